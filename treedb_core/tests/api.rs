@@ -1,4 +1,4 @@
-//! The public API, as a program uses it.
+//! Tests of the public API, as a program uses it.
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
@@ -46,7 +46,7 @@ fn ignoring_case() -> Document {
 }
 
 #[test]
-fn values_of_a_type_come_back_as_they_went_in() {
+fn values_of_a_type_round_trip() {
     let (_, films) = films();
     let heat = Film { rating: Some(8.3), ..film(4, "Heat 2", 2027) };
     assert_eq!(films.insert_one(&heat).run().unwrap().inserted_id, Bson::Int32(4));
@@ -56,7 +56,7 @@ fn values_of_a_type_come_back_as_they_went_in() {
 }
 
 #[test]
-fn a_find_is_sorted_cut_and_projected() {
+fn a_find_sorts_limits_and_projects() {
     let (_, films) = films();
     let newest = films.find(doc! {}).sort(doc! { "year": -1 }).skip(1).limit(1).allow_disk_use(false);
     assert_eq!(titles(newest.run().unwrap()), ["Aliens"]);
@@ -149,7 +149,7 @@ fn deletes_take_one_or_all() {
 }
 
 #[test]
-fn one_document_is_changed_and_returned_at_once() {
+fn one_document_is_changed_and_returned_atomically() {
     let (_, films) = films();
     let inc = doc! { "$inc": { "year": 1 } };
     let before = films.find_one_and_update(doc! {}, inc.clone()).sort(doc! { "year": 1 }).run().unwrap();
@@ -199,7 +199,7 @@ fn pipelines_have_their_own_type_and_variables() {
 }
 
 #[test]
-fn distinct_values_and_plans_are_shown() {
+fn distinct_values_and_plans_are_returned() {
     let (_, films) = films();
     films.insert_one(film(4, "Heat", 1995)).run().unwrap();
     let values = films.distinct("title", doc! { "year": { "$gt": 1980 } }).run().unwrap();
@@ -236,7 +236,7 @@ fn indexes_are_created_listed_and_dropped() {
 }
 
 #[test]
-fn a_transaction_sees_its_own_changes_and_nobody_else_does_until_it_commits() {
+fn only_the_transaction_sees_its_changes_until_it_commits() {
     let (db, films) = films();
     let txn = db.begin().unwrap();
     let inside = txn.collection::<Film>("films");
@@ -274,7 +274,7 @@ fn a_transaction_sees_its_own_changes_and_nobody_else_does_until_it_commits() {
 }
 
 #[test]
-fn an_aborted_transaction_changes_nothing_and_its_collections_are_over() {
+fn an_aborted_transaction_changes_nothing_and_its_collections_cannot_be_used() {
     let (db, films) = films();
     for dropped in [false, true] {
         let txn = db.begin().unwrap();
@@ -294,7 +294,7 @@ fn an_aborted_transaction_changes_nothing_and_its_collections_are_over() {
 }
 
 #[test]
-fn money_moved_by_conflicting_closures_is_neither_made_nor_lost() {
+fn transfers_with_conflicting_transactions_preserve_the_sum() {
     let db = Database::in_memory().unwrap();
     let accounts: Collection = db.collection("accounts");
     accounts.insert_many((0..4).map(|id| doc! { "_id": id, "balance": 100 })).run().unwrap();
@@ -357,7 +357,7 @@ fn a_document_with_an_invalid_id_is_refused_by_its_position() {
 }
 
 #[test]
-fn errors_say_which_case_they_are() {
+fn errors_are_distinguished_by_kind() {
     let (db, films) = films();
     let Err(Error::DuplicateKey { key, message }) = films.insert_one(film(1, "x", 1)).run() else { panic!() };
     assert!(key.index == "_id_" && message.starts_with("E11000"), "{message}");
@@ -384,7 +384,7 @@ fn errors_say_which_case_they_are() {
 }
 
 #[test]
-fn changes_are_watched_as_values_and_the_past_is_read() {
+fn changes_are_watched_as_typed_values_and_past_states_are_read() {
     let (db, films) = films();
     assert_eq!(films.watch().run().err().unwrap().code(), ErrorCode::Location40573);
     db.record_changes(Some(ChangeLogOptions::default())).unwrap();
@@ -419,7 +419,7 @@ fn changes_are_watched_as_values_and_the_past_is_read() {
 }
 
 #[test]
-fn text_of_a_json_collection_comes_back_as_it_was_given() {
+fn the_text_of_a_json_collection_round_trips_unchanged() {
     let db = Database::in_memory().unwrap();
     let format = doc! { "storageEngine": { "treedb": { "format": "json" } } };
     db.create_collection("notes").options(format).run().unwrap();
@@ -430,7 +430,7 @@ fn text_of_a_json_collection_comes_back_as_it_was_given() {
 }
 
 #[test]
-fn a_database_in_a_directory_is_there_again_and_one_in_memory_is_not() {
+fn a_database_in_a_directory_persists_and_one_in_memory_does_not() {
     let dir = tempfile::tempdir().unwrap();
     let mut options = Options::default();
     options.durability = Durability::Relaxed;

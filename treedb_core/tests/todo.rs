@@ -1,18 +1,18 @@
-//! The example `todo`, run as its users do.
+//! Runs the example `todo` as a user does.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use std::path::PathBuf;
 use std::process::Command;
 
-/// Cargo builds examples beside the folder that this test is in.
+/// Cargo builds examples in a folder next to that of this test.
 fn program() -> PathBuf {
     let deps = std::env::current_exe().unwrap();
     deps.parent().unwrap().parent().unwrap().join("examples").join("todo")
 }
 
 #[test]
-fn tasks_are_added_listed_counted_and_done() {
+fn tasks_are_added_listed_counted_and_completed() {
     let dir = tempfile::tempdir().unwrap();
     let todo = |args: &[&str]| {
         let done = Command::new(program()).arg(dir.path()).args(args).output().unwrap();

@@ -270,7 +270,8 @@ impl Collection {
         Ok(done.unwrap_or_default())
     }
 
-    /// Creates an index and returns its name, once it is ready. An index that exists already is no error.
+    /// Creates an index and returns its name, once it is ready. It is not an error if the index exists
+    /// already.
     ///
     /// Other writers can proceed while it is built. If it cannot be built, it is removed.
     ///

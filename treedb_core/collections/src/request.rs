@@ -93,8 +93,8 @@ pub struct UpdateRequest {
     pub upsert: bool,
     /// The index to find them by; `None` lets the planner choose.
     pub hint: Option<Hint>,
-    /// How texts compare, in the filter and where operators of the update compare them:
-    /// `{ locale: "en", strength: 2 }`; `None` as the collection says.
+    /// How strings are compared, in the filter and by operators of the update:
+    /// `{ locale: "en", strength: 2 }`; `None` for the collation of the collection.
     pub collation: Option<RawDocumentBuf>,
 }
 
@@ -155,7 +155,8 @@ pub struct DeleteRequest {
     pub limit: u64,
     /// The index to find them by; `None` lets the planner choose.
     pub hint: Option<Hint>,
-    /// How texts compare in the filter: `{ locale: "en", strength: 2 }`; `None` as the collection says.
+    /// How strings are compared in the filter: `{ locale: "en", strength: 2 }`; `None` for the collation of
+    /// the collection.
     pub collation: Option<RawDocumentBuf>,
 }
 

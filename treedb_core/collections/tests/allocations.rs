@@ -1,4 +1,4 @@
-//! Reading allocates no memory.
+//! Checks that reading allocates no memory.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -14,19 +14,19 @@ thread_local! {
     static COUNT: Cell<u64> = const { Cell::new(0) };
 }
 
-/// The system's allocator, which counts what each thread asks of it.
+/// The system's allocator with a counter of allocations per thread.
 struct Counting;
 
 fn count() {
-    // While a thread ends its counter may be gone.
+    // While a thread exits, its counter may already be dropped.
     let _ = COUNT.try_with(|count| count.set(count.get() + 1));
 }
 
-// SAFETY: every call is handed on as it came to the system's allocator; counting allocates nothing.
+// SAFETY: every call is forwarded unchanged to the system's allocator; counting allocates nothing.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count();
-        // SAFETY: the caller's promises are those `System` asks for.
+        // SAFETY: the caller upholds the requirements of `System`.
         unsafe { System.alloc(layout) }
     }
 
@@ -45,7 +45,7 @@ unsafe impl GlobalAlloc for Counting {
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-/// How often `work` asks for memory, the second time it is done: the first warms what a thread keeps for good.
+/// The number of allocations of the second run of `work`: the first run fills caches that a thread keeps.
 fn allocations(mut work: impl FnMut()) -> u64 {
     work();
     let before = COUNT.with(Cell::get);
@@ -63,7 +63,7 @@ fn snapshots_gets_rows_and_cursor_steps_allocate_nothing() {
     let key = |n: u64| [&b"some/prefix/"[..], &n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_be_bytes()].concat();
     let keys: Vec<Vec<u8>> = (0..20_000).map(key).collect();
     for (n, key) in keys.iter().enumerate() {
-        // Every hundredth is in the value log.
+        // Every hundredth value is in the value log.
         txn.put(&table, key, &vec![n as u8; if n % 100 == 0 { 5000 } else { 100 }]).unwrap();
         txn.append_row(&rows, &[n as u8; 50]).unwrap();
     }
@@ -174,7 +174,7 @@ fn finding_a_document_by_an_indexed_value_allocates_only_the_document() {
     let person =
         |n: i32| rawdoc! { "_id": n, "email": email(n), "city": n % 50, "score": f64::from(n), "ok": true };
     people.insert_many(&(0..2000).map(person).collect::<Vec<_>>(), true).unwrap();
-    // A walk through an index of many rows for a key holds its way down and its key.
+    // Scanning an index with many rows for a key allocates memory for the path to the leaf and for the key.
     for (filter, each) in
         [(rawdoc! { "_id": 1234 }, 1), (rawdoc! { "email": email(1234) }, 1), (rawdoc! { "city": 34 }, 3)]
     {

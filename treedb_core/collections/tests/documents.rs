@@ -1,6 +1,6 @@
-//! The document API from outside, in a real directory.
+//! Tests of the document API in a real directory.
 
-// Helpers of tests, which clippy does not know as tests.
+// Clippy does not treat the helper functions of tests as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use treedb_collections::bson::{Bson, Document, RawDocumentBuf, doc, rawdoc};
@@ -70,7 +70,7 @@ fn an_index_is_used_and_equals_a_scan() {
     for (request, scanned) in requests.iter().zip(scanned) {
         let (plan, counters) = films.explain(request.clone()).unwrap().unwrap();
         assert!(matches!(plan.path, treedb_query::query::Path::Index { .. }), "{request:?} scans");
-        assert!(counters.docs_examined < 2000, "{request:?} looks at {} documents", counters.docs_examined);
+        assert!(counters.docs_examined < 2000, "{request:?} examines {} documents", counters.docs_examined);
         assert_eq!(all(&films, request.clone()), scanned, "{request:?}");
     }
 }
@@ -147,7 +147,7 @@ fn updates_and_deletes_maintain_every_index() {
     db.check().unwrap();
 }
 
-/// Films of the above with a 3 in their cast, counted the plain way.
+/// The number of these films with a 3 in their cast, counted without the database.
 fn films_deleted() -> u64 {
     (0..1500).filter(|i| 1950 + i % 70 < 1960 || i % 7 == 3 || i % 11 == 3).count() as u64
 }
@@ -167,7 +167,7 @@ fn an_upsert_inserts_first_and_updates_afterwards() {
 }
 
 #[test]
-fn a_cursor_reads_the_snapshot_of_its_opening() {
+fn a_cursor_reads_the_snapshot_from_when_it_was_opened() {
     let (_dir, db) = open();
     let films = films(&db, 1000);
     let mut cursor = films.find(FindRequest::default()).unwrap();
@@ -226,7 +226,7 @@ fn long_in_lists_are_looked_up_in_the_index_in_one_pass() {
     };
     assert_eq!(found(among(4000..5400)), (1000, 1000));
     assert_eq!(found(doc! { "$and": [among(0..60_000), among(4990..70_000)] }), (10, 10));
-    // With more values than are worth looking up, the range between them is scanned.
+    // With too many values for lookups, the range that contains them is scanned.
     assert_eq!(found(among(-200_000..-1)), (0, 0));
     assert_eq!(found(among(1000..200_000)), (4000, 4000));
 }
@@ -263,7 +263,7 @@ fn a_find_by_id_equals_other_finds() {
     ];
     for id in ids.iter().chain(&strangers) {
         let by_id = FindRequest::filter(RawDocumentBuf::try_from(&doc! { "_id": id }).unwrap());
-        // The same question, which no look-up by `_id` alone answers.
+        // The same query in a form that is not answered by a lookup by `_id`.
         let other = FindRequest::filter(RawDocumentBuf::try_from(&doc! { "$or": [{ "_id": id }] }).unwrap());
         for projection in [None, Some(rawdoc! { "m": 1 }), Some(rawdoc! { "_id": 0 })] {
             let ask = |request: &FindRequest| -> Vec<RawDocumentBuf> {

@@ -60,15 +60,15 @@ codes! {
     IllegalOperation = 20,
     /// Bytes that should be BSON are not.
     InvalidBSON = 22,
-    /// No such collection.
+    /// The collection does not exist.
     NamespaceNotFound = 26,
-    /// No such index.
+    /// The index does not exist.
     IndexNotFound = 27,
-    /// An update's path leads through something that cannot hold it.
+    /// The path of an update goes through a value that is neither a document nor an array.
     PathNotViable = 28,
     /// Two updates of one statement touch the same path.
     ConflictingUpdateOperators = 40,
-    /// No such cursor: closed, timed out, or never opened.
+    /// The cursor does not exist: it was closed, it timed out, or it was never opened.
     CursorNotFound = 43,
     /// A requested pre-image or post-image of a document is not available.
     NoMatchingDocument = 47,
@@ -80,23 +80,23 @@ codes! {
     DollarPrefixedFieldName = 52,
     /// `_id` has a type it cannot have.
     InvalidIdField = 53,
-    /// A single value is needed there.
+    /// A path of an upsert's filter has more than one value.
     NotSingleValueField = 54,
     /// A path has an empty field name.
     EmptyFieldName = 56,
-    /// A field name may not hold a dot there.
+    /// A field name may not contain a dot there.
     DottedFieldName = 57,
-    /// No such command.
+    /// The command does not exist.
     CommandNotFound = 59,
     /// The write concern could not be met.
     WriteConcernFailed = 64,
     /// `_id` cannot be changed.
     ImmutableField = 66,
-    /// The index cannot be created as asked.
+    /// The index cannot be created as specified.
     CannotCreateIndex = 67,
     /// The index exists already.
     IndexAlreadyExists = 68,
-    /// An option that does not exist, or not together with another.
+    /// An option does not exist, or cannot be combined with another option.
     InvalidOptions = 72,
     /// The name of a database or collection is not valid.
     InvalidNamespace = 73,
@@ -108,49 +108,49 @@ codes! {
     ShutdownInProgress = 91,
     /// Two transactions changed the same document: try again.
     WriteConflict = 112,
-    /// A document is not what the collection's validator asks for.
+    /// A document does not match the collection's validator.
     DocumentValidationFailure = 121,
     /// More memory than allowed would be needed.
     ExceededMemoryLimit = 146,
-    /// A command or stage asks for something in a form that is not allowed.
+    /// There is no expression operator of that name.
     InvalidPipelineOperator = 168,
-    /// Two arrays under one compound index.
+    /// A document has arrays at two fields of one compound index.
     CannotIndexParallelArrays = 171,
-    /// A retried write's number belongs to a transaction.
+    /// The number of a retried write belongs to a transaction.
     IncompleteTransactionHistory = 217,
-    /// The session has begun a newer transaction, or retryable write.
+    /// The session has already started a newer transaction or retryable write.
     TransactionTooOld = 225,
-    /// Not built (yet).
+    /// The feature is not implemented.
     NotImplemented = 238,
     /// The requested point in time is older than the history.
     SnapshotTooOld = 239,
-    /// A time that there has not been, or of which nothing is known.
+    /// The requested point in time is in the future or not in the history.
     SnapshotUnavailable = 246,
-    /// No such transaction.
+    /// The transaction does not exist.
     NoSuchTransaction = 251,
     /// The transaction has been committed: nothing more can be done in it.
     TransactionCommitted = 256,
-    /// A transaction's changes take more memory than it may have.
+    /// The changes of a transaction need more memory than allowed.
     TransactionTooLarge = 257,
     /// A change stream cannot resume from this position.
     InvalidResumeToken = 260,
-    /// More sessions with transactions or retryable writes than there may be.
+    /// More sessions with transactions or retryable writes than allowed.
     TooManyLogicalSessions = 261,
-    /// Not possible inside a transaction.
+    /// The operation is not possible in a transaction.
     OperationNotSupportedInTransaction = 263,
     /// A change stream cannot continue.
     ChangeStreamFatalError = 280,
     /// The changes that a change stream would resume with have been removed.
     ChangeStreamHistoryLost = 286,
-    /// A legacy wire operation that is no longer served.
+    /// A legacy wire operation that is no longer supported.
     UnsupportedOpQueryCommand = 352,
     /// A document is larger than 16 MiB.
     BSONObjectTooLarge = 10334,
     /// A unique index has that key already.
     DuplicateKey = 11000,
-    /// Stopped because the server stops.
+    /// The operation was interrupted because the server is stopping.
     InterruptedAtShutdown = 11600,
-    /// Stopped by request.
+    /// The operation was interrupted on request.
     Interrupted = 11601,
     /// The disk is full.
     OutOfDiskSpace = 14031,
@@ -158,138 +158,138 @@ codes! {
     KeyTooLong = 17280,
     /// The direction of a sort is neither 1 nor -1.
     Location15975 = 15975,
-    /// A hashed index is to be unique.
+    /// A hashed index cannot be unique.
     Location16764 = 16764,
-    /// An array under a hashed index.
+    /// A field of a hashed index contains an array.
     Location16766 = 16766,
-    /// Two hashed fields in one index.
+    /// An index has two hashed fields.
     Location31303 = 31303,
     /// A hint names an index that cannot answer the query.
     NoQueryExecutionPlans = 291,
     /// An index was dropped while it was being built.
     IndexBuildAborted = 276,
-    /// A sort would need more memory than it may have.
+    /// A sort would need more memory than allowed.
     QueryExceededMemoryLimitNoDiskUseAllowed = 292,
     /// A value cannot be converted to the requested type.
     ConversionFailure = 241,
-    /// An expression's document has more than the operator's name.
+    /// An expression document has other fields besides its operator.
     Location15983 = 15983,
     /// An operator has too many or too few operands.
     Location16020 = 16020,
     /// The divisor of `$mod` is zero.
     Location16610 = 16610,
-    /// `$size` of something that is no array.
+    /// The operand of `$size` is not an array.
     Location17124 = 17124,
-    /// A variable that is not defined.
+    /// A variable is not defined.
     Location17276 = 17276,
     /// `$arrayElemAt` and the like need an array.
     Location28689 = 28689,
-    /// A logarithm or root outside of its domain.
+    /// The argument of a logarithm or root is outside its domain.
     Location28714 = 28714,
-    /// An operand that must be an array is none.
+    /// An operand that must be an array is not one.
     Location5126 = 5126,
     /// `$in` needs an array.
     Location40081 = 40081,
-    /// The new root of a document is no document.
+    /// The new root of a document is not a document.
     Location40228 = 40228,
-    /// No such time zone.
+    /// The time zone does not exist.
     Location40485 = 40485,
-    /// No stage of that name.
+    /// There is no pipeline stage of that name.
     Location40324 = 40324,
-    /// A change stream is asked of a server that is no replica set.
+    /// A change stream is not available: changes are not recorded.
     Location40573 = 40573,
-    /// A stage is a document with one field.
+    /// A stage must be a document with exactly one field.
     Location40323 = 40323,
-    /// The operand of a `$slice` has the wrong shape.
+    /// The operands of a `$slice` are invalid.
     Location28667 = 28667,
-    /// A `$slice` asks for no elements.
+    /// The number of elements of a `$slice` is not positive.
     Location28724 = 28724,
-    /// Documents of `$merge` found no document to be merged with.
+    /// No document exists that a document of `$merge` could be merged with.
     MergeStageNoMatchingDocument = 13113,
-    /// Pipelines within pipelines, too many.
+    /// Pipelines are nested too deeply.
     MaxSubPipelineDepthExceeded = 232,
-    /// A group is no document.
+    /// The specification of a `$group` is not a document.
     Location15947 = 15947,
-    /// No accumulator of that name.
+    /// There is no accumulator of that name.
     Location15952 = 15952,
-    /// A group without `_id`.
+    /// A `$group` has no `_id`.
     Location15955 = 15955,
-    /// Not a number of documents to skip.
+    /// The operand of `$skip` is not a valid number.
     Location15956 = 15956,
-    /// Not a number of documents to let through.
+    /// The operand of `$limit` is not a valid number.
     Location15957 = 15957,
-    /// A limit of zero.
+    /// The operand of `$limit` is not positive.
     Location15958 = 15958,
-    /// A sort without fields.
+    /// A sort has no fields.
     Location15976 = 15976,
-    /// `$unwind` of something that is no path.
+    /// The operand of `$unwind` is neither a string nor a document.
     Location15981 = 15981,
-    /// `$redact` decided something else than to keep, prune or descend.
+    /// The result of `$redact` is none of `$$KEEP`, `$$PRUNE` and `$$DESCEND`.
     Location17053 = 17053,
-    /// A path without its `$`.
+    /// A path does not start with `$`.
     Location28818 = 28818,
-    /// Not a name for a count.
+    /// The field name of `$count` is invalid.
     Location40156 = 40156,
-    /// No path for `$unwind`.
+    /// `$unwind` has no path.
     Location28812 = 28812,
-    /// No branch of a `$switch` fits.
+    /// No branch of a `$switch` is true, and it has no default.
     Location40066 = 40066,
-    /// Documents that fit no bucket would be put into one.
+    /// The default of a `$bucket` is inside one of its buckets.
     Location40199 = 40199,
-    /// Buckets cannot be made that way.
+    /// The specification of a `$bucket` is invalid.
     Location40201 = 40201,
-    /// A field of a group is no accumulator.
+    /// A field of a `$group` is not an accumulator.
     Location40234 = 40234,
-    /// An accumulator has several operands.
+    /// An accumulator has more than one operand.
     Location40237 = 40237,
-    /// A change stream is to begin at two places.
+    /// A change stream has more than one start position.
     Location40674 = 40674,
-    /// `$changeStream` of something that is no document.
+    /// The specification of `$changeStream` is not a document.
     Location50808 = 50808,
-    /// A stage that is not allowed within another's pipeline.
+    /// A stage is not allowed in the pipeline of another stage.
     Location40600 = 40600,
-    /// A stage that can only be the last.
+    /// A stage must be the last of its pipeline.
     Location40601 = 40601,
-    /// A stage that can only be the first.
+    /// A stage must be the first of its pipeline.
     Location40602 = 40602,
-    /// A document of `$merge` lacks a field to find its like by.
+    /// A document of `$merge` has no value for one of the `on` fields.
     Location51132 = 51132,
-    /// The fields of `$merge` do not tell documents apart.
+    /// The `on` fields of `$merge` match more than one document.
     Location51183 = 51183,
-    /// `$documents` of something else.
+    /// The operand of `$documents` is not an array of documents.
     Location5858203 = 5_858_203,
     /// Two paths of a projection overlap.
     Location31249 = 31249,
-    /// A projection that leaves fields out names one to keep.
+    /// An exclusion projection includes a field.
     Location31253 = 31253,
-    /// A projection that keeps fields names one to leave out.
+    /// An inclusion projection excludes a field.
     Location31254 = 31254,
-    /// An `$elemMatch` projection of a nested field.
+    /// An `$elemMatch` projection is on a nested field.
     Location31255 = 31255,
     /// A projection has more than one `path.$`.
     Location31276 = 31276,
-    /// A `$` in the middle of a projection's path.
+    /// A path of a projection has a `$` that is not at the end.
     Location31394 = 31394,
-    /// A `path.$` among fields to leave out.
+    /// An exclusion projection has a `path.$`.
     Location31395 = 31395,
     /// A path has an empty field name.
     Location40352 = 40352,
     /// A required field is missing.
     Location40414 = 40414,
-    /// An argument a command does not know.
+    /// A command has an unknown argument.
     Location40415 = 40415,
     /// The options of a regular expression are given twice.
     Location51075 = 51075,
-    /// A regular expression cannot be understood.
+    /// A regular expression is invalid.
     Location51091 = 51091,
-    /// A `path.$` finds no element that the query matched by.
+    /// The query did not match an array element for a `path.$`.
     Location51246 = 51246,
     /// A regular expression has an option that does not exist.
     Location51108 = 51108,
 }
 
 impl ErrorCode {
-    /// The number drivers see.
+    /// The number that drivers see.
     pub const fn number(self) -> i32 {
         self as i32
     }

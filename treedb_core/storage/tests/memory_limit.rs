@@ -1,7 +1,7 @@
-//! A database many times its cache: memory stays bounded, answers stay right. Alone in its process, whose memory it
-//! looks at.
+//! A database many times as large as its cache: memory stays within the limit, and results are correct. The
+//! test has its own process, because it checks the memory of the process.
 
-// Helpers of tests, which clippy does not know as tests.
+// Clippy does not treat the helper functions of tests as tests.
 #![allow(clippy::unwrap_used)]
 
 use std::io::Write;
@@ -11,15 +11,16 @@ use std::time::{Duration, Instant};
 use treedb_storage::{Durability, Options, Reads, Store, TableKind};
 use treedb_testing::Rng;
 
-/// 512 pages.
+/// The cache size: 512 pages.
 const CACHE: u64 = 2 << 20;
-/// Some 42 MB of entries.
+/// About 42 MB of entries.
 const KEYS: u64 = 160_000;
 const VALUE: usize = 240;
-/// What comes on top of the cache: the log's mapped segment, pages of calls under way, copied values, the allocator.
-const BESIDES: u64 = 10 << 20;
+/// Memory in addition to the cache: the log's mapped segment, pages in use by current calls, copied values,
+/// the allocator.
+const OTHER_MEMORY: u64 = 10 << 20;
 
-/// Bytes of this process in memory.
+/// The resident memory of this process, in bytes.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
     statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
@@ -32,7 +33,7 @@ fn value(key: u64, version: u64) -> Vec<u8> {
     value
 }
 
-fn right(key: u64, value: &[u8]) -> bool {
+fn is_expected(key: u64, value: &[u8]) -> bool {
     value.len() == VALUE && value[..8] == key.to_le_bytes() && value[16..].iter().all(|&b| b == key as u8)
 }
 
@@ -45,7 +46,7 @@ fn options() -> Options {
 }
 
 #[test]
-fn a_database_of_twenty_times_its_cache_stays_within_its_memory() {
+fn a_database_twenty_times_its_cache_stays_within_the_memory_limit() {
     let dir = tempfile::tempdir().unwrap();
     let before = resident();
     let store = Store::open_with(dir.path(), options()).unwrap();
@@ -80,7 +81,7 @@ fn a_database_of_twenty_times_its_cache_stays_within_its_memory() {
                     for n in 0..500 {
                         let key = rng.next_u64() % KEYS;
                         let there = read.get(table, &key.to_be_bytes()).unwrap().unwrap();
-                        assert!(right(key, there));
+                        assert!(is_expected(key, there));
                         if n % 100 == 99 {
                             read.forget();
                         }
@@ -92,7 +93,7 @@ fn a_database_of_twenty_times_its_cache_stays_within_its_memory() {
                     while on && count < 20_000 && !stop.load(Ordering::Relaxed) {
                         let (key, value) = cursor.entry().unwrap().unwrap();
                         let key = u64::from_be_bytes(key.try_into().unwrap());
-                        assert!(right(key, value) && (count == 0 || key == last + 1));
+                        assert!(is_expected(key, value) && (count == 0 || key == last + 1));
                         (count, last) = (count + 1, key);
                         on = cursor.next().unwrap();
                     }
@@ -130,6 +131,6 @@ fn a_database_of_twenty_times_its_cache_stays_within_its_memory() {
         stats.early_writes,
     );
     assert!(most_pages.load(Ordering::Relaxed) <= stats.budget + 128, "{stats:?}");
-    assert!(most.load(Ordering::Relaxed) - before < CACHE + BESIDES);
+    assert!(most.load(Ordering::Relaxed) - before < CACHE + OTHER_MEMORY);
     store.close().unwrap();
 }

@@ -15,7 +15,8 @@ use super::row_history;
 /// Bytes of changes after which a record is written. Larger values would go to the value log, which is more expensive to
 /// write and to trim.
 const MAX_RECORD: usize = 768;
-/// One in so many changes keeps the whole earlier version of its document, which limits the changes to undo for a version.
+/// One of this many changes keeps the whole previous version of its document, which limits how many changes
+/// must be undone to get a version.
 const WHOLE_VERSION_INTERVAL: u64 = 16;
 
 /// Changes that are not in the log yet. Each is recorded before it is made, when only the storage engine can still refuse it.

@@ -1,4 +1,4 @@
-//! Pipelines from end to end, over collections with and without indexes.
+//! End-to-end tests of pipelines, over collections with and without indexes.
 
 use super::*;
 use crate::AggregateRequest;
@@ -17,7 +17,7 @@ fn run(db: &Database, request: &AggregateRequest) -> Result<Vec<String>> {
     db.aggregate("db.films", request)?.map(|doc| doc.map(|doc| to_json(&doc))).collect()
 }
 
-/// The films, and who made them.
+/// Collections of films and of their directors.
 fn films() -> Database {
     let db = open(&SimDisk::default()).unwrap();
     let films = db.collection("db.films").unwrap();
@@ -36,7 +36,7 @@ fn films() -> Database {
     db
 }
 
-/// Checks pipelines with what they give, in order.
+/// Checks pairs of a pipeline and its expected results, in order.
 fn check(cases: &[(&str, &[&str])]) {
     let db = films();
     for (pipeline, expected) in cases {
@@ -165,7 +165,7 @@ fn results_replace_a_collection_or_are_merged_into_it() {
     assert!(run(&db, &request(&format!(r#"[{counts},{{"$out":"counts"}}]"#))).unwrap().is_empty());
     let expected = [r#"{"_id":"gilliam","n":2}"#, r#"{"_id":"scott","n":3}"#];
     assert_eq!(all("db.counts"), expected);
-    // Again: the same, not twice.
+    // Running it again replaces the collection.
     run(&db, &request(&format!(r#"[{counts},{{"$out":{{"db":"db","coll":"counts"}}}}]"#))).unwrap();
     assert_eq!(all("db.counts"), expected);
 
@@ -176,7 +176,7 @@ fn results_replace_a_collection_or_are_merged_into_it() {
     let merge = r#"[{"$documents":[{"_id":"scott","m":5}]},{"$merge":{"into":"counts","whenMatched":[{"$set":{"m":{"$add":["$m","$$new.m"]}}}],"whenNotMatched":"discard"}}]"#;
     run(&db, &request(merge)).unwrap();
     assert!(all("db.counts").contains(&r#"{"_id":"scott","n":3,"m":6}"#.to_owned()));
-    // A failure within a batch undoes the whole batch.
+    // A failure within a batch rolls back the whole batch.
     let merge =
         r#"[{"$documents":[{"_id":"x"},{"_id":"scott"}]},{"$merge":{"into":"counts","whenMatched":"fail"}}]"#;
     assert_eq!(run(&db, &request(merge)).unwrap_err().code, ErrorCode::DuplicateKey);
@@ -204,7 +204,7 @@ fn leading_stages_of_a_pipeline_use_indexes() {
 }
 
 #[test]
-fn sorts_and_groups_beyond_their_memory_limit_use_scratch_files_or_fail() {
+fn sorts_and_groups_beyond_the_memory_limit_use_temporary_files_or_fail() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let films = db.collection("db.films").unwrap();
@@ -243,7 +243,7 @@ fn sorts_and_groups_beyond_their_memory_limit_use_scratch_files_or_fail() {
 }
 
 #[test]
-fn groups_of_several_threads_are_those_of_one() {
+fn groups_computed_by_several_threads_are_the_same_as_by_one() {
     let dir = tempfile::tempdir().unwrap();
     let db = Database::open(dir.path()).unwrap();
     let films = db.collection("db.films").unwrap();
@@ -255,7 +255,7 @@ fn groups_of_several_threads_are_those_of_one() {
         })
         .collect();
     films.insert_many(&docs, true).unwrap();
-    // Ids without rows.
+    // Leaves row ids without rows.
     films.delete(crate::DeleteRequest::many(raw(&bson::doc! { "_id": { "$lt": 900 }, "h": 2 }))).unwrap();
     let stages = r#"[{"$match":{"h":{"$lt":6}}},{"$set":{"w":{"$add":["$v",1]}}},{"$match":{"w":{"$gt":40}}},
         {"$group":{"_id":{"g":"$g","even":{"$mod":["$h",2]}},"n":{"$sum":1},"s":{"$sum":"$w"},"a":{"$avg":"$v"},"least":{"$min":"$t"},
@@ -270,7 +270,7 @@ fn groups_of_several_threads_are_those_of_one() {
         (write_batch.threads, write_batch.memory) = (Some(threads), memory);
         assert_eq!(run(&db, &write_batch).unwrap(), alone, "{threads} threads, {memory} bytes");
     }
-    // Where the order matters: equal sort keys and equal numbers of other kinds included.
+    // Accumulators that depend on the order, with equal sort keys and equal numbers of different types.
     let ordered = r#"[{"$group":{"_id":{"$mod":["$v",50]},"first":{"$first":"$t"},"last":{"$last":"$none"},"all":{"$push":"$v"},
         "set":{"$addToSet":{"$mod":["$v",4]}},"two":{"$firstN":{"n":2,"input":"$t"}},"few":{"$lastN":{"n":70,"input":"$t"}},
         "top":{"$topN":{"n":3,"sortBy":{"h":1},"output":"$t"}},"low":{"$bottom":{"sortBy":{"h":1},"output":"$t"}},
@@ -354,7 +354,7 @@ fn invalid_pipelines_are_refused_with_the_name_of_the_stage() {
 }
 
 #[test]
-fn windows_slide_over_partitions_and_series_are_filled() {
+fn windows_densify_and_fill_have_the_results_of_mongodb() {
     check(&[
         (
             r#"[{"$setWindowFields":{"partitionBy":"$by","sortBy":{"year":1},"output":{"sum":{"$sum":"$cost","window":{"documents":["unbounded","current"]}},"rank":{"$rank":{}},"next":{"$shift":{"output":"$title","by":1,"default":"-"}},"all":{"$sum":1}}}},{"$match":{"by":"scott"}},{"$project":{"_id":1,"sum":1,"rank":1,"next":1,"all":1}}]"#,

@@ -1,4 +1,4 @@
-//! Index builds with concurrent writes, which happen between two steps of a build.
+//! Index builds with concurrent writes between the steps of a build.
 
 use bson::{doc, rawdoc};
 use treedb_testing::Rng;
@@ -43,7 +43,7 @@ impl Shop {
         assert_eq!(self.things.insert_many(&docs, true).unwrap().inserted, docs.len() as u64);
     }
 
-    /// Begins an index and builds it, and calls `between` after every step but the last. Counts the steps.
+    /// Builds an index and calls `between` after every step but the last. Returns the number of steps.
     fn build(&self, spec: IndexSpec, mut between: impl FnMut()) -> Result<u32> {
         let id = self
             .db
@@ -57,7 +57,7 @@ impl Shop {
             match progress {
                 Progress::More => {}
                 Progress::Ready => return Ok(steps),
-                Progress::Dropped => panic!("nobody has dropped it"),
+                Progress::Dropped => panic!("the index was not dropped"),
             }
         }
     }
@@ -104,7 +104,7 @@ fn every_kind_of_index_agrees_with_rows_that_change_during_its_build() {
                             shop.things.insert_one(raw(&thing(&mut dice, next, serial))).unwrap();
                             next += 1;
                         }
-                        // To and fro: what it was, and not what it was.
+                        // Changes a value and changes it back, or to another value.
                         _ => {
                             let there = rawdoc! { "$inc": { "n": 1 } };
                             let back = rawdoc! { "$inc": { "n": -1 } };
@@ -126,7 +126,8 @@ fn every_kind_of_index_agrees_with_rows_that_change_during_its_build() {
 fn a_duplicate_that_is_removed_before_the_build_reaches_it_does_not_matter() {
     for repair in [true, false] {
         let (shop, mut dice) = (shop(), Rng::new(7));
-        // One has the serial number of the first, which in a falling index comes last of those read together.
+        // One document has the serial number of the first, which is the last of a batch in a descending
+        // index.
         let serial = |id| if id == 5 { 0 } else { id };
         let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, serial(id))).collect();
         shop.fill(&docs);
@@ -157,7 +158,7 @@ fn a_build_fails_on_a_duplicate_inserted_before_it_reaches_the_first() {
     let mut first = true;
     let built = shop.build(IndexSpec::new(rawdoc! { "serial": 1 }).unique(), || {
         if std::mem::take(&mut first) {
-            // The index does not have 150 yet, so nothing is known against it.
+            // The build has not reached 150 yet, so the duplicate is not detected here.
             let change = rawdoc! { "$set": { "serial": 150 } };
             shop.things.update(UpdateRequest::one(rawdoc! { "_id": 0 }, change)).unwrap();
         }

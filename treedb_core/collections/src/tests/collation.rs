@@ -1,4 +1,4 @@
-//! Collections with a default collation, and their queries and indexes.
+//! Queries and indexes of collections with a default collation.
 
 use bson::{doc, rawdoc};
 
@@ -14,7 +14,7 @@ fn insensitive() -> Document {
     doc! { "collation": { "locale": "en", "strength": 2 } }
 }
 
-/// Words in a collection that compares them without case.
+/// A collection of words with a case-insensitive collation.
 fn words(disk: &SimDisk) -> Collection {
     let db = open(disk).unwrap();
     let words = db.create_collection("t.words", insensitive()).unwrap();
@@ -117,7 +117,7 @@ fn operators_of_updates_compare_by_the_collation_of_the_request_or_the_collectio
             (&plain, None, bytes),
             (&plain, Some(collation.clone()), folded),
         ] {
-            // The second element is the first of these, by bytes the first is.
+            // With the collation the second element is the first to match, compared by bytes the first is.
             let filter = rawdoc! { "_id": 1, "a": { "$gte": "Y" } };
             for modify in [false, true] {
                 collection.delete(DeleteRequest::many(rawdoc! {})).unwrap();
@@ -144,7 +144,7 @@ fn operators_of_updates_compare_by_the_collation_of_the_request_or_the_collectio
             }
         }
     }
-    // In the stages of a pipeline too.
+    // The same in the stages of a pipeline.
     let stages = vec![rawdoc! { "$set": { "same": { "$in": ["X", "$a"] } } }];
     for (named, same) in [(None, true), (Some(simple()), false)] {
         let mut request = UpdateRequest::one(rawdoc! { "_id": 1 }, stages.clone());
@@ -167,7 +167,7 @@ fn ids_are_compared_by_the_collation_of_the_collection() {
     assert_eq!(index_of(&searched), Some("_id_"));
     let exact = FindRequest::filter(rawdoc! { "_id": "w2" }).collation(simple());
     assert_eq!(words.count(exact).unwrap(), 0);
-    // With numbers nothing is different.
+    // Numbers are not affected.
     words.insert_one(rawdoc! { "_id": 7, "n": 7 }).unwrap();
     assert!(words.find_one(rawdoc! { "_id": 7 }).unwrap().is_some());
     words.database().check().unwrap();
@@ -206,7 +206,7 @@ fn indexes_inherit_the_collation_unless_they_name_another() {
     check(&words);
     let collation = words.collation().unwrap();
     drop(words);
-    // The catalog keeps it; entries that older versions must not open tell so.
+    // The catalog stores it; the entry has a version that older versions refuse.
     let db = open(&disk).unwrap();
     let words = db.collection("t.words").unwrap();
     check(&words);
@@ -224,9 +224,9 @@ fn indexes_inherit_the_collation_unless_they_name_another() {
     }
 }
 
-/// A database as TreeDB wrote it before it had ICU4X's rules: catalog entries of version 3 without `sort_keys`, and
-/// sort keys of version 1, which at strength 1 were the string in lower case without accents. Each document is given
-/// with what its `w` was in such a key; row ids are its place.
+/// A database as TreeDB wrote it before it used ICU4X: catalog entries of version 3 without `sort_keys`, and
+/// sort keys of version 1, which at strength 1 were the string in lower case without accents. `words` has the
+/// `w` of each document and its old sort key; the row id is the position.
 fn old_database(locale: &str, words: &[(&str, &str)]) -> SimDisk {
     let disk = SimDisk::new();
     let store = treedb_storage::Store::open_with("/data/documents", options(&disk)).unwrap();
@@ -279,7 +279,7 @@ const OLD_WORDS: &[(&str, &str)] = &[
     ("applet", "applet"),
 ];
 
-/// What a rebuilt database answers.
+/// Checks the results of queries on a rebuilt database.
 fn assert_rebuilt(db: &Database) {
     let words = db.collection("t.words").unwrap();
     db.check().unwrap();
@@ -292,7 +292,7 @@ fn assert_rebuilt(db: &Database) {
             assert_eq!(numbers(found), if n < 0 { vec![] } else { vec![n] }, "{name} {asked}");
         }
     }
-    // As in Swedish, with å after z.
+    // Swedish order, with å after z.
     let sorted = words.find(FindRequest::default().sort(rawdoc! { "w": 1 })).unwrap();
     assert_eq!(index_of(&sorted), Some("w_1"));
     assert_eq!(numbers(sorted), [3, 4, 5, 2, 0, 1]);
@@ -308,7 +308,7 @@ fn assert_rebuilt(db: &Database) {
 #[test]
 fn indexes_with_keys_of_the_first_version_are_rebuilt_when_the_database_is_opened() {
     let disk = old_database("sv", OLD_WORDS);
-    // The second opening finds nothing to do.
+    // Opening it a second time rebuilds nothing.
     let generations = [(); 2].map(|()| {
         let db = open(&disk).unwrap();
         assert_rebuilt(&db);
@@ -337,7 +337,8 @@ fn after_a_power_loss_during_a_rebuild_the_next_opening_rebuilds_the_indexes() {
 
 #[test]
 fn opening_fails_and_changes_nothing_if_a_unique_index_cannot_be_rebuilt() {
-    // Control characters had a place of their own in the first order, and have none by the rules of Unicode.
+    // Control characters were significant in the first version's order; by the rules of Unicode they are
+    // ignored.
     let disk = old_database("sv", &[("apple", "apple"), ("ap\u{1}ple", "ap\u{1}ple")]);
     for _ in 0..2 {
         let error = open(&disk).err().unwrap();
@@ -397,12 +398,12 @@ fn a_pipeline_uses_its_own_collation_or_that_of_its_collection() {
         docs.iter().map(figure).collect()
     };
     assert_eq!(figures(&own), [(1, 0, 1, false), (2, 2, 1, true)]);
-    // By bytes all words are at or above `APPLES`, and no two are equal.
+    // Compared by bytes all words are at or above `APPLES`, and no two are equal.
     assert_eq!(
         figures(&run(&words, Some(simple()))),
         [(1, 0, 1, false), (1, 0, 1, false), (1, 0, 1, false), (1, 1, 1, false)]
     );
-    // The other collection has none: there strings are compared by their bytes.
+    // The other collection has no collation: its strings are compared by their bytes.
     assert_eq!(figures(&run(&plain, None)), [(1, 1, 1, false), (1, 1, 1, false)]);
     let mut merge = AggregateRequest::new([
         rawdoc! { "$match": { "w": "BANANA", "n": 3 } },

@@ -1,9 +1,11 @@
-//! Power loss at every boundary of a workload of documents: inserts, updates, deletes, creating and dropping indexes (unique ones,
-//! built in steps), checkpoints, restarts; for collections with and without a collation.
+//! Power loss at every boundary of a workload of documents: inserts, updates, deletes, creating and dropping
+//! indexes (unique ones, built in steps), checkpoints, restarts; for collections with and without a
+//! collation.
 //!
-//! The workload is run once on a recording disk. Then, for each boundary and each possible state of the medium: the database opens,
-//! `check` passes (every row against every index, both ways), and the contents are those after some operation: at least the last
-//! one acknowledged as durable, at most the last one begun.
+//! The workload is run once on a recording disk. Then, for each boundary and each possible state of the disk:
+//! the database can be opened, `check` passes (every row against every index, in both directions), and the
+//! contents are those after some operation: at least the last one acknowledged as durable, at most the last
+//! one begun.
 
 use std::io::Write;
 
@@ -20,7 +22,7 @@ use treedb_storage::disk::crash::Crash;
 /// One operation of the workload and when it happened, in boundaries of the disk.
 struct Done {
     what: String,
-    /// All that is there after it.
+    /// The contents after it.
     after: State,
     durable: bool,
     begun: u64,
@@ -33,28 +35,28 @@ struct Run {
     state: State,
     done: Vec<Done>,
     next_id: i32,
-    /// Changes are recorded.
+    /// The change log is on.
     records: bool,
-    /// The collections compare strings without case.
+    /// The collections have a case-insensitive collation.
     collated: bool,
 }
 
 const NAMES: [&str; 2] = ["shop.orders", "shop.users"];
 
-/// Texts of which some are equal without case, and more without accents.
+/// Words of which some are equal ignoring case, and more ignoring accents.
 const WORDS: [&str; 6] = ["a", "A", "\u{e1}", "b", "B", ""];
 
-/// The options of a collection that compares strings without case.
+/// The options of a collection with a case-insensitive collation.
 fn without_case() -> Document {
     doc! { "collation": { "locale": "en", "strength": 2 } }
 }
 
-/// Documents to change.
+/// Which documents to change.
 #[derive(Clone, Copy)]
 enum Wanted {
-    /// Those of a kind.
+    /// Documents of a kind.
     Kind(i32),
-    /// Those with a word, in any case.
+    /// Documents with a word, ignoring case.
     Word(&'static str),
 }
 
@@ -66,7 +68,7 @@ impl Wanted {
         }
     }
 
-    /// The model's word on it.
+    /// Whether the document matches, for the model.
     fn is(self, doc: &Document) -> bool {
         match self {
             Wanted::Kind(kind) => doc.get_i32("kind").ok() == Some(kind),
@@ -95,7 +97,7 @@ impl Run {
     fn document(&mut self) -> Document {
         self.next_id += 1;
         let tags: Vec<i32> = (0..self.dice.below(4)).map(|_| self.dice.below(6) as i32).collect();
-        // Some rows go to the value log.
+        // Some rows are stored in the value log.
         let long = if self.dice.chance(10) { 3000 } else { 40 };
         let mut doc = doc! {
             "_id": self.next_id, "kind": self.dice.below(5) as i32, "tags": tags, "serial": 1000 - self.next_id,
@@ -105,14 +107,14 @@ impl Run {
             let code = format!("{}{}", if self.dice.chance(50) { 'c' } else { 'C' }, self.next_id);
             doc.extend(doc! { "word": WORDS[self.dice.below(WORDS.len())], "code": code });
         }
-        // Some need a shape that no document before them had.
+        // Some documents need a new shape.
         if self.dice.chance(8) {
             doc.insert(format!("only {}", self.next_id), doc! { "here": self.next_id });
         }
         doc
     }
 
-    /// Several documents; one of them may have an `_id` that is there already, and is refused.
+    /// Inserts several documents; one of them may have an existing `_id`, and is then refused.
     fn insert_many(&mut self, collection: &Collection, contents: &mut Contents) -> Result<()> {
         let mut docs: Vec<Document> = (0..2 + self.dice.below(24)).map(|_| self.document()).collect();
         if let Some((&old, _)) = contents.docs.first_key_value().filter(|_| self.dice.chance(40)) {
@@ -132,8 +134,8 @@ impl Run {
         Ok(())
     }
 
-    /// A unique index on a field that is the same everywhere: nothing is left of it where there are two documents.
-    /// With a collation: one on a field with strings of which two are equal without case.
+    /// Tries to create a unique index on a field that has the same value in all documents, which fails if
+    /// there are two. With a collation: on a field with two strings that are equal ignoring case.
     fn refused_index(&self, collection: &Collection, contents: Option<&Contents>) -> Result<()> {
         let mut seen = BTreeSet::new();
         let twice = contents.is_some_and(|contents| {
@@ -153,12 +155,12 @@ impl Run {
         Ok(())
     }
 
-    /// What an update of many asks for.
+    /// The filter of an update of many documents.
     fn wanted(&mut self, kind: i32) -> Wanted {
         if self.collated { Wanted::Word(WORDS[self.dice.below(WORDS.len())]) } else { Wanted::Kind(kind) }
     }
 
-    /// Indexes to choose from.
+    /// The indexes that the workload creates.
     fn specs(&self) -> Vec<IndexSpec> {
         let on = |key: Document| IndexSpec::new(raw(&key));
         if !self.collated {
@@ -170,7 +172,7 @@ impl Run {
                 on(doc! { "kind": -1 }).partial(raw(&doc! { "kind": { "$gte": 3 } })),
                 on(doc! { "tags.$**": 1 }),
                 on(doc! { "serial": "hashed" }),
-                // Some notes are longer than keys are stored, and all begin alike.
+                // Some notes are longer than stored keys, and all have the same prefix.
                 on(doc! { "note": -1 }),
                 on(doc! { "note": 1, "serial": 1 }).unique(),
             ];
@@ -186,7 +188,7 @@ impl Run {
         ]
     }
 
-    /// One operation, and what the model makes of it.
+    /// Runs one operation and applies it to the model.
     fn step(&mut self, db: &Database) -> Result<()> {
         let name = NAMES[self.dice.below(NAMES.len())];
         let durability = match self.dice.below(10) {
@@ -244,7 +246,7 @@ impl Run {
                 format!("create index {index}")
             }
             85..88 => {
-                // Over both collections, with a document that comes and goes within.
+                // Changes both collections; one document is inserted and deleted in the batch.
                 let docs = NAMES.map(|name| (name, self.document()));
                 let passing = rawdoc! { "_id": -1, "serial": -1, "code": "none" };
                 let gone = || DeleteRequest::one(rawdoc! { "_id": -1 });
@@ -310,7 +312,7 @@ impl Run {
                 "checkpoint".to_owned()
             }
         };
-        // An operation without effect may write nothing, and then promises nothing about those before it.
+        // An operation without effect may write nothing, and then does not make earlier operations durable.
         let changed = self.state != after;
         let durable = (durability == Durability::Durable || ddl) && changed || what == "checkpoint";
         self.finished(what, after, durable, begun);
@@ -322,7 +324,7 @@ impl Run {
         self.done.push(Done { what, after, durable, begun, acked: self.disk.boundaries() });
     }
 
-    /// Creates a collection that compares strings without case; returns the boundary before it.
+    /// Creates a collection with a case-insensitive collation; returns the boundary before it.
     fn create(&self, db: &Database, name: &str) -> Result<u64> {
         let begun = self.disk.boundaries();
         db.create_collection(name, without_case())?;
@@ -354,7 +356,7 @@ impl Run {
         Ok(())
     }
 
-    /// What may be there after a cut at `point`, oldest first.
+    /// The states that are allowed after a power cut at `point`, oldest first.
     fn allowed(&self, point: u64) -> &[Done] {
         let acked = self.done.iter().rposition(|done| done.durable && done.acked <= point).unwrap_or(0);
         let begun = self.done.iter().take_while(|done| done.begun <= point).count();
@@ -362,12 +364,12 @@ impl Run {
     }
 }
 
-/// Opens a disk after a crash and compares with the states allowed.
+/// Opens the database after a crash and compares it with the allowed states.
 fn verify(disk: &SimDisk, collated: bool, allowed: &[Done], what: &dyn Fn() -> String) {
     let db = open(disk).unwrap_or_else(|error| panic!("{}: {error}", what()));
     let report = db.check().unwrap_or_else(|error| panic!("{}: check: {error}", what()));
     let state = dump(&db).unwrap_or_else(|error| panic!("{}: {error}", what()));
-    // No change without its record, and none with two.
+    // Every change has exactly one record in the change log.
     if db.change_log().unwrap().is_some() {
         assert_eq!(replay(&db).unwrap(), present(&db).unwrap(), "{}", what());
     }
@@ -375,7 +377,7 @@ fn verify(disk: &SimDisk, collated: bool, allowed: &[Done], what: &dyn Fn() -> S
         let own = db.collection(name).unwrap().collation().unwrap();
         assert_eq!(own.is_simple(), !collated, "{}: {name}", what());
     }
-    // Without the work of closing it.
+    // Skips the work of closing it.
     disk.cut_at(disk.boundaries());
     drop(db);
     for collection in report.collections {
@@ -410,7 +412,7 @@ fn cut_everywhere(mut run: Run, seed: u64, steps: usize, random: usize) {
             }
             verify(&disk, collated, allowed, &what);
             images += 1;
-            // Power goes again, anywhere in the recovery and in the builds it takes up.
+            // The power fails again at any boundary of the recovery and of the index builds that it resumes.
             let mut recovery = disk.replay();
             while let Some(inner) = recovery.next_point().filter(|_| nested) {
                 for crash in [Crash::Nothing, Crash::OddSectors, Crash::NamesLost, Crash::Random(inner)] {

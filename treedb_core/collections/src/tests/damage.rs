@@ -1,4 +1,4 @@
-//! Truncated and bit-flipped files of a database: a typed error that names the file, or the right answer.
+//! Truncated files and flipped bits: the result is a typed error that names the file, or correct.
 
 use std::io::Write;
 use std::path::Path;
@@ -13,8 +13,8 @@ use treedb_storage::disk::damage::{cut, files, flip, is_reported, is_right};
 
 const DIR: &str = "/data/documents";
 
-/// A database with a checkpoint, large documents, indexes, and a log that continues after the checkpoint. Returns the
-/// states after each operation in the log, oldest first.
+/// A database with a checkpoint, large documents, indexes, and a log that continues after the checkpoint.
+/// Also returns the states after each operation in the log, oldest first.
 fn prepared() -> (SimDisk, Vec<State>) {
     let disk = SimDisk::new();
     let db = open(&disk).unwrap();
@@ -42,7 +42,7 @@ fn prepared() -> (SimDisk, Vec<State>) {
     (disk.crash(Crash::Everything), states)
 }
 
-/// Opens, checks and reads everything, by the rows and by the indexes.
+/// Opens and checks the database and reads everything, by rows and by indexes.
 fn read_all(disk: &SimDisk) -> Result<State> {
     let db = open(disk)?;
     let state = dump(&db)?;
@@ -57,8 +57,9 @@ fn read_all(disk: &SimDisk) -> Result<State> {
     Ok(state)
 }
 
-/// A typed error that says where the damage is, or one of the right answers. Returns true if it was an error.
-fn judge(disk: &SimDisk, path: &Path, states: &[State], what: &str) -> bool {
+/// Checks that opening gives a typed error that names the file, or one of the correct states. True for an
+/// error.
+fn error_or_correct(disk: &SimDisk, path: &Path, states: &[State], what: &str) -> bool {
     match read_all(disk) {
         Ok(state) => assert!(is_right(&state, states, path), "{what}: a wrong answer"),
         Err(error) => {
@@ -74,7 +75,7 @@ fn judge(disk: &SimDisk, path: &Path, states: &[State], what: &str) -> bool {
 fn a_flipped_byte_is_a_typed_error_or_changes_no_document() {
     let (image, states) = prepared();
     assert_eq!(read_all(&image).unwrap(), states[states.len() - 1]);
-    // The store's own tests flip the rest of the headers.
+    // The other bytes of the headers are tested in the storage package.
     let header = |path: &Path, at: usize| {
         if path.ends_with("pages") {
             at % 4096 < 16 && at.is_multiple_of(3)
@@ -89,7 +90,7 @@ fn a_flipped_byte_is_a_typed_error_or_changes_no_document() {
         header,
         2500,
         &mut |below| rng.below(below),
-        |disk, path, what| judge(disk, path, &states, what),
+        |disk, path, what| error_or_correct(disk, path, &states, what),
     );
     let _ = writeln!(
         std::io::stdout().lock(),
@@ -105,6 +106,6 @@ fn a_truncated_file_is_a_typed_error_or_the_end_of_the_log() {
     let (image, states) = prepared();
     let mut rng = Rng::new(1);
     cut(&image, &files(&image, Path::new(DIR)), 40, &mut |below| rng.below(below), |disk, path, what| {
-        judge(disk, path, &states, what);
+        error_or_correct(disk, path, &states, what);
     });
 }

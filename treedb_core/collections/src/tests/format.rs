@@ -14,7 +14,7 @@ fn all(collection: &Collection) -> Vec<RawDocumentBuf> {
     collection.find(request).unwrap().collect::<Result<_>>().unwrap()
 }
 
-/// The bytes of the rows of the only collection.
+/// The stored rows of the only collection.
 fn rows(db: &Database) -> Vec<Vec<u8>> {
     let reads = db.store().begin_read().unwrap();
     let table = reads.table("rows/1").unwrap().unwrap();
@@ -129,7 +129,7 @@ fn shapes_of_a_failed_request_are_rolled_back() {
     }
     let update = raw(&doc! { "$set": { "before": 1 }, "$inc": { "v": 1 } });
     assert!(collection.update(UpdateRequest::many(rawdoc! {}, update)).is_err());
-    // Takes the number that the forgotten shape had.
+    // Its shape gets the number of the one that was rolled back.
     let doc = rawdoc! { "_id": 3, "v": 4, "after": true };
     collection.insert_one(&doc).unwrap();
     let mut expected: Vec<_> = (0..2).map(|id| rawdoc! { "_id": id, "v": id }).collect();
@@ -200,7 +200,7 @@ fn json_text_is_returned_unchanged() {
     let found = collection.find_one(rawdoc! { "_id": 2 }).unwrap();
     assert_eq!(found, Some(rawdoc! { "_id": 2, "b": 7_i64, "n": 3 }));
 
-    // A document that is changed is written anew.
+    // The text of a changed document is generated.
     let update = rawdoc! { "$set": { "n": 4_i64 } };
     collection.update(UpdateRequest::one(rawdoc! { "_id": 1 }, update)).unwrap();
     assert_eq!(
@@ -208,7 +208,7 @@ fn json_text_is_returned_unchanged() {
         Some(rawdoc! { "_id": 1, "n": 4_i64, "s": "A" })
     );
 
-    // An id is put in front where there is none; what the text cannot be is refused.
+    // A missing `_id` is inserted at the front; invalid text is refused.
     let id = collection.insert_json(" { } ").unwrap().as_object_id().unwrap();
     let made = FindRequest::filter(rawdoc! { "_id": id });
     assert_eq!(texts(made), [format!(" {{\"_id\":{{\"$oid\":\"{id}\"}} }} ")]);
@@ -216,7 +216,7 @@ fn json_text_is_returned_unchanged() {
     assert_eq!(collection.insert_json("{\"a\": }").unwrap_err().code, ErrorCode::FailedToParse);
     db.check().unwrap();
 
-    // Elsewhere the text is read and written anew.
+    // In a collection of another format the text is parsed and generated.
     let other = db.collection("t.other").unwrap();
     other.insert_json(given[0]).unwrap();
     let texts: Vec<_> = other.find_json(FindRequest::default()).unwrap().collect::<Result<_>>().unwrap();

@@ -1,4 +1,5 @@
-//! Kinds of index through the methods of a collection: what they refuse, keep and remove, and how they are listed after reopening.
+//! Kinds of index through the methods of a collection: what they refuse, contain and expire, and how they are
+//! listed after reopening.
 
 use std::time::Duration;
 
@@ -29,14 +30,14 @@ fn index_of(plan: &Plan) -> Option<&str> {
     }
 }
 
-/// The index a find goes by.
+/// The index that a find uses.
 fn used(collection: &Collection, filter: Document) -> Option<String> {
     let (plan, _) = collection.explain(FindRequest::filter(raw(&filter))).unwrap().unwrap();
     index_of(&plan).map(str::to_owned)
 }
 
 #[test]
-fn a_wildcard_index_does_not_answer_exists_where_it_leaves_out_a_field_below() {
+fn a_wildcard_index_does_not_answer_exists_if_it_excludes_a_field_below() {
     let db = open(&SimDisk::new()).unwrap();
     let things = collection(&db);
     fill(&things, (0..200).map(|n| doc! { "_id": n, "b": { "x": n } }));
@@ -73,7 +74,7 @@ fn a_unique_sparse_index_lets_any_number_of_documents_be_without_the_field() {
     users.update(lose).unwrap();
     let gain = UpdateRequest::one(rawdoc! { "_id": 1 }, rawdoc! { "$set": { "mail": "x" } });
     assert_eq!(users.update(gain).unwrap().modified, 1);
-    // Those without an entry are found where they could match, and the index is used where they could not.
+    // Documents without an entry are found if they can match; the index is used if they cannot.
     assert_eq!(used(&users, doc! { "mail": "x" }).as_deref(), Some("mail_1"));
     assert_eq!(used(&users, doc! { "mail": null }), None);
     assert_eq!(ids(&users, FindRequest::filter(rawdoc! { "mail": null })), [2, 3, 4]);
@@ -97,9 +98,9 @@ fn a_unique_partial_index_refuses_duplicates_only_among_the_documents_it_covers(
     assert_eq!(used(&users, doc! { "mail": "x", "active": true }).as_deref(), Some("mail_1"));
     assert_eq!(used(&users, doc! { "mail": "x" }), None);
     assert_eq!(ids(&users, FindRequest::filter(rawdoc! { "mail": "x" })), [1, 2, 3]);
-    // A hint finds what has entries, as in MongoDB.
+    // With a hint only documents with entries are found, as in MongoDB.
     assert_eq!(ids(&users, FindRequest::filter(rawdoc! { "mail": "x" }).hint("mail_1")), [1]);
-    // Built over rows that are there, it looks at those it covers.
+    // An index build over existing rows only checks those that the index covers.
     users.drop_index("mail_1").unwrap();
     users.create_index(spec).unwrap();
     db.check().unwrap();
@@ -121,7 +122,7 @@ fn every_kind_of_index_is_listed_and_used_after_reopening() {
     ];
     let requests: Vec<_> = specs.iter().map(|spec| IndexSpec::from_document(&raw(spec))).collect();
     assert_eq!(things.create_indexes(&requests).unwrap().after, specs.len() + 1);
-    // All there already.
+    // All of them exist already.
     assert_eq!(things.create_indexes(&requests).unwrap().before, specs.len() + 1);
     fill(
         &things,
@@ -194,7 +195,7 @@ fn a_collation_applies_to_find_sort_update_and_delete() {
             [5, 1, 3]
         );
         assert_eq!(words.count(find(rawdoc! { "w": { "$in": ["B", "á"] } })).unwrap(), 3);
-        // Without the collation by bytes, whatever the index.
+        // Without the collation strings are compared by bytes, whatever the index.
         assert_eq!(ids(&words, FindRequest::filter(rawdoc! { "w": "A" })), [4]);
         assert_eq!(ids(&words, FindRequest::default().sort(rawdoc! { "w": 1 })), [4, 3, 2, 1, 5]);
     }
@@ -253,12 +254,12 @@ fn only_documents_with_a_past_date_expire_in_short_batches() {
             ],
         );
         assert_eq!(db.expire_now(at(9)).unwrap(), 0);
-        // Those of the seconds 0 to 15, and the array.
+        // The documents of the seconds 0 to 15, and the one with an array.
         assert_eq!(db.expire_now(at(25)).unwrap(), 17);
         let left: Vec<i32> = (16..23).chain(101..106).collect();
         assert_eq!(ids(&seen, FindRequest::default().sort(rawdoc! { "_id": 1 })), left);
         let name = format!("at_{direction}");
-        // Hidden from queries it still lets documents expire; the time can be changed.
+        // Documents of a hidden index expire too; the time can be changed.
         let old = db.modify_index("shop.things", &name, Some(true), Some(0)).unwrap();
         assert_eq!((old.options.hidden, old.options.expire_after), (false, Some(10)));
         assert_eq!(used(&seen, doc! { "at": at(20) }), None);
@@ -310,7 +311,7 @@ fn dropping_an_index_ends_its_build_and_progress_is_reported() {
         }
         (told, build.join().unwrap())
     });
-    // A build that was over before anybody looked is no failure of either.
+    // If the build finished before it was checked, the test does not fail.
     match told {
         Some(build) => {
             assert_eq!(

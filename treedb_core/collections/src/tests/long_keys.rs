@@ -1,5 +1,5 @@
-//! Values longer than stored keys, at lengths on both sides of every limit: index scans, operations with and without indexes, and
-//! duplicates in unique indexes.
+//! Values longer than stored keys, with lengths on both sides of every limit: index scans, operations with
+//! and without indexes, and duplicates in unique indexes.
 
 use bson::{Bson, doc, rawdoc};
 use treedb_testing::{Rng, seeds};
@@ -12,7 +12,8 @@ use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source, after_prefi
 use treedb_query::error::ErrorCode;
 use treedb_storage::Reads;
 
-/// Texts that begin alike and differ at some place: near their beginning, about where keys are cut, at their end.
+/// Strings with a common prefix that differ near the beginning, near the length of stored keys, or at the
+/// end.
 fn text(rng: &mut Rng) -> String {
     let around = [
         PREFIX_LEN - 2,
@@ -79,8 +80,8 @@ fn specs() -> Vec<Document> {
     ]
 }
 
-/// An entry as it is shown.
-type Shown = (Vec<u8>, RowId);
+/// An entry as an index scan returns it.
+type ScannedEntry = (Vec<u8>, RowId);
 
 #[test]
 fn a_scan_returns_whole_keys_in_order_from_any_start() {
@@ -97,7 +98,7 @@ fn a_scan_returns_whole_keys_in_order_from_any_start() {
     let view = View { reads: &reads, meta: &meta };
     let mut shortened = 0;
     for (number, index) in meta.indexes.iter().enumerate() {
-        let mut all: Vec<Shown> = Vec::new();
+        let mut all: Vec<ScannedEntry> = Vec::new();
         view.scan(Direction::Forward, None, &mut |row, doc| {
             all.extend(index.def.keys(doc)?.keys.into_iter().map(|key| (key, row)));
             Ok(Flow::Continue(()))
@@ -107,7 +108,7 @@ fn a_scan_returns_whole_keys_in_order_from_any_start() {
         shortened += all.iter().filter(|(key, _)| is_shortened(&stored(key))).count();
         assert_eq!(reads.len(&index.table).unwrap(), all.len() as u64);
         let walk = |range: &KeyRange, direction, after: Option<(&[u8], RowId)>, most: usize| {
-            let mut found: Vec<Shown> = Vec::new();
+            let mut found: Vec<ScannedEntry> = Vec::new();
             view.index_range(number, range, direction, after, &mut |row, key| {
                 found.push((key.to_vec(), row));
                 Ok(if found.len() < most { Flow::Continue(()) } else { Flow::Break(()) })
@@ -136,7 +137,7 @@ fn a_scan_returns_whole_keys_in_order_from_any_start() {
                 2 => KeyRange { low, high: after_prefix(&bound(&mut rng)) },
                 _ => KeyRange { low, high: Some(bound(&mut rng)) },
             };
-            let mut expected: Vec<Shown> =
+            let mut expected: Vec<ScannedEntry> =
                 all.iter().filter(|(key, _)| range.contains(key)).cloned().collect();
             let direction = *rng.pick(&[Direction::Forward, Direction::Backward]);
             if direction == Direction::Backward {
@@ -144,8 +145,8 @@ fn a_scan_returns_whole_keys_in_order_from_any_start() {
             }
             assert!(walk(&range, direction, None, usize::MAX) == expected, "{:?}", index.def.name);
             assert!(view.estimate(number, &range).is_some());
-            // In steps of a few, each taken up where the one before stopped.
-            let (mut found, step): (Vec<Shown>, _) = (Vec::new(), 3 + rng.below(9));
+            // In several scans of a few entries, each starting where the last one ended.
+            let (mut found, step): (Vec<ScannedEntry>, _) = (Vec::new(), 3 + rng.below(9));
             loop {
                 let last = found.last().cloned();
                 let after = last.as_ref().map(|(key, row)| (key.as_slice(), *row));
@@ -276,7 +277,7 @@ fn indexes_of_long_values_do_not_change_the_result_of_operations() {
                     let indexes = fast.indexes().unwrap().unwrap_or_default();
                     for index in indexes.iter().filter(|_| rng.below(3) == 0) {
                         let name = index.get_str("name").unwrap();
-                        // What these leave out is not found by them.
+                        // Documents without an entry are not found by these indexes.
                         if index.contains_key("sparse") || index.contains_key("partialFilterExpression") {
                             continue;
                         }
@@ -316,7 +317,7 @@ fn long_ids_are_found_updated_and_unique() {
     collection.insert_many(&many, true).unwrap();
     let again = collection.insert_one(rawdoc! { "_id": id("b") }).unwrap_err();
     assert_eq!(again.code, ErrorCode::DuplicateKey);
-    assert!(again.message.len() < 1000, "the key is shown cut: {}", again.message);
+    assert!(again.message.len() < 1000, "the key must be truncated: {}", again.message);
     assert_eq!(again.duplicate.unwrap().key_value, rawdoc! { "_id": id("b") });
     let one = |end: &str| collection.find_one(rawdoc! { "_id": id(end) }).unwrap();
     assert_eq!(one("b").unwrap(), rawdoc! { "_id": id("b"), "v": "b" });
@@ -366,7 +367,7 @@ fn a_unique_index_distinguishes_long_values_by_all_their_bytes() {
     assert_eq!(done.inserted, 6);
     assert_eq!(done.errors.iter().map(|(at, _)| *at).collect::<Vec<_>>(), [2, 4, 8]);
     db.check().unwrap();
-    // A transaction sees its own and those of others.
+    // A transaction detects duplicates of its own documents and of others.
     for (n, end) in [(7, "a"), (1, "b")] {
         let mut transaction = db.begin().unwrap();
         let mut inside = transaction.collection("t.c").unwrap();

@@ -1,4 +1,5 @@
-//! `$lookup` with a `$unwind` of its array, which makes no array, compared with look-ups that make it.
+//! `$lookup` followed by `$unwind` of its array, which is done without building the array, compared with
+//! separate stages.
 
 use treedb_testing::Rng;
 
@@ -43,7 +44,7 @@ fn collections() -> Database {
 }
 
 #[test]
-fn unwinding_within_the_look_up_gives_what_a_separate_unwind_gives() {
+fn unwinding_within_the_lookup_gives_the_same_as_a_separate_unwind() {
     let db = collections();
     let unwinds = [
         rawdoc! { "$unwind": "$found" },

@@ -27,7 +27,7 @@ use treedb_query::error::Result;
 use treedb_storage::Options;
 use treedb_storage::disk::SimDisk;
 
-/// Small files and no thread, so that a run is the same every time.
+/// Small files and no background thread, so that runs are deterministic.
 fn options(disk: &SimDisk) -> Options {
     let mut options = Options::default();
     options.disk = Arc::new(disk.clone());
@@ -47,7 +47,7 @@ pub(super) fn raw(doc: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(doc).unwrap()
 }
 
-/// What a collection holds: documents by `_id`, and the names of its indexes.
+/// The contents of a collection: documents by `_id`, and the names of its indexes.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Contents {
     docs: BTreeMap<i32, Document>,
@@ -73,7 +73,7 @@ fn dump(db: &Database) -> Result<State> {
             for doc in collection.find(FindRequest::default())? {
                 let doc = Document::try_from(&*doc?)?;
                 let id = doc.get_i32("_id").unwrap();
-                assert!(contents.docs.insert(id, doc).is_none(), "_id {id} is there twice");
+                assert!(contents.docs.insert(id, doc).is_none(), "_id {id} exists twice");
             }
             for index in collection.indexes()?.unwrap_or_default() {
                 contents.indexes.insert(index.get_str("name").unwrap().to_owned());

@@ -1,4 +1,5 @@
-//! Random pipelines equal their definitions: with and without indexes, in memory and with temporary files.
+//! Random pipelines compared with a naive evaluator: with and without indexes, in memory and with temporary
+//! files.
 
 use bson::{Bson, RawDocumentBuf, doc, rawdoc};
 use treedb_testing::{Rng, oracle_factor, ranked, seeds};
@@ -10,9 +11,9 @@ use crate::{
 use treedb_oracle::aggregate::{Case, case, writing, written};
 use treedb_oracle::query::{document, pattern};
 
-/// How often what was tried.
+/// Counts of what was tested.
 #[derive(Debug, Default)]
-struct CollectionSnapshot {
+struct Tested {
     pipelines: usize,
     documents: usize,
     refused: usize,
@@ -43,14 +44,14 @@ fn filled(db: &Database, name: &str, docs: &[Document]) -> Collection {
     collection
 }
 
-/// A transaction that has what makes these documents of a collection, which holds others; half of its changes are made
-/// by documents it found, half in new ones.
+/// A transaction in which `db.docs` has the documents `docs` and `db.other` has `other`. Some were inserted before; the
+/// transaction inserts, updates and deletes to get there.
 fn changed_to(rng: &mut Rng, db: &Database, docs: &[Document], other: &[Document]) -> Transaction {
     let names = ["db.docs", "db.other"];
     let mut missing = Vec::new();
     for (name, docs) in names.into_iter().zip([docs, other]) {
         let collection = db.collection(name).unwrap();
-        // By one field each, since documents on the way may have arrays anywhere.
+        // Indexes of one field, since intermediate documents may have arrays in any field.
         for path in ["n", "a", "b.x"].into_iter().take(rng.below(4)) {
             collection.create_index(raw(&doc! { path: if rng.below(2) == 0 { 1 } else { -1 } })).unwrap();
         }
@@ -91,7 +92,7 @@ fn indexed(rng: &mut Rng, collection: &Collection) {
     }
 }
 
-fn one_database(rng: &mut Rng, seen: &mut CollectionSnapshot) {
+fn one_database(rng: &mut Rng, seen: &mut Tested) {
     let arrays: &[&str] = rng.pick::<&[&str]>(&[&["a", "b", "c"], &["a"], &["b"], &[]]);
     let docs: Vec<Document> = (0..30).map(|number| document(rng, number, arrays)).collect();
     let other: Vec<Document> = (0..12).map(|number| document(rng, number, arrays)).collect();
@@ -107,7 +108,7 @@ fn one_database(rng: &mut Rng, seen: &mut CollectionSnapshot) {
         seen.pipelines += 1;
         seen.ordered += usize::from(case.ordered);
         let shown = || case.stages.iter().map(|stage| format!("\n  {stage}")).collect::<String>();
-        // The last one has room for a few documents at a time.
+        // The memory limit of the last one fits only a few documents.
         let ways = [
             ("with indexes", &fast, 1 << 20, 1),
             ("without indexes, by threads", &plain, 1 << 20, 3),
@@ -146,8 +147,8 @@ fn one_database(rng: &mut Rng, seen: &mut CollectionSnapshot) {
 }
 
 #[test]
-fn every_pipeline_gives_what_its_definition_gives() {
-    let mut seen = CollectionSnapshot::default();
+fn every_pipeline_gives_the_same_as_the_naive_evaluator() {
+    let mut seen = Tested::default();
     // 359: a filter that reads no field, moved before a `$unionWith`.
     for seed in seeds((0..60 * oracle_factor()).chain([359])) {
         one_database(&mut Rng::new(seed), &mut seen);
@@ -161,7 +162,7 @@ fn every_pipeline_gives_what_its_definition_gives() {
 }
 
 #[test]
-fn the_writes_of_a_pipeline_equal_those_of_its_definition() {
+fn the_writes_of_a_pipeline_equal_those_of_the_naive_evaluator() {
     let (mut wrong, mut compared, mut documents) = (Vec::new(), 0, 0);
     for seed in seeds(0..12 * oracle_factor()) {
         let rng = &mut Rng::new(seed + 9000);
@@ -204,7 +205,7 @@ fn the_writes_of_a_pipeline_equal_those_of_its_definition() {
     assert!(compared > 40 && documents > 400, "{compared} {documents}");
 }
 
-/// The text with its letters written in other ways, all the same at strength 1.
+/// The string with its letters replaced by others that are equal at strength 1.
 fn respelled_text(rng: &mut Rng, text: &str) -> String {
     let letter = |rng: &mut Rng, letter: char| match letter {
         'a' => *rng.pick(&['a', 'A', '\u{e1}', '\u{c1}']),
@@ -228,7 +229,7 @@ fn printable(value: &Bson) -> Bson {
     }
 }
 
-/// Applies it to all strings of a value; field paths in expressions stay.
+/// Applies [`respelled_text`] to all strings of a value, except for field paths in expressions.
 fn respelled(rng: &mut Rng, value: &Bson) -> Bson {
     match value {
         Bson::String(text) if text.starts_with('$') => value.clone(),
@@ -246,7 +247,7 @@ fn respelled(rng: &mut Rng, value: &Bson) -> Bson {
     }
 }
 
-/// A stage with its constants in other ways.
+/// A stage with respelled constants.
 fn respelled_stage(rng: &mut Rng, value: &Bson) -> Bson {
     match value {
         Bson::Array(all) => all.iter().map(|one| respelled_stage(rng, one)).collect::<Vec<_>>().into(),
@@ -271,7 +272,7 @@ fn documents(values: impl Iterator<Item = Bson>) -> Vec<Document> {
 #[test]
 fn a_pipeline_with_a_collation_equals_one_over_normalized_strings() {
     let spec = doc! { "locale": "en", "strength": 1 };
-    // An answer is right if it is the expected one up to how its strings are spelled.
+    // A result is correct if it is the expected one except for the spelling of its strings.
     let same = |docs: &[Document]| docs.iter().map(|doc| ranked(doc, 1)).collect::<Vec<_>>();
     let (mut wrong, mut compared, mut by_index, mut with_text) = (Vec::new(), 0, 0, 0);
     for seed in seeds(0..30 * oracle_factor()) {
@@ -280,7 +281,7 @@ fn a_pipeline_with_a_collation_equals_one_over_normalized_strings() {
         let arrays: &[&str] = rng.pick::<&[&str]>(&[&["a", "b", "c"], &["a"], &[]]);
         let [docs, other] =
             [30, 12].map(|count| (0..count).map(|number| document(rng, number, arrays)).collect::<Vec<_>>());
-        // Half of the values are strings, so that there is something to compare.
+        // Half of the values are strings.
         let texts = |rng: &mut Rng, docs: Vec<Document>| {
             let text = |rng: &mut Rng| Bson::from(*rng.pick(&["a", "b", "ab", "ba", ""]));
             let one = |mut doc: Document| {
@@ -298,7 +299,7 @@ fn a_pipeline_with_a_collation_equals_one_over_normalized_strings() {
             |docs: &[Document]| documents(docs.iter().map(|doc| respelled(rng, &doc.clone().into())));
         let (spelled, spelled_other) = (spell(&docs), spell(&other));
         let [asked, own] = [(); 2].map(|()| open(&SimDisk::new()).unwrap());
-        // One collection has the collation, of the other it is asked for.
+        // One collection has the collation; for the other it is given in the request.
         own.create_collection("db.docs", doc! { "collation": spec.clone() }).unwrap();
         let [asked, own] = [asked, own].map(|db| {
             filled(&db, "db.other", &spelled_other);
@@ -313,7 +314,7 @@ fn a_pipeline_with_a_collation_equals_one_over_normalized_strings() {
         for _ in 0..12 {
             let case = case(rng, &docs, &other);
             let shown = format!("{:?}", case.stages);
-            // These do not care for collations, or compare control characters.
+            // These ignore collations, or compare control characters.
             if ["Regex", "$regex", "$jsonSchema", "\\0", "\\u{1}"].iter().any(|word| shown.contains(word)) {
                 continue;
             }
@@ -323,8 +324,8 @@ fn a_pipeline_with_a_collation_equals_one_over_normalized_strings() {
             let mut request = AggregateRequest::new(stages.iter().map(raw));
             request.threads = Some(1 + rng.below(3));
             let answers = [
-                ("of its own", answer_of(&own, &request)),
-                ("asked for", {
+                ("collation of the collection", answer_of(&own, &request)),
+                ("collation of the request", {
                     request.collation = Some(raw(&spec));
                     by_index += usize::from(asked.aggregate(&request).is_ok_and(|found| {
                         let path = found.plan().map(|plan| &plan.path);
@@ -351,6 +352,6 @@ fn a_pipeline_with_a_collation_equals_one_over_normalized_strings() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n\n"));
-    println!("{compared} compared, {by_index} by an index, {with_text} with texts in the stages");
+    println!("{compared} compared, {by_index} by an index, {with_text} with strings in the stages");
     assert!(compared > 300 && by_index > 10 && with_text > 15, "{compared} {by_index} {with_text}");
 }

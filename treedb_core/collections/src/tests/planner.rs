@@ -1,4 +1,4 @@
-//! Which plan is chosen and what it avoids: fetching documents, planning again.
+//! Which plan is chosen, and that it avoids fetching documents and planning again.
 
 use bson::{Bson, doc};
 
@@ -86,7 +86,7 @@ fn an_index_that_covers_a_query_answers_it_without_documents() {
     assert_eq!(cursor.by_ref().count(), 9);
     assert_eq!((cursor.counters().keys_examined, cursor.counters().docs_examined), (10, 0));
     assert_eq!(stages(&numbers, &request(), false), ["PROJECTION_COVERED", "IXSCAN"]);
-    // What equals the old value and is another, what is not there, and what no key can hold.
+    // A value that is equal but has another type, a missing field, and a value that a key cannot represent.
     let set = |id: i32, tens: Bson| {
         let update = raw(&doc! { "$set": { "tens": tens } });
         numbers.update(UpdateRequest::one(raw(&doc! { "_id": id }), update)).unwrap();
@@ -132,7 +132,7 @@ fn weak_conditions_use_an_index_intersection_and_an_or_a_union() {
 }
 
 #[test]
-fn the_index_with_fewer_entries_is_chosen_and_cached_until_it_proves_wrong() {
+fn the_index_with_fewer_entries_is_chosen_and_cached_until_the_estimate_is_wrong() {
     let (_db, numbers) = numbers(&[doc! { "half": 1 }, doc! { "n": 1 }]);
     let with = |n: i32| find(doc! { "half": 1, "n": { "$lt": n } });
     let used = |request: FindRequest| match explain_find(&numbers, request) {
@@ -145,11 +145,12 @@ fn the_index_with_fewer_entries_is_chosen_and_cached_until_it_proves_wrong() {
         View { reads: &reads, meta: &meta }.context().plan_cache.unwrap().len()
     };
     assert_eq!(remembered(), 1);
-    // The same shape: the same index, whatever the value; ten times as many keys as expected, and it is planned anew.
+    // The same query shape uses the same index, whatever the value; after ten times as many keys as expected,
+    // the query is planned again.
     assert_eq!(used(with(2000)), ("n_1".to_owned(), 2000));
     assert_eq!(remembered(), 0);
     assert_eq!(used(with(2000)), ("half_1".to_owned(), 1000));
-    // Other indexes, other plans.
+    // With other indexes, queries are planned again.
     numbers.create_index(raw(&doc! { "n": 1, "half": 1 })).unwrap();
     assert_eq!(remembered(), 0);
 }
@@ -199,7 +200,7 @@ fn a_sort_beyond_the_memory_limit_spills_to_disk_or_is_refused() {
         query.projection = treedb_query::query::Projection::parse(&raw(&doc! { "_id": 1 })).unwrap();
         let mut execution = Execution::new(&view, &view.context(), query).unwrap().with_sort_memory(40_000);
         let mut found = Vec::new();
-        // In batches.
+        // The results are read in batches.
         while execution
             .run(&view, &view.context(), &mut |doc| {
                 found.push(doc.get_i32("_id").unwrap());
@@ -217,7 +218,7 @@ fn a_sort_beyond_the_memory_limit_spills_to_disk_or_is_refused() {
     let mut execution = Execution::new(&view, &view.context(), query).unwrap().with_sort_memory(40_000);
     let error = execution.run(&view, &view.context(), &mut |_| Flow::Continue(())).unwrap_err();
     assert_eq!(error.code, treedb_query::error::ErrorCode::QueryExceededMemoryLimitNoDiskUseAllowed);
-    // The simulated disk has no place for scratch files.
+    // The simulated disk has no temporary files.
     let (_db, numbers) = numbers(&[]);
     let (reads, meta) = numbers.snapshot().unwrap().unwrap();
     let view = View { reads: &reads, meta: &meta };
@@ -252,7 +253,7 @@ fn distinct_values_are_found_by_skipping_through_an_index() {
     assert_eq!(values("third").unwrap(), expected);
     assert_eq!(values("n").unwrap().len(), COUNT as usize + 2);
     assert_eq!(values("tens"), None);
-    // The index of an array's elements does not tell which values stand alone.
+    // A multikey index does not tell which values are in arrays.
     numbers.insert_one(raw(&doc! { "_id": -5, "third": [1, 2] })).unwrap();
     assert_eq!(values("third"), None);
 }

@@ -1,4 +1,4 @@
-//! Point look-ups against the same finds by a plan and by a collection scan.
+//! Point lookups compared with the same finds by a plan and by a collection scan.
 
 use bson::{Bson, Decimal128, RawDocumentBuf, doc, rawdoc};
 
@@ -7,7 +7,7 @@ use crate::collection::Collection;
 use crate::{Database, FindRequest, IndexSpec};
 use treedb_query::query::Path;
 
-/// What fields hold, and what is looked for: equal numbers of all kinds, what equals nothing else, what arrays hide.
+/// Values for fields and for filters: equal numbers of all types, values that equal no others, arrays.
 fn values() -> Vec<Bson> {
     let decimal = |text: &str| Bson::Decimal128(text.parse::<Decimal128>().unwrap());
     vec![
@@ -46,7 +46,7 @@ fn values() -> Vec<Bson> {
     ]
 }
 
-/// Documents with the values without arrays at `a` and below `b`, or with all.
+/// Documents with the values at `a` and below `b`, with or without arrays.
 fn documents(arrays: bool) -> Vec<RawDocumentBuf> {
     let all = values();
     let usable: Vec<&Bson> = all.iter().filter(|value| arrays || !matches!(value, Bson::Array(_))).collect();
@@ -112,9 +112,9 @@ fn a_find_by_one_value_equals_its_plan_and_a_collection_scan() {
         for arrays in [false, true] {
             let collection = db.collection(&format!("test.set{number}{arrays}")).unwrap();
             collection.create_indexes(specs).unwrap();
-            // Not every index takes every document.
+            // Some indexes refuse some documents.
             assert!(collection.insert_many(&documents(arrays), false).unwrap().inserted > 200);
-            // Nothing can be compared to undefined.
+            // Comparing with undefined is an error.
             for value in values().into_iter().filter(|value| *value != Bson::Undefined) {
                 for field in ["a", "b.c", "a.0", "_id", "b"] {
                     let request = FindRequest::filter(raw(&doc! { field: value.clone() }));
@@ -156,7 +156,7 @@ fn a_find_by_all_fields_of_a_unique_index_equals_its_plan() {
         for arrays in [false, true] {
             let collection = db.collection(&format!("test.all{number}{arrays}")).unwrap();
             collection.create_index(spec.clone()).unwrap();
-            // Some have the same key as others, which a unique index refuses.
+            // A unique index refuses documents with the same key as others.
             assert!(collection.insert_many(&documents(arrays), false).unwrap().inserted > 50);
             let values: Vec<Bson> = values().into_iter().filter(|value| *value != Bson::Undefined).collect();
             for (n, a) in values.iter().enumerate() {
@@ -188,7 +188,7 @@ fn a_find_of_many_documents_by_one_value_continues_after_each_batch() {
     let request = FindRequest::filter(rawdoc! { "city": 1 });
     let mut cursor = people.find(request.clone()).unwrap();
     let before: Vec<Bson> = cursor.by_ref().take(200).map(|doc| id(&doc.unwrap())).collect();
-    // The cursor goes on over its own snapshot.
+    // The cursor continues on its own snapshot.
     people.delete(crate::DeleteRequest::many(rawdoc! { "city": 1 })).unwrap();
     people.drop_index("city_1").unwrap();
     let all: Vec<Bson> = before.into_iter().chain(cursor.by_ref().map(|doc| id(&doc.unwrap()))).collect();
@@ -215,7 +215,7 @@ fn the_catalog_cache_of_a_thread_follows_its_snapshot() {
         assert_eq!((one(&db, 1), one(&other, 1)), (Some("first".into()), Some("second".into())));
         both.iter().for_each(|collection| drop(collection.create_index(rawdoc! { "n": 1 }).unwrap()));
     }
-    // The index has several entries a row from here on.
+    // From here on the index is multikey.
     both[0].insert_one(rawdoc! { "_id": "array", "n": [2, 3] }).unwrap();
     assert_eq!((one(&db, 2), one(&db, 3)), (Some("array".into()), Some("array".into())));
     let kept = both[0].find(FindRequest::filter(rawdoc! { "n": 1 })).unwrap();

@@ -1,4 +1,4 @@
-//! Sorts with a limit, compared with the beginning of a full sort.
+//! Sorts with a limit, compared with the first documents of a full sort.
 
 use super::*;
 use crate::{AggregateRequest, DeleteRequest, Format};
@@ -52,7 +52,7 @@ fn documents(rng: &mut Rng, count: i32) -> Vec<RawDocumentBuf> {
 }
 
 #[test]
-fn a_sort_with_a_limit_gives_the_beginning_of_the_full_sort() {
+fn a_sort_with_a_limit_gives_the_first_documents_of_the_full_sort() {
     let mut rng = Rng::new(77);
     for format in [Format::Template, Format::Bson, Format::Json] {
         let db = open(&SimDisk::default()).unwrap();
@@ -99,7 +99,7 @@ fn a_sort_with_a_limit_gives_the_beginning_of_the_full_sort() {
                     db.aggregate("db.all", request).unwrap().collect::<Result<Vec<_>>>()
                 };
                 assert_eq!(found(&request).unwrap(), expected, "{told} {threads}");
-                // The simulated disk has no scratch files.
+                // The simulated disk has no temporary files.
                 request.memory = memory;
                 match found(&request) {
                     Ok(found) => assert_eq!(found, expected, "{told} {threads} {memory}"),

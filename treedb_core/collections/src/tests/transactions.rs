@@ -1,4 +1,5 @@
-//! Transactions compared with the same statements outside of one, against each other, and in threads.
+//! Transactions compared with the same statements outside a transaction, conflicts between two transactions,
+//! and concurrent transactions.
 
 use bson::{doc, rawdoc};
 use treedb_testing::{Rng, rounds, seeds};
@@ -17,7 +18,7 @@ fn fresh() -> Database {
     open(&SimDisk::new()).unwrap()
 }
 
-/// A database that only one statement at a time is run on, and a transaction that is to see the same.
+/// Compares a database, on which single statements are run, with a transaction that must see the same.
 struct Twins {
     dice: Rng,
     next_id: i32,
@@ -30,7 +31,7 @@ impl Twins {
         doc! { "_id": self.next_id, "a": self.dice.below(8) as i32, "tags": tags, "u": self.dice.below(400) as i32 }
     }
 
-    /// The same statement on both; both refuse it, or neither does. False if they did.
+    /// Runs the same statement on both; it must fail on both or on neither. False if it failed.
     fn statement(&mut self, mut txn: TransactionCollection<'_>, plain: &crate::Collection) -> bool {
         let filter = match self.dice.below(5) {
             0 => doc! { "a": self.dice.below(8) as i32 },
@@ -49,7 +50,7 @@ impl Twins {
                 assert_eq!((mine.code, mine.message), (theirs.code, theirs.message));
                 false
             }
-            (mine, theirs) => panic!("{mine:?} in the transaction, {theirs:?} at once"),
+            (mine, theirs) => panic!("{mine:?} in the transaction, {theirs:?} outside"),
         };
         let said = |what: &dyn std::fmt::Debug| format!("{what:?}");
         match self.dice.below(10) {
@@ -68,10 +69,10 @@ impl Twins {
                     rawdoc! { "$push": { "tags": 4 } },
                 ];
                 let change = changes[self.dice.below(4)].clone();
-                // Which document is the first is the same only by `_id`.
+                // Only when sorted by `_id`, the first document is the same.
                 let request = UpdateRequest::many(filter, change);
                 let request = if self.dice.chance(20) { request.upsert() } else { request };
-                // An upsert makes an `_id` of its own.
+                // An upsert generates an `_id`.
                 let request = UpdateRequest {
                     upsert: request.upsert && request.filter.get("_id").unwrap().is_some(),
                     ..request
@@ -106,7 +107,7 @@ impl Twins {
         }
     }
 
-    /// All that can be found, by each index, both ways.
+    /// Compares what is found by each index, in both directions.
     fn same(&mut self, txn: &mut Transaction, db: &Database) {
         for name in NAMES {
             let plain = db.collection(name).unwrap();
@@ -129,7 +130,7 @@ impl Twins {
                 let expected: Vec<_> = plain.find(request.clone()).unwrap().collect::<Result<_>>().unwrap();
                 assert_eq!(found, expected);
                 assert_eq!(counted, expected.len() as u64);
-                // What an index may tell without the rows.
+                // A query that an index may cover.
                 let covered = request.projection(rawdoc! { "_id": 1, "a": 1 });
                 let found = mine.find(&covered).unwrap().collect(mine.transaction()).unwrap();
                 let expected: Vec<_> = plain.find(covered).unwrap().collect::<Result<_>>().unwrap();
@@ -170,7 +171,7 @@ fn a_transaction_sees_its_own_changes_and_commits_all_or_none() {
                 refused.err().map(|error| error.code),
                 (!whole).then_some(ErrorCode::NoSuchTransaction)
             );
-            assert_eq!(dump(&db).unwrap(), before, "others see what is not committed");
+            assert_eq!(dump(&db).unwrap(), before, "others see uncommitted changes");
             if whole && twins.dice.chance(70) {
                 txn.commit().unwrap();
                 committed += 1;
@@ -241,7 +242,8 @@ fn of_two_transactions_that_change_the_same_document_or_key_the_first_to_commit_
             orders.insert_many(&[rawdoc! { "_id": 1, "n": 0 }, rawdoc! { "_id": 2, "n": 0 }], true).unwrap();
             let (mut a, mut b) = (db.begin().unwrap(), db.begin().unwrap());
             first(&mut a).unwrap();
-            // Noticed at the commit, or by the statement, if the other has committed before it.
+            // The conflict is detected at commit, or by the statement if the other transaction has committed
+            // before it.
             let done = if late {
                 a.commit().unwrap();
                 second(&mut b).and_then(|()| b.commit())
@@ -255,7 +257,7 @@ fn of_two_transactions_that_change_the_same_document_or_key_the_first_to_commit_
                 code,
                 conflicts.then_some(ErrorCode::WriteConflict),
                 "case {number}, {}",
-                if late { "one after the other" } else { "side by side" }
+                if late { "one after the other" } else { "concurrently" }
             );
             db.check().unwrap();
         }
@@ -282,7 +284,7 @@ fn other_writes_and_drops_conflict_like_transactions() {
     let mut txn = db.begin().unwrap();
     orders.create_index(IndexSpec::new(rawdoc! { "n": 1 }).unique()).unwrap();
     txn.collection("shop.orders").unwrap().insert_one(rawdoc! { "_id": 8, "n": 0 }).unwrap();
-    // The index is not of its snapshot: running it again would not help.
+    // The index is not in its snapshot: retrying would not help.
     assert_eq!(txn.commit().unwrap_err().code, ErrorCode::DuplicateKey);
     db.check().unwrap();
 }
@@ -314,7 +316,7 @@ fn a_pipeline_in_a_transaction_sees_its_changes_and_cannot_write() {
     txn.collection("shop.orders").unwrap().insert_many(&orders).unwrap();
     let renumber = UpdateRequest::one(rawdoc! { "_id": 2 }, rawdoc! { "$set": { "n": 20 } });
     txn.collection("shop.users").unwrap().update(renumber).unwrap();
-    // Nobody else's changes show.
+    // Changes of others are not visible.
     users.insert_one(rawdoc! { "_id": 3, "n": 3 }).unwrap();
     let join = AggregateRequest::new([
         rawdoc! { "$match": { "n": { "$gte": 1 } } },
@@ -326,7 +328,7 @@ fn a_pipeline_in_a_transaction_sees_its_changes_and_cannot_write() {
     let mut answer = txn.collection("shop.users").unwrap().aggregate(&join).unwrap();
     assert!(matches!(answer.plan().unwrap().path, treedb_query::query::Path::Index { .. }));
     let first = answer.next().unwrap().unwrap();
-    // What is done while it runs does not show either.
+    // Changes made while it runs are not visible either.
     txn.collection("shop.orders").unwrap().delete(DeleteRequest::many(rawdoc! {})).unwrap();
     txn.collection("shop.users").unwrap().delete(DeleteRequest::many(rawdoc! {})).unwrap();
     let found: Vec<_> = std::iter::once(first).chain(answer.map(Result::unwrap)).collect();
@@ -388,7 +390,7 @@ fn concurrent_transfers_keep_the_total_balance() {
                             assert_eq!(txn.collection(name)?.update(request)?.matched, 1);
                         }
                         assert_eq!(sum(txn)?, 2 * 100 * ACCOUNTS);
-                        // So that others come in between.
+                        // Lets other threads run in between.
                         std::thread::sleep(std::time::Duration::from_micros(300));
                         Ok(())
                     })
@@ -401,7 +403,7 @@ fn concurrent_transfers_keep_the_total_balance() {
     });
     assert_eq!(sum(&mut db.begin().unwrap()).unwrap(), 2 * 100 * ACCOUNTS);
     assert_eq!(moved.into_inner() as usize, 4 * rounds(60));
-    assert!(met.into_inner() > 0, "no two of them met");
+    assert!(met.into_inner() > 0, "there were no conflicts");
     db.check().unwrap();
 }
 

@@ -50,7 +50,7 @@ fn indexes_do_not_change_the_result_of_operations() {
         for step in 0..150 {
             match rng.below(12) {
                 0..4 => {
-                    // Some ids are there already: refused by both, the rest inserted.
+                    // Some ids exist already: both refuse these and insert the others.
                     let docs: Vec<_> = (0..1 + rng.below(6))
                         .map(|_| {
                             next += 1;
@@ -73,7 +73,8 @@ fn indexes_do_not_change_the_result_of_operations() {
                         2 => doc! { "$unset": { "a": "", "b.d": "" } },
                         _ => doc! { "$set": { "a": { "x": 1 } }, "$inc": { "n": -2 } },
                     };
-                    // Several, because the first one found depends on the plan; some through a scalar fail in both.
+                    // Updates many, because the first match depends on the plan; a path through a scalar
+                    // fails in both.
                     let request = UpdateRequest::many(filter, raw(&update));
                     let done = [&fast, &plain]
                         .map(|collection| collection.update(request.clone()).map_err(|error| error.code));

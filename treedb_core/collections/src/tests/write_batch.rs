@@ -1,4 +1,4 @@
-//! Write batches.
+//! Tests of write batches.
 
 use bson::rawdoc;
 
@@ -15,7 +15,7 @@ fn statements_of_a_batch_see_earlier_ones_and_commit_or_roll_back_as_one() {
     for commits in [false, true] {
         let mut all = db.write_batch().unwrap();
         assert_eq!(all.changes(), 0);
-        // The index becomes one of arrays, and the other collection comes to be, within.
+        // The index becomes multikey and the other collection is created within the batch.
         let docs: Vec<_> = (0..20).map(|n| rawdoc! { "_id": n, "u": [n, 100 + n] }).collect();
         assert_eq!(all.insert_many("t.a", &docs, true).unwrap().inserted, 20);
         all.insert_one("t.b", rawdoc! { "_id": 1 }).unwrap();
@@ -58,7 +58,7 @@ fn a_failed_statement_prevents_the_commit_of_the_batch() {
     all.insert_one("t.a", rawdoc! { "_id": 2 }).unwrap();
     assert_eq!(all.commit_with(Durability::Durable).unwrap_err().code, ErrorCode::NoSuchTransaction);
     assert_eq!(a.len().unwrap(), 1);
-    // Whoever waited is the writer now.
+    // The writer lock is free again.
     a.insert_one(rawdoc! { "_id": 3 }).unwrap();
     db.check().unwrap();
 }

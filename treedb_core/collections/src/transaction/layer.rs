@@ -74,11 +74,11 @@ impl<R: Reads> Layer<'_, R> {
     ) -> Result<Flow> {
         let mut last = Flow::Continue(());
         if let Some(view) = self.view() {
-            view.scan_rows(direction, after, &mut |row, lent| {
+            view.scan_rows(direction, after, &mut |row, stored| {
                 last = match overlay.rows.get(&row.0) {
                     Some(Some(changed)) => visit(row, &mut &**changed)?,
                     Some(None) => Flow::Continue(()),
-                    None => visit(row, lent)?,
+                    None => visit(row, stored)?,
                 };
                 Ok(last)
             })?;

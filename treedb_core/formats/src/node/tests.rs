@@ -1,4 +1,4 @@
-//! Nodes by themselves: orders of the owner's, room to the last byte, hostile bytes.
+//! Tests of single nodes: custom key orders, full nodes, invalid bytes.
 
 use std::cmp::Ordering;
 
@@ -6,7 +6,7 @@ use treedb_testing::{Rng, rounds};
 
 use super::{Branch, BranchMut, Keys, Leaf, LeafMut, Scratch, Value, max_key, max_value};
 
-/// What a leaf holds, which is sound.
+/// The entries of a leaf, after checking that it is valid.
 pub(super) fn entries(page: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
     let leaf = Leaf::open(page).unwrap();
     leaf.validate().unwrap();
@@ -21,8 +21,8 @@ pub(super) fn entries(page: &[u8]) -> Vec<(Vec<u8>, Vec<u8>)> {
 
 #[test]
 fn compacting_a_leaf_full_of_short_keys_changes_no_entry() {
-    // Keys that a head holds whole gain nothing by a prefix, which takes room of its own: at some payload it does
-    // not fit any more.
+    // Keys that fit completely into their heads gain nothing from a common prefix, which takes space itself:
+    // with some payload sizes it no longer fits.
     for payload in 256..400 {
         let mut page = vec![0; payload];
         let mut leaf = LeafMut::init(&mut page, Keys::Bytewise).unwrap();
@@ -36,13 +36,13 @@ fn compacting_a_leaf_full_of_short_keys_changes_no_entry() {
     }
 }
 
-/// Shorter keys first, then from the last byte to the first: nothing to do with the order of bytes.
-fn odd_order(a: &[u8], b: &[u8]) -> Ordering {
+/// Shorter keys first, then compared from the last byte to the first: unrelated to bytewise order.
+fn custom_order(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.iter().rev().cmp(b.iter().rev()))
 }
 
 #[test]
-fn a_leaf_in_an_order_of_the_owners_keeps_it_through_inserts_splits_and_joins() {
+fn a_leaf_with_a_custom_order_keeps_it_in_inserts_splits_and_joins() {
     let mut rng = Rng::new(1);
     for round in 0..rounds(60) {
         let payload = [256, 1000, 4064, 8150][round % 4];
@@ -51,13 +51,13 @@ fn a_leaf_in_an_order_of_the_owners_keeps_it_through_inserts_splits_and_joins() 
         let mut model: Vec<Vec<u8>> = Vec::new();
         let mut buffer = Vec::new();
         loop {
-            // All keys share their first bytes: a prefix would be tempting.
+            // All keys have a common prefix, which must not be used here.
             let tail = rng.below(max_key(payload) - 3);
             let key = [&b"abc"[..], &(0..tail).map(|_| rng.next_u64() as u8).collect::<Vec<_>>()].concat();
             let mut leaf = LeafMut::open(&mut page).unwrap();
             let found =
-                leaf.view().unwrap().search_by(&mut buffer, |stored| odd_order(stored, &key)).unwrap();
-            assert_eq!(found, model.binary_search_by(|stored| odd_order(stored, &key)));
+                leaf.view().unwrap().search_by(&mut buffer, |stored| custom_order(stored, &key)).unwrap();
+            assert_eq!(found, model.binary_search_by(|stored| custom_order(stored, &key)));
             let Err(i) = found else { continue };
             if leaf.insert(i, &key, Value::inline(b"v")).unwrap() {
                 model.insert(i, key);
@@ -73,7 +73,7 @@ fn a_leaf_in_an_order_of_the_owners_keeps_it_through_inserts_splits_and_joins() 
             }
             let mut separator = Vec::new();
             split.separator(&mut separator).unwrap();
-            assert_eq!(separator, model[split.left_count()], "a whole key parts the halves");
+            assert_eq!(separator, model[split.left_count()], "the separator is a complete key");
             let both: Vec<_> =
                 entries(&page).into_iter().chain(entries(&right)).map(|entry| entry.0).collect();
             assert_eq!(both, model);
@@ -88,7 +88,7 @@ fn a_leaf_in_an_order_of_the_owners_keeps_it_through_inserts_splits_and_joins() 
 }
 
 #[test]
-fn a_branch_in_an_order_of_the_owners_finds_the_child_of_every_key() {
+fn a_branch_with_a_custom_order_finds_the_child_of_every_key() {
     let mut page = vec![0; 4064];
     let mut branch = BranchMut::init(&mut page, Keys::Custom, 100).unwrap();
     let separators: Vec<Vec<u8>> = (1..60).map(|len| vec![b'k'; len]).collect();
@@ -99,7 +99,7 @@ fn a_branch_in_an_order_of_the_owners_finds_the_child_of_every_key() {
     branch.validate().unwrap();
     let mut buffer = Vec::new();
     for (key, child) in [(&b""[..], 0), (b"k", 1), (b"zz", 2), (b"aa", 1), (&[b'k'; 80], 59)] {
-        assert_eq!(branch.find_by(&mut buffer, |stored| odd_order(stored, key)).unwrap(), child);
+        assert_eq!(branch.find_by(&mut buffer, |stored| custom_order(stored, key)).unwrap(), child);
         assert_eq!(branch.child(child).unwrap(), 100 + child as u32);
     }
 }
@@ -110,7 +110,7 @@ fn a_full_node_always_splits_for_the_longest_entry() {
     for round in 0..rounds(3000) {
         let payload = 256 + rng.below(600);
         let (longest_key, longest_value) = (max_key(payload), max_value(payload));
-        // One byte of difference at a random place, so that prefixes of every length occur.
+        // The keys differ in one byte at a random position, so that prefixes of every length occur.
         let at = rng.below(longest_key);
         let make = |rng: &mut Rng| {
             let mut key = vec![b'p'; longest_key - rng.below(if round % 2 == 0 { 1 } else { longest_key })];
@@ -180,13 +180,13 @@ fn an_entry_that_does_not_fit_leaves_the_page_unchanged() {
 }
 
 #[test]
-fn random_bytes_are_never_more_than_an_error() {
+fn random_bytes_never_cause_a_panic() {
     let mut rng = Rng::new(3);
     let mut opened = 0;
     for round in 0..rounds(40_000) {
         let payload = if round % 3 == 0 { 256 } else { 16 + rng.below(600) };
         let mut page: Vec<u8> = (0..payload).map(|_| rng.next_u64() as u8).collect();
-        // A header that is nearly right, so that what lies behind it is looked at.
+        // An almost valid header, so that the bytes after it are used.
         page[0] = 1 + (round % 2) as u8;
         page[1] = rng.below(2) as u8;
         let count = rng.below(12) as u16;
@@ -196,7 +196,7 @@ fn random_bytes_are_never_more_than_an_error() {
         page[8..10].copy_from_slice(&((payload - rng.below(payload / 2)) as u16).to_le_bytes());
         page[10..12].copy_from_slice(&(rng.below(60) as u16).to_le_bytes());
         if rng.below(2) == 0 {
-            // Slots that point somewhere into the page.
+            // Slots that point to random offsets in the page.
             for byte in page[16..].iter_mut().skip(1).step_by(2) {
                 *byte &= 1;
             }
@@ -271,5 +271,5 @@ fn random_bytes_are_never_more_than_an_error() {
             }
         }
     }
-    assert!(opened > rounds(10_000), "{opened} looked like nodes");
+    assert!(opened > rounds(10_000), "{opened} were accepted as nodes");
 }

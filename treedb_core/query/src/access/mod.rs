@@ -1,21 +1,21 @@
-//! The traits between queries and the place where rows live.
+//! The traits between queries and the storage of rows.
 //!
-//! Two owners of rows implement them: the native collections of `treedb_core` and, in the Postgres extension, a table
-//! with its indexes. Filters, update operators and pipeline stages are written once over these traits.
+//! They have two implementations: the native collections of `treedb_core` and, in the Postgres extension, a
+//! table with its indexes. Filters, update operators and pipeline stages are written once over these traits.
 //!
-//! * [`Source`] reads one snapshot of one collection. Rows are *lent* to a callback (`&RawDocument` straight from the
-//!   page, or from a buffer that the owner decodes into), so nothing is copied that the query does not keep. The callback
-//!   can stop a walk, and a later call resumes it after the last position: a cursor needs no borrow between batches.
-//!   A query that needs only some fields, or can reject a row by them, takes the row as a [`Row`]: an owner that has to
-//!   decode rows then decodes only what is asked for.
-//! * [`Sink`] writes: it inserts rows, and [`Sink::modify`] replaces or deletes one row after showing its *current*
-//!   version under the owner's lock.
-//! * [`QueryContext`] is what a query needs beside the rows: default collation, temporary files, plan cache.
+//! * [`Source`] reads one snapshot of one collection. Rows are passed to a callback by reference (`&RawDocument`,
+//!   directly from the page or from a buffer into which the row is decoded), so only what the query keeps is copied.
+//!   The callback can stop a scan, and a later call resumes it after the last position: a cursor borrows nothing between
+//!   batches. A query that needs only some fields, or can reject a row by them, takes the row as a [`Row`]: if rows have
+//!   to be decoded, then only the requested fields are.
+//! * [`Sink`] writes: it inserts rows, and [`Sink::modify`] replaces or deletes one row, given its *current* version
+//!   under a lock.
+//! * [`QueryContext`] is what a query needs besides the rows: default collation, temporary files, plan cache.
 //!
 //! An index is addressed by its position in [`Source::indexes`]. The key bytes of an entry are those of
 //! [`crate::index::ordered::IndexDef::keys`]: memcmp order is the order of the index, directions included. The planner
 //! turns conditions into [`KeyRange`]s over those bytes and applies the whole filter again to every fetched row, so an
-//! owner may return *more* entries than the range holds (a lossy or coarser index), never fewer.
+//! implementation may return *more* entries than the range contains (a lossy or coarser index), never fewer.
 
 mod context;
 mod plan_cache;
@@ -37,7 +37,7 @@ pub use plan_cache::{CachedPlan, PlanCache};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RowId(pub u64);
 
-/// An index a query may use.
+/// An index that a query may use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexInfo {
     /// Name, key pattern, uniqueness.
@@ -45,13 +45,13 @@ pub struct IndexInfo {
     /// True if a row may have more than one entry (some row has, or had, an array on one of the index's paths).
     /// When in doubt: true, which is only slower; a wrong false gives wrong answers.
     pub multikey: bool,
-    /// True if entries come in exactly the order of their key bytes, so that a walk can replace a sort. False for an
-    /// index over shortened or hashed keys, which can still be searched.
+    /// True if entries are in exactly the order of their key bytes, so that a scan can replace a sort. False
+    /// for an index over shortened or hashed keys, which can still be searched.
     pub ordered: bool,
 }
 
 impl IndexInfo {
-    /// An index whose entries come in the order of `def`.
+    /// An index whose entries are in the order of `def`.
     pub fn new(def: IndexDef, multikey: bool) -> Self {
         let ordered = !matches!(def.options.kind, Kind::Hashed(_));
         IndexInfo { def, multikey, ordered }
@@ -62,9 +62,9 @@ impl IndexInfo {
 /// `low <= key`, and `key < high` where there is a `high`.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct KeyRange {
-    /// The least key of the range; empty for no limit.
+    /// The smallest key of the range; empty if there is no limit.
     pub low: Vec<u8>,
-    /// The least key above the range; `None` for no limit.
+    /// The smallest key above the range; `None` if there is no limit.
     pub high: Option<Vec<u8>>,
 }
 
@@ -79,13 +79,13 @@ impl KeyRange {
         KeyRange { low: prefix, high }
     }
 
-    /// True if `key` lies in the range.
+    /// True if `key` is in the range.
     pub fn contains(&self, key: &[u8]) -> bool {
         self.low.as_slice() <= key && self.high.as_deref().is_none_or(|high| key < high)
     }
 }
 
-/// The direction of a walk.
+/// The direction of a scan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Direction {
     /// Ascending keys or row ids.
@@ -94,7 +94,7 @@ pub enum Direction {
     Backward,
 }
 
-/// Whether a walk continues: the result of its callback.
+/// Whether a scan continues: the result of its callback.
 pub type Flow = ControlFlow<()>;
 
 /// The callback of a scan: id and document of each row.
@@ -142,10 +142,10 @@ impl Row for &RawDocument {
 /// The callback of a scan that decodes rows on demand.
 pub type VisitLazyRow<'a> = dyn FnMut(RowId, &mut dyn Row) -> Result<Flow> + 'a;
 
-/// The callback of an index walk: row id and key bytes of each entry.
+/// The callback of an index scan: row id and key bytes of each entry.
 pub type VisitEntry<'a> = dyn FnMut(RowId, &[u8]) -> Result<Flow> + 'a;
 
-/// The callback of an index walk that shows type bits too: row id, key bytes, type bits.
+/// The callback of an index scan with type bits: row id, key bytes, type bits.
 pub type VisitTypedEntry<'a> = dyn FnMut(RowId, &[u8], &[u8]) -> Result<Flow> + 'a;
 
 /// One snapshot of one collection, for reading.
@@ -154,20 +154,21 @@ pub trait Source {
     /// while the source lives.
     fn indexes(&self) -> &[IndexInfo];
 
-    /// Lends the row at `id` to `visit` and returns true; returns false, without a call, if the snapshot has none
-    /// there (an index of Postgres may lead to rows that are not visible).
+    /// Calls `visit` with the row at `id` and returns true; returns false, without a call, if the row is not
+    /// in the snapshot (an index of Postgres may have entries of rows that are not visible).
     fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool>;
 
-    /// Lends every row after `after` (all of them for `None`) in the order of their ids (`direction`), until `visit`
-    /// breaks or fails; its error is returned. With [`Direction::Backward`], "after" means smaller ids.
+    /// Calls `visit` with every row after `after` (all of them for `None`) in the order of their ids
+    /// (`direction`), until `visit` breaks or fails; its error is returned. With [`Direction::Backward`],
+    /// "after" means smaller ids.
     fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()>;
 
-    /// [`Source::fetch`], decoding as much of the row as `visit` asks for.
+    /// [`Source::fetch`], decoding only the fields of the row that `visit` requests.
     fn fetch_row(&self, id: RowId, visit: &mut dyn FnMut(&mut dyn Row) -> Result<()>) -> Result<bool> {
         self.fetch(id, &mut |mut document| visit(&mut document))
     }
 
-    /// [`Source::scan`], decoding as much of each row as `visit` asks for.
+    /// [`Source::scan`], decoding only the fields of each row that `visit` requests.
     fn scan_rows(
         &self,
         direction: Direction,
@@ -177,9 +178,9 @@ pub trait Source {
         self.scan(direction, after, &mut |id, mut document| visit(id, &mut document))
     }
 
-    /// Walks the entries of index number `index` whose keys lie in `range`, in key order (`direction`; entries of equal
-    /// keys by row id), until `visit` breaks or fails; its error is returned. With `after`, the walk
-    /// begins after that entry: the key bytes and row id that were visited last.
+    /// Visits the entries of index number `index` whose keys are in `range`, in key order (`direction`;
+    /// entries of equal keys by row id), until `visit` breaks or fails; its error is returned. With `after`,
+    /// the scan begins after that entry: the key bytes and row id that were visited last.
     ///
     /// A row with several entries (multikey) is visited once for each.
     fn index_range(
@@ -191,8 +192,8 @@ pub trait Source {
         visit: &mut VisitEntry<'_>,
     ) -> Result<()>;
 
-    /// [`Source::index_range`] with the type bits that the owner stored with each entry
-    /// ([`IndexDef::type_bits`]); empty where it does not store them.
+    /// [`Source::index_range`] with the type bits that are stored with each entry ([`IndexDef::type_bits`]);
+    /// empty if they are not stored.
     fn index_range_typed(
         &self,
         index: usize,
@@ -212,14 +213,14 @@ pub trait Source {
         Ok(None)
     }
 
-    /// Estimated number of entries of index number `index` in `range`; `None` if that takes a walk. Only the choice of
-    /// a plan depends on it.
+    /// Estimated number of entries of index number `index` in `range`; `None` if a scan would be needed. Only
+    /// the choice of a plan depends on it.
     fn estimate(&self, _index: usize, _range: &KeyRange) -> Option<u64> {
         None
     }
 
-    /// True if a walk visits exactly the entries that are in the range and belong to rows of the snapshot, so that a
-    /// query can rely on an entry without fetching its row. When in doubt: false.
+    /// True if a scan visits exactly the entries that are in the range and belong to rows of the snapshot, so
+    /// that a query can rely on an entry without fetching its row. When in doubt: false.
     fn entries_are_exact(&self) -> bool {
         false
     }
@@ -232,8 +233,8 @@ pub enum Change {
     Keep,
     /// Store this document in its place: the request replaced the whole document. It has the same `_id`.
     Replace(RawDocumentBuf),
-    /// Store this document in its place: the request changed some of its fields. It has the same `_id`. An owner that
-    /// keeps a log of changes records the two kinds differently.
+    /// Store this document in its place: the request changed some of its fields. It has the same `_id`. A log
+    /// of changes records the two kinds differently.
     Update(RawDocumentBuf),
     /// Delete the row.
     Delete,
@@ -257,15 +258,15 @@ pub trait Sink {
     /// Inserts `doc`, which is valid BSON with an `_id` first.
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId>;
 
-    /// Inserts all of `docs`, each valid as for [`Sink::insert`], and returns true. An owner that has no faster way than
-    /// one by one, or finds that one of them would be refused, changes nothing and returns false.
+    /// Inserts all of `docs`, each valid as for [`Sink::insert`], and returns true. If it has no
+    /// faster way than one by one, or one of them would be refused, it changes nothing and returns false.
     fn insert_all(&mut self, _docs: &[&RawDocument]) -> Result<bool> {
         Ok(false)
     }
 
-    /// Calls `change` with the current version of the row at `id` and applies the result. False if there is no such row
-    /// (any more). If others may have changed the row since the snapshot, the owner locks it and passes the newest
-    /// version, for which `change` checks its conditions again.
+    /// Calls `change` with the current version of the row at `id` and applies the result. False if the row
+    /// does not exist (any more). If others may have changed the row since the snapshot, the row is locked
+    /// and the newest version is passed, for which `change` checks its conditions again.
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool>;
 }
 

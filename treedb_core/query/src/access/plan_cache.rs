@@ -18,7 +18,7 @@ pub struct CachedPlan {
 }
 
 /// Chosen indexes by the shape of the query (everything but the values). A cache belongs to one set of indexes: after
-/// they change, the owner starts with an empty one.
+/// they change, an empty one is needed.
 #[derive(Debug, Default)]
 pub struct PlanCache {
     shapes: Mutex<HashMap<u64, CachedPlan>>,

@@ -6,7 +6,7 @@ use crate::doc::write::{ArrayWriter, Writer};
 use crate::doc::{Collation, Doc, Element, OwnedValue, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Sort;
-use crate::query::expr::stats::{Deviation, Sum, part, percentile};
+use crate::query::expr::stats::{Deviation, Sum, fraction, percentile};
 use crate::query::expr::{Arena, Expr, Found, Globals, Names, Scope, merged, nullish, positive, type_name};
 
 use super::group_key::append_collated_key;
@@ -191,7 +191,7 @@ impl Accumulator {
                         || failed("$percentile: 'p' must be an array of numbers from 0 to 1".to_owned());
                     constant(&needed(name, args, "p", names)?, |found| match found {
                         Some(Value::Array(parts)) if !parts.is_empty() => {
-                            parts.elements().map(|one| part(one.value()).ok_or_else(wrong)).collect()
+                            parts.elements().map(|one| fraction(one.value()).ok_or_else(wrong)).collect()
                         }
                         _ => Err(wrong()),
                     })?

@@ -193,7 +193,7 @@ impl Predicate {
         }
         for condition in &self.expressions {
             arena.clear();
-            if !condition.expr.holds(&mut Scope::new(Doc::from(document), globals, arena))? {
+            if !condition.expr.is_true(&mut Scope::new(Doc::from(document), globals, arena))? {
                 return Ok(false);
             }
         }

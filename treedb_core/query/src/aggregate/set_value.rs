@@ -6,14 +6,14 @@ use crate::doc::path::Part;
 use crate::doc::write::Writer;
 use crate::doc::{Doc, Path, Value};
 use crate::error::Result;
-use crate::query::finished;
+use crate::query::finish_document;
 
 /// `document` with `value` at `path`, or without a field there (`None`). What is not a document on the way to it is replaced by
 /// one.
 pub(crate) fn with_value(document: Doc<'_>, path: &Path, value: Option<Value<'_>>) -> Result<RawDocumentBuf> {
     let mut out = Writer::new(document.as_bytes().len() + 32);
     set_value(document, path.parts(), value, &mut out);
-    finished(out)
+    finish_document(out)
 }
 
 /// [`with_value`], written to `out`.

@@ -1,14 +1,14 @@
-//! Order-preserving bytes of BSON values: comparing two encodings bytewise is comparing the values by
-//! [`super::compare`], and no encoding is a prefix of another, so that encodings can follow each other in a
-//! compound key.
+//! Order-preserving encoding of BSON values: comparing two encodings bytewise gives the same order as
+//! comparing the values by [`super::compare`]. No encoding is a prefix of another, so encodings can be
+//! concatenated to a compound key.
 //!
-//! Values that compare equal have equal bytes (`1`, `1.0` and decimal `1.00`), so an encoding cannot be turned back
-//! into the very value. Layout: one tag byte in the order of the types, then
+//! Values that compare equal have equal encodings (`1`, `1.0` and decimal `1.00`), so the exact value cannot
+//! be decoded from an encoding. Layout: one tag byte, in the order of the types, then
 //!
 //! | value | bytes after the tag |
 //! |---|---|
-//! | number | see below; NaN and zero have tags of their own and nothing else |
-//! | string, symbol, code | the text with 00 as `01 01` and 01 as `01 02`, then `00` |
+//! | number | see below; NaN and zero have their own tags and nothing else |
+//! | string, symbol, code | the bytes, with 00 as `01 01` and 01 as `01 02`, then `00` |
 //! | document | per field: tag of its class, name, `00`, encoding of the value; then `00` |
 //! | array | the encodings of the elements, then `00` |
 //! | binary | length (4 bytes, big endian), subtype, bytes |
@@ -17,14 +17,15 @@
 //! | timestamp | 8 bytes, big endian |
 //! | regex | pattern, `00`, options, `00` |
 //! | database pointer | length of the namespace (4 bytes), namespace, id |
-//! | code with scope | the text as above, the scope as a document without tag |
-//! | the rest | nothing: false and true have a tag each |
+//! | code with scope | the code as above, the scope as a document without tag |
+//! | others | nothing: false and true each have a tag |
 //!
-//! A number's magnitude is its floor (see `doc::number`): the 63 bits of the double below its sign, seven to a
-//! byte from the top; the lowest bit of each byte says that something other than zero bits follows, and the
-//! first byte without it is the last. So 1 takes two bytes and any double nine at most. What the floor
-//! leaves out follows as decimal digits: the position of the decimal point (2 bytes, 20,000 added) and pairs of
-//! digits, again seven bits and a mark each. All bytes after the tag of a negative number are inverted.
+//! A number's magnitude is its floor (see `doc::number`): the 63 bits of the double without its sign, seven
+//! per byte, highest first. The lowest bit of each byte is set if anything other than zero bits follows; the
+//! first byte without it is the last. So 1 takes two bytes and any double at most nine. The part of the
+//! number above the floor follows as decimal digits: the position of the decimal point (2 bytes, 20,000
+//! added) and pairs of digits, again seven bits and a continuation bit each. All bytes after the tag of a
+//! negative number are inverted.
 
 use bson::raw::RawBsonRef;
 
@@ -38,11 +39,11 @@ pub(super) const POSITIVE: u8 = 0x16;
 pub(super) const FALSE: u8 = 0x48;
 pub(super) const TRUE: u8 = 0x4a;
 
-/// First bytes of encodings: ranges of whole types.
+/// First bytes of encodings, for index bounds that cover a whole type.
 pub(crate) mod bracket {
-    /// Below every number but NaN, and above NaN.
+    /// Sorts after NaN and before every other number.
     pub(crate) const NUMBERS: u8 = super::NEGATIVE;
-    /// Above every number.
+    /// Sorts after every number.
     pub(crate) const AFTER_NUMBERS: u8 = 0x18;
 }
 
@@ -51,7 +52,7 @@ pub fn encode(value: RawBsonRef<'_>, out: &mut Vec<u8>) {
     Value::with(value, |value| encode_value(value, out));
 }
 
-/// Inverts `bytes`: an inverted encoding orders the other way round, and is still nobody's prefix.
+/// Inverts `bytes`. Inverted encodings sort in descending order, and none is a prefix of another either.
 pub fn invert(bytes: &mut [u8]) {
     for byte in bytes {
         *byte = !*byte;
@@ -86,7 +87,7 @@ pub fn encode_value(value: Value<'_>, out: &mut Vec<u8>) {
         Value::Date(millis) => out.extend_from_slice(&(millis as u64 ^ 1 << 63).to_be_bytes()),
         Value::Timestamp(bits) => out.extend_from_slice(&bits.to_be_bytes()),
         Value::Regex(pattern, options) => {
-            // Neither part can hold a NUL.
+            // Neither part can contain a NUL.
             out.extend_from_slice(pattern);
             out.push(0);
             out.extend_from_slice(options);
@@ -120,7 +121,7 @@ fn encode_fields(doc: Doc<'_>, out: &mut Vec<u8>) {
 fn encode_text(text: &[u8], out: &mut Vec<u8>) {
     out.reserve(text.len() + 1);
     let mut rest = text;
-    if is_plain(text) {
+    if needs_no_escapes(text) {
         out.extend_from_slice(text);
         return out.push(0);
     }
@@ -136,12 +137,12 @@ fn encode_text(text: &[u8], out: &mut Vec<u8>) {
     out.push(0);
 }
 
-/// True if no byte of a text is 0 or 1; eight of them are looked at at once.
-fn is_plain(text: &[u8]) -> bool {
+/// True if no byte of a string is 0 or 1; checks eight bytes at a time.
+fn needs_no_escapes(text: &[u8]) -> bool {
     let (words, rest) = text.as_chunks::<8>();
     let none = |word: &[u8; 8]| {
         let word = u64::from_le_bytes(*word);
-        // The top bit of a byte is set if it was below 2, or it stands above such a byte.
+        // The top bit of a byte is set if the byte was below 2; bytes above such a byte may have it set too.
         word.wrapping_sub(0x0202_0202_0202_0202) & !word & 0x8080_8080_8080_8080 == 0
     };
     words.iter().all(none) && rest.iter().all(|&byte| byte > 1)
@@ -193,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn encodings_order_like_values_of_every_type_and_none_is_a_prefix_of_another() {
+    fn encodings_sort_like_their_values_and_none_is_a_prefix_of_another() {
         let mut rng = Rng::new(7);
         let docs: Vec<_> = (0..160).map(|_| random_document(&mut rng, 3)).collect();
         let mut values: Vec<(Vec<u8>, Value<'_>)> = Vec::new();
@@ -217,11 +218,11 @@ mod tests {
                 assert_eq!(inverted.cmp(&other_inverted), order.reverse());
             }
         }
-        assert!(seen.len() >= 20, "the generator leaves out types: {}", seen.len());
+        assert!(seen.len() >= 20, "the generator does not cover all types: {}", seen.len());
     }
 
     #[test]
-    fn numbers_near_each_other_order_exactly_whatever_their_kind() {
+    fn encodings_of_close_numbers_of_different_types_sort_exactly() {
         let mut rng = Rng::new(8);
         let mut numbers = Vec::new();
         for _ in 0..60 {
@@ -251,8 +252,8 @@ mod tests {
             }
         }
 
-        /// The value times 10^30 as an integer, by a way of its own: doubles through their exact decimal
-        /// expansion, everything as text.
+        /// The exact value as decimal digits, computed independently of the encoding: doubles by their exact
+        /// decimal expansion.
         fn exact(value: Value<'_>) -> Exact {
             let text = match value {
                 Value::Int64(value) => value.to_string(),

@@ -1,16 +1,17 @@
 //! Decodes keys ([`super::key`]): where the encodings in a compound key end, and the value of an encoding.
 //!
-//! An encoding does not tell equal values apart: [`decode`] returns every number as a double, and a symbol as a string.
-//! That is enough to evaluate a condition; whoever returns the value needs its type from elsewhere.
+//! Equal values have the same encoding: [`decode`] returns every number as a double, and a symbol as a
+//! string. That is enough to evaluate a condition; to return the value, its type must be known from elsewhere
+//! (the type bits of an index entry).
 
 use super::compare::class;
 use super::key::{FALSE, NAN, NEGATIVE, POSITIVE, TRUE, ZERO, invert};
 use super::value::{Doc, Value};
 
-/// How deep documents may lie in each other in a key.
+/// The maximum nesting depth of documents and arrays in a key.
 const MAX_NESTING: usize = 200;
 
-/// A reader of encoded bytes, which are inverted under a descending field.
+/// A reader of encoded bytes, which are inverted for a descending field.
 #[derive(Clone, Copy)]
 struct Reader<'k> {
     bytes: &'k [u8],
@@ -30,7 +31,7 @@ impl Reader<'_> {
         Some(())
     }
 
-    /// Moves past the next zero.
+    /// Moves past the next zero byte.
     fn text(&mut self) -> Option<()> {
         let mask = self.mask;
         self.at += self.bytes.get(self.at..)?.iter().position(|byte| *byte == mask)? + 1;
@@ -73,7 +74,7 @@ impl Reader<'_> {
             0x20 | 0x70 => self.text(),
             0x28 => self.fields(depth),
             0x30 => {
-                // An element's tag is never zero.
+                // The tag of an element is never zero, so a zero byte ends the array.
                 loop {
                     let mut ahead = *self;
                     if ahead.byte()? == 0 {
@@ -101,14 +102,15 @@ impl Reader<'_> {
     }
 }
 
-/// The length of the encoding that `bytes` begin with, which is inverted if `inverted`; `None` for bytes that are none.
+/// The length of the encoding at the start of `bytes`; `inverted` if it is inverted. `None` if the bytes are
+/// not an encoding.
 pub(crate) fn encoded_length(bytes: &[u8], inverted: bool) -> Option<usize> {
     let mut reader = Reader { bytes, at: 0, mask: if inverted { 0xff } else { 0 } };
     reader.value(MAX_NESTING)?;
     Some(reader.at)
 }
 
-/// The class ([`class`]) of the values with this (not inverted) encoding.
+/// The type class ([`class`]) of the values with this (not inverted) encoding.
 pub(crate) fn class_of(encoding: &[u8]) -> Option<u8> {
     Some(match *encoding.first()? {
         NAN | NEGATIVE | ZERO | POSITIVE => class(&Value::Int32(0)),
@@ -117,8 +119,9 @@ pub(crate) fn class_of(encoding: &[u8]) -> Option<u8> {
     })
 }
 
-/// The value of an encoding, numbers as doubles and symbols as strings; `text` is room for it. `None` for documents,
-/// arrays and other rare types, and for numbers that are no doubles.
+/// The value of an encoding; numbers are returned as doubles and symbols as strings. `text` is a buffer for
+/// the result. `None` for documents, arrays and other rare types, and for numbers that are not exactly a
+/// double.
 pub(crate) fn decode<'v>(encoding: &'v [u8], text: &'v mut Vec<u8>) -> Option<Value<'v>> {
     let (&tag, rest) = encoding.split_first()?;
     Some(match tag {
@@ -155,7 +158,7 @@ pub(crate) fn decode<'v>(encoding: &'v [u8], text: &'v mut Vec<u8>) -> Option<Va
     })
 }
 
-/// The magnitude in the bytes after a positive number's tag, if it is a double.
+/// The magnitude in the bytes after a positive number's tag, if it is exactly a double.
 fn double(bytes: &[u8]) -> Option<f64> {
     let mut bits = 0_u64;
     for (at, byte) in bytes.iter().enumerate().take(9) {
@@ -167,7 +170,7 @@ fn double(bytes: &[u8]) -> Option<f64> {
     None
 }
 
-/// The text in the bytes after a text's tag.
+/// The string in the bytes after a string's tag.
 fn decode_text<'v>(bytes: &'v [u8], out: &'v mut Vec<u8>) -> Option<&'v [u8]> {
     let end = bytes.iter().position(|byte| *byte == 0)?;
     let bytes = bytes.get(..end)?;
@@ -182,7 +185,7 @@ fn decode_text<'v>(bytes: &'v [u8], out: &'v mut Vec<u8>) -> Option<&'v [u8]> {
     Some(out)
 }
 
-/// An array, to name its class.
+/// An array: for its type class.
 pub(crate) const ARRAY: Value<'static> = Value::Array(Doc::EMPTY);
 
 #[cfg(test)]
@@ -194,7 +197,7 @@ mod tests {
     use crate::doc::key::encode_value;
 
     #[test]
-    fn an_encoding_ends_where_the_next_begins_and_says_a_value_that_is_equal() {
+    fn the_length_of_an_encoding_is_found_and_its_value_decodes_to_an_equal_one() {
         let mut rng = Rng::new(11);
         let (mut decoded, mut text) = (0, Vec::new());
         for _ in 0..400 {
@@ -219,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_encoding_are_refused_whatever_they_are() {
+    fn random_bytes_are_refused_without_a_panic() {
         let mut rng = Rng::new(12);
         let mut text = Vec::new();
         for _ in 0..20_000 {

@@ -139,7 +139,7 @@ fn string(bytes: &[u8], at: usize) -> Result<()> {
 }
 
 fn utf8(bytes: &[u8], at: usize, what: &str) -> Result<()> {
-    // Short texts are mostly ASCII: looked through without a call.
+    // Short strings are mostly ASCII: this checks them without a function call.
     if bytes.len() <= 32 && bytes.iter().fold(0, |high, byte| high | byte).is_ascii() {
         return Ok(());
     }

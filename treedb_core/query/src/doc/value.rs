@@ -55,7 +55,7 @@ pub enum Value<'a> {
     Date(i64),
     /// Null.
     Null,
-    /// RegexSource expression: pattern and options.
+    /// Regular expression: pattern and options.
     Regex(&'a [u8], &'a [u8]),
     /// Deprecated: namespace and id.
     DbPointer(&'a [u8], &'a [u8; 12]),

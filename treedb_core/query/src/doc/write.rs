@@ -144,8 +144,9 @@ impl Writer {
         self.bytes
     }
 
-    /// Ends the outermost document and shows it, before [`Self::restart`] begins another in its place.
-    pub(crate) fn shown(&mut self) -> bson::error::Result<&RawDocument> {
+    /// Ends the outermost document and returns a reference to it. [`Self::restart`] begins another in the
+    /// same buffer.
+    pub(crate) fn document(&mut self) -> bson::error::Result<&RawDocument> {
         self.close(Open(0));
         RawDocument::from_bytes(&self.bytes)
     }

@@ -27,5 +27,5 @@ pub use plan::{
     BitmapScan, Hint, IndexFilter, KeyPredicate, Path, Plan, PointLookup, PointQuery, Query, Sort, index_of,
 };
 pub use projection::{MatchRate, Projection, Reshape, UsedFields};
-pub(crate) use projection::{finished, lent};
+pub(crate) use projection::{borrow_document, finish_document};
 pub use update::{Changes, Update};

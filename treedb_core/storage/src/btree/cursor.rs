@@ -70,7 +70,7 @@ impl Ahead {
     }
 }
 
-/// No leaf has so many slots.
+/// A slot number that no leaf has.
 const NO_SLOT: usize = usize::MAX;
 
 impl<'a, S: PageSource + ?Sized> Cursor<'a, S> {

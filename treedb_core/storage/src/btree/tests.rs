@@ -1,4 +1,4 @@
-//! The tree against a `BTreeMap`, on pages that catch misuse.
+//! The tree against a `BTreeMap`, on pages that detect misuse.
 
 use std::collections::{BTreeMap, HashSet};
 use std::ops::Bound;
@@ -13,16 +13,16 @@ use treedb_formats::node;
 
 type Model = BTreeMap<Vec<u8>, (Vec<u8>, bool)>;
 
-/// Keys of one temper each, so that prefixes, heads and rests all get their share.
-fn random_key(rng: &mut Rng, temper: usize, longest: usize) -> Vec<u8> {
-    let mut key = match temper {
-        // Short, of few different bytes: 0x00 and 0xff at every end, and the empty key.
+/// A random key of one of several kinds, so that prefixes, heads and rests are all tested.
+fn random_key(rng: &mut Rng, kind: usize, longest: usize) -> Vec<u8> {
+    let mut key = match kind {
+        // Short keys of few different bytes, with 0x00 and 0xff at either end, and the empty key.
         0 => (0..rng.below(5)).map(|_| [0, 1, 0xfe, 0xff][rng.below(4)]).collect(),
         // Numbers.
         1 => (rng.below(3000) as u64).to_be_bytes().to_vec(),
-        // Differing only after 8 bytes, and in length.
+        // Keys that differ only after 8 bytes, and in length.
         2 => [&b"samehead"[..], &vec![rng.below(3) as u8; rng.below(12)], &[rng.below(256) as u8]].concat(),
-        // A long shared prefix.
+        // Keys with a long common prefix.
         3 => [&vec![b'p'; longest - 3.min(longest)][..], &(rng.below(900) as u16).to_be_bytes()].concat(),
         // Random bytes of any length.
         _ => (0..rng.below(longest + 1)).map(|_| rng.next_u64() as u8).collect(),
@@ -36,13 +36,13 @@ fn random_value(rng: &mut Rng, longest: usize) -> (Vec<u8>, bool) {
     (vec![rng.next_u64() as u8; len], rng.below(3) == 0)
 }
 
-/// Everything the tree says must be what the model says.
+/// Compares everything the tree returns with the model.
 fn compare_all(pages: &MemPages, root: &TreeRoot, model: &Model) {
     let mut seen = HashSet::new();
     let stats = Tree::check(pages, root, &mut |id| assert!(seen.insert(id))).unwrap();
     assert_eq!(stats.entries, model.len() as u64);
     assert_eq!(Tree::count_pages(pages, root).unwrap(), (stats.branches, stats.leaves));
-    assert_eq!(pages.live(), seen.len(), "every page in use is the tree's");
+    assert_eq!(pages.live(), seen.len(), "every page in use belongs to the tree");
     assert_eq!(TreeRoot::from_bytes(&root.to_bytes()), Some(*root));
 
     let mut cursor = Tree::cursor(pages, root);
@@ -63,7 +63,7 @@ fn compare_all(pages: &MemPages, root: &TreeRoot, model: &Model) {
     assert_eq!(cursor.next().unwrap(), !model.is_empty());
 }
 
-/// Seeks of every kind around `key`.
+/// Compares seeks of every kind around `key`.
 fn compare_seeks(pages: &MemPages, root: &TreeRoot, model: &Model, key: &[u8]) {
     use std::ops::Bound::{Excluded, Included, Unbounded};
     let from = |bounds: (std::ops::Bound<&[u8]>, std::ops::Bound<&[u8]>)| model.range::<[u8], _>(bounds);
@@ -96,15 +96,15 @@ fn bound(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(Vec::as_slice)
 }
 
-/// Bounds of every kind, mostly at keys that are there.
+/// Bounds of every kind, mostly at existing keys.
 fn random_bounds(
     rng: &mut Rng,
     model: &Model,
-    temper: usize,
+    kind: usize,
     longest: usize,
 ) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     let mut end = || {
-        let mut key = random_key(rng, temper, longest);
+        let mut key = random_key(rng, kind, longest);
         if rng.below(3) > 0 {
             key = model.range(key.clone()..).next().map_or(key, |(k, _)| k.clone());
         }
@@ -117,7 +117,7 @@ fn random_bounds(
     (end(), end())
 }
 
-/// Removes a range from the tree and from the model; the tree must be sound.
+/// Deletes a range from the tree and from the model, and checks the tree.
 fn delete_range(
     pages: &mut MemPages,
     root: &mut TreeRoot,
@@ -142,7 +142,7 @@ fn delete_range(
     compare_all(pages, root, model);
 }
 
-/// Many keys at once, in the order they come in.
+/// Compares lookups of many keys at once, in the given order.
 fn compare_many(pages: &MemPages, root: &TreeRoot, model: &Model, keys: &[Vec<u8>]) {
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let mut got = Vec::new();
@@ -156,7 +156,7 @@ fn compare_many(pages: &MemPages, root: &TreeRoot, model: &Model, keys: &[Vec<u8
     assert_eq!(got, want);
 }
 
-fn play(payload: usize, seed: u64, steps: usize, tempers: &[usize]) {
+fn play(payload: usize, seed: u64, steps: usize, kinds: &[usize]) {
     let mut rng = Rng::new(seed);
     let mut pages = MemPages::new(payload);
     let mut root = TreeRoot::EMPTY;
@@ -164,14 +164,14 @@ fn play(payload: usize, seed: u64, steps: usize, tempers: &[usize]) {
     let (longest_key, longest_value) = (node::max_key(payload), node::max_value(payload));
     let mut deleting = false;
     for step in 0..steps {
-        // Growing and shrinking turns: shrinking ones go down to the empty tree.
+        // Growing and shrinking phases alternate; the tree shrinks until it is empty.
         if rng.below(600) == 0 {
             deleting = !deleting;
         }
-        let temper = tempers[rng.below(tempers.len())];
-        let key = random_key(&mut rng, temper, longest_key);
+        let kind = kinds[rng.below(kinds.len())];
+        let key = random_key(&mut rng, kind, longest_key);
         if rng.below(10) < if deleting { 9 } else { 2 } {
-            // A key that is there, mostly.
+            // Mostly an existing key.
             let key = model.range(key.clone()..).next().map_or(key, |(k, _)| k.clone());
             assert_eq!(Tree::delete(&mut pages, &mut root, &key).unwrap(), model.remove(&key).is_some());
         } else {
@@ -180,7 +180,7 @@ fn play(payload: usize, seed: u64, steps: usize, tempers: &[usize]) {
             assert_eq!(new, model.insert(key.clone(), (value, pointer)).is_none());
         }
         if rng.below(if deleting { 150 } else { 900 }) == 0 {
-            let (from, to) = random_bounds(&mut rng, &model, temper, longest_key);
+            let (from, to) = random_bounds(&mut rng, &model, kind, longest_key);
             delete_range(&mut pages, &mut root, &mut model, (bound(&from), bound(&to)));
         }
         assert_eq!(root.entries, model.len() as u64);
@@ -188,12 +188,12 @@ fn play(payload: usize, seed: u64, steps: usize, tempers: &[usize]) {
             pages.seal();
             pages.drop_snapshots();
         }
-        let probe = random_key(&mut rng, temper, longest_key);
+        let probe = random_key(&mut rng, kind, longest_key);
         compare_seeks(&pages, &root, &model, &probe);
         if step % 150 == 0 {
             compare_all(&pages, &root, &model);
             let mut keys: Vec<_> =
-                (0..rng.below(120)).map(|_| random_key(&mut rng, temper, longest_key)).collect();
+                (0..rng.below(120)).map(|_| random_key(&mut rng, kind, longest_key)).collect();
             compare_many(&pages, &root, &model, &keys);
             keys.sort();
             compare_many(&pages, &root, &model, &keys);
@@ -211,7 +211,7 @@ fn play(payload: usize, seed: u64, steps: usize, tempers: &[usize]) {
 }
 
 #[test]
-fn a_tree_of_small_pages_does_what_a_btreemap_does() {
+fn a_tree_of_small_pages_behaves_like_a_btreemap() {
     for seed in seeds(0..6) {
         play(256, seed, 4000, &[0, 1, 2, 3, 4]);
         play(300, seed, 2000, &[2, 3]);
@@ -219,27 +219,27 @@ fn a_tree_of_small_pages_does_what_a_btreemap_does() {
 }
 
 #[test]
-fn a_tree_of_native_pages_does_what_a_btreemap_does() {
+fn a_tree_of_native_pages_behaves_like_a_btreemap() {
     play(4096 - 32, 1, 6000, &[0, 1, 2, 3, 4]);
     play(4096 - 24, 2, 6000, &[3, 4]);
 }
 
 #[test]
-fn a_tree_of_large_pages_does_what_a_btreemap_does() {
+fn a_tree_of_large_pages_behaves_like_a_btreemap() {
     play(8150, 3, 5000, &[1, 3, 4]);
     play(32 * 1024, 4, 3000, &[3, 4]);
 }
 
 #[test]
 fn every_kind_of_key_works_alone() {
-    for temper in 0..5 {
-        play(256, 10 + temper as u64, 2500, &[temper]);
-        play(1000, 20 + temper as u64, 1500, &[temper]);
+    for kind in 0..5 {
+        play(256, 10 + kind as u64, 2500, &[kind]);
+        play(1000, 20 + kind as u64, 1500, &[kind]);
     }
 }
 
 #[test]
-fn rising_keys_fill_their_pages() {
+fn ascending_keys_fill_their_pages() {
     let mut pages = MemPages::new(4064);
     let mut root = TreeRoot::EMPTY;
     for n in 0..50_000u64 {
@@ -250,7 +250,7 @@ fn rising_keys_fill_their_pages() {
 }
 
 #[test]
-fn falling_and_random_keys_leave_no_page_near_empty() {
+fn descending_and_random_keys_leave_no_page_nearly_empty() {
     let mut rng = Rng::new(5);
     for falling in [true, false] {
         let mut pages = MemPages::new(4064);
@@ -290,8 +290,8 @@ fn a_snapshot_sees_its_tree_while_the_next_transaction_changes_it() {
     let mut snapshots = Vec::new();
     for round in 0..12 {
         for _ in 0..400 {
-            let temper = 1 + rng.below(4);
-            let key = random_key(&mut rng, temper, 100);
+            let kind = 1 + rng.below(4);
+            let key = random_key(&mut rng, kind, 100);
             if rng.below(2) == 0 {
                 Tree::put(&mut pages, &mut root, &key, Value::inline(&[round])).unwrap();
                 model.insert(key, (vec![round], false));
@@ -359,7 +359,7 @@ fn a_full_disk_is_an_error_at_any_allocation() {
 }
 
 #[test]
-fn damaged_pages_give_errors_or_harmless_answers() {
+fn damaged_pages_give_errors_or_harmless_results() {
     let mut rng = Rng::new(8);
     let (mut caught, mut harmless) = (0, 0);
     for round in 0..300 {
@@ -373,12 +373,12 @@ fn damaged_pages_give_errors_or_harmless_answers() {
         for _ in 0..1 + rng.below(4) {
             let id = ids[rng.below(ids.len())];
             let bytes = pages.bytes_mut(id).unwrap();
-            // Headers and arrays matter most.
+            // Half of the flips are in the header and the slot array.
             let at = if rng.below(2) == 0 { rng.below(24) } else { rng.below(bytes.len()) };
             bytes[at] ^= 1 << rng.below(8);
         }
         if rng.below(4) == 0 {
-            // A page in place of another: circles, shared pages.
+            // A page is replaced by a copy of another: gives cycles and shared pages.
             let copy = pages.bytes_mut(ids[rng.below(ids.len())]).unwrap().clone();
             *pages.bytes_mut(ids[rng.below(ids.len())]).unwrap() = copy;
         }
@@ -416,7 +416,7 @@ fn damaged_pages_give_errors_or_harmless_answers() {
 }
 
 #[test]
-fn a_root_that_cannot_be_is_not_read() {
+fn an_impossible_root_is_not_read() {
     let root = TreeRoot { root: PageId(7), depth: 3, entries: 12 };
     assert_eq!(TreeRoot::from_bytes(&root.to_bytes()), Some(root));
     assert_eq!(TreeRoot::from_bytes(&[0; 16]), Some(TreeRoot::EMPTY));
@@ -516,13 +516,14 @@ fn deleted_ranges_leave_no_pages_nearly_empty() {
 }
 
 #[test]
-fn keys_put_where_a_finger_points_are_where_a_descent_puts_them() {
+fn keys_put_with_a_finger_are_where_a_descent_puts_them() {
     for seed in seeds(0..6) {
         let mut rng = Rng::new(seed + 900);
         let mut pages = MemPages::new(if seed % 2 == 0 { 512 } else { 4032 });
         let (mut root, mut finger, mut model) = (TreeRoot::EMPTY, Finger::new(), BTreeMap::new());
         for round in 0..300 {
-            // Runs of keys in order, upwards or downwards, that begin anywhere, the later ones further up.
+            // Runs of ascending or descending keys that begin at random positions; later runs begin at higher
+            // keys.
             let (start, step) = ((round * 50 + rng.below(5000)) as u32 + 200, rng.below(7) as u32);
             let append = rng.below(3) == 0;
             for n in 0..rng.below(60) as u32 {

@@ -18,7 +18,7 @@ pub(crate) struct FaultyDisk {
 }
 
 impl FaultyDisk {
-    /// Lets so many writes pass, and the one after them fail half way as `fault` says.
+    /// The first `writes` writes succeed, and the next one fails half way as `fault` says.
     pub(crate) fn new(inner: &SimDisk, fault: Fault, writes: u64) -> FaultyDisk {
         FaultyDisk { inner: inner.clone(), fault, left: Arc::new(AtomicU64::new(writes)) }
     }

@@ -1,4 +1,4 @@
-//! Both disks against one contract, and the outcomes of a simulated power cut.
+//! Tests that both disks meet the contract, and the outcomes of a simulated power cut.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use super::sim::{Fault, SimDisk};
 use super::{Disk, Map, RealDisk};
 use crate::Error;
 
-/// A directory of its own under the system's temporary one, removed at the end.
+/// A new temporary directory, removed when dropped.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -26,7 +26,7 @@ impl Drop for TempDir {
 
 fn store(map: &dyn Map, at: usize, bytes: &[u8]) {
     assert!(at + bytes.len() <= map.len());
-    // SAFETY: inside the mapping; the tests store only inside the file and from one thread.
+    // SAFETY: the range is inside the mapping; the tests write only inside the file and from one thread.
     unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), map.as_ptr().add(at), bytes.len()) };
 }
 
@@ -36,7 +36,7 @@ fn load(map: &dyn Map, at: usize, len: usize) -> Vec<u8> {
     unsafe { std::slice::from_raw_parts(map.as_ptr().add(at), len) }.to_vec()
 }
 
-fn keeps_the_contract(disk: &dyn Disk, dir: &Path) {
+fn check_contract(disk: &dyn Disk, dir: &Path) {
     disk.create_dir(dir).unwrap();
     let path = dir.join("a");
     assert!(!disk.exists(&path).unwrap());
@@ -64,7 +64,7 @@ fn keeps_the_contract(disk: &dyn Disk, dir: &Path) {
     file.set_len(55_000).unwrap();
     file.set_len(64 * 1024).unwrap();
     file.read_at(&mut buf, 60_000).unwrap();
-    assert_eq!(buf, [0; 6], "a file that was cut and grown again reads zero");
+    assert_eq!(buf, [0; 6], "a file that was truncated and grown again reads as zeroes");
     file.sync().unwrap();
     // The same bytes through a second handle and a second map.
     let again = disk.open(&path, false).unwrap();
@@ -75,7 +75,7 @@ fn keeps_the_contract(disk: &dyn Disk, dir: &Path) {
     disk.remove(&dir.join("b")).unwrap();
     disk.sync_dir(dir).unwrap();
     assert_eq!(disk.list(dir).unwrap(), ["c"]);
-    assert_eq!(load(&*map, 50_000, 7), b"written", "a map outlives its file's name");
+    assert_eq!(load(&*map, 50_000, 7), b"written", "a map stays valid after its file is removed");
 
     let held = disk.lock(dir).unwrap();
     match disk.lock(dir) {
@@ -87,14 +87,14 @@ fn keeps_the_contract(disk: &dyn Disk, dir: &Path) {
 }
 
 #[test]
-fn the_real_disk_keeps_the_contract() {
+fn the_real_disk_meets_the_contract() {
     let dir = TempDir::new("contract");
-    keeps_the_contract(&RealDisk, &dir.0);
+    check_contract(&RealDisk, &dir.0);
 }
 
 #[test]
-fn the_simulated_disk_keeps_the_contract() {
-    keeps_the_contract(&SimDisk::new(), Path::new("/db"));
+fn the_simulated_disk_meets_the_contract() {
+    check_contract(&SimDisk::new(), Path::new("/db"));
 }
 
 const DIR: &str = "/db";
@@ -120,7 +120,7 @@ fn sectors(disk: &SimDisk) -> String {
 }
 
 #[test]
-fn unsynced_sectors_are_old_or_new_as_the_crash_says() {
+fn unsynced_sectors_are_old_or_new_depending_on_the_crash() {
     let disk = prepared();
     let file = disk.open(&path(), false).unwrap();
     file.write_at(&[b'1'; 1024], 0).unwrap();
@@ -139,7 +139,7 @@ fn unsynced_sectors_are_old_or_new_as_the_crash_says() {
     }
     let seen: std::collections::BTreeSet<String> =
         (0..200).map(|seed| sectors(&disk.crash(Crash::Random(seed)))).collect();
-    assert!(seen.len() > 30, "dice give many outcomes: {seen:?}");
+    assert!(seen.len() > 30, "random crashes give many outcomes: {seen:?}");
     assert_eq!(sectors(&disk.crash(Crash::Random(7))), sectors(&disk.crash(Crash::Random(7))));
     file.sync().unwrap();
     assert!(Crash::variants(1, 5).into_iter().all(|crash| sectors(&disk.crash(crash)) == "112222"));
@@ -172,7 +172,7 @@ fn names_are_lost_until_the_directory_is_synced() {
 }
 
 #[test]
-fn a_directory_is_lost_with_what_is_in_it_until_the_one_above_is_synced() {
+fn a_directory_and_its_contents_are_lost_until_its_parent_is_synced() {
     let (top, inner) = (Path::new("/new"), Path::new("/new/inner"));
     let disk = SimDisk::new();
     disk.create_dir(inner).unwrap();
@@ -185,7 +185,7 @@ fn a_directory_is_lost_with_what_is_in_it_until_the_one_above_is_synced() {
     assert!(disk.crash(Crash::Nothing).exists(&inner.join("f")).unwrap());
 
     let moved = Path::new("/moved");
-    assert!(disk.rename(inner, top).is_err(), "not over a directory with something in it");
+    assert!(disk.rename(inner, top).is_err(), "the target is a directory that is not empty");
     disk.rename(inner, moved).unwrap();
     disk.remove(&moved.join("f")).unwrap();
     disk.remove_dir(moved).unwrap();
@@ -196,7 +196,7 @@ fn a_directory_is_lost_with_what_is_in_it_until_the_one_above_is_synced() {
 }
 
 #[test]
-fn after_the_cut_every_call_fails() {
+fn after_a_power_cut_every_call_fails() {
     let disk = prepared();
     let file = disk.open(&path(), false).unwrap();
     disk.cut_at(disk.boundaries() + 1);
@@ -209,7 +209,7 @@ fn after_the_cut_every_call_fails() {
 }
 
 #[test]
-fn a_record_is_replayed_boundary_by_boundary() {
+fn a_recording_is_replayed_boundary_by_boundary() {
     let disk = prepared();
     let file = disk.open(&path(), false).unwrap();
     let map = file.map(4096).unwrap();
@@ -230,7 +230,7 @@ fn a_record_is_replayed_boundary_by_boundary() {
 }
 
 #[test]
-fn injected_failures_do_nothing_and_end() {
+fn injected_failures_have_no_effect_on_the_disk_and_end() {
     let disk = prepared();
     let file = disk.open(&path(), false).unwrap();
     disk.fail_at(disk.tried(), Fault::Io, false);

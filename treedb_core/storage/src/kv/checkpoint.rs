@@ -157,7 +157,7 @@ impl Inner {
         writer: &mut Writer,
         slack: Option<u32>,
     ) -> Result<(Checkpoint, Lsn, Vec<u8>)> {
-        writer.pending.settle(&self.log, self.pager.current())?;
+        writer.pending.write_to_log(&self.log, self.pager.current())?;
         self.pager.trim(&mut writer.alloc, slack.is_some());
         let lsn = self.log.last_lsn();
         let state = encode_state(&self.values.state(), &self.dead);

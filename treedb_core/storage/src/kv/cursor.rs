@@ -12,9 +12,9 @@ use crate::btree::{RowRoot, TreeRoot};
 use crate::page::Pager;
 use crate::vlog::ValueLog;
 
-/// A position in an ordered table, which moves in both directions. It starts outside: `next` goes to the first key, `prev` to the
-/// last. Keys and values are lent by the cursor until it moves: values from the files or the cache, keys assembled.
-/// Moving allocates nothing.
+/// A position in an ordered table, which moves in both directions. It starts outside: `next` goes to the
+/// first key, `prev` to the last. Keys and values are borrowed from the cursor until it moves: values from
+/// the files or the cache, keys from a buffer. Moving allocates nothing.
 pub struct Cursor<'a> {
     tree: PinnedCursor<'a>,
     pager: &'a Pager,
@@ -181,8 +181,8 @@ impl<'a> Rows<'a> {
         Rows { front, back, context, from, done: false }
     }
 
-    /// The next row as `next` gives it, lent until the walk goes on: a walk over many rows takes no memory for them,
-    /// with a bounded cache either.
+    /// The next row like `next`, borrowed until the next call: a scan of many rows needs no memory for them,
+    /// also with a bounded cache.
     #[inline]
     pub fn lend_next(&mut self) -> Result<Option<(u64, &[u8])>> {
         match self.go(Self::forward)? {
@@ -191,7 +191,7 @@ impl<'a> Rows<'a> {
         }
     }
 
-    /// The next row from the back as `next_back` gives it, lent until the walk goes on.
+    /// The next row from the end like `next_back`, borrowed until the next call.
     #[inline]
     pub fn lend_next_back(&mut self) -> Result<Option<(u64, &[u8])>> {
         match self.go(Self::backward)? {

@@ -20,12 +20,12 @@ pub(crate) struct PendingCommits {
     frame: Vec<u8>,
     /// The last transaction that is neither in the log nor in `frame`; 0 if there is none.
     gap: u64,
-    /// The most bytes that are kept.
+    /// The maximum number of bytes that are kept.
     limit: usize,
 }
 
 impl PendingCommits {
-    /// No commits yet; at most `limit` bytes are kept.
+    /// Without commits; at most `limit` bytes are kept.
     pub(crate) fn new(limit: usize) -> PendingCommits {
         PendingCommits { frame: Vec::new(), gap: 0, limit }
     }
@@ -35,11 +35,12 @@ impl PendingCommits {
         self.gap > durable
     }
 
-    /// Transaction `txn` was published without a frame of its own; `durable` as for [`PendingCommits::gap_after`].
-    pub(crate) fn keep(&mut self, frame: &[u8], txn: u64, durable: u64) {
+    /// Adds the commands of transaction `txn`, which was published without a frame; `durable` as for
+    /// [`PendingCommits::gap_after`].
+    pub(crate) fn add(&mut self, frame: &[u8], txn: u64, durable: u64) {
         let commands = frame.get(1..).unwrap_or_default();
         if self.gap_after(durable) || self.frame.len() + commands.len() > self.limit {
-            self.forget(txn);
+            self.drop_all(txn);
             return;
         }
         if self.frame.is_empty() {
@@ -48,13 +49,13 @@ impl PendingCommits {
         self.frame.extend_from_slice(commands);
     }
 
-    fn forget(&mut self, txn: u64) {
+    fn drop_all(&mut self, txn: u64) {
         self.frame = Vec::new();
         self.gap = txn;
     }
 
-    /// Appends `frame` to the log, with the commands of the pending commits before it. Returns the frame's number
-    /// and length. After an error nothing has changed.
+    /// Appends `frame` to the log, preceded by the commands of the pending commits. Returns the LSN and the
+    /// length of the frame. After an error nothing has changed.
     pub(crate) fn append(&mut self, log: &Log, frame: &[u8], sync: Sync) -> Result<(Lsn, usize)> {
         if self.frame.is_empty() {
             return Ok((log.append(frame, sync)?, frame.len()));
@@ -66,25 +67,25 @@ impl PendingCommits {
         Ok((appended?, before + frame.len() - 1))
     }
 
-    /// Brings the log up to transaction `txn`, the last one published, before a checkpoint of it: frames written
-    /// while the checkpoint is being made do not contain it. If the disk has no room for that, there is a gap until
-    /// the checkpoint is durable.
-    pub(crate) fn settle(&mut self, log: &Log, txn: u64) -> Result<()> {
+    /// Appends the pending commands to the log before a checkpoint of transaction `txn`, the last one
+    /// published, because frames that are written during the checkpoint must not contain them. If the disk
+    /// has no room for this, there is a gap until the checkpoint is durable.
+    pub(crate) fn write_to_log(&mut self, log: &Log, txn: u64) -> Result<()> {
         if self.frame.is_empty() {
             return Ok(());
         }
         match self.append(log, &[FORMAT], Sync::Relaxed) {
             Ok(_) => Ok(()),
             Err(Error::DiskFull { .. }) => {
-                self.forget(txn);
+                self.drop_all(txn);
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    /// True if there are commands that the next frame will carry.
-    pub(crate) fn any(&self) -> bool {
+    /// True if there are pending commands, which the next frame will contain.
+    pub(crate) fn has_commands(&self) -> bool {
         !self.frame.is_empty()
     }
 }

@@ -78,7 +78,7 @@ mod tests {
 
     const LIMIT: u64 = 1 << 20;
 
-    /// Nanoseconds a byte costs when so many bytes are logged, over many commits of 100 bytes.
+    /// Nanoseconds that a byte costs when `logged` bytes are in the log, over many commits of 100 bytes.
     fn price(logged: u64) -> f64 {
         let mut debt = Debt::default();
         let paused = |_| debt.add(100, logged, LIMIT, 4 * LIMIT).unwrap_or_default().as_nanos();

@@ -392,7 +392,7 @@ impl WriteTxn {
         };
         let txn = inner.pager.publish(&mut writer.alloc, &root);
         if lsn.is_none() {
-            writer.pending.keep(&writer.frame, txn, durable);
+            writer.pending.add(&writer.frame, txn, durable);
         }
         #[cfg(feature = "optimistic")]
         inner.recent_commits.committed(txn, &writer.frame);
@@ -427,7 +427,7 @@ impl WriteTxn {
             drop(self);
             return inner.checkpoint_for_commit();
         }
-        if writer.pending.any() {
+        if writer.pending.has_commands() {
             let (_, bytes) = writer.pending.append(&inner.log, &writer.frame, wal::Sync::Durable)?;
             writer.logged += bytes as u64;
         }

@@ -236,7 +236,7 @@ impl Cache {
         self.present.load(Ordering::Relaxed) > self.budget
     }
 
-    /// True if there are so many more that new calls should wait before they read.
+    /// True if the budget is exceeded so far that new calls should wait before they read.
     pub(super) fn is_far_over(&self) -> bool {
         self.present.load(Ordering::Relaxed)
             > self.budget + SLACK + self.budget / 16 + self.pinned.load(Ordering::Relaxed)

@@ -9,7 +9,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 /// Pages made present at once.
 const STEP: u32 = 64;
-/// A transaction that has taken so many pages will take more.
+/// A transaction that has allocated this many pages is expected to allocate more.
 const MANY: u32 = 16;
 /// The least and the most pages that are made ready ahead of the writer: in between it is half of the file.
 const AHEAD: std::ops::RangeInclusive<u32> = 128..=1024;

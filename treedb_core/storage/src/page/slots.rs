@@ -246,13 +246,15 @@ impl Slots {
         self.each_claimed(|txn, _| out.push(txn));
     }
 
-    /// As [`Slots::pinned`], by the writer as it begins, which notes who has fallen behind.
+    /// Like [`Slots::pinned`], called by the writer when it begins; also marks the readers that are no longer
+    /// current.
     pub(crate) fn survey(&self, out: &mut Vec<u64>) {
         let current = self.current();
         self.each_claimed(|txn, slot| {
             out.push(txn);
             if txn < current && slot.behind.load(Ordering::Relaxed) != txn {
-                // At the look before the reader was current, so it has lagged since the transaction published last.
+                // The reader was current at the previous call, so it is behind since the last transaction was
+                // published.
                 slot.since.store(self.current.at.load(Ordering::Relaxed), Ordering::Relaxed);
                 slot.behind.store(txn, Ordering::Release);
             }

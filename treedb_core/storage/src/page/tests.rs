@@ -1,5 +1,5 @@
-//! The page file against a model: an array of stamped pages after one root page, with snapshots pinned,
-//! checkpoints, reopening and power cuts.
+//! The page file against a model: a root page and an array of pages filled with stamps, with pinned
+//! snapshots, checkpoints, reopening and power cuts.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(super) fn fresh() -> SimDisk {
     disk
 }
 
-/// The array: page numbers in the root page, a stamp all over each page.
+/// The array: the root page contains the page numbers, each page is filled with its stamp.
 pub(super) struct Array {
     pub(super) pager: Arc<Pager>,
     alloc: Allocator,
@@ -50,7 +50,8 @@ impl Array {
         Ok((Array { pager: Arc::new(pager), alloc }, opened))
     }
 
-    /// Changes the given entries in one transaction. Publishes if `commit`, else rolls back.
+    /// Changes the given entries in one transaction, which is published if `commit` is true and else rolled
+    /// back.
     pub(super) fn change(&mut self, changes: &[(usize, u64)], commit: bool) -> Result<()> {
         let pager = Arc::clone(&self.pager);
         let _epoch = pager.enter_epoch();
@@ -100,7 +101,7 @@ impl Array {
         }
     }
 
-    /// What a pin sees.
+    /// Reads the array as a pin sees it.
     fn read(&self, pin: &Pin, len: usize) -> Result<Vec<u64>> {
         let root = root_of(pin.root());
         if root == PageId::NONE {
@@ -157,7 +158,7 @@ fn random_changes(rng: &mut Rng, len: usize, stamp: &mut u64) -> Vec<(usize, u64
 }
 
 #[test]
-fn a_page_that_is_cooled_while_it_is_adopted_does_not_leave_unnoticed() {
+fn a_page_that_is_cooled_while_it_is_adopted_is_not_evicted_unwritten() {
     const LEN: usize = 80;
     let disk = fresh();
     let (mut array, _) = Array::open_with(&disk, PagerOptions { cache: Some(16), ..OPTIONS }).unwrap();
@@ -169,7 +170,7 @@ fn a_page_that_is_cooled_while_it_is_adopted_does_not_leave_unnoticed() {
     }
     array.checkpoint(1).unwrap();
     for round in 0..20 {
-        // Cursors stand on more pages than the cache is to have, so that it cools whatever comes in at once.
+        // More pages are pinned than the cache should have, so that it cools every new page immediately.
         let pinned: Vec<_> = (0..24)
             .map(|i| {
                 let _epoch = array.pager.enter_epoch();
@@ -275,7 +276,7 @@ fn a_pinned_reader_costs_one_copy_of_its_snapshot() {
 }
 
 #[test]
-fn without_readers_or_checkpoints_pages_are_reused_at_once() {
+fn without_readers_or_checkpoints_pages_are_reused_immediately() {
     let disk = fresh();
     let (mut array, _) = Array::open(&disk).unwrap();
     for n in 1..2000 {
@@ -292,7 +293,7 @@ fn a_power_cut_leaves_the_last_checkpoint_or_the_one_being_written() {
     disk.record();
     let mut rng = Rng::new(11);
     let (mut model, mut stamp) = (vec![0u64; LEN], 0);
-    // (boundary when acknowledged, lsn, contents)
+    // Boundary when it was acknowledged, LSN, contents.
     let mut checkpoints = vec![(0, 0, model.clone())];
     let mut begun = vec![(0, 0)];
     for lsn in 1..=12 {
@@ -324,7 +325,7 @@ fn a_power_cut_leaves_the_last_checkpoint_or_the_one_being_written() {
 }
 
 #[test]
-fn every_flipped_byte_is_found_or_harmless() {
+fn every_flipped_byte_is_detected_or_harmless() {
     const LEN: usize = 6;
     let disk = fresh();
     let (mut array, _) = Array::open(&disk).unwrap();
@@ -343,7 +344,8 @@ fn every_flipped_byte_is_found_or_harmless() {
         disk.overwrite(&path(), bytes);
         let outcome = Array::open(&disk).and_then(|(array, opened)| Ok((array.now(LEN)?, opened)));
         match outcome {
-            // The page of an older checkpoint or a free page, or the fallback that names the damage.
+            // The page belongs to an older checkpoint or is free, or an older checkpoint is used and the
+            // damage reported.
             Ok((seen, opened)) => {
                 if let Some(damage) = &opened.other {
                     assert!(at < 8192 && damage.offset / 4096 == at as u64 / 4096, "{damage}");
@@ -396,7 +398,7 @@ fn a_truncated_or_foreign_file_is_a_typed_error() {
 }
 
 #[test]
-fn a_full_disk_is_an_error_before_any_store_and_ends_when_there_is_room() {
+fn a_full_disk_is_an_error_before_anything_is_written_and_later_writes_can_succeed() {
     let disk = fresh();
     let (mut array, _) = Array::open(&disk).unwrap();
     disk.set_room(Some(200_000));
@@ -409,7 +411,7 @@ fn a_full_disk_is_an_error_before_any_store_and_ends_when_there_is_room() {
     };
     assert!(matches!(error, Error::DiskFull { .. }), "{error}");
     assert!(grown > 10);
-    assert_eq!(array.now(grown + 1).unwrap()[..grown], vec![5; grown], "reads go on");
+    assert_eq!(array.now(grown + 1).unwrap()[..grown], vec![5; grown], "reads still work");
     array.account_pages(grown).unwrap();
     disk.set_room(None);
     array.change(&[(grown, 5)], true).unwrap();
@@ -418,7 +420,7 @@ fn a_full_disk_is_an_error_before_any_store_and_ends_when_there_is_room() {
 }
 
 #[test]
-fn many_pins_at_once_are_all_honoured() {
+fn many_concurrent_pins_are_all_honoured() {
     let disk = fresh();
     let (mut array, _) = Array::open(&disk).unwrap();
     let mut pins = Vec::new();
@@ -469,7 +471,7 @@ fn readers_on_other_threads_see_whole_transactions() {
 }
 
 #[test]
-fn a_checkpoint_is_pinned_from_its_start_on_even_at_the_moment_it_becomes_durable() {
+fn a_checkpoint_is_pinned_from_its_start_until_after_it_is_durable() {
     in_time(|| {
         let (mut array, _) = Array::open(&fresh()).unwrap();
         for round in 1..=rounds(400) {
@@ -506,15 +508,16 @@ fn pages_of_a_savepoint_are_kept_until_it_is_released() {
     let copy = pager.writer(alloc).writable(page).unwrap();
     assert_ne!(copy, page);
     pager.writer(alloc).page_mut(copy).unwrap()[0] = 2;
-    // What is born and dies after the mark is used again at once; what died before it is not.
+    // Pages allocated and freed after the savepoint are reused immediately; pages freed that existed before
+    // are not.
     let other = pager.writer(alloc).allocate().unwrap();
     pager.writer(alloc).free(other).unwrap();
     assert_eq!(pager.writer(alloc).allocate().unwrap(), other);
     alloc.rollback_to(0);
     assert_eq!(pager.page(page).unwrap()[0], 1);
     let again: Vec<_> = (0..2).map(|_| pager.writer(alloc).allocate().unwrap()).collect();
-    assert!(again.contains(&copy) && again.contains(&other), "pages born since are there again");
-    assert_ne!(pager.writer(alloc).writable(page).unwrap(), page, "the mark is still there");
+    assert!(again.contains(&copy) && again.contains(&other), "pages allocated since are reused");
+    assert_ne!(pager.writer(alloc).writable(page).unwrap(), page, "the savepoint still exists");
     alloc.rollback_to(0);
     alloc.release_savepoint(0);
     assert_eq!(pager.writer(alloc).writable(page).unwrap(), page);
@@ -522,6 +525,6 @@ fn pages_of_a_savepoint_are_kept_until_it_is_released() {
     let pin = pager.pin();
     let root = *pin.root();
     pager.unpin(&pin);
-    assert_eq!(pager.publish(alloc, &root), before + 3, "even and odd numbers take turns");
+    assert_eq!(pager.publish(alloc, &root), before + 3, "even and odd numbers alternate");
     assert_eq!(alloc.counts().live, 2, "the array's root and its entry");
 }

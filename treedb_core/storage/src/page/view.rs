@@ -1,13 +1,14 @@
-//! The mapped file, or the memory in place of it, and the slices of it.
+//! The mapped page file, or the memory used instead of a mapping, and slices of pages.
 //!
-//! A file that is not mapped has anonymous memory instead, with the same place for each page; see
-//! [`cache`](super::cache) for when a page is there.
+//! A file that is not mapped has anonymous memory instead, with the same offset for each page; see
+//! [`cache`](super::cache) for when a page is in memory.
 //!
-//! This is the page layer's `unsafe`. It rests on the layer's first invariant: bytes that a slice given to a reader
-//! covers are not stored to while the slice lives. Header fields are atomics, because a checkpoint stores the
-//! checksum of a page that readers are looking at, and because the header is outside every payload slice.
-//! The rule holds for files TreeDB wrote; a file forged with valid checksums so that two trees share a page can
-//! make a reader see bytes change, which the tree code must survive as it must survive any bytes.
+//! This module contains the page layer's `unsafe` code. It relies on the layer's first invariant: the bytes
+//! of a slice that was given to a reader are not written to while the slice exists. Header fields are
+//! atomics, because a checkpoint stores the checksum of a page while readers use it; the header is outside
+//! every payload slice. The invariant holds for files that TreeDB wrote. If a file is forged with valid
+//! checksums so that two trees share a page, a reader may see bytes change; the tree code must handle this
+//! like any other invalid bytes.
 
 use std::path::Path;
 use std::ptr::NonNull;
@@ -26,44 +27,46 @@ use crate::disk::{DiskFile, Map, memory};
 use crate::sync::point;
 use crate::{Corruption, Error, Result};
 
-/// The file, mapped: pages by number, each verified once. Or, with a cache, those of its pages that are in memory.
+/// The pages of a file by number, mapped or in a cache. Each page is verified at its first access.
 pub(crate) struct View {
     file: Arc<dyn DiskFile>,
-    /// Keeps the range mapped.
+    /// Keeps the file mapped.
     pub(super) map: Box<dyn Map>,
-    /// The map's first byte, copied here to spare readers the call.
+    /// The address of the map, stored here so that readers need no virtual call.
     base: NonNull<u8>,
-    /// Pages the file has disk blocks for; never above what the map covers. It sinks only by pages nothing can reach.
+    /// The number of pages for which the file has disk blocks; never more than the map covers. It only
+    /// decreases by pages that are not reachable.
     pages: AtomicU32,
-    /// Held while the file's length changes: another thread than the writer may grow it too.
+    /// Locked while the file's length changes: a thread other than the writer may grow the file too.
     resizing: Mutex<()>,
-    /// One bit a page: its checksum has been verified since the file was opened, or it was written since. With a
-    /// cache: it is in memory too, and hot. Only pages inside the file have theirs set, so that this is all a reader
-    /// need look at.
+    /// One bit per page: its checksum was verified since the file was opened, or it was written since. With a
+    /// cache, a set bit also means that the page is in memory and hot. Only bits of pages inside the file are
+    /// set, so this is the only check for a reader.
     verified: Box<[AtomicU64]>,
-    /// The last transaction of the checkpoint the file was opened at: no older page has a later birth.
+    /// The last transaction of the checkpoint at which the file was opened: no page that was in the file then
+    /// has a later birth.
     pub(super) opened_at: u64,
-    /// Bytes of a page that its content may use.
+    /// The size of a page's payload in bytes.
     payload: usize,
     /// The keys of an encrypted file, which is never mapped.
     pub(super) secret: Option<Secret>,
     /// The page cache of a file that is not mapped.
     pub(super) cache: Option<Arc<Cache>>,
-    /// With a cache: one bit a page, it was written to the file since that was opened.
+    /// With a cache, one bit per page: it was written to the file since the file was opened.
     rewritten: Box<[AtomicU64]>,
 }
 
-/// One bit for each of `pages`, none set.
+/// A bitmap with one bit per page, all clear.
 fn bits(pages: usize) -> Box<[AtomicU64]> {
-    // Zeroed memory the system hands out untouched: a terabyte's bitmap costs what is used of it.
-    // SAFETY: all-zero bytes are a valid `AtomicU64`.
+    // The operating system provides zeroed memory on first access: the unused part of a large bitmap costs
+    // nothing. SAFETY: all-zero bytes are a valid `AtomicU64`.
     unsafe { Box::<[AtomicU64]>::new_zeroed_slice(pages.div_ceil(64)).assume_init() }
 }
 
-/// The header of a page, and its checksum as it should be.
+/// The fields of a page's header, and the checksum computed from the page.
 struct PageHeader {
-    stored: u32,
-    sum: u32,
+    stored_checksum: u32,
+    checksum: u32,
     number: u32,
     birth: u64,
 }
@@ -74,8 +77,8 @@ unsafe impl Send for View {}
 unsafe impl Sync for View {}
 
 impl View {
-    /// Maps `capacity` pages of `file`, which has room for `pages` now; or, given a cache, makes room for as many in
-    /// memory.
+    /// Maps `capacity` pages of `file`, which has `pages` pages now; with a cache, reserves memory for as
+    /// many instead.
     pub(crate) fn new(
         file: Arc<dyn DiskFile>,
         pages: u32,
@@ -98,7 +101,7 @@ impl View {
         Ok(View { file, map, base, pages, resizing, verified, opened_at, payload, secret, cache, rewritten })
     }
 
-    /// Bytes of a page that its content may use.
+    /// The size of a page's payload in bytes.
     pub(crate) fn payload(&self) -> usize {
         self.payload
     }
@@ -111,35 +114,37 @@ impl View {
         self.file.path()
     }
 
-    /// Pages the file has room for.
+    /// The number of pages for which the file has disk blocks.
     #[inline]
     pub(crate) fn pages(&self) -> u32 {
         self.pages.load(Ordering::Relaxed)
     }
 
-    /// The most pages the file can have while it is mapped as it is.
+    /// The maximum number of pages with the current mapping.
     pub(crate) fn capacity(&self) -> u32 {
         (self.map.len() / PAGE_SIZE).min(u32::MAX as usize) as u32
     }
 
-    /// Grows the file to `pages` with blocks reserved. `DiskFull` if there is no room; nothing has changed then.
+    /// Grows the file to `pages`, reserving disk blocks. `DiskFull` if the disk has no room; the file is
+    /// unchanged then.
     pub(crate) fn grow(&self, pages: u32) -> Result<()> {
         if pages > self.capacity() {
             return Err(Error::DiskFull { path: self.path().to_path_buf() });
         }
-        let _one = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         self.file.reserve(offset_of(pages))?;
         self.pages.fetch_max(pages, Ordering::Release);
         Ok(())
     }
 
-    /// Cuts the file down to `pages`. Nothing may be able to reach the others: no tree, no snapshot, no checkpoint.
+    /// Truncates the file to `pages`. The other pages must not be reachable from any tree, snapshot or
+    /// checkpoint.
     pub(crate) fn shrink(&self, pages: u32) -> Result<()> {
-        let _one = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
+        let _guard = self.resizing.lock().unwrap_or_else(PoisonError::into_inner);
         if pages >= self.pages() {
             return Ok(());
         }
-        // First, so that a reference into what is cut off is an error and not a fault.
+        // Done first, so that a reference to a removed page is an error and not a page fault.
         let before = self.pages.swap(pages, Ordering::SeqCst);
         (pages..before).for_each(|page| self.clear_verified(page));
         if let Some(cache) = &self.cache {
@@ -148,14 +153,14 @@ impl View {
         self.file.set_len(offset_of(pages))
     }
 
-    /// Turns the system's read-ahead on or off.
+    /// Turns the operating system's read-ahead on or off.
     pub(crate) fn read_ahead(&self, on: bool) {
         if self.cache.is_none() {
             self.map.read_ahead(on);
         }
     }
 
-    /// Makes the pages `from..to` present before they are stored to.
+    /// Faults in the pages `from..to` before they are written to.
     pub(crate) fn prefault(&self, from: u32, to: u32) {
         if self.cache.is_some() {
             return;
@@ -170,9 +175,9 @@ impl View {
     }
 
     fn word32(&self, page: u32, at: usize) -> &AtomicU32 {
-        // SAFETY: callers pass pages below `pages()`, so the header is inside the mapped file; the offset is a
-        // multiple of 4; header bytes are only ever reached through atomics and the checksum's read, which is
-        // made of pages nothing stores to.
+        // SAFETY: callers pass pages below `pages()`, so the header is inside the mapped file; the offset is
+        // a multiple of 4; header bytes are only accessed through atomics, and read for the checksum of pages
+        // that are not being written to.
         unsafe { AtomicU32::from_ptr(self.start(page).add(at).cast()) }
     }
 
@@ -183,15 +188,15 @@ impl View {
     }
 
     #[inline]
-    fn inside(&self, page: u32) -> Result<()> {
+    fn check_inside(&self, page: u32) -> Result<()> {
         if page < super::layout::FIRST_PAGE || page >= self.pages() {
-            return Err(self.outside(page));
+            return Err(self.outside_error(page));
         }
         Ok(())
     }
 
     #[cold]
-    fn outside(&self, page: u32) -> Error {
+    fn outside_error(&self, page: u32) -> Error {
         Error::Corrupt(Box::new(Corruption {
             file: self.path().to_path_buf(),
             page: Some(page.into()),
@@ -201,7 +206,7 @@ impl View {
         }))
     }
 
-    /// The error for a page that a tree reaches and the free list offers.
+    /// The error for a page that is both in a tree and in the free list.
     #[cold]
     pub(crate) fn not_free(&self, page: u32) -> Error {
         Error::Corrupt(Box::new(Corruption {
@@ -216,18 +221,19 @@ impl View {
     /// The transaction that wrote `page`, which must be inside the file.
     #[inline]
     pub(crate) fn birth(&self, page: u32) -> Result<u64> {
-        self.inside(page)?;
+        self.check_inside(page)?;
         if self.cache.is_some() {
             self.page(PageId(page))?;
         }
         Ok(u64::from_le(self.word64(page, BIRTH_AT).load(Ordering::Relaxed)))
     }
 
-    /// Marks `page`, just allocated, as written by `birth`.
+    /// Initializes the header of a newly allocated page: `birth` is the transaction that writes it.
     pub(crate) fn adopt(&self, page: u32, birth: u64) -> Result<()> {
-        self.inside(page)?;
+        self.check_inside(page)?;
         match &self.cache {
-            // The cache sets the bit, which must not be set again: the page may have been cooled since.
+            // The cache sets the bit itself. It must not be set again here: the page may have been cooled
+            // since.
             Some(cache) => self.insert_new(cache, page, birth),
             None => self.set_verified(page),
         }
@@ -263,62 +269,62 @@ impl View {
             .is_some_and(|word| word.load(Ordering::Relaxed) >> (page % 64) & 1 == 1)
     }
 
-    /// Checksum of everything in the page after the checksum.
-    fn sum(&self, page: u32) -> u32 {
-        // SAFETY: the page is inside the mapped file, and is not being stored to: it is either untouched since
-        // the file was opened or frozen by the checkpoint that asks.
+    /// The checksum of everything in the page after the checksum field.
+    fn compute_checksum(&self, page: u32) -> u32 {
+        // SAFETY: the page is inside the mapped file and is not being written to: it is either unchanged
+        // since the file was opened or frozen by the checkpoint that calls this.
         let bytes =
             unsafe { std::slice::from_raw_parts(self.start(page).add(NUMBER_AT), PAGE_SIZE - NUMBER_AT) };
         crc32c::crc32c(bytes)
     }
 
-    /// Stores the checksum of `page`, which no transaction will store to any more while a checkpoint needs it, and,
-    /// with a cache, writes the page.
+    /// Stores the checksum of `page`, which no transaction writes to while a checkpoint needs it. With a
+    /// cache, also writes the page to the file.
     pub(crate) fn seal(&self, page: u32) -> Result<()> {
-        self.inside(page)?;
+        self.check_inside(page)?;
         if let Some(cache) = &self.cache {
             return self.flush(cache, page);
         }
-        let sum = self.sum(page);
-        self.word32(page, CHECKSUM_AT).store(sum.to_le(), Ordering::Relaxed);
+        let checksum = self.compute_checksum(page);
+        self.word32(page, CHECKSUM_AT).store(checksum.to_le(), Ordering::Relaxed);
         Ok(())
     }
 
-    /// Reads `page` against its checksum although it may have been verified before; for `check`. Pages written
-    /// since the last checkpoint have none yet, the caller says which.
+    /// Verifies the checksum of `page` even if it was verified before; for `check`. Pages written since the
+    /// last checkpoint have no checksum yet; the caller must leave them out.
     pub(crate) fn reverify(&self, page: u32) -> Result<()> {
-        self.inside(page)?;
+        self.check_inside(page)?;
         if self.cache.is_some() {
             return self.reread(page);
         }
         self.verify(page, u64::MAX)
     }
 
-    /// Checks a page in the map, of a transaction up to `newest`.
+    /// Verifies a page in the map; its birth must be at or before `newest`.
     pub(super) fn verify(&self, page: u32, newest: u64) -> Result<()> {
         let header = PageHeader {
-            stored: u32::from_le(self.word32(page, CHECKSUM_AT).load(Ordering::Relaxed)),
-            sum: self.sum(page),
+            stored_checksum: u32::from_le(self.word32(page, CHECKSUM_AT).load(Ordering::Relaxed)),
+            checksum: self.compute_checksum(page),
             number: u32::from_le(self.word32(page, NUMBER_AT).load(Ordering::Relaxed)),
             birth: u64::from_le(self.word64(page, BIRTH_AT).load(Ordering::Relaxed)),
         };
         self.check_header(page, newest, &header)
     }
 
-    /// Checks the bytes of a page.
+    /// Verifies the bytes of a page; its birth must be at or before `newest`.
     pub(super) fn verify_bytes(&self, page: u32, bytes: &[u8; PAGE_SIZE], newest: u64) -> Result<()> {
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let header = PageHeader {
-            stored: word(CHECKSUM_AT),
-            sum: crc32c::crc32c(&bytes[NUMBER_AT..]),
+            stored_checksum: word(CHECKSUM_AT),
+            checksum: crc32c::crc32c(&bytes[NUMBER_AT..]),
             number: word(NUMBER_AT),
             birth: u64::from(word(BIRTH_AT)) | u64::from(word(BIRTH_AT + 4)) << 32,
         };
         self.check_header(page, newest, &header)
     }
 
-    /// Decrypts the bytes of a page, which come from the file, and checks that they are those of this page, of a
-    /// transaction up to `newest`.
+    /// Decrypts the bytes of a page that were read from the file, and checks that they are those of this page
+    /// and that its birth is at or before `newest`.
     pub(super) fn unseal(
         &self,
         secret: &Secret,
@@ -341,11 +347,13 @@ impl View {
                 found: "bytes that fail authentication".into(),
             })));
         }
-        // It was sealed with its header, so this is a page of this file; whether it is this one, the header says.
+        // The seal authenticates the header, so these are the bytes of a page of this file; the header tells
+        // which one.
         let word =
             |at: usize| u32::from_le_bytes([header[at], header[at + 1], header[at + 2], header[at + 3]]);
         let birth = u64::from(word(BIRTH_AT)) | u64::from(word(BIRTH_AT + 4)) << 32;
-        self.check_header(page, newest, &PageHeader { stored: 0, sum: 0, number: word(NUMBER_AT), birth })
+        let header = PageHeader { stored_checksum: 0, checksum: 0, number: word(NUMBER_AT), birth };
+        self.check_header(page, newest, &header)
     }
 
     fn check_header(&self, page: u32, newest: u64, header: &PageHeader) -> Result<()> {
@@ -358,9 +366,10 @@ impl View {
                 found,
             })))
         };
-        let &PageHeader { stored, sum, number, birth } = header;
-        if stored != sum {
-            return damaged(CHECKSUM_AT, format!("checksum {sum:#010x}"), format!("{stored:#010x}"));
+        let &PageHeader { stored_checksum, checksum, number, birth } = header;
+        if stored_checksum != checksum {
+            let found = format!("{stored_checksum:#010x}");
+            return damaged(CHECKSUM_AT, format!("checksum {checksum:#010x}"), found);
         }
         if number != page {
             return damaged(NUMBER_AT, format!("page number {page}"), number.to_string());
@@ -372,8 +381,8 @@ impl View {
     }
 
     #[cold]
-    fn first_touch(&self, page: u32) -> Result<()> {
-        self.inside(page)?;
+    fn first_access(&self, page: u32) -> Result<()> {
+        self.check_inside(page)?;
         if let Some(cache) = &self.cache {
             return self.fetch(cache, page);
         }
@@ -382,7 +391,8 @@ impl View {
         Ok(())
     }
 
-    /// Prepares for a store to `page` of transaction `birth`, the one in progress.
+    /// Must be called before writing to `page`, which was allocated by transaction `birth`, the one in
+    /// progress.
     #[inline]
     pub(crate) fn will_store(&self, page: u32, birth: u64) -> Result<()> {
         match &self.cache {
@@ -391,17 +401,19 @@ impl View {
         }
     }
 
-    /// The payload of `page`, to be stored to.
+    /// The payload of `page`, for writing.
     ///
     /// # Safety
-    /// The caller is the only writer, and no other slice of this payload is alive: the page was allocated by the
-    /// transaction in progress and lent to no one else. In a file that is not mapped, the page is in memory and stays
-    /// there: [`View::adopt`] or [`View::will_store`] came before, in the same epoch, or it is pinned.
+    /// The caller is the only writer, and there is no other slice of this payload: the page was allocated by
+    /// the transaction in progress and no slice of it was given to a reader. In a file that is not mapped,
+    /// the page must be in memory and stay there: [`View::adopt`] or [`View::will_store`] was called before,
+    /// in the same epoch, or the page is pinned.
     #[inline]
     #[expect(clippy::mut_from_ref, reason = "exclusivity is the caller's promise, not the borrow checker's")]
     pub(crate) unsafe fn payload_mut(&self, page: u32) -> Result<&mut [u8]> {
-        self.inside(page)?;
-        // SAFETY: inside the mapped file (checked); exclusive by this function's contract.
+        self.check_inside(page)?;
+        // SAFETY: the page is inside the mapped file (checked); access is exclusive by this function's
+        // contract.
         Ok(unsafe { std::slice::from_raw_parts_mut(self.start(page).add(HEADER), self.payload) })
     }
 }
@@ -411,16 +423,17 @@ impl PageSource for View {
     fn page(&self, id: PageId) -> Result<&[u8]> {
         let page = id.0;
         point();
-        let seen = match self.verified.get(page as usize / 64) {
+        let verified = match self.verified.get(page as usize / 64) {
             Some(word) => word.load(Ordering::Acquire) >> (page % 64) & 1 == 1,
             None => false,
         };
-        if !seen {
-            self.first_touch(page)?;
+        if !verified {
+            self.first_access(page)?;
         }
         point();
-        // SAFETY: inside the mapped file: the bit of a page beyond its end is never set. By the layer's first invariant
-        // nothing stores to the payload while a reader that can reach the page is alive.
+        // SAFETY: the page is inside the mapped file: the bit of a page beyond the end is never set. By the
+        // layer's first invariant the payload is not written to while a reader that can reach the page is
+        // alive.
         Ok(unsafe { std::slice::from_raw_parts(self.start(page).add(HEADER), self.payload) })
     }
 

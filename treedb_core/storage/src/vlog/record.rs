@@ -11,7 +11,7 @@ pub(crate) const MAX_OWNER: usize = 1 << 16;
 pub(super) const ALIGN: u64 = 8;
 /// Bytes before the value.
 pub(super) const HEADER: usize = 16;
-/// The least a record takes, so that one bit per so many bytes says which records have been verified.
+/// The minimum size of a record. One bit per this many bytes stores which records have been verified.
 pub(super) const MIN_RECORD: u64 = 512;
 const PLAIN: u32 = 1;
 const SECRET: u32 = 2;

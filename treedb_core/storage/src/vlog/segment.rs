@@ -467,7 +467,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_we_make_are_segments() {
+    fn only_names_in_our_format_are_segments() {
         assert_eq!(parse(&name(0xabc)), Some(0xabc));
         for other in ["1.val", "0000000G.val", "+000000a.val", "000000AB.val", "x", ".val"] {
             assert_eq!(parse(other), None, "{other}");

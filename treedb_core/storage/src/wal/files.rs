@@ -10,25 +10,25 @@ use super::segment::{AHEAD, FIRST_FRAME, Header, Segment, name, preallocate, spa
 use crate::Result;
 use crate::disk::Disk;
 
-/// A segment in use. Its successor's first LSN says where it ends.
-struct Live {
+/// A segment in use. It ends where its successor's first LSN begins.
+struct LiveSegment {
     first: Lsn,
-    /// Bytes of the file, once it is full; 0 for the current one, which may grow.
+    /// Length of the file once the segment is full; 0 for the current segment, which may grow.
     size: u64,
-    /// Bytes of frames, once it is full; 0 for the current one.
+    /// Bytes of frames once the segment is full; 0 for the current segment.
     used: u64,
 }
 
 /// The files of a log.
 #[derive(Default)]
 pub(super) struct Files {
-    live: VecDeque<Live>,
-    /// Paths of full-length segments whose frames no one needs, made durable under these names.
+    live: VecDeque<LiveSegment>,
+    /// Paths of full-length segments whose frames are no longer needed. The names are durable.
     pub(super) spares: Vec<PathBuf>,
 }
 
 impl Files {
-    /// Keeps a spare found at opening, or removes it if it has another length or is one too many.
+    /// Keeps a spare segment found when opening, or removes it if it has another length or there are enough.
     pub(super) fn adopt(
         &mut self,
         disk: &dyn Disk,
@@ -47,7 +47,7 @@ impl Files {
         disk.remove(&path)
     }
 
-    /// Makes a segment that opening found to be covered by the checkpoint a spare.
+    /// Turns a segment that is covered by the checkpoint into a spare; for opening.
     pub(super) fn retire(
         &mut self,
         disk: &dyn Disk,
@@ -60,16 +60,16 @@ impl Files {
         self.adopt(disk, dir, first, options)
     }
 
-    /// A segment in use is added after the others; of the one before it, `used` are the frame bytes and `size` those
-    /// of its file.
+    /// Adds the new current segment. `used` and `size` are the bytes of frames and the file length of the
+    /// segment before it.
     pub(super) fn push(&mut self, segment: &Segment, used: u64, size: u64) {
         if let Some(full) = self.live.back_mut() {
             (full.used, full.size) = (used, size);
         }
-        self.live.push_back(Live { first: segment.header.first, size: 0, used: 0 });
+        self.live.push_back(LiveSegment { first: segment.header.first, size: 0, used: 0 });
     }
 
-    /// Segments in use.
+    /// The number of segments in use.
     pub(super) fn segments(&self) -> usize {
         self.live.len()
     }
@@ -79,9 +79,9 @@ impl Files {
         self.live.iter().map(|l| l.used).sum()
     }
 
-    /// Makes a segment with this header, from a spare if one is as long; only full-length ones are kept as spares,
-    /// so a small segment becomes a full-length one when there is a spare.
-    pub(super) fn make(
+    /// Creates a segment with this header, from a spare if the segment is not longer than one. Spares have
+    /// the full length, so a shorter segment gets the full length if there is a spare.
+    pub(super) fn create_segment(
         &mut self,
         disk: &dyn Disk,
         dir: &Path,
@@ -99,25 +99,25 @@ impl Files {
 impl Log {
     /// See [`Log::prepare`].
     pub(super) fn prepare_spare(&self) -> Result<()> {
-        // A number that no frame, and so no spare segment, ever has.
-        let path = self.dir.join(spare_name(Lsn(1 << 63 | lock(&self.tail).next)));
+        // An LSN that no frame ever has, so no other spare segment has this name.
+        let path = self.dir.join(spare_name(Lsn(1 << 63 | lock(&self.appender).next)));
         let d = self.disk.as_ref();
         if !lock(&self.files).spares.is_empty() || d.exists(&path)? {
             return Ok(());
         }
-        let draft = self.dir.join(AHEAD);
+        let unfinished = self.dir.join(AHEAD);
         let size = self.options.segment_bytes;
         let fill = || {
-            let file = d.open(&draft, false)?;
+            let file = d.open(&unfinished, false)?;
             zero_fill(file.as_ref(), FIRST_FRAME, size)?;
             file.sync()
         };
-        let made = preallocate(d, &draft, size)
+        let created = preallocate(d, &unfinished, size)
             .and_then(|()| fill())
-            .and_then(|()| d.rename(&draft, &path))
+            .and_then(|()| d.rename(&unfinished, &path))
             .and_then(|()| d.sync_dir(&self.dir));
-        if let Err(error) = made {
-            let _ = d.remove(&draft);
+        if let Err(error) = created {
+            let _ = d.remove(&unfinished);
             return Err(error);
         }
         lock(&self.files).spares.push(path);
@@ -126,23 +126,24 @@ impl Log {
 
     /// See [`Log::cut`].
     pub(super) fn cut_files(&self, upto: Lsn) -> Result<()> {
-        let (gone, keep) = {
+        let (obsolete, wanted_spares) = {
             let mut files = lock(&self.files);
-            let mut gone = Vec::new();
-            // A segment is wholly covered when its successor starts at or before the first frame still needed.
+            let mut obsolete = Vec::new();
+            // A segment is not needed if its successor starts at or before the first frame that is.
             while files.live.get(1).is_some_and(|next| next.first.0 <= upto.0.saturating_add(1)) {
-                gone.extend(files.live.pop_front());
+                obsolete.extend(files.live.pop_front());
             }
-            (gone, self.options.spares.saturating_sub(files.spares.len()))
+            (obsolete, self.options.spares.saturating_sub(files.spares.len()))
         };
-        if gone.is_empty() {
+        if obsolete.is_empty() {
             return Ok(());
         }
-        // The files are no longer in use, so the directory is flushed without blocking the writer.
+        // These files are no longer in use, so the directory is flushed without holding a lock that blocks
+        // the writer.
         let mut spares = Vec::new();
-        for old in gone {
+        for old in obsolete {
             let path = self.dir.join(name(old.first));
-            if old.size == self.options.segment_bytes && spares.len() < keep {
+            if old.size == self.options.segment_bytes && spares.len() < wanted_spares {
                 let spare = self.dir.join(spare_name(old.first));
                 self.disk.rename(&path, &spare)?;
                 spares.push(spare);

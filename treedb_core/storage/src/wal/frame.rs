@@ -1,14 +1,15 @@
-//! One frame's bytes: making the header, and deciding whether bytes are a frame.
+//! The bytes of a frame: encoding the header, and checking whether bytes are a valid frame.
 
 use std::fmt;
 
-/// Number of a frame: 1 for a log's first, one more for each after it. Frames the log writes for itself (opened,
-/// closed, sealed) take numbers too, so the numbers a caller sees rise but may skip.
+/// Log sequence number of a frame: 1 for the first frame of a log, one more for each frame after it. The
+/// log's own frames (opened, closed, sealed) have LSNs too, so the LSNs that a caller sees increase but may
+/// skip.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Lsn(pub u64);
 
 impl Lsn {
-    /// Before the first frame.
+    /// No frame: less than the LSN of the first frame.
     pub const NONE: Lsn = Lsn(0);
 }
 
@@ -18,58 +19,58 @@ impl fmt::Display for Lsn {
     }
 }
 
-/// A frame read back: its number and what was appended.
+/// A frame that was read: its LSN and its payload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Frame<'a> {
-    /// Its number, as `append` returned it.
+    /// The LSN that `append` returned.
     pub lsn: Lsn,
-    /// The bytes given to `append`.
+    /// The bytes that were appended.
     pub payload: &'a [u8],
 }
 
-/// The longest payload of one frame, in bytes.
+/// The maximum length of a frame's payload, in bytes.
 pub const MAX_PAYLOAD: u64 = 0xffff_0000;
 
-/// Bytes before the payload.
+/// Length of the header, in bytes.
 pub(super) const HEADER: usize = 24;
-/// Frames start at multiples of this, so that a search for later frames need not try every byte.
+/// Frames start at multiples of this, so that a search for frames need not check every byte.
 pub(super) const ALIGN: u64 = 8;
 
-/// What a frame is for.
+/// The kind of a frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
     /// A caller's payload.
     Data = 1,
-    /// The log was opened again in a segment that ends in `Closed`.
+    /// The log was opened again, in a segment that ends in `Closed`.
     Opened = 2,
-    /// The log was closed in order: nothing was written after this frame.
+    /// The log was shut down cleanly: nothing was written after this frame.
     Closed = 3,
-    /// The segment's last frame; the log goes on in the next segment, which exists.
+    /// The segment's last frame; the log continues in the next segment, which exists.
     Sealed = 4,
-    /// A caller's payload, encrypted, and its seal.
+    /// A caller's payload, encrypted, followed by its seal.
     Encrypted = 5,
 }
 
 impl Kind {
-    /// The kind with the highest number; all numbers from 1 on are kinds.
+    /// The kind with the highest number; all numbers from 1 up to it are kinds.
     pub(super) const LAST: Kind = Kind::Encrypted;
 }
 
-/// What an encrypted payload is sealed for: its frame, in its segment.
+/// The associated data of an encrypted payload: the segment's generation and the frame's LSN.
 pub(super) fn associated_data(generation: u64, lsn: Lsn) -> [u8; 16] {
-    let mut place = [0; 16];
-    place[..8].copy_from_slice(&generation.to_le_bytes());
-    place[8..].copy_from_slice(&lsn.0.to_le_bytes());
-    place
+    let mut data = [0; 16];
+    data[..8].copy_from_slice(&generation.to_le_bytes());
+    data[8..].copy_from_slice(&lsn.0.to_le_bytes());
+    data
 }
 
-/// Bytes a frame takes in its segment.
+/// The number of bytes that a frame takes in its segment.
 pub(super) fn size(payload: usize) -> u64 {
     ((HEADER + payload) as u64).next_multiple_of(ALIGN)
 }
 
-/// The header of a frame in a segment of this generation.
+/// Encodes the header of a frame in a segment of this generation.
 pub(super) fn header(generation: u64, lsn: Lsn, durable: Lsn, kind: Kind, payload: &[u8]) -> [u8; HEADER] {
     let lag = u32::try_from(lsn.0.saturating_sub(durable.0)).unwrap_or(u32::MAX);
     let mut h = [0u8; HEADER];
@@ -82,13 +83,13 @@ pub(super) fn header(generation: u64, lsn: Lsn, durable: Lsn, kind: Kind, payloa
     h
 }
 
-/// Seeding shifts every checksum by a value that differs for different seeds, so a frame of another generation
-/// (modulo 2^32) always fails.
+/// The checksum of a frame, seeded with the generation. Different seeds always give different checksums for
+/// the same bytes, so a frame of another generation (modulo 2^32) always fails.
 fn checksum(generation: u64, header: &[u8; HEADER], payload: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c_append(generation as u32, &header[4..]), payload)
 }
 
-/// A header's fields, not yet believed.
+/// The fields of a header, not yet checked.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Header {
     bytes: [u8; HEADER],
@@ -98,7 +99,7 @@ pub(super) struct Header {
 }
 
 impl Header {
-    /// Reads the fields; `None` if there are too few bytes.
+    /// Decodes the fields; `None` if there are too few bytes.
     pub(super) fn read(bytes: &[u8]) -> Option<Header> {
         let bytes: [u8; HEADER] = *bytes.first_chunk()?;
         let word = |at: usize| u32::from_le_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
@@ -106,12 +107,13 @@ impl Header {
         Some(Header { bytes, lsn, len: word(4), lag: word(16) })
     }
 
-    /// The LSN up to which the log was durable when this frame was written; 0 if that was too far back to say.
+    /// The LSN up to which the log was durable when this frame was written; 0 if it was too far back to be
+    /// stored.
     pub(super) fn claim(&self) -> Lsn {
         if self.lag == u32::MAX { Lsn::NONE } else { Lsn(self.lsn.0.saturating_sub(u64::from(self.lag))) }
     }
 
-    /// What the frame is for; `None` if the byte is not a kind or the reserved bytes are not zero.
+    /// The kind of the frame; `None` if the byte is not a kind or the reserved bytes are not zero.
     pub(super) fn kind(&self) -> Option<Kind> {
         match self.bytes[20..24] {
             [1, 0, 0, 0] => Some(Kind::Data),
@@ -123,9 +125,9 @@ impl Header {
         }
     }
 
-    /// True if the frame fits into `room` bytes.
-    pub(super) fn fits(&self, room: u64) -> bool {
-        HEADER as u64 + u64::from(self.len) <= room
+    /// True if the frame fits into `remaining` bytes.
+    pub(super) fn fits(&self, remaining: u64) -> bool {
+        HEADER as u64 + u64::from(self.len) <= remaining
     }
 
     /// Checks the frame's checksum over header and payload.
@@ -135,46 +137,48 @@ impl Header {
         if stored == computed { Ok(()) } else { Err(BadFrame::Checksum { stored, computed }) }
     }
 
-    /// Kind and length, given that the number is the one looked for and `room` bytes are left in the segment.
-    pub(super) fn check(&self, want: Lsn, room: u64) -> Result<Kind, BadFrame> {
-        if self.lsn != want {
+    /// Checks the LSN, and that the frame fits into the `remaining` bytes of the segment; returns the kind.
+    pub(super) fn check(&self, expected: Lsn, remaining: u64) -> Result<Kind, BadFrame> {
+        if self.lsn != expected {
             return Err(if self.bytes == [0; HEADER] {
-                BadFrame::Nothing
+                BadFrame::Zeroes
             } else {
-                BadFrame::Number(self.lsn)
+                BadFrame::OtherLsn(self.lsn)
             });
         }
-        if !self.fits(room) {
-            return Err(BadFrame::Length { len: self.len, room });
+        if !self.fits(remaining) {
+            return Err(BadFrame::Length { len: self.len, remaining });
         }
         self.kind().ok_or(BadFrame::Kind(self.bytes[20]))
     }
 }
 
-/// Why bytes are not the frame looked for.
+/// Why bytes are not the expected frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum BadFrame {
-    /// Zeroes.
-    Nothing,
-    /// Fewer bytes left than a header has.
-    End,
-    /// Another number.
-    Number(Lsn),
-    /// Longer than the rest of the segment.
-    Length { len: u32, room: u64 },
-    /// Not a kind of this version.
+    /// The header is all zeroes.
+    Zeroes,
+    /// Fewer bytes are left in the segment than a header has.
+    EndOfSegment,
+    /// The LSN is another one.
+    OtherLsn(Lsn),
+    /// The payload is longer than the rest of the segment.
+    Length { len: u32, remaining: u64 },
+    /// The kind is unknown to this version.
     Kind(u8),
-    /// Checksums differ.
+    /// The checksum is wrong.
     Checksum { stored: u32, computed: u32 },
 }
 
 impl fmt::Display for BadFrame {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            BadFrame::Nothing => write!(f, "zeroes"),
-            BadFrame::End => write!(f, "the end of the segment"),
-            BadFrame::Number(lsn) => write!(f, "a frame numbered {lsn}, or none"),
-            BadFrame::Length { len, room } => write!(f, "a payload of {len} bytes where {room} are left"),
+            BadFrame::Zeroes => write!(f, "zeroes"),
+            BadFrame::EndOfSegment => write!(f, "the end of the segment"),
+            BadFrame::OtherLsn(lsn) => write!(f, "a frame with LSN {lsn}, or no frame"),
+            BadFrame::Length { len, remaining } => {
+                write!(f, "a payload of {len} bytes where {remaining} are left")
+            }
             BadFrame::Kind(kind) => write!(f, "a frame of unknown kind {kind}"),
             BadFrame::Checksum { stored, computed } => {
                 write!(f, "checksum {stored:08x} over bytes whose checksum is {computed:08x}")
@@ -200,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_a_frame_is_seen() {
+    fn every_flipped_bit_of_a_frame_is_detected() {
         let payload = b"the payload of a frame";
         let mut bytes = header(1, Lsn(9), Lsn(2), Kind::Data, payload).to_vec();
         bytes.extend_from_slice(payload);
@@ -208,12 +212,12 @@ mod tests {
             let mut bad = bytes.clone();
             bad[bit / 8] ^= 1 << (bit % 8);
             let h = Header::read(&bad).unwrap();
-            let room = bad.len() as u64;
-            let seen = match h.check(Lsn(9), room) {
+            let len = bad.len() as u64;
+            let detected = match h.check(Lsn(9), len) {
                 Err(_) => true,
                 Ok(_) => h.verify(1, &bad[HEADER..HEADER + h.len as usize]).is_err(),
             };
-            assert!(seen, "bit {bit}");
+            assert!(detected, "bit {bit}");
         }
     }
 

@@ -1,29 +1,29 @@
-//! Group commit: one thread writes and flushes for all waiting threads.
+//! Group commit: one thread, the leader, writes and flushes for all waiting threads.
 //!
-//! Each waiter sleeps on a slot of its own. The leader stores "done" before it hands its role over, so a waiter
-//! never has to take the leader's lock to find out that it is done.
+//! Each waiting thread sleeps on its own slot. The leader stores the result in the slots before it hands over
+//! the leader role, so a waiting thread need not take the leader's lock to see that it is done.
 
 use std::sync::Arc;
 
-use super::append::Work;
+use super::append::FlushWork;
 use super::frame::Lsn;
 use super::log::{Log, lock};
 use crate::Result;
 use crate::sync::atomic::{AtomicU8, Ordering};
 use crate::sync::thread::{self, Thread};
 
-/// The leader's role, and the waiting threads.
+/// The leader role, and the waiting threads.
 #[derive(Default)]
 pub(super) struct Group {
-    /// True while some thread has the leader's role, or has been handed it.
+    /// True while a thread is the leader, or has been woken to become it.
     leading: bool,
     waiting: Vec<(Lsn, Arc<Slot>)>,
 }
 
 const WAITING: u8 = 0;
-/// The waiter's frame is durable, or the log is poisoned.
+/// The thread's frame is durable, or the log is poisoned.
 const DONE: u8 = 1;
-/// The waiter is to lead the next group.
+/// The thread becomes the leader of the next group.
 const LEAD: u8 = 2;
 
 struct Slot {
@@ -56,7 +56,7 @@ impl Log {
         self.refuse_if_poisoned()?;
         let slot = {
             let mut group = lock(&self.group);
-            // Checked again under the lock: a leader stores its result before it takes it.
+            // Checked again under the lock: a leader stores the durable LSN before it takes this lock.
             if self.durable_lsn() >= lsn {
                 return Ok(());
             }
@@ -80,10 +80,11 @@ impl Log {
         Err(crate::Error::Invalid(format!("there is no frame {lsn} to wait for")))
     }
 
-    /// Writes and flushes everything appended so far, wakes the threads whose frames are durable, and hands the role over.
+    /// Writes and flushes everything appended so far, wakes the threads whose frames are durable, and hands
+    /// over the leader role.
     fn lead(&self) {
         let result = self.refuse_if_poisoned().and_then(|()| {
-            let work = lock(&self.tail).take()?;
+            let work = lock(&self.appender).take_flush_work()?;
             flush(&work)?;
             Ok(work.upto)
         });
@@ -99,7 +100,7 @@ impl Log {
         let mut group = lock(&self.group);
         let durable = self.durable_lsn();
         let failed = result.is_err();
-        // A thread that waits for a later frame goes on waiting, or leads the next group.
+        // A thread that waits for a later frame continues to wait, or becomes the next leader.
         let mut next = None;
         group.waiting.retain(|(lsn, slot)| {
             if failed || *lsn <= durable {
@@ -120,8 +121,8 @@ impl Log {
     }
 }
 
-fn flush(work: &Work) -> Result<()> {
-    // Oldest first, for no other reason than that an earlier hole makes later frames worthless.
+fn flush(work: &FlushWork) -> Result<()> {
+    // Oldest first: after a hole in an earlier segment, later frames are worthless.
     for segment in &work.segments {
         segment.file.sync()?;
     }

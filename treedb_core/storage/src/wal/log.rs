@@ -1,10 +1,10 @@
-//! The log's handle, its options and its state.
+//! The handle of an open log, its options and its statistics.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
 use std::time::Duration;
 
-use super::append::Tail;
+use super::append::Appender;
 use super::files::Files;
 use super::frame::{Kind, Lsn};
 use super::group::Group;
@@ -16,30 +16,30 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use crate::sync::{Mutex, MutexGuard};
 use crate::{Error, Result};
 
-/// How far a frame has got when its append returns.
+/// What has happened to a frame when its append returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Sync {
-    /// Buffered for the next group: the caller goes on to [`Log::wait_durable`].
+    /// It is buffered for the next commit group: the caller waits with [`Log::wait_durable`].
     Durable,
-    /// Handed to the operating system: survives a crash of the process, not of the machine.
+    /// It was handed to the operating system: it survives a crash of the process, but not of the machine.
     Relaxed,
 }
 
-/// How a log is opened.
+/// Options for opening a log.
 #[derive(Debug, Clone)]
 pub struct LogOptions {
-    /// The checkpoint's LSN: frames up to it are not needed any more. A log that had frames above it and lost them
-    /// in a crash goes on above it all the same.
+    /// The checkpoint's LSN: frames up to it are no longer needed. New frames get higher LSNs even if the log
+    /// ends before the checkpoint because of a crash.
     pub applied: Lsn,
-    /// Refuse to start a new log: a database that has been written to has one, even if it was just cut.
+    /// Do not create a log: a database that has been written to has one, even after it was truncated.
     pub must_exist: bool,
-    /// Length of a segment, in bytes. The first one of a log is shorter and grows, a frame that does not fit gets one
-    /// of its own size.
+    /// Length of a segment, in bytes. A log's first segment is shorter and grows; for a frame that does not
+    /// fit, a longer segment is created.
     pub segment_bytes: u64,
-    /// Durable frames waiting for their group take at most about this much memory, in bytes; beyond it an append
-    /// writes them out itself.
+    /// The approximate maximum of bytes buffered for the next commit group; an append that exceeds it writes
+    /// the buffered frames to the file.
     pub max_buffered: usize,
-    /// How many segments are kept for another use when the log is cut.
+    /// How many segments are kept for reuse when the log is truncated.
     pub spares: usize,
     /// Keys of an encrypted log.
     pub(crate) keys: Option<Arc<Keys>>,
@@ -63,21 +63,21 @@ impl Default for LogOptions {
 pub struct LogStats {
     /// Segments in use.
     pub segments: usize,
-    /// Segments kept for another use.
+    /// Segments kept for reuse.
     pub spares: usize,
     /// Bytes of frames in the segments in use: what recovery would read, and what triggers a checkpoint.
     pub bytes: u64,
-    /// Number of the last frame appended.
+    /// LSN of the last frame appended.
     pub last: Lsn,
     /// The log is durable up to this frame.
     pub durable: Lsn,
-    /// Flushes since the log was opened, and so the number of durable groups.
+    /// Flushes since the log was opened, which is the number of commit groups.
     pub groups: u64,
-    /// How often an append had to go on in another segment.
+    /// How often an append had to switch to another segment.
     pub switches: u64,
-    /// How long that took, all in all.
+    /// The total time of these switches.
     pub in_switches: Duration,
-    /// How long it took at most.
+    /// The time of the longest switch.
     pub longest_switch: Duration,
 }
 
@@ -87,54 +87,57 @@ pub struct Log {
     pub(super) disk: Arc<dyn Disk>,
     pub(super) dir: PathBuf,
     pub(super) options: LogOptions,
-    /// Where the next frame goes. Locked before `files` and never together with `group`.
-    pub(super) tail: Mutex<Tail>,
+    /// Locked before `files` and never together with `group`.
+    pub(super) appender: Mutex<Appender>,
     pub(super) files: Mutex<Files>,
     pub(super) group: Mutex<Group>,
     pub(super) durable: AtomicU64,
     pub(super) groups: AtomicU64,
-    /// True once the current segment is half full and there is none to follow it, until that has been asked for.
-    pub(super) wanting: AtomicBool,
+    /// True once the current segment is half full and there is no segment to follow it, until
+    /// [`Log::wants_segment`] returns it.
+    pub(super) next_wanted: AtomicBool,
     pub(super) failure: OnceLock<String>,
 }
 
-/// Takes a lock. A thread that panicked while it held one has left the state as it was before its last step.
+/// Locks a mutex, also after a thread panicked while it held the lock: the state is that before its last
+/// step.
 pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Log {
-    /// Opens the log in `dir` (made if it is not there) and finds its end. The returned [`Recovery`] reads the
-    /// frames above `options.applied`; new frames may be appended meanwhile.
+    /// Opens the log in `dir` (created if it does not exist) and finds its end. The returned [`Recovery`]
+    /// reads the frames above `options.applied`; new frames may be appended meanwhile.
     ///
     /// Every frame that recovery returns is durable when this returns.
     ///
     /// # Errors
-    /// `Corrupt` for damage that no crash explains, naming file, offset, expected and found, also if there is no log
-    /// and `options.must_exist`; `Format` for a log of another version; `Io` and `DiskFull` from the disk.
+    /// `Corrupt` for damage that a crash cannot cause, naming file, offset, expected and found, also if there
+    /// is no log but `options.must_exist` is set; `Format` for a log of another version; `Io` and `DiskFull`
+    /// from the disk.
     pub fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Result<(Log, Recovery)> {
         open::open(disk, dir, options)
     }
 
-    /// Appends a frame and returns its number.
+    /// Appends a frame and returns its LSN.
     ///
-    /// A durable frame is only buffered: it is durable once [`wait_durable`](Log::wait_durable) says so. A relaxed
-    /// frame is with the operating system when this returns.
+    /// A durable frame is only buffered: it is durable when [`wait_durable`](Log::wait_durable) returns. A
+    /// relaxed frame has been handed to the operating system when this returns.
     ///
     /// # Errors
-    /// `TransactionTooLarge` over [`MAX_PAYLOAD`](super::MAX_PAYLOAD) and `DiskFull` if no segment can be made for the
-    /// frame: the frame is then not in the log, and later appends may succeed. `Poisoned` after an earlier
-    /// failure. Any other error poisons the log.
+    /// `TransactionTooLarge` over [`MAX_PAYLOAD`](super::MAX_PAYLOAD) and `DiskFull` if no segment can be
+    /// created for the frame: the frame is then not in the log, and later appends may succeed. `Poisoned`
+    /// after an earlier failure. Any other error poisons the log.
     pub fn append(&self, payload: &[u8], sync: Sync) -> Result<Lsn> {
         let kind = if self.options.keys.is_some() { Kind::Encrypted } else { Kind::Data };
         self.append_kind(payload, sync, kind)
     }
 
-    /// Waits until frame `lsn` and all before it are durable. The first thread writes and flushes for all that
-    /// have appended by then; the others sleep until their own frame is durable.
+    /// Waits until frame `lsn` and all frames before it are durable. The first thread that waits writes and
+    /// flushes the frames of all threads; the others sleep until their own frame is durable.
     ///
     /// # Errors
-    /// `Poisoned` if a write or flush failed: whether the frame will be there after a restart is not known.
+    /// `Poisoned` if a write or flush failed: it is unknown whether the frame will exist after a restart.
     pub fn wait_durable(&self, lsn: Lsn) -> Result<()> {
         self.wait(lsn)
     }
@@ -146,34 +149,36 @@ impl Log {
 
     /// The last frame appended by any thread.
     pub fn last_lsn(&self) -> Lsn {
-        Lsn(lock(&self.tail).next - 1)
+        Lsn(lock(&self.appender).next - 1)
     }
 
     /// Truncates the log up to `upto`, which a durable checkpoint covers: segments without later frames are kept as spares
     /// or removed.
     ///
     /// # Errors
-    /// From the disk. The log stays whole and usable; what could not be removed now goes at the next cut or open.
+    /// Errors from the disk. The log stays intact and usable; segments that could not be removed are removed
+    /// by the next truncation or when the log is opened.
     pub fn cut(&self, upto: Lsn) -> Result<()> {
         self.cut_files(upto)
     }
 
-    /// True, once, if another thread should [`prepare`](Log::prepare) the segment after the current one.
+    /// True if another thread should [`prepare`](Log::prepare) the segment after the current one; true only
+    /// once.
     #[inline]
     pub fn wants_segment(&self) -> bool {
-        self.wanting.load(Ordering::Relaxed) && self.wanting.swap(false, Ordering::Relaxed)
+        self.next_wanted.load(Ordering::Relaxed) && self.next_wanted.swap(false, Ordering::Relaxed)
     }
 
     /// Creates a segment ahead of use, so that an append that needs one does not wait while its blocks are written. May run
     /// concurrently with appends, in one thread at a time.
     ///
     /// # Errors
-    /// From the disk; the log is as it was.
+    /// Errors from the disk; the log is unchanged.
     pub fn prepare(&self) -> Result<()> {
         self.prepare_spare()
     }
 
-    /// Why the log refuses writes, if it does.
+    /// The reason if the log is poisoned and refuses writes.
     pub fn poisoned(&self) -> Option<String> {
         self.failure.get().cloned()
     }
@@ -185,23 +190,23 @@ impl Log {
     /// As `append` and `wait_durable`.
     pub fn close(&self) -> Result<()> {
         let segment = {
-            let tail = lock(&self.tail);
-            if tail.closed {
+            let appender = lock(&self.appender);
+            if appender.closed {
                 return Ok(());
             }
-            Arc::clone(&tail.segment)
+            Arc::clone(&appender.segment)
         };
         self.refuse_if_poisoned()?;
-        segment.note_length().map_err(|e| self.poison(&e))?;
+        segment.record_length().map_err(|e| self.poison(&e))?;
         let lsn = self.append_kind(&[], Sync::Durable, Kind::Closed)?;
         self.wait(lsn)
     }
 
-    /// The statistics as of now.
+    /// The current statistics.
     pub fn stats(&self) -> LogStats {
-        let (last, used, switched) = {
-            let tail = lock(&self.tail);
-            (Lsn(tail.next - 1), tail.used(), tail.switched)
+        let (last, used, switches) = {
+            let appender = lock(&self.appender);
+            (Lsn(appender.next - 1), appender.used(), appender.switches)
         };
         let files = lock(&self.files);
         LogStats {
@@ -211,9 +216,9 @@ impl Log {
             last,
             durable: self.durable_lsn(),
             groups: self.groups.load(Ordering::Relaxed),
-            switches: switched.count,
-            in_switches: switched.total,
-            longest_switch: switched.longest,
+            switches: switches.count,
+            in_switches: switches.total,
+            longest_switch: switches.longest,
         }
     }
 
@@ -225,7 +230,7 @@ impl Log {
         }
     }
 
-    /// Poisons the log with the first failure and returns the error callers get from now on.
+    /// Poisons the log with the first failure and returns the error that callers get from now on.
     pub(super) fn poison(&self, cause: &Error) -> Error {
         let reason = self.failure.get_or_init(|| cause.to_string()).clone();
         Error::Poisoned { reason }
@@ -239,11 +244,11 @@ impl std::fmt::Debug for Log {
 }
 
 impl Drop for Log {
-    /// Writes what is buffered; its durability was not promised.
+    /// Writes the buffered frames without flushing: they were not waited for, so they need not be durable.
     fn drop(&mut self) {
         if self.failure.get().is_none() {
-            let tail = self.tail.get_mut().unwrap_or_else(PoisonError::into_inner);
-            let _ = tail.write_out();
+            let appender = self.appender.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let _ = appender.write_out();
         }
     }
 }

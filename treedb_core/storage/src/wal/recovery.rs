@@ -1,4 +1,4 @@
-//! Reads the frames that opening found.
+//! Reads the frames that were found when the log was opened.
 
 use std::sync::Arc;
 
@@ -8,10 +8,10 @@ use super::segment::Segment;
 use crate::cipher::{Keys, SEAL};
 use crate::{Error, Result};
 
-/// The frames above the checkpoint, in order. It holds its files open, so the log may be appended to and cut while
-/// it reads.
+/// Reads the frames above the checkpoint, in order. It keeps its files open, so the log may be appended to
+/// and truncated meanwhile.
 pub struct Recovery {
-    /// Segments and the offsets after their last good frames; the current one first.
+    /// The segments still to be read, with the offsets after their last valid frames.
     segments: std::vec::IntoIter<(Arc<Segment>, u64)>,
     current: Option<(Reader, u64)>,
     next: Lsn,
@@ -19,8 +19,8 @@ pub struct Recovery {
     last: Lsn,
     /// Keys of an encrypted log.
     pub(super) keys: Option<Arc<Keys>>,
-    /// The payload decrypted last.
-    opened: Vec<u8>,
+    /// The last decrypted payload.
+    decrypted: Vec<u8>,
 }
 
 impl std::fmt::Debug for Recovery {
@@ -32,21 +32,21 @@ impl std::fmt::Debug for Recovery {
 impl Recovery {
     pub(super) fn new(segments: Vec<(Arc<Segment>, u64)>, above: Lsn, last: Lsn) -> Recovery {
         let next = segments.first().map_or(Lsn(last.0 + 1), |(s, _)| s.header.first);
-        let (segments, opened) = (segments.into_iter(), Vec::new());
-        Recovery { segments, current: None, next, above, last, keys: None, opened }
+        let (segments, decrypted) = (segments.into_iter(), Vec::new());
+        Recovery { segments, current: None, next, above, last, keys: None, decrypted }
     }
 
-    /// Number of the last frame that is there, the log's own included: nothing follows it. Equal to the checkpoint
-    /// or less if there is nothing to replay.
+    /// LSN of the last frame in the log, including the log's own frames. At or below the checkpoint if there
+    /// is nothing to replay.
     pub fn last(&self) -> Lsn {
         self.last
     }
 
-    /// The next frame, or `None` after the last.
+    /// The next frame, `None` after the last.
     ///
     /// # Errors
-    /// `Corrupt` if the file has changed since it was opened, or if a frame was not sealed with the log's key;
-    /// `Encrypted` if there is no key and one is needed; `Io` from the disk.
+    /// `Corrupt` if the file has changed since it was opened, or if a frame was not encrypted with the log's
+    /// key; `Encrypted` if a frame is encrypted and there is no key; `Io` from the disk.
     #[allow(clippy::should_implement_trait, reason = "a frame borrows the reader's buffer")]
     pub fn next(&mut self) -> Result<Option<Frame<'_>>> {
         let (header, kind) = loop {
@@ -68,7 +68,7 @@ impl Recovery {
                     }
                 }
                 Err(bad) => {
-                    let expected = format!("frame {}, which was there when the log was opened", self.next);
+                    let expected = format!("frame {}, which existed when the log was opened", self.next);
                     return Err(Error::damaged(reader.segment.path(), at, expected, bad.to_string()));
                 }
             }
@@ -79,17 +79,20 @@ impl Recovery {
         match (&self.keys, kind == Kind::Encrypted) {
             (None, false) => Ok(Some(Frame { lsn, payload: reader.payload(&header)? })),
             (None, true) => Err(Error::Encrypted { path }),
-            (Some(_), false) => {
-                Err(Error::damaged(&path, reader.at, format!("frame {lsn} encrypted"), "one in the clear"))
-            }
+            (Some(_), false) => Err(Error::damaged(
+                &path,
+                reader.at,
+                format!("frame {lsn} encrypted"),
+                "an unencrypted frame",
+            )),
             (Some(keys), true) => {
-                let place = frame::associated_data(reader.segment.header.generation, lsn);
-                self.opened.clear();
-                self.opened.extend_from_slice(reader.payload(&header)?);
-                let seal = self.opened.last_chunk::<SEAL>().copied();
-                self.opened.truncate(self.opened.len().saturating_sub(SEAL));
-                if seal.is_some_and(|seal| keys.log.open(&place, &mut self.opened, &seal)) {
-                    return Ok(Some(Frame { lsn, payload: &self.opened }));
+                let associated_data = frame::associated_data(reader.segment.header.generation, lsn);
+                self.decrypted.clear();
+                self.decrypted.extend_from_slice(reader.payload(&header)?);
+                let seal = self.decrypted.last_chunk::<SEAL>().copied();
+                self.decrypted.truncate(self.decrypted.len().saturating_sub(SEAL));
+                if seal.is_some_and(|seal| keys.log.open(&associated_data, &mut self.decrypted, &seal)) {
+                    return Ok(Some(Frame { lsn, payload: &self.decrypted }));
                 }
                 let found = "a seal that fails authentication";
                 Err(Error::damaged(&path, reader.at, format!("frame {lsn} sealed with the log's key"), found))

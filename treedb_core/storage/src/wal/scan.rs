@@ -1,4 +1,4 @@
-//! Scans the segments of a folder for the end of the log, or for damage that hides it.
+//! Scans the segments in a directory for the end of the log, or for corruption before it.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -12,20 +12,20 @@ use crate::{Error, Result};
 
 /// The result of a scan.
 pub(super) struct ScanResult {
-    /// The segments that hold the log from the caller's LSN on, with the offset after their last good frame;
+    /// The segments with the log from the caller's LSN on, with the offset after their last valid frame;
     /// oldest first, at least one.
-    pub(super) kept: Vec<(Arc<Segment>, u64)>,
-    /// Names of segments that hold nothing the caller needs any more.
-    pub(super) old: Vec<Lsn>,
-    /// Names of segments after the end: their frames follow a hole that a crash left.
-    pub(super) beyond: Vec<Lsn>,
-    /// Number of the last good frame.
+    pub(super) live: Vec<(Arc<Segment>, u64)>,
+    /// First LSNs of the segments that the caller no longer needs.
+    pub(super) obsolete: Vec<Lsn>,
+    /// First LSNs of the segments after the end of the log: there is a hole before their frames.
+    pub(super) after_end: Vec<Lsn>,
+    /// LSN of the last valid frame.
     pub(super) last: Lsn,
-    /// Number of the last frame of data, or a higher one before `last`.
+    /// LSN of the last data frame, or a higher LSN below `last`.
     pub(super) data: Lsn,
-    /// True if the last good frame says that nothing was written after it.
+    /// True if the last valid frame is a `closed` frame.
     pub(super) closed: bool,
-    /// The highest generation seen.
+    /// The highest generation of the segments.
     pub(super) generation: u64,
 }
 
@@ -42,9 +42,9 @@ pub(super) fn scan(disk: &dyn Disk, dir: &Path, firsts: &[Lsn], applied: Lsn) ->
         firsts[start..].iter().map(|f| Segment::open(disk, dir, *f)).collect::<Result<Vec<_>>>()?;
     let before = Lsn(firsts[start].0.saturating_sub(1));
     let mut result = ScanResult {
-        kept: Vec::new(),
-        old: firsts[..start].to_vec(),
-        beyond: Vec::new(),
+        live: Vec::new(),
+        obsolete: firsts[..start].to_vec(),
+        after_end: Vec::new(),
         last: before,
         data: before,
         closed: false,
@@ -54,30 +54,30 @@ pub(super) fn scan(disk: &dyn Disk, dir: &Path, firsts: &[Lsn], applied: Lsn) ->
         && let Some((clean_shutdown, end)) = CleanShutdown::read(segment)?
         && clean_shutdown.data <= applied
     {
-        result.kept.push((segment.clone(), end));
+        result.live.push((segment.clone(), end));
         (result.last, result.data, result.closed) = (clean_shutdown.lsn, clean_shutdown.data, true);
         return Ok(result);
     }
     for (i, segment) in segments.iter().enumerate() {
         let mut reader = Reader::new(segment.clone());
-        let stop = frames(&mut reader, &mut result)?;
-        result.kept.push((segment.clone(), reader.at));
+        let stop = read_frames(&mut reader, &mut result)?;
+        result.live.push((segment.clone(), reader.at));
         match (stop, segments.get(i + 1)) {
-            (Stop::Sealed, next) => follows(dir, segment, result.last, next)?,
+            (Stop::Sealed, next) => check_successor(dir, segment, result.last, next)?,
             (Stop::BadFrame(bad), _) => {
-                // Whatever follows the bad frame may claim that the frame was durable.
-                let want = Lsn(result.last.0 + 1);
+                // Any frame or header after the bad frame may claim that the bad frame was durable.
+                let bad_lsn = Lsn(result.last.0 + 1);
                 let later = &segments[i + 1..];
-                let mut claim = reader.highest_claim(want)?;
+                let mut claim = reader.highest_claim(bad_lsn)?;
                 for other in later {
-                    let theirs = Reader::new(other.clone()).highest_claim(want)?;
-                    claim = claim.max(other.header.durable).max(theirs);
+                    let highest = Reader::new(other.clone()).highest_claim(bad_lsn)?;
+                    claim = claim.max(other.header.durable).max(highest);
                 }
-                if claim >= want {
-                    let expected = format!("frame {want} of a log that was durable up to {claim}");
+                if claim >= bad_lsn {
+                    let expected = format!("frame {bad_lsn} of a log that was durable up to {claim}");
                     return Err(Error::damaged(segment.path(), reader.at, expected, bad.to_string()));
                 }
-                result.beyond = later.iter().map(|s| s.header.first).collect();
+                result.after_end = later.iter().map(|s| s.header.first).collect();
                 break;
             }
         }
@@ -87,14 +87,14 @@ pub(super) fn scan(disk: &dyn Disk, dir: &Path, firsts: &[Lsn], applied: Lsn) ->
 
 /// Why reading a segment stopped.
 enum Stop {
-    /// Its last frame says that the log goes on in the next.
+    /// Its last frame is `sealed`: the log continues in the next segment.
     Sealed,
-    /// No good frame follows.
+    /// No valid frame follows.
     BadFrame(BadFrame),
 }
 
-/// Reads good frames until they stop.
-fn frames(reader: &mut Reader, result: &mut ScanResult) -> Result<Stop> {
+/// Reads frames up to the seal or the first that is not valid.
+fn read_frames(reader: &mut Reader, result: &mut ScanResult) -> Result<Stop> {
     loop {
         match reader.next(Lsn(result.last.0 + 1))? {
             Ok((header, kind)) => {
@@ -112,11 +112,14 @@ fn frames(reader: &mut Reader, result: &mut ScanResult) -> Result<Stop> {
     }
 }
 
-/// Checks that `next` continues a segment sealed by frame `last`: it was made, name and all, before the seal.
-fn follows(dir: &Path, sealed: &Segment, last: Lsn, next: Option<&Arc<Segment>>) -> Result<()> {
-    let want = Lsn(last.0 + 1);
+/// Checks that `next` is the segment after one that is sealed by frame `last`: it was created, with a durable
+/// name, before the seal was written.
+fn check_successor(dir: &Path, sealed: &Segment, last: Lsn, next: Option<&Arc<Segment>>) -> Result<()> {
+    let expected_first = Lsn(last.0 + 1);
     match next {
-        Some(next) if next.header.first == want && next.header.previous == sealed.header.first => Ok(()),
+        Some(next) if next.header.first == expected_first && next.header.previous == sealed.header.first => {
+            Ok(())
+        }
         Some(next) => {
             let found = format!("one that starts at {} after {}", next.header.first, next.header.previous);
             Err(Error::damaged(next.path(), 24, format!("the segment that follows frame {last}"), found))
@@ -124,7 +127,7 @@ fn follows(dir: &Path, sealed: &Segment, last: Lsn, next: Option<&Arc<Segment>>)
         None => {
             let expected =
                 format!("a segment that follows frame {last}, since {} is sealed", name(sealed.header.first));
-            Err(Error::damaged(&dir.join(name(want)), 0, expected, "no such file"))
+            Err(Error::damaged(&dir.join(name(expected_first)), 0, expected, "no such file"))
         }
     }
 }

@@ -1,8 +1,9 @@
-//! One segment: its header, its names, and how it comes to be.
+//! One segment: its header, its names, and how it is created.
 //!
-//! A segment's final name appears only after its header and its first blocks are durable, so a named segment with a
-//! bad header is damage, whatever the crash. It may grow in place: beyond the length in its header, what counts is the file's
-//! length, which the flush of a group makes durable together with the frames there.
+//! A segment is renamed to its final name only after its header and its blocks are durable, so a segment with
+//! that name and a bad header is corrupt: no crash can cause this. A segment may grow in place: then the file
+//! is longer than the length in its header, and the flush of a commit group makes the new length durable
+//! together with the frames.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -14,14 +15,14 @@ use crate::{Error, Result};
 
 const MAGIC: [u8; 8] = *b"TreeDBwl";
 const VERSION: u32 = 1;
-/// Bytes of the header.
+/// Length of the header, in bytes.
 const HEADER: usize = 64;
-/// Offset of the first frame: a sector of its own for the header.
+/// Offset of the first frame: the header has its own sector.
 pub(super) const FIRST_FRAME: u64 = 512;
-/// Name of a segment while it is created.
+/// Name of a segment while it is being created.
 pub(super) const UNFINISHED: &str = "next.tmp";
 
-/// Name of a segment that is created ahead of use, while it is created.
+/// Name of a spare segment while it is being created.
 pub(super) const AHEAD: &str = "ahead.tmp";
 
 /// The name of the segment whose first frame is `first`.
@@ -29,17 +30,17 @@ pub(super) fn name(first: Lsn) -> String {
     format!("{:016x}.wal", first.0)
 }
 
-/// The name a segment gets when it is put aside for another use.
+/// The name of the spare segment that had `first` as its first frame.
 pub(super) fn spare_name(first: Lsn) -> String {
     format!("{:016x}.spare", first.0)
 }
 
-/// The LSN in a name with this ending, if it is one.
+/// The LSN in a file name with this ending; `None` for other names.
 pub(super) fn parse(name: &str, ending: &str) -> Option<Lsn> {
     let digits = name.strip_suffix(ending)?;
-    let plain =
+    let valid =
         digits.len() == 16 && digits.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
-    plain.then(|| u64::from_str_radix(digits, 16).ok().map(Lsn)).flatten()
+    valid.then(|| u64::from_str_radix(digits, 16).ok().map(Lsn)).flatten()
 }
 
 /// A segment's header.
@@ -59,8 +60,8 @@ impl Header {
         h[8..12].copy_from_slice(&VERSION.to_le_bytes());
         h[12..16].copy_from_slice(&(FIRST_FRAME as u32).to_le_bytes());
         let words = [self.generation, self.first.0, self.size, self.durable.0, self.previous.0];
-        for (place, word) in h[16..56].chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_le_bytes());
+        for (bytes, word) in h[16..56].chunks_exact_mut(8).zip(words) {
+            bytes.copy_from_slice(&word.to_le_bytes());
         }
         let crc = crc32c::crc32c(&h[..60]);
         h[60..64].copy_from_slice(&crc.to_le_bytes());
@@ -112,17 +113,17 @@ impl Header {
 pub(super) struct Segment {
     pub(super) file: Arc<dyn DiskFile>,
     pub(super) header: Header,
-    /// Bytes the file has blocks for.
-    room: AtomicU64,
-    /// All of its blocks have been written to.
+    /// Bytes for which the file has disk blocks.
+    allocated: AtomicU64,
+    /// The file was a spare: all of its blocks have been written to.
     pub(super) recycled: bool,
     map: OnceLock<Box<dyn Map>>,
 }
 
 impl Segment {
     fn new(file: Arc<dyn DiskFile>, header: Header, recycled: bool) -> Result<Arc<Segment>> {
-        let room = AtomicU64::new(file.len()?.max(header.size));
-        Ok(Arc::new(Segment { file, header, room, recycled, map: OnceLock::new() }))
+        let allocated = AtomicU64::new(file.len()?.max(header.size));
+        Ok(Arc::new(Segment { file, header, allocated, recycled, map: OnceLock::new() }))
     }
 
     /// Opens the segment named after `first` and checks its header.
@@ -141,8 +142,8 @@ impl Segment {
         Segment::new(file, header, false)
     }
 
-    /// Makes a segment, durable, name included: from `spare` (its bytes stay, its generation does not) or with
-    /// fresh blocks.
+    /// Creates a segment; header and name are durable when it returns. It reuses the file `spare` (with a new
+    /// generation, so that its old frames are invalid) or allocates new blocks.
     pub(super) fn create(
         disk: &dyn Disk,
         dir: &Path,
@@ -155,7 +156,7 @@ impl Segment {
             None => {
                 let path = dir.join(UNFINISHED);
                 if let Err(e) = preallocate(disk, &path, header.size) {
-                    // Give the room back; the error that stopped us is the one to report.
+                    // Frees the disk space; the first error is the one to report.
                     let _ = disk.remove(&path);
                     return Err(e);
                 }
@@ -172,44 +173,44 @@ impl Segment {
         Segment::new(disk.open(&path, false)?, header, recycled)
     }
 
-    /// Bytes the file has blocks for: frames end before that.
+    /// Bytes for which the file has disk blocks: the upper bound for frames.
     #[inline]
-    pub(super) fn room(&self) -> u64 {
-        self.room.load(Ordering::Acquire)
+    pub(super) fn allocated(&self) -> u64 {
+        self.allocated.load(Ordering::Acquire)
     }
 
-    /// Records the file's length in the header, if it has grown: from then on a shorter file is damage. Durable with the
-    /// next flush.
-    pub(super) fn note_length(&self) -> Result<()> {
-        let size = self.room();
+    /// Records the file's length in the header if the file has grown: from then on a shorter file is corrupt.
+    /// The header becomes durable with the next flush.
+    pub(super) fn record_length(&self) -> Result<()> {
+        let size = self.allocated();
         if size <= self.header.size {
             return Ok(());
         }
-        // The length first: a header must not state one that the file does not have.
+        // The length must be durable before the header that states it.
         self.file.sync()?;
         self.file.write_at(&Header { size, ..self.header }.encode(), 0)
     }
 
-    /// Makes the file `to` bytes long. The appender's call alone, under the log's lock. `DiskFull` if there is no room;
-    /// nothing has changed then.
+    /// Grows the file to `to` bytes. Only called by the appender, under its lock. `DiskFull` if the disk has
+    /// no room; the file is unchanged then.
     pub(super) fn grow(&self, to: u64) -> Result<()> {
         self.file.reserve(to)?;
-        self.room.store(to, Ordering::Release);
+        self.allocated.store(to, Ordering::Release);
         Ok(())
     }
 
-    /// The file's path, for messages.
+    /// The file's path, for error messages.
     pub(super) fn path(&self) -> &Path {
         self.file.path()
     }
 
-    /// The mapping that relaxed frames are stored through, made at first use: of `full` bytes, which the file may grow
-    /// to.
+    /// The memory mapping for storing relaxed frames, created at first use. It has `full` bytes, the length
+    /// that the file may grow to.
     pub(super) fn map(&self, full: u64) -> Result<&dyn Map> {
         if self.map.get().is_none() {
-            let made = self.file.map(full.max(self.room()))?;
-            // Only the appender maps, under the log's lock; were there two, the second mapping would be dropped.
-            let _ = self.map.set(made);
+            let map = self.file.map(full.max(self.allocated()))?;
+            // Only the appender calls this, under its lock; otherwise a second mapping would be dropped here.
+            let _ = self.map.set(map);
         }
         match self.map.get() {
             Some(map) => Ok(map.as_ref()),
@@ -218,15 +219,16 @@ impl Segment {
     }
 }
 
-/// A file of `size` bytes whose blocks are reserved.
+/// Creates a file of `size` bytes with reserved blocks.
 pub(super) fn preallocate(disk: &dyn Disk, path: &Path, size: u64) -> Result<()> {
     let file = disk.open(path, true)?;
     file.set_len(0)?;
     file.reserve(size)
 }
 
-/// Writes zeroes to `from..to`. Reserved blocks count as unwritten, and the first write to each changes metadata, which
-/// the next flush pays for: so zeroes are written ahead of small frames, many blocks at once.
+/// Writes zeroes to `from..to`. Reserved blocks are marked as unwritten, and the first write to each changes
+/// metadata, which makes the next flush slower: so zeroes are written ahead of small frames, many blocks at a
+/// time.
 pub(super) fn zero_fill(file: &dyn DiskFile, from: u64, to: u64) -> Result<()> {
     static ZEROES: [u8; 64 * 1024] = [0; 64 * 1024];
     let mut at = from;
@@ -243,7 +245,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_names_we_make_are_segments() {
+    fn only_names_in_our_format_are_segments() {
         assert_eq!(parse(&name(Lsn(0xabc)), ".wal"), Some(Lsn(0xabc)));
         assert_eq!(parse(&spare_name(Lsn(7)), ".spare"), Some(Lsn(7)));
         for other in

@@ -1,12 +1,12 @@
-//! A writing process is killed with SIGKILL at random moments, again and again: every commit that was acknowledged as
+//! A writing process is repeatedly killed with SIGKILL at random times: every commit that was acknowledged as
 //! durable or relaxed must be there, and of the others only the newest may be missing.
 //!
-//! The child is this very program. It commits transaction after transaction, of all durabilities, with savepoints, range
-//! deletes, large values, tables that are created and dropped, and concurrent checkpoints; a second thread commits durable
-//! transactions of its own. The content of transaction `n` follows from `n`, so the parent knows each valid state.
-//! `TREEDB_KILL_ROUNDS=N` sets the number of rounds.
+//! The child process runs this program too. It commits transactions of all durabilities, with savepoints,
+//! range deletes, large values, tables that are created and dropped, and concurrent checkpoints; a second
+//! thread commits durable transactions. The content of transaction `n` is derived from `n`, so the parent
+//! knows each valid state. `TREEDB_KILL_ROUNDS=N` sets the number of rounds.
 
-// Helpers of tests, which clippy does not know as tests.
+// Clippy does not treat the helper functions of tests as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::collections::BTreeMap;
@@ -21,14 +21,14 @@ use treedb_storage::{Durability, Options, Reads, Store, Table, TableKind, WriteT
 use treedb_storage::{Error, Result};
 use treedb_testing::Rng;
 
-/// Says to a child which directory to write to.
+/// The environment variable that tells a child which directory to write to.
 const DIRECTORY: &str = "TREEDB_KILL_DIRECTORY";
-/// The longest a child may take to open its directory.
-const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a child may take to open its directory.
+const OPEN_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn options() -> Options {
     let mut options = Options::default();
-    // Small, so that segments and checkpoints come and go in every round.
+    // Small, so that every round has several segments and checkpoints.
     options.log_segment_bytes = 256 << 10;
     options.value_segment_bytes = 256 << 10;
     options.checkpoint_log_bytes = 300 << 10;
@@ -37,7 +37,7 @@ fn options() -> Options {
     options
 }
 
-/// A change of transaction `n`.
+/// A change in a transaction.
 enum Change {
     Put {
         key: Vec<u8>,
@@ -50,23 +50,24 @@ enum Change {
         from: Vec<u8>,
         to: Vec<u8>,
     },
-    /// Everything in a table of its own, which goes and comes back.
+    /// Drops the table `renewed` and creates it with this value.
     Renew {
         value: Vec<u8>,
     },
-    /// Made after a savepoint and rolled back.
+    /// A change after a savepoint, which is rolled back.
     Undone {
         key: Vec<u8>,
     },
 }
 
-/// What transaction `n` does, and how durable it is.
+/// The changes of transaction `n` and its durability.
 fn transaction(n: u64) -> (Vec<Change>, Durability) {
     let mut rng = Rng::new(n);
-    let how = [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][rng.below(4)];
+    let durability =
+        [Durability::Durable, Durability::Relaxed, Durability::Relaxed, Durability::None][rng.below(4)];
     let count = 1 + rng.below(8);
     let changes = (0..count).map(|_| change(n, &mut rng)).collect();
-    (changes, how)
+    (changes, durability)
 }
 
 fn change(n: u64, rng: &mut Rng) -> Change {
@@ -95,7 +96,7 @@ fn change(n: u64, rng: &mut Rng) -> Change {
     }
 }
 
-/// What the tables hold: the one of keys, and the one that comes and goes.
+/// The expected contents of the tables `keys` and `renewed`.
 #[derive(Default)]
 struct Model {
     done: u64,
@@ -104,8 +105,8 @@ struct Model {
 }
 
 impl Model {
-    /// Does the transactions up to number `upto`.
-    fn go_on(&mut self, upto: u64) {
+    /// Applies the transactions up to number `upto`.
+    fn apply_until(&mut self, upto: u64) {
         for n in self.done + 1..=upto {
             for change in transaction(n).0 {
                 match change {
@@ -149,20 +150,20 @@ fn number(read: &dyn Reads, name: &str) -> Result<u64> {
     Ok(number.try_into().map_or(0, u64::from_le_bytes))
 }
 
-/// Writes until it is killed. Each line that it says is a promise: `a N` that transaction N has returned, `b N` that
-/// commit N of the second thread has.
+/// Writes until it is killed. Each line that it prints acknowledges a commit: `a N` is printed after
+/// transaction N has returned, `b N` after commit N of the second thread.
 fn child(dir: &Path) -> Result<()> {
     let store = Store::open_with(dir, options())?;
-    let say = |what: &str, n: u64| {
-        // One write a line: a line is there as a whole or not at all.
+    let print_line = |what: &str, n: u64| {
+        // One write per line, so that a line is either complete or missing.
         let written = std::io::stdout().lock().write_all(format!("\n{what} {n}\n").as_bytes());
         written.map_err(|error| Error::Invalid(error.to_string()))
     };
     let read = store.begin_read()?;
     let (first, second) = (number(&read, "first")?, number(&read, "second")?);
     drop(read);
-    say("opened-a", first)?;
-    say("opened-b", second)?;
+    print_line("opened-a", first)?;
+    print_line("opened-b", second)?;
     std::thread::scope(|scope| {
         scope.spawn(|| -> Result<()> {
             for n in second + 1.. {
@@ -171,32 +172,32 @@ fn child(dir: &Path) -> Result<()> {
                 txn.put(&table, &(n % 500).to_be_bytes(), &n.to_le_bytes())?;
                 txn.put(&table, b"n", &n.to_le_bytes())?;
                 txn.commit_with(Durability::Durable)?;
-                say("b", n)?;
+                print_line("b", n)?;
             }
             Ok(())
         });
         for n in first + 1.. {
-            let (changes, how) = transaction(n);
+            let (changes, durability) = transaction(n);
             let mut txn = store.begin_write()?;
             let keys = txn.open_table("keys", TableKind::Ordered)?;
             changes.iter().try_for_each(|change| put(&mut txn, &keys, change))?;
             let table = txn.open_table("first", TableKind::Ordered)?;
             txn.put(&table, b"n", &n.to_le_bytes())?;
-            txn.commit_with(how)?;
-            if how != Durability::None {
-                say("a", n)?;
+            txn.commit_with(durability)?;
+            if durability != Durability::None {
+                print_line("a", n)?;
             }
             if n % 97 == 0 {
                 store.checkpoint()?;
-                // A checkpoint promises what a durable commit does.
-                say("a", n)?;
+                // After a checkpoint everything before it is durable.
+                print_line("a", n)?;
             }
         }
         Ok(())
     })
 }
 
-/// Not a test of its own: run by the one below, as another process.
+/// Not a test by itself: the test below runs it in another process.
 #[test]
 fn the_child_writes_until_it_is_killed() {
     if let Some(dir) = std::env::var_os(DIRECTORY) {
@@ -204,16 +205,16 @@ fn the_child_writes_until_it_is_killed() {
     }
 }
 
-/// What the children were promised, and what they found.
+/// The commits that were acknowledged by the children or found by the parent.
 #[derive(Default)]
-struct Promises {
+struct Acknowledged {
     first: u64,
     second: u64,
     acknowledged: u64,
 }
 
-impl Promises {
-    fn hear(&mut self, line: &str) {
+impl Acknowledged {
+    fn read_line(&mut self, line: &str) {
         let Some((what, n)) = line.split_once(' ') else { return };
         let Ok(n) = n.parse() else { return };
         match what {
@@ -239,25 +240,25 @@ fn start(dir: &Path) -> Child {
         .unwrap()
 }
 
-/// Starts a child and kills it when it has been writing for `time`.
-fn round(dir: &Path, time: Duration, promises: &mut Promises) {
+/// Starts a child and kills it after it has been writing for `time`.
+fn round(dir: &Path, time: Duration, expected: &mut Acknowledged) {
     let mut child = start(dir);
     let (send, receive) = channel();
     let out = BufReader::new(child.stdout.take().unwrap());
     let reader = std::thread::spawn(move || {
-        // A line without its end was not said.
+        // An incomplete line acknowledges nothing.
         for line in out.split(b'\n').map_while(std::result::Result::ok) {
             if send.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
                 return;
             }
         }
     });
-    let mut until = Instant::now() + PATIENCE;
+    let mut until = Instant::now() + OPEN_TIMEOUT;
     let mut opened = false;
     loop {
         match receive.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(line) => {
-                promises.hear(&line);
+                expected.read_line(&line);
                 if !opened && line.starts_with("opened-b") {
                     (opened, until) = (true, Instant::now() + time);
                 }
@@ -272,19 +273,19 @@ fn round(dir: &Path, time: Duration, promises: &mut Promises) {
     child.kill().unwrap();
     child.wait().unwrap();
     reader.join().unwrap();
-    // What it said before it died.
-    receive.iter().for_each(|line| promises.hear(&line));
-    assert!(opened, "the child did not open its directory in {PATIENCE:?}");
+    // The lines that it printed before it was killed.
+    receive.iter().for_each(|line| expected.read_line(&line));
+    assert!(opened, "the child did not open its directory in {OPEN_TIMEOUT:?}");
 }
 
-/// Opens what is left and compares it with what the transactions up to some number come to.
-fn compare(dir: &Path, promises: &mut Promises, model: &mut Model) -> Result<()> {
+/// Opens the store and compares it with the state after the last transaction that it contains.
+fn compare(dir: &Path, expected: &mut Acknowledged, model: &mut Model) -> Result<()> {
     let store = Store::open_with(dir, options())?;
     store.check()?;
     let read = store.snapshot()?;
     let (first, second) = (number(&read, "first")?, number(&read, "second")?);
-    assert!(first >= promises.first && second >= promises.second, "{first} and {second}: commits are lost");
-    model.go_on(first);
+    assert!(first >= expected.first && second >= expected.second, "{first} and {second}: commits are lost");
+    model.apply_until(first);
     let keys = read.table("keys")?;
     let mut found = BTreeMap::new();
     if let Some(keys) = &keys {
@@ -295,35 +296,35 @@ fn compare(dir: &Path, promises: &mut Promises, model: &mut Model) -> Result<()>
     }
     assert!(found == model.keys, "not the state after transaction {first}");
     let renewed = read.table("renewed")?.map(|table| read.row(&table, 1).map(|row| row.map(<[u8]>::to_vec)));
-    assert!(renewed.transpose()?.flatten() == model.renewed, "the table that comes and goes");
+    assert!(renewed.transpose()?.flatten() == model.renewed, "the table that is dropped and created");
     assert!(read.table("undone")?.is_none(), "a table that was rolled back");
     if let Some(table) = read.table("second")? {
         for n in second.saturating_sub(499).max(1)..=second {
-            let there = read.get(&table, &(n % 500).to_be_bytes())?;
-            assert!(there == Some(&n.to_le_bytes()), "commit {n} of the second thread, of {second}");
+            let found = read.get(&table, &(n % 500).to_be_bytes())?;
+            assert!(found == Some(&n.to_le_bytes()), "commit {n} of the second thread, of {second}");
         }
     }
-    (promises.first, promises.second) = (first, second);
+    (expected.first, expected.second) = (first, second);
     Ok(())
 }
 
 #[test]
-fn a_process_killed_while_it_writes_loses_nothing_that_was_promised() {
+fn a_process_killed_while_it_writes_loses_no_acknowledged_commit() {
     if std::env::var_os(DIRECTORY).is_some() {
         return;
     }
     let rounds = std::env::var("TREEDB_KILL_ROUNDS").ok().and_then(|n| n.parse().ok()).unwrap_or(10);
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("store");
-    let (mut promises, mut model) = (Promises::default(), Model::default());
+    let (mut expected, mut model) = (Acknowledged::default(), Model::default());
     let mut rng = Rng::new(u64::from(std::process::id()));
     let started = Instant::now();
     let mut compared = 0;
     for n in 0..rounds {
-        round(&dir, Duration::from_millis(1 + rng.below(150) as u64), &mut promises);
-        // In the others the next child is the one who recovers, and is killed at that as well.
+        round(&dir, Duration::from_millis(1 + rng.below(150) as u64), &mut expected);
+        // Otherwise the next child recovers the store, and may be killed during recovery.
         if n + 1 == rounds || rng.chance(50) {
-            compare(&dir, &mut promises, &mut model).unwrap();
+            compare(&dir, &mut expected, &mut model).unwrap();
             compared += 1;
         }
     }
@@ -331,8 +332,8 @@ fn a_process_killed_while_it_writes_loses_nothing_that_was_promised() {
         "{rounds} rounds of kill -9 in {:.0?}: {} commits acknowledged, {} transactions, {compared} full comparisons, \
          0 violations",
         started.elapsed(),
-        promises.acknowledged,
-        promises.first + promises.second,
+        expected.acknowledged,
+        expected.first + expected.second,
     );
     let _ = writeln!(std::io::stdout().lock(), "\nsummary: kill: {line}");
 }

@@ -1,8 +1,9 @@
-//! Random lists of operations on a store and on a model made of maps: every result is compared, and every snapshot,
-//! savepoint, reopening and crash. A list that fails is shrunk and printed; its seed is kept in `regressions.txt`, with
-//! which every run begins. `PROPTEST_CASES=N` sets the number of lists.
+//! Property test: random lists of operations are applied to a store and to a model made of maps. Every result
+//! is compared, and the contents after every snapshot, savepoint, reopening and crash. A failing list is
+//! shrunk and printed; its seed is added to `regressions.txt`, with which every run begins.
+//! `PROPTEST_CASES=N` sets the number of lists.
 
-// Helpers of tests, which clippy does not know as tests.
+// Clippy does not treat the helper functions of tests as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod ops;
@@ -23,7 +24,7 @@ proptest! {
     #![proptest_config(config())]
 
     #[test]
-    fn any_list_of_operations_agrees_with_maps(
+    fn any_list_of_operations_gives_the_same_as_the_model(
         ops in vec(any::<[u8; OP_BYTES]>().prop_map(Op::decode), 1..150)
     ) {
         Machine::run(ops).map_err(|error| TestCaseError::fail(error.to_string()))?;

@@ -1,5 +1,5 @@
-//! Operations on a store, and the maps that say what each must come to. The property test makes lists of them, and so
-//! does the fuzzer, from bytes.
+//! Operations on a store, and the model of maps with their expected results. The property test generates
+//! lists of them; the fuzzer decodes them from bytes.
 
 #[path = "pairs.rs"]
 mod pairs;
@@ -23,12 +23,13 @@ const TABLES: [(&str, TableKind); 4] = [
     ("rows", TableKind::Rows),
     ("pairs", TableKind::Dup),
 ];
-/// The number of the dup table.
+/// The index of the dup table in [`TABLES`].
 const PAIRS: u8 = 3;
-/// Snapshots kept at most.
+/// The maximum number of open snapshots.
 const SNAPSHOTS: usize = 6;
 
-/// Something done to a store. Tables, keys and lengths are small numbers that [`key`] and [`value`] spread out.
+/// An operation on a store. Tables, keys and lengths are small numbers; [`key`] and [`value`] turn them into
+/// bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Op {
     Put { table: u8, key: u8, len: u8 },
@@ -57,11 +58,11 @@ pub(crate) enum Op {
     PowerCut { rng: u8 },
 }
 
-/// Bytes that [`Op::decode`] takes.
+/// The number of bytes that [`Op::decode`] takes.
 pub(crate) const OP_BYTES: usize = 5;
 
 impl Op {
-    /// The operation that some bytes stand for. Zeroes are the simplest, and all bytes stand for something.
+    /// Decodes an operation. All bytes are valid; zeroes are the simplest operation.
     pub(crate) fn decode([what, a, b, c, d]: [u8; OP_BYTES]) -> Op {
         let table = a % 3;
         match what % 50 {
@@ -93,7 +94,7 @@ impl Op {
     }
 }
 
-/// Keys of all lengths, many with a prefix in common.
+/// Keys of all lengths, many with a common prefix.
 fn key(n: u8) -> Vec<u8> {
     match n % 8 {
         0 => vec![n; usize::from(n) / 8],
@@ -104,23 +105,23 @@ fn key(n: u8) -> Vec<u8> {
 }
 
 fn row(n: u8) -> u64 {
-    // Mostly near one another, some far.
+    // Mostly adjacent, some far apart.
     if n < 200 { 1 + u64::from(n) } else { u64::from(n) * 1_000_003 }
 }
 
-/// Values of lengths up to some that do not fit into a page.
+/// Values of different lengths; some do not fit into a page.
 fn value(len: u8, seed: u8) -> Vec<u8> {
     let len = usize::from(len);
     let len = if len < 200 { len } else { (len - 199) * 170 };
     (0..len).map(|i| (i * 3) as u8 ^ seed).collect()
 }
 
-/// What a table holds; of a row, the key is its number, big-endian.
+/// The contents of a table; the key of a row is its number, big-endian.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Rows {
     entries: BTreeMap<Vec<u8>, Vec<u8>>,
     next_row: u64,
-    /// If it is the dup table.
+    /// The contents of the dup table.
     pairs: Pairs,
 }
 
@@ -130,26 +131,26 @@ impl Rows {
     }
 }
 
-/// What a store holds.
+/// The contents of a store by table.
 type Model = BTreeMap<usize, Rows>;
 
-/// A commit that a crash may take, unless it takes none.
+/// The state after a commit. A crash may lose it, depending on its durability.
 struct Commit {
     model: Model,
     how: Durability,
 }
 
-/// A transaction in progress, what it should see, and its savepoints.
+/// A transaction in progress, the contents it should see, and its savepoints.
 type Txn = (WriteTxn, Model, Vec<(Savepoint, Model)>);
 
-/// A store and what it should hold.
+/// A store and its expected contents.
 pub(crate) struct Machine {
     disk: SimDisk,
-    /// `None` only while it is opened again.
+    /// `None` only while it is reopened.
     store: Option<Store>,
     txn: Option<Txn>,
     snapshots: Vec<(ReadTxn, Model)>,
-    /// What was committed, from the last that is durable on.
+    /// The commits from the last durable one on.
     history: Vec<Commit>,
     step: u8,
 }
@@ -168,18 +169,20 @@ fn open(disk: &SimDisk) -> Result<Store> {
     Store::open_with(PathBuf::from("/data/store"), options)
 }
 
-/// An error that ends a run, unless `right`.
-fn expect(right: bool, what: impl FnOnce() -> String) -> Result<()> {
-    if right { Ok(()) } else { Err(Error::Invalid(what())) }
+/// Returns an error, which ends the run, unless `condition` is true.
+fn expect(condition: bool, what: impl FnOnce() -> String) -> Result<()> {
+    if condition { Ok(()) } else { Err(Error::Invalid(what())) }
 }
 
-/// Reads everything, and in more than one way. The error says what is not as in `model`.
+/// Reads everything, in more than one way. The error names the first difference from `model`.
 fn agree(read: &dyn Reads, model: &Model) -> Result<()> {
     expect(read.tables()?.len() == model.len(), || "the number of tables is wrong".into())?;
     for (index, (name, kind)) in TABLES.iter().enumerate() {
         let (table, rows) = (read.table(name)?, model.get(&index));
         let (Some(table), Some(rows)) = (&table, rows) else {
-            expect(table.is_none() && rows.is_none(), || format!("table {name:?} is there or is not"))?;
+            expect(table.is_none() && rows.is_none(), || {
+                format!("table {name:?} is missing or should not exist")
+            })?;
             continue;
         };
         let len = read.len(table)?;
@@ -194,27 +197,31 @@ fn agree(read: &dyn Reads, model: &Model) -> Result<()> {
                 let Some((row, found)) = seen.next().transpose()? else {
                     return Err(Error::Invalid(format!("rows end before {key:?}")));
                 };
-                let right = row.to_be_bytes()[..] == key[..] && found == value;
-                expect(right && read.row(table, row)? == Some(value), || format!("row {row}, not {key:?}"))?;
+                let matches = row.to_be_bytes()[..] == key[..] && found == value;
+                expect(matches && read.row(table, row)? == Some(value), || {
+                    format!("row {row}, not {key:?}")
+                })?;
             }
-            expect(seen.next().is_none(), || "more rows than there should be".into())?;
+            expect(seen.next().is_none(), || "more rows than expected".into())?;
             continue;
         }
         let all = (Bound::Unbounded, Bound::Unbounded);
         let (mut up, mut down) = (read.range(table, all)?, read.range(table, all)?);
         for (low, high) in rows.entries.iter().zip(rows.entries.iter().rev()) {
             for (seen, (key, value)) in [(up.next(), low), (down.next_back(), high)] {
-                let right = seen.transpose()?.is_some_and(|(k, v)| k == *key && v == value);
-                expect(right, || format!("{name:?} has something else for {key:?}"))?;
+                let matches = seen.transpose()?.is_some_and(|(k, v)| k == *key && v == value);
+                expect(matches, || format!("{name:?} has another value for {key:?}"))?;
             }
         }
         let ended = up.next().is_none() && down.next_back().is_none();
-        expect(ended, || "more keys than there should be".into())?;
+        expect(ended, || "more keys than expected".into())?;
         let asked: Vec<Vec<u8>> = (0..=255).map(key).collect();
         let asked: Vec<&[u8]> = asked.iter().map(Vec::as_slice).collect();
         for (key, value) in asked.iter().zip(read.get_many(table, &asked)?) {
-            let right = value == rows.entries.get(*key).map(Vec::as_slice);
-            expect(right && read.get(table, key)? == value, || format!("{key:?} asked for by itself"))?;
+            let matches = value == rows.entries.get(*key).map(Vec::as_slice);
+            expect(matches && read.get(table, key)? == value, || {
+                format!("a lookup of {key:?} gives another value")
+            })?;
         }
     }
     Ok(())
@@ -252,7 +259,7 @@ impl Machine {
         Ok(Machine { disk, store: Some(store), txn: None, snapshots: Vec::new(), history, step: 0 })
     }
 
-    /// Does everything, and compares everything at the end.
+    /// Applies all operations and compares the contents at the end.
     pub(crate) fn run(ops: impl IntoIterator<Item = Op>) -> Result<()> {
         let mut machine = Machine::new()?;
         for op in ops {
@@ -274,7 +281,8 @@ impl Machine {
         &self.history[self.history.len() - 1].model
     }
 
-    /// Runs `change` on a table in the transaction, which begins, and the table with it, if there is none.
+    /// Runs `change` on a table in the current transaction. Begins a transaction and creates the table if
+    /// there is none.
     fn change(
         &mut self,
         table: u8,
@@ -341,37 +349,37 @@ impl Machine {
                 let bounds = bounds(&from, &to, how);
                 let before = rows.entries.len();
                 rows.entries.retain(|key, _| !is_inside(key, bounds));
-                let gone = txn.delete_range(table, bounds)?;
-                let right = gone == (before - rows.entries.len()) as u64;
-                expect(right, || format!("{gone} keys deleted in a range"))
+                let deleted = txn.delete_range(table, bounds)?;
+                let matches = deleted == (before - rows.entries.len()) as u64;
+                expect(matches, || format!("{deleted} keys deleted in a range"))
             }),
             Op::DeleteByCursor { table, from, count } => self.change(table % 2, |txn, table, rows| {
                 let mut cursor = txn.write_cursor(table)?;
-                let mut there = cursor.seek(&key(from))?;
+                let mut found = cursor.seek(&key(from))?;
                 for _ in 0..count % 32 {
-                    let right = rows.entries.range(key(from)..).next().map(|(key, _)| key.clone());
-                    let stands = there == right.is_some() && cursor.key()? == right.as_deref();
-                    expect(stands, || format!("the cursor is not on {right:?}"))?;
-                    let Some(key) = right else { break };
+                    let expected = rows.entries.range(key(from)..).next().map(|(key, _)| key.clone());
+                    let matches = found == expected.is_some() && cursor.key()? == expected.as_deref();
+                    expect(matches, || format!("the cursor is not on {expected:?}"))?;
+                    let Some(key) = expected else { break };
                     expect(cursor.delete()?, || "the cursor deleted nothing".into())?;
                     rows.entries.remove(&key);
-                    there = cursor.seek(&self::key(from))?;
+                    found = cursor.seek(&self::key(from))?;
                 }
                 Ok(())
             }),
             Op::Clear { table } => self.change(table, |txn, table, rows| {
-                let gone = txn.clear(table)?;
-                let right = gone == rows.len() as u64;
+                let deleted = txn.clear(table)?;
+                let matches = deleted == rows.len() as u64;
                 rows.entries.clear();
                 rows.pairs.clear();
-                expect(right, || format!("{gone} entries cleared"))
+                expect(matches, || format!("{deleted} entries cleared"))
             }),
             Op::Drop { table } => {
                 self.begin()?;
                 let Some((txn, model, _)) = &mut self.txn else { return Ok(()) };
                 let was = model.remove(&usize::from(table)).is_some();
                 let dropped = txn.drop_table(TABLES[usize::from(table)].0)?;
-                expect(dropped == was, || "a table that was dropped, or was not".into())
+                expect(dropped == was, || "dropping a table gave the wrong result".into())
             }
             Op::AppendRow { len } => self.change(2, |txn, table, rows| {
                 let value = value(len, step);
@@ -424,7 +432,7 @@ impl Machine {
             Op::Checkpoint => {
                 self.commit(Durability::Relaxed)?;
                 self.store()?.checkpoint()?;
-                self.is_durable();
+                self.mark_durable();
                 Ok(())
             }
             Op::Snapshot => {
@@ -450,12 +458,12 @@ impl Machine {
                 self.reopen()
             }
             Op::ProcessDeath => {
-                self.die()?;
+                self.crash()?;
                 self.disk.revive();
                 self.recover(&[Durability::Durable, Durability::Relaxed])
             }
             Op::PowerCut { rng } => {
-                self.die()?;
+                self.crash()?;
                 let variants = Crash::variants(rng.into(), 4);
                 self.disk = self.disk.crash(variants[usize::from(rng) % variants.len()]);
                 self.recover(&[Durability::Durable])
@@ -467,7 +475,7 @@ impl Machine {
     fn commit(&mut self, how: Durability) -> Result<()> {
         let Some((txn, model, _)) = self.txn.take() else { return Ok(()) };
         agree(&txn, &model)?;
-        // A relaxed commit of no change is none; a durable one makes those before it durable.
+        // A relaxed commit without changes does nothing; a durable one makes the commits before it durable.
         let how = match how {
             Durability::Relaxed if model == *self.committed() => Durability::None,
             how => how,
@@ -475,13 +483,13 @@ impl Machine {
         txn.commit_with(how)?;
         self.history.push(Commit { model, how });
         if how == Durability::Durable {
-            self.is_durable();
+            self.mark_durable();
         }
         agree(&self.store()?.snapshot()?, self.committed())
     }
 
-    /// Everything committed so far is durable.
-    fn is_durable(&mut self) {
+    /// Marks everything committed so far as durable.
+    fn mark_durable(&mut self) {
         self.history.drain(..self.history.len() - 1);
         self.history[0].how = Durability::Durable;
     }
@@ -494,13 +502,13 @@ impl Machine {
         if let Some(store) = self.store.take() {
             store.close()?;
         }
-        self.is_durable();
+        self.mark_durable();
         self.store = Some(open(&self.disk)?);
         agree(&self.store()?.snapshot()?, self.committed())
     }
 
-    /// Nothing reaches the disk from here on.
-    fn die(&mut self) -> Result<()> {
+    /// Simulates a crash: nothing reaches the disk from here on.
+    fn crash(&mut self) -> Result<()> {
         self.end_snapshots()?;
         self.disk.cut_at(self.disk.boundaries());
         self.txn = None;
@@ -508,11 +516,11 @@ impl Machine {
         Ok(())
     }
 
-    /// Opens what a crash left: the state after some commit, none of those before it missing, and at least the last of
-    /// those whose durability is in `kept`. What recovery found is durable.
-    fn recover(&mut self, kept: &[Durability]) -> Result<()> {
+    /// Opens the store after a crash. It must have the state after some commit, at least after the last
+    /// commit whose durability is in `surviving`. What recovery found is durable.
+    fn recover(&mut self, surviving: &[Durability]) -> Result<()> {
         let store = open(&self.disk)?;
-        let least = self.history.iter().rposition(|commit| kept.contains(&commit.how)).unwrap_or(0);
+        let least = self.history.iter().rposition(|commit| surviving.contains(&commit.how)).unwrap_or(0);
         let mut newest = None;
         let found = self.history[least..].iter().rev().position(|commit| {
             let compared = store.snapshot().and_then(|read| agree(&read, &commit.model));
@@ -521,11 +529,11 @@ impl Machine {
         let Some(found) = found else {
             let newest = newest.unwrap_or_default();
             return Err(Error::Invalid(format!(
-                "as after none of the commits; not as after the newest: {newest}"
+                "the state is not that after any commit; difference from the newest: {newest}"
             )));
         };
         self.history.truncate(self.history.len() - found);
-        self.is_durable();
+        self.mark_durable();
         self.store = Some(store);
         Ok(())
     }

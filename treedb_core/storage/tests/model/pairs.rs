@@ -1,4 +1,4 @@
-//! Operations on a dup table, and its reading beside a set of pairs.
+//! Operations on a dup table and on its model, a map of sets.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -8,16 +8,16 @@ use treedb_storage::{Reads, Table, WriteTxn};
 
 use super::{expect, key};
 
-/// The values of each key; a key without values is not in it.
+/// The values of each key; keys without values are not in the map.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Pairs(BTreeMap<Vec<u8>, BTreeSet<Vec<u8>>>);
 
-/// Few keys, so that some get many values.
+/// There are few keys, so that some have many values.
 pub(super) fn dup_key(n: u8) -> Vec<u8> {
     key(n % 20)
 }
 
-/// Values in an order of their own, up to the longest there may be.
+/// Values in an order unrelated to their number, up to the maximum length.
 fn value(n: u8, len: u8) -> Vec<u8> {
     let len = if len < 240 { usize::from(len) } else { 400 + usize::from(len - 240) * 30 };
     [&n.wrapping_mul(167).to_be_bytes()[..], &vec![n; len]].concat()
@@ -32,31 +32,31 @@ impl Pairs {
         self.0.clear();
     }
 
-    /// Puts values number `from` and so on under a key.
+    /// Puts several values under a key, numbered from `from`.
     pub(super) fn put(&mut self, txn: &mut WriteTxn, table: &Table, put: [u8; 4]) -> Result<()> {
         let [n, from, count, len] = put;
         let key = dup_key(n);
         for i in 0..=count {
             let value = value(from.wrapping_add(i), len);
             let new = txn.put_pair(table, &key, &value)?;
-            let right = self.0.entry(key.clone()).or_default().insert(value);
-            expect(new == right, || format!("put of a value of {key:?} was new: {new}"))?;
+            let expected = self.0.entry(key.clone()).or_default().insert(value);
+            expect(new == expected, || format!("put of a value of {key:?} was new: {new}"))?;
         }
         Ok(())
     }
 
-    /// Deletes so many values of a key from a place on, and tries one more that is not there.
+    /// Deletes several values of a key, and tries to delete one that does not exist.
     pub(super) fn delete(&mut self, txn: &mut WriteTxn, table: &Table, delete: [u8; 3]) -> Result<()> {
         let [n, from, count] = delete;
         let key = dup_key(n);
         let values = self.0.entry(key.clone()).or_default();
         let from = usize::from(from).checked_rem(values.len()).unwrap_or(0);
-        let gone: Vec<_> = values.iter().skip(from).take(usize::from(count) + 1).cloned().collect();
-        for value in &gone {
+        let deleted: Vec<_> = values.iter().skip(from).take(usize::from(count) + 1).cloned().collect();
+        for value in &deleted {
             values.remove(value);
             expect(txn.delete_pair(table, &key, value)?, || format!("a value of {key:?} was not there"))?;
         }
-        let absent = gone.first().cloned().unwrap_or_default();
+        let absent = deleted.first().cloned().unwrap_or_default();
         expect(!txn.delete_pair(table, &key, &absent)?, || format!("a value of {key:?} was there twice"))?;
         self.0.retain(|_, values| !values.is_empty());
         Ok(())
@@ -64,9 +64,9 @@ impl Pairs {
 
     pub(super) fn delete_values(&mut self, txn: &mut WriteTxn, table: &Table, n: u8) -> Result<()> {
         let key = dup_key(n);
-        let right = self.0.remove(&key).map_or(0, |values| values.len() as u64);
-        let gone = txn.delete_values(table, &key)?;
-        expect(gone == right, || format!("{gone} values of {key:?} deleted, not {right}"))
+        let expected = self.0.remove(&key).map_or(0, |values| values.len() as u64);
+        let deleted = txn.delete_values(table, &key)?;
+        expect(deleted == expected, || format!("{deleted} values of {key:?} deleted, not {expected}"))
     }
 
     pub(super) fn delete_range(
@@ -78,11 +78,11 @@ impl Pairs {
     ) -> Result<()> {
         let before = self.len();
         self.0.retain(|key, _| !inside(key));
-        let (gone, right) = (txn.delete_range(table, bounds)?, (before - self.len()) as u64);
-        expect(gone == right, || format!("{gone} pairs deleted in a range, not {right}"))
+        let (deleted, expected) = (txn.delete_range(table, bounds)?, (before - self.len()) as u64);
+        expect(deleted == expected, || format!("{deleted} pairs deleted in a range, not {expected}"))
     }
 
-    /// Reads everything, and in more than one way.
+    /// Reads everything, in more than one way.
     pub(super) fn agree(&self, read: &dyn Reads, table: &Table) -> Result<()> {
         let all = (Bound::Unbounded, Bound::Unbounded);
         let (mut up, mut down) = (read.pairs(table, all)?, read.pairs(table, all)?);
@@ -91,12 +91,12 @@ impl Pairs {
         backwards.reverse();
         for (low, high) in pairs().zip(backwards) {
             for (seen, (key, value)) in [(up.next(), low), (down.next_back(), high)] {
-                let right = seen.transpose()?.is_some_and(|(k, v)| k == *key && v == *value);
-                expect(right, || format!("something else for a value of {key:?}"))?;
+                let matches = seen.transpose()?.is_some_and(|(k, v)| k == *key && v == *value);
+                expect(matches, || format!("another value of {key:?} than expected"))?;
             }
         }
         let ended = up.next().is_none() && down.next_back().is_none();
-        expect(ended, || "more pairs than there should be".into())?;
+        expect(ended, || "more pairs than expected".into())?;
         let mut cursor = read.dup_cursor(table)?;
         let mut there = cursor.first()?;
         for (key, values) in &self.0 {
@@ -106,7 +106,7 @@ impl Pairs {
             expect(cursor.value()? == last, || format!("the cursor is not on the last value of {key:?}"))?;
             there = cursor.next_key()?;
         }
-        expect(!there, || "the cursor finds one more key".into())?;
+        expect(!there, || "the cursor finds an additional key".into())?;
         for n in 0..20 {
             let (key, none) = (dup_key(n), BTreeSet::new());
             let values = self.0.get(&key).unwrap_or(&none);
@@ -114,9 +114,9 @@ impl Pairs {
             expect(counted == values.len() as u64, || format!("{key:?} has {counted} values"))?;
             let mut found = read.values(table, &key)?;
             for value in values {
-                let right = found.next().transpose()?.as_ref() == Some(value);
-                let there = right && read.contains_pair(table, &key, value)?;
-                expect(there, || format!("a value of {key:?} asked for by itself"))?;
+                let matches = found.next().transpose()?.as_ref() == Some(value);
+                let there = matches && read.contains_pair(table, &key, value)?;
+                expect(there, || format!("a lookup of a value of {key:?} fails"))?;
             }
         }
         Ok(())

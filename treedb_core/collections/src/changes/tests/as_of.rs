@@ -10,7 +10,7 @@ use crate::{AsOf, ChangeLogOptions, FindRequest, UpdateRequest};
 use treedb_query::error::ErrorCode;
 use treedb_storage::disk::SimDisk;
 
-/// The documents of a collection at some moment, by a scan.
+/// The documents of a collection at some time, by a scan.
 fn documents(db: &Database, name: &str, at: Option<AsOf>) -> Vec<RawDocumentBuf> {
     let request = FindRequest { as_of: at, ..FindRequest::default() };
     db.collection(name).unwrap().find(request).unwrap().map(Result::unwrap).collect()
@@ -32,10 +32,10 @@ fn every_change_that_is_kept_can_be_read_as_of() {
         }
         for (seq, a, b) in moments {
             let at = Some(AsOf::Change(seq));
-            // A collection that does not exist yet has nothing, and so has one that does not exist any more.
+            // A collection that does not exist yet or no longer exists is empty.
             assert_eq!(documents(&db, "a.x", at), a, "seed {seed}, change {seq}");
             assert_eq!(documents(&db, "b.x", at), b, "seed {seed}, change {seq}");
-            // Sorted, and from the back.
+            // Sorted, in descending order.
             let request = FindRequest::filter(raw(&doc! { "g": { "$gt": 2 }, "_id": { "$gte": 0 } }))
                 .sort(raw(&doc! { "_id": -1 }))
                 .as_of(AsOf::Change(seq));
@@ -95,7 +95,7 @@ fn a_document_has_a_history_and_can_be_read_by_time() {
         .collect();
     let expected = [(1, 2_000, Some(1)), (3, 3_000, Some(2)), (4, 4_000, None), (5, 5_000, Some(3))];
     assert_eq!(history, expected);
-    // What was there before changes were kept comes first.
+    // The document from before the change log was enabled comes first.
     let history = collection.history(0).unwrap();
     assert_eq!(history.iter().map(|version| version.change).collect::<Vec<_>>(), [0, 2]);
     assert_eq!(history[0].document.as_ref().unwrap().get_i32("n").unwrap(), 0);
@@ -104,7 +104,7 @@ fn a_document_has_a_history_and_can_be_read_by_time() {
     let at = AsOf::Time(bson::DateTime::from_millis(10));
     let refused = collection.find_one_as_of(raw(&doc! {}), at).unwrap_err();
     assert_eq!(refused.code, ErrorCode::SnapshotTooOld);
-    // All but the last change is cut off.
+    // All changes but the last are removed.
     clock.set_now(100_000_000_000);
     db.trim_changes().unwrap();
     let refused = collection.find_one_as_of(raw(&doc! {}), AsOf::Change(2)).unwrap_err();

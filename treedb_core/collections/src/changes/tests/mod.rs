@@ -19,7 +19,7 @@ use treedb_storage::Reads;
 /// Documents by collection and row.
 pub(crate) type Rows = BTreeMap<String, BTreeMap<u64, RawDocumentBuf>>;
 
-/// What the changes that are kept make of nothing: all there is, if the log was never cut.
+/// Applies the changes in the log to an empty database: gives its contents, if the log was never truncated.
 pub(crate) fn replay(db: &Database) -> Result<Rows> {
     let mut all = Rows::new();
     let reads = db.inner.store.begin_read()?;
@@ -69,7 +69,7 @@ pub(crate) fn replay(db: &Database) -> Result<Rows> {
     Ok(all)
 }
 
-/// What there is.
+/// The current contents.
 pub(crate) fn present(db: &Database) -> Result<Rows> {
     let mut all = Rows::new();
     let reads = db.inner.store.begin_read()?;

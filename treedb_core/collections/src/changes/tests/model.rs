@@ -1,4 +1,4 @@
-//! A random workload, and the log that it leaves.
+//! A random workload and its change log.
 
 use bson::doc;
 use treedb_testing::{Rng, random_document, seeds};
@@ -41,7 +41,7 @@ pub(super) fn step(db: &Database, rng: &mut Rng, next: &mut i32) {
             collection.update(request).unwrap();
         }
         11 => {
-            // Fails at the second document, and all of it is undone.
+            // Fails at the second document; everything is rolled back.
             let update = doc! { "$set": { "u": 7 } };
             let refused = collection.update(UpdateRequest::many(raw(&doc! {}), raw(&update)));
             if let Err(error) = refused {

@@ -1,4 +1,4 @@
-//! What is removed from the log and what is kept.
+//! Retention: what is removed from the log and what is kept.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ fn changes_that_are_too_old_are_removed() {
         assert!(status.oldest >= (1000 + hour - 1) * HOUR, "{status:?}");
         db.check().unwrap();
     }
-    // The last record says where the log ends, so it stays.
+    // The last record marks the end of the log, so it is kept.
     db.inner.changes.set_now(2000 * HOUR);
     db.trim_changes().unwrap();
     let status = db.change_log().unwrap().unwrap();
@@ -57,7 +57,7 @@ fn log_and_row_history_stay_below_the_size_limit() {
         let set = doc! { "$set": { "text": "t".repeat(round % 90), "round": round as i32 } };
         let request = UpdateRequest::one(raw(&doc! { "_id": (round % 50) as i32 }), raw(&set));
         collection.with_durability(treedb_storage::Durability::None).update(request).unwrap();
-        // An update a tenth of a second.
+        // One update every tenth of a second.
         db.inner.changes.set_now(1000 * HOUR + round as i64 * 100);
         let status = db.change_log().unwrap().unwrap();
         assert!(status.bytes < limit + 5000, "{status:?}");

@@ -1,4 +1,4 @@
-//! Change streams.
+//! Tests of change streams.
 
 use std::time::Duration;
 
@@ -22,7 +22,7 @@ fn database() -> Database {
     db
 }
 
-/// The events as they come: unlike their fields, bytes equal themselves.
+/// The events as bytes: unlike fields (NaN), bytes are always equal to themselves.
 fn bytes(stream: &mut ChangeStream) -> Vec<RawDocumentBuf> {
     std::iter::from_fn(|| stream.try_next().unwrap()).collect()
 }
@@ -35,7 +35,7 @@ fn events(stream: &mut ChangeStream) -> Vec<Document> {
     std::iter::from_fn(|| event(stream)).collect()
 }
 
-/// The events' kinds.
+/// The types of the events.
 fn kinds(stream: &mut ChangeStream) -> Vec<String> {
     events(stream).iter().map(|event| event.get_str("operationType").unwrap().to_owned()).collect()
 }
@@ -143,7 +143,7 @@ fn pre_and_post_images_are_available_if_the_collection_enables_them() {
         .map(|event| (n(event, "fullDocumentBeforeChange"), n(event, "fullDocument")))
         .collect();
     assert_eq!(versions, [(Some(3), Some(4)), (Some(4), Some(5)), (Some(5), None)]);
-    // Looked up now, when it is gone.
+    // The document is looked up now, after it was deleted.
     let all = events(&mut streams[1]);
     assert_eq!(all[0].get("fullDocument"), Some(&Bson::Null));
     assert_eq!(events(&mut streams[2]).len(), 3);
@@ -196,7 +196,7 @@ fn a_stream_can_be_resumed_after_any_event() {
         let mut stream = db.watch(Watched::Everything, from(WatchFrom::OperationTime(time))).unwrap();
         assert!(bytes(&mut stream) == all[at..], "{at}");
     }
-    // The place it has reached, after every event.
+    // The resume token after every event.
     let mut stream = db.watch(Watched::Everything, from(WatchFrom::ResumeAfter(id(0)))).unwrap();
     for at in 1..40 {
         assert_eq!(stream.try_next().unwrap().unwrap(), all[at]);
@@ -251,7 +251,7 @@ fn resuming_from_a_removed_change_is_history_lost() {
     assert_eq!(lost(WatchFrom::OperationTime(time)), ErrorCode::ChangeStreamHistoryLost);
     assert_eq!(kinds(&mut collection.watch(from(WatchFrom::ResumeAfter(fourth))).unwrap()), ["insert"]);
     assert!(kinds(&mut collection.watch(from(WatchFrom::ResumeAfter(last))).unwrap()).is_empty());
-    // A place that a power cut took away, with another change in it now, or none yet.
+    // A token for a change that was lost in a power cut; its number now has another change, or none yet.
     let token = crate::changes::resume_token::ResumeToken { seq: 5, time: 999, invalidated: false };
     assert_eq!(lost(WatchFrom::ResumeAfter(token.encode())), ErrorCode::ChangeStreamHistoryLost);
     let token = crate::changes::resume_token::ResumeToken { seq: 6, ..token };

@@ -10,7 +10,7 @@ use crate::doc::write::{ArrayWriter, Writer};
 use crate::doc::{Collation, Doc, Element, OwnedValue, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::{Arena, Expr, Scope};
-use crate::query::finished;
+use crate::query::finish_document;
 
 use crate::aggregate::accumulator::{Outputs, State};
 use crate::aggregate::context::Context;
@@ -215,7 +215,7 @@ impl BucketAutoStream {
             out.value(b"max", high.value());
             out.close(id);
             stage.outputs.write(states, &mut out);
-            finished(out)
+            finish_document(out)
         };
         found.into_iter().map(document).collect()
     }

@@ -8,7 +8,7 @@ use crate::doc::write::Writer;
 use crate::doc::{Doc, Element, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::{Arena, Expr, Scope};
-use crate::query::finished;
+use crate::query::finish_document;
 
 use crate::aggregate::context::Context;
 use crate::aggregate::stage::{PlannedStage, Stage, StageParser};
@@ -100,7 +100,7 @@ impl DocumentStream for RedactStream {
             let arena = Arena::new();
             let mut scope = Scope::new(doc, &self.context.globals, &arena);
             if let Some(kept) = self.stage.document(&mut scope, doc)? {
-                return finished(kept).map(Some);
+                return finish_document(kept).map(Some);
             }
         }
         Ok(None)

@@ -8,8 +8,8 @@ use crate::access::Flow;
 use crate::doc::write::Writer;
 use crate::doc::{Doc, Element, OwnedValue, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::borrow_document;
 use crate::query::expr::check_path;
-use crate::query::lent;
 
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::{known_fields, optional_string};
@@ -39,7 +39,7 @@ impl Unwind {
                         None => {
                             out.restart();
                             set_value(document, self.path.parts(), Some(element.value()), out);
-                            visit(lent(out)?)?
+                            visit(borrow_document(out)?)?
                         }
                     };
                     if flow == Flow::Break(()) {

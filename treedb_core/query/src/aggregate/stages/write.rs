@@ -239,7 +239,7 @@ fn change_keeping_id(old: &RawDocument, new: &RawDocument) -> Result<Change> {
             ));
         }
     }
-    let new = crate::query::finished(out)?;
+    let new = crate::query::finish_document(out)?;
     Ok(if new.as_bytes() == old.as_bytes() { Change::Keep } else { Change::Update(new) })
 }
 

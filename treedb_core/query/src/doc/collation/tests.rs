@@ -17,7 +17,7 @@ fn encoded(collation: &Collation, text: &str) -> Vec<u8> {
     key
 }
 
-/// The order of two strings, which all ways of comparing must agree about.
+/// The order of two strings, after checking that all ways of comparing agree.
 fn order(collation: &Collation, a: &str, b: &str) -> Ordering {
     let (x, y) = (Value::String(a.as_bytes()), Value::String(b.as_bytes()));
     let direct = collation.compare(x, y);
@@ -27,9 +27,9 @@ fn order(collation: &Collation, a: &str, b: &str) -> Ordering {
     direct
 }
 
-/// Strings in their order: `a = A < b`. Sources: the Unicode Collation Algorithm (UTS #10) and CLDR's root collation
-/// for the levels and options; for languages the tailorings that CLDR publishes in `common/collation`, named by locale.
-/// The expectations are written by hand from those rules.
+/// Strings in order: `a = A < b`. Sources: the Unicode Collation Algorithm (UTS #10) and CLDR's root
+/// collation for the levels and options; for languages the tailorings that CLDR publishes in
+/// `common/collation`, named by locale. The expected orders are written by hand from those rules.
 #[test]
 fn strings_are_in_the_order_of_cldrs_rules_for_the_language() {
     let locale = |name: &str| rawdoc! { "locale": name };
@@ -68,7 +68,7 @@ fn strings_are_in_the_order_of_cldrs_rules_for_the_language() {
             rawdoc! { "locale": "en", "alternate": "shifted", "maxVariable": "space" },
             "black-bird < blackbird = black\u{2003}bird",
         ),
-        // French as in Canada: the last difference of accents decides.
+        // Canadian French: the last difference in accents decides.
         (locale("fr"), "cote < cot\u{e9} < c\u{f4}te < c\u{f4}t\u{e9}"),
         (locale("fr_CA"), "cote < c\u{f4}te < cot\u{e9} < c\u{f4}t\u{e9}"),
         (rawdoc! { "locale": "fr", "backwards": true }, "cote < c\u{f4}te < cot\u{e9} < c\u{f4}t\u{e9}"),
@@ -112,7 +112,7 @@ fn strings_are_in_the_order_of_cldrs_rules_for_the_language() {
     }
 }
 
-/// A string of up to six characters of one range of code points, or of anywhere.
+/// A string of up to six characters from one range of code points, or from all.
 fn random_text(rng: &mut Rng) -> String {
     const RANGES: &[(u32, u32)] = &[
         (0, 0x7f),
@@ -140,7 +140,7 @@ fn random_text(rng: &mut Rng) -> String {
 }
 
 #[test]
-fn keys_of_strings_of_all_scripts_compare_as_the_strings_do() {
+fn sort_keys_of_strings_of_all_scripts_compare_like_the_strings() {
     let mut rng = Rng::new(7);
     let mut equal = 0;
     for locale in locales::all() {
@@ -164,10 +164,10 @@ fn keys_of_strings_of_all_scripts_compare_as_the_strings_do() {
     assert!(equal > 100, "{equal}");
 }
 
-/// If this fails, a new version of ICU4X makes other keys: raise [`KEY_VERSION`], so that indexes with the old ones are
-/// rebuilt, and put the new digest here.
+/// If this fails, a new version of ICU4X has other sort keys: increase [`KEY_VERSION`], so that indexes with
+/// the old keys are rebuilt, and put the new digest here.
 #[test]
-fn the_bytes_of_keys_are_those_of_this_key_version() {
+fn sort_keys_have_the_bytes_of_this_key_version() {
     const TEXTS: &[&str] = &[
         "",
         " ",
@@ -218,7 +218,7 @@ fn the_bytes_of_keys_are_those_of_this_key_version() {
 }
 
 #[test]
-fn strings_inside_documents_and_arrays_are_folded_and_nothing_else_is() {
+fn only_strings_also_inside_documents_and_arrays_are_folded() {
     let collation = collation(&rawdoc! { "locale": "fr", "strength": 1 });
     let folded = |doc: &RawDocumentBuf| collation.fold(Value::Document(doc.into())).unwrap();
     let (doc, same) = (rawdoc! { "A": ["\u{c9}", 1, { "B": "X" }] }, rawdoc! { "A": ["e", 1, { "B": "x" }] });
@@ -244,14 +244,14 @@ fn bytes_that_are_not_utf8_compare_like_the_replacement_character() {
 }
 
 #[test]
-fn a_collation_is_shown_with_the_defaults_of_its_locale_and_read_again() {
+fn a_collation_document_has_the_defaults_of_its_locale_and_round_trips() {
     for (spec, option, wanted) in [
         (rawdoc! { "locale": "en_US", "strength": 2.0 }, "strength", bson::Bson::Int32(2)),
         (rawdoc! { "locale": "en" }, "strength", 3.into()),
         (rawdoc! { "locale": "en" }, "alternate", "non-ignorable".into()),
         (rawdoc! { "locale": "th" }, "alternate", "shifted".into()),
         (rawdoc! { "locale": "da" }, "caseFirst", "upper".into()),
-        // It would have no effect at these strengths.
+        // The option has no effect at these strengths.
         (rawdoc! { "locale": "da", "strength": 1 }, "caseFirst", "off".into()),
         (rawdoc! { "locale": "fr_CA" }, "backwards", true.into()),
         (rawdoc! { "locale": "fr_CA", "strength": 1 }, "backwards", false.into()),
@@ -261,19 +261,19 @@ fn a_collation_is_shown_with_the_defaults_of_its_locale_and_read_again() {
         (rawdoc! { "locale": "de", "version": "57.1" }, "locale", "de".into()),
     ] {
         let parsed = collation(&spec);
-        let shown = parsed.document().unwrap();
-        assert_eq!(bson::Document::try_from(&*shown).unwrap().get(option), Some(&wanted), "{spec:?}");
-        assert_eq!(collation(&shown), parsed);
-        assert_eq!(collation(&shown).document().unwrap(), shown);
-        // The version would be that of ICU, which this is not.
-        assert!(shown.get("version").unwrap().is_none());
+        let document = parsed.document().unwrap();
+        assert_eq!(bson::Document::try_from(&*document).unwrap().get(option), Some(&wanted), "{spec:?}");
+        assert_eq!(collation(&document), parsed);
+        assert_eq!(collation(&document).document().unwrap(), document);
+        // MongoDB's `version` is that of ICU, which is not used here.
+        assert!(document.get("version").unwrap().is_none());
     }
     assert!(collation(&rawdoc! { "locale": "simple" }).is_simple());
     assert_ne!(collation(&rawdoc! { "locale": "en" }), collation(&rawdoc! { "locale": "en_US" }));
 }
 
 #[test]
-fn a_collation_that_does_not_exist_or_has_no_rules_here_is_refused() {
+fn an_unknown_or_unsupported_collation_is_refused() {
     for (spec, code) in [
         (rawdoc! {}, ErrorCode::Location40414),
         (rawdoc! { "strength": 1 }, ErrorCode::Location40414),

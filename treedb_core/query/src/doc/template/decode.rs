@@ -1,4 +1,5 @@
-//! Decodes rows into documents. The input may be anything: bytes that are not a row give `None`, never a panic.
+//! Decodes rows into documents. The input is untrusted: bytes that are not a valid row give `None`, never a
+//! panic.
 
 use super::super::value::kind;
 use super::encode::IndexName;
@@ -8,12 +9,12 @@ use super::shapes::Shapes;
 use super::{MAX_NESTING, array_form};
 use crate::doc::{Element, FieldPeek, MAX_DOCUMENT_SIZE, Value};
 
-/// A row, as its first bytes tell.
+/// A stored row; its first bytes tell in which of the two forms it is.
 #[derive(Debug, Clone, Copy)]
 pub enum Stored<'s, 'r> {
-    /// The document as it is.
+    /// The BSON document, unchanged.
     Plain(&'r [u8]),
-    /// Values in a shape.
+    /// The values of the fields of a shape.
     Shaped(Row<'s, 'r>),
 }
 
@@ -28,7 +29,7 @@ pub struct Row<'s, 'r> {
 }
 
 impl Shapes {
-    /// What `row` is; `None` if it is damaged, or its shape is none of these.
+    /// Reads the start of `row`; `None` if it is damaged or its shape is unknown.
     #[inline]
     pub fn open<'s, 'r>(&'s self, mut row: &'r [u8]) -> Option<Stored<'s, 'r>> {
         let Some(number) = take(&mut row)?.checked_sub(1) else { return Some(Stored::Plain(row)) };
@@ -40,7 +41,8 @@ impl Shapes {
 }
 
 impl<'s, 'r> Row<'s, 'r> {
-    /// Appends the document to `out`; `None` if the row is damaged, what was appended then being of no use.
+    /// Appends the document to `out`; `None` if the row is damaged: the bytes that were appended are then
+    /// invalid.
     pub fn decode(&self, out: &mut Vec<u8>) -> Option<()> {
         out.reserve(self.shape.overhead + self.fixed.len() + self.values.len() + SHORT);
         self.append(out, 0)
@@ -52,16 +54,16 @@ impl<'s, 'r> Row<'s, 'r> {
         reader.values.is_empty().then_some(())
     }
 
-    /// A reader that stands before the first value.
+    /// A reader positioned before the first value.
     pub(super) fn reader(&self, depth: usize) -> Reader<'s, 'r> {
         Reader { shapes: self.shapes, bits: self.bits, fixed: self.fixed, values: self.values, depth }
     }
 }
 
-/// Bytes up to which a text is copied at once.
+/// Strings up to this many bytes are copied with one copy of constant length.
 const SHORT: usize = 16;
 
-/// Appends a document whose elements `elements` appends.
+/// Appends a document; `elements` appends its elements.
 #[inline]
 pub(super) fn document(out: &mut Vec<u8>, elements: impl FnOnce(&mut Vec<u8>) -> Option<()>) -> Option<()> {
     let start = out.len();
@@ -73,7 +75,7 @@ pub(super) fn document(out: &mut Vec<u8>, elements: impl FnOnce(&mut Vec<u8>) ->
     Some(())
 }
 
-/// Goes through the values of a row.
+/// Reads the values of a row one after the other.
 pub(super) struct Reader<'s, 'r> {
     shapes: &'s Shapes,
     bits: &'r [u8],
@@ -88,7 +90,7 @@ impl<'r> Reader<'_, 'r> {
         fields.iter().try_for_each(|field| self.field(field, out))
     }
 
-    /// Appends the element of the next field, if it is there.
+    /// Appends the element of the next field, if the document has it.
     #[inline]
     pub(super) fn field(&mut self, field: &Field, out: &mut Vec<u8>) -> Option<()> {
         match &field.slot {
@@ -139,7 +141,7 @@ impl<'r> Reader<'_, 'r> {
         }
     }
 
-    /// Goes over the next field.
+    /// Skips the next field.
     #[inline]
     pub(super) fn skip(&mut self, field: &Field) -> Option<()> {
         match &field.slot {
@@ -157,35 +159,35 @@ impl<'r> Reader<'_, 'r> {
         }
     }
 
-    /// What the next field, which is gone over, says at a glance.
+    /// The value of the next field, if it can be read without decoding the row; moves past the field.
     pub(super) fn peek(&mut self, field: &Field) -> Option<FieldPeek<'r>> {
         let kind = field.kind();
         match &field.slot {
-            Slot::Value => self.glance_at_value(kind),
-            Slot::Nothing => Some(plain(kind, &[])),
+            Slot::Value => self.peek_value(kind),
+            Slot::Nothing => Some(peek_of(kind, &[])),
             Slot::Bit(at) => Some(FieldPeek::Value(Value::Bool(bits_at(self.bits, *at) & 1 == 1))),
-            Slot::Fixed { at, len } => Some(plain(kind, self.fixed.get(*at..)?.get(..*len)?)),
+            Slot::Fixed { at, len } => Some(peek_of(kind, self.fixed.get(*at..)?.get(..*len)?)),
             Slot::Loose(at) => match bits_at(self.bits, *at) & 3 {
-                loose::USUAL => self.glance_at_value(kind),
+                loose::USUAL => self.peek_value(kind),
                 loose::ABSENT => Some(FieldPeek::Missing),
                 loose::NULL => Some(FieldPeek::Value(Value::Null)),
                 _ => {
                     let &[kind] = take_bytes(&mut self.values, 1)? else { return None };
-                    self.glance_at_value(kind)
+                    self.peek_value(kind)
                 }
             },
             Slot::Nested(_) => Some(FieldPeek::Unknown),
         }
     }
 
-    fn glance_at_value(&mut self, kind: u8) -> Option<FieldPeek<'r>> {
+    fn peek_value(&mut self, kind: u8) -> Option<FieldPeek<'r>> {
         Some(FieldPeek::Value(match kind {
             kind::STRING => Value::String(take_counted(&mut self.values)?),
             kind::INT32 => Value::Int32(i32::try_from(unzigzag(take(&mut self.values)?)).ok()?),
             kind::INT64 => Value::Int64(unzigzag(take(&mut self.values)?)),
             kind::DATE => Value::Date(unzigzag(take(&mut self.values)?)),
             _ => match fixed_len(kind) {
-                Some(len) => return Some(plain(kind, take_bytes(&mut self.values, len)?)),
+                Some(len) => return Some(peek_of(kind, take_bytes(&mut self.values, len)?)),
                 None => return Some(FieldPeek::Unknown),
             },
         }))
@@ -213,10 +215,10 @@ impl<'r> Reader<'_, 'r> {
         match kind {
             kind::STRING | kind::CODE | kind::SYMBOL => {
                 let len = usize::try_from(take(&mut self.values)?).ok()?;
-                let (text, behind) = self.values.split_at_checked(len)?;
+                let (text, after) = self.values.split_at_checked(len)?;
                 out.extend_from_slice(&u32::try_from(len + 1).ok()?.to_le_bytes());
                 match self.values.first_chunk::<SHORT>() {
-                    // What is too many is cut off again: cheaper than a copy of a length that varies.
+                    // Copies SHORT bytes and truncates: faster than a copy of variable length.
                     Some(text) if len <= SHORT => {
                         let end = out.len() + len;
                         out.extend_from_slice(text);
@@ -225,7 +227,7 @@ impl<'r> Reader<'_, 'r> {
                     _ => out.extend_from_slice(text),
                 }
                 out.push(0);
-                self.values = behind;
+                self.values = after;
             }
             kind::INT32 => {
                 let number = i32::try_from(unzigzag(take(&mut self.values)?)).ok()?;
@@ -236,7 +238,7 @@ impl<'r> Reader<'_, 'r> {
             }
             kind::DOCUMENT => {
                 let row = take_counted(&mut self.values)?;
-                // Few bytes of a row can be many of a document.
+                // A small damaged row could decode to a very large document.
                 if self.depth >= MAX_NESTING || out.len() > 2 * MAX_DOCUMENT_SIZE {
                     return None;
                 }
@@ -273,7 +275,7 @@ impl<'r> Reader<'_, 'r> {
         Some(())
     }
 
-    /// Appends the elements of an array, all that is left of the values.
+    /// Appends the elements of an array; they take all remaining values.
     fn elements(&mut self, form: u8, out: &mut Vec<u8>) -> Option<()> {
         let (mut position, mut name) = (0, IndexName::default());
         while !self.values.is_empty() {
@@ -295,12 +297,12 @@ impl<'r> Reader<'_, 'r> {
     }
 }
 
-/// A value whose bytes are as in BSON.
-fn plain(kind: u8, bytes: &[u8]) -> FieldPeek<'_> {
+/// A value whose bytes are the same as in BSON.
+fn peek_of(kind: u8, bytes: &[u8]) -> FieldPeek<'_> {
     FieldPeek::of(Element { name: &[], kind, bytes }.value())
 }
 
-/// Bytes of the types whose values have always as many and are stored as in BSON.
+/// The size of a value of a fixed-size type that is stored as in BSON; `None` for other types.
 fn fixed_len(kind: u8) -> Option<usize> {
     Some(match kind {
         kind::DOUBLE | kind::TIMESTAMP => 8,

@@ -1,41 +1,41 @@
-//! Derives the shape of a document, and widens a shape so that it fits another document too.
+//! Derives the shape of a document, and widens a shape so that another document fits it too.
 
 use super::super::value::{Element, kind};
 use super::shape::{Builder, Field, Shape, Slot, mode};
 use crate::doc::Doc;
 
-/// Documents nested deeper than this are rows of their own.
+/// Documents nested deeper than this are stored as separate rows.
 const MAX_DEPTH: usize = 8;
-/// Most fields of a shape, those of nested documents included.
+/// The maximum number of fields of a shape, including those of nested documents.
 const MAX_FIELDS: usize = 512;
 
-/// A field before it has a place.
-struct Plan {
+/// A field that has no slot yet.
+struct FieldPlan {
     mode: u8,
     kind: u8,
     name: Vec<u8>,
-    inner: Vec<Plan>,
+    inner: Vec<FieldPlan>,
 }
 
-impl Plan {
-    fn of(element: &Element<'_>, depth: usize) -> Plan {
+impl FieldPlan {
+    fn of(element: &Element<'_>, depth: usize) -> FieldPlan {
         let nested = element.kind == kind::DOCUMENT && depth < MAX_DEPTH;
         let inner = if nested {
-            Doc::new(element.bytes).elements().map(|inner| Plan::of(&inner, depth + 1)).collect()
+            Doc::new(element.bytes).elements().map(|inner| FieldPlan::of(&inner, depth + 1)).collect()
         } else {
             Vec::new()
         };
         let mode = if nested { mode::NESTED } else { mode::ALWAYS };
-        Plan { mode, kind: element.kind, name: element.name.to_vec(), inner }
+        FieldPlan { mode, kind: element.kind, name: element.name.to_vec(), inner }
     }
 
-    fn from(field: &Field) -> Plan {
+    fn from(field: &Field) -> FieldPlan {
         let (mode, inner) = match &field.slot {
             Slot::Loose(_) => (mode::LOOSE, Vec::new()),
-            Slot::Nested(inner) => (mode::NESTED, inner.iter().map(Plan::from).collect()),
+            Slot::Nested(inner) => (mode::NESTED, inner.iter().map(FieldPlan::from).collect()),
             _ => (mode::ALWAYS, Vec::new()),
         };
-        Plan { mode, kind: field.kind(), name: field.name().to_vec(), inner }
+        FieldPlan { mode, kind: field.kind(), name: field.name().to_vec(), inner }
     }
 
     fn loosen(&mut self) {
@@ -43,10 +43,10 @@ impl Plan {
         self.inner.clear();
     }
 
-    /// Makes room for what `element` of the same name is.
+    /// Changes the field so that `element`, which has the same name, fits it.
     fn admit(&mut self, element: &Element<'_>, depth: usize) {
-        let other = Plan::of(element, depth);
-        if self.mode == mode::LOOSE || self.is_like(&other) {
+        let other = FieldPlan::of(element, depth);
+        if self.mode == mode::LOOSE || self.is_same_as(&other) {
             return;
         }
         self.loosen();
@@ -55,27 +55,27 @@ impl Plan {
         }
     }
 
-    fn is_like(&self, other: &Plan) -> bool {
+    fn is_same_as(&self, other: &FieldPlan) -> bool {
         (self.mode, self.kind, &self.name) == (other.mode, other.kind, &other.name)
             && self.inner.len() == other.inner.len()
-            && self.inner.iter().zip(&other.inner).all(|(a, b)| a.is_like(b))
+            && self.inner.iter().zip(&other.inner).all(|(a, b)| a.is_same_as(b))
     }
 
-    fn count(plans: &[Plan]) -> usize {
-        plans.iter().map(|plan| 1 + Plan::count(&plan.inner)).sum()
+    fn count(plans: &[FieldPlan]) -> usize {
+        plans.iter().map(|plan| 1 + FieldPlan::count(&plan.inner)).sum()
     }
 }
 
-fn build(plans: &[Plan], builder: &mut Builder) -> Vec<Field> {
-    let field = |plan: &Plan| {
+fn build(plans: &[FieldPlan], builder: &mut Builder) -> Vec<Field> {
+    let field = |plan: &FieldPlan| {
         let inner = build(&plan.inner, builder);
         builder.field(plan.mode, plan.kind, &plan.name, inner)
     };
     plans.iter().map(field).collect()
 }
 
-fn shape(plans: &[Plan]) -> Option<Shape> {
-    if Plan::count(plans) > MAX_FIELDS {
+fn shape(plans: &[FieldPlan]) -> Option<Shape> {
+    if FieldPlan::count(plans) > MAX_FIELDS {
         return None;
     }
     let mut builder = Builder::default();
@@ -84,15 +84,16 @@ fn shape(plans: &[Plan]) -> Option<Shape> {
 }
 
 impl Shape {
-    /// The shape that just the documents like `doc` have; `None` if it would have too many fields.
+    /// The shape of documents with exactly the fields and types of `doc`; `None` if it would have too many
+    /// fields.
     pub(super) fn of(doc: &[u8]) -> Option<Shape> {
-        let fields: Vec<Plan> =
-            Doc::new(doc).elements().take(MAX_FIELDS + 1).map(|element| Plan::of(&element, 0)).collect();
+        let fields: Vec<FieldPlan> =
+            Doc::new(doc).elements().take(MAX_FIELDS + 1).map(|element| FieldPlan::of(&element, 0)).collect();
         shape(&fields)
     }
 
-    /// How many fields it has in common with `doc`, in the same order.
-    pub(super) fn common(&self, doc: &[u8]) -> usize {
+    /// The number of fields that it has in common with `doc`, in the same order.
+    pub(super) fn common_fields(&self, doc: &[u8]) -> usize {
         let mut rest = self.fields.as_slice();
         let mut common = 0;
         for element in Doc::new(doc).elements() {
@@ -104,28 +105,29 @@ impl Shape {
         common
     }
 
-    /// A shape for the documents of this one and for `doc`; `None` if the order of their fields forbids it.
+    /// A shape that fits the documents of this shape and `doc`; `None` if their fields are in a different
+    /// order.
     pub(super) fn widened(&self, doc: &[u8]) -> Option<Shape> {
-        let mut plans: Vec<Plan> = self.fields.iter().map(Plan::from).collect();
+        let mut plans: Vec<FieldPlan> = self.fields.iter().map(FieldPlan::from).collect();
         let mut next = 0;
         for element in Doc::new(doc).elements().take(MAX_FIELDS + 1) {
             let found = plans.iter().skip(next).position(|plan| plan.name == element.name);
             match found.map(|at| at + next) {
                 Some(at) => {
-                    plans.get_mut(next..at)?.iter_mut().for_each(Plan::loosen);
+                    plans.get_mut(next..at)?.iter_mut().for_each(FieldPlan::loosen);
                     plans.get_mut(at)?.admit(&element, 0);
                     next = at + 1;
                 }
                 None if plans.iter().any(|plan| plan.name == element.name) => return None,
                 None => {
-                    let mut plan = Plan::of(&element, 0);
+                    let mut plan = FieldPlan::of(&element, 0);
                     plan.loosen();
                     plans.insert(next, plan);
                     next += 1;
                 }
             }
         }
-        plans.get_mut(next..)?.iter_mut().for_each(Plan::loosen);
+        plans.get_mut(next..)?.iter_mut().for_each(FieldPlan::loosen);
         shape(&plans)
     }
 }

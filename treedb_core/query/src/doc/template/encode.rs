@@ -7,14 +7,14 @@ use super::shapes::Shapes;
 use super::{MAX_NESTING, array_form};
 use crate::doc::Doc;
 
-/// What came of encoding a document.
+/// The result of encoding a document.
 #[derive(Debug, PartialEq)]
 pub struct Encoded<'d> {
-    /// The documents in it, itself among them, that fit no shape and were stored as they are: the first few.
+    /// The document and documents nested in it that fit no shape and were stored as BSON: the first few.
     pub missing: Vec<&'d [u8]>,
 }
 
-/// Documents without a shape that are told of.
+/// The maximum length of [`Encoded::missing`].
 const MAX_MISSING: usize = 8;
 
 impl Shapes {
@@ -25,11 +25,12 @@ impl Shapes {
         Encoded { missing: writer.missing }
     }
 
-    /// [`Shapes::encode`], with shapes added as the document needs them: these, if there are any.
+    /// [`Shapes::encode`], adding the shapes that the document needs. Returns the shapes with the new ones,
+    /// `None` if none were added.
     pub fn encode_grown(&self, doc: &[u8], out: &mut Vec<u8>) -> Option<Shapes> {
         let start = out.len();
         let mut grown: Option<Shapes> = None;
-        // Each round may find documents inside of those that found a shape in the last.
+        // Nested documents that fit no shape are only reported after the document around them has a shape.
         for _ in 0..MAX_NESTING {
             out.truncate(start);
             let missing = grown.as_ref().unwrap_or(self).encode(doc, out).missing;
@@ -50,14 +51,15 @@ impl Shapes {
     }
 }
 
-/// The value at the start of `rest` after a field's head.
+/// Splits `rest` after the value at its start.
 fn split_value(kind: u8, rest: &[u8]) -> Option<(&[u8], &[u8])> {
     rest.split_at_checked(value_len(kind, rest)?)
 }
 
-/// `rest`, which begins with an element, behind its type and name, if it has this name.
+/// If `rest` begins with an element that has the field's name: the type of the element, and what follows its
+/// name.
 #[inline]
-fn named<'d>(field: &Field, rest: &'d [u8]) -> Option<(u8, &'d [u8])> {
+fn strip_name<'d>(field: &Field, rest: &'d [u8]) -> Option<(u8, &'d [u8])> {
     let (&kind, rest) = rest.split_first()?;
     Some((kind, rest.strip_prefix(field.name_nul())?)).filter(|_| kind != 0)
 }
@@ -69,10 +71,11 @@ impl Shape {
     }
 }
 
-/// What is left of `rest` behind the elements of `fields` and their document's NUL, if they fit.
+/// What follows the elements of `fields` and the closing NUL of their document in `rest`, if the elements
+/// fit.
 fn fits<'d>(fields: &[Field], mut rest: &'d [u8]) -> Option<&'d [u8]> {
     for field in fields {
-        rest = match (&field.slot, named(field, rest)) {
+        rest = match (&field.slot, strip_name(field, rest)) {
             (Slot::Loose(_), None) => rest,
             (Slot::Loose(_), Some((kind, value))) => split_value(kind, value)?.1,
             (_, None) => return None,
@@ -90,9 +93,9 @@ struct Writer<'w, 'd> {
     missing: Vec<&'d [u8]>,
 }
 
-/// Where a row's bits and fixed values begin.
+/// The offsets of a row's bits and fixed values in the output.
 #[derive(Clone, Copy)]
-struct Places {
+struct Offsets {
     bits: usize,
     fixed: usize,
 }
@@ -100,8 +103,9 @@ struct Places {
 impl<'d> Writer<'_, 'd> {
     fn row(&mut self, doc: &'d [u8], depth: usize) {
         if depth < MAX_NESTING {
-            // Most documents have the shape of the last one: whether this one does shows as it is written.
-            if self.shaped(self.shapes.latest(), doc, depth) {
+            // Most documents have the shape of the one before. Whether this one fits is checked while it is
+            // written.
+            if self.shaped(self.shapes.most_recent(), doc, depth) {
                 return;
             }
             if let Some(number) = self.shapes.find(doc)
@@ -117,15 +121,15 @@ impl<'d> Writer<'_, 'd> {
         self.out.extend_from_slice(doc);
     }
 
-    /// Writes the row of `doc` in shape `number`; false, and nothing written, if it does not fit that.
+    /// Writes the row of `doc` in shape `number`; false if it does not fit, and nothing is written.
     fn shaped(&mut self, number: u64, doc: &'d [u8], depth: usize) -> bool {
         let Some(shape) = self.shapes.get(number) else { return false };
         let before = (self.out.len(), self.missing.len());
         put(number + 1, self.out);
         let bits = self.out.len();
-        let places = Places { bits, fixed: bits + shape.bits };
-        self.out.resize(places.fixed + shape.fixed, 0);
-        let rest = doc.get(4..).and_then(|rest| self.fields(&shape.fields, rest, places, depth));
+        let offsets = Offsets { bits, fixed: bits + shape.bits };
+        self.out.resize(offsets.fixed + shape.fixed, 0);
+        let rest = doc.get(4..).and_then(|rest| self.fields(&shape.fields, rest, offsets, depth));
         let fits = rest.is_some_and(<[u8]>::is_empty);
         if !fits {
             self.out.truncate(before.0);
@@ -134,31 +138,31 @@ impl<'d> Writer<'_, 'd> {
         fits
     }
 
-    /// Writes the elements at the start of `rest`; returns what follows them and the NUL, `None` if they do not fit
-    /// `fields` (see [`fits`]).
+    /// Writes the values of the elements at the start of `rest`. Returns what follows the elements and the
+    /// closing NUL, `None` if they do not fit `fields` (see [`fits`]).
     fn fields(
         &mut self,
         fields: &[Field],
         mut rest: &'d [u8],
-        places: Places,
+        offsets: Offsets,
         depth: usize,
     ) -> Option<&'d [u8]> {
         for field in fields {
-            let Some((kind, after)) = named(field, rest) else {
+            let Some((kind, after)) = strip_name(field, rest) else {
                 let Slot::Loose(at) = field.slot else { return None };
-                self.set(places, at, loose::ABSENT);
+                self.set(offsets, at, loose::ABSENT);
                 continue;
             };
             if let Slot::Loose(at) = field.slot {
                 let (value, after) = split_value(kind, after)?;
                 rest = after;
                 if kind == field.kind() {
-                    self.set(places, at, loose::USUAL);
+                    self.set(offsets, at, loose::USUAL);
                     self.value(kind, value, depth);
                 } else if kind == kind::NULL {
-                    self.set(places, at, loose::NULL);
+                    self.set(offsets, at, loose::NULL);
                 } else {
-                    self.set(places, at, loose::OTHER);
+                    self.set(offsets, at, loose::OTHER);
                     self.out.push(kind);
                     self.value(kind, value, depth);
                 }
@@ -168,18 +172,18 @@ impl<'d> Writer<'_, 'd> {
                 return None;
             }
             if let Slot::Nested(fields) = &field.slot {
-                rest = self.fields(fields, after.get(4..)?, places, depth)?;
+                rest = self.fields(fields, after.get(4..)?, offsets, depth)?;
                 continue;
             }
             let (value, after) = split_value(kind, after)?;
             rest = after;
             match field.slot {
                 Slot::Nothing | Slot::Nested(_) | Slot::Loose(_) => {}
-                Slot::Bit(at) => self.set(places, at, value.first().copied().unwrap_or(0) & 1),
+                Slot::Bit(at) => self.set(offsets, at, value.first().copied().unwrap_or(0) & 1),
                 Slot::Fixed { at, len } => {
-                    let at = places.fixed + at;
-                    if let Some(place) = self.out.get_mut(at..at + len) {
-                        place.copy_from_slice(value);
+                    let at = offsets.fixed + at;
+                    if let Some(target) = self.out.get_mut(at..at + len) {
+                        target.copy_from_slice(value);
                     }
                 }
                 Slot::Value => self.value(kind, value, depth),
@@ -188,15 +192,15 @@ impl<'d> Writer<'_, 'd> {
         rest.strip_prefix(&[0])
     }
 
-    /// Sets the bits from number `at` on.
-    fn set(&mut self, places: Places, at: usize, what: u8) {
-        let shifted = (u16::from(what) << (at % 8)).to_le_bytes();
-        for (byte, part) in (places.bits + at / 8..).zip(shifted) {
-            // The second byte is another's if nothing of this goes there.
+    /// Sets the bits that start at bit number `at` to `value`.
+    fn set(&mut self, offsets: Offsets, at: usize, value: u8) {
+        let shifted = (u16::from(value) << (at % 8)).to_le_bytes();
+        for (byte, part) in (offsets.bits + at / 8..).zip(shifted) {
+            // If the bits do not extend into the second byte, it may belong to the fixed values.
             if part != 0
-                && let Some(place) = self.out.get_mut(byte)
+                && let Some(target) = self.out.get_mut(byte)
             {
-                *place |= part;
+                *target |= part;
             }
         }
     }
@@ -206,7 +210,7 @@ impl<'d> Writer<'_, 'd> {
         self.out.extend_from_slice(bytes);
     }
 
-    /// Writes a value of type `kind`, whose BSON is `value`.
+    /// Writes a value of type `kind`; `value` is its BSON.
     fn value(&mut self, kind: u8, value: &'d [u8], depth: usize) {
         match kind {
             kind::STRING | kind::CODE | kind::SYMBOL => {
@@ -231,16 +235,16 @@ impl<'d> Writer<'_, 'd> {
         }
     }
 
-    /// Writes a number of bytes and what `write` writes.
+    /// Writes what `write` writes, preceded by its length in bytes.
     fn sized(&mut self, write: impl FnOnce(&mut Self)) {
         let start = self.out.len();
-        // Most are short; a longer length moves what was written.
+        // One byte is reserved for the length, which is usually enough; a longer one moves what was written.
         self.out.push(0);
         write(self);
         let len = self.out.len() - start - 1;
         if len < 0x80 {
-            if let Some(place) = self.out.get_mut(start) {
-                *place = len as u8;
+            if let Some(target) = self.out.get_mut(start) {
+                *target = len as u8;
             }
             return;
         }
@@ -252,20 +256,20 @@ impl<'d> Writer<'_, 'd> {
     fn array(&mut self, array: &'d [u8], depth: usize) {
         let array = Doc::new(array);
         let Some(first) = array.elements().next() else { return };
-        let (mut same, mut name) = (true, IndexName::default());
+        let (mut same_type, mut name) = (true, IndexName::default());
         for (at, element) in array.elements().enumerate() {
             if name.of(at) != element.name {
                 self.out.push(array_form::BSON);
                 self.out.extend_from_slice(array.as_bytes());
                 return;
             }
-            same &= element.kind == first.kind;
+            same_type &= element.kind == first.kind;
         }
-        let same =
-            same && !matches!(first.kind, kind::NULL | kind::UNDEFINED | kind::MIN_KEY | kind::MAX_KEY);
-        self.out.push(if same { first.kind } else { array_form::MIXED });
+        let same_type =
+            same_type && !matches!(first.kind, kind::NULL | kind::UNDEFINED | kind::MIN_KEY | kind::MAX_KEY);
+        self.out.push(if same_type { first.kind } else { array_form::MIXED });
         for Element { kind, bytes, .. } in array.elements() {
-            if !same {
+            if !same_type {
                 self.out.push(kind);
             }
             self.value(kind, bytes, depth);
@@ -273,7 +277,7 @@ impl<'d> Writer<'_, 'd> {
     }
 }
 
-/// The names of an array's elements: 0, 1, 2 and so on.
+/// Generates the names of an array's elements: 0, 1, 2 and so on.
 #[derive(Default)]
 pub(super) struct IndexName([u8; 20]);
 
@@ -282,8 +286,8 @@ impl IndexName {
     #[inline]
     pub(super) fn of(&mut self, mut position: usize) -> &[u8] {
         let mut start = self.0.len();
-        while let Some(place) = start.checked_sub(1).and_then(|at| self.0.get_mut(at)) {
-            *place = b'0' + (position % 10) as u8;
+        while let Some(digit) = start.checked_sub(1).and_then(|at| self.0.get_mut(at)) {
+            *digit = b'0' + (position % 10) as u8;
             start -= 1;
             position /= 10;
             if position == 0 {

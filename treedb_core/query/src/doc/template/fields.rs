@@ -1,14 +1,14 @@
-//! Decodes some fields of a row and skips the others.
+//! Partial decoding: decodes some fields of a row and skips the others.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::decode::{Row, document};
 use crate::doc::FieldPeek;
 
-/// Names of fields of documents, not of those nested in them: what is asked of a row.
+/// The names of the top-level fields to decode.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
-    /// Tells these fields from others; copies have the same.
+    /// Identifies the set in the cache; clones have the same number.
     id: u64,
     names: Vec<Box<[u8]>>,
 }
@@ -20,7 +20,7 @@ impl PartialEq for Fields {
 }
 
 impl Fields {
-    /// The fields of these names.
+    /// The fields with these names.
     pub fn new<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let mut names: Vec<Box<[u8]>> = names.into_iter().map(Into::into).collect();
@@ -29,7 +29,7 @@ impl Fields {
         Fields { id: NEXT.fetch_add(1, Ordering::Relaxed), names }
     }
 
-    /// The name, if there is just one.
+    /// The name, if there is exactly one.
     pub fn only(&self) -> Option<&[u8]> {
         match self.names.as_slice() {
             [only] => Some(only),
@@ -42,27 +42,27 @@ impl Fields {
     }
 }
 
-/// Caches which fields of a shape are wanted, so that names are compared once and not for each row.
+/// Caches which fields of a shape are wanted, so that names are compared once per shape and not for each row.
 #[derive(Debug, Default)]
 pub struct FieldMasks {
     masks: Vec<FieldMask>,
     next: usize,
 }
 
-/// FieldMasks that are remembered.
+/// The maximum number of cached masks.
 const MAX_MASKS: usize = 16;
 
 #[derive(Debug)]
 struct FieldMask {
-    /// Identities of the shape and of the fields.
-    of: (u64, u64),
-    /// For each field of the shape up to the last one wanted, whether it is.
+    /// The ids of the shape and of the fields.
+    key: (u64, u64),
+    /// For each field of the shape, up to the last one that is wanted: whether it is wanted.
     wanted: Vec<bool>,
 }
 
 impl FieldMasks {
-    /// Appends the document to `out`, of its fields those in `fields`, in the document's order. `None` if the row is
-    /// damaged; damage in a field that is not wanted may go unseen.
+    /// Appends a document with those of the row's fields that are in `fields`, in the document's order.
+    /// `None` if the row is damaged; damage in a field that is not wanted may go undetected.
     pub fn decode(&mut self, row: &Row<'_, '_>, fields: &Fields, out: &mut Vec<u8>) -> Option<()> {
         let wanted = self.wanted(row, fields)?;
         let mut reader = row.reader(0);
@@ -73,7 +73,7 @@ impl FieldMasks {
         })
     }
 
-    /// The only one of `fields`; `None` if the row is damaged before it.
+    /// The value of the field if `fields` has exactly one; `None` if the row is damaged up to the field.
     pub fn peek<'r>(&mut self, row: &Row<'_, 'r>, fields: &Fields) -> Option<FieldPeek<'r>> {
         if fields.names.len() != 1 {
             return Some(FieldPeek::Unknown);
@@ -85,7 +85,7 @@ impl FieldMasks {
                 reader.skip(field)?;
                 continue;
             }
-            // Of two fields with one name the first counts.
+            // Of two fields with the same name the first is used.
             match reader.peek(field)? {
                 FieldPeek::Missing => {}
                 found => return Some(found),
@@ -94,22 +94,22 @@ impl FieldMasks {
         Some(FieldPeek::Missing)
     }
 
-    /// For each field of the row's shape up to the last one wanted, whether it is.
+    /// For each field of the row's shape, up to the last one that is wanted: whether it is wanted.
     #[inline]
     fn wanted(&mut self, row: &Row<'_, '_>, fields: &Fields) -> Option<&[bool]> {
-        let of = (row.shape.id, fields.id);
-        let at = match self.masks.iter().position(|mask| mask.of == of) {
+        let key = (row.shape.id, fields.id);
+        let at = match self.masks.iter().position(|mask| mask.key == key) {
             Some(at) => at,
-            None => self.compute(of, row, fields),
+            None => self.compute(key, row, fields),
         };
         Some(&self.masks.get(at)?.wanted)
     }
 
     #[cold]
-    fn compute(&mut self, of: (u64, u64), row: &Row<'_, '_>, fields: &Fields) -> usize {
+    fn compute(&mut self, key: (u64, u64), row: &Row<'_, '_>, fields: &Fields) -> usize {
         let mut wanted: Vec<bool> = row.shape.fields.iter().map(|field| fields.has(field.name())).collect();
         wanted.truncate(wanted.iter().rposition(|wanted| *wanted).map_or(0, |last| last + 1));
-        let mask = FieldMask { of, wanted };
+        let mask = FieldMask { key, wanted };
         if self.masks.len() < MAX_MASKS {
             self.masks.push(mask);
             return self.masks.len() - 1;

@@ -9,17 +9,17 @@ pub(super) fn put(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// A signed number as one whose small values, of either sign, are small.
+/// Maps signed numbers to unsigned ones so that numbers with a small magnitude stay small.
 pub(super) fn zigzag(number: i64) -> u64 {
     (number << 1 ^ number >> 63).cast_unsigned()
 }
 
-/// What [`zigzag`] was given.
+/// The inverse of [`zigzag`].
 pub(super) fn unzigzag(number: u64) -> i64 {
     (number >> 1).cast_signed() ^ -(number & 1).cast_signed()
 }
 
-/// Takes the number at the start of `rest`; `None` if there is none.
+/// Removes the number at the start of `rest`; `None` if it is incomplete or does not fit 64 bits.
 #[inline]
 pub(super) fn take(rest: &mut &[u8]) -> Option<u64> {
     let (&first, after) = rest.split_first()?;
@@ -46,7 +46,7 @@ pub(super) fn take(rest: &mut &[u8]) -> Option<u64> {
     }
 }
 
-/// Takes `len` bytes from the start of `rest`.
+/// Removes `len` bytes from the start of `rest`.
 #[inline]
 pub(super) fn take_bytes<'r>(rest: &mut &'r [u8], len: usize) -> Option<&'r [u8]> {
     let (bytes, after) = rest.split_at_checked(len)?;
@@ -54,7 +54,7 @@ pub(super) fn take_bytes<'r>(rest: &mut &'r [u8], len: usize) -> Option<&'r [u8]
     Some(bytes)
 }
 
-/// Takes a number of bytes and so many bytes.
+/// Removes a length and that many bytes from the start of `rest`; returns the bytes.
 #[inline]
 pub(super) fn take_counted<'r>(rest: &mut &'r [u8]) -> Option<&'r [u8]> {
     let len = usize::try_from(take(rest)?).ok()?;
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_come_back_and_take_the_bytes_they_need() {
+    fn numbers_round_trip_in_the_expected_number_of_bytes() {
         for (number, len) in
             [(0, 1), (127, 1), (128, 2), (16_383, 2), (16_384, 3), (u64::from(u32::MAX), 5), (u64::MAX, 10)]
         {

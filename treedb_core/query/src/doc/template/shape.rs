@@ -1,65 +1,65 @@
-//! [`Shape`]: the fields of similar documents, and where each of them lies in a row.
+//! [`Shape`]: the fields of similar documents, and where in a row their values are.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::super::value::kind;
 use super::{MAX_NESTING, number};
 
-/// Most bytes of one shape.
+/// The maximum size of a shape, in bytes.
 pub(super) const MAX_SHAPE: usize = 8 * 1024;
 
-/// The fields of a document, in order.
+/// The fields of similar documents, in order.
 #[derive(Debug)]
 pub(super) struct Shape {
-    /// Tells it from all others of this process.
+    /// Unique in this process.
     pub(super) id: u64,
     pub(super) fields: Vec<Field>,
-    /// Bytes of a row that hold bits.
+    /// The size of a row's bits, in bytes.
     pub(super) bits: usize,
-    /// Bytes of a row that hold fixed values.
+    /// The size of a row's fixed values, in bytes.
     pub(super) fixed: usize,
-    /// What it is stored as.
+    /// The stored form of the shape.
     pub(super) bytes: Box<[u8]>,
-    /// Bytes that the decoded document has for its names, types and lengths, about.
+    /// The approximate number of bytes that names, types and lengths take in the decoded document.
     pub(super) overhead: usize,
 }
 
 /// One field of a shape.
 #[derive(Debug)]
 pub(super) struct Field {
-    /// Type byte, name, NUL: as the element begins in BSON.
+    /// The start of the element in BSON: type byte, name, NUL.
     pub(super) head: Box<[u8]>,
-    /// The head again, up to here, and zeros: to be copied at once.
-    start: [u8; START],
+    /// The first bytes of `head`, padded with zeros: can be copied with one copy of constant length.
+    head_prefix: [u8; HEAD_PREFIX],
     pub(super) slot: Slot,
 }
 
-/// Most bytes of a head that is copied at once.
-const START: usize = 16;
+/// Heads up to this many bytes are copied with one copy of constant length.
+const HEAD_PREFIX: usize = 16;
 
 /// How a field's value is stored.
 #[derive(Debug)]
 pub(super) enum Slot {
-    /// Not at all: there is only one.
+    /// Not at all: the type has only one value.
     Nothing,
-    /// As one of the bits.
+    /// As the bit with this number.
     Bit(usize),
-    /// At a place among the fixed values.
+    /// As one of the fixed values.
     Fixed {
-        /// The first byte.
+        /// Its offset among the fixed values.
         at: usize,
-        /// Bytes.
+        /// Its size in bytes.
         len: usize,
     },
-    /// Among the values.
+    /// As one of the values.
     Value,
-    /// Two bits tell; if it is there, among the values.
+    /// By two bits starting at this number, which tell whether one of the values follows and of which type.
     Loose(usize),
-    /// A document of these fields.
+    /// A nested document with these fields.
     Nested(Vec<Field>),
 }
 
-/// What two bits say of a loose field.
+/// The two bits of a loose field.
 pub(super) mod loose {
     pub(in super::super) const USUAL: u8 = 0;
     pub(in super::super) const ABSENT: u8 = 1;
@@ -67,7 +67,7 @@ pub(super) mod loose {
     pub(in super::super) const OTHER: u8 = 3;
 }
 
-/// How a field is written down in a shape.
+/// The mode byte of a field in a stored shape.
 pub(super) mod mode {
     pub(in super::super) const ALWAYS: u8 = 0;
     pub(in super::super) const LOOSE: u8 = 1;
@@ -82,16 +82,16 @@ impl Field {
     /// Appends the head.
     #[inline]
     pub(super) fn begin(&self, out: &mut Vec<u8>) {
-        if self.head.len() > START {
+        if self.head.len() > HEAD_PREFIX {
             return out.extend_from_slice(&self.head);
         }
-        // What is too many is cut off again: cheaper than a copy of a length that varies.
+        // Copies HEAD_PREFIX bytes and truncates: faster than a copy of variable length.
         let end = out.len() + self.head.len();
-        out.extend_from_slice(&self.start);
+        out.extend_from_slice(&self.head_prefix);
         out.truncate(end);
     }
 
-    /// The name with its NUL.
+    /// The name with its closing NUL.
     pub(super) fn name_nul(&self) -> &[u8] {
         self.head.get(1..).unwrap_or_default()
     }
@@ -109,7 +109,7 @@ impl Field {
     }
 }
 
-/// The bits of a row with bit number `at` first.
+/// The bits of a row, shifted so that bit number `at` is the lowest.
 #[inline]
 pub(super) fn bits_at(bits: &[u8], at: usize) -> u8 {
     let low = bits.get(at / 8).copied().unwrap_or(0);
@@ -117,7 +117,7 @@ pub(super) fn bits_at(bits: &[u8], at: usize) -> u8 {
     (u16::from_le_bytes([low, high]) >> (at % 8)) as u8
 }
 
-/// A shape being put together: places are given out in the order of the fields.
+/// Builds a shape: slots are assigned in the order of the fields.
 #[derive(Debug, Default)]
 pub(super) struct Builder {
     bits: usize,
@@ -126,10 +126,10 @@ pub(super) struct Builder {
 }
 
 impl Builder {
-    /// A field of this mode, type and name; of a nested document the `inner` fields.
+    /// A field with this mode, type and name; `inner` are the fields of a nested document.
     pub(super) fn field(&mut self, mode: u8, kind: u8, name: &[u8], inner: Vec<Field>) -> Field {
         let head = [&[kind], name, &[0]].concat();
-        // A string has its length and its NUL beside it, a document likewise.
+        // An allowance for the length and the closing NUL of strings and documents.
         self.overhead += head.len() + 12;
         let slot = match (mode, kind) {
             (mode::NESTED, _) => Slot::Nested(inner),
@@ -147,9 +147,9 @@ impl Builder {
             (_, kind::DECIMAL) => self.fixed(16),
             _ => Slot::Value,
         };
-        let mut start = [0; START];
-        start.iter_mut().zip(&head).for_each(|(to, from)| *to = *from);
-        Field { head: head.into_boxed_slice(), start, slot }
+        let mut head_prefix = [0; HEAD_PREFIX];
+        head_prefix.iter_mut().zip(&head).for_each(|(to, from)| *to = *from);
+        Field { head: head.into_boxed_slice(), head_prefix, slot }
     }
 
     fn fixed(&mut self, len: usize) -> Slot {
@@ -157,7 +157,7 @@ impl Builder {
         Slot::Fixed { at: self.fixed - len, len }
     }
 
-    /// The shape of these fields.
+    /// The shape with these fields.
     pub(super) fn finish(self, fields: Vec<Field>) -> Shape {
         let mut bytes = Vec::new();
         write(&fields, &mut bytes);
@@ -185,13 +185,13 @@ fn write(fields: &[Field], out: &mut Vec<u8>) {
     }
 }
 
-/// True for the types of BSON.
+/// True for a type byte of BSON.
 fn is_kind(kind: u8) -> bool {
     matches!(kind, kind::DOUBLE..=kind::DECIMAL | kind::MAX_KEY | kind::MIN_KEY)
 }
 
 impl Shape {
-    /// Reads the shape at the start of `rest`; `None` for bytes that are no shape.
+    /// Parses the shape at the start of `rest` and removes it; `None` if the bytes are not a shape.
     pub(super) fn read(rest: &mut &[u8]) -> Option<Shape> {
         let mut builder = Builder::default();
         let fields = read(&mut builder, rest, 0)?;
@@ -201,7 +201,7 @@ impl Shape {
 
 fn read(builder: &mut Builder, rest: &mut &[u8], depth: usize) -> Option<Vec<Field>> {
     let count = usize::try_from(number::take(rest)?).ok()?;
-    // Each field takes three bytes at least.
+    // Each field takes at least three bytes.
     if depth > MAX_NESTING || count > rest.len() / 3 {
         return None;
     }

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use super::shape::{MAX_SHAPE, Shape};
 use crate::doc::Doc;
 
-/// Most shapes of one collection.
+/// The maximum number of shapes of a collection.
 const MAX_SHAPES: usize = 256;
-/// Most bytes of the shapes of one collection.
+/// The maximum size of all shapes of a collection, in bytes.
 const MAX_BYTES: usize = 64 * 1024;
-/// So many shapes are taken at once; after them, documents of a new kind must come twice. Names that are data (a field
-/// for each user) would otherwise use the shapes up.
-const FREE: usize = 32;
+/// Up to this many shapes, every document that fits none adds one. After that, a document is only given a new
+/// shape if one with the same field names was stored before: field names that are data (a field for each
+/// user) would otherwise use up the shapes.
+const EAGER_SHAPES: usize = 32;
 
-/// Shapes by their number. They are only ever added to, so that what was written with some of them can be read with
-/// them and more.
+/// Shapes by their number. Shapes are only ever added, so rows that were written with an earlier list can be
+/// read with a later one.
 #[derive(Debug, Clone, Default)]
 pub struct Shapes {
     list: Vec<Arc<Shape>>,
@@ -23,24 +24,24 @@ pub struct Shapes {
     hints: Arc<Hints>,
 }
 
-/// What makes finding shapes quick. It may be lost at any time.
+/// Speeds up finding shapes. Not stored: losing it only costs time.
 #[derive(Debug)]
 struct Hints {
-    /// The four shapes used last, the last one lowest, 16 bits each.
+    /// The four most recently used shapes, 16 bits each, the most recent in the lowest bits.
     recent: AtomicU64,
-    /// Kinds of documents that had no shape.
-    sighted: [AtomicU32; 64],
+    /// Hashes of the field names of documents that had no shape.
+    seen: [AtomicU32; 64],
 }
 
 impl Default for Hints {
     fn default() -> Self {
         let recent = AtomicU64::new(0x0003_0002_0001_0000);
-        Hints { recent, sighted: [const { AtomicU32::new(0) }; 64] }
+        Hints { recent, seen: [const { AtomicU32::new(0) }; 64] }
     }
 }
 
 impl Shapes {
-    /// How many there are.
+    /// The number of shapes.
     pub fn len(&self) -> usize {
         self.list.len()
     }
@@ -50,23 +51,23 @@ impl Shapes {
         self.list.is_empty()
     }
 
-    /// The shape of this number.
+    /// The shape with this number.
     #[inline]
     pub(super) fn get(&self, number: u64) -> Option<&Shape> {
         self.list.get(usize::try_from(number).ok()?).map(|shape| &**shape)
     }
 
-    /// All of them, in order.
+    /// All shapes, in order.
     pub(super) fn all(&self) -> impl Iterator<Item = &Shape> {
         self.list.iter().map(|shape| &**shape)
     }
 
-    /// What they are stored as: one after the other.
+    /// The stored form: the shapes one after the other.
     pub fn to_bytes(&self) -> Vec<u8> {
         self.list.iter().flat_map(|shape| shape.bytes.iter().copied()).collect()
     }
 
-    /// Reads what [`Shapes::to_bytes`] wrote; `None` for bytes that are no shapes.
+    /// Parses the output of [`Shapes::to_bytes`]; `None` if the bytes are not shapes.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Shapes> {
         let mut shapes = Shapes::default();
         while !bytes.is_empty() {
@@ -86,48 +87,49 @@ impl Shapes {
         self.list.len() >= MAX_SHAPES || self.bytes >= MAX_BYTES
     }
 
-    /// The number of the shape used last.
-    pub(super) fn latest(&self) -> u64 {
+    /// The number of the most recently used shape.
+    pub(super) fn most_recent(&self) -> u64 {
         self.hints.recent.load(Ordering::Relaxed) & 0xffff
     }
 
-    /// The number of a shape that `doc` fits, those used last first.
+    /// The number of a shape that `doc` fits; the most recently used shapes are tried first.
     pub(super) fn find(&self, doc: &[u8]) -> Option<u64> {
         let recent = self.hints.recent.load(Ordering::Relaxed);
-        for place in 0..4 {
-            let number = recent >> (16 * place) & 0xffff;
+        for position in 0..4 {
+            let number = recent >> (16 * position) & 0xffff;
             if self.get(number).is_some_and(|shape| shape.fits(doc)) {
-                self.used(recent, place, number);
+                self.mark_used(recent, position, number);
                 return Some(number);
             }
         }
         let number = self.all().position(|shape| shape.fits(doc))? as u64;
-        self.used(recent, 3, number);
+        self.mark_used(recent, 3, number);
         Some(number)
     }
 
-    /// Puts `number` in front of the hints: it stood at `place`, or the one there goes.
-    fn used(&self, recent: u64, place: u32, number: u64) {
-        if place > 0 {
-            let moved = (1_u64 << (16 * place)) - 1;
-            let keep = if place == 3 { 0 } else { u64::MAX << (16 * (place + 1)) };
+    /// Moves `number` to the front of the recently used shapes, from `position`; the shape at `position` is
+    /// dropped if it is another one.
+    fn mark_used(&self, recent: u64, position: u32, number: u64) {
+        if position > 0 {
+            let moved = (1_u64 << (16 * position)) - 1;
+            let keep = if position == 3 { 0 } else { u64::MAX << (16 * (position + 1)) };
             let recent = recent & keep | (recent & moved) << 16 | number;
             self.hints.recent.store(recent, Ordering::Relaxed);
         }
     }
 
-    /// These shapes and one that `doc`, which fits none, does fit. `None` if there is no room for it, or it is too
-    /// early to say that more such documents will come.
+    /// These shapes and a new one for `doc`, which fits none of them. `None` if there is no room for it, or
+    /// no document with these field names was seen before (see `EAGER_SHAPES`).
     pub fn grown(&self, doc: &[u8]) -> Option<Shapes> {
-        if self.is_full() || self.len() >= FREE && !self.sighted_before(doc) {
+        if self.is_full() || self.len() >= EAGER_SHAPES && !self.seen_before(doc) {
             return None;
         }
-        let shape = match self.nearest(doc).and_then(|near| near.widened(doc)) {
+        let shape = match self.most_similar(doc).and_then(|similar| similar.widened(doc)) {
             Some(shape) => shape,
             None => Shape::of(doc)?,
         };
-        let room = shape.bytes.len() <= MAX_SHAPE && self.bytes + shape.bytes.len() <= MAX_BYTES;
-        if !room || !shape.fits(doc) {
+        let has_room = shape.bytes.len() <= MAX_SHAPE && self.bytes + shape.bytes.len() <= MAX_BYTES;
+        if !has_room || !shape.fits(doc) {
             return None;
         }
         let mut grown = self.clone();
@@ -135,26 +137,28 @@ impl Shapes {
         Some(grown)
     }
 
-    /// The shape that has most fields in common with `doc`, if that is at least half of the fields of both.
-    fn nearest(&self, doc: &[u8]) -> Option<&Shape> {
+    /// The shape that has the most fields in common with `doc`, if these are at least half of the fields of
+    /// both.
+    fn most_similar(&self, doc: &[u8]) -> Option<&Shape> {
         let fields = Doc::new(doc).elements().count();
         self.all()
-            .map(|shape| (shape.common(doc), shape))
+            .map(|shape| (shape.common_fields(doc), shape))
             .filter(|(common, shape)| *common > 0 && 2 * common >= fields.max(shape.fields.len()))
             .max_by_key(|(common, _)| *common)
             .map(|(_, shape)| shape)
     }
 
-    /// Whether a document with these names was here before, as far as anybody remembers.
-    fn sighted_before(&self, doc: &[u8]) -> bool {
+    /// Whether a document with the same field names was checked before; may be wrong either way, since only a
+    /// few hashes are kept.
+    fn seen_before(&self, doc: &[u8]) -> bool {
         let mut hash = 0xcbf2_9ce4_8422_2325_u64;
         for element in Doc::new(doc).elements() {
             for &byte in element.name.iter().chain(&[0]) {
                 hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
             }
         }
-        let mark = (hash >> 32) as u32 | 1;
-        let place = &self.hints.sighted[hash as usize % 64];
-        place.swap(mark, Ordering::Relaxed) == mark
+        let tag = (hash >> 32) as u32 | 1;
+        let slot = &self.hints.seen[hash as usize % 64];
+        slot.swap(tag, Ordering::Relaxed) == tag
     }
 }

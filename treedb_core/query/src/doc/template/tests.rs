@@ -1,4 +1,4 @@
-//! Round trips of documents through rows, and damaged rows.
+//! Documents round-trip through rows; damaged rows are rejected.
 
 use bson::raw::{CString, RawBson};
 use bson::{RawDocumentBuf, rawdoc};
@@ -18,8 +18,8 @@ fn decoded(shapes: &Shapes, row: &[u8]) -> Option<Vec<u8>> {
     }
 }
 
-/// Stores `doc`, learning its shape, and reads it back; returns its row.
-fn through(shapes: &mut Shapes, doc: &[u8]) -> Vec<u8> {
+/// Encodes `doc`, adding its shape, checks that decoding gives it back, and returns the row.
+fn round_trip(shapes: &mut Shapes, doc: &[u8]) -> Vec<u8> {
     let mut row = vec![7];
     if let Some(grown) = shapes.encode_grown(doc, &mut row) {
         *shapes = grown;
@@ -29,16 +29,16 @@ fn through(shapes: &mut Shapes, doc: &[u8]) -> Vec<u8> {
     row
 }
 
-/// A document of fields that may have the same name.
-fn doubled(rng: &mut Rng, depth: usize) -> RawDocumentBuf {
+/// A random document whose fields may have the same name.
+fn with_duplicate_names(rng: &mut Rng, depth: usize) -> RawDocumentBuf {
     let mut doc = RawDocumentBuf::new();
     for _ in 0..rng.below(7) {
         let name = *rng.pick(&["a", "b", "", "a.b", "$c", "long name with spaces"]);
         let value = match rng.below(5) {
-            0 if depth > 0 => RawBson::Document(doubled(rng, depth - 1)),
+            0 if depth > 0 => RawBson::Document(with_duplicate_names(rng, depth - 1)),
             1 if depth > 0 => {
                 let mut array = bson::RawArrayBuf::new();
-                (0..rng.below(14)).for_each(|_| array.push(doubled(rng, depth - 1)));
+                (0..rng.below(14)).for_each(|_| array.push(with_duplicate_names(rng, depth - 1)));
                 RawBson::Array(array)
             }
             _ => random_value(rng, depth + 1),
@@ -49,19 +49,23 @@ fn doubled(rng: &mut Rng, depth: usize) -> RawDocumentBuf {
 }
 
 #[test]
-fn every_document_comes_back_byte_for_byte() {
+fn every_document_round_trips_byte_for_byte() {
     let (mut shaped, mut all) = (0, 0);
     for seed in seeds(0..12) {
         let (mut rng, mut shapes) = (Rng::new(seed), Shapes::default());
         for n in 0..120 {
-            let doc = if rng.below(2) == 0 { random_document(&mut rng, 4) } else { doubled(&mut rng, 3) };
-            let row = through(&mut shapes, doc.as_bytes());
+            let doc = if rng.below(2) == 0 {
+                random_document(&mut rng, 4)
+            } else {
+                with_duplicate_names(&mut rng, 3)
+            };
+            let row = round_trip(&mut shapes, doc.as_bytes());
             (shaped, all) = (shaped + usize::from(row[0] != 0), all + 1);
             if n % 20 == 0 {
                 let back = Shapes::from_bytes(&shapes.to_bytes()).unwrap();
                 assert_eq!(decoded(&back, &row).as_deref(), Some(doc.as_bytes()));
             }
-            // The same again finds its shape, or finds none again.
+            // Encoding it again finds the shape, or again finds none.
             let mut again = Vec::new();
             assert!(
                 shapes.encode(doc.as_bytes(), &mut again).missing.is_empty()
@@ -76,7 +80,7 @@ fn every_document_comes_back_byte_for_byte() {
 }
 
 #[test]
-fn fields_that_come_and_go_or_change_their_type_share_a_shape() {
+fn documents_with_missing_fields_or_other_types_share_a_shape() {
     let (mut rng, mut shapes, mut sizes) = (Rng::new(1), Shapes::default(), (0, 0));
     for n in 0..1000_i64 {
         let mut doc = rawdoc! { "_id": n };
@@ -100,7 +104,7 @@ fn fields_that_come_and_go_or_change_their_type_share_a_shape() {
                 doc.append(CString::try_from(name.to_str().unwrap()).unwrap(), value);
             }
         }
-        let row = through(&mut shapes, doc.as_bytes());
+        let row = round_trip(&mut shapes, doc.as_bytes());
         assert_ne!(row[0], 0);
         sizes = (sizes.0 + row.len(), sizes.1 + doc.as_bytes().len());
     }
@@ -115,56 +119,57 @@ fn fields_that_come_and_go_or_change_their_type_share_a_shape() {
 }
 
 #[test]
-fn names_that_are_data_do_not_use_the_shapes_up() {
+fn field_names_that_are_data_do_not_use_up_the_shapes() {
     let mut shapes = Shapes::default();
     for n in 0..500 {
         let mut doc = rawdoc! { "_id": n };
         for k in 0..5 {
             doc.append(CString::try_from(format!("user{n}_{k}")).unwrap(), k);
         }
-        through(&mut shapes, doc.as_bytes());
+        round_trip(&mut shapes, doc.as_bytes());
     }
     assert!(shapes.len() <= 32, "{}", shapes.len());
     for n in 0..3 {
-        let row = through(&mut shapes, rawdoc! { "_id": n, "kind": "useful", "count": 3 }.as_bytes());
+        let row = round_trip(&mut shapes, rawdoc! { "_id": n, "kind": "useful", "count": 3 }.as_bytes());
         assert_eq!(row[0] != 0, n > 0);
     }
 }
 
 #[test]
-fn shapes_never_pass_their_bounds() {
+fn shapes_never_exceed_their_limits() {
     let mut shapes = Shapes::default();
     for n in 0..700 {
         let mut doc = RawDocumentBuf::new();
         for k in 0..30 {
             doc.append(CString::try_from(format!("a long name of a field {}", n * 30 + k)).unwrap(), k);
         }
-        through(&mut shapes, doc.as_bytes());
-        through(&mut shapes, doc.as_bytes());
+        round_trip(&mut shapes, doc.as_bytes());
+        round_trip(&mut shapes, doc.as_bytes());
     }
     assert!(shapes.len() > 32 && shapes.len() <= 256 && shapes.to_bytes().len() <= 64 * 1024);
     let mut wide = RawDocumentBuf::new();
     (0..600).for_each(|k| wide.append(CString::try_from(format!("{k}")).unwrap(), k));
-    assert_eq!(through(&mut Shapes::default(), wide.as_bytes())[0], 0);
+    assert_eq!(round_trip(&mut Shapes::default(), wide.as_bytes())[0], 0);
     let mut deep = rawdoc! { "x": 1 };
     for _ in 0..98 {
         deep = rawdoc! { "d": deep, "n": 1 };
     }
-    assert_ne!(through(&mut Shapes::default(), deep.as_bytes())[0], 0);
+    assert_ne!(round_trip(&mut Shapes::default(), deep.as_bytes())[0], 0);
 }
 
 #[test]
-fn some_fields_are_those_of_the_whole_document_in_its_order() {
-    let (mut rng, mut shapes, mut picks) = (Rng::new(9), Shapes::default(), FieldMasks::default());
+fn partial_decoding_gives_the_fields_in_the_documents_order() {
+    let (mut rng, mut shapes, mut masks) = (Rng::new(9), Shapes::default(), FieldMasks::default());
     let wanted: Vec<(Vec<&str>, Fields)> =
         [vec![], vec!["a"], vec!["", "c"], vec!["h", "b", "0", "a"], vec!["none"]]
             .into_iter()
             .map(|names| (names.clone(), Fields::new(names.iter().map(|name| name.as_bytes()))))
             .collect();
-    let (mut asked, mut unclear) = (0, 0);
+    let (mut decoded_parts, mut unknown) = (0, 0);
     for _ in 0..600 {
-        let doc = if rng.below(2) == 0 { random_document(&mut rng, 3) } else { doubled(&mut rng, 3) };
-        let row = through(&mut shapes, doc.as_bytes());
+        let doc =
+            if rng.below(2) == 0 { random_document(&mut rng, 3) } else { with_duplicate_names(&mut rng, 3) };
+        let row = round_trip(&mut shapes, doc.as_bytes());
         let Some(Stored::Shaped(row)) = shapes.open(&row) else { continue };
         for (names, fields) in &wanted {
             let mut expected = crate::doc::write::Writer::new(64);
@@ -172,13 +177,13 @@ fn some_fields_are_those_of_the_whole_document_in_its_order() {
                 expected.copy(&element);
             }
             let mut part = Vec::new();
-            picks.decode(&row, fields, &mut part).unwrap();
+            masks.decode(&row, fields, &mut part).unwrap();
             assert_eq!(part, expected.into_bytes(), "{names:?} of {:?}", Doc::from(&doc));
-            asked += 1;
-            match (picks.peek(&row, fields).unwrap(), names.as_slice()) {
+            decoded_parts += 1;
+            match (masks.peek(&row, fields).unwrap(), names.as_slice()) {
                 (FieldPeek::Unknown, [name]) => {
                     let element = Doc::from(&doc).find(name.as_bytes()).unwrap();
-                    unclear += usize::from(FieldPeek::of(element.value()) != FieldPeek::Unknown);
+                    unknown += usize::from(FieldPeek::of(element.value()) != FieldPeek::Unknown);
                 }
                 (found, [_]) => {
                     assert!(same(found, FieldPeek::at(Doc::from(&doc), fields)), "{found:?} {doc:?}")
@@ -187,13 +192,13 @@ fn some_fields_are_those_of_the_whole_document_in_its_order() {
             }
         }
     }
-    // Rare types only.
-    assert!(asked > 1000 && unclear * 20 < asked, "{asked} {unclear}");
+    // Only for rare types.
+    assert!(decoded_parts > 1000 && unknown * 20 < decoded_parts, "{decoded_parts} {unknown}");
 }
 
 fn same(a: FieldPeek<'_>, b: FieldPeek<'_>) -> bool {
     match (a, b) {
-        // Not a number is not equal to itself.
+        // NaN is not equal to itself.
         (FieldPeek::Value(Value::Double(a)), FieldPeek::Value(Value::Double(b))) => {
             a.to_bits() == b.to_bits()
         }
@@ -202,13 +207,14 @@ fn same(a: FieldPeek<'_>, b: FieldPeek<'_>) -> bool {
 }
 
 #[test]
-fn bytes_that_are_no_row_or_no_shape_are_an_error_or_some_document_and_never_a_panic() {
-    let (mut rng, mut shapes, mut picks) = (Rng::new(5), Shapes::default(), FieldMasks::default());
+fn damaged_rows_and_shapes_never_cause_a_panic() {
+    let (mut rng, mut shapes, mut masks) = (Rng::new(5), Shapes::default(), FieldMasks::default());
     let fields = Fields::new([&b"a"[..], b"c"]);
     let mut refused = 0;
     for _ in 0..100 {
-        let doc = if rng.below(2) == 0 { random_document(&mut rng, 4) } else { doubled(&mut rng, 3) };
-        let row = through(&mut shapes, doc.as_bytes());
+        let doc =
+            if rng.below(2) == 0 { random_document(&mut rng, 4) } else { with_duplicate_names(&mut rng, 3) };
+        let row = round_trip(&mut shapes, doc.as_bytes());
         let mut try_all = |bytes: &[u8]| {
             let Some(stored) = shapes.open(bytes) else { return refused += 1 };
             let Stored::Shaped(row) = stored else { return };
@@ -217,7 +223,7 @@ fn bytes_that_are_no_row_or_no_shape_are_an_error_or_some_document_and_never_a_p
                 Some(()) => drop(validate(&out)),
                 None => refused += 1,
             }
-            let _ = picks.decode(&row, &fields, &mut Vec::new());
+            let _ = masks.decode(&row, &fields, &mut Vec::new());
         };
         for at in 0..row.len() {
             try_all(&row[..at]);

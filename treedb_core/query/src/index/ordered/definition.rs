@@ -10,20 +10,20 @@ use crate::doc::key::{encode_value, invert};
 use crate::doc::{Collation, Doc, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
-/// Most fields a key pattern may have.
+/// The maximum number of fields in a key pattern.
 pub const MAX_KEY_PARTS: usize = 32;
 
-/// Order of one field in an index or a sort.
+/// The sort order of one field in an index or a sort.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum SortOrder {
-    /// 1: least first.
+    /// 1: smallest first.
     Ascending,
     /// -1: greatest first.
     Descending,
 }
 
 impl SortOrder {
-    /// The other one.
+    /// The opposite order.
     pub fn reversed(self) -> Self {
         match self {
             SortOrder::Ascending => SortOrder::Descending,
@@ -45,12 +45,12 @@ impl SortOrder {
 pub struct KeyPart {
     /// Dotted path: `author.name`.
     pub path: Path,
-    /// Its order.
+    /// Its sort order.
     pub direction: SortOrder,
 }
 
 impl KeyPart {
-    /// Puts what a key has of `value` at the end of `out`.
+    /// Appends the encoding of `value` in a key to `out`.
     #[inline]
     pub fn encode(&self, value: Value<'_>, out: &mut Vec<u8>) {
         let from = out.len();
@@ -61,7 +61,7 @@ impl KeyPart {
     }
 }
 
-/// An ordered index: what it is called, what it orders by, whether keys are unique.
+/// An ordered index: its name, its key pattern, whether keys are unique, and its options.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexDef {
     /// Unique in its collection; `_id_` is the index on `_id`.
@@ -70,14 +70,14 @@ pub struct IndexDef {
     pub keys: Vec<KeyPart>,
     /// True if no two rows may have the same key.
     pub unique: bool,
-    /// What else.
+    /// The other options.
     pub options: IndexOptions,
 }
 
-/// Longest time until documents expire, in seconds.
+/// The maximum of `expireAfterSeconds`.
 const MAX_EXPIRY: i64 = i32::MAX as i64;
 
-fn refused(message: String) -> QueryError {
+fn cannot_create(message: String) -> QueryError {
     QueryError::new(ErrorCode::CannotCreateIndex, message)
 }
 
@@ -93,27 +93,30 @@ impl IndexDef {
         }
     }
 
-    /// Reads a key pattern (`{ a: 1, "b.c": -1 }`). Without a name the index gets MongoDB's: `a_1_b.c_-1`.
+    /// Parses a key pattern (`{ a: 1, "b.c": -1 }`). Without a name the index gets MongoDB's default name:
+    /// `a_1_b.c_-1`.
     ///
-    /// Errors: `CannotCreateIndex` naming the field, for an empty or too long pattern, an empty or `$` name, a
-    /// direction that is not a number or 0, a kind of index other than by values.
+    /// # Errors
+    /// `CannotCreateIndex` naming the field, for an empty or too long pattern, a field name that is empty or
+    /// starts with `$`, a direction that is not a number or 0, a hashed or wildcard index.
     pub fn parse(pattern: &RawDocument, name: Option<&str>, unique: bool) -> Result<Self> {
         let def = Self::read(pattern, name, unique)?;
         match def.options.kind {
             Kind::Values => Ok(def),
-            _ => Err(refused(format!(
+            _ => Err(cannot_create(format!(
                 "An index of the kind {} is not supported here",
                 crate::doc::shown(Value::Document(pattern.into()))
             ))),
         }
     }
 
-    /// Reads the specification of an index as `createIndexes` has it and `listIndexes` shows it:
-    /// `{ key: { a: 1 }, name: "a_1", sparse: true }`. `partial` reads a `partialFilterExpression`, whose strings
-    /// compare by the collation. Fields that are no options are left alone.
+    /// Parses the specification of an index as in `createIndexes` and `listIndexes`: `{ key: { a: 1 }, name:
+    /// "a_1", sparse: true }`. `partial` parses a `partialFilterExpression`, which compares strings by the
+    /// collation. Unknown fields are ignored.
     ///
     /// # Errors
-    /// Those of [`Self::parse`], and MongoDB's for options that are impossible or do not go together.
+    /// The errors of [`Self::parse`], and MongoDB's errors for options that are invalid or cannot be
+    /// combined.
     pub fn from_spec(
         spec: &RawDocument,
         partial: &dyn Fn(&RawDocument, &Collation) -> Result<Partial>,
@@ -167,7 +170,7 @@ impl IndexDef {
         }
         if let Some(projection) = document("wildcardProjection")? {
             match &mut options.kind {
-                Kind::Wildcard(wildcard) => wildcard.narrow(projection)?,
+                Kind::Wildcard(wildcard) => wildcard.set_projection(projection)?,
                 _ => {
                     return Err(QueryError::bad_value(
                         "The field 'wildcardProjection' is only allowed in an 'wildcard' index",
@@ -179,17 +182,17 @@ impl IndexDef {
         Ok(def)
     }
 
-    /// Refuses options that do not go together.
+    /// Rejects options that cannot be combined.
     fn check(&self) -> Result<()> {
         let IndexOptions { kind, sparse, partial, expire_after, hidden, .. } = &self.options;
         if *sparse && partial.is_some() {
-            return Err(refused(
+            return Err(cannot_create(
                 "cannot mix \"partialFilterExpression\" and \"sparse\" options: the filter can say { $exists: true }"
                     .to_owned(),
             ));
         }
         if expire_after.is_some() && self.keys.len() > 1 {
-            return Err(refused(
+            return Err(cannot_create(
                 "TTL indexes are single-field indexes, compound indexes do not support TTL".to_owned(),
             ));
         }
@@ -202,17 +205,19 @@ impl IndexDef {
                 ));
             }
             Kind::Hashed(_) if expire_after.is_some() => {
-                return Err(refused("a hashed index cannot be a TTL index: it has no order".to_owned()));
+                return Err(cannot_create(
+                    "a hashed index cannot be a TTL index: it has no order".to_owned(),
+                ));
             }
             Kind::Hashed(_) => {}
             Kind::Wildcard(_) => {
-                let not = [
+                let unsupported = [
                     (self.unique, "unique"),
                     (*sparse, "sparse"),
                     (expire_after.is_some(), "expireAfterSeconds"),
                 ];
-                if let Some((_, option)) = not.iter().find(|(asked, _)| *asked) {
-                    return Err(refused(format!(
+                if let Some((_, option)) = unsupported.iter().find(|(given, _)| *given) {
+                    return Err(cannot_create(format!(
                         "Index type 'wildcard' does not support the {option} option"
                     )));
                 }
@@ -222,12 +227,12 @@ impl IndexDef {
             if *hidden {
                 return Err(QueryError::bad_value("can't hide _id index"));
             }
-            let not = [
+            let unsupported = [
                 (*sparse, "sparse"),
                 (partial.is_some(), "partialFilterExpression"),
                 (expire_after.is_some(), "expireAfterSeconds"),
             ];
-            if let Some((_, option)) = not.iter().find(|(asked, _)| *asked) {
+            if let Some((_, option)) = unsupported.iter().find(|(given, _)| *given) {
                 return Err(QueryError::new(
                     ErrorCode::InvalidOptions,
                     format!("The field '{option}' is not valid for an _id index specification."),
@@ -242,7 +247,7 @@ impl IndexDef {
             && self.options.kind == Kind::Values
     }
 
-    /// Reads a key pattern of any kind.
+    /// Parses a key pattern of any kind of index.
     fn read(pattern: &RawDocument, name: Option<&str>, unique: bool) -> Result<Self> {
         let mut keys: Vec<KeyPart> = Vec::new();
         let mut kind = Kind::Values;
@@ -261,10 +266,12 @@ impl IndexDef {
                 }
                 Value::String(kind) => {
                     let kind = String::from_utf8_lossy(kind);
-                    return Err(refused(format!("Index type '{kind}' of field '{path}' is not supported")));
+                    return Err(cannot_create(format!(
+                        "Index type '{kind}' of field '{path}' is not supported"
+                    )));
                 }
                 value if !value.is_number() => {
-                    return Err(refused(format!(
+                    return Err(cannot_create(format!(
                         "Values in v:2 index key pattern cannot be of type {} (field '{path}'). Only numbers > 0, \
                          numbers < 0, and strings are allowed.",
                         value.type_name()
@@ -278,42 +285,42 @@ impl IndexDef {
                     _ => {
                         let message =
                             format!("Values in the index key pattern cannot be 0 (field '{path}').");
-                        return Err(refused(message));
+                        return Err(cannot_create(message));
                     }
                 },
             };
             if path.split('.').any(str::is_empty) {
-                return Err(refused(format!("Index keys cannot contain an empty field: '{path}'.")));
+                return Err(cannot_create(format!("Index keys cannot contain an empty field: '{path}'.")));
             }
             let wildcard = Wildcard::of(path);
             let named = wildcard.as_ref().map_or(path, Wildcard::root);
             if named.split('.').any(|part| part.starts_with('$')) {
-                return Err(refused(format!(
+                return Err(cannot_create(format!(
                     "Index key contains an illegal field name: field name starts with '$': '{path}'."
                 )));
             }
             if keys.iter().any(|key| key.path.as_str() == path) {
-                return Err(refused(format!("Index keys cannot name the field '{path}' twice.")));
+                return Err(cannot_create(format!("Index keys cannot name the field '{path}' twice.")));
             }
             if let Some(wildcard) = wildcard {
                 if kind != Kind::Values {
-                    return Err(refused(format!("A wildcard index cannot be hashed (field '{path}')")));
+                    return Err(cannot_create(format!("A wildcard index cannot be hashed (field '{path}')")));
                 }
                 kind = Kind::Wildcard(wildcard);
             }
             keys.push(KeyPart { path: Path::new(path), direction });
         }
         if keys.is_empty() {
-            return Err(refused("Index keys cannot be an empty object.".to_owned()));
+            return Err(cannot_create("Index keys cannot be an empty object.".to_owned()));
         }
         if keys.len() > MAX_KEY_PARTS {
-            return Err(refused(format!("Index keys cannot have more than {MAX_KEY_PARTS} fields.")));
+            return Err(cannot_create(format!("Index keys cannot have more than {MAX_KEY_PARTS} fields.")));
         }
         if keys.len() > 1 && matches!(kind, Kind::Wildcard(_)) {
-            return Err(refused("wildcard indexes do not allow compounding".to_owned()));
+            return Err(cannot_create("wildcard indexes do not allow compounding".to_owned()));
         }
         let name = match name {
-            Some("") => return Err(refused("index names cannot be empty".to_owned())),
+            Some("") => return Err(cannot_create("index names cannot be empty".to_owned())),
             Some(name) => name.to_owned(),
             None => default_name(&keys, &kind),
         };
@@ -334,16 +341,16 @@ impl IndexDef {
         pattern
     }
 
-    /// The definition as `listIndexes` shows it, which [`Self::from_spec`] reads.
+    /// The specification as in `listIndexes`; [`Self::from_spec`] parses it.
     pub fn spec(&self) -> RawDocumentBuf {
         let IndexOptions { kind, sparse, partial, expire_after, hidden, collation } = &self.options;
         let mut spec = rawdoc! { "v": 2, "key": self.key_pattern(), "name": self.name.as_str() };
-        for (name, is) in [
+        for (name, set) in [
             (cstr!("unique"), self.unique && !self.is_id()),
             (cstr!("sparse"), *sparse),
             (cstr!("hidden"), *hidden),
         ] {
-            if is {
+            if set {
                 spec.append(name, true);
             }
         }
@@ -364,25 +371,27 @@ impl IndexDef {
         spec
     }
 
-    /// Whether `existing`, an index of the same collection, is what this definition asks for.
+    /// Whether `existing`, an index of the same collection, already is the index of this definition.
     ///
     /// # Errors
-    /// `IndexKeySpecsConflict` or `IndexOptionsConflict` if the two cannot be in one collection.
+    /// `IndexKeySpecsConflict` or `IndexOptionsConflict` if a collection cannot have both.
     pub fn is_same_as(&self, existing: &IndexDef) -> Result<bool> {
-        let (asked, there) = (&self.options, &existing.options);
-        // Indexes that differ in one of these hold different things, and may be in one collection.
+        let (requested, present) = (&self.options, &existing.options);
+        // Indexes that differ in one of these have different entries, and a collection may have both.
         let equivalent = existing.keys == self.keys
             && existing.unique == self.unique
-            && (&there.kind, there.sparse, &there.partial, &there.collation)
-                == (&asked.kind, asked.sparse, &asked.partial, &asked.collation);
+            && (&present.kind, present.sparse, &present.partial, &present.collation)
+                == (&requested.kind, requested.sparse, &requested.partial, &requested.collation);
         let conflict = |code, what: &str| {
-            let shown = |def: &IndexDef| crate::doc::shown(Value::Document((&def.spec()).into()));
+            let spec = |def: &IndexDef| crate::doc::shown(Value::Document((&def.spec()).into()));
             let message =
-                format!("{what} Requested index: {}, existing index: {}", shown(self), shown(existing));
+                format!("{what} Requested index: {}, existing index: {}", spec(self), spec(existing));
             Err(QueryError::new(code, message))
         };
         match (existing.name == self.name, equivalent) {
-            (true, true) if asked.expire_after == there.expire_after && asked.hidden == there.hidden => {
+            (true, true)
+                if requested.expire_after == present.expire_after && requested.hidden == present.hidden =>
+            {
                 Ok(true)
             }
             (true, true) => conflict(
@@ -401,12 +410,13 @@ impl IndexDef {
         }
     }
 
-    /// True if a key is nothing but the encodings of the fields' values, one after the other.
+    /// True if a key consists of the encodings of the fields' values: for an index that is not hashed, not a
+    /// wildcard and has no collation.
     pub fn holds_values(&self) -> bool {
         self.options.kind == Kind::Values && self.options.collation.is_simple()
     }
 
-    /// The top-level fields that keys are made of; `None` if it may be any.
+    /// The top-level fields that keys depend on; `None` if these may be any fields.
     pub fn fields(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let any = self.options.partial.is_some() || matches!(self.options.kind, Kind::Wildcard(_));
         (!any).then(|| self.keys.iter().map(|key| key.path.first().as_bytes()))
@@ -418,11 +428,11 @@ impl IndexDef {
     }
 }
 
-/// A list of fields with their directions as a document.
+/// The key pattern of a list of fields, as a document.
 pub fn pattern_of(keys: &[KeyPart]) -> RawDocumentBuf {
     let mut pattern = RawDocumentBuf::new();
     for key in keys {
-        // A path came out of a document, where a name cannot hold a NUL.
+        // The path is from a document, where a name cannot contain a NUL, so this never fails.
         if let Ok(name) = CString::try_from(key.path.as_str()) {
             pattern.append(name, key.direction.sign());
         }
@@ -430,12 +440,12 @@ pub fn pattern_of(keys: &[KeyPart]) -> RawDocumentBuf {
     pattern
 }
 
-/// True if two key patterns have the same fields in the same order and of the same kind; `1`, `1.0` and
-/// `NumberLong(1)` are the same direction.
+/// True if two key patterns have the same fields in the same order, with the same direction or index type;
+/// `1`, `1.0` and `NumberLong(1)` are the same direction.
 pub fn same_key_pattern(a: &RawDocument, b: &RawDocument) -> bool {
     let same = |one: Value<'_>, other: Value<'_>| match (one, other) {
         (Value::String(one), Value::String(other)) => one == other,
-        _ => one.is_number() && other.is_number() && descends(one) == descends(other),
+        _ => one.is_number() && other.is_number() && is_descending(one) == is_descending(other),
     };
     let (mut a, mut b) = (Doc::from(a).elements(), Doc::from(b).elements());
     loop {
@@ -447,7 +457,7 @@ pub fn same_key_pattern(a: &RawDocument, b: &RawDocument) -> bool {
     }
 }
 
-fn descends(direction: Value<'_>) -> bool {
+fn is_descending(direction: Value<'_>) -> bool {
     compare(direction, Value::Int32(0)).is_lt()
 }
 
@@ -459,14 +469,14 @@ fn default_name(keys: &[KeyPart], kind: &Kind) -> String {
     keys.iter().enumerate().map(part).collect::<Vec<_>>().join("_")
 }
 
-/// Reads `expireAfterSeconds`; a fraction is cut.
+/// Parses `expireAfterSeconds`; a fraction is truncated.
 ///
 /// # Errors
 /// `TypeMismatch`; `CannotCreateIndex` for a time that is negative or too long.
 pub fn expiry(value: Value<'_>) -> Result<i64> {
     let seconds = match value {
         Value::Double(seconds) if seconds.is_nan() => None,
-        // `as` stops at the ends of the range.
+        // `as` saturates.
         Value::Double(seconds) => Some(seconds as i64),
         value if value.is_number() => value.as_integer(),
         value => {
@@ -477,7 +487,7 @@ pub fn expiry(value: Value<'_>) -> Result<i64> {
         }
     };
     seconds.filter(|seconds| (0..=MAX_EXPIRY).contains(seconds)).ok_or_else(|| {
-        refused(format!(
+        cannot_create(format!(
             "TTL index 'expireAfterSeconds' option must be within an acceptable range, try a number between 0 and \
              {MAX_EXPIRY}"
         ))
@@ -490,7 +500,7 @@ mod tests {
     use bson::rawdoc;
 
     #[test]
-    fn a_pattern_gets_mongodbs_name_and_comes_back_as_it_was() {
+    fn a_pattern_has_mongodbs_default_name_and_round_trips() {
         let def = IndexDef::parse(&rawdoc! { "a": 1, "b.c": -1.0 }, None, false).unwrap();
         assert_eq!(def.name, "a_1_b.c_-1");
         assert_eq!(def.key_pattern(), rawdoc! { "a": 1, "b.c": -1 });
@@ -514,11 +524,11 @@ mod tests {
     }
 
     fn spec(spec: RawDocumentBuf) -> Result<IndexDef> {
-        IndexDef::from_spec(&spec, &|_, _| Err(refused("no filters here".to_owned())))
+        IndexDef::from_spec(&spec, &|_, _| Err(cannot_create("no filters in this test".to_owned())))
     }
 
     #[test]
-    fn a_specification_of_every_kind_comes_back_as_it_was() {
+    fn specifications_of_every_kind_round_trip() {
         for (given, name) in [
             (rawdoc! { "key": { "a": 1 }, "sparse": true, "unique": true }, "a_1"),
             (rawdoc! { "key": { "a": 1 }, "expireAfterSeconds": 3600, "hidden": true }, "a_1"),
@@ -529,16 +539,16 @@ mod tests {
         ] {
             let def = spec(given.clone()).unwrap();
             assert_eq!(def.name, name);
-            let shown = def.spec();
-            assert_eq!(spec(shown.clone()).unwrap(), def);
+            let listed = def.spec();
+            assert_eq!(spec(listed.clone()).unwrap(), def);
             for element in Doc::from(&given).elements().filter(|element| element.name != b"collation") {
-                assert_eq!(Doc::from(&shown).get(element.name_str()), Some(element.value()), "{shown:?}");
+                assert_eq!(Doc::from(&listed).get(element.name_str()), Some(element.value()), "{listed:?}");
             }
         }
     }
 
     #[test]
-    fn options_that_do_not_go_together_are_refused() {
+    fn options_that_cannot_be_combined_are_refused() {
         for (given, code) in [
             (rawdoc! { "name": "x" }, ErrorCode::FailedToParse),
             (rawdoc! { "key": { "a": 1 }, "sparse": "yes" }, ErrorCode::TypeMismatch),
@@ -559,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn indexes_that_hold_different_things_may_be_in_one_collection() {
+    fn indexes_with_different_entries_may_be_in_one_collection() {
         let plain = spec(rawdoc! { "key": { "a": 1 } }).unwrap();
         let same = |given: RawDocumentBuf| spec(given).unwrap().is_same_as(&plain);
         assert!(same(rawdoc! { "key": { "a": 1.0 } }).unwrap());

@@ -1,14 +1,14 @@
 //! The keys a document has under a key pattern.
 //!
-//! * A path that leads to nothing has the key null.
+//! * A missing field has the key null.
 //! * An array on the path, or at its end, gives one key for each element; an empty array at the end gives undefined.
-//!   Arrays inside that array are keys themselves. That makes an index *multikey*.
-//! * Two paths of a compound pattern that lead through the same array move through it together; two different arrays
-//!   are refused ("parallel arrays"), because their keys would multiply.
-//! * A number in a path selects the element of an array at that position, where there is one.
+//!   Arrays inside that array are keys themselves. This makes an index *multikey*.
+//! * Two paths of a compound pattern that go through the same array iterate over it together; two different arrays
+//!   are rejected ("parallel arrays"), because the number of keys would be the product of their lengths.
+//! * A number in a path selects the element of an array at that position, if there is one.
 //!
-//! Every value a condition on the path could match has its key here (see [`crate::doc::path`]): more keys than
-//! needed are harmless, a missing one would hide the row.
+//! Every value that a condition on the path could match has a key (see [`crate::doc::path`]): extra keys are
+//! harmless, but with a missing key a query would not find the row.
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -22,21 +22,23 @@ use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Element, Value};
 use crate::error::{DuplicateKey, ErrorCode, QueryError, Result};
 
-/// A document's keys, encoded, in order, each once. Never empty but under a sparse, partial or wildcard index.
+/// A document's encoded keys, sorted and without duplicates. Only a sparse, partial or wildcard index may
+/// have none.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct KeySet {
-    /// Order-preserving bytes of each key: the encodings of the values one after the other, inverted where the
-    /// field is descending.
+    /// The order-preserving encoding of each key: the encodings of the values one after the other, inverted
+    /// for descending fields.
     pub keys: Vec<Vec<u8>>,
-    /// True if an array was met on the way.
+    /// True if there was an array on a path.
     pub multikey: bool,
 }
 
 impl IndexDef {
-    /// The keys of `doc`: all the index has to say about it, whatever kind of index it is.
+    /// The keys of `doc` in this index, whatever its kind.
     ///
-    /// Errors: `CannotIndexParallelArrays`; `BadValue` for a number in a path that both selects an element and
-    /// names a field of the array's documents; `Location16766` for an array under a hashed index.
+    /// # Errors
+    /// `CannotIndexParallelArrays`; `BadValue` for a number in a path that both selects an element and names
+    /// a field of the array's documents; `Location16766` for an array in a hashed index.
     pub fn keys(&self, doc: &RawDocument) -> Result<KeySet> {
         let mut key = Vec::with_capacity(16 * self.keys.len());
         match self.single(doc, &mut key) {
@@ -48,7 +50,7 @@ impl IndexDef {
         }
     }
 
-    /// [`IndexDef::keys`], however many there are.
+    /// [`IndexDef::keys`] for any number of keys.
     pub(super) fn all_keys(&self, doc: &RawDocument) -> Result<KeySet> {
         if let Some(partial) = &self.options.partial
             && !partial.covers(doc)?
@@ -60,13 +62,13 @@ impl IndexDef {
             let multikey = wildcard.keys(doc, &self.options.collation, &mut keys);
             return Ok(KeySet::of(keys, multikey));
         }
-        let (coder, mut keys) = (self.coder(), Vec::new());
+        let (key_encoder, mut keys) = (self.key_encoder(), Vec::new());
         let multikey = for_each(&self.keys, doc.into(), &mut |values| {
             if !self.options.sparse || values.iter().any(|slot| slot.element.is_some()) {
-                keys.push(coder.key(values));
+                keys.push(key_encoder.key(values));
             }
         })?;
-        if multikey && coder.hashed.is_some() {
+        if multikey && key_encoder.hashed.is_some() {
             return Err(QueryError::new(
                 ErrorCode::Location16766,
                 format!("hashed indexes do not currently support array values (index {})", self.name),
@@ -75,22 +77,22 @@ impl IndexDef {
         Ok(KeySet::of(keys, multikey))
     }
 
-    /// True if `key` is a whole key: the values of all fields, and nothing after them.
+    /// True if `key` is a complete key: the values of all fields, and nothing after them.
     pub fn is_whole(&self, key: &[u8]) -> bool {
         let encoded = |key: &[u8], inverted| encoded_length(key, inverted);
         let mut at = 0;
-        let mut pass = |length: &dyn Fn(&[u8]) -> Option<usize>| {
+        let mut skip = |length: &dyn Fn(&[u8]) -> Option<usize>| {
             let end = key.get(at..).and_then(length).map(|length| at + length);
             at = end.unwrap_or(usize::MAX);
         };
         match &self.options.kind {
-            Kind::Wildcard(_) => (0..2).for_each(|_| pass(&|rest| encoded(rest, false))),
+            Kind::Wildcard(_) => (0..2).for_each(|_| skip(&|rest| encoded(rest, false))),
             Kind::Values | Kind::Hashed(_) => {
-                let hashed_at = self.coder().hashed;
+                let hashed_at = self.key_encoder().hashed;
                 for (number, part) in self.keys.iter().enumerate() {
                     match hashed_at == Some(number) {
-                        true => pass(&|rest| rest.first_chunk::<8>().map(|hash| hash.len())),
-                        false => pass(&|rest| encoded(rest, part.direction == SortOrder::Descending)),
+                        true => skip(&|rest| rest.first_chunk::<8>().map(|hash| hash.len())),
+                        false => skip(&|rest| encoded(rest, part.direction == SortOrder::Descending)),
                     }
                 }
             }
@@ -98,30 +100,30 @@ impl IndexDef {
         at == key.len()
     }
 
-    fn coder(&self) -> Coder<'_> {
+    fn key_encoder(&self) -> KeyEncoder<'_> {
         let hashed = if let Kind::Hashed(at) = self.options.kind { Some(at) } else { None };
-        Coder { parts: &self.keys, collation: &self.options.collation, hashed }
+        KeyEncoder { parts: &self.keys, collation: &self.options.collation, hashed }
     }
 
-    /// The values behind the key whose encoding is `key`, under the names of the pattern: what a duplicate key
+    /// The values of the key whose encoding is `key`, with the names of the pattern: what a duplicate key
     /// error reports.
     pub fn key_value(&self, doc: &RawDocument, key: &[u8]) -> RawDocumentBuf {
         let mut found = RawDocumentBuf::new();
-        // The document has been indexed: its keys cannot be refused now.
+        // The document was indexed before, so its keys cannot be rejected now.
         let _ = for_each(&self.keys, doc.into(), &mut |values| {
-            if found.iter().next().is_none() && self.coder().key(values) == key {
-                found = named(&self.keys, values);
+            if found.iter().next().is_none() && self.key_encoder().key(values) == key {
+                found = key_document(&self.keys, values);
             }
         });
         found
     }
 
-    /// The error for a key of `doc` that this unique index of collection `namespace` has already.
+    /// The error for a key of `doc` that already exists in this unique index of collection `namespace`.
     pub fn duplicate(&self, namespace: &str, key: &[u8], doc: &RawDocument) -> QueryError {
         let key_value = self.key_value(doc, key);
-        let shown = crate::doc::shown(Value::Document((&key_value).into()));
+        let key_value_text = crate::doc::shown(Value::Document((&key_value).into()));
         let duplicate = DuplicateKey { index: self.name.clone(), key_pattern: self.key_pattern(), key_value };
-        QueryError::duplicate_key(namespace, duplicate, &shown)
+        QueryError::duplicate_key(namespace, duplicate, &key_value_text)
     }
 }
 
@@ -135,28 +137,28 @@ impl KeySet {
     }
 }
 
-/// [`IndexDef::keys`] for a bare list of fields: a sort has keys as an index has.
+/// [`IndexDef::keys`] for a list of fields: the sort keys of a document.
 pub fn keys_of(parts: &[KeyPart], collation: &Collation, doc: &RawDocument) -> Result<KeySet> {
-    let (coder, mut keys) = (Coder { parts, collation, hashed: None }, Vec::new());
-    let multikey = for_each(parts, doc.into(), &mut |values| keys.push(coder.key(values)))?;
+    let (key_encoder, mut keys) = (KeyEncoder { parts, collation, hashed: None }, Vec::new());
+    let multikey = for_each(parts, doc.into(), &mut |values| keys.push(key_encoder.key(values)))?;
     Ok(KeySet::of(keys, multikey))
 }
 
-/// What a hashed index holds in the place of a value whose encoding is `encoded`.
+/// The hash of a value in a hashed index; `encoded` is the encoding of the value.
 pub fn hashed(encoded: &[u8]) -> [u8; 8] {
     let digest: [u8; 32] = Sha256::digest(encoded).into();
     digest.first_chunk().copied().unwrap_or_default()
 }
 
-/// Makes the bytes of keys.
-struct Coder<'d> {
+/// Encodes keys.
+struct KeyEncoder<'d> {
     parts: &'d [KeyPart],
     collation: &'d Collation,
-    /// Position of the field of which a hash is held.
+    /// Position of the hashed field.
     hashed: Option<usize>,
 }
 
-impl Coder<'_> {
+impl KeyEncoder<'_> {
     fn key(&self, values: &[Slot<'_>]) -> Vec<u8> {
         let mut out = Vec::with_capacity(16 * self.parts.len());
         for (at, (part, slot)) in self.parts.iter().zip(values).enumerate() {
@@ -175,7 +177,8 @@ impl Coder<'_> {
     }
 }
 
-fn named(parts: &[KeyPart], values: &[Slot<'_>]) -> RawDocumentBuf {
+/// The values of a key as a document, with the names of the pattern.
+fn key_document(parts: &[KeyPart], values: &[Slot<'_>]) -> RawDocumentBuf {
     let mut key = Writer::new(64);
     for (part, slot) in parts.iter().zip(values) {
         let name = part.path.as_str().as_bytes();
@@ -187,25 +190,25 @@ fn named(parts: &[KeyPart], values: &[Slot<'_>]) -> RawDocumentBuf {
     key.finish()
 }
 
-/// How far one field of the pattern has come.
+/// The state of one field of the pattern while its path is followed.
 #[derive(Debug, Clone, Copy)]
 struct Slot<'a> {
     value: Value<'a>,
-    /// Where the value came from; `None` for nothing.
+    /// The element of the value; `None` if the field is missing.
     element: Option<Element<'a>>,
-    /// Parts of the path already used; `None` once the value is final.
+    /// The number of parts of the path that were followed; `None` once the value is final.
     used: Option<usize>,
 }
 
 impl<'a> Slot<'a> {
-    const NOTHING: Slot<'static> = Slot { value: Value::Null, element: None, used: None };
+    const MISSING: Slot<'static> = Slot { value: Value::Null, element: None, used: None };
 
     fn found(element: Element<'a>, used: Option<usize>) -> Self {
         Slot { value: element.value(), element: Some(element), used }
     }
 }
 
-/// Calls `emit` with the values of each key; true if an array was met.
+/// Calls `emit` with the values of each key; true if there was an array on a path.
 fn for_each<'a>(parts: &[KeyPart], doc: Doc<'a>, emit: &mut dyn FnMut(&[Slot<'a>])) -> Result<bool> {
     let mut slots = vec![Slot { value: Value::Document(doc), element: None, used: Some(0) }; parts.len()];
     let mut multikey = false;
@@ -222,16 +225,16 @@ fn expand<'a>(
     let mut array: Option<(Doc<'a>, &KeyPart)> = None;
     for (part, slot) in parts.iter().zip(slots.iter_mut()) {
         advance(part, slot, multikey)?;
-        if let (Value::Array(met), Some(_)) = (slot.value, slot.used) {
+        if let (Value::Array(found), Some(_)) = (slot.value, slot.used) {
             match array {
-                Some((first, other)) if !std::ptr::eq(first.as_bytes(), met.as_bytes()) => {
+                Some((first, other)) if !std::ptr::eq(first.as_bytes(), found.as_bytes()) => {
                     return Err(QueryError::new(
                         ErrorCode::CannotIndexParallelArrays,
                         format!("cannot index parallel arrays [{}] [{}]", part.path, other.path),
                     ));
                 }
                 Some(_) => {}
-                None => array = Some((met, part)),
+                None => array = Some((found, part)),
             }
         }
     }
@@ -241,8 +244,9 @@ fn expand<'a>(
     };
     *multikey = true;
     let mut elements = array.elements().map(Some).peekable();
-    let none = elements.peek().is_none().then_some(None);
-    for element in none.into_iter().chain(elements) {
+    // An empty array has one key.
+    let empty = elements.peek().is_none().then_some(None);
+    for element in empty.into_iter().chain(elements) {
         let mut inner = slots.to_vec();
         for (part, slot) in parts.iter().zip(&mut inner) {
             if let (Value::Array(_), Some(used)) = (slot.value, slot.used) {
@@ -253,7 +257,7 @@ fn expand<'a>(
                         Slot::found(element, Some(used))
                     }
                     None if last => Slot { value: Value::Undefined, element: slot.element, used: None },
-                    _ => Slot::NOTHING,
+                    _ => Slot::MISSING,
                 };
             }
         }
@@ -262,7 +266,7 @@ fn expand<'a>(
     Ok(())
 }
 
-/// Follows the path through documents and positions, up to its end or an array.
+/// Follows the path through documents and array positions, until its end or an array.
 fn advance(part: &KeyPart, slot: &mut Slot<'_>, multikey: &mut bool) -> Result<()> {
     while let Some(used) = slot.used {
         let Some(name) = part.path.parts().get(used) else {
@@ -278,8 +282,8 @@ fn advance(part: &KeyPart, slot: &mut Slot<'_>, multikey: &mut bool) -> Result<(
                     return Ok(());
                 };
                 *multikey = true;
-                let named = |element: Element<'_>| matches!(element.value(), Value::Document(doc) if doc.find(name.name.as_bytes()).is_some());
-                if array.elements().any(named) {
+                let has_field = |element: Element<'_>| matches!(element.value(), Value::Document(doc) if doc.find(name.name.as_bytes()).is_some());
+                if array.elements().any(has_field) {
                     return Err(QueryError::bad_value(format!(
                         "Ambiguous field name found in array (do not use numeric field names in embedded elements \
                          in an array), field: '{}' for index path '{}'",
@@ -290,7 +294,7 @@ fn advance(part: &KeyPart, slot: &mut Slot<'_>, multikey: &mut bool) -> Result<(
             }
             _ => None,
         };
-        *slot = next.map_or(Slot::NOTHING, |element| Slot::found(element, Some(used + 1)));
+        *slot = next.map_or(Slot::MISSING, |element| Slot::found(element, Some(used + 1)));
     }
     Ok(())
 }
@@ -305,7 +309,7 @@ mod tests {
         let set = def.keys(&doc)?;
         let mut all = Vec::new();
         let multikey = for_each(&def.keys, (&doc).into(), &mut |slots| {
-            let key = def.coder().key(slots);
+            let key = def.key_encoder().key(slots);
             assert!(set.keys.contains(&key));
             assert_eq!(def.key_value(&doc, &key).iter().count(), def.keys.len());
             let values: Vec<_> = slots.iter().map(|slot| crate::doc::shown(slot.value)).collect();
@@ -316,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn scalars_and_nothing_have_one_key() {
+    fn scalars_and_missing_fields_have_one_key() {
         for (pattern, doc, expected) in [
             (rawdoc! { "a": 1 }, rawdoc! { "a": 5 }, "5"),
             (rawdoc! { "a": 1 }, rawdoc! {}, "null"),
@@ -361,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_is_reported_in_mongodbs_words() {
+    fn a_duplicate_key_error_has_mongodbs_message() {
         let def = IndexDef::parse(&rawdoc! { "a": 1, "b": -1 }, None, true).unwrap();
         let doc = rawdoc! { "a": ["x", "y"] };
         let key = def.keys(&doc).unwrap().keys.remove(1);
@@ -373,7 +377,7 @@ mod tests {
     }
 
     #[test]
-    fn keys_come_in_order_and_only_once() {
+    fn keys_are_sorted_without_duplicates() {
         let def = IndexDef::parse(&rawdoc! { "a": -1 }, None, false).unwrap();
         let set = def.keys(&rawdoc! { "a": [1, 3, 2, 3, 1.0] }).unwrap();
         assert_eq!(set.keys.len(), 3);

@@ -1,22 +1,24 @@
-//! Ordered indexes: the keys a document has under an index definition, and their entry bytes.
+//! Ordered indexes: the keys of a document in an index, and the bytes of index entries.
 //!
-//! A key is the order-preserving encoding ([`crate::doc::key`]) of its values, one after the other, each inverted
-//! where its field is descending. What the owner of the entries stores:
+//! A key is the order-preserving encodings ([`crate::doc::key`]) of its values, one after the other; those of
+//! descending fields are inverted. The entries that are stored:
 //!
 //! | index | key of the entry | value of the entry |
 //! |---|---|---|
 //! | unique | key | row id, 8 bytes big endian, then type bits |
 //! | not unique | key, then row id, 8 bytes big endian | type bits |
 //!
-//! Type bits ([`IndexDef::type_bits`]) tell what a key has lost of its values; there may be none.
+//! Type bits ([`IndexDef::type_bits`]) preserve the type information that a key loses; there may be none.
 //!
-//! No key is a prefix of another, so the row id after it does not disturb the order.
+//! No key is a prefix of another, so the row id after it does not affect the order.
 //!
-//! Long keys are shortened before they are stored: natively as `collection::long_key` says.
+//! Long keys are shortened before they are stored, in the native storage as described in
+//! `collection::long_key`.
 //!
-//! Three kinds of index have other bytes in their keys: of a hashed field the first 8 bytes of the SHA-256 of the
-//! value's encoding, not inverted; under a wildcard the encoding of the path (as a text) in front of the value's; under
-//! a collation the encoding of the value with its strings replaced by their sort keys ([`crate::doc::Collation`]).
+//! Three kinds of index have different keys. For a hashed field the key has the first 8 bytes of the SHA-256
+//! of the value's encoding, not inverted. In a wildcard index the encoding of the path (as a string) precedes
+//! that of the value. With a collation the value is encoded with its strings replaced by their sort keys
+//! ([`crate::doc::Collation`]).
 
 mod definition;
 mod keys;

@@ -1,8 +1,8 @@
-//! Options of an index: which documents it holds, expiry, how its keys are made.
+//! Options of an index: which documents have entries, expiry, how keys are computed.
 //!
-//! A sparse index omits keys in which none of its fields exists, a partial index the documents that its filter does not
-//! match, a wildcard index has keys for every path below its root. Such an index does not list all rows: whoever walks it
-//! must know that the rows looked for have entries.
+//! A sparse index omits keys in which none of its fields exists, a partial index omits documents that its
+//! filter does not match, a wildcard index has keys for every path below its root. Such an index does not
+//! have entries for all rows: a query may only use it if all rows that can match have entries.
 
 use std::any::Any;
 use std::fmt;
@@ -14,44 +14,44 @@ use super::wildcard::Wildcard;
 use crate::doc::Collation;
 use crate::error::Result;
 
-/// The options of an index; the default is an index of all rows, by plain values.
+/// The options of an index; the default is an index of all rows by the values of the fields.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct IndexOptions {
-    /// What the keys are made of.
+    /// What the keys consist of.
     pub kind: Kind,
-    /// True if keys without any of the fields are left out.
+    /// True if documents without any of the fields have no entries.
     pub sparse: bool,
     /// Which documents have entries; `None` for all.
     pub partial: Option<Partial>,
-    /// Seconds after the date in the (only) field at which a document is deleted.
+    /// TTL: a document is deleted this many seconds after the date in the (only) field.
     pub expire_after: Option<i64>,
-    /// True if queries do not use it.
+    /// True if queries do not use the index.
     pub hidden: bool,
-    /// How strings in its keys compare.
+    /// The collation by which strings in its keys are compared.
     pub collation: Collation,
 }
 
-/// What the keys of an index are made of.
+/// What the keys of an index consist of.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub enum Kind {
     /// The values of the fields.
     #[default]
     Values,
-    /// The same, but of the field at this position of the pattern a hash of the value.
+    /// The values of the fields, with a hash of the value for the field at this position of the pattern.
     Hashed(usize),
     /// Each path below a root, with its value.
     Wildcard(Wildcard),
 }
 
-/// Tells which documents a partial index has entries for.
+/// The condition of a partial index: which documents have entries.
 pub trait Covers: Any + fmt::Debug + Send + Sync {
     /// True if `doc` has entries.
     ///
     /// # Errors
-    /// Those of evaluating the condition.
+    /// The errors of evaluating the condition.
     fn covers(&self, doc: &RawDocument) -> Result<bool>;
 
-    /// The condition as it was given.
+    /// The condition as it was specified.
     fn source(&self) -> &RawDocument;
 }
 
@@ -60,7 +60,7 @@ pub trait Covers: Any + fmt::Debug + Send + Sync {
 pub struct Partial(Arc<dyn Covers>);
 
 impl Partial {
-    /// The documents that `condition` covers.
+    /// A partial index of the documents that `condition` covers.
     pub fn new(condition: impl Covers) -> Self {
         Partial(Arc::new(condition))
     }
@@ -76,7 +76,7 @@ impl Partial {
         self.0.covers(doc)
     }
 
-    /// The condition as it was given.
+    /// The condition as it was specified.
     pub fn source(&self) -> RawDocumentBuf {
         self.0.source().to_owned()
     }

@@ -1,60 +1,62 @@
-//! The key of a document without arrays on the index's paths: there is exactly one, built without a list of keys.
+//! Fast path for a document without arrays on the index's paths: it has exactly one key, so no list of keys
+//! is built.
 
 use bson::RawDocument;
 
 use super::definition::{IndexDef, MAX_KEY_PARTS};
 use super::options::Kind;
-use super::type_bits::{mark, shortened};
+use super::type_bits::{shortened, type_bits_of};
 use crate::doc::{Doc, Element, Path, Value};
 
-/// A key and its type bits, one after the other in memory that many of them share.
+/// The lengths of a key and of its type bits, which follow each other in a buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyLengths {
-    /// Bytes of the key.
+    /// The length of the key in bytes.
     pub key: usize,
-    /// Bytes of the type bits after it.
+    /// The length of the type bits after it, in bytes.
     pub type_bits: usize,
 }
 
 impl IndexDef {
-    /// Puts the only key of `doc`, and then its type bits if there are any, at the end of `out`. `None`, and `out` as it
-    /// was, if the document may have another number of keys than one: then [`IndexDef::keys`] tells.
+    /// Appends the only key of `doc`, and then its type bits if there are any, to `out`. If the document may
+    /// not have exactly one key, returns `None` and leaves `out` unchanged; [`IndexDef::keys`] computes the
+    /// keys then.
     pub fn single(&self, doc: &RawDocument, out: &mut Vec<u8>) -> Option<KeyLengths> {
         let options = &self.options;
         if options.kind != Kind::Values || options.partial.is_some() {
             return None;
         }
-        let (start, marked) = (out.len(), self.holds_values());
-        let (mut type_bits, mut there) = (TypeBits::default(), false);
+        let (start, with_type_bits) = (out.len(), self.holds_values());
+        let (mut type_bits, mut any_field) = (TypeBits::default(), false);
         for part in &self.keys {
-            let Ok(found) = lead(&part.path, doc.into()) else {
+            let Ok(found) = single_value(&part.path, doc.into()) else {
                 out.truncate(start);
                 return None;
             };
-            there |= found.is_some();
+            any_field |= found.is_some();
             let value = found.map(|element| element.value());
             match options.collation.fold(value.unwrap_or(Value::Null)) {
                 Some(folded) => part.encode(folded.value(), out),
                 None => part.encode(value.unwrap_or(Value::Null), out),
             }
-            if marked {
-                type_bits.push(mark(value));
+            if with_type_bits {
+                type_bits.push(type_bits_of(value));
             }
         }
-        if options.sparse && !there {
+        if options.sparse && !any_field {
             out.truncate(start);
             return None;
         }
         let key = out.len() - start;
-        if marked {
+        if with_type_bits {
             out.extend_from_slice(type_bits.bytes());
         }
         Some(KeyLengths { key, type_bits: out.len() - start - key })
     }
 }
 
-/// What the path leads to; `Err` if that may be several things.
-fn lead<'a>(path: &Path, doc: Doc<'a>) -> Result<Option<Element<'a>>, ()> {
+/// The element at the path, `Ok(None)` if it is missing; `Err` if there is an array on the path.
+fn single_value<'a>(path: &Path, doc: Doc<'a>) -> Result<Option<Element<'a>>, ()> {
     let (mut value, mut found) = (Value::Document(doc), None);
     for part in path.parts() {
         match value {
@@ -69,28 +71,28 @@ fn lead<'a>(path: &Path, doc: Doc<'a>) -> Result<Option<Element<'a>>, ()> {
     if matches!(value, Value::Array(_)) { Err(()) } else { Ok(found) }
 }
 
-/// One byte for each field, as many as an index may have.
+/// The type bits of a key: one byte for each field.
 struct TypeBits {
-    all: [u8; MAX_KEY_PARTS],
+    bytes: [u8; MAX_KEY_PARTS],
     count: usize,
 }
 
 impl Default for TypeBits {
     fn default() -> Self {
-        TypeBits { all: [0; MAX_KEY_PARTS], count: 0 }
+        TypeBits { bytes: [0; MAX_KEY_PARTS], count: 0 }
     }
 }
 
 impl TypeBits {
-    fn push(&mut self, mark: u8) {
-        if let Some(place) = self.all.get_mut(self.count) {
-            *place = mark;
+    fn push(&mut self, bits: u8) {
+        if let Some(slot) = self.bytes.get_mut(self.count) {
+            *slot = bits;
             self.count += 1;
         }
     }
 
     fn bytes(&self) -> &[u8] {
-        shortened(self.all.get(..self.count).unwrap_or_default())
+        shortened(self.bytes.get(..self.count).unwrap_or_default())
     }
 }
 
@@ -102,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_only_key_is_the_one_that_all_keys_are() {
+    fn the_single_key_equals_the_only_one_of_all_keys() {
         let patterns = [
             rawdoc! { "key": { "a": 1 }, "name": "plain" },
             rawdoc! { "key": { "a": -1, "b.c": 1 }, "name": "compound" },
@@ -111,8 +113,7 @@ mod tests {
             rawdoc! { "key": { "a": "hashed" }, "name": "hashed" },
             rawdoc! { "key": { "$**": 1 }, "name": "wildcard" },
         ];
-        let partial =
-            |_: &RawDocument, _: &crate::doc::Collation| unreachable!("no partial index is asked for");
+        let partial = |_: &RawDocument, _: &crate::doc::Collation| unreachable!("there is no partial index");
         let (mut rng, mut single) = (Rng::new(11), [0; 6]);
         for _ in 0..2000 {
             let doc = random_document(&mut rng, 3);

@@ -1,19 +1,20 @@
-//! Type bits: what the keys of an entry have lost of a row's values, beside the keys.
+//! Type bits: the type information that the key of an index entry loses.
 //!
-//! Values that compare equal have the same key, whatever kind of number they are, and a missing field has that of
-//! null. Type bits tell which it was, so that a query may be answered by an index alone. They follow the row id in the entry
-//! (in the value of a unique index's entry, and are the value otherwise): one byte for each field of the index, or a
-//! single zero where all are zero. An entry of a row with several entries has none, nor has one of a file that was written
-//! before there were type bits: its row has to be fetched.
+//! Values that compare equal have the same key, whatever type of number they are, and a missing field has the
+//! key of null. Type bits tell the difference, so that the index can answer a query without fetching the row
+//! (a covered query). They follow the row id in the entry (in the value of a unique index's entry, and are
+//! the value otherwise): one byte for each field of the index, or a single zero if all are zero. If a row has
+//! several entries in the index, these have no type bits, nor have entries of a file that was written before
+//! there were type bits: the row has to be fetched.
 //!
 //! | type bits | the value is |
 //! |---|---|
-//! | 0 | what the key says: a 32-bit integer if it is a whole number that fits, a 64-bit one if it is a larger whole number, else a double; a string |
+//! | 0 | the key's: a 32-bit integer if it is a whole number that fits, a 64-bit one if it is a larger whole number, else a double; a string |
 //! | 1 | a 64-bit integer that would fit 32 bits |
 //! | 2 | a double that is a whole number |
 //! | 3 | a symbol |
 //! | 4 | missing |
-//! | 255 | not in the key |
+//! | 255 | not in the key: the row has to be fetched |
 
 use bson::RawDocument;
 
@@ -21,77 +22,78 @@ use super::definition::IndexDef;
 use crate::doc::key_decode::decode;
 use crate::doc::{Doc, Value};
 
-const PLAIN: u8 = 0;
+const DEFAULT: u8 = 0;
 const INT64: u8 = 1;
 const DOUBLE: u8 = 2;
 const SYMBOL: u8 = 3;
 const MISSING: u8 = 4;
-const LOST: u8 = 255;
+const FETCH: u8 = 255;
 
-/// 2 to the 63rd: above every 64-bit integer.
+/// 2^63: above every 64-bit integer.
 const LIMIT: f64 = 9_223_372_036_854_775_808.0;
 
 fn is_whole(number: f64) -> bool {
     number.fract() == 0.0 && (-LIMIT..LIMIT).contains(&number)
 }
 
-/// The type bits of a value, `None` for a field that is missing.
-pub(super) fn mark(value: Option<Value<'_>>) -> u8 {
+/// The type bits of a value; `None` is a missing field.
+pub(super) fn type_bits_of(value: Option<Value<'_>>) -> u8 {
     match value {
         None => MISSING,
         Some(Value::Int64(number)) if i32::try_from(number).is_ok() => INT64,
-        Some(Value::Double(number)) if number.is_nan() || number == 0.0 && number.is_sign_negative() => LOST,
+        Some(Value::Double(number)) if number.is_nan() || number == 0.0 && number.is_sign_negative() => FETCH,
         Some(Value::Double(number)) if is_whole(number) => DOUBLE,
         Some(Value::Symbol(_)) => SYMBOL,
-        Some(Value::Decimal(_) | Value::Document(_) | Value::Array(_) | Value::CodeScope(..)) => LOST,
-        Some(_) => PLAIN,
+        Some(Value::Decimal(_) | Value::Document(_) | Value::Array(_) | Value::CodeScope(..)) => FETCH,
+        Some(_) => DEFAULT,
     }
 }
 
 impl IndexDef {
-    /// The type bits of the only entry that `doc` has, no array lying on the index's paths.
+    /// The type bits of the only entry of `doc`, which has no array on the index's paths.
     pub fn type_bits(&self, doc: &RawDocument) -> Vec<u8> {
         let doc = Doc::from(doc);
-        let type_bits: Vec<u8> = self.keys.iter().map(|part| mark(part.path.get(doc))).collect();
+        let type_bits: Vec<u8> = self.keys.iter().map(|part| type_bits_of(part.path.get(doc))).collect();
         shortened(&type_bits).to_vec()
     }
 }
 
-/// `type_bits` as an entry has them.
+/// `type_bits` as they are stored: a single zero if all are zero.
 pub(super) fn shortened(type_bits: &[u8]) -> &[u8] {
     match type_bits {
-        [first, ..] if type_bits.iter().all(|mark| *mark == PLAIN) => std::slice::from_ref(first),
+        [first, ..] if type_bits.iter().all(|bits| *bits == DEFAULT) => std::slice::from_ref(first),
         type_bits => type_bits,
     }
 }
 
-/// The value of a field of an entry, from its encoding (not inverted) and the entry's type bits: `Some(None)` if the row does
-/// not have the field, `None` if the row has to be fetched. `text` is room for it.
+/// Decodes the value of a field of an entry from its encoding (not inverted) and the entry's type bits:
+/// `Some(None)` if the field is missing, `None` if the row has to be fetched. `text` is a buffer for the
+/// result.
 pub(crate) fn restored<'v>(
     encoding: &'v [u8],
     type_bits: &[u8],
     part: usize,
     text: &'v mut Vec<u8>,
 ) -> Option<Option<Value<'v>>> {
-    let mark = match type_bits {
-        [PLAIN] => PLAIN,
+    let bits = match type_bits {
+        [DEFAULT] => DEFAULT,
         type_bits => *type_bits.get(part)?,
     };
-    if mark == MISSING {
+    if bits == MISSING {
         return Some(None);
     }
-    if mark == LOST {
+    if bits == FETCH {
         return None;
     }
-    Some(Some(match (decode(encoding, text)?, mark) {
-        (Value::Double(number), PLAIN) if is_whole(number) => {
+    Some(Some(match (decode(encoding, text)?, bits) {
+        (Value::Double(number), DEFAULT) if is_whole(number) => {
             let whole = number as i64;
             i32::try_from(whole).map_or(Value::Int64(whole), Value::Int32)
         }
-        (value @ Value::Double(_), PLAIN | DOUBLE) => value,
+        (value @ Value::Double(_), DEFAULT | DOUBLE) => value,
         (Value::Double(number), INT64) if is_whole(number) => Value::Int64(number as i64),
         (Value::String(text), SYMBOL) => Value::Symbol(text),
-        (value, PLAIN) if !value.is_number() => value,
+        (value, DEFAULT) if !value.is_number() => value,
         _ => return None,
     }))
 }
@@ -105,9 +107,9 @@ mod tests {
     use bson::rawdoc;
 
     #[test]
-    fn a_value_comes_back_from_key_and_mark_as_it_was_or_not_at_all() {
+    fn a_value_is_restored_exactly_or_has_to_be_fetched() {
         let mut rng = Rng::new(5);
-        let (mut found, mut lost, mut text) = (0, 0, Vec::new());
+        let (mut found, mut fetched, mut text) = (0, 0, Vec::new());
         let more = [
             Value::Double(0.0),
             Value::Double(-0.0),
@@ -127,26 +129,26 @@ mod tests {
         for value in values.chain(more) {
             let mut key = Vec::new();
             encode_value(value, &mut key);
-            match restored(&key, &[mark(Some(value))], 0, &mut text) {
+            match restored(&key, &[type_bits_of(Some(value))], 0, &mut text) {
                 Some(restored) => {
                     assert_eq!(restored, Some(value));
                     found += 1;
                 }
-                None => lost += 1,
+                None => fetched += 1,
             }
         }
-        assert!(found > 300 && lost > 100, "{found} {lost}");
+        assert!(found > 300 && fetched > 100, "{found} {fetched}");
     }
 
     #[test]
-    fn a_missing_field_is_told_from_null_and_no_marks_tell_nothing() {
+    fn a_missing_field_is_distinguished_from_null_by_type_bits_only() {
         let def = IndexDef::parse(&rawdoc! { "a": 1, "b": 1 }, None, false).unwrap();
-        assert_eq!(def.type_bits(&rawdoc! { "a": 1, "b": "x" }), [PLAIN]);
+        assert_eq!(def.type_bits(&rawdoc! { "a": 1, "b": "x" }), [DEFAULT]);
         assert_eq!(def.type_bits(&rawdoc! { "a": 1.0 }), [DOUBLE, MISSING]);
         let (mut null, mut text) = (Vec::new(), Vec::new());
         encode_value(Value::Null, &mut null);
         assert_eq!(restored(&null, &[DOUBLE, MISSING], 1, &mut text), Some(None));
-        assert_eq!(restored(&null, &[PLAIN], 1, &mut text), Some(Some(Value::Null)));
+        assert_eq!(restored(&null, &[DEFAULT], 1, &mut text), Some(Some(Value::Null)));
         assert_eq!(restored(&null, &[], 1, &mut text), None);
     }
 }

@@ -1,9 +1,9 @@
 //! Wildcard indexes: every path below a root has keys.
 //!
-//! A key is the encoding of the path as a text, then that of the value. Documents have no keys themselves, only
-//! the fields in them (an empty one, which has none, does); of an array the elements have keys under the array's
-//! own path; an array among those elements is a value, and an empty array is undefined. Nothing is said of a path
-//! that is not there: there is no key for it.
+//! A key is the encoding of the path as a string, then that of the value. A document has no key itself, only
+//! its fields have (an empty document does have one). The elements of an array have keys with the array's
+//! path; an array among the elements is a value, and an empty array has the key undefined. A missing field
+//! has no key.
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -11,96 +11,96 @@ use crate::doc::key::encode_value;
 use crate::doc::{Collation, Doc, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
-/// Ends the pattern of a wildcard index: `$**`, `a.b.$**`.
-const MARK: &str = "$**";
+/// The end of a wildcard index's pattern: `$**`, `a.b.$**`.
+const WILDCARD: &str = "$**";
 
-/// Which paths have keys.
+/// Which paths have keys in a wildcard index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Wildcard {
-    /// The path above, empty for the document itself.
+    /// The path before `.$**`; empty for the whole document.
     root: String,
     projection: Option<Projection>,
 }
 
-/// Which paths of a whole document have keys.
+/// `wildcardProjection`: which paths of the document have keys.
 #[derive(Debug, Clone, PartialEq)]
 struct Projection {
-    /// As it was given.
+    /// The projection as it was specified.
     source: RawDocumentBuf,
-    /// The paths, and all below them.
+    /// The paths of the projection; each includes the paths below it.
     paths: Vec<String>,
-    /// True if those have keys, false if all the others do.
+    /// True if the paths have keys, false if all other paths have.
     inclusive: bool,
-    /// Whether `_id` has.
+    /// Whether `_id` has keys.
     id: bool,
 }
 
-/// True if `path` is `above` or lies below it.
-fn within(path: &str, above: &str) -> bool {
-    path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
+/// True if `path` is `ancestor` or a path below it.
+fn within(path: &str, ancestor: &str) -> bool {
+    path.strip_prefix(ancestor).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }
 
 impl Wildcard {
-    /// The wildcard that a pattern's field `path` is; `None` if it is none.
+    /// Parses a field of a key pattern; `None` if it is not a wildcard.
     pub(super) fn of(path: &str) -> Option<Wildcard> {
-        let root = match path.strip_suffix(MARK)? {
+        let root = match path.strip_suffix(WILDCARD)? {
             "" => "",
             root => root.strip_suffix('.')?,
         };
         Some(Wildcard { root: root.to_owned(), projection: None })
     }
 
-    /// The paths below it.
+    /// The paths below this path have keys.
     pub fn root(&self) -> &str {
         &self.root
     }
 
-    /// The projection as it was given.
+    /// The projection as it was specified.
     pub fn projection(&self) -> Option<&RawDocument> {
         self.projection.as_ref().map(|projection| &*projection.source)
     }
 
-    /// Narrows it to what `projection` names, or leaves.
+    /// Sets the `wildcardProjection`.
     ///
     /// # Errors
     /// `FailedToParse`, naming the field.
-    pub(super) fn narrow(&mut self, projection: &RawDocument) -> Result<()> {
-        let refused = |message: String| Err(QueryError::new(ErrorCode::FailedToParse, message));
+    pub(super) fn set_projection(&mut self, projection: &RawDocument) -> Result<()> {
+        let invalid = |message: String| Err(QueryError::new(ErrorCode::FailedToParse, message));
         if !self.root.is_empty() {
-            return refused(
+            return invalid(
                 "The field 'wildcardProjection' is only allowed when 'key' is {\"$**\": 1}".to_owned(),
             );
         }
         let (mut paths, mut id, mut inclusive) = (Vec::new(), None, None);
-        let mut open = vec![(String::new(), Doc::from(projection))];
-        while let Some((above, doc)) = open.pop() {
+        let mut pending = vec![(String::new(), Doc::from(projection))];
+        while let Some((parent, doc)) = pending.pop() {
             for element in doc.elements() {
                 let name = element.name_str();
-                let path = if above.is_empty() { name.to_owned() } else { format!("{above}.{name}") };
+                let path = if parent.is_empty() { name.to_owned() } else { format!("{parent}.{name}") };
                 if let Value::Document(inner) = element.value()
                     && !inner.is_empty()
                 {
-                    open.push((path, inner));
+                    pending.push((path, inner));
                     continue;
                 }
                 if !element.value().is_number() && !matches!(element.value(), Value::Bool(_)) {
-                    return refused(format!("wildcardProjection: '{path}' must be 0 or 1"));
+                    return invalid(format!("wildcardProjection: '{path}' must be 0 or 1"));
                 }
-                let kept = element.value().truthy();
+                let included = element.value().truthy();
                 if path == "_id" {
-                    id = Some(kept);
-                } else if inclusive.is_some_and(|inclusive| inclusive != kept) {
-                    return refused(format!(
-                        "wildcardProjection: '{path}' cannot be left out where others are kept, nor the other way round"
+                    id = Some(included);
+                } else if inclusive.is_some_and(|inclusive| inclusive != included) {
+                    return invalid(format!(
+                        "wildcardProjection: '{path}': inclusion and exclusion cannot be mixed, except for _id"
                     ));
                 } else {
-                    inclusive = Some(kept);
+                    inclusive = Some(included);
                     paths.push(path);
                 }
             }
         }
         if paths.is_empty() && id.is_none() {
-            return refused("The 'wildcardProjection' field can't be an empty object".to_owned());
+            return invalid("The 'wildcardProjection' field can't be an empty object".to_owned());
         }
         let inclusive = inclusive.unwrap_or(id == Some(true));
         self.projection =
@@ -108,7 +108,7 @@ impl Wildcard {
         Ok(())
     }
 
-    /// True if `path` has keys where there is a value.
+    /// True if a value at `path` that is not a document has keys.
     pub fn holds(&self, path: &str) -> bool {
         if !self.root.is_empty() {
             return within(path, &self.root);
@@ -118,21 +118,21 @@ impl Wildcard {
             None => !id,
             Some(projection) if id => projection.id,
             Some(Projection { paths, inclusive, .. }) => {
-                paths.iter().any(|above| within(path, above)) == *inclusive
+                paths.iter().any(|ancestor| within(path, ancestor)) == *inclusive
             }
         }
     }
 
-    /// True if `path` has keys where there is a document too: no path below it is left out.
+    /// True if a value at `path` has keys even if it is a document: no path below it is excluded.
     pub fn holds_all_below(&self, path: &str) -> bool {
-        let left_out = |projection: &Projection| {
+        let excluded = |projection: &Projection| {
             !projection.inclusive && projection.paths.iter().any(|below| within(below, path))
         };
-        self.holds(path) && !self.projection.as_ref().is_some_and(left_out)
+        self.holds(path) && !self.projection.as_ref().is_some_and(excluded)
     }
 
-    /// True if a path below `path` may have keys.
-    pub fn reaches(&self, path: &str) -> bool {
+    /// True if `path` or a path below it may have keys.
+    pub fn may_have_keys_below(&self, path: &str) -> bool {
         self.holds(path)
             || within(&self.root, path)
             || self.projection.as_ref().is_some_and(|projection| {
@@ -140,30 +140,30 @@ impl Wildcard {
             })
     }
 
-    /// Adds the keys of `doc` to `keys`; true if an array was met, or a path leads to several values: names of fields
-    /// may hold dots, and come twice.
+    /// Adds the keys of `doc` to `keys`. True if there was an array, or several values have the same path:
+    /// field names may contain dots, or occur twice.
     pub(super) fn keys(&self, doc: &RawDocument, collation: &Collation, keys: &mut Vec<Vec<u8>>) -> bool {
         let mut walk = Walk { wildcard: self, collation, keys, path: String::new(), multikey: false };
         walk.document(doc.into());
         let multikey = walk.multikey;
         keys.sort_unstable();
         let path = |key: &[u8]| key.iter().position(|&byte| byte == 0);
-        let several = |pair: &[Vec<u8>]| match pair {
+        let same_path = |pair: &[Vec<u8>]| match pair {
             [a, b] => path(a) == path(b) && path(a).is_some_and(|end| a.get(..end) == b.get(..end)),
             _ => false,
         };
-        multikey || keys.windows(2).any(several)
+        multikey || keys.windows(2).any(same_path)
     }
 }
 
-/// What all keys of the paths `path` leads to begin with.
+/// The prefix of all keys of values at `path`.
 pub fn path_prefix(path: &str) -> Vec<u8> {
     let mut prefix = Vec::with_capacity(path.len() + 2);
     encode_value(Value::String(path.as_bytes()), &mut prefix);
     prefix
 }
 
-/// On the way through a document.
+/// The state of a walk through a document.
 struct Walk<'w> {
     wildcard: &'w Wildcard,
     collation: &'w Collation,
@@ -175,15 +175,15 @@ struct Walk<'w> {
 impl Walk<'_> {
     fn document(&mut self, doc: Doc<'_>) {
         for element in doc.elements() {
-            let above = self.path.len();
-            if above > 0 {
+            let parent_len = self.path.len();
+            if parent_len > 0 {
                 self.path.push('.');
             }
             self.path.push_str(element.name_str());
-            if self.wildcard.reaches(&self.path) {
+            if self.wildcard.may_have_keys_below(&self.path) {
                 self.value(element.value());
             }
-            self.path.truncate(above);
+            self.path.truncate(parent_len);
         }
     }
 
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn every_leaf_below_the_root_has_a_key_and_nothing_else_has() {
+    fn exactly_the_leaves_below_the_root_have_keys() {
         let doc = rawdoc! {
             "_id": 1, "a": { "b": 2, "c": {} }, "d": [3, { "e": 4 }, [5]], "f": [], "g": null,
         };
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_projection_names_the_paths_or_leaves_them_out() {
+    fn a_projection_includes_or_excludes_paths() {
         let doc = rawdoc! { "_id": 1, "a": { "b": 2, "c": 3 }, "d": 4 };
         for (projection, paths) in [
             (rawdoc! { "a.b": 1 }, vec!["a.b"]),
@@ -266,15 +266,18 @@ mod tests {
             (rawdoc! { "a": 0, "_id": 1 }, vec!["_id", "d"]),
         ] {
             let mut wildcard = Wildcard::of("$**").unwrap();
-            wildcard.narrow(&projection).unwrap();
+            wildcard.set_projection(&projection).unwrap();
             let found = keys(&wildcard, &doc);
             assert_eq!(found.len(), paths.len(), "{projection:?}");
             assert!(found.iter().zip(&paths).all(|(key, path)| key.starts_with(&path_prefix(path))));
         }
         for bad in [rawdoc! {}, rawdoc! { "a": 1, "b": 0 }, rawdoc! { "a": "x" }] {
-            assert_eq!(Wildcard::of("$**").unwrap().narrow(&bad).unwrap_err().code, ErrorCode::FailedToParse);
+            assert_eq!(
+                Wildcard::of("$**").unwrap().set_projection(&bad).unwrap_err().code,
+                ErrorCode::FailedToParse
+            );
         }
-        let narrowed = Wildcard::of("a.$**").unwrap().narrow(&rawdoc! { "b": 1 });
-        assert_eq!(narrowed.unwrap_err().code, ErrorCode::FailedToParse);
+        let result = Wildcard::of("a.$**").unwrap().set_projection(&rawdoc! { "b": 1 });
+        assert_eq!(result.unwrap_err().code, ErrorCode::FailedToParse);
     }
 }

@@ -1,4 +1,4 @@
-//! `distinct` by an index: steps from one value of a field to the next, without reading the documents.
+//! `distinct` with an index: seeks from one value of a field to the next, without reading the documents.
 
 use crate::access::{Direction, Flow, IndexInfo, KeyRange, Source, after_prefix};
 use crate::doc::key_decode::encoded_length;
@@ -6,11 +6,12 @@ use crate::doc::{Doc, OwnedValue, Path};
 use crate::error::Result;
 use crate::index::ordered::{SortOrder, restored};
 
-/// Entries with the same value that are skipped one by one before the walk seeks past the value.
+/// The number of entries with the same value that are skipped one by one before the scan seeks past the
+/// value.
 const PASSED: usize = 8;
 
-/// The distinct values at `path` among all documents, in the order of an index; `None` if there is no index whose keys
-/// give them.
+/// The distinct values at `path` among all documents, in the order of an index; `None` if no index has keys
+/// that contain them.
 ///
 /// # Errors
 /// Those of the index and of rows that have to be fetched.

@@ -10,7 +10,7 @@ use crate::access::{Direction, Flow, QueryContext, Row, RowId, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 
 use super::Counters;
-use super::external_sort::{Keyed, Runs, size};
+use super::external_sort::{KeyedDocument, SortedRuns, memory_size};
 use super::top_k::TopK;
 use super::walk::{RowContent, Walk};
 use crate::query::Projection;
@@ -21,11 +21,11 @@ use crate::query::plan::{Path, Plan, evict_if_misestimated};
 /// Bytes a sort may hold: MongoDB's limit for a sort in memory.
 const MAX_SORT_BYTES: usize = 100 * 1024 * 1024;
 
-/// Documents beyond the limit that a sort collects before it drops them.
-const FEW: usize = 500;
+/// How many documents beyond the limit a sort collects before it drops them.
+const SORT_SLACK: usize = 500;
 
-/// Rows between two calls of `tick`.
-const OFTEN: u64 = 64;
+/// `tick` is called once per this many rows.
+const TICK_INTERVAL: u64 = 64;
 
 /// A running query.
 #[derive(Debug)]
@@ -35,7 +35,7 @@ pub struct Execution {
     walk: Walk,
     to_skip: u64,
     /// The sorted result, once the sort is done.
-    sorted: Option<Runs>,
+    sorted: Option<SortedRuns>,
     /// Bytes that a sort may hold in memory.
     sort_memory: usize,
     counters: Counters,
@@ -57,7 +57,7 @@ impl Execution {
         })
     }
 
-    /// The plan.
+    /// The chosen plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
     }
@@ -67,9 +67,9 @@ impl Execution {
         self.counters
     }
 
-    /// Passes documents to `take` until it breaks or there are no more. True if there may be more.
+    /// Passes documents to `take` until it returns `Break` or there are no more. True if there may be more.
     ///
-    /// `source` is that of [`Execution::new`], or another view of the same snapshot.
+    /// `source` must be that of [`Execution::new`], or another view of the same snapshot.
     pub fn run(
         &mut self,
         source: &dyn Source,
@@ -98,10 +98,11 @@ impl Execution {
         Ok(!walk.done && (query.limit == 0 || returned < query.limit))
     }
 
-    /// Lends the remaining documents to `visit` until it breaks. Without a projection they are lent without a copy.
+    /// Passes references to the remaining documents to `visit` until it returns `Break`. Without a projection
+    /// or a sort in memory the documents are not copied.
     ///
     /// # Errors
-    /// As [`Self::run`], and those of `visit`.
+    /// As [`Self::run`], and the errors of `visit`.
     pub fn lend(
         &mut self,
         source: &dyn Source,
@@ -137,7 +138,7 @@ impl Execution {
         Ok(())
     }
 
-    /// The same with at most `bytes` of memory for a sort.
+    /// Sets the memory limit of a sort, in bytes.
     pub fn with_sort_memory(self, bytes: usize) -> Self {
         Execution { sort_memory: bytes, ..self }
     }
@@ -168,14 +169,14 @@ impl Execution {
     }
 
     /// The sorted result, with the skipped documents removed.
-    fn sort(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<Runs> {
+    fn sort(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<SortedRuns> {
         let mut runs = match self.first(source, context, &mut || Ok(()))? {
             Some(first) => {
-                let mut runs = Runs::default();
-                runs.end(first)?;
+                let mut runs = SortedRuns::default();
+                runs.add_in_memory(first)?;
                 runs
             }
-            None => self.all(source, context)?,
+            None => self.sort_all(source, context)?,
         };
         for _ in 0..self.query.skip {
             if runs.next()?.is_none() {
@@ -185,17 +186,18 @@ impl Execution {
         Ok(runs)
     }
 
-    /// The first documents of the result, skipped ones included, with their sort keys and in order. `None` if there is no
-    /// limit, if they do not fit in memory, or if the plan has a better way. `tick` is called now and then and may fail.
+    /// The first documents of the result with their sort keys, sorted, including the documents to skip.
+    /// `None` if there is no limit, if they do not fit in memory, or if the plan covers the query. `tick` is
+    /// called regularly and may fail.
     ///
     /// # Errors
-    /// As [`Self::run`], and those of `tick`.
+    /// As [`Self::run`], and the errors of `tick`.
     pub fn first(
         &mut self,
         source: &dyn Source,
         context: &QueryContext<'_>,
         tick: &mut dyn FnMut() -> Result<()>,
-    ) -> Result<Option<Vec<Keyed>>> {
+    ) -> Result<Option<Vec<KeyedDocument>>> {
         let Execution { query, plan, walk, counters, sort_memory, .. } = self;
         // A covered plan does not fetch rows.
         if query.limit == 0 || plan.covered().is_some() {
@@ -203,9 +205,9 @@ impl Execution {
         }
         let Some(mut top) = TopK::new(query, *sort_memory) else { return Ok(None) };
         let (begun, mut number, mut fits) = (*counters, 0_u64, true);
-        let mut see = |id: RowId, row: &mut dyn Row| {
+        let mut offer = |id: RowId, row: &mut dyn Row| {
             number += 1;
-            if number.is_multiple_of(OFTEN) {
+            if number.is_multiple_of(TICK_INTERVAL) {
                 tick()?;
             }
             fits = top.offer(id, number, row)?;
@@ -213,12 +215,12 @@ impl Execution {
         };
         match &plan.path {
             Path::CollectionScan => {
-                source.scan_rows(Direction::Forward, None, &mut see)?;
+                source.scan_rows(Direction::Forward, None, &mut offer)?;
                 counters.docs_examined += number;
             }
             _ => {
                 walk.run(source, plan, &Filter::all(), counters, RowContent::Row, &mut |id, row| match row {
-                    Some(row) => see(id, row),
+                    Some(row) => offer(id, row),
                     None => Ok(Flow::Continue(())),
                 })?
             }
@@ -231,23 +233,23 @@ impl Execution {
         Ok(found)
     }
 
-    /// Sorts all documents; what exceeds the memory spills to temporary files.
-    fn all(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<Runs> {
+    /// Sorts all documents; what exceeds the memory limit is spilled to temporary files.
+    fn sort_all(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<SortedRuns> {
         let Execution { query, plan, walk, counters, sort_memory, .. } = self;
-        let mut runs = Runs::default();
+        let mut runs = SortedRuns::default();
         let Some(sort) = &query.sort else { return Ok(runs) };
-        let (mut all, mut bytes, keep) = (Vec::<Keyed>::new(), 0_usize, query.wanted());
-        // The sort is stable: equal documents stay in the order they were found in.
-        let in_order = |all: &mut Vec<Keyed>| all.sort_by(|a, b| a.0.cmp(&b.0));
+        let (mut all, mut bytes, keep) = (Vec::<KeyedDocument>::new(), 0_usize, query.wanted());
+        // The sort is stable: documents with equal keys stay in the order in which they were found.
+        let sort_by_key = |all: &mut Vec<KeyedDocument>| all.sort_by(|a, b| a.0.cmp(&b.0));
         walk.documents(source, plan, query, counters, &mut |document| {
             let key = sort.key(document)?;
-            bytes += size(&key, document);
+            bytes += memory_size(&key, document);
             all.push((key, document.to_owned()));
-            // Documents that cannot be among the first are dropped now and then.
-            if all.len() / 2 > keep.saturating_add(FEW) {
-                in_order(&mut all);
+            // From time to time, documents that cannot be among the first are dropped.
+            if all.len() / 2 > keep.saturating_add(SORT_SLACK) {
+                sort_by_key(&mut all);
                 all.truncate(keep);
-                bytes = all.iter().map(|(key, document)| size(key, document)).sum();
+                bytes = all.iter().map(|(key, document)| memory_size(key, document)).sum();
             }
             if bytes > *sort_memory {
                 let file = if query.spill { context.temp_file()? } else { None };
@@ -260,20 +262,20 @@ impl Execution {
                         ),
                     ));
                 };
-                in_order(&mut all);
+                sort_by_key(&mut all);
                 runs.spill(all.drain(..), file)?;
                 bytes = 0;
             }
             Ok(Flow::Continue(()))
         })?;
         evict_if_misestimated(context, plan, counters);
-        in_order(&mut all);
-        runs.end(all)?;
+        sort_by_key(&mut all);
+        runs.add_in_memory(all)?;
         Ok(runs)
     }
 }
 
-/// The returned part of a document: the fields of `projection`, or all of it.
+/// Applies `projection` to a document; without one the whole document is returned.
 pub fn project(projection: Option<&Projection>, document: &RawDocument) -> Result<RawDocumentBuf> {
     match projection {
         Some(projection) => projection.apply(document),

@@ -1,4 +1,4 @@
-//! What MongoDB's `explain` shows of a plan.
+//! The output of `explain` for a plan, in MongoDB's form.
 //!
 //! A plan is a tree of stages, the last one outermost: `PROJECTION_COVERED` over `SORT` over `FETCH` over `IXSCAN`.
 //! In addition to what MongoDB shows, each plan has its estimate: `keys` examined, `rows` fetched, and `cost` in row
@@ -16,12 +16,12 @@ use crate::index::ordered::{SortOrder, pattern_of};
 use crate::query::plan::{Alternative, BitmapScan, Path, Plan, bounds_of};
 use crate::query::{Counters, Query};
 
-/// What the documents a plan leads to are wanted for.
+/// What the documents that a plan finds are used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wanted {
-    /// To be returned.
+    /// They are returned.
     Documents,
-    /// To be counted.
+    /// They are counted.
     Count,
 }
 
@@ -53,23 +53,23 @@ fn planner(namespace: &str, query: &Query, winning: RawDocumentBuf, rejected: Ra
     }
 }
 
-/// The `queryPlanner` where there is no collection.
+/// The `queryPlanner` if the collection does not exist.
 pub fn planner_of_nothing(namespace: &str, query: &Query) -> RawDocumentBuf {
     planner(namespace, query, rawdoc! { "stage": "EOF" }, RawArrayBuf::new())
 }
 
-/// What `explain` shows where there is no collection.
+/// The output of `explain` if the collection does not exist.
 pub fn of_nothing(namespace: &str, query: &Query, execute: bool) -> RawDocumentBuf {
     let planner = planner_of_nothing(namespace, query);
-    let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
+    let mut output = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
     if execute {
         let stats = execution_stats(Counters::default(), Duration::ZERO, rawdoc! { "stage": "EOF" });
-        shown.append(cstr!("executionStats"), stats);
+        output.append(cstr!("executionStats"), stats);
     }
-    shown
+    output
 }
 
-/// The work a query took, and the stages that did it.
+/// The `executionStats`: the work that a query needed, and its stages.
 pub fn execution_stats(counters: Counters, took: Duration, stages: RawDocumentBuf) -> RawDocumentBuf {
     let mut stats = rawdoc! { "executionSuccess": true };
     for (name, count) in [
@@ -84,7 +84,7 @@ pub fn execution_stats(counters: Counters, took: Duration, stages: RawDocumentBu
     stats
 }
 
-/// A number as MongoDB sends it: 32 bits if they are enough.
+/// A number as MongoDB sends it: an int32 if it fits.
 fn number(count: u64) -> bson::RawBson {
     match i32::try_from(count) {
         Ok(count) => bson::RawBson::Int32(count),
@@ -101,13 +101,13 @@ fn estimated(mut stages: RawDocumentBuf, estimate: Option<&Alternative>) -> RawD
     stages
 }
 
-/// A stage over another.
+/// A stage with its input stage.
 fn over(mut stage: RawDocumentBuf, input: RawDocumentBuf) -> RawDocumentBuf {
     stage.append(cstr!("inputStage"), input);
     stage
 }
 
-/// The plan's stages: see the module's header.
+/// The stages of the plan: see the module header.
 pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -> RawDocumentBuf {
     let counting = wanted == Wanted::Count;
     let filter = query.filter.source();
@@ -172,7 +172,7 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
     found
 }
 
-/// True for the search for one `_id`.
+/// True if the ranges search for one `_id`.
 fn is_id_look_up(info: &IndexInfo, ranges: &[KeyRange]) -> bool {
     let [range] = ranges else { return false };
     info.def.is_id()
@@ -199,28 +199,28 @@ fn index_scan(
         "ranges": i32::try_from(ranges.len()).unwrap_or(i32::MAX),
     };
     if tested {
-        // What of the filter is decided by the keys.
+        // Part of the filter is tested on the keys.
         scan.append(cstr!("keysTested"), true);
     }
     scan
 }
 
-/// The values that are walked of each field.
+/// The intervals of values that are scanned, for each field.
 fn index_bounds(info: &IndexInfo, query: &Query, direction: Direction) -> RawDocumentBuf {
     let conditions = query.filter.conjuncts();
-    let mut shown = RawDocumentBuf::new();
+    let mut bounds = RawDocumentBuf::new();
     for (part, mut intervals) in info.def.keys.iter().zip(bounds_of(info, &conditions)) {
-        // As they are walked.
+        // In the order in which they are scanned.
         if (part.direction == SortOrder::Descending) != (direction == Direction::Backward) {
             intervals.reverse();
         }
         let mut list = RawArrayBuf::new();
         intervals.iter().for_each(|interval| list.push(interval.as_str()));
         if let Ok(name) = bson::raw::CString::try_from(part.path.as_str()) {
-            shown.append(name, list);
+            bounds.append(name, list);
         }
     }
-    shown
+    bounds
 }
 
 fn sets(source: &dyn Source, query: &Query, set: &BitmapScan) -> RawDocumentBuf {

@@ -1,4 +1,4 @@
-//! External sort: sorted runs, all but the last in temporary files, merged.
+//! External merge sort: sorted runs, all but the last one in temporary files.
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -7,42 +7,42 @@ use crate::error::Result;
 
 use super::spill::{SpillReader, SpillWriter};
 
-/// A document and the bytes that tell its place.
-pub(crate) type Keyed = (Vec<u8>, RawDocumentBuf);
+/// A document and its sort key.
+pub(crate) type KeyedDocument = (Vec<u8>, RawDocumentBuf);
 
-/// Bytes that a document takes while it is sorted.
-pub(crate) fn size(key: &[u8], document: &RawDocument) -> usize {
-    key.len() + document.as_bytes().len() + size_of::<Keyed>()
+/// The memory that a document takes while it is sorted, in bytes.
+pub(crate) fn memory_size(key: &[u8], document: &RawDocument) -> usize {
+    key.len() + document.as_bytes().len() + size_of::<KeyedDocument>()
 }
 
-/// Sorted runs. Of documents with equal keys those of the earlier run come first.
+/// Sorted runs to merge. Of documents with equal keys, those of the earlier run come first.
 #[derive(Default)]
-pub(crate) struct Runs {
+pub(crate) struct SortedRuns {
     runs: Vec<Run>,
 }
 
-/// Sorted documents, next first: those in memory or those of a file.
+/// A sorted run: its next document, and the others in memory or in a file.
 struct Run {
-    rest: Rest,
-    head: Option<Keyed>,
+    remaining: Remaining,
+    head: Option<KeyedDocument>,
 }
 
-enum Rest {
-    Memory(std::vec::IntoIter<Keyed>),
+enum Remaining {
+    Memory(std::vec::IntoIter<KeyedDocument>),
     File(SpillReader),
 }
 
 impl Run {
-    fn begin(rest: Rest) -> Result<Run> {
-        let mut run = Run { rest, head: None };
+    fn begin(remaining: Remaining) -> Result<Run> {
+        let mut run = Run { remaining, head: None };
         run.advance()?;
         Ok(run)
     }
 
-    fn advance(&mut self) -> Result<Option<Keyed>> {
-        let next = match &mut self.rest {
-            Rest::Memory(all) => all.next(),
-            Rest::File(file) => match file.next()? {
+    fn advance(&mut self) -> Result<Option<KeyedDocument>> {
+        let next = match &mut self.remaining {
+            Remaining::Memory(all) => all.next(),
+            Remaining::File(file) => match file.next()? {
                 Some((key, document)) => Some((key, RawDocumentBuf::from_bytes(document)?)),
                 None => None,
             },
@@ -51,30 +51,30 @@ impl Run {
     }
 }
 
-impl Runs {
-    /// Moves documents, which are in order, to a file.
+impl SortedRuns {
+    /// Adds a run of sorted documents, which is written to a file.
     pub(crate) fn spill(
         &mut self,
-        sorted: impl Iterator<Item = Keyed>,
+        sorted: impl Iterator<Item = KeyedDocument>,
         file: Box<dyn TempFile>,
     ) -> Result<()> {
         let mut file = SpillWriter::new(file);
         for (key, document) in sorted {
             file.put(&key, document.as_bytes())?;
         }
-        self.runs.push(Run::begin(Rest::File(file.reader()?))?);
+        self.runs.push(Run::begin(Remaining::File(file.reader()?))?);
         Ok(())
     }
 
-    /// Adds the last documents, which are in order and stay in memory.
-    pub(crate) fn end(&mut self, sorted: Vec<Keyed>) -> Result<()> {
-        self.runs.push(Run::begin(Rest::Memory(sorted.into_iter()))?);
+    /// Adds the last run of sorted documents, which stays in memory.
+    pub(crate) fn add_in_memory(&mut self, sorted: Vec<KeyedDocument>) -> Result<()> {
+        self.runs.push(Run::begin(Remaining::Memory(sorted.into_iter()))?);
         Ok(())
     }
 
-    /// The next document of all.
+    /// The next document of the merged runs.
     pub(crate) fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
-        // Runs are few: each is as large as the memory.
+        // There are few runs, because each is as large as the memory limit.
         let heads = self.runs.iter_mut().filter(|run| run.head.is_some());
         let first = heads.min_by(|a, b| {
             let (a, b) = (a.head.as_ref().map(|(key, _)| key), b.head.as_ref().map(|(key, _)| key));
@@ -92,8 +92,8 @@ impl Runs {
     }
 }
 
-impl std::fmt::Debug for Runs {
+impl std::fmt::Debug for SortedRuns {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Runs").field("runs", &self.runs.len()).finish()
+        f.debug_struct("SortedRuns").field("runs", &self.runs.len()).finish()
     }
 }

@@ -1,8 +1,8 @@
 //! The first rows of a sort order with a limit, found without sorting or decoding the others.
 //!
-//! A row is rejected by the first field of its sort key, read in place, if that sorts after the last row kept so far. A
-//! kept row is its sort key and its id; documents are fetched at the end. Rows with equal keys stay in the order they
-//! came in.
+//! A row is rejected by the first field of its sort key, read in place, if that sorts after the last row kept
+//! so far. Of a kept row only the sort key and the row id are stored; documents are fetched at the end. Rows
+//! with equal keys stay in the order in which they were offered.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -15,45 +15,45 @@ use crate::doc::{FieldPeek, Fields, OwnedValue, Value};
 use crate::error::Result;
 use crate::index::ordered::SortOrder;
 
-use super::external_sort::{Keyed, size};
+use super::external_sort::{KeyedDocument, memory_size};
 use crate::query::Query;
 use crate::query::Sort;
 use crate::query::UsedFields;
 
-/// The first rows of a sort order, of those offered so far.
+/// The first rows, by the sort order, of those offered so far.
 pub struct TopK<'q> {
     query: &'q Query,
     sort: &'q Sort,
-    /// The fields of the order.
+    /// The fields of the sort key.
     fields: Fields,
-    /// The first of them, if its value alone can reject a row.
+    /// The first of these fields, if its value alone can reject a row.
     first: Option<Fields>,
-    /// The filter cannot fail, so that it is not evaluated on rows beyond the cutoff.
-    early: bool,
-    /// True if the order is descending in its first field.
-    descends: bool,
+    /// The filter cannot fail, so it need not be evaluated for rows beyond the cutoff.
+    cutoff_first: bool,
+    /// True if the first field is sorted in descending order.
+    descending: bool,
     keep: usize,
     heap: BinaryHeap<HeapEntry>,
-    /// The first field of the last row kept, once there are as many rows as needed.
+    /// The first field of the last kept row, once there are as many rows as needed.
     last: Option<Cutoff>,
     /// A buffer for a key.
     key: Vec<u8>,
-    /// Bytes held, and their limit.
+    /// Bytes of memory used, and their limit.
     bytes: usize,
-    room: usize,
+    memory_limit: usize,
 }
 
 /// A row that is kept; the greatest entry of the heap is the last row.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct HeapEntry {
     key: Vec<u8>,
-    /// Its position among the rows offered.
+    /// Its position among the offered rows.
     number: u64,
     row: RowId,
 }
 
 impl HeapEntry {
-    fn size(&self) -> usize {
+    fn memory_size(&self) -> usize {
         self.key.len() + size_of::<HeapEntry>()
     }
 }
@@ -66,7 +66,7 @@ enum Cutoff {
 }
 
 impl Cutoff {
-    /// How `value` compares with it, if that is cheap to tell.
+    /// Compares `value` with it; `None` if that would be expensive.
     #[inline]
     fn compared(&self, value: Value<'_>) -> Option<Ordering> {
         const EXACT: i64 = 1 << 53;
@@ -85,12 +85,12 @@ impl Cutoff {
 }
 
 impl<'q> TopK<'q> {
-    /// For the rows that `query` needs, in at most `room` bytes. `None` if it has no sort order.
-    pub fn new(query: &'q Query, room: usize) -> Option<Self> {
+    /// Collects the rows that `query` needs, in at most `memory_limit` bytes. `None` if the query has no sort order.
+    pub fn new(query: &'q Query, memory_limit: usize) -> Option<Self> {
         let sort = query.sort.as_ref()?;
         let mut keys = sort.keys.iter();
         let fields = Fields::new(keys.clone().map(|part| part.path.first().as_bytes()));
-        // With a third field the other two could be parallel arrays, which are an error.
+        // With a third field the other two could be parallel arrays, which must be reported as an error.
         let first = keys.next().filter(|part| {
             sort.collation.is_simple() && part.path.parts().len() == 1 && sort.keys.len() <= 2
         });
@@ -99,56 +99,56 @@ impl<'q> TopK<'q> {
             sort,
             fields,
             first: first.map(|part| Fields::new([part.path.first().as_bytes()])),
-            early: query.filter.reads().is_some(),
-            descends: sort.keys.first().is_some_and(|part| part.direction == SortOrder::Descending),
+            cutoff_first: query.filter.reads().is_some(),
+            descending: sort.keys.first().is_some_and(|part| part.direction == SortOrder::Descending),
             keep: query.wanted(),
             heap: BinaryHeap::new(),
             last: None,
             key: Vec::new(),
             bytes: 0,
-            room,
+            memory_limit,
         })
     }
 
-    /// Keeps a row if it matches and is among the first; `number` increases from row to row. False if the memory is
-    /// exhausted.
+    /// Keeps a row if it matches and is among the first; `number` must increase from row to row. False if the
+    /// memory limit is reached.
     #[inline]
-    pub fn offer(&mut self, row: RowId, number: u64, lent: &mut dyn Row) -> Result<bool> {
-        if self.early && self.is_beyond_cutoff(lent)? || !self.query.filter.admits(lent)? {
+    pub fn offer(&mut self, row: RowId, number: u64, row_data: &mut dyn Row) -> Result<bool> {
+        if self.cutoff_first && self.is_beyond_cutoff(row_data)? || !self.query.filter.admits(row_data)? {
             return Ok(true);
         }
-        if !self.early && self.is_beyond_cutoff(lent)? {
+        if !self.cutoff_first && self.is_beyond_cutoff(row_data)? {
             return Ok(true);
         }
-        if !self.peeked_key(lent)? {
-            self.sort.key_into(lent.partial_document(&self.fields)?, &mut self.key)?;
+        if !self.peeked_key(row_data)? {
+            self.sort.key_into(row_data.partial_document(&self.fields)?, &mut self.key)?;
         }
         self.keep(row, number);
-        Ok(self.bytes <= self.room)
+        Ok(self.bytes <= self.memory_limit)
     }
 
     /// True if the row's first field sorts after all rows kept so far.
     #[inline]
-    fn is_beyond_cutoff(&self, lent: &mut dyn Row) -> Result<bool> {
+    fn is_beyond_cutoff(&self, row_data: &mut dyn Row) -> Result<bool> {
         let (Some(first), Some(last)) = (&self.first, &self.last) else { return Ok(false) };
-        let order = match lent.peek(first)? {
+        let order = match row_data.peek(first)? {
             FieldPeek::Value(value) => last.compared(value),
             FieldPeek::Missing => last.compared(Value::Null),
             FieldPeek::Unknown => None,
         };
         Ok(match order {
-            Some(Ordering::Greater) => !self.descends,
-            Some(Ordering::Less) => self.descends,
-            // Equal rows keep their order.
+            Some(Ordering::Greater) => !self.descending,
+            Some(Ordering::Less) => self.descending,
+            // Rows with equal keys stay in their order.
             Some(Ordering::Equal) => self.sort.keys.len() == 1,
             None => false,
         })
     }
 
-    /// Encodes the key of a row from a peek at its field, if that is enough.
-    fn peeked_key(&mut self, lent: &mut dyn Row) -> Result<bool> {
+    /// Encodes the sort key of a row without decoding the row, if possible.
+    fn peeked_key(&mut self, row_data: &mut dyn Row) -> Result<bool> {
         let (Some(first), [part]) = (&self.first, self.sort.keys.as_slice()) else { return Ok(false) };
-        let value = match lent.peek(first)? {
+        let value = match row_data.peek(first)? {
             FieldPeek::Value(value) => value,
             FieldPeek::Missing => Value::Null,
             FieldPeek::Unknown => return Ok(false),
@@ -158,28 +158,28 @@ impl<'q> TopK<'q> {
         Ok(true)
     }
 
-    /// Keeps the row whose key is in the buffer, if it is among the first.
+    /// Keeps the row whose key is in `self.key`, if it is among the first.
     fn keep(&mut self, row: RowId, number: u64) {
         if self.heap.len() < self.keep {
             let entry = HeapEntry { key: std::mem::take(&mut self.key), number, row };
-            self.bytes += entry.size();
+            self.bytes += entry.memory_size();
             self.heap.push(entry);
             return;
         }
-        let descends = self.descends;
+        let descending = self.descending;
         let Some(mut last) = self.heap.peek_mut() else { return };
         if (&self.key, number) < (&last.key, last.number) {
             self.bytes = self.bytes - last.key.len() + self.key.len();
             std::mem::swap(&mut last.key, &mut self.key);
             (last.number, last.row) = (number, row);
-            // Computed when it is needed: rows in reverse order never need it.
+            // Computed when it is needed: if rows are offered in reverse order, never.
             self.last = None;
         } else if self.last.is_none() {
-            self.last = first_value(&last.key, descends);
+            self.last = first_value(&last.key, descending);
         }
     }
 
-    /// Adds the rows of another, which was offered later rows.
+    /// Adds the rows of another collector, which was offered later rows.
     pub fn merge(&mut self, other: TopK<'_>) {
         for entry in other.heap.into_sorted_vec() {
             self.key = entry.key;
@@ -187,9 +187,9 @@ impl<'q> TopK<'q> {
         }
     }
 
-    /// Keys and documents of the rows, in order, decoding no more than the query uses; `None` if they take more than
-    /// `room` bytes.
-    pub fn documents(self, source: &dyn Source, room: usize) -> Result<Option<Vec<Keyed>>> {
+    /// Sort keys and documents of the rows, sorted; only the fields that the query uses are decoded. `None` if they take
+    /// more than `memory_limit` bytes.
+    pub fn documents(self, source: &dyn Source, memory_limit: usize) -> Result<Option<Vec<KeyedDocument>>> {
         let used = self.query.used.as_ref().map(UsedFields::fields);
         let (mut all, mut bytes) = (Vec::new(), 0);
         for HeapEntry { key, row, .. } in self.heap.into_sorted_vec() {
@@ -203,10 +203,10 @@ impl<'q> TopK<'q> {
                 Ok(())
             })?;
             if let Some(found) = found {
-                bytes += size(&key, &found);
+                bytes += memory_size(&key, &found);
                 all.push((key, found));
             }
-            if bytes > room {
+            if bytes > memory_limit {
                 return Ok(None);
             }
         }
@@ -214,7 +214,7 @@ impl<'q> TopK<'q> {
     }
 }
 
-/// The value of a key's first field.
+/// The value of the first field of a sort key.
 fn first_value(key: &[u8], descending: bool) -> Option<Cutoff> {
     let mut first = key.get(..encoded_length(key, descending)?)?.to_vec();
     if descending {

@@ -1,4 +1,4 @@
-//! [`Walk`]: visits the rows that a plan leads to and that match the filter.
+//! [`Walk`]: visits the rows that a plan finds and that match the filter.
 
 use std::collections::HashSet;
 
@@ -21,7 +21,7 @@ pub(in crate::query) struct Walk {
     /// The last entry or row visited.
     last_key: Vec<u8>,
     last_row: Option<RowId>,
-    /// Rows visited already, where a row can come up twice.
+    /// Rows already visited, if a row can be found twice.
     seen: HashSet<RowId>,
     /// True if there are no more rows.
     pub(in crate::query) done: bool,
@@ -34,7 +34,7 @@ pub(in crate::query) struct Walk {
 /// Rows of a bitmap that have not been visited.
 struct RemainingRows {
     rows: roaring::treemap::IntoIter,
-    /// Those of them that need no recheck.
+    /// The rows among them that need no recheck.
     exact: RoaringTreemap,
 }
 
@@ -53,7 +53,7 @@ struct BitmapResult {
     exact: RoaringTreemap,
 }
 
-/// How much of a matching row a walk passes on.
+/// What a scan passes to its callback for each matching row.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(in crate::query) enum RowContent<'f> {
     /// Its id.
@@ -81,7 +81,7 @@ impl RowContent<'_> {
 pub(in crate::query) type VisitMatch<'a> = dyn FnMut(RowId, Option<&mut dyn Row>) -> Result<Flow> + 'a;
 
 impl Walk {
-    /// [`Walk::run`], passing on documents.
+    /// [`Walk::run`] with documents.
     pub(in crate::query) fn documents(
         &mut self,
         source: &dyn Source,
@@ -97,8 +97,8 @@ impl Walk {
         })
     }
 
-    /// Passes the matching rows to `visit`, from the position of the last call on and in the plan's order, until it
-    /// breaks.
+    /// Passes the matching rows to `visit` in the order of the plan, starting after the last row of the
+    /// previous call, until it breaks.
     pub(in crate::query) fn run(
         &mut self,
         source: &dyn Source,
@@ -157,7 +157,7 @@ impl Walk {
         Ok(())
     }
 
-    /// The rest of the range that the walk is in.
+    /// Scans the rest of the current range of an index.
     fn index(
         &mut self,
         source: &dyn Source,
@@ -205,7 +205,7 @@ impl Walk {
         Ok(ended)
     }
 
-    /// The rest of the rows of a set.
+    /// Visits the remaining rows of a bitmap scan.
     fn bitmap(
         &mut self,
         source: &dyn Source,
@@ -238,7 +238,7 @@ impl Walk {
     }
 }
 
-/// Fetches a row and shows it, if `filter`, where there is something left to be asked, admits it.
+/// Fetches a row and passes it to `visit` if it matches `filter`; without one, every row matches.
 fn fetched(
     source: &dyn Source,
     row: RowId,
@@ -258,7 +258,7 @@ fn fetched(
     Ok(flow)
 }
 
-/// The rows of a set.
+/// The rows of a bitmap scan, as bitmaps.
 fn rows_of(
     source: &dyn Source,
     set: &BitmapScan,
@@ -281,7 +281,7 @@ fn rows_of(
         BitmapScan::And(sets) => {
             let mut common: Option<RoaringTreemap> = None;
             for set in sets {
-                // Nothing is in common with nothing.
+                // The intersection with an empty set is empty.
                 if common.as_ref().is_some_and(RoaringTreemap::is_empty) {
                     break;
                 }
@@ -292,7 +292,7 @@ fn rows_of(
                     None => rows,
                 });
             }
-            // Each set knows of its own conditions only.
+            // Each set has only tested its own conditions.
             Ok(BitmapResult { recheck: common.unwrap_or_default(), exact: RoaringTreemap::new() })
         }
     }

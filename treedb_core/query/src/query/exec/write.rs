@@ -1,7 +1,7 @@
 //! Updates and deletes over any [`Sink`]: finds the rows, then changes them.
 //!
-//! Rows are collected first, so that a change cannot bring a row into the walk again. Each is then read in its current
-//! version, which may differ from the one that was found, and must still match.
+//! Rows are collected first, so that a scan cannot find a changed row again. Then the current version of each
+//! is read, which may differ from the one that was found, and must still match.
 
 use bson::RawDocumentBuf;
 
@@ -15,7 +15,7 @@ use crate::query::{Query, find_rows};
 /// What an update did.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Updated {
-    /// Rows the filter matched.
+    /// Rows that the filter matched.
     pub matched: u64,
     /// Rows that were changed.
     pub modified: u64,
@@ -23,8 +23,9 @@ pub struct Updated {
     pub upserted: Option<RawDocumentBuf>,
 }
 
-/// Applies `update` to the rows that `query` finds: all of them, or the first one if not `multi`. With `upsert`, a
-/// document made from filter and update is inserted if there is none. Texts compare by the query's collation.
+/// Applies `update` to the rows that `query` finds: all of them, or the first one if not `multi`. With
+/// `upsert`, a document made from filter and update is inserted if none matches. Strings are compared with
+/// the collation of the query.
 ///
 /// # Errors
 /// Those of the update's parts, each naming the field; of a replacement with `multi`, `FailedToParse`.

@@ -1,4 +1,4 @@
-//! Operators on arrays, arrays as sets, and sums over arrays.
+//! Array operators, set operators, and `$sum`, `$avg`, `$max` and the like over arrays.
 
 use std::cmp::Ordering;
 use std::collections::HashSet;
@@ -9,11 +9,12 @@ use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Sort;
 
 use super::number::wrong_type;
-use super::stats::{Deviation, Sum, part, percentile as rank};
+use super::stats::{Deviation, Sum, fraction, percentile as nearest_rank};
 use super::{Found, Scope, nullish, truthy};
 
-/// Bytes of one number of a `$range`, at least.
-const NUMBER: usize = 7;
+/// The smallest size of an array element that is a 32-bit integer, in bytes: for the memory limit of
+/// `$range`.
+const INT_ELEMENT_BYTES: usize = 7;
 
 fn array<'a>(operator: &str, found: Found<'a>) -> Result<Doc<'a>> {
     match found {
@@ -29,7 +30,7 @@ fn values(array: Doc<'_>) -> impl Iterator<Item = Value<'_>> {
     array.elements().map(|element| element.value())
 }
 
-fn whole(operator: &str, found: Found<'_>) -> Result<i64> {
+fn whole_number(operator: &str, found: Found<'_>) -> Result<i64> {
     found.and_then(|value| value.as_integer()).ok_or_else(|| {
         wrong_type(&format!("{operator} needs a whole number that fits 32 bits, found"), found)
     })
@@ -48,7 +49,7 @@ fn int<'a>(value: usize) -> Found<'a> {
 pub(super) fn elem_at<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[input, at] = args else { return Ok(None) };
     let input = array("$arrayElemAt", input)?;
-    let at = whole("$arrayElemAt", at)?;
+    let at = whole_number("$arrayElemAt", at)?;
     let at = match usize::try_from(at) {
         Ok(at) => Some(at),
         Err(_) => {
@@ -75,7 +76,7 @@ pub(super) fn concat<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<
             Some(Value::Array(array)) => values(array).for_each(|value| out.push(value)),
             found => return Err(wrong_type("$concatArrays only supports arrays, not", found)),
         }
-        scope.check_room(out.bytes())?;
+        scope.check_size(out.bytes())?;
     }
     scope.array(out).map(Some)
 }
@@ -95,13 +96,13 @@ pub(super) fn size<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
 
 pub(super) fn slice<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let input = array("$slice", args.first().copied().flatten())?;
-    let second = whole("$slice", args.get(1).copied().flatten())?;
+    let second = whole_number("$slice", args.get(1).copied().flatten())?;
     let len = input.elements().count() as i64;
     let (start, count) = match args.get(2) {
         None if second >= 0 => (0, second),
         None => (len.saturating_add(second).max(0), len),
         Some(third) => {
-            let count = whole("$slice", *third)?;
+            let count = whole_number("$slice", *third)?;
             if count <= 0 {
                 return Err(QueryError::bad_value(format!(
                     "Third argument to $slice must be positive: {count}"
@@ -134,7 +135,8 @@ pub(super) fn index_of<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Foun
     }
     let input = array("$indexOfArray", input)?;
     let value = args.get(1).copied().flatten().unwrap_or(Value::Undefined);
-    let Some((start, end)) = super::string::window("$indexOfArray", args, input.elements().count())? else {
+    let Some((start, end)) = super::string::search_range("$indexOfArray", args, input.elements().count())?
+    else {
         return Ok(Some(Value::Int32(-1)));
     };
     let mut within = values(input).enumerate().take(end).skip(start);
@@ -144,9 +146,9 @@ pub(super) fn index_of<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Foun
 
 pub(super) fn range<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let mut numbers = [0_i64, 0, 1];
-    for (place, arg) in numbers.iter_mut().zip(args) {
-        let number = whole("$range", *arg)?;
-        *place = i32::try_from(number).map(i64::from).map_err(|_| {
+    for (parameter, arg) in numbers.iter_mut().zip(args) {
+        let number = whole_number("$range", *arg)?;
+        *parameter = i32::try_from(number).map(i64::from).map_err(|_| {
             QueryError::bad_value(format!("$range needs numbers that fit 32 bits, found {number}"))
         })?;
     }
@@ -155,7 +157,7 @@ pub(super) fn range<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'
         return Err(QueryError::bad_value("$range requires a non-zero step value"));
     }
     let len = (end - at) / step;
-    scope.check_room(usize::try_from(len).unwrap_or(0).saturating_mul(NUMBER))?;
+    scope.check_size(usize::try_from(len).unwrap_or(0).saturating_mul(INT_ELEMENT_BYTES))?;
     let mut out = ArrayWriter::new();
     while (step > 0 && at < end) || (step < 0 && at > end) {
         out.push(Value::Int32(at as i32));
@@ -192,30 +194,30 @@ pub(super) fn zip<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>
             row.push(column.get(at).or(defaults.get(number)).copied().unwrap_or(Value::Null));
         }
         out.push(Value::Array(Doc::new(&row.into_bytes())));
-        scope.check_room(out.bytes())?;
+        scope.check_size(out.bytes())?;
     }
     scope.array(out).map(Some)
 }
 
-/// The values of `input` in the order of `sort`, or of the values themselves.
+/// The values of `input` sorted by `sort`, or by the values themselves if it is `None`.
 pub(super) fn sorted<'a>(
     scope: &Scope<'a>,
     input: Doc<'a>,
     sort: Option<&Sort>,
-    down: bool,
+    descending: bool,
 ) -> Result<Value<'a>> {
     let mut all = Vec::new();
     for value in values(input) {
         let key = match sort {
             None => {
-                let mut key = identity(scope, value);
-                if down {
+                let mut key = encoded_key(scope, value);
+                if descending {
                     crate::doc::key::invert(&mut key);
                 }
                 key
             }
             Some(sort) => {
-                // What is no document has none of the fields.
+                // A value that is not a document has none of the fields.
                 let doc = if let Value::Document(doc) = value { doc } else { Doc::EMPTY };
                 sort.key(bson::RawDocument::from_bytes(doc.as_bytes())?)?
             }
@@ -228,7 +230,7 @@ pub(super) fn sorted<'a>(
     scope.array(out)
 }
 
-/// The `n` of `$firstN` and its like.
+/// The `n` of `$firstN` and similar operators.
 pub(crate) fn positive(operator: &str, found: Found<'_>) -> Result<usize> {
     found
         .and_then(|value| value.as_integer())
@@ -274,7 +276,7 @@ pub(super) fn min_n<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'
     extreme_n(scope, "$minN", args, false)
 }
 
-/// Shows `visit` the operands, or the elements of the only one if that is an array.
+/// Calls `visit` with each operand, or with each element if the only operand is an array.
 fn each<'a>(args: &[Found<'a>], mut visit: impl FnMut(Value<'a>)) {
     match args {
         [Some(Value::Array(array))] => values(*array).for_each(visit),
@@ -300,18 +302,18 @@ pub(super) fn min<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>
     Ok(extreme(scope, args, Ordering::Less))
 }
 
-fn summed(args: &[Found<'_>]) -> Sum {
+fn sum_of(args: &[Found<'_>]) -> Sum {
     let mut sum = Sum::default();
     each(args, |value| sum.add(value));
     sum
 }
 
 pub(super) fn sum<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    Ok(Some(summed(args).total().value()))
+    Ok(Some(sum_of(args).total().value()))
 }
 
 pub(super) fn avg<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    Ok(Some(summed(args).mean().map_or(Value::Null, |mean| mean.value())))
+    Ok(Some(sum_of(args).mean().map_or(Value::Null, |mean| mean.value())))
 }
 
 fn deviation<'a>(args: &[Found<'a>], sample: bool) -> Found<'a> {
@@ -328,7 +330,7 @@ pub(super) fn std_dev_samp<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Foun
     Ok(deviation(args, true))
 }
 
-/// The numbers of an operand, in order; not what is no number.
+/// The numbers of an operand, sorted; other values and NaN are left out.
 fn numbers(input: Found<'_>) -> Vec<f64> {
     let mut all = Vec::new();
     each(&[input], |value| all.extend(super::number::Num::new(value).map(super::number::Num::double)));
@@ -342,28 +344,28 @@ pub(super) fn percentile<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Fo
     let sorted = numbers(input);
     let mut out = ArrayWriter::new();
     for p in values(array("$percentile", p)?) {
-        let Some(p) = part(p) else {
+        let Some(p) = fraction(p) else {
             return Err(QueryError::bad_value("$percentile: 'p' must be an array of numbers from 0 to 1"));
         };
-        out.push(rank(&sorted, p).map_or(Value::Null, Value::Double));
+        out.push(nearest_rank(&sorted, p).map_or(Value::Null, Value::Double));
     }
     scope.array(out).map(Some)
 }
 
 pub(super) fn median<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let sorted = numbers(args.first().copied().flatten());
-    Ok(Some(rank(&sorted, 0.5).map_or(Value::Null, Value::Double)))
+    Ok(Some(nearest_rank(&sorted, 0.5).map_or(Value::Null, Value::Double)))
 }
 
-/// A value's bytes in a set: equal for equal values.
-fn identity(scope: &Scope<'_>, value: Value<'_>) -> Vec<u8> {
+/// A key for a value: equal values have equal keys, and keys sort like their values.
+fn encoded_key(scope: &Scope<'_>, value: Value<'_>) -> Vec<u8> {
     let mut key = Vec::new();
     scope.collation.encode(value, &mut key);
     key
 }
 
 fn set(scope: &Scope<'_>, array: Doc<'_>) -> HashSet<Vec<u8>> {
-    values(array).map(|value| identity(scope, value)).collect()
+    values(array).map(|value| encoded_key(scope, value)).collect()
 }
 
 /// The operands as arrays; `None` if one is null.
@@ -386,7 +388,7 @@ fn arrays<'a>(operator: &str, args: &[Found<'a>]) -> Result<Option<Vec<Doc<'a>>>
 pub(super) fn set_union<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let Some(all) = arrays("$setUnion", args)? else { return Ok(Some(Value::Null)) };
     let mut seen = HashSet::new();
-    list(scope, all.into_iter().flat_map(values).filter(|value| seen.insert(identity(scope, *value))))
+    list(scope, all.into_iter().flat_map(values).filter(|value| seen.insert(encoded_key(scope, *value))))
 }
 
 pub(super) fn set_intersection<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
@@ -395,7 +397,7 @@ pub(super) fn set_intersection<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Res
     let others: Vec<_> = others.iter().map(|other| set(scope, *other)).collect();
     let mut seen = HashSet::new();
     let common = values(*first).filter(|value| {
-        let key = identity(scope, *value);
+        let key = encoded_key(scope, *value);
         others.iter().all(|other| other.contains(&key)) && seen.insert(key)
     });
     list(scope, common)
@@ -404,8 +406,8 @@ pub(super) fn set_intersection<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Res
 pub(super) fn set_difference<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let Some(all) = arrays("$setDifference", args)? else { return Ok(Some(Value::Null)) };
     let &[a, b] = all.as_slice() else { return Ok(None) };
-    let mut gone = set(scope, b);
-    list(scope, values(a).filter(|value| gone.insert(identity(scope, *value))))
+    let mut excluded = set(scope, b);
+    list(scope, values(a).filter(|value| excluded.insert(encoded_key(scope, *value))))
 }
 
 pub(super) fn set_equals<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {

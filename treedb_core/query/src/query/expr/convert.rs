@@ -6,7 +6,7 @@ use crate::error::{ErrorCode, QueryError, Result};
 use super::number::Num;
 use super::{Found, Scope, date, nullish, type_name};
 
-/// What a value is converted to.
+/// The type that a value is converted to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum To {
     Double,
@@ -36,15 +36,19 @@ impl To {
     }
 }
 
-fn refused(message: String) -> QueryError {
+fn conversion_failure(message: String) -> QueryError {
     QueryError::new(ErrorCode::ConversionFailure, message)
 }
 
 fn failure(value: Value<'_>, to: To, why: &str) -> QueryError {
-    refused(format!("Failed to convert {} to {} in $convert: {why}", crate::doc::shown(value), to.name()))
+    conversion_failure(format!(
+        "Failed to convert {} to {} in $convert: {why}",
+        crate::doc::shown(value),
+        to.name()
+    ))
 }
 
-/// A double as text: whole ones without a point, very large and small ones with an exponent.
+/// A double as a string: whole numbers without a decimal point, very large and small ones with an exponent.
 fn double_text(value: f64) -> String {
     if value.is_nan() {
         "NaN".to_owned()
@@ -64,7 +68,7 @@ fn double_text(value: f64) -> String {
     }
 }
 
-/// A number, date, truth value, object id or string as text.
+/// A number, date, boolean, ObjectId or string as a string.
 pub(super) fn text_of(value: Value<'_>) -> Result<String> {
     Ok(match value {
         Value::String(text) | Value::Symbol(text) => super::string::utf8(text).to_owned(),
@@ -80,7 +84,7 @@ pub(super) fn text_of(value: Value<'_>) -> Result<String> {
     })
 }
 
-/// The whole part of a number; an error if it does not fit or is none.
+/// The integer part of a number; an error if it does not fit 64 bits or the value cannot be converted.
 fn long_of(value: Value<'_>, to: To) -> Result<i64> {
     match value {
         Value::Bool(value) => Ok(value.into()),
@@ -100,8 +104,8 @@ fn long_of(value: Value<'_>, to: To) -> Result<i64> {
             let digits = text.strip_prefix('+').unwrap_or(text);
             match digits.parse() {
                 Ok(number) if !digits.starts_with('+') => Ok(number),
-                _ => Err(refused(format!(
-                    "Failed to parse number '{text}' in $convert with no onError value: it is no whole number"
+                _ => Err(conversion_failure(format!(
+                    "Failed to parse number '{text}' in $convert with no onError value: it is not a whole number"
                 ))),
             }
         }
@@ -111,7 +115,7 @@ fn long_of(value: Value<'_>, to: To) -> Result<i64> {
 }
 
 fn unsupported(value: Value<'_>, to: To) -> QueryError {
-    refused(format!(
+    conversion_failure(format!(
         "Unsupported conversion from {} to {} in $convert with no onError value",
         value.type_name(),
         to.name()
@@ -142,7 +146,7 @@ fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a
                 match text.parse::<f64>() {
                     Ok(number) if !text.starts_with('+') || text.len() > 1 => Value::Double(number),
                     _ => {
-                        return Err(refused(format!(
+                        return Err(conversion_failure(format!(
                             "Failed to parse number '{text}' in $convert with no onError value"
                         )));
                     }
@@ -159,7 +163,7 @@ fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a
                 match text.parse::<bson::Decimal128>() {
                     Ok(number) => Value::Decimal(number.bytes()),
                     Err(_) => {
-                        return Err(refused(format!(
+                        return Err(conversion_failure(format!(
                             "Failed to parse number '{text}' in $convert with no onError value"
                         )));
                     }
@@ -177,7 +181,7 @@ fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a
             Value::Timestamp(bits) => Value::Date(i64::try_from(bits >> 32).unwrap_or(0) * 1000),
             Value::String(text) => Value::Date(
                 date::parse(super::string::utf8(text), None, "UTC")
-                    .map_err(|error| refused(error.message))?,
+                    .map_err(|error| conversion_failure(error.message))?,
             ),
             _ => return Err(unsupported(value, to)),
         },
@@ -185,7 +189,7 @@ fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a
             Value::ObjectId(_) => value,
             Value::String(text) => {
                 let id = bson::oid::ObjectId::parse_str(super::string::utf8(text)).map_err(|_| {
-                    refused(format!(
+                    conversion_failure(format!(
                         "Failed to parse objectId {} in $convert with no onError value: it must be 24 hexadecimal digits",
                         crate::doc::shown(value)
                     ))

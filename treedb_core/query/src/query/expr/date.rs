@@ -1,4 +1,4 @@
-//! Date operators: parts, formatting, parsing and arithmetic, in any time zone.
+//! Date operators: date parts, formatting, parsing and arithmetic, in any time zone.
 //!
 //! A zone is an offset (`+02`, `-0330`, `+02:00`), `UTC`/`GMT`/`Z`, or a name of the IANA database, whose rules are
 //! compiled in.
@@ -16,9 +16,10 @@ use super::number::wrong_type;
 use super::string::utf8;
 use super::{Found, Scope, nullish, truthy};
 
+/// Milliseconds of a day.
 const DAY: i64 = 86_400_000;
-/// 2000-01-01T00:00:00Z: where the bins of `$dateTrunc` begin. A Saturday.
-const BINS: i64 = 946_684_800_000;
+/// 2000-01-01T00:00:00Z, a Saturday: the reference point of the bins of `$dateTrunc`.
+const BIN_ORIGIN: i64 = 946_684_800_000;
 
 /// The time zone without offset.
 pub(crate) fn utc() -> TimeZone {
@@ -26,10 +27,7 @@ pub(crate) fn utc() -> TimeZone {
 }
 
 pub(super) fn out_of_range(error: impl std::fmt::Display) -> QueryError {
-    QueryError::new(
-        ErrorCode::Overflow,
-        format!("the date lies outside of what can be reckoned with: {error}"),
-    )
+    QueryError::new(ErrorCode::Overflow, format!("the date is outside the supported range: {error}"))
 }
 
 fn zone_named(name: &str) -> Result<TimeZone> {
@@ -74,7 +72,7 @@ fn zone(found: Found<'_>) -> Result<TimeZone> {
     }
 }
 
-/// Milliseconds of a date, a timestamp or an object id.
+/// The time of a date, a timestamp or an ObjectId, in milliseconds since 1970.
 fn millis(found: Found<'_>) -> Result<i64> {
     match found {
         Some(Value::Date(millis)) => Ok(millis),
@@ -121,11 +119,11 @@ parts! {
 }
 
 pub(super) fn year<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    // A date has less than 300 million years.
+    // A date's year is below 300 million, so it fits.
     Ok(Some(Value::Int32(i32::try_from(date_in_zone(args)?.year()).map_err(out_of_range)?)))
 }
 
-/// Weeks begin on Sundays; the days before the first are week 0.
+/// The week of the year. Weeks begin on Sundays; the days before the first Sunday are week 0.
 fn sunday_week(date: &Zoned) -> i32 {
     let (day, weekday) = (i32::from(date.day_of_year()), i32::from(date.weekday().to_sunday_zero_offset()));
     (day + 6 - weekday) / 7
@@ -151,7 +149,7 @@ pub(super) fn ts_increment<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Foun
 
 /// A date as `2020-01-31T13:05:00.000Z`.
 pub(super) fn iso(millis: i64) -> Result<String> {
-    shown(&Local::new(millis, TimeZone::UTC)?, "%Y-%m-%dT%H:%M:%S.%LZ")
+    format_date(&Local::new(millis, TimeZone::UTC)?, "%Y-%m-%dT%H:%M:%S.%LZ")
 }
 
 const MONTHS: [&str; 12] = [
@@ -173,7 +171,7 @@ fn month_name(date: &Zoned) -> &'static str {
     usize::try_from(date.month() - 1).ok().and_then(|at| MONTHS.get(at)).copied().unwrap_or_default()
 }
 
-fn shown(date: &Local, format: &str) -> Result<String> {
+fn format_date(date: &Local, format: &str) -> Result<String> {
     use std::fmt::Write;
     if !(0..=9999).contains(&date.year()) {
         return Err(QueryError::bad_value("$dateToString is only defined on year 0-9999"));
@@ -237,19 +235,20 @@ pub(super) fn to_string<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Fou
         Some(Value::String(format)) => utf8(format),
         format => return Err(wrong_type("$dateToString requires that 'format' be a string, found:", format)),
     };
-    scope.text(&shown(&Local::new(millis(date)?, at)?, format)?)
+    scope.text(&format_date(&Local::new(millis(date)?, at)?, format)?)
 }
 
 fn unparsable(text: &str, why: impl std::fmt::Display) -> QueryError {
     QueryError::new(ErrorCode::ConversionFailure, format!("Error parsing date string '{text}': {why}"))
 }
 
-/// Milliseconds of a date written in ISO 8601, or as `format` says; `at` counts where the text has no zone.
+/// Parses a date in ISO 8601 or in `format`, as milliseconds since 1970. `at` is the time zone of a string
+/// that has none.
 pub(super) fn parse(text: &str, format: Option<&str>, at: &str) -> Result<i64> {
     let (date, offset) = match format {
-        Some(format) => formatted(text, format)?,
+        Some(format) => parse_with_format(text, format)?,
         None => iso_parts(text)
-            .ok_or_else(|| unparsable(text, "it is no ISO 8601 date like 2020-01-31T13:05:00Z"))?,
+            .ok_or_else(|| unparsable(text, "it is not an ISO 8601 date like 2020-01-31T13:05:00Z"))?,
     };
     let zone = match offset {
         Some(seconds) => {
@@ -261,7 +260,7 @@ pub(super) fn parse(text: &str, format: Option<&str>, at: &str) -> Result<i64> {
     Ok(found.timestamp().as_millisecond())
 }
 
-/// Takes `least` to `most` digits off the front.
+/// Removes `least` to `most` digits from the front and returns their value.
 fn digits(text: &mut &str, least: usize, most: usize) -> Option<i64> {
     let len = text.bytes().take(most).take_while(u8::is_ascii_digit).count();
     if len < least {
@@ -272,6 +271,7 @@ fn digits(text: &mut &str, least: usize, most: usize) -> Option<i64> {
     number.parse().ok()
 }
 
+/// Removes `char` from the front; false if the string does not start with it.
 fn take(text: &mut &str, char: char) -> bool {
     match text.strip_prefix(char) {
         Some(rest) => {
@@ -282,7 +282,7 @@ fn take(text: &mut &str, char: char) -> bool {
     }
 }
 
-/// Three digits of milliseconds from a fraction of any length.
+/// Removes the digits of a fraction of any length from the front and returns the milliseconds.
 fn fraction(text: &mut &str) -> Option<i64> {
     let len = text.bytes().take_while(u8::is_ascii_digit).count();
     let (digits, rest) = text.split_at_checked(len).filter(|_| len > 0)?;
@@ -290,14 +290,14 @@ fn fraction(text: &mut &str) -> Option<i64> {
     format!("{digits:0<3}").get(..3)?.parse().ok()
 }
 
-/// An offset or a Z at the front, in seconds.
+/// Removes an offset or a Z from the front and returns the offset in seconds.
 fn offset(text: &mut &str) -> Option<i32> {
     if take(text, 'Z') || take(text, 'z') {
         return Some(0);
     }
     let len = 1 + text.get(1..)?.bytes().take_while(|byte| byte.is_ascii_digit() || *byte == b':').count();
-    let (own, rest) = text.split_at_checked(len)?;
-    let seconds = offset_seconds(own)?;
+    let (digits, rest) = text.split_at_checked(len)?;
+    let seconds = offset_seconds(digits)?;
     *text = rest;
     Some(seconds)
 }
@@ -351,23 +351,23 @@ fn iso_parts(text: &str) -> Option<(civil::DateTime, Option<i32>)> {
     Some((civil_date(parts)?, zone))
 }
 
-fn formatted(all: &str, format: &str) -> Result<(civil::DateTime, Option<i32>)> {
+fn parse_with_format(all: &str, format: &str) -> Result<(civil::DateTime, Option<i32>)> {
     let mut rest = all;
     let text = &mut rest;
     let mut parts = [1970, 1, 1, 0, 0, 0, 0];
     let (mut iso, mut day_of_year, mut zone) = ([None; 3], None, None);
     let mut chars = format.chars();
-    let wrong = |what: &str| unparsable(all, format!("it does not fit the format at {what}"));
+    let mismatch = |what: &str| unparsable(all, format!("it does not match the format at {what}"));
     while let Some(char) = chars.next() {
         if char != '%' {
             if !take(text, char) {
-                return Err(wrong(&format!("'{char}'")));
+                return Err(mismatch(&format!("'{char}'")));
             }
             continue;
         }
         let code = chars.next().unwrap_or('\0');
         let number = |text: &mut &str, least, most| {
-            digits(text, least, most).ok_or_else(|| wrong(&format!("%{code}")))
+            digits(text, least, most).ok_or_else(|| mismatch(&format!("%{code}")))
         };
         match code {
             'Y' => parts[0] = number(text, 4, 4)?,
@@ -376,7 +376,7 @@ fn formatted(all: &str, format: &str) -> Result<(civil::DateTime, Option<i32>)> 
             'H' => parts[3] = number(text, 2, 2)?,
             'M' => parts[4] = number(text, 2, 2)?,
             'S' => parts[5] = number(text, 2, 2)?,
-            'L' => parts[6] = fraction(text).ok_or_else(|| wrong("%L"))?,
+            'L' => parts[6] = fraction(text).ok_or_else(|| mismatch("%L"))?,
             'j' => day_of_year = Some(number(text, 3, 3)?),
             'G' => iso[0] = Some(number(text, 4, 4)?),
             'V' => iso[1] = Some(number(text, 2, 2)?),
@@ -390,9 +390,9 @@ fn formatted(all: &str, format: &str) -> Result<(civil::DateTime, Option<i32>)> 
                     }
                     fits
                 });
-                parts[1] = found.ok_or_else(|| wrong("%b"))? as i64 + 1;
+                parts[1] = found.ok_or_else(|| mismatch("%b"))? as i64 + 1;
             }
-            'z' => zone = Some(offset(text).ok_or_else(|| wrong("%z"))?),
+            'z' => zone = Some(offset(text).ok_or_else(|| mismatch("%z"))?),
             'Z' => {
                 let sign = if take(text, '-') { -1 } else { 1 };
                 take(text, '+');
@@ -488,8 +488,8 @@ pub(super) fn from_parts<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<
     let (Some((at, parts)), true) = (args.split_last(), args.len() == 11) else { return Ok(None) };
     let zone = zone(*at)?;
     let mut numbers = [None; 10];
-    for (place, part) in numbers.iter_mut().zip(parts) {
-        *place = match part {
+    for (number, part) in numbers.iter_mut().zip(parts) {
+        *number = match part {
             Some(Value::MaxKey) => None,
             part => Some(
                 part.and_then(|part| part.as_integer())
@@ -504,7 +504,7 @@ pub(super) fn from_parts<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<
         numbers.map(|number| number.unwrap_or(0));
     let start = match (numbers[0], numbers[3]) {
         (Some(_), None) => {
-            // Months beyond the year carry into other years.
+            // Months outside 1 to 12 carry into other years.
             let months = year * 12 + month - 1;
             let first = i16::try_from(months.div_euclid(12))
                 .ok()
@@ -518,19 +518,19 @@ pub(super) fn from_parts<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<
             ));
         }
     };
-    let clock = Span::new()
+    let time_of_day = Span::new()
         .try_hours(hour)
         .and_then(|span| span.try_minutes(minute))
         .and_then(|span| span.try_seconds(second))
         .and_then(|span| span.try_milliseconds(milli))
         .map_err(out_of_range)?;
     let start = start.ok_or_else(|| out_of_range("no such day"))?;
-    let local = start.to_datetime(civil::Time::midnight()).checked_add(clock).map_err(out_of_range)?;
+    let local = start.to_datetime(civil::Time::midnight()).checked_add(time_of_day).map_err(out_of_range)?;
     let found = local.to_zoned(zone).map_err(out_of_range)?;
     Ok(Some(Value::Date(found.timestamp().as_millisecond())))
 }
 
-/// A unit of reckoning.
+/// A unit of date arithmetic.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Unit {
     Year,
@@ -538,7 +538,7 @@ pub(crate) enum Unit {
     Month,
     Week,
     Day,
-    /// Milliseconds in it.
+    /// A unit of fixed length, in milliseconds.
     Clock(i64),
 }
 
@@ -574,7 +574,7 @@ fn amount(what: &str, found: Found<'_>) -> Result<i64> {
         .ok_or_else(|| wrong_type(&format!("{what} must be a whole number, found"), found))
 }
 
-/// `millis` moved by `amount` units, in the time of `zone` where the unit is a day or longer.
+/// Adds `amount` units to `millis`. Units of a day or longer are calendar units in `zone`.
 pub(crate) fn moved(millis: i64, unit: Unit, amount: i64, zone: &TimeZone) -> Result<i64> {
     let span = match unit {
         Unit::Clock(len) => {
@@ -594,7 +594,7 @@ pub(crate) fn moved(millis: i64, unit: Unit, amount: i64, zone: &TimeZone) -> Re
     Ok(moved.timestamp().as_millisecond())
 }
 
-fn shifted<'a>(operator: &str, args: &[Found<'a>], sign: i64) -> Result<Found<'a>> {
+fn add_amount<'a>(operator: &str, args: &[Found<'a>], sign: i64) -> Result<Found<'a>> {
     let &[date, by, count, at] = args else { return Ok(None) };
     let count = amount(&format!("{operator}: amount"), count)?.checked_mul(sign);
     let count = count.ok_or_else(|| out_of_range("overflow"))?;
@@ -602,14 +602,14 @@ fn shifted<'a>(operator: &str, args: &[Found<'a>], sign: i64) -> Result<Found<'a
 }
 
 pub(super) fn add<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    shifted("$dateAdd", args, 1)
+    add_amount("$dateAdd", args, 1)
 }
 
 pub(super) fn subtract<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    shifted("$dateSubtract", args, -1)
+    add_amount("$dateSubtract", args, -1)
 }
 
-/// The first day of a week: Monday is 0.
+/// The first day of the week: Monday is 0.
 fn first_weekday(found: Found<'_>) -> Result<i64> {
     const DAYS: [&str; 7] = ["mon", "tue", "wed", "thu", "fri", "sat", "sun"];
     const NAMES: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
@@ -623,12 +623,13 @@ fn first_weekday(found: Found<'_>) -> Result<i64> {
     })
 }
 
-/// Milliseconds of the clock on the wall, as if it showed UTC.
+/// The local time of `date`, in milliseconds since 1970 as if it were UTC.
 fn local_millis(date: &Zoned) -> i64 {
     date.timestamp().as_millisecond() + i64::from(date.offset().seconds()) * 1000
 }
 
-/// The day of 1970-01-01 was a Thursday: weeks that begin on `first` (Monday 0), counted.
+/// The number of the week of `day` (days since 1970-01-01, a Thursday), for weeks that begin on `first`
+/// (Monday is 0).
 fn week_number(day: i64, first: i64) -> i64 {
     (day + 3 - first).div_euclid(7)
 }
@@ -649,7 +650,8 @@ pub(super) fn diff<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
         }
         Unit::Day => day(&to) - day(&from),
         Unit::Clock(3_600_000) => {
-            // Where clocks were changed in between, an hour that was left out or came twice counts as it passed.
+            // Elapsed hours: if the offset changed in between, a skipped or repeated hour counts as it
+            // elapsed.
             let hours =
                 |date: &Zoned| date.timestamp().as_millisecond() + i64::from(from.offset().seconds()) * 1000;
             hours(&to).div_euclid(3_600_000) - hours(&from).div_euclid(3_600_000)
@@ -671,7 +673,7 @@ pub(super) fn trunc<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> 
     let date = zoned(millis(date)?, zone.clone())?;
     let floor = |value: i64, size: i64| value.div_euclid(size).saturating_mul(size);
     let local = local_millis(&date);
-    let days = |local: i64| (local - BINS).div_euclid(DAY);
+    let days = |local: i64| (local - BIN_ORIGIN).div_euclid(DAY);
     let months = |size: i64| {
         let month = (i64::from(date.year()) - 2000) * 12 + i64::from(date.month()) - 1;
         let month = floor(month, size);
@@ -684,7 +686,7 @@ pub(super) fn trunc<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> 
         Unit::Quarter => months(bin.saturating_mul(3))?,
         Unit::Month => months(bin)?,
         Unit::Week | Unit::Day => {
-            // Weeks are counted from the first of their first day on or after the Saturday 2000-01-01.
+            // Weeks are counted from the first `startOfWeek` day on or after the Saturday 2000-01-01.
             let (origin, size) = match unit {
                 Unit::Week => ((first_weekday(first)? - 5).rem_euclid(7), bin.saturating_mul(7)),
                 _ => (0, bin),
@@ -695,7 +697,7 @@ pub(super) fn trunc<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> 
         }
         Unit::Clock(len) => {
             let size = len.saturating_mul(bin);
-            let by = local - BINS - floor(local - BINS, size);
+            let by = local - BIN_ORIGIN - floor(local - BIN_ORIGIN, size);
             return Ok(Some(Value::Date(date.timestamp().as_millisecond() - by)));
         }
     };

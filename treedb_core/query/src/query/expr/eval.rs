@@ -1,4 +1,5 @@
-//! Evaluates the expression tree. Operators that need all their operands first are called through the table.
+//! Evaluates the expression tree. Operators that evaluate all their operands first are called through the
+//! table.
 
 use crate::doc::write::{ArrayWriter, Writer};
 use crate::doc::{Doc, Value};
@@ -6,8 +7,8 @@ use crate::error::{ErrorCode, QueryError, Result};
 
 use super::{Base, Found, Node, Scope, nullish, truthy, type_name, value_at};
 
-/// Operands evaluated without memory of their own.
-const FEW: usize = 4;
+/// The results of up to this many operands are kept on the stack.
+const STACK_OPERANDS: usize = 4;
 
 impl Node {
     pub(super) fn eval<'a>(&'a self, scope: &mut Scope<'a>) -> Result<Found<'a>> {
@@ -21,18 +22,18 @@ impl Node {
                 None => Ok(None),
             },
             Node::Call(def, args) => {
-                let mut few = [None; FEW];
-                let mut many = Vec::new();
-                let values = if args.len() <= FEW {
-                    few.get_mut(..args.len()).unwrap_or_default()
+                let mut on_stack = [None; STACK_OPERANDS];
+                let mut on_heap = Vec::new();
+                let values = if args.len() <= STACK_OPERANDS {
+                    on_stack.get_mut(..args.len()).unwrap_or_default()
                 } else {
-                    many.resize(args.len(), None);
-                    many.as_mut_slice()
+                    on_heap.resize(args.len(), None);
+                    on_heap.as_mut_slice()
                 };
                 for (value, arg) in values.iter_mut().zip(args) {
                     *value = arg.eval(scope)?;
                 }
-                if def.nulls && values.iter().any(|value| nullish(*value)) {
+                if def.strict && values.iter().any(|value| nullish(*value)) {
                     return Ok(Some(Value::Null));
                 }
                 (def.run)(scope, values)
@@ -41,7 +42,8 @@ impl Node {
         }
     }
 
-    /// The rarer ones, so that the frame of the common ones stays small.
+    /// Evaluates the less common nodes: a separate function, so that the stack frame of [`Self::eval`] stays
+    /// small.
     fn eval_rest<'a>(&'a self, scope: &mut Scope<'a>) -> Result<Found<'a>> {
         match self {
             Node::And(all) => {
@@ -105,7 +107,7 @@ impl Node {
                 scope.array(out).map(Some)
             }
             Node::Let { values, current, body } => {
-                let height = scope.locals.len();
+                let depth = scope.locals.len();
                 let mut found = Vec::with_capacity(values.len());
                 for value in values {
                     found.push(value.eval(scope)?);
@@ -119,7 +121,7 @@ impl Node {
                 scope.current = current.unwrap_or(outer);
                 let result = body.eval(scope);
                 scope.current = outer;
-                scope.locals.truncate(height);
+                scope.locals.truncate(depth);
                 result
             }
             Node::Map { input, body } => {
@@ -129,7 +131,7 @@ impl Node {
                 for element in array.elements() {
                     bind(scope, 0, Some(element.value()));
                     out.push(body.eval(scope)?.unwrap_or(Value::Null));
-                    scope.check_room(out.bytes())?;
+                    scope.check_size(out.bytes())?;
                 }
                 scope.locals.pop();
                 scope.array(out).map(Some)
@@ -165,29 +167,29 @@ impl Node {
             }
             Node::Reduce { input, initial, body } => {
                 let Some(array) = list(scope, input, "$reduce")? else { return Ok(Some(Value::Null)) };
-                let mut so_far = initial.eval(scope)?;
+                let mut accumulated = initial.eval(scope)?;
                 scope.locals.extend([None, None]);
                 for element in array.elements() {
                     bind(scope, 1, Some(element.value()));
-                    bind(scope, 0, so_far);
-                    so_far = body.eval(scope)?;
+                    bind(scope, 0, accumulated);
+                    accumulated = body.eval(scope)?;
                 }
                 scope.locals.truncate(scope.locals.len().saturating_sub(2));
-                Ok(so_far)
+                Ok(accumulated)
             }
-            Node::SortArray { input, sort, down } => {
+            Node::SortArray { input, sort, descending } => {
                 let Some(array) = list(scope, input, "$sortArray")? else { return Ok(Some(Value::Null)) };
-                super::array::sorted(scope, array, sort.as_ref(), *down).map(Some)
+                super::array::sorted(scope, array, sort.as_ref(), *descending).map(Some)
             }
             _ => Ok(None),
         }
     }
 }
 
-/// Gives the local variable `from_top` places below the newest its value.
+/// Sets the value of a local variable: 0 is the innermost, 1 the one outside it.
 fn bind<'a>(scope: &mut Scope<'a>, from_top: usize, value: Found<'a>) {
-    if let Some(place) = scope.locals.iter_mut().rev().nth(from_top) {
-        *place = value;
+    if let Some(variable) = scope.locals.iter_mut().rev().nth(from_top) {
+        *variable = value;
     }
 }
 

@@ -1,7 +1,7 @@
-//! A point in time in a time zone, for the whole range of BSON dates.
+//! Local time in a time zone, for the whole range of BSON dates.
 //!
 //! The calendar library ends at the year 9999; BSON dates reach 292 million years. The calendar repeats every 400 years,
-//! weekdays included: a date outside the library's range is computed that many cycles nearer.
+//! weekdays included: a date outside the library's range is moved into it by a whole number of cycles.
 
 use std::ops::Deref;
 
@@ -14,25 +14,27 @@ use super::date::out_of_range;
 
 /// Milliseconds of 400 years.
 const CYCLE: i64 = 146_097 * 86_400_000;
-/// Where far dates are looked at, in such years since 1970: no zone changes its rules there any more.
-const NEAR: i64 = 10;
+/// The cycle since 1970 that distant dates are moved to: so late that no time zone changes its rules any
+/// more.
+const TARGET_CYCLE: i64 = 10;
 
-/// A moment in a time zone.
+/// A point in time in a time zone.
 pub(super) struct Local {
-    /// It, or the same day so many years nearer.
+    /// The date, moved by a multiple of 400 years if it is outside the calendar library's range.
     date: Zoned,
+    /// The years to add to `date`.
     years: i64,
 }
 
 impl Local {
-    /// The moment so many milliseconds after 1970.
+    /// The point in time `millis` milliseconds after 1970.
     pub(super) fn new(millis: i64, zone: TimeZone) -> Result<Local> {
         if let Ok(moment) = Timestamp::from_millisecond(millis) {
             return Ok(Local { date: moment.to_zoned(zone), years: 0 });
         }
-        let near = millis.rem_euclid(CYCLE) + NEAR * CYCLE;
-        let date = Timestamp::from_millisecond(near).map_err(out_of_range)?.to_zoned(zone);
-        Ok(Local { date, years: (millis.div_euclid(CYCLE) - NEAR) * 400 })
+        let moved = millis.rem_euclid(CYCLE) + TARGET_CYCLE * CYCLE;
+        let date = Timestamp::from_millisecond(moved).map_err(out_of_range)?.to_zoned(zone);
+        Ok(Local { date, years: (millis.div_euclid(CYCLE) - TARGET_CYCLE) * 400 })
     }
 
     /// The year.
@@ -40,7 +42,7 @@ impl Local {
         i64::from(self.date.year()) + self.years
     }
 
-    /// The year that its week belongs to.
+    /// The year of its ISO week.
     pub(super) fn iso_year(&self) -> i64 {
         i64::from(self.date.date().iso_week_date().year()) + self.years
     }
@@ -59,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_date_beyond_the_library_has_its_day_its_weekday_and_its_year() {
+    fn a_date_outside_the_librarys_range_has_the_right_day_weekday_and_year() {
         for (millis, year, month, day, weekday) in [
             (253_402_214_400_000, 9999, 12, 31, "Friday"),
             (253_402_300_800_000, 10000, 1, 1, "Saturday"),

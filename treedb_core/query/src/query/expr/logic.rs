@@ -1,4 +1,4 @@
-//! Comparison operators, and operators of one line.
+//! Comparison operators and other short operators.
 
 use crate::doc::Value;
 use crate::error::Result;
@@ -43,10 +43,10 @@ pub(super) fn rand<'a>(_: &Scope<'a>, _: &[Found<'a>]) -> Result<Found<'a>> {
     Ok(Some(Value::Double(random())))
 }
 
-/// A number from 0 up to 1.
+/// A random number, at least 0 and less than 1.
 pub(crate) fn random() -> f64 {
     let mut bytes = [0; 8];
-    // Without a source of randomness the answer is the one that is always allowed.
+    // If the system's random source fails, return 0, which is in the range.
     if getrandom::fill(&mut bytes).is_err() {
         return 0.0;
     }

@@ -1,17 +1,17 @@
 //! Expressions: values computed from a document.
 //!
-//! [`Expr::parse`] turns MongoDB's notation (`"$a.b"`, `{ $add: ["$x", 1] }`) into a tree once, [`Expr::eval`] asks it
-//! about a document. A result borrows from the document, from the expression's constants or from the [`Arena`] of the
-//! evaluation, so that nothing is allocated for a number or a field. `None` is MongoDB's *missing*: a field that is not
-//! there, which is not null.
+//! [`Expr::parse`] parses MongoDB's notation (`"$a.b"`, `{ $add: ["$x", 1] }`) into a tree once,
+//! [`Expr::eval`] evaluates the tree for a document. A result borrows from the document, from the
+//! expression's constants or from the [`Arena`] of the evaluation, so that nothing is allocated for a number
+//! or a field. `None` is MongoDB's *missing*: the field does not exist, which is different from null.
 //!
 //! | file | what it holds |
 //! |---|---|
-//! | `parse` | from the notation to the tree; names of variables become places |
-//! | `eval` | the operators that do not look at all their operands: `$cond`, `$map`, `$let` .. |
-//! | `table` | the others, each with its operands and its function |
+//! | `parse` | from the notation to the tree; variable names become indexes |
+//! | `eval` | evaluation, and the operators with their own nodes in the tree: `$cond`, `$map`, `$let` .. |
+//! | `table` | the other operators, each with its operands and its function |
 //! | `regex` | compiles regular expressions |
-//! | `reads` | what an expression reads of a document |
+//! | `reads` | which fields of a document an expression reads |
 //! | `number`, `string`, `pattern`, `date`, `array`, `object`, `convert` | those functions |
 
 mod array;
@@ -44,24 +44,24 @@ use crate::error::Result;
 
 use table::Def;
 
-/// What an expression gives: `None` is MongoDB's "missing".
+/// The result of an expression: `None` is MongoDB's "missing".
 pub type Found<'a> = Option<Value<'a>>;
 
-/// A parsed expression. It knows how its strings compare.
+/// A parsed expression, with the collation by which it compares strings.
 #[derive(Debug, Clone)]
 pub struct Expr {
     root: Node,
     collation: Collation,
 }
 
-/// Where a path or a whole document begins.
+/// The value that a path starts from.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Base {
     Current,
     Root,
     /// A variable of the whole pipeline.
     Global(usize),
-    /// A variable of `$let`, `$map` and the like: its place from the outermost.
+    /// A variable of `$let`, `$map` and the like: its index, counted from the outermost.
     Local(usize),
 }
 
@@ -84,15 +84,15 @@ enum Node {
     Map { input: Box<Node>, body: Box<Node> },
     Filter { input: Box<Node>, condition: Box<Node>, limit: Option<Box<Node>> },
     Reduce { input: Box<Node>, initial: Box<Node>, body: Box<Node> },
-    SortArray { input: Box<Node>, sort: Option<crate::query::Sort>, down: bool },
+    SortArray { input: Box<Node>, sort: Option<crate::query::Sort>, descending: bool },
 }
 
 impl Expr {
-    /// Reads an expression; `names` are the variables it may use.
+    /// Parses an expression; `names` are the variables it may use.
     ///
     /// # Errors
     /// `InvalidPipelineOperator` for an unknown operator, `Location17276` for an unknown variable, `Location16020`
-    /// and `FailedToParse` for operands an operator cannot have. Each names the operator.
+    /// and `FailedToParse` for invalid operands. Each names the operator.
     pub fn parse(value: Value<'_>, names: &Names) -> Result<Expr> {
         let root = parse::expression(value, &mut names.clone())?;
         Ok(Expr { root, collation: names.collation().clone() })
@@ -125,11 +125,11 @@ impl Expr {
         self.root.eval(scope)
     }
 
-    /// The expression as a condition: false for null, missing, zero and `false`.
+    /// The expression's value as a condition: false for null, missing, zero and `false`.
     ///
     /// # Errors
     /// As [`Self::eval`].
-    pub fn holds<'a>(&'a self, scope: &mut Scope<'a>) -> Result<bool> {
+    pub fn is_true<'a>(&'a self, scope: &mut Scope<'a>) -> Result<bool> {
         Ok(truthy(self.eval(scope)?))
     }
 
@@ -141,7 +141,7 @@ impl Expr {
         }
     }
 
-    /// The paths of its fields, if it is a document of nothing but fields and constants.
+    /// The paths it reads, if it is a document whose values are only fields and constants.
     pub(crate) fn fields(&self) -> Option<Vec<&Path>> {
         let Node::Object(fields) = &self.root else { return None };
         let paths = fields.iter().filter_map(|(_, node)| match node {
@@ -187,8 +187,8 @@ pub(crate) fn type_name(found: Found<'_>) -> &'static str {
     found.map_or("missing", |value| value.type_name())
 }
 
-/// The value at `path` of `value`: through documents by name, through arrays by collecting what each of their
-/// documents has there.
+/// The value at `path` of `value`. In documents a part of the path is a field name; for an array the result
+/// is an array of what each of its documents has at the rest of the path.
 pub(crate) fn value_at<'a>(value: Value<'a>, path: &Path, scope: &Scope<'a>) -> Result<Found<'a>> {
     parts_at(value, path.parts(), scope)
 }
@@ -196,7 +196,7 @@ pub(crate) fn value_at<'a>(value: Value<'a>, path: &Path, scope: &Scope<'a>) -> 
 fn parts_at<'a>(value: Value<'a>, parts: &[crate::doc::path::Part], scope: &Scope<'a>) -> Result<Found<'a>> {
     let mut value = value;
     let mut rest = parts;
-    while let Some((part, behind)) = rest.split_first() {
+    while let Some((part, remaining)) = rest.split_first() {
         match value {
             Value::Document(doc) => match doc.find(part.name.as_bytes()) {
                 Some(element) => value = element.value(),
@@ -215,7 +215,7 @@ fn parts_at<'a>(value: Value<'a>, parts: &[crate::doc::path::Part], scope: &Scop
             }
             _ => return Ok(None),
         }
-        rest = behind;
+        rest = remaining;
     }
     Ok(Some(value))
 }

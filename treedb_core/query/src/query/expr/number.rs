@@ -1,12 +1,12 @@
-//! Arithmetic over the four kinds of number: the result has the widest kind of its operands, integers grow to 64
-//! bits and then to doubles.
+//! Arithmetic over the four types of number: the result has the widest type of its operands; integers that
+//! overflow are widened to 64 bits and then to doubles.
 
 use crate::doc::{Decimal, Rounding, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
 use super::{Found, Scope, nullish, type_name};
 
-/// A number of one of the four kinds.
+/// A number of one of the four types.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Num {
     Int(i32),
@@ -15,7 +15,7 @@ pub(crate) enum Num {
     Decimal(Decimal),
 }
 
-/// `message`, the type of `found`.
+/// `TypeMismatch` with `message` followed by the type of `found`.
 pub(super) fn wrong_type(message: &str, found: Found<'_>) -> QueryError {
     QueryError::new(ErrorCode::TypeMismatch, format!("{message} {}", type_name(found)))
 }
@@ -75,7 +75,7 @@ impl Num {
         }
     }
 
-    /// Applies the operation of the widest kind.
+    /// Applies the operation for the wider of the two types.
     fn with(
         self,
         other: Num,
@@ -133,7 +133,7 @@ fn num(operator: &str, found: Found<'_>) -> Result<Num> {
     })
 }
 
-/// Milliseconds in a number that is added to a date.
+/// A number that is added to a date, in whole milliseconds.
 fn millis(number: Num) -> Result<i64> {
     let whole = match number {
         Num::Int(value) => Some(value.into()),
@@ -261,14 +261,14 @@ pub(super) fn floor<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> 
 }
 
 pub(super) fn round<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    to_place("$round", args, Rounding::HalfEven)
+    round_to_place("$round", args, Rounding::HalfEven)
 }
 
 pub(super) fn trunc<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    to_place("$trunc", args, Rounding::Down)
+    round_to_place("$trunc", args, Rounding::Down)
 }
 
-fn to_place<'a>(operator: &str, args: &[Found<'a>], how: Rounding) -> Result<Found<'a>> {
+fn round_to_place<'a>(operator: &str, args: &[Found<'a>], rounding: Rounding) -> Result<Found<'a>> {
     let number = num(operator, args.first().copied().flatten())?;
     let place = match args.get(1) {
         Some(place) => match place.and_then(|place| place.as_integer()) {
@@ -288,33 +288,33 @@ fn to_place<'a>(operator: &str, args: &[Found<'a>], how: Rounding) -> Result<Fou
         let power = 10_i128.checked_pow(place.unsigned_abs())?;
         let (wide, mut kept) = (i128::from(value), i128::from(value) / power);
         let rest = (wide % power).abs() * 2;
-        if how == Rounding::HalfEven && (rest > power || rest == power && kept % 2 != 0) {
+        if rounding == Rounding::HalfEven && (rest > power || rest == power && kept % 2 != 0) {
             kept += i128::from(value.signum());
         }
         i64::try_from(kept * power).ok()
     };
     let overflow =
-        || QueryError::new(ErrorCode::Overflow, format!("{operator} gives a number that does not fit"));
+        || QueryError::new(ErrorCode::Overflow, format!("the result of {operator} does not fit its type"));
     Ok(Some(match number {
         Num::Int(value) => {
             let value = whole(value.into()).ok_or_else(overflow)?;
             i32::try_from(value).map_or(Value::Int64(value), Value::Int32)
         }
         Num::Long(value) => Value::Int64(whole(value).ok_or_else(overflow)?),
-        Num::Decimal(value) => Num::Decimal(value.round(place, how)).value(),
-        Num::Double(value) => Value::Double(double_to_place(value, place, how)),
+        Num::Decimal(value) => Num::Decimal(value.round(place, rounding)).value(),
+        Num::Double(value) => Value::Double(round_double(value, place, rounding)),
     }))
 }
 
-/// Rounds the double's exact value, so that 2.5 and 0.15 go where their bits say.
-fn double_to_place(value: f64, place: i32, how: Rounding) -> f64 {
+/// Rounds the double's exact binary value: 0.15 is slightly less than 15/100, so it rounds down to 0.1.
+fn round_double(value: f64, place: i32, rounding: Rounding) -> f64 {
     if !value.is_finite() {
         return value;
     }
     if place == 0 {
-        return if how == Rounding::Down { value.trunc() } else { value.round_ties_even() };
+        return if rounding == Rounding::Down { value.trunc() } else { value.round_ties_even() };
     }
-    Decimal::from_double(value).round(place, how).to_double()
+    Decimal::from_double(value).round(place, rounding).to_double()
 }
 
 pub(super) fn sqrt<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
@@ -326,11 +326,12 @@ pub(super) fn sqrt<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
             "$sqrt's argument must be greater than or equal to 0",
         ));
     }
-    Ok(Some(as_kind(a, a.double().sqrt())))
+    Ok(Some(with_type_of(a, a.double().sqrt())))
 }
 
-/// A computed double; a decimal if the operand was one. Decimals have a double's precision here.
-fn as_kind<'a>(operand: Num, result: f64) -> Value<'a> {
+/// The result as a double, or as a decimal if the operand was one. Such a decimal has only a double's
+/// precision.
+fn with_type_of<'a>(operand: Num, result: f64) -> Value<'a> {
     match operand {
         Num::Decimal(_) => Num::Decimal(Decimal::from_double(result)).value(),
         _ => Value::Double(result),
@@ -340,7 +341,7 @@ fn as_kind<'a>(operand: Num, result: f64) -> Value<'a> {
 pub(super) fn exp<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[a] = args else { return Ok(None) };
     let a = num("$exp", a)?;
-    Ok(Some(as_kind(a, a.double().exp())))
+    Ok(Some(with_type_of(a, a.double().exp())))
 }
 
 fn logarithm<'a>(operator: &str, args: &[Found<'a>], log: fn(f64) -> f64) -> Result<Found<'a>> {
@@ -351,7 +352,7 @@ fn logarithm<'a>(operator: &str, args: &[Found<'a>], log: fn(f64) -> f64) -> Res
             format!("{operator}'s argument must be a positive number, but is {}", number.double()),
         ));
     }
-    Ok(Some(as_kind(number, log(number.double()))))
+    Ok(Some(with_type_of(number, log(number.double()))))
 }
 
 pub(super) fn ln<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
@@ -371,7 +372,7 @@ pub(super) fn log<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
             "$log's argument must be a positive number, and its base one that is not 1",
         ));
     }
-    Ok(Some(as_kind(a, a.double().ln() / base.double().ln())))
+    Ok(Some(with_type_of(a, a.double().ln() / base.double().ln())))
 }
 
 pub(super) fn pow<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
@@ -401,7 +402,7 @@ macro_rules! trigonometry {
         $(pub(super) fn $name<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
             let &[a] = args else { return Ok(None) };
             let a = num($operator, a)?;
-            Ok(Some(as_kind(a, a.double().$name())))
+            Ok(Some(with_type_of(a, a.double().$name())))
         })*
     };
 }
@@ -415,7 +416,7 @@ trigonometry! {
 pub(super) fn atan2<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[a, b] = args else { return Ok(None) };
     let (a, b) = (num("$atan2", a)?, num("$atan2", b)?);
-    Ok(Some(as_kind(a, a.double().atan2(b.double()))))
+    Ok(Some(with_type_of(a, a.double().atan2(b.double()))))
 }
 
 macro_rules! bits {

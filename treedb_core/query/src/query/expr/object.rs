@@ -7,7 +7,8 @@ use crate::error::{ErrorCode, QueryError, Result};
 use super::number::wrong_type;
 use super::{Found, Scope, nullish};
 
-/// The fields of `docs` as one document: the last of a name counts, at the place of the first.
+/// The fields of `docs` as one document. Of fields with the same name the last value is kept, in the position
+/// of the first.
 pub(crate) fn merged<'d>(docs: &[Doc<'d>]) -> Writer {
     let mut names: Vec<(&[u8], Value<'d>)> = Vec::new();
     for doc in docs {
@@ -28,11 +29,11 @@ pub(crate) fn merged<'d>(docs: &[Doc<'d>]) -> Writer {
 pub(super) fn merge<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let mut docs = Vec::new();
     // The only operand may be an array of documents.
-    let alone;
+    let elements;
     let args = match args {
         [Some(Value::Array(array))] => {
-            alone = array.elements().map(|element| Some(element.value())).collect::<Vec<_>>();
-            alone.as_slice()
+            elements = array.elements().map(|element| Some(element.value())).collect::<Vec<_>>();
+            elements.as_slice()
         }
         args => args,
     };
@@ -76,8 +77,8 @@ pub(super) fn from_array<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Fo
     let wrong = || {
         QueryError::new(
             ErrorCode::TypeMismatch,
-            "$arrayToObject requires an array of [key, value] pairs or of documents with exactly the fields k and v, \
-             the keys being strings without zero bytes",
+            "$arrayToObject requires an array of [key, value] pairs or of documents with exactly the fields k and v; \
+             the keys must be strings without zero bytes",
         )
     };
     let mut names: Vec<(&[u8], Value<'a>)> = Vec::new();
@@ -101,7 +102,7 @@ pub(super) fn from_array<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Fo
             return Err(wrong());
         }
         match names.iter_mut().find(|(name, _)| *name == key) {
-            Some((_, place)) => *place = value,
+            Some((_, earlier)) => *earlier = value,
             None => names.push((key, value)),
         }
     }
@@ -149,16 +150,16 @@ fn with_field<'a>(
         }
     };
     let mut out = Writer::new(doc.as_bytes().len() + 32);
-    let mut there = false;
+    let mut replaced = false;
     for element in doc.elements() {
         if element.name != name {
             out.copy(&element);
         } else if let Some(value) = value {
-            there = true;
+            replaced = true;
             out.value(name, value);
         }
     }
-    if let (false, Some(value)) = (there, value) {
+    if let (false, Some(value)) = (replaced, value) {
         out.value(name, value);
     }
     scope.document(out).map(Some)

@@ -8,10 +8,10 @@ use super::scope::{Arena, Globals, Names, Scope};
 use super::table::{self, Operands};
 use super::{Base, Node};
 
-/// Operators that run programs of other languages, and what to use instead.
-const REFUSED: &[(&str, &str)] = &[
+/// Operators that are not supported, and what to use instead.
+const UNSUPPORTED: &[(&str, &str)] = &[
     ("$function", "write it with $map, $filter, $reduce and $switch"),
-    ("$accumulator", "use $push, and $reduce or $map behind the $group"),
+    ("$accumulator", "use $push, and $reduce or $map after the $group"),
     ("$meta", "text and vector scores do not exist in this pipeline"),
 ];
 
@@ -25,14 +25,15 @@ pub(super) fn expression(value: Value<'_>, names: &mut Names) -> Result<Node> {
         Value::Array(array) => {
             let items =
                 array.elements().map(|item| expression(item.value(), names)).collect::<Result<_>>()?;
-            Ok(folded(Node::Array(items), names))
+            Ok(fold_constants(Node::Array(items), names))
         }
         value => Ok(Node::Const(OwnedValue::from_value(value))),
     }
 }
 
-/// A tree without anything to look up is its value. What fails is left for the evaluation to say so.
-fn folded(node: Node, names: &Names) -> Node {
+/// Constant folding: replaces a node whose operands are all constants by its value. If evaluating it fails,
+/// the node is kept, so that the error is reported when the expression is evaluated.
+fn fold_constants(node: Node, names: &Names) -> Node {
     let constant = |node: &Node| matches!(node, Node::Const(_));
     let fold = match &node {
         Node::Array(items) => items.iter().all(constant),
@@ -93,7 +94,7 @@ fn string(text: &[u8], names: &Names) -> Result<Node> {
     })
 }
 
-/// Refuses paths with empty parts or parts that begin with `$`.
+/// Rejects paths with empty parts or parts that begin with `$`.
 pub(crate) fn check_path(path: &str) -> Result<()> {
     if path.split('.').any(str::is_empty) {
         return Err(QueryError::new(
@@ -105,7 +106,7 @@ pub(crate) fn check_path(path: &str) -> Result<()> {
         return Err(QueryError::new(
             ErrorCode::FailedToParse,
             format!(
-                "FieldPath field names may not start with '$' or hold a zero byte: '{path}'. Consider $getField"
+                "FieldPath field names may not start with '$' or contain a zero byte: '{path}'. Consider $getField"
             ),
         ));
     }
@@ -119,7 +120,9 @@ fn object(doc: Doc<'_>, names: &mut Names) -> Result<Node> {
         if name.starts_with('$') {
             return Err(QueryError::new(
                 ErrorCode::Location15983,
-                format!("an operator must be the only field of its document, found '{name}' behind others"),
+                format!(
+                    "an operator must be the only field of its document, found '{name}' after other fields"
+                ),
             ));
         }
         if name.contains('.') {
@@ -133,7 +136,7 @@ fn object(doc: Doc<'_>, names: &mut Names) -> Result<Node> {
         }
         fields.push((name.to_owned(), expression(element.value(), names)?));
     }
-    Ok(folded(Node::Object(fields), names))
+    Ok(fold_constants(Node::Object(fields), names))
 }
 
 fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node> {
@@ -201,11 +204,11 @@ fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node
                         QueryError::bad_value("$sortArray: 'sortBy' must name a field or be 1 or -1")
                     })?;
                     let sort = Some(sort.collated(names.collation()));
-                    Ok(Node::SortArray { input, sort, down: false })
+                    Ok(Node::SortArray { input, sort, descending: false })
                 }
                 by => match by.as_integer() {
-                    Some(1) => Ok(Node::SortArray { input, sort: None, down: false }),
-                    Some(-1) => Ok(Node::SortArray { input, sort: None, down: true }),
+                    Some(1) => Ok(Node::SortArray { input, sort: None, descending: false }),
+                    Some(-1) => Ok(Node::SortArray { input, sort: None, descending: true }),
                     _ => Err(QueryError::bad_value(
                         "$sortArray: 'sortBy' must be 1, -1 or a document like { field: 1 }",
                     )),
@@ -218,7 +221,7 @@ fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node
 
 fn call(name: &str, value: Value<'_>, names: &mut Names) -> Result<Node> {
     let Some(def) = table::find(name) else {
-        if let Some((_, instead)) = REFUSED.iter().find(|(refused, _)| *refused == name) {
+        if let Some((_, instead)) = UNSUPPORTED.iter().find(|(unsupported, _)| *unsupported == name) {
             return Err(QueryError::new(
                 ErrorCode::NotImplemented,
                 format!("{name} is not supported: {instead}"),
@@ -276,13 +279,13 @@ fn call(name: &str, value: Value<'_>, names: &mut Names) -> Result<Node> {
             }
         },
     };
-    Ok(folded(Node::Call(def, args), names))
+    Ok(fold_constants(Node::Call(def, args), names))
 }
 
 fn named_operands(
     name: &str,
     value: Value<'_>,
-    all: &[(&'static str, Option<table::Absent>)],
+    all: &[(&'static str, Option<table::DefaultValue>)],
     names: &mut Names,
 ) -> Result<Vec<Node>> {
     let Value::Document(doc) = value else {
@@ -316,7 +319,7 @@ fn missing(name: &str, operand: &str) -> QueryError {
     QueryError::new(ErrorCode::FailedToParse, format!("Missing '{operand}' parameter to {name}"))
 }
 
-/// Operands in an array, or one alone.
+/// The operands: the elements of an array, or a single value.
 fn list(value: Value<'_>, names: &mut Names) -> Result<Vec<Node>> {
     match value {
         Value::Array(array) => array.elements().map(|item| expression(item.value(), names)).collect(),
@@ -324,7 +327,7 @@ fn list(value: Value<'_>, names: &mut Names) -> Result<Vec<Node>> {
     }
 }
 
-/// The named arguments of an operator of the grammar.
+/// The named arguments of an operator that this module parses itself.
 struct Arguments<'v, 'n> {
     operator: &'n str,
     doc: Doc<'v>,
@@ -359,14 +362,14 @@ impl<'v> Arguments<'v, '_> {
 
     fn required<const N: usize>(&self) -> Result<[Value<'v>; N]> {
         let mut found = [Value::Null; N];
-        for (place, name) in found.iter_mut().zip(self.required) {
-            *place = self.doc.get(name).ok_or_else(|| missing(self.operator, name))?;
+        for (argument, name) in found.iter_mut().zip(self.required) {
+            *argument = self.doc.get(name).ok_or_else(|| missing(self.operator, name))?;
         }
         Ok(found)
     }
 }
 
-/// Reads `body` with the variable that `as` names, or `this`.
+/// Parses the body of an operator with its variable in scope: the name given by `as`, or `this`.
 fn with_variable(
     operator: &str,
     spec: Value<'_>,
@@ -391,17 +394,17 @@ fn with_variable(
     body
 }
 
-/// Refuses names that a user cannot give to a variable.
+/// Rejects names that are not allowed for a user's variable.
 pub(crate) fn check_variable(name: &str) -> Result<()> {
     let first = name.chars().next();
-    let fine = first.is_some_and(|first| first.is_ascii_lowercase() || !first.is_ascii())
+    let valid = first.is_some_and(|first| first.is_ascii_lowercase() || !first.is_ascii())
         && name.chars().all(|char| char.is_ascii_alphanumeric() || char == '_' || !char.is_ascii());
-    if fine {
+    if valid {
         return Ok(());
     }
     Err(QueryError::new(
         ErrorCode::FailedToParse,
-        format!("'{name}' starts with or holds an invalid character for a user variable name"),
+        format!("'{name}' starts with or contains an invalid character for a user variable name"),
     ))
 }
 
@@ -465,9 +468,9 @@ fn let_in(value: Value<'_>, names: &mut Names) -> Result<Node> {
         values.push(node);
         new.push(element.name_str().to_owned());
     }
-    let height = names.locals.len();
+    let depth = names.locals.len();
     names.locals.extend(new);
     let body = expression(body, names);
-    names.locals.truncate(height);
+    names.locals.truncate(depth);
     Ok(Node::Let { values, current, body: Box::new(body?) })
 }

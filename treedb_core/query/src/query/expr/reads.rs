@@ -1,17 +1,18 @@
-//! The fields that an expression reads: for reordering stages and for decoding no more of a row than needed.
+//! The fields that an expression reads: needed for reordering stages and for decoding only the needed part of
+//! a row.
 
 use crate::doc::Path;
 
 use super::{Base, Expr, Node};
 
-/// What an expression reads of the document it is asked about.
+/// What an expression reads of the document it is evaluated for.
 #[derive(Debug, Default)]
 pub(crate) struct Reads<'e> {
     /// Paths from the document's root.
     pub(crate) paths: Vec<&'e Path>,
-    /// True if it may read all of it.
+    /// True if it may read the whole document.
     pub(crate) whole: bool,
-    /// True if the same document may give another value.
+    /// True if its value may differ between evaluations for the same document.
     pub(crate) random: bool,
 }
 
@@ -48,7 +49,7 @@ impl Node {
             }
             Node::Let { values, current, body } => {
                 all(values);
-                // Paths of the body begin somewhere else then.
+                // With another `$$CURRENT`, the paths of the body no longer start at the document's root.
                 if let Some(current) = current {
                     current.add_reads(reads);
                     reads.whole = true;

@@ -19,7 +19,7 @@ pub(in crate::query) struct RegexSource<'p> {
     options: &'p str,
 }
 
-/// The builders have these methods of the same names, but no trait in common.
+/// The builders have methods with the same names, but no common trait.
 macro_rules! with_options {
     ($self:expr, $builder:expr) => {
         $builder
@@ -31,7 +31,7 @@ macro_rules! with_options {
 }
 
 impl<'p> RegexSource<'p> {
-    /// Checks pattern and options; `operator` is who has them, for messages.
+    /// Checks pattern and options; `operator` is named in error messages.
     ///
     /// # Errors
     /// `Location51108` for an unknown option, `Location51091` for a pattern that is too long.
@@ -52,17 +52,17 @@ impl<'p> RegexSource<'p> {
         self.options.contains(flag)
     }
 
-    /// Compiled, for any bytes.
+    /// Compiles it for matching bytes, which need not be UTF-8.
     ///
     /// # Errors
-    /// `Location51091` for a pattern that cannot be understood, or takes too much memory.
+    /// `Location51091` for a pattern that is not valid, or takes too much memory.
     pub(in crate::query) fn for_bytes(self) -> Result<regex::bytes::Regex> {
         let mut builder = regex::bytes::RegexBuilder::new(self.pattern);
         let built = with_options!(self, builder).size_limit(MAX_COMPILED).build();
         built.map_err(|error| invalid(&error.to_string()))
     }
 
-    /// Compiled, for texts.
+    /// Compiles it for matching strings.
     ///
     /// # Errors
     /// As [`Self::for_bytes`].
@@ -72,7 +72,7 @@ impl<'p> RegexSource<'p> {
         built.map_err(|error| invalid(&error.to_string()))
     }
 
-    /// What the pattern is made of; `None` for one that cannot be understood.
+    /// The syntax tree of the pattern; `None` if the pattern is not valid.
     pub(in crate::query) fn tree(self) -> Option<Hir> {
         let mut builder = regex_syntax::ParserBuilder::new();
         with_options!(self, builder).utf8(false).build().parse(self.pattern).ok()
@@ -82,8 +82,6 @@ impl<'p> RegexSource<'p> {
 fn invalid(why: &str) -> QueryError {
     QueryError::new(
         ErrorCode::Location51091,
-        format!(
-            "RegexSource expression is invalid: {why} (look-around and back-references are not supported)"
-        ),
+        format!("Regular expression is invalid: {why} (look-around and back-references are not supported)"),
     )
 }

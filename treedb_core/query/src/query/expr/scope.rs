@@ -13,22 +13,22 @@ use super::Found;
 /// Bytes that the results of one evaluation may take: MongoDB's limit for one operator.
 const MAX_ARENA: usize = 100 * 1024 * 1024;
 
-/// Memory for the results of one evaluation. Cleared between documents.
+/// Memory for the results of one evaluation; it is cleared between documents.
 #[derive(Debug, Default)]
 pub struct Arena(Bump);
 
 impl Arena {
-    /// Memory without results.
+    /// An empty arena.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Forgets all results.
+    /// Frees all results.
     pub fn clear(&mut self) {
         self.0.reset();
     }
 
-    fn keep(&self, bytes: &[u8]) -> Result<&[u8]> {
+    fn store(&self, bytes: &[u8]) -> Result<&[u8]> {
         if self.0.allocated_bytes().saturating_add(bytes.len()) > MAX_ARENA {
             return Err(QueryError::new(
                 ErrorCode::ExceededMemoryLimit,
@@ -39,7 +39,7 @@ impl Arena {
     }
 }
 
-/// What the parser of an expression knows: the names of the variables it may use, and how its strings compare.
+/// What parsing an expression needs: the names of the variables it may use, and its collation.
 #[derive(Debug, Clone, Default)]
 pub struct Names {
     globals: Vec<String>,
@@ -53,17 +53,17 @@ impl Names {
         Names { globals, ..Self::default() }
     }
 
-    /// The same names, strings compared as `collation` says.
+    /// The same names with another collation.
     pub fn collated(self, collation: Collation) -> Self {
         Names { collation, ..self }
     }
 
-    /// The names `globals` in the place of these; strings compare as here.
+    /// Other global names with the same collation.
     pub fn renamed(&self, globals: Vec<String>) -> Self {
         Names::new(globals).collated(self.collation.clone())
     }
 
-    /// How strings compare.
+    /// The collation by which strings are compared.
     pub fn collation(&self) -> &Collation {
         &self.collation
     }
@@ -79,7 +79,7 @@ impl Names {
     }
 }
 
-/// What stays the same for all documents: the time, and the variables of the command or of a `$lookup`.
+/// What is the same for all documents: the time, and the variables of the command or of a `$lookup`.
 #[derive(Debug, Clone, Default)]
 pub struct Globals {
     /// `$$NOW`, milliseconds since 1970.
@@ -95,7 +95,7 @@ impl Globals {
     }
 }
 
-/// One document being looked at.
+/// What one evaluation uses: the document, the variables, the arena and the collation.
 #[derive(Debug)]
 pub struct Scope<'a> {
     pub(crate) root: Value<'a>,
@@ -103,7 +103,7 @@ pub struct Scope<'a> {
     pub(crate) globals: &'a Globals,
     arena: &'a Arena,
     pub(super) locals: Vec<Found<'a>>,
-    /// How strings compare: set by the expression that is asked.
+    /// The collation by which strings are compared: set by the expression that is evaluated.
     pub(super) collation: &'a Collation,
 }
 
@@ -114,12 +114,12 @@ impl<'a> Scope<'a> {
         Scope { root, current: root, globals, arena, locals: Vec::new(), collation: &Collation::Simple }
     }
 
-    /// MongoDB's order, missing below null.
+    /// Compares two values in MongoDB's order; missing sorts before null.
     pub(super) fn order(&self, a: Found<'_>, b: Found<'_>) -> Ordering {
         self.collation.compare(a.unwrap_or(Value::Undefined), b.unwrap_or(Value::Undefined))
     }
 
-    /// The same document, seen from `current`: `$$CURRENT`.
+    /// The same document with `current` as `$$CURRENT`.
     pub(crate) fn at(&self, current: Value<'a>) -> Self {
         Scope { current, locals: Vec::new(), ..*self }
     }
@@ -136,29 +136,29 @@ impl<'a> Scope<'a> {
 
     /// Bytes that live as long as the evaluation.
     pub(crate) fn bytes(&self, bytes: &[u8]) -> Result<&'a [u8]> {
-        self.arena.keep(bytes)
+        self.arena.store(bytes)
     }
 
     /// An array as a value.
     pub(crate) fn array(&self, array: ArrayWriter) -> Result<Value<'a>> {
-        Ok(Value::Array(Doc::new(self.arena.keep(&array.into_bytes())?)))
+        Ok(Value::Array(Doc::new(self.arena.store(&array.into_bytes())?)))
     }
 
     /// A document as a value.
     pub(crate) fn document(&self, document: Writer) -> Result<Value<'a>> {
-        Ok(Value::Document(Doc::new(self.arena.keep(&document.into_bytes())?)))
+        Ok(Value::Document(Doc::new(self.arena.store(&document.into_bytes())?)))
     }
 
     /// A copy of a value that lives as long as the evaluation.
     pub(crate) fn copy(&self, value: Value<'_>) -> Result<Value<'a>> {
-        let mut holder = Writer::new(64);
-        holder.value(b"", value);
-        let kept = Doc::new(self.arena.keep(&holder.into_bytes())?);
-        Ok(kept.elements().next().map_or(Value::Undefined, |element| element.value()))
+        let mut wrapper = Writer::new(64);
+        wrapper.value(b"", value);
+        let stored = Doc::new(self.arena.store(&wrapper.into_bytes())?);
+        Ok(stored.elements().next().map_or(Value::Undefined, |element| element.value()))
     }
 
-    /// `InvalidLength`-like refusal of a list that grows without end.
-    pub(crate) fn check_room(&self, bytes: usize) -> Result<()> {
+    /// `ExceededMemoryLimit` if a result that is being built has grown too large.
+    pub(crate) fn check_size(&self, bytes: usize) -> Result<()> {
         if bytes > MAX_ARENA {
             return Err(QueryError::new(
                 ErrorCode::ExceededMemoryLimit,

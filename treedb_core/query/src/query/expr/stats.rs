@@ -4,7 +4,8 @@ use crate::doc::{Decimal, Value};
 
 use super::number::Num;
 
-/// A sum of numbers of all kinds. Integers are added exactly, doubles with the error carried along.
+/// A sum of numbers of all types. Integers are added exactly, doubles with a compensation term for the
+/// rounding error.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sum {
     whole: i64,
@@ -16,10 +17,10 @@ pub(crate) struct Sum {
     doubles: bool,
 }
 
-/// What few sums have: they are kept in great numbers.
+/// The fields that few sums need. They are boxed because a `$group` keeps a `Sum` for every group.
 #[derive(Debug, Clone, Default)]
 struct Rare {
-    /// What did not fit into the whole numbers.
+    /// The part of the integer sum that did not fit 64 bits.
     whole: i128,
     decimal: Option<Decimal>,
 }
@@ -41,7 +42,7 @@ impl Sum {
         }
     }
 
-    /// Adds a whole number so many times.
+    /// Adds an integer `times` times.
     pub(crate) fn add_times(&mut self, value: Value<'_>, times: u64) {
         if let Some(whole) = value.as_integer() {
             self.rare.get_or_insert_default().whole += i128::from(whole) * i128::from(times);
@@ -50,7 +51,7 @@ impl Sum {
         }
     }
 
-    /// Adds what another sum has seen.
+    /// Adds the numbers of another sum.
     pub(crate) fn merge(&mut self, other: &Sum) {
         self.add_whole(other.whole);
         self.long |= other.long;
@@ -77,7 +78,7 @@ impl Sum {
     fn add_double(&mut self, value: f64) {
         self.doubles = true;
         let total = self.double + value;
-        // The part of the smaller that the total could not hold.
+        // The part of the smaller operand that was lost by rounding.
         if total.is_finite() {
             self.error += if self.double.abs() >= value.abs() {
                 (self.double - total) + value
@@ -132,7 +133,7 @@ impl Sum {
     }
 }
 
-/// A standard deviation, one pass.
+/// A standard deviation, computed in one pass.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Deviation {
     count: u64,
@@ -146,21 +147,21 @@ impl Deviation {
         let Some(number) = Num::new(value) else { return };
         let value = number.double();
         self.count += 1;
-        let off = value - self.mean;
-        self.mean += off / self.count as f64;
-        self.squares += off * (value - self.mean);
+        let delta = value - self.mean;
+        self.mean += delta / self.count as f64;
+        self.squares += delta * (value - self.mean);
     }
 
-    /// Adds what another deviation has seen.
+    /// Adds the numbers of another deviation.
     pub(crate) fn merge(&mut self, other: &Deviation) {
         if other.count == 0 {
             return;
         }
         let (own, new) = (self.count as f64, other.count as f64);
-        let off = other.mean - self.mean;
+        let delta = other.mean - self.mean;
         self.count += other.count;
-        self.mean += off * new / (own + new);
-        self.squares += other.squares + off * off * own * new / (own + new);
+        self.mean += delta * new / (own + new);
+        self.squares += other.squares + delta * delta * own * new / (own + new);
     }
 
     /// The deviation of a whole population, or (`sample`) estimated from a sample; `None` for too few numbers.
@@ -170,13 +171,13 @@ impl Deviation {
     }
 }
 
-/// The number below which a part `p` (0 to 1) of `sorted` lies: one of them, by rank.
+/// The percentile `p` (0 to 1) of `sorted`, by the nearest-rank method: always one of the numbers.
 pub(crate) fn percentile(sorted: &[f64], p: f64) -> Option<f64> {
     let rank = (sorted.len() as f64 * p).ceil() as usize;
     sorted.get(rank.saturating_sub(1).min(sorted.len().checked_sub(1)?)).copied()
 }
 
-/// The part of a percentile that is asked for.
-pub(crate) fn part(value: Value<'_>) -> Option<f64> {
+/// The `p` of a percentile: a number from 0 to 1.
+pub(crate) fn fraction(value: Value<'_>) -> Option<f64> {
     Num::new(value).map(Num::double).filter(|p| (0.0..=1.0).contains(p))
 }

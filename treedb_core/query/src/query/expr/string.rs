@@ -1,4 +1,4 @@
-//! Operators on strings: by bytes and by code points.
+//! String operators, in bytes and in code points.
 
 use crate::doc::Value;
 use crate::doc::write::ArrayWriter;
@@ -7,7 +7,8 @@ use crate::error::{QueryError, Result};
 use super::number::wrong_type;
 use super::{Found, Scope, convert, nullish};
 
-/// The text of a string; documents were validated, so that only a slice of one could be cut within a letter.
+/// A string's bytes as `str`. Documents are validated, so only a slice of a string could end inside a
+/// character; for such a slice the result is empty.
 pub(super) fn utf8(bytes: &[u8]) -> &str {
     std::str::from_utf8(bytes).unwrap_or_default()
 }
@@ -36,7 +37,7 @@ pub(super) fn concat<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<
     scope.text(&out)
 }
 
-/// An operand read as text where MongoDB turns numbers and dates into text by itself; null is the empty string.
+/// An operand as a string, for the operators that convert numbers and dates; null is the empty string.
 fn coerced(operator: &str, found: Found<'_>) -> Result<String> {
     match found {
         found if nullish(found) => Ok(String::new()),
@@ -66,7 +67,7 @@ pub(super) fn strcasecmp<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<
     Ok(Some(Value::Int32(a.to_ascii_uppercase().cmp(&b.to_ascii_uppercase()) as i32)))
 }
 
-fn whole(operator: &str, what: &str, found: Found<'_>) -> Result<i64> {
+fn integer_operand(operator: &str, what: &str, found: Found<'_>) -> Result<i64> {
     match found {
         Some(Value::Double(value)) => Ok(value as i64),
         Some(value) => value
@@ -79,8 +80,10 @@ fn whole(operator: &str, what: &str, found: Found<'_>) -> Result<i64> {
 pub(super) fn substr_bytes<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[text, start, len] = args else { return Ok(None) };
     let text = coerced("$substrBytes", text)?;
-    let (start, len) =
-        (whole("$substrBytes", "starting index", start)?, whole("$substrBytes", "length", len)?);
+    let (start, len) = (
+        integer_operand("$substrBytes", "starting index", start)?,
+        integer_operand("$substrBytes", "length", len)?,
+    );
     let Ok(start) = usize::try_from(start) else {
         return Err(QueryError::bad_value(format!(
             "$substrBytes: starting index must be non-negative (got: {start})"
@@ -101,7 +104,10 @@ pub(super) fn substr_bytes<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<
 pub(super) fn substr_cp<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[text, start, len] = args else { return Ok(None) };
     let text = coerced("$substrCP", text)?;
-    let (start, len) = (whole("$substrCP", "starting index", start)?, whole("$substrCP", "length", len)?);
+    let (start, len) = (
+        integer_operand("$substrCP", "starting index", start)?,
+        integer_operand("$substrCP", "length", len)?,
+    );
     let (Ok(start), Ok(len)) = (usize::try_from(start), usize::try_from(len)) else {
         return Err(QueryError::bad_value("$substrCP: starting index and length must be non-negative"));
     };
@@ -116,16 +122,14 @@ pub(super) fn len_cp<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>>
     Ok(int(string("$strLenCP", args.first().copied().flatten())?.chars().count()))
 }
 
-/// Start and end of a search, in whatever unit the operator counts.
-pub(super) fn window(operator: &str, args: &[Found<'_>], len: usize) -> Result<Option<(usize, usize)>> {
+/// Start and end of a search, in the unit of the operator; `None` if the start is after the end.
+pub(super) fn search_range(operator: &str, args: &[Found<'_>], len: usize) -> Result<Option<(usize, usize)>> {
     let bound = |at: usize, default: usize| match args.get(at) {
         None => Ok(default),
         Some(found) => {
             let value = found.and_then(|value| value.as_integer());
             value.and_then(|value| usize::try_from(value).ok()).ok_or_else(|| {
-                QueryError::bad_value(format!(
-                    "{operator}: start and end must be whole numbers that are not negative"
-                ))
+                QueryError::bad_value(format!("{operator}: start and end must be non-negative whole numbers"))
             })
         }
     };
@@ -139,7 +143,7 @@ pub(super) fn index_of_bytes<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Fo
     }
     let text = string("$indexOfBytes", args.first().copied().flatten())?;
     let part = string("$indexOfBytes", args.get(1).copied().flatten())?;
-    let Some((start, end)) = window("$indexOfBytes", args, text.len())? else {
+    let Some((start, end)) = search_range("$indexOfBytes", args, text.len())? else {
         return Ok(Some(Value::Int32(-1)));
     };
     let bytes = text.as_bytes().get(start..end).unwrap_or_default();
@@ -158,7 +162,7 @@ pub(super) fn index_of_cp<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found
     let part = string("$indexOfCP", args.get(1).copied().flatten())?;
     let chars: Vec<char> = text.chars().collect();
     let part: Vec<char> = part.chars().collect();
-    let Some((start, end)) = window("$indexOfCP", args, chars.len())? else {
+    let Some((start, end)) = search_range("$indexOfCP", args, chars.len())? else {
         return Ok(Some(Value::Int32(-1)));
     };
     let within = chars.get(start..end).unwrap_or_default();
@@ -182,7 +186,7 @@ pub(super) fn split<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'
     scope.array(out).map(Some)
 }
 
-/// What `$trim` takes off when nothing is said: MongoDB's list of white space, NUL included.
+/// The characters that `$trim` removes by default: MongoDB's list of white space, NUL included.
 fn is_space(char: char) -> bool {
     matches!(char, '\0' | '\t'..='\r' | ' ' | '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}')
 }
@@ -194,12 +198,12 @@ fn trimmed<'a>(operator: &str, args: &[Found<'a>], left: bool, right: bool) -> R
         Some(Value::MaxKey) => None,
         chars => Some(string(operator, chars)?),
     };
-    let cut = |char: char| chars.map_or_else(|| is_space(char), |chars| chars.contains(char));
+    let removed = |char: char| chars.map_or_else(|| is_space(char), |chars| chars.contains(char));
     if left {
-        text = text.trim_start_matches(cut);
+        text = text.trim_start_matches(removed);
     }
     if right {
-        text = text.trim_end_matches(cut);
+        text = text.trim_end_matches(removed);
     }
     Ok(Some(Value::String(text.as_bytes())))
 }
@@ -227,7 +231,7 @@ pub(super) fn replace_all<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<F
     let &[text, find, with] = args else { return Ok(None) };
     let operator = "$replaceAll";
     let (text, find, with) = (string(operator, text)?, string(operator, find)?, string(operator, with)?);
-    // An empty pattern matches between any two letters: the result may be far longer than the parts.
-    scope.check_room(text.len().saturating_mul(with.len().max(1)))?;
+    // An empty pattern matches between any two characters: the result may be far longer than the operands.
+    scope.check_size(text.len().saturating_mul(with.len().max(1)))?;
     scope.text(&text.replace(find, with))
 }

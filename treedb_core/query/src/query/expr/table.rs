@@ -1,4 +1,4 @@
-//! The table of operators that evaluate all their operands: name, operands, function.
+//! The table of operators that evaluate all their operands first: name, operands, function.
 
 use crate::doc::Value;
 use crate::error::Result;
@@ -13,9 +13,9 @@ type Run = for<'a> fn(&Scope<'a>, &[Found<'a>]) -> Result<Found<'a>>;
 pub(super) struct Def {
     pub(super) name: &'static str,
     pub(super) operands: Operands,
-    /// Null if an operand is null or missing, without calling the function.
-    pub(super) nulls: bool,
-    /// The same operands give the same result.
+    /// The result is null if an operand is null or missing; the function is not called then.
+    pub(super) strict: bool,
+    /// The same operands always give the same result.
     pub(super) pure: bool,
     pub(super) run: Run,
 }
@@ -26,9 +26,9 @@ impl std::fmt::Debug for Def {
     }
 }
 
-/// The value of an operand that is not given.
+/// The default value of an operand.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Absent {
+pub(super) enum DefaultValue {
     Null,
     Text(&'static str),
     Int(i32),
@@ -36,44 +36,44 @@ pub(super) enum Absent {
     MaxKey,
 }
 
-impl Absent {
+impl DefaultValue {
     pub(super) fn value(self) -> Value<'static> {
         match self {
-            Absent::Null => Value::Null,
-            Absent::Text(text) => Value::String(text.as_bytes()),
-            Absent::Int(value) => Value::Int32(value),
-            Absent::Bool(value) => Value::Bool(value),
-            Absent::MaxKey => Value::MaxKey,
+            DefaultValue::Null => Value::Null,
+            DefaultValue::Text(text) => Value::String(text.as_bytes()),
+            DefaultValue::Int(value) => Value::Int32(value),
+            DefaultValue::Bool(value) => Value::Bool(value),
+            DefaultValue::MaxKey => Value::MaxKey,
         }
     }
 }
 
-type Operand = (&'static str, Option<Absent>);
+type Operand = (&'static str, Option<DefaultValue>);
 
 /// How an operator's operands are written.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Operands {
-    /// A list of at least and at most so many.
+    /// A list; the minimum and the maximum number of operands.
     List(usize, usize),
-    /// A document; those without a default must be there.
+    /// A document with named operands; operands without a default are required.
     Named(&'static [Operand]),
-    /// A document, or only the operand of this name.
+    /// A document with named operands, or only the value of the named one.
     NamedOr(&'static [Operand], &'static str),
 }
 
-use Absent::{Bool, Int, MaxKey, Null, Text};
+use DefaultValue::{Bool, Int, MaxKey, Null, Text};
 use Operands::{List, Named, NamedOr};
 
 const ANY: usize = usize::MAX;
 const UTC: Operand = ("timezone", Some(Text("UTC")));
 
 const fn def(name: &'static str, operands: Operands, run: Run) -> Def {
-    Def { name, operands, nulls: false, pure: true, run }
+    Def { name, operands, strict: false, pure: true, run }
 }
 
-/// One whose result is null if an operand is.
+/// An operator whose result is null if an operand is null.
 const fn strict(name: &'static str, operands: Operands, run: Run) -> Def {
-    Def { name, operands, nulls: true, pure: true, run }
+    Def { name, operands, strict: true, pure: true, run }
 }
 
 const TRIM: &[Operand] = &[("input", None), ("chars", Some(MaxKey))];
@@ -96,7 +96,7 @@ static TABLE: &[Def] = &[
     def("$type", List(1, 1), logic::type_of),
     def("$isArray", List(1, 1), logic::is_array),
     def("$isNumber", List(1, 1), logic::is_number),
-    Def { name: "$rand", operands: List(0, 1), nulls: false, pure: false, run: logic::rand },
+    Def { name: "$rand", operands: List(0, 1), strict: false, pure: false, run: logic::rand },
     def("$bsonSize", List(1, 1), logic::bson_size),
     def("$binarySize", List(1, 1), logic::binary_size),
     // Numbers.

@@ -1,4 +1,4 @@
-//! Expressions against their definitions: document, expression, result, all as JSON.
+//! Each case is a document, an expression and the expected result, all as JSON.
 
 use super::*;
 use crate::doc::Doc;
@@ -26,7 +26,7 @@ fn eval_at(doc: &str, expr: &str) -> Result<String> {
     })
 }
 
-/// Checks lines of `expression => result` for the document `doc`.
+/// Checks pairs of expression and expected result for the document `doc`.
 fn check(doc: &str, cases: &[(&str, &str)]) {
     for (expr, expected) in cases {
         match eval_at(doc, expr) {
@@ -44,7 +44,7 @@ fn code(expr: &str) -> ErrorCode {
 }
 
 #[test]
-fn paths_variables_and_literals_find_what_they_name() {
+fn paths_variables_and_literals_are_evaluated() {
     check(
         r#"{"a":{"b":[{"c":1},{"c":2},5,{"d":1}],"e":7},"n":null}"#,
         &[
@@ -77,7 +77,7 @@ fn paths_variables_and_literals_find_what_they_name() {
 }
 
 #[test]
-fn arithmetic_keeps_the_widest_kind_and_grows_where_it_must() {
+fn arithmetic_has_the_widest_type_and_widens_on_overflow() {
     check(
         r#"{"i":7,"l":{"$numberLong":"9000000000"},"d":2.5,"m":{"$numberDecimal":"0.10"},"n":null,"t":{"$date":"2020-01-01T00:00:00Z"}}"#,
         &[
@@ -120,7 +120,7 @@ fn arithmetic_keeps_the_widest_kind_and_grows_where_it_must() {
 }
 
 #[test]
-fn conditions_and_comparisons_know_missing_from_null() {
+fn conditions_and_comparisons_distinguish_missing_from_null() {
     check(
         r#"{"a":5,"n":null,"s":"x","f":false}"#,
         &[
@@ -147,7 +147,7 @@ fn conditions_and_comparisons_know_missing_from_null() {
 }
 
 #[test]
-fn strings_are_cut_found_and_replaced_by_bytes_and_letters() {
+fn string_operators_work_by_bytes_and_by_code_points() {
     check(
         r#"{"s":"  Grüße, Welt ","n":null}"#,
         &[
@@ -182,7 +182,7 @@ fn strings_are_cut_found_and_replaced_by_bytes_and_letters() {
 }
 
 #[test]
-fn arrays_and_sets_are_taken_apart_and_put_together() {
+fn array_and_set_operators_have_mongodbs_results() {
     check(
         r#"{"a":[3,1,2],"e":[],"o":[{"x":2},{"x":1}],"n":null}"#,
         &[
@@ -230,7 +230,7 @@ fn arrays_and_sets_are_taken_apart_and_put_together() {
 }
 
 #[test]
-fn objects_are_merged_read_and_changed_by_field() {
+fn object_operators_merge_get_and_set_fields() {
     check(
         r#"{"a":{"x":1,"y.z":2},"b":{"x":3,"w":4},"n":null}"#,
         &[
@@ -244,7 +244,7 @@ fn objects_are_merged_read_and_changed_by_field() {
 }
 
 #[test]
-fn values_are_converted_or_the_error_value_is_given() {
+fn conversions_give_the_value_or_on_error() {
     check(
         r#"{"s":"12","f":1.9,"t":{"$date":"2020-02-29T12:30:00Z"},"id":{"$oid":"507f1f77bcf86cd799439011"},"n":null}"#,
         &[
@@ -268,7 +268,7 @@ fn values_are_converted_or_the_error_value_is_given() {
 }
 
 #[test]
-fn dates_are_reckoned_in_their_time_zone() {
+fn date_operators_use_the_time_zone() {
     check(
         r#"{"t":{"$date":"2020-03-29T00:30:15.125Z"},"n":null}"#,
         &[
@@ -291,7 +291,7 @@ fn dates_are_reckoned_in_their_time_zone() {
                 r#"{"$date":"2020-02-29T05:00:00Z"}"#,
             ),
             (r#"{"$dateFromString":{"dateString":"bad","onError":0}}"#, "0"),
-            // The hour between two and three does not exist that night: a day later is 23 hours later.
+            // Daylight saving time begins that night, so adding a day adds 23 hours.
             (
                 r#"{"$dateAdd":{"startDate":"$t","unit":"day","amount":1,"timezone":"Europe/Berlin"}}"#,
                 r#"{"$date":"2020-03-29T23:30:15.125Z"}"#,
@@ -340,7 +340,7 @@ fn dates_are_reckoned_in_their_time_zone() {
 
 #[test]
 fn no_operand_makes_an_operator_panic() {
-    let odd = [
+    let unusual = [
         "null",
         "\"\"",
         "\"$x\"",
@@ -356,12 +356,12 @@ fn no_operand_makes_an_operator_panic() {
         "true",
     ];
     for def in table::all() {
-        let mut tried: Vec<String> = odd.iter().map(|a| format!("{{\"{}\":{a}}}", def.name)).collect();
-        for a in odd {
-            tried.extend(odd.iter().map(|b| format!("{{\"{}\":[{a},{b}]}}", def.name)));
+        let mut tried: Vec<String> = unusual.iter().map(|a| format!("{{\"{}\":{a}}}", def.name)).collect();
+        for a in unusual {
+            tried.extend(unusual.iter().map(|b| format!("{{\"{}\":[{a},{b}]}}", def.name)));
             tried.push(format!("{{\"{}\":[{a},{a},{a}]}}", def.name));
             if let table::Operands::Named(operands) | table::Operands::NamedOr(operands, _) = def.operands {
-                for odd in odd {
+                for unusual in unusual {
                     let fields: Vec<String> = operands
                         .iter()
                         .enumerate()
@@ -373,7 +373,7 @@ fn no_operand_makes_an_operator_panic() {
                             ("isoDayOfWeek", _) => "\"isoWeek\":2".to_owned(),
                             ("isoWeek", _) => String::new(),
                             (name, 0) => format!("\"{name}\":{a}"),
-                            (name, _) => format!("\"{name}\":{odd}"),
+                            (name, _) => format!("\"{name}\":{unusual}"),
                         })
                         .filter(|field| !field.is_empty())
                         .collect();
@@ -382,7 +382,7 @@ fn no_operand_makes_an_operator_panic() {
             }
         }
         for expr in tried {
-            // Right or refused: either is fine.
+            // A result and an error are both fine.
             let _ = eval_at(r#"{"x":[1]}"#, &expr);
         }
     }

@@ -1,40 +1,40 @@
 //! `$size`, `$elemMatch` and `$all`: conditions on arrays.
 
-use super::parse::{self, holds_operators};
+use super::parse::{self, is_operator_document};
 use super::{Node, Op};
 use crate::doc::{Element, OwnedValue, Path, Value, shown};
 use crate::error::{QueryError, Result};
 
-/// `$size`: how many elements there are.
+/// `$size`: the number of elements.
 pub(super) fn size(path: &Path, operand: &Element<'_>) -> Result<Node> {
     let value = operand.value();
-    let refused = |what: &str| {
+    let invalid = |what: &str| {
         Err(QueryError::bad_value(format!("Failed to parse $size. {what} in: {path}: {}", shown(value))))
     };
     match value.as_integer().map(u64::try_from) {
         Some(Ok(size)) => Ok(Node::Size { path: path.clone(), size }),
-        Some(Err(_)) => refused("Expected a non-negative number"),
-        None if value.is_number() => refused("Expected an integer"),
-        None => refused("Expected a number"),
+        Some(Err(_)) => invalid("Expected a non-negative number"),
+        None if value.is_number() => invalid("Expected an integer"),
+        None => invalid("Expected a number"),
     }
 }
 
-/// `$elemMatch`: one element that fits all of it, as a value or as a document.
+/// `$elemMatch`: one element that meets all conditions, as a value or as a document.
 pub(super) fn elem_match(path: &Path, operand: &Element<'_>) -> Result<Node> {
     let Value::Document(doc) = operand.value() else {
         return Err(QueryError::bad_value(format!("$elemMatch needs an Object (field '{path}')")));
     };
     let logical = |element: Element<'_>| matches!(element.name, b"$and" | b"$or" | b"$nor" | b"$where");
-    if holds_operators(doc) && !doc.elements().next().is_some_and(logical) {
+    if is_operator_document(doc) && !doc.elements().next().is_some_and(logical) {
         let mut nodes = Vec::new();
         parse::operators(path, doc, &mut nodes)?;
-        let condition = Box::new(parse::only(nodes, Node::And));
+        let condition = Box::new(parse::unwrap_single(nodes, Node::And));
         return Ok(Node::Element { path: path.clone(), condition });
     }
     Ok(Node::Member { path: path.clone(), filter: Box::new(parse::document(doc, true)?) })
 }
 
-/// The `$elemMatch` that an operand of `$all` is.
+/// The `$elemMatch` in an operand of `$all`, if that is what it is.
 fn elem_match_in<'a>(element: &Element<'a>) -> Option<Element<'a>> {
     match element.value() {
         Value::Document(doc) => doc.elements().next().filter(|first| first.name == b"$elemMatch"),
@@ -42,7 +42,7 @@ fn elem_match_in<'a>(element: &Element<'a>) -> Option<Element<'a>> {
     }
 }
 
-/// `$all`: every one of these, or for each of these `$elemMatch`es an element.
+/// `$all`: the array contains every value, or an element for each of the `$elemMatch`es.
 pub(super) fn all(path: &Path, operand: &Element<'_>) -> Result<Node> {
     let Value::Array(array) = operand.value() else {
         return Err(QueryError::bad_value(format!("$all needs an array (field '{path}')")));
@@ -57,13 +57,13 @@ pub(super) fn all(path: &Path, operand: &Element<'_>) -> Result<Node> {
                     "$all/$elemMatch has to be consistent (field '{path}')"
                 )));
             }
-            (_, Value::Document(doc)) if holds_operators(doc) => {
+            (_, Value::Document(doc)) if is_operator_document(doc) => {
                 return Err(QueryError::bad_value(format!("no $ expressions in $all (field '{path}')")));
             }
             (_, Value::Regex(pattern, options)) => parse::regex(path, pattern, options)?,
             _ => Node::Compare { path: path.clone(), op: Op::Eq, value: OwnedValue::from_element(&element) },
         });
     }
-    // Of an empty list nothing has all.
-    Ok(if nodes.is_empty() { Node::Or(nodes) } else { parse::only(nodes, Node::And) })
+    // As in MongoDB, `$all: []` matches nothing: an `$or` of nothing.
+    Ok(if nodes.is_empty() { Node::Or(nodes) } else { parse::unwrap_single(nodes, Node::And) })
 }

@@ -1,15 +1,17 @@
 //! `$bitsAllSet $bitsAllClear $bitsAnySet $bitsAnyClear`: bits of whole numbers and of binary data.
 //!
-//! Bit 0 is the lowest. A number is as if written in two's complement with endless copies of its sign; binary data
-//! is little-endian with endless zeros behind it.
+//! Bit 0 is the lowest. A number is in two's complement, sign-extended without limit; binary data is
+//! little-endian and followed by zeros without limit.
 
 use crate::doc::{Element, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
-/// Which bits must be how.
+/// A condition on bits.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Bits {
+    /// All of the bits must have the value, not only one of them.
     all: bool,
+    /// The value: set or clear.
     set: bool,
     positions: Positions,
 }
@@ -18,13 +20,13 @@ pub struct Bits {
 enum Positions {
     /// The bits that are set in these bytes, the lowest first.
     Mask(Box<[u8]>),
-    /// These.
+    /// These positions.
     List(Box<[u32]>),
 }
 
 impl Bits {
-    /// Reads the operand of `operator`: a number, binary data, or an array of positions. `None` if there is no such
-    /// operator.
+    /// Parses the operand of `operator`: a number, binary data, or an array of positions. `None` if
+    /// `operator` is not one of the four.
     pub(super) fn parse(operator: &str, path: &str, operand: &Element<'_>) -> Option<Result<Self>> {
         let (all, set) = match operator {
             "$bitsAllSet" => (true, true),
@@ -47,12 +49,12 @@ impl Bits {
             }
             _ => return false,
         };
-        let good = |at: u32| bit(at) == self.set;
+        let has_value = |at: u32| bit(at) == self.set;
         match (&self.positions, self.all) {
-            (Positions::List(list), true) => list.iter().all(|at| good(*at)),
-            (Positions::List(list), false) => list.iter().any(|at| good(*at)),
-            (Positions::Mask(mask), true) => set_bits(mask).all(good),
-            (Positions::Mask(mask), false) => set_bits(mask).any(good),
+            (Positions::List(list), true) => list.iter().all(|at| has_value(*at)),
+            (Positions::List(list), false) => list.iter().any(|at| has_value(*at)),
+            (Positions::Mask(mask), true) => set_bits(mask).all(has_value),
+            (Positions::Mask(mask), false) => set_bits(mask).any(has_value),
         }
     }
 }
@@ -66,7 +68,7 @@ fn set_bits(mask: &[u8]) -> impl Iterator<Item = u32> {
 }
 
 fn positions(operator: &str, path: &str, operand: Value<'_>) -> Result<Positions> {
-    let bad = |code: ErrorCode, what: String| {
+    let invalid = |code: ErrorCode, what: String| {
         Err(QueryError::new(code, format!("{what} (operator {operator}, field '{path}')")))
     };
     match operand {
@@ -79,7 +81,7 @@ fn positions(operator: &str, path: &str, operand: Value<'_>) -> Result<Positions
                 {
                     Some(Some(at)) => list.push(at),
                     Some(None) => {
-                        return bad(
+                        return invalid(
                             ErrorCode::BadValue,
                             format!(
                                 "bit positions must be >= 0 and below 2^31, found {}",
@@ -88,7 +90,7 @@ fn positions(operator: &str, path: &str, operand: Value<'_>) -> Result<Positions
                         );
                     }
                     None => {
-                        return bad(
+                        return invalid(
                             ErrorCode::BadValue,
                             format!("bit positions must be an integer, found {}", crate::doc::shown(value)),
                         );
@@ -99,7 +101,7 @@ fn positions(operator: &str, path: &str, operand: Value<'_>) -> Result<Positions
         }
         value if value.is_number() => match value.as_integer() {
             Some(mask) if mask >= 0 => Ok(Positions::Mask(mask.to_le_bytes().into())),
-            _ => bad(
+            _ => invalid(
                 ErrorCode::FailedToParse,
                 format!(
                     "a bitmask must be a whole number of 64 bits that is not negative, found {}",
@@ -107,7 +109,7 @@ fn positions(operator: &str, path: &str, operand: Value<'_>) -> Result<Positions
                 ),
             ),
         },
-        value => bad(
+        value => invalid(
             ErrorCode::BadValue,
             format!("takes an Array, a number, or a BinData but received: {}", value.type_name()),
         ),

@@ -5,8 +5,8 @@ use std::cmp::Ordering;
 use crate::doc::compare::{class, compare};
 use crate::doc::{OwnedValue, Value};
 
-/// How a value is compared with a constant. All but equality only meet values of the constant's own type class;
-/// the exceptions are MinKey and MaxKey, which are compared with everything.
+/// A comparison with a constant. Only values of the constant's type class match; the exceptions are the
+/// constants MinKey and MaxKey, which are compared with values of all types.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// `$eq`
@@ -22,7 +22,7 @@ pub enum Op {
 }
 
 impl Op {
-    /// Whether the comparison holds for a value that has this order relative to the constant.
+    /// Whether the comparison is true for a value with this order relative to the constant.
     pub(super) fn accepts(self, order: Ordering) -> bool {
         match self {
             Op::Eq => order == Ordering::Equal,
@@ -38,22 +38,23 @@ fn is_nan(value: Value<'_>) -> bool {
     value.is_number() && compare(value, Value::Double(f64::NAN)).is_eq()
 }
 
-/// Whether a value found at a path compares as asked. Nothing at a path counts as null.
-pub(super) fn meets(found: Option<Value<'_>>, op: Op, constant: Value<'_>) -> bool {
+/// Whether the comparison with `constant` is true for the value found at a path. A missing field counts as
+/// null.
+pub(super) fn compares(found: Option<Value<'_>>, op: Op, constant: Value<'_>) -> bool {
     let value = found.unwrap_or(Value::Null);
     let unbounded = matches!(constant, Value::MinKey | Value::MaxKey);
     if !unbounded && class(&value) != class(&constant) {
         return false;
     }
     let order = compare(value, constant);
-    // NaN equals NaN and is neither below nor above anything.
+    // NaN equals NaN; it is neither less nor greater than any other number.
     if !unbounded && order.is_ne() && (is_nan(value) || is_nan(constant)) {
         return false;
     }
     op.accepts(order)
 }
 
-/// Whether a value found at a path is one of `values`, which are in order.
+/// Whether the value found at a path is one of `values`, which are sorted. A missing field counts as null.
 pub(super) fn is_one_of(found: Option<Value<'_>>, values: &[OwnedValue]) -> bool {
     let value = found.unwrap_or(Value::Null);
     values.binary_search_by(|candidate| compare(candidate.value(), value)).is_ok()

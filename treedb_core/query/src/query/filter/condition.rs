@@ -4,7 +4,7 @@ use crate::doc::{Collation, Doc, Element, OwnedValue};
 use crate::error::Result;
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
 
-/// A parsed expression, with the time that `$$NOW` is.
+/// A parsed expression, with the value of `$$NOW`.
 #[derive(Debug, Clone)]
 pub struct Condition {
     expr: Expr,
@@ -20,10 +20,10 @@ impl PartialEq for Condition {
 }
 
 impl Condition {
-    /// Reads the operand of `$expr`.
+    /// Parses the operand of `$expr`.
     ///
     /// # Errors
-    /// Those of [`Expr::parse`].
+    /// The errors of [`Expr::parse`].
     pub(super) fn parse(operand: &Element<'_>) -> Result<Self> {
         Ok(Condition {
             expr: Expr::parse_element(operand, &Names::default())?,
@@ -33,19 +33,19 @@ impl Condition {
         })
     }
 
-    /// The same expression, its strings compared by `collation`.
+    /// The same expression with another collation.
     ///
     /// # Errors
-    /// None: it was read before.
+    /// None: the expression was parsed before.
     pub(super) fn collated(self, collation: &Collation) -> Result<Self> {
         let names = Names::default().collated(collation.clone());
         let expr = Expr::parse(self.source.value(), &names)?;
         Ok(Condition { expr, collation: collation.clone(), ..self })
     }
 
-    /// True if the expression gives something true for `doc`.
-    pub(super) fn holds(&self, doc: Doc<'_>) -> Result<bool> {
+    /// Whether the expression evaluates to true for `doc`.
+    pub(super) fn is_true(&self, doc: Doc<'_>) -> Result<bool> {
         let arena = Arena::new();
-        self.expr.holds(&mut Scope::new(doc, &self.globals, &arena))
+        self.expr.is_true(&mut Scope::new(doc, &self.globals, &arena))
     }
 }

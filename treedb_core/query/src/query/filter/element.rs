@@ -7,7 +7,7 @@ use crate::error::{ErrorCode, QueryError, Result};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Types(u32);
 
-/// Number, alias and bit of each type. MinKey is -1 and MaxKey 127.
+/// Number and alias of each type; its bit in [`Types`] is its position here. MinKey is -1 and MaxKey 127.
 const TYPES: &[(i64, &str)] = &[
     (1, "double"),
     (2, "string"),
@@ -37,7 +37,7 @@ fn bit(name: &str) -> Option<u32> {
 }
 
 impl Types {
-    /// Reads the operand of `$type` on `path`: a number, a name, or an array of them.
+    /// Parses the operand of `$type` on `path`: a number, a name, or an array of them.
     pub(super) fn parse(path: &str, operand: &Element<'_>) -> Result<Self> {
         let Value::Array(array) = operand.value() else { return Self::one(path, operand.value()) };
         if array.is_empty() {
@@ -73,7 +73,7 @@ impl Types {
         }
     }
 
-    /// The type, or the types, that a name means.
+    /// The type with that name; `number` means all four types of number.
     pub(super) fn named(name: &str) -> Result<Self> {
         if name == "number" {
             return Ok(Types(
@@ -86,7 +86,7 @@ impl Types {
         bit(name).map(Types).ok_or_else(|| QueryError::bad_value(format!("Unknown type name alias: {name}")))
     }
 
-    /// The types of either.
+    /// The types in either set.
     pub(super) fn union(self, other: Types) -> Types {
         Types(self.0 | other.0)
     }
@@ -128,7 +128,7 @@ mod tests {
     use crate::doc::Doc;
 
     #[test]
-    fn the_name_of_every_values_type_is_the_name_its_set_has() {
+    fn every_value_is_in_the_set_named_after_its_type() {
         let mut rng = Rng::new(3);
         for _ in 0..300 {
             let doc = random_document(&mut rng, 2);

@@ -1,14 +1,14 @@
-//! Filters: which documents a query means.
+//! Filters: which documents match a query.
 //!
-//! [`Filter::parse`] turns MongoDB's filter document into a tree of [`Node`]s, [`Filter::matches`] asks it about a
-//! document, the planner reads the tree to find index bounds. `$ne` and `$nin` are the negations of `$eq` and `$in`,
-//! `$exists: false` that of `$exists: true`; `$all` is an `$and`.
+//! [`Filter::parse`] parses MongoDB's filter document into a tree of [`Node`]s, [`Filter::matches`] evaluates
+//! it for a document, and the planner reads the tree to find index bounds. `$ne` and `$nin` are stored as the
+//! negations of `$eq` and `$in`, `$exists: false` as that of `$exists: true`; `$all` becomes an `$and`.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `parse` | the filter document, logical operators, the operators of a field |
 //! | `matches` | evaluation of the tree |
-//! | `position` | which element of an array matched: what a `$` in an update or projection means |
+//! | `position` | which element of an array matched: what `$` stands for in an update or projection |
 //! | `compare`, `element`, `array`, `regex`, `modulo`, `bits` | one family of operators each |
 //! | `folded` | comparisons under a collation |
 //! | `condition`, `schema` | `$expr`, `$jsonSchema` |
@@ -48,77 +48,77 @@ pub use schema::Schema;
 pub struct Filter {
     root: Node,
     source: RawDocumentBuf,
-    /// The fields of a document that decide; `None` if all of it may.
+    /// The top-level fields that the filter reads; `None` if it may read the whole document.
     fields: Option<Fields>,
 }
 
-/// A part of a filter.
+/// A node of a filter's tree.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Node {
-    /// Every one; all documents if there are none.
+    /// All of these match; without any, every document matches.
     And(Vec<Node>),
-    /// At least one.
+    /// At least one of these matches.
     Or(Vec<Node>),
-    /// Not this.
+    /// This does not match.
     Not(Box<Node>),
-    /// A value at the path compares like this.
+    /// A value at the path compares to a constant.
     Compare {
-        /// Where.
+        /// The path of the field.
         path: Path,
-        /// How.
+        /// The comparison.
         op: Op,
-        /// With what.
+        /// The constant.
         value: OwnedValue,
     },
     /// A value at the path equals one of these.
     In {
-        /// Where.
+        /// The path of the field.
         path: Path,
         /// The values in MongoDB's order, each once.
         values: Vec<OwnedValue>,
     },
-    /// One of the two above, its strings compared by a collation.
+    /// A `Compare` or `In` whose strings are compared by a collation.
     Folded(Box<Folded>),
-    /// There is something at the path.
+    /// There is a value at the path.
     Exists {
-        /// Where.
+        /// The path of the field.
         path: Path,
     },
     /// A value at the path passes a test.
     Value {
-        /// Where.
+        /// The path of the field.
         path: Path,
-        /// Which.
+        /// The test.
         test: Test,
     },
-    /// An array of this many elements lies at the path.
+    /// There is an array of this length at the path.
     Size {
-        /// Where.
+        /// The path of the field.
         path: Path,
-        /// How many.
+        /// The number of elements.
         size: u64,
     },
-    /// An array at the path has an element that fits conditions on itself.
+    /// An array at the path has an element that meets conditions on the element itself.
     Element {
-        /// Where.
+        /// The path of the field.
         path: Path,
-        /// What it fits; its nodes have the same path, and are about the element itself.
+        /// The conditions; their nodes have the same path, but apply to the element itself.
         condition: Box<Node>,
     },
     /// An array at the path has a document (or array) that matches a filter.
     Member {
-        /// Where.
+        /// The path of the field.
         path: Path,
-        /// The filter; its paths begin in the element.
+        /// The filter; its paths start at the element.
         filter: Box<Node>,
     },
-    /// An expression gives something true.
+    /// An expression evaluates to true.
     Expr(Box<Condition>),
-    /// The document is as a schema says.
+    /// The document is valid according to a schema.
     Schema(Box<Schema>),
 }
 
-/// A test of one value, which nothing at a path never passes.
+/// A test of one value. A missing field never passes.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Test {
     /// `$type`
@@ -127,7 +127,7 @@ pub enum Test {
     Regex(Pattern),
     /// `$mod`
     Mod(Modulo),
-    /// `$bitsAllSet` and its like
+    /// `$bitsAllSet`, `$bitsAllClear`, `$bitsAnySet`, `$bitsAnyClear`
     Bits(Bits),
 }
 
@@ -143,7 +143,7 @@ impl Test {
 }
 
 impl Node {
-    /// Where it looks, if that is one place.
+    /// The path of the node, if it has exactly one.
     pub fn path(&self) -> Option<&Path> {
         match self {
             Node::Compare { path, .. }
@@ -158,10 +158,11 @@ impl Node {
         }
     }
 
-    /// Adds the names of the fields that decide, each where it is asked for; false if all of the document may.
+    /// Adds the names of the top-level fields that the node reads, in the order of the tree; false if it may
+    /// read the whole document.
     pub(in crate::query) fn names<'n>(&'n self, names: &mut Vec<&'n str>) -> bool {
         match self {
-            // All of them, even behind one that may read everything.
+            // Visits all nodes, also after one that may read the whole document.
             Node::And(nodes) | Node::Or(nodes) => nodes.iter().filter(|node| !node.names(names)).count() == 0,
             Node::Not(node) => node.names(names),
             node => match node.path() {
@@ -176,10 +177,11 @@ impl Node {
 }
 
 impl Filter {
-    /// Reads a filter document.
+    /// Parses a filter document.
     ///
-    /// Errors: `BadValue` naming the operator and field for what is unknown or has an impossible operand;
-    /// `InvalidBSON` for bytes that are not a document.
+    /// # Errors
+    /// `BadValue` naming the operator and field for an unknown operator or an invalid operand; `InvalidBSON`
+    /// for bytes that are not a document.
     pub fn parse(filter: &RawDocument) -> Result<Self> {
         Ok(Self::of(parse::filter(filter)?, filter.to_owned()))
     }
@@ -196,25 +198,25 @@ impl Filter {
         Filter { root: Node::And(Vec::new()), source: RawDocumentBuf::new(), fields: Some(Fields::default()) }
     }
 
-    /// The top-level fields that decide whether a document matches; `None` if all of it may.
+    /// The top-level fields that the filter reads; `None` if it may read the whole document.
     pub(crate) fn reads(&self) -> Option<Vec<String>> {
         let mut names = Vec::new();
         let known = self.root.names(&mut names);
         known.then(|| names.into_iter().map(str::to_owned).collect())
     }
 
-    /// What matches both, this one first.
+    /// A filter that matches what both filters match; this one is evaluated first.
     pub fn and(self, other: Filter) -> Filter {
         let source = rawdoc! { "$and": [self.source, other.source] };
         Self::of(Node::And(vec![self.root, other.root]), source)
     }
 
-    /// The tree.
+    /// The root of the tree.
     pub fn root(&self) -> &Node {
         &self.root
     }
 
-    /// The document it was read from.
+    /// The document it was parsed from.
     pub fn source(&self) -> &RawDocument {
         &self.source
     }
@@ -227,12 +229,12 @@ impl Filter {
     /// Whether `doc`, which is valid BSON, matches.
     ///
     /// # Errors
-    /// Those of the expressions of an `$expr`.
+    /// The errors of the expressions of an `$expr`.
     pub fn matches(&self, doc: &RawDocument) -> Result<bool> {
         matches::matches(&self.root, doc.into())
     }
 
-    /// Whether a row matches. No more of it is decoded than decides.
+    /// Whether a row matches. Only the fields that the filter reads are decoded.
     ///
     /// # Errors
     /// As [`Filter::matches`], and those of a damaged row.
@@ -244,19 +246,20 @@ impl Filter {
         }
     }
 
-    /// The position of the element of an array by which `doc` matches: of the outermost array on the way to the value
-    /// that the last condition was met by. `None` if no condition needed an array, or the document does not match.
+    /// The position of the array element that made `doc` match. The array is the outermost one on the path to
+    /// the value that met the last condition. `None` if no condition was met inside an array, or the document
+    /// does not match.
     pub fn position(&self, doc: &RawDocument) -> Option<usize> {
         position::matched(&self.root, Doc::from(doc)).flatten()
     }
 
-    /// The position of the first element of an array that the filter's `$elemMatch`, which is all there is of it, asks
-    /// for.
-    pub(crate) fn fitting_element(&self, array: Value<'_>) -> Option<usize> {
-        matches::fitting(&self.root, array)
+    /// The position of the first element of `array` that the filter's `$elemMatch` matches. The filter must
+    /// consist of that `$elemMatch` only.
+    pub(crate) fn matching_element(&self, array: Value<'_>) -> Option<usize> {
+        matches::matching_element(&self.root, array)
     }
 
-    /// The nodes that must all match: the root, with every `$and` taken apart.
+    /// The nodes that must all match: the root with every `$and` flattened.
     pub fn conjuncts(&self) -> Vec<&Node> {
         fn collect<'a>(node: &'a Node, all: &mut Vec<&'a Node>) {
             match node {
@@ -269,7 +272,7 @@ impl Filter {
         all
     }
 
-    /// The values a matching document is known to have: what an upsert starts from.
+    /// The paths that must equal a value for a document to match: an upsert inserts these fields.
     pub fn equalities(&self) -> Vec<(&Path, &OwnedValue)> {
         self.conjuncts().into_iter().filter_map(folded::equality).collect()
     }

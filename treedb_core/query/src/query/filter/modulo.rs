@@ -3,14 +3,14 @@
 use crate::doc::{Decimal, Element, Value};
 use crate::error::{QueryError, Result};
 
-/// A divisor and what must be left.
+/// A divisor and the required remainder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Modulo {
     divisor: i64,
     remainder: i64,
 }
 
-/// A number without its fraction; `None` for what is no number or not in the range of 64 bits.
+/// The integer part of a number; `None` for other values and numbers outside the range of 64 bits.
 pub(super) fn whole_part(value: Value<'_>) -> Option<i64> {
     match value {
         Value::Double(n) => {
@@ -25,7 +25,7 @@ pub(super) fn whole_part(value: Value<'_>) -> Option<i64> {
 }
 
 impl Modulo {
-    /// Reads `[divisor, remainder]`.
+    /// Parses `[divisor, remainder]`.
     pub(super) fn parse(path: &str, operand: &Element<'_>) -> Result<Self> {
         let malformed =
             |why: &str| Err(QueryError::bad_value(format!("malformed mod, {why} (field '{path}')")));
@@ -47,7 +47,7 @@ impl Modulo {
     }
 
     pub(super) fn passes(self, value: Value<'_>) -> bool {
-        // The only division that overflows leaves nothing.
+        // Only `i64::MIN % -1` overflows, and its remainder is 0, which is what `wrapping_rem` returns.
         whole_part(value).is_some_and(|n| n.wrapping_rem(self.divisor) == self.remainder)
     }
 }

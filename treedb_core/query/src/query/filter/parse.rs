@@ -18,15 +18,15 @@ pub(super) fn filter(filter: &RawDocument) -> Result<Node> {
     document(filter.into(), false)
 }
 
-/// Reads a filter; `nested` inside of an `$elemMatch`, where conditions on the whole document have no place.
+/// Parses a filter. `nested` is true inside an `$elemMatch`, where `$expr` is not allowed.
 pub(super) fn document(doc: Doc<'_>, nested: bool) -> Result<Node> {
     let mut nodes = Vec::new();
     for element in doc.elements() {
         let name = element.name_str();
         match name {
-            "$and" => nodes.push(only(clauses(&element, nested)?, Node::And)),
-            "$or" => nodes.push(only(clauses(&element, nested)?, Node::Or)),
-            "$nor" => nodes.push(Node::Not(Box::new(only(clauses(&element, nested)?, Node::Or)))),
+            "$and" => nodes.push(unwrap_single(clauses(&element, nested)?, Node::And)),
+            "$or" => nodes.push(unwrap_single(clauses(&element, nested)?, Node::Or)),
+            "$nor" => nodes.push(Node::Not(Box::new(unwrap_single(clauses(&element, nested)?, Node::Or)))),
             "$comment" => {}
             "$jsonSchema" => nodes.push(Node::Schema(Box::new(Schema::parse(&element)?))),
             "$expr" if nested => {
@@ -48,11 +48,11 @@ pub(super) fn document(doc: Doc<'_>, nested: bool) -> Result<Node> {
             _ => field(&Path::new(name), &element, &mut nodes)?,
         }
     }
-    Ok(only(nodes, Node::And))
+    Ok(unwrap_single(nodes, Node::And))
 }
 
-/// The list, or its only member.
-pub(super) fn only(mut nodes: Vec<Node>, list: fn(Vec<Node>) -> Node) -> Node {
+/// The only node, or a list of the nodes.
+pub(super) fn unwrap_single(mut nodes: Vec<Node>, list: fn(Vec<Node>) -> Node) -> Node {
     match nodes.pop() {
         Some(node) if nodes.is_empty() => node,
         Some(node) => {
@@ -83,7 +83,7 @@ pub(super) fn regex(path: &Path, pattern: &[u8], options: &[u8]) -> Result<Node>
     Ok(Node::Value { path: path.clone(), test: Test::Regex(Pattern::of(pattern, options)?) })
 }
 
-/// `$regex`, with the `$options` next to it.
+/// `$regex`, with the `$options` from the same document.
 fn regex_operator(path: &Path, operand: &Element<'_>, all: Doc<'_>) -> Result<Node> {
     let options = match all.get("$options") {
         None => None,
@@ -94,7 +94,7 @@ fn regex_operator(path: &Path, operand: &Element<'_>, all: Doc<'_>) -> Result<No
     };
     match (operand.value(), options) {
         (Value::String(pattern), options) => regex(path, pattern, options.unwrap_or_default()),
-        (Value::Regex(pattern, own), None) => regex(path, pattern, own),
+        (Value::Regex(pattern, options), None) => regex(path, pattern, options),
         (Value::Regex(pattern, b""), Some(options)) => regex(path, pattern, options),
         (Value::Regex(..), Some(_)) => Err(QueryError::new(
             ErrorCode::Location51075,
@@ -106,7 +106,7 @@ fn regex_operator(path: &Path, operand: &Element<'_>, all: Doc<'_>) -> Result<No
 
 fn field(path: &Path, element: &Element<'_>, nodes: &mut Vec<Node>) -> Result<()> {
     match element.value() {
-        Value::Document(doc) if holds_operators(doc) => operators(path, doc, nodes),
+        Value::Document(doc) if is_operator_document(doc) => operators(path, doc, nodes),
         Value::Regex(pattern, options) => {
             nodes.push(regex(path, pattern, options)?);
             Ok(())
@@ -118,8 +118,8 @@ fn field(path: &Path, element: &Element<'_>, nodes: &mut Vec<Node>) -> Result<()
     }
 }
 
-/// `{ $gt: 5 }` is operators, `{ a: 5 }` a value, and so is a DBRef, whose names begin with `$` too.
-pub(super) fn holds_operators(doc: Doc<'_>) -> bool {
+/// True for `{ $gt: 5 }`. `{ a: 5 }` is a value, and so is a DBRef, whose field names also begin with `$`.
+pub(super) fn is_operator_document(doc: Doc<'_>) -> bool {
     doc.elements().next().is_some_and(|element| {
         element.name.starts_with(b"$") && !matches!(element.name, b"$ref" | b"$id" | b"$db")
     })
@@ -194,12 +194,14 @@ fn one_of(path: &Path, element: &Element<'_>) -> Result<Node> {
     let (mut values, mut patterns) = (Vec::new(), Vec::new());
     for element in array.elements() {
         match element.value() {
-            Value::Document(doc) if holds_operators(doc) => {
+            Value::Document(doc) if is_operator_document(doc) => {
                 return Err(QueryError::bad_value(format!("cannot nest $ under {name} (field '{path}')")));
             }
             Value::Regex(pattern, options) => patterns.push(regex(path, pattern, options)?),
             Value::Undefined => {
-                return Err(QueryError::bad_value(format!("{name} cannot hold undefined (field '{path}')")));
+                return Err(QueryError::bad_value(format!(
+                    "{name} cannot contain undefined (field '{path}')"
+                )));
             }
             _ => values.push(OwnedValue::from_element(&element)),
         }
@@ -212,7 +214,7 @@ fn one_of(path: &Path, element: &Element<'_>) -> Result<Node> {
     Ok(Node::Or(patterns))
 }
 
-/// The values in order, each once.
+/// The values sorted, without duplicates.
 pub(super) fn distinct(mut values: Vec<OwnedValue>) -> Vec<OwnedValue> {
     values.sort_by(|a, b| compare(a.value(), b.value()));
     values.dedup_by(|a, b| compare(a.value(), b.value()).is_eq());
@@ -227,7 +229,7 @@ fn negation(path: &Path, element: &Element<'_>) -> Result<Node> {
         Value::Document(doc) => {
             let mut nodes = Vec::new();
             operators(path, doc, &mut nodes)?;
-            Ok(Node::Not(Box::new(only(nodes, Node::And))))
+            Ok(Node::Not(Box::new(unwrap_single(nodes, Node::And))))
         }
         Value::Regex(pattern, options) => Ok(Node::Not(Box::new(regex(path, pattern, options)?))),
         _ => Err(QueryError::bad_value(format!("$not needs a regex or a document (field '{path}')"))),

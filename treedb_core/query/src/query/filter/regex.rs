@@ -1,4 +1,4 @@
-//! `$regex`: patterns over strings.
+//! `$regex`: matching strings with a pattern.
 
 use std::sync::Arc;
 
@@ -27,10 +27,10 @@ impl Pattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// `Location51108` for an unknown option, `Location51091` for a pattern that cannot be understood.
+    /// `Location51108` for an unknown option, `Location51091` for a pattern that is not valid.
     pub fn new(source: &str, options: &str) -> Result<Self> {
-        let regular = RegexSource::new("$regex", source, options)?;
-        let (regex, tree) = (regular.for_bytes()?, regular.tree());
+        let regex_source = RegexSource::new("$regex", source, options)?;
+        let (regex, tree) = (regex_source.for_bytes()?, regex_source.tree());
         let mut options: Vec<char> = options.chars().collect();
         options.sort_unstable();
         options.dedup();
@@ -38,7 +38,7 @@ impl Pattern {
             regex: Arc::new(regex),
             source: source.into(),
             options: options.into_iter().collect::<String>().into(),
-            prefix: tree.map(|tree| anchored(&tree)).unwrap_or_default().into(),
+            prefix: tree.map(|tree| literal_prefix(&tree)).unwrap_or_default().into(),
         })
     }
 
@@ -47,17 +47,17 @@ impl Pattern {
         Self::new(&String::from_utf8_lossy(pattern), &String::from_utf8_lossy(options))
     }
 
-    /// What every text that matches begins with; empty if that is nothing in particular.
+    /// The prefix that every matching string has; may be empty.
     pub fn prefix(&self) -> &str {
         &self.prefix
     }
 
-    /// The pattern and its options, as a value that equals it has them.
+    /// The pattern and its options, sorted, as they are compared with regular expression values.
     pub fn source(&self) -> (&str, &str) {
         (&self.source, &self.options)
     }
 
-    /// True if the text has what the pattern looks for.
+    /// True if the pattern matches anywhere in the string.
     pub fn finds(&self, text: &[u8]) -> bool {
         self.regex.is_match(text)
     }
@@ -74,8 +74,8 @@ impl Pattern {
     }
 }
 
-/// The literal text at the front of a pattern that is anchored at the beginning.
-fn anchored(tree: &Hir) -> String {
+/// The literal text at the start of a pattern that is anchored at the beginning.
+fn literal_prefix(tree: &Hir) -> String {
     let mut prefix = Vec::new();
     if let HirKind::Concat(parts) = tree.kind()
         && let Some((first, rest)) = parts.split_first()
@@ -86,7 +86,7 @@ fn anchored(tree: &Hir) -> String {
             prefix.extend_from_slice(&literal.0);
         }
     }
-    // A literal may end inside of a character that others share the beginning of.
+    // A literal may end inside a character, if the alternatives that follow share its first bytes.
     match String::from_utf8(prefix) {
         Ok(text) => text,
         Err(error) => {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_understood_is_refused() {
+    fn invalid_patterns_and_options_are_refused() {
         let code = |pattern: &str, options: &str| Pattern::new(pattern, options).unwrap_err().code;
         assert_eq!(code("a(", ""), ErrorCode::Location51091);
         assert_eq!(code("(?=a)", ""), ErrorCode::Location51091);

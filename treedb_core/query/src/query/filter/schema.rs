@@ -1,7 +1,8 @@
-//! `$jsonSchema`: what a document must look like, in MongoDB's subset of JSON Schema draft 4.
+//! `$jsonSchema`: schema validation with MongoDB's subset of JSON Schema draft 4.
 //!
-//! Keywords about one type say nothing of values of other types. `bsonType` names MongoDB's types, `type` those of
-//! JSON. `$ref`, `default`, `definitions`, `format`, `id` and the type `integer` are refused, as in MongoDB.
+//! Keywords for one type do not restrict values of other types. `bsonType` names BSON types, `type` the types
+//! of JSON. `$ref`, `default`, `definitions`, `format`, `id` and the type `integer` are rejected, as in
+//! MongoDB.
 
 use std::cmp::Ordering;
 
@@ -18,7 +19,7 @@ pub struct Schema {
     rules: Vec<Rule>,
 }
 
-/// One keyword, or a few that only mean something together.
+/// One keyword, or a few keywords that are only meaningful together.
 #[derive(Debug, Clone, PartialEq)]
 enum Rule {
     Type(Types),
@@ -46,7 +47,7 @@ enum Rule {
         most: u64,
     },
     UniqueItems,
-    /// Schemas of the first elements, and of the others.
+    /// `items` and `additionalItems`: schemas of the first elements, and of the others.
     Elements {
         first: Vec<Schema>,
         rest: Option<Rest>,
@@ -61,15 +62,17 @@ enum Rule {
         patterns: Vec<(Pattern, Schema)>,
         rest: Option<Rest>,
     },
-    /// If the field is there, these must be, or the document must fit.
-    Needs(String, Vec<String>),
-    Fits(String, Schema),
+    /// `dependencies`: if the field exists, these fields must exist.
+    RequiredIf(String, Vec<String>),
+    /// `dependencies`: if the field exists, the document must be valid according to the schema.
+    SchemaIf(String, Schema),
 }
 
-/// What is asked of the fields or elements that nothing else is said about.
+/// What is required of the fields or elements that have no schema of their own.
 #[derive(Debug, Clone, PartialEq)]
 enum Rest {
-    None,
+    /// There must not be any.
+    Forbidden,
     Each(Box<Schema>),
 }
 
@@ -162,7 +165,7 @@ fn types(element: &Element<'_>, json: bool) -> Result<Types> {
 fn rest(element: &Element<'_>) -> Result<Option<Rest>> {
     match element.value() {
         Value::Bool(true) => Ok(None),
-        Value::Bool(false) => Ok(Some(Rest::None)),
+        Value::Bool(false) => Ok(Some(Rest::Forbidden)),
         Value::Document(_) => Ok(Some(Rest::Each(Box::new(Schema::parse(element)?)))),
         _ => Err(wrong(element.name_str(), "an object or a boolean")),
     }
@@ -174,7 +177,7 @@ fn named_schemas(element: &Element<'_>) -> Result<Vec<(String, Schema)>> {
 }
 
 impl Schema {
-    /// Reads a schema, the value of `element`.
+    /// Parses a schema, the value of `element`.
     ///
     /// # Errors
     /// `TypeMismatch`, `FailedToParse` and `BadValue`, naming the keyword.
@@ -191,7 +194,7 @@ impl Schema {
         Ok(Schema { rules })
     }
 
-    /// True if the document is as the schema says.
+    /// True if the document is valid according to the schema.
     pub fn allows(&self, doc: Doc<'_>) -> bool {
         self.fits(Value::Document(doc))
     }
@@ -201,7 +204,8 @@ impl Schema {
     }
 }
 
-/// The rules of one keyword; those of properties and elements are read together.
+/// The rules of one keyword; the keywords of properties and elements are parsed together by their own
+/// functions.
 fn keyword(doc: Doc<'_>, element: &Element<'_>) -> Result<Vec<Rule>> {
     let name = element.name_str();
     let number = || {
@@ -297,8 +301,8 @@ fn dependencies(element: &Element<'_>) -> Result<Vec<Rule>> {
         .map(|one| {
             let field = one.name_str().to_owned();
             Ok(match one.value() {
-                Value::Document(_) => Rule::Fits(field, Schema::parse(&one)?),
-                _ => Rule::Needs(field, strings(&one)?),
+                Value::Document(_) => Rule::SchemaIf(field, Schema::parse(&one)?),
+                _ => Rule::RequiredIf(field, strings(&one)?),
             })
         })
         .collect()
@@ -359,7 +363,7 @@ impl Rule {
             }
             (Rule::MultipleOf(by), value) if value.is_number() => is_multiple(value, by.value()),
             (Rule::Length { least, most }, Value::String(text)) => {
-                // Characters, which continuation bytes do not begin.
+                // Characters: all bytes except UTF-8 continuation bytes.
                 between(text.iter().filter(|byte| **byte & 0xc0 != 0x80).count(), *least, *most)
             }
             (Rule::Pattern(pattern), Value::String(text)) => pattern.finds(text),
@@ -387,11 +391,11 @@ impl Rule {
             (Rule::Properties { named, patterns, rest }, Value::Document(doc)) => {
                 doc.elements().all(|element| property(named, patterns, rest.as_ref(), &element))
             }
-            (Rule::Needs(field, names), Value::Document(doc)) => {
+            (Rule::RequiredIf(field, names), Value::Document(doc)) => {
                 doc.find(field.as_bytes()).is_none()
                     || names.iter().all(|name| doc.find(name.as_bytes()).is_some())
             }
-            (Rule::Fits(field, schema), Value::Document(doc)) => {
+            (Rule::SchemaIf(field, schema), Value::Document(doc)) => {
                 doc.find(field.as_bytes()).is_none() || schema.fits(value)
             }
             _ => true,
@@ -402,7 +406,7 @@ impl Rule {
 impl Rest {
     fn allows(&self, value: Value<'_>) -> bool {
         match self {
-            Rest::None => false,
+            Rest::Forbidden => false,
             Rest::Each(schema) => schema.fits(value),
         }
     }
@@ -431,7 +435,7 @@ fn property(
     known || rest.is_none_or(|rest| rest.allows(value))
 }
 
-/// True if nothing is left of a division.
+/// True if the remainder of the division is zero.
 fn is_multiple(value: Value<'_>, by: Value<'_>) -> bool {
     if let (Some(value), Some(by)) = (value.as_integer(), by.as_integer()) {
         return value.checked_rem(by) == Some(0);

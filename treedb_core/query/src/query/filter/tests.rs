@@ -1,4 +1,4 @@
-//! Which filters match which documents, one claim a line.
+//! Which filters match which documents, one case per line.
 
 use bson::{RawDocumentBuf, rawdoc};
 
@@ -7,12 +7,12 @@ use crate::error::ErrorCode;
 
 fn check(filter: RawDocumentBuf, doc: RawDocumentBuf, expected: bool) {
     let parsed = Filter::parse(&filter).unwrap();
-    let shown = crate::doc::json::to_json;
-    assert_eq!(parsed.matches(&doc).unwrap(), expected, "{} on {}", shown(&filter), shown(&doc));
+    let json = crate::doc::json::to_json;
+    assert_eq!(parsed.matches(&doc).unwrap(), expected, "{} on {}", json(&filter), json(&doc));
 }
 
 #[test]
-fn equality_meets_values_elements_and_nothing_for_null() {
+fn equality_matches_values_and_elements_and_null_matches_missing() {
     check(rawdoc! { "a": 1 }, rawdoc! { "a": 1.0 }, true);
     check(rawdoc! { "a": 1 }, rawdoc! { "a": [3, 1] }, true);
     check(rawdoc! { "a": [3, 1] }, rawdoc! { "a": [3, 1] }, true);
@@ -37,7 +37,7 @@ fn equality_meets_values_elements_and_nothing_for_null() {
 }
 
 #[test]
-fn comparisons_stay_within_the_type() {
+fn comparisons_only_match_values_of_the_same_type() {
     check(rawdoc! { "a": { "$gt": 5 } }, rawdoc! { "a": 6.5 }, true);
     check(rawdoc! { "a": { "$gt": 5 } }, rawdoc! { "a": "x" }, false);
     check(rawdoc! { "a": { "$gt": 5 } }, rawdoc! {}, false);
@@ -100,7 +100,7 @@ fn bad_filters_get_mongodbs_code_and_name_the_field() {
 }
 
 #[test]
-fn conjuncts_and_equalities_look_through_every_and() {
+fn conjuncts_and_equalities_flatten_every_and() {
     let filter =
         Filter::parse(&rawdoc! { "a": 1, "$and": [{ "b": { "$eq": 2 } }, { "c": { "$gt": 3 } }] }).unwrap();
     assert_eq!(filter.conjuncts().len(), 3);
@@ -120,7 +120,7 @@ fn binary(bytes: &[u8]) -> bson::Binary {
 }
 
 #[test]
-fn types_are_met_by_values_and_elements_but_not_by_nothing() {
+fn type_matches_values_and_elements_but_not_missing() {
     check(rawdoc! { "a": { "$type": "int" } }, rawdoc! { "a": 1 }, true);
     check(rawdoc! { "a": { "$type": "int" } }, rawdoc! { "a": 1.0 }, false);
     check(rawdoc! { "a": { "$type": "number" } }, rawdoc! { "a": 1_i64 }, true);
@@ -133,7 +133,7 @@ fn types_are_met_by_values_and_elements_but_not_by_nothing() {
 }
 
 #[test]
-fn an_element_must_fit_all_of_an_elem_match() {
+fn one_element_must_meet_all_conditions_of_an_elem_match() {
     let between = || rawdoc! { "a": { "$elemMatch": { "$gt": 2, "$lt": 5 } } };
     check(between(), rawdoc! { "a": [1, 4] }, true);
     check(between(), rawdoc! { "a": [1, 6] }, false);
@@ -164,7 +164,7 @@ fn an_element_must_fit_all_of_an_elem_match() {
 }
 
 #[test]
-fn all_and_size_are_about_whole_arrays() {
+fn all_and_size_are_conditions_on_whole_arrays() {
     check(rawdoc! { "a": { "$all": [1, 2] } }, rawdoc! { "a": [2, 3, 1] }, true);
     check(rawdoc! { "a": { "$all": [1, 2] } }, rawdoc! { "a": [1, 3] }, false);
     check(rawdoc! { "a": { "$all": [1] } }, rawdoc! { "a": 1 }, true);
@@ -180,7 +180,7 @@ fn all_and_size_are_about_whole_arrays() {
 }
 
 #[test]
-fn patterns_are_looked_for_in_strings_and_equal_themselves() {
+fn patterns_match_strings_and_equal_patterns() {
     check(rawdoc! { "a": regex("b", "") }, rawdoc! { "a": "abc" }, true);
     check(rawdoc! { "a": regex("^b", "") }, rawdoc! { "a": ["x", "bc"] }, true);
     check(rawdoc! { "a": regex("B", "i") }, rawdoc! { "a": "abc" }, true);
@@ -198,7 +198,7 @@ fn patterns_are_looked_for_in_strings_and_equal_themselves() {
 }
 
 #[test]
-fn remainders_are_those_of_whole_parts() {
+fn mod_uses_the_integer_part() {
     check(rawdoc! { "a": { "$mod": [4, 1] } }, rawdoc! { "a": 5 }, true);
     check(rawdoc! { "a": { "$mod": [4, 1] } }, rawdoc! { "a": 5.9 }, true);
     check(rawdoc! { "a": { "$mod": [4, -1] } }, rawdoc! { "a": -5_i64 }, true);
@@ -214,7 +214,7 @@ fn remainders_are_those_of_whole_parts() {
 }
 
 #[test]
-fn bits_are_those_of_whole_numbers_and_binary_data() {
+fn bit_tests_apply_to_whole_numbers_and_binary_data() {
     check(rawdoc! { "a": { "$bitsAllSet": 6 } }, rawdoc! { "a": 7 }, true);
     check(rawdoc! { "a": { "$bitsAllSet": [1, 3] } }, rawdoc! { "a": 2 }, false);
     check(rawdoc! { "a": { "$bitsAllClear": [0, 3] } }, rawdoc! { "a": 6.0 }, true);
@@ -229,7 +229,7 @@ fn bits_are_those_of_whole_numbers_and_binary_data() {
 }
 
 #[test]
-fn a_schema_says_what_a_document_must_look_like() {
+fn a_schema_matches_valid_documents_only() {
     let film = || {
         rawdoc! { "$jsonSchema": {
             "bsonType": "object", "required": ["title", "year"], "additionalProperties": false,
@@ -281,7 +281,7 @@ fn a_schema_says_what_a_document_must_look_like() {
 }
 
 #[test]
-fn an_expression_is_asked_about_the_whole_document() {
+fn an_expression_is_evaluated_for_the_whole_document() {
     check(rawdoc! { "$expr": { "$gt": ["$a", "$b"] } }, rawdoc! { "a": 2, "b": 1 }, true);
     check(rawdoc! { "$expr": { "$gt": ["$a", "$b"] } }, rawdoc! { "a": 1, "b": 1 }, false);
     check(rawdoc! { "x": 1, "$or": [{ "$expr": "$a" }, { "b": 1 }] }, rawdoc! { "x": 1, "a": true }, true);

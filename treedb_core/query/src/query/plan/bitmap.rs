@@ -11,11 +11,11 @@ use super::candidate::{Candidate, candidates, relevant_indexes};
 use super::cost::{self, CostedCandidate, SET};
 use super::{BitmapScan, Path, Plan};
 
-/// Most branches of an `$or` that are planned.
+/// The maximum number of branches of an `$or` that are planned.
 const MAX_PARTS: usize = 64;
-/// Most indexes that are intersected.
+/// The maximum number of indexes that are intersected.
 const MAX_INTERSECTED: usize = 3;
-/// Below this cost a plan is good enough, in fetches of a row.
+/// A plan with a cost below this, in row fetches, is good enough.
 const GOOD_ENOUGH: f64 = 32.0;
 
 /// A bitmap plan that is cheaper than `least`, if there is one.
@@ -125,7 +125,7 @@ fn intersection(source: &dyn Source, query: &Query, found: &[CostedCandidate]) -
     let (mut walked, mut part) = (0.0, 1.0);
     for one in bounded {
         let Some(path) = first_path(one) else { continue };
-        // Two indexes that begin alike say the same about a row.
+        // Two indexes with the same first field select the same rows.
         if paths.contains(&path) || chosen.len() == MAX_INTERSECTED {
             continue;
         }
@@ -133,7 +133,7 @@ fn intersection(source: &dyn Source, query: &Query, found: &[CostedCandidate]) -
         chosen.push(one);
         walked += one.keys * (cost::KEY + SET);
         part *= (one.keys * one.candidate.passing / all).min(1.0);
-        // Conditions are seldom as independent of each other as this has it.
+        // Conditions are rarely independent of each other, so their selectivities are not simply multiplied.
         let rows = all * part.powf(0.75);
         let whole = walked + rows + cost::sorting(query, rows);
         if chosen.len() > 1 && best.is_none_or(|(_, least)| whole < least) {

@@ -1,4 +1,4 @@
-//! The best use of one index: the key ranges to walk, the filter on its keys, the order it gives.
+//! The best use of one index: the key ranges to scan, the filter on its keys, the sort order it gives.
 
 use std::collections::BTreeSet;
 
@@ -15,7 +15,7 @@ use super::index_filter::{IndexFilter, index_filter};
 use super::index_order::gives_order;
 use super::{KeyPredicate, Path, Plan};
 
-/// A plan with the properties it is compared by.
+/// A plan with the properties by which plans are compared.
 #[derive(Debug, Clone)]
 pub(super) struct Candidate {
     pub(super) plan: Plan,
@@ -39,7 +39,7 @@ impl Candidate {
     }
 }
 
-/// True if a condition may concern the index: a cheap check before anything is built.
+/// True if a condition may use the index: a cheap check before a candidate is built.
 fn is_relevant(index: &IndexInfo, conditions: &[&Node]) -> bool {
     if matches!(index.def.options.kind, Kind::Wildcard(_)) {
         return !conditions.is_empty();
@@ -51,7 +51,7 @@ fn is_relevant(index: &IndexInfo, conditions: &[&Node]) -> bool {
         .any(|part| conditions.iter().any(|condition| mentions(condition, part.path.as_str())))
 }
 
-/// True if a condition may say something about the values at `path`.
+/// True if a condition may restrict the values at `path`.
 fn mentions(condition: &Node, path: &str) -> bool {
     match condition {
         Node::In { path: at, .. }
@@ -76,7 +76,7 @@ pub(super) fn relevant_indexes(source: &dyn Source, query: &Query, conditions: &
         .collect()
 }
 
-/// The ways to use index number `number` for conditions that all must be met.
+/// The ways to use index number `number` for `conditions`, all of which must be met.
 pub(super) fn candidates<'q>(
     source: &'q dyn Source,
     number: usize,
@@ -97,8 +97,8 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
     let mut ranges = None;
     let (mut implied, mut picked) = (Vec::new(), Vec::new());
     for (at, part) in parts.iter().enumerate() {
-        // Fields that lead through the same array have the values of one element together in an entry, but two
-        // conditions may be met by two elements, that is by two entries: only one of these fields bounds the walk.
+        // Fields in the same array: an entry has the values of one element, but two conditions may be met by
+        // two elements, that is by two entries. So only one of these fields can bound the ranges.
         if index.multikey && parts.iter().take(at).any(|earlier| earlier.path.first() == part.path.first()) {
             break;
         }
@@ -116,7 +116,7 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
             let points: Option<Vec<&[u8]>> = directed.iter().map(Interval::single).collect();
             let few = |points: &Vec<&[u8]>| at == 0 || points.len() * prefixes.len() <= MAX_RANGES;
             let Some(points) = points.filter(few) else { break };
-            // Two values may have the same hash, which is to be walked once.
+            // Two values may have the same hash, whose range must be scanned only once.
             let hashes: BTreeSet<[u8; 8]> = points.into_iter().map(hashed).collect();
             prefixes = prefixes
                 .iter()
@@ -156,7 +156,7 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
             }
         }
     }
-    // A wildcard's walk is always one of a path.
+    // In a wildcard index the ranges always include the path.
     if direction.ranges.is_some() || !direction.prefix.is_empty() {
         bounds = bounds.max(1);
     }
@@ -168,9 +168,10 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
     if order == Some(Direction::Backward) {
         ranges.reverse();
     }
-    // Equal to one value in each field of a unique index: one row at most, or the few of an array's elements.
+    // Equality with one value in each field of a unique index finds at most one row.
     let unique = index.def.unique && equalities == parts.len() && ranges.len() == 1;
-    // A row with several entries comes up first under the entry that orders it, so no entry may be filtered out.
+    // A row with several entries must be found by the entry that determines its order, so no entry may be
+    // filtered out.
     let (test, complete) = match order {
         Some(_) if index.multikey => (None, false),
         _ => index_filter(index, conditions, &implied, &picked),

@@ -1,7 +1,8 @@
 //! Cost of plans, in row fetches: keys examined, rows fetched, documents sorted.
 //!
-//! The owner of an index estimates how many entries lie in a range ([`Source::estimate`]), natively from the branch
-//! pages of its tree. Without an estimate, the number of rows and the kind of the conditions decide.
+//! The owner of an index estimates how many entries are in a range ([`Source::estimate`]); the native storage
+//! uses the branch pages of the tree. Without an estimate, the number is guessed from the number of rows and
+//! the conditions.
 
 use crate::access::Source;
 use crate::query::Query;
@@ -15,7 +16,7 @@ pub(super) const KEY: f64 = 0.25;
 pub(super) const SET: f64 = 0.1;
 /// Cost of sorting a document, for each doubling of their number.
 const SORT: f64 = 0.2;
-/// Most ranges that are estimated; further ranges are assumed to be alike.
+/// The maximum number of ranges that are estimated; the others are assumed to be similar.
 const MAX_ESTIMATED: usize = 16;
 
 /// The estimated cost of a plan.
@@ -33,12 +34,12 @@ pub(super) struct Cost {
 #[derive(Debug, Clone)]
 pub(super) struct CostedCandidate {
     pub(super) candidate: Candidate,
-    /// Entries in its ranges, whether or not a walk comes to all of them.
+    /// The entries in its ranges, even if a scan stops before all of them are visited.
     pub(super) keys: f64,
     pub(super) cost: Cost,
 }
 
-/// Factor on the cost of a full index walk whose selectivity is only a guess.
+/// Factor on the cost of a full index scan whose selectivity is only a guess.
 const GUESSED: f64 = 1.5;
 
 impl CostedCandidate {
@@ -58,7 +59,7 @@ pub(super) fn with_costs(
 ) -> Vec<CostedCandidate> {
     let keys: Vec<f64> = candidates.iter().map(|one| entries(source, one)).collect();
     let matches = candidates.iter().zip(&keys).map(|(one, keys)| keys * one.passing);
-    // How many documents match at most, as far as can be told.
+    // An upper estimate of the number of documents that match.
     let matches = matches.fold(f64::INFINITY, f64::min);
     let weigh = |(candidate, keys): (Candidate, f64)| {
         let cost = cost(query, &candidate, keys, matches);
@@ -67,11 +68,11 @@ pub(super) fn with_costs(
     candidates.into_iter().zip(keys).map(weigh).collect()
 }
 
-/// The cheapest; the first of equals, so that a plan does not depend on how often one asks.
+/// The cheapest candidate; the first of several with equal cost, so that planning is deterministic.
 pub(super) fn cheapest(weighed: Vec<CostedCandidate>) -> Option<CostedCandidate> {
     weighed.into_iter().reduce(|best, one| {
         let (least, cost) = (best.weight(), one.weight());
-        // Estimates are rough: where they hardly differ, what is known for certain decides.
+        // Estimates are rough: if they hardly differ, the known properties of the candidates decide.
         let better = if (cost - least).abs() <= 0.02 * least.max(cost) {
             let rank = |one: &Candidate| (one.equalities, one.bounds, !one.plan.sort_in_memory);
             rank(&one.candidate) > rank(&best.candidate)
@@ -87,17 +88,17 @@ pub(super) fn sorting(query: &Query, rows: f64) -> f64 {
     if query.sort.is_some() { rows * SORT * rows.max(2.0).log2() } else { 0.0 }
 }
 
-/// What a candidate costs that walks `keys` entries in all, when `matches` documents match.
+/// The cost of a candidate with `keys` entries in its ranges, if `matches` documents match.
 fn cost(query: &Query, candidate: &Candidate, keys: f64, matches: f64) -> Cost {
     let wanted = if query.limit == 0 { f64::INFINITY } else { query.skip.saturating_add(query.limit) as f64 };
-    // A walk in the requested order can stop at the limit.
+    // A scan in the requested order can stop at the limit.
     let part = if candidate.plan.sort_in_memory { 1.0 } else { (wanted / matches.max(1.0)).min(1.0) };
     let (keys, rows) = (keys * part, keys * part * candidate.passing);
     let sort = if candidate.plan.sort_in_memory { sorting(query, rows.min(matches)) } else { 0.0 };
     Cost { keys, rows, whole: keys * KEY + rows + sort }
 }
 
-/// About how many entries the candidate's ranges have.
+/// The estimated number of entries in the candidate's ranges.
 fn entries(source: &dyn Source, candidate: &Candidate) -> f64 {
     let Candidate { plan: Plan { path: Path::Index { index, ranges, .. }, .. }, .. } = candidate else {
         return 0.0;
@@ -114,7 +115,7 @@ fn entries(source: &dyn Source, candidate: &Candidate) -> f64 {
     sum as f64 * (ranges.len() as f64 / looked_at.max(1) as f64)
 }
 
-/// [`entries`] where the owner of the index cannot tell.
+/// [`entries`] if the owner of the index has no estimate.
 fn guessed(source: &dyn Source, candidate: &Candidate, ranges: usize) -> f64 {
     let rows = source.estimated_rows() as f64;
     let equal = 0.1_f64.powi(i32::try_from(candidate.equalities).unwrap_or(i32::MAX));

@@ -1,8 +1,9 @@
-//! Covered queries: documents built from index keys alone, where these hold every field that is returned.
+//! Covered queries: documents built from index keys alone, if these contain every field that is returned.
 //!
-//! A key does not tell the number type, or a missing field from null; the entry's type bits
-//! ([`IndexDef::type_bits`](crate::index::ordered::IndexDef::type_bits)) do. Where they are absent, or say that the key
-//! has lost the value, the row is fetched. Fields come in the order of the index, `_id` first.
+//! A key does not contain the number type, and does not distinguish a missing field from null; the entry's
+//! type bits ([`IndexDef::type_bits`](crate::index::ordered::IndexDef::type_bits)) do. If they are absent, or
+//! tell that the value is not in the key, the row is fetched. Fields are in the order of the index, `_id`
+//! first.
 
 use bson::RawDocumentBuf;
 
@@ -23,7 +24,7 @@ pub(in crate::query) struct Cover {
 
 /// How the documents of `query` are built from the keys of `index`; `None` if it does not cover the query.
 pub(super) fn cover(index: &IndexInfo, query: &Query) -> Option<Cover> {
-    // The index of an array's elements does not tell the array.
+    // A multikey index contains the elements of an array, but not the array.
     if index.multikey || !super::keys_are_values(index) {
         return None;
     }
@@ -39,7 +40,7 @@ pub(super) fn cover(index: &IndexInfo, query: &Query) -> Option<Cover> {
         .map(|path| Some((path.split('.').map(str::to_owned).collect(), position(path)?)))
         .collect::<Option<Vec<(Vec<String>, usize)>>>()?;
     fields.sort_by_key(|(path, at)| (path.first().map(String::as_str) != Some("_id"), *at));
-    // The fields of one document must follow each other to be written as one.
+    // The fields of one subdocument must be adjacent to be written as one document.
     for (at, (path, _)) in fields.iter().enumerate() {
         let behind = fields.iter().skip(at + 1);
         let inside = behind.clone().any(|(other, _)| path.len() == 1 && other.first() == path.first());

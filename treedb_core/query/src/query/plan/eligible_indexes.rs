@@ -22,7 +22,7 @@ use super::implication::{exists, implied};
 use crate::query::Query;
 use crate::query::filter::{Node, Test};
 
-/// Most paths of one query that are searched in a wildcard index.
+/// The maximum number of paths of a query for which a wildcard index is considered.
 const MAX_PATHS: usize = 8;
 
 /// One way to use an index.
@@ -51,8 +51,8 @@ pub(in crate::query) fn index_uses<'q>(
         return Vec::new();
     }
     let collation = &options.collation;
-    // Where a row has several entries, the one without any of the fields is left out: what is met by nothing there
-    // does not lead to the row.
+    // If a row has several entries, the one without any of the fields is omitted in a sparse index: a
+    // condition that is met by a missing field does not find the row by that entry.
     let there = |node: &Node| {
         !(options.sparse && index.multikey)
             || index.def.keys.iter().any(|part| exists(node, part.path.as_str()))
@@ -66,7 +66,7 @@ pub(in crate::query) fn index_uses<'q>(
     if let Kind::Wildcard(wildcard) = &options.kind {
         return by_path(index, wildcard, query, &fitting);
     }
-    // A row may lie under the greater of its keys alone where the least has been left out.
+    // If the least key of a row is omitted, the row only has entries under greater keys.
     let ordered = index.ordered && *collation == query.collation && !(options.sparse && index.multikey);
     let index_as_used = match ordered == index.ordered {
         true => Cow::Borrowed(index),
@@ -84,7 +84,7 @@ fn holds_all(def: &IndexDef, query: &Query, conditions: &[&Node]) -> bool {
         return false;
     }
     options.partial.as_ref().is_none_or(|partial| {
-        // The filter was read for the index's collation.
+        // The filter of the index was parsed with the collation of the index.
         options.collation == query.collation
             && partial
                 .condition::<crate::query::Filter>()
@@ -92,7 +92,7 @@ fn holds_all(def: &IndexDef, query: &Query, conditions: &[&Node]) -> bool {
     })
 }
 
-/// True if what a condition says about values holds in the keys of an index with this collation.
+/// True if a condition can be evaluated on the keys of an index with this collation.
 fn fits(condition: &Node, collation: &Collation) -> bool {
     match condition {
         Node::Compare { value, .. } => collation.is_simple() || !holds_text(value.value()),
@@ -124,7 +124,8 @@ fn by_path<'q>(
     let mut uses = Vec::new();
     let collation = &index.def.options.collation;
     for path in paths.into_iter().filter(|path| wildcard.holds(path)).take(MAX_PATHS) {
-        // With the path in every entry, an index on that path; only the rows that have something there are in it.
+        // Every entry contains the path, so this is an index on that path, with entries only for rows that
+        // have a value there.
         if !usable.iter().any(|node| exists(node, &path)) && !usable.iter().any(|node| inside(node, &path)) {
             continue;
         }
@@ -141,12 +142,12 @@ fn by_path<'q>(
     }
     for node in conditions {
         let Node::Exists { path } = node else { continue };
-        // A document all of whose fields are left out has no entry.
+        // A document has no entry if all of its fields are excluded.
         if path.has_positions() || !wildcard.holds_all_below(path.as_str()) {
             continue;
         }
         let mut below = path_prefix(&format!("{path}."));
-        // Without the terminator of the path: every path with this prefix.
+        // The terminator of the path is removed: the range includes every path with this prefix.
         below.pop();
         let mut def = index.def.clone();
         def.keys = Vec::new();
@@ -161,7 +162,7 @@ fn by_path<'q>(
     uses
 }
 
-/// True if every value that a condition may be met by has an entry of its own under a wildcard.
+/// True if every value that can meet a condition has its own entry in a wildcard index.
 fn leads_to_leaves(condition: &Node) -> bool {
     let leaf = |value: Value<'_>| {
         !matches!(
@@ -192,7 +193,8 @@ fn leads_to_leaves(condition: &Node) -> bool {
     }
 }
 
-/// Adds the paths that a condition is about, each once; `above` is the path of the array it looks into.
+/// Adds the paths of a condition, without duplicates; `above` is the path of the array whose elements it is
+/// about.
 fn named(condition: &Node, above: &str, paths: &mut Vec<String>) {
     match condition {
         Node::Compare { path, .. } | Node::In { path, .. } | Node::Value { path, .. } => {
@@ -210,7 +212,7 @@ fn named(condition: &Node, above: &str, paths: &mut Vec<String>) {
     }
 }
 
-/// True if a condition on the elements of an array is only met where `path` leads to something.
+/// True if a condition on the elements of an array is only met if there is a value at `path`.
 fn inside(condition: &Node, path: &str) -> bool {
     match condition {
         Node::Member { path: at, filter } => path

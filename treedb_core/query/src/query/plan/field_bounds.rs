@@ -1,4 +1,4 @@
-//! The intervals of values that conditions leave for one field of an index.
+//! The intervals of values that conditions allow for one field of an index.
 
 use super::interval::Interval;
 use crate::access::IndexInfo;
@@ -6,18 +6,18 @@ use crate::doc::Value;
 use crate::index::ordered::KeyPart;
 use crate::query::filter::{Node, Op};
 
-/// What conditions leave for a field of an index.
+/// The values that conditions allow for a field of an index.
 pub(super) struct FieldBounds {
-    /// The values, in order and apart from each other.
+    /// The intervals of values, sorted and disjoint.
     pub(super) intervals: Vec<Interval>,
-    /// The positions of the conditions that are met by just the documents with these values, so that nothing of them
-    /// is left to test. None in an index with several entries a row.
+    /// The positions of the conditions that are met by exactly the documents with these values, so that they
+    /// need not be tested again. Empty for a multikey index.
     pub(super) implied: Vec<usize>,
-    /// In an index with several entries a row, the one condition that the intervals are of.
+    /// For a multikey index, the one condition that the intervals are from.
     pub(super) picked: Option<usize>,
 }
 
-/// The values that conditions leave for a field of an index; `None` if they leave all.
+/// The values that conditions allow for a field of an index; `None` if they allow all.
 pub(super) fn field_bounds(part: &KeyPart, conditions: &[&Node], index: &IndexInfo) -> Option<FieldBounds> {
     let (path, of) = (part.path.as_str(), if index.multikey { ValuesAt::Several } else { ValuesAt::One });
     let mut left: Option<FieldBounds> = None;
@@ -28,7 +28,8 @@ pub(super) fn field_bounds(part: &KeyPart, conditions: &[&Node], index: &IndexIn
             None => {
                 left = Some(FieldBounds { intervals: allowed, implied: Vec::new(), picked: Some(at) });
             }
-            // Two conditions on an array may be met by two elements: one of them has to do, the tighter one.
+            // Two conditions on an array may be met by two elements: only one of them is used, the tighter
+            // one.
             Some(old) if of == ValuesAt::Several => {
                 if points(&allowed) && !points(&old.intervals) {
                     (old.intervals, old.picked) = (allowed, Some(at));
@@ -45,7 +46,8 @@ pub(super) fn field_bounds(part: &KeyPart, conditions: &[&Node], index: &IndexIn
     left
 }
 
-/// True if the values that [`allowed`] gives are just those that meet a condition, where a document has one value.
+/// True if the values that [`allowed`] returns are exactly those that meet a condition, for a document with
+/// one value.
 fn is_exact(path: &str, condition: &Node) -> bool {
     let plain = |value: Value<'_>| {
         !matches!(
@@ -68,25 +70,27 @@ fn is_exact(path: &str, condition: &Node) -> bool {
     }
 }
 
-/// What the conditions at a path are about.
+/// Which values the conditions at a path apply to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum ValuesAt {
-    /// The one value it leads to in a document.
+    /// The only value at the path in a document.
     One,
-    /// The several values it may lead to: two conditions may be met by two of them.
+    /// Several values: two conditions may be met by two of them.
     Several,
-    /// One element of an array at its end. Should that be an array itself, its elements are not in the index.
+    /// One element of an array at the end of the path. If the element is an array itself, its elements are
+    /// not in the index.
     Element,
 }
 
-/// The values that all conditions leave at a path; `None` if they leave all.
+/// The values that all conditions allow at a path; `None` if they allow all.
 fn all_of<'n>(path: &str, conditions: impl Iterator<Item = &'n Node>, of: ValuesAt) -> Option<Vec<Interval>> {
     let mut left: Option<Vec<Interval>> = None;
     for condition in conditions {
         let Some(allowed) = allowed(path, condition, of) else { continue };
         left = match left {
             None => Some(allowed),
-            // Two conditions on an array may be met by two elements: one of them has to do, the tighter one.
+            // Two conditions on an array may be met by two elements: only one of them is used, the tighter
+            // one.
             Some(old) if of == ValuesAt::Several => {
                 Some(if points(&allowed) && !points(&old) { allowed } else { old })
             }
@@ -96,13 +100,13 @@ fn all_of<'n>(path: &str, conditions: impl Iterator<Item = &'n Node>, of: Values
     left
 }
 
-/// What lies in both; all in order and apart.
+/// The intersection of two lists of intervals, all sorted and disjoint.
 fn common(a: &[Interval], b: &[Interval]) -> Vec<Interval> {
     let (mut a, mut b) = (a.iter().peekable(), b.iter().peekable());
     let mut found = Vec::new();
     while let (Some(one), Some(other)) = (a.peek(), b.peek()) {
         found.extend(one.intersect(other));
-        // Whichever ends first meets nothing more.
+        // The interval that ends first intersects no further ones.
         if one.ends_before(other) {
             a.next()
         } else {
@@ -116,8 +120,8 @@ fn points(intervals: &[Interval]) -> bool {
     intervals.iter().all(|interval| interval.single().is_some())
 }
 
-/// The values one condition allows at a path, in order and apart from each other; `None` if it says nothing that an
-/// index could use.
+/// The values that one condition allows at a path, as sorted, disjoint intervals; `None` if an index cannot
+/// use it.
 fn allowed(path: &str, condition: &Node, of: ValuesAt) -> Option<Vec<Interval>> {
     let found = match condition {
         Node::In { path: at, values } if at.as_str() == path => values
@@ -135,11 +139,11 @@ fn allowed(path: &str, condition: &Node, of: ValuesAt) -> Option<Vec<Interval>> 
                 Op::Lte => vec![Interval::below(value, true)?],
             }
         }
-        // The constants are folded as the keys are.
+        // The constants are folded like the keys.
         Node::Folded(folded) => return allowed(path, folded.node(), of),
         Node::Value { path: at, test } if at.as_str() == path => Interval::passing(test)?,
-        // All of it is about one element, which is one value; but where a path goes on by positions, the elements of
-        // what it ends in are not in the index.
+        // All conditions apply to one element, which is one value. But if a path continues with positions,
+        // the elements of an array at its end are not in the index.
         Node::Element { path: at, condition }
             if of != ValuesAt::Element && at.as_str() == path && !at.has_positions() =>
         {

@@ -16,7 +16,7 @@ const NATURAL: &str = "$natural";
 pub enum Hint {
     /// None: `{ $natural: 1 }`, a collection scan.
     Natural,
-    /// The index of this name.
+    /// The index with this name.
     Name(String),
     /// The first index with this key pattern.
     KeyPattern(RawDocumentBuf),

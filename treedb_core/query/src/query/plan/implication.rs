@@ -1,8 +1,8 @@
 //! Implication: whether conditions guarantee that a field exists, or that another condition holds.
 //!
-//! Both are asked before a sparse or partial index is used, so the answer is no in doubt. A condition is met by one value
-//! at its path (or by a missing one, which counts as null); what is concluded about that value holds in any document,
-//! with arrays or without.
+//! This is checked before a sparse or partial index is used, so if it is unclear the result is false. A
+//! condition is met by one value at its path (or by a missing field, which counts as null); conclusions about
+//! that value are true for any document, with or without arrays.
 
 use std::cmp::Ordering;
 
@@ -63,7 +63,7 @@ fn follows(condition: &Node, wanted: &Node) -> bool {
             path == at && within((*op, value.value()), (*wanted, bound.value()))
         }
         (Node::Compare { path, value, .. }, Node::Value { path: at, test: Test::Type(types) }) => {
-            // What compares with a value of a class is of that class.
+            // Values that compare with a value of a class have the same class.
             path == at && ranges(value.value()) && whole_class(*types, value.value())
         }
         _ => false,
@@ -103,13 +103,13 @@ fn within((op, value): (Op, Value<'_>), (wanted, bound): (Op, Value<'_>)) -> boo
     }
 }
 
-/// True if a comparison with `value` meets values of its class alone, and as the order says.
+/// True if a comparison with `value` only matches values of its class, and follows their order.
 fn ranges(value: Value<'_>) -> bool {
     let nan = value.is_number() && compare(value, Value::Double(f64::NAN)).is_eq();
     !nan && !matches!(value, Value::MinKey | Value::MaxKey | Value::Null | Value::Undefined)
 }
 
-/// True if `value` compares by `op` with `bound`; no in doubt.
+/// True if `value` compares by `op` with `bound`; false if it is unclear.
 fn meets(value: Value<'_>, op: Op, bound: Value<'_>) -> bool {
     let order = compare(value, bound);
     match op {
@@ -122,7 +122,7 @@ fn meets(value: Value<'_>, op: Op, bound: Value<'_>) -> bool {
     }
 }
 
-/// True if nothing at a path, or null, may compare so with `value`.
+/// True if a missing field or null may compare by `op` with `value`.
 fn null_meets(op: Op, value: Value<'_>) -> bool {
     match value {
         Value::Null | Value::Undefined => true,

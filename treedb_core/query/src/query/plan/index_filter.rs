@@ -1,10 +1,11 @@
 //! Conditions evaluated on index keys, before any document is fetched.
 //!
-//! In an index that is not multikey, an entry holds everything a condition on its fields needs, except that a missing
-//! field looks like null and number types look alike: the result may be [`KeyMatch::Maybe`], and then the document
-//! decides. In a multikey index, every document that meets a condition has an entry that meets it, so entries that do
-//! not can be skipped; whether the document matches is only known once it is fetched. There, two conditions may be met by
-//! two different entries, unless their fields cannot lie in the same array.
+//! In an index that is not multikey, an entry contains everything that a condition on its fields needs,
+//! except that a missing field cannot be distinguished from null, nor number types from each other: the
+//! result may be [`KeyMatch::Maybe`], and then the document decides. In a multikey index, every document that
+//! meets a condition has an entry that meets it, so entries that do not can be skipped; whether the document
+//! matches is only known after it is fetched. There, two conditions may be met by two different entries,
+//! unless their fields cannot be in the same array.
 
 use std::ops::Range;
 
@@ -44,7 +45,7 @@ impl KeyMatch {
 /// A filter on the keys of an index.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexFilter {
-    /// All of them must be met.
+    /// The conditions; all of them must be met.
     conditions: Vec<KeyCondition>,
     /// Which fields are descending, up to the last one that is tested.
     descending: Vec<bool>,
@@ -73,14 +74,14 @@ enum KeyCondition {
         part: usize,
         test: Test,
     },
-    /// Only arrays meet it, and there are none.
+    /// A condition that only arrays meet; the index has none.
     Never,
 }
 
-/// Where the fields of a key are; kept from one key to the next.
+/// The offsets of the fields of a key; reused for all keys.
 #[derive(Debug, Default)]
 pub(crate) struct SplitKey {
-    /// Fields that were inverted.
+    /// The descending fields, inverted back.
     turned: Vec<u8>,
     parts: Vec<Place>,
     text: Vec<u8>,
@@ -93,7 +94,7 @@ struct Place {
 }
 
 impl SplitKey {
-    /// Takes the first fields of a key apart, as many as there are directions. `None` if they are not there.
+    /// Splits the first fields of a key, as many as there are directions. `None` if the key is too short.
     pub(crate) fn split(&mut self, key: &[u8], descending: &[bool]) -> Option<()> {
         self.turned.clear();
         self.parts.clear();
@@ -124,7 +125,7 @@ impl SplitKey {
 impl IndexFilter {
     /// Evaluates the filter on an entry's key.
     pub(crate) fn check(&self, key: &[u8], split: &mut SplitKey) -> KeyMatch {
-        // A key that cannot be read decides nothing.
+        // A key that cannot be decoded decides nothing.
         if split.split(key, &self.descending).is_none() {
             return KeyMatch::Maybe;
         }
@@ -136,8 +137,8 @@ impl IndexFilter {
         self.conditions.iter().map(KeyCondition::passing).product()
     }
 
-    /// True if it is worth a walk of the whole index: if it is about the index's first field, whatever it lets pass, or
-    /// lets little pass.
+    /// True if it justifies scanning the whole index: if it tests the index's first field, or if few entries
+    /// pass.
     pub(super) fn is_of_use(&self) -> bool {
         self.conditions.iter().any(|condition| condition.is_on(0)) || self.passing() < 0.5
     }
@@ -212,7 +213,7 @@ impl KeyCondition {
             KeyCondition::In { keys, .. } => {
                 KeyMatch::of(keys.binary_search_by(|key| key.as_slice().cmp(bytes)).is_ok())
             }
-            // Nothing there looks like null.
+            // A missing field has the same key as null.
             KeyCondition::Exists { .. } if is_null(bytes) => KeyMatch::Maybe,
             KeyCondition::Exists { .. } => KeyMatch::Yes,
             KeyCondition::Value { test, .. } => passes(bytes, test, text),
@@ -237,14 +238,14 @@ fn is_null(encoding: &[u8]) -> bool {
     class_of(encoding) == Some(class(&Value::Null))
 }
 
-/// A comparison of two encodings: as that of their values.
+/// Compares two encodings like their values.
 fn compares(bytes: &[u8], op: Op, constant: &[u8], across: bool) -> KeyMatch {
     let (one, other) = (class_of(bytes), class_of(constant));
     if !across && one != other {
         return KeyMatch::No;
     }
     let order = bytes.cmp(constant);
-    // NaN equals NaN and is neither below nor above anything.
+    // NaN equals NaN; it is neither less nor greater than any other number.
     let mut nan = Vec::new();
     encode_value(Value::Double(f64::NAN), &mut nan);
     if !across && order.is_ne() && (bytes == nan || constant == nan) {
@@ -275,14 +276,14 @@ fn passes(bytes: &[u8], test: &Test, text: &mut Vec<u8>) -> KeyMatch {
         return KeyMatch::No;
     }
     match decode(bytes, text) {
-        // Beyond this a whole double and the integer it equals are not treated alike everywhere.
+        // Above this, a double and an equal integer are not treated the same everywhere.
         Some(Value::Double(number)) if number.abs() > 9e15 => KeyMatch::Maybe,
         Some(value) => KeyMatch::of(test.passes(value)),
         None => KeyMatch::Maybe,
     }
 }
 
-/// Whether the values of a class are all of the types, or none.
+/// Whether all values of a class have one of the types, or none of them.
 fn has_type(found: u8, types: Types) -> KeyMatch {
     const ID: [u8; 12] = [0; 12];
     let kinds = [
@@ -313,13 +314,13 @@ fn has_type(found: u8, types: Types) -> KeyMatch {
         any |= types.has(*kind);
         all &= types.has(*kind);
     }
-    // Nothing at the path looks like null and is of no type.
+    // A missing field has the same key as null, but no type.
     if any && (!all || found == class(&Value::Null)) { KeyMatch::Maybe } else { KeyMatch::of(any) }
 }
 
-/// The test of the keys of `index` for `conditions` without those `implied` by the ranges, which in an index with several
-/// entries a row are made of the conditions `picked` (with the fields they are on). And whether an entry that
-/// passes it answers for its row, all of the filter being in the ranges and the test.
+/// The filter on the keys of `index` for `conditions`, without those `implied` by the ranges. In a multikey
+/// index the ranges are from the conditions `picked` (with their fields). Also returns whether an entry that
+/// passes decides for its row, because ranges and filter together cover all conditions.
 pub(super) fn index_filter(
     index: &IndexInfo,
     conditions: &[&Node],
@@ -332,7 +333,7 @@ pub(super) fn index_filter(
     let compiler = Compiler { index };
     let mut tests = Vec::new();
     let mut complete = !index.multikey;
-    // The first names of the fields that entries are chosen by already.
+    // The first path parts of the fields by which entries are already selected.
     let mut used: Vec<&str> = Vec::new();
     if index.multikey {
         let first = |at: usize| index.def.keys.get(at).map(|part| part.path.first());
@@ -372,7 +373,7 @@ pub(super) fn index_filter(
     (test, complete)
 }
 
-/// Makes tests of conditions.
+/// Compiles conditions to tests of keys.
 struct Compiler<'i> {
     index: &'i IndexInfo,
 }
@@ -382,7 +383,8 @@ impl<'i> Compiler<'i> {
         self.index.def.keys.iter().position(|part| part.path.as_str() == path.as_str())
     }
 
-    /// The test of a condition where an entry is all of a row; `None` if it asks for what is not in the index.
+    /// The test of a condition in an index that is not multikey; `None` if it needs fields that are not in
+    /// the index.
     fn row(&self, node: &Node) -> Option<KeyCondition> {
         let several = |nodes: &[Node]| nodes.iter().map(|node| self.row(node)).collect::<Option<Vec<_>>>();
         Some(match node {
@@ -401,14 +403,15 @@ impl<'i> Compiler<'i> {
         })
     }
 
-    /// The test of a condition that some entry of every row that meets it passes; `None` if there is no such test.
+    /// In a multikey index, a test that at least one entry passes of every row that meets the condition;
+    /// `None` if there is no such test.
     fn some_entry(&self, node: &Node) -> Option<KeyCondition> {
         let value = |value: Value<'_>| !matches!(value, Value::Array(_));
         Some(match node {
             Node::Or(nodes) => {
                 KeyCondition::Or(nodes.iter().map(|node| self.some_entry(node)).collect::<Option<_>>()?)
             }
-            // An array's own place in the order is in no entry.
+            // No entry contains the array itself, so it cannot be compared as a whole.
             Node::Compare { path, value: constant, op } => {
                 let ends = matches!(constant.value(), Value::MinKey | Value::MaxKey) && *op != Op::Eq;
                 let part = self.part(path)?;
@@ -426,7 +429,7 @@ impl<'i> Compiler<'i> {
                 let of_arrays = matches!(test, Test::Type(types) if types.has(ARRAY));
                 (!of_arrays).then(|| on_value(node, part))?
             }
-            // All of it is about one element, which has an entry.
+            // All conditions apply to one element, which has an entry.
             Node::Element { path, condition } if !path.has_positions() => {
                 element(condition, self.part(path)?)?
             }
@@ -434,14 +437,14 @@ impl<'i> Compiler<'i> {
         })
     }
 
-    /// The first names of the fields that a test is about.
+    /// The first path parts of the fields that a test uses.
     fn firsts(&self, test: &KeyCondition) -> Vec<&'i str> {
         let parts = self.index.def.keys.iter().enumerate();
         parts.filter(|(at, _)| test.is_on(*at)).map(|(_, part)| part.path.first()).collect()
     }
 }
 
-/// The test of conditions on one element of an array, whose entry has it in field `part`.
+/// The test of conditions on one element of an array, which is in field `part` of its entry.
 fn element(node: &Node, part: usize) -> Option<KeyCondition> {
     let several = |nodes: &[Node]| nodes.iter().map(|node| element(node, part)).collect::<Option<Vec<_>>>();
     Some(match node {

@@ -1,11 +1,12 @@
-//! Whether walking an index gives the requested sort order.
+//! Whether scanning an index gives the requested sort order.
 
 use crate::access::{Direction, IndexInfo, KeyRange};
 use crate::index::ordered::KeyPart;
 use crate::query::Sort;
 
-/// Which way walking `ranges` gives the order of `sort`, if either does. `equal` fields at the front of the index
-/// have the same value in all entries of a range; `bounded` tells whether the field after them has bounds.
+/// The direction in which scanning `ranges` gives the order of `sort`, if there is one. The first `equal`
+/// fields of the index have the same value in all entries of a range; `bounded` tells whether the field after
+/// them has bounds.
 pub(super) fn gives_order(
     index: &IndexInfo,
     equal: usize,
@@ -17,12 +18,12 @@ pub(super) fn gives_order(
         return None;
     }
     let parts = &index.def.keys;
-    // One range has one value in each equal field, so those may be left out of the sort; several ranges follow each
-    // other in the order of all the fields.
+    // With one range the equal fields have one value each, so the sort may omit them; several ranges are in
+    // the order of all fields.
     let first = if ranges.len() == 1 { (0..=equal.min(parts.len())).rev().collect() } else { vec![0] };
     first.into_iter().find_map(|skipped| {
         let used = parts.get(skipped..)?;
-        // Of the skipped fields the sort may name any; they decide nothing.
+        // The sort may contain skipped fields; these do not affect the order.
         let asked: Vec<&KeyPart> = sort
             .keys
             .iter()
@@ -41,9 +42,9 @@ pub(super) fn gives_order(
     })
 }
 
-/// A row of a multikey index is met first under the least of its keys that are walked. The sort goes by the least
-/// of all, so every key must be walked as far as the sort's fields go: these have no bounds, and lie in no array
-/// that an equality picks elements from.
+/// In a multikey index a row is first found by the least of its scanned keys. The sort uses the least of all
+/// its keys, so no key may be excluded by the fields of the sort: these have no bounds, and are not in an
+/// array from which an equality selects elements.
 fn gives_least_key_first(
     index: &IndexInfo,
     equal: usize,

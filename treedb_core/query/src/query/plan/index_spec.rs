@@ -1,4 +1,4 @@
-//! Reads the specification of an index, as far as it needs filters (`partialFilterExpression`).
+//! Parses the specification of an index, including its `partialFilterExpression`.
 
 use bson::RawDocument;
 
@@ -18,11 +18,11 @@ impl Covers for Filter {
     }
 }
 
-/// The index that a specification as of `createIndexes` or `listIndexes` asks for.
+/// Parses an index specification as in `createIndexes` or `listIndexes`.
 ///
 /// # Errors
-/// Those of [`IndexDef::from_spec`]; `CannotCreateIndex` for a `partialFilterExpression` with other operators than
-/// `$eq $in $gt $gte $lt $lte $type $exists: true $and $or`.
+/// The errors of [`IndexDef::from_spec`]; `CannotCreateIndex` for a `partialFilterExpression` with other
+/// operators than `$eq $in $gt $gte $lt $lte $type $exists: true $and $or`.
 pub fn index_of(spec: &RawDocument) -> Result<IndexDef> {
     IndexDef::from_spec(spec, &|filter, collation| partial(filter, collation))
 }

@@ -1,8 +1,8 @@
 //! Intervals of encoded values, and the index key ranges they become.
 //!
-//! A condition on one field is a set of [`Interval`]s. An interval lies between two [`Cut`]s; a cut stands before or after
-//! all byte strings that begin with some bytes. Inverting an interval for a descending field, and prefixing it with the
-//! encodings of earlier fields, are then plain byte operations.
+//! A condition on one field is a set of [`Interval`]s. An interval is between two [`Cut`]s; a cut is directly
+//! before or after all byte strings with some prefix. So inverting an interval for a descending field, and
+//! prefixing it with the encodings of earlier fields, are simple byte operations.
 
 use std::cmp::Ordering;
 
@@ -15,13 +15,14 @@ use crate::index::ordered::SortOrder;
 
 use crate::query::filter::{Pattern, Test, Types};
 
-/// Most values of an index's first field that are looked up one by one; with more, the whole range between the first
-/// and the last is walked.
+/// The maximum number of values of an index's first field that are looked up separately; with more, the whole
+/// range from the first to the last is scanned.
 pub(in crate::query) const MAX_POINTS: usize = 1 << 17;
-/// Most ranges that conditions on several fields may multiply to; beyond it fewer fields of the index are used.
+/// The maximum number of ranges that conditions on several fields may multiply to; otherwise fewer fields are
+/// used.
 pub(in crate::query) const MAX_RANGES: usize = 512;
 
-/// A place between byte strings: before or after all those that begin with `bytes`.
+/// A position between byte strings: before or after all those that begin with `bytes`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Cut {
     bytes: Vec<u8>,
@@ -53,7 +54,7 @@ fn type_tags(value: Value<'_>) -> Option<(u8, u8)> {
         | Value::Regex(..) => None,
         Value::Bool(_) => Some((class(&value), class(&value) + 2)),
         value if value.is_number() => {
-            // NaN is compared with itself alone, and its tag lies below those of all other numbers.
+            // NaN is only compared with itself, and its tag is below those of all other numbers.
             let tag = *encoded(value).first()?;
             (tag >= bracket::NUMBERS).then_some((bracket::NUMBERS, bracket::AFTER_NUMBERS - 1))
         }
@@ -62,12 +63,12 @@ fn type_tags(value: Value<'_>) -> Option<(u8, u8)> {
 }
 
 impl Interval {
-    /// The values equal to `value`; `None` if an index cannot find all of them that way.
+    /// The values equal to `value`; `None` if an index does not find all of them by these.
     pub(in crate::query) fn equal(value: Value<'_>) -> Option<Vec<Interval>> {
         let mut found = vec![Self::point(value)];
         match value {
-            // An array is indexed by its elements: a row with this very array is under its first one, and one that
-            // holds this array as an element is under the array.
+            // An array is indexed by its elements: a row with this array has an entry with its first element,
+            // and a row with an array that contains it has an entry with the array.
             Value::Array(elements) => {
                 found.push(Self::point(elements.at(0).map_or(Value::Undefined, |element| element.value())));
             }
@@ -79,7 +80,7 @@ impl Interval {
         Some(found)
     }
 
-    /// The values between two tags of the encoding, the last included.
+    /// The values between two tags of the encoding, inclusive.
     fn tags(first: u8, last: u8) -> Interval {
         Interval {
             low: Cut { bytes: vec![first], after: false },
@@ -87,7 +88,7 @@ impl Interval {
         }
     }
 
-    /// The values that may pass a test; `None` if an index cannot find all of them.
+    /// The values that may pass a test; `None` if an index does not find all of them by these.
     pub(in crate::query) fn passing(test: &Test) -> Option<Vec<Interval>> {
         let numbers = Self::tags(class(&Value::Int32(0)), bracket::AFTER_NUMBERS - 1);
         match test {
@@ -147,7 +148,7 @@ impl Interval {
     fn beginning(pattern: &Pattern) -> Option<Vec<Interval>> {
         let (source, options) = pattern.source();
         let mut low = encoded(Value::String(pattern.prefix().as_bytes()));
-        // Without its terminator.
+        // The terminator is removed.
         low.pop();
         if pattern.prefix().is_empty() {
             return None;
@@ -159,7 +160,7 @@ impl Interval {
         ])
     }
 
-    /// All of them in order and apart from each other.
+    /// The union of intervals, sorted and disjoint.
     pub(in crate::query) fn union(mut all: Vec<Interval>) -> Vec<Interval> {
         all.sort_by(Interval::order);
         let mut apart: Vec<Interval> = Vec::with_capacity(all.len());
@@ -182,7 +183,7 @@ impl Interval {
         Interval { low: Cut { bytes: bytes.clone(), after: false }, high: Cut { bytes, after: true } }
     }
 
-    /// The values of `value`'s type above it, or from it on.
+    /// The values of the same type that are greater than `value`, or also equal to it.
     pub(in crate::query) fn above(value: Value<'_>, inclusive: bool) -> Option<Interval> {
         let (_, last) = type_tags(value)?;
         Some(Interval {
@@ -191,7 +192,7 @@ impl Interval {
         })
     }
 
-    /// The values of `value`'s type below it, or up to it.
+    /// The values of the same type that are less than `value`, or also equal to it.
     pub(in crate::query) fn below(value: Value<'_>, inclusive: bool) -> Option<Interval> {
         let (first, _) = type_tags(value)?;
         Some(Interval {
@@ -200,42 +201,42 @@ impl Interval {
         })
     }
 
-    /// What lies in both; `None` if that is nothing.
+    /// The intersection; `None` if it is empty.
     pub(in crate::query) fn intersect(&self, other: &Interval) -> Option<Interval> {
         let low = if self.low.is_before(&other.low) { &other.low } else { &self.low };
         let high = if self.high.is_before(&other.high) { &self.high } else { &other.high };
         low.is_before(high).then(|| Interval { low: low.clone(), high: high.clone() })
     }
 
-    /// The least interval around all of them, which are in order.
+    /// The smallest interval that contains all of `all`, which are sorted.
     pub(in crate::query) fn hull(all: &[Interval]) -> Option<Interval> {
         Some(Interval { low: all.first()?.low.clone(), high: all.last()?.high.clone() })
     }
 
-    /// True if its end lies before the other's.
+    /// True if it ends before the other.
     pub(in crate::query) fn ends_before(&self, other: &Interval) -> bool {
         self.high.is_before(&other.high)
     }
 
-    /// The encoding, if the interval holds just one.
+    /// The encoding, if the interval contains exactly one.
     pub(in crate::query) fn single(&self) -> Option<&[u8]> {
         (self.low.bytes == self.high.bytes && !self.low.after && self.high.after)
             .then_some(self.low.bytes.as_slice())
     }
 
-    /// True if a condition bounds it at both ends, not only the type.
+    /// True if it is bounded at both ends by conditions and not only by the type.
     pub(in crate::query) fn is_bounded(&self) -> bool {
         self.low.bytes.len() > 1 && self.high.bytes.len() > 1
     }
 
-    /// The interval as `explain` shows it: `[1, 5)`. Of numbers, whatever their kind, as doubles.
-    pub(in crate::query) fn shown(&self) -> String {
-        let (open, low) = self.low.shown(true);
-        let (close, high) = self.high.shown(false);
+    /// The interval in the notation of `explain`: `[1, 5)`. All numbers are shown as doubles.
+    pub(in crate::query) fn notation(&self) -> String {
+        let (open, low) = self.low.notation(true);
+        let (close, high) = self.high.notation(false);
         format!("{}{low}, {high}{}", if open { '(' } else { '[' }, if close { ')' } else { ']' })
     }
 
-    /// By where they begin.
+    /// Compares intervals by their start.
     pub(in crate::query) fn order(&self, other: &Interval) -> Ordering {
         match (self.low.is_before(&other.low), other.low.is_before(&self.low)) {
             (true, _) => Ordering::Less,
@@ -244,7 +245,7 @@ impl Interval {
         }
     }
 
-    /// The interval as the index has it: turned round under a descending field.
+    /// The interval in the order of the index: inverted for a descending field.
     pub(in crate::query) fn directed(&self, direction: SortOrder) -> Interval {
         match direction {
             SortOrder::Ascending => self.clone(),
@@ -263,10 +264,10 @@ impl Interval {
 }
 
 impl Cut {
-    /// True if every byte string that begins with the one's bytes is on the other side of the other.
+    /// True if the cut is before `other`.
     fn is_before(&self, other: &Cut) -> bool {
-        // Two strings of which neither begins with the other are ordered by their bytes alone; otherwise the
-        // shorter one's cut stands outside the longer one's.
+        // If neither byte string is a prefix of the other, they are ordered by their bytes; otherwise the cut
+        // of the shorter one encloses that of the longer one.
         if other.bytes.starts_with(&self.bytes) && self.bytes.len() < other.bytes.len() {
             return !self.after;
         }
@@ -279,20 +280,20 @@ impl Cut {
         }
     }
 
-    /// Whether the value it stands at is left out, and that value, of the lower or the upper end of an interval.
-    fn shown(&self, lower: bool) -> (bool, String) {
+    /// For the lower or upper end of an interval: whether the value at the cut is excluded, and that value.
+    fn notation(&self, lower: bool) -> (bool, String) {
         let mut text = Vec::new();
-        // The bare tag of a type with values under it is the end of that type.
+        // A tag without a value is the end of that type's range.
         let whole = encoded_length(&self.bytes, false) == Some(self.bytes.len());
         if whole {
-            let shown = match decode(&self.bytes, &mut text) {
+            let value = match decode(&self.bytes, &mut text) {
                 Some(value) => crate::doc::shown(value),
                 None => format!("<type {:#04x}>", self.bytes.first().copied().unwrap_or_default()),
             };
-            return (self.after == lower, shown);
+            return (self.after == lower, value);
         }
         let number = class(&Value::Int32(0));
-        let shown = match (self.bytes.as_slice(), lower) {
+        let value = match (self.bytes.as_slice(), lower) {
             ([tag], true) if *tag == bracket::NUMBERS => "-inf".to_owned(),
             ([tag], false) if (number..bracket::AFTER_NUMBERS + 1).contains(tag) => "inf".to_owned(),
             ([0x20], true) => "\"\"".to_owned(),
@@ -306,7 +307,7 @@ impl Cut {
             (_, true) => "MinKey".to_owned(),
             (_, false) => "MaxKey".to_owned(),
         };
-        (false, shown)
+        (false, value)
     }
 
     fn inverted(&self) -> Cut {

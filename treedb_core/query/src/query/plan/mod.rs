@@ -9,21 +9,21 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `query` | [`Query`]: what is planned |
-//! | `sort` | [`Sort`]: the order a query asks for |
-//! | `point_lookup` | [`PointLookup`]: finds that one key of an index answers |
+//! | `sort` | [`Sort`]: the requested sort order |
+//! | `point_lookup` | [`PointLookup`]: finds that need only one key of an index |
 //! | `hint` | [`Hint`]: the index that a request wants to be used |
-//! | `index_spec` | [`index_of`]: reads the specification of an index |
+//! | `index_spec` | [`index_of`]: parses the specification of an index |
 //! | `eligible_indexes` | which indexes can serve a query, and how |
-//! | `implication` | what follows from conditions |
+//! | `implication` | whether conditions imply other conditions |
 //! | `interval` | intervals of encoded values, and the key ranges they become |
-//! | `field_bounds` | the intervals that conditions leave for a field of an index |
+//! | `field_bounds` | the intervals that conditions allow for a field of an index |
 //! | `candidate` | the best use of one index |
 //! | `index_filter` | conditions tested on keys |
 //! | `covering` | documents built from keys alone |
-//! | `index_order` | whether a walk of an index gives the order asked for |
+//! | `index_order` | whether an index scan gives the requested order |
 //! | `cost` | which candidate is cheapest |
 //! | `bitmap` | rows found by several indexes |
-//! | `query_shape` | the plan cache: choices remembered by the shape of queries |
+//! | `query_shape` | the plan cache: chosen indexes by the shape of queries |
 
 mod bitmap;
 mod candidate;
@@ -69,7 +69,7 @@ pub struct Plan {
     pub sort_in_memory: bool,
     /// How documents are built from keys, if the index covers the query.
     cover: Option<Cover>,
-    /// The plan cache entry behind it.
+    /// The plan cache entry that it came from.
     expected: Option<Expected>,
 }
 
@@ -86,11 +86,11 @@ pub enum Path {
         index: usize,
         /// Its name.
         name: String,
-        /// The ranges, in the order they are walked.
+        /// The ranges, in the order in which they are scanned.
         ranges: Vec<KeyRange>,
-        /// The direction of the walk.
+        /// The direction of the scan.
         direction: Direction,
-        /// True if no row can come up twice.
+        /// True if no row can be found twice.
         distinct: bool,
         /// The conditions evaluated on the keys.
         keys: KeyPredicate,
@@ -111,15 +111,15 @@ pub(super) struct Alternative {
     pub(super) cost: f64,
 }
 
-/// True if the keys of an index are the encodings of its rows' values, whole and in their order.
+/// True if the keys of an index are the complete encodings of the values, in index order.
 fn keys_are_values(index: &IndexInfo) -> bool {
     index.ordered && index.def.holds_values()
 }
 
-/// The intervals of values of each field of an index that conditions leave, as `explain` shows them.
+/// The intervals of values that conditions allow for each field of an index, in the notation of `explain`.
 pub(super) fn bounds_of(index: &IndexInfo, conditions: &[&Node]) -> Vec<Vec<String>> {
     let left = |part| match field_bounds::field_bounds(part, conditions, index) {
-        Some(left) => left.intervals.iter().map(Interval::shown).collect(),
+        Some(left) => left.intervals.iter().map(Interval::notation).collect(),
         None => vec!["[MinKey, MaxKey]".to_owned()],
     };
     index.def.keys.iter().map(left).collect()
@@ -173,7 +173,7 @@ impl Plan {
             return Ok(plan);
         }
         let relevant_indexes = relevant_indexes(source, query, &conditions);
-        // With one index to choose from there is nothing to cache.
+        // With only one index to choose from there is nothing to cache.
         let shape = (relevant_indexes.len() > 1).then(|| query_shape::shape(query, &conditions));
         if let Some((found, expected)) =
             shape.and_then(|shape| query_shape::cached_plan(source, context, query, &conditions, shape))
@@ -209,7 +209,7 @@ impl Plan {
         Ok(plan)
     }
 
-    /// The plans by each useful index, the cheapest first.
+    /// The plans with each useful index, the cheapest first.
     pub(super) fn alternatives(source: &dyn Source, query: &Query) -> Vec<Alternative> {
         let conditions = query.filter.conjuncts();
         let found = relevant_indexes(source, query, &conditions)
@@ -233,7 +233,7 @@ impl Plan {
         self.cover.as_ref()
     }
 
-    /// The plan by the index that a hint names.
+    /// The plan with the index that a hint names.
     fn hinted(source: &dyn Source, query: &Query, conditions: &[&Node], hint: &Hint) -> Result<Plan> {
         if *hint == Hint::Natural {
             return Ok(Self::rows(query));

@@ -1,15 +1,15 @@
-//! Point look-ups: finds by the value of `_id`, of one indexed field, or of every field of a unique index.
+//! Point lookups: finds by the value of `_id`, of one indexed field, or of every field of a unique index.
 //!
-//! The most common finds need no candidates and no costs: one index answers them, with the one key that the values
-//! have. [`PointQuery`] recognises such a find, in a parsed filter or in the bytes of one, and
-//! [`PointQuery::lookup`] picks the index by the rules below, without allocating. The planner makes a [`Plan`] of it;
-//! an owner of rows that has a filter at hand may look the key up itself, without parsing the filter or planning.
+//! The most common finds need no candidates and no costs: one index finds the rows by one key. [`PointQuery`]
+//! recognises such a find, in a parsed filter or in its BSON, and [`PointQuery::lookup`] chooses the index by
+//! the rules below, without allocating. The planner turns it into a [`Plan`]; the owner of the rows may also
+//! look up the key itself, without parsing the filter or planning.
 //!
-//! * The collation is simple, and the values are equal to just those with the same key: no arrays, documents, nulls,
-//!   regular expressions.
+//! * The collation is simple, and only values with the same key equal the values: no arrays, documents, nulls, regular
+//!   expressions.
 //! * By one field: the index begins with the field and has an entry for every row with a value there. It is unique on
-//!   that field alone, or no other visible index has the field anywhere: otherwise costs decide.
-//! * By several fields: the first unique index whose fields all have values has no others, and is not multikey.
+//!   that field alone, or no other visible index contains the field: otherwise costs decide.
+//! * By several fields: the first unique index whose fields all have values has no other fields, and is not multikey.
 
 use bson::RawDocument;
 
@@ -22,7 +22,7 @@ use crate::query::filter::{Node, Op};
 use super::covering::cover;
 use super::{KeyPredicate, Path, Plan, Query, keys_are_values};
 
-/// Most fields of a point query.
+/// The maximum number of fields of a point query.
 const MAX_FIELDS: usize = 4;
 
 /// The value that a field has to equal.
@@ -32,12 +32,12 @@ pub struct Equality<'f> {
     value: Value<'f>,
 }
 
-/// A filter of equalities alone, whose values have one key each.
+/// A filter that consists only of equalities whose values have one key each.
 #[derive(Debug, Clone, Copy)]
 pub enum PointQuery<'f> {
     /// `{ field: value }`
     One(Equality<'f>),
-    /// `{ field: value, other: value }`: so many fields.
+    /// `{ field: value, other: value }`, with the number of fields.
     Several(Equalities<'f>, usize),
 }
 
@@ -67,8 +67,8 @@ impl<'f> Equalities<'f> {
 pub struct PointLookup {
     /// Its position in [`Source::indexes`].
     pub index: usize,
-    /// True if one entry at most has the key, which is then the whole key of the entry; otherwise all entries that
-    /// begin with the key answer.
+    /// True if at most one entry has the key, which is then the complete key of the entry; otherwise all
+    /// entries that begin with the key are found.
     pub at_most_one: bool,
 }
 
@@ -76,7 +76,7 @@ impl<'f> PointQuery<'f> {
     /// `filter` as a point query, if it is one.
     ///
     /// # Errors
-    /// Those of a filter that is not valid BSON.
+    /// The errors of a filter that is not valid BSON.
     pub fn of_filter(filter: &'f RawDocument) -> Result<Option<Self>> {
         let Some(element) = only_element(filter.as_bytes()) else { return Ok(Self::of_fields(filter)) };
         let value = element.value();
@@ -105,12 +105,12 @@ impl<'f> PointQuery<'f> {
             count += 1;
             len += 1 + element.name.len() + 1 + element.bytes.len();
         }
-        // The elements are all that the document has.
+        // There are no other bytes after the elements.
         let whole = count > 1 && len == filter.as_bytes().len();
         whole.then_some(PointQuery::Several(Equalities::Document(filter.into()), count))
     }
 
-    /// The conditions of a parsed filter, all of which a document has to meet.
+    /// The conditions of a parsed filter; a document must meet all of them.
     fn of_conditions(conditions: &'f [&'f Node]) -> Option<Self> {
         let equality = |node: &'f Node| match node {
             Node::Compare { path, op: Op::Eq, value } if has_one_key(value.value()) => {
@@ -126,7 +126,7 @@ impl<'f> PointQuery<'f> {
         (point && !conditions.is_empty()).then_some(several)
     }
 
-    /// The index among `indexes` that answers the query under `collation`; `None` if the planner has to choose.
+    /// The index among `indexes` for the query with this collation; `None` if the planner has to choose.
     #[inline]
     pub fn lookup(&self, indexes: &[IndexInfo], collation: &Collation) -> Option<PointLookup> {
         match self {
@@ -152,7 +152,7 @@ impl<'f> PointQuery<'f> {
 }
 
 impl PointLookup {
-    /// The index that answers a query for any one value of `field`.
+    /// The index for a query for one value of `field`, whatever the value.
     pub fn by_field(field: &[u8], indexes: &[IndexInfo], collation: &Collation) -> Option<PointLookup> {
         if !collation.is_simple() {
             return None;
@@ -166,7 +166,7 @@ impl PointLookup {
                 continue;
             }
             let [first, rest @ ..] = def.keys.as_slice() else { return None };
-            // A multikey index of several fields may have a row under the key more than once.
+            // A multikey index with several fields may have several entries for a row with this key.
             let once = !*multikey || rest.is_empty() && first.path.parts().len() == 1;
             if first.path.as_str().as_bytes() != field
                 || !holds_plain_values(def)
@@ -185,7 +185,7 @@ impl PointLookup {
         only.map(|index| PointLookup { index, at_most_one: false })
     }
 
-    /// Replaces `key` by the bytes that the entries of `def`, the index's definition, begin with.
+    /// Writes the bytes with which the entries begin to `key`; `def` is the definition of the index.
     #[inline]
     pub fn encode_key(&self, query: &PointQuery<'_>, def: &IndexDef, key: &mut Vec<u8>) {
         key.clear();
@@ -206,7 +206,7 @@ impl PointLookup {
         }
     }
 
-    /// The look-up of `key` in the index `info` as a plan.
+    /// The lookup of `key` in the index `info` as a plan.
     pub fn plan(&self, info: &IndexInfo, key: Vec<u8>) -> Plan {
         let path = Path::Index {
             index: self.index,
@@ -235,12 +235,12 @@ pub(super) fn choose(source: &dyn Source, query: &Query, conditions: &[&Node]) -
     Some(plan)
 }
 
-/// True if every row with a value has an entry, whose key begins with the encoding of the value itself.
+/// True if every row with a value has an entry whose key begins with the encoding of the value.
 fn holds_plain_values(def: &IndexDef) -> bool {
     def.options.kind == Kind::Values && def.options.partial.is_none() && def.options.collation.is_simple()
 }
 
-/// The element of a document that has just one and is nothing else: length, element, NUL.
+/// The element of a document with exactly one: length, element, NUL.
 fn only_element(bytes: &[u8]) -> Option<Element<'_>> {
     let element = Doc::new(bytes).elements().next()?;
     let len = 4 + 1 + element.name.len() + 1 + element.bytes.len() + 1;
@@ -248,7 +248,7 @@ fn only_element(bytes: &[u8]) -> Option<Element<'_>> {
     (bytes.len() == len && u32::from_le_bytes(*prefix) as usize == len && *end == 0).then_some(element)
 }
 
-/// True if an element is valid without a closer look. Its name is a field's if it is that of an index's field.
+/// True if an element is known to be valid BSON without full validation.
 fn is_valid(element: Element<'_>, value: Value<'_>) -> bool {
     match value {
         Value::String(text) => element.bytes.last() == Some(&0) && std::str::from_utf8(text).is_ok(),

@@ -17,9 +17,9 @@ pub struct Query {
     pub filter: Filter,
     /// The sort order; `None` for any.
     pub sort: Option<Sort>,
-    /// Documents skipped at the front.
+    /// The number of documents to skip.
     pub skip: u64,
-    /// Documents returned at most; 0 for no limit.
+    /// The maximum number of documents to return; 0 for no limit.
     pub limit: u64,
     /// The fields returned; `None` for all.
     pub projection: Option<Projection>,
@@ -59,7 +59,7 @@ impl Query {
         projection: Option<&RawDocument>,
     ) -> Result<Self> {
         let mut query = Query::new(Filter::parse(filter)?);
-        // The order of the rows is the order of a query without one.
+        // Natural order is the order of a query without a sort.
         let natural = |sort: &RawDocument| {
             matches!(Doc::from(sort).get("$natural"), Some(Value::Int32(1) | Value::Int64(1)))
         };
@@ -69,7 +69,7 @@ impl Query {
         Ok(query)
     }
 
-    /// The number of documents at the front of its order that it needs.
+    /// The number of documents that it needs from the beginning of the sort order.
     pub(in crate::query) fn wanted(&self) -> usize {
         match self.limit {
             0 => usize::MAX,
@@ -77,10 +77,10 @@ impl Query {
         }
     }
 
-    /// The same query, comparing strings by `collation`.
+    /// The same query with another collation.
     ///
     /// # Errors
-    /// None: its parts were read before.
+    /// None: its parts were parsed before.
     pub fn collated(mut self, collation: &Collation) -> Result<Self> {
         self.filter = self.filter.collated(collation)?;
         self.sort = self.sort.map(|sort| sort.collated(collation));

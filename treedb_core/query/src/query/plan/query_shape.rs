@@ -1,8 +1,8 @@
 //! The plan cache: chosen indexes by the shape of the query, which is its structure and the types of its values.
 //!
-//! The key ranges are computed from the values each time; what a hit saves are the ranges and estimates of the other
-//! candidates. An entry is valid while the collection has between half and twice as many rows as then, and until a query
-//! examines ten times as many keys as expected.
+//! The key ranges are computed from the values each time; a hit saves the ranges and estimates of the other
+//! candidates. An entry is valid while the collection has between half and twice as many rows as when it was
+//! added, and until a query examines ten times as many keys as expected.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -16,10 +16,10 @@ use super::Path;
 use super::Plan;
 use super::candidate::{Candidate, candidates};
 
-/// Keys that a walk may examine beyond the expected number before the entry is removed.
+/// How many keys more than expected a scan may examine before the entry is removed.
 const TOLERANCE: u64 = 100;
 
-/// The estimate behind a cached choice.
+/// The estimate for a cached choice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Expected {
     shape: u64,

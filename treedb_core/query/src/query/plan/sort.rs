@@ -1,9 +1,9 @@
 //! [`Sort`]: the order of a `sort` document, and sort keys as bytes that compare the same way.
 //!
-//! A document's sort key is the concatenation of its fields' encodings ([`crate::doc::key`]), descending ones inverted, so
-//! that comparing two keys bytewise compares the documents. A missing field counts as null. Of an array the least element
-//! counts in ascending order and the greatest in descending order, an empty array being below null: MongoDB's rule, and
-//! that of an index over the same fields.
+//! A document's sort key is the concatenation of its fields' encodings ([`crate::doc::key`]), descending ones
+//! inverted, so that comparing two keys bytewise compares the documents. A missing field counts as null. For
+//! an array the least element is used in ascending order and the greatest in descending order; an empty array
+//! sorts before null. This is MongoDB's rule, and that of an index over the same fields.
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -17,12 +17,12 @@ use crate::index::ordered::{KeyPart, MAX_KEY_PARTS, SortOrder, keys_of};
 pub struct Sort {
     /// The fields, the most significant first.
     pub keys: Vec<KeyPart>,
-    /// How strings compare.
+    /// The collation by which strings are compared.
     pub collation: Collation,
 }
 
 impl Sort {
-    /// Reads `{ a: 1, "b.c": -1 }`; an empty one is `None`: any order.
+    /// Parses `{ a: 1, "b.c": -1 }`; an empty document is `None`: any order.
     ///
     /// # Errors
     /// `Location15975` for a direction that is not 1 or -1, `BadValue` for `$meta` and other operators.
@@ -67,7 +67,7 @@ impl Sort {
         Ok((!keys.is_empty()).then_some(Sort { keys, collation: Collation::Simple }))
     }
 
-    /// The same order of fields, strings compared by `collation`.
+    /// The same sort with another collation.
     pub fn collated(self, collation: &Collation) -> Self {
         Sort { collation: collation.clone(), ..self }
     }
@@ -92,10 +92,10 @@ impl Sort {
         Ok(key)
     }
 
-    /// [`Self::key`], in the place of what `out` holds.
+    /// [`Self::key`] written to `out`, whose contents are replaced.
     ///
     /// # Errors
-    /// As there.
+    /// As for [`Self::key`].
     pub(crate) fn key_into(&self, document: &RawDocument, out: &mut Vec<u8>) -> Result<()> {
         out.clear();
         if self.plain_key(document, out) {
@@ -107,7 +107,7 @@ impl Sort {
         Ok(())
     }
 
-    /// Encodes the key if its fields are top-level fields without arrays, as nearly always.
+    /// Fast path: encodes the key if its fields are top-level fields without arrays.
     fn plain_key(&self, document: &RawDocument, out: &mut Vec<u8>) -> bool {
         let doc = Doc::from(document);
         self.collation.is_simple()

@@ -43,7 +43,8 @@ enum Named {
     ElemMatch(Filter),
 }
 
-/// Which elements of an array: so many from here on, negative from the end.
+/// Which elements of an array: `count` elements starting at `from`, which is counted from the end if
+/// negative.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Slice {
     from: i64,
@@ -272,7 +273,7 @@ impl Projection {
             (Some(Named::Part(inner)), _) => self.part(out, element.name, element, inner),
             (Some(Named::Slice(slice)), _) => slice.apply(out, element),
             (Some(Named::ElemMatch(filter)), _) => {
-                let fitting = filter.fitting_element(element.value());
+                let fitting = filter.matching_element(element.value());
                 if let (Some(at), Value::Array(array)) = (fitting, element.value())
                     && let Some(chosen) = array.at(at)
                 {

@@ -12,5 +12,5 @@ mod used_fields;
 
 pub use find::Projection;
 pub use reshape::Reshape;
-pub(crate) use reshape::{finished, lent};
+pub(crate) use reshape::{borrow_document, finish_document};
 pub use used_fields::{MatchRate, UsedFields};

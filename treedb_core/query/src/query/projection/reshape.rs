@@ -279,7 +279,7 @@ impl Reshape {
     /// The document that `document` becomes.
     ///
     /// # Errors
-    /// Those of the expressions; `Location40228` for a new root that is no document; `BSONObjectTooLarge`.
+    /// Those of the expressions; `Location40228` if the new root is not a document; `BSONObjectTooLarge`.
     pub fn apply(&self, document: &RawDocument, globals: &Globals, arena: &Arena) -> Result<RawDocumentBuf> {
         let doc = Doc::from(document);
         let mut scope = Scope::new(doc, globals, arena);
@@ -304,20 +304,21 @@ impl Reshape {
                 }
             },
         }
-        finished(out)
+        finish_document(out)
     }
 }
 
-/// The document written, unless it is too large to be one.
-pub(crate) fn finished(out: Writer) -> Result<RawDocumentBuf> {
+/// The finished document; `BSONObjectTooLarge` if it is too large.
+pub(crate) fn finish_document(out: Writer) -> Result<RawDocumentBuf> {
     check_size(&out)?;
     Ok(out.finish())
 }
 
-/// The document written, unless it is too large to be one, before another is written in its place.
-pub(crate) fn lent(out: &mut Writer) -> Result<&RawDocument> {
+/// A reference to the finished document, before the buffer is reused; `BSONObjectTooLarge` if it is too
+/// large.
+pub(crate) fn borrow_document(out: &mut Writer) -> Result<&RawDocument> {
     check_size(out)?;
-    Ok(out.shown()?)
+    Ok(out.document()?)
 }
 
 fn check_size(out: &Writer) -> Result<()> {
@@ -374,7 +375,7 @@ fn keep<'a>(scope: &mut Scope<'a>, doc: Doc<'a>, tree: &'a Tree, out: &mut Write
     for (name, field) in &tree.0 {
         match field {
             Field::Computed(expr) => compute(scope, name.as_bytes(), expr, out)?,
-            // In the place of what is no document there is one with the computed fields.
+            // A value that is not a document is replaced by a document with the computed fields.
             Field::Inner(inner) if inner.computes() => match doc.get(name) {
                 Some(Value::Document(_) | Value::Array(_)) => {}
                 _ => keep_inner(scope, name.as_bytes(), Value::Document(Doc::EMPTY), inner, out)?,

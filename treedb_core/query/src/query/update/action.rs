@@ -1,4 +1,4 @@
-//! The change of one field.
+//! The action of an update on one field.
 
 use bson::{Bson, DateTime, Document, Timestamp};
 
@@ -22,22 +22,23 @@ pub(super) enum Action {
     Bits(Vec<Bitwise>),
     CurrentDate,
     CurrentTimestamp,
-    /// The value that lies at this path comes here.
+    /// The value at this path is moved here: `$rename`, for the destination.
     RenameFrom(Path),
-    /// It goes to another place: done there.
+    /// `$rename`, for the source: the action of the destination does the work.
     Renamed,
     Push(Push),
     AddToSet(Vec<Bson>),
-    /// The first element goes, or the last.
+    /// Removes the first or the last element.
     Pop {
         first: bool,
     },
-    /// `$pull`, or the operator of this name.
+    /// `$pull` or `$pullAll`: the name is for error messages.
     Pull(&'static str, Pull),
 }
 
 impl Action {
-    /// Does it to the field at `path`, which is without positional parts. `inserting`: for an upsert's new document.
+    /// Applies the action to the field at `path`, which has no positional parts. `inserting` is true for an
+    /// upsert's new document.
     pub(super) fn apply(
         &self,
         path: &Path,
@@ -55,20 +56,20 @@ impl Action {
             }
             Action::Arithmetic(arithmetic, operand) => {
                 let result = match path.get(document) {
-                    None => arithmetic.of_nothing(operand),
+                    None => arithmetic.of_missing(operand),
                     Some(old) => arithmetic.apply(path, document, old, operand)?,
                 };
                 path.set(document, result)
             }
             Action::Min(value) | Action::Max(value) => {
-                let better = match path.get(document) {
+                let replace = match path.get(document) {
                     None => true,
                     Some(old) => {
                         let order = compare_values(collation, value, old)?;
                         if matches!(self, Action::Min(_)) { order.is_lt() } else { order.is_gt() }
                     }
                 };
-                if better { path.set(document, value.clone()) } else { Ok(()) }
+                if replace { path.set(document, value.clone()) } else { Ok(()) }
             }
             Action::Bits(all) => {
                 let old = path.get(document).unwrap_or(&Bson::Int32(0));
@@ -81,9 +82,9 @@ impl Action {
                 path.set(document, Bson::Timestamp(Timestamp { time: seconds, increment: 1 }))
             }
             Action::RenameFrom(source) => rename(source, path, document),
-            Action::Push(push) => edit(path, document, "$push", |array| push.apply(array, collation)),
+            Action::Push(push) => edit_array(path, document, "$push", |array| push.apply(array, collation)),
             Action::AddToSet(values) => {
-                edit(path, document, "$addToSet", |array| add_to_set(array, values, collation))
+                edit_array(path, document, "$addToSet", |array| add_to_set(array, values, collation))
             }
             Action::Pop { first } => match array_at(path, document, "$pop")? {
                 Some(array) if *first && !array.is_empty() => {
@@ -103,7 +104,7 @@ impl Action {
         }
     }
 
-    /// Gives the filter in it this collation.
+    /// Sets the collation of the action's filter, if it has one.
     pub(super) fn collate(&mut self, collation: &Collation) -> Result<()> {
         match self {
             Action::Pull(_, pull) => pull.collate(collation),
@@ -112,8 +113,8 @@ impl Action {
     }
 }
 
-/// Changes the array at `path`; where there is nothing, an empty one.
-fn edit(
+/// Changes the array at `path`; a missing field is created as an empty array first.
+fn edit_array(
     path: &Path,
     document: &mut Document,
     operator: &str,
@@ -127,14 +128,14 @@ fn edit(
     path.set(document, Bson::Array(array))
 }
 
-/// The array at `path`; an error if something else is there.
+/// The array at `path`, `None` if the field is missing; an error if it is not an array.
 fn array_at<'d>(
     path: &Path,
     document: &'d mut Document,
     operator: &str,
 ) -> Result<Option<&'d mut Vec<Bson>>> {
-    let there = path.get(document);
-    if let Some(other) = there.filter(|value| !matches!(value, Bson::Array(_))) {
+    let found = path.get(document);
+    if let Some(other) = found.filter(|value| !matches!(value, Bson::Array(_))) {
         let (kind, id, name) = (type_name(other), described(document), path.last());
         let (code, message) = match operator {
             "$push" => (
@@ -163,7 +164,7 @@ fn array_at<'d>(
 
 fn rename(source: &Path, destination: &Path, document: &mut Document) -> Result<()> {
     for (what, path) in [("source", source), ("destination", destination)] {
-        if let Some(name) = path.array_on_way(document) {
+        if let Some(name) = path.first_array(document) {
             return Err(QueryError::bad_value(format!(
                 "The {what} field cannot be an array element, '{path}' in doc with {} has an array field called '{name}'",
                 described(document)

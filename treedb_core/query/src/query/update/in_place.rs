@@ -1,4 +1,4 @@
-//! Changes fields in the bytes of a document; the other fields are copied unchanged.
+//! Updates fields in the encoded document; the other fields are copied unchanged.
 
 use bson::{Document, RawDocument, RawDocumentBuf};
 
@@ -10,29 +10,29 @@ use super::action::Action;
 use super::{FieldUpdate, Update, encode};
 
 impl Update {
-    /// What changing fields makes of `old`; `None` where that takes all of it: for positional paths, or if a field that is
-    /// changed is there twice.
+    /// The document after the update. `None` if the whole document has to be decoded: for positional paths,
+    /// or if a field that the update reads or changes occurs twice.
     ///
     /// # Errors
-    /// Those of the changes.
+    /// The errors of the actions.
     pub(super) fn patch(&self, fields: &[FieldUpdate], old: &RawDocument) -> Result<Option<RawDocumentBuf>> {
         if fields.iter().any(|field| field.path.is_positional()) {
             return Ok(None);
         }
         let old = Doc::from(old);
-        let mut few = Writer::new(64);
-        for element in old.elements().filter(|element| is_concerned(fields, element)) {
+        let mut affected = Writer::new(64);
+        for element in old.elements().filter(|element| is_affected(fields, element)) {
             if old.find(element.name).is_some_and(|first| !std::ptr::eq(first.name, element.name)) {
                 return Ok(None);
             }
-            few.copy(&element);
+            affected.copy(&element);
         }
-        let before = Document::try_from(few.finish())?;
+        let before = Document::try_from(affected.finish())?;
         let after = encode(&self.change(fields, &before, None, false)?)?;
         let after = Doc::from(&after);
         let mut new = Writer::new(old.as_bytes().len() + 64);
         for element in old.elements() {
-            if !is_concerned(fields, &element) {
+            if !is_affected(fields, &element) {
                 new.copy(&element);
             } else if let Some(changed) = after.find(element.name) {
                 new.copy(&changed);
@@ -45,13 +45,14 @@ impl Update {
     }
 }
 
-/// Whether a field of the document is one that changes, or that they look at: `_id` always, for what errors say.
-fn is_concerned(fields: &[FieldUpdate], element: &Element<'_>) -> bool {
-    let leads =
+/// Whether the update reads or changes a top-level field. True for `_id`, which error messages contain.
+fn is_affected(fields: &[FieldUpdate], element: &Element<'_>) -> bool {
+    let starts_with_field =
         |path: &super::path::Path| path.parts().first().is_some_and(|first| first.as_bytes() == element.name);
     element.name == b"_id"
         || fields.iter().any(|field| {
-            leads(&field.path) || matches!(&field.action, Action::RenameFrom(from) if leads(from))
+            starts_with_field(&field.path)
+                || matches!(&field.action, Action::RenameFrom(from) if starts_with_field(from))
         })
 }
 
@@ -65,7 +66,7 @@ mod tests {
     use crate::query::update::Kind;
 
     #[test]
-    fn a_patch_is_what_the_whole_document_becomes() {
+    fn patching_gives_the_same_document_as_updating_the_decoded_one() {
         let (mut rng, mut patched, mut changed) = (Rng::new(5), 0, 0);
         let filter = Filter::parse(&rawdoc! {}).unwrap();
         for round in 0..4000 {
@@ -86,33 +87,35 @@ mod tests {
             let Ok(update) = Update::parse(&update) else { continue };
             let Kind::Fields(fields) = &update.kind else { continue };
             let old = random_document(&mut rng, 3);
-            let whole = update.whole(&old, &filter);
-            match (update.patch(fields, &old), whole) {
-                (Ok(Some(patch)), Ok(whole)) => {
-                    assert_eq!(patch, whole, "{update:?} of {old:?}");
+            let decoded = update.apply_decoded(&old, &filter);
+            match (update.patch(fields, &old), decoded) {
+                (Ok(Some(patch)), Ok(decoded)) => {
+                    assert_eq!(patch, decoded, "{update:?} of {old:?}");
                     patched += 1;
-                    changed += i32::from(whole.as_bytes() != old.as_bytes());
+                    changed += i32::from(decoded.as_bytes() != old.as_bytes());
                 }
                 (Ok(None), _) => {}
-                (Err(error), whole) => {
-                    let other = whole.map(drop).unwrap_err();
+                (Err(error), decoded) => {
+                    let other = decoded.map(drop).unwrap_err();
                     assert_eq!((error.code, error.message), (other.code, other.message));
                 }
-                (Ok(Some(_)), Err(error)) => panic!("only the whole document refuses {update:?}: {error}"),
+                (Ok(Some(_)), Err(error)) => {
+                    panic!("only updating the decoded document fails: {update:?}: {error}")
+                }
             }
         }
         assert!(patched > 1000 && changed > 700, "{patched} {changed}");
     }
 
     #[test]
-    fn a_field_that_is_there_twice_is_left_to_the_whole_document() {
+    fn a_field_that_occurs_twice_is_not_patched() {
         let mut twice = rawdoc! { "a": 1, "b": 2 };
         twice.append(bson::raw::cstr!("a"), 3);
         let update = Update::parse(&rawdoc! { "$set": { "a": 5 } }).unwrap();
-        let Kind::Fields(fields) = &update.kind else { unreachable!("it is operators") };
+        let Kind::Fields(fields) = &update.kind else { unreachable!("the update has operators") };
         assert_eq!(update.patch(fields, &twice).unwrap(), None);
         let other = Update::parse(&rawdoc! { "$set": { "b": 5 } }).unwrap();
-        let Kind::Fields(fields) = &other.kind else { unreachable!("it is operators") };
+        let Kind::Fields(fields) = &other.kind else { unreachable!("the update has operators") };
         assert!(other.patch(fields, &twice).unwrap().is_some());
     }
 }

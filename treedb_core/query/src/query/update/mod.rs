@@ -1,21 +1,22 @@
-//! Updates: operators on fields, or a whole new document.
+//! Updates: operators on fields, a replacement document, or a pipeline.
 //!
-//! [`Update::parse`] reads the update once; [`Update::apply`] gives the document it makes of another one. Paths are
-//! MongoDB's: dotted, numbers index arrays, missing documents on the way are created, `$`, `$[]` and `$[id]` mean elements
-//! of arrays. Operators take their fields in the order of the paths (numbers by value), so new fields come in that
-//! order, as in MongoDB since 5.0. Operators that compare values compare their strings by the query's collation.
+//! [`Update::parse`] parses the update once; [`Update::apply`] applies it to a document. Paths are MongoDB's:
+//! dotted, numbers index arrays, missing documents on the path are created, `$`, `$[]` and `$[id]` stand for
+//! array elements. Fields are updated in the order of their paths (numbers by value), so new fields are added
+//! in that order, as in MongoDB since 5.0. Operators that compare values compare strings by the query's
+//! collation.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `parse` | the update document, operator by operator |
-//! | `action` | what is done to one field |
+//! | `action` | the action on one field |
 //! | `number` | `$inc $mul $bit` |
 //! | `push` | `$push` with its modifiers, `$addToSet` |
 //! | `pull` | `$pull $pullAll` |
-//! | `in_place` | a few fields changed in a document's bytes |
-//! | `path`, `positional` | where: one place, or those that `$`, `$[]` and `$[id]` mean |
-//! | `pipeline` | stages that make a document of the old one |
-//! | `upsert` | what an upsert takes from its filter |
+//! | `in_place` | changing a few fields in the encoded document |
+//! | `path`, `positional` | the path of one field, and the paths that `$`, `$[]` and `$[id]` stand for |
+//! | `pipeline` | stages that compute the new document from the old one |
+//! | `upsert` | the fields that an upsert takes from its filter |
 
 mod action;
 mod in_place;
@@ -42,17 +43,17 @@ use path::Path;
 use pipeline::Pipeline;
 use positional::ArrayFilters;
 
-/// What an update asks for, as it was written.
+/// An update as the client sent it.
 #[derive(Debug, Clone)]
 pub enum Changes {
-    /// Operators, or the new document.
+    /// Operators, or the replacement document.
     Document(RawDocumentBuf),
     /// Stages of a pipeline.
     Pipeline(Vec<RawDocumentBuf>),
 }
 
 impl Changes {
-    /// Reads a value: a document, or the array of a pipeline's stages.
+    /// Parses a value: a document, or the array of a pipeline's stages.
     ///
     /// # Errors
     /// `FailedToParse` for anything else.
@@ -96,16 +97,16 @@ impl From<Vec<RawDocumentBuf>> for Changes {
 pub struct Update {
     kind: Kind,
     filters: ArrayFilters,
-    /// How `$min $max $addToSet $pull $pullAll` and the order of `$push` compare strings; filters and stages know it
-    /// themselves.
+    /// The collation by which `$min $max $addToSet $pull $pullAll` and the `$sort` of `$push` compare
+    /// strings; filters and stages have their own copy.
     collation: Collation,
 }
 
 #[derive(Debug, Clone)]
 enum Kind {
-    /// The new document, with or without `_id`.
+    /// The replacement document, with or without `_id`.
     Replace(Document),
-    /// Changes of single fields, in the order of their paths.
+    /// Actions on single fields, in the order of their paths.
     Fields(Vec<FieldUpdate>),
     Pipeline(Pipeline),
 }
@@ -117,20 +118,21 @@ struct FieldUpdate {
 }
 
 impl Update {
-    /// Reads an update: operators if the first field starts with `$`, otherwise the new document.
+    /// Parses an update: operators if the first field starts with `$`, otherwise a replacement document.
     ///
     /// # Errors
-    /// `FailedToParse` for an unknown operator or a wrong shape, `ConflictingUpdateOperators` if two changes touch
-    /// the same path, `TypeMismatch` and `BadValue` for an operand that an operator cannot have,
-    /// `DollarPrefixedFieldName` for a new document with such a field.
+    /// `FailedToParse` for an unknown operator or a wrong shape, `ConflictingUpdateOperators` if two actions
+    /// have the same path or one contains the other, `TypeMismatch` and `BadValue` for an invalid operand,
+    /// `DollarPrefixedFieldName` for a replacement document with such a field.
     pub fn parse(update: &RawDocument) -> Result<Self> {
         Self::with_array_filters(update, &[])
     }
 
-    /// Reads an update of either form, with the filters of its `$[id]`s.
+    /// Parses an update of either form, with the array filters of its `$[id]`s.
     ///
     /// # Errors
-    /// As [`Self::with_array_filters`] and [`Self::pipeline`]; `FailedToParse` for a pipeline with filters.
+    /// As [`Self::with_array_filters`] and [`Self::pipeline`]; `FailedToParse` for a pipeline with array
+    /// filters.
     pub fn read(changes: &Changes, filters: &[RawDocumentBuf]) -> Result<Self> {
         match changes {
             Changes::Document(update) => Self::with_array_filters(update, filters),
@@ -142,20 +144,20 @@ impl Update {
         }
     }
 
-    /// Reads an update by the stages of a pipeline.
+    /// Parses an update with an aggregation pipeline.
     ///
     /// # Errors
-    /// `InvalidOptions` for a stage that an update cannot have, and those of the stages.
+    /// `InvalidOptions` for a stage that is not allowed in an update, and the errors of the stages.
     pub fn pipeline(stages: &[RawDocumentBuf]) -> Result<Self> {
         let kind = Kind::Pipeline(Pipeline::parse(stages, &Collation::Simple)?);
         Ok(Update { kind, filters: ArrayFilters::default(), collation: Collation::Simple })
     }
 
-    /// [`Self::parse`] with the filters of its `$[id]`s.
+    /// [`Self::parse`] with the array filters of its `$[id]`s.
     ///
     /// # Errors
-    /// As there; `BadValue` for an identifier without its filter, `FailedToParse` for a filter that is not used or not
-    /// about one identifier.
+    /// As for [`Self::parse`]; `BadValue` for an identifier without an array filter, `FailedToParse` for an
+    /// array filter that is not used or does not have exactly one identifier.
     pub fn with_array_filters(update: &RawDocument, filters: &[RawDocumentBuf]) -> Result<Self> {
         validate_with(update.as_bytes(), MESSAGE)?;
         let document = Document::try_from(update)?;
@@ -177,10 +179,10 @@ impl Update {
         Ok(Update { kind, filters, collation: Collation::Simple })
     }
 
-    /// The same update, its strings compared by `collation`.
+    /// The same update with another collation.
     ///
     /// # Errors
-    /// None: its filters and expressions were read before.
+    /// None: its filters and expressions were parsed before.
     pub fn collated(mut self, collation: &Collation) -> Result<Self> {
         if self.collation == *collation {
             return Ok(self);
@@ -197,29 +199,29 @@ impl Update {
         Ok(self)
     }
 
-    /// True if the update is a whole new document, which can only apply to one.
+    /// True if the update is a replacement document, which can only be applied to one document.
     pub fn is_replacement(&self) -> bool {
         matches!(self.kind, Kind::Replace(_))
     }
 
-    /// The document this update makes of `old`, which `filter` found (it tells what `$` means); `None` if that is the
-    /// same, byte for byte.
+    /// Applies the update to `old`, a document that matches `filter` (which determines the element that `$`
+    /// stands for). `None` if the new document is the same, byte for byte.
     ///
     /// # Errors
-    /// `ImmutableField` if `_id` would change, `PathNotViable` if a path leads through a value that has no fields,
-    /// `TypeMismatch` and `BadValue` for an operator on a field that it cannot be applied to,
-    /// `ConflictingUpdateOperators` if positional paths come to mean the same element.
+    /// `ImmutableField` if `_id` would change, `PathNotViable` if a path goes through a value that has no
+    /// fields, `TypeMismatch` and `BadValue` for an operator on a field that it cannot be applied to,
+    /// `ConflictingUpdateOperators` if two positional paths stand for the same element.
     pub fn apply(&self, old: &RawDocument, filter: &Filter) -> Result<Option<RawDocumentBuf>> {
         let patch = match &self.kind {
             Kind::Fields(fields) => self.patch(fields, old)?,
             Kind::Replace(_) | Kind::Pipeline(_) => None,
         };
-        let after = patch.map_or_else(|| self.whole(old, filter), Ok)?;
+        let after = patch.map_or_else(|| self.apply_decoded(old, filter), Ok)?;
         Ok((after.as_bytes() != old.as_bytes()).then_some(after))
     }
 
-    /// [`Self::apply`], by way of the whole document.
-    fn whole(&self, old: &RawDocument, filter: &Filter) -> Result<RawDocumentBuf> {
+    /// Applies the update to the decoded document.
+    fn apply_decoded(&self, old: &RawDocument, filter: &Filter) -> Result<RawDocumentBuf> {
         let before = Document::try_from(old)?;
         let after = match &self.kind {
             Kind::Replace(new) => replace(&before, new)?,
@@ -232,8 +234,8 @@ impl Update {
         encode(&after)
     }
 
-    /// The document an upsert inserts when `filter` matches none: the equalities of the filter, changed by this
-    /// update. An `_id` comes first if there is one; the collection gives one otherwise.
+    /// The document an upsert inserts when `filter` matches none: this update applied to the equalities of
+    /// the filter. An `_id`, if there is one, comes first; otherwise the collection generates one.
     pub fn upsert(&self, filter: &Filter) -> Result<RawDocumentBuf> {
         let base = upsert::equalities(filter)?;
         let mut new = match &self.kind {
@@ -249,7 +251,7 @@ impl Update {
         encode(&new)
     }
 
-    /// What changing fields makes of a document.
+    /// Applies the actions on single fields to a document.
     fn change(
         &self,
         fields: &[FieldUpdate],
@@ -259,22 +261,22 @@ impl Update {
     ) -> Result<Document> {
         let mut after = before.clone();
         if fields.iter().any(|field| field.path.is_positional()) {
-            let mut places: Vec<(Cow<'_, Path>, &Action)> = Vec::new();
+            let mut targets: Vec<(Cow<'_, Path>, &Action)> = Vec::new();
             for field in fields {
                 if field.path.is_positional() {
-                    let found = positional::places(&field.path, before, matched, &self.filters)?;
-                    places.extend(found.into_iter().map(|path| (Cow::Owned(path), &field.action)));
+                    let found = positional::expand(&field.path, before, matched, &self.filters)?;
+                    targets.extend(found.into_iter().map(|path| (Cow::Owned(path), &field.action)));
                 } else {
-                    places.push((Cow::Borrowed(&field.path), &field.action));
+                    targets.push((Cow::Borrowed(&field.path), &field.action));
                 }
             }
-            places.sort_by(|(a, _), (b, _)| a.cmp(b));
-            for pair in places.windows(2) {
+            targets.sort_by(|(a, _), (b, _)| a.cmp(b));
+            for pair in targets.windows(2) {
                 if let [(a, _), (b, _)] = pair {
-                    parse::no_conflict(a, b)?;
+                    parse::check_conflict(a, b)?;
                 }
             }
-            for (path, action) in places {
+            for (path, action) in targets {
                 action.apply(&path, &mut after, inserting, &self.collation)?;
             }
         } else {
@@ -287,32 +289,32 @@ impl Update {
     }
 }
 
-/// MongoDB's order of two values, their strings compared by `collation`.
+/// Compares two values in MongoDB's order, strings by `collation`.
 fn compare_values(collation: &Collation, a: &Bson, b: &Bson) -> Result<Ordering> {
-    let (a, b) = (positional::holding("", a)?, positional::holding("", b)?);
+    let (a, b) = (positional::document_with("", a)?, positional::document_with("", b)?);
     let (a, b) = (Doc::from(&a).get(""), Doc::from(&b).get(""));
     Ok(collation.compare(a.unwrap_or(Value::Undefined), b.unwrap_or(Value::Undefined)))
 }
 
-/// A document as messages name it.
+/// The name of a document in error messages.
 fn described(document: &Document) -> String {
     document.get("_id").map(|id| format!("{{_id: {id}}}")).unwrap_or_else(|| "the document".to_owned())
 }
 
 /// MongoDB's name of a value's type.
 fn type_name(value: &Bson) -> &'static str {
-    let held = RawDocumentBuf::try_from(&bson::doc! { "": value.clone() });
-    held.ok().and_then(|held| Some(Doc::from(&held).get("")?.type_name())).unwrap_or("unknown")
+    let wrapper = RawDocumentBuf::try_from(&bson::doc! { "": value.clone() });
+    wrapper.ok().and_then(|wrapper| Some(Doc::from(&wrapper).get("")?.type_name())).unwrap_or("unknown")
 }
 
 fn encode(document: &Document) -> Result<RawDocumentBuf> {
     let raw = RawDocumentBuf::try_from(document)?;
-    // A path may have nested the document deeper than a document may be.
+    // The update may have nested the document deeper than allowed.
     validate(raw.as_bytes())?;
     Ok(raw)
 }
 
-/// `new` in the place of `old`: with its `_id`, which comes first.
+/// The replacement of `old` by `new`: it keeps the `_id`, which comes first.
 fn replace(old: &Document, new: &Document) -> Result<Document> {
     let mut after = Document::new();
     match (old.get("_id"), new.get("_id")) {
@@ -335,7 +337,7 @@ fn replace(old: &Document, new: &Document) -> Result<Document> {
     Ok(after)
 }
 
-/// `ImmutableField` if `_id` is there before and different after.
+/// `ImmutableField` if the document had an `_id` and the update changed it.
 fn check_id(before: &Document, after: &Document, fields: &[FieldUpdate]) -> Result<()> {
     let old = before.get("_id");
     if old.is_none() || old == after.get("_id") {

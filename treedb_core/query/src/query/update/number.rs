@@ -1,4 +1,4 @@
-//! `$inc`, `$mul` and `$bit`: arithmetic on numbers of all kinds.
+//! `$inc`, `$mul` and `$bit`: arithmetic on numbers of all types.
 
 use bson::{Bson, Decimal128, Document};
 
@@ -8,16 +8,16 @@ use crate::error::{ErrorCode, QueryError, Result};
 use super::path::Path;
 use super::{described, type_name};
 
-/// What two numbers are combined to.
+/// The operation of `$inc` or `$mul`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arithmetic {
     Add,
     Multiply,
 }
 
-/// Why two values give no number.
+/// Why there is no result.
 #[derive(Debug)]
-enum NoResult {
+enum ArithmeticError {
     NotANumber,
     TooLarge,
 }
@@ -30,8 +30,8 @@ impl Arithmetic {
         }
     }
 
-    /// What a field becomes that is not there: the operand, or zero times it.
-    pub(super) fn of_nothing(self, operand: &Bson) -> Bson {
+    /// The new value of a missing field: the operand for `$inc`, zero of the operand's type for `$mul`.
+    pub(super) fn of_missing(self, operand: &Bson) -> Bson {
         match self {
             Arithmetic::Add => operand.clone(),
             Arithmetic::Multiply => self.combine(&Bson::Int32(0), operand).unwrap_or(Bson::Int32(0)),
@@ -43,7 +43,7 @@ impl Arithmetic {
         self.combine(old, operand).map_err(|why| {
             let (operator, id) = (self.operator(), described(document));
             match why {
-                NoResult::NotANumber => QueryError::new(
+                ArithmeticError::NotANumber => QueryError::new(
                     ErrorCode::TypeMismatch,
                     format!(
                         "Cannot apply {operator} to a value of non-numeric type. {id} has the field '{}' of non-numeric \
@@ -52,16 +52,16 @@ impl Arithmetic {
                         type_name(old)
                     ),
                 ),
-                NoResult::TooLarge => QueryError::bad_value(format!(
+                ArithmeticError::TooLarge => QueryError::bad_value(format!(
                     "Failed to apply {operator} operations to current value ({old}) of field '{path}' for document {id}: \
-                     with {operand} it is over 64 bits"
+                     with {operand} the result does not fit 64 bits"
                 )),
             }
         })
     }
 
-    /// The result in the wider of the two types; 32 bits become 64 when they must.
-    fn combine(self, old: &Bson, operand: &Bson) -> Result<Bson, NoResult> {
+    /// The result in the wider of the two types; 32-bit integers are widened to 64 bits on overflow.
+    fn combine(self, old: &Bson, operand: &Bson) -> Result<Bson, ArithmeticError> {
         let add = self == Arithmetic::Add;
         Ok(match (old, operand) {
             (Bson::Int32(a), Bson::Int32(b)) => {
@@ -72,30 +72,30 @@ impl Arithmetic {
             (Bson::Int32(_) | Bson::Int64(_), Bson::Int32(_) | Bson::Int64(_)) => {
                 let (a, b) = (integer(old), integer(operand));
                 let result = if add { a.checked_add(b) } else { a.checked_mul(b) };
-                Bson::Int64(result.ok_or(NoResult::TooLarge)?)
+                Bson::Int64(result.ok_or(ArithmeticError::TooLarge)?)
             }
             (a @ Bson::Decimal128(_), b) | (a, b @ Bson::Decimal128(_)) => match (decimal(a), decimal(b)) {
                 (Some(a), Some(b)) => {
                     let result = if add { a.add(b) } else { a.mul(b) };
                     Bson::Decimal128(Decimal128::from_bytes(result.to_bytes()))
                 }
-                _ => return Err(NoResult::NotANumber),
+                _ => return Err(ArithmeticError::NotANumber),
             },
             (a, b) if is_number(a) && is_number(b) => {
                 let (a, b) = (double(a), double(b));
                 Bson::Double(if add { a + b } else { a * b })
             }
-            _ => return Err(NoResult::NotANumber),
+            _ => return Err(ArithmeticError::NotANumber),
         })
     }
 }
 
-/// True for the four kinds of number.
+/// True for the four types of number.
 pub(super) fn is_number(value: &Bson) -> bool {
     matches!(value, Bson::Int32(_) | Bson::Int64(_) | Bson::Double(_) | Bson::Decimal128(_))
 }
 
-/// The value as a whole number, if it is one.
+/// The value as an integer, if it is a whole number of any type.
 pub(super) fn whole(value: &Bson) -> Option<i64> {
     match value {
         Bson::Int32(n) => Some(i64::from(*n)),
@@ -145,7 +145,7 @@ enum Operation {
 }
 
 impl Bitwise {
-    /// Reads `{and: 5, or: 2}`.
+    /// Parses `{and: 5, or: 2}`.
     pub(super) fn parse(operand: &Bson) -> Result<Vec<Bitwise>> {
         let Bson::Document(operations) = operand else {
             return Err(QueryError::bad_value(format!(
@@ -184,7 +184,7 @@ impl Bitwise {
             .collect()
     }
 
-    /// What `old` becomes.
+    /// The new value of the field `path` of `document`, whose value is `old`.
     pub(super) fn apply(all: &[Bitwise], path: &Path, document: &Document, old: &Bson) -> Result<Bson> {
         all.iter().try_fold(old.clone(), |value, one| {
             let (a, b) = (integer(&value), integer(&one.operand));
@@ -194,7 +194,7 @@ impl Bitwise {
                 Operation::Xor => a ^ b,
             };
             match (&value, &one.operand) {
-                // Both came from 32 bits, and so does what their bits make.
+                // Both operands are sign-extended 32-bit integers, so the result fits 32 bits.
                 (Bson::Int32(_), Bson::Int32(_)) => Ok(Bson::Int32(result as i32)),
                 (Bson::Int32(_) | Bson::Int64(_), _) => Ok(Bson::Int64(result)),
                 _ => Err(QueryError::bad_value(format!(

@@ -1,4 +1,4 @@
-//! Parses MongoDB's update document into changes of fields.
+//! Parses MongoDB's update document into actions on fields.
 
 use bson::{Bson, Document};
 
@@ -11,7 +11,7 @@ use super::push::{Push, each};
 use super::type_name;
 use crate::error::{ErrorCode, QueryError, Result};
 
-/// Every operator.
+/// The update operators.
 const OPERATORS: &[&str] = &[
     "$addToSet",
     "$bit",
@@ -30,7 +30,7 @@ const OPERATORS: &[&str] = &[
     "$unset",
 ];
 
-/// The changes an update document of operators asks for, in the order of their paths.
+/// The actions of an update document with operators, in the order of their paths.
 pub(super) fn operators(document: Document) -> Result<Vec<FieldUpdate>> {
     let mut fields: Vec<FieldUpdate> = Vec::new();
     for (operator, operand) in document {
@@ -60,18 +60,18 @@ pub(super) fn operators(document: Document) -> Result<Vec<FieldUpdate>> {
     fields.sort_by(|a, b| a.path.cmp(&b.path));
     for pair in fields.windows(2) {
         if let [a, b] = pair {
-            no_conflict(&a.path, &b.path)?;
+            check_conflict(&a.path, &b.path)?;
         }
     }
     Ok(fields)
 }
 
-/// `ConflictingUpdateOperators` if one of two paths, neighbours in their order, contains the other, or they name the
-/// elements of one array in two ways.
-pub(super) fn no_conflict(a: &Path, b: &Path) -> Result<()> {
+/// `ConflictingUpdateOperators` if one of two paths, which are neighbours in sorted order, contains the
+/// other, or if they differ first in a part where only one of them has `$[]` or `$[id]`.
+pub(super) fn check_conflict(a: &Path, b: &Path) -> Result<()> {
     let (one, other) = (a.parts(), b.parts());
     let differ = one.iter().zip(other).find(|(one, other)| one != other);
-    // In path order a path that contains another stands right before what it contains.
+    // In path order a path is directly followed by the paths that it contains.
     let contains = b.starts_with(a);
     let filtered = |part: &str| part.starts_with("$[");
     if contains || differ.is_some_and(|(one, other)| filtered(one) != filtered(other)) {
@@ -125,7 +125,7 @@ fn field(operator: &str, path: &str, value: Bson, fields: &mut Vec<FieldUpdate>)
             }
         },
         "$pull" => Action::Pull("$pull", Pull::parse(value)?),
-        // $pullAll: the list has been looked at.
+        // $pullAll: all other operators have been handled, unknown ones rejected.
         _ => match value {
             Bson::Array(values) => Action::Pull("$pullAll", Pull::Equal(values)),
             other => {
@@ -159,7 +159,7 @@ fn current_date(value: &Bson) -> Result<Action> {
     }
 }
 
-/// Where a value comes from and goes to.
+/// Source and destination of a `$rename`.
 fn rename(source: &Path, destination: &Bson) -> Result<(Path, Path)> {
     let Bson::String(text) = destination else {
         return Err(QueryError::bad_value(format!(
@@ -179,6 +179,6 @@ fn rename(source: &Path, destination: &Bson) -> Result<(Path, Path)> {
             "The source and target field for $rename must differ: {source}: \"{text}\""
         )));
     }
-    // Also a path inside of the other, which the check of all paths finds.
+    // One path may not contain the other either: the conflict check of all paths finds that.
     Ok((source.clone(), destination))
 }

@@ -1,5 +1,5 @@
-//! Dotted paths of updates: reads, sets and removes the one value at a path. A path with `$`, `$[]` or `$[id]` stands for
-//! several; `positional` replaces it by paths without them.
+//! Dotted paths of updates: reads, sets and removes the value at a path. A path with `$`, `$[]` or `$[id]`
+//! stands for several paths; `positional` expands it into paths without these.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -9,7 +9,7 @@ use bson::{Bson, Document};
 use crate::doc::MAX_DEPTH;
 use crate::error::{ErrorCode, QueryError, Result};
 
-/// How far past its end an array may be set: MongoDB's limit on the nulls put in between.
+/// How many nulls may be inserted to set an array element past the end: MongoDB's limit.
 const MAX_PADDING: usize = 1_500_000;
 
 /// A path of one or more field names or array positions.
@@ -17,7 +17,7 @@ const MAX_PADDING: usize = 1_500_000;
 pub(super) struct Path(Vec<String>);
 
 impl Path {
-    /// Reads a path.
+    /// Parses a path.
     pub(super) fn parse(text: &str) -> Result<Self> {
         let parts: Vec<String> = text.split('.').map(str::to_owned).collect();
         if parts.iter().any(String::is_empty) {
@@ -28,7 +28,7 @@ impl Path {
             };
             return Err(QueryError::new(ErrorCode::EmptyFieldName, what));
         }
-        // Deeper documents are refused anyway, but only once they have been built.
+        // Documents nested deeper would be rejected anyway, but only after they have been built.
         if parts.len() > MAX_DEPTH {
             let start = parts.iter().take(4).cloned().collect::<Vec<_>>().join(".");
             return Err(QueryError::new(
@@ -59,23 +59,23 @@ impl Path {
         Ok(Path(parts))
     }
 
-    /// A path whose parts are known to be good.
+    /// A path whose parts are known to be valid.
     pub(super) fn of(parts: Vec<String>) -> Self {
         Path(parts)
     }
 
-    /// Its parts.
+    /// The parts of the path.
     pub(super) fn parts(&self) -> &[String] {
         &self.0
     }
 
-    /// True if it has `$`, `$[]` or `$[id]` in it.
+    /// True if it contains `$`, `$[]` or `$[id]`.
     pub(super) fn is_positional(&self) -> bool {
         self.0.iter().any(|part| is_positional(part))
     }
 
-    /// The name of the first array on the way to the value, the value itself not counted.
-    pub(super) fn array_on_way(&self, document: &Document) -> Option<&str> {
+    /// The name of the first array on the path to the value, not counting the value itself.
+    pub(super) fn first_array(&self, document: &Document) -> Option<&str> {
         let (first, rest) = self.0.split_first()?;
         let (mut name, mut value) = (first, document.get(first)?);
         for part in rest {
@@ -94,12 +94,12 @@ impl Path {
         self.0.last().map(String::as_str).unwrap_or_default()
     }
 
-    /// True if `other` is this path or leads to something that contains it.
+    /// True if `other` is this path or a path that contains it.
     pub(super) fn starts_with(&self, other: &Path) -> bool {
         self.0.starts_with(&other.0)
     }
 
-    /// The value the path means, if it is there.
+    /// The value at the path, `None` if it is missing.
     pub(super) fn get<'d>(&self, document: &'d Document) -> Option<&'d Bson> {
         let (first, rest) = self.0.split_first()?;
         let mut value = document.get(first)?;
@@ -113,7 +113,7 @@ impl Path {
         Some(value)
     }
 
-    /// [`Path::get`], to change it.
+    /// [`Path::get`], mutable.
     pub(super) fn get_mut<'d>(&self, document: &'d mut Document) -> Option<&'d mut Bson> {
         let (first, rest) = self.0.split_first()?;
         let mut value = document.get_mut(first)?;
@@ -127,7 +127,7 @@ impl Path {
         Some(value)
     }
 
-    /// Sets the value, creating the documents on the way.
+    /// Sets the value, creating missing documents on the path.
     pub(super) fn set(&self, document: &mut Document, value: Bson) -> Result<()> {
         let Some((first, rest)) = self.0.split_first() else { return Ok(()) };
         if rest.is_empty() {
@@ -158,7 +158,7 @@ impl Path {
                         return Err(QueryError::new(
                             ErrorCode::BadValue,
                             format!(
-                                "setting '{self}' would put over {MAX_PADDING} nulls before position {at}"
+                                "setting '{self}' would insert over {MAX_PADDING} nulls before position {at}"
                             ),
                         ));
                     }
@@ -174,8 +174,8 @@ impl Path {
                     }
                 }
                 other => {
-                    let held = other.clone();
-                    return Err(self.not_viable(part, name, &held));
+                    let found = other.clone();
+                    return Err(self.not_viable(part, name, &found));
                 }
             };
             name = part;
@@ -185,22 +185,22 @@ impl Path {
         Ok(())
     }
 
-    fn not_viable(&self, part: &str, name: &str, held: &Bson) -> QueryError {
+    fn not_viable(&self, part: &str, name: &str, found: &Bson) -> QueryError {
         QueryError::new(
             ErrorCode::PathNotViable,
-            format!("Cannot create field '{part}' in element {{{name}: {held}}} (path '{self}')"),
+            format!("Cannot create field '{part}' in element {{{name}: {found}}} (path '{self}')"),
         )
     }
 
-    /// Removes the field; an array's element becomes null, so that the others keep their positions.
+    /// Removes the field; an array element becomes null, so that the others keep their positions.
     pub(super) fn unset(&self, document: &mut Document) {
-        let Some((last, way)) = self.0.split_last() else { return };
-        let Some((first, way)) = way.split_first() else {
+        let Some((last, parents)) = self.0.split_last() else { return };
+        let Some((first, parents)) = parents.split_first() else {
             document.remove(last);
             return;
         };
         let mut slot = document.get_mut(first);
-        for part in way {
+        for part in parents {
             slot = match slot {
                 Some(Bson::Document(document)) => document.get_mut(part),
                 Some(Bson::Array(array)) => position(part).and_then(|at| array.get_mut(at)),
@@ -226,7 +226,7 @@ pub(super) fn is_positional(part: &str) -> bool {
     part == "$" || part.starts_with("$[") && part.ends_with(']')
 }
 
-/// The array position a name means: digits without a leading zero.
+/// The array position that a part of a path stands for, if it is a number without a leading zero.
 pub(super) fn position(name: &str) -> Option<usize> {
     let digits = !name.is_empty()
         && name.bytes().all(|b| b.is_ascii_digit())
@@ -235,7 +235,8 @@ pub(super) fn position(name: &str) -> Option<usize> {
 }
 
 impl Ord for Path {
-    /// Positions by value and before names, names by their bytes; a path before what it contains.
+    /// Positions sort by value and before names, names by their bytes, a path before the paths that it
+    /// contains.
     fn cmp(&self, other: &Self) -> Ordering {
         let parts = self.0.iter().zip(&other.0).map(|(a, b)| match (position(a), position(b)) {
             (Some(a), Some(b)) => a.cmp(&b),

@@ -1,4 +1,4 @@
-//! Updates by a pipeline: `$set`, `$unset`, `$project`, `$replaceWith` and their aliases.
+//! Updates with an aggregation pipeline: `$set`, `$unset`, `$project`, `$replaceWith` and their aliases.
 
 use bson::{Document, RawDocument, RawDocumentBuf};
 
@@ -7,21 +7,21 @@ use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Reshape;
 use crate::query::expr::{Arena, Globals, Names};
 
-/// Stages, each of which makes a document of the one before.
+/// The stages; each computes a document from the one before.
 #[derive(Debug, Clone)]
 pub(super) struct Pipeline {
     stages: Vec<Reshape>,
-    /// The stages as they were written.
+    /// The stages as the client sent them.
     source: Vec<RawDocumentBuf>,
     globals: Globals,
 }
 
 impl Pipeline {
-    /// Reads the stages, whose strings compare by `collation`.
+    /// Parses the stages; `collation` is the one they compare strings by.
     ///
     /// # Errors
-    /// `InvalidOptions` for a stage that an update cannot have, `Location40323` for one that is not one field, and
-    /// those of the stages.
+    /// `InvalidOptions` for a stage that is not allowed in an update, `Location40323` for a stage with other
+    /// than one field, and the errors of the stages.
     pub(super) fn parse(stages: &[RawDocumentBuf], collation: &Collation) -> Result<Self> {
         let names = Names::default().collated(collation.clone());
         let stage = |stage: &RawDocumentBuf| {
@@ -44,19 +44,19 @@ impl Pipeline {
         Ok(Pipeline { stages: parsed, source: stages.to_vec(), globals: Globals::now() })
     }
 
-    /// The same stages, their strings compared by `collation`.
+    /// The same stages with another collation.
     pub(super) fn collated(&self, collation: &Collation) -> Result<Self> {
         Ok(Pipeline { globals: self.globals.clone(), ..Pipeline::parse(&self.source, collation)? })
     }
 
-    /// What the stages make of `document`.
+    /// Applies the stages to `document`.
     pub(super) fn apply(&self, document: &RawDocument) -> Result<Document> {
         let mut arena = Arena::new();
-        let mut made = document.to_owned();
+        let mut result = document.to_owned();
         for stage in &self.stages {
-            made = stage.apply(&made, &self.globals, &arena)?;
+            result = stage.apply(&result, &self.globals, &arena)?;
             arena.clear();
         }
-        Ok(Document::try_from(&*made)?)
+        Ok(Document::try_from(&*result)?)
     }
 }

@@ -8,16 +8,16 @@ use crate::query::filter::Filter;
 
 use super::path::{Path, is_positional, position};
 
-/// The filters of an update's `$[id]`s.
+/// The array filters of an update's `$[id]`s.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(super) struct ArrayFilters(Vec<(String, Filter)>);
 
 impl ArrayFilters {
-    /// Reads `arrayFilters`.
+    /// Parses `arrayFilters`.
     ///
     /// # Errors
-    /// `FailedToParse` for filters that are not about one identifier or of which two are about the same;
-    /// `BadValue` for an identifier of other than letters and digits.
+    /// `FailedToParse` for a filter that does not have exactly one identifier, and for two filters with the
+    /// same one; `BadValue` for an identifier with characters other than letters and digits.
     pub(super) fn parse(filters: &[RawDocumentBuf]) -> Result<Self> {
         let mut parsed: Vec<(String, Filter)> = Vec::new();
         for filter in filters {
@@ -45,9 +45,9 @@ impl ArrayFilters {
                     ));
                 }
             };
-            let plain = name.starts_with(|c: char| c.is_ascii_lowercase())
+            let valid = name.starts_with(|c: char| c.is_ascii_lowercase())
                 && name.chars().all(|c| c.is_ascii_alphanumeric());
-            if !plain {
+            if !valid {
                 return Err(QueryError::bad_value(format!(
                     "Error parsing array filter :: caused by :: The top-level field name must be an alphanumeric \
                      string beginning with a lowercase letter, found '{name}'"
@@ -64,7 +64,7 @@ impl ArrayFilters {
         Ok(ArrayFilters(parsed))
     }
 
-    /// Gives them this collation.
+    /// Sets the collation of the filters.
     pub(super) fn collate(&mut self, collation: &Collation) -> Result<()> {
         for (_, filter) in &mut self.0 {
             *filter = filter.clone().collated(collation)?;
@@ -72,12 +72,12 @@ impl ArrayFilters {
         Ok(())
     }
 
-    /// True if there are none.
+    /// True if there are no filters.
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Checks that every identifier of `paths` has its filter, and every filter is used.
+    /// Checks that every identifier in `paths` has a filter, and that every filter is used.
     pub(super) fn check<'p>(&self, paths: impl Iterator<Item = &'p Path> + Clone) -> Result<()> {
         let used = |path: &'p Path| path.parts().iter().filter_map(|part| identifier(part));
         for path in paths.clone() {
@@ -100,15 +100,15 @@ impl ArrayFilters {
 
     fn matches(&self, id: &str, element: &Bson) -> Result<bool> {
         let Some((name, filter)) = self.0.iter().find(|(name, _)| name == id) else { return Ok(false) };
-        filter.matches(&holding(name, element)?)
+        filter.matches(&document_with(name, element)?)
     }
 }
 
-/// A document whose only field `name` is `value`.
-pub(super) fn holding(name: &str, value: &Bson) -> Result<RawDocumentBuf> {
-    let mut holder = RawDocumentBuf::new();
-    holder.append(bson::raw::CString::try_from(name)?, RawBson::try_from(value.clone())?);
-    Ok(holder)
+/// A document with the only field `name`, whose value is `value`.
+pub(super) fn document_with(name: &str, value: &Bson) -> Result<RawDocumentBuf> {
+    let mut document = RawDocumentBuf::new();
+    document.append(bson::raw::CString::try_from(name)?, RawBson::try_from(value.clone())?);
+    Ok(document)
 }
 
 /// The identifier in `$[id]`.
@@ -116,11 +116,11 @@ fn identifier(part: &str) -> Option<&str> {
     part.strip_prefix("$[")?.strip_suffix(']').filter(|id| !id.is_empty())
 }
 
-/// The plain paths that `path` means in `document`.
+/// Expands `path` into the paths without positional parts that it stands for in `document`.
 ///
 /// # Errors
-/// `BadValue` if there is no array where the path asks for one, or no element that the query matched by.
-pub(super) fn places(
+/// `BadValue` if a value that must be an array is not, or the query did not match an array element.
+pub(super) fn expand(
     path: &Path,
     document: &Document,
     matched: Option<usize>,
@@ -128,8 +128,8 @@ pub(super) fn places(
 ) -> Result<Vec<Path>> {
     let mut found = Vec::new();
     let Some((first, rest)) = path.parts().split_first() else { return Ok(found) };
-    let mut walk = Walk { path, matched, filters, way: vec![first.clone()], found: &mut found };
-    walk.go(document.get(first), rest)?;
+    let mut walk = Walk { path, matched, filters, prefix: vec![first.clone()], found: &mut found };
+    walk.visit(document.get(first), rest)?;
     Ok(found)
 }
 
@@ -137,14 +137,14 @@ struct Walk<'w> {
     path: &'w Path,
     matched: Option<usize>,
     filters: &'w ArrayFilters,
-    way: Vec<String>,
+    prefix: Vec<String>,
     found: &'w mut Vec<Path>,
 }
 
 impl Walk<'_> {
-    fn go(&mut self, value: Option<&Bson>, rest: &[String]) -> Result<()> {
+    fn visit(&mut self, value: Option<&Bson>, rest: &[String]) -> Result<()> {
         let Some((part, rest)) = rest.split_first() else {
-            self.found.push(Path::of(self.way.clone()));
+            self.found.push(Path::of(self.prefix.clone()));
             return Ok(());
         };
         if !is_positional(part) {
@@ -158,27 +158,27 @@ impl Walk<'_> {
             };
             return self.step(at.to_string(), value, rest);
         }
-        let way = self.way.join(".");
+        let prefix = self.prefix.join(".");
         let array = match value {
             Some(Bson::Array(array)) => array,
             Some(other) => {
                 return Err(QueryError::bad_value(format!(
-                    "Cannot apply array updates to non-array element {way}: {other} (path '{}')",
+                    "Cannot apply array updates to non-array element {prefix}: {other} (path '{}')",
                     self.path
                 )));
             }
             None => {
                 return Err(QueryError::bad_value(format!(
-                    "The path '{way}' must exist in the document in order to apply array updates."
+                    "The path '{prefix}' must exist in the document in order to apply array updates."
                 )));
             }
         };
         for (at, element) in array.iter().enumerate() {
-            let chosen = match identifier(part) {
+            let selected = match identifier(part) {
                 Some(id) => self.filters.matches(id, element)?,
                 None => true,
             };
-            if chosen {
+            if selected {
                 self.step(at.to_string(), value, rest)?;
             }
         }
@@ -191,14 +191,14 @@ impl Walk<'_> {
             Some(Bson::Array(array)) => position(&part).and_then(|at| array.get(at)),
             _ => None,
         };
-        self.way.push(part);
-        self.go(inner, rest)?;
-        self.way.pop();
+        self.prefix.push(part);
+        self.visit(inner, rest)?;
+        self.prefix.pop();
         Ok(())
     }
 }
 
-/// The position that a document which `filter` found is matched by, if `paths` need it.
+/// The position of the array element that made `document` match `filter`, if one of `paths` contains `$`.
 pub(super) fn matched<'p>(
     mut paths: impl Iterator<Item = &'p Path>,
     filter: &Filter,

@@ -3,7 +3,7 @@
 use bson::{Bson, RawDocumentBuf};
 
 use super::compare_values;
-use super::positional::holding;
+use super::positional::document_with;
 use crate::doc::Collation;
 use crate::error::Result;
 use crate::query::filter::Filter;
@@ -11,33 +11,34 @@ use crate::query::filter::Filter;
 /// Which elements are removed.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Pull {
-    /// Those equal to one of these.
+    /// Elements equal to one of these.
     Equal(Vec<Bson>),
-    /// Those that fit operators; the filter is about a document whose field with an empty name is the element.
-    Fitting(Filter),
-    /// Documents that match.
-    Matching(Filter),
+    /// Elements that meet operators; the filter is evaluated for a document with the element in a field whose
+    /// name is empty.
+    Values(Filter),
+    /// Elements that are documents and match a filter.
+    Documents(Filter),
 }
 
 impl Pull {
-    /// Reads the operand of `$pull`: a filter of documents, operators, a pattern, or a value.
+    /// Parses the operand of `$pull`: a filter for documents, operators, a pattern, or a value.
     pub(super) fn parse(operand: Bson) -> Result<Self> {
         Ok(match &operand {
             Bson::Document(filter) => {
                 let operators =
                     filter.keys().next().is_some_and(|name| name.starts_with('$') && !is_logical(name));
                 if operators {
-                    Pull::Fitting(Filter::parse(&holding("", &operand)?)?)
+                    Pull::Values(Filter::parse(&document_with("", &operand)?)?)
                 } else {
-                    Pull::Matching(Filter::parse(&RawDocumentBuf::try_from(filter)?)?)
+                    Pull::Documents(Filter::parse(&RawDocumentBuf::try_from(filter)?)?)
                 }
             }
-            Bson::RegularExpression(_) => Pull::Fitting(Filter::parse(&holding("", &operand)?)?),
+            Bson::RegularExpression(_) => Pull::Values(Filter::parse(&document_with("", &operand)?)?),
             _ => Pull::Equal(vec![operand]),
         })
     }
 
-    /// Removes what it is about.
+    /// Removes the elements from the array.
     pub(super) fn apply(&self, array: &mut Vec<Bson>, collation: &Collation) -> Result<()> {
         let mut kept = Vec::with_capacity(array.len());
         for element in array.drain(..) {
@@ -49,11 +50,11 @@ impl Pull {
         Ok(())
     }
 
-    /// Gives the filter this collation.
+    /// Sets the collation of the filter.
     pub(super) fn collate(&mut self, collation: &Collation) -> Result<()> {
         match self {
             Pull::Equal(_) => {}
-            Pull::Fitting(filter) | Pull::Matching(filter) => *filter = filter.clone().collated(collation)?,
+            Pull::Values(filter) | Pull::Documents(filter) => *filter = filter.clone().collated(collation)?,
         }
         Ok(())
     }
@@ -68,11 +69,11 @@ impl Pull {
                 }
                 Ok(false)
             }
-            (Pull::Fitting(filter), element) => filter.matches(&holding("", element)?),
-            (Pull::Matching(filter), Bson::Document(document)) => {
+            (Pull::Values(filter), element) => filter.matches(&document_with("", element)?),
+            (Pull::Documents(filter), Bson::Document(document)) => {
                 filter.matches(&RawDocumentBuf::try_from(document)?)
             }
-            (Pull::Matching(_), _) => Ok(false),
+            (Pull::Documents(_), _) => Ok(false),
         }
     }
 }

@@ -9,22 +9,22 @@ use super::{compare_values, type_name};
 use crate::doc::Collation;
 use crate::error::{QueryError, Result};
 
-/// What is put into an array, and what is made of the array then.
+/// The values that are inserted into an array, and how the array is sorted and truncated afterwards.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Push {
     each: Vec<Bson>,
-    /// Where the first goes; negative from the end; `None` for the end.
+    /// Where the values are inserted; negative counts from the end; `None` appends them.
     position: Option<i64>,
     order: Option<Order>,
-    /// How many stay: of the first, or if negative of the last.
+    /// How many elements are kept: the first ones, or the last ones if it is negative.
     slice: Option<i64>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
 enum Order {
-    /// Of whole elements; true for the greatest first.
+    /// By whole elements; true for descending order.
     Whole(bool),
-    /// Of fields of the elements: their paths.
+    /// By fields of the elements: the path, and true for descending order.
     Fields(Vec<(Vec<String>, bool)>),
 }
 
@@ -38,7 +38,7 @@ fn integer(name: &str, value: &Bson) -> Result<i64> {
 }
 
 impl Push {
-    /// Reads an operand: a value to put at the end, or modifiers.
+    /// Parses an operand: a value to append, or modifiers.
     pub(super) fn parse(operand: Bson) -> Result<Self> {
         let mut push = Push { each: Vec::new(), position: None, order: None, slice: None };
         let modifiers = match operand {
@@ -68,7 +68,7 @@ impl Push {
         Ok(push)
     }
 
-    /// What the array becomes.
+    /// Applies the operator to the array.
     pub(super) fn apply(&self, array: &mut Vec<Bson>, collation: &Collation) -> Result<()> {
         let at = match self.position {
             Some(at) if at >= 0 => usize::try_from(at).unwrap_or(usize::MAX).min(array.len()),
@@ -95,7 +95,7 @@ impl Push {
 
 impl Order {
     fn parse(value: &Bson) -> Result<Self> {
-        let down = |value: &Bson| match whole(value) {
+        let descending = |value: &Bson| match whole(value) {
             Some(1) => Ok(false),
             Some(-1) => Ok(true),
             _ => Err(QueryError::bad_value("The $sort element value must be either 1 or -1")),
@@ -109,14 +109,14 @@ impl Order {
                     let parts: Vec<String> = path.split('.').map(str::to_owned).collect();
                     if parts.len() > 1 && parts.iter().any(String::is_empty) || path.starts_with('$') {
                         return Err(QueryError::bad_value(format!(
-                            "The $sort field '{path}' is no path of a field"
+                            "The $sort field '{path}' is not a valid field path"
                         )));
                     }
-                    Ok((parts, down(value)?))
+                    Ok((parts, descending(value)?))
                 };
                 fields.iter().map(field).collect::<Result<_>>().map(Order::Fields)
             }
-            value if super::number::is_number(value) => down(value).map(Order::Whole),
+            value if super::number::is_number(value) => descending(value).map(Order::Whole),
             _ => Err(QueryError::bad_value(
                 "The $sort is invalid: use 1/-1 to sort the whole element, or {field:1/-1} to sort embedded fields",
             )),
@@ -125,19 +125,19 @@ impl Order {
 
     fn sort(&self, array: &mut Vec<Bson>, collation: &Collation) -> Result<()> {
         let fields: &[(Vec<String>, bool)] = match self {
-            Order::Whole(down) => &[(Vec::new(), *down)],
+            Order::Whole(descending) => &[(Vec::new(), *descending)],
             Order::Fields(fields) => fields,
         };
         let key = |element: &Bson| -> Result<Vec<Vec<u8>>> {
-            let part = |path: &[String]| encoded(at(element, path).unwrap_or(&Bson::Null), collation);
+            let part = |path: &[String]| sort_key(at(element, path).unwrap_or(&Bson::Null), collation);
             fields.iter().map(|(path, _)| part(path)).collect()
         };
         let mut keyed =
             array.drain(..).map(|element| Ok((key(&element)?, element))).collect::<Result<Vec<_>>>()?;
         keyed.sort_by(|(a, _), (b, _)| {
             let orders = a.iter().zip(b).zip(fields).map(
-                |((a, b), (_, down))| {
-                    if *down { b.cmp(a) } else { a.cmp(b) }
+                |((a, b), (_, descending))| {
+                    if *descending { b.cmp(a) } else { a.cmp(b) }
                 },
             );
             orders.into_iter().find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
@@ -147,17 +147,17 @@ impl Order {
     }
 }
 
-/// The value's place in MongoDB's order, as bytes.
-fn encoded(value: &Bson, collation: &Collation) -> Result<Vec<u8>> {
-    let held = super::positional::holding("", value)?;
+/// The sort key of a value: its bytes sort in MongoDB's order.
+fn sort_key(value: &Bson, collation: &Collation) -> Result<Vec<u8>> {
+    let wrapper = super::positional::document_with("", value)?;
     let mut key = Vec::new();
-    if let Some(value) = crate::doc::Doc::from(&held).get("") {
+    if let Some(value) = crate::doc::Doc::from(&wrapper).get("") {
         collation.encode(value, &mut key);
     }
     Ok(key)
 }
 
-/// The value at a path through documents.
+/// The value at a path; only documents are followed, not arrays.
 fn at<'v>(element: &'v Bson, path: &[String]) -> Option<&'v Bson> {
     path.iter().try_fold(element, |value, part| match value {
         Bson::Document(document) => document.get(part),
@@ -165,7 +165,7 @@ fn at<'v>(element: &'v Bson, path: &[String]) -> Option<&'v Bson> {
     })
 }
 
-/// The values of an `$each`, or the operand alone.
+/// The values of an `$each`, or the operand as the only value.
 pub(super) fn each(operator: &str, operand: Bson) -> Result<Vec<Bson>> {
     let each = |modifiers: &Document| modifiers.keys().next().is_some_and(|name| name == "$each");
     match operand {
@@ -190,14 +190,14 @@ pub(super) fn each(operator: &str, operand: Bson) -> Result<Vec<Bson>> {
     }
 }
 
-/// Adds those of `values` that are not there yet.
+/// Appends those of `values` that the array does not contain yet.
 pub(super) fn add_to_set(array: &mut Vec<Bson>, values: &[Bson], collation: &Collation) -> Result<()> {
     for value in values {
-        let mut there = false;
-        for held in array.iter() {
-            there = there || compare_values(collation, held, value)?.is_eq();
+        let mut contained = false;
+        for element in array.iter() {
+            contained = contained || compare_values(collation, element, value)?.is_eq();
         }
-        if !there {
+        if !contained {
             array.push(value.clone());
         }
     }

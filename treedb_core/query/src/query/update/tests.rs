@@ -1,4 +1,4 @@
-//! Each claim is a rule of MongoDB's update language.
+//! Each test checks a rule of MongoDB's update language.
 
 use bson::{Bson, Document, RawDocumentBuf, doc};
 
@@ -16,7 +16,7 @@ fn parse(update: Document) -> Result<Update> {
     Update::parse(&raw(update))
 }
 
-/// The document `update` makes of `old`, `None` if nothing changes.
+/// Applies `update` to `old`; `None` if nothing changes.
 fn apply(old: Document, update: Document) -> Result<Option<Document>> {
     Ok(parse(update)?.apply(&raw(old), &Filter::all())?.map(|new| Document::try_from(&*new).unwrap()))
 }
@@ -30,7 +30,7 @@ fn code<T: std::fmt::Debug>(result: Result<T>) -> ErrorCode {
 }
 
 #[test]
-fn set_creates_the_documents_on_its_way_and_keeps_the_order_of_old_fields() {
+fn set_creates_missing_documents_and_keeps_the_order_of_old_fields() {
     assert_eq!(
         applied(doc! { "_id": 1, "z": 1, "a": 2 }, doc! { "$set": { "z": 9, "n.m": 3, "b": 0 } }),
         doc! { "_id": 1, "z": 9, "a": 2, "b": 0, "n": { "m": 3 } }
@@ -57,7 +57,7 @@ fn a_path_through_a_scalar_is_not_viable() {
 }
 
 #[test]
-fn an_update_that_changes_nothing_says_so() {
+fn an_update_that_changes_nothing_returns_none() {
     assert_eq!(apply(doc! { "a": 1 }, doc! { "$set": { "a": 1 } }).unwrap(), None);
     assert_eq!(apply(doc! { "a": 1 }, doc! { "$unset": { "b": 1, "a.c": 1 } }).unwrap(), None);
     assert_eq!(apply(doc! { "a": 1 }, doc! { "$setOnInsert": { "b": 1 } }).unwrap(), None);
@@ -65,7 +65,7 @@ fn an_update_that_changes_nothing_says_so() {
 }
 
 #[test]
-fn inc_widens_as_it_must_and_refuses_what_is_no_number() {
+fn inc_widens_on_overflow_and_refuses_values_that_are_not_numbers() {
     let sums = [
         (Bson::Int32(1), Bson::Int32(2), Bson::Int32(3)),
         (Bson::Int32(i32::MAX), Bson::Int32(1), Bson::Int64(1 << 31)),
@@ -100,7 +100,7 @@ fn the_id_cannot_be_changed_but_may_be_named() {
 }
 
 #[test]
-fn malformed_updates_have_mongodbs_codes() {
+fn malformed_updates_have_mongodbs_error_codes() {
     let cases = [
         (doc! { "$foo": { "a": 1 } }, ErrorCode::FailedToParse),
         (doc! { "$set": 1 }, ErrorCode::FailedToParse),
@@ -133,23 +133,23 @@ fn a_path_as_long_as_a_message_is_refused_before_anything_is_built() {
 }
 
 #[test]
-fn positions_and_names_have_one_order() {
+fn positions_and_names_sort_consistently() {
     // Positions by value and names by bytes alone would put 2 < 10 < 1a < 2.
     let names: Vec<String> = (0..40).flat_map(|n| [format!("{n}"), format!("{n}a")]).collect();
     let set: Document = names.iter().rev().map(|name| (format!("a.{name}"), Bson::Int32(1))).collect();
     let new = applied(doc! {}, doc! { "$set": set });
-    let found: Vec<&String> = new.get_document("a").unwrap().keys().collect();
-    assert_eq!(found[..3], ["0", "1", "2"]);
-    assert_eq!(found.len(), names.len());
+    let keys: Vec<&String> = new.get_document("a").unwrap().keys().collect();
+    assert_eq!(keys[..3], ["0", "1", "2"]);
+    assert_eq!(keys.len(), names.len());
 }
 
 #[test]
-fn bytes_that_are_no_document_are_refused() {
+fn invalid_bson_is_refused() {
     let mut bytes = raw(doc! { "$set": { "a": "text" } }).into_bytes();
     let at = bytes.windows(4).position(|part| part == b"text").unwrap();
     bytes[at + 1] = 0xff;
-    let hostile = RawDocumentBuf::from_bytes(bytes).unwrap();
-    assert_eq!(code(Update::parse(&hostile)), ErrorCode::InvalidBSON);
+    let invalid = RawDocumentBuf::from_bytes(bytes).unwrap();
+    assert_eq!(code(Update::parse(&invalid)), ErrorCode::InvalidBSON);
 }
 
 #[test]
@@ -175,7 +175,7 @@ fn an_upsert_takes_the_equalities_of_its_filter() {
 }
 
 #[test]
-fn products_widen_as_they_must_and_nothing_is_zero() {
+fn mul_widens_on_overflow_and_a_missing_field_becomes_zero() {
     for (old, by, product) in [
         (Bson::Int32(3), Bson::Int32(2), Bson::Int32(6)),
         (Bson::Int32(1 << 30), Bson::Int32(4), Bson::Int64(1 << 32)),
@@ -190,8 +190,8 @@ fn products_widen_as_they_must_and_nothing_is_zero() {
         (decimal("1E-6176"), decimal("0.5"), decimal("0E-6176")),
         (decimal("3E-6176"), decimal("0.5"), decimal("2E-6176")),
     ] {
-        let made = applied(doc! { "a": old }, doc! { "$mul": { "a": by } });
-        assert_eq!(made, doc! { "a": product });
+        let result = applied(doc! { "a": old }, doc! { "$mul": { "a": by } });
+        assert_eq!(result, doc! { "a": product });
     }
     assert_eq!(applied(doc! {}, doc! { "$mul": { "a": 5_i64 } }), doc! { "a": 0_i64 });
     assert_eq!(code(apply(doc! { "a": i64::MAX }, doc! { "$mul": { "a": 2 } })), ErrorCode::BadValue);
@@ -199,7 +199,7 @@ fn products_widen_as_they_must_and_nothing_is_zero() {
 }
 
 #[test]
-fn min_and_max_go_by_the_order_of_all_types() {
+fn min_and_max_compare_values_of_all_types() {
     assert_eq!(applied(doc! { "a": 5 }, doc! { "$min": { "a": 4.5 } }), doc! { "a": 4.5 });
     assert_eq!(apply(doc! { "a": 5 }, doc! { "$min": { "a": 5.0 } }).unwrap(), None);
     assert_eq!(apply(doc! { "a": 5 }, doc! { "$min": { "a": "x" } }).unwrap(), None);
@@ -208,7 +208,7 @@ fn min_and_max_go_by_the_order_of_all_types() {
 }
 
 #[test]
-fn bits_stay_in_32_when_both_sides_are() {
+fn bit_results_are_32_bit_if_both_operands_are() {
     assert_eq!(applied(doc! { "a": 13 }, doc! { "$bit": { "a": { "and": 10 } } }), doc! { "a": 8 });
     assert_eq!(applied(doc! { "a": 1 }, doc! { "$bit": { "a": { "or": 4, "xor": 1 } } }), doc! { "a": 4 });
     assert_eq!(applied(doc! { "a": 1 }, doc! { "$bit": { "a": { "or": 4_i64 } } }), doc! { "a": 5_i64 });
@@ -219,7 +219,7 @@ fn bits_stay_in_32_when_both_sides_are() {
 }
 
 #[test]
-fn rename_moves_a_value_that_is_there() {
+fn rename_moves_an_existing_value() {
     assert_eq!(
         applied(doc! { "a": 1, "b": 2, "c": 3 }, doc! { "$rename": { "a": "b" } }),
         doc! { "b": 1, "c": 3 }
@@ -260,7 +260,7 @@ fn the_current_date_is_a_date_or_a_timestamp() {
 }
 
 #[test]
-fn push_puts_sorts_and_cuts() {
+fn push_inserts_sorts_and_slices() {
     let push = |old: Document, operand: Bson| applied(old, doc! { "$push": { "a": operand } });
     assert_eq!(push(doc! { "a": [1] }, Bson::Int32(2)), doc! { "a": [1, 2] });
     assert_eq!(push(doc! {}, Bson::Int32(2)), doc! { "a": [2] });
@@ -303,7 +303,7 @@ fn push_puts_sorts_and_cuts() {
 }
 
 #[test]
-fn sets_hold_each_value_once() {
+fn add_to_set_adds_each_value_once() {
     let add = |old: Document, operand: Bson| apply(old, doc! { "$addToSet": { "a": operand } }).unwrap();
     assert_eq!(add(doc! { "a": [1] }, Bson::Int32(2)), Some(doc! { "a": [1, 2] }));
     assert_eq!(add(doc! { "a": [1] }, Bson::Double(1.0)), None);
@@ -317,7 +317,7 @@ fn sets_hold_each_value_once() {
 }
 
 #[test]
-fn pop_and_pull_take_elements_out() {
+fn pop_and_pull_remove_elements() {
     assert_eq!(applied(doc! { "a": [1, 2, 3] }, doc! { "$pop": { "a": 1 } }), doc! { "a": [1, 2] });
     assert_eq!(applied(doc! { "a": [1, 2, 3] }, doc! { "$pop": { "a": -1 } }), doc! { "a": [2, 3] });
     assert_eq!(apply(doc! { "a": [] }, doc! { "$pop": { "a": 1, "b.c": 1 } }).unwrap(), None);
@@ -352,8 +352,13 @@ fn pop_and_pull_take_elements_out() {
     assert_eq!(code(parse(doc! { "$pullAll": { "a": 1 } })), ErrorCode::BadValue);
 }
 
-/// What `update` makes of a document that `filter` found.
-fn found(filter: Document, old: Document, update: Document, filters: &[Document]) -> Result<Document> {
+/// Applies `update` to a document that matches `filter`.
+fn apply_matched(
+    filter: Document,
+    old: Document,
+    update: Document,
+    filters: &[Document],
+) -> Result<Document> {
     let filters: Vec<RawDocumentBuf> = filters.iter().cloned().map(raw).collect();
     let update = Update::with_array_filters(&raw(update), &filters)?;
     let filter = Filter::parse(&raw(filter))?;
@@ -363,14 +368,19 @@ fn found(filter: Document, old: Document, update: Document, filters: &[Document]
 }
 
 #[test]
-fn a_dollar_is_the_element_the_filter_matched() {
+fn a_dollar_stands_for_the_element_that_the_filter_matched() {
     assert_eq!(
-        found(doc! { "a": { "$gt": 5 } }, doc! { "a": [1, 7, 9] }, doc! { "$set": { "a.$": 0 } }, &[])
-            .unwrap(),
+        apply_matched(
+            doc! { "a": { "$gt": 5 } },
+            doc! { "a": [1, 7, 9] },
+            doc! { "$set": { "a.$": 0 } },
+            &[]
+        )
+        .unwrap(),
         doc! { "a": [1, 0, 9] }
     );
     assert_eq!(
-        found(
+        apply_matched(
             doc! { "a": { "$elemMatch": { "x": 2, "y": 1 } } },
             doc! { "a": [{ "x": 2 }, { "x": 2, "y": 1 }] },
             doc! { "$inc": { "a.$.y": 5 }, "$set": { "b": 1 } },
@@ -380,7 +390,7 @@ fn a_dollar_is_the_element_the_filter_matched() {
         doc! { "a": [{ "x": 2 }, { "x": 2, "y": 6 }], "b": 1 }
     );
     assert_eq!(
-        code(found(doc! {}, doc! { "a": [1] }, doc! { "$set": { "a.$": 0 } }, &[])),
+        code(apply_matched(doc! {}, doc! { "a": [1] }, doc! { "$set": { "a.$": 0 } }, &[])),
         ErrorCode::BadValue
     );
     for update in [doc! { "$set": { "$": 1 } }, doc! { "$set": { "a.$.b.$": 1 } }] {
@@ -390,7 +400,8 @@ fn a_dollar_is_the_element_the_filter_matched() {
 
 #[test]
 fn all_elements_or_those_that_filters_match_are_changed() {
-    let change = |old: Document, update: Document, filters: &[Document]| found(doc! {}, old, update, filters);
+    let change =
+        |old: Document, update: Document, filters: &[Document]| apply_matched(doc! {}, old, update, filters);
     assert_eq!(
         change(doc! { "a": [1, 2] }, doc! { "$inc": { "a.$[]": 10 } }, &[]).unwrap(),
         doc! { "a": [11, 12] }
@@ -440,7 +451,7 @@ fn all_elements_or_those_that_filters_match_are_changed() {
 }
 
 #[test]
-fn a_pipeline_makes_the_new_document_of_the_old_one() {
+fn a_pipeline_computes_the_new_document_from_the_old_one() {
     let change = |old: Document, stages: &[Document]| {
         let stages: Vec<RawDocumentBuf> = stages.iter().cloned().map(raw).collect();
         let new = Update::pipeline(&stages)?.apply(&raw(old), &Filter::all())?;

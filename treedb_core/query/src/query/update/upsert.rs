@@ -1,4 +1,4 @@
-//! The fields that an upsert takes from its filter: those that have to equal a value.
+//! The fields that an upsert takes from its filter: those that must equal a value.
 
 use bson::{Bson, Document};
 

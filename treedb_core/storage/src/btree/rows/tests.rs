@@ -1,4 +1,4 @@
-//! The row tree against a `BTreeMap`, on pages that catch misuse.
+//! The row tree against a `BTreeMap`, on pages that detect misuse.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -25,7 +25,7 @@ fn compare_all(pages: &MemPages, root: &RowRoot, model: &Model) {
     let mut seen = HashSet::new();
     let stats = RowTree::check(pages, root, &mut |id| assert!(seen.insert(id))).unwrap();
     assert_eq!(stats.entries, model.len() as u64);
-    assert_eq!(pages.live(), seen.len(), "every page in use is the tree's");
+    assert_eq!(pages.live(), seen.len(), "every page in use belongs to the tree");
     assert_eq!(RowRoot::from_bytes(&root.to_bytes()), Some(*root));
 
     let mut cursor = RowTree::cursor(pages, root);
@@ -66,7 +66,7 @@ fn compare_seeks(pages: &MemPages, root: &RowRoot, model: &Model, id: u64) {
     assert_eq!(got.map(|value| (value.bytes.to_vec(), value.pointer)), model.get(&id).cloned());
 }
 
-/// An id: within the dense range, a little beyond, in a far island, or anywhere.
+/// A row id: within the dense range, slightly above it, in a distant range, or random.
 fn random_id(rng: &mut Rng, next: u64) -> u64 {
     match rng.below(20) {
         0 => next + rng.below(300) as u64,
@@ -91,7 +91,7 @@ fn play(payload: usize, seed: u64, steps: usize) {
         }
         let (value, pointer) = random_value(&mut rng, longest);
         let stored = Value { bytes: &value, pointer };
-        // Appends come first; after a far id they would all be far.
+        // Only appends at first: after a distant id, all appended ids would be distant.
         far = far || rng.below(steps / 2) == 0;
         let id = if far {
             random_id(&mut rng, root.next % (1 << 40))
@@ -138,14 +138,14 @@ fn play(payload: usize, seed: u64, steps: usize) {
 }
 
 #[test]
-fn a_row_tree_of_small_pages_does_what_a_btreemap_does() {
+fn a_row_tree_of_small_pages_behaves_like_a_btreemap() {
     for seed in seeds(0..8) {
         play(256, seed, 4000);
     }
 }
 
 #[test]
-fn a_row_tree_of_native_and_large_pages_does_what_a_btreemap_does() {
+fn a_row_tree_of_native_and_large_pages_behaves_like_a_btreemap() {
     play(4064, 11, 6000);
     play(8150, 12, 4000);
     play(32 * 1024, 13, 3000);
@@ -164,7 +164,7 @@ fn appended_rows_fill_their_pages() {
 }
 
 #[test]
-fn keeping_every_twentieth_row_does_not_keep_all_pages() {
+fn keeping_every_twentieth_row_frees_pages() {
     let mut pages = MemPages::new(4064);
     let mut root = RowRoot::EMPTY;
     for n in 0..50_000u64 {
@@ -179,7 +179,7 @@ fn keeping_every_twentieth_row_does_not_keep_all_pages() {
 }
 
 #[test]
-fn a_leaf_of_many_holes_makes_room_for_a_long_row_in_the_middle() {
+fn a_fragmented_leaf_has_room_for_a_long_row_in_the_middle() {
     let mut pages = MemPages::new(4040);
     let mut root = RowRoot::EMPTY;
     let ids: Vec<u64> = (1..=80).map(|n| 16 * n).collect();
@@ -255,7 +255,7 @@ fn a_row_snapshot_sees_its_tree_while_the_next_transaction_changes_it() {
 }
 
 #[test]
-fn damaged_row_pages_give_errors_or_harmless_answers() {
+fn damaged_row_pages_give_errors_or_harmless_results() {
     let mut rng = Rng::new(8);
     let (mut caught, mut harmless) = (0, 0);
     for _ in 0..400 {
@@ -311,7 +311,7 @@ fn damaged_row_pages_give_errors_or_harmless_answers() {
 }
 
 #[test]
-fn rows_appended_together_are_those_appended_one_by_one() {
+fn rows_appended_together_are_the_same_as_appended_one_by_one() {
     for seed in seeds(1..40) {
         let payload = if seed % 2 == 0 { 256 } else { 4032 };
         let (mut rng, mut pages, mut model) = (Rng::new(seed), MemPages::new(payload), Model::new());

@@ -41,7 +41,7 @@ pub(super) struct Writer<'w, W> {
 }
 
 impl<'w, W: Write> Writer<'w, W> {
-    /// Begins a stream of so many entries.
+    /// Begins a stream of `entries` entries.
     pub(super) fn begin(out: &'w mut W, entries: u64) -> Result<Writer<'w, W>> {
         let mut h = [0u8; HEADER];
         h[0..8].copy_from_slice(&MAGIC);

@@ -15,7 +15,7 @@ pub struct DbSnapshot {
 /// What keeps an iterator's pages from being reused.
 enum Pin<'d> {
     Own { _snapshot: Snapshot<'d> },
-    Lent,
+    Borrowed,
 }
 
 /// A position in a database, which moves in both directions; LevelDB's iterator. It begins not valid, is not valid after the last
@@ -30,10 +30,10 @@ pub struct DbIterator<'d> {
 }
 
 impl<'d> DbIterator<'d> {
-    pub(super) fn new(db: &'d Db, lent: Option<&'d DbSnapshot>) -> Result<DbIterator<'d>> {
+    pub(super) fn new(db: &'d Db, snapshot: Option<&'d DbSnapshot>) -> Result<DbIterator<'d>> {
         let inner = &*db.store.inner;
-        let (found, pin) = match lent {
-            Some(snapshot) => (snapshot.read.find(&db.table)?, Pin::Lent),
+        let (found, pin) = match snapshot {
+            Some(snapshot) => (snapshot.read.find(&db.table)?, Pin::Borrowed),
             None => {
                 let snapshot = db.store.snapshot()?;
                 (snapshot.find(&db.table)?, Pin::Own { _snapshot: snapshot })

@@ -15,43 +15,44 @@ use crate::kv::reads::{Bounds, ReadContext, is_above, is_below};
 use crate::kv::two_ended::{item, owned, slice};
 use crate::page::Pager;
 
-/// Changes of a table: values put, `None` for removed ones. Rows are under their numbers, big-endian.
+/// The changes of a table by key: the new value, `None` for a deleted key. The keys of rows are their
+/// numbers, big-endian.
 pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// A cursor over the snapshot's table.
-pub(super) enum Base<'t> {
+/// A cursor over the table in the snapshot.
+pub(super) enum SnapshotCursor<'t> {
     Keys { cursor: Box<Cursor<'t>>, context: ReadContext<'t> },
     Rows { cursor: Box<PinnedRowCursor<'t>>, context: ReadContext<'t>, key: [u8; 8] },
 }
 
-impl<'t> Base<'t> {
-    /// Notes the key of the row it is on.
-    fn on_row(&mut self, on: bool) -> bool {
-        if let Base::Rows { cursor, key, .. } = self
+impl<'t> SnapshotCursor<'t> {
+    /// Stores the key of the current row; returns `found`.
+    fn update_row_key(&mut self, found: bool) -> bool {
+        if let SnapshotCursor::Rows { cursor, key, .. } = self
             && let Some(row) = cursor.row()
         {
             *key = row.to_be_bytes();
         }
-        on
+        found
     }
 
-    /// To the first entry, or to the last.
-    fn edge(&mut self, first: bool) -> Result<bool> {
-        let on = match self {
-            Base::Keys { cursor, .. } if first => cursor.first()?,
-            Base::Keys { cursor, .. } => cursor.last()?,
-            Base::Rows { cursor, .. } if first => cursor.step(|tree, _| tree.first())?.is_some(),
-            Base::Rows { cursor, .. } => cursor.step(|tree, _| tree.last())?.is_some(),
+    /// Moves to the first or the last entry.
+    fn seek_end(&mut self, first: bool) -> Result<bool> {
+        let found = match self {
+            SnapshotCursor::Keys { cursor, .. } if first => cursor.first()?,
+            SnapshotCursor::Keys { cursor, .. } => cursor.last()?,
+            SnapshotCursor::Rows { cursor, .. } if first => cursor.step(|tree, _| tree.first())?.is_some(),
+            SnapshotCursor::Rows { cursor, .. } => cursor.step(|tree, _| tree.last())?.is_some(),
         };
-        Ok(self.on_row(on))
+        Ok(self.update_row_key(found))
     }
 
-    /// To the nearest entry at or after `key`, or at or before it.
+    /// Moves to the nearest entry at or after `to`, or at or before it if not `forward`.
     fn seek(&mut self, to: &[u8], forward: bool) -> Result<bool> {
-        let on = match self {
-            Base::Keys { cursor, .. } if forward => cursor.seek(to)?,
-            Base::Keys { cursor, .. } => cursor.seek_back(to)?,
-            Base::Rows { cursor, .. } => {
+        let found = match self {
+            SnapshotCursor::Keys { cursor, .. } if forward => cursor.seek(to)?,
+            SnapshotCursor::Keys { cursor, .. } => cursor.seek_back(to)?,
+            SnapshotCursor::Rows { cursor, .. } => {
                 let row = to.first_chunk().map_or(0, |&bytes| u64::from_be_bytes(bytes));
                 let seek = |tree: &mut RowCursor<'t, Pager>, _| {
                     if forward { tree.seek(row) } else { tree.seek_back(row) }
@@ -59,30 +60,30 @@ impl<'t> Base<'t> {
                 cursor.step(seek)?.is_some()
             }
         };
-        Ok(self.on_row(on))
+        Ok(self.update_row_key(found))
     }
 
     fn step(&mut self, forward: bool) -> Result<bool> {
-        let on = match self {
-            Base::Keys { cursor, .. } if forward => cursor.next()?,
-            Base::Keys { cursor, .. } => cursor.prev()?,
-            Base::Rows { cursor, .. } if forward => cursor.step(|tree, _| tree.next())?.is_some(),
-            Base::Rows { cursor, .. } => cursor.step(|tree, _| tree.prev())?.is_some(),
+        let found = match self {
+            SnapshotCursor::Keys { cursor, .. } if forward => cursor.next()?,
+            SnapshotCursor::Keys { cursor, .. } => cursor.prev()?,
+            SnapshotCursor::Rows { cursor, .. } if forward => cursor.step(|tree, _| tree.next())?.is_some(),
+            SnapshotCursor::Rows { cursor, .. } => cursor.step(|tree, _| tree.prev())?.is_some(),
         };
-        Ok(self.on_row(on))
+        Ok(self.update_row_key(found))
     }
 
     fn key(&mut self) -> Result<Option<&[u8]>> {
         match self {
-            Base::Keys { cursor, .. } => cursor.key(),
-            Base::Rows { key, .. } => Ok(Some(key)),
+            SnapshotCursor::Keys { cursor, .. } => cursor.key(),
+            SnapshotCursor::Rows { key, .. } => Ok(Some(key)),
         }
     }
 
     fn value(&self) -> Result<Option<&'t [u8]>> {
         match self {
-            Base::Keys { cursor, context } => cursor.keep_value(context.arena),
-            Base::Rows { cursor, context, .. } => cursor
+            SnapshotCursor::Keys { cursor, context } => cursor.keep_value(context.arena),
+            SnapshotCursor::Rows { cursor, context, .. } => cursor
                 .cell()
                 .map(|cell| resolve_for_txn(context.pager, context.values, cell, context.arena))
                 .transpose(),
@@ -90,37 +91,43 @@ impl<'t> Base<'t> {
     }
 }
 
-/// Where a cursor is.
+/// The position of a cursor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Position {
+    /// It has not moved yet, or `seek_exact` found nothing.
     Start,
+    /// Before the first key.
     Before,
+    /// On a key.
     On,
+    /// After the last key.
     After,
 }
 
-/// A position in a table as an optimistic transaction sees it, which moves in both directions. It starts outside: `next` goes to
-/// the first key, `prev` to the last. In a serializable transaction everything it passes counts as read.
+/// A bidirectional cursor over a table as an optimistic transaction sees it. A new cursor is on no key:
+/// `next` moves to the first key, `prev` to the last. In a serializable transaction everything it passes
+/// counts as read.
 pub struct OptimisticCursor<'t> {
-    base: Base<'t>,
+    base: SnapshotCursor<'t>,
     changes: Option<&'t Changes>,
     reads: Option<&'t RefCell<ReadSet>>,
-    /// The span read since it last jumped.
+    /// The number of the span read since the last seek.
     span: usize,
     table: u32,
     position: Position,
     at: Vec<u8>,
-    /// The value, if it is one of the transaction's own.
-    own: Option<&'t [u8]>,
-    /// Which way it moved last. The base is on the next entry of the snapshot that way, if `base_on`.
+    /// The value, if the transaction changed the current key.
+    own_value: Option<&'t [u8]>,
+    /// The direction of the last move. The base cursor is on the next entry of the snapshot in this
+    /// direction, if `base_valid`.
     forward: bool,
-    base_on: bool,
+    base_valid: bool,
 }
 
 impl<'t> OptimisticCursor<'t> {
     pub(super) fn new(
         table: u32,
-        base: Base<'t>,
+        base: SnapshotCursor<'t>,
         changes: Option<&'t Changes>,
         reads: Option<&'t RefCell<ReadSet>>,
     ) -> OptimisticCursor<'t> {
@@ -132,42 +139,42 @@ impl<'t> OptimisticCursor<'t> {
             table,
             position: Position::Start,
             at: Vec::new(),
-            own: None,
+            own_value: None,
             forward: true,
-            base_on: false,
+            base_valid: false,
         }
     }
 
-    /// Goes to the first key not below `key`; false if there is none.
+    /// Moves to the first key at or after `key`; false if there is none.
     pub fn seek(&mut self, key: &[u8]) -> Result<bool> {
-        self.jump(Bound::Included(key), true)
+        self.seek_bound(Bound::Included(key), true)
     }
 
-    /// Goes to `key`; false if it is not there.
+    /// Moves to `key`; false if it does not exist.
     pub fn seek_exact(&mut self, key: &[u8]) -> Result<bool> {
-        let there = self.seek(key)? && self.at == key;
-        if !there {
+        let found = self.seek(key)? && self.at == key;
+        if !found {
             self.position = Position::Start;
         }
-        Ok(there)
+        Ok(found)
     }
 
-    /// Goes to the last key not above `key`; false if there is none.
+    /// Moves to the last key at or before `key`; false if there is none.
     pub fn seek_back(&mut self, key: &[u8]) -> Result<bool> {
-        self.jump(Bound::Included(key), false)
+        self.seek_bound(Bound::Included(key), false)
     }
 
-    /// Goes to the first key; false if the table is empty.
+    /// Moves to the first key; false if the table is empty.
     pub fn first(&mut self) -> Result<bool> {
-        self.jump(Bound::Unbounded, true)
+        self.seek_bound(Bound::Unbounded, true)
     }
 
-    /// Goes to the last key; false if the table is empty.
+    /// Moves to the last key; false if the table is empty.
     pub fn last(&mut self) -> Result<bool> {
-        self.jump(Bound::Unbounded, false)
+        self.seek_bound(Bound::Unbounded, false)
     }
 
-    /// Goes to the next key; false after the last.
+    /// Moves to the next key; false after the last.
     #[expect(clippy::should_implement_trait, reason = "keys are borrowed from the cursor")]
     pub fn next(&mut self) -> Result<bool> {
         match self.position {
@@ -177,7 +184,7 @@ impl<'t> OptimisticCursor<'t> {
         }
     }
 
-    /// Goes to the previous key; false before the first.
+    /// Moves to the previous key; false before the first.
     pub fn prev(&mut self) -> Result<bool> {
         match self.position {
             Position::Before => Ok(false),
@@ -186,32 +193,32 @@ impl<'t> OptimisticCursor<'t> {
         }
     }
 
-    /// The key it is on. Of a table of rows, the number's eight bytes, big-endian.
+    /// The current key; for a table of rows the row number as eight bytes, big-endian.
     pub fn key(&self) -> Option<&[u8]> {
         (self.position == Position::On).then_some(self.at.as_slice())
     }
 
-    /// The value it is on.
+    /// The current value.
     pub fn value(&self) -> Result<Option<&'t [u8]>> {
-        match self.own {
+        match self.own_value {
             _ if self.position != Position::On => Ok(None),
-            Some(own) => Ok(Some(own)),
+            Some(value) => Ok(Some(value)),
             None => self.base.value(),
         }
     }
 
-    /// Goes to the nearest entry within `from` that way.
-    fn jump(&mut self, from: Bound<&[u8]>, forward: bool) -> Result<bool> {
+    /// Moves to the first entry from the bound `from` on in the given direction.
+    fn seek_bound(&mut self, from: Bound<&[u8]>, forward: bool) -> Result<bool> {
         self.position = Position::Start;
-        self.base_on = match from {
-            Bound::Unbounded => self.base.edge(forward)?,
+        self.base_valid = match from {
+            Bound::Unbounded => self.base.seek_end(forward)?,
             Bound::Included(key) => self.base.seek(key, forward)?,
-            Bound::Excluded(key) => self.seek_beyond(key, forward)?,
+            Bound::Excluded(key) => self.seek_past(key, forward)?,
         };
         self.forward = forward;
         if let Some(reads) = self.reads {
             let all = Bound::Unbounded;
-            // Empty at first; `widen` extends it to the position reached.
+            // Empty at first; `extend_span` extends it to the position reached.
             let mut span =
                 if forward { Span::new(self.table, from, all) } else { Span::new(self.table, all, from) };
             if forward {
@@ -219,28 +226,28 @@ impl<'t> OptimisticCursor<'t> {
             } else {
                 span.from.clone_from(&span.to)
             }
-            self.span = reads.borrow_mut().open(span);
+            self.span = reads.borrow_mut().add_span(span);
         }
-        self.settle(owned(from))
+        self.move_to_nearest(owned(from))
     }
 
-    fn seek_beyond(&mut self, key: &[u8], forward: bool) -> Result<bool> {
+    fn seek_past(&mut self, key: &[u8], forward: bool) -> Result<bool> {
         Ok(self.base.seek(key, forward)? && (self.base.key()? != Some(key) || self.base.step(forward)?))
     }
 
     fn step(&mut self, forward: bool) -> Result<bool> {
         let at = std::mem::take(&mut self.at);
         if self.forward != forward {
-            self.base_on = self.seek_beyond(&at, forward)?;
-        } else if self.base_on && self.base.key()? == Some(&at) {
-            self.base_on = self.base.step(forward)?;
+            self.base_valid = self.seek_past(&at, forward)?;
+        } else if self.base_valid && self.base.key()? == Some(&at) {
+            self.base_valid = self.base.step(forward)?;
         }
         self.forward = forward;
-        self.settle(Bound::Excluded(at))
+        self.move_to_nearest(Bound::Excluded(at))
     }
 
-    /// The transaction's own change nearest to `from`.
-    fn own_beyond(&self, from: &Bound<Vec<u8>>) -> Option<(&'t Vec<u8>, &'t Option<Vec<u8>>)> {
+    /// The transaction's own change that is nearest to `from`.
+    fn nearest_change(&self, from: &Bound<Vec<u8>>) -> Option<(&'t Vec<u8>, &'t Option<Vec<u8>>)> {
         let (changes, from) = (self.changes?, slice(from));
         if self.forward {
             changes.range::<[u8], _>((from, Bound::Unbounded)).next()
@@ -249,56 +256,57 @@ impl<'t> OptimisticCursor<'t> {
         }
     }
 
-    /// Moves to whichever is nearer: the snapshot's entry that the base is on, or the transaction's own beyond `from`.
-    fn settle(&mut self, mut from: Bound<Vec<u8>>) -> Result<bool> {
+    /// Moves to the nearer of two entries: that of the base cursor, or the transaction's own change nearest
+    /// to `from`.
+    fn move_to_nearest(&mut self, mut from: Bound<Vec<u8>>) -> Result<bool> {
         self.position = Position::Start;
         loop {
-            let own = self.own_beyond(&from);
-            let base = if self.base_on { self.base.key()? } else { None };
-            let order = match (base, own) {
+            let change = self.nearest_change(&from);
+            let base = if self.base_valid { self.base.key()? } else { None };
+            let order = match (base, change) {
                 (None, None) => {
                     self.position = if self.forward { Position::After } else { Position::Before };
-                    self.widen();
+                    self.extend_span();
                     return Ok(false);
                 }
                 (Some(_), None) => Ordering::Less,
                 (None, Some(_)) => Ordering::Greater,
-                (Some(base), Some((own, _))) if self.forward => base.cmp(own),
-                (Some(base), Some((own, _))) => own.as_slice().cmp(base),
+                (Some(base), Some((key, _))) if self.forward => base.cmp(key),
+                (Some(base), Some((key, _))) => key.as_slice().cmp(base),
             };
-            match (order, own, base) {
+            match (order, change, base) {
                 (Ordering::Less, _, Some(base)) => {
                     self.at.clear();
                     self.at.extend_from_slice(base);
-                    self.own = None;
+                    self.own_value = None;
                 }
                 (_, Some((key, Some(value))), _) => {
                     self.at.clone_from(key);
-                    self.own = Some(value);
+                    self.own_value = Some(value);
                 }
-                (_, removed, _) => {
-                    // A removed key hides the snapshot's entry if that has the same key.
+                (_, deleted, _) => {
+                    // A deleted key hides the snapshot's entry with the same key.
                     if order == Ordering::Equal {
-                        self.base_on = self.base.step(self.forward)?;
+                        self.base_valid = self.base.step(self.forward)?;
                     }
-                    from = removed.map_or(from, |(key, _)| Bound::Excluded(key.clone()));
+                    from = deleted.map_or(from, |(key, _)| Bound::Excluded(key.clone()));
                     continue;
                 }
             }
             self.position = Position::On;
-            self.widen();
+            self.extend_span();
             return Ok(true);
         }
     }
 
     /// Extends the span that was read to the current position.
-    fn widen(&mut self) {
+    fn extend_span(&mut self) {
         let at = self.key().map_or(Bound::Unbounded, Bound::Included);
         let (from, to) = (Span::begin(self.table, at), Span::end(self.table, at));
-        self.read_up_to(from, to);
+        self.extend_span_to(from, to);
     }
 
-    fn read_up_to(&mut self, from: Vec<u8>, to: Vec<u8>) {
+    fn extend_span_to(&mut self, from: Vec<u8>, to: Vec<u8>) {
         let Some(reads) = self.reads else { return };
         let mut reads = reads.borrow_mut();
         let Some(span) = reads.span(self.span) else { return };
@@ -309,8 +317,8 @@ impl<'t> OptimisticCursor<'t> {
         }
     }
 
-    /// Cuts off what lies outside of a range: nothing has been read there.
-    fn clip(&mut self, bounds: Bounds<'_>) {
+    /// Limits the span that was read to a range: nothing outside was read.
+    fn clip_span(&mut self, bounds: Bounds<'_>) {
         let Some(reads) = self.reads else { return };
         let whole = Span::new(self.table, bounds.0, bounds.1);
         if let Some(span) = reads.borrow_mut().span(self.span) {
@@ -323,8 +331,8 @@ impl<'t> OptimisticCursor<'t> {
     }
 }
 
-/// The entries of a table between two bounds as an optimistic transaction sees them, in one direction. After an error
-/// it is at its end.
+/// An iterator over the entries of a table between two bounds, in one direction, as an optimistic transaction
+/// sees them. After an error it ends.
 pub struct OptimisticRange<'t> {
     cursor: OptimisticCursor<'t>,
     from: Bound<Vec<u8>>,
@@ -344,19 +352,19 @@ impl<'t> OptimisticRange<'t> {
         if !self.begun && Span::new(self.cursor.table, from, to).is_empty() {
             return Ok(None);
         }
-        let on = match (self.begun, self.forward) {
+        let found = match (self.begun, self.forward) {
             (true, true) => self.cursor.next()?,
             (true, false) => self.cursor.prev()?,
-            (false, true) => self.cursor.jump(from, true)?,
-            (false, false) => self.cursor.jump(to, false)?,
+            (false, true) => self.cursor.seek_bound(from, true)?,
+            (false, false) => self.cursor.seek_bound(to, false)?,
         };
         self.begun = true;
-        let Some(key) = self.cursor.key().filter(|_| on) else {
-            self.cursor.clip((from, to));
+        let Some(key) = self.cursor.key().filter(|_| found) else {
+            self.cursor.clip_span((from, to));
             return Ok(None);
         };
         if !is_above(key, from) || !is_below(key, to) {
-            self.cursor.clip((from, to));
+            self.cursor.clip_span((from, to));
             return Ok(None);
         }
         let key = key.to_vec();

@@ -1,34 +1,35 @@
-//! What a transaction has read, as keys and spans of keys.
+//! The keys and spans of keys that a transaction has read.
 //!
-//! A *place* is the table's number followed by a key or a row number, as bytes that sort in the same order. So the places
-//! of all tables are totally ordered, and everything between two bounds is a span from one place up to another.
+//! A *table key* is the table's number followed by a key or a row number, encoded so that the bytes sort in
+//! the same order. So the table keys of all tables are totally ordered, and a range of a table is a span from
+//! one table key up to another.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-/// The place of a key.
-pub(super) fn place(table: u32, key: &[u8]) -> Vec<u8> {
-    let mut place = Vec::with_capacity(8 + key.len() + 1);
-    place.extend_from_slice(&u64::from(table).to_be_bytes());
-    place.extend_from_slice(key);
-    place
+/// The table key of a key or row number.
+pub(super) fn table_key(table: u32, key: &[u8]) -> Vec<u8> {
+    let mut table_key = Vec::with_capacity(8 + key.len() + 1);
+    table_key.extend_from_slice(&u64::from(table).to_be_bytes());
+    table_key.extend_from_slice(key);
+    table_key
 }
 
-/// The next place there can be.
-fn successor(mut place: Vec<u8>) -> Vec<u8> {
-    place.push(0);
-    place
+/// The smallest table key above `table_key`.
+fn successor(mut table_key: Vec<u8>) -> Vec<u8> {
+    table_key.push(0);
+    table_key
 }
 
-/// Table and key of a place.
-pub(super) fn parts(place: &[u8]) -> (u32, &[u8]) {
-    match place.split_first_chunk::<8>() {
+/// The table and the key of a table key.
+pub(super) fn split_table_key(table_key: &[u8]) -> (u32, &[u8]) {
+    match table_key.split_first_chunk::<8>() {
         Some((table, key)) => (u64::from_be_bytes(*table) as u32, key),
-        None => (0, place),
+        None => (0, table_key),
     }
 }
 
-/// Places from one up to, and without, another.
+/// The table keys from `from` up to, but not including, `to`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Span {
     pub(super) from: Vec<u8>,
@@ -36,20 +37,20 @@ pub(super) struct Span {
 }
 
 impl Span {
-    /// Where a span of `table` begins.
+    /// The start of a span of `table`.
     pub(super) fn begin(table: u32, from: Bound<&[u8]>) -> Vec<u8> {
         match from {
-            Bound::Included(key) => place(table, key),
-            Bound::Excluded(key) => successor(place(table, key)),
-            Bound::Unbounded => place(table, &[]),
+            Bound::Included(key) => table_key(table, key),
+            Bound::Excluded(key) => successor(table_key(table, key)),
+            Bound::Unbounded => table_key(table, &[]),
         }
     }
 
-    /// Where a span of `table` ends.
+    /// The end of a span of `table`.
     pub(super) fn end(table: u32, to: Bound<&[u8]>) -> Vec<u8> {
         match to {
-            Bound::Included(key) => successor(place(table, key)),
-            Bound::Excluded(key) => place(table, key),
+            Bound::Included(key) => successor(table_key(table, key)),
+            Bound::Excluded(key) => table_key(table, key),
             Bound::Unbounded => (u64::from(table) + 1).to_be_bytes().to_vec(),
         }
     }
@@ -58,7 +59,7 @@ impl Span {
         Span { from: Span::begin(table, from), to: Span::end(table, to) }
     }
 
-    /// All of a table.
+    /// The span of a whole table.
     pub(super) fn table(table: u32) -> Span {
         Span::new(table, Bound::Unbounded, Bound::Unbounded)
     }
@@ -67,45 +68,45 @@ impl Span {
         self.from >= self.to
     }
 
-    pub(super) fn contains(&self, place: &[u8]) -> bool {
-        self.from.as_slice() <= place && place < self.to.as_slice()
+    pub(super) fn contains(&self, table_key: &[u8]) -> bool {
+        self.from.as_slice() <= table_key && table_key < self.to.as_slice()
     }
 
-    pub(super) fn meets(&self, other: &Span) -> bool {
+    pub(super) fn overlaps(&self, other: &Span) -> bool {
         (&self.from).max(&other.from) < (&self.to).min(&other.to)
     }
 }
 
-/// What a transaction has read.
+/// The keys and spans that a transaction has read.
 #[derive(Debug, Default)]
 pub(super) struct ReadSet {
-    places: BTreeSet<Vec<u8>>,
+    keys: BTreeSet<Vec<u8>>,
     spans: Vec<Span>,
 }
 
 impl ReadSet {
-    pub(super) fn key(&mut self, table: u32, key: &[u8]) {
-        self.places.insert(place(table, key));
+    pub(super) fn add_key(&mut self, table: u32, key: &[u8]) {
+        self.keys.insert(table_key(table, key));
     }
 
-    /// Removes a key; false if it was not there.
+    /// Removes a key; false if it was not in the set.
     pub(super) fn forget(&mut self, table: u32, key: &[u8]) -> bool {
-        self.places.remove(&place(table, key))
+        self.keys.remove(&table_key(table, key))
     }
 
-    /// Adds a span, which can be extended through the number returned.
-    pub(super) fn open(&mut self, span: Span) -> usize {
+    /// Adds a span and returns its number, by which it can be extended.
+    pub(super) fn add_span(&mut self, span: Span) -> usize {
         self.spans.push(span);
         self.spans.len() - 1
     }
 
-    /// The span of that number.
+    /// The span with this number.
     pub(super) fn span(&mut self, number: usize) -> Option<&mut Span> {
         self.spans.get_mut(number)
     }
 
-    pub(super) fn places(&self) -> impl Iterator<Item = &[u8]> {
-        self.places.iter().map(Vec::as_slice)
+    pub(super) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        self.keys.iter().map(Vec::as_slice)
     }
 
     pub(super) fn spans(&self) -> impl Iterator<Item = &Span> {

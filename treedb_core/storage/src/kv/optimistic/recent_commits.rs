@@ -5,155 +5,158 @@ use std::ops::Bound;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::read_set::{Span, place};
+use super::read_set::{Span, table_key};
 use crate::Result;
 use crate::kv::command::{Command, Commands};
 use crate::kv::snapshot::ReadTxn;
 use crate::kv::store::Inner;
 
-/// Bytes that a key in memory takes besides its own.
+/// The approximate memory that a key takes in addition to its bytes.
 const OVERHEAD: usize = 96;
 
-/// See the module.
+/// The keys that recent commits wrote. See the module header.
 #[derive(Debug)]
 pub(crate) struct RecentCommits {
     /// Number of open optimistic transactions. Commits read this first.
     open: AtomicUsize,
-    kept: Mutex<Kept>,
-    /// The most bytes that are kept.
+    history: Mutex<History>,
+    /// The maximum size of the history in bytes.
     limit: usize,
 }
 
 #[derive(Debug, Default)]
-struct Kept {
-    /// The open transactions by what their snapshots see.
+struct History {
+    /// The number of open transactions for each snapshot, by the last transaction that the snapshot sees.
     snapshots: BTreeMap<u64, usize>,
-    /// Every place that was written, with the last transaction that did.
-    places: BTreeMap<Arc<[u8]>, u64>,
-    /// The same in the order of commits.
+    /// The table keys that were written, each with the last transaction that wrote it.
+    keys: BTreeMap<Arc<[u8]>, u64>,
+    /// The same keys in the order of commits.
     order: VecDeque<(u64, Arc<[u8]>)>,
-    /// Spans that were removed at once.
+    /// Spans that were deleted as a whole, with their transactions.
     spans: VecDeque<(u64, Span)>,
     bytes: usize,
-    /// The last transaction that is no longer here.
-    forgotten: u64,
-    /// The next number of rows that optimistic transactions have been given numbers of.
-    rows: HashMap<u32, u64>,
+    /// The last transaction whose writes were dropped.
+    dropped: u64,
+    /// The next row number by table, for tables in which optimistic transactions have appended rows.
+    next_rows: HashMap<u32, u64>,
 }
 
 impl RecentCommits {
     pub(crate) fn new(limit: usize) -> RecentCommits {
-        RecentCommits { open: AtomicUsize::new(0), kept: Mutex::default(), limit }
+        RecentCommits { open: AtomicUsize::new(0), history: Mutex::default(), limit }
     }
 
-    fn kept(&self) -> MutexGuard<'_, Kept> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Begins a transaction: what is committed after its snapshot is kept from now on.
+    /// Begins a transaction: commits after its snapshot are recorded from now on.
     pub(super) fn begin(&self, inner: &Arc<Inner>) -> Result<ReadTxn> {
-        let mut kept = self.kept();
+        let mut history = self.history();
         self.open.fetch_add(1, Ordering::SeqCst);
-        // A commit publishes and then reads `open`; this increments `open` and then reads what is published, all of it
-        // sequentially consistent. So either the commit is in the snapshot, or it sees this transaction.
+        // A commit publishes and then reads `open`; this increments `open` and then reads what is published,
+        // with sequential consistency. So either the commit is in the snapshot, or it sees that a transaction
+        // is open.
         let read = ReadTxn::new(Arc::clone(inner)).inspect_err(|_| {
             self.open.fetch_sub(1, Ordering::SeqCst);
         })?;
-        *kept.snapshots.entry(read.txn()).or_default() += 1;
+        *history.snapshots.entry(read.txn()).or_default() += 1;
         Ok(read)
     }
 
-    /// Ends a transaction whose snapshot sees `txn`.
+    /// Ends a transaction with the snapshot of transaction `txn`.
     pub(super) fn end(&self, txn: u64) {
-        let mut kept = self.kept();
+        let mut history = self.history();
         self.open.fetch_sub(1, Ordering::SeqCst);
-        if let Some(count) = kept.snapshots.get_mut(&txn) {
+        if let Some(count) = history.snapshots.get_mut(&txn) {
             *count -= 1;
             if *count == 0 {
-                kept.snapshots.remove(&txn);
+                history.snapshots.remove(&txn);
             }
         }
-        match kept.snapshots.first_key_value().map(|(&oldest, _)| oldest) {
-            Some(oldest) => kept.forget(oldest),
-            None => *kept = Kept::default(),
+        match history.snapshots.first_key_value().map(|(&oldest, _)| oldest) {
+            Some(oldest) => history.drop_until(oldest),
+            None => *history = History::default(),
         }
     }
 
-    /// Notes the commands of transaction `txn`, which has just been published. The writer calls this.
+    /// Records the commands of transaction `txn`, which has just been published. Called by the writer.
     pub(crate) fn committed(&self, txn: u64, frame: &[u8]) {
         if self.open.load(Ordering::SeqCst) > 0 {
-            self.note(txn, frame);
+            self.record(txn, frame);
         }
     }
 
     #[cold]
-    fn note(&self, txn: u64, frame: &[u8]) {
-        let mut kept = self.kept();
-        // What every snapshot sees is not needed.
-        if kept.snapshots.last_key_value().is_none() {
+    fn record(&self, txn: u64, frame: &[u8]) {
+        let mut history = self.history();
+        // Without open transactions nothing needs to be recorded.
+        if history.snapshots.last_key_value().is_none() {
             return;
         }
-        let noted = Commands::of_frame(frame).and_then(|mut commands| {
+        let recorded = Commands::of_frame(frame).and_then(|mut commands| {
             while let Some(command) = commands.next()? {
-                kept.add(txn, &command);
-                if kept.bytes > self.limit {
-                    kept.forget_oldest(txn, self.limit / 2);
+                history.add(txn, &command);
+                if history.bytes > self.limit {
+                    history.drop_oldest(txn, self.limit / 2);
                 }
             }
             Ok(())
         });
-        if noted.is_err() {
-            // What cannot be decoded cannot be compared: any transaction may conflict.
-            kept.forget_oldest(txn, 0);
-            kept.forgotten = txn;
+        if recorded.is_err() {
+            // Commands that cannot be decoded may conflict with any transaction.
+            history.drop_oldest(txn, 0);
+            history.dropped = txn;
         }
     }
 
-    /// A place within `span` that was written by a transaction after `since`.
-    pub(super) fn changed_span(&self, span: &Span, since: u64) -> Option<Vec<u8>> {
-        let kept = self.kept();
+    /// A table key in `span` that was written by a transaction after `since`.
+    pub(super) fn find_changed(&self, span: &Span, since: u64) -> Option<Vec<u8>> {
+        let history = self.history();
         let range = (Bound::Included(span.from.as_slice()), Bound::Excluded(span.to.as_slice()));
-        let written = kept.places.range::<[u8], _>(range).find(|&(_, &txn)| txn > since);
-        let removed = || kept.spans.iter().find(|(txn, removed)| *txn > since && removed.meets(span));
-        written.map(|(place, _)| place.to_vec()).or_else(|| removed().map(|(_, span)| span.from.clone()))
+        let written = history.keys.range::<[u8], _>(range).find(|&(_, &txn)| txn > since);
+        let deleted = || history.spans.iter().find(|(txn, deleted)| *txn > since && deleted.overlaps(span));
+        written
+            .map(|(table_key, _)| table_key.to_vec())
+            .or_else(|| deleted().map(|(_, span)| span.from.clone()))
     }
 
-    /// Whether a place was written by a transaction after `since`.
-    pub(super) fn changed(&self, place: &[u8], since: u64) -> bool {
-        let kept = self.kept();
-        kept.places.get(place).is_some_and(|&txn| txn > since)
-            || kept.spans.iter().any(|(txn, removed)| *txn > since && removed.contains(place))
+    /// Whether a table key was written by a transaction after `since`.
+    pub(super) fn changed(&self, table_key: &[u8], since: u64) -> bool {
+        let history = self.history();
+        history.keys.get(table_key).is_some_and(|&txn| txn > since)
+            || history.spans.iter().any(|(txn, deleted)| *txn > since && deleted.contains(table_key))
     }
 
-    /// Whether everything after `since` is still here.
-    pub(super) fn reaches(&self, since: u64) -> bool {
-        self.kept().forgotten <= since
+    /// Whether all commits after `since` are still in the history.
+    pub(super) fn covers(&self, since: u64) -> bool {
+        self.history().dropped <= since
     }
 
-    /// A row number that no other optimistic transaction gets; `next` is the table's next one.
-    pub(super) fn row(&self, table: u32, next: u64) -> u64 {
-        let mut kept = self.kept();
-        let following = kept.rows.entry(table).or_insert(next);
-        let row = next.max(*following);
-        *following = row.saturating_add(1);
+    /// Assigns a row number that no other optimistic transaction gets; `next` is the table's next row number.
+    pub(super) fn assign_row(&self, table: u32, next: u64) -> u64 {
+        let mut history = self.history();
+        let assigned_next = history.next_rows.entry(table).or_insert(next);
+        let row = next.max(*assigned_next);
+        *assigned_next = row.saturating_add(1);
         row
     }
 
-    /// Bytes kept.
+    /// The size of the history in bytes.
     #[cfg(test)]
     pub(in crate::kv) fn bytes(&self) -> usize {
-        self.kept().bytes
+        self.history().bytes
     }
 }
 
-impl Kept {
+impl History {
     fn add(&mut self, txn: u64, command: &Command<'_>) {
         match *command {
             Command::Put { table, key, .. } | Command::Delete { table, key } => {
-                self.add_place(txn, place(table, key).into());
+                self.add_key(txn, table_key(table, key).into());
             }
             Command::PutRow { table, row, .. } | Command::DeleteRow { table, row } => {
-                self.add_place(txn, place(table, &row.to_be_bytes()).into());
+                self.add_key(txn, table_key(table, &row.to_be_bytes()).into());
             }
             Command::DeleteRange { table, bounds: (from, to) } => {
                 self.add_span(txn, Span::new(table, from, to));
@@ -163,8 +166,8 @@ impl Kept {
                 self.add_span(txn, Span::new(table, Bound::Included(&from), Bound::Excluded(&to)));
             }
             Command::Clear { table } | Command::Drop { table, .. } => self.add_span(txn, Span::table(table)),
-            // Optimistic transactions do not read dup tables; an open one cannot have read a table that is created now;
-            // names of tables are not checked.
+            // Optimistic transactions do not read dup tables; an open one cannot have read a table that is
+            // created after its snapshot; table names are not checked for conflicts.
             Command::PutPair { .. }
             | Command::DeletePair { .. }
             | Command::Create { .. }
@@ -172,10 +175,10 @@ impl Kept {
         }
     }
 
-    fn add_place(&mut self, txn: u64, place: Arc<[u8]>) {
-        self.bytes += OVERHEAD + place.len();
-        self.places.insert(Arc::clone(&place), txn);
-        self.order.push_back((txn, place));
+    fn add_key(&mut self, txn: u64, table_key: Arc<[u8]>) {
+        self.bytes += OVERHEAD + table_key.len();
+        self.keys.insert(Arc::clone(&table_key), txn);
+        self.order.push_back((txn, table_key));
     }
 
     fn add_span(&mut self, txn: u64, span: Span) {
@@ -183,31 +186,32 @@ impl Kept {
         self.spans.push_back((txn, span));
     }
 
-    /// Forgets what transactions up to `upto` wrote.
-    fn forget(&mut self, upto: u64) {
+    /// Drops the writes of transactions up to `upto`.
+    fn drop_until(&mut self, upto: u64) {
         while self.order.front().is_some_and(|(txn, _)| *txn <= upto) {
-            self.forget_place();
+            self.drop_key();
         }
         while let Some((_, span)) = self.spans.pop_front_if(|(txn, _)| *txn <= upto) {
             self.bytes -= OVERHEAD + span.from.len() + span.to.len();
         }
-        self.forgotten = self.forgotten.max(upto);
+        self.dropped = self.dropped.max(upto);
     }
 
-    fn forget_place(&mut self) {
-        let Some((txn, place)) = self.order.pop_front() else { return };
-        self.bytes -= OVERHEAD + place.len();
-        if self.places.get(&place) == Some(&txn) {
-            self.places.remove(&place);
+    fn drop_key(&mut self) {
+        let Some((txn, table_key)) = self.order.pop_front() else { return };
+        self.bytes -= OVERHEAD + table_key.len();
+        if self.keys.get(&table_key) == Some(&txn) {
+            self.keys.remove(&table_key);
         }
     }
 
-    /// Forgets the oldest transactions until at most `bytes` are left; `current` is the newest.
-    fn forget_oldest(&mut self, current: u64, bytes: usize) {
+    /// Drops the writes of the oldest transactions until at most `bytes` are left; `current` is the newest
+    /// transaction.
+    fn drop_oldest(&mut self, current: u64, bytes: usize) {
         while self.bytes > bytes {
             let oldest = self.order.front().map(|(txn, _)| *txn);
             let oldest = oldest.into_iter().chain(self.spans.front().map(|(txn, _)| *txn)).min();
-            self.forget(oldest.unwrap_or(current));
+            self.drop_until(oldest.unwrap_or(current));
         }
     }
 }

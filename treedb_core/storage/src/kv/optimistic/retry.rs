@@ -1,4 +1,4 @@
-//! Running an optimistic transaction again until it does not conflict.
+//! Retries an optimistic transaction until it does not conflict.
 
 use super::{Isolation, OptimisticTxn};
 use crate::kv::backoff::backoff;
@@ -6,13 +6,13 @@ use crate::kv::store::Store;
 use crate::{Error, Result};
 
 impl Store {
-    /// Runs `work` in an optimistic transaction and commits that with the store's default durability; after a conflict
-    /// again, on a newer snapshot, up to `attempts` times in all, with pauses that grow up to some milliseconds.
-    /// `work` must do nothing outside that may not be done twice.
+    /// Runs `work` in an optimistic transaction and commits it with the store's default durability. After a
+    /// conflict it is retried on a newer snapshot, up to `attempts` attempts in total, with pauses that grow
+    /// to a few milliseconds. `work` must not have side effects that must not happen twice.
     ///
     /// # Errors
-    /// The last `Conflict` when there are no attempts left; any other error of `work` or of the commit at once;
-    /// `Invalid` for no attempts at all.
+    /// The last `Conflict` if there are no attempts left; any other error of `work` or of the commit is
+    /// returned immediately; `Invalid` if `attempts` is 0.
     pub fn transact<T>(
         &self,
         isolation: Isolation,
@@ -25,7 +25,7 @@ impl Store {
                 backoff(attempt - 1);
             }
             let mut txn = self.begin_optimistic_with(isolation)?;
-            match work(&mut txn).and_then(|done| txn.commit().map(|()| done)) {
+            match work(&mut txn).and_then(|result| txn.commit().map(|()| result)) {
                 Err(conflict @ Error::Conflict { .. }) => last = conflict,
                 other => return other,
             }

@@ -1,4 +1,4 @@
-//! The optimistic transaction: a snapshot, and changes that only it sees.
+//! The optimistic transaction: a snapshot, and the transaction's own changes.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -6,8 +6,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use super::Isolation;
-use super::cursor::{Base, Changes, OptimisticCursor, OptimisticRange};
-use super::read_set::{ReadSet, parts, place};
+use super::cursor::{Changes, OptimisticCursor, OptimisticRange, SnapshotCursor};
+use super::read_set::{ReadSet, split_table_key, table_key};
 use crate::kv::catalog::{Table, TableKind};
 use crate::kv::edit::{check_limits, check_row};
 use crate::kv::options::Durability;
@@ -19,10 +19,11 @@ use crate::kv::write::WriteTxn;
 use crate::{Error, Result};
 use treedb_formats::key::after_prefix;
 
-/// A transaction that is checked when it commits: see [`Store::begin_optimistic`]. It can be sent to another thread, and
-/// any number of them may be open. Its changes are in memory until it commits. Dropping it discards them.
+/// A transaction that is checked for conflicts when it commits: see [`Store::begin_optimistic`]. It can be
+/// sent to another thread, and any number of them may be open. Its changes are in memory until it commits.
+/// Dropping it discards them.
 ///
-/// Tables with keys and tables of rows can be used; `TableMismatch` for dup tables.
+/// Works on ordered tables and tables of rows; `TableMismatch` for dup tables.
 #[derive(Debug)]
 pub struct OptimisticTxn {
     inner: Arc<Inner>,
@@ -30,7 +31,7 @@ pub struct OptimisticTxn {
     isolation: Isolation,
     writes: BTreeMap<u32, Writes>,
     reads: RefCell<ReadSet>,
-    /// The names of the tables it has read of.
+    /// The names of the tables it has read from, for error messages.
     names: RefCell<BTreeMap<u32, Arc<str>>>,
 }
 
@@ -42,7 +43,8 @@ struct Writes {
 }
 
 impl Store {
-    /// Begins an optimistic transaction, [`Isolation::Serializable`]. It never blocks and blocks no one.
+    /// Begins an optimistic transaction with [`Isolation::Serializable`]. It never waits and does not block
+    /// others.
     ///
     /// ```
     /// use treedb_storage::{Store, TableKind};
@@ -93,7 +95,7 @@ impl Drop for OptimisticTxn {
     }
 }
 
-fn row_in(key: &[u8]) -> u64 {
+fn row_number(key: &[u8]) -> u64 {
     key.first_chunk().map_or(0, |&bytes| u64::from_be_bytes(bytes))
 }
 
@@ -104,13 +106,13 @@ fn row_bounds(from: &[u8; 8]) -> Bounds<'_> {
 /// Errors common to all methods: `NoSuchTable` if the table does not exist in the snapshot, `TableMismatch` if it is
 /// of another kind, `Corrupt` for damage. No error of a method makes the transaction unusable.
 impl OptimisticTxn {
-    /// Number of the transaction its snapshot sees.
+    /// The number of the last transaction that its snapshot sees.
     pub fn txn(&self) -> u64 {
         self.read.txn()
     }
 
     /// The table with this name, `None` if there is none. Tables are created and dropped by a
-    /// [`WriteTxn`]; dropping one conflicts with what was read of it.
+    /// [`WriteTxn`]; dropping a table conflicts with transactions that have read it.
     pub fn table(&self, name: &str) -> Result<Option<Table>> {
         self.read.table(name)
     }
@@ -120,8 +122,8 @@ impl OptimisticTxn {
         self.read.tables()
     }
 
-    /// Notes whose numbers are read.
-    fn reading(&self, table: &Table) -> Option<&RefCell<ReadSet>> {
+    /// The set to which a read of `table` is added; `None` if reads are not tracked.
+    fn tracked_reads(&self, table: &Table) -> Option<&RefCell<ReadSet>> {
         if self.isolation == Isolation::Snapshot {
             return None;
         }
@@ -129,53 +131,53 @@ impl OptimisticTxn {
         Some(&self.reads)
     }
 
-    /// The transaction's own change of a key, if there is one.
-    fn own(&self, table: &Table, key: &[u8]) -> Option<Option<&[u8]>> {
+    /// The transaction's own change of a key, if there is one; `Some(None)` if it deleted the key.
+    fn own_change(&self, table: &Table, key: &[u8]) -> Option<Option<&[u8]>> {
         self.writes.get(&table.id)?.changes.get(key).map(Option::as_deref)
     }
 
-    /// The value of `key`, `None` if it is not there.
+    /// The value of `key`, `None` if it does not exist.
     pub fn get(&self, table: &Table, key: &[u8]) -> Result<Option<&[u8]>> {
         table.expect(TableKind::Ordered)?;
-        if let Some(own) = self.own(table, key) {
+        if let Some(own) = self.own_change(table, key) {
             return Ok(own);
         }
-        if let Some(reads) = self.reading(table) {
-            reads.borrow_mut().key(table.id, key);
+        if let Some(reads) = self.tracked_reads(table) {
+            reads.borrow_mut().add_key(table.id, key);
         }
         self.read.get(table, key)
     }
 
-    /// Row `row`, `None` if it is not there.
+    /// The row with number `row`, `None` if it does not exist.
     pub fn row(&self, table: &Table, row: u64) -> Result<Option<&[u8]>> {
         table.expect(TableKind::Rows)?;
         let key = row.to_be_bytes();
-        if let Some(own) = self.own(table, &key) {
+        if let Some(own) = self.own_change(table, &key) {
             return Ok(own);
         }
-        if let Some(reads) = self.reading(table) {
-            reads.borrow_mut().key(table.id, &key);
+        if let Some(reads) = self.tracked_reads(table) {
+            reads.borrow_mut().add_key(table.id, &key);
         }
         self.read.row(table, row)
     }
 
-    /// Removes `key` from what was read, so that another transaction's change of it is no conflict: for keys that turned out
-    /// not to matter. False if it was not read by [`OptimisticTxn::get`], or if the transaction changes it. What a cursor
-    /// went over is not removed.
+    /// Removes `key` from the read set, so that another transaction's change of it is not a conflict: for
+    /// keys that turned out to be irrelevant. False if it was not read by [`OptimisticTxn::get`], or if this
+    /// transaction changes it. Ranges that a cursor passed are not removed.
     pub fn forget(&self, table: &Table, key: &[u8]) -> Result<bool> {
         table.expect(TableKind::Ordered)?;
-        Ok(self.forget_place(table, key))
+        Ok(self.forget_key(table, key))
     }
 
-    /// As [`OptimisticTxn::forget`], of a row read by [`OptimisticTxn::row`].
+    /// [`OptimisticTxn::forget`] for a row that was read by [`OptimisticTxn::row`].
     pub fn forget_row(&self, table: &Table, row: u64) -> Result<bool> {
         table.expect(TableKind::Rows)?;
-        Ok(self.forget_place(table, &row.to_be_bytes()))
+        Ok(self.forget_key(table, &row.to_be_bytes()))
     }
 
-    fn forget_place(&self, table: &Table, key: &[u8]) -> bool {
-        // A row that was appended must not take the place of another.
-        self.own(table, key).is_none() && self.reads.borrow_mut().forget(table.id, key)
+    fn forget_key(&self, table: &Table, key: &[u8]) -> bool {
+        // The read of an appended row is kept: its number must not have been used by another transaction.
+        self.own_change(table, key).is_none() && self.reads.borrow_mut().forget(table.id, key)
     }
 
     fn cursor_of(&self, table: &Table) -> Result<OptimisticCursor<'_>> {
@@ -183,31 +185,31 @@ impl OptimisticTxn {
         let base = if table.kind == TableKind::Rows {
             let root = self.read.find(table)?.rows();
             let cursor = Box::new(PinnedRowCursor::new(context.pager, &root));
-            Base::Rows { cursor, context, key: [0; 8] }
+            SnapshotCursor::Rows { cursor, context, key: [0; 8] }
         } else {
-            Base::Keys { cursor: Box::new(self.read.cursor(table)?), context }
+            SnapshotCursor::Keys { cursor: Box::new(self.read.cursor(table)?), context }
         };
         let changes = self.writes.get(&table.id).map(|writes| &writes.changes);
-        Ok(OptimisticCursor::new(table.id, base, changes, self.reading(table)))
+        Ok(OptimisticCursor::new(table.id, base, changes, self.tracked_reads(table)))
     }
 
-    /// A cursor over the keys, not yet on any.
+    /// A cursor over the keys, positioned before the first.
     pub fn cursor(&self, table: &Table) -> Result<OptimisticCursor<'_>> {
         table.expect(TableKind::Ordered)?;
         self.cursor_of(table)
     }
 
-    /// Keys and values within `bounds`, from the lowest on.
+    /// Keys and values within `bounds`, in ascending order.
     pub fn range(&self, table: &Table, bounds: Bounds<'_>) -> Result<OptimisticRange<'_>> {
         Ok(OptimisticRange::new(self.cursor(table)?, bounds, true))
     }
 
-    /// Keys and values within `bounds`, from the highest on.
+    /// Keys and values within `bounds`, in descending order.
     pub fn range_back(&self, table: &Table, bounds: Bounds<'_>) -> Result<OptimisticRange<'_>> {
         Ok(OptimisticRange::new(self.cursor(table)?, bounds, false))
     }
 
-    /// Keys that begin with `prefix`, and their values, from the lowest on.
+    /// Keys that begin with `prefix`, and their values, in ascending order.
     pub fn prefix(&self, table: &Table, prefix: &[u8]) -> Result<OptimisticRange<'_>> {
         let end = after_prefix(prefix);
         let to = end.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
@@ -222,10 +224,10 @@ impl OptimisticTxn {
     ) -> Result<impl Iterator<Item = Result<(u64, &[u8])>> + use<'_>> {
         table.expect(TableKind::Rows)?;
         let range = OptimisticRange::new(self.cursor_of(table)?, row_bounds(&from.to_be_bytes()), true);
-        Ok(range.map(|entry| entry.map(|(key, value)| (row_in(&key), value))))
+        Ok(range.map(|entry| entry.map(|(key, value)| (row_number(&key), value))))
     }
 
-    /// Records a change; `NoSuchTable` now rather than at the commit.
+    /// Records a change; a missing table is reported here (`NoSuchTable`) and not only at commit.
     fn change(&mut self, table: &Table, key: &[u8], value: Option<&[u8]>) -> Result<()> {
         if !self.writes.contains_key(&table.id) {
             self.read.find(table)?;
@@ -237,21 +239,21 @@ impl OptimisticTxn {
         Ok(())
     }
 
-    /// Stores `value` under `key`, instead of what was there. Limits as for [`WriteTxn::put`].
+    /// Stores `value` under `key`, replacing an existing value. Limits as for [`WriteTxn::put`].
     pub fn put(&mut self, table: &Table, key: &[u8], value: &[u8]) -> Result<()> {
         table.expect(TableKind::Ordered)?;
         check_limits(key, value.len())?;
         self.change(table, key, Some(value))
     }
 
-    /// Removes `key`, if it exists, which is not checked.
+    /// Deletes `key` if it exists; does not check whether it exists.
     pub fn delete(&mut self, table: &Table, key: &[u8]) -> Result<()> {
         table.expect(TableKind::Ordered)?;
         check_limits(key, 0)?;
         self.change(table, key, None)
     }
 
-    /// Removes the keys within `bounds`, which are read for it, and returns how many there were.
+    /// Deletes the keys within `bounds` and returns their number. The range is read for this.
     pub fn delete_range(&mut self, table: &Table, bounds: Bounds<'_>) -> Result<u64> {
         let keys = self.range(table, bounds)?.map(|entry| entry.map(|(key, _)| key));
         let keys = keys.collect::<Result<Vec<_>>>()?;
@@ -261,34 +263,34 @@ impl OptimisticTxn {
         Ok(keys.len() as u64)
     }
 
-    /// Stores a row under a number that no other optimistic transaction gets, above those that are in use now, and
-    /// returns the number. A transaction that does not commit leaves a gap. A [`WriteTxn`] may have given the
-    /// number to another row by the time of the commit: that is a conflict.
+    /// Stores a row under a new number, above all numbers in use, which no other optimistic transaction gets,
+    /// and returns the number. A transaction that does not commit leaves a gap. If a [`WriteTxn`] uses the
+    /// number for another row before the commit, that is a conflict.
     pub fn append_row(&mut self, table: &Table, value: &[u8]) -> Result<u64> {
         table.expect(TableKind::Rows)?;
         let next = Snapshot::new(&self.inner)?.find(table)?.record.next_row;
-        let row = self.inner.recent_commits.row(table.id, next);
-        if let Some(reads) = self.reading(table) {
-            reads.borrow_mut().key(table.id, &row.to_be_bytes());
+        let row = self.inner.recent_commits.assign_row(table.id, next);
+        if let Some(reads) = self.tracked_reads(table) {
+            reads.borrow_mut().add_key(table.id, &row.to_be_bytes());
         }
         self.put_row(table, row, value)?;
         Ok(row)
     }
 
-    /// Stores row `row`, instead of what was there. Limits as for [`WriteTxn::put_row`].
+    /// Stores row `row`, replacing an existing row. Limits as for [`WriteTxn::put_row`].
     pub fn put_row(&mut self, table: &Table, row: u64, value: &[u8]) -> Result<()> {
         table.expect(TableKind::Rows)?;
         check_row(row, value.len())?;
         self.change(table, &row.to_be_bytes(), Some(value))
     }
 
-    /// Removes row `row`, if it exists, which is not checked.
+    /// Deletes row `row` if it exists; does not check whether it exists.
     pub fn delete_row(&mut self, table: &Table, row: u64) -> Result<()> {
         table.expect(TableKind::Rows)?;
         self.change(table, &row.to_be_bytes(), None)
     }
 
-    /// Number of keys and rows it changes.
+    /// The number of keys and rows it changes.
     pub fn changes(&self) -> usize {
         self.writes.values().map(|writes| writes.changes.len()).sum()
     }
@@ -299,15 +301,15 @@ impl OptimisticTxn {
         self.commit_with(durability)
     }
 
-    /// Checks the transaction and makes its changes, all in one frame of the log: visible at once, and durable as
-    /// `durability` says. A transaction that changes nothing needs no check and returns right away.
+    /// Checks for conflicts and writes the changes as one frame of the log: they become visible together,
+    /// with the given durability. A transaction without changes needs no check and returns immediately.
     ///
-    /// It becomes the writer for that: a thread that holds a [`WriteTxn`] deadlocks.
+    /// It takes the writer lock for this: a thread that holds a [`WriteTxn`] deadlocks.
     ///
     /// # Errors
-    /// `Conflict` if what matters to it (see [`Isolation`]) has been changed since its snapshot, or so much has been
-    /// committed since that this is no longer known: nothing was changed, run it again. Otherwise as
-    /// [`WriteTxn::commit_with`].
+    /// `Conflict` if something it depends on (see [`Isolation`]) was changed since its snapshot, or if so
+    /// much was committed since that this is no longer known: nothing was changed, and it can be retried.
+    /// Otherwise as [`WriteTxn::commit_with`].
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         if self.changes() == 0 {
             return Ok(());
@@ -317,8 +319,8 @@ impl OptimisticTxn {
         for Writes { table, changes } in self.writes.values() {
             for (key, value) in changes {
                 match (table.kind, value) {
-                    (TableKind::Rows, Some(value)) => txn.put_row(table, row_in(key), value)?,
-                    (TableKind::Rows, None) => txn.delete_row(table, row_in(key)).map(|_| ())?,
+                    (TableKind::Rows, Some(value)) => txn.put_row(table, row_number(key), value)?,
+                    (TableKind::Rows, None) => txn.delete_row(table, row_number(key)).map(|_| ())?,
                     (_, Some(value)) => txn.put(table, key, value)?,
                     (_, None) => txn.delete(table, key).map(|_| ())?,
                 }
@@ -327,10 +329,11 @@ impl OptimisticTxn {
         txn.commit_with(durability)
     }
 
-    /// `Conflict` if something that matters has changed. Call as the writer, so that nothing changes meanwhile.
+    /// `Conflict` if something the transaction depends on has changed. The caller holds the writer lock, so
+    /// that nothing changes meanwhile.
     fn check(&self) -> Result<()> {
         let (recent_commits, since) = (&self.inner.recent_commits, self.read.txn());
-        if !recent_commits.reaches(since) {
+        if !recent_commits.covers(since) {
             let table = self.writes.values().next().map_or(String::new(), |w| w.table.name().to_owned());
             let what = "may have changed: too much was committed since this transaction began";
             return Err(Error::Conflict { table, key: Vec::new(), what });
@@ -338,26 +341,25 @@ impl OptimisticTxn {
         let changed = match self.isolation {
             Isolation::Serializable => {
                 let reads = self.reads.borrow();
-                let place =
-                    reads.places().find(|place| recent_commits.changed(place, since)).map(<[u8]>::to_vec);
-                place.or_else(|| reads.spans().find_map(|span| recent_commits.changed_span(span, since)))
+                let key = reads.keys().find(|key| recent_commits.changed(key, since)).map(<[u8]>::to_vec);
+                key.or_else(|| reads.spans().find_map(|span| recent_commits.find_changed(span, since)))
             }
             Isolation::Snapshot => {
-                let mut places = self
+                let mut keys = self
                     .writes
                     .iter()
-                    .flat_map(|(&table, writes)| writes.changes.keys().map(move |key| place(table, key)));
-                places.find(|place| recent_commits.changed(place, since))
+                    .flat_map(|(&table, writes)| writes.changes.keys().map(move |key| table_key(table, key)));
+                keys.find(|key| recent_commits.changed(key, since))
             }
         };
         match changed {
-            Some(place) => Err(self.conflict(&place)),
+            Some(key) => Err(self.conflict(&key)),
             None => Ok(()),
         }
     }
 
-    fn conflict(&self, place: &[u8]) -> Error {
-        let (id, key) = parts(place);
+    fn conflict(&self, table_key: &[u8]) -> Error {
+        let (id, key) = split_table_key(table_key);
         let name = self.names.borrow().get(&id).map(ToString::to_string);
         let table = name.or_else(|| self.writes.get(&id).map(|writes| writes.table.name().to_owned()));
         let what = "was changed by another transaction first";

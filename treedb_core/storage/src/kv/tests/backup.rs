@@ -10,7 +10,7 @@ fn copy() -> PathBuf {
     PathBuf::from("/data/copy")
 }
 
-/// A store with tables of every kind, large values, holes, and a dropped table with the highest number.
+/// A store with tables of every kind, large values, free pages, and a dropped table with the highest number.
 fn sample(disk: &SimDisk) -> Store {
     filled(disk, 3000)
 }
@@ -51,7 +51,7 @@ fn open_copy(disk: &SimDisk) -> crate::Result<Store> {
     Store::open_with(copy(), options_of_copy(disk))
 }
 
-/// What is in a store, and what it would do next.
+/// The contents of a store, and its next transaction and table numbers.
 fn everything(store: &Store) -> (State, u64, u32) {
     store.check().unwrap();
     let state = dump(store).unwrap();
@@ -77,7 +77,7 @@ fn a_copy_has_everything_and_continues_the_numbering_of_the_original() {
 }
 
 #[test]
-fn a_stream_brings_everything_back() {
+fn a_stream_restores_everything() {
     let disk = SimDisk::new();
     let store = sample(&disk);
     let mut stream = Vec::new();
@@ -128,7 +128,7 @@ fn writers_are_not_blocked_by_a_copy_of_a_snapshot() {
 }
 
 #[test]
-fn a_copy_does_not_go_where_something_is() {
+fn a_copy_is_not_made_to_a_directory_that_is_not_empty() {
     let disk = SimDisk::new();
     let store = sample(&disk);
     store.backup_to(copy(), |_| {}).unwrap();
@@ -143,7 +143,7 @@ fn a_copy_does_not_go_where_something_is() {
     }
     let error = store.backup_to(copy(), |_| {}).unwrap_err().to_string();
     assert!(error.contains("/data/copy") && error.contains("name a directory that is empty"), "{error}");
-    // An empty one will do.
+    // An empty directory is accepted.
     disk.create_dir(Path::new("/data/empty")).unwrap();
     store.backup_to("/data/empty", |_| {}).unwrap();
 }
@@ -162,7 +162,7 @@ fn a_copy_on_a_real_disk_opens() {
     txn.commit().unwrap();
     let to = temp.path().join("copy");
     std::fs::create_dir_all(to.with_file_name("copy.partial/values")).unwrap();
-    std::fs::write(to.with_file_name("copy.partial/values/x"), b"left by a copy that died").unwrap();
+    std::fs::write(to.with_file_name("copy.partial/values/x"), b"left by an interrupted copy").unwrap();
     store.backup_to(&to, |_| {}).unwrap();
     assert_eq!(dump(&Store::open(&to).unwrap()).unwrap(), dump(&store).unwrap());
     let error = store.backup_to(&to, |_| {}).unwrap_err().to_string();
@@ -171,7 +171,7 @@ fn a_copy_on_a_real_disk_opens() {
 }
 
 #[test]
-fn a_damaged_or_cut_stream_restores_nothing() {
+fn a_damaged_or_truncated_stream_restores_nothing() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();
@@ -200,10 +200,10 @@ fn a_damaged_or_cut_stream_restores_nothing() {
 }
 
 #[test]
-fn a_copy_that_fails_leaves_nothing_and_harms_nothing() {
+fn a_copy_that_fails_leaves_no_files_and_does_not_affect_the_store() {
     let disk = SimDisk::new();
     let store = filled(&disk, 60);
-    // Values that wait in memory are written when they are read: a failure of that is not the copy's.
+    // Values that are only in memory are written when they are read; this must not fail as part of the copy.
     dump(&store).unwrap();
     let used = disk.used();
     let mut failures = 0;

@@ -1,4 +1,5 @@
-//! Invalid arguments, and directories that users have changed: each a typed error whose message says what to do, or no error.
+//! Invalid arguments, and directories that users have changed: each gives a typed error whose message says
+//! what to do, or no error.
 
 use std::fs;
 use std::io::{BufRead, BufReader, ErrorKind};
@@ -11,10 +12,11 @@ use super::*;
 use crate::disk::{Disk, DiskFile};
 use crate::{Error, Result};
 
-/// Set for the process that holds a directory for `a_directory_in_use_by_another_process_is_refused`.
+/// Environment variable for the child process that keeps a directory open: see
+/// [`a_directory_in_use_by_another_process_is_refused_with_its_number`].
 const HOLD: &str = "TREEDB_TEST_HOLD_DIRECTORY";
 
-/// A store on the real disk with a checkpoint, a large value and a commit after the checkpoint, closed like that.
+/// A store on the real disk with a checkpoint, a large value and a commit after the checkpoint.
 fn left_behind(name: &str) -> TempDir {
     let temp = TempDir::new(name);
     let store = Store::open_with(temp.path(), small()).unwrap();
@@ -35,7 +37,7 @@ fn small() -> Options {
     Options { log_segment_bytes: 64 << 10, background: false, ..Options::default() }
 }
 
-/// The error of opening, which has to be there and to say all of `words`.
+/// The error of opening `dir`; its message must contain all of `words`.
 fn refused(dir: &Path, words: &[&str]) -> Error {
     let error = Store::open_with(dir, small()).map(drop).unwrap_err();
     let told = error.to_string();
@@ -73,33 +75,33 @@ fn a_key_over_the_limit_is_refused_by_every_method_that_stores_one() {
         assert!(Error::KeyTooLong { len, limit }.to_string().contains("use a shorter one"));
     }
     assert!(batch.is_empty());
-    // To look for such a key, or to remove it, is no mistake: it is not there.
+    // Getting or deleting such a key is not an error: it does not exist.
     assert_eq!(txn.get(&table, &long).unwrap(), None);
     assert!(!txn.delete(&table, &long).unwrap());
     assert_eq!(txn.delete_range(&table, (Bound::Included(&long), Bound::Excluded(&long))).unwrap(), 0);
     assert_eq!(txn.get_many(&table, &[&long, &longest]).unwrap(), [None, None]);
     assert_eq!(txn.range(&table, (Bound::Excluded(&long), Bound::Unbounded)).unwrap().count(), 0);
-    // The transaction goes on, and the longest key is one.
+    // The transaction stays usable, and a key of the maximum length is accepted.
     txn.put(&table, &longest, b"v").unwrap();
     txn.commit().unwrap();
     assert_eq!(store.check().unwrap().entries, 1);
 }
 
 #[test]
-fn the_empty_key_and_the_empty_value_are_like_any_others() {
+fn empty_keys_and_values_are_like_any_others() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();
     let table = txn.create_table("t", TableKind::Ordered).unwrap();
     let rows = txn.create_table("r", TableKind::Rows).unwrap();
-    txn.put(&table, b"", b"of nothing").unwrap();
+    txn.put(&table, b"", b"of the empty key").unwrap();
     txn.put(&table, b"\0", b"").unwrap();
     assert_eq!(txn.append_row(&rows, b"").unwrap(), 1);
     txn.commit().unwrap();
     drop(store);
     let store = open(&disk).unwrap();
     let read = store.snapshot().unwrap();
-    assert_eq!(read.get(&table, b"").unwrap(), Some(&b"of nothing"[..]));
+    assert_eq!(read.get(&table, b"").unwrap(), Some(&b"of the empty key"[..]));
     assert_eq!(read.get(&table, b"\0").unwrap(), Some(&b""[..]));
     assert_eq!(read.row(&rows, 1).unwrap(), Some(&b""[..]));
     assert_eq!(read.first(&table).unwrap().unwrap().0, b"");
@@ -112,15 +114,15 @@ fn the_empty_key_and_the_empty_value_are_like_any_others() {
     assert_eq!(store.check().unwrap().entries, 2);
 }
 
-/// Bytes of memory this process really has.
+/// The memory that this process uses, in bytes.
 fn paging() -> u64 {
     let status = fs::read_to_string("/proc/self/statm").unwrap();
     status.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
 }
 
 #[test]
-fn a_value_over_the_limit_is_refused_before_a_byte_of_it_is_copied() {
-    // Zeroes that no one looks at take addresses, not memory.
+fn a_value_over_the_limit_is_refused_before_it_is_copied() {
+    // Zeroed memory that is never read takes address space, but no memory.
     let huge = vec![0u8; MAX_VALUE as usize + 1];
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
@@ -163,7 +165,7 @@ fn a_page_file_a_log_and_values_of_a_newer_format_are_refused_by_name() {
     for path in &files {
         let whole = fs::read(path).unwrap();
         let mut newer = whole.clone();
-        // (start, length) of what a header's checksum, after it, is of.
+        // Start and length of the bytes of each header checksum; the checksum follows them.
         let sums: &[(usize, usize)] =
             if path.ends_with("pages") { &[(0, 4092), (4096, 4092)] } else { &[(0, 60)] };
         for &(from, len) in sums {
@@ -180,7 +182,7 @@ fn a_page_file_a_log_and_values_of_a_newer_format_are_refused_by_name() {
 }
 
 #[test]
-fn a_commit_of_a_newer_format_in_the_log_is_refused_as_that() {
+fn a_commit_of_a_newer_format_in_the_log_is_refused_naming_the_format() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     store.inner.log.append(&[9, 1, 2, 3], crate::wal::Sync::Relaxed).unwrap();
@@ -194,7 +196,7 @@ fn a_commit_of_a_newer_format_in_the_log_is_refused_as_that() {
 fn a_transaction_too_large_for_a_frame_is_refused_and_the_next_one_is_not() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
-    // Zeroes that no one looks at take addresses, not memory.
+    // Zeroed memory that is never read takes address space, but no memory.
     let frame = vec![0u8; crate::wal::MAX_PAYLOAD as usize + 1];
     let error = store.inner.log.append(&frame, crate::wal::Sync::Durable).unwrap_err();
     assert!(matches!(error, Error::TransactionTooLarge { .. }), "{error}");
@@ -221,7 +223,7 @@ fn files_of_another_program_are_refused_by_name() {
 }
 
 #[test]
-fn other_peoples_files_in_the_directory_are_left_alone() {
+fn other_files_in_the_directory_are_not_touched() {
     let temp = left_behind("strangers");
     let strangers = ["notes.txt", "log/notes.txt", "values/notes.txt", "log/0.wal", "values/x.val"];
     for name in strangers {
@@ -249,7 +251,7 @@ fn a_deleted_page_file_log_or_value_segment_is_a_typed_error_and_nothing_else_is
             "values/*.val" => fs::remove_file(file_in(&dir.join("values"), "val")).unwrap(),
             folder => fs::remove_dir_all(dir.join(folder)).unwrap(),
         }
-        // The second try must not find a directory that the first one made good.
+        // Tried twice: the first attempt must not repair the directory.
         for _ in 0..2 {
             let error = refused(dir, &["restore it from a backup"]);
             assert!(matches!(&error, Error::Corrupt(c) if c.file.starts_with(dir)), "{what}: {error}");
@@ -293,13 +295,13 @@ fn a_directory_in_place_of_a_file_and_vice_versa_are_typed_errors() {
     refused(&dir.join("pages/below"), &["a file is where a directory of the database belongs"]);
 }
 
-/// Run by itself this does nothing; see [`HOLD`].
+/// Does nothing when it is run as a test; see [`HOLD`].
 #[test]
-fn a_child_holds_a_directory_when_asked_to() {
+fn a_child_keeps_a_directory_open_when_requested() {
     let Some(dir) = std::env::var_os(HOLD) else { return };
     let store = Store::open_with(dir, small()).unwrap();
     println!("\nholding");
-    // Until the parent closes the other end.
+    // Waits until the parent closes the pipe.
     let _ = std::io::stdin().lines().next();
     store.close().unwrap();
 }
@@ -308,7 +310,7 @@ fn a_child_holds_a_directory_when_asked_to() {
 fn a_directory_in_use_by_another_process_is_refused_with_its_number() {
     let temp = left_behind("held");
     let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["a_child_holds_a_directory_when_asked_to", "--nocapture"])
+        .args(["a_child_keeps_a_directory_open_when_requested", "--nocapture"])
         .env(HOLD, temp.path())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -323,22 +325,22 @@ fn a_directory_in_use_by_another_process_is_refused_with_its_number() {
     Store::open_with(temp.path(), small()).unwrap().check().unwrap();
 }
 
-/// A disk that lets no one write, with the system's words for it.
-struct Refusing {
+/// A disk that refuses writes with an error of the operating system.
+struct ReadOnlyDisk {
     inner: SimDisk,
     errno: Errno,
 }
 
-impl Refusing {
-    fn no<T>(&self, op: &'static str, path: &Path) -> Result<T> {
+impl ReadOnlyDisk {
+    fn refuse<T>(&self, op: &'static str, path: &Path) -> Result<T> {
         let source = std::io::Error::from_raw_os_error(self.errno.raw_os_error());
         Err(Error::Io { op, path: path.to_path_buf(), source })
     }
 }
 
-impl Disk for Refusing {
+impl Disk for ReadOnlyDisk {
     fn open(&self, path: &Path, _: bool) -> Result<Arc<dyn DiskFile>> {
-        self.no("open", path)
+        self.refuse("open", path)
     }
     fn exists(&self, path: &Path) -> Result<bool> {
         self.inner.exists(path)
@@ -347,27 +349,27 @@ impl Disk for Refusing {
         self.inner.list(dir)
     }
     fn create_dir(&self, dir: &Path) -> Result<()> {
-        if self.inner.exists(dir)? { Ok(()) } else { self.no("mkdir", dir) }
+        if self.inner.exists(dir)? { Ok(()) } else { self.refuse("mkdir", dir) }
     }
     fn remove(&self, path: &Path) -> Result<()> {
-        self.no("unlink", path)
+        self.refuse("unlink", path)
     }
     fn remove_dir(&self, dir: &Path) -> Result<()> {
-        self.no("rmdir", dir)
+        self.refuse("rmdir", dir)
     }
     fn rename(&self, from: &Path, _: &Path) -> Result<()> {
-        self.no("rename", from)
+        self.refuse("rename", from)
     }
     fn sync_dir(&self, _: &Path) -> Result<()> {
         Ok(())
     }
     fn lock(&self, dir: &Path) -> Result<Box<dyn Send + Sync>> {
-        self.no("open", &dir.join("LOCK"))
+        self.refuse("open", &dir.join("LOCK"))
     }
 }
 
 #[test]
-fn a_place_that_may_not_be_written_is_a_typed_error_that_says_so() {
+fn a_directory_that_cannot_be_written_is_a_typed_error_with_advice() {
     let cases = [
         (Errno::ROFS, ErrorKind::ReadOnlyFilesystem, "mount the file system writable"),
         (Errno::ACCESS, ErrorKind::PermissionDenied, "change their owner"),
@@ -380,7 +382,7 @@ fn a_place_that_may_not_be_written_is_a_typed_error_that_says_so() {
                 drop(open(&inner).unwrap());
             }
             let options =
-                Options { disk: Arc::new(Refusing { inner: inner.clone(), errno }), ..options(&inner) };
+                Options { disk: Arc::new(ReadOnlyDisk { inner: inner.clone(), errno }), ..options(&inner) };
             let error = Store::open_with(dir(), options).map(drop).unwrap_err();
             assert!(error.to_string().contains(advice), "{error}");
             assert!(matches!(&error, Error::Io { source, .. } if source.kind() == kind), "{error}");
@@ -389,7 +391,7 @@ fn a_place_that_may_not_be_written_is_a_typed_error_that_says_so() {
 }
 
 #[test]
-fn options_out_of_range_are_refused_or_brought_into_it() {
+fn options_out_of_range_are_refused_or_clamped() {
     let odd = |change: fn(&mut Options)| {
         let disk = SimDisk::new();
         let mut odd = options(&disk);

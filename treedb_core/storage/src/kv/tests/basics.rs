@@ -1,4 +1,4 @@
-//! The interface's guarantees, one test each.
+//! The guarantees of the interface, one test each.
 
 use std::ops::Bound;
 
@@ -20,7 +20,7 @@ fn filled() -> (SimDisk, Store, Table) {
 }
 
 #[test]
-fn a_key_that_is_put_is_read_and_gone_after_its_delete() {
+fn a_key_is_read_after_a_put_and_missing_after_a_delete() {
     let (_disk, store, table) = filled();
     assert_eq!(store.snapshot().unwrap().get(&table, b"d").unwrap(), Some(&b"D"[..]));
     let mut txn = store.begin_write().unwrap();
@@ -28,7 +28,11 @@ fn a_key_that_is_put_is_read_and_gone_after_its_delete() {
     assert!(!txn.delete(&table, b"d").unwrap());
     txn.put(&table, b"", b"the empty key").unwrap();
     assert_eq!(txn.get(&table, b"d").unwrap(), None, "a transaction sees its own changes");
-    assert_eq!(store.begin_read().unwrap().get(&table, b"d").unwrap(), Some(&b"D"[..]), "nobody else does");
+    assert_eq!(
+        store.begin_read().unwrap().get(&table, b"d").unwrap(),
+        Some(&b"D"[..]),
+        "other readers do not see them"
+    );
     txn.commit().unwrap();
     let read = store.begin_read().unwrap();
     assert_eq!((read.get(&table, b"d").unwrap(), read.len(&table).unwrap()), (None, 4));
@@ -37,7 +41,7 @@ fn a_key_that_is_put_is_read_and_gone_after_its_delete() {
 }
 
 #[test]
-fn a_dropped_transaction_leaves_no_trace() {
+fn a_dropped_transaction_changes_nothing() {
     let (_disk, store, table) = filled();
     let before = store.stats();
     for _ in 0..3 {
@@ -56,7 +60,7 @@ fn a_dropped_transaction_leaves_no_trace() {
 }
 
 #[test]
-fn ranges_go_both_ways_and_meet() {
+fn ranges_are_double_ended() {
     let (_disk, store, table) = filled();
     let read = store.begin_read().unwrap();
     let keys = |bounds: Bounds<'_>, back: bool| -> String {
@@ -97,7 +101,7 @@ fn ranges_go_both_ways_and_meet() {
 }
 
 #[test]
-fn rows_are_numbered_from_one_and_numbers_are_not_given_again() {
+fn rows_are_numbered_from_one_and_numbers_are_not_reused() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();
@@ -156,11 +160,14 @@ fn tables_are_created_listed_and_dropped() {
     let read = store.begin_read().unwrap();
     let names: Vec<String> = read.tables().unwrap().iter().map(|t| t.name().to_owned()).collect();
     assert_eq!(names, ["a rows", "t"]);
-    assert!(matches!(read.get(&table, b"b"), Err(Error::NoSuchTable { .. })), "a handle dies with its table");
+    assert!(
+        matches!(read.get(&table, b"b"), Err(Error::NoSuchTable { .. })),
+        "a handle of a dropped table is invalid"
+    );
 }
 
 #[test]
-fn large_values_are_read_back_replaced_and_their_room_reclaimed() {
+fn large_values_are_read_and_replaced_and_their_space_is_reclaimed() {
     let (disk, store, table) = filled();
     let large =
         |seed: u8, len: usize| -> Vec<u8> { (0..len).map(|i| (i as u8).wrapping_mul(seed)).collect() };
@@ -241,7 +248,7 @@ fn limits_are_typed_errors_that_leave_the_transaction_usable() {
 }
 
 #[test]
-fn a_directory_is_one_process_s_at_a_time() {
+fn a_directory_is_locked_by_one_store_at_a_time() {
     let (disk, store, _) = filled();
     match open(&disk) {
         Err(Error::InUse { pid, .. }) => assert_eq!(pid, std::process::id()),
@@ -251,7 +258,7 @@ fn a_directory_is_one_process_s_at_a_time() {
     store.close().unwrap();
     assert!(matches!(other.begin_write(), Err(Error::Invalid(_))));
     assert!(other.begin_read().is_ok());
-    assert!(open(&disk).is_err(), "a handle still holds it");
+    assert!(open(&disk).is_err(), "a handle still keeps it open");
     drop(other);
     open(&disk).unwrap();
 }
@@ -259,7 +266,7 @@ fn a_directory_is_one_process_s_at_a_time() {
 #[test]
 fn a_new_store_makes_every_parent_directory_durable() {
     let disk = SimDisk::new();
-    // As a process that died just after it made the directories.
+    // As if a process had crashed just after it created the directories.
     disk.create_dir(&dir()).unwrap();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();
@@ -280,7 +287,7 @@ fn closing_leaves_nothing_to_replay() {
 }
 
 #[test]
-fn checkpoints_fall_due_by_log_bytes_and_by_dead_pages() {
+fn checkpoints_are_due_by_log_bytes_and_by_dead_pages() {
     for (log_bytes, dead_pages) in [(20_000, usize::MAX), (u64::MAX, 10)] {
         let disk = SimDisk::new();
         let options = Options {

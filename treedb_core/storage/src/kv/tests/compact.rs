@@ -12,7 +12,7 @@ fn fill(store: &Store, entries: u32) -> (Table, Table) {
     for from in (0..entries).step_by(100) {
         let mut txn = store.begin_write().unwrap();
         for n in from..from + 100 {
-            // In an order of its own, so that neighbours lie apart.
+            // Not in key order, so that adjacent keys are inserted at different times.
             let key = n.wrapping_mul(0x9e37_79b9).to_be_bytes();
             txn.put(&keys, &key, &[n as u8; 200]).unwrap();
             txn.append_row(&rows, &[n as u8; 200]).unwrap();
@@ -22,15 +22,15 @@ fn fill(store: &Store, entries: u32) -> (Table, Table) {
     (keys, rows)
 }
 
-/// Removes all but every `stays`-th key and row.
-fn thin_out(store: &Store, keys: &Table, rows: &Table, stays: usize) {
+/// Deletes all keys and rows except every `keep`-th.
+fn thin_out(store: &Store, keys: &Table, rows: &Table, keep: usize) {
     let mut txn = store.begin_write().unwrap();
     let all: Vec<_> =
         txn.range(keys, (Bound::Unbounded, Bound::Unbounded)).unwrap().map(|e| e.unwrap().0).collect();
-    for (_, key) in all.iter().enumerate().filter(|(i, _)| !i.is_multiple_of(stays)) {
+    for (_, key) in all.iter().enumerate().filter(|(i, _)| !i.is_multiple_of(keep)) {
         txn.delete(keys, key).unwrap();
     }
-    for row in (1..=all.len() as u64).filter(|row| !row.is_multiple_of(stays as u64)) {
+    for row in (1..=all.len() as u64).filter(|row| !row.is_multiple_of(keep as u64)) {
         txn.delete_row(rows, row).unwrap();
     }
     txn.commit_with(Durability::Relaxed).unwrap();
@@ -61,7 +61,7 @@ fn compacted() {
     assert!(after.page_file_bytes <= bytes_of_pages(&after) + 40 * 4096, "{after:?}");
     assert_eq!(dump(&store).unwrap(), state);
     store.check().unwrap();
-    // It grows again, and what is there is found by the next opening.
+    // The file can grow again, and everything is there after reopening.
     fill(&store, 500);
     let state = dump(&store).unwrap();
     store.check().unwrap();
@@ -72,7 +72,7 @@ fn compacted() {
 }
 
 #[test]
-fn a_snapshot_keeps_its_pages_through_a_compaction() {
+fn a_snapshot_keeps_its_pages_during_a_compaction() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let (keys, rows) = fill(&store, 2000);
@@ -170,7 +170,7 @@ fn readers_and_writers_are_not_blocked_by_compaction_of_a_real_file() {
 }
 
 #[test]
-fn trees_of_values_move_to_the_front_too() {
+fn value_trees_are_moved_to_the_front_too() {
     in_mode(Mode::Mapped, values_moved);
     in_mode(Mode::Cached, values_moved);
 }
@@ -185,7 +185,8 @@ fn values_moved() {
         txn.append_row(&filler, &[n as u8; 200]).unwrap();
     }
     txn.commit().unwrap();
-    // One key with a large tree, some with small ones, and many without, after what is about to go.
+    // One key with a large value tree, some with small ones, and many without, after pages that will be
+    // freed.
     let mut txn = store.begin_write().unwrap();
     for n in 0..20_000u32 {
         let key = if n % 2 == 0 { 7u32 } else { n % 40 };

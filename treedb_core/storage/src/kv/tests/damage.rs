@@ -1,4 +1,4 @@
-//! Truncated and bit-flipped files: a typed error, or the correct result.
+//! Truncated files and flipped bits: the result is a typed error or correct.
 
 use std::io::Write;
 use std::path::Path;
@@ -10,10 +10,10 @@ use crate::disk::Disk;
 use crate::disk::crash::Crash;
 use crate::disk::damage::{cut, files, flip, is_reported, is_right};
 
-/// What a table holds.
+/// The entries of a table.
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// A store with a checkpoint, and commits in the log after it. Returns the states after each of the latter.
+/// A store with a checkpoint, and commits in the log after it. Returns the state after each of these commits.
 fn prepared() -> (SimDisk, Vec<Entries>) {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
@@ -23,7 +23,7 @@ fn prepared() -> (SimDisk, Vec<Entries>) {
         let len = if n % 30 == 7 { 2500 } else { 90 };
         txn.put(&table, &n.to_be_bytes(), &vec![n as u8; len]).unwrap();
     }
-    // One key's values fit in its cell, the other's have a tree.
+    // The values of one key fit in its cell, those of the other have a value tree.
     let pairs = txn.create_table("pairs", TableKind::Dup).unwrap();
     for n in 0..150u32 {
         txn.put_pair(&pairs, if n < 20 { b"few" } else { b"many" }, format!("value {n}").as_bytes()).unwrap();
@@ -56,7 +56,7 @@ fn all(store: &Store) -> crate::Result<Entries> {
     entries.chain(read.pairs(&pairs, everything)?).collect()
 }
 
-/// Opens and reads everything, as a user and as `check` would.
+/// Opens the store, runs `check` and reads everything.
 fn read_all(disk: &SimDisk) -> crate::Result<Entries> {
     let store = open(disk)?;
     let seen = all(&store)?;
@@ -64,8 +64,9 @@ fn read_all(disk: &SimDisk) -> crate::Result<Entries> {
     Ok(seen)
 }
 
-/// A typed error that names the file, or one of the right answers. Returns true if it was an error.
-fn judge(disk: &SimDisk, path: &Path, states: &[Entries], what: &str) -> bool {
+/// Checks that opening gives a typed error that names the file, or one of the correct states. True for an
+/// error.
+fn error_or_correct(disk: &SimDisk, path: &Path, states: &[Entries], what: &str) -> bool {
     match read_all(disk) {
         Ok(seen) => assert!(is_right(&seen, states, path), "{what}: a wrong answer"),
         Err(error) => {
@@ -77,7 +78,7 @@ fn judge(disk: &SimDisk, path: &Path, states: &[Entries], what: &str) -> bool {
 }
 
 #[test]
-fn every_flipped_header_byte_and_20000_other_flips_are_found_or_harmless() {
+fn every_flipped_header_byte_and_20000_other_flips_are_detected_or_harmless() {
     let (image, states) = prepared();
     let header = |path: &Path, at: usize| {
         if path.ends_with("pages") { at < 8192 || at % 4096 < 16 } else { at < 64 }
@@ -89,7 +90,7 @@ fn every_flipped_header_byte_and_20000_other_flips_are_found_or_harmless() {
         header,
         20_000,
         &mut |below| rng.below(below),
-        |disk, path, what| judge(disk, path, &states, what),
+        |disk, path, what| error_or_correct(disk, path, &states, what),
     );
     let _ = writeln!(
         std::io::stdout().lock(),
@@ -102,11 +103,11 @@ fn every_flipped_header_byte_and_20000_other_flips_are_found_or_harmless() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_a_typed_error_or_the_end_of_the_log() {
+fn a_file_truncated_anywhere_is_a_typed_error_or_the_end_of_the_log() {
     let (image, states) = prepared();
     let mut rng = Rng::new(1);
     cut(&image, &files(&image, &dir()), 60, &mut |below| rng.below(below), |disk, path, what| {
-        judge(disk, path, &states, what);
+        error_or_correct(disk, path, &states, what);
     });
 }
 
@@ -117,9 +118,9 @@ fn a_missing_file_is_a_typed_error() {
         let disk = image.crash(Crash::Everything);
         disk.remove(&path).unwrap();
         disk.sync_dir(path.parent().unwrap()).unwrap();
-        let error = judge(&disk, &path, &states, &format!("{} removed", path.display()));
+        let error = error_or_correct(&disk, &path, &states, &format!("{} removed", path.display()));
         let spare = path.extension().is_some_and(|e| e == "spare");
-        assert!(error || spare, "{} removed: opened all the same", path.display());
+        assert!(error || spare, "{} removed, but the store was opened", path.display());
     }
 }
 
@@ -135,7 +136,7 @@ fn foreign_and_newer_files_are_refused() {
 }
 
 #[test]
-fn flips_and_cuts_of_cached_and_encrypted_stores_are_found_or_harmless() {
+fn flips_and_truncation_of_cached_and_encrypted_stores_are_detected_or_harmless() {
     for mode in [Mode::Cached, Mode::Encrypted] {
         in_mode(mode, || {
             let (image, states) = prepared();
@@ -144,12 +145,12 @@ fn flips_and_cuts_of_cached_and_encrypted_stores_are_found_or_harmless() {
             let mut rng = Rng::new(1);
             let flips =
                 flip(&image, &files, header, 1500, &mut |below| rng.below(below), |disk, path, what| {
-                    judge(disk, path, &states, what)
+                    error_or_correct(disk, path, &states, what)
                 });
             assert!(flips.found > 200, "{mode:?}: {flips:?}");
             let mut rng = Rng::new(1);
             cut(&image, &files, 10, &mut |below| rng.below(below), |disk, path, what| {
-                judge(disk, path, &states, what);
+                error_or_correct(disk, path, &states, what);
             });
         });
     }

@@ -1,4 +1,4 @@
-//! Dup tables against maps of sets, with snapshots and savepoints, and what they refuse.
+//! Dup tables against maps of sets, with snapshots and savepoints, and invalid requests.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;
@@ -48,7 +48,7 @@ fn some_bounds(rng: &mut Rng, some: fn(&mut Rng) -> Vec<u8>) -> (Bound<Vec<u8>>,
     (end(), end())
 }
 
-/// Takes from both ends in turns that `rng` chooses.
+/// Consumes the iterator from randomly chosen ends.
 fn both_ends<T>(mut iter: impl DoubleEndedIterator<Item = crate::Result<T>>, rng: &mut Rng) -> Vec<T> {
     let (mut front, mut back) = (Vec::new(), Vec::new());
     loop {
@@ -83,11 +83,11 @@ fn agree(read: &impl Reads, table: &Table, model: &Model, rng: &mut Rng) {
         let want = all.iter().filter(|(key, _)| is_above(key, bounds.0) && is_below(key, bounds.1));
         assert!(both_ends(read.pairs(table, bounds).unwrap(), rng).iter().eq(want));
     }
-    wander(read, table, &all, rng);
+    move_cursor(read, table, &all, rng);
 }
 
-/// A cursor moved at random is where a place in the list of all pairs is.
-fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) {
+/// Moves a cursor at random and compares its position with that in the list of all pairs.
+fn move_cursor(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], rng: &mut Rng) {
     let mut cursor = read.dup_cursor(table).unwrap();
     let mut at: Option<usize> = None;
     let first_of = |key: &[u8]| all.iter().position(|(k, _)| k == key);
@@ -115,7 +115,7 @@ fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], rng: &mu
             }
             8 => (cursor.first_dup().unwrap(), here.and_then(|key| first_of(&key))),
             9 => (cursor.last_dup().unwrap(), here.and_then(|key| last_of(&key))),
-            // The others are steps from a place.
+            // The other moves need a current position.
             _ if at.is_none() => continue,
             10 => (cursor.next().unwrap(), at.map(|at| at + 1).filter(|&to| to < all.len())),
             11 => (cursor.prev().unwrap(), at.and_then(|at| at.checked_sub(1))),
@@ -129,7 +129,7 @@ fn wander(read: &impl Reads, table: &Table, all: &[(Vec<u8>, Vec<u8>)], rng: &mu
                 let to = to.filter(|&to| all.get(to).is_some_and(|(key, _)| Some(key) == here.as_ref()));
                 let moved = if forward { cursor.next_dup() } else { cursor.prev_dup() }.unwrap();
                 assert_eq!(moved, to.is_some());
-                // It stays where it is if there is none.
+                // The cursor does not move if there is none.
                 (true, to.or(at))
             }
         };
@@ -252,7 +252,7 @@ fn random_transactions(seed: u64) {
         if round % 40 == 39 {
             held.clear();
             store.flush().unwrap();
-            // What recovery makes of the log is the same.
+            // Recovery from the log gives the same contents.
             let image = disk.crash(Crash::Nothing);
             let recovered = open(&image).unwrap();
             recovered.check().unwrap();
@@ -269,7 +269,7 @@ fn random_transactions(seed: u64) {
 }
 
 #[test]
-fn a_key_with_many_values_has_a_value_tree_until_few_are_left() {
+fn a_key_has_a_value_tree_while_it_has_many_values() {
     let disk = SimDisk::new();
     let (store, table) = store_with_table(&disk);
     let mut txn = store.begin_write().unwrap();
@@ -296,7 +296,7 @@ fn a_key_with_many_values_has_a_value_tree_until_few_are_left() {
 }
 
 #[test]
-fn pairs_that_are_there_and_removals_of_nothing_are_not_logged() {
+fn puts_of_existing_pairs_and_deletes_of_missing_ones_are_not_logged() {
     let (store, table) = store_with_table(&SimDisk::new());
     let mut txn = store.begin_write().unwrap();
     assert!(txn.put_pair(&table, b"k", b"v").unwrap());
@@ -333,7 +333,7 @@ fn invalid_pairs_are_a_typed_error_and_change_nothing() {
 }
 
 #[test]
-fn typed_pairs_come_back_in_the_order_of_their_types() {
+fn typed_pairs_are_in_the_order_of_their_types() {
     let (store, _) = store_with_table(&SimDisk::new());
     let mut txn = store.begin_write().unwrap();
     let table = TypedDupTable::<String, i64>::open(&mut txn, "typed").unwrap();

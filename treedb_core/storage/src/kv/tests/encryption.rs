@@ -1,4 +1,4 @@
-//! Encrypted stores: nothing in the clear, the right key or none, nothing moved.
+//! Encrypted stores: no plaintext in files, wrong and missing keys, moved pages.
 
 use super::*;
 use crate::Error;
@@ -6,10 +6,10 @@ use crate::disk::Disk;
 use crate::disk::crash::Crash;
 use crate::disk::damage::files;
 
-/// In every key, value and name.
-const MARKER: &[u8] = b"nobody shall read this";
+/// A string that is part of every key, value and table name.
+const MARKER: &[u8] = b"this must be encrypted";
 
-/// Files that have the marker in them.
+/// The files that contain the marker.
 fn marked(disk: &SimDisk) -> Vec<PathBuf> {
     let mut files = files(disk, &dir());
     files.retain(|path| {
@@ -19,7 +19,7 @@ fn marked(disk: &SimDisk) -> Vec<PathBuf> {
     files
 }
 
-/// Puts the marker wherever a user can put bytes; with a checkpoint in the middle.
+/// Stores the marker everywhere a user can store bytes, before and after a checkpoint.
 fn fill(store: &Store) {
     let name = |what: &str| format!("{what} {}", String::from_utf8_lossy(MARKER));
     for round in 0..3u32 {
@@ -43,19 +43,19 @@ fn fill(store: &Store) {
 }
 
 #[test]
-fn nothing_of_the_user_is_in_any_file() {
+fn no_user_data_is_in_any_file_unencrypted() {
     for (mode, clear) in [(Mode::Cached, false), (Mode::Encrypted, true)] {
         in_mode(mode, || {
             let disk = SimDisk::new();
             let store = open(&disk).unwrap();
             fill(&store);
-            // As a killed process leaves them, then as a closed one does.
+            // The files after the process was killed, then after the store was closed.
             let killed = disk.crash(Crash::Everything);
             let at = |disk: &SimDisk| if clear { marked(disk) } else { Vec::new() };
             assert_eq!(at(&disk), Vec::<PathBuf>::new());
             assert_eq!(at(&killed), Vec::<PathBuf>::new());
             if !clear {
-                // What the test looks for is there to be found.
+                // Without encryption the marker is found, so the test works.
                 let names = ["pages", ".wal", ".val"];
                 let found = marked(&killed);
                 assert!(names.iter().all(|n| found.iter().any(|path| path.to_string_lossy().ends_with(n))));
@@ -72,7 +72,7 @@ fn nothing_of_the_user_is_in_any_file() {
 }
 
 #[test]
-fn a_wrong_key_no_key_and_a_needless_key_are_typed_errors() {
+fn a_wrong_a_missing_and_an_unneeded_key_are_typed_errors() {
     let other = Key::new([1; Key::LEN]);
     let with = |disk: &SimDisk, key: Option<Key>| Store::open_with(dir(), Options { key, ..options(disk) });
     let disk = SimDisk::new();
@@ -90,7 +90,7 @@ fn a_wrong_key_no_key_and_a_needless_key_are_typed_errors() {
     assert!(!shown.contains('1'), "{shown}");
 }
 
-/// An encrypted store with a checkpoint and nothing in its log, and what it holds.
+/// An encrypted store with a checkpoint and an empty log, and its contents.
 fn sealed() -> (SimDisk, Vec<u8>) {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
@@ -106,7 +106,7 @@ fn read(disk: &SimDisk) -> crate::Result<CheckReport> {
 }
 
 #[test]
-fn pages_that_were_moved_exchanged_or_cut_are_damage() {
+fn moved_exchanged_or_truncated_pages_are_detected() {
     in_mode(Mode::Encrypted, || {
         let (disk, pages) = sealed();
         let (_, others) = sealed();
@@ -145,7 +145,7 @@ fn pages_that_were_moved_exchanged_or_cut_are_damage() {
 }
 
 #[test]
-fn a_log_and_values_of_another_store_with_the_same_key_are_damage() {
+fn a_log_and_values_of_another_store_with_the_same_key_are_detected() {
     in_mode(Mode::Encrypted, || {
         for (closed, folder) in [(false, "log"), (true, "values")] {
             let make = || {

@@ -1,4 +1,4 @@
-//! Full and failing disks: what is refused, what still works, and what is stored afterwards.
+//! Full and failing disks: which calls fail, which still work, and what is stored afterwards.
 
 use std::process::Command;
 
@@ -8,7 +8,7 @@ use crate::Error;
 use crate::disk::faulty::FaultyDisk;
 use crate::disk::sim::Fault;
 
-/// Commits transaction `n` of a workload: keys, rows and a large value, some of them instead of others.
+/// Commits transaction `n` of a workload: keys, rows and a large value; some replace existing ones.
 fn commit(store: &Store, n: u32) -> crate::Result<()> {
     let mut txn = store.begin_write()?;
     let keys = txn.open_table("k", TableKind::Ordered)?;
@@ -23,7 +23,7 @@ fn commit(store: &Store, n: u32) -> crate::Result<()> {
 
 const TRANSACTIONS: u32 = 12;
 
-/// Runs the workload to its end or its first error; the states after each commit.
+/// Runs the workload until its end or the first error; adds the state after each commit to `states`.
 fn run(store: &Store, states: &mut Vec<State>) -> crate::Result<()> {
     for n in states.len() as u32 - 1..TRANSACTIONS {
         commit(store, n)?;
@@ -59,7 +59,7 @@ fn a_full_disk_refuses_writes_but_not_reads_until_there_is_room() {
             assert_eq!(store.poisoned(), None, "room {room}");
             assert_eq!(Some(&dump(&store).unwrap()), states.last(), "room {room}");
             store.check().unwrap();
-            // Somebody removes something, but not everything.
+            // Some space becomes free, but not enough for everything.
             disk.set_room(Some(disk.used() + 100_000));
         }
         assert_eq!(Some(&dump(&store).unwrap()), states.last());
@@ -74,11 +74,12 @@ fn a_full_disk_refuses_writes_but_not_reads_until_there_is_room() {
     println!("summary: disk full: {tried} sizes, {full} refusals, each recovered from without a restart");
 }
 
-/// After a failure: reads go on, writes are refused if it poisoned the store, and a restart finds a state that was.
+/// Checks a store after a failure: reads still work, writes are refused if the store is poisoned, and after a
+/// restart the store has one of the committed states.
 fn after_failure(disk: &SimDisk, store: Store, states: &[State], error: &Error, what: &str) {
     let poisoned = store.poisoned();
     let seen = dump(&store).unwrap_or_else(|e| panic!("{what}: reading: {e}"));
-    // The commit whose flush failed is visible.
+    // A commit whose flush failed is visible.
     assert!(states.last() == Some(&seen) || poisoned.is_some(), "{what}");
     if let Some(reason) = &poisoned {
         assert!(reason.contains("/data/store/"), "{what}: the reason names no file: {reason}");
@@ -91,12 +92,12 @@ fn after_failure(disk: &SimDisk, store: Store, states: &[State], error: &Error, 
     let store = open(disk).unwrap_or_else(|e| panic!("{what}: opening: {e}"));
     store.check().unwrap_or_else(|e| panic!("{what}: check: {e}"));
     let found = dump(&store).unwrap();
-    assert!(found == seen || states.last() == Some(&found), "{what}: another state than before");
+    assert!(found == seen || states.last() == Some(&found), "{what}: the state is not the same as before");
     commit(&store, 99).unwrap();
 }
 
 #[test]
-fn an_io_error_poisons_the_store_names_the_file_and_reads_still_work() {
+fn after_an_io_error_the_store_is_poisoned_naming_the_file_and_reads_still_work() {
     let disk = SimDisk::new();
     let first = {
         drop(open(&disk).unwrap());
@@ -121,7 +122,7 @@ fn an_io_error_poisons_the_store_names_the_file_and_reads_still_work() {
 }
 
 #[test]
-fn a_write_that_stops_half_way_loses_nothing_that_was_acknowledged() {
+fn a_partial_write_loses_no_acknowledged_commit() {
     let mut failures = 0;
     for fault in [Fault::Io, Fault::Full] {
         for write in 0.. {
@@ -134,7 +135,7 @@ fn a_write_that_stops_half_way_loses_nothing_that_was_acknowledged() {
             let mut states = vec![State::new()];
             match run(&store, &mut states) {
                 Ok(()) if !faulty.has_failed() => break,
-                // A write ahead of need, or one that was tried again.
+                // The write was made ahead of use, or was retried.
                 Ok(()) => {}
                 Err(error) => {
                     failures += 1;
@@ -153,11 +154,11 @@ fn a_write_that_stops_half_way_loses_nothing_that_was_acknowledged() {
     println!("summary: short writes: {failures} runs stopped by one, 0 violations");
 }
 
-/// A file system of a few MiB in memory, if this process may mount one.
-struct Small(PathBuf);
+/// A small file system in memory, if this process may mount one.
+struct SmallFileSystem(PathBuf);
 
-impl Small {
-    fn mount(name: &str, size: &str) -> Option<Small> {
+impl SmallFileSystem {
+    fn mount(name: &str, size: &str) -> Option<SmallFileSystem> {
         let at = std::env::temp_dir().join(format!("treedb-{name}-{}", std::process::id()));
         std::fs::create_dir_all(&at).ok()?;
         let mounted = Command::new("mount")
@@ -168,11 +169,11 @@ impl Small {
         if !mounted {
             let _ = std::fs::remove_dir(&at);
         }
-        mounted.then_some(Small(at))
+        mounted.then_some(SmallFileSystem(at))
     }
 }
 
-impl Drop for Small {
+impl Drop for SmallFileSystem {
     fn drop(&mut self) {
         let _ = Command::new("umount").arg(&self.0).status();
         let _ = std::fs::remove_dir(&self.0);
@@ -181,7 +182,7 @@ impl Drop for Small {
 
 #[test]
 fn a_real_file_system_that_is_full_refuses_writes_and_recovers_when_there_is_room() {
-    let Some(small) = Small::mount("full", "8m") else {
+    let Some(small) = SmallFileSystem::mount("full", "8m") else {
         println!("skipped: this process may not mount a small file system");
         return;
     };
@@ -217,7 +218,7 @@ fn a_real_file_system_that_is_full_refuses_writes_and_recovers_when_there_is_roo
 }
 
 #[test]
-fn a_pinned_snapshot_costs_the_file_at_most_a_copy_of_what_it_sees() {
+fn a_pinned_snapshot_grows_the_file_by_at_most_a_copy_of_its_pages() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();

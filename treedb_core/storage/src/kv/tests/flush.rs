@@ -3,7 +3,7 @@ use treedb_testing::in_time;
 use super::*;
 use crate::disk::crash::Crash;
 
-/// A store with 20 commits made as `how`, and the disk that a power cut leaves when nothing unflushed reaches it.
+/// Makes 20 commits with durability `how`, then cuts the power so that all unflushed writes are lost.
 fn after_power_cut(how: Durability, flush: bool) -> u64 {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
@@ -39,7 +39,8 @@ fn a_flush_of_a_new_store_returns() {
     store.flush().unwrap();
 }
 
-/// A store with a table, and 20 commits of 100 bytes each made as `how`, up to `kept` bytes of them kept if unlogged.
+/// A store with a table, and 20 commits of 100 bytes each with durability `how`. If they are unlogged, up to
+/// `kept` bytes of them are kept in memory.
 fn with_commits(how: Durability, kept: usize) -> (SimDisk, Store, Table) {
     let disk = SimDisk::new();
     let store = Store::open_with(dir(), Options { pending_bytes: kept, ..options(&disk) }).unwrap();
@@ -62,7 +63,7 @@ fn rows_after(disk: &SimDisk, crash: Crash) -> u64 {
 }
 
 #[test]
-fn a_durable_commit_of_nothing_makes_everything_before_it_durable() {
+fn an_empty_durable_commit_makes_all_earlier_commits_durable() {
     in_time(|| {
         for how in [Durability::Relaxed, Durability::None] {
             for kept in [1 << 20, 500] {
@@ -101,7 +102,7 @@ fn a_logged_commit_logs_the_pending_ones_before_it() {
                 txn.commit_with(Durability::None).unwrap();
                 assert_eq!(rows_after(&disk, crash), 19, "{how:?}, {kept} bytes kept");
                 let checkpointed = store.stats().checkpoint > before;
-                assert_eq!(checkpointed, kept == 500, "kept in memory, or behind a checkpoint");
+                assert_eq!(checkpointed, kept == 500, "kept in memory, or in a checkpoint");
             }
         }
     });

@@ -17,7 +17,7 @@ fn same(store: &Store, model: &Model) {
     }
 }
 
-/// So many random changes of large values, with snapshots, checkpoints and reopenings among them.
+/// Random changes of large values, with snapshots, checkpoints and reopening.
 fn run(seed: u64, steps: usize) {
     let mut rng = Rng::new(seed);
     let disk = SimDisk::new();
@@ -92,14 +92,14 @@ fn run(seed: u64, steps: usize) {
 }
 
 #[test]
-fn half_of_the_value_log_is_live_after_a_checkpoint_at_rest() {
+fn half_of_the_value_log_is_live_after_a_checkpoint_without_readers() {
     for seed in seeds(0..40) {
         run(seed, 150);
     }
 }
 
 #[test]
-fn values_of_removed_keys_leave_no_bytes() {
+fn values_of_deleted_keys_take_no_space() {
     let disk = SimDisk::new();
     let store = open(&disk).unwrap();
     let mut txn = store.begin_write().unwrap();

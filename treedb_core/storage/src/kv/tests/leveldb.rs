@@ -1,4 +1,4 @@
-//! LevelDB's interface and its semantics.
+//! The LevelDB interface and its semantics.
 
 use super::TempDir;
 use crate::Error;
@@ -36,7 +36,7 @@ fn keys(mut it: DbIterator<'_>) -> Vec<String> {
 }
 
 #[test]
-fn a_missing_database_is_made_only_if_asked_for_and_one_that_is_there_opened_only_if_it_may_be() {
+fn create_if_missing_and_error_if_exists_are_honoured() {
     let dir = TempDir::new("leveldb-open");
     let missing = Db::open(dir.path(), Options::default()).unwrap_err();
     assert!(matches!(&missing, Error::Invalid(why) if why.contains("create_if_missing")), "{missing}");
@@ -76,7 +76,7 @@ fn a_batch_is_applied_in_order_and_atomically() {
     assert_eq!((changes[1], changes[3]), (Change::Delete(b"a"), Change::Put(b"b", b"3")));
     db.write(SYNC, &batch).unwrap();
     assert_eq!((get(&db, "a"), get(&db, "b").as_deref()), (None, Some("3")));
-    // One key is too long: nothing of it happens.
+    // One key is too long: none of the batch is applied.
     batch.put(&[0; 5000], b"");
     batch.put(b"c", b"4");
     assert!(matches!(db.write(SYNC, &batch), Err(Error::KeyTooLong { .. })));
@@ -86,7 +86,7 @@ fn a_batch_is_applied_in_order_and_atomically() {
 }
 
 #[test]
-fn an_iterator_moves_both_ways_and_is_invalid_beyond_the_ends() {
+fn an_iterator_moves_in_both_directions_and_is_invalid_beyond_the_ends() {
     let dir = TempDir::new("leveldb-iter");
     let db = open(&dir);
     let mut empty = db.iter(ReadOptions::default()).unwrap();
@@ -105,7 +105,7 @@ fn an_iterator_moves_both_ways_and_is_invalid_beyond_the_ends() {
     it.prev();
     assert!(!it.valid() && it.entry() == (&b""[..], &b""[..]));
     it.next();
-    assert!(!it.valid(), "only a seek brings it back");
+    assert!(!it.valid(), "only a seek makes it valid again");
     it.seek_to_last();
     assert_eq!(it.key(), b"f");
     it.next();
@@ -116,7 +116,7 @@ fn an_iterator_moves_both_ways_and_is_invalid_beyond_the_ends() {
 }
 
 #[test]
-fn a_snapshot_and_an_iterator_see_the_moment_they_were_made() {
+fn a_snapshot_and_an_iterator_see_the_state_at_their_creation() {
     let dir = TempDir::new("leveldb-snapshot");
     let db = open(&dir);
     put(&db, "a", "1");
@@ -132,7 +132,7 @@ fn a_snapshot_and_an_iterator_see_the_moment_they_were_made() {
 }
 
 #[test]
-fn properties_and_approximate_sizes_are_about_right() {
+fn properties_and_approximate_sizes_are_approximately_correct() {
     let dir = TempDir::new("leveldb-about");
     let db = open(&dir);
     let mut batch = WriteBatch::new();
@@ -173,7 +173,7 @@ fn destroy_removes_the_database_and_nothing_else() {
 }
 
 #[test]
-fn repair_keeps_what_can_be_read_and_leaves_a_sound_database_alone() {
+fn repair_keeps_readable_entries_and_does_not_change_an_intact_database() {
     let dir = TempDir::new("leveldb-repair");
     let aside = format!("{}.damaged", dir.path().display());
     let _ = std::fs::remove_dir_all(&aside);

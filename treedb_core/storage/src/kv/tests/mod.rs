@@ -1,4 +1,4 @@
-//! The store against a model, against power cuts, against damaged files.
+//! Tests of the store: against a model, with power cuts, with damaged files.
 
 mod backup;
 mod bad_input;
@@ -32,23 +32,23 @@ use super::*;
 use crate::cipher::Key;
 use crate::disk::SimDisk;
 
-/// Where stores of these tests live on their simulated disks.
+/// The directory of the store on the simulated disk.
 fn dir() -> PathBuf {
     PathBuf::from("/data/store")
 }
 
-/// How stores of these tests keep their pages.
+/// How the store accesses its pages.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Mode {
-    /// In a map of the file.
+    /// Through a mapping of the file.
     Mapped,
-    /// In a cache of a few pages.
+    /// Through a cache of a few pages.
     Cached,
-    /// The same, and encrypted.
+    /// Through the same cache, encrypted.
     Encrypted,
 }
 
-/// The key of encrypted stores of these tests.
+/// The encryption key.
 fn key() -> Key {
     Key::new([0x5a; Key::LEN])
 }
@@ -57,7 +57,7 @@ thread_local! {
     static MODE: Cell<Mode> = const { Cell::new(Mode::Mapped) };
 }
 
-/// Runs `body` with stores of this thread being opened in `mode`.
+/// Runs `body`; stores that this thread opens meanwhile use `mode`.
 fn in_mode<T>(mode: Mode, body: impl FnOnce() -> T) -> T {
     let before = MODE.replace(mode);
     let result = body();
@@ -65,7 +65,7 @@ fn in_mode<T>(mode: Mode, body: impl FnOnce() -> T) -> T {
     result
 }
 
-/// Small files and no thread, so that a run is the same every time.
+/// Small files and no background thread, so that runs are deterministic.
 fn options(disk: &SimDisk) -> Options {
     Options {
         disk: Arc::new(disk.clone()),
@@ -73,7 +73,7 @@ fn options(disk: &SimDisk) -> Options {
         max_bytes: 16 << 20,
         cache_bytes: match MODE.get() {
             Mode::Mapped => None,
-            // The least there is: nearly everything is read and written again and again.
+            // The smallest cache: nearly all pages are repeatedly evicted and read again.
             Mode::Cached | Mode::Encrypted => Some(64 << 10),
         },
         key: (MODE.get() == Mode::Encrypted).then(key),
@@ -88,7 +88,7 @@ fn open(disk: &SimDisk) -> crate::Result<Store> {
     Store::open_with(dir(), options(disk))
 }
 
-/// A directory of its own under the system's temporary one, removed at the end.
+/// A new temporary directory, removed when dropped.
 struct TempDir(PathBuf);
 
 impl TempDir {

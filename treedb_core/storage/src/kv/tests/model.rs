@@ -1,4 +1,4 @@
-//! Random transactions against `BTreeMap`s, with snapshots held meanwhile.
+//! Random transactions against `BTreeMap`s, with open snapshots.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -94,10 +94,10 @@ fn some_bounds(rng: &mut Rng) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
     (end(), end())
 }
 
-/// A change that looks first, or that removes much.
+/// A conditional change, or one of many entries.
 fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, rng: &mut Rng) {
     let (key, value) = (some_key(rng), some_value(rng));
-    let there = model.keys.get(&key).cloned();
+    let current = model.keys.get(&key).cloned();
     match rng.below(22) {
         20.. => {
             let small = rng.chance(70);
@@ -119,18 +119,18 @@ fn special(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, rn
             model.keys.extend(entries);
         }
         0..4 => {
-            assert_eq!(txn.put_if_absent(keys, &key, &value).unwrap(), there.is_none());
+            assert_eq!(txn.put_if_absent(keys, &key, &value).unwrap(), current.is_none());
             model.keys.entry(key).or_insert(value);
         }
         4..8 => {
-            assert_eq!(txn.replace(keys, &key, &value).unwrap(), there);
+            assert_eq!(txn.replace(keys, &key, &value).unwrap(), current);
             model.keys.insert(key, value);
         }
         8..12 => {
-            let expected = if rng.chance(70) { there.clone() } else { Some(b"no such value".to_vec()) };
+            let expected = if rng.chance(70) { current.clone() } else { Some(b"no such value".to_vec()) };
             let new = rng.chance(70).then_some(value);
             let swapped = txn.compare_and_swap(keys, &key, expected.as_deref(), new.as_deref()).unwrap();
-            assert_eq!(swapped, expected == there);
+            assert_eq!(swapped, expected == current);
             if swapped {
                 model.keys.remove(&key);
                 model.keys.extend(new.map(|new| (key, new)));
@@ -204,7 +204,7 @@ fn change(txn: &mut WriteTxn, keys: &Table, rows: &Table, model: &mut Model, rng
     }
 }
 
-/// Changes with savepoints between them, gone back to or released.
+/// Changes with savepoints between them, some rolled back, some released.
 fn changes(
     txn: &mut WriteTxn,
     (keys, rows): (&Table, &Table),
@@ -228,7 +228,7 @@ fn changes(
                 agree(txn, keys, rows, model, rng);
             }
         }
-        // Or it stays until the end, or until one around it goes.
+        // Otherwise it stays until the end, or until an enclosing one is rolled back or released.
         if rng.chance(60) {
             txn.release(point).unwrap();
         }
@@ -296,15 +296,15 @@ fn random_transactions(seed: u64) {
 
 #[test]
 fn readers_concurrent_with_a_writer_on_the_real_disk_see_whole_transactions() {
-    readers_beside_a_writer("concurrent", None);
+    readers_concurrent_with_a_writer("concurrent", None);
 }
 
 #[test]
 fn readers_and_a_writer_that_share_a_small_cache_see_whole_transactions() {
-    readers_beside_a_writer("concurrent-cached", Some(64 << 10));
+    readers_concurrent_with_a_writer("concurrent-cached", Some(64 << 10));
 }
 
-fn readers_beside_a_writer(name: &'static str, cache_bytes: Option<u64>) {
+fn readers_concurrent_with_a_writer(name: &'static str, cache_bytes: Option<u64>) {
     in_time(move || {
         let temp = TempDir::new(name);
         let options = Options {
@@ -346,8 +346,8 @@ fn readers_beside_a_writer(name: &'static str, cache_bytes: Option<u64>) {
                                     stamp
                                 });
                             let first = stamps.next().unwrap();
-                            assert!(stamps.all(|stamp| stamp == first), "a torn transaction");
-                            assert!(first >= last, "time went back");
+                            assert!(stamps.all(|stamp| stamp == first), "a partially visible transaction");
+                            assert!(first >= last, "an older state than before");
                             last = first;
                             rounds += 1;
                         }
@@ -357,7 +357,7 @@ fn readers_beside_a_writer(name: &'static str, cache_bytes: Option<u64>) {
                 .collect();
             for n in 1..150 {
                 let mut txn = store.begin_write().unwrap();
-                // Numbers of transactions are skipped: one, two or none.
+                // Savepoints skip transaction numbers: none, one or two.
                 let points: Vec<_> = (0..n % 3).map(|_| txn.savepoint().unwrap()).collect();
                 fill(&mut txn, n + 1000);
                 if let Some(point) = points.first() {
@@ -383,7 +383,7 @@ fn readers_beside_a_writer(name: &'static str, cache_bytes: Option<u64>) {
 }
 
 #[test]
-fn durable_commits_of_many_threads_are_all_there() {
+fn durable_commits_of_many_threads_are_all_recovered() {
     in_time(|| {
         let temp = TempDir::new("threads");
         let store = Store::open(temp.path()).unwrap();

@@ -1,4 +1,4 @@
-//! Optimistic transactions: what they see, what they conflict with, and that they are serializable.
+//! Tests of optimistic transactions: what they see, what they conflict with, and that they are serializable.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -32,11 +32,11 @@ fn put(store: &Store, table: &Table, key: &[u8], value: &[u8]) {
     txn.commit().unwrap();
 }
 
-/// What a transaction did, and what it saw.
+/// An operation of a transaction, and what it returned.
 #[derive(Debug)]
 enum Step {
     Get(Vec<u8>, Option<Vec<u8>>),
-    /// Bounds, whether forward, at most so many, and what was seen.
+    /// Bounds, whether forward, the maximum number of entries, and the entries.
     Scan((Bound<Vec<u8>>, Bound<Vec<u8>>), bool, usize, Vec<(Vec<u8>, Vec<u8>)>),
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
@@ -53,8 +53,8 @@ fn within<'m>(map: &'m Map, bounds: Bounds<'m>) -> impl DoubleEndedIterator<Item
         .map(|(key, value)| (key.clone(), value.clone()))
 }
 
-/// Does a step again on a map: whether it sees the same.
-fn sees_the_same(map: &mut Map, step: &Step) -> bool {
+/// Repeats a step on a map; returns whether the result is the same.
+fn replay(map: &mut Map, step: &Step) -> bool {
     match step {
         Step::Get(key, seen) => map.get(key) == seen.as_ref(),
         Step::Scan(bounds, forward, count, seen) => {
@@ -131,15 +131,15 @@ fn take_step(txn: &mut OptimisticTxn, table: &Table, rng: &mut Rng) -> Step {
     }
 }
 
-/// A transaction of a random history: its steps, and what was there when it began.
+/// A transaction of a random history: its steps, and the contents of the table when it began.
 struct Running {
     txn: OptimisticTxn,
     steps: Vec<Step>,
-    began: Map,
+    initial: Map,
 }
 
 #[test]
-fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
+fn random_histories_are_equivalent_to_serial_execution_in_commit_order() {
     in_time(|| {
         for (seed, isolation) in
             [(1, Isolation::Serializable), (2, Isolation::Snapshot), (3, Isolation::Serializable)]
@@ -152,11 +152,11 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
             for _ in 0..6000 {
                 if open.len() < 4 && rng.chance(30) {
                     let txn = store.begin_optimistic_with(isolation).unwrap();
-                    open.push(Running { txn, steps: Vec::new(), began: model.clone() });
+                    open.push(Running { txn, steps: Vec::new(), initial: model.clone() });
                     continue;
                 }
                 if rng.chance(2) {
-                    // A writer of the other kind between them.
+                    // A write transaction between them.
                     let mut txn = store.begin_write().unwrap();
                     let (key, bounds) = (some_key(&mut rng), some_bounds(&mut rng));
                     txn.put(&table, &key, b"writer").unwrap();
@@ -181,20 +181,20 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
                     steps.push(take_step(txn, &table, &mut rng));
                     continue;
                 }
-                let Running { txn, steps, mut began } = open.swap_remove(at);
+                let Running { txn, steps, mut initial } = open.swap_remove(at);
                 let reads_only = txn.changes() == 0;
-                // All of them see their snapshot and their own changes, whether they commit or not.
-                assert!(steps.iter().all(|step| sees_the_same(&mut began, step)), "{steps:?}");
+                // Every transaction sees its snapshot and its own changes, whether it commits or not.
+                assert!(steps.iter().all(|step| replay(&mut initial, step)), "{steps:?}");
                 match txn.commit() {
                     Ok(()) if reads_only => {}
                     Ok(()) if isolation == Isolation::Serializable => {
                         committed += 1;
-                        // And what it saw is what it would see now.
-                        assert!(steps.iter().all(|step| sees_the_same(&mut model, step)), "{steps:?}");
+                        // If it commits, it has read what it would read now.
+                        assert!(steps.iter().all(|step| replay(&mut model, step)), "{steps:?}");
                     }
                     Ok(()) => {
                         committed += 1;
-                        // Its removals of spans were of the keys it saw.
+                        // It deleted only those keys of a range that it saw.
                         for step in &steps {
                             match step {
                                 Step::DeleteRange(bounds, _) => {
@@ -206,7 +206,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
                                     });
                                 }
                                 step => {
-                                    sees_the_same(&mut model, step);
+                                    replay(&mut model, step);
                                 }
                             }
                         }
@@ -234,7 +234,7 @@ fn random_histories_are_as_if_run_one_by_one_in_the_order_of_commits() {
 }
 
 #[test]
-fn a_cursor_goes_over_snapshot_and_changes_as_over_one_table() {
+fn a_cursor_merges_the_snapshot_and_the_changes() {
     let mut rng = Rng::new(7);
     for _ in 0..40 {
         let (store, table, _) = store();
@@ -281,7 +281,7 @@ fn a_cursor_goes_over_snapshot_and_changes_as_over_one_table() {
 }
 
 /// Two transactions that each read both accounts and empty one of them.
-fn skew(isolation: Isolation) -> (crate::Result<()>, crate::Result<()>) {
+fn write_skew(isolation: Isolation) -> (crate::Result<()>, crate::Result<()>) {
     let (store, table, _) = store();
     put(&store, &table, b"a", &[50]);
     put(&store, &table, b"b", &[50]);
@@ -297,7 +297,7 @@ fn skew(isolation: Isolation) -> (crate::Result<()>, crate::Result<()>) {
 
 #[test]
 fn write_skew_is_refused_in_serializable_transactions_and_possible_in_snapshot_ones() {
-    let (first, second) = skew(Isolation::Serializable);
+    let (first, second) = write_skew(Isolation::Serializable);
     first.unwrap();
     let conflict = second.unwrap_err();
     assert!(conflict.is_conflict());
@@ -306,12 +306,12 @@ fn write_skew_is_refused_in_serializable_transactions_and_possible_in_snapshot_o
         message.contains("\"keys\"") && message.contains("\"a\"") && message.contains("again"),
         "{message}"
     );
-    let (first, second) = skew(Isolation::Snapshot);
+    let (first, second) = write_skew(Isolation::Snapshot);
     first.and(second).unwrap();
 }
 
 #[test]
-fn only_what_was_read_conflicts_and_a_span_only_as_far_as_it_was_read() {
+fn only_reads_conflict_and_a_range_only_as_far_as_it_was_read() {
     let (store, table, rows) = store();
     for key in ["b", "d", "f", "h"] {
         put(&store, &table, key.as_bytes(), b"1");
@@ -319,7 +319,7 @@ fn only_what_was_read_conflicts_and_a_span_only_as_far_as_it_was_read() {
     let outcome = |read: &dyn Fn(&OptimisticTxn), written: &str| {
         let mut txn = store.begin_optimistic().unwrap();
         read(&txn);
-        txn.append_row(&rows, b"note").unwrap();
+        txn.append_row(&rows, b"row").unwrap();
         put(&store, &table, written.as_bytes(), b"2");
         let conflict = txn.commit().is_err_and(|error| error.is_conflict());
         let mut undo = store.begin_write().unwrap();
@@ -353,7 +353,7 @@ fn only_what_was_read_conflicts_and_a_span_only_as_far_as_it_was_read() {
 }
 
 #[test]
-fn forgotten_reads_do_not_conflict_and_changed_keys_are_not_forgotten() {
+fn forgotten_reads_do_not_conflict_but_changed_keys_cannot_be_forgotten() {
     let (store, keys, rows) = store();
     let mut first = store.begin_write().unwrap();
     let row = first.append_row(&rows, b"old").unwrap();
@@ -386,7 +386,7 @@ fn forgotten_reads_do_not_conflict_and_changed_keys_are_not_forgotten() {
 }
 
 #[test]
-fn transfers_of_many_threads_keep_their_sum() {
+fn concurrent_transfers_preserve_the_sum() {
     in_time(|| {
         let temp = TempDir::new("transfers");
         let options = Options { durability: Durability::Relaxed, ..Options::default() };
@@ -410,8 +410,8 @@ fn transfers_of_many_threads_keep_their_sum() {
                             let left = balance(txn.get(table, &from)?);
                             let amount = left.min(7);
                             txn.put(table, &from, &(left - amount).to_le_bytes())?;
-                            let there = balance(txn.get(table, &to)?);
-                            txn.put(table, &to, &(there + amount).to_le_bytes())
+                            let current = balance(txn.get(table, &to)?);
+                            txn.put(table, &to, &(current + amount).to_le_bytes())
                         });
                         moved.unwrap();
                         let read = store.snapshot().unwrap();
@@ -428,7 +428,7 @@ fn transfers_of_many_threads_keep_their_sum() {
 }
 
 #[test]
-fn more_than_can_be_kept_is_a_conflict_for_the_oldest_only() {
+fn exceeding_the_memory_limit_is_a_conflict_for_the_oldest_transactions_only() {
     let (store, table, _) = store_with(Options { optimistic_bytes: 20_000, ..options(&SimDisk::new()) });
     let mut old = store.begin_optimistic().unwrap();
     old.put(&table, b"old", b"").unwrap();
@@ -447,7 +447,7 @@ fn more_than_can_be_kept_is_a_conflict_for_the_oldest_only() {
 }
 
 #[test]
-fn appended_rows_get_numbers_of_their_own() {
+fn appended_rows_get_unique_numbers() {
     let (store, _, rows) = store();
     let mut both = [store.begin_optimistic().unwrap(), store.begin_optimistic().unwrap()];
     let numbers = both.each_mut().map(|txn| txn.append_row(&rows, b"row").unwrap());
@@ -471,7 +471,7 @@ fn appended_rows_get_numbers_of_their_own() {
 }
 
 #[test]
-fn a_dropped_table_is_a_conflict_and_attempts_are_bounded() {
+fn a_dropped_table_is_a_conflict_and_attempts_are_limited() {
     let (store, table, _) = store();
     let mut txn = store.begin_optimistic_with(Isolation::Snapshot).unwrap();
     txn.put(&table, b"k", b"v").unwrap();
@@ -484,7 +484,7 @@ fn a_dropped_table_is_a_conflict_and_attempts_are_bounded() {
     let result = store.transact(Isolation::Serializable, 3, |txn| {
         attempts += 1;
         txn.get(&table, b"k")?;
-        put(&store, &table, b"k", b"somebody else");
+        put(&store, &table, b"k", b"theirs");
         txn.put(&table, b"k", b"mine")
     });
     assert!(result.unwrap_err().is_conflict());
@@ -493,7 +493,7 @@ fn a_dropped_table_is_a_conflict_and_attempts_are_bounded() {
 }
 
 #[test]
-fn invalid_requests_are_typed_errors_and_the_transaction_continues() {
+fn invalid_requests_are_typed_errors_and_the_transaction_stays_usable() {
     let (store, keys, rows) = store();
     let mut writer = store.begin_write().unwrap();
     let dup = writer.create_table("dup", TableKind::Dup).unwrap();

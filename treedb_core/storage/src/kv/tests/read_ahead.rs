@@ -1,4 +1,4 @@
-//! Whether read-ahead is on, according to the system's own list of mappings.
+//! Checks in the operating system's list of mappings whether read-ahead is on.
 
 use super::*;
 
@@ -18,7 +18,7 @@ fn mapped(dir: &Path) -> Vec<(String, String)> {
     found
 }
 
-/// Fills a store, and tells for its page file and its value segment whether the system reads ahead in them.
+/// Fills a store; returns for its page file and its value segment whether read-ahead is on.
 fn reads_ahead(name: &str, asked: Option<bool>) -> Vec<(String, bool)> {
     let dir = TempDir::new(name);
     let options = Options { read_ahead: asked, ..Options::default() };
@@ -42,7 +42,7 @@ fn a_store_that_fits_into_memory_is_read_ahead() {
 }
 
 #[test]
-fn a_store_is_not_read_ahead_if_it_should_not() {
+fn read_ahead_can_be_turned_off() {
     let told = reads_ahead("not-ahead", Some(false));
     assert_eq!(told.len(), 2, "{told:?}");
     assert!(told.iter().all(|(_, ahead)| !*ahead), "{told:?}");

@@ -1,4 +1,4 @@
-//! Reading: statistics of tables, the list of readers, prefixes at the ends of the key space.
+//! Reads: statistics of tables, the list of readers, prefixes at the end of the key space.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ fn the_statistics_of_a_table_agree_with_check() {
         txn.append_row(&rows, &[7; 20]).unwrap();
     }
     txn.put(&keys, b"large", &[7; 9000]).unwrap();
-    // The catalog's own page, and none of the free list's: there was no checkpoint.
+    // The page of the catalog is counted; there are no pages of the free list without a checkpoint.
     let stats = txn.all_table_stats().unwrap();
     txn.commit().unwrap();
     let pages: u64 = stats.iter().map(TableStats::pages).sum();
@@ -41,7 +41,7 @@ fn the_list_of_readers_has_the_transaction_and_age_of_each() {
     };
     let old = store.begin_read().unwrap();
     std::thread::sleep(Duration::from_millis(20));
-    assert_eq!(store.readers()[0].age, Duration::ZERO, "nothing is newer");
+    assert_eq!(store.readers()[0].age, Duration::ZERO, "there is no newer transaction");
     commit("a");
     std::thread::sleep(Duration::from_millis(60));
     assert!(store.readers()[0].age >= Duration::from_millis(40));
@@ -60,7 +60,7 @@ fn the_list_of_readers_has_the_transaction_and_age_of_each() {
 }
 
 #[test]
-fn a_prefix_of_the_highest_bytes_has_no_end() {
+fn a_prefix_of_0xff_bytes_has_no_upper_bound() {
     let store = open(&SimDisk::new()).unwrap();
     let mut txn = store.begin_write().unwrap();
     let table = txn.create_table("t", TableKind::Ordered).unwrap();

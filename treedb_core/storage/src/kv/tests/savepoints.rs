@@ -1,4 +1,4 @@
-//! Savepoints: what is undone, what is kept, and what they cost.
+//! Savepoints: what is rolled back, what is kept, and which pages they use.
 
 use super::*;
 use crate::Error;
@@ -13,7 +13,7 @@ fn table() -> (Store, Table) {
 }
 
 #[test]
-fn the_inner_is_rolled_back_and_the_outer_committed() {
+fn an_inner_savepoint_is_rolled_back_and_the_outer_changes_are_committed() {
     let (store, table) = table();
     let mut txn = store.begin_write().unwrap();
     txn.put(&table, b"a", b"1").unwrap();
@@ -37,7 +37,7 @@ fn the_inner_is_rolled_back_and_the_outer_committed() {
 }
 
 #[test]
-fn a_released_savepoint_is_undone_with_the_one_around_it() {
+fn a_released_savepoint_is_rolled_back_with_the_enclosing_one() {
     let (store, table) = table();
     let mut txn = store.begin_write().unwrap();
     let outer = txn.savepoint().unwrap();
@@ -47,7 +47,7 @@ fn a_released_savepoint_is_undone_with_the_one_around_it() {
     assert!(txn.get(&table, b"b").unwrap().is_some());
     txn.rollback_to(&outer).unwrap();
     assert!(txn.get(&table, b"b").unwrap().is_none());
-    // It is still there to go back to.
+    // The savepoint still exists and can be rolled back to again.
     txn.put(&table, b"c", b"3").unwrap();
     txn.rollback_to(&outer).unwrap();
     let before = store.stats();
@@ -57,7 +57,7 @@ fn a_released_savepoint_is_undone_with_the_one_around_it() {
 }
 
 #[test]
-fn a_savepoint_that_is_gone_is_refused() {
+fn a_savepoint_that_no_longer_exists_is_refused() {
     let (store, table) = table();
     let mut txn = store.begin_write().unwrap();
     let outer = txn.savepoint().unwrap();

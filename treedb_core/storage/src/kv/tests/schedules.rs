@@ -1,4 +1,4 @@
-//! Thread schedules of writers, readers and checkpoints.
+//! Writers, readers and checkpoints under random thread schedules.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ fn the_writer_lock_has_one_holder_at_a_time_and_wakes_every_waiter() {
                 thread::spawn(move || {
                     for _ in 0..2 {
                         let n = writer_lock.acquire();
-                        assert!(!inside.swap(true, Ordering::SeqCst), "two are in");
+                        assert!(!inside.swap(true, Ordering::SeqCst), "two threads have the lock");
                         thread::yield_now();
                         inside.store(false, Ordering::SeqCst);
                         writer_lock.release(n + 1);
@@ -33,11 +33,11 @@ fn the_writer_lock_has_one_holder_at_a_time_and_wakes_every_waiter() {
     });
 }
 
-/// Every key of a snapshot has the same number.
+/// The number of a snapshot, after checking that every key has the same.
 fn stamp(read: &dyn Reads, table: &Table) -> u64 {
     let mut stamps = read.range(table, (Bound::Unbounded, Bound::Unbounded)).unwrap().map(|entry| {
         let (_, value) = entry.unwrap();
-        assert!(value.chunks(8).all(|word| word == &value[..8]), "a page that was stored to");
+        assert!(value.chunks(8).all(|word| word == &value[..8]), "the page was written to");
         u64::from_le_bytes(value[..8].try_into().unwrap())
     });
     let first = stamps.next().unwrap();
@@ -77,7 +77,7 @@ fn readers_concurrent_with_writers_and_checkpoints_see_whole_transactions() {
                     last.store(n, Ordering::SeqCst);
                     if how == Durability::Durable {
                         let after = open(&disk.crash(Crash::Nothing)).unwrap();
-                        // This commit, or one after it.
+                        // The state after this commit or a later one.
                         assert_ne!(stamp(&after.snapshot().unwrap(), &table), 1, "a durable commit is lost");
                     }
                 }

@@ -1,4 +1,4 @@
-//! Commits of every durability by several threads, with concurrent checkpoints and power cuts.
+//! Commits with every durability by several threads, with concurrent checkpoints and power cuts.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -11,7 +11,8 @@ use crate::disk::crash::Crash;
 const THREADS: u8 = 4;
 const EACH: u64 = 60;
 
-/// Lets each thread put its keys in order until the disk fails. Returns what each was told is durable, as a count.
+/// Each thread puts its keys in order until the disk fails. Returns for each thread how many were
+/// acknowledged as durable.
 fn work(disk: &SimDisk, seed: u64) -> Vec<u64> {
     let options = Options {
         pending_bytes: 400,
@@ -51,7 +52,7 @@ fn work(disk: &SimDisk, seed: u64) -> Vec<u64> {
     acked.into_iter().map(AtomicU64::into_inner).collect()
 }
 
-/// How many of its keys each thread finds; they have to be its first ones.
+/// How many of each thread's keys exist; they must be its first ones.
 fn kept(disk: &SimDisk, what: &str) -> Vec<u64> {
     let store = open(disk).unwrap_or_else(|e| panic!("{what}: {e}"));
     store.check().unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -69,7 +70,7 @@ fn kept(disk: &SimDisk, what: &str) -> Vec<u64> {
 }
 
 #[test]
-fn power_cuts_among_threads_leave_no_hole_and_keep_what_was_acknowledged() {
+fn power_cuts_with_several_threads_leave_no_hole_and_lose_no_acknowledged_commit() {
     in_time(|| {
         let mut total = 0;
         for seed in 0..150 {
@@ -88,7 +89,7 @@ fn power_cuts_among_threads_leave_no_hole_and_keep_what_was_acknowledged() {
 }
 
 #[test]
-fn threads_that_are_done_have_all_their_commits_in_the_closed_store() {
+fn all_commits_of_finished_threads_are_in_the_closed_store() {
     in_time(|| {
         for seed in 100..104 {
             let disk = SimDisk::new();
@@ -112,7 +113,7 @@ fn a_panic_of_the_writer_poisons_the_store_and_releases_the_writer_lock() {
 }
 
 #[test]
-fn a_store_dropped_while_its_thread_makes_pages_ready_is_closed() {
+fn a_store_dropped_while_its_thread_prepares_pages_is_closed() {
     let dir = TempDir::new("ready");
     for round in 0..12u64 {
         let store = Store::open(dir.path()).unwrap();
@@ -122,7 +123,7 @@ fn a_store_dropped_while_its_thread_makes_pages_ready_is_closed() {
             txn.put(&table, &(round * 10_000 + n).to_be_bytes(), &[round as u8; 100]).unwrap();
         }
         txn.commit_with(Durability::Relaxed).unwrap();
-        // The directory is free at once, or the next opening would find it in use.
+        // The directory must be unlocked immediately, or opening it again would fail.
         drop(store);
     }
     let store = Store::open(dir.path()).unwrap();

@@ -33,7 +33,7 @@ fn a_typed_table_is_in_the_order_of_its_keys() {
 }
 
 #[test]
-fn a_table_of_other_types_is_a_mismatch_not_a_wrong_answer() {
+fn a_table_of_other_types_is_a_mismatch() {
     let store = open(&SimDisk::new()).unwrap();
     let mut txn = store.begin_write().unwrap();
     let bytes = TypedTable::<Vec<u8>, Vec<u8>>::open(&mut txn, "t").unwrap();
@@ -48,7 +48,7 @@ fn a_table_of_other_types_is_a_mismatch_not_a_wrong_answer() {
 }
 
 #[test]
-fn typed_prefixes_are_of_parts_or_of_beginnings_and_many_keys_come_in_their_order() {
+fn typed_prefixes_select_by_leading_parts_and_keys_are_in_order() {
     let store = open(&SimDisk::new()).unwrap();
     let mut txn = store.begin_write().unwrap();
     let pairs = TypedTable::<(String, u32), u64>::open(&mut txn, "pairs").unwrap();

@@ -1,4 +1,4 @@
-//! The write cursor against a map and a position in it.
+//! The write cursor against a map and a position in the map.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -8,9 +8,9 @@ use treedb_testing::{Rng, seeds};
 use super::*;
 use crate::Error;
 
-/// Where a cursor must be.
+/// The expected position of a cursor.
 #[derive(Clone, Debug, PartialEq)]
-enum Place {
+enum Position {
     Fresh,
     Before,
     On(Vec<u8>),
@@ -34,22 +34,22 @@ impl Model {
         self.map.range::<[u8], _>((Bound::Unbounded, to)).next_back().map(|(key, _)| key.clone())
     }
 
-    fn next(&self, place: &Place) -> Place {
-        let key = match place {
-            Place::Fresh | Place::Before => self.map.keys().next().cloned(),
-            Place::On(key) | Place::Gap(key) => self.at_or_after(key, false),
-            Place::After => None,
+    fn next(&self, position: &Position) -> Position {
+        let key = match position {
+            Position::Fresh | Position::Before => self.map.keys().next().cloned(),
+            Position::On(key) | Position::Gap(key) => self.at_or_after(key, false),
+            Position::After => None,
         };
-        key.map_or(Place::After, Place::On)
+        key.map_or(Position::After, Position::On)
     }
 
-    fn prev(&self, place: &Place) -> Place {
-        let key = match place {
-            Place::Fresh | Place::After => self.map.keys().next_back().cloned(),
-            Place::On(key) | Place::Gap(key) => self.at_or_before(key, false),
-            Place::Before => None,
+    fn prev(&self, position: &Position) -> Position {
+        let key = match position {
+            Position::Fresh | Position::After => self.map.keys().next_back().cloned(),
+            Position::On(key) | Position::Gap(key) => self.at_or_before(key, false),
+            Position::Before => None,
         };
-        key.map_or(Place::Before, Place::On)
+        key.map_or(Position::Before, Position::On)
     }
 }
 
@@ -58,45 +58,45 @@ fn key(rng: &mut Rng) -> Vec<u8> {
     if n.is_multiple_of(7) { vec![n as u8; n % 300] } else { format!("key {n:05}").into_bytes() }
 }
 
-/// One move or change, of the cursor and of the model.
-fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, place: &Place, rng: &mut Rng) -> Place {
+/// Applies one move or change to the cursor and to the model.
+fn step(cursor: &mut WriteCursor<'_>, model: &mut Model, position: &Position, rng: &mut Rng) -> Position {
     let key = key(rng);
     let value = vec![rng.below(256) as u8; if rng.chance(5) { 3000 } else { rng.below(90) }];
     let (moved, to) = match rng.below(14) {
-        0 => (cursor.seek(&key), model.at_or_after(&key, true).map_or(Place::After, Place::On)),
-        1 => (cursor.seek_back(&key), model.at_or_before(&key, true).map_or(Place::Before, Place::On)),
+        0 => (cursor.seek(&key), model.at_or_after(&key, true).map_or(Position::After, Position::On)),
+        1 => (cursor.seek_back(&key), model.at_or_before(&key, true).map_or(Position::Before, Position::On)),
         2 => {
             let there = model.map.contains_key(&key);
-            (cursor.seek_exact(&key), if there { Place::On(key) } else { Place::Fresh })
+            (cursor.seek_exact(&key), if there { Position::On(key) } else { Position::Fresh })
         }
-        3 => (cursor.first(), model.next(&Place::Before)),
-        4 => (cursor.last(), model.prev(&Place::After)),
-        5 | 6 => (cursor.next(), model.next(place)),
-        7 | 8 => (cursor.prev(), model.prev(place)),
+        3 => (cursor.first(), model.next(&Position::Before)),
+        4 => (cursor.last(), model.prev(&Position::After)),
+        5 | 6 => (cursor.next(), model.next(position)),
+        7 | 8 => (cursor.prev(), model.prev(position)),
         9 | 10 => {
             cursor.put(&key, &value).unwrap();
             model.map.insert(key.clone(), value);
-            return Place::On(key);
+            return Position::On(key);
         }
         11 => {
-            let on = matches!(place, Place::On(_));
+            let on = matches!(position, Position::On(_));
             assert_eq!(cursor.update(&value).unwrap(), on);
-            if let Place::On(key) = place {
+            if let Position::On(key) = position {
                 model.map.insert(key.clone(), value);
             }
-            return place.clone();
+            return position.clone();
         }
         _ => {
-            let Place::On(key) = place else {
+            let Position::On(key) = position else {
                 assert!(!cursor.delete().unwrap());
-                return place.clone();
+                return position.clone();
             };
             assert!(cursor.delete().unwrap());
             model.map.remove(key);
-            return Place::Gap(key.clone());
+            return Position::Gap(key.clone());
         }
     };
-    assert_eq!(moved.unwrap(), matches!(to, Place::On(_)), "{place:?} -> {to:?}");
+    assert_eq!(moved.unwrap(), matches!(to, Position::On(_)), "{position:?} -> {to:?}");
     to
 }
 
@@ -110,12 +110,12 @@ fn a_write_cursor_keeps_its_position() {
             let mut txn = store.begin_write().unwrap();
             let table = txn.open_table("t", TableKind::Ordered).unwrap();
             let mut cursor = txn.write_cursor(&table).unwrap();
-            let mut place = Place::Fresh;
+            let mut position = Position::Fresh;
             for _ in 0..400 {
-                place = step(&mut cursor, &mut model, &place, &mut rng);
+                position = step(&mut cursor, &mut model, &position, &mut rng);
                 if rng.chance(50) {
-                    let want = match &place {
-                        Place::On(key) => Some((key.as_slice(), model.map[key].as_slice())),
+                    let want = match &position {
+                        Position::On(key) => Some((key.as_slice(), model.map[key].as_slice())),
                         _ => None,
                     };
                     assert_eq!(cursor.key().unwrap(), want.map(|(key, _)| key));
@@ -133,7 +133,7 @@ fn a_write_cursor_keeps_its_position() {
 }
 
 #[test]
-fn every_second_key_is_deleted_on_the_way_through() {
+fn every_second_key_is_deleted_while_iterating() {
     let store = open(&SimDisk::new()).unwrap();
     let mut txn = store.begin_write().unwrap();
     let table = txn.create_table("t", TableKind::Ordered).unwrap();

@@ -1,4 +1,4 @@
-//! Conditional changes, and changes that remove many entries.
+//! Conditional changes, and changes that delete many entries.
 
 use std::ops::Bound;
 
@@ -48,7 +48,7 @@ fn an_append_out_of_order_is_refused_and_changes_nothing() {
 }
 
 #[test]
-fn entries_of_which_one_is_too_long_are_all_refused() {
+fn if_one_entry_is_too_long_all_entries_are_refused() {
     let (store, table) = table();
     let mut txn = store.begin_write().unwrap();
     let error = txn.put_all(&table, &[(b"a", b"1"), (&[9; 4000], b"2")]).unwrap_err();
@@ -60,7 +60,7 @@ fn entries_of_which_one_is_too_long_are_all_refused() {
 }
 
 #[test]
-fn large_values_of_a_deleted_range_and_of_a_cleared_table_are_given_back() {
+fn large_values_of_a_deleted_range_and_of_a_cleared_table_are_freed() {
     let (store, table) = table();
     let mut txn = store.begin_write().unwrap();
     for n in 0..100u8 {
@@ -107,7 +107,7 @@ fn a_batch_clears_and_deletes_ranges_in_order() {
 }
 
 #[test]
-fn a_cleared_table_of_rows_gives_no_number_again() {
+fn a_cleared_table_of_rows_does_not_reuse_numbers() {
     let store = open(&SimDisk::new()).unwrap();
     let mut txn = store.begin_write().unwrap();
     let rows = txn.create_table("rows", TableKind::Rows).unwrap();
@@ -119,7 +119,7 @@ fn a_cleared_table_of_rows_gives_no_number_again() {
 }
 
 #[test]
-fn rows_between_two_numbers_go_and_their_large_values_with_them() {
+fn a_range_of_rows_is_deleted_with_its_large_values() {
     let store = open(&SimDisk::new()).unwrap();
     let mut txn = store.begin_write().unwrap();
     let rows = txn.create_table("rows", TableKind::Rows).unwrap();

@@ -1,4 +1,4 @@
-//! The value log without power cuts, and the errors it returns for damage.
+//! Tests of the value log without power cuts, and of the errors it returns for damage.
 
 use std::sync::Mutex;
 
@@ -10,7 +10,7 @@ use crate::disk::RealDisk;
 use crate::disk::sim::{Fault, SimDisk};
 
 #[test]
-fn values_of_any_length_come_back_now_and_after_a_checkpoint() {
+fn values_of_any_length_are_read_before_and_after_a_checkpoint() {
     let dir = TempDir::new();
     let log = open(RealDisk, &dir.0, ValueLogState::default()).unwrap();
     let lengths = [0, 1, 495, 496, 497, 1024, 5000, 20_000, 300_000, 3];
@@ -58,7 +58,7 @@ fn a_value_of_sixty_megabytes_is_one_slice() {
     assert_eq!(log.get(small).unwrap(), b"small");
     assert!(log.get(large).unwrap() == bytes);
     assert_eq!(log.get(larger).unwrap().len(), 70 << 20);
-    assert_eq!(log.stats().segments, 2, "the largest has a segment of its own");
+    assert_eq!(log.stats().segments, 2, "the largest has its own segment");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn a_small_log_is_a_small_file() {
 }
 
 #[test]
-fn values_appended_since_the_checkpoint_are_gone_and_their_room_is_used_again() {
+fn values_appended_since_the_checkpoint_are_lost_and_their_space_is_reused() {
     let dir = TempDir::new();
     let log = open(RealDisk, &dir.0, ValueLogState::default()).unwrap();
     let kept = log.append(b"k", &value(1, 3000)).unwrap();
@@ -100,7 +100,7 @@ fn values_appended_since_the_checkpoint_are_gone_and_their_room_is_used_again() 
 }
 
 #[test]
-fn empty_segments_go_after_the_checkpoint_that_forgets_them() {
+fn empty_segments_are_removed_after_the_checkpoint_that_no_longer_names_them() {
     let dir = TempDir::new();
     let log = open(RealDisk, &dir.0, ValueLogState::default()).unwrap();
     let ptrs: Vec<ValuePtr> = (0..40).map(|i| log.append(b"k", &value(i, 3000)).unwrap()).collect();
@@ -128,7 +128,7 @@ fn empty_segments_go_after_the_checkpoint_that_forgets_them() {
 fn moving_the_live_values_of_sparse_segments_bounds_the_garbage() {
     let dir = TempDir::new();
     let log = open(RealDisk, &dir.0, ValueLogState::default()).unwrap();
-    // 60 keys, overwritten again and again at random: the owner's table is the only truth.
+    // 60 keys, repeatedly overwritten at random: the table of the owner tells which values are live.
     let mut table: Vec<Option<(ValuePtr, u64)>> = vec![None; 60];
     let mut rng = treedb_testing::Rng::new(5);
     let mut largest = 0;
@@ -212,7 +212,7 @@ fn a_flipped_byte_anywhere_is_an_error_or_harmless() {
             reported += u32::from(seen);
         }
     }
-    println!("value log: {all} flips, {reported} reported, the rest in padding or unused room");
+    println!("value log: {all} flips, {reported} reported, the others in padding or unused space");
     assert!(reported > 6000);
 }
 
@@ -242,7 +242,7 @@ fn missing_and_short_segments_are_reported_at_open() {
 }
 
 #[test]
-fn hostile_pointers_are_errors() {
+fn invalid_pointers_are_errors() {
     let dir = TempDir::new();
     let log = open(RealDisk, &dir.0, ValueLogState::default()).unwrap();
     let good = log.append(b"o", &value(1, 2000)).unwrap();
@@ -277,9 +277,9 @@ fn a_full_disk_refuses_the_value_and_a_failed_call_poisons() {
     let ptr = log.append(b"", &value(9, 4000)).unwrap();
     disk.fail_at(disk.tried(), Fault::Io, false);
     assert!(matches!(log.sync(), Err(Error::Poisoned { .. })));
-    assert!(matches!(log.sync(), Err(Error::Poisoned { .. })), "a flush is not tried again");
+    assert!(matches!(log.sync(), Err(Error::Poisoned { .. })), "a flush is not retried");
     assert!(matches!(log.append(b"", b"x"), Err(Error::Poisoned { .. })));
-    assert_eq!(log.get(ptr).unwrap(), value(9, 4000), "reads go on");
+    assert_eq!(log.get(ptr).unwrap(), value(9, 4000), "reads still work");
     assert_eq!(log.get(first).unwrap(), value(1, 2000));
 }
 

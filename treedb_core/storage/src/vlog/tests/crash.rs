@@ -1,4 +1,4 @@
-//! Power cuts at every boundary of scripted runs.
+//! Power cuts at every write and sync of random runs.
 
 use treedb_testing::{Rng, seeds};
 
@@ -6,14 +6,14 @@ use super::*;
 use crate::disk::crash::Crash;
 use crate::disk::sim::SimDisk;
 
-/// A checkpoint that is durable from a boundary on: the log's state, and the values live then.
+/// A checkpoint that is durable from a boundary on: the log's state and the live values.
 struct Point {
     from: u64,
     state: ValueLogState,
     live: Vec<(ValuePtr, u64, usize)>,
 }
 
-/// Appends, overwrites, moves, checkpoints and removes; reopens now and then without a word.
+/// Appends, overwrites, moves, checkpoints and removes values; sometimes reopens the log without closing it.
 fn run(disk: &SimDisk, seed: u64) -> Vec<Point> {
     let mut rng = Rng::new(seed);
     let mut points = vec![Point { from: 0, state: ValueLogState::default(), live: Vec::new() }];
@@ -29,12 +29,12 @@ fn run(disk: &SimDisk, seed: u64) -> Vec<Point> {
         }
         if rng.chance(15) {
             let state = checkpoint(&log).unwrap();
-            // The checkpoint itself is durable as soon as the log is: nothing the log does lies between.
+            // The checkpoint is durable as soon as the log is: the log does nothing in between.
             points.push(Point { from: disk.boundaries(), state: state.clone(), live: live.clone() });
             clean(&log, &state).unwrap();
         }
         if rng.chance(3) {
-            // The process dies; the system's memory does not.
+            // The process crashes, but the operating system does not.
             let last = points.last().unwrap();
             log = open(disk.clone(), Path::new(DIR), last.state.clone()).unwrap();
             live = last.live.clone();
@@ -65,7 +65,7 @@ fn a_power_cut_at_any_boundary_keeps_every_value_of_the_checkpoint() {
                     let found = log.get(*ptr).unwrap_or_else(|e| panic!("{what}: {e}"));
                     assert!(found == value(*tag, *len), "{what}");
                 }
-                // Recovery appends again what the command log holds; garbage after the end is never seen.
+                // Recovery appends the values of the command log again; garbage after the end is never read.
                 let again: Vec<_> =
                     (0..8).map(|i| log.append(b"r", &value(9000 + i, 3000)).unwrap()).collect();
                 for (i, ptr) in again.iter().enumerate() {
@@ -76,7 +76,7 @@ fn a_power_cut_at_any_boundary_keeps_every_value_of_the_checkpoint() {
                         record.unwrap_or_else(|e| panic!("{what}: {e}"));
                     }
                 }
-                // Pointers of values that the crash took lead to an error or to the very same bytes.
+                // Pointers to values that the crash lost give an error or exactly the same bytes.
                 for (ptr, tag, len) in points.iter().flat_map(|p| &p.live) {
                     if let Ok(found) = log.get(*ptr) {
                         assert!(found == value(*tag, *len), "{what}");

@@ -13,7 +13,7 @@ use crate::disk::Disk;
 
 const DIR: &str = "/values";
 
-/// A directory of its own under the system's temporary one, removed at the end.
+/// A new temporary directory, removed when dropped.
 struct TempDir(PathBuf);
 
 impl TempDir {
@@ -41,25 +41,25 @@ fn open(disk: impl Disk, dir: &Path, state: ValueLogState) -> Result<ValueLog> {
     ValueLog::open(Arc::new(disk), dir, small(state))
 }
 
-/// A value that says which one it is.
+/// A value that is unique to its tag.
 fn value(tag: u64, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len as u64).map(|i| (i.wrapping_mul(17) ^ tag) as u8).collect();
     bytes.extend_from_slice(&tag.to_le_bytes());
     bytes
 }
 
-/// Makes the log durable as it is and returns what a checkpoint would remember.
+/// Makes the log durable and returns the state that a checkpoint stores.
 fn checkpoint(log: &ValueLog) -> Result<ValueLogState> {
     let state = log.state();
     log.sync()?;
     ValueLogState::decode(&state.encode())
 }
 
-/// Removes what the durable state `state` allows to remove.
+/// Removes the segments that are not needed by the durable state `state`.
 fn clean(log: &ValueLog, state: &ValueLogState) -> Result<usize> {
     let gone = log.removable(state);
     for id in &gone {
-        // SAFETY: the tests copy what they read and hold no slice over this call.
+        // SAFETY: the tests copy what they read and keep no slices during this call.
         unsafe { log.remove(*id)? };
     }
     Ok(gone.len())

@@ -1,15 +1,15 @@
-//! The log without failures.
+//! Tests of the log without failures.
 
 use super::*;
 use crate::Error;
 
 #[test]
-fn frames_come_back_in_order_after_a_close() {
+fn frames_are_recovered_in_order_after_a_clean_shutdown() {
     let dir = TempDir::new();
-    let mut kept = Vec::new();
+    let mut expected = Vec::new();
     for round in 0..5u64 {
         let (log, frames) = open(real(), &dir.0, small()).unwrap();
-        assert_eq!(frames, kept);
+        assert_eq!(frames, expected);
         for i in 0..40u64 {
             let bytes = payload(round * 100 + i, (i * 37 % 300) as usize);
             let sync = if i % 3 == 0 { Sync::Relaxed } else { Sync::Durable };
@@ -18,7 +18,7 @@ fn frames_come_back_in_order_after_a_close() {
                 log.wait_durable(lsn).unwrap();
                 assert!(log.durable_lsn() >= lsn);
             }
-            kept.push((lsn, bytes));
+            expected.push((lsn, bytes));
         }
         assert!(log.stats().segments > 1);
         log.close().unwrap();
@@ -27,22 +27,22 @@ fn frames_come_back_in_order_after_a_close() {
 }
 
 #[test]
-fn a_relaxed_frame_survives_the_loss_of_the_process() {
+fn a_relaxed_frame_survives_a_crash_of_the_process() {
     let dir = TempDir::new();
     let (log, _) = open(real(), &dir.0, small()).unwrap();
-    let mut kept = Vec::new();
+    let mut expected = Vec::new();
     for i in 0..50 {
         let bytes = payload(i, 200);
-        kept.push((log.append(&bytes, Sync::Relaxed).unwrap(), bytes));
+        expected.push((log.append(&bytes, Sync::Relaxed).unwrap(), bytes));
     }
-    // No drop, no close: as if the process had been killed.
+    // Neither dropped nor closed: as if the process had been killed.
     std::mem::forget(log);
     let (log, frames) = open(real(), &dir.0, small()).unwrap();
-    assert_eq!(frames, kept);
-    // And again, several lives long, each sealing the one before.
+    assert_eq!(frames, expected);
+    // Several more crashes; each time the log is opened, the previous segment is sealed.
     for i in 0..5 {
         let bytes = payload(1000 + i, 20);
-        kept.push((log.append(&bytes, Sync::Relaxed).unwrap(), bytes));
+        expected.push((log.append(&bytes, Sync::Relaxed).unwrap(), bytes));
         std::mem::forget(open(real(), &dir.0, small()).unwrap());
     }
     drop(log);
@@ -62,7 +62,7 @@ fn recovery_starts_above_the_checkpoint() {
 }
 
 #[test]
-fn cutting_keeps_what_is_above_and_recycles_the_rest() {
+fn cutting_keeps_later_segments_and_recycles_the_others() {
     let dir = TempDir::new();
     let (log, _) = open(real(), &dir.0, small()).unwrap();
     let mut last = Lsn::NONE;
@@ -83,27 +83,27 @@ fn cutting_keeps_what_is_above_and_recycles_the_rest() {
 }
 
 #[test]
-fn a_cut_needs_no_close_and_old_frames_in_recycled_segments_stay_dead() {
+fn a_cut_survives_a_crash_and_old_frames_in_recycled_segments_stay_invalid() {
     let dir = TempDir::new();
     let mut applied = Lsn::NONE;
-    for life in 0..6u64 {
+    for round in 0..6u64 {
         let (log, frames) = open(real(), &dir.0, from(applied)).unwrap();
         assert!(frames.len() <= 1, "{frames:?}");
         for i in 0..120 {
-            // The same lengths in every life, so that old frames lie exactly where new ones are looked for.
-            applied = log.append(&payload(life * 1000 + i, 92), Sync::Relaxed).unwrap();
+            // The same lengths in every round, so that old frames are exactly where new ones are expected.
+            applied = log.append(&payload(round * 1000 + i, 92), Sync::Relaxed).unwrap();
             if i % 20 == 19 {
                 log.wait_durable(applied).unwrap();
                 log.cut(applied).unwrap();
             }
         }
-        log.append(b"one behind the checkpoint", Sync::Relaxed).unwrap();
+        log.append(b"one after the checkpoint", Sync::Relaxed).unwrap();
         std::mem::forget(log);
     }
 }
 
 #[test]
-fn frames_from_empty_to_forty_eight_megabytes_fit() {
+fn frames_from_0_bytes_to_64_mib_are_recovered() {
     let dir = TempDir::new();
     let options = LogOptions::default();
     let (log, _) = open(real(), &dir.0, options.clone()).unwrap();
@@ -125,7 +125,7 @@ fn frames_from_empty_to_forty_eight_megabytes_fit() {
 }
 
 #[test]
-fn a_missing_log_is_an_error_where_one_is_known_to_exist() {
+fn a_missing_log_is_an_error_if_one_must_exist() {
     let dir = TempDir::new();
     for options in [LogOptions { must_exist: true, ..small() }, from(Lsn(7))] {
         match open(real(), &dir.0, options).map(|_| ()) {
@@ -144,7 +144,7 @@ fn a_log_that_ends_before_its_checkpoint_continues_after_it() {
         log.append(&payload(i, 10), Sync::Relaxed).unwrap();
     }
     std::mem::forget(log);
-    // The checkpoint covered frames that a power cut then took from the log.
+    // The checkpoint covered frames that the log then lost in a power cut.
     let applied = Lsn(100);
     let (log, frames) = open(real(), &dir.0, from(applied)).unwrap();
     assert_eq!(frames, []);
@@ -156,7 +156,7 @@ fn a_log_that_ends_before_its_checkpoint_continues_after_it() {
 }
 
 #[test]
-fn a_segment_made_ahead_is_the_next_one_and_survives_a_restart_as_a_spare() {
+fn a_prepared_segment_is_used_next_and_survives_a_restart_as_a_spare() {
     let dir = TempDir::new();
     let (log, _) = Log::open(real(), &dir.0, small()).unwrap();
     assert!(!log.wants_segment());
@@ -164,9 +164,9 @@ fn a_segment_made_ahead_is_the_next_one_and_survives_a_restart_as_a_spare() {
     while !log.wants_segment() {
         log.append(&[7; 100], Sync::Relaxed).unwrap();
         appended += 1;
-        assert!(appended < 50, "half a segment is full by now");
+        assert!(appended < 50, "the segment must be half full by now");
     }
-    assert!(!log.wants_segment(), "said once");
+    assert!(!log.wants_segment(), "only true once");
     log.prepare().unwrap();
     log.prepare().unwrap();
     assert_eq!(log.stats().spares, 1);
@@ -177,7 +177,7 @@ fn a_segment_made_ahead_is_the_next_one_and_survives_a_restart_as_a_spare() {
         read += 1;
     }
     assert_eq!(read, appended);
-    // Opening took it, or it is still there for the next change of segments.
+    // Opening used the spare, or it is still there for the next segment.
     let left = log.stats().spares;
     while log.stats().switches == 0 {
         log.append(&[8; 100], Sync::Relaxed).unwrap();

@@ -6,7 +6,7 @@ use crate::disk::sim::SimDisk;
 
 const DIR: &str = "/log";
 
-/// A closed log of one segment, its last data frame, and the name of its file.
+/// A closed log with one segment, its last data frame, and the path of the segment.
 fn closed() -> (SimDisk, Lsn, PathBuf) {
     let disk = SimDisk::new();
     let options = LogOptions { segment_bytes: 64 << 10, ..small() };
@@ -43,12 +43,15 @@ fn a_cleanly_closed_log_is_opened_without_reading_unneeded_frames() {
     let (log, _) = opened(&disk, last).unwrap();
     let next = durable(&log, b"next").unwrap();
     log.close().unwrap();
-    assert!(matches!(opened(&disk, last), Err(Error::Corrupt(_))), "one frame is needed");
+    assert!(
+        matches!(opened(&disk, last), Err(Error::Corrupt(_))),
+        "frames are needed, so the damage is found"
+    );
     assert!(opened(&disk, next).unwrap().1.is_empty());
 }
 
 #[test]
-fn a_damaged_clean_shutdown_record_only_costs_a_search() {
+fn a_damaged_clean_shutdown_record_only_makes_opening_search_for_the_end() {
     for at in 64..96 {
         let (disk, last, path) = closed();
         flip(&disk, &path, at);
@@ -57,7 +60,7 @@ fn a_damaged_clean_shutdown_record_only_costs_a_search() {
         log.close().unwrap();
     }
     let (disk, last, path) = closed();
-    // Nor does one whose frame is damaged.
+    // The same if the frame of the record is damaged.
     let bytes = disk.contents(&path).unwrap();
     let frame = u64::from_le_bytes(*bytes[80..].first_chunk().unwrap()) as usize;
     flip(&disk, &path, frame + 20);
@@ -69,15 +72,16 @@ fn a_damaged_clean_shutdown_record_only_costs_a_search() {
 #[test]
 fn a_clean_shutdown_record_is_erased_before_frames_follow_it() {
     let (disk, last, path) = closed();
-    let note = disk.contents(&path).unwrap()[64..96].to_vec();
+    let record = disk.contents(&path).unwrap()[64..96].to_vec();
     let (log, _) = opened(&disk, last).unwrap();
-    let behind = durable(&log, b"behind the note").unwrap();
-    durable(&log, b"and it says that the one before is durable").unwrap();
+    let later = durable(&log, b"after the record").unwrap();
+    durable(&log, b"claims that the frame before it is durable").unwrap();
     drop(log);
     let bytes = disk.contents(&path).unwrap();
-    assert!(note.iter().any(|&byte| byte != 0) && bytes[64..96] == [0; 32]);
-    // The frame that opened the log again is damaged: what is after it must not be taken for nothing.
-    let clean_shutdown = u64::from_le_bytes(*note[16..].first_chunk().unwrap()) as usize;
-    flip(&disk, &path, clean_shutdown + 24 + 20);
-    assert!(matches!(opened(&disk, last), Err(Error::Corrupt(_))), "{behind} was durable");
+    assert!(record.iter().any(|&byte| byte != 0) && bytes[64..96] == [0; 32]);
+    // The `opened` frame is damaged: this is corruption and not the end of the log, since later frames were
+    // durable.
+    let closed_frame = u64::from_le_bytes(*record[16..].first_chunk().unwrap()) as usize;
+    flip(&disk, &path, closed_frame + 24 + 20);
+    assert!(matches!(opened(&disk, last), Err(Error::Corrupt(_))), "{later} was durable");
 }

@@ -1,4 +1,4 @@
-//! Power cuts at every boundary of scripted runs.
+//! Power cuts at every write and sync of random runs.
 
 use treedb_testing::{Rng, seeds};
 
@@ -8,14 +8,14 @@ use crate::disk::sim::SimDisk;
 
 const DIR: &str = "/log";
 
-/// What a run did, with the boundary count at which each thing was known.
+/// What a run did, with the number of disk operations at each point.
 #[derive(Default)]
 struct Journal {
-    /// Every frame appended, in order.
+    /// All appended frames, in order.
     frames: Vec<(Lsn, Vec<u8>)>,
-    /// Boundary count at which the log said that frames up to an LSN were durable.
+    /// LSNs up to which the log was durable, with the number of disk operations at which it was known.
     acknowledged: Vec<(u64, Lsn)>,
-    /// Boundary count at which a checkpoint of an LSN was durable (elsewhere).
+    /// LSNs of durable checkpoints (which are not in the log), with the number of disk operations.
     checkpoints: Vec<(u64, Lsn)>,
 }
 
@@ -25,16 +25,16 @@ impl Journal {
     }
 }
 
-/// Appends, waits, checkpoints, closes and opens again, with frames small and large.
-fn run(disk: &SimDisk, seed: u64, steps: usize, lives: usize) -> Journal {
+/// Appends small and large frames, waits, checkpoints, closes and opens the log again.
+fn run(disk: &SimDisk, seed: u64, steps: usize, rounds: usize) -> Journal {
     let mut rng = Rng::new(seed);
     let mut journal = Journal::default();
     let mut applied = Lsn::NONE;
     let mut tag = seed * 1_000_000;
-    for _ in 0..lives {
+    for _ in 0..rounds {
         let (log, frames) = open(Arc::new(disk.clone()), Path::new(DIR), from(applied)).unwrap();
-        let from_last = journal.frames.iter().filter(|f| f.0 > applied).cloned().collect::<Vec<_>>();
-        assert_eq!(frames, from_last);
+        let expected = journal.frames.iter().filter(|f| f.0 > applied).cloned().collect::<Vec<_>>();
+        assert_eq!(frames, expected);
         for _ in 0..steps {
             tag += 1;
             let len = match rng.below(10) {
@@ -52,7 +52,7 @@ fn run(disk: &SimDisk, seed: u64, steps: usize, lives: usize) -> Journal {
                 journal.acknowledged.push((disk.boundaries(), lsn));
             }
             if rng.chance(8) {
-                // A checkpoint need not wait for the log: the page file holds what it covers.
+                // A checkpoint need not wait for the log: the page file contains everything it covers.
                 applied = lsn;
                 journal.checkpoints.push((disk.boundaries(), lsn));
                 log.cut(lsn).unwrap();
@@ -67,7 +67,7 @@ fn run(disk: &SimDisk, seed: u64, steps: usize, lives: usize) -> Journal {
     journal
 }
 
-/// Checks that an image holds a prefix of the run's frames that reaches at least as far as was acknowledged.
+/// Checks that the log in an image is a prefix of the run's frames that includes all acknowledged ones.
 fn check(image: &SimDisk, journal: &Journal, point: u64, what: &str) -> (Log, Lsn, Frames) {
     let applied = Journal::at(&journal.checkpoints, point);
     let acknowledged = Journal::at(&journal.acknowledged, point);
@@ -118,7 +118,7 @@ fn frames_lost_in_one_crash_do_not_come_back_after_the_next() {
                 continue;
             }
             for crash in Crash::variants(seed << 32 | point, 2) {
-                // Power fails again during recovery or just after it, at each boundary.
+                // The power fails again during or after recovery, at every operation.
                 let first = replay.crash(crash);
                 first.record();
                 let what = format!("seed {seed}, boundary {point}, {crash:?}");
@@ -126,7 +126,8 @@ fn frames_lost_in_one_crash_do_not_come_back_after_the_next() {
                 let survived = frames.len();
                 let mut known = vec![(first.boundaries(), survived)];
                 for i in 0..4 {
-                    // As long as the frames of before, so that stale ones would line up.
+                    // The same length as earlier frames, so that stale frames would be at the expected
+                    // offsets.
                     let bytes = payload(777_000_000 + i, 100);
                     frames.push((log.append(&bytes, Sync::Relaxed).unwrap(), bytes));
                     if i == 2 {
@@ -144,8 +145,8 @@ fn frames_lost_in_one_crash_do_not_come_back_after_the_next() {
                         let (_, found) = open(Arc::new(image), Path::new(DIR), from(applied))
                             .unwrap_or_else(|e| panic!("{what}, then {again} {twice:?}: {e}"));
                         assert!(found.len() >= at_least.min(survived), "{what}, then {again} {twice:?}");
-                        // Before the first recovery is through, frames that are only in the system's memory may
-                        // still go; what is found is a prefix all the same, and never an old frame in a new place.
+                        // Until the first recovery has finished, frames that are not durable may still be
+                        // lost; the log must still be a prefix, without stale frames.
                         assert!(
                             found == frames[..found.len()],
                             "{what}, then {again} {twice:?}: stale frames"
@@ -159,7 +160,8 @@ fn frames_lost_in_one_crash_do_not_come_back_after_the_next() {
     println!("log: {images} double crash images");
 }
 
-/// Durable frames, four to a segment, cut now and then; returns what stays in the log when the disk fails.
+/// Appends durable frames, four per segment, and sometimes truncates the log. If the disk fails, `frames` are
+/// the frames that must still be in the log.
 fn fill(disk: &SimDisk, applied: &mut Lsn, frames: &mut Frames, tags: std::ops::Range<u64>) -> Result<()> {
     let (log, found) = open(Arc::new(disk.clone()), Path::new(DIR), from(*applied))?;
     assert!(found.len() >= frames.len(), "acknowledged frames are lost");
@@ -177,7 +179,7 @@ fn fill(disk: &SimDisk, applied: &mut Lsn, frames: &mut Frames, tags: std::ops::
 }
 
 #[test]
-fn names_left_by_a_process_that_died_do_no_harm_when_the_power_goes_later() {
+fn directory_entries_left_by_a_crashed_process_are_safe_in_a_later_power_cut() {
     let whole = SimDisk::with_dir(Path::new(DIR));
     fill(&whole, &mut Lsn(0), &mut Vec::new(), 0..20).unwrap();
     let mut images = 0;
@@ -187,10 +189,10 @@ fn names_left_by_a_process_that_died_do_no_harm_when_the_power_goes_later() {
         disk.cut_at(at);
         assert!(fill(&disk, &mut applied, &mut frames, 0..20).is_err());
         disk.revive();
-        // What only the system knows is built upon, and spares become segments.
+        // The log continues with directory entries that are not durable yet, and spares become segments.
         disk.record();
         let checkpoint = applied;
-        // No checkpoint in these.
+        // There is no checkpoint among these.
         fill(&disk, &mut applied, &mut frames, 20..23).unwrap();
         assert_eq!(applied, checkpoint);
         let end = disk.boundaries();
@@ -198,7 +200,7 @@ fn names_left_by_a_process_that_died_do_no_harm_when_the_power_goes_later() {
         while let Some(point) = replay.next_point() {
             for crash in [Crash::Nothing, Crash::NamesLost, Crash::NamesOnly, Crash::Random(point ^ at)] {
                 images += 1;
-                let what = format!("process death after {at} calls, power cut after {point}, {crash:?}");
+                let what = format!("process crash after {at} calls, power cut after {point}, {crash:?}");
                 let image = replay.crash(crash);
                 let (_, found) = open(Arc::new(image), Path::new(DIR), from(applied))
                     .unwrap_or_else(|e| panic!("{what}: {e}"));
@@ -207,13 +209,13 @@ fn names_left_by_a_process_that_died_do_no_harm_when_the_power_goes_later() {
             }
         }
     }
-    println!("log: {images} crash images after the death of the process");
+    println!("log: {images} crash images after a crash of the process");
 }
 
 #[test]
-fn stale_frames_that_line_up_exactly_are_not_taken() {
-    // Frames of one length, numbered on, shifted so that a cut between two sectors falls between two frames: what
-    // lies after a lost frame then has the number and the place that the next life's frames lead up to.
+fn stale_frames_at_the_expected_offset_are_not_accepted() {
+    // All frames have the same length, and the shift makes a sector boundary a frame boundary: then a stale
+    // frame after a lost one has exactly the LSN and the offset of a frame that is appended after recovery.
     let mut images = 0;
     for closed in [false, true] {
         for shift in 0..13 {
@@ -226,7 +228,7 @@ fn stale_frames_that_line_up_exactly_are_not_taken() {
             let log =
                 if closed { open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap().0 } else { log };
             if !closed {
-                // As long as the frame that would mark a log as opened again.
+                // The same length as an `opened` frame.
                 before.push(log.append(&[], Sync::Relaxed).unwrap());
             }
             before.extend((0..20).map(|i| log.append(&payload(i, 72), Sync::Relaxed).unwrap()));
@@ -250,7 +252,7 @@ fn stale_frames_that_line_up_exactly_are_not_taken() {
             }
         }
     }
-    println!("log: {images} crash images with stale frames in line");
+    println!("log: {images} crash images with stale frames at the expected offset");
 }
 
 fn first_seed(crash: &Crash) -> u64 {

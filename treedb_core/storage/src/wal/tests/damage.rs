@@ -1,4 +1,5 @@
-//! Flipped, cut and missing files: an error or an exact prefix, never a wrong payload.
+//! Flipped bits, truncated and missing files: the result is an error or an exact prefix, never a wrong
+//! payload.
 
 use std::collections::BTreeMap;
 
@@ -11,12 +12,12 @@ const DIR: &str = "/log";
 struct Sample {
     files: BTreeMap<String, Vec<u8>>,
     frames: Vec<(Lsn, Vec<u8>)>,
-    /// How many of the frames any later frame or segment knows to be durable.
-    known: usize,
+    /// The number of frames that a later frame or segment claims to be durable.
+    claimed: usize,
 }
 
 impl Sample {
-    /// A log of several segments, closed in order or left behind by a killed process.
+    /// A log of several segments, shut down cleanly or left by a killed process.
     fn new(closed: bool) -> Sample {
         let disk = SimDisk::with_dir(Path::new(DIR));
         let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();
@@ -32,8 +33,8 @@ impl Sample {
             log.close().unwrap();
         }
         drop(log);
-        // The last frame's own group is only in its own acknowledgement, unless the log was closed.
-        let known = if closed { frames.len() } else { frames.len() - 1 };
+        // No other frame claims that the last one is durable, unless the log was closed.
+        let claimed = if closed { frames.len() } else { frames.len() - 1 };
         let names = disk.list(Path::new(DIR)).unwrap();
         let files = names
             .into_iter()
@@ -42,7 +43,7 @@ impl Sample {
                 (name, bytes)
             })
             .collect();
-        Sample { files, frames, known }
+        Sample { files, frames, claimed }
     }
 
     fn disk(&self, change: impl Fn(&mut BTreeMap<String, Vec<u8>>)) -> Arc<dyn Disk> {
@@ -55,7 +56,8 @@ impl Sample {
         Arc::new(disk)
     }
 
-    /// True if the damage was reported; otherwise everything known to be durable came back unchanged.
+    /// True if the damage was reported; otherwise checks that all frames claimed to be durable were read
+    /// unchanged.
     fn reported(&self, disk: Arc<dyn Disk>, what: &str) -> bool {
         match open(disk, Path::new(DIR), small()) {
             Err(Error::Corrupt(c)) => {
@@ -68,7 +70,7 @@ impl Sample {
             Err(Error::Format { .. }) => true,
             Err(other) => panic!("{what}: {other}"),
             Ok((_, found)) => {
-                assert!(found.len() >= self.known, "{what}: {} of {} frames", found.len(), self.known);
+                assert!(found.len() >= self.claimed, "{what}: {} of {} frames", found.len(), self.claimed);
                 assert!(found == self.frames[..found.len()], "{what}: wrong frames");
                 false
             }
@@ -90,7 +92,7 @@ fn a_flipped_bit_anywhere_is_an_error_or_harmless() {
                 reported += u32::from(sample.reported(disk, &format!("{name} byte {at}")));
             }
         }
-        println!("log: {all} flips, {reported} reported, the rest harmless");
+        println!("log: {all} flips, {reported} reported, the others harmless");
         assert!(reported > 5000);
     }
 }
@@ -116,7 +118,7 @@ fn a_missing_segment_is_reported_wherever_it_is() {
             let disk = sample.disk(|files| {
                 files.remove(name);
             });
-            assert!(sample.reported(disk, name), "{name} is missing and nobody noticed");
+            assert!(sample.reported(disk, name), "{name} is missing and it was not reported");
         }
     }
 }
@@ -127,7 +129,7 @@ fn a_truncated_segment_is_reported() {
     for (name, bytes) in &sample.files {
         for len in [0, 1, 63, 64, 511, 512, 600, bytes.len() / 2, bytes.len() - 1] {
             let disk = sample.disk(|files| files.get_mut(name).unwrap().truncate(len));
-            // Bytes after the frames of a segment that has grown may be cut off: it is checked that none is missing.
+            // The last byte may be unused: then nothing needs to be reported, but all frames must be there.
             let reported = sample.reported(disk, name);
             assert!(reported || len == bytes.len() - 1, "{name} cut to {len} bytes");
         }
@@ -135,7 +137,7 @@ fn a_truncated_segment_is_reported() {
 }
 
 #[test]
-fn a_grown_segment_keeps_its_length_over_a_clean_shutdown() {
+fn after_a_clean_shutdown_a_grown_segment_may_not_be_shorter() {
     let disk = SimDisk::new();
     let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();
     let begun = disk.used();
@@ -168,7 +170,7 @@ fn swapped_segments_are_reported() {
 }
 
 #[test]
-fn a_log_of_another_version_is_refused_by_name() {
+fn a_log_of_another_version_is_refused_naming_the_file() {
     let sample = Sample::new(true);
     let name = sample.files.keys().next().unwrap().clone();
     let disk = sample.disk(|files| {
@@ -186,7 +188,7 @@ fn a_log_of_another_version_is_refused_by_name() {
 }
 
 #[test]
-fn noise_after_the_end_is_not_a_frame() {
+fn random_bytes_after_the_end_are_not_a_frame() {
     let sample = Sample::new(false);
     let last = sample.files.keys().next_back().unwrap().clone();
     let mut rng = treedb_testing::Rng::new(3);

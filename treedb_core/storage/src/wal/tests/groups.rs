@@ -1,4 +1,4 @@
-//! Group commit, back-pressure and poisoning.
+//! Group commit, the limit of buffered bytes, and poisoning.
 
 use treedb_testing::in_time;
 
@@ -8,7 +8,7 @@ use crate::disk::sim::{Fault, SimDisk};
 use crate::wal::frame;
 
 #[test]
-fn sixteen_threads_get_every_frame_durable_once_and_in_order() {
+fn frames_of_sixteen_threads_are_durable_once_and_in_order() {
     in_time(|| {
         const EACH: u64 = 60;
         let dir = TempDir::new();
@@ -38,7 +38,7 @@ fn sixteen_threads_get_every_frame_durable_once_and_in_order() {
         });
         let stats = log.stats();
         println!("{} frames in {} groups", acknowledged.len(), stats.groups);
-        assert!(stats.groups < acknowledged.len() as u64, "threads share flushes");
+        assert!(stats.groups < acknowledged.len() as u64, "threads must share flushes");
         std::mem::forget(log);
         let (_, frames) = open(real(), &dir.0, small()).unwrap();
         assert_eq!(frames, acknowledged);
@@ -46,7 +46,7 @@ fn sixteen_threads_get_every_frame_durable_once_and_in_order() {
 }
 
 #[test]
-fn a_relaxed_frame_after_one_that_waits_for_its_group_survives_the_death_of_the_process() {
+fn a_relaxed_frame_after_a_buffered_one_survives_a_crash_of_the_process() {
     let dir = TempDir::new();
     let (log, _) = open(real(), &dir.0, small()).unwrap();
     let appended: Vec<_> = [Sync::Durable, Sync::Relaxed, Sync::Durable, Sync::Relaxed]
@@ -54,30 +54,30 @@ fn a_relaxed_frame_after_one_that_waits_for_its_group_survives_the_death_of_the_
         .zip(0..)
         .map(|(sync, i)| (log.append(&payload(i, 50), sync).unwrap(), payload(i, 50)))
         .collect();
-    // No one has waited for the durable ones.
+    // No thread has waited for the durable frames.
     std::mem::forget(log);
     let (_, frames) = open(real(), &dir.0, small()).unwrap();
     assert_eq!(frames, appended);
 }
 
 #[test]
-fn when_a_relaxed_append_returns_every_frame_before_it_is_in_the_file_whatever_groups_are_under_way() {
+fn a_relaxed_append_returns_when_all_earlier_frames_are_written_even_during_group_commits() {
     in_time(|| {
         use std::os::unix::fs::FileExt;
         use std::sync::atomic::AtomicBool;
 
         let dir = TempDir::new();
         let (log, _) = open(real(), &dir.0, LogOptions { segment_bytes: 1 << 20, ..small() }).unwrap();
-        // The first segment alone; it ends the test when it is full.
+        // Only the first segment is read; the test ends when it is full.
         let first = std::fs::read_dir(&dir.0).unwrap().map(|entry| entry.unwrap().path());
         let first = first.filter(|path| path.extension().is_some_and(|end| end == "wal")).min().unwrap();
         let file = std::fs::File::open(first).unwrap();
-        let over = AtomicBool::new(false);
+        let stop = AtomicBool::new(false);
         let checked = std::thread::scope(|scope| {
             for t in 0..3u64 {
-                let (log, over) = (&log, &over);
+                let (log, stop) = (&log, &stop);
                 scope.spawn(move || {
-                    for i in (0..).take_while(|_| !over.load(Ordering::Relaxed)) {
+                    for i in (0..).take_while(|_| !stop.load(Ordering::Relaxed)) {
                         let lsn = log.append(&payload(t << 32 | i, 500), Sync::Durable).unwrap();
                         log.wait_durable(lsn).unwrap();
                     }
@@ -86,7 +86,7 @@ fn when_a_relaxed_append_returns_every_frame_before_it_is_in_the_file_whatever_g
             let (mut at, mut last, mut checked) = (512, None, 0);
             let hole = 'all: loop {
                 let mine = log.append(&payload(0, 20), Sync::Relaxed).unwrap();
-                // Frames up to this one are not written any more.
+                // Frames up to this one do not change any more.
                 while last != Some(mine.0) {
                     let mut header = [0; 24];
                     file.read_exact_at(&mut header, at).unwrap();
@@ -102,7 +102,7 @@ fn when_a_relaxed_append_returns_every_frame_before_it_is_in_the_file_whatever_g
                 }
                 checked += 1;
             };
-            over.store(true, Ordering::Relaxed);
+            stop.store(true, Ordering::Relaxed);
             assert_eq!(hole, None, "a hole before the frame that was appended");
             checked
         });
@@ -118,16 +118,16 @@ fn buffered_bytes_are_bounded() {
     for i in 0..500 {
         log.append(&payload(i, 1000), Sync::Durable).unwrap();
     }
-    assert_eq!(log.stats().groups, before.groups, "writing out is not flushing");
+    assert_eq!(log.stats().groups, before.groups, "writing must not flush");
     std::mem::forget(log);
-    // No one waited, but all but the last two kilobytes were written out.
+    // No thread waited, but all frames except the last two kilobytes were written.
     let (_, frames) = open(real(), &dir.0, small()).unwrap();
     assert!(frames.len() >= 497, "{}", frames.len());
 }
 
 #[test]
-fn a_failed_write_or_flush_poisons_for_good() {
-    // Enough calls that every kind of one is hit: writes, flushes, the making of segments.
+fn a_failed_write_or_flush_poisons_the_log_permanently() {
+    // Enough calls to hit writes, flushes and the creation of segments.
     let dir = Path::new("/log");
     let mut poisoned = 0;
     for call in 0..60 {
@@ -163,7 +163,7 @@ fn a_failed_write_or_flush_poisons_for_good() {
 }
 
 #[test]
-fn waiters_of_a_failed_group_all_hear_of_it() {
+fn all_waiters_of_a_failed_group_get_the_error() {
     in_time(|| {
         let disk = SimDisk::with_dir(Path::new("/log"));
         let (log, _) = open(Arc::new(disk.clone()), Path::new("/log"), small()).unwrap();
@@ -178,7 +178,7 @@ fn waiters_of_a_failed_group_all_hear_of_it() {
                             return;
                         }
                     }
-                    panic!("the disk failed and nobody told this thread");
+                    panic!("the disk failed but this thread got no error");
                 });
             }
         });

@@ -16,7 +16,7 @@ use super::{Log, LogOptions, Lsn, Recovery, Sync};
 use crate::Result;
 use crate::disk::{Disk, RealDisk};
 
-/// A directory of its own under the system's temporary one, removed at the end.
+/// A new temporary directory, removed when dropped.
 pub(super) struct TempDir(pub(super) PathBuf);
 
 impl TempDir {
@@ -51,7 +51,7 @@ fn from(applied: Lsn) -> LogOptions {
 /// Frames read back: numbers and payloads.
 type Frames = Vec<(Lsn, Vec<u8>)>;
 
-/// Everything a recovery holds.
+/// Reads all frames of a recovery.
 fn drain(mut recovery: Recovery) -> Result<Frames> {
     let mut frames = Vec::new();
     while let Some(frame) = recovery.next()? {
@@ -66,7 +66,7 @@ fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Result<(Log, Fr
     Ok((log, drain(recovery)?))
 }
 
-/// A payload that says which frame it belongs to, of about `len` bytes.
+/// A payload of about `len` bytes that is unique to the frame.
 fn payload(tag: u64, len: usize) -> Vec<u8> {
     let mut bytes: Vec<u8> = (0..len as u64).map(|i| (i.wrapping_mul(31).wrapping_add(tag)) as u8).collect();
     bytes.extend_from_slice(&tag.to_le_bytes());

@@ -1,4 +1,4 @@
-//! Thread schedules of a commit group.
+//! Group commit under random thread schedules.
 
 use super::*;
 use crate::disk::SimDisk;
@@ -45,7 +45,7 @@ fn a_failed_flush_is_reported_to_every_waiter() {
         let disk = SimDisk::with_dir(Path::new(DIR));
         let (log, _) = open(Arc::new(disk.clone()), Path::new(DIR), small()).unwrap();
         let log = Arc::new(log);
-        // The third call from here on, and all later ones.
+        // The third disk operation from here and all later ones fail.
         disk.fail_at(disk.tried() + 2, Fault::Io, true);
         let threads: Vec<_> = (0..3u64)
             .map(|tag| {

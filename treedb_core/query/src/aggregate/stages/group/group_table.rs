@@ -3,7 +3,7 @@
 
 use crate::doc::write::Writer;
 use crate::error::Result;
-use crate::query::lent;
+use crate::query::borrow_document;
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -129,7 +129,7 @@ impl GroupOutput {
     /// The document of the next group.
     pub(super) fn next(&mut self, outputs: &Outputs) -> Result<Option<RawDocumentBuf>> {
         let mut out = Writer::new(64);
-        if self.write(outputs, &mut out) { crate::query::finished(out).map(Some) } else { Ok(None) }
+        if self.write(outputs, &mut out) { crate::query::finish_document(out).map(Some) } else { Ok(None) }
     }
 
     /// [`Self::next`], written to `out` over the one before.
@@ -139,6 +139,6 @@ impl GroupOutput {
         out: &'o mut Writer,
     ) -> Result<Option<&'o RawDocument>> {
         out.restart();
-        if self.write(outputs, out) { lent(out).map(Some) } else { Ok(None) }
+        if self.write(outputs, out) { borrow_document(out).map(Some) } else { Ok(None) }
     }
 }

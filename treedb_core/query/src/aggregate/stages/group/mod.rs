@@ -27,7 +27,7 @@ use crate::doc::write::Writer;
 use crate::doc::{Collation, Element, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::Expr;
-use crate::query::finished;
+use crate::query::finish_document;
 use crate::query::spill::SpillReader;
 
 use crate::aggregate::accumulator::{Outputs, State};
@@ -105,7 +105,7 @@ impl Group {
             let mut out = Writer::new(64);
             out.value(b"_id", self.id.as_constant().unwrap_or(Value::Null));
             self.outputs.write(states, &mut out);
-            groups.push(finished(out)?);
+            groups.push(finish_document(out)?);
         }
         Ok(Box::new(VecStream::new(groups)))
     }

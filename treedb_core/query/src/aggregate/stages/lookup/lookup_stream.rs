@@ -10,7 +10,7 @@ use crate::access::Flow;
 use crate::doc::write::{ArrayWriter, Writer};
 use crate::doc::{Doc, Fields, Value};
 use crate::error::Result;
-use crate::query::lent;
+use crate::query::borrow_document;
 
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::memory_exceeded;
@@ -66,7 +66,7 @@ impl Joiner {
         let mut write = |value: Option<Value<'_>>| {
             out.restart();
             set_value(document, path, value, out);
-            visit(lent(out)?)
+            visit(borrow_document(out)?)
         };
         let Some(UnwindOptions { preserve_empty }) = *unwind else {
             let mut array = ArrayWriter::new();

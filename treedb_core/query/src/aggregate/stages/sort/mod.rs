@@ -12,7 +12,7 @@ use crate::doc::write::Writer;
 use crate::doc::{Doc, Element};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Sort;
-use crate::query::external_sort::{Keyed, Runs, size};
+use crate::query::external_sort::{KeyedDocument, SortedRuns, memory_size};
 
 use crate::aggregate::context::Context;
 use crate::aggregate::following::{documents_needed, fields_needed_by_sort};
@@ -85,7 +85,7 @@ struct SortStream {
     fields: Option<Vec<String>>,
     context: Context,
     input: Option<BoxedStream>,
-    runs: Runs,
+    runs: SortedRuns,
 }
 
 /// The document with the top-level fields that are needed.
@@ -114,13 +114,13 @@ impl SortStream {
             fields,
             context: context.clone(),
             input: Some(input),
-            runs: Runs::default(),
+            runs: SortedRuns::default(),
         }
     }
 
     fn read(&mut self, mut input: BoxedStream) -> Result<()> {
         let SortStream { sort, limit, fields, context, runs, .. } = self;
-        let mut buffer: Vec<Keyed> = Vec::new();
+        let mut buffer: Vec<KeyedDocument> = Vec::new();
         // The greatest key that can be in the result, once there are as many documents as the limit.
         let (mut bytes, mut greatest): (usize, Option<Vec<u8>>) = (0, None);
         let mut key = Vec::new();
@@ -130,7 +130,7 @@ impl SortStream {
                 return Ok(Flow::Continue(()));
             }
             let document = reduced(document, fields.as_deref());
-            bytes += size(&key, &document);
+            bytes += memory_size(&key, &document);
             buffer.push((key.clone(), document));
             // The sort is stable, so the documents that are dropped are those that sort last in the whole.
             if let Some(limit) = *limit
@@ -139,7 +139,7 @@ impl SortStream {
                 buffer.sort_by(|a, b| a.0.cmp(&b.0));
                 buffer.truncate(limit);
                 greatest = buffer.last().map(|(key, _)| key.clone());
-                bytes = buffer.iter().map(|(key, document)| size(key, document)).sum();
+                bytes = buffer.iter().map(|(key, document)| memory_size(key, document)).sum();
             }
             if bytes > context.memory_limit {
                 let file = context.temp_file("$sort")?;
@@ -150,7 +150,7 @@ impl SortStream {
             Ok(Flow::Continue(()))
         })?;
         buffer.sort_by(|a, b| a.0.cmp(&b.0));
-        runs.end(buffer)
+        runs.add_in_memory(buffer)
     }
 }
 

@@ -1,4 +1,4 @@
-//! A copy made in the middle of a workload: after a power cut it is complete or absent.
+//! A copy made during a workload: after a power cut it is complete or absent.
 
 use super::super::*;
 use super::model::dump;
@@ -21,7 +21,7 @@ fn a_copy_is_complete_or_absent_after_power_cuts() {
     }
 }
 
-/// Tries one in `every` outcomes.
+/// Tests one in `every` outcomes.
 fn cut_a_copy(every: usize) {
     let copy = Path::new("/data/copy");
     let mut run = Run::new(PROFILE, 21);
@@ -50,7 +50,7 @@ fn cut_a_copy(every: usize) {
             let left = disk.exists(copy).unwrap();
             assert!(left || point < acked, "{}: the copy is gone", what());
             if !left && images % 5 == 0 {
-                // What is left of the draft is not in the way of another copy.
+                // The rest of an unfinished copy does not prevent another one.
                 let state = dump(&store).unwrap();
                 store.backup_to(copy, |_| {}).unwrap_or_else(|e| panic!("{}: {e}", what()));
                 assert_eq!(dump(&open_copy(&disk).unwrap()).unwrap(), state, "{}", what());
@@ -72,7 +72,7 @@ fn cut_a_copy(every: usize) {
 }
 
 #[test]
-fn a_copy_that_a_dead_process_left_in_its_place_is_durable_once_it_is_written_to() {
+fn a_copy_left_by_a_crashed_process_is_durable_once_it_is_written_to() {
     let mut run = Run::new(PROFILE, 22);
     let store = run.go().unwrap();
     store.close().unwrap();
@@ -96,7 +96,10 @@ fn a_copy_that_a_dead_process_left_in_its_place_is_durable_once_it_is_written_to
         txn.commit_with(Durability::Durable).unwrap();
         abandon(copy, &disk);
         let after = disk.crash(Crash::Nothing);
-        assert!(after.exists(Path::new("/data/copy")).unwrap(), "death after {at} calls: the copy is gone");
+        assert!(
+            after.exists(Path::new("/data/copy")).unwrap(),
+            "process crash after {at} calls: the copy is gone"
+        );
         assert!(open_copy(&after).unwrap().snapshot().unwrap().table("new").unwrap().is_some());
         used += 1;
     }

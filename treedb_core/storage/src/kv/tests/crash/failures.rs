@@ -1,4 +1,4 @@
-//! Deaths of the process, and calls that fail.
+//! Crashes of the process, and failing calls.
 
 use super::super::*;
 use super::model::{digest, dump};
@@ -8,7 +8,7 @@ use crate::disk::crash::Crash;
 use crate::disk::sim::Fault;
 
 #[test]
-fn the_death_of_the_process_followed_by_a_power_cut_loses_nothing_acknowledged() {
+fn a_process_crash_followed_by_a_power_cut_loses_no_acknowledged_commit() {
     let profile =
         Profile { name: "process death", large: 10, steps: 40, checkpoint: 20, relaxed: 40, ..MIXED };
     let mut whole = Run::new(profile, 7);
@@ -21,7 +21,7 @@ fn the_death_of_the_process_followed_by_a_power_cut_loses_nothing_acknowledged()
         assert!(run.go().and_then(Store::close).is_err());
         run.disk.revive();
         deaths += 1;
-        // What the system still holds is not durable until recovery makes it so.
+        // What is only in the operating system's memory is not durable until recovery makes it durable.
         run.disk.record();
         let survivors = run.allowed(at, &[Durability::Durable, Durability::Relaxed]);
         let (reborn, found) =
@@ -60,7 +60,7 @@ fn the_death_of_the_process_followed_by_a_power_cut_loses_nothing_acknowledged()
 }
 
 #[test]
-fn a_failed_call_anywhere_fails_cleanly_and_loses_nothing_acknowledged() {
+fn a_failed_call_anywhere_gives_an_error_and_loses_no_acknowledged_commit() {
     let profile = Profile {
         name: "failed calls",
         large: 15,

@@ -1,4 +1,4 @@
-//! Power cuts with LevelDB's interface, and during destroy and repair.
+//! Power cuts with the LevelDB interface, and during destroy and repair.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ use crate::disk::crash::Crash;
 use crate::kv::leveldb::{self, Db, ReadOptions, TABLE, WriteBatch, WriteOptions};
 
 impl Run {
-    /// A write, with sync or without, or a compaction.
+    /// A write with or without sync, or a compaction.
     pub(super) fn step_leveldb(&mut self, store: &Store) -> crate::Result<()> {
         if !self.state.contains_key(TABLE) {
             let commit = Commit {
@@ -82,13 +82,13 @@ fn entries(db: &Db) -> Entries {
     entries
 }
 
-/// Outcomes for these longer checks.
+/// A selection of outcomes for these slower checks.
 fn some(point: u64) -> [Crash; 5] {
     [Crash::Nothing, Crash::Everything, Crash::NamesOnly, Crash::Random(point), Crash::Random(!point)]
 }
 
 #[test]
-fn an_interrupted_destroy_leaves_a_whole_database_or_one_to_destroy() {
+fn an_interrupted_destroy_leaves_an_intact_database_or_one_that_can_be_destroyed() {
     let (disk, whole) = filled();
     disk.record();
     leveldb::destroy(dir(), &options_on(&disk)).unwrap();
@@ -100,7 +100,7 @@ fn an_interrupted_destroy_leaves_a_whole_database_or_one_to_destroy() {
             let disk = replay.crash(crash);
             images += 1;
             let there = disk.exists(&dir()).unwrap();
-            assert!(point < end || !there, "{what}: it came back");
+            assert!(point < end || !there, "{what}: the database reappeared");
             if disk.exists(&dir().join("pages")).unwrap() {
                 assert_eq!(entries(&Db::open(dir(), options_on(&disk)).unwrap()), whole, "{what}");
             }
@@ -115,9 +115,9 @@ fn an_interrupted_destroy_leaves_a_whole_database_or_one_to_destroy() {
 }
 
 #[test]
-fn an_interrupted_repair_is_never_taken_for_an_empty_database_and_is_completed() {
+fn after_an_interrupted_repair_the_database_is_not_empty_and_repair_can_be_completed() {
     let (disk, whole) = filled();
-    // One value in some leaf.
+    // Damages one value in a leaf.
     let pages = dir().join("pages");
     let mut bytes = disk.contents(&pages).unwrap();
     let value = 150u32.to_le_bytes().repeat(10);
@@ -138,7 +138,8 @@ fn an_interrupted_repair_is_never_taken_for_an_empty_database_and_is_completed()
                 disk.exists(&dir().with_file_name(format!("store.{what}")).join("pages")).unwrap()
             };
             let half = state("damaged") && state("repaired");
-            // The middle is the interesting part; of the copying, which is long, some.
+            // The steps between the two renames are tested completely; of the copying, which takes long, only
+            // a sample.
             if !half && !state("damaged") && !rng.chance(20) {
                 continue;
             }
@@ -153,7 +154,7 @@ fn an_interrupted_repair_is_never_taken_for_an_empty_database_and_is_completed()
             }
             match leveldb::repair(dir(), &options_on(&disk)) {
                 Ok(_) => {}
-                // It had come so far that its copy is whole, which is not thrown away without being asked.
+                // The repaired copy is already complete; it is not removed without being requested.
                 Err(Error::Invalid(why)) => {
                     assert!(why.contains("store.repaired") && state("repaired"), "{what}: {why}");
                     leveldb::destroy(dir().with_file_name("store.repaired"), &options_on(&disk)).unwrap();

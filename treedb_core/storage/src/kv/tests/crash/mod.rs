@@ -1,19 +1,19 @@
-//! Power cuts at every boundary of random workloads, with every kind of outcome on the medium.
+//! Power cuts at every boundary (write or sync) of random workloads, with every kind of outcome on the disk.
 //!
-//! A workload is run once, on a disk that records. Then at each boundary, for each outcome: the store opens, `check`
-//! passes, and what is in it is the state after some commit, at least the last that had been acknowledged as durable
-//! and at most the last that had begun.
+//! A workload is run once, on a disk that records it. Then at each boundary, for each outcome: the store can
+//! be opened, `check` passes, and its contents are the state after some commit, at least the last one that
+//! was acknowledged as durable and at most the last one that had begun.
 //!
-//! | file | noun |
+//! | file | what it holds |
 //! |---|---|
-//! | `model` | what a store should hold |
+//! | `model` | the expected contents of a store |
 //! | `run` | a random workload |
-//! | `pairs` | its changes to dup tables |
-//! | `optimistic` | its optimistic transactions |
-//! | `leveldb` | its steps through LevelDB's interface; a destruction and a repair that are cut short |
-//! | `workloads` | the workloads whose power is cut everywhere |
-//! | `backup` | a copy made in the middle of a workload |
-//! | `failures` | deaths of the process, calls that fail |
+//! | `pairs` | the workload's changes to dup tables |
+//! | `optimistic` | the workload's optimistic transactions |
+//! | `leveldb` | the workload's steps through the LevelDB interface; interrupted destroy and repair |
+//! | `workloads` | the workloads with a power cut at every boundary |
+//! | `backup` | a copy made during a workload |
+//! | `failures` | crashes of the process, failing calls |
 
 mod backup;
 mod failures;
@@ -33,21 +33,21 @@ use crate::disk::crash::Crash;
 use model::dump;
 use run::{Deep, Profile, Run};
 
-/// Drops a store without the work of closing it.
+/// Drops a store without closing it properly.
 fn abandon(store: Store, disk: &SimDisk) {
     disk.cut_at(disk.boundaries());
     drop(store);
 }
 
-/// Crash images that stores were opened on, in all workloads.
+/// The number of crash images on which a store was opened, over all workloads.
 static IMAGES: AtomicU64 = AtomicU64::new(0);
 
-/// A line of the test run's summary, shown whatever the harness captures.
+/// Prints a line for the test run's summary, even if the test harness captures output.
 fn summary(line: &str) {
     let _ = writeln!(std::io::stdout().lock(), "\nsummary: kv crash: {line}, 0 violations");
 }
 
-/// Runs a workload and cuts the power everywhere.
+/// Runs a workload and tests a power cut at every boundary.
 fn cut_everywhere(profile: Profile, seed: u64, random: usize) {
     let mut run = Run::new(profile, seed);
     run.disk.record();
@@ -56,7 +56,7 @@ fn cut_everywhere(profile: Profile, seed: u64, random: usize) {
     assert_eq!(dump(&store).unwrap(), run.state);
     drop(store);
     let (mut boundaries, mut images, mut again) = (0, 0u64, Deep::default());
-    // Each recovery has dozens of boundaries itself: it is cut short for some 10 images of each workload.
+    // Each recovery has dozens of boundaries: it is interrupted only for about 10 images of each workload.
     let sample = run.disk.boundaries() * 3 / 2 / profile.every as u64;
     let mut states = HashSet::new();
     while let Some(point) = replay.next_point() {

@@ -1,4 +1,4 @@
-//! The expected content of a store, as a map, and its actual content.
+//! The expected contents of a store, as a map, and its actual contents.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -6,10 +6,10 @@ use std::ops::Bound;
 
 use super::super::*;
 
-/// Everything in a store.
+/// The contents of a store: the entries of each table, by name.
 pub(in super::super) type State = BTreeMap<String, BTreeMap<Vec<u8>, Vec<u8>>>;
 
-/// A change, as a model can make it.
+/// A change that can be applied to the model.
 #[derive(Clone, Debug)]
 pub(super) enum Op {
     Set {
@@ -21,7 +21,7 @@ pub(super) enum Op {
         table: String,
         key: Vec<u8>,
     },
-    /// Pairs of a dup table whose keys are in a range.
+    /// Removes the pairs of a dup table whose keys are in a range.
     RemovePairs {
         table: String,
         from: Vec<u8>,

@@ -7,7 +7,7 @@ use super::model::{Op, pair};
 use super::run::Run;
 
 impl Run {
-    /// One change to a dup table, or several in a batch. Few keys, so that some have many values.
+    /// One change to a dup table, or several in a batch. There are few keys, so that some have many values.
     pub(super) fn change_pairs(&mut self, txn: &mut WriteTxn) -> crate::Result<Vec<Op>> {
         let table = self.tables[self.rng.below(self.tables.len())].clone();
         let name = table.name().to_owned();

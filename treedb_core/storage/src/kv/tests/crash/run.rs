@@ -1,4 +1,4 @@
-//! A random workload, and the states it must leave.
+//! A random workload, and the states that are allowed after a crash.
 
 use std::collections::HashMap;
 use std::ops::Bound;
@@ -15,54 +15,54 @@ pub(super) struct Commit {
     pub(super) ops: Vec<Op>,
     pub(super) how: Durability,
     pub(super) begun: u64,
-    /// Boundaries passed when the commit returned; `u64::MAX` if it failed.
+    /// The number of boundaries when the commit returned; `u64::MAX` if it failed.
     pub(super) acked: u64,
 }
 
-/// A checkpoint, or a durable commit of nothing: what was committed before it is durable.
+/// A checkpoint, or an empty durable commit: the commits before it are durable.
 #[derive(Debug)]
 pub(super) struct Checkpointed {
-    /// Commits in it.
+    /// The number of commits before it.
     pub(super) commits: usize,
     pub(super) acked: u64,
 }
 
-/// What a workload does how often, in percent of its steps or changes.
+/// How often a workload does what, in percent of its steps or changes.
 #[derive(Clone, Copy)]
 pub(super) struct Profile {
     pub(super) name: &'static str,
     pub(super) steps: usize,
     pub(super) ops: usize,
-    /// Durable, relaxed; the rest is not logged.
+    /// Durable and relaxed commits; the others are not logged.
     pub(super) durable: u32,
     pub(super) relaxed: u32,
     pub(super) checkpoint: u32,
     pub(super) reopen: u32,
-    /// Durable commits of nothing.
+    /// Empty durable commits.
     pub(super) barrier: u32,
     pub(super) ddl: u32,
-    /// How many of the changes to tables that are not removals rename one.
+    /// Renames, in percent of the changes to tables that are not removals.
     pub(super) rename: u32,
     pub(super) delete: u32,
     pub(super) large: u32,
     pub(super) batch: u32,
-    /// Two optimistic transactions beside each other instead of an ordinary one.
+    /// Two concurrent optimistic transactions instead of an ordinary one.
     pub(super) optimistic: u32,
-    /// Steps through LevelDB's interface.
+    /// Steps through the LevelDB interface.
     pub(super) leveldb: u32,
     /// Whether every table is a dup table.
     pub(super) dup: bool,
     /// Tables cleared, ranges deleted.
     pub(super) range: u32,
-    /// Savepoints made, and half of them gone back to.
+    /// Savepoints; half of them are rolled back.
     pub(super) savepoint: u32,
     /// Compactions.
     pub(super) compact: u32,
-    /// Bytes of ordinary values, at most.
+    /// The maximum length of ordinary values.
     pub(super) value: usize,
-    /// Bytes of unlogged changes that are kept.
+    /// How many bytes of unlogged changes are kept in memory.
     pub(super) pending: usize,
-    /// One in so many of the outcomes is tried, another one at each boundary.
+    /// One in this many outcomes is tested, a different one at each boundary.
     pub(super) every: usize,
 }
 
@@ -91,7 +91,7 @@ pub(super) const MIXED: Profile = Profile {
     every: 1,
 };
 
-/// A run of a workload, and what it knows about itself.
+/// A run of a workload: its state and what was acknowledged.
 pub(super) struct Run {
     pub(super) profile: Profile,
     pub(super) disk: SimDisk,
@@ -103,12 +103,13 @@ pub(super) struct Run {
     pub(super) made: usize,
 }
 
-/// Outcomes of power cuts in a recovery, in the recovery from those, and in the recovery from these.
+/// The numbers of outcomes tested by depth: power cuts during recovery, during the recovery after those, and
+/// so on.
 pub(super) type Deep = [u64; 3];
 
-/// One in so many of those outcomes is gone into more deeply,
+/// At each depth, one in this many outcomes is tested at the next depth.
 const SAMPLE: [u64; 2] = [40, 40];
-/// until there are so many outcomes further down.
+/// Sampling stops after this many outcomes at the next depth.
 const ENOUGH: u64 = 400;
 
 impl Run {
@@ -214,7 +215,7 @@ impl Run {
         }])
     }
 
-    /// Gives a table another name.
+    /// Renames a table.
     fn rename(&mut self, txn: &mut WriteTxn) -> crate::Result<Vec<Op>> {
         self.made += 1;
         let at = self.rng.below(self.tables.len());
@@ -248,7 +249,7 @@ impl Run {
         if n.is_multiple_of(3) { vec![n as u8; 1 + n % 90] } else { format!("key/{n}").into_bytes() }
     }
 
-    /// So many changes, savepoints among them; `ops` gets those that stay.
+    /// Makes a number of changes, with savepoints between them; adds those that are not rolled back to `ops`.
     pub(super) fn changes(
         &mut self,
         txn: &mut WriteTxn,
@@ -299,7 +300,8 @@ impl Run {
         }
     }
 
-    /// Notes a commit and what came of it; `visible` is the transaction before, `tables` are those there were.
+    /// Records the result of a commit; `visible` is the transaction before it, `tables` are the tables before
+    /// it.
     pub(super) fn ended(
         &mut self,
         store: &Store,
@@ -308,7 +310,7 @@ impl Run {
         result: &crate::Result<()>,
         tables: Vec<Table>,
     ) {
-        // A commit whose flush failed is visible, and may or may not be there later.
+        // A commit whose flush failed is visible; after a crash it may or may not be there.
         if result.is_ok() || store.stats().txn != visible {
             apply(&mut self.state, &commit.ops);
             let acked = if result.is_ok() { self.disk.boundaries() } else { u64::MAX };
@@ -341,7 +343,7 @@ impl Run {
         }
     }
 
-    /// The whole workload. `Err` when the disk failed.
+    /// Runs the workload. `Err` if the disk failed.
     pub(super) fn go(&mut self) -> crate::Result<Store> {
         let mut store = self.open(&self.disk)?;
         for _ in 0..self.profile.steps {
@@ -369,8 +371,8 @@ impl Run {
         Ok(store)
     }
 
-    /// Digests of the states that a crash after `point` boundaries may leave: those after some commit, at least the
-    /// last one acknowledged. `kept` says whose acknowledgement counts in this kind of crash.
+    /// Digests of the states that are allowed after a crash at boundary `point`: those after some commit, at
+    /// least the last acknowledged one. `kept` are the durabilities that survive this kind of crash.
     pub(super) fn allowed(&self, point: u64, kept: &[Durability]) -> HashMap<u64, usize> {
         let begun = self.commits.iter().take_while(|c| c.begun <= point).count();
         let acked = self.commits.iter().rposition(|c| kept.contains(&c.how) && c.acked <= point);
@@ -389,7 +391,7 @@ impl Run {
         allowed
     }
 
-    /// Opens a disk after a crash and compares. Returns the digest of what was found, too.
+    /// Opens the store after a crash and compares its contents. Also returns the digest of the contents.
     pub(super) fn verify(
         &self,
         disk: &SimDisk,
@@ -411,8 +413,9 @@ impl Run {
         (store, found)
     }
 
-    /// Power goes again, anywhere in the recovery from `first`; and again in the recovery from that, for some of those
-    /// images, as long as `deeper` is above 0. Adds the number of outcomes tried to `images`, by depth.
+    /// Cuts the power again at every boundary of the recovery from `first`, and for some of those images
+    /// again during the next recovery, as long as `deeper` is above 0. Adds the numbers of outcomes to
+    /// `images`, by depth.
     pub(super) fn cut_recovery(
         &self,
         first: &SimDisk,
@@ -421,7 +424,7 @@ impl Run {
         deeper: usize,
         what: &dyn Fn() -> String,
     ) {
-        // Recovery changes the image, and the images below are of the disk before it.
+        // Recovery changes the disk; the images below must be of the disk before it.
         let first = first.crash(Crash::Everything);
         first.record();
         drop(self.verify(&first, allowed, what));
@@ -444,7 +447,7 @@ impl Run {
                     abandon(store, &disk);
                     continue;
                 }
-                // What this recovery found is durable: writing on top of it and losing power keeps it.
+                // What this recovery found is durable: it survives a further commit and power cut.
                 let mut txn = store.begin_write().unwrap();
                 txn.open_table("after", TableKind::Ordered).unwrap();
                 txn.commit().unwrap();

@@ -1,4 +1,4 @@
-//! Workloads whose power is cut at every boundary.
+//! Workloads with a power cut at every boundary.
 
 use super::super::{Mode, in_mode};
 use super::cut_everywhere;
@@ -12,12 +12,12 @@ fn puts_and_deletes_survive_power_cuts() {
 }
 
 #[test]
-fn tables_coming_and_going_survive_power_cuts() {
+fn created_and_dropped_tables_survive_power_cuts() {
     cut_everywhere(Profile { name: "create, rename, drop", ddl: 25, rename: 40, reopen: 6, ..MIXED }, 3, 4);
 }
 
 #[test]
-fn full_tables_dropped_and_made_again_survive_power_cuts() {
+fn full_tables_dropped_and_recreated_survive_power_cuts() {
     let profile = Profile {
         name: "dropping full tables",
         ops: 30,
@@ -100,7 +100,7 @@ fn pairs_of_dup_tables_survive_power_cuts() {
 }
 
 #[test]
-fn optimistic_transactions_survive_power_cuts_whole_or_not_at_all() {
+fn optimistic_transactions_are_atomic_in_power_cuts() {
     let profile =
         Profile { name: "optimistic", optimistic: 70, ddl: 8, range: 5, durable: 40, relaxed: 30, ..MIXED };
     cut_everywhere(profile, 13, 3);
@@ -117,7 +117,7 @@ const UNLOGGED: Profile = Profile {
 };
 
 #[test]
-fn commits_without_durability_are_lost_from_the_end_only() {
+fn of_commits_without_durability_only_the_last_ones_are_lost() {
     cut_everywhere(UNLOGGED, 6, 4);
 }
 
@@ -140,7 +140,7 @@ fn encrypted_stores_survive_power_cuts() {
     });
 }
 
-/// Transactions that do not fit in the cache, of every kind of change.
+/// Transactions with every kind of change that do not fit in the cache.
 const IN_A_CACHE: Profile = Profile {
     name: "",
     ops: 25,
@@ -153,7 +153,7 @@ const IN_A_CACHE: Profile = Profile {
     ..MIXED
 };
 
-/// A workload with its pages in a map, and then a shorter one, by samples, in a cache and encrypted.
+/// Runs the workload with mapped pages, and then a shorter, sampled one with a cache and with encryption.
 fn cut_in_every_mode(profile: Profile, seed: u64) {
     cut_everywhere(profile, seed, 1);
     for mode in [Mode::Cached, Mode::Encrypted] {
@@ -162,7 +162,7 @@ fn cut_in_every_mode(profile: Profile, seed: u64) {
 }
 
 #[test]
-fn pages_that_move_and_files_that_shrink_survive_power_cuts() {
+fn moved_pages_and_shrinking_files_survive_power_cuts() {
     let profile = Profile {
         name: "compaction",
         ops: 30,
@@ -179,7 +179,7 @@ fn pages_that_move_and_files_that_shrink_survive_power_cuts() {
 }
 
 #[test]
-fn values_that_move_survive_power_cuts() {
+fn moved_values_survive_power_cuts() {
     let profile = Profile {
         name: "value-log reclaim",
         ops: 5,
@@ -197,7 +197,7 @@ fn values_that_move_survive_power_cuts() {
 }
 
 #[test]
-fn writes_through_leveldbs_interface_survive_power_cuts() {
+fn writes_through_the_leveldb_interface_survive_power_cuts() {
     let profile = Profile { name: "LevelDB's interface", leveldb: 100, large: 6, steps: 30, ..MIXED };
     cut_in_every_mode(profile, 14);
 }
