@@ -174,10 +174,21 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     add("whole index in order, int4, index-only scan", time, size, "SELECT {}whole('asc');")?;
     add("whole index backward, int4, index-only scan", time, size, "SELECT {}whole('desc');")?;
     add("merge join of two indexes, int4", time, size, "SELECT {}joined();")?;
-    let (table, created) = ("DROP INDEX IF EXISTS {}f_k; CHECKPOINT; ", "create index {}f_k on {}f using $AM (k)");
-    add("index build, int4, 100 different values", time, size, &format!("{table}SELECT timed('{created}');"))?;
+    let (table, created) =
+        ("DROP INDEX IF EXISTS {}f_k; CHECKPOINT; ", "create index {}f_k on {}f using $AM (k)");
+    add(
+        "index build, int4, 100 different values",
+        time,
+        size,
+        &format!("{table}SELECT timed('{created}');"),
+    )?;
     let bytes = Unit::BytesPerDocument;
-    add("size of a built index, int4, 100 different values", bytes, size, "SELECT pg_relation_size('{}f_k') || '|0';")?;
+    add(
+        "size of a built index, int4, 100 different values",
+        bytes,
+        size,
+        "SELECT pg_relation_size('{}f_k') || '|0';",
+    )?;
     let rows = scale.of(100_000);
     for (what, table, value) in [
         ("int4 in random order", "n", "shuffled(n)"),
@@ -188,9 +199,24 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     ] {
         let insert = format!("insert into {{}}{table} select {value}, n from generate_series(1, $N) n");
         let empty = format!("TRUNCATE {{}}{table}; CHECKPOINT; ");
-        add(&format!("insert into a table with an index, {what}"), time, rows, &format!("{empty}SELECT timed('{insert}');"))?;
-        add(&format!("WAL of such inserts, {what}"), bytes, rows, &format!("{empty}SELECT logged('{insert}');"))?;
-        add(&format!("size of an index filled by such inserts, {what}"), bytes, rows, &format!("SELECT pg_relation_size('{{}}{table}_k') || '|0';"))?;
+        add(
+            &format!("insert into a table with an index, {what}"),
+            time,
+            rows,
+            &format!("{empty}SELECT timed('{insert}');"),
+        )?;
+        add(
+            &format!("WAL of such inserts, {what}"),
+            bytes,
+            rows,
+            &format!("{empty}SELECT logged('{insert}');"),
+        )?;
+        add(
+            &format!("size of an index filled by such inserts, {what}"),
+            bytes,
+            rows,
+            &format!("SELECT pg_relation_size('{{}}{table}_k') || '|0';"),
+        )?;
     }
     // Updates that change another column of an index: each row gets a new entry here too.
     let update = "update {}d set v = v + 1";
@@ -201,7 +227,9 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         "vacuum after an update of every row, two indexes",
         time,
         updated,
-        &format!("{update}; SELECT clock_timestamp() AS since \\gset\nVACUUM {{}}d; SELECT nanos(:'since') || '|0';"),
+        &format!(
+            "{update}; SELECT clock_timestamp() AS since \\gset\nVACUUM {{}}d; SELECT nanos(:'since') || '|0';"
+        ),
     )?;
     Ok(out)
 }
