@@ -7,7 +7,7 @@
 //! | then | b | the page's upper bound: above every key that may ever be on the page; none on the rightmost page |
 //! | 8168 | 4 | block of the right neighbour, 0 for none |
 //! | 8172 | 2 | level: 0 is a leaf |
-//! | 8174 | 2 | flags, see [`flag`] |
+//! | 8174 | 2 | flags: 1 the root, 2 split but not in the parent yet, 4 deleted, 8 the meta page, 16 a leaf with marked entries |
 //! | 8176 | 8 | of a deleted page: the next transaction id at that time, 64 bits |
 //! | 8184 | 2 | length of the bound |
 //! | 8186 | 2 | 0xDB15, which marks a page of this access method |
