@@ -234,6 +234,12 @@ impl Batch {
         self.next = 0;
     }
 
+    /// Forgets the entries and how many to read ahead, for another scan.
+    fn reset(&mut self) {
+        self.clear();
+        self.size = 0;
+    }
+
     /// Begins a new one, of more entries than the last one.
     fn begin(&mut self, direction: Direction) {
         self.clear();
@@ -274,7 +280,7 @@ impl State {
         for cursor in [self.cursor.take(), self.marked.take()].into_iter().flatten() {
             cursor.leave(Some(&tree));
         }
-        self.batch = Batch::new();
+        self.batch.reset();
         self.conditions = None;
     }
 
