@@ -62,6 +62,8 @@ DELETE FROM f WHERE id % 100 > 3;
 VACUUM f;
 SELECT treedb.check('f');
 SELECT fill('leaf_split', 100001, 210000, 37, 300) AS struck;
+-- Merges of append areas that end right after they are logged.
+SELECT fill('leaf_merge', 300001, 306000, 1, 40) AS struck;
 SELECT treedb.check('f');
 SELECT same();
 

@@ -86,7 +86,7 @@ class Worker(threading.Thread):
                 while True:
                     db.execute("BEGIN")
                     if self.random.random() < 0.1:
-                        fault = self.random.choice(("leaf_split", "branch_split"))
+                        fault = self.random.choice(("leaf_split", "branch_split", "leaf_merge"))
                         db.execute(f"SET LOCAL treedb.fault = {fault}")
                     try:
                         self.transaction(db)
