@@ -7,6 +7,7 @@
 //! | [`table_am`] | access method `treedb` for tables |
 //! | [`index_am`] | access method `treedb_btree` for indexes |
 //! | [`collection`] | tables of documents as MongoDB's collections: find, update, indexes |
+//! | [`planner`] | `find` and `aggregate` as parts of the server's plans |
 //!
 //! The SQL side is `treedb--0.1.0.sql`, written by hand. `scripts/pg_symbols.sh` checks that every function it names
 //! is in the library, the compiler that it declares the types that the code reads and returns ([`shim::declared`]).
@@ -28,6 +29,7 @@ pub(crate) use pgrx::pg_sys::ffi;
 mod collection;
 mod index_am;
 mod pages;
+mod planner;
 #[allow(unsafe_code)]
 mod shim;
 mod table_am;

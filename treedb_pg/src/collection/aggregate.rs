@@ -19,8 +19,10 @@ use treedb_query::{ErrorCode, QueryError};
 
 use super::options::Options;
 use super::reader::Reader;
+use super::spill;
 use super::table::{Need, Table};
 use crate::shim::catalog::RelationName;
+use crate::shim::datum::Bytes;
 use crate::shim::error::accept;
 use crate::shim::function::pg_function;
 use crate::shim::rows::{Rows, Set};
@@ -30,41 +32,47 @@ use crate::types::{bson, value};
 
 /// The database of names without one: what no schema is called.
 const HERE: &str = "$search_path";
-/// Documents fetched at a time.
-const BATCH: usize = 128;
+/// Most documents fetched at a time.
+const MOST: usize = 128;
+/// How many more documents are fetched each time: a pipeline that ends early has not read many in vain.
+const GROWTH: usize = 8;
 
 pg_function! {
     /// `treedb.aggregate(collection, pipeline, options)`: the documents that the pipeline gives.
     fn treedb_aggregate(args: [Varlena, Varlena, Varlena]) -> Set {
         let mut rows = Rows::begin(args);
-        let (name, stages, options) = (args.bytes(0), args.bytes(1), args.bytes(2));
-        let options = accept(Options::read(bson::document(&options), &["hint"]));
-        let pipeline = accept(Pipeline::parse(value::decode(&stages), &Names::default()));
-        if pipeline.writes() {
-            accept::<()>(Err(refused("$out and $merge", "INSERT INTO .. SELECT treedb.aggregate(..)")));
-        }
-        if !pipeline.has_source() {
-            // An SQL error if there is none, or if the caller may not read it.
-            drop(Table::open(&name, Need::Select));
-        }
-        let context = Context {
-            collections: Arc::new(Tables),
-            database: HERE.to_owned(),
-            globals: Arc::new(Globals::now()),
-            memory_limit: DEFAULT_MEMORY_LIMIT,
-            allow_disk_use: false,
-            deadline: None,
-            // What the server gives us it gives to this thread.
-            threads: Some(1),
-        };
-        let namespace = format!("{HERE}.{}", text::to_utf8(&name));
-        let mut documents = accept(pipeline.open_with_hint(&namespace, options.hint, &context));
+        let mut documents = open(&args.bytes(0), &args.bytes(1), &args.bytes(2));
         while let Some(document) = accept(documents.next()) {
             pgrx::check_for_interrupts!();
             rows.put(document.as_bytes());
         }
         rows.finish()
     }
+}
+
+/// The documents of a call: name, stages, options.
+pub(super) fn open(name: &Bytes<'_>, stages: &[u8], options: &[u8]) -> BoxedStream {
+    let options = accept(Options::read(bson::document(options), &["hint"]));
+    let pipeline = accept(Pipeline::parse(value::decode(stages), &Names::default()));
+    if pipeline.writes() {
+        accept::<()>(Err(refused("$out and $merge", "INSERT INTO .. SELECT treedb.aggregate(..)")));
+    }
+    if !pipeline.has_source() {
+        // An SQL error if there is none, or if the caller may not read it.
+        drop(Table::open(name, Need::Select));
+    }
+    let context = Context {
+        collections: Arc::new(Tables),
+        database: HERE.to_owned(),
+        globals: Arc::new(Globals::now()),
+        memory_limit: DEFAULT_MEMORY_LIMIT,
+        allow_disk_use: true,
+        deadline: None,
+        // What the server gives us it gives to this thread.
+        threads: Some(1),
+    };
+    let namespace = format!("{HERE}.{}", text::to_utf8(name));
+    accept(pipeline.open_with_hint(&namespace, options.hint, &context))
 }
 
 fn refused(what: &str, instead: &str) -> QueryError {
@@ -112,8 +120,8 @@ impl Tables {
 impl Collections for Tables {
     fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
         let Some(reader) = Self::reader(namespace)? else { return Ok(Box::new(VecStream::new(Vec::new()))) };
-        let execution = Execution::new(&reader, &QueryContext::default(), query)?;
-        let found = Found { reader, execution, ready: VecDeque::new(), more: true };
+        let execution = Execution::new(&reader, &spill::spilling(), query)?;
+        let found = Found { reader, execution, ready: VecDeque::new(), batch: 1, more: true };
         Ok(Box::new(FoundHere(ServerThread::new(found))))
     }
 
@@ -147,7 +155,7 @@ impl Collections for Tables {
     }
 
     fn temp_file(&self) -> Result<Option<Box<dyn TempFile>>> {
-        Ok(None)
+        Ok(Some(spill::temp_file()))
     }
 }
 
@@ -156,6 +164,8 @@ struct Found {
     reader: Reader,
     execution: Execution,
     ready: VecDeque<RawDocumentBuf>,
+    /// How many documents are fetched next.
+    batch: usize,
     more: bool,
 }
 
@@ -184,12 +194,14 @@ impl DocumentStream for FoundHere {
 impl Found {
     fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
         while self.ready.is_empty() && self.more {
-            let Found { reader, execution, ready, more } = self;
+            let Found { reader, execution, ready, batch, more } = self;
+            let wanted = *batch;
+            *batch = wanted.saturating_mul(GROWTH).min(MOST);
             // Nothing is returned after an error.
             *more = false;
-            *more = execution.run(reader, &QueryContext::default(), &mut |document| {
+            *more = execution.run(reader, &spill::spilling(), &mut |document| {
                 ready.push_back(document);
-                if ready.len() < BATCH { Flow::Continue(()) } else { Flow::Break(()) }
+                if ready.len() < wanted { Flow::Continue(()) } else { Flow::Break(()) }
             })?;
         }
         Ok(self.ready.pop_front())
@@ -203,7 +215,7 @@ impl Found {
         }
         if self.more {
             self.more = false;
-            self.execution.lend(&self.reader, &QueryContext::default(), visit)?;
+            self.execution.lend(&self.reader, &spill::spilling(), visit)?;
         }
         Ok(())
     }

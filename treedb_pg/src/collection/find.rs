@@ -3,10 +3,11 @@
 use ::bson::raw::cstr;
 use ::bson::rawdoc;
 use treedb_query::access::{Direction, Flow, QueryContext, Source};
-use treedb_query::query::{Execution, Path, Query, count};
+use treedb_query::query::{Execution, Path, Query, Result, count};
 
 use super::options::Options;
 use super::reader::Reader;
+use super::spill::{spilling, work_mem};
 use super::table::{Need, Table};
 use crate::shim::error::accept;
 use crate::shim::function::{Args, pg_function};
@@ -14,11 +15,22 @@ use crate::shim::memory::Varlena;
 use crate::shim::rows::{Rows, Set};
 use crate::types::bson;
 
+/// The options of `find`.
+const FIND_OPTIONS: &[&str] = &["sort", "projection", "skip", "limit", "hint"];
+
+/// The query of a filter and of options.
+fn parse(filter: &[u8], options: &[u8], allowed: &[&str]) -> Result<Query> {
+    Options::read(bson::document(options), allowed)?.query(bson::document(filter))
+}
+
+/// The query of a call of `find`.
+pub(super) fn parse_find(filter: &[u8], options: &[u8]) -> Result<Query> {
+    parse(filter, options, FIND_OPTIONS)
+}
+
 /// The collection and the query of a call: name, filter, options.
 fn parse_call(args: &Args, allowed: &[&str]) -> (Reader, Query) {
-    let (filter, options) = (args.bytes(1), args.bytes(2));
-    let options = accept(Options::read(bson::document(&options), allowed));
-    let query = accept(options.query(bson::document(&filter)));
+    let query = accept(parse(&args.bytes(1), &args.bytes(2), allowed));
     (Reader::new(Table::open(&args.bytes(0), Need::Select)), query)
 }
 
@@ -26,11 +38,12 @@ pg_function! {
     /// `treedb.find(collection, filter, options)`: the documents that match.
     fn treedb_find(args: [Varlena, Varlena, Varlena]) -> Set {
         let mut rows = Rows::begin(args);
-        let (reader, query) = parse_call(args, &["sort", "projection", "skip", "limit", "hint"]);
-        let mut execution = accept(Execution::new(&reader, &QueryContext::default(), query));
-        accept(execution.run(&reader, &QueryContext::default(), &mut |document| {
+        let (reader, query) = parse_call(args, FIND_OPTIONS);
+        let context = spilling();
+        let mut execution = accept(Execution::new(&reader, &context, query)).with_sort_memory(work_mem());
+        accept(execution.lend(&reader, &context, &mut |document| {
             rows.put(document.as_bytes());
-            Flow::Continue(())
+            Ok(Flow::Continue(()))
         }));
         rows.finish()
     }
@@ -47,9 +60,10 @@ pg_function! {
 pg_function! {
     /// `treedb.explain(collection, filter, options)`: how the query is carried out, and the work it took.
     fn treedb_explain(args: [Varlena, Varlena, Varlena]) -> Varlena<'_> {
-        let (reader, query) = parse_call(args, &["sort", "projection", "skip", "limit", "hint"]);
-        let mut execution = accept(Execution::new(&reader, &QueryContext::default(), query));
-        accept(execution.run(&reader, &QueryContext::default(), &mut |_| Flow::Continue(())));
+        let (reader, query) = parse_call(args, FIND_OPTIONS);
+        let context = spilling();
+        let mut execution = accept(Execution::new(&reader, &context, query)).with_sort_memory(work_mem());
+        accept(execution.run(&reader, &context, &mut |_| Flow::Continue(())));
         let plan = execution.plan();
         let mut shown = match &plan.path {
             Path::Empty => rawdoc! { "path": "nothing" },

@@ -9,6 +9,9 @@
 //! | [`identity`] | the trigger that gives every document its `_id` |
 //! | [`options`] | the last argument of the SQL functions |
 //! | [`find`], [`aggregate`], [`write`], [`manage`] | the SQL functions |
+//! | [`find_stream`], [`aggregate_stream`] | `find` and `aggregate` in FROM, one document after the other |
+//! | [`estimate`] | what executing them is expected to take |
+//! | [`spill`] | memory and temporary files of sorts |
 //!
 //! A collection is a plain table (`create_collection` makes it `USING treedb`, see [`crate::table_am`]) with a column
 //! `doc` of type `treedb.bson`, a trigger that adds missing `_id`s, and a unique index of the server's own btree on
@@ -16,12 +19,19 @@
 //! decides are refused: the policy is the SQL planner's business.
 
 mod aggregate;
+mod aggregate_stream;
+mod estimate;
 mod find;
+mod find_stream;
 mod identity;
 mod index;
 mod manage;
 mod options;
 mod reader;
+mod spill;
 mod table;
 mod write;
 mod writer;
+
+pub(crate) use aggregate_stream::AggregateStream;
+pub(crate) use find_stream::FindStream;

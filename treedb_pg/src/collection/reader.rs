@@ -23,9 +23,6 @@ use crate::shim::table::{Fetch, Slot, TableScan};
 use crate::types::bson;
 use crate::types::value;
 
-/// How many rows a block of a table is taken to have before the first ANALYZE.
-const ROWS_PER_BLOCK: u64 = 20;
-
 /// The id of the row at an address.
 pub(super) fn row_id(tid: pg_sys::ItemPointerData) -> RowId {
     let (block, offset) = heap::tid_parts(tid);
@@ -49,17 +46,25 @@ pub(super) struct Reader {
     pub(super) indexes: Vec<Index>,
     infos: Vec<IndexInfo>,
     fetch: Fetch,
+    /// The slot of [`Reader::fetch`], unless one is in progress.
     spare: Cell<Option<Slot>>,
 }
 
 impl Reader {
     /// Reads `table` under the active snapshot.
     pub(super) fn new(table: Table) -> Reader {
+        Reader::under(table, Registered::active())
+    }
+
+    /// Reads `table` under a snapshot. What the reader allocates is in the memory context that is current now; what it
+    /// allocates while it reads is not used later.
+    pub(super) fn under(table: Table, snapshot: Registered) -> Reader {
         let mut indexes = Index::all(&table);
         indexes.retain(|index| index.usable);
         let infos = indexes.iter().map(|index| index.info.clone()).collect();
         let fetch = Fetch::begin(&table.relation);
-        Reader { table, snapshot: Registered::active(), indexes, infos, fetch, spare: Cell::new(None) }
+        let spare = Cell::new(Some(Slot::new(table.relation.get())));
+        Reader { table, snapshot, indexes, infos, fetch, spare }
     }
 
     /// Puts the version of the row at `tid` that the snapshot shows into `slot`.
@@ -140,11 +145,7 @@ impl Source for Reader {
     }
 
     fn estimated_rows(&self) -> u64 {
-        let table = self.table.relation.get();
-        match table.estimated_rows() {
-            Some(rows) => rows as u64,
-            None => u64::from(table.blocks()) * ROWS_PER_BLOCK,
-        }
+        self.table.estimated_rows()
     }
 }
 
@@ -161,6 +162,7 @@ impl Reader {
     ) -> Result<()> {
         let mut null = Vec::new();
         key::encode_value(Value::Null, &mut null);
+        let range = &rest_of(range, direction, after.map(|(key, _)| key));
         if !range.contains(&null) {
             return self.btree(index, range, direction, after, visit).map(drop);
         }
@@ -191,6 +193,7 @@ impl Reader {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<Flow> {
+        let range = rest_of(range, direction, after.map(|(key, _)| key));
         let (low, high) = (range.low.as_slice(), range.high.as_deref());
         let values = index.kind == Kind::Values;
         let from = if values { BtreeKey::ValueFrom(low) } else { BtreeKey::BytesFrom(low) };
@@ -237,7 +240,7 @@ impl Reader {
             key.clear();
             encode(entry.value, &mut key);
             let row = row_id(entry.tid);
-            // Entries before the place to go on from.
+            // Entries of the key at the place to go on from that come before it.
             if let Some((last, last_row)) = after {
                 let place = (key.as_slice(), row).cmp(&(last, last_row));
                 if (direction == Direction::Forward && place.is_le())
@@ -251,4 +254,21 @@ impl Reader {
             }
         }
     }
+}
+
+/// The part of `range` that may have entries after those of `key`, which are included.
+fn rest_of(range: &KeyRange, direction: Direction, key: Option<&[u8]>) -> KeyRange {
+    let mut rest = range.clone();
+    match (direction, key) {
+        (Direction::Forward, Some(key)) if key > rest.low.as_slice() => rest.low = key.to_vec(),
+        (Direction::Backward, Some(key)) => {
+            // The least key above this one.
+            let above = [key, &[0]].concat();
+            if rest.high.as_deref().is_none_or(|high| above.as_slice() < high) {
+                rest.high = Some(above);
+            }
+        }
+        _ => {}
+    }
+    rest
 }

@@ -11,6 +11,9 @@ use crate::shim::error::{SqlState, fail, refuse};
 use crate::shim::relation::{LockMode, OpenRelation, OpenTable};
 use crate::shim::text;
 
+/// How many rows a block of a table is taken to have before the first ANALYZE.
+const ROWS_PER_BLOCK: u64 = 20;
+
 /// What the caller is going to do, and so what it must be allowed to.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Need {
@@ -87,6 +90,16 @@ impl Table {
         Some(table)
     }
 
+    /// Opens the collection called `name` for an estimate of what reading it takes. Without an error: `None` if there is
+    /// none, or if the caller may not read it.
+    pub(super) fn open_quietly(name: &Bytes<'_>) -> Option<Table> {
+        let oid = RelationName::parse_quietly(name)?.find_quietly()?;
+        let relation = OpenTable::open_quietly(oid, LockMode::AccessShare)?;
+        let (doc, column_type) = catalog::column(oid, c"doc")?;
+        let readable = column_type == catalog::own_type(c"bson") && catalog::may_read(oid);
+        readable.then_some(Table { relation, doc })
+    }
+
     fn allow(&self, name: &RelationName, need: Need) {
         let privileges = need.privileges();
         if privileges == 0 {
@@ -100,6 +113,15 @@ impl Table {
                 format!("collection \"{}\" has row-level security policies", text::lossy(name.relation())),
                 "Ask it in SQL, which applies them: SELECT doc FROM .. WHERE doc OPERATOR(treedb.@@) '{..}'.",
             );
+        }
+    }
+
+    /// How many rows it has, as far as the server knows.
+    pub(super) fn estimated_rows(&self) -> u64 {
+        let table = self.relation.get();
+        match table.estimated_rows() {
+            Some(rows) => rows as u64,
+            None => u64::from(table.blocks()) * ROWS_PER_BLOCK,
         }
     }
 

@@ -11,6 +11,7 @@ use super::datum::Datum;
 use super::error::{SqlState, fail};
 use super::index_scan::to_server;
 use super::relation::{OpenIndex, OpenTable, layout};
+use super::release::may_release;
 use super::snapshot::Snapshot;
 
 /// What the first column of a btree must be.
@@ -160,7 +161,7 @@ impl<'s> BtreeScan<'s> {
 
 impl Drop for BtreeScan<'_> {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if may_release() {
             // SAFETY: begun by us.
             unsafe { pg_sys::index_endscan(self.scan) }
         }

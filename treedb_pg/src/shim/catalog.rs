@@ -128,6 +128,25 @@ impl RelationName {
         unsafe { RelationName::from_text(name.as_text()) }
     }
 
+    /// The same without an error: `None` if it is no name of one or two parts.
+    pub(crate) fn parse_quietly(name: &Bytes<'_>) -> Option<RelationName> {
+        // SAFETY: the server makes a copy of the text, splits it in place, and returns a list of pointers into it, which
+        // are copied.
+        unsafe {
+            let text = pg_sys::text_to_cstring(name.as_text());
+            let mut list = std::ptr::null_mut();
+            if !pg_sys::SplitIdentifierString(text, b'.' as std::ffi::c_char, &raw mut list) {
+                return None;
+            }
+            let part = |at| CStr::from_ptr(pg_sys::list_nth(list, at).cast()).to_owned();
+            match pg_sys::list_length(list) {
+                1 => Some(RelationName { catalog: None, schema: None, relation: part(0) }),
+                2 => Some(RelationName { catalog: None, schema: Some(part(0)), relation: part(1) }),
+                _ => None,
+            }
+        }
+    }
+
     /// The same of a string in the encoding of the database.
     pub(crate) fn parse_string(name: &CStr) -> RelationName {
         // SAFETY: a new text.
@@ -185,6 +204,28 @@ impl RelationName {
         (oid != pg_sys::InvalidOid).then_some(oid)
     }
 
+    /// The same without a lock and without an error: `None` too if the user may not look into the schema.
+    pub(crate) fn find_quietly(&self) -> Option<pg_sys::Oid> {
+        // SAFETY: catalog look-ups by names closed by zeros.
+        let oid = unsafe {
+            match &self.schema {
+                None => pg_sys::RelnameGetRelid(self.relation.as_ptr()),
+                Some(schema) => {
+                    let schema = pg_sys::get_namespace_oid(schema.as_ptr(), true);
+                    let usage = pg_sys::ACL_USAGE;
+                    if schema == pg_sys::InvalidOid
+                        || pg_sys::pg_namespace_aclcheck(schema, pg_sys::GetUserId(), usage)
+                            != pg_sys::AclResult::ACLCHECK_OK
+                    {
+                        return None;
+                    }
+                    pg_sys::get_relname_relid(self.relation.as_ptr(), schema)
+                }
+            }
+        };
+        (oid != pg_sys::InvalidOid).then_some(oid)
+    }
+
     /// Where a new relation of that name would be created: the schema, and the relation there is in its place.
     pub(crate) fn place(&self) -> (pg_sys::Oid, Option<pg_sys::Oid>) {
         let range = self.range();
@@ -211,6 +252,17 @@ pub(crate) fn expect_privileges(table: pg_sys::Oid, privileges: pg_sys::AclMode,
             let (denied, kind) = (pg_sys::AclResult::ACLCHECK_NO_PRIV, pg_sys::ObjectType::OBJECT_TABLE);
             pg_sys::aclcheck_error(denied, kind, name.as_ptr());
         }
+    }
+}
+
+/// Whether the user may read all rows of a table.
+pub(crate) fn may_read(table: pg_sys::Oid) -> bool {
+    // SAFETY: catalog look-ups, which raise no error for a table that exists.
+    unsafe {
+        let allowed = pg_sys::pg_class_aclcheck(table, pg_sys::GetUserId(), pg_sys::ACL_SELECT);
+        let policies = pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true);
+        allowed == pg_sys::AclResult::ACLCHECK_OK
+            && policies != pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
     }
 }
 

@@ -10,6 +10,7 @@ use std::marker::PhantomData;
 use pgrx::pg_sys;
 
 use super::error::{SqlState, fail};
+use super::release::may_release;
 
 /// How a type is passed: `typlen` and `typbyval` of the catalog.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -210,7 +211,7 @@ impl std::ops::Deref for Bytes<'_> {
 
 impl Drop for Bytes<'_> {
     fn drop(&mut self) {
-        if self.copied && !std::thread::panicking() {
+        if self.copied && may_release() {
             // SAFETY: allocated by the detoasting call.
             unsafe { pg_sys::pfree(self.value.cast()) }
         }

@@ -147,9 +147,14 @@ impl Args {
         pg_sys::Oid::from(self.get(n, Class::Oid).map_or(0, |datum| datum.value() as u32))
     }
 
+    /// Argument number `n`, a pointer that only the server can pass.
+    pub(super) fn internal(&self, n: usize) -> Option<pg_sys::Datum> {
+        self.get(n, Class::Internal)
+    }
+
     /// Argument number `n` of a receive function: all bytes that are left of a message.
     pub(crate) fn message(&self, n: usize) -> &[u8] {
-        let Some(message) = self.get(n, Class::Internal) else { return &[] };
+        let Some(message) = self.internal(n) else { return &[] };
         // SAFETY: SQL cannot call a function with an argument of type internal; the server calls this one as the
         // receive function of a type, with a buffer whose cursor lies within its length and which outlives the call.
         unsafe {

@@ -1,9 +1,11 @@
 //! Memory contexts: where values that are returned to the server are allocated.
 
+use std::ffi::CStr;
 use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 
+use super::release::may_release;
 use super::text;
 
 /// A memory context that is neither reset nor deleted for as long as `'m`.
@@ -97,4 +99,68 @@ impl CString<'_> {
 pub(super) fn bytes_of_words(words: &mut [u64]) -> &mut [u8] {
     // SAFETY: the same memory, which `words` lends for as long; every bit pattern is valid for both.
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(words)) }
+}
+
+/// A memory context of our own, a child of the one that was current when it was made.
+pub(super) struct Context(pg_sys::MemoryContext);
+
+impl Context {
+    /// A new context.
+    pub(super) fn new(name: &'static CStr) -> Context {
+        // SAFETY: the current context is alive, and the name is kept for as long as the program runs.
+        Context(unsafe {
+            pg_sys::AllocSetContextCreateInternal(
+                pg_sys::CurrentMemoryContext,
+                name.as_ptr(),
+                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+            )
+        })
+    }
+
+    /// Frees everything in it.
+    ///
+    /// # Safety
+    /// Nothing that was allocated in it is used any more.
+    pub(super) unsafe fn reset(&self) {
+        // SAFETY: alive as long as its parent, and the caller's promise.
+        unsafe { pg_sys::MemoryContextReset(self.0) }
+    }
+
+    /// Calls `work` with this as the current context.
+    pub(super) fn enter<R>(&self, work: impl FnOnce() -> R) -> R {
+        /// Makes the context current that was so before, after an error too.
+        struct Back(pg_sys::MemoryContext);
+        impl Drop for Back {
+            fn drop(&mut self) {
+                // SAFETY: a global of this backend, which has one thread; the caller's context outlives the call.
+                unsafe { pg_sys::CurrentMemoryContext = self.0 }
+            }
+        }
+        // SAFETY: as above; the context is alive.
+        let _back = unsafe {
+            let back = Back(pg_sys::CurrentMemoryContext);
+            pg_sys::CurrentMemoryContext = self.0;
+            back
+        };
+        work()
+    }
+
+    /// The memory in it.
+    ///
+    /// # Safety
+    /// It is neither reset nor deleted for as long as `'m`.
+    pub(super) unsafe fn memory<'m>(&self) -> Memory<'m> {
+        Memory { context: self.0, lifetime: PhantomData }
+    }
+}
+
+impl Drop for Context {
+    fn drop(&mut self) {
+        if may_release() {
+            // SAFETY: made by us; what is in it is used as long as its owner, which is being dropped.
+            unsafe { pg_sys::MemoryContextDelete(self.0) }
+        }
+    }
 }

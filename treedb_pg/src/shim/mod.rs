@@ -20,18 +20,23 @@
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
 //! * [`table`], [`btree_scan`], [`modify`]: reading tables and the server's btrees, changing rows
 //! * [`sort_support`]: abbreviated sort keys
-//! * [`temp_file`], [`thread`]: temporary files; values that must not leave the server's thread
+//! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
+//! * [`temp_file`], [`thread`], [`release`]: temporary files; values that must not leave the server's thread; handles
+//!   that the server has released already
+//! * [`setting`]: settings, and what is done when the library is loaded
 //! * [`server`]: functions whose headers the generated bindings do not read
 
 pub(crate) mod btree_scan;
 pub(crate) mod buffer;
 pub(crate) mod catalog;
+pub(crate) mod custom_scan;
 pub(crate) mod datum;
 pub(crate) mod declared;
 pub(crate) mod error;
 pub(crate) mod expression;
 pub(crate) mod fault;
 pub(crate) mod function;
+pub(crate) mod function_path;
 pub(crate) mod heap;
 pub(crate) mod index_build;
 pub(crate) mod index_delete;
@@ -40,12 +45,15 @@ pub(crate) mod index_scan;
 pub(crate) mod memory;
 pub(crate) mod modify;
 pub(crate) mod relation;
+pub(crate) mod release;
 pub(crate) mod rewrite;
 pub(crate) mod row_form;
 pub(crate) mod rows;
 pub(crate) mod server;
+pub(crate) mod setting;
 pub(crate) mod snapshot;
 pub(crate) mod sort_support;
+pub(crate) mod streamed;
 pub(crate) mod table;
 pub(crate) mod table_method;
 pub(crate) mod temp_file;

@@ -14,6 +14,7 @@ use pgrx::pg_sys;
 use super::catalog;
 use super::datum::Layout;
 use super::error::{SqlState, fail};
+use super::release::may_release;
 use super::text;
 
 /// An open, locked relation.
@@ -371,7 +372,7 @@ struct Opened(pg_sys::Relation);
 
 impl Drop for Opened {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if may_release() {
             // SAFETY: opened by us; the lock stays until the end of the transaction.
             unsafe { pg_sys::relation_close(self.0, pg_sys::NoLock as i32) }
         }
@@ -397,6 +398,21 @@ impl OpenTable {
             );
         }
         opened
+    }
+
+    /// The same without an error: `None` if `oid` is gone, or not a plain table.
+    pub(crate) fn open_quietly(oid: pg_sys::Oid, lock: LockMode) -> Option<OpenTable> {
+        // SAFETY: the server returns null if there is no such relation any more.
+        let raw = unsafe { pg_sys::try_relation_open(oid, lock.number()) };
+        if raw.is_null() {
+            return None;
+        }
+        let opened = Opened(raw);
+        // SAFETY: open.
+        let plain = unsafe {
+            (*(*raw).rd_rel).relkind as u8 == pg_sys::RELKIND_RELATION && !(*raw).rd_tableam.is_null()
+        };
+        plain.then(|| OpenTable(Rc::new(opened)))
     }
 
     /// The open table.

@@ -64,3 +64,38 @@ pub(crate) fn hash_extended(bytes: &[u8], seed: i64) -> i64 {
     // SAFETY: as above.
     unsafe { hash_bytes_extended(bytes.as_ptr(), len, seed as u64) as i64 }
 }
+
+/// Bytes that one step of a plan may take in memory.
+pub(crate) fn work_mem() -> usize {
+    // SAFETY: a setting, which is read by the thread that changes it.
+    usize::try_from(unsafe { pg_sys::work_mem }).unwrap_or(0).saturating_mul(1024)
+}
+
+/// When the running statement began, in microseconds.
+pub(crate) fn statement_start() -> i64 {
+    // SAFETY: a plain question to the server.
+    unsafe { pg_sys::GetCurrentStatementStartTimestamp() }
+}
+
+/// The planner's cost settings.
+pub(crate) struct Costs {
+    pub(crate) seq_page: f64,
+    pub(crate) random_page: f64,
+    pub(crate) tuple: f64,
+    pub(crate) index_tuple: f64,
+    pub(crate) operator: f64,
+}
+
+/// The planner's cost settings as they are now.
+pub(crate) fn costs() -> Costs {
+    // SAFETY: settings, which are read by the thread that changes them.
+    unsafe {
+        Costs {
+            seq_page: pg_sys::seq_page_cost,
+            random_page: pg_sys::random_page_cost,
+            tuple: pg_sys::cpu_tuple_cost,
+            index_tuple: pg_sys::cpu_index_tuple_cost,
+            operator: pg_sys::cpu_operator_cost,
+        }
+    }
+}

@@ -6,6 +6,7 @@ use pgrx::pg_sys;
 
 use super::buffer::{LockMode, Page};
 use super::relation::{Index, Relation};
+use super::release::may_release;
 
 /// A snapshot that lives for `'s`.
 #[derive(Clone, Copy)]
@@ -70,6 +71,12 @@ impl Registered {
         Registered::transaction()
     }
 
+    /// One that somebody else keeps, for longer than that.
+    pub(crate) fn of(snapshot: Snapshot<'_>) -> Registered {
+        // SAFETY: alive; the server copies it or counts a reference.
+        Registered(unsafe { pg_sys::RegisterSnapshot(snapshot.raw) })
+    }
+
     /// The snapshot of the transaction, or a new one where each statement has its own.
     pub(crate) fn transaction() -> Registered {
         // SAFETY: the server makes one, or raises an error outside a transaction.
@@ -90,7 +97,7 @@ impl Registered {
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if may_release() {
             // SAFETY: registered by us.
             unsafe { pg_sys::UnregisterSnapshot(self.0) }
         }

@@ -10,6 +10,7 @@ use super::datum::Datum;
 use super::error::{SqlState, fail};
 use super::index_scan::to_server;
 use super::relation::{OpenTable, Table, layout};
+use super::release::may_release;
 use super::snapshot::Snapshot;
 
 /// A place for one row of a table at a time, whose page stays pinned while the row is in it.
@@ -77,7 +78,7 @@ impl Slot {
 
 impl Drop for Slot {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if may_release() {
             // SAFETY: made by us.
             unsafe { pg_sys::ExecDropSingleTupleTableSlot(self.slot) }
         }
@@ -142,7 +143,7 @@ impl Fetch {
 
 impl Drop for Fetch {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if may_release() {
             // SAFETY: begun by us.
             unsafe { pg_sys::table_index_fetch_end(self.fetch) }
         }
@@ -214,7 +215,7 @@ impl<'s> TableScan<'s> {
 
 impl Drop for TableScan<'_> {
     fn drop(&mut self) {
-        if !std::thread::panicking() {
+        if may_release() {
             // SAFETY: begun by us.
             unsafe { pg_sys::table_endscan(self.scan) }
         }

@@ -2,9 +2,10 @@
 
 use std::ffi::c_void;
 
-use pgrx::pg_sys;
+use pgrx::{PgMemoryContexts, pg_sys};
 
 use super::error::{SqlState, fail};
+use super::release::may_release;
 
 /// A temporary file: written from its beginning, rewound, read, closed. One that is not closed goes away with the
 /// transaction.
@@ -50,5 +51,45 @@ impl TempFile {
     pub(crate) fn close(self) {
         // SAFETY: our own file, closed once.
         unsafe { pg_sys::BufFileClose(self.file) }
+    }
+}
+
+/// A temporary file whose memory is the transaction's, whatever context is current when it is created: it can be kept
+/// from one call of a plan's node to the next. It is closed when it is dropped.
+pub(crate) struct TransactionFile(Option<TempFile>);
+
+impl TransactionFile {
+    /// A new, empty file.
+    pub(crate) fn create() -> TransactionFile {
+        // SAFETY: inside a transaction, as every call of a function is; its context is current only during the call.
+        let file = unsafe {
+            PgMemoryContexts::For(pg_sys::TopTransactionContext).switch_to(|_| TempFile::create())
+        };
+        TransactionFile(Some(file))
+    }
+
+    /// Appends bytes.
+    pub(crate) fn write(&mut self, bytes: &[u8]) {
+        self.0.iter_mut().for_each(|file| file.write(bytes));
+    }
+
+    /// Goes back to the beginning.
+    pub(crate) fn rewind(&mut self) {
+        self.0.iter_mut().for_each(TempFile::rewind);
+    }
+
+    /// Fills `out` with the next bytes; returns how many there were.
+    pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
+        self.0.as_mut().map_or(0, |file| file.read(out))
+    }
+}
+
+impl Drop for TransactionFile {
+    fn drop(&mut self) {
+        if let Some(file) = self.0.take()
+            && may_release()
+        {
+            file.close();
+        }
     }
 }

@@ -36,5 +36,6 @@ impl Collection {
         let context = view.context();
         Execution::new(&view, &context, query.with_default_collation(&meta.collation)?)?
             .lend(&view, &context, visit)
+            .map(drop)
     }
 }

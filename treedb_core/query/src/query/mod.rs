@@ -24,7 +24,8 @@ pub use exec::{
 pub(crate) use exec::{external_sort, spill};
 pub use filter::Filter;
 pub use plan::{
-    BitmapScan, Hint, IndexFilter, KeyPredicate, Path, Plan, PointLookup, PointQuery, Query, Sort, index_of,
+    BitmapScan, Estimate, Hint, IndexFilter, KeyPredicate, Path, Plan, PointLookup, PointQuery, Query, Sort,
+    index_of,
 };
 pub use projection::{MatchRate, Projection, Reshape, UsedFields};
 pub(crate) use projection::{borrow_document, finish_document};

@@ -57,6 +57,11 @@ impl Execution {
         })
     }
 
+    /// The query.
+    pub fn query(&self) -> &Query {
+        &self.query
+    }
+
     /// The chosen plan.
     pub fn plan(&self) -> &Plan {
         &self.plan
@@ -100,6 +105,7 @@ impl Execution {
 
     /// Passes references to the remaining documents to `visit` until it returns `Break`. Without a projection
     /// or a sort in memory the documents are not copied.
+    /// True if there may be more.
     ///
     /// # Errors
     /// As [`Self::run`], and the errors of `visit`.
@@ -108,20 +114,20 @@ impl Execution {
         source: &dyn Source,
         context: &QueryContext<'_>,
         visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if self.plan.sort_in_memory || self.query.projection.is_some() {
             let mut failed = None;
-            self.run(source, context, &mut |document| {
+            let more = self.run(source, context, &mut |document| {
                 visit(&document).unwrap_or_else(|error| {
                     failed = Some(error);
                     Flow::Break(())
                 })
             })?;
-            return failed.map_or(Ok(()), Err);
+            return failed.map_or(Ok(more), Err);
         }
         let Execution { query, plan, walk, to_skip, counters, .. } = self;
         if query.limit > 0 && counters.returned >= query.limit {
-            return Ok(());
+            return Ok(false);
         }
         let mut returned = counters.returned;
         walk.documents(source, plan, query, counters, &mut |document| {
@@ -135,7 +141,7 @@ impl Execution {
         })?;
         counters.returned = returned;
         evict_if_misestimated(context, plan, counters);
-        Ok(())
+        Ok(!walk.done && (query.limit == 0 || returned < query.limit))
     }
 
     /// Sets the memory limit of a sort, in bytes.

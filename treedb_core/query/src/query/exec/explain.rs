@@ -7,10 +7,11 @@
 use std::time::Duration;
 
 use bson::raw::cstr;
-use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::{Direction, IndexInfo, KeyRange, Source};
 use crate::doc::key_decode::encoded_length;
+use crate::doc::{Doc, Value, shown};
 use crate::index::ordered::{SortOrder, pattern_of};
 
 use crate::query::plan::{Alternative, BitmapScan, Path, Plan, bounds_of};
@@ -170,6 +171,45 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
         found = over(rawdoc! { "stage": "LIMIT", "limitAmount": number(query.limit) }, found);
     }
     found
+}
+
+/// The names of a plan's stages on one line, the last stage first: `SORT <- FETCH <- IXSCAN { year: 1 }`. A stage with
+/// several inputs has them in parentheses.
+pub fn one_line(stages: &RawDocument) -> String {
+    let mut line = String::new();
+    write_stages(Doc::from(stages), &mut line);
+    line
+}
+
+fn write_stages(stage: Doc<'_>, line: &mut String) {
+    if let Some(Value::String(name)) = stage.get("stage") {
+        line.push_str(&String::from_utf8_lossy(name));
+    }
+    if let Some(Value::Document(keys)) = stage.get("keyPattern") {
+        let keys = keys.elements().map(|key| format!("{}: {}", key.name_str(), shown(key.value())));
+        line.push_str(&format!(" {{ {} }}", keys.collect::<Vec<_>>().join(", ")));
+    }
+    if let Some(Value::String(name)) = stage.get("direction")
+        && name == b"backward"
+    {
+        line.push_str(" backward");
+    }
+    if let Some(Value::Document(input)) = stage.get("inputStage") {
+        line.push_str(" <- ");
+        write_stages(input, line);
+    }
+    if let Some(Value::Array(inputs)) = stage.get("inputStages") {
+        line.push_str(" (");
+        for (number, input) in inputs.elements().enumerate() {
+            if number > 0 {
+                line.push_str(", ");
+            }
+            if let Value::Document(input) = input.value() {
+                write_stages(input, line);
+            }
+        }
+        line.push(')');
+    }
 }
 
 /// True if the ranges search for one `_id`.

@@ -187,5 +187,6 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
     };
     let mut plan = Plan::new(path, query.sort.is_some() && order.is_none());
     plan.cover = cover(index, query);
+    plan.unique = unique;
     Candidate { plan, equalities, bounds, unique, passing }
 }

@@ -22,6 +22,7 @@
 //! | `covering` | documents built from keys alone |
 //! | `index_order` | whether an index scan gives the requested order |
 //! | `cost` | which candidate is cheapest |
+//! | `estimate` | [`Estimate`]: the work that a plan is expected to take |
 //! | `bitmap` | rows found by several indexes |
 //! | `query_shape` | the plan cache: chosen indexes by the shape of queries |
 
@@ -30,6 +31,7 @@ mod candidate;
 mod cost;
 mod covering;
 mod eligible_indexes;
+mod estimate;
 mod field_bounds;
 mod hint;
 mod implication;
@@ -49,6 +51,7 @@ use crate::query::filter::Node;
 use candidate::{Candidate, candidates, relevant_indexes};
 use cost::CostedCandidate;
 pub(super) use covering::Cover;
+pub use estimate::Estimate;
 pub use hint::Hint;
 pub use index_filter::IndexFilter;
 pub(super) use index_filter::{KeyMatch, SplitKey};
@@ -67,6 +70,9 @@ pub struct Plan {
     pub path: Path,
     /// True if they have to be sorted.
     pub sort_in_memory: bool,
+    /// True if it is a look-up of one key of a unique index, which finds one row at most (or the few that an array's
+    /// elements lead to).
+    pub unique: bool,
     /// How documents are built from keys, if the index covers the query.
     cover: Option<Cover>,
     /// The plan cache entry that it came from.
@@ -157,7 +163,7 @@ pub struct KeyPredicate {
 impl Plan {
     /// A plan with this path, whose rows are sorted in memory or not.
     pub fn new(path: Path, sort_in_memory: bool) -> Plan {
-        Plan { path, sort_in_memory, cover: None, expected: None }
+        Plan { path, sort_in_memory, unique: false, cover: None, expected: None }
     }
 
     /// The plan for `query` over `source`.

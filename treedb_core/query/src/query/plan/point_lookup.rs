@@ -216,7 +216,7 @@ impl PointLookup {
             distinct: !info.multikey,
             keys: KeyPredicate { test: None, complete: keys_are_values(info) && !info.multikey },
         };
-        Plan::new(path, false)
+        Plan { unique: self.at_most_one, ..Plan::new(path, false) }
     }
 }
 

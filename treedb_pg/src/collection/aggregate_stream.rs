@@ -1,0 +1,62 @@
+//! `treedb.aggregate` in FROM: the pipeline is pulled document by document.
+
+use std::ffi::CStr;
+
+use treedb_query::aggregate::BoxedStream;
+
+use super::aggregate;
+use super::estimate;
+use super::find_stream::{show_document, show_expression, show_name};
+use crate::shim::error::accept;
+use crate::shim::streamed::{ARGUMENTS, Argument, Batch, Call, Estimate, Explanation, StreamedFunction};
+use crate::shim::text;
+use crate::types::value;
+
+/// A call of `treedb.aggregate` that is being executed.
+pub(crate) struct AggregateStream(BoxedStream);
+
+impl StreamedFunction for AggregateStream {
+    const FUNCTION: &'static CStr = c"aggregate";
+    const NODE: &'static CStr = c"TreeDB Aggregate";
+    const LABELS: [&'static CStr; ARGUMENTS] = [c"Collection", c"Pipeline", c"Options"];
+    /// Stages open other collections while they run.
+    const KEEPS_MEMORY: bool = true;
+
+    fn estimate(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
+        estimate::aggregate(arguments)
+    }
+
+    fn open(call: &Call<'_>) -> AggregateStream {
+        let [name, stages, options] = &call.arguments;
+        AggregateStream(aggregate::open(&name.bytes(), &stages.bytes(), &options.bytes()))
+    }
+
+    fn reopen(&mut self, _: &Call<'_>) -> bool {
+        false
+    }
+
+    fn fill(&mut self, batch: &mut Batch<'_>) -> bool {
+        pgrx::check_for_interrupts!();
+        match accept(self.0.next()) {
+            Some(document) => {
+                batch.put(document.as_bytes());
+                true
+            }
+            None => false,
+        }
+    }
+
+    fn explain(_: Option<&Self>, arguments: &[Argument<'_>; ARGUMENTS], shown: &mut Explanation<'_>) {
+        let [name, stages, options] = arguments;
+        show_name(name, shown, Self::LABELS[0]);
+        match stages {
+            Argument::Constant(stages) => {
+                let bytes = stages.bytes();
+                let stages = treedb_query::doc::shown(value::decode(&bytes));
+                shown.text(Self::LABELS[1], &text::owned_cstring(&stages));
+            }
+            other => show_expression(other, shown, Self::LABELS[1]),
+        }
+        show_document(options, shown, Self::LABELS[2]);
+    }
+}

@@ -1,0 +1,179 @@
+//! What executing `find` and `aggregate` is expected to take: rows and cost for the server's planner.
+//!
+//! The collection is opened and the query planned, as far as the arguments are constants. A call that fails there will
+//! fail when it is executed, if it is: nothing here raises an error of its own.
+
+use std::cell::RefCell;
+
+use treedb_query::doc::{Doc, Value};
+use treedb_query::query::{Path, Plan, Query};
+
+use super::find::parse_find;
+use super::reader::Reader;
+use super::spill::spilling;
+use super::table::Table;
+use crate::shim::datum::Bytes;
+use crate::shim::server::{self, Costs};
+use crate::shim::streamed::{ARGUMENTS, Argument, Estimate};
+use crate::types::value;
+
+/// Calls whose estimates are kept.
+const KEPT: usize = 8;
+
+/// The planner asks three times about each call: for its rows, the cost of a function scan, and the cost of ours.
+struct Asked {
+    /// When the statement began, and the arguments.
+    key: (i64, Vec<u8>),
+    estimate: Option<Estimate>,
+}
+
+thread_local! {
+    static ASKED: RefCell<Vec<Asked>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The estimate of a call with these arguments, made by `estimate` once in a statement.
+fn once(arguments: &[Bytes<'_>], estimate: impl FnOnce() -> Option<Estimate>) -> Option<Estimate> {
+    let mut bytes = Vec::new();
+    for argument in arguments {
+        bytes.extend_from_slice(&argument.len().to_le_bytes());
+        bytes.extend_from_slice(argument);
+    }
+    let key = (server::statement_start(), bytes);
+    let known = |asked: &RefCell<Vec<Asked>>| {
+        asked.borrow().iter().find(|asked| asked.key == key).map(|asked| asked.estimate)
+    };
+    if let Some(known) = ASKED.with(known) {
+        return known;
+    }
+    let estimate = estimate();
+    ASKED.with_borrow_mut(|asked| {
+        asked.retain(|one| one.key.0 == key.0);
+        if asked.len() >= KEPT {
+            asked.remove(0);
+        }
+        asked.push(Asked { key, estimate });
+    });
+    estimate
+}
+
+/// The collection and the query of a call of `find` with constant arguments; `None` if they are not, or are wrong.
+pub(super) fn find_query(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<(Reader, Query)> {
+    let [name, filter, options] = arguments.each_ref().map(Argument::constant);
+    let query = parse_find(&filter?.bytes(), &options?.bytes()).ok()?;
+    let table = Table::open_quietly(&name?.bytes())?;
+    Some((Reader::new(table), query))
+}
+
+/// What a call of `find` is expected to take.
+pub(super) fn find(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
+    let [Some(name), Some(filter), Some(options)] = arguments.each_ref().map(Argument::constant) else {
+        return unknown_filter(arguments);
+    };
+    once(&[name.bytes(), filter.bytes(), options.bytes()], || {
+        let (reader, query) = find_query(arguments)?;
+        let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
+        Some(priced(&reader, &query, &plan))
+    })
+}
+
+/// What a call of `find` with a constant collection is expected to take whose filter is not known: filters that vary
+/// mostly find few documents by an index.
+fn unknown_filter(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
+    const FEW: f64 = 10.0;
+    if arguments.iter().any(|argument| matches!(argument, Argument::Null)) {
+        return Some(Estimate { startup: 0.0, total: 0.0, rows: 0.0 });
+    }
+    let name = arguments[0].constant()?.bytes();
+    once(&[name], || {
+        let name = arguments[0].constant()?.bytes();
+        let table = Table::open_quietly(&name)?;
+        let rows = table.estimated_rows() as f64;
+        let rows = FEW.min(rows).max(1.0);
+        let Costs { random_page, tuple, operator, index_tuple, .. } = server::costs();
+        let startup = random_page + 50.0 * operator;
+        Some(Estimate { startup, total: startup + rows * (random_page + tuple + index_tuple), rows })
+    })
+}
+
+/// The estimate of a plan in the planner's units.
+fn priced(reader: &Reader, query: &Query, plan: &Plan) -> Estimate {
+    let expected = plan.estimate(reader, query);
+    let Costs { seq_page, random_page, tuple, index_tuple, operator } = server::costs();
+    let table = reader.table.relation.get();
+    let (blocks, rows) = (f64::from(table.blocks()), reader.table.estimated_rows() as f64);
+    let conditions = query.filter.conjuncts().len() as f64;
+    let (begin, pages) = match &plan.path {
+        Path::Empty => (0.0, 0.0),
+        Path::CollectionScan => (0.0, seq_page * blocks * (expected.documents / rows.max(1.0)).min(1.0)),
+        Path::Index { ranges, .. } => {
+            (random_page * ranges.len() as f64, random_page * expected.documents.min(blocks))
+        }
+        Path::Bitmap(_) => (2.0 * random_page, random_page * expected.documents.min(blocks)),
+    };
+    let startup = begin + 50.0 * operator;
+    let walk = expected.keys * index_tuple + expected.documents * (tuple + conditions * 10.0 * operator) + pages;
+    let sort = if plan.sort_in_memory {
+        2.0 * operator * expected.documents * expected.documents.max(2.0).log2()
+    } else {
+        0.0
+    };
+    let total = startup + walk + sort;
+    // A sort reads everything before its first document.
+    let startup = if plan.sort_in_memory { total } else { startup };
+    Estimate { startup, total, rows: expected.returned.max(1.0) }
+}
+
+/// What a call of `aggregate` is expected to take: the collection is read, and each stage leaves a part.
+pub(super) fn aggregate(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
+    let [Some(name), Some(stages), _] = arguments.each_ref().map(Argument::constant) else { return None };
+    once(&[name.bytes(), stages.bytes()], || {
+        let table = Table::open_quietly(&name.bytes())?;
+        let read = table.estimated_rows() as f64;
+        let bytes = stages.bytes();
+        let Value::Array(list) = value::decode(&bytes) else { return None };
+        let mut rows = read;
+        let mut streams = true;
+        for stage in list.elements() {
+            let Value::Document(stage) = stage.value() else { return None };
+            streams &= narrow(&stage, &mut rows);
+        }
+        let Costs { seq_page, tuple, operator, .. } = server::costs();
+        let blocks = f64::from(table.relation.get().blocks());
+        let total = seq_page * blocks + read * (tuple + 10.0 * operator);
+        let startup = if streams { 50.0 * operator } else { total };
+        Some(Estimate { startup, total: total.max(startup), rows: rows.max(1.0) })
+    })
+}
+
+/// What a stage leaves of `rows`; false if it reads all of them before it returns the first one.
+fn narrow(stage: &Doc<'_>, rows: &mut f64) -> bool {
+    let Some(element) = stage.elements().next() else { return true };
+    let number = element.value().as_integer().unwrap_or(0) as f64;
+    match element.name {
+        b"$match" => *rows *= 0.2,
+        b"$limit" => *rows = rows.min(number),
+        b"$skip" => *rows = (*rows - number).max(0.0),
+        b"$unwind" => *rows *= 5.0,
+        b"$sample" => *rows = rows.min(100.0),
+        b"$count" => {
+            *rows = 1.0;
+            return false;
+        }
+        b"$group" => {
+            let all = matches!(element.value(), Value::Document(group) if matches!(group.get("_id"), Some(Value::Null)));
+            *rows = if all { 1.0 } else { rows.min(200.0_f64.max(*rows / 10.0)) };
+            return false;
+        }
+        b"$sortByCount" | b"$bucket" | b"$bucketAuto" => {
+            *rows = rows.min(200.0);
+            return false;
+        }
+        b"$facet" => {
+            *rows = 1.0;
+            return false;
+        }
+        b"$sort" | b"$setWindowFields" => return false,
+        _ => {}
+    }
+    true
+}

@@ -1,0 +1,189 @@
+//! `treedb.find` in FROM: documents are read as they are asked for.
+//!
+//! The engine's execution stops after any document and continues from there, which costs about one descent of an index.
+//! So documents are read in batches: the first one is as large as the number of documents that the planner expects to
+//! be asked for, or one; later ones grow.
+
+use std::ffi::CStr;
+
+use treedb_query::access::Flow;
+use treedb_query::doc::{Doc, json};
+use treedb_query::query::explain::{self, Wanted};
+use treedb_query::query::{Counters, Execution, Plan, Query};
+
+use super::estimate;
+use super::find::parse_find;
+use super::reader::Reader;
+use super::spill::{spilling, work_mem};
+use super::table::{Need, Table};
+use crate::shim::datum::Datum;
+use crate::shim::error::accept;
+use crate::shim::snapshot::Registered;
+use crate::shim::streamed::{ARGUMENTS, Argument, Batch, Call, Estimate, Explanation, StreamedFunction};
+use crate::shim::text;
+use crate::types::bson;
+
+/// Most documents of a batch.
+const MOST: usize = 256;
+/// Most bytes of a batch, if it has a document.
+const MOST_BYTES: usize = 256 * 1024;
+/// How much larger each batch is than the one before it.
+const GROWTH: usize = 16;
+
+/// A call of `treedb.find` that is being executed.
+pub(crate) struct FindStream {
+    /// The first argument.
+    name: Vec<u8>,
+    reader: Reader,
+    execution: Execution,
+    /// How many documents the next batch has.
+    batch: usize,
+    /// The work of earlier calls.
+    before: Counters,
+}
+
+/// The query of a call over a collection.
+fn execution(reader: &Reader, query: Query) -> Execution {
+    accept(Execution::new(reader, &spilling(), query)).with_sort_memory(work_mem())
+}
+
+/// The query of the second and third argument.
+fn query(call: &Call<'_>) -> Query {
+    let [_, filter, options] = call.arguments.map(Datum::bytes);
+    accept(parse_find(&filter, &options))
+}
+
+/// How many documents the first batch has.
+fn first_batch(execution: &Execution, limit: u64, wanted: usize) -> usize {
+    // Nothing is read in vain where the plan leads to one row only, or where all that is found is wanted.
+    if execution.plan().unique || wanted == 0 || execution.plan().sort_in_memory {
+        return MOST;
+    }
+    match usize::try_from(limit).unwrap_or(usize::MAX) {
+        0 => wanted.min(MOST),
+        limit => wanted.min(limit).min(MOST),
+    }
+}
+
+impl StreamedFunction for FindStream {
+    const FUNCTION: &'static CStr = c"find";
+    const NODE: &'static CStr = c"TreeDB Find";
+    const LABELS: [&'static CStr; ARGUMENTS] = [c"Collection", c"Document Filter", c"Options"];
+    const KEEPS_MEMORY: bool = false;
+
+    fn estimate(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
+        estimate::find(arguments)
+    }
+
+    fn open(call: &Call<'_>) -> FindStream {
+        let name = call.arguments[0].bytes();
+        let query = query(call);
+        let table = Table::open(&name, Need::Select);
+        let reader = Reader::under(table, Registered::of(call.snapshot));
+        let limit = query.limit;
+        let execution = execution(&reader, query);
+        let batch = first_batch(&execution, limit, call.wanted);
+        FindStream { name: name.to_vec(), reader, execution, batch, before: Counters::default() }
+    }
+
+    fn reopen(&mut self, call: &Call<'_>) -> bool {
+        let before = self.counters();
+        if *call.arguments[0].bytes() != *self.name {
+            return false;
+        }
+        let query = query(call);
+        let limit = query.limit;
+        self.execution = execution(&self.reader, query);
+        self.batch = first_batch(&self.execution, limit, call.wanted);
+        self.before = before;
+        true
+    }
+
+    fn fill(&mut self, batch: &mut Batch<'_>) -> bool {
+        let most = self.batch;
+        self.batch = most.saturating_mul(GROWTH).min(MOST);
+        accept(self.execution.lend(&self.reader, &spilling(), &mut |document| {
+            batch.put(document.as_bytes());
+            let full = batch.rows() >= most || batch.bytes() >= MOST_BYTES;
+            Ok(if full { Flow::Break(()) } else { Flow::Continue(()) })
+        }))
+    }
+
+    fn explain(running: Option<&Self>, arguments: &[Argument<'_>; ARGUMENTS], shown: &mut Explanation<'_>) {
+        let [name, filter, options] = arguments;
+        show_name(name, shown, Self::LABELS[0]);
+        show_document(filter, shown, Self::LABELS[1]);
+        show_document(options, shown, Self::LABELS[2]);
+        let plan = match running {
+            Some(stream) => Some(stages(&stream.reader, stream.execution.query(), stream.execution.plan())),
+            None => planned(arguments),
+        };
+        if let Some(plan) = plan {
+            shown.text(c"Plan", &text::owned_cstring(&plan));
+        }
+        if shown.is_analyze() {
+            let counters = running.map(FindStream::counters).unwrap_or_default();
+            shown.number(c"Keys Examined", counters.keys_examined);
+            shown.number(c"Documents Examined", counters.docs_examined);
+        }
+    }
+}
+
+impl FindStream {
+    /// The work of this call and the earlier ones.
+    fn counters(&self) -> Counters {
+        let (now, before) = (self.execution.counters(), self.before);
+        Counters {
+            keys_examined: before.keys_examined + now.keys_examined,
+            docs_examined: before.docs_examined + now.docs_examined,
+            returned: before.returned + now.returned,
+        }
+    }
+}
+
+/// The plan of a call that has not been executed, if its arguments are constants and the caller may know.
+fn planned(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<String> {
+    let (reader, query) = estimate::find_query(arguments)?;
+    let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
+    Some(stages(&reader, &query, &plan))
+}
+
+/// A plan's stages on one line, the last one first.
+fn stages(reader: &Reader, query: &Query, plan: &Plan) -> String {
+    explain::one_line(&explain::stages(reader, query, plan, Wanted::Documents))
+}
+
+/// Shows the name of a collection.
+pub(super) fn show_name(argument: &Argument<'_>, shown: &mut Explanation<'_>, label: &CStr) {
+    match argument {
+        Argument::Constant(name) => {
+            let name = text::to_utf8(&name.bytes()).into_owned();
+            shown.text(label, &text::owned_cstring(&name));
+        }
+        other => show_expression(other, shown, label),
+    }
+}
+
+/// Shows a document, unless it is empty.
+pub(super) fn show_document(argument: &Argument<'_>, shown: &mut Explanation<'_>, label: &CStr) {
+    match argument {
+        Argument::Constant(document) => {
+            let bytes = document.bytes();
+            let document = bson::document(&bytes);
+            if Doc::from(document).elements().next().is_some() {
+                let json = json::to_json(document);
+                shown.text(label, &text::owned_cstring(&json));
+            }
+        }
+        other => show_expression(other, shown, label),
+    }
+}
+
+/// Shows an argument that is no constant.
+pub(super) fn show_expression(argument: &Argument<'_>, shown: &mut Explanation<'_>, label: &CStr) {
+    match argument {
+        Argument::Null => shown.text(label, c"NULL"),
+        Argument::Expression(Some(sql)) => shown.text(label, sql),
+        Argument::Constant(_) | Argument::Expression(None) => {}
+    }
+}

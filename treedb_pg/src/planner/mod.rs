@@ -1,0 +1,40 @@
+//! Calls of `treedb.find` and `treedb.aggregate` as parts of the server's plans.
+//!
+//! In FROM they are nodes of the plan that read documents as they are asked for, so that a LIMIT stops them early, and
+//! a lateral join reads a few documents for each row. Elsewhere (in a SELECT list, in FROM with ORDINALITY, with
+//! volatile arguments, or where rows of the call are needed as a whole, as in `UPDATE .. FROM`) they are ordinary
+//! functions, which collect their answer.
+//!
+//! The server asks the function's support function to simplify each call before it makes paths, so the library is
+//! loaded, and the hook in place, before it is needed.
+
+use crate::collection::{AggregateStream, FindStream};
+use crate::shim::function::pg_function;
+use crate::shim::function_path::{self, Answer, Planned};
+use crate::shim::setting::{Switch, on_load};
+
+/// Off: calls in FROM are scanned as other functions are.
+static ENABLED: Switch = Switch::new(
+    c"treedb.enable_find_scan",
+    c"Enables the planner's use of scans that read treedb.find and treedb.aggregate in FROM document by document.",
+    true,
+);
+
+static FUNCTIONS: [Planned; 2] = [Planned::new::<FindStream>(), Planned::new::<AggregateStream>()];
+
+fn load() {
+    ENABLED.define();
+    function_path::install(&FUNCTIONS, &ENABLED);
+}
+
+on_load!(load);
+
+pg_function! {
+    /// The support function of `find` and `aggregate`: rows and cost of a call.
+    fn treedb_find_support(args: [Internal]) -> Answer {
+        match args.request(0) {
+            Some(request) => request.answer(),
+            None => Answer::none(),
+        }
+    }
+}

@@ -1,0 +1,356 @@
+//! The executor's node for a [`StreamedFunction`] in FROM: arguments are evaluated when the scan begins or begins again,
+//! rows are read in batches and handed out one by one.
+//!
+//! A node's stream, with everything it has open, is dropped when the executor ends. After an error the executor does
+//! not end: then the stream goes away with the memory of the query, and the server has released what it had open.
+//!
+//! Rows are in a memory context that is reset when the next batch is read: a row is valid until the next one is asked
+//! for, as the executor expects of any node.
+
+use std::ffi::CString;
+
+use pgrx::{PgMemoryContexts, pg_sys};
+
+use super::datum::{Datum, Layout};
+use super::error::{SqlState, fail};
+use super::memory::Context;
+use super::release::Abandoned;
+use super::snapshot::Snapshot;
+use super::streamed::{ARGUMENTS, Argument, Batch, Call, Explanation, StreamedFunction};
+
+/// What plans and plan states of `T` are executed by.
+pub(super) struct Methods<T>(std::marker::PhantomData<T>);
+
+impl<T: StreamedFunction> Methods<T> {
+    /// How a plan becomes a plan state.
+    pub(super) const SCAN: &'static pg_sys::CustomScanMethods = &pg_sys::CustomScanMethods {
+        CustomName: T::NODE.as_ptr(),
+        CreateCustomScanState: Some(create_state::<T>),
+    };
+
+    const EXECUTION: &'static pg_sys::CustomExecMethods = &pg_sys::CustomExecMethods {
+        CustomName: T::NODE.as_ptr(),
+        BeginCustomScan: Some(begin::<T>),
+        ExecCustomScan: Some(execute::<T>),
+        EndCustomScan: Some(end::<T>),
+        ReScanCustomScan: Some(rescan::<T>),
+        MarkPosCustomScan: None,
+        RestrPosCustomScan: None,
+        EstimateDSMCustomScan: None,
+        InitializeDSMCustomScan: None,
+        ReInitializeDSMCustomScan: None,
+        InitializeWorkerCustomScan: None,
+        ShutdownCustomScan: None,
+        ExplainCustomScan: Some(explain::<T>),
+    };
+}
+
+/// A plan state: the server's, and ours after it.
+#[repr(C)]
+struct Node<T> {
+    server: pg_sys::CustomScanState,
+    /// Null until the node begins; it lives as long as the memory of the query.
+    running: *mut Abandoned<Running<T>>,
+}
+
+/// A node that has begun.
+struct Running<T> {
+    /// Dropped before the contexts that it lives in.
+    stream: Option<T>,
+    /// Whether the arguments have been evaluated, and the stream begun for them.
+    opened: bool,
+    /// Whether the stream has more rows than those of the batch.
+    more: bool,
+    rows: Vec<pg_sys::Datum>,
+    /// How many rows of the batch have been handed out.
+    taken: usize,
+    arguments: [*mut pg_sys::ExprState; ARGUMENTS],
+    /// How many rows are likely to be asked for; 0 for all.
+    wanted: usize,
+    /// What the batch is in.
+    batch: Context,
+    /// What the stream allocates in.
+    memory: Context,
+}
+
+/// A callback: errors and panics of `work` become SQL errors.
+fn guarded<R: Copy>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: only called by the callbacks of this module, which are the outermost Rust frames below the server's.
+    unsafe { pg_sys::panic::pgrx_extern_c_guard(work) }
+}
+
+// What all callbacks rely on: the server passes plans that `function_path` made of calls of `T::FUNCTION` and plan
+// states that `create_state` made of them, which nobody else uses until the callback returns.
+
+unsafe extern "C-unwind" fn create_state<T: StreamedFunction>(
+    _plan: *mut pg_sys::CustomScan,
+) -> *mut pg_sys::Node {
+    guarded(|| {
+        // SAFETY: memory of the size of the node, zeroed, which is a valid node without a running stream.
+        unsafe {
+            let node = pg_sys::palloc0(size_of::<Node<T>>()).cast::<Node<T>>();
+            (*node).server.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
+            (*node).server.methods = Methods::<T>::EXECUTION;
+            node.cast()
+        }
+    })
+}
+
+/// The call that a node executes.
+///
+/// # Safety
+/// A plan state of `create_state`, whose plan the server has set.
+unsafe fn call_of(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::FuncExpr {
+    // SAFETY: `function_path` makes plans with one expression, the call.
+    unsafe {
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+        pg_sys::list_nth((*plan).custom_exprs, 0).cast()
+    }
+}
+
+/// The stream of a node.
+///
+/// # Safety
+/// A plan state of `create_state` for the same `T`; the result is used by one callback only.
+unsafe fn running<'c, T>(node: *mut pg_sys::CustomScanState) -> Option<&'c mut Running<T>> {
+    // SAFETY: set by `begin`, and alive until the memory of the query goes away.
+    unsafe { (*node.cast::<Node<T>>()).running.as_mut().and_then(Abandoned::get) }
+}
+
+unsafe extern "C-unwind" fn begin<T: StreamedFunction>(
+    node: *mut pg_sys::CustomScanState,
+    _estate: *mut pg_sys::EState,
+    _flags: i32,
+) {
+    guarded(|| {
+        // SAFETY: see above; the current context is that of the query, where expressions are prepared too.
+        unsafe {
+            let call = call_of(node);
+            expect_execute((*call).funcid);
+            let mut arguments = [std::ptr::null_mut(); ARGUMENTS];
+            for (at, prepared) in arguments.iter_mut().enumerate() {
+                let argument = pg_sys::list_nth((*call).args, at as i32);
+                *prepared = pg_sys::ExecInitExpr(argument.cast(), &raw mut (*node).ss.ps);
+            }
+            let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+            let running = Running::<T> {
+                stream: None,
+                opened: false,
+                more: false,
+                rows: Vec::new(),
+                taken: 0,
+                arguments,
+                wanted: usize::try_from(pg_sys::list_nth_int((*plan).custom_private, 0)).unwrap_or(0),
+                batch: Context::new(c"TreeDB rows"),
+                memory: Context::new(c"TreeDB scan"),
+            };
+            (*node.cast::<Node<T>>()).running =
+                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Abandoned::new(running));
+        }
+    })
+}
+
+/// Raises an error unless the user may execute a function, as the server does for a function in FROM.
+///
+/// # Safety
+/// Called while a statement is being executed.
+unsafe fn expect_execute(function: pg_sys::Oid) {
+    // SAFETY: catalog look-ups; the hook is the server's way to call it.
+    unsafe {
+        let allowed = pg_sys::pg_proc_aclcheck(function, pg_sys::GetUserId(), pg_sys::ACL_EXECUTE);
+        if allowed != pg_sys::AclResult::ACLCHECK_OK {
+            let name = pg_sys::get_func_name(function);
+            pg_sys::aclcheck_error(allowed, pg_sys::ObjectType::OBJECT_FUNCTION, name);
+        }
+        if pg_sys::object_access_hook.is_some() {
+            pg_sys::RunFunctionExecuteHook(function);
+        }
+    }
+}
+
+unsafe extern "C-unwind" fn execute<T: StreamedFunction>(
+    node: *mut pg_sys::CustomScanState,
+) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: see above. Conditions and projection are the server's part.
+    guarded(|| unsafe { pg_sys::ExecScan(&raw mut (*node).ss, Some(access::<T>), Some(recheck::<T>)) })
+}
+
+/// Puts the next row into the scan's slot.
+unsafe extern "C-unwind" fn access<T: StreamedFunction>(
+    scan: *mut pg_sys::ScanState,
+) -> *mut pg_sys::TupleTableSlot {
+    guarded(|| {
+        // SAFETY: see above; the slot is a virtual one with one column.
+        unsafe {
+            let node = scan.cast::<pg_sys::CustomScanState>();
+            let slot = (*scan).ss_ScanTupleSlot;
+            pg_sys::ExecClearTuple(slot);
+            if let Some(running) = running::<T>(node)
+                && let Some(value) = running.next(node)
+            {
+                *(*slot).tts_values = value;
+                *(*slot).tts_isnull = false;
+                pg_sys::ExecStoreVirtualTuple(slot);
+            }
+            slot
+        }
+    })
+}
+
+/// Called in place of [`access`] when a row of another table is looked at again because it was changed meanwhile. The
+/// rows of this node are those of the statement's snapshot then too: calls whose rows the server keeps for that
+/// purpose are not planned as this node.
+unsafe extern "C-unwind" fn recheck<T: StreamedFunction>(
+    scan: *mut pg_sys::ScanState,
+    _slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: as `access`.
+    guarded(|| unsafe { u32::from((*access::<T>(scan)).tts_flags) & pg_sys::TTS_FLAG_EMPTY == 0 })
+}
+
+impl<T: StreamedFunction> Running<T> {
+    /// The next row; `None` if there are no more.
+    ///
+    /// # Safety
+    /// `node` is the plan state that this belongs to, and the row before this one is not used any more.
+    unsafe fn next(&mut self, node: *mut pg_sys::CustomScanState) -> Option<pg_sys::Datum> {
+        loop {
+            if let Some(value) = self.rows.get(self.taken) {
+                self.taken += 1;
+                return Some(*value);
+            }
+            self.rows.clear();
+            self.taken = 0;
+            // SAFETY: the rows of the batch have been used, and a stream uses nothing of an earlier call of `fill`
+            // unless it says so.
+            unsafe { self.batch.reset() };
+            if !self.opened {
+                self.opened = true;
+                // SAFETY: the caller's.
+                self.more = unsafe { self.open(node) };
+            }
+            let Running { stream, more, rows, batch, memory, .. } = self;
+            let Some(stream) = stream.as_mut().filter(|_| *more) else { return None };
+            // After an error there are no more rows.
+            *more = false;
+            // SAFETY: the context is reset above, after the rows in it have been used.
+            let mut filled = Batch::new(unsafe { batch.memory() }, rows);
+            let context = if T::KEEPS_MEMORY { memory } else { batch };
+            *more = context.enter(|| stream.fill(&mut filled));
+        }
+    }
+
+    /// Evaluates the arguments and begins the stream; false if there are no rows, as one of them is NULL.
+    ///
+    /// # Safety
+    /// `node` is the plan state that this belongs to.
+    unsafe fn open(&mut self, node: *mut pg_sys::CustomScanState) -> bool {
+        // SAFETY: expressions of this node, evaluated in the context for that, which is reset when the next row is
+        // asked for. The arguments are of variable length, as the declaration of the function says.
+        let (snapshot, evaluated) = unsafe {
+            let state = (*node).ss.ps.state;
+            let context = (*node).ss.ps.ps_ExprContext;
+            let mut values = [None; ARGUMENTS];
+            for (value, argument) in values.iter_mut().zip(self.arguments) {
+                let mut null = false;
+                let datum = pg_sys::ExecEvalExprSwitchContext(argument, context, &raw mut null);
+                *value = (!null).then(|| Datum::from_raw(datum, Layout::Varlena));
+            }
+            (Snapshot::from_raw((*state).es_snapshot), values)
+        };
+        let [Some(first), Some(second), Some(third)] = evaluated else { return false };
+        let call = Call { arguments: [first, second, third], snapshot, wanted: self.wanted };
+        let Running { stream, batch, memory, .. } = self;
+        let reopened = stream.as_mut().is_some_and(|stream| batch.enter(|| stream.reopen(&call)));
+        if !reopened {
+            drop(stream.take());
+            // SAFETY: the stream that used it is gone.
+            unsafe { memory.reset() };
+            *stream = Some(memory.enter(|| T::open(&call)));
+        }
+        true
+    }
+}
+
+unsafe extern "C-unwind" fn rescan<T: StreamedFunction>(node: *mut pg_sys::CustomScanState) {
+    guarded(|| {
+        // SAFETY: see above. The slot is cleared before the rows it may point to go away.
+        unsafe {
+            pg_sys::ExecScanReScan(&raw mut (*node).ss);
+            if let Some(running) = running::<T>(node) {
+                running.rows.clear();
+                running.taken = 0;
+                (running.opened, running.more) = (false, false);
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn end<T: StreamedFunction>(node: *mut pg_sys::CustomScanState) {
+    guarded(|| {
+        // SAFETY: see above. The slot is cleared before the rows it may point to go away.
+        unsafe {
+            pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
+            if let Some(running) = (*node.cast::<Node<T>>()).running.as_mut() {
+                drop(running.take());
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn explain<T: StreamedFunction>(
+    node: *mut pg_sys::CustomScanState,
+    ancestors: *mut pg_sys::List,
+    state: *mut pg_sys::ExplainState,
+) {
+    guarded(|| {
+        // SAFETY: see above; EXPLAIN's own state.
+        unsafe {
+            let call = call_of(node);
+            let names = pg_sys::set_deparse_context_plan(
+                (*state).deparse_cxt,
+                (*node).ss.ps.plan,
+                ancestors,
+            );
+            let prefix = (*state).verbose || pg_sys::list_length((*state).rtable) > 1;
+            let arguments = arguments_of((*call).args, |expression| {
+                let sql = pg_sys::deparse_expression(expression, names, prefix, false);
+                Some(std::ffi::CStr::from_ptr(sql).to_owned())
+            });
+            let stream = running::<T>(node).and_then(|running| running.stream.as_ref());
+            T::explain(stream, &arguments, &mut Explanation::from_raw(state));
+        }
+    })
+}
+
+/// The arguments of a call; `shown` makes the SQL of those that are no constants.
+///
+/// # Safety
+/// The list of arguments of a call of a [`StreamedFunction`], which lives as long as the result is used.
+pub(super) unsafe fn arguments_of<'a>(
+    list: *mut pg_sys::List,
+    shown: impl Fn(*mut pg_sys::Node) -> Option<CString>,
+) -> [Argument<'a>; ARGUMENTS] {
+    // SAFETY: the function is declared with as many arguments, all of variable length.
+    unsafe {
+        if pg_sys::list_length(list) != ARGUMENTS as i32 {
+            fail(
+                SqlState::ERRCODE_INTERNAL_ERROR,
+                "a function of treedb is called with another number of arguments than it has",
+                "Report this as a bug of treedb.",
+            );
+        }
+        std::array::from_fn(|at| {
+            let argument = pg_sys::list_nth(list, at as i32).cast::<pg_sys::Node>();
+            if (*argument).type_ != pg_sys::NodeTag::T_Const {
+                return Argument::Expression(shown(argument));
+            }
+            let constant = &*argument.cast::<pg_sys::Const>();
+            if constant.constisnull {
+                Argument::Null
+            } else {
+                Argument::Constant(Datum::from_raw(constant.constvalue, Layout::Varlena))
+            }
+        })
+    }
+}

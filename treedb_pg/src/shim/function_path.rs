@@ -1,0 +1,360 @@
+//! Planning of [`StreamedFunction`]s in FROM: a hook of the planner's, and the support function of their SQL
+//! declarations.
+//!
+//! A call in FROM is scanned by a function scan, which collects the whole answer first. Where nothing speaks against it,
+//! the hook puts a custom path in its place, which [`super::custom_scan`] executes. The library has to be loaded before
+//! the planner makes paths; it is, because the planner asks the support function to simplify every call first.
+//!
+//! The support function also estimates rows and cost where the call stays a function scan, or stands in a SELECT list.
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+use std::sync::OnceLock;
+
+use pgrx::pg_sys;
+
+use super::catalog;
+use super::custom_scan::{Methods, arguments_of};
+use super::declared::Class;
+use super::function::{Args, Output};
+use super::setting::Switch;
+use super::streamed::{ARGUMENTS, Argument, Estimate, StreamedFunction};
+
+/// A function that the hook knows.
+pub(crate) struct Planned {
+    function: &'static CStr,
+    methods: &'static pg_sys::CustomPathMethods,
+    scan: &'static pg_sys::CustomScanMethods,
+    estimate: fn(&[Argument<'_>; ARGUMENTS]) -> Option<Estimate>,
+}
+
+// SAFETY: its methods are constants of the program.
+unsafe impl Sync for Planned {}
+// SAFETY: as above.
+unsafe impl Send for Planned {}
+
+impl Planned {
+    /// The record of a function.
+    pub(crate) const fn new<T: StreamedFunction>() -> Planned {
+        Planned {
+            function: T::FUNCTION,
+            methods: Paths::<T>::METHODS,
+            scan: Methods::<T>::SCAN,
+            estimate: T::estimate,
+        }
+    }
+
+    /// Whether it is the function of that number.
+    fn is(&self, function: pg_sys::Oid) -> bool {
+        catalog::is_own_function(function, self.function)
+    }
+}
+
+/// How paths of `T` become plans.
+struct Paths<T>(PhantomData<T>);
+
+impl<T: StreamedFunction> Paths<T> {
+    const METHODS: &'static pg_sys::CustomPathMethods = &pg_sys::CustomPathMethods {
+        CustomName: T::NODE.as_ptr(),
+        PlanCustomPath: Some(plan::<T>),
+        ReparameterizeCustomPathByChild: None,
+    };
+}
+
+/// What the hook works with, set when the library is loaded.
+struct Hook {
+    previous: pg_sys::set_rel_pathlist_hook_type,
+    functions: &'static [Planned],
+    enabled: &'static Switch,
+}
+
+static HOOK: OnceLock<Hook> = OnceLock::new();
+
+/// Puts paths for calls of these functions in FROM in place of function scans, as long as `enabled` says so.
+pub(crate) fn install(functions: &'static [Planned], enabled: &'static Switch) {
+    // SAFETY: the backend has one thread; the server calls the hook with what it is declared to take. The methods
+    // live as long as the library, which is never unloaded.
+    unsafe {
+        let previous = pg_sys::set_rel_pathlist_hook;
+        if HOOK.set(Hook { previous, functions, enabled }).is_ok() {
+            pg_sys::set_rel_pathlist_hook = Some(rel_pathlist);
+            for function in functions {
+                pg_sys::RegisterCustomScanMethods(function.scan);
+            }
+        }
+    }
+}
+
+unsafe extern "C-unwind" fn rel_pathlist(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    number: pg_sys::Index,
+    entry: *mut pg_sys::RangeTblEntry,
+) {
+    let Some(hook) = HOOK.get() else { return };
+    // SAFETY: called by the planner, with a relation that has its paths. The callback is the outermost Rust frame
+    // below the server's, and another library's hook is called as the server calls it.
+    unsafe {
+        pg_sys::panic::pgrx_extern_c_guard(|| {
+            if let Some(previous) = hook.previous {
+                pg_sys::ffi::pg_guard_ffi_boundary(|| previous(root, rel, number, entry));
+            }
+            if hook.enabled.is_on()
+                && let Some((planned, call)) = planned(hook.functions, rel, entry)
+            {
+                replace_paths(root, rel, planned, call);
+            }
+        })
+    }
+}
+
+/// The call in FROM that a relation is, if it can be streamed.
+///
+/// # Safety
+/// A relation of the planner's and its entry in the range table.
+unsafe fn planned(
+    functions: &'static [Planned],
+    rel: *mut pg_sys::RelOptInfo,
+    entry: *mut pg_sys::RangeTblEntry,
+) -> Option<(&'static Planned, *mut pg_sys::FuncExpr)> {
+    // SAFETY: the tag of a node says what structure it is.
+    unsafe {
+        let kind = (*rel).reloptkind;
+        let base = kind == pg_sys::RelOptKind::RELOPT_BASEREL
+            || kind == pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL;
+        if !base
+            || (*entry).rtekind != pg_sys::RTEKind::RTE_FUNCTION
+            || (*entry).funcordinality
+            || pg_sys::list_length((*entry).functions) != 1
+        {
+            return None;
+        }
+        let function = pg_sys::list_nth((*entry).functions, 0).cast::<pg_sys::RangeTblFunction>();
+        let call = (*function).funcexpr.cast::<pg_sys::FuncExpr>();
+        if (*function).funccolcount != 1
+            || !(*function).funccolnames.is_null()
+            || (*call.cast::<pg_sys::Node>()).type_ != pg_sys::NodeTag::T_FuncExpr
+            || !(*call).funcretset
+            || pg_sys::list_length((*call).args) != ARGUMENTS as i32
+        {
+            return None;
+        }
+        let planned = functions.iter().find(|planned| planned.is((*call).funcid))?;
+        // A function scan evaluates its arguments once and then repeats its rows; a stream evaluates them again.
+        let again = pg_sys::contain_volatile_functions((*call).args.cast());
+        (!again && !wants_whole_rows(rel)).then_some((planned, call))
+    }
+}
+
+/// Whether the query uses rows of a relation as a whole, as it does to look at them again after another table's row
+/// was locked.
+///
+/// # Safety
+/// A relation of the planner's.
+unsafe fn wants_whole_rows(rel: *mut pg_sys::RelOptInfo) -> bool {
+    // SAFETY: lists of expressions, and of conditions with an expression each.
+    unsafe {
+        let mut columns = std::ptr::null_mut();
+        pg_sys::pull_varattnos((*(*rel).reltarget).exprs.cast(), (*rel).relid, &raw mut columns);
+        let conditions = (*rel).baserestrictinfo;
+        for at in 0..pg_sys::list_length(conditions) {
+            let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
+            pg_sys::pull_varattnos((*condition).clause.cast(), (*rel).relid, &raw mut columns);
+        }
+        // Column numbers are kept with this offset.
+        pg_sys::bms_is_member(-pg_sys::FirstLowInvalidHeapAttributeNumber, columns)
+    }
+}
+
+/// Puts the custom path of a call in place of the function scan.
+///
+/// # Safety
+/// A relation of the planner's that is this call.
+unsafe fn replace_paths(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    planned: &'static Planned,
+    call: *mut pg_sys::FuncExpr,
+) {
+    // SAFETY: nodes of the planner's, made and filled as it makes its own.
+    unsafe {
+        let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
+        (*path).path.type_ = pg_sys::NodeTag::T_CustomPath;
+        (*path).path.pathtype = pg_sys::NodeTag::T_CustomScan;
+        (*path).path.parent = rel;
+        (*path).path.pathtarget = (*rel).reltarget;
+        // A call with lateral references is parameterized by them.
+        (*path).path.param_info = pg_sys::get_baserel_parampathinfo(root, rel, (*rel).lateral_relids);
+        let parameters = (*path).path.param_info.as_ref();
+        (*path).path.rows = parameters.map_or((*rel).rows, |parameters| parameters.ppi_rows);
+        let Estimate { startup, total, .. } = estimated(root, planned, call);
+        let conditions = (*rel).baserestrictcost;
+        let target = &*(*rel).reltarget;
+        let each = pg_sys::cpu_tuple_cost + conditions.per_tuple;
+        (*path).path.startup_cost = startup + conditions.startup + target.cost.startup;
+        (*path).path.total_cost = total
+            + conditions.startup
+            + target.cost.startup
+            + each * (*rel).tuples
+            + target.cost.per_tuple * (*path).path.rows;
+        (*path).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
+        (*path).custom_private = pg_sys::lappend_int(std::ptr::null_mut(), wanted(root, rel));
+        (*path).methods = planned.methods;
+        (*rel).pathlist = std::ptr::null_mut();
+        pg_sys::add_path(rel, path.cast());
+    }
+}
+
+/// How many rows of a relation are likely to be read; 0 for all of them.
+///
+/// # Safety
+/// The planner's.
+unsafe fn wanted(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo) -> i32 {
+    // SAFETY: sets of numbers; fields of valid nodes.
+    unsafe {
+        if !pg_sys::bms_equal((*root).all_baserels, (*rel).relids) {
+            // How often it is read, and how far, is the join's affair.
+            return 1;
+        }
+        let (limit, fraction) = ((*root).limit_tuples, (*root).tuple_fraction);
+        match () {
+            () if limit > 0.0 => limit as i32,
+            () if fraction >= 1.0 => fraction as i32,
+            () if fraction > 0.0 => 1,
+            () => 0,
+        }
+    }
+}
+
+/// What a call is expected to take.
+///
+/// # Safety
+/// A call of the function, and the planner or null.
+unsafe fn estimated(
+    root: *mut pg_sys::PlannerInfo,
+    planned: &'static Planned,
+    call: *mut pg_sys::FuncExpr,
+) -> Estimate {
+    // SAFETY: the server makes new expressions, with parameters and stable functions replaced where it can.
+    let known = unsafe {
+        if pg_sys::list_length((*call).args) != ARGUMENTS as i32 {
+            return UNKNOWN;
+        }
+        let arguments = pg_sys::estimate_expression_value(root, (*call).args.cast());
+        (planned.estimate)(&arguments_of(arguments.cast(), |_| None))
+    };
+    known.unwrap_or(UNKNOWN)
+}
+
+/// A call of which nothing is known: the declaration's number of rows, at the cost of reading a thousand.
+const UNKNOWN: Estimate = Estimate { startup: 1.0, total: 20.0, rows: 100.0 };
+
+unsafe extern "C-unwind" fn plan<T: StreamedFunction>(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    path: *mut pg_sys::CustomPath,
+    columns: *mut pg_sys::List,
+    conditions: *mut pg_sys::List,
+    _plans: *mut pg_sys::List,
+) -> *mut pg_sys::Plan {
+    // SAFETY: called by the planner with a path of `replace_paths`. The call is an expression of the plan, so that the
+    // server replaces lateral references in it and notes that the plan depends on the function.
+    unsafe {
+        pg_sys::panic::pgrx_extern_c_guard(|| {
+            let entry = *(*root).simple_rte_array.add((*rel).relid as usize);
+            let function = pg_sys::list_nth((*entry).functions, 0).cast::<pg_sys::RangeTblFunction>();
+            let call = (*function).funcexpr.cast::<pg_sys::FuncExpr>();
+            let column = pg_sys::makeVar(
+                (*rel).relid as i32,
+                1,
+                (*call).funcresulttype,
+                -1,
+                (*call).funccollid,
+                0,
+            );
+            let column = pg_sys::makeTargetEntry(column.cast(), 1, std::ptr::null_mut(), false);
+            let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
+            (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
+            (*scan).scan.plan.targetlist = columns;
+            (*scan).scan.plan.qual = pg_sys::extract_actual_clauses(conditions, false);
+            // No table: the rows are as the list of columns says.
+            (*scan).scan.scanrelid = 0;
+            (*scan).custom_scan_tlist = pg_sys::lappend(std::ptr::null_mut(), column.cast());
+            (*scan).flags = (*path).flags;
+            (*scan).custom_exprs = pg_sys::lappend(std::ptr::null_mut(), call.cast());
+            (*scan).custom_private = (*path).custom_private;
+            (*scan).methods = Methods::<T>::SCAN;
+            scan.cast()
+        })
+    }
+}
+
+/// What the planner asks the support function of a [`StreamedFunction`].
+pub(crate) struct Request<'r> {
+    raw: *mut pg_sys::Node,
+    lifetime: PhantomData<&'r pg_sys::Node>,
+}
+
+/// The answer to a [`Request`].
+pub(crate) struct Answer(pg_sys::Datum);
+
+impl Answer {
+    /// Nothing is known.
+    pub(crate) fn none() -> Answer {
+        Answer(pg_sys::Datum::from(0_usize))
+    }
+}
+
+impl Output for Answer {
+    const CLASS: Class = Class::Internal;
+
+    fn into_datum(self, _: &Args) -> Option<pg_sys::Datum> {
+        Some(self.0)
+    }
+}
+
+impl Args {
+    /// Argument number `n` of a support function.
+    pub(crate) fn request(&self, n: usize) -> Option<Request<'_>> {
+        let raw = self.internal(n)?.cast_mut_ptr::<pg_sys::Node>();
+        (!raw.is_null()).then_some(Request { raw, lifetime: PhantomData })
+    }
+}
+
+impl Request<'_> {
+    /// Answers what can be answered.
+    pub(crate) fn answer(self) -> Answer {
+        let Some(hook) = HOOK.get() else { return Answer::none() };
+        // SAFETY: SQL cannot call a function with an argument of type internal; the server calls support functions with
+        // a node whose tag says what it asks. The functions that name this one are calls with a known list of arguments.
+        unsafe {
+            let tag = (*self.raw).type_;
+            let (root, node) = match tag {
+                pg_sys::NodeTag::T_SupportRequestRows => {
+                    let request = &*self.raw.cast::<pg_sys::SupportRequestRows>();
+                    (request.root, request.node)
+                }
+                pg_sys::NodeTag::T_SupportRequestCost => {
+                    let request = &*self.raw.cast::<pg_sys::SupportRequestCost>();
+                    (request.root, request.node)
+                }
+                _ => return Answer::none(),
+            };
+            if node.is_null() || (*node).type_ != pg_sys::NodeTag::T_FuncExpr {
+                return Answer::none();
+            }
+            let call = node.cast::<pg_sys::FuncExpr>();
+            let planned = hook.functions.iter().find(|planned| planned.is((*call).funcid));
+            let Some(planned) = planned else { return Answer::none() };
+            let estimate = estimated(root, planned, call);
+            if tag == pg_sys::NodeTag::T_SupportRequestRows {
+                (*self.raw.cast::<pg_sys::SupportRequestRows>()).rows = estimate.rows;
+            } else {
+                let request = self.raw.cast::<pg_sys::SupportRequestCost>();
+                (*request).startup = 0.0;
+                (*request).per_tuple = estimate.total;
+            }
+            Answer(pg_sys::Datum::from(self.raw))
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! Functions in FROM whose rows are produced one by one: what such a function is, as a trait of safe functions.
+//!
+//! [`super::function_path`] plans a call, [`super::custom_scan`] carries it out.
+
+use std::ffi::{CStr, CString};
+use std::marker::PhantomData;
+
+use pgrx::pg_sys;
+
+use super::datum::Datum;
+use super::memory::Memory;
+use super::snapshot::Snapshot;
+
+/// The number of arguments that such a function has, all of which are of variable length.
+pub(crate) const ARGUMENTS: usize = 3;
+
+/// A set-returning function of the extension's that the planner knows.
+///
+/// It is strict, has [`ARGUMENTS`] arguments of variable length and returns rows of one column of variable length.
+pub(crate) trait StreamedFunction: Sized + 'static {
+    /// Its name in the extension's schema.
+    const FUNCTION: &'static CStr;
+    /// What EXPLAIN calls the plan's node.
+    const NODE: &'static CStr;
+    /// What EXPLAIN calls the arguments.
+    const LABELS: [&'static CStr; ARGUMENTS];
+    /// Whether what is allocated while rows are read is used later than in the same call of [`Self::fill`].
+    const KEEPS_MEMORY: bool;
+
+    /// What executing a call is expected to take; `None` if nothing is known. It must not raise errors: the call may
+    /// never be executed.
+    fn estimate(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate>;
+
+    /// Begins a call.
+    fn open(call: &Call<'_>) -> Self;
+    /// Begins a call again, with other arguments; false if that takes [`Self::open`].
+    fn reopen(&mut self, call: &Call<'_>) -> bool;
+    /// Adds the next rows to a batch, at least one if there are any. False if there are no more.
+    fn fill(&mut self, batch: &mut Batch<'_>) -> bool;
+
+    /// Shows the call in EXPLAIN: `running` if it has been executed.
+    fn explain(running: Option<&Self>, arguments: &[Argument<'_>; ARGUMENTS], shown: &mut Explanation<'_>);
+}
+
+/// What executing a call is expected to take, in the planner's units.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Estimate {
+    /// Cost of the first row.
+    pub(crate) startup: f64,
+    /// Cost of all rows.
+    pub(crate) total: f64,
+    /// How many rows there are.
+    pub(crate) rows: f64,
+}
+
+/// An argument as the planner knows it.
+pub(crate) enum Argument<'a> {
+    /// A constant.
+    Constant(Datum<'a>),
+    /// NULL: the function returns nothing.
+    Null,
+    /// An expression, whose value is not known before the call; its SQL where that has been asked for.
+    Expression(Option<CString>),
+}
+
+impl<'a> Argument<'a> {
+    /// The constant, if it is one.
+    pub(crate) fn constant(&self) -> Option<Datum<'a>> {
+        match self {
+            Argument::Constant(value) => Some(*value),
+            Argument::Null | Argument::Expression(_) => None,
+        }
+    }
+}
+
+/// A call that is executed.
+pub(crate) struct Call<'c> {
+    /// The arguments, none of which is NULL.
+    pub(crate) arguments: [Datum<'c>; ARGUMENTS],
+    /// The snapshot of the statement.
+    pub(crate) snapshot: Snapshot<'c>,
+    /// How many rows are likely to be asked for; 0 for all.
+    pub(crate) wanted: usize,
+}
+
+/// Rows on their way to the executor.
+pub(crate) struct Batch<'b> {
+    pub(super) memory: Memory<'b>,
+    pub(super) values: &'b mut Vec<pg_sys::Datum>,
+    bytes: usize,
+}
+
+impl<'b> Batch<'b> {
+    pub(super) fn new(memory: Memory<'b>, values: &'b mut Vec<pg_sys::Datum>) -> Batch<'b> {
+        Batch { memory, values, bytes: 0 }
+    }
+
+    /// Adds a row with this value.
+    pub(crate) fn put(&mut self, bytes: &[u8]) {
+        self.values.push(self.memory.varlena(bytes).raw());
+        self.bytes += bytes.len();
+    }
+
+    /// How many rows there are.
+    pub(crate) fn rows(&self) -> usize {
+        self.values.len()
+    }
+
+    /// How many bytes they take.
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+}
+
+/// What EXPLAIN shows of a node.
+pub(crate) struct Explanation<'e> {
+    state: *mut pg_sys::ExplainState,
+    lifetime: PhantomData<&'e mut pg_sys::ExplainState>,
+}
+
+impl Explanation<'_> {
+    /// # Safety
+    /// `state` is that of a running EXPLAIN, which nobody else uses for as long as this lives.
+    pub(super) unsafe fn from_raw(state: *mut pg_sys::ExplainState) -> Self {
+        Explanation { state, lifetime: PhantomData }
+    }
+
+    /// Adds a line of text, in the encoding of the database.
+    pub(crate) fn text(&mut self, label: &CStr, value: &CStr) {
+        // SAFETY: a running EXPLAIN; the server copies both strings.
+        unsafe { pg_sys::ExplainPropertyText(label.as_ptr(), value.as_ptr(), self.state) }
+    }
+
+    /// Adds a number.
+    pub(crate) fn number(&mut self, label: &CStr, value: u64) {
+        let value = i64::try_from(value).unwrap_or(i64::MAX);
+        // SAFETY: a running EXPLAIN; the server copies the label.
+        unsafe {
+            pg_sys::ExplainPropertyInteger(label.as_ptr(), std::ptr::null(), value, self.state);
+        }
+    }
+
+    /// Whether the plan has been executed.
+    pub(crate) fn is_analyze(&self) -> bool {
+        // SAFETY: a running EXPLAIN.
+        unsafe { (*self.state).analyze }
+    }
+}
