@@ -50,17 +50,17 @@ EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM find('items'
 -- Joins by a parameter, in both directions, with reruns of the same call and of another collection.
 EXPLAIN (COSTS OFF) SELECT f ->> '_id' FROM generate_series(1, 3) i, LATERAL find('items', jsonb_build_object('_id', i)::bson) f;
 SELECT i, f ->> 'n' AS n FROM generate_series(1, 3) i, LATERAL find('items', jsonb_build_object('_id', i)::bson) f ORDER BY 1;
-SELECT i, count(f), min(f -> '_id'), max(f -> '_id') FROM generate_series(-1, 3) i LEFT JOIN LATERAL find('items', jsonb_build_object('n', i)::bson) f ON true GROUP BY 1 ORDER BY 1;
+SELECT i, count(f), min((f ->> '_id')::int), max((f ->> '_id')::int) FROM generate_series(-1, 3) i LEFT JOIN LATERAL find('items', jsonb_build_object('n', i)::bson) f ON true GROUP BY 1 ORDER BY 1;
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT f ->> '_id' FROM generate_series(1, 20) i, LATERAL find('items', jsonb_build_object('_id', i)::bson) f;
 SELECT create_collection('others');
 SELECT insert_many('others', '[{"_id": 1, "o": 1}, {"_id": 2, "o": 2}]');
 SELECT c, f FROM (VALUES ('items'), ('others'), ('others'), ('items')) v(c), LATERAL find(c, '{"_id": 2}', '{"projection": {"tags": 0}}') f;
 SELECT a ->> '_id' AS a, count(b) FROM find('others') a, find('items', '{"_id": {"$lte": 40}}') b WHERE a ->> '_id' = b ->> 'k' GROUP BY 1 ORDER BY 1;
 SELECT (SELECT count(*) FROM find('items', jsonb_build_object('n', i)::bson)) FROM generate_series(1, 3) i;
-SELECT count(*) FROM (SELECT * FROM find('items', '{"n": 1}') UNION ALL SELECT * FROM find('items', '{"n": 2}')) u WHERE u ->> 'k' = '3';
-EXPLAIN (COSTS OFF) SELECT * FROM (SELECT * FROM find('items', '{"n": 1}') UNION ALL SELECT * FROM find('items', '{"n": 2}')) u WHERE u ->> 'k' = '3';
+SELECT count(*) FROM (SELECT d FROM find('items', '{"n": 1}') d UNION ALL SELECT d FROM find('items', '{"n": 2}') d) u WHERE d ->> 'k' = '3';
+EXPLAIN (COSTS OFF) SELECT * FROM (SELECT d FROM find('items', '{"n": 1}') d UNION ALL SELECT d FROM find('items', '{"n": 2}') d) u WHERE d ->> 'k' = '3';
 SET enable_material = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT count(*) FROM generate_series(1, 3) i, find('items', '{"n": 7}') f WHERE i <> 2;
+EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT count(*) FROM generate_series(1, 4) i LEFT JOIN find('items', '{"n": 7}') f ON f ->> 'k' = i::text;
 RESET enable_material; RESET enable_hashjoin; RESET enable_mergejoin;
 
 -- Prepared statements: with their parameters as constants, and without.
@@ -88,7 +88,7 @@ EXECUTE by_filter('{"n": 8}');
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE by_filter('{"n": 8}');
 RESET plan_cache_mode;
 -- NULL arguments: no rows, as of any strict function.
-SELECT count(*) FROM find(NULL), find('items', NULL), find('items', '{}', NULL);
+SELECT (SELECT count(*) FROM find(NULL)) AS name, (SELECT count(*) FROM find('items', NULL)) AS filter, (SELECT count(*) FROM find('items', '{}', NULL)) AS options;
 EXPLAIN (COSTS OFF) SELECT * FROM find('items', NULL::bson);
 
 -- Cursors.
@@ -272,7 +272,8 @@ CREATE TABLE collected AS SELECT * FROM answers();
 RESET treedb.enable_find_scan;
 SELECT count(*) AS questions, sum(rows) AS documents, count(*) FILTER (WHERE s IS DISTINCT FROM c) AS different FROM streamed s FULL JOIN collected c USING (n, rows, answer);
 
-DROP TABLE asked, streamed, collected, items, others CASCADE;
+DROP VIEW through_view;
+DROP TABLE asked, streamed, collected, items, others;
 DROP FUNCTION answers, estimated_rows, as_owner;
 DROP SCHEMA hidden CASCADE;
 REVOKE USAGE ON SCHEMA treedb FROM scan_reader;

@@ -162,7 +162,8 @@ unsafe fn expect_execute(function: pg_sys::Oid) {
             let name = pg_sys::get_func_name(function);
             pg_sys::aclcheck_error(allowed, pg_sys::ObjectType::OBJECT_FUNCTION, name);
         }
-        if pg_sys::object_access_hook.is_some() {
+        let hook = pg_sys::object_access_hook;
+        if hook.is_some() {
             pg_sys::RunFunctionExecuteHook(function);
         }
     }
