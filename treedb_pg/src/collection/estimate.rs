@@ -77,7 +77,8 @@ pub(super) fn find(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
 }
 
 /// What a call of `find` with a constant collection is expected to take whose filter is not known: filters that vary
-/// mostly find few documents by an index.
+/// mostly find few documents by an index. It must not look dearer than the same call with its values, by more than
+/// planning it takes: a prepared statement would be planned each time.
 fn unknown_filter(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
     const FEW: f64 = 10.0;
     if arguments.iter().any(|argument| matches!(argument, Argument::Null)) {
@@ -91,7 +92,8 @@ fn unknown_filter(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
         let rows = FEW.min(rows).max(1.0);
         let Costs { random_page, tuple, operator, index_tuple, .. } = server::costs();
         let startup = random_page + 50.0 * operator;
-        Some(Estimate { startup, total: startup + rows * (random_page + tuple + index_tuple), rows })
+        let total = startup + random_page + rows * (tuple + index_tuple);
+        Some(Estimate { startup, total, rows })
     })
 }
 
@@ -111,7 +113,8 @@ fn priced(reader: &Reader, query: &Query, plan: &Plan) -> Estimate {
         Path::Bitmap(_) => (2.0 * random_page, random_page * expected.documents.min(blocks)),
     };
     let startup = begin + 50.0 * operator;
-    let walk = expected.keys * index_tuple + expected.documents * (tuple + conditions * 10.0 * operator) + pages;
+    let walk =
+        expected.keys * index_tuple + expected.documents * (tuple + conditions * 10.0 * operator) + pages;
     let sort = if plan.sort_in_memory {
         2.0 * operator * expected.documents * expected.documents.max(2.0).log2()
     } else {

@@ -39,7 +39,9 @@ struct File(ServerThread<TransactionFile>);
 
 impl File {
     fn get(&mut self) -> io::Result<&mut TransactionFile> {
-        self.0.get().ok_or_else(|| io::Error::other("a temporary file can only be used by the server's thread"))
+        self.0
+            .get()
+            .ok_or_else(|| io::Error::other("a temporary file can only be used by the server's thread"))
     }
 }
 

@@ -231,7 +231,7 @@ impl<T: StreamedFunction> Running<T> {
                 self.more = unsafe { self.open(node) };
             }
             let Running { stream, more, rows, batch, memory, .. } = self;
-            let Some(stream) = stream.as_mut().filter(|_| *more) else { return None };
+            let stream = stream.as_mut().filter(|_| *more)?;
             // After an error there are no more rows.
             *more = false;
             // SAFETY: the context is reset above, after the rows in it have been used.
@@ -308,11 +308,7 @@ unsafe extern "C-unwind" fn explain<T: StreamedFunction>(
         // SAFETY: see above; EXPLAIN's own state.
         unsafe {
             let call = call_of(node);
-            let names = pg_sys::set_deparse_context_plan(
-                (*state).deparse_cxt,
-                (*node).ss.ps.plan,
-                ancestors,
-            );
+            let names = pg_sys::set_deparse_context_plan((*state).deparse_cxt, (*node).ss.ps.plan, ancestors);
             let prefix = (*state).verbose || pg_sys::list_length((*state).rtable) > 1;
             let arguments = arguments_of((*call).args, |expression| {
                 let sql = pg_sys::deparse_expression(expression, names, prefix, false);

@@ -120,8 +120,8 @@ unsafe fn planned(
     // SAFETY: the tag of a node says what structure it is.
     unsafe {
         let kind = (*rel).reloptkind;
-        let base = kind == pg_sys::RelOptKind::RELOPT_BASEREL
-            || kind == pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL;
+        let base =
+            kind == pg_sys::RelOptKind::RELOPT_BASEREL || kind == pg_sys::RelOptKind::RELOPT_OTHER_MEMBER_REL;
         if !base
             || (*entry).rtekind != pg_sys::RTEKind::RTE_FUNCTION
             || (*entry).funcordinality
@@ -264,14 +264,8 @@ unsafe extern "C-unwind" fn plan<T: StreamedFunction>(
             let entry = *(*root).simple_rte_array.add((*rel).relid as usize);
             let function = pg_sys::list_nth((*entry).functions, 0).cast::<pg_sys::RangeTblFunction>();
             let call = (*function).funcexpr.cast::<pg_sys::FuncExpr>();
-            let column = pg_sys::makeVar(
-                (*rel).relid as i32,
-                1,
-                (*call).funcresulttype,
-                -1,
-                (*call).funccollid,
-                0,
-            );
+            let column =
+                pg_sys::makeVar((*rel).relid as i32, 1, (*call).funcresulttype, -1, (*call).funccollid, 0);
             let column = pg_sys::makeTargetEntry(column.cast(), 1, std::ptr::null_mut(), false);
             let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
             (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;

@@ -62,9 +62,8 @@ impl TransactionFile {
     /// A new, empty file.
     pub(crate) fn create() -> TransactionFile {
         // SAFETY: inside a transaction, as every call of a function is; its context is current only during the call.
-        let file = unsafe {
-            PgMemoryContexts::For(pg_sys::TopTransactionContext).switch_to(|_| TempFile::create())
-        };
+        let file =
+            unsafe { PgMemoryContexts::For(pg_sys::TopTransactionContext).switch_to(|_| TempFile::create()) };
         TransactionFile(Some(file))
     }
 

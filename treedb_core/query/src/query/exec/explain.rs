@@ -278,3 +278,25 @@ fn sets(source: &dyn Source, query: &Query, set: &BitmapScan) -> RawDocumentBuf 
         BitmapScan::And(sets) => several("AND_SORTED", sets),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_has_the_last_stage_first_and_several_inputs_in_parentheses() {
+        let scan = |field: &str, direction: &str| {
+            let mut pattern = RawDocumentBuf::new();
+            pattern.append(bson::raw::CString::try_from(field).unwrap(), 1);
+            rawdoc! { "stage": "IXSCAN", "keyPattern": pattern, "direction": direction }
+        };
+        let one =
+            over(rawdoc! { "stage": "SORT" }, over(rawdoc! { "stage": "FETCH" }, scan("a", "backward")));
+        assert_eq!(one_line(&one), "SORT <- FETCH <- IXSCAN { a: 1 } backward");
+        let mut inputs = RawArrayBuf::new();
+        inputs.push(scan("a", "forward"));
+        inputs.push(scan("b", "forward"));
+        let several = over(rawdoc! { "stage": "FETCH" }, rawdoc! { "stage": "OR", "inputStages": inputs });
+        assert_eq!(one_line(&several), "FETCH <- OR (IXSCAN { a: 1 }, IXSCAN { b: 1 })");
+    }
+}

@@ -87,3 +87,87 @@ fn share(condition: &Node) -> f64 {
         | Node::Schema(_) => OTHER,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use bson::{RawDocument, RawDocumentBuf, rawdoc};
+
+    use super::*;
+    use crate::access::{Direction, IndexInfo, KeyRange, QueryContext, RowId, VisitEntry, VisitRow};
+    use crate::error::Result;
+    use crate::index::ordered::IndexDef;
+
+    /// A collection of which only the size and the indexes are known.
+    struct Counted(u64, Vec<IndexInfo>);
+
+    impl Source for Counted {
+        fn indexes(&self) -> &[IndexInfo] {
+            &self.1
+        }
+
+        fn fetch(&self, _: RowId, _: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+            Ok(false)
+        }
+
+        fn scan(&self, _: Direction, _: Option<RowId>, _: &mut VisitRow<'_>) -> Result<()> {
+            Ok(())
+        }
+
+        fn index_range(
+            &self,
+            _: usize,
+            _: &KeyRange,
+            _: Direction,
+            _: Option<(&[u8], RowId)>,
+            _: &mut VisitEntry<'_>,
+        ) -> Result<()> {
+            Ok(())
+        }
+
+        fn estimated_rows(&self) -> u64 {
+            self.0
+        }
+    }
+
+    fn estimate(rows: u64, filter: RawDocumentBuf, limit: u64) -> Estimate {
+        let indexed = IndexDef::parse(&rawdoc! { "n": 1 }, None, false).unwrap();
+        let indexes = vec![IndexInfo::new(IndexDef::id(), false), IndexInfo::new(indexed, false)];
+        let source = Counted(rows, indexes);
+        let mut query = Query::parse(&filter, None, None).unwrap();
+        query.limit = limit;
+        let plan = Plan::choose(&source, &QueryContext::default(), &query).unwrap();
+        plan.estimate(&source, &query)
+    }
+
+    #[test]
+    fn a_collection_scan_examines_every_document_and_returns_those_that_match() {
+        let all = estimate(1000, rawdoc! {}, 0);
+        assert_eq!(all, Estimate { keys: 0.0, documents: 1000.0, returned: 1000.0 });
+        let some = estimate(1000, rawdoc! { "other": 1 }, 0);
+        assert_eq!((some.documents, some.returned), (1000.0, 100.0));
+    }
+
+    #[test]
+    fn a_limit_ends_a_collection_scan_early() {
+        let first = estimate(1000, rawdoc! { "other": 1 }, 10);
+        assert_eq!((first.documents, first.returned), (100.0, 10.0));
+    }
+
+    #[test]
+    fn a_look_up_by_a_unique_key_examines_one_document() {
+        let one = estimate(1000, rawdoc! { "_id": 7 }, 0);
+        assert_eq!(one, Estimate { keys: 1.0, documents: 1.0, returned: 1.0 });
+    }
+
+    #[test]
+    fn an_index_walk_examines_fewer_documents_than_a_scan() {
+        let some = estimate(1000, rawdoc! { "n": { "$gt": 7 } }, 0);
+        assert!(some.documents > 1.0 && some.documents < 1000.0, "{some:?}");
+        assert!(some.returned <= some.documents, "{some:?}");
+    }
+
+    #[test]
+    fn an_empty_collection_takes_nothing() {
+        assert_eq!(estimate(0, rawdoc! { "n": 1 }, 0).returned, 0.0);
+    }
+}
