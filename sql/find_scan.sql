@@ -87,6 +87,24 @@ SELECT create_index('items', '{"n": 1}');
 EXECUTE by_filter('{"n": 8}');
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE by_filter('{"n": 8}');
 RESET plan_cache_mode;
+-- What is known of indexes follows changes of their names, their tables' names and their columns.
+SELECT count(*) FROM find('items', '{"n": 8}', '{"hint": "n_1"}');
+ALTER INDEX items_n_1 RENAME TO items_by_n;
+SELECT count(*) FROM find('items', '{"n": 8}', '{"hint": "n_1"}');
+SELECT count(*) FROM find('items', '{"n": 8}', '{"hint": "by_n"}');
+ALTER TABLE items RENAME TO things;
+SELECT count(*) FROM find('things', '{"n": 8}', '{"hint": "items_by_n"}');
+ALTER TABLE things RENAME TO items;
+ALTER TABLE items RENAME COLUMN doc TO other;
+SELECT count(*) FROM find('items', '{"n": 8}');
+ALTER TABLE items RENAME COLUMN other TO doc;
+BEGIN;
+DROP INDEX items_by_n;
+CREATE INDEX items_by_n ON items USING treedb_btree (keys(doc, '{"k": 1}'));
+SELECT treedb.explain('items', '{"k": 3}', '{"hint": "by_n"}') ->> 'index' AS within;
+ROLLBACK;
+SELECT treedb.explain('items', '{"n": 3}', '{"hint": "by_n"}') ->> 'index' AS after;
+ALTER INDEX items_by_n RENAME TO items_n_1;
 -- NULL arguments: no rows, as of any strict function.
 SELECT (SELECT count(*) FROM find(NULL)) AS name, (SELECT count(*) FROM find('items', NULL)) AS filter, (SELECT count(*) FROM find('items', '{}', NULL)) AS options;
 EXPLAIN (COSTS OFF) SELECT * FROM find('items', NULL::bson);

@@ -15,10 +15,11 @@ use pgrx::pg_sys;
 use treedb_query::access::IndexInfo;
 use treedb_query::index::ordered::IndexDef;
 
+use super::index_cache;
 use super::table::Table;
 use crate::index_am::keyset_scan;
 use crate::shim::expression::ColumnCall;
-use crate::shim::relation::{LockMode, OpenIndex};
+use crate::shim::relation::{Index as OpenedIndex, LockMode, OpenIndex};
 use crate::shim::{catalog, text};
 use crate::types::bson;
 
@@ -53,30 +54,7 @@ impl Index {
     fn open(table: &Table, oid: pg_sys::Oid) -> Option<Index> {
         let relation = OpenIndex::open(oid, LockMode::AccessShare);
         let index = relation.get();
-        if index.key_count() != 1 || index.is_partial() {
-            return None;
-        }
-        let call = ColumnCall::of(index).filter(|call| call.column == table.doc)?;
-        let calls = |name: &CStr| catalog::is_own_function(call.function, name);
-        let pattern = |unique: bool| {
-            let name = index.shown();
-            let prefix = format!("{}_", text::lossy(&table.name()));
-            let name = name.strip_prefix(&prefix).unwrap_or(&name);
-            // The function raises an error for an invalid pattern, but only when it is called: an index on an empty
-            // table may have one.
-            IndexDef::parse(bson::document(&call.constant), Some(name), unique).ok()
-        };
-        let access_method = index.access_method();
-        let own = catalog::index_access_method(c"treedb_btree") == Some(access_method);
-        // Read from the end or in descending order, the entries of a btree would need other scan keys.
-        let unique_btree =
-            access_method == pg_sys::BTREE_AM_OID && index.is_unique() && index.is_ascending(0);
-        let (kind, def) = match () {
-            () if own && calls(c"keys") => (Kind::KeySets, pattern(false)?),
-            () if unique_btree && calls(c"unique_key") => (Kind::Keys, pattern(true)?),
-            () if unique_btree && calls(c"get") && call.constant == b"_id" => (Kind::Values, IndexDef::id()),
-            () => return None,
-        };
+        let (kind, def) = index_cache::known(oid, table.relation.get().oid(), || read(table, index))?;
         let usable = index.is_valid() && index.is_ready() && index.is_live() && !index.is_too_new();
         let mut info = IndexInfo { def, multikey: false, ordered: true };
         if kind == Kind::KeySets && usable {
@@ -95,5 +73,34 @@ impl Index {
     /// Schema and name, quoted for SQL.
     pub(super) fn quoted(&self) -> std::ffi::CString {
         self.relation.get().quoted()
+    }
+}
+
+/// Reads from the catalog how an index of `table` is read and what it is over.
+fn read(table: &Table, index: OpenedIndex<'_>) -> Option<(Kind, IndexDef)> {
+    if index.key_count() != 1 || index.is_partial() {
+        return None;
+    }
+    let call = ColumnCall::of(index).filter(|call| call.column == table.doc)?;
+    let calls = |name: &CStr| catalog::is_own_function(call.function, name);
+    let pattern = |unique: bool| {
+        let name = index.shown();
+        let prefix = format!("{}_", text::lossy(&table.name()));
+        let name = name.strip_prefix(&prefix).unwrap_or(&name);
+        // The function raises an error for an invalid pattern, but only when it is called: an index on an empty
+        // table may have one.
+        IndexDef::parse(bson::document(&call.constant), Some(name), unique).ok()
+    };
+    let access_method = index.access_method();
+    let own = catalog::index_access_method(c"treedb_btree") == Some(access_method);
+    // Read from the end or in descending order, the entries of a btree would need other scan keys.
+    let unique_btree = access_method == pg_sys::BTREE_AM_OID && index.is_unique() && index.is_ascending(0);
+    match () {
+        () if own && calls(c"keys") => Some((Kind::KeySets, pattern(false)?)),
+        () if unique_btree && calls(c"unique_key") => Some((Kind::Keys, pattern(true)?)),
+        () if unique_btree && calls(c"get") && call.constant == b"_id" => {
+            Some((Kind::Values, IndexDef::id()))
+        }
+        () => None,
     }
 }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`table`] | a table by name: is it a collection, may the caller do that |
 //! | [`index`] | its indexes that queries can use, as the engine knows indexes |
+//! | [`index_cache`] | definitions of indexes that this backend has read |
 //! | [`reader`] | [`treedb_query::access::Source`]: rows and index ranges under a snapshot |
 //! | [`writer`] | [`treedb_query::access::Sink`]: insert, lock and change rows through the executor |
 //! | [`identity`] | the trigger that gives every document its `_id` |
@@ -25,6 +26,7 @@ mod find;
 mod find_stream;
 mod identity;
 mod index;
+mod index_cache;
 mod manage;
 mod options;
 mod reader;
@@ -35,3 +37,4 @@ mod writer;
 
 pub(crate) use aggregate_stream::AggregateStream;
 pub(crate) use find_stream::FindStream;
+pub(crate) use index_cache::changed as forget_changed;

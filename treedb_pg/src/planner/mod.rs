@@ -8,9 +8,10 @@
 //! The server asks the function's support function to simplify each call before it makes paths, so the library is
 //! loaded, and the hook in place, before it is needed.
 
-use crate::collection::{AggregateStream, FindStream};
+use crate::collection::{AggregateStream, FindStream, forget_changed};
 use crate::shim::function::pg_function;
 use crate::shim::function_path::{self, Answer, Planned};
+use crate::shim::invalidation;
 use crate::shim::setting::{Switch, on_load};
 
 /// Off: calls in FROM are scanned as other functions are.
@@ -24,6 +25,7 @@ static FUNCTIONS: [Planned; 2] = [Planned::new::<FindStream>(), Planned::new::<A
 
 fn load() {
     ENABLED.define();
+    invalidation::listen(forget_changed);
     function_path::install(&FUNCTIONS, &ENABLED);
 }
 

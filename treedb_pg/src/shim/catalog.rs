@@ -1,5 +1,6 @@
 //! The catalog: types and functions of the extension, names, privileges; commands of SQL.
 
+use std::cell::RefCell;
 use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
@@ -13,10 +14,43 @@ fn own_schema() -> pg_sys::Oid {
     unsafe { pg_sys::get_namespace_oid(c"treedb".as_ptr(), false) }
 }
 
+/// Numbers that this backend has looked up, by kind and name.
+type Numbers = Vec<(Kind, &'static CStr, pg_sys::Oid)>;
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Type,
+    Function,
+}
+
+thread_local! {
+    static NUMBERS: RefCell<Numbers> = const { RefCell::new(Vec::new()) };
+}
+
+/// Forgets all numbers, because a type, a function or a schema has changed.
+pub(super) fn forget_numbers() {
+    NUMBERS.with_borrow_mut(Vec::clear);
+}
+
+/// The number of an object of the extension's, from `look_up` unless it is known.
+fn number(kind: Kind, name: &'static CStr, look_up: impl FnOnce() -> pg_sys::Oid) -> pg_sys::Oid {
+    let known = |numbers: &Numbers| {
+        numbers.iter().find(|(of, known, _)| *of == kind && *known == name).map(|(.., oid)| *oid)
+    };
+    if let Some(oid) = NUMBERS.with_borrow(known) {
+        return oid;
+    }
+    let oid = look_up();
+    if oid != pg_sys::InvalidOid {
+        NUMBERS.with_borrow_mut(|numbers| numbers.push((kind, name, oid)));
+    }
+    oid
+}
+
 /// A type of the extension's; the invalid one if there is none of that name.
-pub(crate) fn own_type(name: &CStr) -> pg_sys::Oid {
+pub(crate) fn own_type(name: &'static CStr) -> pg_sys::Oid {
     // SAFETY: a catalog look-up by a name and a schema.
-    unsafe {
+    number(Kind::Type, name, || unsafe {
         pg_sys::GetSysCacheOid(
             pg_sys::SysCacheIdentifier::TYPENAMENSP as i32,
             pg_sys::Anum_pg_type_oid as i16,
@@ -25,7 +59,7 @@ pub(crate) fn own_type(name: &CStr) -> pg_sys::Oid {
             pg_sys::Datum::from(0usize),
             pg_sys::Datum::from(0usize),
         )
-    }
+    })
 }
 
 /// Whether a function is the extension's one of that name.
@@ -40,14 +74,14 @@ pub(crate) fn is_own_function(function: pg_sys::Oid, name: &CStr) -> bool {
 }
 
 /// The extension's function of that name, of which there is only one.
-pub(crate) fn own_function(name: &CStr) -> pg_sys::Oid {
+pub(crate) fn own_function(name: &'static CStr) -> pg_sys::Oid {
     // SAFETY: a list of two names, which the server copies nothing of beyond the call; an error if there is none.
-    unsafe {
+    number(Kind::Function, name, || unsafe {
         let names =
             pg_sys::lappend(std::ptr::null_mut(), pg_sys::makeString(c"treedb".as_ptr().cast_mut()).cast());
         let names = pg_sys::lappend(names, pg_sys::makeString(name.as_ptr().cast_mut()).cast());
         pg_sys::LookupFuncName(names, -1, std::ptr::null(), false)
-    }
+    })
 }
 
 /// An index access method by name; `None` if there is none.

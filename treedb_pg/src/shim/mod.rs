@@ -13,6 +13,7 @@
 //! * [`datum`], [`memory`], [`text`], [`rows`]: values that are read, made and returned
 //! * [`error`], [`fault`]: SQL errors; errors on demand, for tests
 //! * [`relation`], [`catalog`], [`expression`]: open relations; names, types and privileges; expressions of indexes
+//! * [`invalidation`]: changes of the catalog, for what is cached of it
 //! * [`snapshot`]: snapshots and transaction ids
 //! * [`buffer`], [`wal`]: pages of an index, pinned and locked; changes of pages as atomic WAL records
 //! * [`index_method`]: the trait of an index access method and its callbacks, with [`index_build`], [`index_scan`]
@@ -42,6 +43,7 @@ pub(crate) mod index_build;
 pub(crate) mod index_delete;
 pub(crate) mod index_method;
 pub(crate) mod index_scan;
+pub(crate) mod invalidation;
 pub(crate) mod memory;
 pub(crate) mod modify;
 pub(crate) mod relation;

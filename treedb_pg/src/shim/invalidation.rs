@@ -1,0 +1,46 @@
+//! Changes of the catalog that this backend hears of, for what it has cached.
+
+use std::sync::OnceLock;
+
+use pgrx::pg_sys;
+
+/// Called with the relation that has changed, or `None` if any of them or any function, type or schema may have. It is
+/// called at any time that the server looks into its catalog, so it must not look into it itself.
+pub(crate) type Listener = fn(changed: Option<pg_sys::Oid>);
+
+static LISTENER: OnceLock<Listener> = OnceLock::new();
+
+/// Makes `listener` hear of changes for as long as the backend lives. There is one.
+pub(crate) fn listen(listener: Listener) {
+    if LISTENER.set(listener).is_err() {
+        return;
+    }
+    let none = pg_sys::Datum::from(0_usize);
+    // SAFETY: the callbacks live as long as the library, which is never unloaded.
+    unsafe {
+        pg_sys::CacheRegisterRelcacheCallback(Some(relation_changed), none);
+        for catalog in [
+            pg_sys::SysCacheIdentifier::PROCOID,
+            pg_sys::SysCacheIdentifier::TYPEOID,
+            pg_sys::SysCacheIdentifier::NAMESPACEOID,
+        ] {
+            pg_sys::CacheRegisterSyscacheCallback(catalog as i32, Some(catalog_changed), none);
+        }
+    }
+}
+
+fn tell(changed: Option<pg_sys::Oid>) {
+    if let Some(listener) = LISTENER.get() {
+        // SAFETY: the outermost Rust frame below the server's.
+        unsafe { pg_sys::panic::pgrx_extern_c_guard(|| listener(changed)) }
+    }
+}
+
+unsafe extern "C-unwind" fn relation_changed(_: pg_sys::Datum, relation: pg_sys::Oid) {
+    tell((relation != pg_sys::InvalidOid).then_some(relation));
+}
+
+unsafe extern "C-unwind" fn catalog_changed(_: pg_sys::Datum, _catalog: i32, _hash: u32) {
+    super::catalog::forget_numbers();
+    tell(None);
+}
