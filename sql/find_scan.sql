@@ -47,6 +47,12 @@ EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM find('items'
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT EXISTS (SELECT FROM find('items', '{"n": 7}'));
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM find('items', '{"n": 7, "k": 100}');
 
+-- A pipeline is pulled document by document: nothing is computed of documents beyond the LIMIT.
+SELECT f FROM aggregate('items', '[{"$sort": {"_id": 1}}, {"$project": {"x": {"$divide": [6, {"$subtract": [3, "$_id"]}]}}}]') f LIMIT 2;
+SET treedb.enable_find_scan = off;
+SELECT f FROM aggregate('items', '[{"$sort": {"_id": 1}}, {"$project": {"x": {"$divide": [6, {"$subtract": [3, "$_id"]}]}}}]') f LIMIT 2;
+RESET treedb.enable_find_scan;
+
 -- Joins by a parameter, in both directions, with reruns of the same call and of another collection.
 EXPLAIN (COSTS OFF) SELECT f ->> '_id' FROM generate_series(1, 3) i, LATERAL find('items', jsonb_build_object('_id', i)::bson) f;
 SELECT i, f ->> 'n' AS n FROM generate_series(1, 3) i, LATERAL find('items', jsonb_build_object('_id', i)::bson) f ORDER BY 1;
