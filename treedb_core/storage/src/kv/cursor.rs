@@ -90,6 +90,7 @@ impl<'a> Cursor<'a> {
     }
 
     /// The value it is on, for longer than the cursor; in `arena`, if the file is not mapped.
+    #[cfg(feature = "optimistic")]
     pub(crate) fn keep_value(&self, arena: Option<&'a Arena>) -> Result<Option<&'a [u8]>> {
         let Some(cell) = self.tree.value() else { return Ok(None) };
         resolve_for_txn(self.pager, self.values, cell, arena).map(Some)
