@@ -147,6 +147,11 @@ impl Source for Reader {
     fn estimated_rows(&self) -> u64 {
         self.table.estimated_rows()
     }
+
+    fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
+        let index = self.indexes.get(index).filter(|index| matches!(index.kind, Kind::KeySets))?;
+        Some(keyset_scan::estimate(index.relation.get(), range))
+    }
 }
 
 impl Reader {

@@ -45,8 +45,7 @@ pub(crate) fn scan<E>(
     visit: &mut Visit<'_, E>,
 ) -> Result<(), E> {
     let schema = Schema::of(index);
-    let mut bounds =
-        Range { low: Boundary::Bytes(shortened(&range.low).to_vec()), high: high(range.high.as_deref()) };
+    let mut bounds = bounds_of(range);
     if let Some((key, row)) = after {
         let mut entry = shortened(key).to_vec();
         append_address(row, &mut entry);
@@ -78,6 +77,17 @@ pub(crate) fn scan<E>(
         cursor = reader.next(Some(here), direction, &mut buffer);
     }
     Ok(())
+}
+
+/// About how many entries lie in `range`.
+pub(crate) fn estimate(index: Index<'_>, range: &KeyRange) -> u64 {
+    let schema = Schema::of(index);
+    Tree::new(index, &schema).estimate(&bounds_of(range))
+}
+
+/// A range of keys as one of entries.
+fn bounds_of(range: &KeyRange) -> Range {
+    Range { low: Boundary::Bytes(shortened(&range.low).to_vec()), high: high(range.high.as_deref()) }
 }
 
 /// The upper end of a range. A stored key may be the beginning of a limit that is longer than keys are stored: then

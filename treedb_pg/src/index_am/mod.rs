@@ -11,6 +11,7 @@
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
 //! | [`range`], [`scan`] | conditions as ranges, reading them both ways |
 //! | [`keyset_scan`] | reading an index of key sets for queries over documents |
+//! | [`estimate`] | how many entries lie in a range |
 //! | [`vacuum`] | removing entries and empty leaves |
 //! | [`check`] | `treedb.check`: the tree by itself, and against its table both ways |
 //! | [`inspect`] | `treedb.index_pages`: what each page holds |
@@ -37,6 +38,7 @@ mod boundary;
 mod build;
 mod check;
 mod column;
+mod estimate;
 mod insert;
 mod inspect;
 pub(crate) mod keyset_scan;
@@ -143,11 +145,7 @@ impl IndexMethod for Btree {
 
     fn height(index: Index<'_>) -> i32 {
         let schema = Schema::of(index);
-        let level = match index.cached_root() {
-            Some((_, level)) => level,
-            None => tree::Tree::new(index, &schema).meta().level,
-        };
-        i32::from(level)
+        i32::from(tree::Tree::new(index, &schema).height())
     }
 
     /// An operator class is valid if its support function says a kind of column that there is.

@@ -5,20 +5,23 @@
 //! the hook puts a custom path in its place, which [`super::custom_scan`] executes. The library has to be loaded before
 //! the planner makes paths; it is, because the planner asks the support function to simplify every call first.
 //!
+//! Conditions on a table that such a function can answer get a path of the same kind, see [`super::filter_path`].
+//!
 //! The support function also estimates rows and cost where the call stays a function scan, or stands in a SELECT list.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
+use std::ptr;
 use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-use super::catalog;
 use super::custom_scan::{Methods, arguments_of};
 use super::declared::Class;
 use super::function::{Args, Output};
 use super::setting::Switch;
 use super::streamed::{ARGUMENTS, Argument, Estimate, StreamedFunction};
+use super::{catalog, filter_path};
 
 /// A function that the hook knows.
 pub(crate) struct Planned {
@@ -26,6 +29,8 @@ pub(crate) struct Planned {
     methods: &'static pg_sys::CustomPathMethods,
     scan: &'static pg_sys::CustomScanMethods,
     estimate: fn(&[Argument<'_>; ARGUMENTS]) -> Option<Estimate>,
+    /// Whether its second argument is a filter, so that conditions on a table can be answered by it.
+    reads_filter: bool,
 }
 
 // SAFETY: its methods are constants of the program.
@@ -41,7 +46,13 @@ impl Planned {
             methods: Paths::<T>::METHODS,
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
+            reads_filter: T::READS_FILTER,
         }
+    }
+
+    /// The function's number.
+    pub(super) fn function_number(&self) -> pg_sys::Oid {
+        catalog::own_function(self.function)
     }
 
     /// Whether it is the function of that number.
@@ -99,10 +110,17 @@ unsafe extern "C-unwind" fn rel_pathlist(
             if let Some(previous) = hook.previous {
                 pg_sys::ffi::pg_guard_ffi_boundary(|| previous(root, rel, number, entry));
             }
-            if hook.enabled.is_on()
-                && let Some((planned, call)) = planned(hook.functions, rel, entry)
-            {
-                replace_paths(root, rel, planned, call);
+            if !hook.enabled.is_on() {
+                return;
+            }
+            if let Some((planned, call)) = planned(hook.functions, rel, entry) {
+                let estimate = estimated(root, planned, call);
+                let path = make_path(root, rel, planned, call, estimate, (*rel).tuples);
+                (*rel).pathlist = std::ptr::null_mut();
+                pg_sys::add_path(rel, path.cast());
+            }
+            if let Some(find) = hook.functions.iter().find(|planned| planned.reads_filter) {
+                filter_path::add_paths(root, rel, number, entry, find);
             }
         })
     }
@@ -166,16 +184,18 @@ unsafe fn wants_whole_rows(rel: *mut pg_sys::RelOptInfo) -> bool {
     }
 }
 
-/// Puts the custom path of a call in place of the function scan.
+/// The custom path of a call that takes `estimate` and gives `tuples` rows before the relation's conditions.
 ///
 /// # Safety
-/// A relation of the planner's that is this call.
-unsafe fn replace_paths(
+/// A relation of the planner's whose rows, as far as the query uses them, are those of the call.
+pub(super) unsafe fn make_path(
     root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
     planned: &'static Planned,
     call: *mut pg_sys::FuncExpr,
-) {
+    estimate: Estimate,
+    tuples: f64,
+) -> *mut pg_sys::CustomPath {
     // SAFETY: nodes of the planner's, made and filled as it makes its own.
     unsafe {
         let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
@@ -187,7 +207,7 @@ unsafe fn replace_paths(
         (*path).path.param_info = pg_sys::get_baserel_parampathinfo(root, rel, (*rel).lateral_relids);
         let parameters = (*path).path.param_info.as_ref();
         (*path).path.rows = parameters.map_or((*rel).rows, |parameters| parameters.ppi_rows);
-        let Estimate { startup, total, .. } = estimated(root, planned, call);
+        let Estimate { startup, total, .. } = estimate;
         let conditions = (*rel).baserestrictcost;
         let target = &*(*rel).reltarget;
         let each = pg_sys::cpu_tuple_cost + conditions.per_tuple;
@@ -195,13 +215,14 @@ unsafe fn replace_paths(
         (*path).path.total_cost = total
             + conditions.startup
             + target.cost.startup
-            + each * (*rel).tuples
+            + each * tuples
             + target.cost.per_tuple * (*path).path.rows;
         (*path).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
-        (*path).custom_private = pg_sys::lappend_int(std::ptr::null_mut(), wanted(root, rel));
+        let wanted = pg_sys::makeInteger(wanted(root, rel));
+        let private = pg_sys::lappend(std::ptr::null_mut(), wanted.cast());
+        (*path).custom_private = pg_sys::lappend(private, call.cast());
         (*path).methods = planned.methods;
-        (*rel).pathlist = std::ptr::null_mut();
-        pg_sys::add_path(rel, path.cast());
+        path
     }
 }
 
@@ -230,7 +251,7 @@ unsafe fn wanted(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo) -
 ///
 /// # Safety
 /// A call of the function, and the planner or null.
-unsafe fn estimated(
+pub(super) unsafe fn estimated(
     root: *mut pg_sys::PlannerInfo,
     planned: &'static Planned,
     call: *mut pg_sys::FuncExpr,
@@ -257,26 +278,35 @@ unsafe extern "C-unwind" fn plan<T: StreamedFunction>(
     conditions: *mut pg_sys::List,
     _plans: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
-    // SAFETY: called by the planner with a path of `replace_paths`. The call is an expression of the plan, so that the
+    // SAFETY: called by the planner with a path of `make_path`, whose private list has the number of rows wanted, the
+    // call and, if the call meets it, a condition. The call is an expression of the plan, so that the
     // server replaces lateral references in it and notes that the plan depends on the function.
     unsafe {
         pg_sys::panic::pgrx_extern_c_guard(|| {
             let entry = *(*root).simple_rte_array.add((*rel).relid as usize);
-            let function = pg_sys::list_nth((*entry).functions, 0).cast::<pg_sys::RangeTblFunction>();
-            let call = (*function).funcexpr.cast::<pg_sys::FuncExpr>();
-            let column =
-                pg_sys::makeVar((*rel).relid as i32, 1, (*call).funcresulttype, -1, (*call).funccollid, 0);
+            let private = (*path).custom_private;
+            let wanted = pg_sys::list_nth(private, 0).cast::<pg_sys::Integer>();
+            let call = pg_sys::list_nth(private, 1).cast::<pg_sys::FuncExpr>();
+            let met =
+                if pg_sys::list_length(private) > 2 { pg_sys::list_nth(private, 2) } else { ptr::null_mut() };
+            let number = match (*entry).rtekind {
+                pg_sys::RTEKind::RTE_RELATION => filter_path::document_column(entry),
+                _ => 1,
+            };
+            let (kind, collation) = ((*call).funcresulttype, (*call).funccollid);
+            let column = pg_sys::makeVar((*rel).relid as i32, number, kind, -1, collation, 0);
             let column = pg_sys::makeTargetEntry(column.cast(), 1, std::ptr::null_mut(), false);
             let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
             (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
             (*scan).scan.plan.targetlist = columns;
+            let conditions = pg_sys::list_delete_ptr(pg_sys::list_copy(conditions), met);
             (*scan).scan.plan.qual = pg_sys::extract_actual_clauses(conditions, false);
             // No table: the rows are as the list of columns says.
             (*scan).scan.scanrelid = 0;
             (*scan).custom_scan_tlist = pg_sys::lappend(std::ptr::null_mut(), column.cast());
             (*scan).flags = (*path).flags;
             (*scan).custom_exprs = pg_sys::lappend(std::ptr::null_mut(), call.cast());
-            (*scan).custom_private = (*path).custom_private;
+            (*scan).custom_private = pg_sys::lappend_int(ptr::null_mut(), (*wanted).ival);
             (*scan).methods = Methods::<T>::SCAN;
             scan.cast()
         })

@@ -36,6 +36,7 @@ pub(crate) mod declared;
 pub(crate) mod error;
 pub(crate) mod expression;
 pub(crate) mod fault;
+pub(crate) mod filter_path;
 pub(crate) mod function;
 pub(crate) mod function_path;
 pub(crate) mod heap;
