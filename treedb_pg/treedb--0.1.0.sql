@@ -292,3 +292,22 @@ CREATE FUNCTION treedb.explain(collection text, filter bson DEFAULT '{}', option
 COMMENT ON FUNCTION find(text, bson, bson) IS 'the documents that match; options: sort, projection, skip, limit, hint';
 COMMENT ON FUNCTION treedb.count(text, bson, bson) IS 'how many documents match; options: skip, limit, hint';
 COMMENT ON FUNCTION treedb.explain(text, bson, bson) IS 'the plan of find, and the work that executing it took';
+
+-- Operators of jsonb ---------------------------------------------------------------------------------------------
+
+CREATE FUNCTION contains(document bson, part bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_contains';
+CREATE FUNCTION contained(part bson, document bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_contained';
+CREATE FUNCTION has_field(document bson, name text) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_exists';
+CREATE FUNCTION has_any_field(document bson, names text[]) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_exists_any';
+CREATE FUNCTION has_all_fields(document bson, names text[]) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_exists_all';
+CREATE FUNCTION get_path(document bson, path text[]) RETURNS bson_value LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_get_path';
+CREATE FUNCTION get_path_text(document bson, path text[]) RETURNS text LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_get_path_text';
+CREATE OPERATOR @> (LEFTARG = bson, RIGHTARG = bson, FUNCTION = contains, COMMUTATOR = <@, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR <@ (LEFTARG = bson, RIGHTARG = bson, FUNCTION = contained, COMMUTATOR = @>, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR ? (LEFTARG = bson, RIGHTARG = text, FUNCTION = has_field, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR ?| (LEFTARG = bson, RIGHTARG = text[], FUNCTION = has_any_field, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR ?& (LEFTARG = bson, RIGHTARG = text[], FUNCTION = has_all_fields, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR #> (LEFTARG = bson, RIGHTARG = text[], FUNCTION = get_path);
+CREATE OPERATOR #>> (LEFTARG = bson, RIGHTARG = text[], FUNCTION = get_path_text);
+COMMENT ON FUNCTION contains(bson, bson) IS 'whether a document has all fields of another, as jsonb says';
+COMMENT ON FUNCTION get_path(bson, text[]) IS 'the value at a path of names of fields and positions in arrays, or NULL';
