@@ -28,9 +28,9 @@ pub enum Wanted {
     Documents,
     /// They are counted.
     Count,
-    /// To be updated.
+    /// They are updated.
     Update,
-    /// To be deleted.
+    /// They are deleted.
     Delete,
 }
 
