@@ -107,9 +107,9 @@ ALTER TABLE items RENAME COLUMN other TO doc;
 BEGIN;
 DROP INDEX items_by_n;
 CREATE INDEX items_by_n ON items USING treedb_btree (keys(doc, '{"k": 1}'));
-SELECT treedb.explain('items', '{"k": 3}', '{"hint": "by_n"}') ->> 'index' AS within;
+SELECT treedb.explain('{"find": "items", "filter": {"k": 3}, "hint": "by_n"}') ->> 'queryPlanner.winningPlan.inputStage.indexName' AS within;
 ROLLBACK;
-SELECT treedb.explain('items', '{"n": 3}', '{"hint": "by_n"}') ->> 'index' AS after;
+SELECT treedb.explain('{"find": "items", "filter": {"n": 3}, "hint": "by_n"}') ->> 'queryPlanner.winningPlan.inputStage.indexName' AS after;
 ALTER INDEX items_by_n RENAME TO items_n_1;
 -- NULL arguments: no rows, as of any strict function.
 SELECT (SELECT count(*) FROM find(NULL)) AS name, (SELECT count(*) FROM find('items', NULL)) AS filter, (SELECT count(*) FROM find('items', '{}', NULL)) AS options;

@@ -237,7 +237,7 @@ CREATE OPERATOR CLASS keyset_ops DEFAULT FOR TYPE keyset USING treedb_btree AS
 
 CREATE FUNCTION keys(document bson, pattern bson) RETURNS keyset LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_keys';
 CREATE FUNCTION unique_key(document bson, pattern bson) RETURNS bytea LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_unique_key';
-COMMENT ON FUNCTION keys(bson, bson) IS 'what an index of key pattern {"field": 1, ..} has for a document';
+COMMENT ON FUNCTION keys(bson, bson) IS 'what an index of key pattern {"field": 1, ..}, or of specification {"key": {"field": 1, ..}, "sparse": true, ..}, has for a document';
 
 -- An index on values is searched by encoded keys, which is what queries have.
 CREATE FUNCTION bson_value_cmp_key(bson_value, bytea) RETURNS int4 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_cmp_key';
@@ -250,7 +250,7 @@ ALTER OPERATOR FAMILY bson_value_ops USING btree ADD FUNCTION 1 (bson_value, byt
 CREATE FUNCTION set_id() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'treedb_set_id';
 COMMENT ON FUNCTION set_id() IS 'gives every document of a collection its _id, as the first field';
 
-CREATE FUNCTION create_collection(name text) RETURNS regclass LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_create_collection';
+CREATE FUNCTION create_collection(name text, options bson DEFAULT '{}') RETURNS regclass LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_create_collection';
 CREATE FUNCTION drop_collection(name text) RETURNS bool LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_drop_collection';
 CREATE FUNCTION create_index(collection text, keys bson, options bson DEFAULT '{}') RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_create_index';
 CREATE FUNCTION drop_index(collection text, name text) RETURNS void LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_drop_index';
@@ -262,9 +262,10 @@ CREATE FUNCTION list_collections() RETURNS SETOF regclass LANGUAGE sql STABLE PA
         AND a.atttypid OPERATOR(pg_catalog.=) 'treedb.bson'::pg_catalog.regtype
     ORDER BY c.relnamespace, c.relname
 $$;
-COMMENT ON FUNCTION create_collection(text) IS 'creates a table of documents with a unique _id';
+COMMENT ON FUNCTION create_collection(text, bson) IS 'creates a table of documents with a unique _id; options: validator, validationLevel, validationAction';
 COMMENT ON FUNCTION drop_collection(text) IS 'drops a collection; false if there is none of that name';
-COMMENT ON FUNCTION create_index(text, bson, bson) IS 'creates an index {"field": 1, "other.field": -1}; options: unique, name';
+COMMENT ON FUNCTION create_index(text, bson, bson) IS
+    'creates an index {"field": 1, "other.field": -1}; options: name, unique, sparse, hidden, partialFilterExpression, expireAfterSeconds, collation, wildcardProjection';
 COMMENT ON FUNCTION list_collections() IS 'the tables that are collections';
 
 CREATE FUNCTION insert_one(collection text, document bson) RETURNS bson_value LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_insert_one';
@@ -272,14 +273,15 @@ CREATE FUNCTION insert_many(collection text, documents bson[]) RETURNS int8 LANG
 CREATE FUNCTION insert_many(collection text, documents text) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_insert_json';
 CREATE FUNCTION update_one(collection text, filter bson, update bson_value, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_update_one';
 CREATE FUNCTION update_many(collection text, filter bson, update bson_value, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_update_many';
-CREATE FUNCTION delete_one(collection text, filter bson) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_delete_one';
-CREATE FUNCTION delete_many(collection text, filter bson) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_delete_many';
+CREATE FUNCTION delete_one(collection text, filter bson, options bson DEFAULT '{}') RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_delete_one';
+CREATE FUNCTION delete_many(collection text, filter bson, options bson DEFAULT '{}') RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_delete_many';
 COMMENT ON FUNCTION insert_one(text, bson) IS 'inserts a document and returns its _id';
 COMMENT ON FUNCTION insert_many(text, bson[]) IS 'inserts documents, all or none, and returns their number';
 COMMENT ON FUNCTION insert_many(text, text) IS 'the same of a JSON array, or of JSON documents one after the other';
-COMMENT ON FUNCTION update_one(text, bson, bson_value, bson) IS 'changes the first document found that matches, by operators, a new document or an array of stages; options: upsert, hint, arrayFilters';
-COMMENT ON FUNCTION update_many(text, bson, bson_value, bson) IS 'changes the documents that match, by operators or an array of stages; options: upsert, hint, arrayFilters';
-COMMENT ON FUNCTION delete_many(text, bson) IS 'deletes the documents that match and returns their number';
+COMMENT ON FUNCTION update_one(text, bson, bson_value, bson) IS 'changes the first document found that matches, by operators, a new document or an array of stages; options: upsert, hint, collation, arrayFilters';
+COMMENT ON FUNCTION update_many(text, bson, bson_value, bson) IS 'changes the documents that match, by operators or an array of stages; options: upsert, hint, collation, arrayFilters';
+COMMENT ON FUNCTION delete_one(text, bson, bson) IS 'deletes the first document found that matches and returns 1, or 0; options: hint, collation';
+COMMENT ON FUNCTION delete_many(text, bson, bson) IS 'deletes the documents that match and returns their number; options: hint, collation';
 
 CREATE FUNCTION find_support(internal) RETURNS internal LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'treedb_find_support';
 COMMENT ON FUNCTION find_support(internal) IS 'tells the planner how many documents find and aggregate return, and what they cost';
@@ -288,7 +290,102 @@ CREATE FUNCTION aggregate(collection text, pipeline bson_value, options bson DEF
 COMMENT ON FUNCTION aggregate(text, bson_value, bson) IS 'the documents that a pipeline gives: an array of stages; options: hint';
 -- Not with one argument: count(text) would be found in place of the aggregate.
 CREATE FUNCTION treedb.count(collection text, filter bson, options bson DEFAULT '{}') RETURNS int8 LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 AS 'MODULE_PATHNAME', 'treedb_count';
-CREATE FUNCTION treedb.explain(collection text, filter bson DEFAULT '{}', options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED COST 1000 AS 'MODULE_PATHNAME', 'treedb_explain';
-COMMENT ON FUNCTION find(text, bson, bson) IS 'the documents that match; options: sort, projection, skip, limit, hint';
-COMMENT ON FUNCTION treedb.count(text, bson, bson) IS 'how many documents match; options: skip, limit, hint';
-COMMENT ON FUNCTION treedb.explain(text, bson, bson) IS 'the plan of find, and the work that executing it took';
+COMMENT ON FUNCTION find(text, bson, bson) IS 'the documents that match; options: sort, projection, skip, limit, hint, collation';
+COMMENT ON FUNCTION treedb.count(text, bson, bson) IS 'how many documents match; options: skip, limit, hint, collation';
+
+-- Operators of jsonb ---------------------------------------------------------------------------------------------
+
+CREATE FUNCTION contains(document bson, part bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_contains';
+CREATE FUNCTION contained(part bson, document bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_contained';
+CREATE FUNCTION has_field(document bson, name text) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_exists';
+CREATE FUNCTION has_any_field(document bson, names text[]) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_exists_any';
+CREATE FUNCTION has_all_fields(document bson, names text[]) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_exists_all';
+CREATE FUNCTION get_path(document bson, path text[]) RETURNS bson_value LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_get_path';
+CREATE FUNCTION get_path_text(document bson, path text[]) RETURNS text LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_get_path_text';
+CREATE OPERATOR @> (LEFTARG = bson, RIGHTARG = bson, FUNCTION = contains, COMMUTATOR = <@, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR <@ (LEFTARG = bson, RIGHTARG = bson, FUNCTION = contained, COMMUTATOR = @>, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR ? (LEFTARG = bson, RIGHTARG = text, FUNCTION = has_field, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR ?| (LEFTARG = bson, RIGHTARG = text[], FUNCTION = has_any_field, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR ?& (LEFTARG = bson, RIGHTARG = text[], FUNCTION = has_all_fields, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR #> (LEFTARG = bson, RIGHTARG = text[], FUNCTION = get_path);
+CREATE OPERATOR #>> (LEFTARG = bson, RIGHTARG = text[], FUNCTION = get_path_text);
+COMMENT ON FUNCTION contains(bson, bson) IS 'whether a document has all fields of another, as jsonb says';
+COMMENT ON FUNCTION get_path(bson, text[]) IS 'the value at a path of names of fields and positions in arrays, or NULL';
+
+-- More of collections --------------------------------------------------------------------------------------------
+
+CREATE FUNCTION rename_collection(from_name text, to_name text, drop_target bool DEFAULT false) RETURNS regclass LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_rename_collection';
+CREATE FUNCTION coll_mod(collection text, options bson) RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_coll_mod';
+CREATE FUNCTION collection_options(collection text) RETURNS bson LANGUAGE c STABLE STRICT PARALLEL RESTRICTED AS 'MODULE_PATHNAME', 'treedb_collection_options';
+CREATE FUNCTION validate_document() RETURNS trigger LANGUAGE c AS 'MODULE_PATHNAME', 'treedb_validate_document';
+COMMENT ON FUNCTION rename_collection(text, text, bool) IS 'renames a collection and its indexes; with drop_target a collection of the new name is dropped';
+COMMENT ON FUNCTION coll_mod(text, bson) IS 'changes options of a collection: validator, validationLevel, validationAction, index (hidden, expireAfterSeconds)';
+COMMENT ON FUNCTION collection_options(text) IS 'the validator of a collection, with its level and action';
+COMMENT ON FUNCTION validate_document() IS 'refuses documents that the validator of a collection does not accept';
+
+CREATE FUNCTION replace_one(collection text, filter bson, replacement bson, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_replace_one';
+CREATE FUNCTION find_one_and_update(collection text, filter bson, update bson_value, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_find_one_and_update';
+CREATE FUNCTION find_one_and_replace(collection text, filter bson, replacement bson, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_find_one_and_replace';
+CREATE FUNCTION find_one_and_delete(collection text, filter bson, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_find_one_and_delete';
+CREATE FUNCTION bulk_write(collection text, operations bson_value, options bson DEFAULT '{}') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_bulk_write';
+COMMENT ON FUNCTION replace_one(text, bson, bson, bson) IS 'replaces the first document found that matches; options: upsert, hint, collation';
+COMMENT ON FUNCTION find_one_and_update(text, bson, bson_value, bson) IS
+    'updates the first document that matches and returns it; options: sort, projection, hint, collation, upsert, returnDocument, arrayFilters';
+COMMENT ON FUNCTION find_one_and_replace(text, bson, bson, bson) IS
+    'replaces the first document that matches and returns it; options: sort, projection, hint, collation, upsert, returnDocument';
+COMMENT ON FUNCTION find_one_and_delete(text, bson, bson) IS
+    'deletes the first document that matches and returns it; options: sort, projection, hint, collation';
+COMMENT ON FUNCTION bulk_write(text, bson_value, bson) IS
+    'carries out an array of operations, each of which may fail by itself, and returns what was done; options: ordered';
+
+CREATE FUNCTION treedb.distinct(collection text, field text, filter bson DEFAULT '{}', options bson DEFAULT '{}') RETURNS SETOF bson_value LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 ROWS 100 AS 'MODULE_PATHNAME', 'treedb_distinct';
+CREATE FUNCTION treedb.explain(command bson, verbosity text DEFAULT 'executionStats') RETURNS bson LANGUAGE c VOLATILE STRICT PARALLEL RESTRICTED COST 1000 AS 'MODULE_PATHNAME', 'treedb_explain';
+COMMENT ON FUNCTION treedb.distinct(text, text, bson, bson) IS 'the distinct values of a field in the documents that match; options: hint, collation';
+COMMENT ON FUNCTION treedb.explain(bson, text) IS
+    'the plan of a command {"find": "collection", "filter": {..}}, and the work it took; also count, distinct, aggregate, update, delete, findAndModify';
+
+CREATE FUNCTION expire(collection text) RETURNS int8 LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_expire';
+CREATE FUNCTION expire(OUT collection regclass, OUT deleted int8) RETURNS SETOF record LANGUAGE sql VOLATILE PARALLEL UNSAFE AS $$
+    SELECT c, treedb.expire(c::pg_catalog.text)
+    FROM treedb.list_collections() c JOIN pg_catalog.pg_class t ON t.oid OPERATOR(pg_catalog.=) c
+    WHERE pg_catalog.has_schema_privilege(t.relnamespace, 'USAGE')
+        AND pg_catalog.has_table_privilege(c, 'SELECT') AND pg_catalog.has_table_privilege(c, 'DELETE')
+        AND NOT pg_catalog.row_security_active(c) AND NOT pg_catalog.pg_is_other_temp_schema(t.relnamespace)
+        AND EXISTS (SELECT FROM treedb.list_indexes(c::pg_catalog.text) i WHERE i OPERATOR(treedb.?) 'expireAfterSeconds')
+$$;
+COMMENT ON FUNCTION expire(text) IS 'deletes the documents that have expired by the TTL indexes of a collection and returns their number';
+COMMENT ON FUNCTION expire() IS 'does so for every collection with a TTL index from which the caller may delete';
+
+-- Statistics -----------------------------------------------------------------------------------------------------
+
+CREATE VIEW stat_collections AS
+    SELECT n.nspname AS schema, c.relname AS collection, m.amname AS access_method,
+        CASE WHEN c.reltuples OPERATOR(pg_catalog.>=) 0 THEN c.reltuples::pg_catalog.int8 END AS rows_estimate,
+        pg_catalog.pg_relation_size(c.oid) AS table_bytes,
+        pg_catalog.pg_indexes_size(c.oid) AS index_bytes,
+        pg_catalog.pg_total_relation_size(c.oid) AS total_bytes,
+        s.seq_scan, s.seq_tup_read, s.idx_scan, s.idx_tup_fetch,
+        s.n_tup_ins, s.n_tup_upd, s.n_tup_del, s.n_tup_hot_upd, s.n_live_tup, s.n_dead_tup,
+        s.last_vacuum, s.last_autovacuum, s.last_analyze, s.last_autoanalyze
+    FROM treedb.list_collections() l
+        JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) l
+        JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+        JOIN pg_catalog.pg_am m ON m.oid OPERATOR(pg_catalog.=) c.relam
+        LEFT JOIN pg_catalog.pg_stat_all_tables s ON s.relid OPERATOR(pg_catalog.=) c.oid;
+COMMENT ON VIEW stat_collections IS 'sizes of collections, and what was done to them since their statistics were reset';
+
+CREATE VIEW stat_indexes AS
+    SELECT n.nspname AS schema, c.relname AS collection, i.relname AS index, m.amname AS access_method,
+        x.indisunique AS is_unique, x.indisvalid AS is_valid,
+        CASE WHEN i.reltuples OPERATOR(pg_catalog.>=) 0 THEN i.reltuples::pg_catalog.int8 END AS entries_estimate,
+        pg_catalog.pg_relation_size(i.oid) AS index_bytes,
+        s.idx_scan, s.idx_tup_read, s.idx_tup_fetch
+    FROM treedb.list_collections() l
+        JOIN pg_catalog.pg_class c ON c.oid OPERATOR(pg_catalog.=) l
+        JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) c.relnamespace
+        JOIN pg_catalog.pg_index x ON x.indrelid OPERATOR(pg_catalog.=) c.oid
+        JOIN pg_catalog.pg_class i ON i.oid OPERATOR(pg_catalog.=) x.indexrelid
+        JOIN pg_catalog.pg_am m ON m.oid OPERATOR(pg_catalog.=) i.relam
+        LEFT JOIN pg_catalog.pg_stat_all_indexes s ON s.indexrelid OPERATOR(pg_catalog.=) i.oid;
+COMMENT ON VIEW stat_indexes IS 'sizes of the indexes of collections, and how they were used since their statistics were reset';
+GRANT SELECT ON stat_collections, stat_indexes TO PUBLIC;

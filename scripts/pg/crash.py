@@ -233,7 +233,9 @@ def documents(db):
                               (question, options)).fetchone() for options in ("{}", '{"hint": "$natural"}')]
         if answers[0] != answers[1]:
             found.append(f"find {question}: by index {answers[0]}, by table {answers[1]}")
-    plan, = db.execute("SELECT count(*) FROM unnest(%s::treedb.bson[]) q WHERE treedb.explain('docs', q)::jsonb->>'path' = 'index'",
+    plan, = db.execute("SELECT count(*) FROM unnest(%s::jsonb[]) q, "
+                       "LATERAL treedb.explain(jsonb_build_object('find', 'docs', 'filter', q)::treedb.bson, 'queryPlanner') e "
+                       "WHERE e OPERATOR(treedb.->>) 'queryPlanner.winningPlan' ~ '\"stage\":\"(IXSCAN|IDHACK)\"'",
                        (QUESTIONS,)).fetchone()
     if plan < len(QUESTIONS) - 1:
         found.append(f"only {plan} of {len(QUESTIONS)} questions were answered by an index")

@@ -1,16 +1,14 @@
 //! A handle of a collection: insert, find, update, delete, count, indexes.
 
 use std::sync::Arc;
-use std::time::Instant;
 
-use bson::raw::cstr;
-use bson::{Bson, Document, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
-use treedb_query::access::{Flow, Sink};
+use treedb_query::access::Sink;
 use treedb_query::doc::{Collation, OwnedValue, with_id};
 use treedb_query::error::Result;
 use treedb_query::query::explain::{self, Wanted};
-use treedb_query::query::{Counters, Execution, Plan, PointQuery, count, counted, distinct_by_index};
+use treedb_query::query::{Counters, Plan, PointQuery, count, distinct_by_index};
 use treedb_storage::{Durability, ReadTxn};
 
 use crate::catalog::index_spec::IndexSpec;
@@ -209,37 +207,15 @@ impl Collection {
         counting: bool,
         execute: bool,
     ) -> Result<RawDocumentBuf> {
-        let started = Instant::now();
         let query = parse(request)?;
         let Some((reads, meta)) = self.snapshot()? else {
             let query = query.with_default_collation(&Collation::Simple)?;
             return Ok(explain::of_nothing(self.namespace.as_str(), &query, execute));
         };
-        let mut query = query.with_default_collation(&meta.collation)?;
+        let query = query.with_default_collation(&meta.collation)?;
         let view = View { reads: &reads, meta: &meta };
         let wanted = if counting { Wanted::Count } else { Wanted::Documents };
-        if counting {
-            (query.sort, query.projection) = (None, None);
-        }
-        let plan = Plan::choose(&view, &view.context(), &query)?;
-        let planner = explain::query_planner(&view, self.namespace.as_str(), &query, &plan, wanted);
-        let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
-        if execute {
-            let counters = match wanted {
-                Wanted::Count => counted(&view, &view.context(), &query)?.1,
-                Wanted::Documents => {
-                    let mut execution = Execution::new(&view, &view.context(), query.clone())?;
-                    execution.run(&view, &view.context(), &mut |_| Flow::Continue(()))?;
-                    execution.counters()
-                }
-            };
-            let stages = explain::stages(&view, &query, &plan, wanted);
-            shown.append(
-                cstr!("executionStats"),
-                explain::execution_stats(counters, started.elapsed(), stages),
-            );
-        }
-        Ok(shown)
+        explain::explain_query(&view, &view.context(), self.namespace.as_str(), &query, wanted, execute)
     }
 
     /// Updates the documents that match.

@@ -61,7 +61,12 @@ pub(super) fn open(name: &Bytes<'_>, stages: &[u8], options: &[u8]) -> BoxedStre
         // An SQL error if there is none, or if the caller may not read it.
         drop(Table::open(name, Need::Select));
     }
-    let context = Context {
+    accept(pipeline.open_with_hint(&namespace(name), options.hint, &context()))
+}
+
+/// What the stages of a pipeline get from the session.
+pub(super) fn context() -> Context {
+    Context {
         collections: Arc::new(Tables),
         database: HERE.to_owned(),
         globals: Arc::new(Globals::now()),
@@ -70,9 +75,12 @@ pub(super) fn open(name: &Bytes<'_>, stages: &[u8], options: &[u8]) -> BoxedStre
         deadline: None,
         // What the server gives us it gives to this thread.
         threads: Some(1),
-    };
-    let namespace = format!("{HERE}.{}", text::to_utf8(name));
-    accept(pipeline.open_with_hint(&namespace, options.hint, &context))
+    }
+}
+
+/// The name of a collection as stages name it.
+pub(super) fn namespace(name: &[u8]) -> String {
+    format!("{HERE}.{}", text::to_utf8(name))
 }
 
 fn refused(what: &str, instead: &str) -> QueryError {

@@ -1,9 +1,7 @@
-//! `treedb.find`, `count`, `explain`.
+//! `treedb.find`, `count`.
 
-use ::bson::raw::cstr;
-use ::bson::rawdoc;
-use treedb_query::access::{Direction, Flow, QueryContext, Source};
-use treedb_query::query::{Execution, Path, Query, Result, count};
+use treedb_query::access::{Flow, QueryContext};
+use treedb_query::query::{Execution, Query, Result, count};
 
 use super::options::Options;
 use super::reader::Reader;
@@ -11,12 +9,11 @@ use super::spill::{spilling, work_mem};
 use super::table::{Need, Table};
 use crate::shim::error::accept;
 use crate::shim::function::{Args, pg_function};
-use crate::shim::memory::Varlena;
 use crate::shim::rows::{Rows, Set};
 use crate::types::bson;
 
 /// The options of `find`.
-const FIND_OPTIONS: &[&str] = &["sort", "projection", "skip", "limit", "hint"];
+const FIND_OPTIONS: &[&str] = &["sort", "projection", "skip", "limit", "hint", "collation"];
 
 /// The query of a filter and of options.
 fn parse(filter: &[u8], options: &[u8], allowed: &[&str]) -> Result<Query> {
@@ -52,40 +49,7 @@ pg_function! {
 pg_function! {
     /// `treedb.count(collection, filter, options)`.
     fn treedb_count(args: [Varlena, Varlena, Varlena]) -> i64 {
-        let (reader, query) = parse_call(args, &["skip", "limit", "hint"]);
+        let (reader, query) = parse_call(args, &["skip", "limit", "hint", "collation"]);
         accept(count(&reader, &QueryContext::default(), &query)) as i64
-    }
-}
-
-pg_function! {
-    /// `treedb.explain(collection, filter, options)`: how the query is carried out, and the work it took.
-    fn treedb_explain(args: [Varlena, Varlena, Varlena]) -> Varlena<'_> {
-        let (reader, query) = parse_call(args, FIND_OPTIONS);
-        let context = spilling();
-        let mut execution = accept(Execution::new(&reader, &context, query)).with_sort_memory(work_mem());
-        accept(execution.run(&reader, &context, &mut |_| Flow::Continue(())));
-        let plan = execution.plan();
-        let mut shown = match &plan.path {
-            Path::Empty => rawdoc! { "path": "nothing" },
-            Path::CollectionScan => rawdoc! { "path": "rows" },
-            Path::Bitmap(_) => rawdoc! { "path": "sets" },
-            Path::Index { name, ranges, direction, index, .. } => {
-                let multikey = reader.indexes().get(*index).is_some_and(|index| index.multikey);
-                rawdoc! {
-                    "path": "index", "index": name.as_str(), "ranges": ranges.len() as i64,
-                    "way": if *direction == Direction::Forward { "forward" } else { "backward" }, "multikey": multikey,
-                }
-            }
-        };
-        let counters = execution.counters();
-        for (name, value) in [
-            (cstr!("keysExamined"), counters.keys_examined),
-            (cstr!("docsExamined"), counters.docs_examined),
-            (cstr!("returned"), counters.returned),
-        ] {
-            shown.append(name, value as i64);
-        }
-        shown.append(cstr!("sortInMemory"), plan.sort_in_memory);
-        args.memory().varlena(shown.as_bytes())
     }
 }

@@ -2,12 +2,13 @@
 //!
 //! | what the index is over | access method | what it is |
 //! |---|---|---|
-//! | `treedb.keys(doc, pattern)` | `treedb_btree` | an index of the key pattern, arrays and all |
-//! | `treedb.unique_key(doc, pattern)` | unique `btree` | the same, unique, for documents without arrays there |
+//! | `treedb.keys(doc, description)` | `treedb_btree` | an index of a key pattern, arrays and all |
+//! | `treedb.unique_key(doc, description)` | unique `btree` | the same, unique, for documents without arrays there |
 //! | `doc -> '_id'` | unique `btree` | the index on `_id` |
 //!
-//! The pattern is a constant in the index's expression, so the catalog needs no other memory of it. An index is
-//! called as its relation is, without the table's name in front: `films_year_1` is index `year_1` of `films`.
+//! The description ([`keyset::definition`]) is a constant in the index's expression, so the catalog needs no other memory
+//! of the index's options. An index is called as its relation is, without the table's name in front: `films_year_1` is
+//! index `year_1` of `films`.
 
 use std::ffi::CStr;
 
@@ -21,7 +22,7 @@ use crate::index_am::keyset_scan;
 use crate::shim::expression::ColumnCall;
 use crate::shim::relation::{Index as OpenedIndex, LockMode, OpenIndex};
 use crate::shim::{catalog, text};
-use crate::types::bson;
+use crate::types::{bson, keyset};
 
 /// How the entries of an index are read.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,11 +57,11 @@ impl Index {
         let index = relation.get();
         let (kind, def) = index_cache::known(oid, table.relation.get().oid(), || read(table, index))?;
         let usable = index.is_valid() && index.is_ready() && index.is_live() && !index.is_too_new();
-        let mut info = IndexInfo { def, multikey: false, ordered: true };
+        let mut info = IndexInfo::new(def, false);
         if kind == Kind::KeySets && usable {
             let facts = keyset_scan::facts(index);
             info.multikey = facts.multikey;
-            info.ordered = facts.ordered;
+            info.ordered &= facts.ordered;
         }
         Some(Index { relation, kind, info, usable })
     }
@@ -89,7 +90,7 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<(Kind, IndexDef)> {
         let name = name.strip_prefix(&prefix).unwrap_or(&name);
         // The function raises an error for an invalid pattern, but only when it is called: an index on an empty
         // table may have one.
-        IndexDef::parse(bson::document(&call.constant), Some(name), unique).ok()
+        keyset::definition(bson::document(&call.constant), Some(name), unique).ok()
     };
     let access_method = index.access_method();
     let own = catalog::index_access_method(c"treedb_btree") == Some(access_method);

@@ -1,30 +1,36 @@
-//! `treedb.create_collection`, `drop_collection`, `create_index`, `drop_index`, `list_indexes`.
+//! `treedb.create_collection`, `drop_collection`, `rename_collection`, `coll_mod`, `collection_options`.
 //!
-//! Each runs the SQL command that does it, so that privileges, dependencies, locks and event triggers are SQL's.
+//! Each runs the SQL commands that do it, so that privileges, dependencies, locks and event triggers are SQL's.
 
 use std::ffi::{CStr, CString};
-use std::panic::AssertUnwindSafe;
 
-use ::bson::raw::cstr;
-use ::bson::rawdoc;
-use pgrx::{PgTryBuilder, pg_sys};
-use treedb_query::doc::json;
-use treedb_query::index::ordered::IndexDef;
+use ::bson::RawDocumentBuf;
+use pgrx::pg_sys;
+use treedb_query::doc::Doc;
 use treedb_query::{ErrorCode, QueryError};
 
 use super::index::Index;
-use super::options::Options;
+use super::manage_index;
+use super::options;
 use super::table::{Need, Table};
-use crate::shim::catalog::{RelationName, literal, qualified, quoted, run};
+use super::validator;
+use crate::shim::catalog::{self, RelationName, qualified, quoted, run};
 use crate::shim::error::{SqlState, accept, fail, refuse};
 use crate::shim::function::pg_function;
 use crate::shim::memory::Varlena;
-use crate::shim::rows::{Rows, Set};
+use crate::shim::setting::Text;
 use crate::shim::text;
 use crate::types::bson;
 
+/// The table access method that new collections are made with.
+pub(crate) static TABLE_ACCESS_METHOD: Text = Text::new(
+    c"treedb.table_access_method",
+    c"Sets the table access method of collections that treedb.create_collection() creates.",
+    c"heap",
+);
+
 /// `table_index`, if that is a name for a relation.
-fn index_relation(table: &CStr, index: &str) -> CString {
+pub(super) fn index_relation(table: &CStr, index: &str) -> CString {
     let mut name = table.to_bytes().to_vec();
     name.push(b'_');
     name.extend_from_slice(text::owned_cstring(index).to_bytes());
@@ -39,18 +45,37 @@ fn index_relation(table: &CStr, index: &str) -> CString {
     CString::new(name).unwrap_or_default()
 }
 
+fn exists(name: &RelationName) -> QueryError {
+    let shown = text::lossy(name.relation());
+    QueryError::new(ErrorCode::NamespaceExists, format!("collection \"{shown}\" already exists"))
+}
+
+/// The options of a validator in the options of a call, in which there may also be those in `others`.
+fn validator_options(given: &::bson::RawDocument, others: &[&str]) -> RawDocumentBuf {
+    let allowed: Vec<&str> = validator::OPTIONS.iter().chain(others).copied().collect();
+    for element in Doc::from(given).elements() {
+        if !allowed.contains(&element.name_str()) {
+            refuse(options::unknown(element.name_str(), &allowed));
+        }
+    }
+    given.to_owned()
+}
+
 pg_function! {
-    /// `treedb.create_collection(name)`: the new table.
-    fn treedb_create_collection(args: [Varlena]) -> Option<pg_sys::Oid> {
+    /// `treedb.create_collection(name, options)`: the new table.
+    fn treedb_create_collection(args: [Varlena, Varlena]) -> Option<pg_sys::Oid> {
         let name = RelationName::parse(&args.bytes(0));
+        let options = args.bytes(1);
+        let options = validator_options(bson::document(&options), &[]);
+        let options = accept(validator::merged(&RawDocumentBuf::new(), &options));
         let (schema, there) = name.place();
-        let shown = text::lossy(name.relation());
         if there.is_some() {
-            refuse(QueryError::new(ErrorCode::NamespaceExists, format!("collection \"{shown}\" already exists")));
+            refuse(exists(&name));
         }
         let id_index = index_relation(name.relation(), "_id_");
         let table = qualified(schema, name.relation());
-        run(&[c"CREATE TABLE ", &table, c" (doc treedb.bson NOT NULL) USING treedb"]);
+        let access_method = quoted(&TABLE_ACCESS_METHOD.get());
+        run(&[c"CREATE TABLE ", &table, c" (doc treedb.bson NOT NULL) USING ", &access_method]);
         run(&[
             c"CREATE UNIQUE INDEX ",
             &quoted(&id_index),
@@ -63,6 +88,7 @@ pg_function! {
             &table,
             c" FOR EACH ROW EXECUTE FUNCTION treedb.set_id()",
         ]);
+        validator::set(&table, &options, false);
         name.place().1
     }
 }
@@ -81,85 +107,88 @@ pg_function! {
 }
 
 pg_function! {
-    /// `treedb.create_index(collection, keys, options)`: the index's name.
-    fn treedb_create_index(args: [Varlena, Varlena, Varlena]) -> Varlena<'_> {
-        let (keys, options) = (args.bytes(1), args.bytes(2));
-        let options = accept(Options::read(bson::document(&options), &["name", "unique"]));
-        let def = accept(IndexDef::parse(bson::document(&keys), options.name.as_deref(), options.unique));
-        let (table, relation) = {
+    /// `treedb.rename_collection(from, to, drop_target)`: the table, whose indexes are renamed with it. Without a schema
+    /// in the new name it stays in its own.
+    fn treedb_rename_collection(args: [Varlena, Varlena, Bool]) -> pg_sys::Oid {
+        let (from, to) = (RelationName::parse(&args.bytes(0)), RelationName::parse(&args.bytes(1)));
+        let (oid, old_schema, old_name, old_quoted, indexes) = {
             let table = Table::open(&args.bytes(0), Need::Manage);
-            for index in Index::all(&table) {
-                if index.usable && accept(def.is_same_as(&index.info.def)) {
-                    return args.memory().text(&def.name);
+            let relation = table.relation.get();
+            let indexes: Vec<(CString, String)> = Index::all(&table)
+                .iter()
+                .map(|index| (index.relation.get().name(), index.info.def.name.clone()))
+                .collect();
+            (relation.oid(), relation.schema(), relation.name(), table.quoted(), indexes)
+        };
+        let new_schema = if to.is_qualified() { to.place().0 } else { old_schema };
+        match catalog::relation_in(new_schema, to.relation()) {
+            Some(there) if there == oid => refuse(QueryError::new(
+                ErrorCode::IllegalOperation,
+                format!("cannot rename collection \"{}\" to itself", text::lossy(from.relation())),
+            )),
+            Some(_) if args.bool(2) => {
+                let target = qualified(new_schema, to.relation());
+                let is_collection =
+                    Table::open_if_exists(&RelationName::parse_string(&target), Need::Manage).is_some();
+                if is_collection {
+                    run(&[c"DROP TABLE ", &target]);
                 }
             }
-            (table.quoted(), index_relation(&table.name(), &def.name))
-        };
-        let pattern = literal(&text::owned_cstring(&json::to_json(&def.key_pattern())));
-        let (kind, access, function) = if def.unique {
-            (c"UNIQUE ", c"btree", c"unique_key")
-        } else {
-            (c"", c"treedb_btree", c"keys")
-        };
-        let parts: [&CStr; 13] = [
-            c"CREATE ", kind, c"INDEX ", &quoted(&relation), c" ON ", &table, c" USING ", access, c" (treedb.",
-            function, c"(doc, ", &pattern, c"::treedb.bson))",
-        ];
-        let duplicate = PgTryBuilder::new(AssertUnwindSafe(|| {
-            run(&parts);
-            false
-        }))
-        .catch_when(SqlState::ERRCODE_UNIQUE_VIOLATION, |_| true)
-        .execute();
-        if duplicate {
-            refuse(QueryError::new(
-                ErrorCode::DuplicateKey,
-                format!("E11000 duplicate key error collection: {} index: {}", text::lossy(&table), def.name),
-            ));
+            Some(_) => refuse(exists(&to)),
+            None => {}
         }
-        args.memory().text(&def.name)
-    }
-}
-
-pg_function! {
-    /// `treedb.drop_index(collection, name)`.
-    fn treedb_drop_index(args: [Varlena, Varlena]) -> () {
-        let wanted = args.bytes(1);
-        let wanted = text::to_utf8(&wanted);
-        let found = {
-            let table = Table::open(&args.bytes(0), Need::Manage);
-            let all = Index::all(&table);
-            let found = all.iter().find(|index| {
-                index.info.def.name == wanted || index.relation_name() == wanted
-            });
-            if found.is_some_and(|index| index.info.def.is_id()) {
-                refuse(QueryError::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
+        if new_schema != old_schema {
+            let schema = quoted(&catalog::schema_name(new_schema));
+            run(&[c"ALTER TABLE ", &old_quoted, c" SET SCHEMA ", &schema]);
+        }
+        if old_name.as_c_str() != to.relation() {
+            let moved = qualified(new_schema, &old_name);
+            run(&[c"ALTER TABLE ", &moved, c" RENAME TO ", &quoted(to.relation())]);
+            for (relation, name) in indexes {
+                // An index that is not named after its table keeps its name.
+                if relation.to_bytes() == index_relation_bytes(&old_name, &name) {
+                    let new = index_relation(to.relation(), &name);
+                    run(&[c"ALTER INDEX ", &qualified(new_schema, &relation), c" RENAME TO ", &quoted(&new)]);
+                }
             }
-            found.map(Index::quoted)
-        };
-        match found {
-            Some(index) => run(&[c"DROP INDEX ", &index]),
-            None => refuse(QueryError::new(
-                ErrorCode::IndexNotFound,
-                format!("index not found with name [{wanted}]"),
-            )),
         }
+        oid
+    }
+}
+
+/// `table_index`, however long.
+fn index_relation_bytes(table: &CStr, index: &str) -> Vec<u8> {
+    [table.to_bytes(), b"_", text::owned_cstring(index).to_bytes()].concat()
+}
+
+pg_function! {
+    /// `treedb.coll_mod(collection, options)`: changes the validator, or `hidden` and `expireAfterSeconds` of an index.
+    fn treedb_coll_mod(args: [Varlena, Varlena]) -> Varlena<'_> {
+        let options = args.bytes(1);
+        let given = bson::document(&options);
+        let changes = validator_options(given, &["index"]);
+        if validator::OPTIONS.iter().any(|name| Doc::from(given).get(name).is_some()) {
+            let (table, old) = {
+                let table = Table::open(&args.bytes(0), Need::Manage);
+                (table.quoted(), validator::options_of(&table))
+            };
+            let new = accept(validator::merged(&old, &changes));
+            if new != old {
+                validator::set(&table, &new, old.iter().next().is_some());
+            }
+        }
+        let reply = match Doc::from(given).get("index") {
+            Some(index) => manage_index::modify(&args.bytes(0), index),
+            None => RawDocumentBuf::new(),
+        };
+        args.memory().varlena(reply.as_bytes())
     }
 }
 
 pg_function! {
-    /// `treedb.list_indexes(collection)`: as MongoDB lists them.
-    fn treedb_list_indexes(args: [Varlena]) -> Set {
-        let mut rows = Rows::begin(args);
+    /// `treedb.collection_options(collection)`: the options that `create_collection` and `coll_mod` gave it.
+    fn treedb_collection_options(args: [Varlena]) -> Varlena<'_> {
         let table = Table::open(&args.bytes(0), Need::Manage);
-        for index in Index::all(&table).iter().filter(|index| index.usable) {
-            let def = &index.info.def;
-            let mut shown = rawdoc! { "v": 2_i32, "key": def.key_pattern(), "name": def.name.as_str() };
-            if def.unique && !def.is_id() {
-                shown.append(cstr!("unique"), true);
-            }
-            rows.put(shown.as_bytes());
-        }
-        rows.finish()
+        args.memory().varlena(validator::options_of(&table).as_bytes())
     }
 }

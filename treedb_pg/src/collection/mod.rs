@@ -8,33 +8,43 @@
 //! | [`reader`] | [`treedb_query::access::Source`]: rows and index ranges under a snapshot |
 //! | [`writer`] | [`treedb_query::access::Sink`]: insert, lock and change rows through the executor |
 //! | [`identity`] | the trigger that gives every document its `_id` |
+//! | [`validator`] | the trigger that checks documents, and its options |
 //! | [`options`] | the last argument of the SQL functions |
-//! | [`find`], [`aggregate`], [`write`], [`manage`] | the SQL functions |
+//! | [`find`], [`distinct`], [`aggregate`], [`explain`] | the SQL functions that read |
+//! | [`write`], [`find_and_modify`], [`bulk`] | those that write |
+//! | [`manage`], [`manage_index`] | those that create and change collections and indexes |
 //! | [`find_stream`], [`aggregate_stream`] | `find` and `aggregate` in FROM, one document after the other |
 //! | [`estimate`] | what executing them is expected to take |
 //! | [`spill`] | memory and temporary files of sorts |
 //!
-//! A collection is a plain table (`create_collection` makes it `USING treedb`, see [`crate::table_am`]) with a column
-//! `doc` of type `treedb.bson`, a trigger that adds missing `_id`s, and a unique index of the server's own btree on
-//! `(doc -> '_id')`. So COPY, INSERT, GRANT, TRUNCATE, DROP and pg_dump work as on any table. The functions run as whoever calls them. Rows whose visibility a policy
-//! decides are refused: the policy is the SQL planner's business.
+//! A collection is a plain table (with the access method that `treedb.table_access_method` names) with a column `doc` of
+//! type `treedb.bson`, a trigger that adds missing `_id`s, and a unique index of the server's own btree on
+//! `(doc -> '_id')`. So COPY, INSERT, GRANT, TRUNCATE, DROP and pg_dump work as on any table. The functions run as whoever
+//! calls them. Rows whose visibility a policy decides are refused: the policy is the SQL planner's business.
 
 mod aggregate;
 mod aggregate_stream;
+mod bulk;
+mod distinct;
 mod estimate;
+mod explain;
 mod find;
+mod find_and_modify;
 mod find_stream;
 mod identity;
 mod index;
 mod index_cache;
 mod manage;
+mod manage_index;
 mod options;
 mod reader;
 mod spill;
 mod table;
+mod validator;
 mod write;
 mod writer;
 
 pub(crate) use aggregate_stream::AggregateStream;
 pub(crate) use find_stream::FindStream;
 pub(crate) use index_cache::changed as forget_changed;
+pub(crate) use manage::TABLE_ACCESS_METHOD;

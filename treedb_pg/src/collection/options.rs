@@ -1,22 +1,41 @@
 //! The last argument of the SQL functions: a document of options.
 
 use ::bson::{RawDocument, RawDocumentBuf};
-use treedb_query::doc::{Doc, Value};
+use treedb_query::doc::{Collation, Doc, Value};
 use treedb_query::query::{Hint, Query, Result};
 use treedb_query::{ErrorCode, QueryError};
 
-/// What may follow a filter.
-#[derive(Default)]
+/// What may follow a filter, a document or operations.
 pub(super) struct Options {
     pub(super) sort: Option<RawDocumentBuf>,
     pub(super) projection: Option<RawDocumentBuf>,
     pub(super) skip: u64,
     pub(super) limit: u64,
     pub(super) hint: Option<Hint>,
+    pub(super) collation: Option<Collation>,
     pub(super) upsert: bool,
     pub(super) array_filters: Vec<RawDocumentBuf>,
-    pub(super) name: Option<String>,
-    pub(super) unique: bool,
+    /// Return a document as it is after a change, not as it was before.
+    pub(super) after: bool,
+    /// Stop at the first operation that fails.
+    pub(super) ordered: bool,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            sort: None,
+            projection: None,
+            skip: 0,
+            limit: 0,
+            hint: None,
+            collation: None,
+            upsert: false,
+            array_filters: Vec::new(),
+            after: false,
+            ordered: true,
+        }
+    }
 }
 
 impl Options {
@@ -26,24 +45,38 @@ impl Options {
         for element in Doc::from(options).elements() {
             let (name, value) = (element.name_str(), element.value());
             if !allowed.contains(&name) {
-                return Err(QueryError::new(
-                    ErrorCode::Location40415,
-                    format!("unknown option '{name}'; there are: {}", allowed.join(", ")),
-                ));
+                return Err(unknown(name, allowed));
             }
-            match name {
-                "sort" => read.sort = document(name, value)?,
-                "projection" => read.projection = document(name, value)?,
-                "skip" => read.skip = count(name, value)?,
-                "limit" => read.limit = count(name, value)?,
-                "hint" => read.hint = Some(hint(name, value)?),
-                "name" => read.name = Some(text(name, value)?),
-                "arrayFilters" => read.array_filters = documents(name, value)?,
-                "upsert" => read.upsert = value.truthy(),
-                _ => read.unique = value.truthy(),
-            }
+            read.set(name, value)?;
         }
         Ok(read)
+    }
+
+    /// Sets an option. One of another name than those below is an error, too.
+    pub(super) fn set(&mut self, name: &str, value: Value<'_>) -> Result<()> {
+        match name {
+            "sort" => self.sort = document(name, value)?,
+            "projection" => self.projection = document(name, value)?,
+            "skip" => self.skip = count(name, value)?,
+            "limit" => self.limit = count(name, value)?,
+            "hint" => self.hint = Some(hint(name, value)?),
+            "collation" => {
+                self.collation = document(name, value)?.map(|spec| Collation::parse(&spec)).transpose()?;
+            }
+            "upsert" => self.upsert = flag(name, value)?,
+            "arrayFilters" => self.array_filters = documents(name, value)?,
+            "ordered" => self.ordered = flag(name, value)?,
+            "returnNewDocument" => self.after = flag(name, value)?,
+            "returnDocument" => {
+                self.after = match value {
+                    Value::String(b"after") => true,
+                    Value::String(b"before") => false,
+                    other => return Err(wrong(name, "\"before\" or \"after\"", other)),
+                }
+            }
+            other => return Err(unknown(other, &[])),
+        }
+        Ok(())
     }
 
     /// The query of `filter` with these options.
@@ -52,18 +85,33 @@ impl Options {
         query.skip = self.skip;
         query.limit = self.limit;
         query.hint = self.hint.clone();
-        Ok(query)
+        match &self.collation {
+            Some(collation) => query.collated(collation),
+            None => Ok(query),
+        }
     }
 }
 
-fn wrong(name: &str, needed: &str, value: Value<'_>) -> QueryError {
+/// The error for an option that there is not.
+pub(super) fn unknown(name: &str, allowed: &[&str]) -> QueryError {
+    let message = if allowed.is_empty() {
+        format!("unknown option '{name}'; there are none")
+    } else {
+        format!("unknown option '{name}'; there are: {}", allowed.join(", "))
+    };
+    QueryError::new(ErrorCode::Location40415, message)
+}
+
+/// The error for an option of another type than `needed` says.
+pub(super) fn wrong(name: &str, needed: &str, value: Value<'_>) -> QueryError {
     QueryError::new(
         ErrorCode::TypeMismatch,
         format!("option '{name}' must be {needed}, not {}", treedb_query::doc::shown(value)),
     )
 }
 
-fn document(name: &str, value: Value<'_>) -> Result<Option<RawDocumentBuf>> {
+/// A document; `None` for null.
+pub(super) fn document(name: &str, value: Value<'_>) -> Result<Option<RawDocumentBuf>> {
     match value {
         Value::Document(doc) => Ok(Some(RawDocumentBuf::from_bytes(doc.as_bytes().to_vec())?)),
         Value::Null => Ok(None),
@@ -71,7 +119,8 @@ fn document(name: &str, value: Value<'_>) -> Result<Option<RawDocumentBuf>> {
     }
 }
 
-fn documents(name: &str, value: Value<'_>) -> Result<Vec<RawDocumentBuf>> {
+/// The documents of an array.
+pub(super) fn documents(name: &str, value: Value<'_>) -> Result<Vec<RawDocumentBuf>> {
     let needed = || wrong(name, "an array of documents", value);
     let Value::Array(array) = value else { return Err(needed()) };
     array.elements().map(|element| document(name, element.value())?.ok_or_else(needed)).collect()
@@ -84,6 +133,15 @@ fn count(name: &str, value: Value<'_>) -> Result<u64> {
         .ok_or_else(|| wrong(name, "a number that is not negative", value))
 }
 
+/// A truth value, or a number.
+pub(super) fn flag(name: &str, value: Value<'_>) -> Result<bool> {
+    match value {
+        value if value.is_number() || matches!(value, Value::Bool(_)) => Ok(value.truthy()),
+        Value::Null => Ok(false),
+        other => Err(wrong(name, "true or false", other)),
+    }
+}
+
 /// The name or the key pattern of an index.
 fn hint(name: &str, value: Value<'_>) -> Result<Hint> {
     match document(name, value) {
@@ -92,7 +150,8 @@ fn hint(name: &str, value: Value<'_>) -> Result<Hint> {
     }
 }
 
-fn text(name: &str, value: Value<'_>) -> Result<String> {
+/// A string.
+pub(super) fn text(name: &str, value: Value<'_>) -> Result<String> {
     match value {
         Value::String(text) => Ok(String::from_utf8_lossy(text).into_owned()),
         other => Err(wrong(name, "a string", other)),

@@ -58,8 +58,12 @@ impl Table {
     /// Opens the collection called `name` and checks that the caller may do what it is going to. An SQL error if
     /// there is none.
     pub(super) fn open(name: &Bytes<'_>, need: Need) -> Table {
-        let name = RelationName::parse(name);
-        match Table::open_if_exists(&name, need) {
+        Table::open_named(&RelationName::parse(name), need)
+    }
+
+    /// The same of a name that has been read.
+    pub(super) fn open_named(name: &RelationName, need: Need) -> Table {
+        match Table::open_if_exists(name, need) {
             Some(table) => table,
             None => refuse(QueryError::new(
                 ErrorCode::NamespaceNotFound,

@@ -1,4 +1,4 @@
-//! `treedb.insert_one`, `insert_many`, `update_one`, `update_many`, `delete_one`, `delete_many`.
+//! `treedb.insert_one`, `insert_many`, `update_one`, `update_many`, `replace_one`, `delete_one`, `delete_many`.
 
 use std::ffi::CStr;
 
@@ -6,7 +6,8 @@ use ::bson::raw::cstr;
 use ::bson::{RawDocument, rawdoc};
 use treedb_query::access::Sink;
 use treedb_query::doc::{Doc, json, with_id};
-use treedb_query::query::{Changes, Query, Update, delete, update};
+use treedb_query::query::{Changes, Query, Result, Update, delete, update};
+use treedb_query::{ErrorCode, QueryError};
 
 use super::options::Options;
 use super::table::{Need, Table};
@@ -27,7 +28,8 @@ pg_function! {
         let bytes = args.bytes(1);
         let document = accept(with_id(bson::document(&bytes)));
         let mut writer = begin(args, Need::Insert, c"treedb.insert_one()");
-        accept(writer.insert(&document));
+        let inserted = writer.insert(&document);
+        writer.accept(inserted);
         writer.finish();
         Doc::from(&*document).find(b"_id").map(|id| value::varlena(args.memory(), &id))
     }
@@ -75,20 +77,35 @@ pg_function! {
 fn insert(writer: &mut Writer, document: &RawDocument) {
     pgrx::check_for_interrupts!();
     let document = accept(with_id(document));
-    accept(writer.insert(&document));
+    let inserted = writer.insert(&document);
+    writer.accept(inserted);
+}
+
+/// A function that updates.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    One,
+    Many,
+    Replace,
 }
 
 /// Updates by filter (argument 1), update (2: a document, or the stages of a pipeline) and options (3).
-fn change<'c>(args: &'c Args, multi: bool, name: &CStr) -> Varlena<'c> {
+fn change<'c>(args: &'c Args, kind: Kind, name: &CStr) -> Varlena<'c> {
     let (filter, changes, options) = (args.bytes(1), args.bytes(2), args.bytes(3));
-    let options = accept(Options::read(bson::document(&options), &["upsert", "hint", "arrayFilters"]));
+    let allowed: &[&str] = match kind {
+        Kind::One | Kind::Many => &["upsert", "hint", "collation", "arrayFilters"],
+        Kind::Replace => &["upsert", "hint", "collation"],
+    };
+    let options = accept(Options::read(bson::document(&options), allowed));
     let query: Query = accept(options.query(bson::document(&filter)));
-    let changes = accept(
-        Changes::from_value(value::decode(&changes))
+    let changes = accept(match kind {
+        Kind::Replace => replacement(bson::document(&changes)),
+        Kind::One | Kind::Many => Changes::from_value(value::decode(&changes))
             .and_then(|changes| Update::read(&changes, &options.array_filters)),
-    );
+    });
     let mut writer = begin(args, Need::Update(options.upsert), name);
-    let done = accept(update(&mut writer, &query, &changes, multi, options.upsert));
+    let done = update(&mut writer, &query, &changes, kind == Kind::Many, options.upsert);
+    let done = writer.accept(done);
     writer.finish();
     let mut outcome = rawdoc! { "matchedCount": done.matched as i64, "modifiedCount": done.modified as i64 };
     if let Some(new) = &done.upserted
@@ -99,40 +116,64 @@ fn change<'c>(args: &'c Args, multi: bool, name: &CStr) -> Varlena<'c> {
     args.memory().varlena(outcome.as_bytes())
 }
 
+/// A document that replaces another.
+///
+/// # Errors
+/// `FailedToParse` for operators.
+pub(super) fn replacement(document: &RawDocument) -> Result<Update> {
+    let update = Update::parse(document)?;
+    if update.is_replacement() {
+        return Ok(update);
+    }
+    Err(QueryError::new(
+        ErrorCode::FailedToParse,
+        "the replacement document must not contain atomic operators",
+    ))
+}
+
 pg_function! {
     /// `treedb.update_one(collection, filter, update, options)`.
     fn treedb_update_one(args: [Varlena, Varlena, Varlena, Varlena]) -> Varlena<'_> {
-        change(args, false, c"treedb.update_one()")
+        change(args, Kind::One, c"treedb.update_one()")
     }
 }
 
 pg_function! {
     /// `treedb.update_many(collection, filter, update, options)`.
     fn treedb_update_many(args: [Varlena, Varlena, Varlena, Varlena]) -> Varlena<'_> {
-        change(args, true, c"treedb.update_many()")
+        change(args, Kind::Many, c"treedb.update_many()")
     }
 }
 
-/// Deletes by filter (argument 1), `limit` at most (0: all).
+pg_function! {
+    /// `treedb.replace_one(collection, filter, replacement, options)`.
+    fn treedb_replace_one(args: [Varlena, Varlena, Varlena, Varlena]) -> Varlena<'_> {
+        change(args, Kind::Replace, c"treedb.replace_one()")
+    }
+}
+
+/// Deletes by filter (argument 1) and options (2), `limit` at most (0: all).
 fn remove(args: &Args, limit: u64, name: &CStr) -> i64 {
-    let filter = args.bytes(1);
-    let query = accept(Options::default().query(bson::document(&filter)));
+    let (filter, options) = (args.bytes(1), args.bytes(2));
+    let options = accept(Options::read(bson::document(&options), &["hint", "collation"]));
+    let query = accept(options.query(bson::document(&filter)));
     let mut writer = begin(args, Need::Delete, name);
-    let deleted = accept(delete(&mut writer, &query, limit));
+    let deleted = delete(&mut writer, &query, limit);
+    let deleted = writer.accept(deleted);
     writer.finish();
     deleted as i64
 }
 
 pg_function! {
-    /// `treedb.delete_one(collection, filter)`: 1 or 0.
-    fn treedb_delete_one(args: [Varlena, Varlena]) -> i64 {
+    /// `treedb.delete_one(collection, filter, options)`: 1 or 0.
+    fn treedb_delete_one(args: [Varlena, Varlena, Varlena]) -> i64 {
         remove(args, 1, c"treedb.delete_one()")
     }
 }
 
 pg_function! {
-    /// `treedb.delete_many(collection, filter)`: how many were deleted.
-    fn treedb_delete_many(args: [Varlena, Varlena]) -> i64 {
+    /// `treedb.delete_many(collection, filter, options)`: how many were deleted.
+    fn treedb_delete_many(args: [Varlena, Varlena, Varlena]) -> i64 {
         remove(args, 0, c"treedb.delete_many()")
     }
 }

@@ -9,12 +9,14 @@
 use std::ffi::CStr;
 
 use ::bson::RawDocument;
+use treedb_query::QueryError;
 use treedb_query::access::{Change, QueryContext, ReadWritten, RowId, Sink};
 use treedb_query::query::Result;
 
 use super::reader::{Reader, address, document, row_id};
 use super::table::{Need, Table};
-use crate::shim::error::refuse;
+use crate::shim::error::{refuse, refuse_about};
+use crate::shim::error_frame::ErrorObject;
 use crate::shim::modify::{Command, Locked, RowWriter, UniqueViolation};
 use crate::shim::table::Slot;
 use crate::types::bson;
@@ -25,6 +27,8 @@ pub(super) struct Writer {
     rows: RowWriter,
     /// The row to be changed.
     old: Slot,
+    /// The unique index that refused a document, for the error that says so.
+    violated: ErrorObject,
 }
 
 impl Writer {
@@ -39,7 +43,7 @@ impl Writer {
         };
         let rows = RowWriter::begin(&table.relation, table.doc, command, name);
         let old = Slot::new(table.relation.get());
-        Writer { reader: Reader::new(table), rows, old }
+        Writer { reader: Reader::new(table), rows, old, violated: ErrorObject::default() }
     }
 
     /// Ends the command: triggers that wait for its end run now.
@@ -47,14 +51,26 @@ impl Writer {
         self.rows.finish();
     }
 
-    /// Raises the error of a unique index in MongoDB's words, if it is one of the collection's.
-    fn duplicate(&self, document: &RawDocument, violation: UniqueViolation) -> ! {
-        let index = self.reader.indexes.iter().find(|index| violation.names(&index.relation_name()));
+    /// The value, or the SQL error, which names the unique index if one refused a document.
+    pub(super) fn accept<T>(&self, result: Result<T>) -> T {
+        match result {
+            Ok(value) => value,
+            Err(error) if error.duplicate.is_some() => refuse_about(&self.violated, error),
+            Err(error) => refuse(error),
+        }
+    }
+
+    /// The error of a unique index in MongoDB's words, if it is one of the collection's. That of another is raised.
+    fn duplicate(&mut self, document: &RawDocument, violation: UniqueViolation) -> QueryError {
+        let name = violation.object().constraint.as_deref();
+        let index = self.reader.indexes.iter().find(|index| name == Some(index.relation_name().as_str()));
         if let Some(index) = index
             && let Ok(keys) = index.info.def.keys(document)
             && let Some(key) = keys.keys.first()
         {
-            refuse(index.info.def.duplicate(&self.reader.table.namespace(), key, document));
+            let error = index.info.def.duplicate(&self.reader.table.namespace(), key, document);
+            self.violated = violation.object().clone();
+            return error;
         }
         violation.rethrow()
     }
@@ -68,7 +84,7 @@ impl Sink for Writer {
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         match self.rows.insert(doc.as_bytes()) {
             Ok(tid) => Ok(row_id(tid)),
-            Err(violation) => self.duplicate(doc, violation),
+            Err(violation) => Err(self.duplicate(doc, violation)),
         }
     }
 
@@ -88,7 +104,7 @@ impl Sink for Writer {
             Change::Keep => {}
             Change::Replace(document) | Change::Update(document) => {
                 if let Err(violation) = self.rows.update(&mut self.old, document.as_bytes()) {
-                    self.duplicate(&document, violation);
+                    return Err(self.duplicate(&document, violation));
                 }
             }
             Change::Delete => {

@@ -25,6 +25,7 @@ static FUNCTIONS: [Planned; 2] = [Planned::new::<FindStream>(), Planned::new::<A
 
 fn load() {
     ENABLED.define();
+    crate::collection::TABLE_ACCESS_METHOD.define();
     invalidation::listen(forget_changed);
     function_path::install(&FUNCTIONS, &ENABLED);
 }

@@ -6,7 +6,7 @@ use std::ffi::{CStr, CString};
 use pgrx::pg_sys;
 
 use super::datum::Bytes;
-use super::relation::LockMode;
+use super::relation::{LockMode, OpenTable};
 
 /// The schema of the extension; it cannot be another.
 fn own_schema() -> pg_sys::Oid {
@@ -82,6 +82,29 @@ pub(crate) fn own_function(name: &'static CStr) -> pg_sys::Oid {
         let names = pg_sys::lappend(names, pg_sys::makeString(name.as_ptr().cast_mut()).cast());
         pg_sys::LookupFuncName(names, -1, std::ptr::null(), false)
     })
+}
+
+/// The first argument of the trigger of a table that executes the extension's function of that name; `None` if there is
+/// no such trigger.
+pub(crate) fn trigger_argument(table: &OpenTable, function: &CStr) -> Option<CString> {
+    // SAFETY: the description of an open table has `numtriggers` triggers, each with `tgnargs` arguments closed by a
+    // zero byte; the argument is copied.
+    unsafe {
+        let triggers = (*table.get().raw()).trigdesc.as_ref()?;
+        let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
+        (0..count).find_map(|at| {
+            let trigger = &*triggers.triggers.add(at);
+            (trigger.tgnargs > 0 && is_own_function(trigger.tgfoid, function))
+                .then(|| CStr::from_ptr(*trigger.tgargs).to_owned())
+        })
+    }
+}
+
+/// The relation of a name in a schema, if there is one.
+pub(crate) fn relation_in(schema: pg_sys::Oid, name: &CStr) -> Option<pg_sys::Oid> {
+    // SAFETY: a catalog look-up.
+    let oid = unsafe { pg_sys::get_relname_relid(name.as_ptr(), schema) };
+    (oid != pg_sys::InvalidOid).then_some(oid)
 }
 
 /// An index access method by name; `None` if there is none.
@@ -269,6 +292,11 @@ impl RelationName {
             let there = pg_sys::get_relname_relid(range.relname, schema);
             (schema, (there != pg_sys::InvalidOid).then_some(there))
         }
+    }
+
+    /// Whether the name has a schema.
+    pub(crate) fn is_qualified(&self) -> bool {
+        self.schema.is_some()
     }
 
     /// The name without schema.

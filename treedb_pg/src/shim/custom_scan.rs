@@ -76,7 +76,7 @@ struct Running<T> {
 /// A callback: errors and panics of `work` become SQL errors.
 fn guarded<R: Copy>(work: impl FnOnce() -> R) -> R {
     // SAFETY: only called by the callbacks of this module, which are the outermost Rust frames below the server's.
-    unsafe { pg_sys::panic::pgrx_extern_c_guard(work) }
+    unsafe { super::error_frame::guarded(work) }
 }
 
 // What all callbacks rely on: the server passes plans that `function_path` made of calls of `T::FUNCTION` and plan

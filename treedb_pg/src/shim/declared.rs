@@ -37,7 +37,7 @@ pub(crate) enum Class {
 const fn class(name: &[u8]) -> Class {
     match name {
         b"bson" | b"bson_value" | b"keyset" | b"text" | b"bytea" => Class::Varlena,
-        b"bson[]" => Class::Array,
+        b"bson[]" | b"text[]" => Class::Array,
         b"cstring" => Class::CString,
         b"internal" => Class::Internal,
         b"bool" => Class::Bool,

@@ -2,7 +2,10 @@
 
 pub(crate) use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::panic::ErrorReport;
+use treedb_query::doc::json;
 use treedb_query::{ErrorCode, QueryError};
+
+use super::error_frame::{ErrorObject, announce};
 
 /// Aborts the statement. Unwinds, so destructors on the way run.
 #[track_caller]
@@ -29,8 +32,54 @@ pub(crate) fn refuse(error: QueryError) -> ! {
 /// The same with a SQLSTATE of the caller's.
 #[track_caller]
 pub(crate) fn refuse_as(state: SqlState, error: QueryError) -> ! {
-    let detail = format!("MongoDB error {} ({}).", error.code.number(), error.code.name());
+    let detail = detail_of(&error);
     raise(ErrorReport::new(state, error.message, "treedb").set_detail(detail), hint_of(error.code).to_owned())
+}
+
+/// [`refuse`], naming the object that the error is about.
+#[track_caller]
+pub(crate) fn refuse_about(object: &ErrorObject, error: QueryError) -> ! {
+    announce(state_of(error.code), &error.message, &detail_of(&error), hint_of(error.code), object);
+    refuse(error)
+}
+
+/// Sends a warning to the client: the condition's SQLSTATE, what is reported and its detail.
+pub(crate) fn warn(state: SqlState, message: impl Into<String>, detail: String) {
+    ErrorReport::new(state, message.into(), "treedb").set_detail(detail).report(pgrx::PgLogLevel::WARNING);
+}
+
+/// The detail of an error: MongoDB's number and name, and for a document that failed validation what is wrong with it.
+fn detail_of(error: &QueryError) -> String {
+    let mut detail = format!("MongoDB error {} ({}).", error.code.number(), error.code.name());
+    if let Some(info) = &error.info {
+        detail.push('\n');
+        detail.push_str(&json::to_json(info));
+    }
+    detail
+}
+
+/// An SQL error as one of the engine: that which [`detail_of`] tells of, or else MongoDB's error for the SQLSTATE.
+pub(super) fn engine_error(state: SqlState, message: &str, detail: Option<&str>) -> QueryError {
+    let told = detail.and_then(|detail| {
+        let (first, info) = detail.split_once('\n').unwrap_or((detail, ""));
+        let number: i32 = first.strip_prefix("MongoDB error ")?.split(' ').next()?.parse().ok()?;
+        let code = *ErrorCode::ALL.iter().find(|code| code.number() == number)?;
+        Some((code, json::from_json(info).ok()))
+    });
+    let (code, info) = told.unwrap_or_else(|| {
+        let code = match state {
+            SqlState::ERRCODE_UNIQUE_VIOLATION => ErrorCode::DuplicateKey,
+            SqlState::ERRCODE_CHECK_VIOLATION | SqlState::ERRCODE_NOT_NULL_VIOLATION => {
+                ErrorCode::DocumentValidationFailure
+            }
+            SqlState::ERRCODE_INSUFFICIENT_PRIVILEGE => ErrorCode::Unauthorized,
+            _ => ErrorCode::UnknownError,
+        };
+        (code, None)
+    });
+    let mut error = QueryError::new(code, message);
+    error.info = info.map(Box::new);
+    error
 }
 
 /// The value, or [`refuse`].
@@ -62,8 +111,10 @@ fn state_of(code: ErrorCode) -> SqlState {
         C::CannotCreateIndex => S::ERRCODE_INVALID_OBJECT_DEFINITION,
         C::InvalidNamespace => S::ERRCODE_INVALID_NAME,
         C::DuplicateKey => S::ERRCODE_UNIQUE_VIOLATION,
+        C::DocumentValidationFailure => S::ERRCODE_CHECK_VIOLATION,
         C::WriteConflict => S::ERRCODE_T_R_SERIALIZATION_FAILURE,
         C::NotImplemented | C::CommandNotFound => S::ERRCODE_FEATURE_NOT_SUPPORTED,
+        C::IllegalOperation => S::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
         C::ExceededMemoryLimit | C::QueryExceededMemoryLimitNoDiskUseAllowed => {
             S::ERRCODE_CONFIGURATION_LIMIT_EXCEEDED
         }
@@ -84,6 +135,9 @@ fn hint_of(code: ErrorCode) -> &'static str {
         C::BSONObjectTooLarge => "A document may have 16 MiB; keep larger parts in documents of their own.",
         C::Overflow => "Documents may be nested 100 deep, and numbers must fit their type.",
         C::DuplicateKey => "Choose another value, or update the document that has it.",
+        C::DocumentValidationFailure => {
+            "The collection's validator decides; treedb.collection_options() shows it, treedb.coll_mod() changes it."
+        }
         C::InvalidIdField => "Any other type can be an _id; without one it is generated.",
         C::ImmutableField => "Insert a new document and delete the old one to change its _id.",
         C::IndexNotFound => "treedb.list_indexes() lists the indexes of a collection.",
@@ -100,6 +154,9 @@ fn hint_of(code: ErrorCode) -> &'static str {
         C::Location31249 | C::Location31253 | C::Location31254 => {
             "A projection either keeps fields ({\"a\": 1}) or leaves them out ({\"a\": 0}); only _id may be the other way."
         }
+        C::IllegalOperation => "Choose another name.",
+        C::NotImplemented => "docs/postgres.md lists what there is.",
+        C::Location16764 => "Leave out unique, or index the field by its values: {\"field\": 1}.",
         C::NamespaceExists => "Drop it with treedb.drop_collection(), or choose another name.",
         C::NamespaceNotFound => "Create it with treedb.create_collection().",
         C::QueryExceededMemoryLimitNoDiskUseAllowed => {

@@ -67,7 +67,7 @@ pub(crate) unsafe fn call(
     // SAFETY: the outermost Rust frame below the server's, which is what the guard is for. `Args` is dropped before
     // the call returns.
     unsafe {
-        pg_sys::panic::pgrx_extern_c_guard(|| match work(&Args { info, classes }) {
+        super::error_frame::guarded(|| match work(&Args { info, classes }) {
             Some(datum) => datum,
             None => {
                 (*info).isnull = true;
@@ -135,6 +135,11 @@ impl Args {
         // SAFETY: declared as cstring; arguments live as long as the call.
         let datum = unsafe { Datum::from_raw(datum, Layout::CString) };
         text::to_utf8(datum.cstring().to_bytes())
+    }
+
+    /// Argument number `n`, a truth value.
+    pub(crate) fn bool(&self, n: usize) -> bool {
+        self.get(n, Class::Bool).is_some_and(|datum| datum.value() != 0)
     }
 
     /// Argument number `n`, an integer of 64 bits.

@@ -139,7 +139,7 @@ unsafe extern "C-unwind" fn collect<F: FnMut(&IndexRow<'_>, bool)>(
     // SAFETY: the outermost Rust frame below the server's. `state` is the closure of `scan`, which nobody else uses
     // meanwhile; the server passes the index and a value for each of its columns.
     unsafe {
-        pg_sys::panic::pgrx_extern_c_guard(|| {
+        super::error_frame::guarded(|| {
             let each = &mut *state.cast::<F>();
             each(&IndexRow::from_raw(Index::from_raw(index), values, nulls, *row), alive);
         })

@@ -147,7 +147,7 @@ pub(crate) fn handler<M: IndexMethod>() -> Handler {
 /// A callback: errors and panics of `work` become SQL errors.
 fn guarded<R: Copy>(work: impl FnOnce() -> R) -> R {
     // SAFETY: only called by the callbacks of this module, which are the outermost Rust frames below the server's.
-    unsafe { pg_sys::panic::pgrx_extern_c_guard(work) }
+    unsafe { super::error_frame::guarded(work) }
 }
 
 // What all callbacks rely on: the server passes open, locked relations of the access method, and structures that are

@@ -11,7 +11,8 @@
 //! * [`function`], [`declared`]: SQL-callable functions, and their SQL declarations compared at compile time
 //! * [`trigger`]: trigger functions
 //! * [`datum`], [`memory`], [`text`], [`rows`]: values that are read, made and returned
-//! * [`error`], [`fault`]: SQL errors; errors on demand, for tests
+//! * [`error`], [`error_frame`], [`fault`]: SQL errors; the server's on their way through Rust; errors on demand, for tests
+//! * [`subtransaction`], [`setting`]: what can be undone alone; settings
 //! * [`relation`], [`catalog`], [`expression`]: open relations; names, types and privileges; expressions of indexes
 //! * [`invalidation`]: changes of the catalog, for what is cached of it
 //! * [`snapshot`]: snapshots and transaction ids
@@ -34,6 +35,7 @@ pub(crate) mod custom_scan;
 pub(crate) mod datum;
 pub(crate) mod declared;
 pub(crate) mod error;
+pub(crate) mod error_frame;
 pub(crate) mod expression;
 pub(crate) mod fault;
 pub(crate) mod filter_path;
@@ -57,6 +59,7 @@ pub(crate) mod setting;
 pub(crate) mod snapshot;
 pub(crate) mod sort_support;
 pub(crate) mod streamed;
+pub(crate) mod subtransaction;
 pub(crate) mod table;
 pub(crate) mod table_method;
 pub(crate) mod temp_file;

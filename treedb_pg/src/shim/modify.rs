@@ -13,6 +13,7 @@ use pgrx::{PgTryBuilder, pg_sys};
 use super::catalog;
 use super::datum::Layout;
 use super::error::{SqlState, fail};
+use super::error_frame::ErrorObject;
 use super::memory::Memory;
 use super::relation::{OpenTable, layout};
 use super::snapshot::Snapshot;
@@ -40,18 +41,28 @@ impl Command {
 }
 
 /// A unique index that refused a row.
-pub(crate) struct UniqueViolation(Box<CaughtError>);
+pub(crate) struct UniqueViolation {
+    error: Box<CaughtError>,
+    object: ErrorObject,
+}
 
 impl UniqueViolation {
-    /// Whether the server's message names this index.
-    pub(crate) fn names(&self, index: &str) -> bool {
-        // The message has the name in quotes, whatever its language.
-        matches!(&*self.0, CaughtError::PostgresError(report) if report.message().contains(&format!("\"{index}\"")))
+    fn new(error: CaughtError) -> UniqueViolation {
+        let object = match &error {
+            CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => ErrorObject::of(report),
+            CaughtError::RustPanic { .. } => ErrorObject::default(),
+        };
+        UniqueViolation { error: Box::new(error), object }
+    }
+
+    /// The index, as the constraint that was violated, with its table.
+    pub(crate) fn object(&self) -> &ErrorObject {
+        &self.object
     }
 
     /// Raises the error again.
     pub(crate) fn rethrow(self) -> ! {
-        self.0.rethrow()
+        self.error.rethrow()
     }
 }
 
@@ -283,7 +294,7 @@ impl RowWriter {
         // SAFETY: the context that was current.
         unsafe { pg_sys::MemoryContextSwitchTo(outer) };
         if let Some(caught) = caught {
-            return Err(UniqueViolation(Box::new(caught)));
+            return Err(UniqueViolation::new(caught));
         }
         // SAFETY: nothing of the row is used any more: `work` is of this module, and keeps nothing.
         unsafe {

@@ -1,7 +1,7 @@
 //! Settings that users can change, and what happens when the library is loaded.
 
-use std::ffi::CStr;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::ffi::{CStr, CString, c_char};
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
 
 use pgrx::pg_sys;
 
@@ -45,6 +45,49 @@ impl Switch {
     }
 }
 
+/// A setting that is a string.
+pub(crate) struct Text {
+    name: &'static CStr,
+    description: &'static CStr,
+    default: &'static CStr,
+    value: AtomicPtr<c_char>,
+}
+
+impl Text {
+    /// A setting of that name, which is known to the server once it is defined.
+    pub(crate) const fn new(name: &'static CStr, description: &'static CStr, default: &'static CStr) -> Text {
+        Text { name, description, default, value: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// Makes it known to the server, as a setting of the session that any user may change.
+    pub(crate) fn define(&'static self) {
+        // SAFETY: as for a switch; an atomic pointer is stored as a pointer.
+        unsafe {
+            pg_sys::DefineCustomStringVariable(
+                self.name.as_ptr(),
+                self.description.as_ptr(),
+                std::ptr::null(),
+                self.value.as_ptr(),
+                self.default.as_ptr(),
+                pg_sys::GucContext::PGC_USERSET,
+                0,
+                None,
+                None,
+                None,
+            )
+        }
+    }
+
+    /// Its value.
+    pub(crate) fn get(&self) -> CString {
+        let value = self.value.load(Ordering::Relaxed);
+        // SAFETY: null, or a string of the server's, which stays until the setting is changed.
+        unsafe {
+            value.as_ref().map_or_else(|| self.default.to_owned(), |value| CStr::from_ptr(value).to_owned())
+        }
+    }
+}
+
 /// Defines what the server calls when it loads the library into a backend.
 macro_rules! on_load {
     ($function:path) => {
@@ -52,7 +95,7 @@ macro_rules! on_load {
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn _PG_init() {
             // SAFETY: the outermost Rust frame below the server's, which is what the guard is for.
-            unsafe { pgrx::pg_sys::panic::pgrx_extern_c_guard(|| $function()) }
+            unsafe { $crate::shim::error_frame::guarded(|| $function()) }
         }
     };
 }

@@ -104,6 +104,31 @@ impl Drop for Registered {
     }
 }
 
+/// The active snapshot of a part of a statement, which sees what the statement has done so far. Dropped in the reverse
+/// order of their making.
+pub(crate) struct Pushed(());
+
+impl Pushed {
+    /// Ends the current command and makes a snapshot active that shows what it did.
+    pub(crate) fn after_own_changes() -> Pushed {
+        // SAFETY: inside a transaction, as every function is called; the server copies the snapshot.
+        unsafe {
+            pg_sys::CommandCounterIncrement();
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+        }
+        Pushed(())
+    }
+}
+
+impl Drop for Pushed {
+    fn drop(&mut self) {
+        if !std::thread::panicking() {
+            // SAFETY: pushed by us.
+            unsafe { pg_sys::PopActiveSnapshot() }
+        }
+    }
+}
+
 /// Whether the server replays WAL: a standby, or a recovery.
 pub(crate) fn in_recovery() -> bool {
     // SAFETY: a plain question to the server.

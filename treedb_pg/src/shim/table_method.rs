@@ -64,7 +64,7 @@ unsafe extern "C-unwind" fn toast_am(_relation: pg_sys::Relation) -> pg_sys::Oid
 /// A callback: errors and panics of `work` become SQL errors.
 fn guarded<R: std::marker::Copy>(work: impl FnOnce() -> R) -> R {
     // SAFETY: only called by the callbacks of this module, which are the outermost Rust frames below the server's.
-    unsafe { pg_sys::panic::pgrx_extern_c_guard(work) }
+    unsafe { super::error_frame::guarded(work) }
 }
 
 // What all callbacks rely on: the server passes open, locked relations, the table one of the access method, and

@@ -1,14 +1,16 @@
 //! Trigger functions: the event they are called for, its rows, and the row they return.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 
+use super::catalog;
 use super::datum::{Datum, Layout};
 use super::declared::Class;
 use super::function::{Args, Output};
 use super::memory::Varlena;
+use super::relation::Relation;
 
 /// What fired a trigger.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -50,6 +52,29 @@ impl<'c> Trigger<'c> {
             }
             Some(Trigger { data: &*context.cast::<pg_sys::TriggerData>() })
         }
+    }
+
+    /// Its name.
+    pub(crate) fn name(self) -> &'c CStr {
+        // SAFETY: the trigger's definition lives during the call; a name is closed by a zero byte.
+        unsafe { CStr::from_ptr((*self.data.tg_trigger).tgname) }
+    }
+
+    /// Argument `n` of its definition.
+    pub(crate) fn argument(self, n: usize) -> Option<&'c CStr> {
+        // SAFETY: as above; there are `tgnargs` arguments, each closed by a zero byte.
+        unsafe {
+            let trigger = &*self.data.tg_trigger;
+            let count = usize::try_from(trigger.tgnargs).unwrap_or(0);
+            (n < count).then(|| CStr::from_ptr(*trigger.tgargs.add(n)))
+        }
+    }
+
+    /// Schema and name of its table.
+    pub(crate) fn table(self) -> (CString, CString) {
+        // SAFETY: open during the call.
+        let table = unsafe { Relation::from_raw(self.data.tg_relation) };
+        (catalog::schema_name(table.schema()), table.name())
     }
 
     /// Whether it is fired before the event, for each row.

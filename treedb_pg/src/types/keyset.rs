@@ -1,10 +1,19 @@
-//! `treedb.keyset`: the keys a document has in an ordered index, several where it has arrays.
+//! `treedb.keyset`: the keys a document has in an ordered index, several where it has arrays, none where the index
+//! leaves the document out.
+//!
+//! Which index, says the second argument of `treedb.keys` and `treedb.unique_key`: a key pattern `{"a": 1}`, or a
+//! specification as `createIndexes` takes it, without name and `unique`: `{"key": {"a": 1}, "sparse": true}`. They are
+//! told apart by their first field, which in a specification is a document.
 //!
 //! Stored as a byte of flags (1: the document has an array on a path of the index) and the keys in rising order,
 //! each a length of two bytes, little-endian, and the key. Keys longer than [`LONGEST`] are cut: no index keeps more.
 
-use bson::RawDocument;
-use treedb_query::index::ordered::{IndexDef, KeySet};
+use bson::raw::cstr;
+use bson::{RawDocument, RawDocumentBuf};
+use treedb_query::doc::{Doc, Value};
+use treedb_query::error::Result;
+use treedb_query::index::ordered::{IndexDef, IndexOptions, KeySet};
+use treedb_query::query::index_of;
 
 use super::bson::document;
 use crate::shim::error::{SqlState, accept, fail};
@@ -53,19 +62,51 @@ fn write(keys: &KeySet) -> Vec<u8> {
     out
 }
 
-/// The key pattern that a call site was last called with, and its bytes.
-#[derive(Default)]
-struct LastPattern(Option<(Vec<u8>, IndexDef)>);
+/// The index that a pattern or specification describes.
+pub(crate) fn definition(description: &RawDocument, name: Option<&str>, unique: bool) -> Result<IndexDef> {
+    let first = Doc::from(description).elements().next();
+    if !first.is_some_and(|first| first.name == b"key" && matches!(first.value(), Value::Document(_))) {
+        return IndexDef::parse(description, name, unique);
+    }
+    let mut spec = description.to_owned();
+    if let Some(name) = name {
+        spec.append(cstr!("name"), name);
+    }
+    if unique {
+        spec.append(cstr!("unique"), true);
+    }
+    index_of(&spec)
+}
 
-/// The keys of document 0 under pattern 1.
+/// What [`definition`] reads an index from, without name and uniqueness.
+pub(crate) fn description(def: &IndexDef) -> RawDocumentBuf {
+    if def.options == IndexOptions::default() {
+        return def.key_pattern();
+    }
+    let mut description = RawDocumentBuf::new();
+    for element in def.spec().iter().flatten() {
+        let (name, value) = element;
+        if !matches!(name.as_str(), "v" | "name" | "unique") {
+            description.append(name, value);
+        }
+    }
+    description
+}
+
+/// The description that a call site was last called with, and its index.
+#[derive(Default)]
+struct LastIndex(Option<(Vec<u8>, IndexDef)>);
+
+/// The keys of document 0 in the index that argument 1 describes.
 fn keys_of(args: &Args) -> KeySet {
-    let (bytes, pattern) = (args.bytes(0), args.bytes(1));
-    let parse = |pattern: &RawDocument| accept(IndexDef::parse(pattern, None, false));
-    accept(args.with_kept(|LastPattern(kept)| {
-        if kept.as_ref().is_none_or(|(kept, _)| kept.as_slice() != &*pattern) {
+    let (bytes, described) = (args.bytes(0), args.bytes(1));
+    accept(args.with_kept(|LastIndex(kept)| {
+        if kept.as_ref().is_none_or(|(kept, _)| kept.as_slice() != &*described) {
             *kept = None;
         }
-        let (_, def) = kept.get_or_insert_with(|| (pattern.to_vec(), parse(document(&pattern))));
+        let (_, def) = kept.get_or_insert_with(|| {
+            (described.to_vec(), accept(definition(document(&described), None, false)))
+        });
         def.keys(document(&bytes))
     }))
 }
@@ -78,11 +119,13 @@ pg_function! {
 }
 
 pg_function! {
-    /// `treedb.unique_key(document, pattern)`: what a unique index has for a document, a bytea.
-    fn treedb_unique_key(args: [Varlena, Varlena]) -> Varlena<'_> {
+    /// `treedb.unique_key(document, pattern)`: what a unique index has for a document, a bytea; NULL if the index leaves
+    /// the document out.
+    fn treedb_unique_key(args: [Varlena, Varlena]) -> Option<Varlena<'_>> {
         let keys = keys_of(args);
         match keys.keys.as_slice() {
-            [key] if !keys.multikey => args.memory().varlena(key),
+            [] => None,
+            [key] if !keys.multikey => Some(args.memory().varlena(key)),
             _ => {
                 let pattern = args.bytes(1);
                 let shown = treedb_query::doc::json::to_json(document(&pattern));

@@ -4,10 +4,12 @@
 //! * [`value`]: `treedb.bson_value`, one BSON value of any type
 //! * [`keyset`]: `treedb.keyset`, the index keys of one document
 //! * [`matching`]: the operator `@@`
+//! * [`operators`]: `@> <@ ? ?| ?& #> #>>`
 //! * [`order`]: comparison and hash functions of a type
 
 pub(crate) mod bson;
 pub(crate) mod keyset;
 mod matching;
+mod operators;
 mod order;
 pub(crate) mod value;

@@ -34,12 +34,17 @@ pub(crate) fn encode_key(bytes: &[u8], out: &mut Vec<u8>) {
     key::encode_value(decode(bytes), out);
 }
 
-/// A new value.
-pub(crate) fn varlena<'m>(memory: Memory<'m>, element: &Element<'_>) -> Varlena<'m> {
+/// An element as a value is stored.
+pub(crate) fn stored(element: &Element<'_>) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(1 + element.bytes.len());
     bytes.push(element.kind);
     bytes.extend_from_slice(element.bytes);
-    memory.varlena(&bytes)
+    bytes
+}
+
+/// A new value.
+pub(crate) fn varlena<'m>(memory: Memory<'m>, element: &Element<'_>) -> Varlena<'m> {
+    memory.varlena(&stored(element))
 }
 
 /// The value as `->>` shows it: strings without quotes, null as `None`.

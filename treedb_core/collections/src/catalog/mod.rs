@@ -8,7 +8,7 @@
 //! | `namespace` | [`namespace::Namespace`]: `database.collection` |
 //! | `index_spec` | [`index_spec::IndexSpec`]: an index to create |
 //! | `index_change` | the options of an index that `collMod` changes |
-//! | `validator`, `validation_error` | validation of documents, and the details of a failed one |
+//! | `validator` | validation of documents |
 
 pub(crate) mod cache;
 mod index_change;
@@ -16,7 +16,6 @@ pub(crate) mod index_spec;
 pub(crate) mod meta;
 pub(crate) mod namespace;
 mod table;
-mod validation_error;
 pub(crate) mod validator;
 
 pub(crate) use table::Catalog;

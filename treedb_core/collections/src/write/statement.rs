@@ -2,12 +2,12 @@
 //! [`WriteBatch`](crate::WriteBatch) or in a [`Transaction`](crate::Transaction). A request is parsed, and refused if it is
 //! invalid, before anything is locked.
 
-use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Bson, RawDocument};
 
-use treedb_query::access::{Flow, Sink};
+use treedb_query::access::Sink;
 use treedb_query::doc::{Collation, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::query::{self, Execution, Filter, Projection, Query, Update};
+use treedb_query::query::{self, Filter, Projection, Query, Update};
 
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
@@ -136,49 +136,19 @@ impl FindAndModifyStatement {
         let own = collation_of(sink)?;
         let query = query.with_default_collation(&own)?;
         let projection = projection.map(|fields| fields.collated(&query.collation)).transpose()?;
-        let old = first(sink, query.clone())?;
-        let mut outcome = FindAndModifyOutcome { matched: old.is_some(), ..FindAndModifyOutcome::default() };
-        let new = match (&old, &update) {
-            (Some(old), update) => {
-                let same = rawdoc! { "_id": { "$eq": RawBson::try_from(id_of(old)?)? } };
-                // What the search asked for tells which elements of arrays the update means.
-                let same = Query::new(Filter::parse(&same)?).collated(&own)?;
-                let both = same.filter.clone().and(query.filter.clone());
-                let both = Query { filter: both, collation: query.collation.clone(), ..same.clone() };
-                match update {
-                    Some(update) => query::update(sink, &both, update, false, false).map(drop)?,
-                    None => query::delete(sink, &same, 1).map(drop)?,
-                }
-                if after { first(sink, same)? } else { None }
-            }
-            (None, Some(update)) if upsert => {
-                let new = query::update(sink, &query, update, false, true)?.upserted;
-                outcome.upserted = new.as_deref().map(id_of).transpose()?;
-                new
-            }
-            (None, _) => None,
-        };
-        let document = if after { new } else { old };
+        let done = query::find_and_modify(sink, &query, &own, update.as_ref(), upsert)?;
+        let mut outcome =
+            FindAndModifyOutcome { matched: done.old.is_some(), ..FindAndModifyOutcome::default() };
+        if done.upserted {
+            outcome.upserted = done.new.as_deref().map(id_of).transpose()?;
+        }
+        let document = if after { done.new } else { done.old };
         outcome.document = match (document, projection) {
             (Some(document), Some(projection)) => Some(projection.apply(&document)?),
             (document, _) => document,
         };
         Ok(outcome)
     }
-}
-
-/// The first document that `query` finds.
-fn first(sink: &dyn Sink, query: Query) -> Result<Option<RawDocumentBuf>> {
-    let mut found = None;
-    sink.read(&mut |source, context| {
-        let mut execution = Execution::new(source, context, query.clone())?;
-        execution.run(source, context, &mut |document| {
-            found = Some(document);
-            Flow::Break(())
-        })?;
-        Ok(())
-    })?;
-    Ok(found)
 }
 
 /// The collation of the collection that is written.

@@ -6,6 +6,7 @@
 //! | `filter` | [`Filter`]: whether a document matches |
 //! | `update` | [`Update`]: what a document becomes |
 //! | `projection` | [`Projection`], [`Reshape`]: which fields are returned; [`UsedFields`]: which are decoded |
+//! | `validation` | [`Validator`]: whether a collection accepts a document |
 //! | `plan` | [`Query`] and [`Plan`]: which indexes, which ranges of their keys |
 //! | `exec` | [`Execution`], [`count`], [`update()`], [`delete`]: carrying a plan out; `explain` |
 
@@ -15,11 +16,12 @@ pub mod filter;
 mod plan;
 mod projection;
 mod update;
+mod validation;
 
 pub use crate::error::{DuplicateKey, ErrorCode, QueryError, Result};
 pub use exec::{
-    Counters, Execution, TopK, Updated, count, counted, delete, distinct_by_index, explain, find_rows,
-    project, update,
+    Counters, DistinctValues, Execution, Modified, TopK, Updated, count, counted, delete, distinct_by_index,
+    explain, find_and_modify, find_rows, project, update,
 };
 pub(crate) use exec::{external_sort, spill};
 pub use filter::Filter;
@@ -30,3 +32,4 @@ pub use plan::{
 pub use projection::{MatchRate, Projection, Reshape, UsedFields};
 pub(crate) use projection::{borrow_document, finish_document};
 pub use update::{Changes, Update};
+pub use validation::Validator;

@@ -4,18 +4,22 @@
 //! In addition to what MongoDB shows, each plan has its estimate: `keys` examined, `rows` fetched, and `cost` in row
 //! fetches.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::access::{Direction, IndexInfo, KeyRange, Source};
+use crate::access::{Direction, Flow, IndexInfo, KeyRange, QueryContext, Source};
 use crate::doc::key_decode::encoded_length;
 use crate::doc::{Doc, Value, shown};
+use crate::error::Result;
 use crate::index::ordered::{SortOrder, pattern_of};
 
 use crate::query::plan::{Alternative, BitmapScan, Path, Plan, bounds_of};
+use crate::query::update::Update;
 use crate::query::{Counters, Query};
+
+use super::{Execution, counted};
 
 /// What the documents that a plan finds are used for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -24,6 +28,115 @@ pub enum Wanted {
     Documents,
     /// They are counted.
     Count,
+    /// They are updated.
+    Update,
+    /// They are deleted.
+    Delete,
+}
+
+/// A change whose plan is shown.
+#[derive(Debug, Clone, Copy)]
+pub enum Write<'u> {
+    /// An update; with `upsert` it inserts a document if none matches.
+    Update {
+        /// What becomes of a document.
+        update: &'u Update,
+        /// Whether a document is inserted if none matches.
+        upsert: bool,
+    },
+    /// A deletion.
+    Delete,
+}
+
+/// What `explain` shows of a find, or of a count: the plan that was chosen and the others and, with `execute`, what
+/// carrying it out took.
+///
+/// # Errors
+/// Those of the query.
+pub fn explain_query(
+    source: &dyn Source,
+    context: &QueryContext<'_>,
+    namespace: &str,
+    query: &Query,
+    wanted: Wanted,
+    execute: bool,
+) -> Result<RawDocumentBuf> {
+    let started = Instant::now();
+    let mut query = query.clone();
+    if wanted == Wanted::Count {
+        (query.sort, query.projection) = (None, None);
+    }
+    let plan = Plan::choose(source, context, &query)?;
+    let planner = query_planner(source, namespace, &query, &plan, wanted);
+    let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
+    if execute {
+        let counters = match wanted {
+            Wanted::Count => counted(source, context, &query)?.1,
+            _ => {
+                let mut execution = Execution::new(source, context, query.clone())?;
+                execution.run(source, context, &mut |_| Flow::Continue(()))?;
+                execution.counters()
+            }
+        };
+        let stages = stages(source, &query, &plan, wanted);
+        shown.append(cstr!("executionStats"), execution_stats(counters, started.elapsed(), stages));
+    }
+    Ok(shown)
+}
+
+/// What `explain` shows of a change of the documents that `query` finds, of which `limit` at most are changed (0: all).
+/// With `execute` they are read, but nothing is changed.
+///
+/// # Errors
+/// Those of the query and of the update.
+pub fn explain_write(
+    source: &dyn Source,
+    context: &QueryContext<'_>,
+    namespace: &str,
+    query: &Query,
+    limit: u64,
+    write: Write<'_>,
+    execute: bool,
+) -> Result<RawDocumentBuf> {
+    let started = Instant::now();
+    let wanted = match write {
+        Write::Update { .. } => Wanted::Update,
+        Write::Delete => Wanted::Delete,
+    };
+    let query = Query { projection: None, ..query.clone() };
+    let plan = Plan::choose(source, context, &query)?;
+    let planner = query_planner(source, namespace, &query, &plan, wanted);
+    let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
+    if execute {
+        let (mut matched, mut changed, mut failed) = (0, 0, None);
+        let mut execution = Execution::new(source, context, query.clone())?;
+        execution.run(source, context, &mut |document| {
+            matched += 1;
+            if let Write::Update { update, .. } = write {
+                match update.apply(&document, &query.filter) {
+                    Ok(new) => changed += u64::from(new.is_some()),
+                    Err(error) => failed = Some(error),
+                }
+            }
+            let enough = limit > 0 && matched >= limit;
+            if enough || failed.is_some() { Flow::Break(()) } else { Flow::Continue(()) }
+        })?;
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let mut stages = stages(source, &query, &plan, wanted);
+        match write {
+            Write::Update { upsert, .. } => {
+                stages.append(cstr!("nMatched"), number(matched));
+                stages.append(cstr!("nWouldModify"), number(changed));
+                stages.append(cstr!("nWouldUpsert"), number(u64::from(upsert && matched == 0)));
+            }
+            Write::Delete => stages.append(cstr!("nWouldDelete"), number(matched)),
+        }
+        let counters = Counters { returned: 0, ..execution.counters() };
+        shown.append(cstr!("executionStats"), execution_stats(counters, started.elapsed(), stages));
+    }
+    Ok(shown)
 }
 
 /// The `queryPlanner` of a query: the plan that was chosen and the others.
@@ -157,8 +270,11 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
         }
         found = over(stage, found);
     }
-    if counting {
-        return over(rawdoc! { "stage": "COUNT" }, found);
+    match wanted {
+        Wanted::Documents => {}
+        Wanted::Count => return over(rawdoc! { "stage": "COUNT" }, found),
+        Wanted::Update => return over(rawdoc! { "stage": "UPDATE" }, found),
+        Wanted::Delete => return over(rawdoc! { "stage": "DELETE" }, found),
     }
     if query.projection.is_some() {
         let stage = if plan.covered().is_some() { "PROJECTION_COVERED" } else { "PROJECTION_DEFAULT" };

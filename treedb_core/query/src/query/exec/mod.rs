@@ -7,18 +7,22 @@
 //! | `counters` | [`Counters`]: keys and documents examined |
 //! | `count` | [`count`], [`find_rows`]: queries that need no documents |
 //! | `distinct` | [`distinct_by_index`]: the distinct values of a field, from an index |
+//! | `distinct_values` | [`DistinctValues`]: the same, from documents |
 //! | `top_k` | [`TopK`]: the first rows of a sort order with a limit |
 //! | `external_sort` | sorted runs, merged |
 //! | `spill` | records in temporary files |
 //! | `write` | [`update()`], [`delete`]: finds rows and changes them |
+//! | `find_and_modify` | [`find_and_modify()`]: changes the first document of an order |
 //! | `explain` | what MongoDB's `explain` shows of a plan |
 
 mod count;
 mod counters;
 mod distinct;
+mod distinct_values;
 mod execution;
 pub mod explain;
 pub(crate) mod external_sort;
+mod find_and_modify;
 pub(crate) mod spill;
 mod top_k;
 mod walk;
@@ -27,6 +31,8 @@ mod write;
 pub use count::{count, counted, find_rows};
 pub use counters::Counters;
 pub use distinct::distinct_by_index;
+pub use distinct_values::DistinctValues;
 pub use execution::{Execution, project};
+pub use find_and_modify::{Modified, find_and_modify};
 pub use top_k::TopK;
 pub use write::{Updated, delete, update};

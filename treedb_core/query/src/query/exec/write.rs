@@ -3,10 +3,12 @@
 //! Rows are collected first, so that a scan cannot find a changed row again. Then the current version of each
 //! is read, which may differ from the one that was found, and must still match.
 
+use std::borrow::Cow;
+
 use bson::RawDocumentBuf;
 
 use crate::access::{Change, Sink};
-use crate::doc::with_id;
+use crate::doc::{Collation, with_id};
 use crate::error::{ErrorCode, QueryError, Result};
 
 use crate::query::update::Update;
@@ -42,11 +44,8 @@ pub fn update(
             "multi update is not supported for replacement-style update",
         ));
     }
-    let collated = match query.collation.is_simple() {
-        true => None,
-        false => Some(update.clone().collated(&query.collation)?),
-    };
-    let update = collated.as_ref().unwrap_or(update);
+    let update = collated(update, &query.collation)?;
+    let update = &*update;
     let mut done = Updated::default();
     let change = if update.is_replacement() { Change::Replace } else { Change::Update };
     done.matched =
@@ -66,13 +65,21 @@ pub fn update(
     Ok(done)
 }
 
+/// The update, comparing strings by `collation`.
+pub(super) fn collated<'u>(update: &'u Update, collation: &Collation) -> Result<Cow<'u, Update>> {
+    Ok(match collation.is_simple() {
+        true => Cow::Borrowed(update),
+        false => Cow::Owned(update.clone().collated(collation)?),
+    })
+}
+
 /// Deletes the rows that `query` finds, at most `limit` (0: all), and returns their number.
 pub fn delete(sink: &mut dyn Sink, query: &Query, limit: u64) -> Result<u64> {
     change_rows(sink, query, limit, &mut |_| Ok(Change::Delete))
 }
 
 /// Calls `change` for the rows that match, at most `limit`, and returns their number.
-fn change_rows(
+pub(super) fn change_rows(
     sink: &mut dyn Sink,
     query: &Query,
     limit: u64,

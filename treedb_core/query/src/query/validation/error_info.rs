@@ -6,15 +6,15 @@
 use bson::raw::cstr;
 use bson::{RawArray, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 
-use treedb_query::doc::{Collation, Value};
-use treedb_query::error::Result;
-use treedb_query::query::Filter;
+use crate::doc::{Collation, Value};
+use crate::error::Result;
+use crate::query::Filter;
 
 /// Bytes of the largest value that is shown.
 const MAX_CONSIDERED_VALUE: usize = 1024;
 
 /// `{failingDocumentId, details}` of a document that does not match `filter`.
-pub(crate) fn info(filter: &RawDocument, collation: &Collation, document: &RawDocument) -> RawDocumentBuf {
+pub(super) fn info(filter: &RawDocument, collation: &Collation, document: &RawDocument) -> RawDocumentBuf {
     let mut info = RawDocumentBuf::new();
     if let Ok(Some(id)) = document.get("_id") {
         info.append(cstr!("failingDocumentId"), id);
