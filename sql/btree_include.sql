@@ -112,5 +112,47 @@ INSERT INTO long (v) SELECT string_agg(md5(i::text), '') FROM generate_series(1,
 INSERT INTO long (id, a, v) SELECT 1, '{}', string_agg(md5(i::text), '') FROM generate_series(1, 400) i;
 SELECT count(*) FROM long;
 SELECT treedb.check('long');
+
+-- the longest values that btree takes
+CREATE FUNCTION noise(seed int, length int) RETURNS text LANGUAGE sql AS $$ SELECT left(string_agg(md5(seed || '/' || i), ''), length) FROM generate_series(1, 90) i $$;
+CREATE TABLE most (c text COLLATE "C", icu text COLLATE "en-x-icu", bytes bytea, pad text);
+CREATE FUNCTION takes(definition text, length int) RETURNS bool LANGUAGE plpgsql AS $$
+BEGIN
+    TRUNCATE most;
+    INSERT INTO most VALUES (noise(1, length), noise(1, length), noise(1, length)::bytea, noise(2, length - 20));
+    EXECUTE 'CREATE INDEX most_index ON most USING ' || definition;
+    DROP INDEX most_index;
+    RETURN true;
+EXCEPTION WHEN program_limit_exceeded THEN
+    RETURN false;
+END $$;
+SELECT columns, max(length) FILTER (WHERE takes('btree ' || columns, length)) >= 2600 AS by_btree, bool_and(takes('treedb_btree ' || columns, length)) FILTER (WHERE takes('btree ' || columns, length)) AS by_both
+    FROM unnest('{(c),(icu),(bytes)}'::text[]) columns, generate_series(2685, 2700) length GROUP BY columns
+UNION ALL SELECT columns, NULL, bool_and(takes('treedb_btree ' || columns, length)) FILTER (WHERE takes('btree ' || columns, length))
+    FROM unnest('{(left(c\,20)) INCLUDE (pad)}'::text[]) columns, generate_series(2685, 2710) length GROUP BY columns ORDER BY 1;
+-- pages of such values, in any order
+CREATE TABLE pages (id int, c text COLLATE "C", icu text COLLATE "en-x-icu");
+CREATE TABLE pages_b (LIKE pages);
+CREATE INDEX ON pages USING treedb_btree (c);
+CREATE INDEX ON pages USING treedb_btree (icu DESC);
+CREATE INDEX ON pages USING treedb_btree (id) INCLUDE (c);
+CREATE INDEX ON pages_b USING btree (c);
+CREATE INDEX ON pages_b USING btree (icu DESC);
+INSERT INTO pages_b SELECT i, v, v FROM (SELECT i, noise(i % 400, CASE i % 4 WHEN 0 THEN i % 30 WHEN 1 THEN 2630 + i % 30 ELSE 100 + i * 7919 % 2580 END) AS v FROM generate_series(1, 1000) i) x;
+INSERT INTO pages_b SELECT i, left(repeat('common', 400), 2300) || noise(i, i % 380), noise(i, 20 + i % 2600) FROM generate_series(1001, 1400) i;
+INSERT INTO pages SELECT * FROM pages_b ORDER BY id;
+SELECT treedb.check('pages');
+CREATE INDEX ON pages USING treedb_btree (c DESC, id);
+CREATE INDEX ON pages USING treedb_btree (icu) INCLUDE (id);
+DELETE FROM pages WHERE id % 3 = 0; DELETE FROM pages_b WHERE id % 3 = 0;
+VACUUM pages; VACUUM pages_b;
+INSERT INTO pages SELECT id + 5000, c, icu FROM pages_b WHERE id % 3 = 1 ORDER BY md5(id::text);
+INSERT INTO pages_b SELECT id + 5000, c, icu FROM pages_b WHERE id % 3 = 1 ORDER BY md5(id::text);
+SELECT treedb.check('pages');
+SET enable_sort = off;
+SELECT md5(string_agg(c, '|')) = (SELECT md5(string_agg(c, '|')) FROM (SELECT c FROM pages_b ORDER BY c) x) AS same FROM (SELECT c FROM pages ORDER BY c) x;
+SELECT md5(string_agg(icu, '|')) = (SELECT md5(string_agg(icu, '|')) FROM (SELECT icu FROM pages_b ORDER BY icu) x) AS same FROM (SELECT icu FROM pages ORDER BY icu) x;
+REINDEX TABLE pages;
+SELECT treedb.check('pages');
 SET client_min_messages = warning;
 DROP SCHEMA included CASCADE;

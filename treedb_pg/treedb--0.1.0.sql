@@ -124,7 +124,7 @@ CREATE OPERATOR CLASS varchar_pattern_ops FOR TYPE text USING treedb_btree FAMIL
     STORAGE text;
 
 -- In the order of text_ops and bytea_ops, but with the values themselves in entries, where long ones are compressed. The
--- others have no room for values of more than 1,892 bytes.
+-- others have no room for values of more than 2,694 bytes.
 CREATE OPERATOR FAMILY text_long_ops USING treedb_btree;
 CREATE OPERATOR CLASS text_long_ops FOR TYPE text USING treedb_btree FAMILY text_long_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,

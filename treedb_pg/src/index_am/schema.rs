@@ -32,10 +32,9 @@ use crate::types::keyset;
 
 /// Bytes of a row's address at the end of a key.
 pub(super) const ADDRESS: usize = 6;
-/// The longest key, address included. At least four entries fit a page, beside a bound as long as they are.
-pub(super) const MAX_KEY: usize = 1900;
-/// The longest key and value together: two entries fit a page beside a bound of `MAX_KEY` bytes.
-pub(super) const MAX_ENTRY: usize = 2690;
+/// The longest entry, key and value together, address included: two fit a page beside a bound as long as they are. A
+/// value that is as long as btree takes them fits.
+pub(super) const MAX_ENTRY: usize = 2702;
 
 /// The columns of an index.
 #[derive(Debug)]
@@ -105,14 +104,11 @@ impl Schema {
             entry = self.entry(row, true);
         }
         if entry.is_too_long() {
-            let (found, most) = match entry.key.len() > MAX_KEY {
-                true => (entry.key.len(), MAX_KEY),
-                false => (entry.key.len() + entry.value.len(), MAX_ENTRY),
-            };
             fail(
                 SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
                 format!(
-                    "index row size {found} exceeds treedb_btree maximum {most} for index \"{}\"",
+                    "index row size {} exceeds treedb_btree maximum {MAX_ENTRY} for index \"{}\"",
+                    entry.len(),
                     row.index().shown()
                 ),
                 self.advice(),
@@ -246,8 +242,12 @@ impl Schema {
 }
 
 impl Entry {
+    fn len(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+
     fn is_too_long(&self) -> bool {
-        self.key.len() > MAX_KEY || self.key.len() + self.value.len() > MAX_ENTRY
+        self.len() > MAX_ENTRY
     }
 }
 
@@ -277,7 +277,7 @@ fn column_of(index: Index<'_>, at: usize, column: &KeyColumn) -> Column {
 
 /// The part of a document's key that an entry keeps.
 pub(super) fn shortened(key: &[u8]) -> &[u8] {
-    key.get(..MAX_KEY - ADDRESS).unwrap_or(key)
+    key.get(..MAX_ENTRY - ADDRESS).unwrap_or(key)
 }
 
 /// Appends a row's address.
