@@ -3,6 +3,7 @@
 //! Support function 2 of an operator class takes no argument and returns the number of its kind. A kind is not a type:
 //! timestamps are 8-byte integers, and [`Kind::Generic`] is any type that has a comparison function.
 
+use crate::shim::datum::Layout;
 use crate::shim::function::pg_function;
 
 /// The kinds. Their numbers, from 1 on in this order, are what the support functions return.
@@ -79,6 +80,16 @@ impl Kind {
     /// Whether values are text, and compare with values of the other types that are.
     pub(super) fn is_text(self) -> bool {
         matches!(self, Kind::Text | Kind::TextPattern | Kind::Name)
+    }
+
+    /// Whether a column whose values are passed like this may be of this kind.
+    pub(super) fn is_passed(self, layout: Layout) -> bool {
+        match layout {
+            Layout::Word => [1, 2, 4, 8].iter().any(|len| self.fits(*len, true)),
+            Layout::Fixed(len) => i16::try_from(len).is_ok_and(|len| self.fits(len, false)),
+            Layout::Varlena => self.fits(-1, false),
+            Layout::CString => false,
+        }
     }
 
     /// Whether a type with this `typlen` and `typbyval` may be of this kind.
