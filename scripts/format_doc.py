@@ -44,6 +44,8 @@ CHAPTERS = [
     ("PostgreSQL: an index's meta page", POSTGRES, "index_am/meta.rs", None),
     ("PostgreSQL: leaves of an index", POSTGRES, "index_am/leaf.rs", None),
     ("PostgreSQL: entries of an index", POSTGRES, "index_am/schema.rs", None),
+    ("PostgreSQL: columns of an entry", POSTGRES, "index_am/column.rs", None),
+    ("PostgreSQL: values that entries have as the server has them", POSTGRES, "index_am/stored.rs", None),
 ]
 # Formats that carry a version, and the files whose constants VERSION.. or FORMAT say which versions are read.
 VERSIONS = [

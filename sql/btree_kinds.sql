@@ -116,8 +116,6 @@ SELECT idx_scan >= 1 AS counted FROM pg_stat_user_indexes WHERE indexrelname = '
 
 -- what it is not
 CREATE UNIQUE INDEX ON plain USING treedb_btree (a);
-CREATE INDEX ON plain USING treedb_btree (a) INCLUDE (c);
-CREATE INDEX ON plain USING treedb_btree (a) WITH (fillfactor = 50);
 SELECT treedb.check('pg_class_oid_index');
 SELECT treedb.check('pg_class');
 

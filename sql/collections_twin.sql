@@ -80,9 +80,9 @@ SELECT plan_of('{"_id": null}', '{}') ->> 'queryPlanner.winningPlan.stage' AS st
 -- Keys longer than entries are stored shortened: found, and ordered by a sort.
 SELECT create_collection('long');
 SELECT create_index('long', '{"t": 1}');
-INSERT INTO long SELECT jsonb_build_object('_id', i, 't', repeat('p', 2000 + i % 3) || i) FROM generate_series(1, 40) i;
-SELECT treedb.count('long', jsonb_build_object('t', repeat('p', 2001) || '7')::bson), treedb.count('long', jsonb_build_object('t', jsonb_build_object('$gte', repeat('p', 2001)))::bson),
-    treedb.count('long', jsonb_build_object('t', jsonb_build_object('$lt', repeat('p', 2001)))::bson);
+INSERT INTO long SELECT jsonb_build_object('_id', i, 't', repeat('p', 2800 + i % 3) || i) FROM generate_series(1, 40) i;
+SELECT treedb.count('long', jsonb_build_object('t', repeat('p', 2801) || '7')::bson), treedb.count('long', jsonb_build_object('t', jsonb_build_object('$gte', repeat('p', 2801)))::bson),
+    treedb.count('long', jsonb_build_object('t', jsonb_build_object('$lt', repeat('p', 2801)))::bson);
 SELECT count(*), count(*) FILTER (WHERE a.doc IS DISTINCT FROM b.doc) AS different FROM
     (SELECT row_number() OVER () AS n, doc FROM find('long', '{}', '{"sort": {"t": 1}}') doc) a FULL JOIN
     (SELECT row_number() OVER (ORDER BY doc -> 't') AS n, doc FROM long) b USING (n);

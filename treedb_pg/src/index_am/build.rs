@@ -14,9 +14,6 @@ use crate::shim::index_build::{Build, maintenance_memory, report_phase};
 use crate::shim::relation::Index;
 use crate::shim::{error, wal};
 
-/// Bytes of a leaf that a build leaves free for inserts to come.
-const SPARE: usize = ROOM / 10;
-
 /// Numbers of the phases for `pg_stat_progress_create_index`; 1 is the server's own "initializing".
 pub(super) mod phase {
     pub(crate) const SCAN: i64 = 2;
@@ -82,6 +79,8 @@ pub(super) struct Loader<'s> {
     /// From level 1 up.
     branches: Vec<OpenBranch>,
     count: u64,
+    /// Bytes that a leaf is filled with; the rest is left free for inserts to come.
+    filled: usize,
 }
 
 impl<'s> Loader<'s> {
@@ -90,7 +89,8 @@ impl<'s> Loader<'s> {
         drop(Page::extend(tree.index, Fork::Main));
         let leaf = Page::extend(tree.index, Fork::Main).block();
         let entries = LeafEntries::new(tree.schema.keys);
-        Loader { tree, leaf, entries, size: LeafSize::default(), branches: Vec::new(), count: 0 }
+        let (size, filled) = (LeafSize::default(), tree.filled(ROOM));
+        Loader { tree, leaf, entries, size, branches: Vec::new(), count: 0, filled }
     }
 
     fn extend(&self) -> u32 {
@@ -121,7 +121,7 @@ impl<'s> Loader<'s> {
         let size = self.size.with(self.keys(), self.entries.key(0), key, value);
         self.entries.push(key, value);
         self.size = size;
-        if size.count == 1 || size.bytes(self.keys()) + SPARE <= ROOM {
+        if size.count == 1 || size.bytes(self.keys()) <= self.filled {
             return;
         }
         // All but this entry, or fewer, if these are too long beside their bound.

@@ -241,14 +241,22 @@ struct EntryCursor<'t> {
     all: Selection,
     at: usize,
     key: Vec<u8>,
+    value: Vec<u8>,
 }
 
 impl<'t> EntryCursor<'t> {
     fn new(tree: Tree<'t>) -> Self {
         let page: Page<Shared> = tree.descend(&Boundary::Start, Side::After, 0, None, false).page;
         let (bytes, block) = (page.bytes().to_vec(), page.block());
-        let mut cursor =
-            EntryCursor { tree, bytes, block, all: Selection::default(), at: 0, key: Vec::new() };
+        let mut cursor = EntryCursor {
+            tree,
+            bytes,
+            block,
+            all: Selection::default(),
+            at: 0,
+            key: Vec::new(),
+            value: Vec::new(),
+        };
         cursor.open();
         cursor.read();
         cursor
@@ -274,6 +282,7 @@ impl<'t> EntryCursor<'t> {
                 let leaf = self.tree.checked(self.block, LeafView::open(&view, self.tree.schema.keys));
                 if let Some(place) = self.all.place(self.at) {
                     self.tree.checked(self.block, leaf.key_into(place, &mut self.key));
+                    self.value = self.tree.checked(self.block, leaf.value(place)).to_vec();
                     return;
                 }
                 view.next()
@@ -296,13 +305,14 @@ impl<'t> EntryCursor<'t> {
 /// Compares the entries with the table's rows.
 fn content(table: &OpenTable, tree: Tree<'_>, problems: &mut Problems) {
     let schema = tree.schema;
-    // The entries that the rows must have, with value 1 where the row is visible to some snapshot.
+    // The entries that the rows must have, with 1 in front of the value where the row is visible to some snapshot.
     let mut sorter = Sorter::new(schema, maintenance_memory());
     let mut heads = Heads::new(schema);
     scan_table(table.get(), tree.index, |row, alive| {
         let head = heads.of(row);
         schema.entries(row, |entry| {
-            sorter.add(&Entry { key: entry.key, value: vec![u8::from(alive)] }, head);
+            let value = [&[u8::from(alive)], entry.value.as_slice()].concat();
+            sorter.add(&Entry { key: entry.key, value }, head);
         });
     });
     let mut cursor = EntryCursor::new(tree);
@@ -311,14 +321,17 @@ fn content(table: &OpenTable, tree: Tree<'_>, problems: &mut Problems) {
         let (block, offset) = row_of(key).map_or((0, 0), heap::tid_parts);
         format!("({block},{offset})")
     };
-    sorter.drain(|key, alive| {
+    sorter.drain(|key, value| {
         while !cursor.key.is_empty() && schema.compare(&cursor.key, key) == std::cmp::Ordering::Less {
             lookup.check_unexpected(&cursor.key, problems);
             cursor.advance();
         }
         if cursor.key == key {
+            if !value.ends_with(&cursor.value) || value.len() != cursor.value.len() + 1 {
+                problems.report(|| format!("the entry of row {} has other included values", show(key)));
+            }
             cursor.advance();
-        } else if alive == [1] {
+        } else if value.starts_with(&[1]) {
             problems.report(|| format!("row {} has no entry", show(key)));
         }
     });

@@ -1,4 +1,4 @@
-//! One column of an index: what type it has, and its values as bytes whose order is the type's.
+//! One column of an index: what type it has, and its values as bytes of an entry's key.
 //!
 //! An encoded column is a marker, then the value:
 //!
@@ -8,23 +8,33 @@
 //! | 1 | a value |
 //! | 2 | NULL, where NULLs come last |
 //!
-//! | type | value |
+//! | kind | value |
 //! |---|---|
-//! | int2, int4, int8, timestamptz | 8 bytes big-endian, sign bit inverted |
+//! | int2, int4, int8 (and what is stored as one: date, timestamp, ..) | 8 bytes big-endian, sign bit inverted |
 //! | float4, float8 | 8 bytes: the double's bits, transformed so that they order; NaN greatest; -0 as 0 |
-//! | uuid | its 16 bytes |
-//! | text | its bytes, then 0 (text has no 0 byte) |
-//! | treedb.bson_value | its key of [`treedb_query::doc::key`], each 0 as 0 255, then 0 0 |
+//! | bool, "char" | the byte |
+//! | oid; pg_lsn, xid8 | 4 or 8 bytes big-endian |
+//! | tid | block (4 bytes) and offset (2), big-endian |
+//! | uuid, macaddr, macaddr8 | its 16, 6 or 8 bytes |
+//! | text, name, in the order of their bytes | the bytes, then 0 (text has no 0 byte) |
+//! | bytea | each 0 byte as 0 255, then 0 0 |
+//! | treedb.bson_value | its key of [`treedb_query::doc::key`], escaped in the same way |
 //! | treedb.keyset | one of its keys as it is; always the only column |
+//! | text, name, with a collation of its own order; generic | as in [`super::stored`] |
 //!
-//! A descending column's value has all bits inverted. Every encoding is self-delimiting, so columns can be
-//! concatenated, and the bytes of one are never a prefix of the bytes of another.
+//! All but the last row of that table order by their bytes ([`Order::Bytes`]); of a descending column all bits of such a
+//! value are inverted. Every encoding is self-delimiting, so columns can be concatenated, and the bytes of one are
+//! never a prefix of the bytes of another.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use pgrx::pg_sys;
 
-use crate::shim::datum::Datum;
+use super::kind::Kind;
+use super::stored::{self, Stored};
+use crate::shim::comparison::Comparison;
+use crate::shim::datum::{Datum, Layout};
 use crate::shim::index_scan::ColumnValue;
 use crate::shim::server;
 use crate::types::value;
@@ -32,64 +42,83 @@ use crate::types::value;
 /// Marker of a NULL that comes before all values.
 const NULL_FIRST: u8 = 0;
 /// Marker of a value.
-const VALUE: u8 = 1;
+pub(super) const VALUE: u8 = 1;
 /// Marker of a NULL that comes after all values.
-const NULL_LAST: u8 = 2;
+pub(super) const NULL_LAST: u8 = 2;
+/// Bytes of a `name`.
+const NAME: usize = 64;
 
-/// The type that an operator class is for: the result of its support function 1.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    Int2,
-    Int4,
-    Int8,
-    Float4,
-    Float8,
-    Text,
-    Uuid,
-    /// `treedb.bson_value`.
-    Value,
-    /// `treedb.keyset`: several entries for a row.
-    Keys,
+/// How encoded values of a column are compared.
+#[derive(Debug)]
+pub(super) enum Order {
+    /// By their bytes.
+    Bytes,
+    /// As text with this collation.
+    Collation(pg_sys::Oid),
+    /// By support function 1 of the operator class.
+    Function(Comparison),
 }
 
-impl Kind {
-    /// From the number that support function 1 returns.
-    pub(super) fn from_number(number: i32) -> Option<Kind> {
-        const KINDS: [Kind; 9] = [
-            Kind::Int2,
-            Kind::Int4,
-            Kind::Int8,
-            Kind::Float4,
-            Kind::Float8,
-            Kind::Text,
-            Kind::Uuid,
-            Kind::Value,
-            Kind::Keys,
-        ];
-        KINDS.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
-    }
-
-    /// Whether an entry gives the value back.
-    pub(super) fn decodes(self) -> bool {
-        !matches!(self, Kind::Value | Kind::Keys)
-    }
+/// How the end of a value is found.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Form {
+    /// By its length.
+    Fixed(usize),
+    /// By a 0 byte.
+    Terminated,
+    /// By two 0 bytes.
+    Escaped,
+    /// By the length in front of it.
+    Prefixed,
+    /// It is all of the key.
+    Whole,
 }
 
 /// A column.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Column {
     pub(super) kind: Kind,
     pub(super) descending: bool,
     pub(super) nulls_first: bool,
-    /// The collation of a text column whose order is not that of its bytes.
-    pub(super) collation: Option<pg_sys::Oid>,
+    pub(super) order: Order,
+    form: Form,
+    /// How the server passes values.
+    layout: Layout,
 }
 
-/// What a scan key compares with: the argument's type, where it is not the column's own.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct ArgumentType(pub(super) pg_sys::Oid);
-
 impl Column {
+    /// A column whose values are passed as `layout` says.
+    pub(super) fn new(
+        kind: Kind,
+        layout: Layout,
+        order: Order,
+        descending: bool,
+        nulls_first: bool,
+    ) -> Column {
+        let form = match (kind, &order) {
+            (Kind::Int2 | Kind::Int4 | Kind::Int8 | Kind::Float4 | Kind::Float8, _) => Form::Fixed(8),
+            (Kind::Byte, _) => Form::Fixed(1),
+            (Kind::Unsigned4, _) => Form::Fixed(4),
+            (Kind::Unsigned8 | Kind::Macaddr8, _) => Form::Fixed(8),
+            (Kind::Tid | Kind::Macaddr, _) => Form::Fixed(6),
+            (Kind::Uuid, _) => Form::Fixed(16),
+            (Kind::Text | Kind::TextPattern | Kind::Name, Order::Bytes) => Form::Terminated,
+            (Kind::Bytea | Kind::Value, _) => Form::Escaped,
+            (Kind::Keys, _) => Form::Whole,
+            (Kind::Generic, _) => stored::size(layout).map_or(Form::Prefixed, Form::Fixed),
+            (Kind::Text | Kind::TextPattern | Kind::Name, _) => Form::Prefixed,
+        };
+        Column { kind, descending, nulls_first, order, form, layout }
+    }
+
+    /// The collation of a column of type text whose order is not that of its bytes.
+    pub(super) fn text_collation(&self) -> Option<pg_sys::Oid> {
+        match self.order {
+            Order::Collation(collation) if self.kind == Kind::Text => Some(collation),
+            _ => None,
+        }
+    }
+
     /// Appends NULL.
     pub(super) fn encode_null(&self, out: &mut Vec<u8>) {
         out.push(if self.nulls_first { NULL_FIRST } else { NULL_LAST });
@@ -100,23 +129,16 @@ impl Column {
         VALUE
     }
 
-    /// Appends a value of the column's type; false if the entry will not give back exactly this value.
-    pub(super) fn encode(&self, datum: Datum<'_>, out: &mut Vec<u8>) -> bool {
-        self.encode_as(datum, None, out)
+    /// Appends a value of the column's type, long ones compressed if asked to and if that is possible; false if the
+    /// entry will not give back exactly this value.
+    pub(super) fn encode(&self, datum: Datum<'_>, compress: bool, out: &mut Vec<u8>) -> bool {
+        self.encode_as(self.kind, datum, compress, out)
     }
 
-    /// Appends a value of another type of the same family.
-    pub(super) fn encode_as(&self, datum: Datum<'_>, other: Option<ArgumentType>, out: &mut Vec<u8>) -> bool {
+    /// Appends a value of another kind whose encoding has the same order.
+    pub(super) fn encode_as(&self, kind: Kind, datum: Datum<'_>, compress: bool, out: &mut Vec<u8>) -> bool {
         out.push(VALUE);
         let from = out.len();
-        let kind = other.map_or(self.kind, |other| match other.0 {
-            pg_sys::INT2OID => Kind::Int2,
-            pg_sys::INT4OID => Kind::Int4,
-            pg_sys::INT8OID | pg_sys::TIMESTAMPTZOID => Kind::Int8,
-            pg_sys::FLOAT4OID => Kind::Float4,
-            pg_sys::FLOAT8OID => Kind::Float8,
-            _ => self.kind,
-        });
         let mut exact = true;
         match kind {
             Kind::Int2 => put_int(i64::from(datum.word() as i16), out),
@@ -124,31 +146,56 @@ impl Column {
             Kind::Int8 => put_int(datum.word() as i64, out),
             Kind::Float4 => exact = put_float(f64::from(f32::from_bits(datum.word() as u32)), out),
             Kind::Float8 => exact = put_float(f64::from_bits(datum.word() as u64), out),
-            Kind::Text => {
-                out.extend_from_slice(&datum.bytes());
-                out.push(0);
+            Kind::Byte => out.push(datum.word() as u8),
+            Kind::Unsigned4 => out.extend_from_slice(&(datum.word() as u32).to_be_bytes()),
+            Kind::Unsigned8 => out.extend_from_slice(&(datum.word() as u64).to_be_bytes()),
+            Kind::Text | Kind::TextPattern | Kind::Name => {
+                let text = datum.text_bytes();
+                if self.form == Form::Prefixed {
+                    stored::append_prefixed(&text, compress, out);
+                } else {
+                    out.extend_from_slice(&text);
+                    out.push(0);
+                }
             }
-            Kind::Uuid => {
-                out.extend_from_slice(datum.fixed::<16>());
-            }
+            Kind::Uuid => out.extend_from_slice(datum.fixed::<16>()),
+            Kind::Macaddr => out.extend_from_slice(datum.fixed::<6>()),
+            Kind::Macaddr8 => out.extend_from_slice(datum.fixed::<8>()),
+            Kind::Tid => out.extend_from_slice(&tid_to_bytes(*datum.fixed::<6>())),
+            Kind::Bytea => append_escaped(&datum.bytes(), out),
             Kind::Value => {
                 let mut key = Vec::new();
                 value::encode_key(&datum.bytes(), &mut key);
-                for byte in key {
-                    out.push(byte);
-                    if byte == 0 {
-                        out.push(255);
-                    }
-                }
-                out.extend_from_slice(&[0, 0]);
+                append_escaped(&key, out);
             }
+            Kind::Generic => stored::append(datum, compress, out),
             // The caller takes a key set apart and passes each key as it is: see `Schema::entries`.
             Kind::Keys => {}
         }
-        if self.descending {
+        if self.is_inverted() {
             out.iter_mut().skip(from).for_each(|byte| *byte = !*byte);
         }
         exact
+    }
+
+    /// Appends a value of a kind that is an integer, given as that.
+    pub(super) fn put_word(&self, value: i64, out: &mut Vec<u8>) {
+        out.push(VALUE);
+        let from = out.len();
+        put_int(value, out);
+        if self.is_inverted() {
+            out.iter_mut().skip(from).for_each(|byte| *byte = !*byte);
+        }
+    }
+
+    /// Whether the bits of values are inverted.
+    fn is_inverted(&self) -> bool {
+        self.descending && matches!(self.order, Order::Bytes)
+    }
+
+    /// What the bytes of values are combined with.
+    fn turn(&self) -> u8 {
+        if self.is_inverted() { 255 } else { 0 }
     }
 
     /// Where the column that begins at `at` ends; `None` if the bytes are damaged.
@@ -158,12 +205,11 @@ impl Column {
         }
         let from = at + 1;
         let rest = key.get(from..)?;
-        let turn = if self.descending { 255 } else { 0 };
-        let len = match self.kind {
-            Kind::Int2 | Kind::Int4 | Kind::Int8 | Kind::Float4 | Kind::Float8 => 8,
-            Kind::Uuid => 16,
-            Kind::Text => rest.iter().position(|byte| byte ^ turn == 0)? + 1,
-            Kind::Value => {
+        let turn = self.turn();
+        let len = match self.form {
+            Form::Fixed(len) => len,
+            Form::Terminated => rest.iter().position(|byte| byte ^ turn == 0)? + 1,
+            Form::Escaped => {
                 let mut i = 0;
                 loop {
                     if *rest.get(i)? ^ turn != 0 {
@@ -175,27 +221,40 @@ impl Column {
                     }
                 }
             }
-            Kind::Keys => return None,
+            Form::Prefixed => stored::prefixed_len(rest)?,
+            Form::Whole => return None,
         };
         (len <= rest.len()).then_some(from + len)
     }
 
     /// The order of two encoded columns.
     pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
-        let Some(collation) = self.collation else { return a.cmp(b) };
-        match (a.split_first(), b.split_first()) {
-            (Some((&VALUE, a)), Some((&VALUE, b))) => {
-                let order = server::compare_text(self.text(a).as_ref(), self.text(b).as_ref(), collation);
-                if self.descending { order.reverse() } else { order }
-            }
-            _ => a.cmp(b),
-        }
+        let (Some((&VALUE, a_value)), Some((&VALUE, b_value))) = (a.split_first(), b.split_first()) else {
+            return a.cmp(b);
+        };
+        let order = match &self.order {
+            Order::Bytes => return a.cmp(b),
+            // A marker alone stands before or after all values (see `Ends` of the scan's ranges).
+            _ if a_value.is_empty() || b_value.is_empty() => return a.cmp(b),
+            Order::Collation(collation) => match (self.stored(a_value), self.stored(b_value)) {
+                (Some(a), Some(b)) => server::compare_text(&a.plain(), &b.plain(), *collation),
+                _ => return a.cmp(b),
+            },
+            Order::Function(function) => match (self.stored(a_value), self.stored(b_value)) {
+                (Some(a), Some(b)) => function.compare(&a.plain(), &b.plain()),
+                _ => return a.cmp(b),
+            },
+        };
+        if self.descending { order.reverse() } else { order }
     }
 
-    /// The text of an encoded value without its marker.
-    fn text<'a>(&self, value: &'a [u8]) -> std::borrow::Cow<'a, [u8]> {
-        let bytes = value.split_last().map_or(value, |(_, bytes)| bytes);
-        if self.descending { bytes.iter().map(|byte| !byte).collect::<Vec<_>>().into() } else { bytes.into() }
+    /// The bytes of a value that is stored as the server has it.
+    fn stored<'a>(&self, value: &'a [u8]) -> Option<Stored<'a>> {
+        match self.form {
+            Form::Prefixed => stored::read_prefixed(value),
+            Form::Fixed(len) => value.get(..len).map(Stored::Plain),
+            _ => None,
+        }
     }
 
     /// The value of an encoded column, `None` for NULL.
@@ -204,23 +263,44 @@ impl Column {
         if *marker != VALUE {
             return None;
         }
-        let turn = if self.descending { 255 } else { 0 };
-        let word = || -> u64 {
-            value.first_chunk().map_or(0, |b: &[u8; 8]| u64::from_be_bytes(b.map(|byte| byte ^ turn)))
+        let value: Cow<'k, [u8]> = match self.turn() {
+            0 => value.into(),
+            turn => value.iter().map(|byte| byte ^ turn).collect::<Vec<u8>>().into(),
         };
+        let word = |value: &[u8]| value.first_chunk().map_or(0, |bytes: &[u8; 8]| u64::from_be_bytes(*bytes));
         Some(match self.kind {
-            Kind::Int2 | Kind::Int4 | Kind::Int8 => ColumnValue::Word(get_int(word()) as usize),
-            Kind::Float4 => ColumnValue::Word((get_float(word()) as f32).to_bits() as usize),
-            Kind::Float8 => ColumnValue::Word(get_float(word()).to_bits() as usize),
-            Kind::Text => ColumnValue::Varlena(self.text(value)),
-            Kind::Uuid => {
-                let mut bytes = [0; 16];
-                // A damaged entry may have fewer bytes.
-                for (place, byte) in bytes.iter_mut().zip(value) {
-                    *place = byte ^ turn;
-                }
-                ColumnValue::Fixed(bytes)
+            Kind::Int2 | Kind::Int4 | Kind::Int8 => ColumnValue::Word(get_int(word(&value)) as usize),
+            Kind::Float4 => ColumnValue::Word((get_float(word(&value)) as f32).to_bits() as usize),
+            Kind::Float8 => ColumnValue::Word(get_float(word(&value)).to_bits() as usize),
+            Kind::Byte => ColumnValue::Word(usize::from(value.first().copied().unwrap_or(0))),
+            Kind::Unsigned4 => ColumnValue::Word(
+                value.first_chunk().map_or(0, |bytes: &[u8; 4]| u32::from_be_bytes(*bytes)) as usize,
+            ),
+            Kind::Unsigned8 => ColumnValue::Word(word(&value) as usize),
+            Kind::Uuid | Kind::Macaddr | Kind::Macaddr8 => ColumnValue::Fixed(value),
+            Kind::Tid => {
+                let bytes = value.first_chunk().map_or([0; 6], |bytes: &[u8; 6]| tid_from_bytes(*bytes));
+                ColumnValue::Fixed(bytes.to_vec().into())
             }
+            Kind::Bytea => ColumnValue::Varlena(unescaped(&value).into()),
+            Kind::Text | Kind::TextPattern | Kind::Name => {
+                let text = match self.form {
+                    Form::Prefixed => stored::into_value(value)?,
+                    _ => ColumnValue::Varlena(without_last(value)),
+                };
+                match (self.kind, text) {
+                    (Kind::Name, ColumnValue::Varlena(name)) => {
+                        let mut name = name.into_owned();
+                        name.resize(NAME, 0);
+                        ColumnValue::Fixed(name.into())
+                    }
+                    (_, text) => text,
+                }
+            }
+            Kind::Generic => match self.form {
+                Form::Prefixed => stored::into_value(value)?,
+                _ => stored::fixed_value(value, self.layout),
+            },
             Kind::Value | Kind::Keys => return None,
         })
     }
@@ -232,6 +312,54 @@ impl Column {
             _ => (-0.0_f64).to_bits() as usize,
         })
     }
+}
+
+/// Without the 0 byte at the end.
+fn without_last(value: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    match value {
+        Cow::Borrowed(bytes) => bytes.split_last().map_or(bytes, |(_, bytes)| bytes).into(),
+        Cow::Owned(mut bytes) => {
+            bytes.pop();
+            bytes.into()
+        }
+    }
+}
+
+fn append_escaped(bytes: &[u8], out: &mut Vec<u8>) {
+    for byte in bytes {
+        out.push(*byte);
+        if *byte == 0 {
+            out.push(255);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+}
+
+/// The bytes of an escaped value that ends with two 0 bytes.
+fn unescaped(value: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::with_capacity(value.len());
+    let mut rest = value.iter();
+    while let Some(byte) = rest.next() {
+        if *byte == 0 && rest.next() != Some(&255) {
+            break;
+        }
+        bytes.push(*byte);
+    }
+    bytes
+}
+
+/// A row's address as the server has it: three numbers of 16 bits, the high half of the block first.
+fn tid_to_bytes(tid: [u8; 6]) -> [u8; 6] {
+    swapped(tid, |half| u16::from_ne_bytes(half).to_be_bytes())
+}
+
+fn tid_from_bytes(bytes: [u8; 6]) -> [u8; 6] {
+    swapped(bytes, |half| u16::from_be_bytes(half).to_ne_bytes())
+}
+
+fn swapped([a, b, c, d, e, f]: [u8; 6], swap: impl Fn([u8; 2]) -> [u8; 2]) -> [u8; 6] {
+    let ([a, b], [c, d], [e, f]) = (swap([a, b]), swap([c, d]), swap([e, f]));
+    [a, b, c, d, e, f]
 }
 
 fn put_int(value: i64, out: &mut Vec<u8>) {

@@ -284,8 +284,12 @@ impl Tree<'_> {
     }
 
     /// Where to split a leaf: in the middle, but after the entries that were inserted last if these came in a row, so
-    /// that ascending inserts fill their pages.
+    /// that ascending inserts fill their pages. The rightmost leaf leaves behind what a build would, since keys that
+    /// rise all come to it.
     fn wanted_split(&self, view: &View<'_>, leaf: &LeafView<'_>, entries: &LeafEntries, new: &[u8]) -> usize {
+        if view.next().is_none() {
+            return entries.fitting(self.filled(ROOM));
+        }
         let recent: Vec<&[u8]> = leaf.appended().flatten().map(|entry| entry.key).chain([new]).collect();
         let least = recent.iter().min_by(|a, b| self.schema.compare(a, b));
         let greatest = recent.iter().max_by(|a, b| self.schema.compare(a, b));
@@ -293,7 +297,6 @@ impl Tree<'_> {
         let (first, last) = (place(least), place(greatest));
         let in_a_row = recent.len() >= MIN_ROOM && last - first < recent.len() + recent.len() / 8;
         match in_a_row {
-            true if last + 1 == entries.len() && view.next().is_none() => entries.len(),
             true if last + 1 < entries.len() => last + 1,
             _ => entries.middle(),
         }

@@ -307,6 +307,16 @@ impl LeafEntries {
         })
     }
 
+    /// How many entries a leaf of `bytes` bytes holds.
+    pub(super) fn fitting(&self, bytes: usize) -> usize {
+        let (mut fit, mut too_many) = (0, self.len() + 1);
+        while too_many - fit > 1 {
+            let middle = fit + (too_many - fit) / 2;
+            if self.size(0..middle) <= bytes { fit = middle } else { too_many = middle }
+        }
+        fit
+    }
+
     /// The entry in the middle by bytes.
     pub(super) fn middle(&self) -> usize {
         let total: usize = (0..self.len()).map(|i| self.entry_len(i) + NODE_ENTRY).sum();

@@ -4,12 +4,12 @@
 //! |---|---|
 //! | [`meta`] | block 0: where the tree begins |
 //! | [`leaf`], [`leaf_entries`] | leaves: a sorted part and recent inserts; how they are written |
-//! | [`column`], [`schema`] | values as bytes that order, entries, comparison |
+//! | [`kind`], [`column`], [`stored`], [`schema`] | values as bytes, entries, comparison |
 //! | [`boundary`] | positions between entries, found in nodes |
 //! | [`tree`] | descending and moving right under latches |
 //! | [`insert`] | inserting, splitting, finishing splits |
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
-//! | [`range`], [`scan`] | conditions as ranges, reading them both ways |
+//! | [`argument`], [`range`], [`scan`] | what columns are compared with, conditions as ranges, reading them both ways |
 //! | [`keyset_scan`] | reading an index of key sets for queries over documents |
 //! | [`estimate`] | how many entries lie in a range |
 //! | [`vacuum`] | removing entries and empty leaves |
@@ -34,6 +34,7 @@ use crate::shim::relation::{Index, LockMode, OpenRelation, Table};
 use crate::shim::snapshot;
 use crate::shim::vacuum::Vacuum;
 
+mod argument;
 mod boundary;
 mod build;
 mod check;
@@ -42,6 +43,7 @@ mod estimate;
 mod insert;
 mod inspect;
 pub(crate) mod keyset_scan;
+mod kind;
 mod leaf;
 mod leaf_entries;
 mod meta;
@@ -49,9 +51,11 @@ mod range;
 mod scan;
 mod schema;
 mod sorter;
+mod stored;
 mod tree;
 mod vacuum;
 
+use kind::Kind;
 use schema::Schema;
 
 pg_function! {
@@ -82,10 +86,9 @@ fn is_own_index(relation: pg_sys::Oid) -> bool {
 struct Btree;
 
 impl IndexMethod for Btree {
-    const NAME: &'static str = "treedb_btree";
     const CAPABILITIES: Capabilities = Capabilities {
         strategies: 5,
-        support: 1,
+        support: 3,
         order: true,
         backward: true,
         multi_column: true,
@@ -93,6 +96,7 @@ impl IndexMethod for Btree {
         search_array: true,
         search_nulls: true,
         clusterable: true,
+        include: true,
     };
 
     type Inserting = Schema;
@@ -134,8 +138,7 @@ impl IndexMethod for Btree {
     /// Not on a standby: there, nothing keeps a removed entry's address from being marked all-visible while a scan
     /// still has it.
     fn can_return(index: Index<'_>, column: usize) -> bool {
-        !snapshot::in_recovery()
-            && Schema::of(index).columns.get(column).is_some_and(|column| column.kind.decodes())
+        !snapshot::in_recovery() && Schema::of(index).returns(column)
     }
 
     /// An index of key sets has rows more than once: only `treedb.find()` knows how to read it.
@@ -148,19 +151,15 @@ impl IndexMethod for Btree {
         i32::from(tree::Tree::new(index, &schema).height())
     }
 
-    /// An operator class is valid if its support function says a kind of column that there is.
-    fn validate(support: Option<i32>) -> bool {
-        match support {
-            None => {
-                pgrx::info!("operator class has no support function 1");
-                false
-            }
-            Some(number) if column::Kind::from_number(number).is_none() => {
-                pgrx::info!("support function 1 of the operator class names no kind of column");
-                false
-            }
-            Some(_) => true,
+    fn check_kind(kind: i32, len: i16, by_value: bool) -> Result<bool, String> {
+        let kind = Kind::from_number(kind)
+            .ok_or_else(|| format!("support function 2 returns {kind}, which is no kind of column"))?;
+        if !kind.fits(len, by_value) {
+            return Err(format!(
+                "support function 2 says {kind:?}, but the type is not stored as that kind is"
+            ));
         }
+        Ok(kind != Kind::Keys)
     }
 
     fn begin_scan(index: Index<'_>) -> scan::State {
@@ -191,27 +190,3 @@ impl IndexMethod for Btree {
         state.restore();
     }
 }
-
-/// Support function 1 of an operator class: which kind of column it is for.
-macro_rules! kind_function {
-    ($($name:ident = $number:literal),* $(,)?) => {
-        $(pg_function! {
-            /// The number of a kind of column; see [`column::Kind`].
-            fn $name(args: []) -> i32 {
-                $number
-            }
-        })*
-    };
-}
-
-kind_function!(
-    treedb_kind_int2 = 1,
-    treedb_kind_int4 = 2,
-    treedb_kind_int8 = 3,
-    treedb_kind_float4 = 4,
-    treedb_kind_float8 = 5,
-    treedb_kind_text = 6,
-    treedb_kind_uuid = 7,
-    treedb_kind_value = 8,
-    treedb_kind_keyset = 9,
-);

@@ -5,10 +5,9 @@
 
 use std::cmp::Ordering;
 
+use super::argument::{Asked, Strategy, Test};
 use super::boundary::Boundary;
-use super::column::ArgumentType;
 use super::schema::Schema;
-use crate::shim::datum::Datum;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::index_scan::{Condition, ScanKey};
 
@@ -20,18 +19,6 @@ const MAX_PREFIXES: usize = 10_000;
 pub(super) struct Range {
     pub(super) low: Boundary,
     pub(super) high: Boundary,
-}
-
-/// A condition on one encoded column.
-#[derive(Clone, Debug)]
-enum Test {
-    /// In the index's order (a descending column's conditions are reversed), and never NULL.
-    Less(Vec<u8>, bool),
-    Greater(Vec<u8>, bool),
-    /// One of these, sorted.
-    OneOf(Vec<Vec<u8>>),
-    Null,
-    NotNull,
 }
 
 /// The conditions of a scan.
@@ -53,7 +40,7 @@ impl Conditions {
         let mut tests = Vec::new();
         for key in keys {
             match read_key(schema, key) {
-                Some(test) => tests.push(test),
+                Some(more) => tests.extend(more),
                 // A comparison with NULL is true of no row.
                 None => return Conditions::default(),
             }
@@ -62,7 +49,7 @@ impl Conditions {
             fail(
                 SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
                 "an index of key sets has no operators",
-                "EntryReader it through treedb.find().",
+                "Read it through treedb.find().",
             );
         }
         plan(schema, tests)
@@ -102,62 +89,40 @@ impl Conditions {
     }
 }
 
-/// One scan key as a test; `None` if it is true of no row.
-fn read_key(schema: &Schema, key: ScanKey<'_>) -> Option<(usize, Test)> {
+/// One scan key as tests of its column; `None` if it is true of no row.
+fn read_key(schema: &Schema, key: ScanKey<'_>) -> Option<Vec<(usize, Test)>> {
     let number = key.column;
     let column = schema.columns.get(number)?;
-    let other = key.argument_type.map(ArgumentType);
-    let encode = |datum: Datum<'_>| {
-        let mut bytes = Vec::new();
-        column.encode_as(datum, other, &mut bytes);
-        bytes
+    let strategy = || {
+        Strategy::from_number(key.strategy).unwrap_or_else(|| {
+            fail(
+                SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
+                format!(
+                    "operator class of column {} has no strategy {} in treedb_btree",
+                    number + 1,
+                    key.strategy
+                ),
+                "Strategies are 1 (<) to 5 (>), as in btree.",
+            )
+        })
     };
-    let test = match key.condition {
-        Condition::IsNull => Test::Null,
-        Condition::IsNotNull => Test::NotNull,
-        Condition::Never => return None,
+    let asked = match key.condition {
+        Condition::IsNull => Asked::All(vec![Test::Null]),
+        Condition::IsNotNull => Asked::Anything,
+        Condition::Never => Asked::Nothing,
         Condition::Row => fail(
             SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
             "treedb_btree cannot compare rows",
             "Compare the columns one by one.",
         ),
-        Condition::CompareAny(values) => {
-            let mut values: Vec<Vec<u8>> = values.into_iter().map(encode).collect();
-            // `x > ANY (..)` is `x > the least`; `=` keeps all.
-            values.sort_by(|a, b| column.compare(a, b));
-            values.dedup_by(|a, b| column.compare(a, b) == Ordering::Equal);
-            let (least, greatest) = (values.first()?.clone(), values.last()?.clone());
-            let loosest =
-                |less: bool| if less != column.descending { greatest.clone() } else { least.clone() };
-            match key.strategy {
-                3 => Test::OneOf(values),
-                1 | 2 => inequality(column.descending, true, key.strategy == 2, loosest(true)),
-                _ => inequality(column.descending, false, key.strategy == 4, loosest(false)),
-            }
-        }
-        Condition::Compare(value) => {
-            let value = encode(value);
-            match key.strategy {
-                3 => Test::OneOf(vec![value]),
-                1 | 2 => inequality(column.descending, true, key.strategy == 2, value),
-                4 | 5 => inequality(column.descending, false, key.strategy == 4, value),
-                strategy => fail(
-                    SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
-                    format!(
-                        "operator class of column {} has no strategy {strategy} in treedb_btree",
-                        number + 1
-                    ),
-                    "Strategies are 1 (<) to 5 (>), as in btree.",
-                ),
-            }
-        }
+        Condition::CompareAny(values) => column.compared_with_any(strategy(), values, key.other),
+        Condition::Compare(value) => column.compared(strategy(), value, key.other),
     };
-    Some((number, test))
-}
-
-/// An inequality in the index's order: in a descending column, lesser values come later.
-fn inequality(descending: bool, less: bool, included: bool, value: Vec<u8>) -> Test {
-    if less != descending { Test::Less(value, included) } else { Test::Greater(value, included) }
+    match asked {
+        Asked::Nothing => None,
+        Asked::Anything => Some(vec![(number, Test::NotNull)]),
+        Asked::All(tests) => Some(tests.into_iter().map(|test| (number, test)).collect()),
+    }
 }
 
 /// Turns conditions into ranges and the conditions that remain to be checked for each entry.

@@ -355,14 +355,7 @@ impl State {
             let row = if keys {
                 tree.checked(page.block, leaf.key_into(place, key));
                 let value = tree.checked(page.block, leaf.value(place));
-                let entry = scan.form_entry(|| {
-                    schema.columns.iter().zip(schema.split(key)).enumerate().map(
-                        |(number, (column, bytes))| match value.contains(&(number as u8)) {
-                            true => Some(column.negative_zero()),
-                            false => column.decode(bytes),
-                        },
-                    )
-                });
+                let entry = scan.form_entry(|| schema.values(key, value));
                 let row =
                     row_of(key).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"));
                 (row, Some(entry))

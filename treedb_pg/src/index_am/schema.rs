@@ -1,34 +1,47 @@
 //! The columns of an index, and its entries.
 //!
 //! An entry's key is the encoded columns followed by the row's address, block (4 bytes) and offset (2), big-endian:
-//! so no two entries are equal. The value is empty, or the numbers of the columns whose value is -0, one byte each.
+//! so no two entries are equal. Its value:
 //!
-//! Entries are in the order of their bytes, unless a text column has a collation of its own order: then columns are
-//! compared one by one ([`Keys::Custom`]).
+//! | what | bytes |
+//! |---|---|
+//! | in an index with included columns: how many columns have the value -0 | 1 |
+//! | their numbers, from 0 | 1 each |
+//! | each included column: a marker as before a key column's value, then the value as in [`super::stored`] | |
+//!
+//! Entries are in the order of their bytes, unless a column has an order of its own (a collation's, or that of a
+//! comparison function): then columns are compared one by one ([`Keys::Custom`]).
 
 use std::cmp::Ordering;
 
 use pgrx::pg_sys;
 use treedb_formats::node::Keys;
 
-use super::column::{Column, Kind};
+use super::column::{Column, NULL_LAST, Order, VALUE};
+use super::kind::Kind;
 use super::meta::fact;
+use super::stored;
+use crate::shim::datum::Layout;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::heap;
 use crate::shim::index_build::IndexRow;
-use crate::shim::relation::Index;
+use crate::shim::index_scan::ColumnValue;
+use crate::shim::relation::{Index, KeyColumn};
 use crate::shim::server;
 use crate::types::keyset;
 
 /// Bytes of a row's address at the end of a key.
 pub(super) const ADDRESS: usize = 6;
-/// The longest key, address included. At least four entries fit a page, beside a bound as long as they are.
-pub(super) const MAX_KEY: usize = 1900;
+/// The longest entry, key and value together, address included: two fit a page beside a bound as long as they are. A
+/// value that is as long as btree takes them fits.
+pub(super) const MAX_ENTRY: usize = 2702;
 
 /// The columns of an index.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Schema {
     pub(super) columns: Vec<Column>,
+    /// How the values of included columns are passed.
+    included: Vec<Layout>,
     pub(super) keys: Keys,
 }
 
@@ -41,25 +54,22 @@ pub(super) struct Entry {
 impl Schema {
     /// Reads the columns of an open index.
     pub(super) fn of(index: Index<'_>) -> Schema {
-        let columns = index.key_columns().into_iter().enumerate().map(|(at, column)| {
-            let Some(kind) = column.support.and_then(Kind::from_number) else {
-                fail(
-                    SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
-                    format!("operator class of column {} is not one of treedb_btree", at + 1),
-                    "Use the operator classes that the extension brings.",
-                )
-            };
-            let collated = kind == Kind::Text && !server::orders_by_bytes(column.collation);
-            Column {
-                kind,
-                descending: column.descending,
-                nulls_first: column.nulls_first,
-                collation: collated.then_some(column.collation),
-            }
-        });
-        let columns: Vec<Column> = columns.collect();
-        let custom = columns.iter().any(|column| column.collation.is_some());
-        Schema { columns, keys: if custom { Keys::Custom } else { Keys::Bytewise } }
+        let columns: Vec<Column> =
+            index.key_columns().iter().enumerate().map(|(at, column)| column_of(index, at, column)).collect();
+        let custom = columns.iter().any(|column| !matches!(column.order, Order::Bytes));
+        Schema {
+            columns,
+            included: index.included_layouts(),
+            keys: if custom { Keys::Custom } else { Keys::Bytewise },
+        }
+    }
+
+    /// Whether entries give back the value of a column; included columns come after the key columns.
+    pub(super) fn returns(&self, column: usize) -> bool {
+        match self.columns.get(column) {
+            Some(column) => column.kind.decodes(),
+            None => !self.is_multikey() && column - self.columns.len() < self.included.len(),
+        }
     }
 
     /// Whether the index has several entries for a row.
@@ -89,32 +99,103 @@ impl Schema {
             }
             return facts;
         }
+        let mut entry = self.entry(row, false);
+        if entry.is_too_long() {
+            entry = self.entry(row, true);
+        }
+        if entry.is_too_long() {
+            fail(
+                SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+                format!(
+                    "index row size {} exceeds treedb_btree maximum {MAX_ENTRY} for index \"{}\"",
+                    entry.len(),
+                    row.index().shown()
+                ),
+                self.advice(),
+            );
+        }
+        each(entry);
+        0
+    }
+
+    /// What to do about values that are too long.
+    fn advice(&self) -> &'static str {
+        let has = |kinds: &[Kind]| self.columns.iter().any(|column| kinds.contains(&column.kind));
+        if self.keys == Keys::Bytewise && has(&[Kind::Text, Kind::Bytea]) {
+            "Long values that compress can be indexed with operator class text_long_ops or bytea_long_ops. Otherwise index a part of the value, such as left(column, 400), or a hash of it."
+        } else {
+            "Values this long cannot be indexed. Index a part of the value, such as left(column, 400), or a hash of it."
+        }
+    }
+
+    /// The entry of a row in an index with one for each, values compressed if asked to.
+    fn entry(&self, row: &IndexRow<'_>, compress: bool) -> Entry {
         let mut key = Vec::with_capacity(16 * self.columns.len() + ADDRESS);
-        let mut negative_zeros = Vec::new();
+        let mut value = Vec::new();
+        if !self.included.is_empty() {
+            value.push(0);
+        }
         for (number, column) in self.columns.iter().enumerate() {
             match row.value(number) {
                 None => column.encode_null(&mut key),
-                Some(value) => {
-                    if !column.encode(value, &mut key) {
-                        negative_zeros.push(number as u8);
+                Some(datum) => {
+                    if !column.encode(datum, compress, &mut key) {
+                        value.push(number as u8);
                     }
                 }
             }
         }
-        append_address(row.tid(), &mut key);
-        if key.len() > MAX_KEY {
-            fail(
-                SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-                format!(
-                    "index row of {} bytes is over the limit of {MAX_KEY} for index \"{}\"",
-                    key.len(),
-                    row.index().shown()
-                ),
-                "Values this long cannot be ordered by an index. Index a part of the value, such as left(column, 400), or a hash of it.",
-            );
+        if let (Some(count), false) = (value.len().checked_sub(1), self.included.is_empty())
+            && let Some(place) = value.first_mut()
+        {
+            *place = count as u8;
         }
-        each(Entry { key, value: negative_zeros });
-        0
+        for at in self.columns.len()..self.columns.len() + self.included.len() {
+            match row.value(at) {
+                None => value.push(NULL_LAST),
+                Some(datum) => {
+                    value.push(VALUE);
+                    stored::append(datum, compress, &mut value);
+                }
+            }
+        }
+        append_address(row.tid(), &mut key);
+        Entry { key, value }
+    }
+
+    /// The values of an entry's columns, included ones last; `None` for NULL, or where the entry is damaged.
+    pub(super) fn values<'e>(
+        &'e self,
+        key: &'e [u8],
+        value: &'e [u8],
+    ) -> impl Iterator<Item = Option<ColumnValue<'e>>> {
+        let (zeros, mut rest) = match value.split_first() {
+            Some((count, rest)) if !self.included.is_empty() => {
+                rest.split_at_checked(usize::from(*count)).unwrap_or((rest, &[]))
+            }
+            _ => (value, &[][..]),
+        };
+        let mut at = Some(0);
+        let of_columns = self.columns.iter().enumerate().map(move |(number, column)| {
+            let from = at.take()?;
+            let end = column.end(key, from)?;
+            at = Some(end);
+            match zeros.contains(&(number as u8)) {
+                true => Some(column.negative_zero()),
+                false => column.decode(key.get(from..end)?),
+            }
+        });
+        of_columns.chain(self.included.iter().map(move |layout| {
+            let (marker, after) = rest.split_first()?;
+            rest = after;
+            if *marker != VALUE {
+                return None;
+            }
+            let len = stored::size(*layout).or_else(|| stored::prefixed_len(after))?;
+            let (value, after) = after.split_at_checked(len)?;
+            rest = after;
+            stored::decode(value, *layout)
+        }))
     }
 
     /// The order of two keys.
@@ -160,9 +241,50 @@ impl Schema {
     }
 }
 
+impl Entry {
+    fn len(&self) -> usize {
+        self.key.len() + self.value.len()
+    }
+
+    fn is_too_long(&self) -> bool {
+        self.len() > MAX_ENTRY
+    }
+}
+
+/// Key column `at` of an index.
+fn column_of(index: Index<'_>, at: usize, column: &KeyColumn) -> Column {
+    let Some(kind) = column.kind.and_then(Kind::from_number) else {
+        fail(
+            SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
+            format!("operator class of column {} does not say of which kind the column is", at + 1),
+            "Use the operator classes of the extension, or add FUNCTION 2 treedb.kind_generic() to your own.",
+        )
+    };
+    if !kind.is_passed(column.layout) {
+        fail(
+            SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
+            format!("operator class of column {} is of kind {kind:?}, but the column's type is not", at + 1),
+            "Make the function of the operator class with number 2 that of the type, or treedb.kind_generic().",
+        )
+    }
+    let order = match kind {
+        Kind::Text | Kind::Name if !server::orders_by_bytes(column.collation) => {
+            Order::Collation(column.collation)
+        }
+        Kind::Generic => Order::Function(index.comparison(at, column.layout, column.collation)),
+        Kind::TextPattern if !server::is_deterministic(column.collation) => fail(
+            SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "nondeterministic collations are not supported for operator class \"text_pattern_ops\"",
+            "Use operator class text_ops, or another collation.",
+        ),
+        _ => Order::Bytes,
+    };
+    Column::new(kind, column.layout, order, column.descending, column.nulls_first)
+}
+
 /// The part of a document's key that an entry keeps.
 pub(super) fn shortened(key: &[u8]) -> &[u8] {
-    key.get(..MAX_KEY - ADDRESS).unwrap_or(key)
+    key.get(..MAX_ENTRY - ADDRESS).unwrap_or(key)
 }
 
 /// Appends a row's address.

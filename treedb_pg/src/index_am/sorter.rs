@@ -1,6 +1,6 @@
 //! Sorting the entries of a build: in memory up to a budget, in temporary files beyond it.
 //!
-//! Entries are stored one after the other in an arena: length of the key (2 bytes), length of the value (1), key,
+//! Entries are stored one after the other in an arena: length of the key (2 bytes), length of the value (2), key,
 //! value. When the arena is full its entries are sorted and written to a temporary file as a run; at the end the runs are
 //! merged. Temporary files count against `temp_file_limit` and go away with the transaction.
 
@@ -9,13 +9,14 @@ use std::cmp::Ordering;
 use pgrx::check_for_interrupts;
 use treedb_formats::node::Keys;
 
+use super::column::Column;
 use super::schema::{Entry, Schema};
 use crate::shim::index_build::IndexRow;
 use crate::shim::sort_support::TextAbbreviation;
 use crate::shim::temp_file::TempFile;
 
 /// Bytes before an entry's key.
-const PREFIX: usize = 3;
+const PREFIX: usize = 4;
 /// Bytes that are read from a run at a time.
 const READ: usize = 64 * 1024;
 
@@ -38,7 +39,7 @@ impl Heads {
     pub(super) fn new(schema: &Schema) -> Heads {
         let first = schema.columns.first();
         Heads {
-            abbreviation: first.and_then(|column| column.collation).and_then(TextAbbreviation::new),
+            abbreviation: first.and_then(Column::text_collation).and_then(TextAbbreviation::new),
             descending: first.is_some_and(|column| column.descending),
             nulls_first: first.is_some_and(|column| column.nulls_first),
         }
@@ -65,12 +66,17 @@ pub(super) struct Sorter<'s> {
     runs: Vec<TempFile>,
 }
 
+/// The lengths of key and value that an entry begins with.
+fn lengths_of([k0, k1, v0, v1]: [u8; PREFIX]) -> (usize, usize) {
+    (usize::from(u16::from_le_bytes([k0, k1])), usize::from(u16::from_le_bytes([v0, v1])))
+}
+
 /// Key and value of the entry at `at`.
 fn entry(arena: &[u8], at: usize) -> (&[u8], &[u8]) {
-    let Some([k0, k1, v]) = arena.get(at..).and_then(|b| b.first_chunk::<PREFIX>()) else {
+    let Some(lengths) = arena.get(at..).and_then(|b| b.first_chunk::<PREFIX>()) else {
         return (&[], &[]);
     };
-    let (key, value) = (usize::from(u16::from_le_bytes([*k0, *k1])), usize::from(*v));
+    let (key, value) = lengths_of(*lengths);
     let from = at + PREFIX;
     (arena.get(from..from + key).unwrap_or(&[]), arena.get(from + key..from + key + value).unwrap_or(&[]))
 }
@@ -105,7 +111,7 @@ impl<'s> Sorter<'s> {
         }
         let at = self.arena.len();
         self.arena.extend_from_slice(&(new.key.len() as u16).to_le_bytes());
-        self.arena.push(new.value.len() as u8);
+        self.arena.extend_from_slice(&(new.value.len() as u16).to_le_bytes());
         self.arena.extend_from_slice(&new.key);
         self.arena.extend_from_slice(&new.value);
         let head = match self.schema.keys {
@@ -248,8 +254,8 @@ impl Run {
             return false;
         }
         let lengths = self.buffer.get(self.at..).and_then(|b| b.first_chunk::<PREFIX>()).copied();
-        let Some([k0, k1, v]) = lengths else { return false };
-        self.len = PREFIX + usize::from(u16::from_le_bytes([k0, k1])) + usize::from(v);
+        let Some((key, value)) = lengths.map(lengths_of) else { return false };
+        self.len = PREFIX + key + value;
         self.have(self.len)
     }
 

@@ -19,7 +19,7 @@ use super::schema::Schema;
 use crate::pages::page::{Damage, View, flag};
 use crate::shim::buffer::{self, LockMode, Page, Shared};
 use crate::shim::relation::Index;
-use crate::shim::{error, snapshot};
+use crate::shim::{error, index_options, snapshot};
 
 /// After this many steps to the right, a level is taken to be a ring.
 pub(super) const MAX_MOVES: u32 = 1_000_000;
@@ -75,6 +75,11 @@ impl<'s> Tree<'s> {
     /// The index's name.
     pub(super) fn name(&self) -> String {
         self.index.shown()
+    }
+
+    /// How many of `bytes` bytes of a leaf are filled where leaves are written from left to right.
+    pub(super) fn filled(&self, bytes: usize) -> usize {
+        bytes * index_options::fill_factor(self.index) / 100
     }
 
     /// The value read from a page, or an SQL error that the page is damaged.

@@ -45,6 +45,8 @@ impl Layout {
             | pg_sys::INT8OID
             | pg_sys::FLOAT4OID
             | pg_sys::FLOAT8OID
+            | pg_sys::DATEOID
+            | pg_sys::TIMESTAMPOID
             | pg_sys::TIMESTAMPTZOID => Layout::Word,
             pg_sys::TEXTOID | pg_sys::BYTEAOID => Layout::Varlena,
             _ => {
@@ -129,6 +131,26 @@ impl<'m> Datum<'m> {
         unsafe { &*self.raw.cast_mut_ptr::<[u8; N]>() }
     }
 
+    /// The bytes of a value of any fixed number of them.
+    pub(crate) fn fixed_bytes(self) -> &'m [u8] {
+        let Layout::Fixed(len) = self.layout else { self.mismatch(Layout::Fixed(0)) };
+        // SAFETY: the layout says that this points to as many bytes, which have no alignment.
+        unsafe { std::slice::from_raw_parts(self.raw.cast_mut_ptr::<u8>(), len) }
+    }
+
+    /// The bytes of a text, a name or a cstring, without the zero bytes that close the latter two.
+    pub(crate) fn text_bytes(self) -> TextBytes<'m> {
+        match self.layout {
+            Layout::Fixed(_) => {
+                let name = self.fixed_bytes();
+                let len = name.iter().position(|byte| *byte == 0).unwrap_or(name.len());
+                TextBytes::Plain(name.get(..len).unwrap_or(&[]))
+            }
+            Layout::CString => TextBytes::Plain(self.cstring().to_bytes()),
+            _ => TextBytes::Varlena(self.bytes()),
+        }
+    }
+
     /// A string closed by a zero byte.
     pub(super) fn cstring(self) -> &'m CStr {
         self.expect(Layout::CString);
@@ -165,6 +187,23 @@ impl<'m> Datum<'m> {
             (0..usize::try_from(count).unwrap_or(0))
                 .map(|i| (!*nulls.add(i)).then(|| Datum::from_raw(*values.add(i), layout)))
                 .collect()
+        }
+    }
+}
+
+/// The bytes of a text of whatever type.
+pub(crate) enum TextBytes<'m> {
+    Varlena(Bytes<'m>),
+    Plain(&'m [u8]),
+}
+
+impl std::ops::Deref for TextBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            TextBytes::Varlena(bytes) => bytes,
+            TextBytes::Plain(bytes) => bytes,
         }
     }
 }

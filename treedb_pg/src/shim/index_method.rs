@@ -9,13 +9,12 @@ use pgrx::{PgBox, PgMemoryContexts, pg_sys};
 use treedb_query::access::Direction;
 
 use super::declared::Class;
-use super::error::{SqlState, fail};
 use super::function::{Args, Output};
 use super::index_build::{Build, IndexRow};
 use super::index_scan::{Bitmap, EntryBuffer, Scan, from_server};
-use super::relation::{Index, Table};
-use super::server;
+use super::relation::{Index, OPTIONS, Table};
 use super::vacuum::Vacuum;
+use super::{index_options, operator_class, server};
 
 /// Cost of a path that must not be taken: above the server's own for disabled ones.
 const NEVER: f64 = 1e30;
@@ -31,6 +30,7 @@ pub(crate) struct Capabilities {
     pub(crate) search_array: bool,
     pub(crate) search_nulls: bool,
     pub(crate) clusterable: bool,
+    pub(crate) include: bool,
 }
 
 /// Tells of each row whether it is gone, with an element for each in the second argument.
@@ -38,8 +38,6 @@ pub(crate) type FindGone<'f> = dyn FnMut(&[pg_sys::ItemPointerData], &mut Vec<bo
 
 /// An access method for indexes.
 pub(crate) trait IndexMethod: 'static {
-    /// Its name in SQL.
-    const NAME: &'static str;
     const CAPABILITIES: Capabilities;
 
     /// What is kept of an index while rows are inserted by one statement. It is `Send`, so it holds no handle of the
@@ -77,8 +75,9 @@ pub(crate) trait IndexMethod: 'static {
     fn is_plannable(index: Index<'_>) -> bool;
     /// How many levels there are above the leaves.
     fn height(index: Index<'_>) -> i32;
-    /// Whether an operator class is valid whose support function 1 returns `support`.
-    fn validate(support: Option<i32>) -> bool;
+    /// Whether columns have an order for whose operator class support function 2 returns `kind`; an error that says
+    /// what is wrong if there is no such kind, or if it is not for types with this `typlen` and `typbyval`.
+    fn check_kind(kind: i32, len: i16, by_value: bool) -> Result<bool, String>;
 
     /// Begins a scan, which is dropped with its memory context.
     fn begin_scan(index: Index<'_>) -> Self::Scan;
@@ -121,6 +120,8 @@ pub(crate) fn handler<M: IndexMethod>() -> Handler {
     am.amsearcharray = can.search_array;
     am.amsearchnulls = can.search_nulls;
     am.amclusterable = can.clusterable;
+    am.amcaninclude = can.include;
+    am.amoptsprocnum = OPTIONS;
     am.amkeytype = pg_sys::InvalidOid;
     am.amparallelvacuumoptions =
         (pg_sys::VACUUM_OPTION_PARALLEL_BULKDEL | pg_sys::VACUUM_OPTION_PARALLEL_COND_CLEANUP) as u8;
@@ -131,7 +132,7 @@ pub(crate) fn handler<M: IndexMethod>() -> Handler {
     am.amvacuumcleanup = Some(vacuum_cleanup::<M>);
     am.amcanreturn = Some(can_return::<M>);
     am.amcostestimate = Some(cost_estimate::<M>);
-    am.amoptions = Some(options::<M>);
+    am.amoptions = Some(options);
     am.ambuildphasename = Some(build_phase_name::<M>);
     am.amvalidate = Some(validate::<M>);
     am.ambeginscan = Some(begin_scan::<M>);
@@ -305,34 +306,13 @@ unsafe extern "C-unwind" fn cost_estimate<M: IndexMethod>(
     })
 }
 
-unsafe extern "C-unwind" fn options<M: IndexMethod>(
-    options: pg_sys::Datum,
-    validate: bool,
-) -> *mut pg_sys::bytea {
-    guarded(|| {
-        if validate && options.value() != 0 {
-            fail(
-                SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
-                format!("{} indexes have no storage parameters", M::NAME),
-                "Leave the WITH clause out.",
-            );
-        }
-        std::ptr::null_mut()
-    })
+unsafe extern "C-unwind" fn options(options: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
+    // SAFETY: see above.
+    guarded(|| unsafe { index_options::parse(options, validate) })
 }
 
 unsafe extern "C-unwind" fn validate<M: IndexMethod>(class: pg_sys::Oid) -> bool {
-    guarded(|| {
-        // SAFETY: catalog look-ups, and a call of a function without arguments.
-        let support = unsafe {
-            let family = pg_sys::get_opclass_family(class);
-            let input = pg_sys::get_opclass_input_type(class);
-            let function = pg_sys::get_opfamily_proc(family, input, input, 1);
-            (function != pg_sys::InvalidOid && pg_sys::get_func_nargs(function) == 0)
-                .then(|| pg_sys::OidFunctionCall0Coll(function, pg_sys::InvalidOid).value() as i32)
-        };
-        M::validate(support)
-    })
+    guarded(|| operator_class::is_valid(class, M::check_kind))
 }
 
 /// What the descriptor of a scan leads to.

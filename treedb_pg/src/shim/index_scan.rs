@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use pgrx::pg_sys;
 use treedb_query::access::Direction;
 
+use super::comparison::OtherType;
+use super::compression;
 use super::datum::{Datum, Layout};
 use super::error::{SqlState, fail};
 use super::relation::{Index, Relation, layout};
@@ -48,7 +50,7 @@ pub(crate) struct ScanKey<'c> {
     /// The operator's number in the operator class.
     pub(crate) strategy: u16,
     /// The type of what it is compared with, if that is not the operator class's own.
-    pub(crate) argument_type: Option<pg_sys::Oid>,
+    pub(crate) other: Option<OtherType>,
     pub(crate) condition: Condition<'c>,
 }
 
@@ -134,6 +136,9 @@ impl EntryBuffer {
                     let low = if cfg!(target_endian = "big") { word.get(8 - len..) } else { word.get(..len) };
                     put(bytes, size, at, [low.unwrap_or(&[]), &[]])
                 }
+                (ColumnValue::Fixed(value), Some(len)) if !attribute.by_value && value.len() == len => {
+                    put(bytes, size, at, [value, &[]])
+                }
                 (ColumnValue::Varlena(value), None) if attribute.short && value.len() <= 125 => {
                     variable = true;
                     let header = value.len() as u8 + 1;
@@ -169,8 +174,33 @@ pub(crate) enum ColumnValue<'v> {
     Word(usize),
     /// Of a variable-length type.
     Varlena(Cow<'v, [u8]>),
-    /// Of a type of 16 bytes.
-    Fixed([u8; 16]),
+    /// The same, as [`compression::compress`] made it.
+    Compressed(Cow<'v, [u8]>),
+    /// Of a type with a fixed number of bytes.
+    Fixed(Cow<'v, [u8]>),
+}
+
+/// A new value of variable length in the server's compressed form: a header of four bytes, the length with the method (0
+/// for `pglz`) in its upper two bits, what the method made of the bytes.
+fn compressed(bytes: &[u8]) -> pg_sys::Datum {
+    let (length, rest) = bytes.split_first_chunk::<{ compression::LENGTH }>().unwrap_or((&[0; 4], &[]));
+    let size = pg_sys::VARHDRSZ + size_of::<u32>() + rest.len();
+    let header = if cfg!(target_endian = "big") {
+        size as u32 & 0x3fff_ffff | 0x4000_0000
+    } else {
+        (size as u32) << 2 | 2
+    };
+    let parts = [&header.to_ne_bytes()[..], &u32::from_be_bytes(*length).to_ne_bytes(), rest];
+    // SAFETY: the server returns as many bytes as are asked for, or raises an error; the parts are that many.
+    unsafe {
+        let place = pg_sys::palloc(size).cast::<u8>();
+        let mut at = place;
+        for part in parts {
+            std::ptr::copy_nonoverlapping(part.as_ptr(), at, part.len());
+            at = at.add(part.len());
+        }
+        pg_sys::Datum::from(place)
+    }
 }
 
 impl ColumnValue<'_> {
@@ -188,7 +218,8 @@ impl ColumnValue<'_> {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), place.add(pg_sys::VARHDRSZ), bytes.len());
                     (pg_sys::Datum::from(place), true)
                 }
-                (ColumnValue::Fixed(bytes), Some(Layout::Fixed(16))) => {
+                (ColumnValue::Compressed(bytes), Some(Layout::Varlena)) => (compressed(bytes), true),
+                (ColumnValue::Fixed(bytes), Some(Layout::Fixed(len))) if bytes.len() == len => {
                     let place = pg_sys::palloc(bytes.len()).cast::<u8>();
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
                     (pg_sys::Datum::from(place), true)
@@ -356,7 +387,10 @@ impl<'c> Scan<'c> {
 /// Reads one key of the server's.
 fn key_of<'c>(index: Index<'c>, key: &'c pg_sys::ScanKeyData) -> ScanKey<'c> {
     let column = usize::try_from(key.sk_attno).unwrap_or(0).wrapping_sub(1);
-    let argument_type = (key.sk_subtype != pg_sys::InvalidOid).then_some(key.sk_subtype);
+    let own = index.input_type(column);
+    let other = (key.sk_subtype != pg_sys::InvalidOid && Some(key.sk_subtype) != own)
+        .then(|| index.other_type(column, key.sk_subtype, key.sk_collation))
+        .flatten();
     let flags = key.sk_flags as u32;
     let condition = if flags & pg_sys::SK_SEARCHNULL != 0 {
         Condition::IsNull
@@ -371,18 +405,15 @@ fn key_of<'c>(index: Index<'c>, key: &'c pg_sys::ScanKeyData) -> ScanKey<'c> {
         let elements = unsafe { Datum::from_raw(key.sk_argument, Layout::Varlena).elements() };
         Condition::CompareAny(elements.into_iter().flatten().collect())
     } else {
-        let layout = match argument_type {
-            Some(oid) => Layout::of_type(oid),
-            None if column < index.key_count() => {
-                // SAFETY: an element for each key column.
-                Layout::of_type(unsafe { *(*index.raw()).rd_opcintype.add(column) })
-            }
-            None => Layout::Word,
+        let layout = match (other, own) {
+            (Some(other), _) => other.layout(),
+            (None, Some(own)) => Layout::of_type(own),
+            (None, None) => Layout::Word,
         };
         // SAFETY: the argument is of that type, and lives as long as the scan's keys.
         Condition::Compare(unsafe { Datum::from_raw(key.sk_argument, layout) })
     };
-    ScanKey { column, strategy: key.sk_strategy, argument_type, condition }
+    ScanKey { column, strategy: key.sk_strategy, other, condition }
 }
 
 /// The rows that a bitmap scan collects.

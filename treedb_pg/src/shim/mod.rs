@@ -18,7 +18,9 @@
 //! * [`snapshot`]: snapshots and transaction ids
 //! * [`buffer`], [`wal`]: pages of an index, pinned and locked; changes of pages as atomic WAL records
 //! * [`index_method`]: the trait of an index access method and its callbacks, with [`index_build`], [`index_scan`]
-//!   and [`vacuum`] for what they are passed; [`index_delete`] finds entries of dead rows
+//!   and [`vacuum`] for what they are passed; [`index_delete`] finds entries of dead rows; [`index_options`]: storage
+//!   parameters; [`operator_class`]: whether an operator class is valid
+//! * [`comparison`], [`compression`]: comparison functions of operator classes; the server's compression
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
 //! * [`table`], [`btree_scan`], [`modify`]: reading tables and the server's btrees, changing rows
 //! * [`sort_support`]: abbreviated sort keys
@@ -31,6 +33,8 @@
 pub(crate) mod btree_scan;
 pub(crate) mod buffer;
 pub(crate) mod catalog;
+pub(crate) mod comparison;
+pub(crate) mod compression;
 pub(crate) mod custom_scan;
 pub(crate) mod datum;
 pub(crate) mod declared;
@@ -45,10 +49,12 @@ pub(crate) mod heap;
 pub(crate) mod index_build;
 pub(crate) mod index_delete;
 pub(crate) mod index_method;
+pub(crate) mod index_options;
 pub(crate) mod index_scan;
 pub(crate) mod invalidation;
 pub(crate) mod memory;
 pub(crate) mod modify;
+pub(crate) mod operator_class;
 pub(crate) mod relation;
 pub(crate) mod release;
 pub(crate) mod rewrite;

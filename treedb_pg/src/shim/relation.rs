@@ -12,10 +12,18 @@ use std::rc::Rc;
 use pgrx::pg_sys;
 
 use super::catalog;
+use super::comparison::{Comparison, OtherType};
 use super::datum::Layout;
 use super::error::{SqlState, fail};
 use super::release::may_release;
 use super::text;
+
+/// Number of the comparison function in an operator class of ours, as in one of btree.
+pub(super) const COMPARISON: u16 = 1;
+/// Number of the function that says which kind of column the operator class is for.
+pub(super) const KIND: u16 = 2;
+/// Number of the function that declares options of the operator class.
+pub(super) const OPTIONS: u16 = 3;
 
 /// An open, locked relation.
 #[derive(Clone, Copy)]
@@ -173,11 +181,12 @@ impl<'r> Deref for Table<'r> {
 
 /// A key column of an index.
 pub(crate) struct KeyColumn {
-    /// What support function 1 of its operator class returns; `None` if that takes arguments.
-    pub(crate) support: Option<i32>,
+    /// What support function 2 of its operator class returns; `None` if there is none, or it takes arguments.
+    pub(crate) kind: Option<i32>,
     pub(crate) descending: bool,
     pub(crate) nulls_first: bool,
     pub(crate) collation: pg_sys::Oid,
+    pub(crate) layout: Layout,
 }
 
 /// What a backend remembers of an index of ours between statements.
@@ -249,17 +258,21 @@ impl<'r> Index<'r> {
     /// The key columns of an index of ours.
     pub(crate) fn key_columns(self) -> Vec<KeyColumn> {
         let column = |at: usize| {
-            // SAFETY: the arrays have an element for each key column; every access method of this extension, and of
-            // the server, has a support function 1. It is called with as many arguments as it is declared with.
+            // SAFETY: the arrays have an element for each key column. The function is called with as many arguments as
+            // it is declared with.
             unsafe {
-                let support = pg_sys::index_getprocinfo(self.raw(), at as i16 + 1, 1);
+                let number = at as i16 + 1;
+                let kind = (pg_sys::index_getprocid(self.raw(), number, KIND) != pg_sys::InvalidOid)
+                    .then(|| pg_sys::index_getprocinfo(self.raw(), number, KIND))
+                    .filter(|function| (**function).fn_nargs == 0)
+                    .map(|function| pg_sys::FunctionCall0Coll(function, pg_sys::InvalidOid).value() as i32);
                 let option = u32::from(*(*self.raw()).rd_indoption.add(at) as u16);
                 KeyColumn {
-                    support: ((*support).fn_nargs == 0)
-                        .then(|| pg_sys::FunctionCall0Coll(support, pg_sys::InvalidOid).value() as i32),
+                    kind,
                     descending: option & pg_sys::INDOPTION_DESC != 0,
                     nulls_first: option & pg_sys::INDOPTION_NULLS_FIRST != 0,
                     collation: *(*self.raw()).rd_indcollation.add(at),
+                    layout: layout(self.columns(), at).unwrap_or(Layout::Word),
                 }
             }
         };
@@ -302,6 +315,53 @@ impl<'r> Index<'r> {
         unsafe {
             (*pg_sys::RelationGetSmgr(self.raw())).smgr_targblock =
                 block.unwrap_or(pg_sys::InvalidBlockNumber);
+        }
+    }
+
+    /// How the values of its included columns are passed.
+    pub(crate) fn included_layouts(self) -> Vec<Layout> {
+        // SAFETY: the description of the index's columns.
+        (self.key_count()..).map_while(|at| unsafe { layout(self.columns(), at) }).collect()
+    }
+
+    /// The type of the operator class of key column `at`.
+    pub(super) fn input_type(self, at: usize) -> Option<pg_sys::Oid> {
+        // SAFETY: an element for each key column.
+        (at < self.key_count()).then(|| unsafe { *(*self.raw()).rd_opcintype.add(at) })
+    }
+
+    /// How key column `at` compares with another type; `None` if there is no such column.
+    pub(super) fn other_type(
+        self,
+        at: usize,
+        other: pg_sys::Oid,
+        collation: pg_sys::Oid,
+    ) -> Option<OtherType> {
+        let own = self.input_type(at)?;
+        // SAFETY: an element for each key column; a function of these two types that returns a 32-bit integer,
+        // according to the operator family.
+        unsafe {
+            let family = *(*self.raw()).rd_opfamily.add(at);
+            let function = pg_sys::get_opfamily_proc(family, own, other, COMPARISON as i16);
+            let function = (function != pg_sys::InvalidOid).then_some(function);
+            Some(OtherType::new(own, other, function, collation))
+        }
+    }
+
+    /// The comparison function of key column `at`; an SQL error if its operator class has none.
+    pub(crate) fn comparison(self, at: usize, layout: Layout, collation: pg_sys::Oid) -> Comparison {
+        // SAFETY: the index has that column. Only a superuser can declare an operator class, whose function 1 takes two
+        // values of the column's type.
+        unsafe {
+            let function = pg_sys::index_getprocid(self.raw(), at as i16 + 1, COMPARISON);
+            if function == pg_sys::InvalidOid || pg_sys::get_func_nargs(function) != 2 {
+                fail(
+                    SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
+                    format!("operator class of column {} has no comparison function", at + 1),
+                    "Add FUNCTION 1, a comparison as of a btree operator class, to the operator class.",
+                )
+            }
+            Comparison::new(function, collation, layout)
         }
     }
 

@@ -37,6 +37,12 @@ pub(crate) fn orders_by_bytes(collation: pg_sys::Oid) -> bool {
     unsafe { lc_collate_is_c(collation) }
 }
 
+/// Whether texts that are equal in a collation have the same bytes.
+pub(crate) fn is_deterministic(collation: pg_sys::Oid) -> bool {
+    // SAFETY: a look-up, an error if there is no such collation.
+    collation == pg_sys::InvalidOid || unsafe { pg_sys::get_collation_isdeterministic(collation) }
+}
+
 /// The order of two texts in a collation.
 pub(crate) fn compare_text(a: &[u8], b: &[u8], collation: pg_sys::Oid) -> Ordering {
     // SAFETY: the server reads exactly that many bytes of each.
