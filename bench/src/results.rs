@@ -212,7 +212,6 @@ pub(crate) mod tests {
     }
 
     #[test]
-    #[ignore = "the suites have to be run again first; then remove this line"]
     fn checked_in_results_are_from_clean_commits_with_enough_rounds() {
         for result in read_all().unwrap() {
             assert_eq!(result.problems(), Vec::<String>::new(), "{}.json", result.suite);
