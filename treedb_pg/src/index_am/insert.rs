@@ -40,6 +40,9 @@ const MIN_MERGE: usize = 32;
 const MAX_MERGE: usize = 160;
 /// A leaf that has room for fewer entries than this after a merge is split instead.
 const MIN_ROOM: usize = 4;
+/// A full leaf from which entries of dead rows were removed is split nevertheless unless there is so much room now:
+/// looking for dead rows costs as much as many inserts. btree asks for the same part of a page.
+const WORTHWHILE: usize = ROOM / 16;
 
 /// Appended entries up to this size are put together without allocating.
 const SHORT: usize = 128;
@@ -175,7 +178,10 @@ impl Tree<'_> {
         let spare = if many { MIN_ROOM * appended_size(key.len(), value.len()) } else { 0 };
         let fits = |entries: &LeafEntries| entries.size(0..entries.len()) + spare <= room;
         let place = entries.insert(self.schema, key, value);
-        if !fits(&entries) && (!self.remove_dead(block, &mut entries, place, inserted) || !fits(&entries)) {
+        if !fits(&entries)
+            && (!self.remove_dead(block, &mut entries, place, inserted)
+                || entries.size(0..entries.len()) + WORTHWHILE > room)
+        {
             return self.split_leaf(page, &view, &leaf, entries, (key, value), stack);
         }
         let mut change = Change::begin(self.index);
@@ -216,7 +222,7 @@ impl Tree<'_> {
             });
             numbers.push(i);
         }
-        let search = if marked { Search::Known } else { Search::BottomUp(ROOM / 16) };
+        let search = if marked { Search::Known } else { Search::BottomUp(2 * WORTHWHILE) };
         let dead = dead_rows(inserted.table, self.index, block, &candidates, search);
         let gone: Vec<usize> =
             numbers.into_iter().zip(dead).filter(|(_, dead)| *dead).map(|(i, _)| i).collect();
