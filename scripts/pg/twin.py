@@ -15,7 +15,7 @@ import time
 from cluster import Cluster
 
 KEPT_SEEDS = [1, 2, 3]
-STATEMENTS = 2500
+STATEMENTS = 1500
 
 # Column, its index expression, and a generator of literals. Values repeat, so that there are long runs of equal keys.
 COLUMNS = {
