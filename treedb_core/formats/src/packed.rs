@@ -109,6 +109,15 @@ impl<'a> PackedLeaf<'a> {
         Ok(())
     }
 
+    /// Writes key `i` over `out`, which holds another key of this leaf.
+    #[inline]
+    pub fn replace_key(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
+        let suffix = self.suffix(i)?;
+        out.truncate(self.prefix.len());
+        out.extend_from_slice(suffix);
+        Ok(())
+    }
+
     /// The last `N` bytes of key `i`; `None` if keys are shorter.
     #[inline]
     pub fn key_tail<const N: usize>(&self, i: usize) -> Option<[u8; N]> {
@@ -285,6 +294,9 @@ mod tests {
             let mut out = Vec::new();
             for (i, key) in keys.iter().enumerate() {
                 leaf.key_into(i, &mut out).unwrap();
+                assert_eq!(&out, key);
+                leaf.key_into(keys.len() - 1, &mut out).unwrap();
+                leaf.replace_key(i, &mut out).unwrap();
                 assert_eq!(&out, key);
                 assert_eq!(leaf.key_tail::<1>(i).as_ref(), key.last_chunk::<1>());
                 assert_eq!(leaf.key_tail::<6>(i).as_ref(), key.last_chunk::<6>());

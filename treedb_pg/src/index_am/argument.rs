@@ -83,7 +83,21 @@ impl Column {
             },
         };
         let mut value = Vec::new();
-        self.encode_as(kind, argument, false, &mut value);
+        match integer(kind, argument).zip(self.kind.integers()) {
+            Some((number, own)) if kind != self.kind => {
+                // All values of the column may be on one side of the argument.
+                let holds = match strategy {
+                    Strategy::Less | Strategy::LessEqual => number > *own.end(),
+                    Strategy::Greater | Strategy::GreaterEqual => number < *own.start(),
+                    Strategy::Equal => false,
+                };
+                if !own.contains(&number) {
+                    return if holds { Asked::Anything } else { Asked::Nothing };
+                }
+                self.encode_int(number, &mut value);
+            }
+            _ => _ = self.encode_as(kind, argument, false, &mut value),
+        }
         Asked::one(match strategy {
             Strategy::Equal => Test::OneOf(vec![value]),
             Strategy::Less | Strategy::LessEqual => {
@@ -204,7 +218,7 @@ impl Column {
         let past = || first_after(Ordering::Equal);
         let encoded = |value: i64| {
             let mut out = Vec::new();
-            self.put_word(value, &mut out);
+            self.encode_int(value, &mut out);
             out
         };
         let less = |limit: Option<i64>| match limit {
@@ -235,6 +249,16 @@ impl Column {
             },
         }
     }
+}
+
+/// An argument of a kind of integers.
+fn integer(kind: Kind, argument: Datum<'_>) -> Option<i64> {
+    Some(match kind {
+        Kind::Int2 => i64::from(argument.word() as i16),
+        Kind::Int4 => i64::from(argument.word() as i32),
+        Kind::Int8 => argument.word() as i64,
+        _ => return None,
+    })
 }
 
 /// The values of a type that is a number in the word itself, in order: finite ones, with an infinite one on either side.

@@ -10,7 +10,7 @@
 //!
 //! | kind | value |
 //! |---|---|
-//! | int2, int4, int8 (and what is stored as one: date, timestamp, ..) | 8 bytes big-endian, sign bit inverted |
+//! | int2, int4, int8 (and what is stored as one: date, timestamp, ..) | its 2, 4 or 8 bytes big-endian, sign bit inverted |
 //! | float4, float8 | 8 bytes: the double's bits, transformed so that they order; NaN greatest; -0 as 0 |
 //! | bool, "char" | the byte |
 //! | oid; pg_lsn, xid8 | 4 or 8 bytes big-endian |
@@ -35,14 +35,14 @@ use super::kind::Kind;
 use super::stored::{self, Stored};
 use crate::shim::comparison::Comparison;
 use crate::shim::datum::{Datum, Layout};
-use crate::shim::index_scan::ColumnValue;
+use crate::shim::index_scan::{ColumnValue, FixedColumn};
 use crate::shim::server;
 use crate::types::value;
 
 /// Marker of a NULL that comes before all values.
 const NULL_FIRST: u8 = 0;
 /// Marker of a value.
-pub(super) const VALUE: u8 = 1;
+pub(super) const VALUE: u8 = FixedColumn::VALUE;
 /// Marker of a NULL that comes after all values.
 pub(super) const NULL_LAST: u8 = 2;
 /// Bytes of a `name`.
@@ -96,7 +96,9 @@ impl Column {
         nulls_first: bool,
     ) -> Column {
         let form = match (kind, &order) {
-            (Kind::Int2 | Kind::Int4 | Kind::Int8 | Kind::Float4 | Kind::Float8, _) => Form::Fixed(8),
+            (Kind::Int2, _) => Form::Fixed(2),
+            (Kind::Int4, _) => Form::Fixed(4),
+            (Kind::Int8 | Kind::Float4 | Kind::Float8, _) => Form::Fixed(8),
             (Kind::Byte, _) => Form::Fixed(1),
             (Kind::Unsigned4, _) => Form::Fixed(4),
             (Kind::Unsigned8 | Kind::Macaddr8, _) => Form::Fixed(8),
@@ -141,9 +143,7 @@ impl Column {
         let from = out.len();
         let mut exact = true;
         match kind {
-            Kind::Int2 => put_int(i64::from(datum.word() as i16), out),
-            Kind::Int4 => put_int(i64::from(datum.word() as i32), out),
-            Kind::Int8 => put_int(datum.word() as i64, out),
+            Kind::Int2 | Kind::Int4 | Kind::Int8 => put_int(kind, datum.word() as i64, out),
             Kind::Float4 => exact = put_float(f64::from(f32::from_bits(datum.word() as u32)), out),
             Kind::Float8 => exact = put_float(f64::from_bits(datum.word() as u64), out),
             Kind::Byte => out.push(datum.word() as u8),
@@ -178,11 +178,11 @@ impl Column {
         exact
     }
 
-    /// Appends a value of a kind that is an integer, given as that.
-    pub(super) fn put_word(&self, value: i64, out: &mut Vec<u8>) {
+    /// Appends a value of a column of integers, which is one that the column's type has.
+    pub(super) fn encode_int(&self, value: i64, out: &mut Vec<u8>) {
         out.push(VALUE);
         let from = out.len();
-        put_int(value, out);
+        put_int(self.kind, value, out);
         if self.is_inverted() {
             out.iter_mut().skip(from).for_each(|byte| *byte = !*byte);
         }
@@ -268,14 +268,18 @@ impl Column {
             turn => value.iter().map(|byte| byte ^ turn).collect::<Vec<u8>>().into(),
         };
         let word = |value: &[u8]| value.first_chunk().map_or(0, |bytes: &[u8; 8]| u64::from_be_bytes(*bytes));
+        let half = |value: &[u8]| value.first_chunk().map_or(0, |bytes: &[u8; 4]| u32::from_be_bytes(*bytes));
         Some(match self.kind {
-            Kind::Int2 | Kind::Int4 | Kind::Int8 => ColumnValue::Word(get_int(word(&value)) as usize),
+            Kind::Int2 => {
+                let bits = value.first_chunk().map_or(0, |bytes: &[u8; 2]| u16::from_be_bytes(*bytes));
+                ColumnValue::Word((bits ^ 1 << 15) as i16 as usize)
+            }
+            Kind::Int4 => ColumnValue::Word((half(&value) ^ 1 << 31) as i32 as usize),
+            Kind::Int8 => ColumnValue::Word((word(&value) ^ 1 << 63) as usize),
             Kind::Float4 => ColumnValue::Word((get_float(word(&value)) as f32).to_bits() as usize),
             Kind::Float8 => ColumnValue::Word(get_float(word(&value)).to_bits() as usize),
             Kind::Byte => ColumnValue::Word(usize::from(value.first().copied().unwrap_or(0))),
-            Kind::Unsigned4 => ColumnValue::Word(
-                value.first_chunk().map_or(0, |bytes: &[u8; 4]| u32::from_be_bytes(*bytes)) as usize,
-            ),
+            Kind::Unsigned4 => ColumnValue::Word(half(&value) as usize),
             Kind::Unsigned8 => ColumnValue::Word(word(&value) as usize),
             Kind::Uuid | Kind::Macaddr | Kind::Macaddr8 => ColumnValue::Fixed(value),
             Kind::Tid => {
@@ -303,6 +307,21 @@ impl Column {
             },
             Kind::Value | Kind::Keys => return None,
         })
+    }
+
+    /// How to read values that have one length from a key where the column begins at `at`; `None` if it is not as simple
+    /// as that.
+    pub(super) fn fixed(&self, at: usize) -> Option<FixedColumn> {
+        let (Form::Fixed(len), Order::Bytes) = (self.form, &self.order) else { return None };
+        let (sign, all) = (1_u64 << (8 * len.clamp(1, 8) - 1), u64::MAX >> (64 - 8 * len.clamp(1, 8)));
+        let turned = if self.is_inverted() { all } else { 0 };
+        let number = match self.kind {
+            Kind::Int2 | Kind::Int4 | Kind::Int8 => Some(sign ^ turned),
+            Kind::Byte | Kind::Unsigned4 | Kind::Unsigned8 => Some(turned),
+            Kind::Uuid | Kind::Macaddr | Kind::Macaddr8 if !self.is_inverted() => None,
+            _ => return None,
+        };
+        Some(FixedColumn { at: at + 1, len, number })
     }
 
     /// The value -0, of a column whose entry says 0.
@@ -362,12 +381,13 @@ fn swapped([a, b, c, d, e, f]: [u8; 6], swap: impl Fn([u8; 2]) -> [u8; 2]) -> [u
     [a, b, c, d, e, f]
 }
 
-fn put_int(value: i64, out: &mut Vec<u8>) {
-    out.extend_from_slice(&((value as u64) ^ (1 << 63)).to_be_bytes());
-}
-
-fn get_int(word: u64) -> i64 {
-    (word ^ (1 << 63)) as i64
+/// Appends the low bytes of a value of a kind of integers.
+fn put_int(kind: Kind, value: i64, out: &mut Vec<u8>) {
+    match kind {
+        Kind::Int2 => out.extend_from_slice(&(value as u16 ^ 1 << 15).to_be_bytes()),
+        Kind::Int4 => out.extend_from_slice(&(value as u32 ^ 1 << 31).to_be_bytes()),
+        _ => out.extend_from_slice(&(value as u64 ^ 1 << 63).to_be_bytes()),
+    }
 }
 
 /// False for -0, which is stored as 0.

@@ -290,8 +290,8 @@ impl Tree<'_> {
     }
 
     /// Where to split a leaf: in the middle, but after the entries that were inserted last if these came in a row, so
-    /// that ascending inserts fill their pages. The rightmost leaf leaves behind what a build would, since keys that
-    /// rise all come to it.
+    /// that ascending inserts fill their pages. A leaf at whose end they came leaves behind what a build would: the next
+    /// ones will come to the right half. Rows of one value are such: the later ones have the higher addresses.
     fn wanted_split(&self, view: &View<'_>, leaf: &LeafView<'_>, entries: &LeafEntries, new: &[u8]) -> usize {
         if view.next().is_none() {
             return entries.fitting(self.filled(ROOM));
@@ -304,7 +304,8 @@ impl Tree<'_> {
         let in_a_row = recent.len() >= MIN_ROOM && last - first < recent.len() + recent.len() / 8;
         match in_a_row {
             true if last + 1 < entries.len() => last + 1,
-            _ => entries.middle(),
+            true => entries.fitting(self.filled(ROOM)),
+            false => entries.middle(),
         }
     }
 

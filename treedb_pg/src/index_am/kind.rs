@@ -3,6 +3,8 @@
 //! Support function 2 of an operator class takes no argument and returns the number of its kind. A kind is not a type:
 //! timestamps are 8-byte integers, and [`Kind::Generic`] is any type that has a comparison function.
 
+use std::ops::RangeInclusive;
+
 use crate::shim::datum::Layout;
 use crate::shim::function::pg_function;
 
@@ -75,6 +77,16 @@ impl Kind {
     /// Whether an entry gives the value back.
     pub(super) fn decodes(self) -> bool {
         !matches!(self, Kind::Value | Kind::Keys)
+    }
+
+    /// The values of a kind of integers.
+    pub(super) fn integers(self) -> Option<RangeInclusive<i64>> {
+        Some(match self {
+            Kind::Int2 => i64::from(i16::MIN)..=i64::from(i16::MAX),
+            Kind::Int4 => i64::from(i32::MIN)..=i64::from(i32::MAX),
+            Kind::Int8 => i64::MIN..=i64::MAX,
+            _ => return None,
+        })
     }
 
     /// Whether values are text, and compare with values of the other types that are.

@@ -229,6 +229,22 @@ impl<'a> LeafView<'a> {
         Ok(())
     }
 
+    /// Writes the key of an entry over `out`, which holds the key of the entry at `previous`, if that is one.
+    #[inline]
+    pub(super) fn key_after(
+        &self,
+        previous: Option<Place>,
+        place: Place,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Damage> {
+        match (previous, place, &self.sorted) {
+            (Some(Place::Sorted(_)), Place::Sorted(i), Sorted::Packed(packed)) => {
+                Ok(packed.replace_key(i, out)?)
+            }
+            _ => self.key_into(place, out),
+        }
+    }
+
     /// The value of an entry.
     #[inline]
     pub(super) fn value(&self, place: Place) -> Result<&'a [u8], Damage> {

@@ -3,7 +3,7 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBt" |
-//! | 4 | 2 | version, 2 |
+//! | 4 | 2 | version, 3 |
 //! | 6 | 2 | level of the root |
 //! | 8 | 4 | block of the root |
 //! | 12 | 4 | facts, see [`fact`] |
@@ -14,7 +14,7 @@ use crate::pages::page::{Damage, ROOM, View, ViewMut, flag};
 /// Magic number of the meta page.
 const MAGIC: u32 = u32::from_le_bytes(*b"TDBt");
 /// Version of the page format.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// Bytes of the payload in use.
 const BYTES: usize = 20;
 

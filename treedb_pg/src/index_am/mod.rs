@@ -9,7 +9,7 @@
 //! | [`tree`] | descending and moving right under latches |
 //! | [`insert`] | inserting, splitting, finishing splits |
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
-//! | [`argument`], [`range`], [`scan`] | what columns are compared with, conditions as ranges, reading them both ways |
+//! | [`argument`], [`range`], [`scan`], [`batch`] | what columns are compared with, conditions as ranges, reading them both ways |
 //! | [`keyset_scan`] | reading an index of key sets for queries over documents |
 //! | [`estimate`] | how many entries lie in a range |
 //! | [`vacuum`] | removing entries and empty leaves |
@@ -35,6 +35,7 @@ use crate::shim::snapshot;
 use crate::shim::vacuum::Vacuum;
 
 mod argument;
+mod batch;
 mod boundary;
 mod build;
 mod check;
@@ -170,6 +171,10 @@ impl IndexMethod for Btree {
         state.end(index);
     }
 
+    fn next_at_hand(state: &mut scan::State, scan: &mut Scan<'_>, direction: Direction) -> bool {
+        state.next_at_hand(scan, direction)
+    }
+
     fn next(state: &mut scan::State, scan: &mut Scan<'_>, direction: Direction) -> bool {
         state.next(scan, direction)
     }
@@ -180,6 +185,10 @@ impl IndexMethod for Btree {
 
     fn end_scan(state: &mut scan::State, index: Index<'_>) {
         state.end(index);
+    }
+
+    fn mark_at_hand(state: &mut scan::State) -> bool {
+        state.mark_at_hand()
     }
 
     fn mark(state: &mut scan::State) {

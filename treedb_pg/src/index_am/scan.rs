@@ -18,6 +18,7 @@ use std::sync::Arc;
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_query::access::Direction;
 
+use super::batch::{Batch, PlaceInBatch};
 use super::boundary::{Boundary, Side};
 use super::leaf::{self, LeafView, Place, Selection};
 use super::range::Conditions;
@@ -196,69 +197,17 @@ pub(super) struct State {
     schema: Schema,
     conditions: Option<Conditions>,
     cursor: Option<Cursor>,
-    marked: Option<Cursor>,
+    marked: Option<Marked>,
     /// For the key of an entry.
     key: Vec<u8>,
     batch: Batch,
 }
 
-/// Entries of the cursor's page that were read ahead. There are few at first: a scan may want no more.
-struct Batch {
-    items: Vec<BatchItem>,
-    /// The one to return next.
-    next: usize,
-    direction: Direction,
-    /// How many to read ahead.
-    size: usize,
-}
-
-struct BatchItem {
-    /// Number of the entry in the page's selection.
-    at: usize,
-    row: pg_sys::ItemPointerData,
-    /// Where the entry is in the scan's buffer.
-    entry: Option<usize>,
-}
-
-/// Entries that are read ahead at most.
-const MAX_BATCH: usize = 64;
-
-impl Batch {
-    fn new() -> Batch {
-        Batch { items: Vec::new(), next: 0, direction: Direction::Forward, size: 0 }
-    }
-
-    /// Forgets the entries, so that the next one is read from the cursor's place.
-    fn clear(&mut self) {
-        self.items.clear();
-        self.next = 0;
-    }
-
-    /// Forgets the entries and how many to read ahead, for another scan.
-    fn reset(&mut self) {
-        self.clear();
-        self.size = 0;
-    }
-
-    /// Begins a new one, of more entries than the last one.
-    fn begin(&mut self, direction: Direction) {
-        self.clear();
-        self.direction = direction;
-        self.size = (4 * self.size).clamp(1, MAX_BATCH);
-    }
-
-    fn is_full(&self) -> bool {
-        self.items.len() >= self.size
-    }
-
-    fn push(&mut self, at: usize, row: pg_sys::ItemPointerData, entry: Option<usize>) {
-        self.items.push(BatchItem { at, row, entry });
-    }
-
-    /// The row in the last block of the table.
-    fn last_block(&self) -> Option<pg_sys::ItemPointerData> {
-        self.items.iter().map(|item| item.row).max_by_key(|row| heap::tid_parts(*row).0)
-    }
+/// The entry that a scan remembers.
+enum Marked {
+    /// On the cursor's page.
+    Here { at: usize, place: PlaceInBatch },
+    Elsewhere(Cursor),
 }
 
 impl State {
@@ -277,9 +226,10 @@ impl State {
     /// Ends a scan, or makes it ready for other keys.
     pub(super) fn end(&mut self, index: Index<'_>) {
         let tree = Tree::new(index, &self.schema);
-        for cursor in [self.cursor.take(), self.marked.take()].into_iter().flatten() {
+        if let Some(cursor) = self.cursor.take() {
             cursor.leave(Some(&tree));
         }
+        self.forget_mark();
         self.batch.reset();
         self.conditions = None;
     }
@@ -292,22 +242,29 @@ impl State {
         }
     }
 
+    /// Goes to the next entry, if it is at hand. Never panics, and calls nothing of the server's.
+    #[inline]
+    pub(super) fn next_at_hand(&mut self, scan: &mut Scan<'_>, direction: Direction) -> bool {
+        if !scan.prior_is_dead()
+            && let Some(cursor) = &mut self.cursor
+            && let Some(at) = self.batch.next(scan, direction)
+        {
+            cursor.at = at;
+            return true;
+        }
+        false
+    }
+
     /// Goes to the next entry.
     pub(super) fn next(&mut self, scan: &mut Scan<'_>, direction: Direction) -> bool {
-        if let Some(cursor) = &mut self.cursor
-            && scan.prior_is_dead()
-            && !cursor.dead.contains(&cursor.at)
-        {
-            cursor.dead.push(cursor.at);
-        }
-        if self.batch.direction == direction
-            && let Some(item) = self.batch.items.get(self.batch.next)
-            && let Some(cursor) = &mut self.cursor
-        {
-            self.batch.next += 1;
-            cursor.at = item.at;
-            scan.found(item.row, item.entry);
-            return true;
+        if let Some(cursor) = &mut self.cursor {
+            if scan.prior_is_dead() && !cursor.dead.contains(&cursor.at) {
+                cursor.dead.push(cursor.at);
+            }
+            if let Some(at) = self.batch.next(scan, direction) {
+                cursor.at = at;
+                return true;
+            }
         }
         self.next_batch(scan, direction)
     }
@@ -315,8 +272,12 @@ impl State {
     /// Reads the next entries of a page ahead, and goes to the first of them.
     fn next_batch(&mut self, scan: &mut Scan<'_>, direction: Direction) -> bool {
         self.prepare(scan);
-        let State { schema, conditions: Some(conditions), cursor, key, batch, .. } = self else {
+        let State { schema, conditions: Some(conditions), cursor, marked, key, batch } = self else {
             return false;
+        };
+        let remembered = match (&*marked, &*cursor) {
+            (Some(Marked::Here { at, .. }), Some(cursor)) => Some(Cursor { at: *at, ..cursor.again() }),
+            _ => None,
         };
         let keys = scan.wants_entry();
         let snapshot = scan.snapshot();
@@ -332,6 +293,13 @@ impl State {
         batch.begin(direction);
         scan.clear_entries();
         *cursor = reader.next(cursor.take(), direction, key);
+        if let Some(remembered) = remembered {
+            if cursor.as_ref().is_some_and(|cursor| Arc::ptr_eq(&cursor.page, &remembered.page)) {
+                remembered.leave(None);
+            } else {
+                *marked = Some(Marked::Elsewhere(remembered));
+            }
+        }
         let Some(cursor) = cursor else { return false };
         let (tree, page) = (&reader.tree, &cursor.page);
         if let Kept::Rows(rows) = &page.kept {
@@ -341,7 +309,8 @@ impl State {
             return true;
         }
         let leaf = page.leaf(tree);
-        let mut at = Some(cursor.at);
+        let columns = schema.fixed_columns();
+        let (mut at, mut previous) = (Some(cursor.at), None);
         while let Some(place) = at.and_then(|at| page.entries.place(at)).filter(|_| !batch.is_full()) {
             let here = at.unwrap_or_default();
             at = match direction {
@@ -353,9 +322,11 @@ impl State {
                 continue;
             }
             let row = if keys {
-                tree.checked(page.block, leaf.key_into(place, key));
-                let value = tree.checked(page.block, leaf.value(place));
-                let entry = scan.form_entry(|| schema.values(key, value));
+                tree.checked(page.block, leaf.key_after(previous.replace(place), place, key));
+                let entry = columns.and_then(|columns| scan.form_fixed_entry(columns, key)).unwrap_or_else(|| {
+                    let value = tree.checked(page.block, leaf.value(place));
+                    scan.form_entry(|| schema.values(key, value))
+                });
                 let row =
                     row_of(key).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"));
                 (row, Some(entry))
@@ -367,11 +338,7 @@ impl State {
         if let Some(row) = batch.last_block() {
             expect_row(scan.table(), tree, page.block, row);
         }
-        batch.next = 1;
-        if let Some(item) = batch.items.first() {
-            scan.found(item.row, item.entry);
-        }
-        true
+        batch.next(scan, direction).is_some()
     }
 
     /// Puts all rows into a bitmap; returns how many.
@@ -403,21 +370,50 @@ impl State {
         found
     }
 
+    /// Remembers the entry that the scan is at, unless an entry of another page was remembered. Never panics, and calls
+    /// nothing of the server's.
+    #[inline]
+    pub(super) fn mark_at_hand(&mut self) -> bool {
+        if let Some(Marked::Elsewhere(_)) = self.marked {
+            return false;
+        }
+        let place = self.batch.place();
+        self.marked = self.cursor.as_ref().map(|cursor| Marked::Here { at: cursor.at, place });
+        true
+    }
+
     /// Remembers the entry that the scan is at.
     pub(super) fn mark(&mut self) {
-        if let Some(marked) = self.marked.take() {
-            marked.leave(None);
+        self.forget_mark();
+        self.mark_at_hand();
+    }
+
+    fn forget_mark(&mut self) {
+        if let Some(Marked::Elsewhere(cursor)) = self.marked.take() {
+            cursor.leave(None);
         }
-        self.marked = self.cursor.as_ref().map(Cursor::again);
     }
 
     /// Goes back to the entry remembered.
     pub(super) fn restore(&mut self) {
-        if let Some(cursor) = self.cursor.take() {
-            cursor.leave(None);
+        match &self.marked {
+            Some(Marked::Here { at, place }) => {
+                self.batch.go_back(*place);
+                if let Some(cursor) = &mut self.cursor {
+                    cursor.at = *at;
+                }
+            }
+            marked => {
+                let remembered = match marked {
+                    Some(Marked::Elsewhere(cursor)) => Some(cursor.again()),
+                    _ => None,
+                };
+                if let Some(cursor) = std::mem::replace(&mut self.cursor, remembered) {
+                    cursor.leave(None);
+                }
+                self.batch.clear();
+            }
         }
-        self.cursor = self.marked.as_ref().map(Cursor::again);
-        self.batch.clear();
     }
 }
 

@@ -25,7 +25,7 @@ use crate::shim::datum::Layout;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::heap;
 use crate::shim::index_build::IndexRow;
-use crate::shim::index_scan::ColumnValue;
+use crate::shim::index_scan::{ColumnValue, FixedColumn};
 use crate::shim::relation::{Index, KeyColumn};
 use crate::shim::server;
 use crate::types::keyset;
@@ -43,6 +43,8 @@ pub(super) struct Schema {
     /// How the values of included columns are passed.
     included: Vec<Layout>,
     pub(super) keys: Keys,
+    /// The columns, if all are at fixed places of a key and there are no other ones.
+    fixed: Option<Vec<FixedColumn>>,
 }
 
 /// An entry to be stored.
@@ -57,11 +59,20 @@ impl Schema {
         let columns: Vec<Column> =
             index.key_columns().iter().enumerate().map(|(at, column)| column_of(index, at, column)).collect();
         let custom = columns.iter().any(|column| !matches!(column.order, Order::Bytes));
-        Schema {
-            columns,
-            included: index.included_layouts(),
-            keys: if custom { Keys::Custom } else { Keys::Bytewise },
-        }
+        let included = index.included_layouts();
+        let mut at = 0;
+        let fixed = columns.iter().map(|column| {
+            let fixed = column.fixed(at)?;
+            at = fixed.at + fixed.len;
+            Some(fixed)
+        });
+        let fixed = fixed.collect::<Option<Vec<FixedColumn>>>().filter(|_| included.is_empty());
+        Schema { columns, included, keys: if custom { Keys::Custom } else { Keys::Bytewise }, fixed }
+    }
+
+    /// The columns, if entries have nothing but values at fixed places of a key.
+    pub(super) fn fixed_columns(&self) -> Option<&[FixedColumn]> {
+        self.fixed.as_deref()
     }
 
     /// Whether entries give back the value of a column; included columns come after the key columns.

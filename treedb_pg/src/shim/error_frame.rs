@@ -124,18 +124,26 @@ unsafe extern "C-unwind" fn keep(frame: *mut c_void) {
 pub(crate) unsafe fn guarded<R>(work: impl FnOnce() -> R) -> R {
     // SAFETY: the caller's; `Outcome` has no destructor where an error is raised.
     unsafe {
-        match pg_sys::panic::pgrx_extern_c_guard(|| caught(work)) {
+        match caught(work) {
             Ok(value) => value,
-            Err(error) => {
+            Err(Caught::Whole(error)) => {
                 raw::ThrowErrorData(error);
                 unreachable!("an error at level ERROR does not return")
             }
+            Err(Caught::Panic(panic)) => pg_sys::panic::pgrx_extern_c_guard(|| resume_unwind(panic)),
         }
     }
 }
 
-/// Runs `work` in a frame. The error that ended it, if that is known whole; other panics go on.
-fn caught<R>(work: impl FnOnce() -> R) -> Result<R, *mut pg_sys::ErrorData> {
+/// What ended the work of a frame.
+enum Caught {
+    /// An error of the server's, of which all is known.
+    Whole(*mut pg_sys::ErrorData),
+    Panic(Box<dyn Any + Send>),
+}
+
+/// Runs `work` in a frame.
+fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Caught> {
     let mut frame = Frame::new();
     let pushed = frame.push();
     let result = catch_unwind(AssertUnwindSafe(work));
@@ -147,7 +155,7 @@ fn caught<R>(work: impl FnOnce() -> R) -> Result<R, *mut pg_sys::ErrorData> {
     };
     // SAFETY: the frame's copy.
     if !report_of(&*panic).is_some_and(|report| unsafe { is_same(error, report) }) {
-        resume_unwind(panic);
+        return Err(Caught::Panic(panic));
     }
     // SAFETY: as above. The server reads the names of file and function when it reports the error, which may be after
     // the frame's memory is gone.
@@ -158,7 +166,7 @@ fn caught<R>(work: impl FnOnce() -> R) -> Result<R, *mut pg_sys::ErrorData> {
             }
         }
     }
-    Err(error)
+    Err(Caught::Whole(error))
 }
 
 /// What a panic says about an SQL error; `None` for any other.

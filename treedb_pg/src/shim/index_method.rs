@@ -83,12 +83,17 @@ pub(crate) trait IndexMethod: 'static {
     fn begin_scan(index: Index<'_>) -> Self::Scan;
     /// Begins again, with other keys.
     fn rescan(state: &mut Self::Scan, index: Index<'_>);
+    /// Goes to the next entry, if it is at hand; false says nothing. It must not panic, nor call the server: nothing
+    /// would make errors of panics.
+    fn next_at_hand(state: &mut Self::Scan, scan: &mut Scan<'_>, direction: Direction) -> bool;
     /// Goes to the next entry; false if there is none.
     fn next(state: &mut Self::Scan, scan: &mut Scan<'_>, direction: Direction) -> bool;
     /// Puts all rows into a bitmap; returns how many.
     fn bitmap(state: &mut Self::Scan, scan: &Scan<'_>, bitmap: &mut Bitmap<'_>) -> i64;
     /// Ends a scan; it may still be dropped much later.
     fn end_scan(state: &mut Self::Scan, index: Index<'_>);
+    /// Remembers the entry that the scan is at, if that takes no call of the server; it must not panic.
+    fn mark_at_hand(state: &mut Self::Scan) -> bool;
     /// Remembers the entry that the scan is at.
     fn mark(state: &mut Self::Scan);
     /// Goes back to the entry remembered.
@@ -373,13 +378,13 @@ unsafe extern "C-unwind" fn get_tuple<M: IndexMethod>(
     scan: pg_sys::IndexScanDesc,
     direction: pg_sys::ScanDirection::Type,
 ) -> bool {
-    guarded(|| {
-        // SAFETY: a scan of `begin_scan`, after `rescan`.
-        unsafe {
-            let Opaque { state, entry } = opaque::<M>(scan);
-            M::next(state, &mut Scan::from_raw(scan, entry), from_server(direction))
-        }
-    })
+    let direction = from_server(direction);
+    // SAFETY: a scan of `begin_scan`, after `rescan`.
+    let (state, mut scan) = unsafe {
+        let Opaque { state, entry } = opaque::<M>(scan);
+        (state, Scan::from_raw(scan, entry))
+    };
+    M::next_at_hand(state, &mut scan, direction) || guarded(|| M::next(state, &mut scan, direction))
 }
 
 unsafe extern "C-unwind" fn get_bitmap<M: IndexMethod>(
@@ -404,7 +409,10 @@ unsafe extern "C-unwind" fn end_scan<M: IndexMethod>(scan: pg_sys::IndexScanDesc
 
 unsafe extern "C-unwind" fn mark<M: IndexMethod>(scan: pg_sys::IndexScanDesc) {
     // SAFETY: a scan of `begin_scan`.
-    guarded(|| M::mark(&mut unsafe { opaque::<M>(scan) }.state))
+    let Opaque { state, .. } = unsafe { opaque::<M>(scan) };
+    if !M::mark_at_hand(state) {
+        guarded(|| M::mark(state));
+    }
 }
 
 unsafe extern "C-unwind" fn restore<M: IndexMethod>(scan: pg_sys::IndexScanDesc) {

@@ -77,6 +77,7 @@ struct Attribute {
 }
 
 impl Attribute {
+    #[inline]
     fn of(attribute: &pg_sys::FormData_pg_attribute) -> Attribute {
         Attribute {
             len: usize::try_from(attribute.attlen).ok(),
@@ -105,6 +106,70 @@ impl EntryBuffer {
             self.words.resize(self.used + LONGEST, 0);
         }
         self.words.get_mut(self.used..).unwrap_or(&mut [])
+    }
+
+    /// Forms an entry from columns that are at fixed places of a key. Returns its size in words; `None`, if a value is
+    /// NULL, or the columns are not those of the entry.
+    #[inline]
+    fn form_fixed(&mut self, columns: &[FixedColumn], key: &[u8]) -> Option<usize> {
+        self.room();
+        let EntryBuffer { words, used, attributes } = self;
+        let bytes = super::memory::bytes_of_words(words.get_mut(*used..)?);
+        let mut size = ENTRY_HEADER;
+        if columns.len() != attributes.len() {
+            return None;
+        }
+        for (column, attribute) in columns.iter().zip(attributes) {
+            let (marker, value) = key.get(column.at - 1..column.at + column.len)?.split_first()?;
+            if *marker != FixedColumn::VALUE {
+                return None;
+            }
+            let (from, at) = (size, size.next_multiple_of(attribute.align));
+            if from < at {
+                bytes.get_mut(from..at)?.fill(0);
+            }
+            let place = bytes.get_mut(at..)?;
+            match (column.number, attribute.by_value, attribute.len?) {
+                (Some(turn), true, 4) => {
+                    let number = u32::from_be_bytes(*value.first_chunk()?) ^ turn as u32;
+                    *place.first_chunk_mut()? = number.to_ne_bytes();
+                }
+                (Some(turn), true, 8) => {
+                    let number = u64::from_be_bytes(*value.first_chunk()?) ^ turn;
+                    *place.first_chunk_mut()? = number.to_ne_bytes();
+                }
+                (Some(turn), true, 2) => {
+                    let number = u16::from_be_bytes(*value.first_chunk()?) ^ turn as u16;
+                    *place.first_chunk_mut()? = number.to_ne_bytes();
+                }
+                (Some(turn), true, 1) => *place.first_mut()? = value.first()? ^ turn as u8,
+                (None, false, len) if len == column.len => place.get_mut(..len)?.copy_from_slice(value),
+                _ => return None,
+            }
+            size = at + attribute.len?;
+        }
+        self.finish(size, false)
+    }
+
+    /// Fills the last word of an entry of `size` bytes and writes its header. Returns its size in words; `None` if it
+    /// is too long.
+    #[inline]
+    fn finish(&mut self, from: usize, variable: bool) -> Option<usize> {
+        let size = from.next_multiple_of(8);
+        if size > pg_sys::INDEX_SIZE_MASK as usize {
+            return None;
+        }
+        let bytes = super::memory::bytes_of_words(self.words.get_mut(self.used..)?);
+        if from < size {
+            bytes.get_mut(from..size)?.fill(0);
+        }
+        let info = size as u16 | if variable { ENTRY_VARIABLE } else { 0 };
+        // The row's address is not read from an entry that a scan returns.
+        let header = bytes.first_chunk_mut::<ENTRY_HEADER>()?;
+        *header = [0; ENTRY_HEADER];
+        let [.., low, high] = header;
+        [*low, *high] = info.to_ne_bytes();
+        Some(size / 8)
     }
 
     /// Forms an entry as the server's `index_form_tuple` does, without its allocations. Returns its size in words;
@@ -149,23 +214,27 @@ impl EntryBuffer {
             };
             size = end?;
         }
-        let from = size;
-        size = size.next_multiple_of(8);
-        if count != attributes.len() || size > pg_sys::INDEX_SIZE_MASK as usize {
+        if count != attributes.len() {
             return None;
         }
-        if let Some(rest) = bytes.get_mut(from..size) {
-            rest.fill(0);
-        }
-        let info = size as u16 | if variable { ENTRY_VARIABLE } else { 0 };
-        if let Some(header) = bytes.first_chunk_mut::<ENTRY_HEADER>() {
-            // The row's address is not read from an entry that a scan returns.
-            *header = [0; ENTRY_HEADER];
-            let [.., low, high] = header;
-            [*low, *high] = info.to_ne_bytes();
-        }
-        Some(size / 8)
+        self.finish(size, variable)
     }
+}
+
+/// A column whose encoded value is always at the same place of a key.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct FixedColumn {
+    /// Where the value begins; the byte before it is [`FixedColumn::VALUE`], or there is no value.
+    pub(crate) at: usize,
+    /// Bytes of the value.
+    pub(crate) len: usize,
+    /// The value is a big-endian number of these bytes, combined (XOR) with this; otherwise, bytes as they are.
+    pub(crate) number: Option<u64>,
+}
+
+impl FixedColumn {
+    /// The byte before a value.
+    pub(crate) const VALUE: u8 = 1;
 }
 
 /// A value of an entry that is returned.
@@ -332,6 +401,28 @@ impl<'c> Scan<'c> {
     where
         I: Iterator<Item = Option<ColumnValue<'v>>>,
     {
+        self.read_attributes();
+        let at = self.entry.used;
+        let words = match self.entry.form(columns()) {
+            Some(words) => words,
+            None => self.form_by_server(columns()),
+        };
+        self.entry.used += words;
+        at
+    }
+
+    /// The same from columns at fixed places of a key; `None` if one is NULL.
+    #[inline]
+    pub(crate) fn form_fixed_entry(&mut self, columns: &[FixedColumn], key: &[u8]) -> Option<usize> {
+        self.read_attributes();
+        let at = self.entry.used;
+        self.entry.used += self.entry.form_fixed(columns, key)?;
+        Some(at)
+    }
+
+    /// Reads how the columns of an entry are stored, once.
+    #[inline]
+    fn read_attributes(&mut self) {
         if self.entry.attributes.is_empty() {
             // SAFETY: the description of the entry's columns, which lives as long as the scan.
             unsafe {
@@ -341,13 +432,6 @@ impl<'c> Scan<'c> {
                 self.entry.attributes.extend((0..count).map(attribute));
             }
         }
-        let at = self.entry.used;
-        let words = match self.entry.form(columns()) {
-            Some(words) => words,
-            None => self.form_by_server(columns()),
-        };
-        self.entry.used += words;
-        at
     }
 
     /// Lets the server form an entry; returns its size in words.
