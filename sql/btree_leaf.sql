@@ -119,6 +119,27 @@ SELECT sum(entries) AS entries, sum(dead) AS dead FROM treedb.index_pages('m_k')
 SELECT treedb.check('m');
 RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_indexonlyscan;
 
+-- Rows of one value go in at the end of that value's entries: their leaves stay full, as a build makes them.
+CREATE TABLE few (k int) WITH (autovacuum_enabled = off);
+CREATE INDEX few_t ON few USING treedb_btree (k);
+CREATE INDEX few_b ON few (k);
+INSERT INTO few SELECT n % 20 FROM generate_series(1, 60000) n;
+SELECT pg_relation_size('few_t') <= pg_relation_size('few_b') AS no_larger_than_btree;
+SELECT treedb.check('few');
+-- A merge join goes back to an entry that it has marked several leaves before.
+ANALYZE few;
+CREATE TABLE twice (k int);
+INSERT INTO twice SELECT 3 FROM generate_series(1, 3) UNION ALL SELECT 19 FROM generate_series(1, 2) UNION ALL SELECT generate_series(100, 20000);
+CREATE INDEX ON twice USING treedb_btree (k);
+VACUUM ANALYZE twice;
+SET enable_hashjoin = off; SET enable_nestloop = off; SET enable_material = off; SET enable_seqscan = off; SET enable_bitmapscan = off;
+DROP INDEX few_b;
+EXPLAIN (COSTS OFF) SELECT count(*) FROM twice LEFT JOIN few USING (k) WHERE twice.k < 100;
+SELECT k, count(*), count(DISTINCT few.ctid) FROM twice LEFT JOIN few USING (k) WHERE twice.k < 100 GROUP BY k;
+SET enable_indexonlyscan = off;
+SELECT k, count(*), count(DISTINCT few.ctid) FROM twice LEFT JOIN few USING (k) WHERE twice.k < 100 GROUP BY k;
+RESET enable_hashjoin; RESET enable_nestloop; RESET enable_material; RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_indexonlyscan;
+
 -- treedb.index_pages is for owners and for indexes of treedb_btree.
 SELECT kind, level, entries IS NULL AS no_entries FROM treedb.index_pages('m_k') WHERE block = 0;
 SELECT treedb.index_pages('i_b');
