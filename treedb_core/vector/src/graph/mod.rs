@@ -12,12 +12,12 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`store`] | what the algorithms need of a place where nodes are |
-//! | [`search`] | the nearest nodes to a query |
-//! | [`pool`] | the best nodes that a search has met |
-//! | [`insert`] | linking a new node, choosing links |
-//! | [`delete`] | removing a node and linking its neighbours to each other |
-//! | [`check`] | whether a graph is what it should be |
+//! | `store` | what the algorithms need of a place where nodes are |
+//! | `search` | the nearest nodes to a query |
+//! | `pool` | the best nodes that a search has met |
+//! | `insert` | linking a new node, choosing links |
+//! | `delete` | removing a node and linking its neighbours to each other |
+//! | `check` | whether a graph is what it should be |
 
 mod check;
 mod delete;

@@ -4,6 +4,23 @@ use std::arch::x86_64::*;
 
 use super::Kernels;
 
+/// The kernels of a module, whose instructions the processor has.
+macro_rules! kernels {
+    ($name:ident) => {
+        Kernels {
+            name: stringify!($name),
+            // SAFETY: this value is made only where the processor has the instructions, and nothing else calls these.
+            dot: |a, b| unsafe { $name::dot(a, b) },
+            // SAFETY: as above.
+            squares: |a, b| unsafe { $name::squares(a, b) },
+            // SAFETY: as above.
+            differences: |a, b| unsafe { $name::differences(a, b) },
+            // SAFETY: as above.
+            codes: |a, b| unsafe { $name::codes(a, b) },
+        }
+    };
+}
+
 /// The kernels that this processor can run, the fastest first.
 pub(super) fn available() -> Vec<Kernels> {
     let mut all = Vec::new();
@@ -11,25 +28,10 @@ pub(super) fn available() -> Vec<Kernels> {
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vnni")
     {
-        // SAFETY (of each call below): these kernels are reached only through this value, which exists only where the
-        // processor has the instructions.
-        all.push(Kernels {
-            name: "avx512",
-            dot: |a, b| unsafe { avx512::dot(a, b) },
-            squares: |a, b| unsafe { avx512::squares(a, b) },
-            differences: |a, b| unsafe { avx512::differences(a, b) },
-            codes: |a, b| unsafe { avx512::codes(a, b) },
-        });
+        all.push(kernels!(avx512));
     }
     if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
-        // SAFETY: as above.
-        all.push(Kernels {
-            name: "avx2",
-            dot: |a, b| unsafe { avx2::dot(a, b) },
-            squares: |a, b| unsafe { avx2::squares(a, b) },
-            differences: |a, b| unsafe { avx2::differences(a, b) },
-            codes: |a, b| unsafe { avx2::codes(a, b) },
-        });
+        all.push(kernels!(avx2));
     }
     all
 }

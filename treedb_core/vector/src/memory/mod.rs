@@ -5,7 +5,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | [`records`] | records of one length, aligned to cache lines |
+//! | `records` | records of one length, aligned to cache lines |
 
 mod records;
 

@@ -34,7 +34,7 @@ impl Records {
 
     /// Adds a record of zeros.
     pub(super) fn push(&mut self) {
-        if self.count % SEGMENT == 0 {
+        if self.count.is_multiple_of(SEGMENT) {
             let bytes = vec![0; SEGMENT * self.step + LINE];
             let from = bytes.as_ptr().align_offset(LINE).min(LINE);
             self.segments.push(Segment { bytes, from });
