@@ -1,0 +1,145 @@
+//! Vectors as codes of 8 bits, and distances between codes.
+//!
+//! An element of a vector is its code, a number from -127 to 127, times the scale of the vector. A code is stored with 128
+//! added. With it are kept: the scale; the sum of the codes; the squared length of the vector that the codes stand for. Of a
+//! vector under cosine, the codes are those of the vector of length 1 in its direction.
+//!
+//! The graph is built and walked on these scores; what it finds is put in exact order by [`Metric::distance`]. There are no
+//! codes for [`Metric::L1`], whose sum of differences needs one scale for all vectors.
+
+use crate::kernel::Kernels;
+use crate::metric::{Metric, unit_scale};
+
+/// A code of zero.
+const ZERO: u8 = 128;
+
+/// What is kept with the codes of a vector.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Factors {
+    /// What a code is to be multiplied with.
+    pub scale: f32,
+    /// The squared length.
+    pub squares: f32,
+    /// The sum of the codes.
+    pub sum: i32,
+}
+
+impl Factors {
+    /// Bytes of the factors.
+    pub const BYTES: usize = 12;
+
+    /// As bytes: the fields in order, little-endian.
+    pub fn to_bytes(self) -> [u8; Factors::BYTES] {
+        let mut bytes = [0; Factors::BYTES];
+        let (parts, _) = bytes.as_chunks_mut::<4>();
+        for (part, field) in parts.iter_mut().zip([
+            self.scale.to_le_bytes(),
+            self.squares.to_le_bytes(),
+            self.sum.to_le_bytes(),
+        ]) {
+            *part = field;
+        }
+        bytes
+    }
+
+    /// From such bytes; zeros for those that are missing.
+    #[inline]
+    pub fn from_bytes(bytes: &[u8]) -> Factors {
+        match bytes.as_chunks::<4>().0 {
+            [scale, squares, sum, ..] => Factors {
+                scale: f32::from_le_bytes(*scale),
+                squares: f32::from_le_bytes(*squares),
+                sum: i32::from_le_bytes(*sum),
+            },
+            _ => Factors::default(),
+        }
+    }
+}
+
+/// A vector as codes.
+#[derive(Clone, Copy, Debug)]
+pub struct Coded<'c> {
+    /// What is kept with them.
+    pub factors: Factors,
+    /// One byte for each element.
+    pub codes: &'c [u8],
+}
+
+/// Writes the codes of a vector, which is fit for the metric, over `codes`, which is as long.
+pub fn encode(metric: Metric, vector: &[f32], codes: &mut [u8]) -> Factors {
+    let unit = if metric == Metric::Cosine { unit_scale(vector).unwrap_or(0.0) } else { 1.0 };
+    let greatest = vector.iter().fold(0.0_f32, |greatest, element| greatest.max(element.abs()));
+    let to_code = if greatest > 0.0 { 127.0 / greatest } else { 0.0 };
+    let (mut sum, mut squares) = (0_i32, 0_i64);
+    for (code, element) in codes.iter_mut().zip(vector) {
+        let number = (element * to_code).round() as i32;
+        *code = (number + i32::from(ZERO)) as u8;
+        sum += number;
+        squares += i64::from(number) * i64::from(number);
+    }
+    let scale = greatest / 127.0 * unit;
+    Factors { scale, squares: squares as f32 * scale * scale, sum }
+}
+
+/// A number that is the less, the nearer two vectors are: in the order of the metric's distance, but not that distance.
+#[inline]
+pub fn score(metric: Metric, kernels: &Kernels, a: Coded<'_>, b: Coded<'_>) -> f32 {
+    let products = (kernels.codes)(a.codes, b.codes) - i32::from(ZERO) * b.factors.sum;
+    let dot = a.factors.scale * b.factors.scale * products as f32;
+    match metric {
+        Metric::L2 => a.factors.squares + b.factors.squares - 2.0 * dot,
+        Metric::Cosine | Metric::InnerProduct | Metric::L1 => -dot,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treedb_testing::Rng;
+
+    use super::*;
+
+    #[test]
+    fn scores_of_codes_are_near_those_of_the_vectors() {
+        let mut rng = Rng::new(3);
+        for dimensions in [1, 3, 64, 384, 1536] {
+            for _ in 0..50 {
+                let mut vector = || -> Vec<f32> {
+                    (0..dimensions).map(|_| rng.below(2001) as f32 / 1000.0 - 1.0 + 0.0005).collect()
+                };
+                let (a, b) = (vector(), vector());
+                for metric in [Metric::Cosine, Metric::L2, Metric::InnerProduct] {
+                    let (mut x, mut y) = (vec![0; dimensions], vec![0; dimensions]);
+                    let a_coded = Coded { factors: encode(metric, &a, &mut x), codes: &x };
+                    let b_coded = Coded { factors: encode(metric, &b, &mut y), codes: &y };
+                    let found = score(metric, &Kernels::best(), a_coded, b_coded);
+                    let exact = match metric {
+                        Metric::Cosine => metric.distance(&a, &b) - 1.0,
+                        Metric::L2 => metric.distance(&a, &b).powi(2),
+                        _ => metric.distance(&a, &b),
+                    };
+                    let size = if metric == Metric::Cosine { 1.0 } else { dimensions as f32 };
+                    assert!(
+                        (found - exact).abs() < 0.02 * size,
+                        "{metric:?} {dimensions}: {found} and {exact}"
+                    );
+                    let swapped = score(metric, &Kernels::best(), b_coded, a_coded);
+                    assert!((found - swapped).abs() <= 1e-5 * size, "{metric:?} is not symmetric");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn factors_come_back_from_their_bytes() {
+        let factors = Factors { scale: 0.25, squares: 3.5, sum: -77 };
+        assert_eq!(Factors::from_bytes(&factors.to_bytes()), factors);
+        assert_eq!(Factors::from_bytes(&[1, 2]), Factors::default());
+    }
+
+    #[test]
+    fn a_vector_of_zeros_has_codes_of_zero() {
+        let mut codes = [0; 5];
+        let factors = encode(Metric::L2, &[0.0; 5], &mut codes);
+        assert_eq!((codes, factors), ([ZERO; 5], Factors::default()));
+    }
+}

@@ -1,0 +1,34 @@
+//! A navigable graph of several levels (HNSW, Malkov and Yashunin 2016) over any store of nodes.
+//!
+//! Every node is in level 0, and each level has about a sixteenth of the nodes of the one below. A search descends from the
+//! entry point greedily, and in level 0 keeps the best `ef` nodes that it has met, expanding the nearest one that it has not
+//! expanded, until all of them are.
+//!
+//! Invariants:
+//! - Links go both ways. So a node can be removed by looking at the nodes that it links to, and no link to a node that
+//!   does not exist is left anywhere.
+//! - In level 0 the first link of every node but the root is to its parent, and parents lead to the root. These links are
+//!   never given up, so that every node is reachable, whatever comes and goes, however many vectors are the same.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | `store` | what the algorithms need of a place where nodes are |
+//! | `search` | the nearest nodes to a query |
+//! | `pool` | the best nodes that a search has met |
+//! | `insert` | linking a new node, choosing links |
+//! | `delete` | removing a node and linking its neighbours to each other |
+//! | `check` | whether a graph is what it should be |
+
+mod check;
+mod delete;
+mod insert;
+mod pool;
+mod search;
+mod store;
+
+pub use check::{Damage, check};
+pub use delete::delete;
+pub use insert::{Limits, insert, level_of};
+pub use pool::{Found, Pool};
+pub use search::{Scratch, search};
+pub use store::{Link, Nodes, NodesMut, Stamps, Visited};

@@ -1,0 +1,114 @@
+//! The best nodes that a search has met, in order.
+
+/// A node that was found, and its score.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Found<N> {
+    /// How far it is: the less, the nearer.
+    pub score: f32,
+    /// The node.
+    pub node: N,
+    expanded: bool,
+}
+
+/// At most so many nodes, the nearest first.
+#[derive(Debug)]
+pub struct Pool<N> {
+    found: Vec<Found<N>>,
+    most: usize,
+    /// All before this one are expanded.
+    next: usize,
+}
+
+impl<N> Default for Pool<N> {
+    fn default() -> Self {
+        Pool { found: Vec::new(), most: 0, next: 0 }
+    }
+}
+
+impl<N: Copy> Pool<N> {
+    /// Empties it, for at most `most` nodes.
+    pub fn reset(&mut self, most: usize) {
+        self.found.clear();
+        self.found.reserve(most);
+        self.most = most;
+        self.next = 0;
+    }
+
+    /// The nodes, the nearest first.
+    pub fn found(&self) -> &[Found<N>] {
+        &self.found
+    }
+
+    /// Adds a node, if it is among the nearest.
+    #[inline]
+    pub fn insert(&mut self, score: f32, node: N) {
+        if self.found.len() == self.most {
+            // A NaN is never nearer.
+            match self.found.last() {
+                Some(last) if score < last.score => self.found.pop(),
+                _ => return,
+            };
+        }
+        let place = self.found.partition_point(|found| found.score <= score);
+        self.found.insert(place, Found { score, node, expanded: false });
+        self.next = self.next.min(place);
+    }
+
+    /// The nearest node that is not expanded; it counts as expanded now.
+    #[inline]
+    pub fn expand(&mut self) -> Option<N> {
+        loop {
+            let found = self.found.get_mut(self.next)?;
+            self.next += 1;
+            if !found.expanded {
+                found.expanded = true;
+                return Some(found.node);
+            }
+        }
+    }
+
+    /// The node that would be expanded next, if nothing nearer is found.
+    #[inline]
+    pub fn upcoming(&self) -> Option<N> {
+        self.found.get(self.next..)?.iter().find(|found| !found.expanded).map(|found| found.node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treedb_testing::Rng;
+
+    use super::*;
+
+    #[test]
+    fn a_pool_keeps_the_nearest_and_expands_each_once() {
+        let mut rng = Rng::new(5);
+        for most in [1, 2, 7, 64] {
+            let mut pool = Pool::default();
+            pool.reset(most);
+            let mut all: Vec<(f32, usize)> = Vec::new();
+            let mut expanded = Vec::new();
+            for node in 0..300 {
+                let score = rng.below(1000) as f32;
+                all.push((score, node));
+                pool.insert(score, node);
+                if node % 3 == 0 {
+                    expanded.extend(pool.expand());
+                }
+                // Stable: of equal scores, the one that came first.
+                all.sort_by(|a, b| a.0.total_cmp(&b.0));
+                let kept: Vec<f32> = pool.found().iter().map(|found| found.score).collect();
+                let nearest: Vec<f32> = all.iter().take(most).map(|(score, _)| *score).collect();
+                assert_eq!(kept, nearest);
+            }
+            while let Some(node) = pool.expand() {
+                expanded.push(node);
+            }
+            assert!(pool.found().iter().all(|found| expanded.contains(&found.node)));
+            let count = expanded.len();
+            expanded.sort_unstable();
+            expanded.dedup();
+            assert_eq!(expanded.len(), count, "a node was expanded twice");
+        }
+    }
+}

@@ -1,0 +1,118 @@
+//! Sums over two slices of equal length: what all distances are made of.
+//!
+//! [`Kernels::best`] chooses once, by the processor it runs on: AVX-512 with VNNI, AVX2 with FMA, or portable code, which
+//! the compiler turns into whatever the target always has (NEON on 64-bit ARM). All give the same sums of codes; sums of
+//! floats differ in the last bits, because they are added in another order.
+
+mod portable;
+#[cfg(target_arch = "x86_64")]
+mod x86;
+
+use std::sync::OnceLock;
+
+/// The sums. Where two slices differ in length, the end of the longer one is left out.
+#[derive(Clone, Copy, Debug)]
+pub struct Kernels {
+    /// What they are made for: `avx512`, `avx2` or `portable`.
+    pub name: &'static str,
+    /// Sum of products.
+    pub dot: fn(&[f32], &[f32]) -> f32,
+    /// Sum of squares of differences.
+    pub squares: fn(&[f32], &[f32]) -> f32,
+    /// Sum of absolute values of differences.
+    pub differences: fn(&[f32], &[f32]) -> f32,
+    /// Sum of products of codes, of which the first are numbers from 0 to 255, the second from -128 to 127, stored with
+    /// their highest bit inverted (128 added).
+    pub codes: fn(&[u8], &[u8]) -> i32,
+}
+
+impl Kernels {
+    /// The fastest that this processor has.
+    pub fn best() -> Kernels {
+        static BEST: OnceLock<Kernels> = OnceLock::new();
+        *BEST.get_or_init(|| Kernels::all().into_iter().next().unwrap_or(portable::KERNELS))
+    }
+
+    /// All that this processor has, the fastest first.
+    pub fn all() -> Vec<Kernels> {
+        let mut all = Vec::new();
+        #[cfg(target_arch = "x86_64")]
+        all.extend(x86::available());
+        all.push(portable::KERNELS);
+        all
+    }
+}
+
+/// Asks the processor to bring the cache lines of these bytes nearer.
+#[inline]
+pub fn prefetch(bytes: &[u8]) {
+    #[cfg(target_arch = "x86_64")]
+    x86::prefetch(bytes);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = bytes;
+}
+
+/// The same for floats.
+#[inline]
+pub fn prefetch_floats(floats: &[f32]) {
+    #[cfg(target_arch = "x86_64")]
+    x86::prefetch(floats);
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = floats;
+}
+
+#[cfg(test)]
+mod tests {
+    use treedb_testing::Rng;
+
+    use super::*;
+
+    fn floats(rng: &mut Rng, count: usize) -> Vec<f32> {
+        (0..count).map(|_| rng.below(20_001) as f32 / 10_000.0 - 1.0).collect()
+    }
+
+    #[test]
+    fn all_kernels_agree_with_a_plain_loop_at_every_length() {
+        let mut rng = Rng::new(1);
+        for len in (0..200).chain([256, 384, 511, 768, 1536]) {
+            let (a, b) = (floats(&mut rng, len), floats(&mut rng, len));
+            let codes = |rng: &mut Rng| (0..len).map(|_| rng.below(256) as u8).collect::<Vec<u8>>();
+            let (x, y) = (codes(&mut rng), codes(&mut rng));
+            let pairs = || a.iter().zip(&b).map(|(a, b)| (f64::from(*a), f64::from(*b)));
+            let dot: f64 = pairs().map(|(a, b)| a * b).sum();
+            let squares: f64 = pairs().map(|(a, b)| (a - b) * (a - b)).sum();
+            let differences: f64 = pairs().map(|(a, b)| (a - b).abs()).sum();
+            let of_codes: i32 = x.iter().zip(&y).map(|(x, y)| i32::from(*x) * (i32::from(*y) - 128)).sum();
+            for kernels in Kernels::all() {
+                let near =
+                    |found: f32, wanted: f64| (f64::from(found) - wanted).abs() < 1e-4 * (len as f64 + 1.0);
+                assert!(near((kernels.dot)(&a, &b), dot), "{} dot at {len}", kernels.name);
+                assert!(near((kernels.squares)(&a, &b), squares), "{} squares at {len}", kernels.name);
+                assert!(
+                    near((kernels.differences)(&a, &b), differences),
+                    "{} differences at {len}",
+                    kernels.name
+                );
+                assert_eq!((kernels.codes)(&x, &y), of_codes, "{} codes at {len}", kernels.name);
+            }
+        }
+    }
+
+    #[test]
+    fn codes_at_their_limits_do_not_overflow() {
+        for kernels in Kernels::all() {
+            for (x, y) in [(255, 255), (255, 0), (0, 0), (1, 255)] {
+                let wanted = 4096 * i32::from(x) * (i32::from(y) - 128);
+                assert_eq!((kernels.codes)(&[x; 4096], &[y; 4096]), wanted, "{}", kernels.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_end_of_a_longer_slice_is_left_out() {
+        for kernels in Kernels::all() {
+            assert_eq!((kernels.dot)(&[1.0; 100], &[1.0; 70]), 70.0, "{}", kernels.name);
+            assert_eq!((kernels.codes)(&[1; 70], &[129; 100]), 70, "{}", kernels.name);
+        }
+    }
+}

@@ -1,0 +1,38 @@
+//! The sums in plain Rust, in lanes that the compiler can keep in vector registers.
+
+use super::Kernels;
+
+/// Independent sums: as many as two registers of eight floats hold.
+const LANES: usize = 16;
+
+pub(super) const KERNELS: Kernels = Kernels { name: "portable", dot, squares, differences, codes };
+
+#[inline]
+fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
+    let len = a.len().min(b.len());
+    let (a, b) = (a.get(..len).unwrap_or(a), b.get(..len).unwrap_or(b));
+    let ((a_lanes, a_rest), (b_lanes, b_rest)) = (a.as_chunks::<LANES>(), b.as_chunks::<LANES>());
+    let mut sums = [0.0_f32; LANES];
+    for (a, b) in a_lanes.iter().zip(b_lanes) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += term(*a, *b);
+        }
+    }
+    sums.iter().sum::<f32>() + a_rest.iter().zip(b_rest).map(|(a, b)| term(*a, *b)).sum::<f32>()
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    sum(a, b, |a, b| a * b)
+}
+
+fn squares(a: &[f32], b: &[f32]) -> f32 {
+    sum(a, b, |a, b| (a - b) * (a - b))
+}
+
+fn differences(a: &[f32], b: &[f32]) -> f32 {
+    sum(a, b, |a, b| (a - b).abs())
+}
+
+fn codes(a: &[u8], b: &[u8]) -> i32 {
+    a.iter().zip(b).map(|(a, b)| i32::from(*a) * (i32::from(*b) - 128)).sum()
+}

@@ -1,0 +1,212 @@
+//! The sums with the vector instructions of x86-64. The only unsafe code of the package.
+
+use std::arch::x86_64::*;
+
+use super::Kernels;
+
+/// The kernels of a module, whose instructions the processor has.
+macro_rules! kernels {
+    ($name:ident) => {
+        Kernels {
+            name: stringify!($name),
+            // SAFETY: this value is made only where the processor has the instructions, and nothing else calls these.
+            dot: |a, b| unsafe { $name::dot(a, b) },
+            // SAFETY: as above.
+            squares: |a, b| unsafe { $name::squares(a, b) },
+            // SAFETY: as above.
+            differences: |a, b| unsafe { $name::differences(a, b) },
+            // SAFETY: as above.
+            codes: |a, b| unsafe { $name::codes(a, b) },
+        }
+    };
+}
+
+/// The kernels that this processor can run, the fastest first.
+pub(super) fn available() -> Vec<Kernels> {
+    let mut all = Vec::new();
+    if is_x86_feature_detected!("avx512f")
+        && is_x86_feature_detected!("avx512bw")
+        && is_x86_feature_detected!("avx512vnni")
+    {
+        all.push(kernels!(avx512));
+    }
+    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+        all.push(kernels!(avx2));
+    }
+    all
+}
+
+#[inline]
+pub(super) fn prefetch<T>(slice: &[T]) {
+    for line in slice.chunks(64 / size_of::<T>().clamp(1, 64)) {
+        // SAFETY: an address within a slice; the instruction reads nothing that the program could see.
+        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
+    }
+}
+
+mod avx512 {
+    use super::*;
+
+    /// A mask of the first `count` of 16 lanes.
+    fn first16(count: usize) -> __mmask16 {
+        ((1_u32 << count.min(16)) - 1) as __mmask16
+    }
+
+    /// A mask of the first `count` of 64 lanes.
+    fn first64(count: usize) -> __mmask64 {
+        if count >= 64 { u64::MAX } else { (1 << count) - 1 }
+    }
+
+    macro_rules! sum_of_floats {
+        ($name:ident, |$sum:ident, $a:ident, $b:ident| $step:expr) => {
+            #[target_feature(enable = "avx512f")]
+            pub(super) fn $name(a: &[f32], b: &[f32]) -> f32 {
+                let len = a.len().min(b.len());
+                let (mut even, mut odd) = (_mm512_setzero_ps(), _mm512_setzero_ps());
+                let mut i = 0;
+                while i + 32 <= len {
+                    // SAFETY: there are 32 floats from `i` on in both.
+                    unsafe {
+                        let ($a, $b) =
+                            (_mm512_loadu_ps(a.as_ptr().add(i)), _mm512_loadu_ps(b.as_ptr().add(i)));
+                        let $sum = even;
+                        even = $step;
+                        let ($a, $b) = (
+                            _mm512_loadu_ps(a.as_ptr().add(i + 16)),
+                            _mm512_loadu_ps(b.as_ptr().add(i + 16)),
+                        );
+                        let $sum = odd;
+                        odd = $step;
+                    }
+                    i += 32;
+                }
+                while i < len {
+                    let mask = first16(len - i);
+                    // SAFETY: the mask keeps the loads within both slices, which are at least `len` long.
+                    let ($a, $b) = unsafe {
+                        (
+                            _mm512_maskz_loadu_ps(mask, a.as_ptr().add(i)),
+                            _mm512_maskz_loadu_ps(mask, b.as_ptr().add(i)),
+                        )
+                    };
+                    let $sum = even;
+                    even = $step;
+                    i += 16;
+                }
+                _mm512_reduce_add_ps(_mm512_add_ps(even, odd))
+            }
+        };
+    }
+
+    sum_of_floats!(dot, |sum, a, b| _mm512_fmadd_ps(a, b, sum));
+    sum_of_floats!(squares, |sum, a, b| {
+        let difference = _mm512_sub_ps(a, b);
+        _mm512_fmadd_ps(difference, difference, sum)
+    });
+    sum_of_floats!(differences, |sum, a, b| _mm512_add_ps(sum, _mm512_abs_ps(_mm512_sub_ps(a, b))));
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub(super) fn codes(a: &[u8], b: &[u8]) -> i32 {
+        let len = a.len().min(b.len());
+        let high = _mm512_set1_epi8(-128);
+        let (mut even, mut odd) = (_mm512_setzero_si512(), _mm512_setzero_si512());
+        let mut i = 0;
+        while i + 128 <= len {
+            // SAFETY: there are 128 bytes from `i` on in both.
+            unsafe {
+                let (x, y) = (a.as_ptr().add(i), b.as_ptr().add(i));
+                let first = _mm512_xor_si512(_mm512_loadu_si512(y.cast()), high);
+                even = _mm512_dpbusd_epi32(even, _mm512_loadu_si512(x.cast()), first);
+                let second = _mm512_xor_si512(_mm512_loadu_si512(y.add(64).cast()), high);
+                odd = _mm512_dpbusd_epi32(odd, _mm512_loadu_si512(x.add(64).cast()), second);
+            }
+            i += 128;
+        }
+        while i < len {
+            let mask = first64(len - i);
+            // SAFETY: the mask keeps the loads within both slices, which are at least `len` long.
+            let (x, y) = unsafe {
+                (
+                    _mm512_maskz_loadu_epi8(mask, a.as_ptr().add(i).cast()),
+                    _mm512_maskz_loadu_epi8(mask, b.as_ptr().add(i).cast()),
+                )
+            };
+            // Lanes beyond the end are 0 in `x`, so what they are in `y` does not matter.
+            even = _mm512_dpbusd_epi32(even, x, _mm512_xor_si512(y, high));
+            i += 64;
+        }
+        _mm512_reduce_add_epi32(_mm512_add_epi32(even, odd))
+    }
+}
+
+mod avx2 {
+    use super::*;
+
+    #[target_feature(enable = "avx2")]
+    fn total(sum: __m256) -> f32 {
+        let half = _mm_add_ps(_mm256_castps256_ps128(sum), _mm256_extractf128_ps::<1>(sum));
+        let quarter = _mm_add_ps(half, _mm_movehl_ps(half, half));
+        _mm_cvtss_f32(_mm_add_ss(quarter, _mm_shuffle_ps::<1>(quarter, quarter)))
+    }
+
+    macro_rules! sum_of_floats {
+        ($name:ident, |$sum:ident, $a:ident, $b:ident| $step:expr, |$x:ident, $y:ident| $term:expr) => {
+            #[target_feature(enable = "avx2,fma")]
+            pub(super) fn $name(a: &[f32], b: &[f32]) -> f32 {
+                let ((a_lanes, a_rest), (b_lanes, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+                let (mut even, mut odd) = (_mm256_setzero_ps(), _mm256_setzero_ps());
+                for (a, b) in a_lanes.iter().zip(b_lanes) {
+                    // SAFETY: both have eight floats.
+                    let ($a, $b) = unsafe { (_mm256_loadu_ps(a.as_ptr()), _mm256_loadu_ps(b.as_ptr())) };
+                    let $sum = even;
+                    // The two sums take turns.
+                    (even, odd) = (odd, $step);
+                }
+                // Where one slice is longer, its rest stands beside whole lanes of the other.
+                let len = a.len().min(b.len());
+                let whole = len - len % 8;
+                let rest =
+                    a.get(whole..len).unwrap_or(a_rest).iter().zip(b.get(whole..len).unwrap_or(b_rest));
+                total(_mm256_add_ps(even, odd)) + rest.map(|($x, $y)| $term).sum::<f32>()
+            }
+        };
+    }
+
+    sum_of_floats!(dot, |sum, a, b| _mm256_fmadd_ps(a, b, sum), |x, y| x * y);
+    sum_of_floats!(
+        squares,
+        |sum, a, b| {
+            let difference = _mm256_sub_ps(a, b);
+            _mm256_fmadd_ps(difference, difference, sum)
+        },
+        |x, y| (x - y) * (x - y)
+    );
+    sum_of_floats!(
+        differences,
+        |sum, a, b| {
+            let sign = _mm256_set1_ps(-0.0);
+            _mm256_add_ps(sum, _mm256_andnot_ps(sign, _mm256_sub_ps(a, b)))
+        },
+        |x, y| (x - y).abs()
+    );
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn codes(a: &[u8], b: &[u8]) -> i32 {
+        let len = a.len().min(b.len());
+        let high = _mm_set1_epi8(-128);
+        let mut sum = _mm256_setzero_si256();
+        for (a, b) in a.as_chunks::<16>().0.iter().zip(b.as_chunks::<16>().0) {
+            // SAFETY: both have 16 bytes.
+            let (x, y) = unsafe { (_mm_loadu_si128(a.as_ptr().cast()), _mm_loadu_si128(b.as_ptr().cast())) };
+            // In 16 bits: products of 8-bit numbers added in pairs would not fit these.
+            let (x, y) = (_mm256_cvtepu8_epi16(x), _mm256_cvtepi8_epi16(_mm_xor_si128(y, high)));
+            sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, y));
+        }
+        let half = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+        let quarter = _mm_add_epi32(half, _mm_shuffle_epi32::<0b1110>(half));
+        let total = _mm_cvtsi128_si32(_mm_add_epi32(quarter, _mm_shuffle_epi32::<1>(quarter)));
+        let whole = len - len % 16;
+        let rest = a.get(whole..len).unwrap_or(&[]).iter().zip(b.get(whole..len).unwrap_or(&[]));
+        total + rest.map(|(x, y)| i32::from(*x) * (i32::from(*y) - 128)).sum::<i32>()
+    }
+}

@@ -1,0 +1,17 @@
+//! Vector search that TreeDB's two stores share: the native one and PostgreSQL's relation files.
+//!
+//! Everything here works on slices and on a small trait of a store of nodes; it knows neither files nor Postgres.
+//!
+//! | module | what it holds |
+//! |---|---|
+//! | [`memory`] | a graph in memory: records of links and codes, vectors beside them, exact re-ranking |
+//! | [`graph`] | the graph: search, insert, delete, over any store of nodes |
+//! | [`code`] | vectors as codes of 8 bits, distances between codes |
+//! | [`metric`] | distances between vectors, and what a vector must be |
+//! | [`kernel`] | sums over two slices, by the instructions that the processor has |
+
+pub mod code;
+pub mod graph;
+pub mod kernel;
+pub mod memory;
+pub mod metric;

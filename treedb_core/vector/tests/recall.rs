@@ -1,0 +1,196 @@
+//! Recall of the graph against exact search, and what it does with vectors that come and go.
+
+#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use treedb_testing::Rng;
+use treedb_vector::graph::Limits;
+use treedb_vector::memory::{MemoryGraph, Searcher};
+use treedb_vector::metric::Metric;
+
+const METRICS: [Metric; 4] = [Metric::Cosine, Metric::L2, Metric::InnerProduct, Metric::L1];
+
+/// About normally distributed.
+fn normal(rng: &mut Rng) -> f32 {
+    (0..6).map(|_| rng.below(20_001) as f32 / 10_000.0 - 1.0).sum::<f32>() / 1.4
+}
+
+/// Vectors in clusters, each of which varies in a few directions only.
+struct Clusters {
+    centres: Vec<Vec<f32>>,
+    directions: Vec<Vec<Vec<f32>>>,
+    rng: Rng,
+}
+
+impl Clusters {
+    fn new(seed: u64, dimensions: usize, clusters: usize, latent: usize) -> Clusters {
+        let mut rng = Rng::new(seed);
+        let mut vector = || (0..dimensions).map(|_| normal(&mut rng)).collect::<Vec<f32>>();
+        let centres = (0..clusters).map(|_| vector()).collect();
+        let directions = (0..clusters).map(|_| (0..latent).map(|_| vector()).collect()).collect();
+        Clusters { centres, directions, rng }
+    }
+
+    fn next(&mut self) -> Vec<f32> {
+        let cluster = self.rng.below(self.centres.len());
+        let mut vector = self.centres[cluster].clone();
+        for direction in &self.directions[cluster] {
+            let size = normal(&mut self.rng) * 0.3;
+            vector.iter_mut().zip(direction).for_each(|(element, step)| *element += size * step);
+        }
+        vector.iter_mut().for_each(|element| *element += 0.05 * normal(&mut self.rng));
+        vector
+    }
+}
+
+/// The part of the 10 nearest of `live` that a search finds, over some queries.
+fn recall(
+    graph: &MemoryGraph,
+    metric: Metric,
+    live: &[(u32, Vec<f32>)],
+    queries: &[Vec<f32>],
+    ef: usize,
+) -> f64 {
+    let mut searcher = Searcher::default();
+    let mut hits = 0;
+    for query in queries {
+        let mut exact: Vec<(f32, u32)> =
+            live.iter().map(|(node, vector)| (metric.distance(query, vector), *node)).collect();
+        exact.sort_by(|a, b| a.0.total_cmp(&b.0));
+        exact.truncate(10);
+        let limit = exact.last().unwrap().0;
+        let found = graph.search(query, 10, ef, &mut searcher).unwrap();
+        assert_eq!(found.len(), 10);
+        assert!(found.is_sorted_by(|a, b| a.0 <= b.0));
+        // Of equally far ones, any will do.
+        hits += found.iter().filter(|(distance, _)| *distance <= limit + limit.abs() * 1e-5).count();
+    }
+    hits as f64 / (10 * queries.len()) as f64
+}
+
+#[test]
+fn recall_is_high_under_every_metric_after_inserts_and_stays_so_when_a_third_is_replaced() {
+    for metric in METRICS {
+        let mut data = Clusters::new(1, 48, 20, 12);
+        let mut graph = MemoryGraph::new(metric, 48, Limits::default());
+        let mut live: Vec<(u32, Vec<f32>)> = Vec::new();
+        for _ in 0..3000 {
+            let vector = data.next();
+            live.push((graph.insert(&vector).unwrap(), vector));
+        }
+        let queries: Vec<Vec<f32>> = (0..60).map(|_| data.next()).collect();
+        let before = recall(&graph, metric, &live, &queries, 80);
+        assert!(before > 0.95, "{metric:?}: {before}");
+        for round in 0..3 {
+            for i in 0..300 {
+                let at = (i * 7 + round) % live.len();
+                let (node, _) = live.swap_remove(at);
+                graph.remove(node);
+                let vector = data.next();
+                live.push((graph.insert(&vector).unwrap(), vector));
+            }
+        }
+        assert_eq!(graph.len(), live.len());
+        assert_eq!(graph.check(), [], "{metric:?}");
+        let after = recall(&graph, metric, &live, &queries, 80);
+        assert!(after > before - 0.01, "{metric:?}: {before} before, {after} after");
+    }
+}
+
+#[test]
+fn a_graph_is_sound_after_any_inserts_and_removals() {
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed);
+        let limits =
+            Limits { links: 2 + rng.below(6), links_below: 8 + rng.below(20), ef: 10 + rng.below(30) };
+        let metric = METRICS[rng.below(4)];
+        let mut data = Clusters::new(seed, 6, 1 + rng.below(5), 2);
+        let mut graph = MemoryGraph::new(metric, 6, limits);
+        let mut live: Vec<u32> = Vec::new();
+        for step in 0..600 {
+            // Now it grows, now it shrinks, down to nothing.
+            let removes = if step / 150 % 2 == 0 { 3 } else { 8 };
+            if !live.is_empty() && rng.below(10) < removes {
+                graph.remove(live.swap_remove(rng.below(live.len())));
+            } else {
+                // Some are the same as others.
+                let vector = if rng.below(4) == 0 { vec![1.0; 6] } else { data.next() };
+                live.push(graph.insert(&vector).unwrap());
+            }
+            if step % 50 == 49 {
+                assert_eq!(graph.check(), [], "seed {seed}, step {step}");
+            }
+        }
+        while let Some(node) = live.pop() {
+            graph.remove(node);
+        }
+        assert_eq!((graph.check(), graph.len()), (Vec::new(), 0), "seed {seed}");
+        let mut searcher = Searcher::default();
+        assert_eq!(graph.search(&[1.0; 6], 5, 10, &mut searcher).unwrap(), []);
+    }
+}
+
+#[test]
+fn the_answer_has_as_many_nodes_as_there_are_if_they_are_fewer_than_asked_for() {
+    let mut graph = MemoryGraph::new(Metric::L2, 2, Limits::default());
+    let mut searcher = Searcher::default();
+    assert_eq!(graph.search(&[0.0, 0.0], 3, 10, &mut searcher).unwrap(), []);
+    for x in [3.0, 1.0] {
+        graph.insert(&[x, 0.0]).unwrap();
+    }
+    assert_eq!(graph.search(&[0.0, 0.0], 3, 1, &mut searcher).unwrap(), [(1.0, 1), (3.0, 0)]);
+    assert_eq!(graph.search(&[0.0, 0.0], 0, 10, &mut searcher).unwrap(), []);
+}
+
+#[test]
+fn a_vector_that_does_not_fit_is_refused_with_what_is_wrong() {
+    let mut graph = MemoryGraph::new(Metric::Cosine, 3, Limits::default());
+    let refused = |vector: &[f32], graph: &mut MemoryGraph| graph.insert(vector).unwrap_err().to_string();
+    assert_eq!(refused(&[1.0, 2.0], &mut graph), "expected 3 dimensions, found 2");
+    assert_eq!(refused(&[1.0, f32::NAN, 2.0], &mut graph), "element 1 is NaN or infinite");
+    assert_eq!(refused(&[1.0, 1.0, f32::INFINITY], &mut graph), "element 2 is NaN or infinite");
+    let zeros = "a vector of zeros has no direction, which cosine distance needs";
+    assert_eq!(refused(&[0.0; 3], &mut graph), zeros);
+    assert_eq!(graph.len(), 0);
+}
+
+#[test]
+fn a_search_allocates_nothing_once_its_searcher_has_grown() {
+    let mut data = Clusters::new(4, 32, 5, 6);
+    let mut graph = MemoryGraph::new(Metric::L2, 32, Limits::default());
+    for _ in 0..500 {
+        graph.insert(&data.next()).unwrap();
+    }
+    let mut searcher = Searcher::default();
+    let queries: Vec<Vec<f32>> = (0..50).map(|_| data.next()).collect();
+    let answers = |searcher: &mut Searcher| -> usize {
+        queries.iter().map(|query| graph.search(query, 10, 50, searcher).unwrap().len()).sum()
+    };
+    assert_eq!(answers(&mut searcher), 500);
+    let before = ALLOCATED.get();
+    assert_eq!(answers(&mut searcher), 500);
+    assert_eq!(ALLOCATED.get() - before, 0);
+}
+
+thread_local! {
+    /// Allocations of this thread.
+    static ALLOCATED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
+}
+
+struct Counting;
+
+// SAFETY: the system's allocator does all the work.
+unsafe impl std::alloc::GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: std::alloc::Layout) -> *mut u8 {
+        let _ = ALLOCATED.try_with(|count| count.set(count.get() + 1));
+        // SAFETY: the caller's.
+        unsafe { std::alloc::System.alloc(layout) }
+    }
+
+    unsafe fn dealloc(&self, place: *mut u8, layout: std::alloc::Layout) {
+        // SAFETY: the caller's.
+        unsafe { std::alloc::System.dealloc(place, layout) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
