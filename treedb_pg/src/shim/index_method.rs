@@ -14,7 +14,7 @@ use super::index_build::{Build, IndexRow};
 use super::index_scan::{Bitmap, EntryBuffer, Scan, from_server};
 use super::relation::{Index, OPTIONS, Table};
 use super::vacuum::Vacuum;
-use super::{index_options, operator_class, server};
+use super::{compat, index_options, operator_class, server};
 
 /// Cost of a path that must not be taken: above the server's own for disabled ones.
 const NEVER: f64 = 1e30;
@@ -147,6 +147,7 @@ pub(crate) fn handler<M: IndexMethod>() -> Handler {
     am.amendscan = Some(end_scan::<M>);
     am.ammarkpos = Some(mark::<M>);
     am.amrestrpos = Some(restore::<M>);
+    compat::complete(&mut am, tree_height::<M>);
     Handler(am.into_pg())
 }
 
@@ -306,8 +307,18 @@ unsafe extern "C-unwind" fn cost_estimate<M: IndexMethod>(
             server::btcostestimate(root, path, loop_count, startup, total, selectivity, correlation, pages);
             if !plannable {
                 (*startup, *total) = (NEVER, NEVER);
+                compat::disable(path);
             }
         }
+    })
+}
+
+/// The planner of versions that have this callback asks it of every index of a table that a query reads.
+unsafe extern "C-unwind" fn tree_height<M: IndexMethod>(index: pg_sys::Relation) -> i32 {
+    guarded(|| {
+        // SAFETY: see above.
+        let index = unsafe { Index::from_raw(index) };
+        if M::is_plannable(index) { M::height(index) } else { -1 }
     })
 }
 

@@ -13,6 +13,7 @@ use pgrx::pg_sys;
 
 use super::catalog;
 use super::comparison::{Comparison, OtherType};
+use super::compat;
 use super::datum::Layout;
 use super::error::{SqlState, fail};
 use super::release::may_release;
@@ -123,7 +124,7 @@ impl<'r> Relation<'r> {
         unsafe {
             permanent
                 && (pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32
-                    || ((*self.raw).rd_createSubid == 0 && (*self.raw).rd_firstRelfilenodeSubid == 0))
+                    || ((*self.raw).rd_createSubid == 0 && !compat::made_file_here(self.raw)))
         }
     }
 
@@ -154,7 +155,7 @@ pub(super) unsafe fn layout(columns: pg_sys::TupleDesc, at: usize) -> Option<Lay
     // SAFETY: the description has `natts` attributes.
     unsafe {
         let count = usize::try_from((*columns).natts).unwrap_or(0);
-        (at < count).then(|| Layout::of_attribute(&*(*columns).attrs.as_ptr().add(at)))
+        (at < count).then(|| Layout::of_attribute(compat::attribute(columns, at)))
     }
 }
 
@@ -387,7 +388,7 @@ impl<'r> Index<'r> {
                 pg_sys::pgstat_assoc_relation(index);
             }
             if let Some(info) = (*index).pgstat_info.as_mut() {
-                info.t_counts.t_numscans += 1;
+                *compat::scans(info) += 1;
             }
         }
     }
