@@ -21,10 +21,14 @@ use super::text;
 
 /// Number of the comparison function in an operator class of ours, as in one of btree.
 pub(super) const COMPARISON: u16 = 1;
-/// Number of the function that says which kind of column the operator class is for.
-pub(super) const KIND: u16 = 2;
-/// Number of the function that declares options of the operator class.
-pub(super) const OPTIONS: u16 = 3;
+/// Number of the function that declares options of the operator class, as in one of btree.
+pub(super) const OPTIONS: u16 = 5;
+/// Number of the function that says which kind of column the operator class is for. From version 18 on the server takes
+/// functions of an ordered access method for what btree has under the same number (sort support under 2, in_range under
+/// 3 and so on); this number leaves it room for more.
+pub(super) const KIND: u16 = 11;
+/// How many numbers there are.
+pub(super) const NUMBERS: u16 = KIND;
 
 /// An open, locked relation.
 #[derive(Clone, Copy)]
@@ -182,7 +186,7 @@ impl<'r> Deref for Table<'r> {
 
 /// A key column of an index.
 pub(crate) struct KeyColumn {
-    /// What support function 2 of its operator class returns; `None` if there is none, or it takes arguments.
+    /// What support function 11 of its operator class returns; `None` if there is none, or it takes arguments.
     pub(crate) kind: Option<i32>,
     pub(crate) descending: bool,
     pub(crate) nulls_first: bool,
