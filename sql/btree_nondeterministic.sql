@@ -1,5 +1,5 @@
 -- treedb_btree in a collation in which texts with other bytes can be equal.
-SELECT count(*) = 0 AS no_icu FROM pg_collation WHERE collprovider = 'i' \gset
+SELECT count(*) = 0 AS no_icu FROM pg_collation WHERE collname = 'en-x-icu' AND collprovider = 'i' \gset
 \if :no_icu
 \quit
 \endif

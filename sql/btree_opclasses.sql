@@ -29,7 +29,7 @@ CREATE FUNCTION no_kind() RETURNS int4 LANGUAGE sql IMMUTABLE AS 'SELECT 99';
 CREATE OPERATOR CLASS of_no_kind FOR TYPE int4 USING treedb_btree AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 11 no_kind();
 CREATE OPERATOR CLASS of_wrong_functions FOR TYPE int4 USING treedb_btree AS
-    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint8cmp(int8, int8), FUNCTION 11 int4abs(int4);
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 (int4, int4) btint8cmp(int8, int8), FUNCTION 11 int4abs(int4);
 CREATE OPERATOR CLASS of_few_operators FOR TYPE int4 USING treedb_btree AS
     OPERATOR 1 <, OPERATOR 3 =, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 11 treedb.kind_int4();
 CREATE OPERATOR CLASS of_wrong_operators FOR TYPE int4 USING treedb_btree AS
