@@ -401,10 +401,12 @@ pub(super) fn vacuum_delay() {
 /// A path that the planner is estimating.
 pub(super) unsafe fn disable(path: *mut pg_sys::IndexPath) {
     let _ = path;
-    // SAFETY: the caller's. A path is disabled once by a setting; this counts for more.
+    // SAFETY: the caller's. A path is disabled once by a setting; this counts for more. A bitmap scan does not count what
+    // is disabled below it, so it must not be considered at all; whether it is, is asked after the estimate.
     #[cfg(feature = "pg18")]
     unsafe {
         (*path).path.disabled_nodes = 2;
+        (*(*path).indexinfo).amhasgetbitmap = false;
     }
 }
 
