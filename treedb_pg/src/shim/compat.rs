@@ -14,6 +14,7 @@
 //! | 18 | `lc_collate_is_c` is a field of a locale | [`orders_by_bytes`] |
 //! | 18 | a storage parameter can tell whether it was set | [`storage_parameter`] |
 //! | 18 | `vacuum_delay_point` is told whether it is an ANALYZE | [`vacuum_delay`] |
+//! | 18 | the cost of a btree assumes skip scans | [`btree_cost`] |
 //! | 18 | paths that must not be taken are counted, not costed | [`disable`] |
 //! | 18 | an access method says how high an index is, and what its strategies mean | [`complete`] |
 //!
@@ -393,6 +394,98 @@ pub(super) fn vacuum_delay() {
         #[cfg(feature = "pg18")]
         pg_sys::vacuum_delay_point(false);
     }
+}
+
+/// The planner's cost of a path of an ordered index, as `amcostestimate` is to tell it: btree's.
+///
+/// # Safety
+/// As `amcostestimate`.
+#[allow(clippy::too_many_arguments)]
+pub(super) unsafe fn btree_cost(
+    root: *mut pg_sys::PlannerInfo,
+    path: *mut pg_sys::IndexPath,
+    loop_count: f64,
+    startup: *mut pg_sys::Cost,
+    total: *mut pg_sys::Cost,
+    selectivity: *mut pg_sys::Selectivity,
+    correlation: *mut f64,
+    pages: *mut f64,
+) {
+    use super::server::btcostestimate;
+    // SAFETY: the caller's.
+    unsafe { btcostestimate(root, path, loop_count, startup, total, selectivity, correlation, pages) };
+    // Version 18 reckons with skip scans, which only its own btrees have: what is read is what the conditions on the
+    // leading columns leave.
+    #[cfg(feature = "pg18")]
+    // SAFETY: the caller's; the path gets its conditions back.
+    unsafe {
+        let all = (*path).indexclauses;
+        let leading = leading_conditions(path);
+        if pg_sys::list_length(leading) < pg_sys::list_length(all) {
+            let (mut begin, mut end, mut read) = (0.0, 0.0, 0.0);
+            let (mut part, mut order) = (0.0, 0.0);
+            (*path).indexclauses = leading;
+            btcostestimate(
+                root,
+                path,
+                loop_count,
+                &raw mut begin,
+                &raw mut end,
+                &raw mut part,
+                &raw mut order,
+                &raw mut read,
+            );
+            (*path).indexclauses = all;
+            (*startup, *total, *pages) = ((*startup).max(begin), (*total).max(end), (*pages).max(read));
+        }
+    }
+}
+
+/// The conditions of a path that say where to begin and to end: those on the leading columns, as far as there are
+/// equalities, and those on the column after them.
+///
+/// # Safety
+/// A path of an ordered index with btree's strategies.
+#[cfg(feature = "pg18")]
+unsafe fn leading_conditions(path: *mut pg_sys::IndexPath) -> *mut pg_sys::List {
+    // SAFETY: lists of the planner's, in the order of the columns; the tag of a node says what structure it is.
+    unsafe {
+        let mut leading = ptr::null_mut();
+        let (mut column, mut equal) = (0, false);
+        for at in 0..pg_sys::list_length((*path).indexclauses) {
+            let condition = pg_sys::list_nth((*path).indexclauses, at).cast::<pg_sys::IndexClause>();
+            if i32::from((*condition).indexcol) > column {
+                if !equal || i32::from((*condition).indexcol) > column + 1 {
+                    break;
+                }
+                (column, equal) = (column + 1, false);
+            }
+            let family = *(*(*path).indexinfo).opfamily.add(usize::try_from(column).unwrap_or(0));
+            for number in 0..pg_sys::list_length((*condition).indexquals) {
+                let qual = pg_sys::list_nth((*condition).indexquals, number).cast::<pg_sys::RestrictInfo>();
+                let clause = (*qual).clause;
+                equal |= match (*clause).type_ {
+                    pg_sys::NodeTag::T_OpExpr => is_equality((*clause.cast::<pg_sys::OpExpr>()).opno, family),
+                    pg_sys::NodeTag::T_ScalarArrayOpExpr => {
+                        is_equality((*clause.cast::<pg_sys::ScalarArrayOpExpr>()).opno, family)
+                    }
+                    pg_sys::NodeTag::T_NullTest => {
+                        (*clause.cast::<pg_sys::NullTest>()).nulltesttype == pg_sys::NullTestType::IS_NULL
+                    }
+                    _ => false,
+                };
+            }
+            leading = pg_sys::lappend(leading, condition.cast());
+        }
+        leading
+    }
+}
+
+/// Whether an operator is the equality of an operator family with btree's strategies.
+#[cfg(feature = "pg18")]
+fn is_equality(operator: pg_sys::Oid, family: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog look-up.
+    unsafe { pg_sys::get_op_opfamily_strategy(operator, family) == 3 }
 }
 
 /// Makes the planner take a path of an index only if there is no other. Its cost must say so too.

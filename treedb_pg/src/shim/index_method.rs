@@ -14,7 +14,7 @@ use super::index_build::{Build, IndexRow};
 use super::index_scan::{Bitmap, EntryBuffer, Scan, from_server};
 use super::relation::{Index, NUMBERS, OPTIONS, Table};
 use super::vacuum::Vacuum;
-use super::{compat, index_options, operator_class, server};
+use super::{compat, index_options, operator_class};
 
 /// Cost of a path that must not be taken: above the server's own for disabled ones.
 const NEVER: f64 = 1e30;
@@ -303,7 +303,7 @@ unsafe extern "C-unwind" fn cost_estimate<M: IndexMethod>(
                 (*info).tree_height = M::height(Index::from_raw(index));
             }
             pg_sys::index_close(index, pg_sys::NoLock as i32);
-            server::btcostestimate(root, path, loop_count, startup, total, selectivity, correlation, pages);
+            compat::btree_cost(root, path, loop_count, startup, total, selectivity, correlation, pages);
             if !plannable {
                 (*startup, *total) = (NEVER, NEVER);
                 compat::disable(path);
