@@ -81,7 +81,9 @@ pub(crate) fn own_function(name: &'static CStr) -> pg_sys::Oid {
         let names =
             pg_sys::lappend(std::ptr::null_mut(), pg_sys::makeString(c"treedb".as_ptr().cast_mut()).cast());
         let names = pg_sys::lappend(names, pg_sys::makeString(name.as_ptr().cast_mut()).cast());
-        pg_sys::LookupFuncName(names, -1, std::ptr::null(), false)
+        // No list of types is given (-1), but a server with assertions wants to see the beginning of one.
+        let types = pg_sys::InvalidOid;
+        pg_sys::LookupFuncName(names, -1, &raw const types, false)
     })
 }
 
