@@ -8,6 +8,7 @@
 //! | 16 | an argument more for `EvalPlanQualInit` and `tuplesort_getdatum`; lengths of WAL data are unsigned | [`begin_recheck`], [`sorted_datum`], [`register_data`], [`register_buffer_data`] |
 //! | 16 | "a page is reused" says whether the table is a catalog to logical decoding | [`ReusedPage`] |
 //! | 17 | no `old_snapshot_threshold` | [`expect_not_too_old`] |
+//! | 17 | whether workers may build an index is the access method's to say | [`complete`] |
 //! | 17 | an ordered index returns its order whatever arrays it is searched by | nothing: it always did |
 //! | 18 | descriptions of columns have no array of attributes | [`attribute`] |
 //! | 18 | scans of an index can be counted for EXPLAIN | [`begin_index_scan`] |
@@ -506,9 +507,15 @@ pub(super) unsafe fn disable(path: *mut pg_sys::IndexPath) {
 /// Says how many levels an index has above its leaves.
 pub(super) type TreeHeight = unsafe extern "C-unwind" fn(pg_sys::Relation) -> i32;
 
-/// Sets what later versions than 15 want to know of an ordered access method with btree's strategies.
+/// Sets what later versions than 15 want to know of an ordered access method with btree's strategies, whose other fields
+/// are set.
 pub(super) fn complete(am: &mut pg_sys::IndexAmRoutine, height: TreeHeight) {
     let _ = (&am, height);
+    // What several processes can scan together, they can build together.
+    #[cfg(any(feature = "pg17", feature = "pg18"))]
+    {
+        am.amcanbuildparallel = am.amcanparallel;
+    }
     #[cfg(feature = "pg18")]
     {
         am.amconsistentequality = true;
