@@ -52,6 +52,7 @@ if [ ! -x "$pg_config" ]; then
         --target "$new/files" --requirement "$new/requirements.txt" >&2
     # Others must be able to read it (user postgres), whatever the umask is.
     chmod -R u+rwX,go+rX "$new/files"
+    chmod go+rx "$servers"
     mkdir -p "$place"
     # Whoever is first has installed it.
     mv -T "$new/files" "$place" 2>/dev/null || [ -x "$pg_config" ]
