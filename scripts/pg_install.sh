@@ -7,21 +7,32 @@
 # Files are written beside the old ones and renamed over them: a running backend keeps the library it has mapped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-pg_config=${1:-${PG_CONFIG:-pg_config}}
+given=${1:-${PG_CONFIG:-pg_config}}
 profile=${PROFILE:-release}
 
-pg_config=$(command -v "$pg_config") || { echo "pg_install: no $1: install postgresql-server-dev-15, or name another pg_config" >&2; exit 1; }
+pg_config=$(command -v "$given") || { echo "pg_install: no $given: install postgresql-server-dev-15, or name another pg_config" >&2; exit 1; }
+# The one on PATH by its plain name, as .cargo/config.toml has it: another text would make all bindings anew.
+if [ "$given" = pg_config ]; then
+    export PGRX_PG_CONFIG_PATH=pg_config
+else
+    PGRX_PG_CONFIG_PATH=$(realpath "$pg_config")
+    export PGRX_PG_CONFIG_PATH
+fi
 version=$("$pg_config" --version)
-case $version in
-    "PostgreSQL 15."*) ;;
-    *) echo "pg_install: $version is not supported: this extension is built for PostgreSQL 15" >&2; exit 1 ;;
+major=$(sed -n 's/^PostgreSQL \([0-9]*\).*/\1/p' <<<"$version")
+case $major in
+    15 | 16 | 17 | 18) ;;
+    *) echo "pg_install: $version is not supported: this extension is built for PostgreSQL 15 to 18" >&2; exit 1 ;;
 esac
-[ -e "$("$pg_config" --includedir-server)/postgres.h" ] || { echo "pg_install: no server headers for $version: install postgresql-server-dev-15" >&2; exit 1; }
+[ -e "$("$pg_config" --includedir-server)/postgres.h" ] || { echo "pg_install: no server headers for $version: install postgresql-server-dev-$major" >&2; exit 1; }
 
-export PGRX_PG_CONFIG_PATH=$pg_config
+# All versions share one target folder. What they have in common (the engine, the bindings' generator) is built once;
+# the crates with a feature for the version are kept side by side; only the extension itself is compiled again after
+# a change of the version, because its library has one name. A folder for each version would build everything again.
+cargo=(cargo build -q -p treedb_pg --no-default-features --features "pg$major")
 case $profile in
-    dev) cargo build -q -p treedb_pg; built=debug ;;
-    *) cargo build -q -p treedb_pg --profile "$profile"; built=$profile ;;
+    dev) "${cargo[@]}"; built=debug ;;
+    *) "${cargo[@]}" --profile "$profile"; built=$profile ;;
 esac
 target=${CARGO_TARGET_DIR:-target}
 library=$target/$built/libtreedb_pg.so

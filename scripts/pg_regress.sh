@@ -13,7 +13,8 @@ cp -r sql expected "$dir/"
 settings >"$dir/extra.conf"
 [ "$(id -u)" -eq 0 ] && chown -R postgres "$dir"
 tests=("$@")
-[ ${#tests[@]} -gt 0 ] || tests=(--schedule="$dir/sql/schedule")
+# Other tests need the collations that the first one provides.
+if [ ${#tests[@]} -gt 0 ]; then tests=(collations "${tests[@]}"); else tests=(--schedule="$dir/sql/schedule"); fi
 
 status=0
 (cd "$dir" && as_pg "$PG_TEST/regress/pg_regress" --inputdir="$dir" --outputdir="$dir" --bindir="$PG_BIN" \

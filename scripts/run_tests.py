@@ -20,6 +20,9 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 LOGS = ROOT / "target" / "test-logs"
 
+# Runs a suite with the server of another major version, which is installed if it is not there yet.
+ON_18 = "PG_CONFIG=$(scripts/pg/server.sh 18) && export PG_CONFIG &&"
+
 # name, minutes it may take (a cold build included), command, what one run of it checks. A suite whose tool counts
 # tests is counted by its own lines; the others count as one test each.
 SUITES = [
@@ -45,6 +48,12 @@ SUITES = [
     ("pg_crash", 8, "scripts/pg_crash.sh 20", "immediate stops of Postgres under load"),
     ("pg_twin", 5, "scripts/pg_twin.sh", "random statements against tables with our indexes and with btree"),
     ("pg_faults", 5, "scripts/pg_faults.sh", "damaged index files, a standby, dump and restore, cancelled work"),
+    ("pg18_regress", 15, f"{ON_18} scripts/pg_regress.sh", "SQL against expected answers, on PostgreSQL 18"),
+    ("pg18_isolation", 5, f"{ON_18} scripts/pg_isolation.sh", "concurrent Postgres sessions, on PostgreSQL 18"),
+    ("pg18_twin", 5, f"{ON_18} scripts/pg_twin.sh", "random statements against tables with our indexes and with btree, on PostgreSQL 18"),
+    ("pg18_faults", 5, f"{ON_18} scripts/pg_faults.sh",
+     "damaged index files, a standby, dump and restore, cancelled work, on PostgreSQL 18"),
+    ("pg_types", 15, "scripts/pg_types.sh", "the extension compiles without warnings for PostgreSQL 16, 17 and 18"),
 ]
 
 COUNTERS = [
@@ -55,12 +64,15 @@ COUNTERS = [
     # pytest
     re.compile(r"^=*\s*(?:(?P<failed>\d+) failed,? ?)?(?P<passed>\d+) passed\b.*? in ", re.M),
 ]
-# pg_regress and the isolation tester, which tell how long each took; cargo's lines of the same look do not.
-PG_LINE = re.compile(r"^(?:test|\s{5,}\S)\s.*?\.\.\.\s+(?P<how>ok|FAILED)\b.*\d ms\s*$", re.M)
+# pg_regress and the isolation tester, which tell how long each took (cargo's lines of the same look do not): those of
+# version 15, and of 16 and later.
+PG_LINE = re.compile(
+    r"^(?:(?:test|\s{5,}\S)\s.*?\.\.\.\s+(?P<how>ok|FAILED)\b|(?P<tap>(?:not )?ok) \d+\s+[-+] \S).*\d ms\s*$", re.M)
 
 # Tests that tell how long they took: pg_regress, pytest --durations, and of cargo each test binary as a whole.
 TIMED = [
     re.compile(r"^(?:test|\s{5,}|[-+])\s*(?P<name>\S+)\s+\.\.\.\s+(?:ok|FAILED)\s+(?P<ms>\d+) ms\s*$", re.M),
+    re.compile(r"^(?:not )?ok \d+\s+[-+] (?P<name>\S+)\s+(?P<ms>\d+) ms\s*$", re.M),
     re.compile(r"^(?P<s>\d+\.\d+)s call\s+(?P<name>\S+)", re.M),
     re.compile(r"^ +(?:Running (?:unittests )?|Doc-tests )(?P<name>\S+).*?finished in (?P<s>\d+\.\d+)s$", re.M | re.S),
 ]
@@ -74,7 +86,8 @@ def count(text, status):
             passed += int(match.group("passed") or 0)
             failed += int(match.group("failed") or 0)
     for match in PG_LINE.finditer(text):
-        passed, failed = passed + (match["how"] == "ok"), failed + (match["how"] != "ok")
+        good = "ok" in (match["how"], match["tap"])
+        passed, failed = passed + good, failed + (not good)
     if status and not failed:
         failed = 1
     if status == 0 and not passed and not failed:
@@ -92,10 +105,10 @@ def show_times(suites, tests):
     """A table of the suites with their seconds and shares, and the slowest tests."""
     whole = sum(seconds for _, seconds in suites)
     if len(suites) > 1:
-        print(f"\n    {'suite':13} {'seconds':>8} {'share':>6}")
+        print(f"\n    {'suite':14} {'seconds':>8} {'share':>6}")
         for name, seconds in sorted(suites, key=lambda suite: -suite[1]):
-            print(f"    {name:13} {seconds:8.0f} {100 * seconds / max(whole, 1e-9):5.0f}%")
-        print(f"    {'all':13} {whole:8.0f}   {whole / 60:.1f} min")
+            print(f"    {name:14} {seconds:8.0f} {100 * seconds / max(whole, 1e-9):5.0f}%")
+        print(f"    {'all':14} {whole:8.0f}   {whole / 60:.1f} min")
     if tests:
         print("\n    the slowest tests, as far as their tools tell (cargo: a whole binary)")
         for seconds, name in sorted(tests, reverse=True)[:10]:
@@ -125,7 +138,7 @@ def main():
     chosen = [s for s in SUITES if not args.suites or any(s[0].startswith(p) for p in args.suites)]
     if args.list:
         for name, minutes, command, what in chosen:
-            print(f"{name:13} {what}\n{'':13} {command}   (at most {minutes} min)")
+            print(f"{name:14} {what}\n{'':14} {command}   (at most {minutes} min)")
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
     total_passed = total_failed = 0

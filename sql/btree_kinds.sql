@@ -98,7 +98,12 @@ EXPLAIN (COSTS OFF) SELECT a FROM plain WHERE a BETWEEN 5 AND 500;
 EXPLAIN (COSTS OFF) SELECT * FROM plain WHERE b COLLATE "C" = 'x';
 EXPLAIN (COSTS OFF) SELECT * FROM plain WHERE c = 1;
 EXPLAIN (COSTS OFF) SELECT * FROM plain ORDER BY a LIMIT 10;
-EXPLAIN (COSTS OFF) SELECT max(a) FROM plain;
+\set ECHO none
+\getenv dir PG_ABS_SRCDIR
+\set file :dir '/sql/include/plans.psql'
+\i :file
+\set ECHO all
+SELECT pg_temp.plan($$SELECT max(a) FROM plain$$);
 EXPLAIN (COSTS OFF) SELECT * FROM plain x JOIN plain y ON x.a = y.a WHERE x.b COLLATE "C" = 'x';
 -- prepared statements: generic plans, the index dropped and made again under them
 PREPARE q (int) AS SELECT a, c FROM plain WHERE a = $1;

@@ -22,26 +22,28 @@ CREATE FUNCTION validate(name text) RETURNS bool LANGUAGE sql AS $$ SELECT amval
 CREATE OPERATOR CLASS without_kind FOR TYPE int4 USING treedb_btree AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4);
 CREATE OPERATOR CLASS without_comparison FOR TYPE int4 USING treedb_btree AS
-    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 2 treedb.kind_int4();
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 11 treedb.kind_int4();
 CREATE OPERATOR CLASS of_another_kind FOR TYPE int4 USING treedb_btree AS
-    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 2 treedb.kind_text();
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 11 treedb.kind_text();
 CREATE FUNCTION no_kind() RETURNS int4 LANGUAGE sql IMMUTABLE AS 'SELECT 99';
 CREATE OPERATOR CLASS of_no_kind FOR TYPE int4 USING treedb_btree AS
-    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 2 no_kind();
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 11 no_kind();
 CREATE OPERATOR CLASS of_wrong_functions FOR TYPE int4 USING treedb_btree AS
-    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint8cmp(int8, int8), FUNCTION 2 int4abs(int4);
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 (int4, int4) btint8cmp(int8, int8), FUNCTION 11 int4abs(int4);
 CREATE OPERATOR CLASS of_few_operators FOR TYPE int4 USING treedb_btree AS
-    OPERATOR 1 <, OPERATOR 3 =, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 2 treedb.kind_int4();
+    OPERATOR 1 <, OPERATOR 3 =, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 11 treedb.kind_int4();
 CREATE OPERATOR CLASS of_wrong_operators FOR TYPE int4 USING treedb_btree AS
-    OPERATOR 1 <, OPERATOR 2 <= (int8, int8), OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 2 treedb.kind_int4();
+    OPERATOR 1 <, OPERATOR 2 <= (int8, int8), OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 11 treedb.kind_int4();
 CREATE OPERATOR CLASS of_pairs FOR TYPE int4 USING treedb_btree AS
-    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, OPERATOR 3 = (int4, int8), FUNCTION 1 btint4cmp(int4, int4), FUNCTION 2 treedb.kind_int4();
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, OPERATOR 3 = (int4, int8), FUNCTION 1 btint4cmp(int4, int4), FUNCTION 11 treedb.kind_int4();
 CREATE OPERATOR CLASS keys_in_order FOR TYPE treedb.keyset USING treedb_btree AS
-    OPERATOR 3 = (int4, int4), FUNCTION 2 treedb.kind_keyset();
-SELECT name, validate(name) FROM unnest('{without_kind,without_comparison,of_another_kind,of_no_kind,of_wrong_functions,of_few_operators,of_wrong_operators,of_pairs,keys_in_order}'::text[]) name;
+    OPERATOR 3 = (int4, int4), FUNCTION 11 treedb.kind_keyset();
+CREATE OPERATOR CLASS of_seven FOR TYPE int4 USING treedb_btree AS
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 7 int4abs(int4), FUNCTION 11 treedb.kind_int4();
+SELECT name, validate(name) FROM unnest('{without_kind,without_comparison,of_another_kind,of_no_kind,of_wrong_functions,of_few_operators,of_wrong_operators,of_pairs,keys_in_order,of_seven}'::text[]) name;
 -- the server itself refuses other numbers
-CREATE OPERATOR CLASS of_six FOR TYPE int4 USING treedb_btree AS OPERATOR 6 <>, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 2 treedb.kind_int4();
-CREATE OPERATOR CLASS of_four FOR TYPE int4 USING treedb_btree AS OPERATOR 1 <, FUNCTION 4 btint4cmp(int4, int4);
+CREATE OPERATOR CLASS of_six FOR TYPE int4 USING treedb_btree AS OPERATOR 6 <>, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 11 treedb.kind_int4();
+CREATE OPERATOR CLASS of_twelve FOR TYPE int4 USING treedb_btree AS OPERATOR 1 <, FUNCTION 12 btint4cmp(int4, int4);
 
 -- using them anyway
 CREATE TABLE t (a int4, b int8);
@@ -62,7 +64,7 @@ CREATE OPERATOR <=| (LEFTARG = text, RIGHTARG = text, FUNCTION = up_to_backwards
 CREATE OPERATOR |>= (LEFTARG = text, RIGHTARG = text, FUNCTION = from_backwards, COMMUTATOR = <=|, NEGATOR = <|);
 CREATE OPERATOR |> (LEFTARG = text, RIGHTARG = text, FUNCTION = after_backwards, COMMUTATOR = <|, NEGATOR = <=|);
 CREATE OPERATOR CLASS backwards FOR TYPE text USING treedb_btree AS
-    OPERATOR 1 <|, OPERATOR 2 <=|, OPERATOR 3 =, OPERATOR 4 |>=, OPERATOR 5 |>, FUNCTION 1 compare_backwards(text, text), FUNCTION 2 treedb.kind_generic();
+    OPERATOR 1 <|, OPERATOR 2 <=|, OPERATOR 3 =, OPERATOR 4 |>=, OPERATOR 5 |>, FUNCTION 1 compare_backwards(text, text), FUNCTION 11 treedb.kind_generic();
 CREATE OPERATOR CLASS backwards FOR TYPE text USING btree AS
     OPERATOR 1 <|, OPERATOR 2 <=|, OPERATOR 3 =, OPERATOR 4 |>=, OPERATOR 5 |>, FUNCTION 1 compare_backwards(text, text);
 SELECT validate('backwards');
@@ -83,7 +85,7 @@ BEGIN
     RETURN btint4cmp($1, $2);
 END $$;
 CREATE OPERATOR CLASS picky FOR TYPE int4 USING treedb_btree AS
-    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare_picky(int4, int4), FUNCTION 2 treedb.kind_generic();
+    OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 compare_picky(int4, int4), FUNCTION 11 treedb.kind_generic();
 CREATE INDEX ON t USING treedb_btree (a picky);
 DELETE FROM t WHERE a = 700;
 VACUUM t;

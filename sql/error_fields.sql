@@ -40,10 +40,10 @@ SELECT fields($$SELECT insert_one('t', '{"_id": 8, "u": 8, "d": "long"}')$$);
 -- The function of an index's expression, in an insert, and while the index is built by this extension's access method.
 CREATE FUNCTION picky(doc bson) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
-    IF doc @@ '{"bad": true}' THEN
+    IF doc OPERATOR(treedb.@@) '{"bad": true}' THEN
         RAISE EXCEPTION 'bad document' USING ERRCODE = 'data_exception', DETAIL = 'it says so', HINT = 'say something else', TABLE = 'some_table', COLUMN = 'some_column', CONSTRAINT = 'some_constraint', DATATYPE = 'some_type', SCHEMA = 'some_schema';
     END IF;
-    RETURN doc ->> 'x';
+    RETURN doc OPERATOR(treedb.->>) 'x';
 END $$;
 CREATE INDEX t_picky ON t (picky(doc));
 SELECT fields($$SELECT insert_one('t', '{"_id": 9, "u": 9, "bad": true}')$$);

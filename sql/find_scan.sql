@@ -1,5 +1,10 @@
 -- find and aggregate in FROM are nodes of the plan: they stream, stop early, take parameters, and answer as the functions do.
 SET search_path = public, treedb;
+\set ECHO none
+\getenv dir PG_ABS_SRCDIR
+\set file :dir '/sql/include/plans.psql'
+\i :file
+\set ECHO all
 SET plan_cache_mode = auto;
 SELECT create_collection('items');
 INSERT INTO items SELECT jsonb_build_object('_id', i, 'n', i % 50, 'k', i % 7, 'tags', jsonb_build_array(i % 3, 'x' || i % 11)) FROM generate_series(1, 5000) i;
@@ -15,7 +20,7 @@ EXPLAIN (COSTS OFF) SELECT doc ->> 'n' FROM find('items', '{"k": {"$gt": 3}}', '
 EXPLAIN (COSTS OFF) SELECT * FROM find('items', '{}', '{"sort": {"none": 1}}');
 EXPLAIN (COSTS OFF) SELECT * FROM aggregate('items', '[{"$match": {"n": 1}}, {"$limit": 2}]');
 EXPLAIN (COSTS OFF, VERBOSE) SELECT f.*, 1 AS one FROM find('items', '{"n": 7}') AS f(d);
-EXPLAIN (COSTS OFF, FORMAT json) SELECT * FROM find('items', '{"n": 7}');
+SELECT pg_temp.plan($$SELECT * FROM find('items', '{"n": 7}')$$, 'COSTS OFF, FORMAT json');
 -- Estimates come from the collection.
 CREATE FUNCTION estimated_rows(query text) RETURNS int LANGUAGE plpgsql AS $$
 DECLARE plan json;
@@ -39,13 +44,13 @@ EXPLAIN (COSTS OFF) SELECT * FROM find('items', jsonb_build_object('n', random()
 EXPLAIN (COSTS OFF) UPDATE items SET doc = items.doc FROM find('items', '{"_id": 1}') f WHERE items.doc -> '_id' = f -> '_id';
 
 -- A LIMIT stops it: as few documents are read as are wanted.
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM find('items') LIMIT 1;
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM find('items', '{"n": 7}') LIMIT 10;
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM find('items', '{"_id": 9}');
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM find('items', '{"tags": "x3"}', '{"limit": 20}');
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM find('items', '{"k": {"$lt": 3}}', '{"sort": {"k": 1, "_id": -1}, "skip": 5}') LIMIT 2;
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT EXISTS (SELECT FROM find('items', '{"n": 7}'));
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT * FROM find('items', '{"n": 7, "k": 100}');
+SELECT pg_temp.run($$SELECT * FROM find('items') LIMIT 1$$);
+SELECT pg_temp.run($$SELECT * FROM find('items', '{"n": 7}') LIMIT 10$$);
+SELECT pg_temp.run($$SELECT * FROM find('items', '{"_id": 9}')$$);
+SELECT pg_temp.run($$SELECT * FROM find('items', '{"tags": "x3"}', '{"limit": 20}')$$);
+SELECT pg_temp.run($$SELECT * FROM find('items', '{"k": {"$lt": 3}}', '{"sort": {"k": 1, "_id": -1}, "skip": 5}') LIMIT 2$$);
+SELECT pg_temp.run($$SELECT EXISTS (SELECT FROM find('items', '{"n": 7}'))$$);
+SELECT pg_temp.run($$SELECT * FROM find('items', '{"n": 7, "k": 100}')$$);
 
 -- A pipeline is pulled document by document: nothing is computed of documents beyond the LIMIT.
 SELECT f FROM aggregate('items', '[{"$sort": {"_id": 1}}, {"$project": {"x": {"$divide": [6, {"$subtract": [3, "$_id"]}]}}}]') f LIMIT 2;
@@ -57,7 +62,7 @@ RESET treedb.enable_find_scan;
 EXPLAIN (COSTS OFF) SELECT f ->> '_id' FROM generate_series(1, 3) i, LATERAL find('items', jsonb_build_object('_id', i)::bson) f;
 SELECT i, f ->> 'n' AS n FROM generate_series(1, 3) i, LATERAL find('items', jsonb_build_object('_id', i)::bson) f ORDER BY 1;
 SELECT i, count(f), min((f ->> '_id')::int), max((f ->> '_id')::int) FROM generate_series(-1, 3) i LEFT JOIN LATERAL find('items', jsonb_build_object('n', i)::bson) f ON true GROUP BY 1 ORDER BY 1;
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT f ->> '_id' FROM generate_series(1, 20) i, LATERAL find('items', jsonb_build_object('_id', i)::bson) f;
+SELECT pg_temp.run($$SELECT f ->> '_id' FROM generate_series(1, 20) i, LATERAL find('items', jsonb_build_object('_id', i)::bson) f$$);
 SELECT create_collection('others');
 SELECT insert_many('others', '[{"_id": 1, "o": 1}, {"_id": 2, "o": 2}]');
 SELECT c, f FROM (VALUES ('items'), ('others'), ('others'), ('items')) v(c), LATERAL find(c, '{"_id": 2}', '{"projection": {"tags": 0}}') f;
@@ -66,7 +71,7 @@ SELECT (SELECT count(*) FROM find('items', jsonb_build_object('n', i)::bson)) FR
 SELECT count(*) FROM (SELECT d FROM find('items', '{"n": 1}') d UNION ALL SELECT d FROM find('items', '{"n": 2}') d) u WHERE d ->> 'k' = '3';
 EXPLAIN (COSTS OFF) SELECT * FROM (SELECT d FROM find('items', '{"n": 1}') d UNION ALL SELECT d FROM find('items', '{"n": 2}') d) u WHERE d ->> 'k' = '3';
 SET enable_material = off; SET enable_hashjoin = off; SET enable_mergejoin = off;
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) SELECT count(*) FROM generate_series(1, 4) i LEFT JOIN find('items', '{"n": 7}') f ON f ->> 'k' = i::text;
+SELECT pg_temp.run($$SELECT count(*) FROM generate_series(1, 4) i LEFT JOIN find('items', '{"n": 7}') f ON f ->> 'k' = i::text$$);
 RESET enable_material; RESET enable_hashjoin; RESET enable_mergejoin;
 
 -- Prepared statements: with their parameters as constants, and without.
@@ -77,7 +82,7 @@ EXECUTE by_filter('{"n": 7}');
 SET plan_cache_mode = force_generic_plan;
 EXPLAIN (COSTS OFF) EXECUTE by_filter('{"n": 7}');
 EXECUTE by_filter('{"n": 8}');
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE by_filter('{"n": 8}');
+SELECT pg_temp.run($$EXECUTE by_filter('{"n": 8}')$$);
 EXECUTE by_filter(NULL);
 PREPARE by_name(text, bson, bson) AS SELECT count(*) FROM find($1, $2, $3);
 EXECUTE by_name('items', '{}', '{"limit": 9}');
@@ -91,7 +96,7 @@ SELECT drop_index('items', 'n_1');
 EXECUTE by_filter('{"n": 8}');
 SELECT create_index('items', '{"n": 1}');
 EXECUTE by_filter('{"n": 8}');
-EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) EXECUTE by_filter('{"n": 8}');
+SELECT pg_temp.run($$EXECUTE by_filter('{"n": 8}')$$);
 RESET plan_cache_mode;
 -- What is known of indexes follows changes of their names, their tables' names and their columns.
 SELECT count(*) FROM find('items', '{"n": 8}', '{"hint": "n_1"}');

@@ -17,9 +17,9 @@ CREATE FUNCTION btree_handler(internal) RETURNS index_am_handler
 CREATE ACCESS METHOD treedb_btree TYPE INDEX HANDLER btree_handler;
 COMMENT ON ACCESS METHOD treedb_btree IS 'ordered tree of TreeDB nodes';
 
--- Of an operator class, support function 1 is the type's comparison, as in btree; 2 says which kind of column it is
--- for, that is, how values are encoded in entries; 3 is reserved for options of operator classes. kind_generic() is for
--- any type: entries have the values' own bytes, which are compared by function 1.
+-- Of an operator class, support function 1 is the type's comparison, as in btree; 11 says which kind of column it is
+-- for, that is, how values are encoded in entries; 5 is reserved for options of operator classes, as in btree.
+-- kind_generic() is for any type: entries have the values' own bytes, which are compared by function 1.
 CREATE FUNCTION kind_int2() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_int2';
 CREATE FUNCTION kind_int4() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_int4';
 CREATE FUNCTION kind_int8() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_int8';
@@ -39,19 +39,19 @@ CREATE FUNCTION kind_macaddr8() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE 
 CREATE FUNCTION kind_generic() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_generic';
 CREATE FUNCTION kind_value() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_value';
 CREATE FUNCTION kind_keyset() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_keyset';
-COMMENT ON FUNCTION kind_generic() IS 'support function 2 of operator classes for types of other extensions';
+COMMENT ON FUNCTION kind_generic() IS 'support function 11 of operator classes for types of other extensions';
 
 -- Types of one family compare with each other: bigint_column = 5 uses the index.
 CREATE OPERATOR FAMILY integer_ops USING treedb_btree;
 CREATE OPERATOR CLASS int2_ops DEFAULT FOR TYPE int2 USING treedb_btree FAMILY integer_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btint2cmp(int2, int2), FUNCTION 2 kind_int2();
+    FUNCTION 1 btint2cmp(int2, int2), FUNCTION 11 kind_int2();
 CREATE OPERATOR CLASS int4_ops DEFAULT FOR TYPE int4 USING treedb_btree FAMILY integer_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btint4cmp(int4, int4), FUNCTION 2 kind_int4();
+    FUNCTION 1 btint4cmp(int4, int4), FUNCTION 11 kind_int4();
 CREATE OPERATOR CLASS int8_ops DEFAULT FOR TYPE int8 USING treedb_btree FAMILY integer_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btint8cmp(int8, int8), FUNCTION 2 kind_int8();
+    FUNCTION 1 btint8cmp(int8, int8), FUNCTION 11 kind_int8();
 ALTER OPERATOR FAMILY integer_ops USING treedb_btree ADD
     OPERATOR 1 < (int8, int2), OPERATOR 2 <= (int8, int2), OPERATOR 3 = (int8, int2), OPERATOR 4 >= (int8, int2), OPERATOR 5 > (int8, int2),
     FUNCTION 1 (int8, int2) btint82cmp(int8, int2),
@@ -69,10 +69,10 @@ ALTER OPERATOR FAMILY integer_ops USING treedb_btree ADD
 CREATE OPERATOR FAMILY float_ops USING treedb_btree;
 CREATE OPERATOR CLASS float4_ops DEFAULT FOR TYPE float4 USING treedb_btree FAMILY float_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btfloat4cmp(float4, float4), FUNCTION 2 kind_float4();
+    FUNCTION 1 btfloat4cmp(float4, float4), FUNCTION 11 kind_float4();
 CREATE OPERATOR CLASS float8_ops DEFAULT FOR TYPE float8 USING treedb_btree FAMILY float_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btfloat8cmp(float8, float8), FUNCTION 2 kind_float8();
+    FUNCTION 1 btfloat8cmp(float8, float8), FUNCTION 11 kind_float8();
 ALTER OPERATOR FAMILY float_ops USING treedb_btree ADD
     OPERATOR 1 < (float4, float8), OPERATOR 2 <= (float4, float8), OPERATOR 3 = (float4, float8), OPERATOR 4 >= (float4, float8), OPERATOR 5 > (float4, float8),
     FUNCTION 1 (float4, float8) btfloat48cmp(float4, float8),
@@ -83,30 +83,30 @@ ALTER OPERATOR FAMILY float_ops USING treedb_btree ADD
 CREATE OPERATOR FAMILY numeric_ops USING treedb_btree;
 CREATE OPERATOR CLASS numeric_ops DEFAULT FOR TYPE numeric USING treedb_btree FAMILY numeric_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 numeric_cmp(numeric, numeric), FUNCTION 2 kind_generic();
+    FUNCTION 1 numeric_cmp(numeric, numeric), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY money_ops USING treedb_btree;
 CREATE OPERATOR CLASS money_ops DEFAULT FOR TYPE money USING treedb_btree FAMILY money_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 cash_cmp(money, money), FUNCTION 2 kind_int8();
+    FUNCTION 1 cash_cmp(money, money), FUNCTION 11 kind_int8();
 
 CREATE OPERATOR FAMILY oid_ops USING treedb_btree;
 CREATE OPERATOR CLASS oid_ops DEFAULT FOR TYPE oid USING treedb_btree FAMILY oid_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btoidcmp(oid, oid), FUNCTION 2 kind_oid();
+    FUNCTION 1 btoidcmp(oid, oid), FUNCTION 11 kind_oid();
 
 CREATE OPERATOR FAMILY bool_ops USING treedb_btree;
 CREATE OPERATOR CLASS bool_ops DEFAULT FOR TYPE bool USING treedb_btree FAMILY bool_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btboolcmp(bool, bool), FUNCTION 2 kind_byte();
+    FUNCTION 1 btboolcmp(bool, bool), FUNCTION 11 kind_byte();
 
 CREATE OPERATOR FAMILY text_ops USING treedb_btree;
 CREATE OPERATOR CLASS name_ops DEFAULT FOR TYPE name USING treedb_btree FAMILY text_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btnamecmp(name, name), FUNCTION 2 kind_name();
+    FUNCTION 1 btnamecmp(name, name), FUNCTION 11 kind_name();
 CREATE OPERATOR CLASS text_ops DEFAULT FOR TYPE text USING treedb_btree FAMILY text_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 bttextcmp(text, text), FUNCTION 2 kind_text();
+    FUNCTION 1 bttextcmp(text, text), FUNCTION 11 kind_text();
 CREATE OPERATOR CLASS varchar_ops FOR TYPE text USING treedb_btree FAMILY text_ops AS
     STORAGE text;
 ALTER OPERATOR FAMILY text_ops USING treedb_btree ADD
@@ -119,7 +119,7 @@ ALTER OPERATOR FAMILY text_ops USING treedb_btree ADD
 CREATE OPERATOR FAMILY text_pattern_ops USING treedb_btree;
 CREATE OPERATOR CLASS text_pattern_ops FOR TYPE text USING treedb_btree FAMILY text_pattern_ops AS
     OPERATOR 1 ~<~, OPERATOR 2 ~<=~, OPERATOR 3 =, OPERATOR 4 ~>=~, OPERATOR 5 ~>~,
-    FUNCTION 1 bttext_pattern_cmp(text, text), FUNCTION 2 kind_text_pattern();
+    FUNCTION 1 bttext_pattern_cmp(text, text), FUNCTION 11 kind_text_pattern();
 CREATE OPERATOR CLASS varchar_pattern_ops FOR TYPE text USING treedb_btree FAMILY text_pattern_ops AS
     STORAGE text;
 
@@ -128,47 +128,47 @@ CREATE OPERATOR CLASS varchar_pattern_ops FOR TYPE text USING treedb_btree FAMIL
 CREATE OPERATOR FAMILY text_long_ops USING treedb_btree;
 CREATE OPERATOR CLASS text_long_ops FOR TYPE text USING treedb_btree FAMILY text_long_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 bttextcmp(text, text), FUNCTION 2 kind_generic();
+    FUNCTION 1 bttextcmp(text, text), FUNCTION 11 kind_generic();
 CREATE OPERATOR FAMILY bytea_long_ops USING treedb_btree;
 CREATE OPERATOR CLASS bytea_long_ops FOR TYPE bytea USING treedb_btree FAMILY bytea_long_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 byteacmp(bytea, bytea), FUNCTION 2 kind_generic();
+    FUNCTION 1 byteacmp(bytea, bytea), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY bpchar_ops USING treedb_btree;
 CREATE OPERATOR CLASS bpchar_ops DEFAULT FOR TYPE bpchar USING treedb_btree FAMILY bpchar_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 bpcharcmp(bpchar, bpchar), FUNCTION 2 kind_generic();
+    FUNCTION 1 bpcharcmp(bpchar, bpchar), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY bpchar_pattern_ops USING treedb_btree;
 CREATE OPERATOR CLASS bpchar_pattern_ops FOR TYPE bpchar USING treedb_btree FAMILY bpchar_pattern_ops AS
     OPERATOR 1 ~<~, OPERATOR 2 ~<=~, OPERATOR 3 =, OPERATOR 4 ~>=~, OPERATOR 5 ~>~,
-    FUNCTION 1 btbpchar_pattern_cmp(bpchar, bpchar), FUNCTION 2 kind_generic();
+    FUNCTION 1 btbpchar_pattern_cmp(bpchar, bpchar), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY char_ops USING treedb_btree;
 CREATE OPERATOR CLASS char_ops DEFAULT FOR TYPE "char" USING treedb_btree FAMILY char_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btcharcmp("char", "char"), FUNCTION 2 kind_byte();
+    FUNCTION 1 btcharcmp("char", "char"), FUNCTION 11 kind_byte();
 
 CREATE OPERATOR FAMILY bytea_ops USING treedb_btree;
 CREATE OPERATOR CLASS bytea_ops DEFAULT FOR TYPE bytea USING treedb_btree FAMILY bytea_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 byteacmp(bytea, bytea), FUNCTION 2 kind_bytea();
+    FUNCTION 1 byteacmp(bytea, bytea), FUNCTION 11 kind_bytea();
 
 CREATE OPERATOR FAMILY uuid_ops USING treedb_btree;
 CREATE OPERATOR CLASS uuid_ops DEFAULT FOR TYPE uuid USING treedb_btree FAMILY uuid_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 uuid_cmp(uuid, uuid), FUNCTION 2 kind_uuid();
+    FUNCTION 1 uuid_cmp(uuid, uuid), FUNCTION 11 kind_uuid();
 
 CREATE OPERATOR FAMILY datetime_ops USING treedb_btree;
 CREATE OPERATOR CLASS date_ops DEFAULT FOR TYPE date USING treedb_btree FAMILY datetime_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 date_cmp(date, date), FUNCTION 2 kind_int4();
+    FUNCTION 1 date_cmp(date, date), FUNCTION 11 kind_int4();
 CREATE OPERATOR CLASS timestamptz_ops DEFAULT FOR TYPE timestamptz USING treedb_btree FAMILY datetime_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 timestamptz_cmp(timestamptz, timestamptz), FUNCTION 2 kind_int8();
+    FUNCTION 1 timestamptz_cmp(timestamptz, timestamptz), FUNCTION 11 kind_int8();
 CREATE OPERATOR CLASS timestamp_ops DEFAULT FOR TYPE timestamp USING treedb_btree FAMILY datetime_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 timestamp_cmp(timestamp, timestamp), FUNCTION 2 kind_int8();
+    FUNCTION 1 timestamp_cmp(timestamp, timestamp), FUNCTION 11 kind_int8();
 ALTER OPERATOR FAMILY datetime_ops USING treedb_btree ADD
     OPERATOR 1 < (date, timestamp), OPERATOR 2 <= (date, timestamp), OPERATOR 3 = (date, timestamp), OPERATOR 4 >= (date, timestamp), OPERATOR 5 > (date, timestamp),
     FUNCTION 1 (date, timestamp) date_cmp_timestamp(date, timestamp),
@@ -186,109 +186,109 @@ ALTER OPERATOR FAMILY datetime_ops USING treedb_btree ADD
 CREATE OPERATOR FAMILY time_ops USING treedb_btree;
 CREATE OPERATOR CLASS time_ops DEFAULT FOR TYPE time USING treedb_btree FAMILY time_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 time_cmp(time, time), FUNCTION 2 kind_int8();
+    FUNCTION 1 time_cmp(time, time), FUNCTION 11 kind_int8();
 
 CREATE OPERATOR FAMILY timetz_ops USING treedb_btree;
 CREATE OPERATOR CLASS timetz_ops DEFAULT FOR TYPE timetz USING treedb_btree FAMILY timetz_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 timetz_cmp(timetz, timetz), FUNCTION 2 kind_generic();
+    FUNCTION 1 timetz_cmp(timetz, timetz), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY interval_ops USING treedb_btree;
 CREATE OPERATOR CLASS interval_ops DEFAULT FOR TYPE interval USING treedb_btree FAMILY interval_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 interval_cmp(interval, interval), FUNCTION 2 kind_generic();
+    FUNCTION 1 interval_cmp(interval, interval), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY network_ops USING treedb_btree;
 CREATE OPERATOR CLASS inet_ops DEFAULT FOR TYPE inet USING treedb_btree FAMILY network_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 network_cmp(inet, inet), FUNCTION 2 kind_generic();
+    FUNCTION 1 network_cmp(inet, inet), FUNCTION 11 kind_generic();
 CREATE OPERATOR CLASS cidr_ops FOR TYPE inet USING treedb_btree FAMILY network_ops AS
     STORAGE inet;
 
 CREATE OPERATOR FAMILY macaddr_ops USING treedb_btree;
 CREATE OPERATOR CLASS macaddr_ops DEFAULT FOR TYPE macaddr USING treedb_btree FAMILY macaddr_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 macaddr_cmp(macaddr, macaddr), FUNCTION 2 kind_macaddr();
+    FUNCTION 1 macaddr_cmp(macaddr, macaddr), FUNCTION 11 kind_macaddr();
 
 CREATE OPERATOR FAMILY macaddr8_ops USING treedb_btree;
 CREATE OPERATOR CLASS macaddr8_ops DEFAULT FOR TYPE macaddr8 USING treedb_btree FAMILY macaddr8_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 macaddr8_cmp(macaddr8, macaddr8), FUNCTION 2 kind_macaddr8();
+    FUNCTION 1 macaddr8_cmp(macaddr8, macaddr8), FUNCTION 11 kind_macaddr8();
 
 CREATE OPERATOR FAMILY bit_ops USING treedb_btree;
 CREATE OPERATOR CLASS bit_ops DEFAULT FOR TYPE bit USING treedb_btree FAMILY bit_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 bitcmp(bit, bit), FUNCTION 2 kind_generic();
+    FUNCTION 1 bitcmp(bit, bit), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY varbit_ops USING treedb_btree;
 CREATE OPERATOR CLASS varbit_ops DEFAULT FOR TYPE varbit USING treedb_btree FAMILY varbit_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 varbitcmp(varbit, varbit), FUNCTION 2 kind_generic();
+    FUNCTION 1 varbitcmp(varbit, varbit), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY enum_ops USING treedb_btree;
 CREATE OPERATOR CLASS enum_ops DEFAULT FOR TYPE anyenum USING treedb_btree FAMILY enum_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 enum_cmp(anyenum, anyenum), FUNCTION 2 kind_generic();
+    FUNCTION 1 enum_cmp(anyenum, anyenum), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY array_ops USING treedb_btree;
 CREATE OPERATOR CLASS array_ops DEFAULT FOR TYPE anyarray USING treedb_btree FAMILY array_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btarraycmp(anyarray, anyarray), FUNCTION 2 kind_generic();
+    FUNCTION 1 btarraycmp(anyarray, anyarray), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY range_ops USING treedb_btree;
 CREATE OPERATOR CLASS range_ops DEFAULT FOR TYPE anyrange USING treedb_btree FAMILY range_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 range_cmp(anyrange, anyrange), FUNCTION 2 kind_generic();
+    FUNCTION 1 range_cmp(anyrange, anyrange), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY multirange_ops USING treedb_btree;
 CREATE OPERATOR CLASS multirange_ops DEFAULT FOR TYPE anymultirange USING treedb_btree FAMILY multirange_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 multirange_cmp(anymultirange, anymultirange), FUNCTION 2 kind_generic();
+    FUNCTION 1 multirange_cmp(anymultirange, anymultirange), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY record_ops USING treedb_btree;
 CREATE OPERATOR CLASS record_ops DEFAULT FOR TYPE record USING treedb_btree FAMILY record_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btrecordcmp(record, record), FUNCTION 2 kind_generic();
+    FUNCTION 1 btrecordcmp(record, record), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY record_image_ops USING treedb_btree;
 CREATE OPERATOR CLASS record_image_ops FOR TYPE record USING treedb_btree FAMILY record_image_ops AS
     OPERATOR 1 *<, OPERATOR 2 *<=, OPERATOR 3 *=, OPERATOR 4 *>=, OPERATOR 5 *>,
-    FUNCTION 1 btrecordimagecmp(record, record), FUNCTION 2 kind_generic();
+    FUNCTION 1 btrecordimagecmp(record, record), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY jsonb_ops USING treedb_btree;
 CREATE OPERATOR CLASS jsonb_ops DEFAULT FOR TYPE jsonb USING treedb_btree FAMILY jsonb_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 jsonb_cmp(jsonb, jsonb), FUNCTION 2 kind_generic();
+    FUNCTION 1 jsonb_cmp(jsonb, jsonb), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY tsvector_ops USING treedb_btree;
 CREATE OPERATOR CLASS tsvector_ops DEFAULT FOR TYPE tsvector USING treedb_btree FAMILY tsvector_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 tsvector_cmp(tsvector, tsvector), FUNCTION 2 kind_generic();
+    FUNCTION 1 tsvector_cmp(tsvector, tsvector), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY tsquery_ops USING treedb_btree;
 CREATE OPERATOR CLASS tsquery_ops DEFAULT FOR TYPE tsquery USING treedb_btree FAMILY tsquery_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 tsquery_cmp(tsquery, tsquery), FUNCTION 2 kind_generic();
+    FUNCTION 1 tsquery_cmp(tsquery, tsquery), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY oidvector_ops USING treedb_btree;
 CREATE OPERATOR CLASS oidvector_ops DEFAULT FOR TYPE oidvector USING treedb_btree FAMILY oidvector_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 btoidvectorcmp(oidvector, oidvector), FUNCTION 2 kind_generic();
+    FUNCTION 1 btoidvectorcmp(oidvector, oidvector), FUNCTION 11 kind_generic();
 
 CREATE OPERATOR FAMILY tid_ops USING treedb_btree;
 CREATE OPERATOR CLASS tid_ops DEFAULT FOR TYPE tid USING treedb_btree FAMILY tid_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 bttidcmp(tid, tid), FUNCTION 2 kind_tid();
+    FUNCTION 1 bttidcmp(tid, tid), FUNCTION 11 kind_tid();
 
 CREATE OPERATOR FAMILY pg_lsn_ops USING treedb_btree;
 CREATE OPERATOR CLASS pg_lsn_ops DEFAULT FOR TYPE pg_lsn USING treedb_btree FAMILY pg_lsn_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 pg_lsn_cmp(pg_lsn, pg_lsn), FUNCTION 2 kind_uint8();
+    FUNCTION 1 pg_lsn_cmp(pg_lsn, pg_lsn), FUNCTION 11 kind_uint8();
 
 CREATE OPERATOR FAMILY xid8_ops USING treedb_btree;
 CREATE OPERATOR CLASS xid8_ops DEFAULT FOR TYPE xid8 USING treedb_btree FAMILY xid8_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 xid8cmp(xid8, xid8), FUNCTION 2 kind_uint8();
+    FUNCTION 1 xid8cmp(xid8, xid8), FUNCTION 11 kind_uint8();
 
 -- A keyword of SQL: it needs its schema in front.
 CREATE FUNCTION treedb.check(relation regclass) RETURNS SETOF text
@@ -353,7 +353,7 @@ CREATE OPERATOR CLASS bson_ops DEFAULT FOR TYPE bson USING hash AS
     FUNCTION 1 bson_hash(bson), FUNCTION 2 bson_hash_extended(bson, int8);
 CREATE OPERATOR CLASS bson_ops DEFAULT FOR TYPE bson USING treedb_btree AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 bson_cmp(bson, bson), FUNCTION 2 kind_generic();
+    FUNCTION 1 bson_cmp(bson, bson), FUNCTION 11 kind_generic();
 
 -- Casts by way of text: both are JSON.
 CREATE CAST (jsonb AS bson) WITH INOUT AS ASSIGNMENT;
@@ -410,7 +410,7 @@ CREATE OPERATOR CLASS bson_value_ops DEFAULT FOR TYPE bson_value USING hash AS
 
 CREATE OPERATOR CLASS bson_value_ops DEFAULT FOR TYPE bson_value USING treedb_btree AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,
-    FUNCTION 1 bson_value_cmp(bson_value, bson_value), FUNCTION 2 kind_value();
+    FUNCTION 1 bson_value_cmp(bson_value, bson_value), FUNCTION 11 kind_value();
 
 CREATE FUNCTION bson_value(bson) RETURNS bson_value LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_from_bson';
 CREATE FUNCTION bson(bson_value) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_from_value';
@@ -446,7 +446,7 @@ CREATE TYPE keyset (INPUT = keyset_in, OUTPUT = keyset_out, INTERNALLENGTH = VAR
 COMMENT ON TYPE keyset IS 'the keys of one document in an index of a collection';
 
 CREATE OPERATOR CLASS keyset_ops DEFAULT FOR TYPE keyset USING treedb_btree AS
-    FUNCTION 2 kind_keyset();
+    FUNCTION 11 kind_keyset();
 
 CREATE FUNCTION keys(document bson, pattern bson) RETURNS keyset LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_keys';
 CREATE FUNCTION unique_key(document bson, pattern bson) RETURNS bytea LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_unique_key';

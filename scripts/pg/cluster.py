@@ -33,13 +33,14 @@ class Cluster:
         self.extra = list(settings)
 
     def create(self):
-        """initdb, start, CREATE EXTENSION."""
+        """initdb, start, CREATE EXTENSION, and the collations that a server without ICU lacks."""
         shell('as_pg "$PG_BIN/initdb" -D "$1/data" -U postgres -A trust --no-sync --encoding=UTF8 --locale=C'
               ' >"$1/initdb.log"; settings | as_pg tee -a "$1/data/postgresql.conf" >/dev/null', self.dir)
         self.set(*self.extra)
         self.start()
         with self.connect() as db:
             db.execute("CREATE EXTENSION treedb")
+            db.execute((ROOT / "sql" / "collations.sql").read_text())
         return self
 
     def set(self, *lines):

@@ -1,6 +1,6 @@
 //! What kind of column an operator class is for: which of the encodings of [`super::column`] its values have.
 //!
-//! Support function 2 of an operator class takes no argument and returns the number of its kind. A kind is not a type:
+//! Support function 11 of an operator class takes no argument and returns the number of its kind. A kind is not a type:
 //! timestamps are 8-byte integers, and [`Kind::Generic`] is any type that has a comparison function.
 
 use std::ops::RangeInclusive;
@@ -43,7 +43,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// From the number that support function 2 returns.
+    /// From the number that support function 11 returns.
     pub(super) fn from_number(number: i32) -> Option<Kind> {
         const KINDS: [Kind; 19] = [
             Kind::Int2,
@@ -69,7 +69,7 @@ impl Kind {
         KINDS.get(usize::try_from(number).ok()?.checked_sub(1)?).copied()
     }
 
-    /// What support function 2 returns.
+    /// What support function 11 returns.
     const fn number(self) -> i32 {
         self as i32 + 1
     }
@@ -123,7 +123,7 @@ impl Kind {
     }
 }
 
-/// Support function 2 of an operator class.
+/// Support function 11 of an operator class.
 macro_rules! kind_function {
     ($($name:ident = $kind:ident),* $(,)?) => {
         $(pg_function! {

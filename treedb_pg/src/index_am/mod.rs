@@ -89,7 +89,6 @@ struct Btree;
 impl IndexMethod for Btree {
     const CAPABILITIES: Capabilities = Capabilities {
         strategies: 5,
-        support: 3,
         order: true,
         backward: true,
         multi_column: true,
@@ -154,10 +153,10 @@ impl IndexMethod for Btree {
 
     fn check_kind(kind: i32, len: i16, by_value: bool) -> Result<bool, String> {
         let kind = Kind::from_number(kind)
-            .ok_or_else(|| format!("support function 2 returns {kind}, which is no kind of column"))?;
+            .ok_or_else(|| format!("support function 11 returns {kind}, which is no kind of column"))?;
         if !kind.fits(len, by_value) {
             return Err(format!(
-                "support function 2 says {kind:?}, but the type is not stored as that kind is"
+                "support function 11 says {kind:?}, but the type is not stored as that kind is"
             ));
         }
         Ok(kind != Kind::Keys)

@@ -268,14 +268,14 @@ fn column_of(index: Index<'_>, at: usize, column: &KeyColumn) -> Column {
         fail(
             SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
             format!("operator class of column {} does not say of which kind the column is", at + 1),
-            "Use the operator classes of the extension, or add FUNCTION 2 treedb.kind_generic() to your own.",
+            "Use the operator classes of the extension, or add FUNCTION 11 treedb.kind_generic() to your own.",
         )
     };
     if !kind.is_passed(column.layout) {
         fail(
             SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
             format!("operator class of column {} is of kind {kind:?}, but the column's type is not", at + 1),
-            "Make the function of the operator class with number 2 that of the type, or treedb.kind_generic().",
+            "Make the function of the operator class with number 11 that of the type, or treedb.kind_generic().",
         )
     }
     let order = match kind {

@@ -7,6 +7,7 @@ use pgrx::pg_sys;
 use treedb_query::access::Direction;
 
 use super::catalog;
+use super::compat;
 use super::datum::Datum;
 use super::error::{SqlState, fail};
 use super::index_scan::to_server;
@@ -130,7 +131,7 @@ impl<'s> BtreeScan<'s> {
         // arguments are kept in `limits`.
         let scan = unsafe {
             let count = raw.len() as i32;
-            let scan = pg_sys::index_beginscan(table.get().raw(), btree.raw(), snapshot.raw(), count, 0);
+            let scan = compat::begin_index_scan(table.get().raw(), btree.raw(), snapshot.raw(), count);
             (*scan).xs_want_itup = true;
             pg_sys::index_rescan(scan, raw.as_mut_ptr(), count, ptr::null_mut(), 0);
             scan

@@ -5,6 +5,7 @@ use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
 
+use super::compat;
 use super::datum::Bytes;
 use super::relation::{LockMode, OpenTable};
 
@@ -80,7 +81,9 @@ pub(crate) fn own_function(name: &'static CStr) -> pg_sys::Oid {
         let names =
             pg_sys::lappend(std::ptr::null_mut(), pg_sys::makeString(c"treedb".as_ptr().cast_mut()).cast());
         let names = pg_sys::lappend(names, pg_sys::makeString(name.as_ptr().cast_mut()).cast());
-        pg_sys::LookupFuncName(names, -1, std::ptr::null(), false)
+        // No list of types is given (-1), but a server with assertions wants to see the beginning of one.
+        let types = pg_sys::InvalidOid;
+        pg_sys::LookupFuncName(names, -1, &raw const types, false)
     })
 }
 
@@ -269,9 +272,8 @@ impl RelationName {
                 None => pg_sys::RelnameGetRelid(self.relation.as_ptr()),
                 Some(schema) => {
                     let schema = pg_sys::get_namespace_oid(schema.as_ptr(), true);
-                    let usage = pg_sys::ACL_USAGE;
                     if schema == pg_sys::InvalidOid
-                        || pg_sys::pg_namespace_aclcheck(schema, pg_sys::GetUserId(), usage)
+                        || compat::may(compat::Object::Schema, schema, pg_sys::ACL_USAGE)
                             != pg_sys::AclResult::ACLCHECK_OK
                     {
                         return None;
@@ -306,10 +308,11 @@ impl RelationName {
 }
 
 /// Raises an error if the user does not have all of `privileges` (`ACL_SELECT` and so on) on a table.
-pub(crate) fn expect_privileges(table: pg_sys::Oid, privileges: pg_sys::AclMode, name: &CStr) {
+pub(crate) fn expect_privileges(table: pg_sys::Oid, privileges: u32, name: &CStr) {
     // SAFETY: catalog look-ups.
     unsafe {
         let mask = pg_sys::AclMaskHow::ACLMASK_ALL;
+        let privileges = compat::class_privileges(privileges);
         if pg_sys::pg_class_aclmask(table, pg_sys::GetUserId(), privileges, mask) != privileges {
             let (denied, kind) = (pg_sys::AclResult::ACLCHECK_NO_PRIV, pg_sys::ObjectType::OBJECT_TABLE);
             pg_sys::aclcheck_error(denied, kind, name.as_ptr());
@@ -321,7 +324,8 @@ pub(crate) fn expect_privileges(table: pg_sys::Oid, privileges: pg_sys::AclMode,
 pub(crate) fn may_read(table: pg_sys::Oid) -> bool {
     // SAFETY: catalog look-ups, which raise no error for a table that exists.
     unsafe {
-        let allowed = pg_sys::pg_class_aclcheck(table, pg_sys::GetUserId(), pg_sys::ACL_SELECT);
+        let select = compat::class_privileges(pg_sys::ACL_SELECT);
+        let allowed = pg_sys::pg_class_aclcheck(table, pg_sys::GetUserId(), select);
         let policies = pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true);
         allowed == pg_sys::AclResult::ACLCHECK_OK
             && policies != pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
@@ -332,7 +336,7 @@ pub(crate) fn may_read(table: pg_sys::Oid) -> bool {
 pub(crate) fn expect_owner(relation: pg_sys::Oid) {
     // SAFETY: catalog look-ups.
     unsafe {
-        if !pg_sys::superuser() && !pg_sys::pg_class_ownercheck(relation, pg_sys::GetUserId()) {
+        if !pg_sys::superuser() && !compat::owns(relation) {
             let (denied, kind) = (pg_sys::AclResult::ACLCHECK_NOT_OWNER, pg_sys::ObjectType::OBJECT_TABLE);
             pg_sys::aclcheck_error(denied, kind, pg_sys::get_rel_name(relation));
         }

@@ -11,6 +11,7 @@ use std::ffi::CString;
 
 use pgrx::{PgMemoryContexts, pg_sys};
 
+use super::compat;
 use super::datum::{Datum, Layout};
 use super::error::{SqlState, fail};
 use super::memory::Context;
@@ -157,7 +158,7 @@ unsafe extern "C-unwind" fn begin<T: StreamedFunction>(
 unsafe fn expect_execute(function: pg_sys::Oid) {
     // SAFETY: catalog look-ups; the hook is the server's way to call it.
     unsafe {
-        let allowed = pg_sys::pg_proc_aclcheck(function, pg_sys::GetUserId(), pg_sys::ACL_EXECUTE);
+        let allowed = compat::may(compat::Object::Function, function, pg_sys::ACL_EXECUTE);
         if allowed != pg_sys::AclResult::ACLCHECK_OK {
             let name = pg_sys::get_func_name(function);
             pg_sys::aclcheck_error(allowed, pg_sys::ObjectType::OBJECT_FUNCTION, name);

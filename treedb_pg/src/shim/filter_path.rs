@@ -10,6 +10,7 @@ use std::ptr;
 use pgrx::pg_sys;
 
 use super::catalog;
+use super::compat;
 use super::function_path::{Planned, estimated, make_path};
 
 /// The function behind the operator `@@`.
@@ -38,7 +39,7 @@ pub(super) unsafe fn add_paths(
             || (*entry).inh
             || !(*entry).tablesample.is_null()
             || !(*entry).securityQuals.is_null()
-            || ((*entry).checkAsUser != pg_sys::InvalidOid && (*entry).checkAsUser != pg_sys::GetUserId())
+            || ![pg_sys::InvalidOid, pg_sys::GetUserId()].contains(&compat::checked_as(rel, entry))
             || (*(*root).parse).resultRelation == number as i32
             || catalog::has_policies((*entry).relid)
             || !catalog::may_read((*entry).relid)

@@ -74,7 +74,7 @@ pub(crate) fn dead_rows(
         }
     }
     if dead.contains(&true) {
-        wal::log_snapshot_conflict(index, block, horizon);
+        wal::log_snapshot_conflict(table, index, block, horizon);
     }
     dead
 }

@@ -12,9 +12,9 @@ use super::declared::Class;
 use super::function::{Args, Output};
 use super::index_build::{Build, IndexRow};
 use super::index_scan::{Bitmap, EntryBuffer, Scan, from_server};
-use super::relation::{Index, OPTIONS, Table};
+use super::relation::{Index, NUMBERS, OPTIONS, Table};
 use super::vacuum::Vacuum;
-use super::{index_options, operator_class, server};
+use super::{compat, index_options, operator_class};
 
 /// Cost of a path that must not be taken: above the server's own for disabled ones.
 const NEVER: f64 = 1e30;
@@ -22,7 +22,6 @@ const NEVER: f64 = 1e30;
 /// What an access method can do: the fields of the server's routine of the same names, without `amcan`.
 pub(crate) struct Capabilities {
     pub(crate) strategies: u16,
-    pub(crate) support: u16,
     pub(crate) order: bool,
     pub(crate) backward: bool,
     pub(crate) multi_column: bool,
@@ -75,7 +74,7 @@ pub(crate) trait IndexMethod: 'static {
     fn is_plannable(index: Index<'_>) -> bool;
     /// How many levels there are above the leaves.
     fn height(index: Index<'_>) -> i32;
-    /// Whether columns have an order for whose operator class support function 2 returns `kind`; an error that says
+    /// Whether columns have an order for whose operator class support function 11 returns `kind`; an error that says
     /// what is wrong if there is no such kind, or if it is not for types with this `typlen` and `typbyval`.
     fn check_kind(kind: i32, len: i16, by_value: bool) -> Result<bool, String>;
 
@@ -117,7 +116,7 @@ pub(crate) fn handler<M: IndexMethod>() -> Handler {
     // SAFETY: a node of that type, which the server frees.
     let mut am = unsafe { PgBox::<pg_sys::IndexAmRoutine>::alloc_node(pg_sys::NodeTag::T_IndexAmRoutine) };
     am.amstrategies = can.strategies;
-    am.amsupport = can.support;
+    am.amsupport = NUMBERS;
     am.amcanorder = can.order;
     am.amcanbackward = can.backward;
     am.amcanmulticol = can.multi_column;
@@ -147,6 +146,7 @@ pub(crate) fn handler<M: IndexMethod>() -> Handler {
     am.amendscan = Some(end_scan::<M>);
     am.ammarkpos = Some(mark::<M>);
     am.amrestrpos = Some(restore::<M>);
+    compat::complete(&mut am, tree_height::<M>);
     Handler(am.into_pg())
 }
 
@@ -303,11 +303,21 @@ unsafe extern "C-unwind" fn cost_estimate<M: IndexMethod>(
                 (*info).tree_height = M::height(Index::from_raw(index));
             }
             pg_sys::index_close(index, pg_sys::NoLock as i32);
-            server::btcostestimate(root, path, loop_count, startup, total, selectivity, correlation, pages);
+            compat::btree_cost(root, path, loop_count, startup, total, selectivity, correlation, pages);
             if !plannable {
                 (*startup, *total) = (NEVER, NEVER);
+                compat::disable(path);
             }
         }
+    })
+}
+
+/// The planner of versions that have this callback asks it of every index of a table that a query reads.
+unsafe extern "C-unwind" fn tree_height<M: IndexMethod>(index: pg_sys::Relation) -> i32 {
+    guarded(|| {
+        // SAFETY: see above.
+        let index = unsafe { Index::from_raw(index) };
+        if M::is_plannable(index) { M::height(index) } else { -1 }
     })
 }
 

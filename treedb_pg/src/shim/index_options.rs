@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+use super::compat;
 use super::relation::Index;
 
 /// How full a build leaves leaves, in percent, unless the index says otherwise: as btree's.
@@ -46,11 +47,8 @@ fn kind() -> pg_sys::relopt_kind::Type {
 /// # Safety
 /// `options` is what the server passes to `amoptions`.
 pub(super) unsafe fn parse(options: pg_sys::Datum, validate: bool) -> *mut pg_sys::bytea {
-    let fill_factor = pg_sys::relopt_parse_elt {
-        optname: c"fillfactor".as_ptr(),
-        opttype: pg_sys::relopt_type::RELOPT_TYPE_INT,
-        offset: offset_of!(Parsed, fill_factor) as i32,
-    };
+    let integer = pg_sys::relopt_type::RELOPT_TYPE_INT;
+    let fill_factor = compat::storage_parameter(c"fillfactor", integer, offset_of!(Parsed, fill_factor));
     // SAFETY: the server fills a structure of this size, in which the parameter has that place.
     unsafe {
         pg_sys::build_reloptions(options, validate, kind(), size_of::<Parsed>(), &raw const fill_factor, 1)

@@ -428,7 +428,7 @@ impl<'c> Scan<'c> {
             unsafe {
                 let description = (*self.scan).xs_itupdesc;
                 let count = usize::try_from((*description).natts).unwrap_or(0);
-                let attribute = |at| Attribute::of(&*(*description).attrs.as_ptr().add(at));
+                let attribute = |at| Attribute::of(super::compat::attribute(description, at));
                 self.entry.attributes.extend((0..count).map(attribute));
             }
         }

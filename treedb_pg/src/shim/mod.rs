@@ -28,12 +28,14 @@
 //! * [`temp_file`], [`thread`], [`release`]: temporary files; values that must not leave the server's thread; handles
 //!   that the server has released already
 //! * [`setting`]: settings, and what is done when the library is loaded
-//! * [`server`]: functions whose headers the generated bindings do not read
+//! * [`server`]: functions whose headers the generated bindings do not read; [`compat`]: what differs between the
+//!   server's versions
 
 pub(crate) mod btree_scan;
 pub(crate) mod buffer;
 pub(crate) mod catalog;
 pub(crate) mod comparison;
+mod compat;
 pub(crate) mod compression;
 pub(crate) mod custom_scan;
 pub(crate) mod datum;

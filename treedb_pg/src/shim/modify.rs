@@ -11,6 +11,7 @@ use pgrx::pg_sys::panic::CaughtError;
 use pgrx::{PgTryBuilder, pg_sys};
 
 use super::catalog;
+use super::compat;
 use super::datum::Layout;
 use super::error::{SqlState, fail};
 use super::error_frame::ErrorObject;
@@ -119,9 +120,7 @@ impl RowWriter {
             (*entry).rellockmode = pg_sys::RowExclusiveLock as i32;
             // The columns that triggers and generated columns may ask for.
             let member = i32::from(column) - pg_sys::FirstLowInvalidHeapAttributeNumber;
-            (*entry).insertedCols = pg_sys::bms_make_singleton(member);
-            (*entry).updatedCols = pg_sys::bms_make_singleton(member);
-            pg_sys::ExecInitRangeTable(estate, pg_sys::lappend(ptr::null_mut(), entry.cast()));
+            compat::insert_target(estate, entry, member);
             let target = node::<pg_sys::ResultRelInfo>(pg_sys::NodeTag::T_ResultRelInfo);
             pg_sys::InitResultRelInfo(target, relation, 1, ptr::null_mut(), 0);
             // Where triggers that run at the end look for it.
@@ -132,7 +131,7 @@ impl RowWriter {
             (*estate).es_snapshot = pg_sys::GetActiveSnapshot();
             (*estate).es_per_tuple_exprcontext = pg_sys::MakePerTupleExprContext(estate);
             let mut recheck = Box::<pg_sys::EPQState>::default();
-            pg_sys::EvalPlanQualInit(&raw mut *recheck, estate, ptr::null_mut(), ptr::null_mut(), -1);
+            compat::begin_recheck(&mut recheck, estate);
             pg_sys::AfterTriggerBeginQuery();
             let new = pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsVirtual);
             let table = table.clone();
@@ -219,7 +218,7 @@ impl RowWriter {
                 let outer = pg_sys::MemoryContextSwitchTo((*estate).es_query_cxt);
                 let mut found = Vec::new();
                 for at in 0..usize::try_from((*columns).natts).unwrap_or(0) {
-                    let column = &*(*columns).attrs.as_ptr().add(at);
+                    let column = compat::attribute(columns, at);
                     if at == own || column.attisdropped || column.attgenerated != 0 {
                         continue;
                     }

@@ -172,9 +172,9 @@ pub(super) fn is_valid(class: pg_sys::Oid, check_kind: CheckKind) -> bool {
     // Which support functions and strategies each pair of types has.
     let mut supported: BTreeMap<Types, BTreeSet<u16>> = BTreeMap::new();
     for function in &functions {
-        if !(COMPARISON..=OPTIONS).contains(&function.number) {
+        if ![COMPARISON, OPTIONS, KIND].contains(&function.number) {
             problems.push(format!(
-                "function {} has number {}, but support functions are numbered 1 to 3",
+                "function {} has number {}, but support functions have numbers 1, 5 and 11",
                 function_name(function.oid),
                 function.number
             ));
@@ -258,9 +258,9 @@ fn kind_of(functions: &[Function], own: Types, check_kind: CheckKind) -> Result<
     let function = functions
         .iter()
         .find(|function| function.types == own && function.number == KIND)
-        .ok_or("support function 2, which says the kind of column, is missing")?;
+        .ok_or("support function 11, which says the kind of column, is missing")?;
     if !has_signature(function) {
-        return Err("support function 2 cannot be called".to_owned());
+        return Err("support function 11 cannot be called".to_owned());
     }
     let (mut len, mut by_value) = (0, false);
     // SAFETY: a function without arguments that returns an integer; a look-up of a type that there is.

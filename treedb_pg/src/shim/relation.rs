@@ -13,6 +13,7 @@ use pgrx::pg_sys;
 
 use super::catalog;
 use super::comparison::{Comparison, OtherType};
+use super::compat;
 use super::datum::Layout;
 use super::error::{SqlState, fail};
 use super::release::may_release;
@@ -20,10 +21,14 @@ use super::text;
 
 /// Number of the comparison function in an operator class of ours, as in one of btree.
 pub(super) const COMPARISON: u16 = 1;
-/// Number of the function that says which kind of column the operator class is for.
-pub(super) const KIND: u16 = 2;
-/// Number of the function that declares options of the operator class.
-pub(super) const OPTIONS: u16 = 3;
+/// Number of the function that declares options of the operator class, as in one of btree.
+pub(super) const OPTIONS: u16 = 5;
+/// Number of the function that says which kind of column the operator class is for. From version 18 on the server takes
+/// functions of an ordered access method for what btree has under the same number (sort support under 2, in_range under
+/// 3 and so on); this number leaves it room for more.
+pub(super) const KIND: u16 = 11;
+/// How many numbers there are.
+pub(super) const NUMBERS: u16 = KIND;
 
 /// An open, locked relation.
 #[derive(Clone, Copy)]
@@ -123,7 +128,7 @@ impl<'r> Relation<'r> {
         unsafe {
             permanent
                 && (pg_sys::wal_level >= pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32
-                    || ((*self.raw).rd_createSubid == 0 && (*self.raw).rd_firstRelfilenodeSubid == 0))
+                    || ((*self.raw).rd_createSubid == 0 && !compat::made_file_here(self.raw)))
         }
     }
 
@@ -154,7 +159,7 @@ pub(super) unsafe fn layout(columns: pg_sys::TupleDesc, at: usize) -> Option<Lay
     // SAFETY: the description has `natts` attributes.
     unsafe {
         let count = usize::try_from((*columns).natts).unwrap_or(0);
-        (at < count).then(|| Layout::of_attribute(&*(*columns).attrs.as_ptr().add(at)))
+        (at < count).then(|| Layout::of_attribute(compat::attribute(columns, at)))
     }
 }
 
@@ -181,7 +186,7 @@ impl<'r> Deref for Table<'r> {
 
 /// A key column of an index.
 pub(crate) struct KeyColumn {
-    /// What support function 2 of its operator class returns; `None` if there is none, or it takes arguments.
+    /// What support function 11 of its operator class returns; `None` if there is none, or it takes arguments.
     pub(crate) kind: Option<i32>,
     pub(crate) descending: bool,
     pub(crate) nulls_first: bool,
@@ -387,7 +392,7 @@ impl<'r> Index<'r> {
                 pg_sys::pgstat_assoc_relation(index);
             }
             if let Some(info) = (*index).pgstat_info.as_mut() {
-                info.t_counts.t_numscans += 1;
+                *compat::scans(info) += 1;
             }
         }
     }

@@ -5,6 +5,7 @@ use std::ptr;
 
 use pgrx::pg_sys;
 
+use super::compat;
 use super::error::{SqlState, fail};
 use super::heap::{HeapRow, HeapScan, HeapTable};
 use super::relation::Index;
@@ -163,7 +164,7 @@ impl<'c> IndexRows<'c> {
     fn begin(table: HeapTable<'c>, index: Index<'c>) -> IndexRows<'c> {
         // SAFETY: an open table and an index of it, whose entries are all asked for.
         unsafe {
-            let scan = pg_sys::index_beginscan(table.raw(), index.raw(), Snapshot::any().raw(), 0, 0);
+            let scan = compat::begin_index_scan(table.raw(), index.raw(), Snapshot::any().raw(), 0);
             pg_sys::index_rescan(scan, ptr::null_mut(), 0, ptr::null_mut(), 0);
             let slot = pg_sys::table_slot_create(table.raw(), ptr::null_mut());
             IndexRows { table, scan, slot, at_row: false }
@@ -293,9 +294,9 @@ impl Rewrite<'_> {
         // SAFETY: the arrays have room for every attribute.
         unsafe {
             pg_sys::heap_deform_tuple(tuple, self.old, self.values.as_mut_ptr(), self.nulls.as_mut_ptr());
-            let attributes = (*self.new).attrs.as_slice((*self.new).natts.max(0) as usize);
-            for (null, attribute) in self.nulls.iter_mut().zip(attributes) {
-                *null |= attribute.attisdropped;
+            let count = (*self.new).natts.max(0) as usize;
+            for (at, null) in self.nulls.iter_mut().enumerate().take(count) {
+                *null |= compat::attribute(self.new, at).attisdropped;
             }
             let copy = pg_sys::heap_form_tuple(self.new, self.values.as_mut_ptr(), self.nulls.as_mut_ptr());
             rewrite_heap_tuple(self.rewrite, tuple, copy);

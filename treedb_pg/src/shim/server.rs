@@ -7,10 +7,10 @@ use std::cmp::Ordering;
 
 use pgrx::pg_sys;
 
+use super::compat;
+
 #[pgrx::pg_guard]
 unsafe extern "C-unwind" {
-    /// True if a collation orders by bytes.
-    fn lc_collate_is_c(collation: pg_sys::Oid) -> bool;
     /// A hash of 32 bits.
     fn hash_bytes(bytes: *const u8, len: i32) -> u32;
     /// A hash of 64 bits.
@@ -33,8 +33,7 @@ unsafe extern "C-unwind" {
 
 /// Whether a collation orders by bytes.
 pub(crate) fn orders_by_bytes(collation: pg_sys::Oid) -> bool {
-    // SAFETY: a look-up, an error if there is no such collation.
-    unsafe { lc_collate_is_c(collation) }
+    compat::orders_by_bytes(collation)
 }
 
 /// Whether texts that are equal in a collation have the same bytes.

@@ -161,11 +161,7 @@ pub(crate) fn expect_not_too_old<L: LockMode>(
     index: Index<'_>,
     page: &Page<L>,
 ) {
+    let snapshot = snapshot.map_or(std::ptr::null_mut(), |snapshot| snapshot.raw);
     // SAFETY: an open index; the server reads the log position of a pinned page. A null snapshot is never too old.
-    unsafe {
-        if pg_sys::old_snapshot_threshold >= 0 {
-            let snapshot = snapshot.map_or(std::ptr::null_mut(), |snapshot| snapshot.raw);
-            pg_sys::TestForOldSnapshot(snapshot, index.raw(), pg_sys::BufferGetPage(page.buffer()));
-        }
-    }
+    unsafe { super::compat::expect_not_too_old(snapshot, index.raw(), page.buffer()) }
 }

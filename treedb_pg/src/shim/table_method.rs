@@ -6,6 +6,7 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+use super::compat;
 use super::declared::Class;
 use super::function::{Args, Output};
 use super::heap::{HeapScan, HeapTable};
@@ -248,15 +249,10 @@ impl<'c> Validation<'c> {
 
     /// The next address that the index has, in order: block and offset.
     pub(crate) fn next_indexed(&mut self) -> Option<(u32, u16)> {
-        let (mut value, mut null) = (pg_sys::Datum::from(0usize), false);
         // SAFETY: the server's sort of encoded addresses (int8).
-        let found = unsafe {
-            let (value, null) = (&raw mut value, &raw mut null);
-            pg_sys::tuplesort_getdatum(self.state.tuplesort, true, value, null, ptr::null_mut())
-        };
+        let encoded = unsafe { compat::sorted_datum(self.state.tuplesort) }?.value() as u64;
         // The server encodes an address as block << 16 | offset.
-        let encoded = value.value() as u64;
-        found.then_some(((encoded >> 16) as u32, encoded as u16))
+        Some(((encoded >> 16) as u32, encoded as u16))
     }
 
     /// Inserts a row into the index.

@@ -125,7 +125,7 @@ impl<'c> Trigger<'c> {
         unsafe {
             let number = pg_sys::SPI_fnumber(self.columns(), name.as_ptr());
             let at = usize::try_from(number).ok()?.checked_sub(1)?;
-            let attribute = &*(*self.columns()).attrs.as_ptr().add(at);
+            let attribute = super::compat::attribute(self.columns(), at);
             (Layout::of_attribute(attribute) == Layout::Varlena)
                 .then_some(Column { number, table: PhantomData })
         }

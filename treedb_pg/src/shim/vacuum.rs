@@ -38,6 +38,5 @@ impl<'c> Vacuum<'c> {
 
 /// Sleeps as the settings for the cost of a vacuum ask for, and takes interrupts.
 pub(crate) fn delay() {
-    // SAFETY: may be called wherever no lock of a page is held.
-    unsafe { pg_sys::vacuum_delay_point() }
+    super::compat::vacuum_delay();
 }

@@ -13,7 +13,8 @@ use std::marker::PhantomData;
 use pgrx::pg_sys;
 
 use super::buffer::{Exclusive, PAGE_SIZE, Page};
-use super::relation::Index;
+use super::compat;
+use super::relation::{Index, Table};
 
 /// Writes each part of `parts`, bytes at an offset of the page, in place, and logs them. The parts lie outside the
 /// page's hole, as its header says afterwards; bytes of the hole are zero.
@@ -28,8 +29,11 @@ pub(crate) fn patch<const N: usize>(
         super::error::corrupted(&index.shown(), page.block(), "a change reaches beyond the page");
     }
     // Redo reads them in the byte order of the machine.
-    let heads: [[u16; 2]; N] =
-        std::array::from_fn(|i| parts.get(i).map_or([0; 2], |(at, bytes)| [*at as u16, bytes.len() as u16]));
+    let heads: [[u8; 4]; N] = std::array::from_fn(|i| {
+        let (at, len) = parts.get(i).map_or((0, 0), |(at, bytes)| (*at as u16, bytes.len() as u16));
+        let ([a, b], [c, d]) = (at.to_ne_bytes(), len.to_ne_bytes());
+        [a, b, c, d]
+    });
     let logged = index.needs_wal();
     let buffer = page.buffer();
     // SAFETY: the page is pinned, and locked exclusively by `page`, which is borrowed exclusively; all parts lie in it.
@@ -46,8 +50,8 @@ pub(crate) fn patch<const N: usize>(
             pg_sys::XLogBeginInsert();
             pg_sys::XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_STANDARD as u8);
             for (head, (_, bytes)) in heads.iter().zip(&parts) {
-                pg_sys::XLogRegisterBufData(0, head.as_ptr().cast_mut().cast(), 4);
-                pg_sys::XLogRegisterBufData(0, bytes.as_ptr().cast_mut().cast(), bytes.len() as i32);
+                compat::register_buffer_data(0, head);
+                compat::register_buffer_data(0, bytes);
             }
             let end = pg_sys::XLogInsert(pg_sys::RmgrIds::RM_GENERIC_ID as u8, 0);
             let position = pg_sys::PageXLogRecPtr { xlogid: (end >> 32) as u32, xrecoff: end as u32 };
@@ -57,24 +61,21 @@ pub(crate) fn patch<const N: usize>(
     }
 }
 
-/// Data of the server's btree record "a page is reused", which only resolves conflicts: its redo cancels the queries of
+/// Number of the server's btree record "a page is reused", which only resolves conflicts: its redo cancels the queries of
 /// a standby that may need rows removed by transactions up to the horizon.
-#[repr(C)]
-struct ReusePage {
-    node: pg_sys::RelFileNode,
-    block: u32,
-    horizon: u64,
-}
-
-/// Number of that record.
 const XLOG_BTREE_REUSE_PAGE: u8 = 0xD0;
 
 /// Logs that entries of rows removed by transactions up to `horizon` are about to be removed from a page.
-pub(super) fn log_snapshot_conflict(index: Index<'_>, block: u32, horizon: pg_sys::TransactionId) {
+pub(super) fn log_snapshot_conflict(
+    table: Table<'_>,
+    index: Index<'_>,
+    block: u32,
+    horizon: pg_sys::TransactionId,
+) {
     if !index.needs_wal() || horizon == pg_sys::InvalidTransactionId {
         return;
     }
-    // SAFETY: an open relation; the data outlives the record.
+    // SAFETY: open relations; the data outlives the record.
     unsafe {
         if pg_sys::wal_level < pg_sys::WalLevel::WAL_LEVEL_REPLICA as i32 {
             return;
@@ -82,13 +83,10 @@ pub(super) fn log_snapshot_conflict(index: Index<'_>, block: u32, horizon: pg_sy
         let next = pg_sys::ReadNextFullTransactionId().value;
         // The horizon lies in the past, so it is of this epoch or, if its number is above the next one, of the last.
         let epoch = (next >> 32).wrapping_sub(u64::from(horizon.into_inner() > next as u32));
-        let data = ReusePage {
-            node: (*index.raw()).rd_node,
-            block,
-            horizon: epoch << 32 | u64::from(horizon.into_inner()),
-        };
+        let horizon = epoch << 32 | u64::from(horizon.into_inner());
+        let data = compat::ReusedPage::new(table.raw(), index.raw(), block, horizon);
         pg_sys::XLogBeginInsert();
-        pg_sys::XLogRegisterData((&raw const data).cast_mut().cast(), size_of::<ReusePage>() as i32);
+        compat::register_data(data.bytes());
         pg_sys::XLogInsert(pg_sys::RmgrIds::RM_BTREE_ID as u8, XLOG_BTREE_REUSE_PAGE);
     }
 }
