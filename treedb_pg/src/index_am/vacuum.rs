@@ -12,16 +12,16 @@ use treedb_formats::node::BranchMut;
 
 use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
-use super::leaf_entries::LeafEntries;
+use super::leaf_removal;
 use super::meta::Meta;
 use super::schema::Schema;
 use super::tree::Tree;
 use crate::pages::allocate::reusable;
 use crate::pages::page::{View, ViewMut, flag};
-use crate::shim::buffer::{Exclusive, Page, Shared, free_space, settled_blocks};
+use crate::shim::buffer::{Exclusive, PAGE_SIZE, Page, Shared, free_space, settled_blocks};
 use crate::shim::index_method::FindGone;
 use crate::shim::vacuum::{Vacuum, delay};
-use crate::shim::wal::{Change, Content};
+use crate::shim::wal::{Change, Content, rewrite};
 use crate::shim::{error, snapshot};
 
 impl Tree<'_> {
@@ -115,6 +115,7 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
     let (mut deleted, mut visited, mut blocks) = (0, 0, 0);
     let mut left = None;
     let (mut key, mut rows, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    let mut image = [0; PAGE_SIZE];
     let first: Page<Shared> = tree.descend(&Boundary::Start, Side::After, 0, None, false).page;
     let mut next = Some(first.block());
     drop(first);
@@ -140,22 +141,15 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
             continue;
         }
         let leaf = tree.checked(block, LeafView::open(&view, schema.keys));
-        let selection = tree.checked(block, leaf.all(&schema));
         rows.clear();
-        for place in (0..selection.len()).filter_map(|i| selection.place(i)) {
-            rows.push(tree.checked(block, leaf.row(place, &mut key)));
-        }
+        tree.checked(block, leaf_removal::rows(&leaf, &mut key, &mut rows));
         find_gone(&rows, &mut gone);
         let (count, removed) = (rows.len(), gone.iter().filter(|gone| **gone).count());
         if removed > 0 {
-            let old = page.bytes().to_vec();
-            let view = tree.checked(block, View::open(&old));
-            let leaf = tree.checked(block, LeafView::open(&view, schema.keys));
-            let mut change = Change::begin(index);
-            let [copy] = change.pages([(&mut page, Content::Edited)]);
-            let mut copy = tree.checked(block, ViewMut::open(copy));
-            tree.checked(block, LeafEntries::write_without(&leaf, &schema, &gone, &mut copy));
-            change.commit();
+            image.copy_from_slice(page.bytes());
+            let mut new = tree.checked(block, ViewMut::open(&mut image));
+            tree.checked(block, leaf_removal::remove(&leaf, &schema, &gone, &mut new));
+            rewrite(index, &mut page, &image);
         }
         vacuum.stats.tuples_removed += removed as f64;
         vacuum.stats.num_index_tuples += (count - removed) as f64;
