@@ -114,6 +114,8 @@ def damaged_pages_are_errors_and_never_crashes(cluster):
             f"SELECT count(*) FROM (SELECT * FROM {name} ORDER BY {order.replace(' DESC', '')} OFFSET 0) x",
             f"SELECT count(*) FROM {name} WHERE {key.replace(' DESC', '')} = {some}",
             f"SELECT count(*) FROM {name} WHERE {key.replace(' DESC', '')} > {some}",
+            f"SET max_parallel_workers_per_gather = 2; SELECT count(*) FROM {name} WHERE {key.replace(' DESC', '')} > {some};"
+            " SET max_parallel_workers_per_gather = 0",
             f"SELECT count(*) FROM treedb.check('{name}')",
             f"INSERT INTO {name} SELECT i, md5(i::text) || repeat('k', 150) FROM generate_series(1000, 1100) i",
             f"DELETE FROM {name} WHERE n % 3 = 0",
@@ -124,6 +126,8 @@ def damaged_pages_are_errors_and_never_crashes(cluster):
         with cluster.connect() as db:
             index_only(db)
             db.execute("SET statement_timeout = '5s'")
+            db.execute("SET max_parallel_workers_per_gather = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;"
+                       "SET min_parallel_index_scan_size = 0; SET cpu_tuple_cost = 10")
             for statement in statements:
                 try:
                     db.execute(statement)
@@ -167,6 +171,31 @@ def vacuum_waits_for_the_page_of_an_index_only_scan(cluster):
         thread.join(20)
         check(not thread.is_alive(), "vacuum still waits after the scan has ended")
         same(one(vacuum, "SELECT count(*) FROM treedb.check('pin')"), 0, "check")
+
+
+def pages_that_a_crash_left_empty_are_used_again(cluster):
+    leaves = "SELECT count(*) FROM treedb.index_pages('left_i') WHERE kind = 'leaf'"
+    with cluster.connect() as db:
+        db.execute("CREATE TABLE left_empty (id int) WITH (autovacuum_enabled = off)")
+        db.execute("INSERT INTO left_empty SELECT generate_series(1, 20000)")
+        db.execute("CREATE INDEX left_i ON left_empty USING treedb_btree (id)")
+        path = one(db, "SELECT pg_relation_filepath('left_i')")
+    # As a crash leaves them: added to the file, and nothing written to them yet.
+    cluster.stop()
+    with (cluster.data / path).open("ab") as file:
+        file.write(bytes(3 * PAGE))
+    cluster.start()
+    with cluster.connect() as db:
+        before, size = one(db, leaves), one(db, "SELECT pg_relation_size('left_i')")
+        db.execute("DELETE FROM left_empty WHERE id % 1000 = 0")
+        db.execute("VACUUM (INDEX_CLEANUP ON) left_empty")
+        start = 20001
+        while one(db, leaves) < before + 3:
+            check(start < 100000, "the inserts split no leaves")
+            db.execute("INSERT INTO left_empty SELECT generate_series(%s::int, %s::int)", (start, start + 99))
+            start += 100
+        same(one(db, "SELECT pg_relation_size('left_i')"), size, "the index's size after three splits")
+        same(one(db, "SELECT count(*) FROM treedb.check('left_i')"), 0, "check")
 
 
 def long_work_can_be_cancelled(cluster):
@@ -302,7 +331,7 @@ def a_dump_restores_tables_and_indexes(cluster):
         db.execute("DROP DATABASE restored")
 
 
-TESTS = [vacuum_waits_for_the_page_of_an_index_only_scan, long_work_can_be_cancelled,
+TESTS = [vacuum_waits_for_the_page_of_an_index_only_scan, pages_that_a_crash_left_empty_are_used_again, long_work_can_be_cancelled,
          a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary,
          damaged_pages_are_errors_and_never_crashes]
 

@@ -90,6 +90,22 @@ impl Tree<'_> {
         true
     }
 
+    /// How many branches there are.
+    fn branches(&self) -> u32 {
+        let (mut count, most) = (0, self.index.blocks());
+        for level in 1..=self.meta().level {
+            let mut page: Page<Shared> = self.descend(&Boundary::Start, Side::After, level, None, false).page;
+            loop {
+                count += 1;
+                let Some(next) = self.view(&page).next().filter(|_| count < most) else { break };
+                drop(page);
+                delay();
+                page = self.read(next);
+            }
+        }
+        count
+    }
+
     /// Changes the count of deleted pages.
     fn record_deleted(&self, count: impl FnOnce(u32) -> u32) {
         let mut page: Page<Exclusive> = Page::read(self.index, 0);
@@ -161,13 +177,17 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
             left = Some(block);
         }
     }
+    // For `vacuum_cleanup`, which counts all pages.
+    vacuum.stats.num_pages = visited;
     if deleted > 0 {
         vacuum.stats.pages_newly_deleted += deleted;
         tree.record_deleted(|before| before + deleted);
     }
 }
 
-/// Counts pages, and makes those that were deleted long enough ago known to be free.
+/// Counts pages, and makes those that were deleted long enough ago known to be free, and those that a crash left empty
+/// between their addition and their first use. All pages are read only if there are such: some are marked as deleted,
+/// or there are more than those of the tree that was just read.
 pub(super) fn vacuum_cleanup(vacuum: &mut Vacuum<'_>) {
     let index = vacuum.index();
     let schema = Schema::of(index);
@@ -175,9 +195,13 @@ pub(super) fn vacuum_cleanup(vacuum: &mut Vacuum<'_>) {
     // No page below this number has been added by another backend that has not latched it yet: such a page would
     // look free, while its owner is about to write to it.
     let blocks = settled_blocks(index);
-    vacuum.stats.num_pages = blocks;
+    let leaves = std::mem::replace(&mut vacuum.stats.num_pages, blocks);
     if tree.meta().deleted == 0 {
-        return;
+        const META: u32 = 1;
+        let all_known = leaves == 0 || META.saturating_add(leaves).saturating_add(tree.branches()) >= blocks;
+        if all_known {
+            return;
+        }
     }
     let (mut free, mut waiting) = (0, 0);
     for block in 1..blocks {
