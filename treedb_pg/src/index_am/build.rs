@@ -10,7 +10,9 @@ use super::sorter::{Heads, Sorter};
 use super::tree::Tree;
 use crate::pages::page::{Damage, ROOM, ViewMut, flag};
 use crate::shim::buffer::{Exclusive, Fork, Page};
-use crate::shim::index_build::{Build, IndexRow, maintenance_memory, report_entries, report_loaded, report_phase};
+use crate::shim::index_build::{
+    Build, IndexRow, maintenance_memory, report_entries, report_loaded, report_phase,
+};
 use crate::shim::parallel_build::Part;
 use crate::shim::relation::Index;
 use crate::shim::{error, wal};

@@ -14,7 +14,7 @@
 //! | [`keyset_scan`] | reading an index of key sets for queries over documents |
 //! | [`estimate`] | how many entries lie in a range |
 //! | [`vacuum`], [`leaf_removal`] | removing entries and empty leaves |
-//! | [`check`] | `treedb.check`: the tree by itself, and against its table both ways |
+//! | [`check`], [`check_tree`] | `treedb.check`: the tree by itself, and against its table both ways |
 //! | [`inspect`] | `treedb.index_pages`: what each page holds |
 //!
 //! Branches are nodes of the engine's own format ([`treedb_formats::node`]); pages are those of [`crate::pages`]. Strategies are numbered as btree's, so that the planner
@@ -41,6 +41,7 @@ mod batch;
 mod boundary;
 mod build;
 mod check;
+mod check_tree;
 mod column;
 mod estimate;
 mod insert;

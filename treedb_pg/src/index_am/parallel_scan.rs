@@ -34,7 +34,9 @@ impl EntryReader<'_> {
                 cursor.map(|cursor| Self::begin(cursor, direction))
             }
         };
-        turn.pass_on(found.as_ref().and_then(|(cursor, _)| self.place_after(cursor.page(), direction)).as_ref());
+        turn.pass_on(
+            found.as_ref().and_then(|(cursor, _)| self.place_after(cursor.page(), direction)).as_ref(),
+        );
         found
     }
 

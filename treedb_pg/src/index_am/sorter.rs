@@ -303,7 +303,11 @@ fn sift(heap: &mut [usize], mut at: usize, before: impl Fn(usize, usize) -> bool
 enum Source<'a> {
     File(Run),
     /// Sorted entries of an arena; `next` is the one after the current one.
-    Memory { arena: &'a [u8], slots: &'a [Slot], next: usize },
+    Memory {
+        arena: &'a [u8],
+        slots: &'a [Slot],
+        next: usize,
+    },
 }
 
 impl Source<'_> {
@@ -366,7 +370,9 @@ impl Run {
     fn head(&self) -> u64 {
         match self.head {
             0 => head_of(self.entry().0),
-            _ => self.buffer.get(self.at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_ne_bytes(*b)),
+            _ => {
+                self.buffer.get(self.at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_ne_bytes(*b))
+            }
         }
     }
 

@@ -8,6 +8,7 @@ use super::datum::Datum;
 use super::error::{SqlState, fail};
 use super::parallel_build::{self, Team};
 use super::relation::{Index, Table, layout};
+use super::snapshot::Snapshot;
 use super::temp_file::TempFile;
 
 /// The values of a row's columns in an index.
@@ -70,7 +71,15 @@ impl<'c> Build<'c> {
         info: *mut pg_sys::IndexInfo,
     ) -> Build<'c> {
         // SAFETY: the caller's.
-        unsafe { Build { table: Table::from_raw(table), index: Index::from_raw(index), info, rows: 0.0, team: None } }
+        unsafe {
+            Build {
+                table: Table::from_raw(table),
+                index: Index::from_raw(index),
+                info,
+                rows: 0.0,
+                team: None,
+            }
+        }
     }
 
     /// The index.
@@ -131,9 +140,14 @@ impl<'c> Build<'c> {
     }
 }
 
-/// Shows every row that the index of a table must have to `each`, and whether it is live (as opposed to
-/// deleted, but visible to some older snapshot). Nothing is built, and nothing is recorded of broken HOT chains.
-pub(crate) fn scan_table(table: Table<'_>, index: Index<'_>, each: impl FnMut(&IndexRow<'_>, bool)) {
+/// Shows every row that `snapshot` sees, as an index of the table must have it, to `each`. Nothing is built, and nothing
+/// is recorded of broken HOT chains.
+pub(crate) fn scan_table(
+    table: Table<'_>,
+    index: Index<'_>,
+    snapshot: Snapshot<'_>,
+    mut each: impl FnMut(&IndexRow<'_>),
+) {
     if index.table_oid() != table.oid() {
         fail(
             SqlState::ERRCODE_WRONG_OBJECT_TYPE,
@@ -141,8 +155,15 @@ pub(crate) fn scan_table(table: Table<'_>, index: Index<'_>, each: impl FnMut(&I
             "",
         );
     }
-    // SAFETY: an index of this table, and the server's description of it.
-    unsafe { scan(table, index, pg_sys::BuildIndexInfo(index.raw()), false, std::ptr::null_mut(), each) };
+    // SAFETY: an index of this table, and the server's description of it, made to be scanned by a snapshot; a new scan,
+    // which ends before the snapshot does.
+    unsafe {
+        let info = pg_sys::BuildIndexInfo(index.raw());
+        (*info).ii_Concurrent = true;
+        let with =
+            pg_sys::table_beginscan_strat(table.raw(), snapshot.raw(), 0, std::ptr::null_mut(), true, true);
+        scan(table, index, info, false, with, |row, _alive| each(row));
+    }
 }
 
 /// Scans a table for one of its indexes, all of it or what `with`, a parallel scan that others take part in, gets.

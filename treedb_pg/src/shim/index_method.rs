@@ -12,9 +12,9 @@ use super::declared::Class;
 use super::function::{Args, Output};
 use super::index_build::{Build, IndexRow};
 use super::index_scan::{Bitmap, EntryBuffer, Scan, from_server};
-use super::relation::{Index, OPTIONS, Table};
 use super::parallel_build::Part;
 use super::parallel_scan::{self, SharedScan};
+use super::relation::{Index, OPTIONS, Table};
 use super::vacuum::Vacuum;
 use super::{index_options, operator_class, server};
 

@@ -273,14 +273,7 @@ impl<'c> Part<'c> {
         // SAFETY: the server's description of the index; the scan was described by the leader, for this table.
         self.rows = unsafe {
             let scan = pg_sys::table_beginscan_parallel(self.table.raw(), self.scan);
-            super::index_build::scan(
-                self.table,
-                self.index,
-                self.info,
-                false,
-                scan,
-                |row, _alive| each(row),
-            )
+            super::index_build::scan(self.table, self.index, self.info, false, scan, |row, _alive| each(row))
         };
     }
 
@@ -357,8 +350,7 @@ pub(crate) unsafe fn work<M: IndexMethod>(segment: *mut pg_sys::dsm_segment, con
                 worker,
                 rows: 0.0,
             });
-            let buffers =
-                pg_sys::shm_toc_lookup(contents, KEY_BUFFERS, false).cast::<pg_sys::BufferUsage>();
+            let buffers = pg_sys::shm_toc_lookup(contents, KEY_BUFFERS, false).cast::<pg_sys::BufferUsage>();
             let wal = pg_sys::shm_toc_lookup(contents, KEY_WAL, false).cast::<pg_sys::WalUsage>();
             pg_sys::InstrEndParallelQuery(buffers.add(worker as usize), wal.add(worker as usize));
         })

@@ -87,7 +87,11 @@ impl SharedFiles<'_> {
     /// A new, empty file with this number.
     pub(crate) fn create(self, number: u32) -> TempFile {
         // SAFETY: the server raises an error if it cannot make the file.
-        TempFile { file: unsafe { pg_sys::BufFileCreateFileSet(&raw mut (*self.set).fs, self.name(number).as_ptr()) } }
+        TempFile {
+            file: unsafe {
+                pg_sys::BufFileCreateFileSet(&raw mut (*self.set).fs, self.name(number).as_ptr())
+            },
+        }
     }
 
     /// A file that was handed over, to be read from its beginning.
@@ -96,7 +100,12 @@ impl SharedFiles<'_> {
         // SAFETY: the server raises an error if there is no such file.
         TempFile {
             file: unsafe {
-                pg_sys::BufFileOpenFileSet(&raw mut (*self.set).fs, self.name(number).as_ptr(), READ_ONLY, false)
+                pg_sys::BufFileOpenFileSet(
+                    &raw mut (*self.set).fs,
+                    self.name(number).as_ptr(),
+                    READ_ONLY,
+                    false,
+                )
             },
         }
     }

@@ -63,7 +63,9 @@ pub(crate) fn patch<const N: usize>(
 pub(crate) fn rewrite(index: Index<'_>, page: &mut Page<Exclusive>, image: &[u8; PAGE_SIZE]) {
     const FRONT: usize = size_of::<pg_sys::PageXLogRecPtr>();
     const HEADER: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp);
-    let int = |at: usize| image.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| usize::from(u16::from_ne_bytes(*b)));
+    let int = |at: usize| {
+        image.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| usize::from(u16::from_ne_bytes(*b)))
+    };
     let (lower, upper) = (int(12), int(14));
     if lower < HEADER || upper < lower || upper > PAGE_SIZE {
         let what = format!("a change leaves a hole from byte {lower} to {upper}");
@@ -71,7 +73,9 @@ pub(crate) fn rewrite(index: Index<'_>, page: &mut Page<Exclusive>, image: &[u8;
     }
     let mut data: Vec<u8> = Vec::with_capacity(PAGE_SIZE + 64);
     for part in [FRONT..HEADER, HEADER..lower, upper..PAGE_SIZE] {
-        let (Some(old), Some(new)) = (page.bytes().get(part.clone()), image.get(part.clone())) else { continue };
+        let (Some(old), Some(new)) = (page.bytes().get(part.clone()), image.get(part.clone())) else {
+            continue;
+        };
         let same = common_front(old, new);
         if same == new.len() {
             continue;
@@ -204,6 +208,18 @@ impl Drop for Change<'_> {
         if !std::thread::panicking() {
             // SAFETY: begun by us and not finished.
             unsafe { pg_sys::GenericXLogAbort(self.state) }
+        }
+    }
+}
+
+/// How far the WAL has been written; on a standby, replayed.
+pub(crate) fn position() -> u64 {
+    // SAFETY: plain questions to the server; no place for the timeline is asked for.
+    unsafe {
+        if pg_sys::RecoveryInProgress() {
+            pg_sys::GetXLogReplayRecPtr(std::ptr::null_mut())
+        } else {
+            pg_sys::GetXLogInsertRecPtr()
         }
     }
 }
