@@ -32,7 +32,7 @@ END $$;
 CREATE TABLE t (i int, n numeric, v text, u uuid, pad text) WITH (autovacuum_enabled = off, parallel_workers = 2);
 SELECT setseed(0.5);
 INSERT INTO t SELECT CASE WHEN g % 50 > 0 THEN (g * 7919) % 10007 - 5000 END, (g % 3000) / 7.0, md5((g % 9000)::text), md5(g::text)::uuid, 'x'
-    FROM generate_series(1, 40000) g;
+    FROM generate_series(1, 20000) g;
 -- a value that has a leaf of its own
 INSERT INTO t SELECT 17, 1000000, 'seventeen', NULL, 'x' FROM generate_series(1, 3000);
 CREATE INDEX t_i ON t USING treedb_btree (i);
@@ -146,10 +146,13 @@ SET max_parallel_maintenance_workers = 0;
 REINDEX INDEX logged;
 RESET max_parallel_maintenance_workers;
 RESET client_min_messages;
--- an entry tells whether a worker made it
+-- an entry tells whether a worker made it; the leader is slow, so that workers find something to do
 CREATE TABLE made (leader int DEFAULT pg_backend_pid(), k int, pad text DEFAULT repeat('x', 100)) WITH (parallel_workers = 2);
-INSERT INTO made (k) SELECT generate_series(1, 60000);
-CREATE FUNCTION by_worker(leader int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN RETURN (leader <> pg_backend_pid())::int; END $$;
+INSERT INTO made (k) SELECT generate_series(1, 30000);
+CREATE FUNCTION by_worker(leader int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN
+    IF leader = pg_backend_pid() THEN PERFORM pg_sleep(0.0001); END IF;
+    RETURN (leader <> pg_backend_pid())::int;
+END $$;
 CREATE INDEX made_by ON made USING treedb_btree (by_worker(leader));
 SET max_parallel_workers_per_gather = 0;
 EXPLAIN (COSTS OFF) SELECT count(*) FROM made WHERE by_worker(leader) = 1;
@@ -171,6 +174,7 @@ SELECT treedb.check('made_alone');
 
 -- an error in a worker, one in any process, and a timeout leave nothing behind
 CREATE FUNCTION failing(leader int, k int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL SAFE AS $$ BEGIN
+    IF leader = pg_backend_pid() THEN PERFORM pg_sleep(0.0001); END IF;
     IF k > 100 AND leader <> pg_backend_pid() THEN RAISE 'not in a worker' USING ERRCODE = 'ZZ001'; END IF;
     RETURN k;
 END $$;
@@ -178,7 +182,7 @@ CREATE FUNCTION slow_key(k int) RETURNS int LANGUAGE plpgsql IMMUTABLE PARALLEL 
 SET maintenance_work_mem = '1MB';
 \set VERBOSITY terse
 CREATE INDEX made_failing ON made USING treedb_btree (failing(leader, k), pad);
-CREATE INDEX made_failing ON made USING treedb_btree ((1 / (k - 50000)), pad);
+CREATE INDEX made_failing ON made USING treedb_btree ((1 / (k - 25000)), pad);
 SET statement_timeout = '500ms';
 CREATE INDEX made_slow ON made USING treedb_btree (slow_key(k), pad);
 RESET statement_timeout;

@@ -198,6 +198,33 @@ def pages_that_a_crash_left_empty_are_used_again(cluster):
         same(one(db, "SELECT count(*) FROM treedb.check('left_i')"), 0, "check")
 
 
+def a_build_shows_how_far_it_is(cluster):
+    rows, phases, stop = 400000, {}, threading.Event()
+    with cluster.connect() as db, cluster.connect() as watcher:
+        db.execute("CREATE TABLE watched (id int) WITH (parallel_workers = 1)")
+        db.execute("INSERT INTO watched SELECT (i * 7919) %% 1000003 FROM generate_series(1, %s) i", (rows,))
+
+        def watch():
+            while not stop.is_set():
+                for phase, *counts in watcher.execute("SELECT phase, blocks_total, blocks_done, tuples_total, tuples_done FROM pg_stat_progress_create_index"):
+                    phases.setdefault(phase, set()).add(tuple(counts))
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        for _ in range(20):
+            db.execute("CREATE INDEX watched_i ON watched USING treedb_btree (id)")
+            db.execute("DROP INDEX watched_i")
+            if {"building index: scanning table", "building index: loading tuples in tree"} <= phases.keys():
+                break
+        stop.set()
+        thread.join(20)
+        scans, loads = phases.get("building index: scanning table"), phases.get("building index: loading tuples in tree")
+        check(scans and loads, f"phases seen: {list(phases)}")
+        check(any(0 < done <= total for total, done, _, _ in scans), f"blocks while the table is read: {scans}")
+        check(any(total == rows and 0 < done <= total for _, _, total, done in loads), f"entries while leaves are written: {loads}")
+        db.execute("DROP TABLE watched")
+
+
 def a_check_goes_on_beside_changes_and_reports_none_of_them(cluster):
     seconds, stop, failed, checks = 8, threading.Event(), [], 0
     with cluster.connect() as db:
@@ -441,7 +468,8 @@ def a_dump_restores_tables_and_indexes(cluster):
 
 
 TESTS = [vacuum_waits_for_the_page_of_an_index_only_scan, pages_that_a_crash_left_empty_are_used_again,
-         a_check_goes_on_beside_changes_and_reports_none_of_them, a_check_finds_what_is_missing_and_what_is_too_much, long_work_can_be_cancelled,
+         a_build_shows_how_far_it_is, a_check_goes_on_beside_changes_and_reports_none_of_them,
+         a_check_finds_what_is_missing_and_what_is_too_much, long_work_can_be_cancelled,
          a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary,
          damaged_pages_are_errors_and_never_crashes]
 

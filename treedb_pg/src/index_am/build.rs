@@ -17,10 +17,12 @@ use crate::shim::parallel_build::Part;
 use crate::shim::relation::Index;
 use crate::shim::{error, wal};
 
-/// Numbers of the phases for `pg_stat_progress_create_index`; 1 is the server's own "initializing".
+/// Numbers of the phases for `pg_stat_progress_create_index`, those of the server's btree; 1 is the server's own
+/// "initializing".
 pub(super) mod phase {
     pub(crate) const SCAN: i64 = 2;
     pub(crate) const SORT: i64 = 3;
+    pub(crate) const LOAD: i64 = 5;
 }
 
 /// An upper limit of the bytes that the entries of a leaf take, kept while entries are added.
@@ -120,6 +122,9 @@ impl<'s> Loader<'s> {
 
     /// Adds the next entry.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
+        if self.count == 0 {
+            report_phase(phase::LOAD);
+        }
         self.count += 1;
         if self.count.is_multiple_of(1024) {
             report_loaded(self.count);

@@ -127,7 +127,8 @@ impl IndexMethod for Btree {
         match phase {
             1 => Some(c"initializing"),
             build::phase::SCAN => Some(c"scanning table"),
-            build::phase::SORT => Some(c"sorting and writing pages"),
+            build::phase::SORT => Some(c"sorting live tuples"),
+            build::phase::LOAD => Some(c"loading tuples in tree"),
             _ => None,
         }
     }
