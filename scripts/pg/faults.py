@@ -202,7 +202,7 @@ def a_build_shows_how_far_it_is(cluster):
     rows, phases, stop = 400000, {}, threading.Event()
     with cluster.connect() as db, cluster.connect() as watcher:
         db.execute("CREATE TABLE watched (id int) WITH (parallel_workers = 1)")
-        db.execute("INSERT INTO watched SELECT (i * 7919) %% 1000003 FROM generate_series(1, %s) i", (rows,))
+        db.execute("INSERT INTO watched SELECT i * 5 %% 1000003 FROM generate_series(1, %s::int) i", (rows,))
 
         def watch():
             while not stop.is_set():
