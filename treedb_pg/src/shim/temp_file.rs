@@ -86,28 +86,20 @@ impl SharedFiles<'_> {
 
     /// A new, empty file with this number.
     pub(crate) fn create(self, number: u32) -> TempFile {
-        // SAFETY: the server raises an error if it cannot make the file.
-        TempFile {
-            file: unsafe {
-                pg_sys::BufFileCreateFileSet(&raw mut (*self.set).fs, self.name(number).as_ptr())
-            },
-        }
+        let name = self.name(number);
+        // SAFETY: attached to the set; the server raises an error if it cannot make the file.
+        let file = unsafe { pg_sys::BufFileCreateFileSet(&raw mut (*self.set).fs, name.as_ptr()) };
+        TempFile { file }
     }
 
     /// A file that was handed over, to be read from its beginning.
     pub(crate) fn open(self, number: u32) -> TempFile {
         const READ_ONLY: i32 = 0;
-        // SAFETY: the server raises an error if there is no such file.
-        TempFile {
-            file: unsafe {
-                pg_sys::BufFileOpenFileSet(
-                    &raw mut (*self.set).fs,
-                    self.name(number).as_ptr(),
-                    READ_ONLY,
-                    false,
-                )
-            },
-        }
+        let name = self.name(number);
+        // SAFETY: attached to the set; the server raises an error if there is no such file.
+        let file =
+            unsafe { pg_sys::BufFileOpenFileSet(&raw mut (*self.set).fs, name.as_ptr(), READ_ONLY, false) };
+        TempFile { file }
     }
 }
 
