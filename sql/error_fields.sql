@@ -41,7 +41,7 @@ SELECT fields($$SELECT insert_one('t', '{"_id": 8, "u": 8, "d": "long"}')$$);
 CREATE FUNCTION picky(doc bson) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN
     IF doc OPERATOR(treedb.@@) '{"bad": true}' THEN
-        RAISE EXCEPTION 'bad document' USING ERRCODE = 'data_exception', DETAIL = 'it says so', HINT = 'say something else', TABLE = 'some_table', COLUMN = 'some_column', CONSTRAINT = 'some_constraint', DATATYPE = 'some_type', SCHEMA = 'some_schema';
+        RAISE EXCEPTION 'bad document' USING ERRCODE = 'TD001', DETAIL = 'it says so', HINT = 'say something else', TABLE = 'some_table', COLUMN = 'some_column', CONSTRAINT = 'some_constraint', DATATYPE = 'some_type', SCHEMA = 'some_schema';
     END IF;
     RETURN doc OPERATOR(treedb.->>) 'x';
 END $$;

@@ -291,7 +291,7 @@ CREATE OPERATOR CLASS xid8_ops DEFAULT FOR TYPE xid8 USING treedb_btree FAMILY x
     FUNCTION 1 xid8cmp(xid8, xid8), FUNCTION 11 kind_uint8();
 
 -- A keyword of SQL: it needs its schema in front.
-CREATE FUNCTION treedb.check(relation regclass) RETURNS SETOF text
+CREATE FUNCTION treedb.check(relation regclass, heapallindexed bool DEFAULT true) RETURNS SETOF text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'treedb_check';
 CREATE FUNCTION treedb.index_page_objects(index regclass) RETURNS SETOF text
     LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'treedb_index_page_objects';
@@ -306,8 +306,8 @@ CREATE FUNCTION treedb.index_pages(index regclass, OUT block bigint, OUT kind te
     $$;
 COMMENT ON FUNCTION treedb.index_pages(regclass) IS
     'what each page of a treedb_btree index holds: entries, those of them in the append area, those marked as dead';
-COMMENT ON FUNCTION treedb.check(regclass) IS
-    'what is wrong with a treedb_btree index, or with those of a table; no rows: nothing';
+COMMENT ON FUNCTION treedb.check(regclass, bool) IS
+    'what is wrong with a treedb_btree index, or with those of a table, compared with its rows unless heapallindexed is false; no rows: nothing';
 
 -- Documents ------------------------------------------------------------------------------------------------------
 

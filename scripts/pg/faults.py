@@ -114,6 +114,8 @@ def damaged_pages_are_errors_and_never_crashes(cluster):
             f"SELECT count(*) FROM (SELECT * FROM {name} ORDER BY {order.replace(' DESC', '')} OFFSET 0) x",
             f"SELECT count(*) FROM {name} WHERE {key.replace(' DESC', '')} = {some}",
             f"SELECT count(*) FROM {name} WHERE {key.replace(' DESC', '')} > {some}",
+            f"SET max_parallel_workers_per_gather = 2; SELECT count(*) FROM {name} WHERE {key.replace(' DESC', '')} > {some};"
+            " SET max_parallel_workers_per_gather = 0",
             f"SELECT count(*) FROM treedb.check('{name}')",
             f"INSERT INTO {name} SELECT i, md5(i::text) || repeat('k', 150) FROM generate_series(1000, 1100) i",
             f"DELETE FROM {name} WHERE n % 3 = 0",
@@ -124,6 +126,8 @@ def damaged_pages_are_errors_and_never_crashes(cluster):
         with cluster.connect() as db:
             index_only(db)
             db.execute("SET statement_timeout = '5s'")
+            db.execute("SET max_parallel_workers_per_gather = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;"
+                       "SET min_parallel_index_scan_size = 0; SET cpu_tuple_cost = 10")
             for statement in statements:
                 try:
                     db.execute(statement)
@@ -167,6 +171,166 @@ def vacuum_waits_for_the_page_of_an_index_only_scan(cluster):
         thread.join(20)
         check(not thread.is_alive(), "vacuum still waits after the scan has ended")
         same(one(vacuum, "SELECT count(*) FROM treedb.check('pin')"), 0, "check")
+
+
+def pages_that_a_crash_left_empty_are_used_again(cluster):
+    leaves = "SELECT count(*) FROM treedb.index_pages('left_i') WHERE kind = 'leaf'"
+    with cluster.connect() as db:
+        db.execute("CREATE TABLE left_empty (id int) WITH (autovacuum_enabled = off)")
+        db.execute("INSERT INTO left_empty SELECT generate_series(1, 20000)")
+        db.execute("CREATE INDEX left_i ON left_empty USING treedb_btree (id)")
+        path = one(db, "SELECT pg_relation_filepath('left_i')")
+    # As a crash leaves them: added to the file, and nothing written to them yet.
+    cluster.stop()
+    with (cluster.data / path).open("ab") as file:
+        file.write(bytes(3 * PAGE))
+    cluster.start()
+    with cluster.connect() as db:
+        before, size = one(db, leaves), one(db, "SELECT pg_relation_size('left_i')")
+        db.execute("DELETE FROM left_empty WHERE id % 1000 = 0")
+        db.execute("VACUUM (INDEX_CLEANUP ON) left_empty")
+        start = 20001
+        while one(db, leaves) < before + 3:
+            check(start < 100000, "the inserts split no leaves")
+            db.execute("INSERT INTO left_empty SELECT generate_series(%s::int, %s::int)", (start, start + 99))
+            start += 100
+        same(one(db, "SELECT pg_relation_size('left_i')"), size, "the index's size after three splits")
+        same(one(db, "SELECT count(*) FROM treedb.check('left_i')"), 0, "check")
+
+
+def a_build_shows_how_far_it_is(cluster):
+    rows, phases, stop = 400000, {}, threading.Event()
+    with cluster.connect() as db, cluster.connect() as watcher:
+        db.execute("CREATE TABLE watched (id int) WITH (parallel_workers = 1)")
+        db.execute("INSERT INTO watched SELECT i * 5 %% 1000003 FROM generate_series(1, %s::int) i", (rows,))
+
+        def watch():
+            while not stop.is_set():
+                for phase, *counts in watcher.execute("SELECT phase, blocks_total, blocks_done, tuples_total, tuples_done FROM pg_stat_progress_create_index"):
+                    phases.setdefault(phase, set()).add(tuple(counts))
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        for _ in range(20):
+            db.execute("CREATE INDEX watched_i ON watched USING treedb_btree (id)")
+            db.execute("DROP INDEX watched_i")
+            if {"building index: scanning table", "building index: loading tuples in tree"} <= phases.keys():
+                break
+        stop.set()
+        thread.join(20)
+        scans, loads = phases.get("building index: scanning table"), phases.get("building index: loading tuples in tree")
+        check(scans and loads, f"phases seen: {list(phases)}")
+        check(any(0 < done <= total for total, done, _, _ in scans), f"blocks while the table is read: {scans}")
+        check(any(total == rows and 0 < done <= total for _, _, total, done in loads), f"entries while leaves are written: {loads}")
+        db.execute("DROP TABLE watched")
+
+
+def a_check_goes_on_beside_changes_and_reports_none_of_them(cluster):
+    seconds, stop, failed, checks = 8, threading.Event(), [], 0
+    with cluster.connect() as db:
+        db.execute("CREATE TABLE busy (id int, v text) WITH (autovacuum_enabled = off)")
+        db.execute("INSERT INTO busy SELECT i, md5(i::text) || repeat('k', 100) FROM generate_series(1, 4000) i")
+        db.execute("CREATE INDEX busy_id ON busy USING treedb_btree (id)")
+        db.execute('CREATE INDEX busy_v ON busy USING treedb_btree (v COLLATE "en-x-icu")')
+
+    def work(number):
+        dice = random.Random(number)
+        try:
+            with cluster.connect() as db:
+                while not stop.is_set():
+                    start = dice.randrange(1, 8000)
+                    if number == 0:
+                        db.execute("VACUUM (INDEX_CLEANUP ON) busy")
+                    elif number == 1:
+                        db.execute("DELETE FROM busy WHERE id BETWEEN %s AND %s", (start, start + 600))
+                    else:
+                        db.execute("INSERT INTO busy SELECT i, md5((i * 7)::text) || repeat('k', 100) FROM generate_series(%s::int, %s::int) i",
+                                   (start, start + 300))
+        except Exception as error:
+            failed.append(repr(error))
+
+    threads = [threading.Thread(target=work, args=(number,), daemon=True) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    until = time.monotonic() + seconds
+    with cluster.connect() as db:
+        before = db.execute("SELECT pg_relation_size('busy_id'), pg_relation_size('busy_v')").fetchone()
+        while time.monotonic() < until:
+            for relation, rows in (("busy", "true"), ("busy_v", "false")):
+                same(db.execute(f"SELECT treedb.check('{relation}', heapallindexed => {rows})").fetchall(), [], f"check of {relation}")
+                checks += 1
+        after = db.execute("SELECT pg_relation_size('busy_id'), pg_relation_size('busy_v')").fetchone()
+    stop.set()
+    for thread in threads:
+        thread.join(30)
+    check(not failed, f"beside the checks: {failed[:2]}")
+    check(after != before, "the indexes did not change meanwhile")
+    with cluster.connect() as db:
+        same(db.execute("SELECT treedb.check('busy')").fetchall(), [], "check afterwards")
+        db.execute("BEGIN")
+        db.execute("SELECT treedb.check('busy')")
+        modes = db.execute("SELECT DISTINCT mode FROM pg_locks WHERE pid = pg_backend_pid() AND relation IN ('busy'::regclass, 'busy_id'::regclass, 'busy_v'::regclass)")
+        same(modes.fetchall(), [("AccessShareLock",)], "locks of a check")
+        db.execute("ROLLBACK")
+        db.execute("DROP TABLE busy")
+    return f"{checks} checks"
+
+
+def a_check_finds_what_is_missing_and_what_is_too_much(cluster):
+    with cluster.connect() as db:
+        db.execute("CREATE TABLE odd (id int) WITH (autovacuum_enabled = off)")
+        db.execute("INSERT INTO odd SELECT generate_series(1, 20000)")
+        db.execute("CREATE INDEX odd_i ON odd USING treedb_btree (id)")
+        db.execute("CHECKPOINT")
+        path, leaf, next_leaf = one(db, "SELECT pg_relation_filepath('odd_i')"), *[row[0] for row in db.execute(
+            "SELECT block FROM treedb.index_pages('odd_i') WHERE kind = 'leaf' ORDER BY block OFFSET 3 LIMIT 2").fetchall()]
+    file = cluster.data / path
+    whole = file.read_bytes()
+
+    def found(change, rows=True):
+        cluster.stop()
+        data = bytearray(whole)
+        change(data)
+        file.write_bytes(data)
+        cluster.start()
+        with cluster.connect() as db:
+            return [row[0] for row in db.execute(f"SELECT treedb.check('odd_i', {rows})").fetchall()]
+
+    def last_entry_away(data):
+        # A packed leaf: the number of entries is 2 bytes from the payload's beginning, marks and hole follow the entries.
+        at = leaf * PAGE
+        count, prefix, width = (int.from_bytes(data[at + 24 + n:at + 26 + n], "little") for n in (2, 4, 6))
+        data[at + 26:at + 28] = (count - 1).to_bytes(2, "little")
+        end = at + 24 + 8 + prefix + (count - 1) * width
+        marks = (count - 1 + 7) // 8
+        lower = end + marks - at
+        data[at + 12:at + 14] = lower.to_bytes(2, "little")
+        data[end:at + 24 + 8 + prefix + count * width + (count + 7) // 8] = bytes(width + (count + 7) // 8)
+
+    def past_the_next(data):
+        data[leaf * PAGE + PAGE - 24:leaf * PAGE + PAGE - 20] = (next_leaf + 1).to_bytes(4, "little")
+
+    missing = found(last_entry_away)
+    check(len(missing) == 1 and "has no entry" in missing[0], f"a missing entry: {missing}")
+    same(found(last_entry_away, rows=False), [], "a missing entry, without the table")
+    skipped = found(past_the_next, rows=False)
+    check(skipped and any("parent" in line or "no page leads to it" in line or "below it" in line for line in skipped), f"a leaf out of its chain: {skipped}")
+    cluster.stop()
+    file.write_bytes(whole)
+    cluster.start()
+    with cluster.connect() as db:
+        same(db.execute("SELECT treedb.check('odd_i')").fetchall(), [], "check of the whole index")
+        db.execute("DELETE FROM odd WHERE id % 2 = 0")
+        db.execute("CHECKPOINT")
+        old = file.read_bytes()
+        db.execute("VACUUM (INDEX_CLEANUP ON) odd")
+    cluster.stop()
+    file.write_bytes(old)
+    cluster.start()
+    with cluster.connect() as db:
+        dangling = [row[0] for row in db.execute("SELECT treedb.check('odd_i')").fetchall()]
+        check(len(dangling) == 100 and "free for reuse" in dangling[0], f"entries of rows that are gone: {dangling[:2]}")
+        db.execute("DROP TABLE odd")
 
 
 def long_work_can_be_cancelled(cluster):
@@ -266,6 +430,7 @@ def a_standby_answers_as_the_primary(cluster):
                     same(one(db, query), one(reader, query), f"ORDER BY {order}")
                 plan = "\n".join(line for line, in reader.execute("EXPLAIN (COSTS OFF) SELECT k FROM r WHERE k = 5"))
                 check("Index Only" not in plan, f"an index-only scan on a standby: {plan}")
+                same(reader.execute("SELECT treedb.check('r')").fetchall(), [], "check on the standby")
             shell('as_pg "$PG_BIN/pg_ctl" -D "$1" -w -s promote', standby.data)
             with standby.connect() as promoted:
                 same(promoted.execute("SELECT treedb.check('r')").fetchall(), [], "check after promotion")
@@ -302,7 +467,9 @@ def a_dump_restores_tables_and_indexes(cluster):
         db.execute("DROP DATABASE restored")
 
 
-TESTS = [vacuum_waits_for_the_page_of_an_index_only_scan, long_work_can_be_cancelled,
+TESTS = [vacuum_waits_for_the_page_of_an_index_only_scan, pages_that_a_crash_left_empty_are_used_again,
+         a_build_shows_how_far_it_is, a_check_goes_on_beside_changes_and_reports_none_of_them,
+         a_check_finds_what_is_missing_and_what_is_too_much, long_work_can_be_cancelled,
          a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary,
          damaged_pages_are_errors_and_never_crashes]
 

@@ -4,7 +4,8 @@
 
 One table has indexes of treedb_btree, the other the server's btree; both get the same inserts, updates, deletes,
 rollbacks and vacuums. Every query is asked of both, each through its indexes, and of the second by a sequential scan:
-rows, and their order where the query has one, must agree. `treedb.check` runs now and then. Two sessions take turns, one
+rows, and their order where the query has one, must agree. Some queries are answered, and some indexes rebuilt, by several
+processes. `treedb.check` runs now and then. Two sessions take turns, one
 of them often with an open transaction, so that there are rows that only some see. The seeds below are always run: each of
 them once found something, or covers what others do not.
 """
@@ -47,18 +48,22 @@ def value(r, column):
 class Twin:
     def __init__(self, cluster, seed):
         self.random = random.Random(seed)
+        # Dice of its own, so that a seed keeps its statements.
+        self.parallel = random.Random(seed + 1)
         self.sessions = [cluster.connect(), cluster.connect()]
         self.open = [False, False]
         self.rows = 0
         self.seed = seed
         self.both(0, "SET client_min_messages = error")
         for session in self.sessions:
-            session.execute("SET max_parallel_workers_per_gather = 0")
+            session.execute("SET max_parallel_workers_per_gather = 0; SET max_parallel_maintenance_workers = 0;"
+                            "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;"
+                            "SET min_parallel_index_scan_size = 0; SET min_parallel_table_scan_size = 0")
         for name, method in (("mine", "treedb_btree"), ("theirs", "btree")):
             self.sessions[0].execute(f"DROP TABLE IF EXISTS {name}")
             self.sessions[0].execute(
                 f"CREATE TABLE {name} (id int, i int, b bigint, f float8, t text, u uuid, w timestamptz, c text)"
-                " WITH (autovacuum_enabled = off)")
+                " WITH (autovacuum_enabled = off, parallel_workers = 2)")
             for column, (expression, _) in COLUMNS.items():
                 how = self.random.choice(["", " DESC", " NULLS FIRST", " DESC NULLS LAST"]) if name == "mine" else ""
                 self.sessions[0].execute(f"CREATE INDEX {name}_{column} ON {name} USING {method} ({expression}{how})")
@@ -108,6 +113,8 @@ class Twin:
             if r.random() < .3:
                 self.both(who, "VACUUM @")
             elif r.random() < .2:
+                workers = self.parallel.choice([0, 2])
+                self.sessions[who].execute(f"SET max_parallel_maintenance_workers = {workers}")
                 self.both(who, f"REINDEX INDEX @_{r.choice(list(COLUMNS))}")
 
     def question(self, who):
@@ -127,7 +134,10 @@ class Twin:
                 query = f"SELECT id FROM @ WHERE {condition} ORDER BY id"
         settings = r.choice(["enable_bitmapscan", "enable_indexscan", "enable_indexonlyscan", "enable_sort"])
         session.execute(f"SET enable_seqscan = off; SET {settings} = off")
+        workers = 2 if self.parallel.random() < .1 else 0
+        session.execute(f"SET max_parallel_workers_per_gather = {workers}")
         answers = [session.execute(query.replace("@", name)).fetchall() for name in ("mine", "theirs")]
+        session.execute("SET max_parallel_workers_per_gather = 0")
         session.execute("SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off; RESET enable_seqscan")
         answers.append(session.execute(query.replace("@", "theirs")).fetchall())
         session.execute("RESET enable_indexscan; RESET enable_indexonlyscan; RESET enable_bitmapscan; RESET enable_sort; RESET enable_seqscan")

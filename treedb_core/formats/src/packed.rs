@@ -252,6 +252,51 @@ pub fn mark_packed(payload: &mut [u8], i: usize) -> Result<(), NodeDamage> {
     Ok(())
 }
 
+/// Removes the entries of a packed leaf for which `gone` is true, those behind them moving up. Returns how many bytes the
+/// leaf takes afterwards; those up to its former end keep some of what they had.
+pub fn remove_packed(payload: &mut [u8], gone: impl Fn(usize) -> bool) -> Result<usize, NodeDamage> {
+    let leaf = PackedLeaf::open(payload)?;
+    let (count, width, marked) = (leaf.count, leaf.width, leaf.has_marks());
+    let from = HEADER + leaf.prefix.len();
+    let old_marks = from + count * width;
+    // A run of entries that stay is moved at once.
+    let (mut kept, mut i) = (0, 0);
+    while i < count {
+        let run = i;
+        while i < count && !gone(i) {
+            i += 1;
+        }
+        if kept < run && run < i {
+            payload.copy_within(from + run * width..from + i * width, from + kept * width);
+        }
+        kept += i - run;
+        i += 1;
+    }
+    let marks = from + kept * width;
+    let end = marks + kept.div_ceil(8);
+    if !marked {
+        payload.iter_mut().take(end).skip(marks).for_each(|byte| *byte = 0);
+    } else {
+        // Byte by byte: none is written before the bits that were there have been read.
+        let (mut byte, mut at) = (0_u8, 0);
+        for i in (0..count).filter(|i| !gone(*i)) {
+            let bit = payload.get(old_marks + i / 8).map_or(0, |old| old >> (i % 8) & 1);
+            byte |= bit << (at % 8);
+            at += 1;
+            if (at % 8 == 0 || at == kept)
+                && let Some(place) = payload.get_mut(marks + (at - 1) / 8)
+            {
+                *place = byte;
+                byte = 0;
+            }
+        }
+    }
+    if let Some(place) = payload.get_mut(2..4) {
+        place.copy_from_slice(&(kept as u16).to_le_bytes());
+    }
+    Ok(end)
+}
+
 fn set_bit(marks: &mut [u8], i: usize) {
     if let Some(byte) = marks.get_mut(i / 8) {
         *byte |= 1 << (i % 8);
@@ -322,6 +367,42 @@ mod tests {
         let marked: Vec<usize> = (0..50).filter(|i| leaf.is_marked(*i)).collect();
         assert_eq!(marked, [0, 7, 8, 49]);
         assert!(mark_packed(&mut payload, 50).is_err());
+    }
+
+    #[test]
+    fn what_is_left_after_a_removal_is_what_was_not_removed() {
+        let mut rng = Rng::new(3);
+        for round in 0..500 {
+            let len = 1 + rng.below(12);
+            let keys: BTreeSet<Vec<u8>> = (0..rng.below(120))
+                .map(|_| std::iter::repeat_with(|| rng.below(4) as u8).take(len).collect())
+                .collect();
+            let keys: Vec<Vec<u8>> = keys.into_iter().collect();
+            let marks: Vec<bool> = keys.iter().map(|_| round % 2 == 0 && rng.below(3) == 0).collect();
+            let share = 1 + rng.below(8);
+            let gone: Vec<bool> = keys.iter().map(|_| rng.below(share) == 0).collect();
+            let prefix = match (keys.first(), keys.last()) {
+                (Some(first), Some(last)) if first != last => common(first, last),
+                _ => 0,
+            };
+            let mut payload = vec![0xAA; 4096];
+            let of = keys.iter().zip(&marks).map(|(key, mark)| (key.as_slice(), *mark));
+            write_packed(&mut payload, prefix, Vec::from_iter(of).into_iter()).unwrap();
+            let end = remove_packed(&mut payload, |i| gone[i]).unwrap();
+            let leaf = PackedLeaf::open(&payload).unwrap();
+            leaf.validate().unwrap();
+            assert_eq!(leaf.end(), end);
+            let mut out = Vec::new();
+            let left: Vec<(Vec<u8>, bool)> = (0..leaf.count())
+                .map(|i| {
+                    leaf.key_into(i, &mut out).unwrap();
+                    (out.clone(), leaf.is_marked(i))
+                })
+                .collect();
+            let expected: Vec<(Vec<u8>, bool)> =
+                (0..keys.len()).filter(|i| !gone[*i]).map(|i| (keys[i].clone(), marks[i])).collect();
+            assert_eq!(left, expected);
+        }
     }
 
     #[test]

@@ -10,14 +10,19 @@ use super::sorter::{Heads, Sorter};
 use super::tree::Tree;
 use crate::pages::page::{Damage, ROOM, ViewMut, flag};
 use crate::shim::buffer::{Exclusive, Fork, Page};
-use crate::shim::index_build::{Build, maintenance_memory, report_phase};
+use crate::shim::index_build::{
+    Build, IndexRow, maintenance_memory, report_entries, report_loaded, report_phase,
+};
+use crate::shim::parallel_build::Part;
 use crate::shim::relation::Index;
 use crate::shim::{error, wal};
 
-/// Numbers of the phases for `pg_stat_progress_create_index`; 1 is the server's own "initializing".
+/// Numbers of the phases for `pg_stat_progress_create_index`, those of the server's btree; 1 is the server's own
+/// "initializing".
 pub(super) mod phase {
     pub(crate) const SCAN: i64 = 2;
     pub(crate) const SORT: i64 = 3;
+    pub(crate) const LOAD: i64 = 5;
 }
 
 /// An upper limit of the bytes that the entries of a leaf take, kept while entries are added.
@@ -117,7 +122,13 @@ impl<'s> Loader<'s> {
 
     /// Adds the next entry.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
+        if self.count == 0 {
+            report_phase(phase::LOAD);
+        }
         self.count += 1;
+        if self.count.is_multiple_of(1024) {
+            report_loaded(self.count);
+        }
         let size = self.size.with(self.keys(), self.entries.key(0), key, value);
         self.entries.push(key, value);
         self.size = size;
@@ -216,6 +227,7 @@ impl<'s> Loader<'s> {
         let mut page = Page::overwrite(self.tree.index, 0);
         Meta { root, level: top as u16, facts, deleted: 0 }.init(page.bytes_mut());
         drop(page);
+        report_loaded(self.count);
         wal::log_pages(self.tree.index);
         self.count
     }
@@ -228,18 +240,45 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
         error::corrupted(&index.shown(), 0, "expected an empty relation to build an index in, found pages");
     }
     let schema = Schema::of(index);
-    let mut sorter = Sorter::new(&schema, maintenance_memory());
-    let mut facts = 0;
+    let processes = build.launch(c"treedb_btree_build_part");
+    let mut sorter = Sorter::new(&schema, maintenance_memory() / processes);
     report_phase(phase::SCAN);
-    let mut heads = Heads::new(&schema);
-    build.scan(|row| {
+    let mut facts = collect(&schema, &mut sorter, |each| build.scan(each));
+    let (of_workers, runs) = build.wait_for_workers();
+    facts |= of_workers;
+    sorter.take_over(runs, maintenance_memory());
+    report_phase(phase::SORT);
+    report_entries(build.rows());
+    let mut loader = Loader::new(Tree::new(index, &schema));
+    sorter.drain(|key, value| loader.add(key, value));
+    let entries = loader.finish(facts);
+    build.dismiss_workers();
+    entries
+}
+
+/// A worker's part of a build: the entries of the rows that fall to it, sorted.
+pub(super) fn build_part(part: &mut Part<'_>) {
+    let schema = Schema::of(part.index());
+    let budget = maintenance_memory() / part.participants().max(1);
+    let mut sorter = Sorter::of_worker(&schema, budget, part.files());
+    let facts = collect(&schema, &mut sorter, |each| part.scan(each));
+    let runs = sorter.hand_over();
+    part.report(facts, runs);
+}
+
+/// Collects the entries of the rows that `scan` shows; returns the facts they are evidence of.
+fn collect(
+    schema: &Schema,
+    sorter: &mut Sorter<'_>,
+    scan: impl FnOnce(&mut dyn FnMut(&IndexRow<'_>)),
+) -> u32 {
+    let mut facts = 0;
+    let mut heads = Heads::new(schema);
+    scan(&mut |row| {
         let head = heads.of(row);
         facts |= schema.entries(row, |entry| sorter.add(&entry, head));
     });
-    report_phase(phase::SORT);
-    let mut loader = Loader::new(Tree::new(index, &schema));
-    sorter.drain(|key, value| loader.add(key, value));
-    loader.finish(facts)
+    facts
 }
 
 /// Makes the initial fork of an unlogged index, which a crash resets it to.

@@ -63,6 +63,7 @@ pub(crate) fn scan<E>(
         pin: false,
         snapshot: Some(snapshot),
         skip_dead: !snapshot::began_in_recovery(),
+        shared: None,
     };
     let mut buffer = Vec::new();
     let mut cursor = reader.next(None, direction, &mut buffer);

@@ -240,31 +240,6 @@ impl LeafEntries {
         Ok(())
     }
 
-    /// Writes what is left of `old`, a copy of the page, without the entries that are `gone`: an element for each, in
-    /// order.
-    pub(super) fn write_without(
-        old: &LeafView<'_>,
-        schema: &Schema,
-        gone: &[bool],
-        page: &mut ViewMut<'_>,
-    ) -> Result<(), Damage> {
-        let mut merged = LeafEntries::of(old, schema)?;
-        let is_gone = |i: usize| gone.get(i).copied().unwrap_or(false);
-        merged.retain(|i| !is_gone(i));
-        let room = page.payload().len();
-        if merged.size(0..merged.len()) <= room {
-            return merged.write(0..merged.len(), page);
-        }
-        // An entry takes less in the append area than in a node: a leaf may be too full for a merge.
-        let all = LeafEntries::of(old, schema)?;
-        let keys: Vec<&[u8]> = (0..all.len()).filter(|i| is_gone(*i)).map(|i| all.key(i)).collect();
-        let is_gone = |key: &[u8]| keys.binary_search_by(|one| schema.compare(one, key)).is_ok();
-        let mut sorted = LeafEntries::sorted_of(old, schema)?;
-        let left: Vec<bool> = (0..sorted.len()).map(|i| !is_gone(sorted.key(i))).collect();
-        sorted.retain(|i| left.get(i).copied().unwrap_or(true));
-        sorted.write_beside(0..sorted.len(), old, |key| !is_gone(key), page)
-    }
-
     /// Writes the entries `range` as the sorted part of a leaf, and those of the append area of `old` for which `keep`
     /// is true as its append area.
     pub(super) fn write_beside(

@@ -10,10 +10,11 @@
 //! | [`insert`] | inserting, splitting, finishing splits |
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
 //! | [`argument`], [`range`], [`scan`], [`batch`] | what columns are compared with, conditions as ranges, reading them both ways |
+//! | [`parallel_scan`] | sharing the leaves of a scan among processes |
 //! | [`keyset_scan`] | reading an index of key sets for queries over documents |
 //! | [`estimate`] | how many entries lie in a range |
-//! | [`vacuum`] | removing entries and empty leaves |
-//! | [`check`] | `treedb.check`: the tree by itself, and against its table both ways |
+//! | [`vacuum`], [`leaf_removal`] | removing entries and empty leaves |
+//! | [`check`], [`check_tree`] | `treedb.check`: the tree by itself, and against its table both ways |
 //! | [`inspect`] | `treedb.index_pages`: what each page holds |
 //!
 //! Branches are nodes of the engine's own format ([`treedb_formats::node`]); pages are those of [`crate::pages`]. Strategies are numbered as btree's, so that the planner
@@ -30,6 +31,7 @@ use crate::shim::function::pg_function;
 use crate::shim::index_build::{Build, IndexRow};
 use crate::shim::index_method::{Capabilities, FindGone, Handler, IndexMethod, handler};
 use crate::shim::index_scan::{Bitmap, Scan};
+use crate::shim::parallel_build::{Part, build_worker};
 use crate::shim::relation::{Index, LockMode, OpenRelation, Table};
 use crate::shim::snapshot;
 use crate::shim::vacuum::Vacuum;
@@ -39,6 +41,7 @@ mod batch;
 mod boundary;
 mod build;
 mod check;
+mod check_tree;
 mod column;
 mod estimate;
 mod insert;
@@ -47,7 +50,9 @@ pub(crate) mod keyset_scan;
 mod kind;
 mod leaf;
 mod leaf_entries;
+mod leaf_removal;
 mod meta;
+mod parallel_scan;
 mod range;
 mod scan;
 mod schema;
@@ -86,6 +91,8 @@ fn is_own_index(relation: pg_sys::Oid) -> bool {
 /// The access method.
 struct Btree;
 
+build_worker!(treedb_btree_build_part, Btree);
+
 impl IndexMethod for Btree {
     const CAPABILITIES: Capabilities = Capabilities {
         strategies: 5,
@@ -97,6 +104,7 @@ impl IndexMethod for Btree {
         search_nulls: true,
         clusterable: true,
         include: true,
+        parallel: true,
     };
 
     type Inserting = Schema;
@@ -104,6 +112,10 @@ impl IndexMethod for Btree {
 
     fn build(build: &mut Build<'_>) -> u64 {
         build::build(build)
+    }
+
+    fn build_part(part: &mut Part<'_>) {
+        build::build_part(part)
     }
 
     fn build_empty(index: Index<'_>) {
@@ -114,7 +126,8 @@ impl IndexMethod for Btree {
         match phase {
             1 => Some(c"initializing"),
             build::phase::SCAN => Some(c"scanning table"),
-            build::phase::SORT => Some(c"sorting and writing pages"),
+            build::phase::SORT => Some(c"sorting live tuples"),
+            build::phase::LOAD => Some(c"loading tuples in tree"),
             _ => None,
         }
     }

@@ -13,6 +13,8 @@ use crate::shim::index_scan::{Condition, ScanKey};
 
 /// Prefixes beyond that number are not multiplied out: later columns are checked entry by entry.
 const MAX_PREFIXES: usize = 10_000;
+/// As many values of a single list become a range each.
+const MAX_VALUES: usize = 100_000;
 
 /// Entries between two boundaries.
 #[derive(Clone, Debug)]
@@ -142,7 +144,8 @@ fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Conditions {
             _ => None,
         });
         if let Some(values) = equal.min_by_key(Vec::len)
-            && values.len() * prefixes.len() <= MAX_PREFIXES
+            && (values.len() * prefixes.len() <= MAX_PREFIXES
+                || prefixes.len() == 1 && values.len() <= MAX_VALUES)
         {
             prefixes = prefixes
                 .iter()

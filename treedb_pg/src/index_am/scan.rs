@@ -27,6 +27,7 @@ use super::tree::{Reached, Tree};
 use crate::pages::page::{Damage, View, ViewMut, flag};
 use crate::shim::buffer::{self, Exclusive, PAGE_SIZE, Page, Pin, Shared};
 use crate::shim::index_scan::{Bitmap, Scan};
+use crate::shim::parallel_scan::SharedScan;
 use crate::shim::relation::{Index, Relation};
 use crate::shim::snapshot::{self, Snapshot};
 use crate::shim::wal::{Change, Content};
@@ -77,6 +78,11 @@ enum Kept {
 const FEW: usize = 4;
 
 impl LeafPage {
+    /// Number of the range that its entries are of.
+    pub(super) fn range(&self) -> usize {
+        self.range
+    }
+
     #[inline]
     fn view(&self, tree: &Tree<'_>) -> View<'_> {
         let bytes: &[u8] = if let Kept::Page(bytes) = &self.kept { bytes } else { &[] };
@@ -101,6 +107,11 @@ pub(super) struct Cursor {
 }
 
 impl Cursor {
+    /// The leaf.
+    pub(super) fn page(&self) -> &LeafPage {
+        &self.page
+    }
+
     /// The same cursor, pinned once more.
     fn again(&self) -> Cursor {
         Cursor {
@@ -292,6 +303,7 @@ impl State {
             pin: keys || !snapshot.is_some_and(Snapshot::is_mvcc),
             snapshot,
             skip_dead: scan.skips_dead(),
+            shared: scan.shared(),
         };
         batch.begin(direction);
         scan.clear_entries();
@@ -356,6 +368,7 @@ impl State {
             pin: false,
             snapshot: scan.snapshot(),
             skip_dead: scan.skips_dead(),
+            shared: None,
         };
         let mut rows: Vec<pg_sys::ItemPointerData> = Vec::new();
         let (mut found, mut block) = (0, None);
@@ -443,6 +456,16 @@ pub(super) struct EntryReader<'s> {
     pub(super) snapshot: Option<Snapshot<'s>>,
     /// Leave entries out that are marked as dead.
     pub(super) skip_dead: bool,
+    /// Other processes read leaves of the same scan.
+    pub(super) shared: Option<SharedScan<'s>>,
+}
+
+/// Where a range goes on after a leaf, or before it in a scan backward.
+pub(super) struct Beside {
+    /// The next leaf, if it is known.
+    pub(super) block: Option<u32>,
+    /// Where the leaf that was read ends (or begins).
+    pub(super) boundary: Boundary,
 }
 
 impl EntryReader<'_> {
@@ -513,38 +536,51 @@ impl EntryReader<'_> {
         self.load(page, lower_bound, range, None, spare)
     }
 
-    /// The leaf after or before a leaf, if its range goes on there.
-    fn step(&self, page: Arc<LeafPage>, direction: Direction) -> Option<Cursor> {
+    /// Where the range of a leaf goes on beside it, if it does.
+    pub(super) fn beside(&self, page: &LeafPage, direction: Direction) -> Option<Beside> {
         if let Kept::Rows(_) = page.kept {
             return None;
         }
         let bounds = self.conditions.ranges.get(page.range)?;
         let schema = self.tree.schema;
-        let range = page.range;
         match direction {
             Direction::Forward => {
                 let bound = page.until.as_deref().or_else(|| page.view(&self.tree).bound())?;
-                if schema.order(bound, &bounds.high) != Ordering::Less {
-                    return None;
-                }
-                let boundary = schema.before_key(bound);
-                let reached = match page.next {
+                let goes_on = schema.order(bound, &bounds.high) == Ordering::Less;
+                goes_on.then(|| Beside { block: page.next, boundary: schema.before_key(bound) })
+            }
+            Direction::Backward => {
+                let lower_bound = self.lower_bound(page)?;
+                let goes_on = schema.order(&lower_bound, &bounds.low) == Ordering::Greater;
+                goes_on.then(|| Beside { block: None, boundary: schema.before_owned_key(lower_bound) })
+            }
+        }
+    }
+
+    /// Opens the leaf beside another one.
+    pub(super) fn open_beside(
+        &self,
+        beside: Beside,
+        range: usize,
+        direction: Direction,
+        spare: Option<Arc<LeafPage>>,
+    ) -> Option<Cursor> {
+        let Beside { block, boundary } = beside;
+        match direction {
+            Direction::Forward => {
+                let page = match block {
                     Some(next) => {
                         self.tree.move_right(self.tree.read(next), &boundary, Side::After, false, None)
                     }
                     None => self.tree.descend(&boundary, Side::After, 0, None, false).page,
                 };
-                self.load(reached, LowerBound::Unknown, range, None, Some(page))
+                self.load(page, LowerBound::Unknown, range, None, spare)
             }
             Direction::Backward => {
-                let lower_bound = self.lower_bound(&page)?;
-                if schema.order(&lower_bound, &bounds.low) != Ordering::Greater {
-                    return None;
-                }
-                let boundary = schema.before_key(&lower_bound);
                 let reached = self.tree.descend(&boundary, Side::Before, 0, None, true);
                 let below = LowerBound::found(reached.lower_bound);
-                self.load(reached.page, below, range, Some(lower_bound), Some(page))
+                let until = boundary.key().map(<[u8]>::to_vec);
+                self.load(reached.page, below, range, until, spare)
             }
         }
     }
@@ -594,7 +630,7 @@ impl EntryReader<'_> {
                 };
                 (cursor, at)
             }
-            None => self.enter(self.first_range(direction)?, direction, None)?,
+            None => self.begin_scan(direction)?,
         };
         loop {
             if let Some(found) = self.first_match(&cursor.page, at, direction, key) {
@@ -604,11 +640,30 @@ impl EntryReader<'_> {
             check_for_interrupts!();
             let page = Arc::clone(&cursor.page);
             cursor.leave(Some(&self.tree));
-            let range = page.range;
-            (cursor, at) = match self.step(page, direction) {
-                Some(next) => Self::begin(next, direction),
-                None => self.enter(self.range_after(range, direction)?, direction, None)?,
-            };
+            (cursor, at) = self.next_leaf(page, direction)?;
+        }
+    }
+
+    /// The first leaf.
+    fn begin_scan(&self, direction: Direction) -> Option<(Cursor, Option<usize>)> {
+        match self.shared {
+            Some(shared) => self.take_leaf(shared, direction, None),
+            None => self.enter(self.first_range(direction)?, direction, None),
+        }
+    }
+
+    /// The leaf after or before another one, in its range or in the next one that has a leaf.
+    fn next_leaf(&self, page: Arc<LeafPage>, direction: Direction) -> Option<(Cursor, Option<usize>)> {
+        if let Some(shared) = self.shared {
+            return self.take_leaf(shared, direction, Some(page));
+        }
+        let range = page.range;
+        match self.beside(&page, direction) {
+            Some(beside) => {
+                let next = self.open_beside(beside, range, direction, Some(page))?;
+                Some(Self::begin(next, direction))
+            }
+            None => self.enter(self.range_after(range, direction)?, direction, None),
         }
     }
 
@@ -637,7 +692,7 @@ impl EntryReader<'_> {
     }
 
     /// A cursor on a new page, and its first entry.
-    fn begin(cursor: Cursor, direction: Direction) -> (Cursor, Option<usize>) {
+    pub(super) fn begin(cursor: Cursor, direction: Direction) -> (Cursor, Option<usize>) {
         let at = match direction {
             Direction::Forward => Some(0),
             Direction::Backward => cursor.page.entries.len().checked_sub(1),
@@ -646,7 +701,7 @@ impl EntryReader<'_> {
     }
 
     /// The beginning of the first range from number `range` on that has a page.
-    fn enter(
+    pub(super) fn enter(
         &self,
         mut range: usize,
         direction: Direction,
@@ -661,12 +716,12 @@ impl EntryReader<'_> {
         }
     }
 
-    fn first_range(&self, direction: Direction) -> Option<usize> {
+    pub(super) fn first_range(&self, direction: Direction) -> Option<usize> {
         let last = self.conditions.ranges.len().checked_sub(1)?;
         Some(if direction == Direction::Forward { 0 } else { last })
     }
 
-    fn range_after(&self, range: usize, direction: Direction) -> Option<usize> {
+    pub(super) fn range_after(&self, range: usize, direction: Direction) -> Option<usize> {
         match direction {
             Direction::Forward => Some(range + 1).filter(|range| *range < self.conditions.ranges.len()),
             Direction::Backward => range.checked_sub(1),

@@ -1,8 +1,12 @@
 //! Sorting the entries of a build: in memory up to a budget, in temporary files beyond it.
 //!
 //! Entries are stored one after the other in an arena: length of the key (2 bytes), length of the value (2), key,
-//! value. When the arena is full its entries are sorted and written to a temporary file as a run; at the end the runs are
-//! merged. Temporary files count against `temp_file_limit` and go away with the transaction.
+//! value. When the arena is full its entries are sorted and written to a temporary file as a run; at the end the runs,
+//! and what is left in the arena, are merged. Temporary files count against `temp_file_limit` and go away with the
+//! transaction. A worker of a parallel build writes all its runs to files that the leader then merges with its own.
+//!
+//! A run has the entries as they are in the arena; in an index that is not in byte order, the head (8 bytes, in the
+//! machine's byte order) is in front of each, since it is not part of the key.
 
 use std::cmp::Ordering;
 
@@ -13,12 +17,15 @@ use super::column::Column;
 use super::schema::{Entry, Schema};
 use crate::shim::index_build::IndexRow;
 use crate::shim::sort_support::TextAbbreviation;
-use crate::shim::temp_file::TempFile;
+use crate::shim::temp_file::{SharedFiles, TempFile};
 
 /// Bytes before an entry's key.
 const PREFIX: usize = 4;
-/// Bytes that are read from a run at a time.
-const READ: usize = 64 * 1024;
+/// Bytes of a run's entry before its lengths, where heads are not part of the keys.
+const HEAD: usize = 8;
+/// Bytes that are written to a run, or read from one, at a time: at most, and at least.
+const MOST_AT_ONCE: usize = 256 * 1024;
+const LEAST_AT_ONCE: usize = 16 * 1024;
 
 /// An entry in the arena: a number that orders most entries (the first bytes of the key in byte order, an abbreviated
 /// key in another), and where it is.
@@ -64,6 +71,8 @@ pub(super) struct Sorter<'s> {
     arena: Vec<u8>,
     slots: Vec<Slot>,
     runs: Vec<TempFile>,
+    /// Where runs are written for another process, and how many there are.
+    handed_over: Option<(SharedFiles<'s>, u32)>,
 }
 
 /// The lengths of key and value that an entry begins with.
@@ -98,15 +107,39 @@ impl<'s> Sorter<'s> {
             arena: Vec::new(),
             slots: Vec::new(),
             runs: Vec::new(),
+            handed_over: None,
         }
+    }
+
+    /// A sorter of a worker, whose runs go to `files`.
+    pub(super) fn of_worker(schema: &'s Schema, budget: usize, files: SharedFiles<'s>) -> Self {
+        Sorter { handed_over: Some((files, 0)), ..Sorter::new(schema, budget) }
+    }
+
+    /// Hands over what a worker has collected; returns how many runs that are.
+    pub(super) fn hand_over(mut self) -> u32 {
+        if !self.slots.is_empty() {
+            self.spill();
+        }
+        self.handed_over.map_or(0, |(_, runs)| runs)
+    }
+
+    /// Takes over the runs of the workers, which have ended: from now on this sorter uses up to `budget` bytes.
+    pub(super) fn take_over(&mut self, runs: Vec<TempFile>, budget: usize) {
+        self.runs.extend(runs);
+        self.budget = budget;
+    }
+
+    /// Bytes in use for entries.
+    fn used(&self) -> usize {
+        self.arena.len() + self.slots.len() * size_of::<Slot>()
     }
 
     /// Adds an entry. `head`, in an index that is not in byte order, is a number that is less only for an entry that is;
     /// either all entries have one or none.
     pub(super) fn add(&mut self, new: &Entry, head: Option<u64>) {
         let size = PREFIX + new.key.len() + new.value.len();
-        let used = self.arena.len() + self.slots.len() * size_of::<Slot>();
-        if used + size > self.budget && !self.slots.is_empty() {
+        if self.used() + size > self.budget && !self.slots.is_empty() {
             self.spill();
         }
         let at = self.arena.len();
@@ -142,68 +175,108 @@ impl<'s> Sorter<'s> {
     fn spill(&mut self) {
         check_for_interrupts!();
         self.sort();
-        let mut file = TempFile::create();
+        let mut file = match &self.handed_over {
+            Some((files, runs)) => files.create(*runs),
+            None => TempFile::create(),
+        };
+        let with_heads = self.schema.keys == Keys::Custom;
+        let mut block = Vec::with_capacity(MOST_AT_ONCE + 2 * usize::from(u16::MAX));
         for slot in &self.slots {
             let at = slot.at as usize;
             let (key, value) = entry(&self.arena, at);
             let len = PREFIX + key.len() + value.len();
-            file.write(self.arena.get(at..at + len).unwrap_or(&[]));
+            if with_heads {
+                block.extend_from_slice(&slot.head.to_ne_bytes());
+            }
+            block.extend_from_slice(self.arena.get(at..at + len).unwrap_or(&[]));
+            if block.len() >= MOST_AT_ONCE {
+                check_for_interrupts!();
+                file.write(&block);
+                block.clear();
+            }
         }
-        file.rewind();
-        self.runs.push(file);
+        file.write(&block);
+        match &mut self.handed_over {
+            Some((_, runs)) => {
+                file.hand_over();
+                *runs += 1;
+            }
+            None => {
+                file.rewind();
+                self.runs.push(file);
+            }
+        }
         self.slots.clear();
         self.arena.clear();
     }
 
     /// Hands out every entry in order.
     pub(super) fn drain(mut self, mut each: impl FnMut(&[u8], &[u8])) {
+        let mut number = 0_u64;
+        let mut each = |key: &[u8], value: &[u8]| {
+            number += 1;
+            if number.is_multiple_of(4096) {
+                check_for_interrupts!();
+            }
+            each(key, value);
+        };
+        // The runs' buffers have to do with what the entries in memory leave of the budget.
+        let share = |sorter: &Self| sorter.budget.saturating_sub(sorter.used()) / sorter.runs.len().max(1);
+        if !self.runs.is_empty() && !self.slots.is_empty() && share(&self) < LEAST_AT_ONCE {
+            self.spill();
+            self.arena = Vec::new();
+            self.slots = Vec::new();
+        }
+        self.sort();
         if self.runs.is_empty() {
-            self.sort();
-            for (number, slot) in self.slots.iter().enumerate() {
-                if number % 4096 == 0 {
-                    check_for_interrupts!();
-                }
+            for slot in &self.slots {
                 let (key, value) = entry(&self.arena, slot.at as usize);
                 each(key, value);
             }
             return;
         }
-        if !self.slots.is_empty() {
-            self.spill();
+        let at_once = share(&self).clamp(LEAST_AT_ONCE, MOST_AT_ONCE);
+        let head = if self.schema.keys == Keys::Custom { HEAD } else { 0 };
+        let runs = self.runs.drain(..).map(|file| Source::File(Run::new(file, head, at_once)));
+        let memory = Source::Memory { arena: &self.arena, slots: &self.slots, next: 0 };
+        merge(self.schema, runs.chain([memory]).collect(), each);
+    }
+}
+
+/// Hands out the entries of all sources in order.
+fn merge(schema: &Schema, mut sources: Vec<Source<'_>>, mut each: impl FnMut(&[u8], &[u8])) {
+    let mut heads = vec![0; sources.len()];
+    let mut heap: Vec<usize> = Vec::with_capacity(sources.len());
+    for (number, (source, head)) in sources.iter_mut().zip(&mut heads).enumerate() {
+        if source.advance() {
+            *head = source.head();
+            heap.push(number);
         }
-        let mut runs: Vec<Run> = self.runs.drain(..).map(Run::new).collect();
-        let mut heap: Vec<usize> = Vec::with_capacity(runs.len());
-        for (number, run) in runs.iter_mut().enumerate() {
-            if run.advance() {
-                heap.push(number);
-            }
+    }
+    // A binary heap of the sources' numbers, the one with the least entry first.
+    let before = |sources: &[Source<'_>], heads: &[u64], a: usize, b: usize| {
+        let order = heads.get(a).cmp(&heads.get(b)).then_with(|| match (sources.get(a), sources.get(b)) {
+            (Some(a), Some(b)) => schema.compare(a.entry().0, b.entry().0),
+            _ => Ordering::Equal,
+        });
+        order == Ordering::Less
+    };
+    for at in (0..heap.len() / 2).rev() {
+        sift(&mut heap, at, |a, b| before(&sources, &heads, a, b));
+    }
+    while let Some(&top) = heap.first() {
+        let (Some(source), Some(head)) = (sources.get_mut(top), heads.get_mut(top)) else { break };
+        let (key, value) = source.entry();
+        each(key, value);
+        if source.advance() {
+            *head = source.head();
+        } else {
+            heap.swap_remove(0);
         }
-        // A binary heap of run numbers, the least entry first.
-        let schema = self.schema;
-        let before = |runs: &[Run], a: usize, b: usize| match (runs.get(a), runs.get(b)) {
-            (Some(a), Some(b)) => schema.compare(a.key(), b.key()) == Ordering::Less,
-            _ => false,
-        };
-        for at in (0..heap.len() / 2).rev() {
-            sift(&mut heap, at, |a, b| before(&runs, a, b));
-        }
-        let mut number = 0_u64;
-        while let Some(&top) = heap.first() {
-            number += 1;
-            if number.is_multiple_of(4096) {
-                check_for_interrupts!();
-            }
-            let Some(run) = runs.get_mut(top) else { break };
-            let (key, value) = run.entry();
-            each(key, value);
-            if !run.advance() {
-                heap.swap_remove(0);
-            }
-            sift(&mut heap, 0, |a, b| before(&runs, a, b));
-        }
-        for run in runs {
-            run.file.close();
-        }
+        sift(&mut heap, 0, |a, b| before(&sources, &heads, a, b));
+    }
+    for source in sources {
+        source.close();
     }
 }
 
@@ -226,36 +299,93 @@ fn sift(heap: &mut [usize], mut at: usize, before: impl Fn(usize, usize) -> bool
     }
 }
 
+/// Where a merge takes entries from, one after the other.
+enum Source<'a> {
+    File(Run),
+    /// Sorted entries of an arena; `next` is the one after the current one.
+    Memory {
+        arena: &'a [u8],
+        slots: &'a [Slot],
+        next: usize,
+    },
+}
+
+impl Source<'_> {
+    /// Goes to the next entry; false at the end.
+    fn advance(&mut self) -> bool {
+        match self {
+            Source::File(run) => run.advance(),
+            Source::Memory { slots, next, .. } => {
+                *next += 1;
+                *next <= slots.len()
+            }
+        }
+    }
+
+    fn entry(&self) -> (&[u8], &[u8]) {
+        match self {
+            Source::File(run) => run.entry(),
+            Source::Memory { arena, slots, next } => {
+                slots.get(next - 1).map_or((&[], &[]), |slot| entry(arena, slot.at as usize))
+            }
+        }
+    }
+
+    fn head(&self) -> u64 {
+        match self {
+            Source::File(run) => run.head(),
+            Source::Memory { slots, next, .. } => slots.get(next - 1).map_or(0, |slot| slot.head),
+        }
+    }
+
+    fn close(self) {
+        if let Source::File(run) = self {
+            run.file.close();
+        }
+    }
+}
+
 /// A sorted run being read.
 struct Run {
     file: TempFile,
+    /// Bytes of a stored head.
+    head: usize,
+    /// Bytes to read at a time.
+    at_once: usize,
     buffer: Vec<u8>,
+    /// Where the entry is, with its head, and its length.
     at: usize,
     len: usize,
 }
 
 impl Run {
-    fn new(file: TempFile) -> Run {
-        Run { file, buffer: Vec::new(), at: 0, len: 0 }
+    fn new(file: TempFile, head: usize, at_once: usize) -> Run {
+        Run { file, head, at_once, buffer: Vec::new(), at: 0, len: 0 }
     }
 
     fn entry(&self) -> (&[u8], &[u8]) {
-        entry(&self.buffer, self.at)
+        entry(&self.buffer, self.at + self.head)
     }
 
-    fn key(&self) -> &[u8] {
-        self.entry().0
+    fn head(&self) -> u64 {
+        match self.head {
+            0 => head_of(self.entry().0),
+            _ => {
+                self.buffer.get(self.at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_ne_bytes(*b))
+            }
+        }
     }
 
     /// Goes to the next entry; false at the end.
     fn advance(&mut self) -> bool {
         self.at += self.len;
-        if !self.have(PREFIX) {
+        let before = self.head + PREFIX;
+        if !self.have(before) {
             return false;
         }
-        let lengths = self.buffer.get(self.at..).and_then(|b| b.first_chunk::<PREFIX>()).copied();
+        let lengths = self.buffer.get(self.at + self.head..).and_then(|b| b.first_chunk::<PREFIX>()).copied();
         let Some((key, value)) = lengths.map(lengths_of) else { return false };
-        self.len = PREFIX + key + value;
+        self.len = before + key + value;
         self.have(self.len)
     }
 
@@ -267,7 +397,7 @@ impl Run {
         self.buffer.drain(..self.at);
         self.at = 0;
         let old = self.buffer.len();
-        self.buffer.resize(old + READ, 0);
+        self.buffer.resize(old + self.at_once.max(len), 0);
         let room = self.buffer.get_mut(old..).unwrap_or(&mut []);
         let read = self.file.read(room);
         self.buffer.truncate(old + read);

@@ -12,16 +12,16 @@ use treedb_formats::node::BranchMut;
 
 use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
-use super::leaf_entries::LeafEntries;
+use super::leaf_removal;
 use super::meta::Meta;
 use super::schema::Schema;
 use super::tree::Tree;
 use crate::pages::allocate::reusable;
 use crate::pages::page::{View, ViewMut, flag};
-use crate::shim::buffer::{Exclusive, Page, Shared, free_space, settled_blocks};
+use crate::shim::buffer::{Exclusive, PAGE_SIZE, Page, Shared, free_space, settled_blocks};
 use crate::shim::index_method::FindGone;
 use crate::shim::vacuum::{Vacuum, delay};
-use crate::shim::wal::{Change, Content};
+use crate::shim::wal::{Change, Content, rewrite};
 use crate::shim::{error, snapshot};
 
 impl Tree<'_> {
@@ -90,6 +90,22 @@ impl Tree<'_> {
         true
     }
 
+    /// How many branches there are.
+    fn branches(&self) -> u32 {
+        let (mut count, most) = (0, self.index.blocks());
+        for level in 1..=self.meta().level {
+            let mut page: Page<Shared> = self.descend(&Boundary::Start, Side::After, level, None, false).page;
+            loop {
+                count += 1;
+                let Some(next) = self.view(&page).next().filter(|_| count < most) else { break };
+                drop(page);
+                delay();
+                page = self.read(next);
+            }
+        }
+        count
+    }
+
     /// Changes the count of deleted pages.
     fn record_deleted(&self, count: impl FnOnce(u32) -> u32) {
         let mut page: Page<Exclusive> = Page::read(self.index, 0);
@@ -115,6 +131,7 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
     let (mut deleted, mut visited, mut blocks) = (0, 0, 0);
     let mut left = None;
     let (mut key, mut rows, mut gone) = (Vec::new(), Vec::new(), Vec::new());
+    let mut image = [0; PAGE_SIZE];
     let first: Page<Shared> = tree.descend(&Boundary::Start, Side::After, 0, None, false).page;
     let mut next = Some(first.block());
     drop(first);
@@ -140,22 +157,15 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
             continue;
         }
         let leaf = tree.checked(block, LeafView::open(&view, schema.keys));
-        let selection = tree.checked(block, leaf.all(&schema));
         rows.clear();
-        for place in (0..selection.len()).filter_map(|i| selection.place(i)) {
-            rows.push(tree.checked(block, leaf.row(place, &mut key)));
-        }
+        tree.checked(block, leaf_removal::rows(&leaf, &mut key, &mut rows));
         find_gone(&rows, &mut gone);
         let (count, removed) = (rows.len(), gone.iter().filter(|gone| **gone).count());
         if removed > 0 {
-            let old = page.bytes().to_vec();
-            let view = tree.checked(block, View::open(&old));
-            let leaf = tree.checked(block, LeafView::open(&view, schema.keys));
-            let mut change = Change::begin(index);
-            let [copy] = change.pages([(&mut page, Content::Edited)]);
-            let mut copy = tree.checked(block, ViewMut::open(copy));
-            tree.checked(block, LeafEntries::write_without(&leaf, &schema, &gone, &mut copy));
-            change.commit();
+            image.copy_from_slice(page.bytes());
+            let mut new = tree.checked(block, ViewMut::open(&mut image));
+            tree.checked(block, leaf_removal::remove(&leaf, &schema, &gone, &mut new));
+            rewrite(index, &mut page, &image);
         }
         vacuum.stats.tuples_removed += removed as f64;
         vacuum.stats.num_index_tuples += (count - removed) as f64;
@@ -167,13 +177,17 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
             left = Some(block);
         }
     }
+    // For `vacuum_cleanup`, which counts all pages.
+    vacuum.stats.num_pages = visited;
     if deleted > 0 {
         vacuum.stats.pages_newly_deleted += deleted;
         tree.record_deleted(|before| before + deleted);
     }
 }
 
-/// Counts pages, and makes those that were deleted long enough ago known to be free.
+/// Counts pages, and makes those that were deleted long enough ago known to be free, and those that a crash left empty
+/// between their addition and their first use. All pages are read only if there are such: some are marked as deleted,
+/// or there are more than those of the tree that was just read.
 pub(super) fn vacuum_cleanup(vacuum: &mut Vacuum<'_>) {
     let index = vacuum.index();
     let schema = Schema::of(index);
@@ -181,9 +195,13 @@ pub(super) fn vacuum_cleanup(vacuum: &mut Vacuum<'_>) {
     // No page below this number has been added by another backend that has not latched it yet: such a page would
     // look free, while its owner is about to write to it.
     let blocks = settled_blocks(index);
-    vacuum.stats.num_pages = blocks;
+    let leaves = std::mem::replace(&mut vacuum.stats.num_pages, blocks);
     if tree.meta().deleted == 0 {
-        return;
+        const META: u32 = 1;
+        let all_known = leaves == 0 || META.saturating_add(leaves).saturating_add(tree.branches()) >= blocks;
+        if all_known {
+            return;
+        }
     }
     let (mut free, mut waiting) = (0, 0);
     for block in 1..blocks {

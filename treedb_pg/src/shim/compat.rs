@@ -10,6 +10,7 @@
 //! | 17 | no `old_snapshot_threshold` | [`expect_not_too_old`] |
 //! | 17 | whether workers may build an index is the access method's to say | [`complete`] |
 //! | 17 | an ordered index returns its order whatever arrays it is searched by | nothing: it always did |
+//! | 17, 18 | a parallel scan's size may depend on its keys, then on the index; workers of a build are announced | [`complete`] |
 //! | 18 | descriptions of columns have no array of attributes | [`attribute`] |
 //! | 18 | scans of an index can be counted for EXPLAIN | [`begin_index_scan`] |
 //! | 18 | `lc_collate_is_c` is a field of a locale | [`orders_by_bytes`] |
@@ -510,7 +511,8 @@ pub(super) type TreeHeight = unsafe extern "C-unwind" fn(pg_sys::Relation) -> i3
 /// Sets what later versions than 15 want to know of an ordered access method with btree's strategies, whose other fields
 /// are set.
 pub(super) fn complete(am: &mut pg_sys::IndexAmRoutine, height: TreeHeight) {
-    let _ = (&am, height);
+    let _ = height;
+    am.amestimateparallelscan = Some(size_of_parallel_scan);
     // What several processes can scan together, they can build together.
     #[cfg(any(feature = "pg17", feature = "pg18"))]
     {
@@ -524,6 +526,40 @@ pub(super) fn complete(am: &mut pg_sys::IndexAmRoutine, height: TreeHeight) {
         am.amtranslatestrategy = Some(strategy_to_comparison);
         am.amtranslatecmptype = Some(comparison_to_strategy);
     }
+}
+
+/// Where an access method's part of the shared state of a parallel scan begins.
+///
+/// # Safety
+/// The state of a parallel scan.
+pub(super) unsafe fn state_at(scan: *const pg_sys::ParallelIndexScanDescData) -> usize {
+    // SAFETY: the caller's.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return (*scan).ps_offset;
+        #[cfg(feature = "pg18")]
+        return (*scan).ps_offset_am;
+    }
+}
+
+/// Bytes that a parallel scan shares.
+#[cfg(any(feature = "pg15", feature = "pg16"))]
+unsafe extern "C-unwind" fn size_of_parallel_scan() -> pg_sys::Size {
+    super::parallel_scan::SIZE
+}
+/// Bytes that a parallel scan shares.
+#[cfg(feature = "pg17")]
+unsafe extern "C-unwind" fn size_of_parallel_scan(_keys: i32, _order_bys: i32) -> pg_sys::Size {
+    super::parallel_scan::SIZE
+}
+/// Bytes that a parallel scan shares.
+#[cfg(feature = "pg18")]
+unsafe extern "C-unwind" fn size_of_parallel_scan(
+    _index: pg_sys::Relation,
+    _keys: i32,
+    _order_bys: i32,
+) -> pg_sys::Size {
+    super::parallel_scan::SIZE
 }
 
 /// What a strategy means.

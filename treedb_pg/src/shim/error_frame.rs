@@ -186,7 +186,8 @@ unsafe fn is_same(error: *const pg_sys::ErrorData, report: &ErrorReportWithLevel
     // SAFETY: the caller's; strings are closed by a zero byte.
     unsafe {
         error.as_ref().is_some_and(|error| {
-            error.sqlerrcode == report.sql_error_code() as i32
+            // A report knows the server's own codes; all others, such as those of `RAISE .. USING ERRCODE`, are one to it.
+            SqlState::from(error.sqlerrcode) == report.sql_error_code()
                 && !error.message.is_null()
                 && text::lossy(CStr::from_ptr(error.message)) == report.message()
         })

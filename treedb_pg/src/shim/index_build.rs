@@ -1,12 +1,15 @@
 //! Building an index: the rows of a table as an index sees them.
 
-use std::ffi::c_void;
+use std::ffi::{CStr, c_void};
 
 use pgrx::pg_sys;
 
 use super::datum::Datum;
 use super::error::{SqlState, fail};
+use super::parallel_build::{self, Team};
 use super::relation::{Index, Table, layout};
+use super::snapshot::Snapshot;
+use super::temp_file::TempFile;
 
 /// The values of a row's columns in an index.
 pub(crate) struct IndexRow<'c> {
@@ -56,6 +59,7 @@ pub(crate) struct Build<'c> {
     index: Index<'c>,
     info: *mut pg_sys::IndexInfo,
     rows: f64,
+    team: Option<Team<'c>>,
 }
 
 impl<'c> Build<'c> {
@@ -67,7 +71,15 @@ impl<'c> Build<'c> {
         info: *mut pg_sys::IndexInfo,
     ) -> Build<'c> {
         // SAFETY: the caller's.
-        unsafe { Build { table: Table::from_raw(table), index: Index::from_raw(index), info, rows: 0.0 } }
+        unsafe {
+            Build {
+                table: Table::from_raw(table),
+                index: Index::from_raw(index),
+                info,
+                rows: 0.0,
+                team: None,
+            }
+        }
     }
 
     /// The index.
@@ -75,21 +87,67 @@ impl<'c> Build<'c> {
         self.index
     }
 
-    /// Shows every row that the index must have to `each`.
+    /// Launches as many workers as the settings and the size of the table ask for, and as there are to be had; returns
+    /// how many processes take part, this one included. Each worker runs the exported function `worker`, which
+    /// [`build_worker`](super::parallel_build::build_worker) made.
+    pub(crate) fn launch(&mut self, worker: &CStr) -> usize {
+        let wanted = parallel_build::planned_workers(self.table, self.index);
+        if wanted > 0 {
+            // SAFETY: the server's description of the index that it wants built.
+            self.team = unsafe { Team::launch(self.table, self.index, self.info, wanted, worker) };
+        }
+        let launched = self.team.as_ref().map_or(0, Team::launched);
+        if wanted > 0 {
+            pgrx::debug1!(
+                "building index \"{}\" with {launched} parallel workers of {wanted} requested",
+                self.index.shown()
+            );
+        }
+        launched + 1
+    }
+
+    /// Shows every row that the index must have to `each`, except those that workers take.
     pub(crate) fn scan(&mut self, mut each: impl FnMut(&IndexRow<'_>)) {
-        // SAFETY: the server's description of the index that it wants built.
-        self.rows = unsafe { scan(self.table, self.index, self.info, true, |row, _alive| each(row)) };
+        let with = self.team.as_ref().map_or(std::ptr::null_mut(), |team| team.scan(self.table));
+        // SAFETY: the server's description of the index that it wants built; a scan of its table.
+        self.rows = unsafe { scan(self.table, self.index, self.info, true, with, |row, _alive| each(row)) };
+    }
+
+    /// Waits for the workers; an SQL error if one has failed. Returns what their reports say together, and the sorted
+    /// runs that they have written.
+    pub(crate) fn wait_for_workers(&mut self) -> (u32, Vec<TempFile>) {
+        let Some(team) = &self.team else { return (0, Vec::new()) };
+        let work = team.wait();
+        self.rows += work.rows;
+        if work.broken_hot_chain {
+            // SAFETY: the server's description, which it reads after the build.
+            unsafe { (*self.info).ii_BrokenHotChain = true };
+        }
+        let runs = work.runs.iter().flat_map(|by| (0..by.runs).map(|run| team.files(by.worker).open(run)));
+        (work.facts, runs.collect())
+    }
+
+    /// Ends what was begun for the workers. Their files must be closed.
+    pub(crate) fn dismiss_workers(&mut self) {
+        if let Some(team) = self.team.take() {
+            team.end();
+        }
     }
 
     /// How many rows the table has, as [`Build::scan`] found.
-    pub(super) fn rows(&self) -> f64 {
+    pub(crate) fn rows(&self) -> f64 {
         self.rows
     }
 }
 
-/// Shows every row that the index of a table must have to `each`, and whether it is live (as opposed to
-/// deleted, but visible to some older snapshot). Nothing is built, and nothing is recorded of broken HOT chains.
-pub(crate) fn scan_table(table: Table<'_>, index: Index<'_>, each: impl FnMut(&IndexRow<'_>, bool)) {
+/// Shows every row that `snapshot` sees, as an index of the table must have it, to `each`. Nothing is built, and nothing
+/// is recorded of broken HOT chains.
+pub(crate) fn scan_table(
+    table: Table<'_>,
+    index: Index<'_>,
+    snapshot: Snapshot<'_>,
+    mut each: impl FnMut(&IndexRow<'_>),
+) {
     if index.table_oid() != table.oid() {
         fail(
             SqlState::ERRCODE_WRONG_OBJECT_TYPE,
@@ -97,19 +155,28 @@ pub(crate) fn scan_table(table: Table<'_>, index: Index<'_>, each: impl FnMut(&I
             "",
         );
     }
-    // SAFETY: an index of this table, and the server's description of it.
-    unsafe { scan(table, index, pg_sys::BuildIndexInfo(index.raw()), false, each) };
+    // SAFETY: an index of this table, and the server's description of it, made to be scanned by a snapshot; a new scan,
+    // which ends before the snapshot does.
+    unsafe {
+        let info = pg_sys::BuildIndexInfo(index.raw());
+        (*info).ii_Concurrent = true;
+        let with =
+            pg_sys::table_beginscan_strat(table.raw(), snapshot.raw(), 0, std::ptr::null_mut(), true, true);
+        scan(table, index, info, false, with, |row, _alive| each(row));
+    }
 }
 
-/// Scans a table for one of its indexes.
+/// Scans a table for one of its indexes, all of it or what `with`, a parallel scan that others take part in, gets.
 ///
 /// # Safety
-/// `info` is the server's description of `index`, which is one of `table`.
-unsafe fn scan<F: FnMut(&IndexRow<'_>, bool)>(
+/// `info` is the server's description of `index`, which is one of `table`; `with` is null or a scan of it that nobody
+/// else uses, and which ends here.
+pub(super) unsafe fn scan<F: FnMut(&IndexRow<'_>, bool)>(
     table: Table<'_>,
     index: Index<'_>,
     info: *mut pg_sys::IndexInfo,
     progress: bool,
+    with: pg_sys::TableScanDesc,
     mut each: F,
 ) -> f64 {
     // SAFETY: open relations; the callback gets `each`, which outlives the scan.
@@ -122,7 +189,7 @@ unsafe fn scan<F: FnMut(&IndexRow<'_>, bool)>(
             progress,
             Some(collect::<F>),
             (&raw mut each).cast::<c_void>(),
-            std::ptr::null_mut(),
+            with,
         )
     }
 }
@@ -149,6 +216,16 @@ unsafe extern "C-unwind" fn collect<F: FnMut(&IndexRow<'_>, bool)>(
 /// Reports the phase of a build, for `pg_stat_progress_create_index`.
 pub(crate) fn report_phase(phase: i64) {
     progress(pg_sys::PROGRESS_CREATEIDX_SUBPHASE, phase);
+}
+
+/// Reports how many rows have been read, which is about how many entries there will be.
+pub(crate) fn report_entries(rows: f64) {
+    progress(pg_sys::PROGRESS_CREATEIDX_TUPLES_TOTAL, rows as i64);
+}
+
+/// Reports how many entries are in the index.
+pub(crate) fn report_loaded(entries: u64) {
+    progress(pg_sys::PROGRESS_CREATEIDX_TUPLES_DONE, entries as i64);
 }
 
 /// Writes a number of this backend's progress entry.

@@ -12,6 +12,8 @@ use super::declared::Class;
 use super::function::{Args, Output};
 use super::index_build::{Build, IndexRow};
 use super::index_scan::{Bitmap, EntryBuffer, Scan, from_server};
+use super::parallel_build::Part;
+use super::parallel_scan::{self, SharedScan};
 use super::relation::{Index, NUMBERS, OPTIONS, Table};
 use super::vacuum::Vacuum;
 use super::{compat, index_options, operator_class};
@@ -30,6 +32,8 @@ pub(crate) struct Capabilities {
     pub(crate) search_nulls: bool,
     pub(crate) clusterable: bool,
     pub(crate) include: bool,
+    /// Scans can be shared: [`IndexMethod::next`] goes by [`Scan::shared`].
+    pub(crate) parallel: bool,
 }
 
 /// Tells of each row whether it is gone, with an element for each in the second argument.
@@ -47,6 +51,8 @@ pub(crate) trait IndexMethod: 'static {
 
     /// Fills a new index; returns how many entries it has.
     fn build(build: &mut Build<'_>) -> u64;
+    /// Does a worker's part of a build.
+    fn build_part(part: &mut Part<'_>);
     /// Makes the initial fork of an unlogged index.
     fn build_empty(index: Index<'_>);
     /// What the progress view calls a phase.
@@ -125,6 +131,7 @@ pub(crate) fn handler<M: IndexMethod>() -> Handler {
     am.amsearchnulls = can.search_nulls;
     am.amclusterable = can.clusterable;
     am.amcaninclude = can.include;
+    am.amcanparallel = can.parallel;
     am.amoptsprocnum = OPTIONS;
     am.amkeytype = pg_sys::InvalidOid;
     am.amparallelvacuumoptions =
@@ -146,6 +153,8 @@ pub(crate) fn handler<M: IndexMethod>() -> Handler {
     am.amendscan = Some(end_scan::<M>);
     am.ammarkpos = Some(mark::<M>);
     am.amrestrpos = Some(restore::<M>);
+    am.aminitparallelscan = Some(init_parallel_scan);
+    am.amparallelrescan = Some(restart_parallel_scan);
     compat::complete(&mut am, tree_height::<M>);
     Handler(am.into_pg())
 }
@@ -428,4 +437,18 @@ unsafe extern "C-unwind" fn mark<M: IndexMethod>(scan: pg_sys::IndexScanDesc) {
 unsafe extern "C-unwind" fn restore<M: IndexMethod>(scan: pg_sys::IndexScanDesc) {
     // SAFETY: a scan of `begin_scan`.
     guarded(|| M::restore(&mut unsafe { opaque::<M>(scan) }.state))
+}
+
+unsafe extern "C-unwind" fn init_parallel_scan(target: *mut c_void) {
+    // SAFETY: the server has as much room there as it was told above, and has not started other processes yet.
+    guarded(|| unsafe { parallel_scan::init(target) })
+}
+
+unsafe extern "C-unwind" fn restart_parallel_scan(scan: pg_sys::IndexScanDesc) {
+    // SAFETY: a parallel scan of `begin_scan`; the server calls this when the other processes have ended.
+    guarded(|| unsafe {
+        if let Some(shared) = SharedScan::of(scan) {
+            shared.restart();
+        }
+    })
 }

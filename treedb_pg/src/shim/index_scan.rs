@@ -9,6 +9,7 @@ use super::comparison::OtherType;
 use super::compression;
 use super::datum::{Datum, Layout};
 use super::error::{SqlState, fail};
+use super::parallel_scan::SharedScan;
 use super::relation::{Index, Relation, layout};
 use super::snapshot::Snapshot;
 
@@ -341,6 +342,12 @@ impl<'c> Scan<'c> {
             let snapshot = (*self.scan).xs_snapshot;
             (!snapshot.is_null()).then(|| Snapshot::from_raw(snapshot))
         }
+    }
+
+    /// What the processes of a parallel scan share; `None` if this is not one.
+    pub(crate) fn shared(&self) -> Option<SharedScan<'c>> {
+        // SAFETY: a scan of our access method, whose shared state lives as long as the query.
+        unsafe { SharedScan::of(self.scan) }
     }
 
     /// Whether entries are to be returned, not only rows.

@@ -18,7 +18,8 @@
 //! * [`snapshot`]: snapshots and transaction ids
 //! * [`buffer`], [`wal`]: pages of an index, pinned and locked; changes of pages as atomic WAL records
 //! * [`index_method`]: the trait of an index access method and its callbacks, with [`index_build`], [`index_scan`]
-//!   and [`vacuum`] for what they are passed; [`index_delete`] finds entries of dead rows; [`index_options`]: storage
+//!   and [`vacuum`] for what they are passed; [`parallel_scan`], [`parallel_build`]: what the
+//!   processes of one share; [`index_delete`] finds entries of dead rows; [`index_options`]: storage
 //!   parameters; [`operator_class`]: whether an operator class is valid
 //! * [`comparison`], [`compression`]: comparison functions of operator classes; the server's compression
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
@@ -57,6 +58,8 @@ pub(crate) mod invalidation;
 pub(crate) mod memory;
 pub(crate) mod modify;
 pub(crate) mod operator_class;
+pub(crate) mod parallel_build;
+pub(crate) mod parallel_scan;
 pub(crate) mod relation;
 pub(crate) mod release;
 pub(crate) mod rewrite;

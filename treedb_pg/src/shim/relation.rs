@@ -415,8 +415,12 @@ pub(crate) enum LockMode {
     AccessShare,
     /// As INSERT, UPDATE and DELETE take it.
     RowExclusive,
+    /// As VACUUM and CREATE INDEX CONCURRENTLY take it.
+    ShareUpdateExclusive,
     /// Keeps others from changing the table.
     Share,
+    /// Keeps others away.
+    AccessExclusive,
 }
 
 impl LockMode {
@@ -426,7 +430,9 @@ impl LockMode {
             LockMode::Held => pg_sys::NoLock,
             LockMode::AccessShare => pg_sys::AccessShareLock,
             LockMode::RowExclusive => pg_sys::RowExclusiveLock,
+            LockMode::ShareUpdateExclusive => pg_sys::ShareUpdateExclusiveLock,
             LockMode::Share => pg_sys::ShareLock,
+            LockMode::AccessExclusive => pg_sys::AccessExclusiveLock,
         };
         mode as i32
     }

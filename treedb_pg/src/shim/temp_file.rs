@@ -1,6 +1,7 @@
 //! Temporary files: they count against `temp_file_limit` and go away with the transaction.
 
 use std::ffi::c_void;
+use std::marker::PhantomData;
 
 use pgrx::{PgMemoryContexts, pg_sys};
 
@@ -47,10 +48,58 @@ impl TempFile {
         unsafe { pg_sys::BufFileRead(self.file, out.as_mut_ptr().cast::<c_void>(), out.len()) }
     }
 
-    /// Closes and removes the file.
+    /// Ends writing to a file of [`SharedFiles`] and closes it, so that another process can open it.
+    pub(crate) fn hand_over(self) {
+        // SAFETY: our own file, which is shared; closed once.
+        unsafe {
+            pg_sys::BufFileExportFileSet(self.file);
+            pg_sys::BufFileClose(self.file);
+        }
+    }
+
+    /// Closes the file, and removes it unless it is one of [`SharedFiles`].
     pub(crate) fn close(self) {
         // SAFETY: our own file, closed once.
         unsafe { pg_sys::BufFileClose(self.file) }
+    }
+}
+
+/// Temporary files of one worker that other processes of its group can open. They are removed when the last process has
+/// ended its part.
+#[derive(Clone, Copy)]
+pub(crate) struct SharedFiles<'c> {
+    set: *mut pg_sys::SharedFileSet,
+    worker: u32,
+    lifetime: PhantomData<&'c ()>,
+}
+
+impl SharedFiles<'_> {
+    /// # Safety
+    /// This process is attached to the set, for as long as the result lives.
+    pub(super) unsafe fn from_raw(set: *mut pg_sys::SharedFileSet, worker: u32) -> Self {
+        SharedFiles { set, worker, lifetime: PhantomData }
+    }
+
+    fn name(self, number: u32) -> std::ffi::CString {
+        std::ffi::CString::new(format!("worker{}.run{number}", self.worker)).unwrap_or_default()
+    }
+
+    /// A new, empty file with this number.
+    pub(crate) fn create(self, number: u32) -> TempFile {
+        let name = self.name(number);
+        // SAFETY: attached to the set; the server raises an error if it cannot make the file.
+        let file = unsafe { pg_sys::BufFileCreateFileSet(&raw mut (*self.set).fs, name.as_ptr()) };
+        TempFile { file }
+    }
+
+    /// A file that was handed over, to be read from its beginning.
+    pub(crate) fn open(self, number: u32) -> TempFile {
+        const READ_ONLY: i32 = 0;
+        let name = self.name(number);
+        // SAFETY: attached to the set; the server raises an error if there is no such file.
+        let file =
+            unsafe { pg_sys::BufFileOpenFileSet(&raw mut (*self.set).fs, name.as_ptr(), READ_ONLY, false) };
+        TempFile { file }
     }
 }
 

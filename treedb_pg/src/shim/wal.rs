@@ -1,8 +1,8 @@
 //! Changes to pages as atomic WAL records, all of the server's generic resource manager: every server can replay them,
 //! without this library.
 //!
-//! [`patch`] is for small changes of one page, such as inserts: it writes bytes in place and logs just these. For
-//! everything else, a [`Change`] works on copies of up to four pages, which it borrows exclusively until it ends. Committing writes one
+//! [`patch`] is for small changes of one page, such as inserts: it writes bytes in place and logs just these. [`rewrite`]
+//! puts a page's new content in place and logs from where to where it differs. For everything else, a [`Change`] works on copies of up to four pages, which it borrows exclusively until it ends. Committing writes one
 //! generic WAL record and puts the copies in place; dropping it leaves the pages as they were. So an error in the
 //! middle of a change, a Rust panic included, never leaves half of it behind. On a standby, redo locks the pages in
 //! the order in which they were registered: parents before children, left before right, the order in which readers
@@ -59,6 +59,67 @@ pub(crate) fn patch<const N: usize>(
         }
         pg_sys::CritSectionCount -= 1;
     }
+}
+
+/// Puts `image`, the new content of a page, in place. Logged is, for each part of the page, what lies between the first
+/// and the last byte that differ: finding all that are the same in between costs more than logging them. The server's
+/// log position and checksum at the front stay as they are; bytes of the hole are zero.
+pub(crate) fn rewrite(index: Index<'_>, page: &mut Page<Exclusive>, image: &[u8; PAGE_SIZE]) {
+    const FRONT: usize = size_of::<pg_sys::PageXLogRecPtr>();
+    const HEADER: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp);
+    let int = |at: usize| {
+        image.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| usize::from(u16::from_ne_bytes(*b)))
+    };
+    let (lower, upper) = (int(12), int(14));
+    if lower < HEADER || upper < lower || upper > PAGE_SIZE {
+        let what = format!("a change leaves a hole from byte {lower} to {upper}");
+        super::error::corrupted(&index.shown(), page.block(), what);
+    }
+    let mut data: Vec<u8> = Vec::with_capacity(PAGE_SIZE + 64);
+    for part in [FRONT..HEADER, HEADER..lower, upper..PAGE_SIZE] {
+        let (Some(old), Some(new)) = (page.bytes().get(part.clone()), image.get(part.clone())) else {
+            continue;
+        };
+        let same = common_front(old, new);
+        if same == new.len() {
+            continue;
+        }
+        let same_behind = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+        let bytes = new.get(same..new.len() - same_behind).unwrap_or(&[]);
+        data.extend_from_slice(&((part.start + same) as u16).to_ne_bytes());
+        data.extend_from_slice(&(bytes.len() as u16).to_ne_bytes());
+        data.extend_from_slice(bytes);
+    }
+    if data.is_empty() {
+        return;
+    }
+    let logged = index.needs_wal();
+    let buffer = page.buffer();
+    // SAFETY: as `patch`: pinned and locked exclusively; nothing allocates or raises an error in between but the
+    // server's WAL machinery. `data` outlives the record.
+    unsafe {
+        let start = pg_sys::BufferGetPage(buffer).cast::<u8>();
+        pg_sys::CritSectionCount += 1;
+        std::ptr::copy_nonoverlapping(image.as_ptr().add(FRONT), start.add(FRONT), PAGE_SIZE - FRONT);
+        pg_sys::MarkBufferDirty(buffer);
+        if logged {
+            pg_sys::XLogBeginInsert();
+            pg_sys::XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_STANDARD as u8);
+            compat::register_buffer_data(0, &data);
+            let end = pg_sys::XLogInsert(pg_sys::RmgrIds::RM_GENERIC_ID as u8, 0);
+            let position = pg_sys::PageXLogRecPtr { xlogid: (end >> 32) as u32, xrecoff: end as u32 };
+            start.cast::<pg_sys::PageXLogRecPtr>().write(position);
+        }
+        pg_sys::CritSectionCount -= 1;
+    }
+}
+
+/// How many bytes two parts begin with that are the same.
+fn common_front(a: &[u8], b: &[u8]) -> usize {
+    const STEP: usize = 64;
+    let same = a.chunks(STEP).zip(b.chunks(STEP)).take_while(|(a, b)| a == b).count() * STEP;
+    let rest = a.iter().skip(same).zip(b.iter().skip(same)).take_while(|(a, b)| a == b).count();
+    (same + rest).min(b.len())
 }
 
 /// Number of the server's btree record "a page is reused", which only resolves conflicts: its redo cancels the queries of
@@ -145,6 +206,18 @@ impl Drop for Change<'_> {
         if !std::thread::panicking() {
             // SAFETY: begun by us and not finished.
             unsafe { pg_sys::GenericXLogAbort(self.state) }
+        }
+    }
+}
+
+/// How far the WAL has been written; on a standby, replayed.
+pub(crate) fn position() -> u64 {
+    // SAFETY: plain questions to the server; no place for the timeline is asked for.
+    unsafe {
+        if pg_sys::RecoveryInProgress() {
+            pg_sys::GetXLogReplayRecPtr(std::ptr::null_mut())
+        } else {
+            pg_sys::GetXLogInsertRecPtr()
         }
     }
 }

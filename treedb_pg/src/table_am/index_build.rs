@@ -5,7 +5,7 @@
 //! of the server's README.HOT; an index that is built while a broken HOT chain exists is marked unusable for older
 //! snapshots (`ii_BrokenHotChain`).
 //!
-//! A scan may be passed in (parallel build of the server's own btree): it is used, and ended, here.
+//! A scan may be passed in (of a parallel build): it is used, and ended, here.
 
 use pgrx::{check_for_interrupts, pg_sys};
 
