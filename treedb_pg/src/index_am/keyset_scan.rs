@@ -1,7 +1,7 @@
 //! Reading an index of key sets in the order of its keys, as queries over documents do.
 //!
 //! Entries are passed on without regard to visibility; the caller checks each row against its own snapshot. That must
-//! be an MVCC snapshot: pages are not pinned, so they can be vacuumed meanwhile.
+//! be an MVCC snapshot where pages are not pinned, as they can be vacuumed meanwhile.
 
 use std::ops::ControlFlow;
 
@@ -35,13 +35,16 @@ pub(crate) fn facts(index: Index<'_>) -> Facts {
     Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
 }
 
-/// Shows the entries in `range` that `snapshot` may need to `visit`. With `after` it begins after that entry.
+/// Shows the entries in `range` that `snapshot` may need to `visit`. With `after` it begins after that entry. With `pin`
+/// the page of an entry stays pinned while it is visited, so that no vacuum removes the entry and lets the table reuse
+/// its row's address meanwhile.
 pub(crate) fn scan<E>(
     index: Index<'_>,
     snapshot: Snapshot<'_>,
     range: &KeyRange,
     direction: Direction,
     after: Option<(&[u8], pg_sys::ItemPointerData)>,
+    pin: bool,
     visit: &mut Visit<'_, E>,
 ) -> Result<(), E> {
     let schema = Schema::of(index);
@@ -60,7 +63,7 @@ pub(crate) fn scan<E>(
         tree: Tree::new(index, &schema),
         conditions: &conditions,
         keys: true,
-        pin: false,
+        pin,
         snapshot: Some(snapshot),
         skip_dead: !snapshot::began_in_recovery(),
     };
@@ -69,9 +72,10 @@ pub(crate) fn scan<E>(
     while let Some(here) = cursor {
         if let Some((row, _)) = here.entry(&reader.tree, &mut buffer) {
             let key = buffer.get(..buffer.len() - ADDRESS).unwrap_or(&[]);
-            if visit(row, key)?.is_break() {
+            let flow = visit(row, key);
+            if !matches!(flow, Ok(ControlFlow::Continue(()))) {
                 here.leave(None);
-                return Ok(());
+                return flow.map(drop);
             }
         }
         cursor = reader.next(Some(here), direction, &mut buffer);
