@@ -206,7 +206,7 @@ const READS: &[Workload] = &[
         sides: &[
             (
                 OURS,
-                r#"SELECT (doc ->> 's')::bigint + (doc ->> '_id')::int AS doc FROM treedb.aggregate('c', '[{"$group": {"_id": "$a", "s": {"$sum": "$v"}}}]') doc"#,
+                r#"SELECT treedb.get_text(doc, 's')::bigint + treedb.get_text(doc, '_id')::int AS doc FROM treedb.aggregate('c', '[{"$group": {"_id": "$a", "s": {"$sum": "$v"}}}]') doc"#,
             ),
             (
                 BTREE,

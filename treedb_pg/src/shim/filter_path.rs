@@ -4,10 +4,10 @@
 //! A filter that depends on no other table makes an ordinary path; one that depends on others, a path parameterized by
 //! them, for the inner side of a nested loop.
 //!
-//! `@@` is not leakproof, as some of its errors tell of the document. Under row security, and in a view with
-//! `security_barrier`, the server's own index conditions are therefore leakproof operators alone. These paths may serve
-//! any filter: by an index they compare bytes of keys, which shows nothing of a row to anybody, and the conditions of the
-//! query, those of the policies first and `@@` among the others, are evaluated on each row that is returned.
+//! `@@` is not leakproof, as some of its errors tell of the document. Under row security the server's own index conditions
+//! are therefore leakproof operators alone. These paths may serve any filter: by an index they compare bytes of keys,
+//! which shows nothing of a row to anybody, and the conditions of the query, those of the policies first and `@@` among
+//! the others, are evaluated on each row that is returned.
 
 use std::ffi::CStr;
 use std::marker::PhantomData;
