@@ -206,7 +206,10 @@ pub(super) struct State {
 /// The entry that a scan remembers.
 enum Marked {
     /// On the cursor's page.
-    Here { at: usize, place: PlaceInBatch },
+    Here {
+        at: usize,
+        place: PlaceInBatch,
+    },
     Elsewhere(Cursor),
 }
 
@@ -323,10 +326,11 @@ impl State {
             }
             let row = if keys {
                 tree.checked(page.block, leaf.key_after(previous.replace(place), place, key));
-                let entry = columns.and_then(|columns| scan.form_fixed_entry(columns, key)).unwrap_or_else(|| {
-                    let value = tree.checked(page.block, leaf.value(place));
-                    scan.form_entry(|| schema.values(key, value))
-                });
+                let entry =
+                    columns.and_then(|columns| scan.form_fixed_entry(columns, key)).unwrap_or_else(|| {
+                        let value = tree.checked(page.block, leaf.value(place));
+                        scan.form_entry(|| schema.values(key, value))
+                    });
                 let row =
                     row_of(key).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"));
                 (row, Some(entry))

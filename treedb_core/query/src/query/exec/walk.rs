@@ -323,30 +323,54 @@ fn entries(
     split: &mut SplitKey,
 ) -> Result<BitmapResult> {
     let decided = keys.complete && (source.entries_are_exact() || source.keys_decide(index));
-    let (mut recheck, mut exact) = (Vec::new(), Vec::new());
+    let (mut recheck, mut exact) = (RowSet::default(), RowSet::default());
     for range in ranges {
         source.index_range(index, range, Direction::Forward, None, &mut |row, key| {
             counters.keys_examined += 1;
             match keys.test.as_ref().map_or(KeyMatch::Yes, |test| test.check(key, split)) {
                 KeyMatch::No => {}
-                KeyMatch::Yes if decided => exact.push(row.0),
-                _ => recheck.push(row.0),
+                KeyMatch::Yes if decided => exact.insert(row),
+                _ => recheck.insert(row),
             }
             Ok(Flow::Continue(()))
         })?;
     }
-    Ok(BitmapResult { recheck: bitmap_of(recheck), exact: bitmap_of(exact) })
+    Ok(BitmapResult { recheck: recheck.into_bitmap(), exact: exact.into_bitmap() })
 }
 
-/// The bitmap of these rows. Entries of equal keys come in the order of their rows, so there is little to sort, and a
-/// sorted list becomes a bitmap several times as fast as its members are inserted one by one.
-fn bitmap_of(mut rows: Vec<u64>) -> RoaringTreemap {
-    if !rows.is_sorted_by(|a, b| a < b) {
-        rows.sort_unstable();
-        rows.dedup();
+/// Rows on their way into a bitmap: a sorted list becomes one several times as fast as its members are inserted one by
+/// one, and there is little to sort, as entries of equal keys come in the order of their rows.
+#[derive(Default)]
+struct RowSet {
+    bitmap: RoaringTreemap,
+    rows: Vec<u64>,
+}
+
+impl RowSet {
+    /// Rows in the list before they are added to the bitmap.
+    const MOST: usize = 64 * 1024;
+
+    fn insert(&mut self, row: RowId) {
+        if self.rows.len() == Self::MOST {
+            self.settle();
+        }
+        self.rows.push(row.0);
     }
-    let mut bitmap = RoaringTreemap::new();
-    // It fails at a value that is not above the one before, of which there is none.
-    let _ = bitmap.append(rows);
-    bitmap
+
+    /// Adds the list to the bitmap.
+    fn settle(&mut self) {
+        if !self.rows.is_sorted_by(|a, b| a < b) {
+            self.rows.sort_unstable();
+            self.rows.dedup();
+        }
+        let mut sorted = RoaringTreemap::new();
+        // It fails at a row that is not above the one before, of which there is none.
+        let _ = sorted.append(self.rows.drain(..));
+        self.bitmap |= sorted;
+    }
+
+    fn into_bitmap(mut self) -> RoaringTreemap {
+        self.settle();
+        self.bitmap
+    }
 }
