@@ -139,6 +139,12 @@ UPDATE c SET doc = '{"_id": 7000, "n": 21}' WHERE doc @@ '{"_id": 7000}';
 SELECT treedb.count('c', '{"n": 20}'), treedb.count('c', '{"n": 21}');
 ROLLBACK;
 SELECT treedb.count('c', '{"n": 20}'), treedb.count('c', '{"n": 21}');
+-- Keys that are too long are stored shortened: what they do not decide is decided by the document.
+SELECT treedb.create_collection('filters.long');
+SELECT treedb.create_index('filters.long', '{"s": 1}');
+INSERT INTO long SELECT format('{"_id": %s, "s": "%s%s"}', n, repeat('x', 5000), n % 3)::bson FROM generate_series(1, 9) n;
+SELECT treedb.count('long', f), (SELECT count(*) FROM treedb.find('long', f)), (SELECT count(*) FROM long WHERE doc @@ f)
+    FROM (SELECT format('{"s": "%s1"}', repeat('x', 5000))::bson) filters(f);
 -- In a transaction the statement sees its own changes and its own snapshot.
 BEGIN;
 DELETE FROM c WHERE doc @@ '{"_id": 505}';

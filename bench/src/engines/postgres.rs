@@ -94,7 +94,7 @@ impl Postgres {
         let failed = || format!("pgbench, {script}: {output}{}", String::from_utf8_lossy(&done.stderr));
         let per_second = output.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next());
         let per_second: f64 = per_second.and_then(|tps| tps.parse().ok()).ok_or_else(failed)?;
-        if !done.status.success() || !(per_second > 0.0) {
+        if !done.status.success() || per_second.is_nan() || per_second <= 0.0 {
             return Err(failed().into());
         }
         Ok((times as f64 * 1e9 / per_second) as u64)

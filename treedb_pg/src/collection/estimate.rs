@@ -102,7 +102,9 @@ fn few(table: &Table) -> Estimate {
 
 /// What it takes to find the rows of a table that match a filter by its indexes; `None` if none of them helps.
 pub(super) fn filter(table: Scanned, filter: &Argument<'_>) -> Option<Estimate> {
-    let number = table.table.to_u32().to_le_bytes();
+    // No name has a zero byte.
+    let mut number = table.table.to_u32().to_le_bytes().to_vec();
+    number.push(0);
     match filter {
         Argument::Null => Some(Estimate { startup: 0.0, total: 0.0, rows: 0.0 }),
         Argument::Expression(_) => once(&[&number], || Some(few(&Table::of_plan(table)))),
