@@ -12,7 +12,7 @@ use super::boundary::Boundary;
 use super::meta::fact;
 use super::range::{Conditions, Range};
 use super::scan::EntryReader;
-use super::schema::{ADDRESS, Schema, append_address, shortened};
+use super::schema::{Schema, append_address, shortened};
 use super::tree::Tree;
 use crate::shim::relation::Index;
 use crate::shim::snapshot::{self, Snapshot};
@@ -69,14 +69,11 @@ pub(crate) fn scan<E>(
     };
     let mut buffer = Vec::new();
     let mut cursor = reader.next(None, direction, &mut buffer);
-    while let Some(here) = cursor {
-        if let Some((row, _)) = here.entry(&reader.tree, &mut buffer) {
-            let key = buffer.get(..buffer.len() - ADDRESS).unwrap_or(&[]);
-            let flow = visit(row, key);
-            if !matches!(flow, Ok(ControlFlow::Continue(()))) {
-                here.leave(None);
-                return flow.map(drop);
-            }
+    while let Some(mut here) = cursor {
+        let flow = reader.visit_page(&mut here, direction, &mut buffer, visit);
+        if !matches!(flow, Ok(ControlFlow::Continue(()))) {
+            here.leave(None);
+            return flow.map(drop);
         }
         cursor = reader.next(Some(here), direction, &mut buffer);
     }

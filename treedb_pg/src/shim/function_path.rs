@@ -232,8 +232,9 @@ unsafe fn wanted(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo) -
     // SAFETY: sets of numbers; fields of valid nodes.
     unsafe {
         if !pg_sys::bms_equal((*root).all_baserels, (*rel).relids) {
-            // How often it is read, and how far, is the join's affair.
-            return 1;
+            // How often it is read, and how far, is the join's affair. Often there are few rows, which are found at once
+            // if a few more are asked for.
+            return 8;
         }
         let (limit, fraction) = ((*root).limit_tuples, (*root).tuple_fraction);
         match () {
