@@ -11,14 +11,11 @@ use treedb_query::access::{Direction, KeyRange, after_prefix};
 use super::boundary::Boundary;
 use super::meta::fact;
 use super::range::{Conditions, Range};
-use super::scan::EntryReader;
+use super::scan::{EntryReader, Visit};
 use super::schema::{Schema, append_address, shortened};
 use super::tree::Tree;
 use crate::shim::relation::Index;
 use crate::shim::snapshot::{self, Snapshot};
-
-/// Called for each entry with its row and key (shortened if it was too long to be stored).
-pub(crate) type Visit<'v, E> = dyn FnMut(pg_sys::ItemPointerData, &[u8]) -> Result<ControlFlow<()>, E> + 'v;
 
 /// Properties that hold for all entries of an index.
 pub(crate) struct Facts {

@@ -74,6 +74,9 @@ enum Kept {
     Rows(Vec<pg_sys::ItemPointerData>),
 }
 
+/// Called for each entry with its row and its key without the row (shortened if it was too long to be stored).
+pub(crate) type Visit<'v, E> = dyn FnMut(pg_sys::ItemPointerData, &[u8]) -> Result<ControlFlow<()>, E> + 'v;
+
 /// Entries whose rows are kept without the page.
 const FEW: usize = 4;
 
@@ -597,14 +600,14 @@ impl EntryReader<'_> {
         }
     }
 
-    /// Shows the entries of the cursor's page, from the cursor's own on, to `visit`, until it breaks or fails: row and key
-    /// without the row. The cursor is at the last one then, and `key` is used for keys.
+    /// Shows the entries of the cursor's page, from the cursor's own on, to `visit`, until it breaks or fails. The
+    /// cursor is at the last one then, and `key` is used for keys.
     pub(super) fn visit_page<E>(
         &self,
         cursor: &mut Cursor,
         direction: Direction,
         key: &mut Vec<u8>,
-        visit: &mut dyn FnMut(pg_sys::ItemPointerData, &[u8]) -> Result<ControlFlow<()>, E>,
+        visit: &mut Visit<'_, E>,
     ) -> Result<ControlFlow<()>, E> {
         let page = Arc::clone(&cursor.page);
         let (tree, leaf) = (&self.tree, page.leaf(&self.tree));
