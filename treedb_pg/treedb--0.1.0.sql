@@ -434,7 +434,9 @@ COMMENT ON FUNCTION get_text(bson, text) IS 'the same as text: strings without q
 -- Filters --------------------------------------------------------------------------------------------------------
 
 CREATE FUNCTION matches(document bson, filter bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME', 'treedb_matches';
-CREATE OPERATOR @@ (LEFTARG = bson, RIGHTARG = bson, FUNCTION = matches, RESTRICT = contsel, JOIN = contjoinsel);
+CREATE FUNCTION matchsel(internal, oid, internal, int4) RETURNS float8 LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_matchsel';
+COMMENT ON FUNCTION matchsel(internal, oid, internal, int4) IS 'tells the planner how many documents match a filter';
+CREATE OPERATOR @@ (LEFTARG = bson, RIGHTARG = bson, FUNCTION = matches, RESTRICT = matchsel, JOIN = contjoinsel);
 COMMENT ON FUNCTION matches(bson, bson) IS 'whether a document matches a MongoDB filter';
 
 -- Index keys -----------------------------------------------------------------------------------------------------

@@ -60,18 +60,54 @@ impl Postgres {
         Ok(pg)
     }
 
+    /// The path of a file that the server may write.
+    pub fn file(&self, name: &str) -> String {
+        self.dir.join(name).to_string_lossy().into_owned()
+    }
+
+    /// A program of the server's, to connect to this cluster.
+    fn client(&self, program: &str) -> Result<Command> {
+        let config = std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into());
+        let bin = Command::new(config).arg("--bindir").output()?.stdout;
+        let mut client = Command::new(Path::new(String::from_utf8_lossy(&bin).trim()).join(program));
+        client.args(["-U", "postgres", "-d", "postgres", "-p", &self.port, "-h"]).arg(&self.dir);
+        Ok(client)
+    }
+
+    /// Executes a script of pgbench `times` times with prepared statements, and returns how many nanoseconds that took
+    /// without the connection.
+    ///
+    /// # Errors
+    /// An error in the script, or output that is not pgbench's.
+    pub fn pgbench(&self, script: &str, times: u64, seed: u64) -> Result<u64> {
+        let file = self.dir.join("script.sql");
+        std::fs::write(&file, script)?;
+        let done = self
+            .client("pgbench")?
+            .args(["-n", "-M", "prepared", "-c", "1", "-t", &times.to_string()])
+            .arg(format!("--random-seed={seed}"))
+            .arg("-f")
+            .arg(&file)
+            .stdin(Stdio::null())
+            .output()?;
+        let output = String::from_utf8_lossy(&done.stdout);
+        let failed = || format!("pgbench, {script}: {output}{}", String::from_utf8_lossy(&done.stderr));
+        let per_second = output.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next());
+        let per_second: f64 = per_second.and_then(|tps| tps.parse().ok()).ok_or_else(failed)?;
+        if !done.status.success() || per_second.is_nan() || per_second <= 0.0 {
+            return Err(failed().into());
+        }
+        Ok((times as f64 * 1e9 / per_second) as u64)
+    }
+
     /// Runs statements and returns the rows they print, one per line.
     ///
     /// # Errors
     /// An SQL error.
     pub fn run(&self, sql: &str) -> Result<String> {
-        let psql = std::env::var("PG_CONFIG").unwrap_or_else(|_| "pg_config".into());
-        let bin = Command::new(psql).arg("--bindir").output()?.stdout;
-        let psql = Path::new(String::from_utf8_lossy(&bin).trim()).join("psql");
-        let mut child = Command::new(psql)
-            .args(["-qAtX", "-v", "ON_ERROR_STOP=1", "-U", "postgres", "-d", "postgres", "-p", &self.port])
-            .arg("-h")
-            .arg(&self.dir)
+        let mut child = self
+            .client("psql")?
+            .args(["-qAtX", "-v", "ON_ERROR_STOP=1"])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -10,6 +10,7 @@ mod memory;
 mod open;
 mod packages;
 mod pg;
+mod pg_documents;
 mod readers;
 mod stall;
 

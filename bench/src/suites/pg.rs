@@ -1,9 +1,11 @@
 //! `treedb_btree` of the Postgres extension compared with the server's own btree.
 //!
+//! Collections are compared with jsonb in [`super::pg_documents`], in the same server.
+//!
 //! There are no rows for the table access method `treedb`: it is heap's with four callbacks replaced, so that a
 //! comparison with heap would measure heap twice.
 
-use super::Scale;
+use super::{Scale, pg_documents};
 use crate::Result;
 use crate::comparison::{Candidate, Unit, compare};
 use crate::engines::Postgres;
@@ -12,10 +14,13 @@ use crate::report::{Row, rows};
 pub(super) const ABOUT: &str = "Both indexes are in one server and are timed inside it: on two heap tables that differ \
     only in the access method of their index (int4 and 32-character text, \"C\" collation, all values distinct and in \
     random order). No parallel workers, everything in shared buffers, no flushes. Lookups are a prepared statement in a \
-    loop. Checksums are sums over the rows found.";
+    loop. Checksums are sums over the rows found. The rows from \"find\" on compare a collection with a heap table of jsonb \
+    under btree indexes on expressions of the same paths, and, where the peer is called GIN, under a GIN index of \
+    jsonb_path_ops: 200,000 documents, statements prepared once and executed by one pgbench client over a Unix socket. \
+    What they return is compared before each round.";
 
 /// Both sides use the same server.
-const DURABILITY: &str = "the same server, fsync off";
+pub(super) const DURABILITY: &str = "the same server, fsync off";
 
 const FUNCTIONS: &str = "
 CREATE FUNCTION nanos(since timestamptz) RETURNS bigint LANGUAGE sql AS
@@ -117,12 +122,26 @@ const SIDES: [(&str, &str, &str); 2] = [("TreeDB", "t", "treedb_btree"), ("Postg
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let pg = Postgres::start()?;
     pg.run(FUNCTIONS)?;
+    let mut out = Vec::new();
+    if wants_indexes(scale) {
+        indexes(&pg, scale, &mut out)?;
+    }
+    pg_documents::run(&pg, scale, &mut out)?;
+    Ok(out)
+}
+
+/// Whether `BENCH_ONLY` asks for more than documents.
+fn wants_indexes(scale: Scale) -> bool {
+    std::env::var_os("BENCH_ONLY").is_none() || scale.wants("index")
+}
+
+/// The workloads on indexes.
+fn indexes(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
     let size = scale.of(1_000_000);
     for (_, letter, index) in SIDES {
         let sql = TABLES.replace("{}", letter).replace("AM", index);
         pg.run(&sql.replace("SIZE", &size.to_string()))?;
     }
-    let mut out = Vec::new();
     // `{}` is the side's letter, `$AM` its index access method, `$N` the number of operations, `$ROUND` the round. The last
     // row that the statements return must be `nanoseconds|checksum`.
     let mut add = |workload: &str, unit: Unit, ops: u64, sql: &str| -> Result<()> {
@@ -131,7 +150,6 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             .iter()
             .map(|(name, letter, index)| {
                 let sql = sql.replace("{}", letter).replace("$AM", index).replace("$N", &ops.to_string());
-                let pg = &pg;
                 Candidate {
                     name,
                     run: Box::new(move |round| {
@@ -230,6 +248,5 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
         &format!(
             "{update}; SELECT clock_timestamp() AS since \\gset\nVACUUM {{}}d; SELECT nanos(:'since') || '|0';"
         ),
-    )?;
-    Ok(out)
+    )
 }

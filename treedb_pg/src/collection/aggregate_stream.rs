@@ -20,7 +20,6 @@ impl StreamedFunction for AggregateStream {
     const NODE: &'static CStr = c"TreeDB Aggregate";
     const LABELS: [&'static CStr; ARGUMENTS] = [c"Collection", c"Pipeline", c"Options"];
     /// Stages open other collections while they run.
-    const READS_FILTER: bool = false;
     const KEEPS_MEMORY: bool = true;
 
     fn estimate(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {

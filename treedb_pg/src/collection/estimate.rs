@@ -6,16 +6,16 @@
 use std::cell::RefCell;
 
 use treedb_query::doc::{Doc, Value};
-use treedb_query::query::{Path, Plan, Query};
+use treedb_query::query::{Filter, Path, Plan, Query};
 
 use super::find::parse_find;
 use super::reader::Reader;
 use super::spill::spilling;
 use super::table::Table;
-use crate::shim::datum::Bytes;
+use crate::shim::filter_scan::Scanned;
 use crate::shim::server::{self, Costs};
 use crate::shim::streamed::{ARGUMENTS, Argument, Estimate};
-use crate::types::value;
+use crate::types::{bson, value};
 
 /// Calls whose estimates are kept.
 const KEPT: usize = 8;
@@ -32,7 +32,7 @@ thread_local! {
 }
 
 /// The estimate of a call with these arguments, made by `estimate` once in a statement.
-fn once(arguments: &[Bytes<'_>], estimate: impl FnOnce() -> Option<Estimate>) -> Option<Estimate> {
+fn once(arguments: &[&[u8]], estimate: impl FnOnce() -> Option<Estimate>) -> Option<Estimate> {
     let mut bytes = Vec::new();
     for argument in arguments {
         bytes.extend_from_slice(&argument.len().to_le_bytes());
@@ -69,7 +69,7 @@ pub(super) fn find(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
     let [Some(name), Some(filter), Some(options)] = arguments.each_ref().map(Argument::constant) else {
         return unknown_filter(arguments);
     };
-    once(&[name.bytes(), filter.bytes(), options.bytes()], || {
+    once(&[&name.bytes(), &filter.bytes(), &options.bytes()], || {
         let (reader, query) = find_query(arguments)?;
         let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
         Some(priced(&reader, &query, &plan))
@@ -80,21 +80,44 @@ pub(super) fn find(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
 /// mostly find few documents by an index. It must not look dearer than the same call with its values, by more than
 /// planning it takes: a prepared statement would be planned each time.
 fn unknown_filter(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
-    const FEW: f64 = 10.0;
     if arguments.iter().any(|argument| matches!(argument, Argument::Null)) {
         return Some(Estimate { startup: 0.0, total: 0.0, rows: 0.0 });
     }
     let name = arguments[0].constant()?.bytes();
-    once(&[name], || {
+    once(&[&name], || {
         let name = arguments[0].constant()?.bytes();
-        let table = Table::open_quietly(&name)?;
-        let rows = table.estimated_rows() as f64;
-        let rows = FEW.min(rows).max(1.0);
-        let Costs { random_page, tuple, operator, index_tuple, .. } = server::costs();
-        let startup = random_page + 50.0 * operator;
-        let total = startup + random_page + rows * (tuple + index_tuple);
-        Some(Estimate { startup, total, rows })
+        Some(few(&Table::open_quietly(&name)?))
     })
+}
+
+/// The estimate of a search for few documents.
+fn few(table: &Table) -> Estimate {
+    const FEW: f64 = 10.0;
+    let rows = FEW.min(table.estimated_rows() as f64).max(1.0);
+    let Costs { random_page, tuple, operator, index_tuple, .. } = server::costs();
+    let startup = random_page + 50.0 * operator;
+    let total = startup + random_page + rows * (tuple + index_tuple);
+    Estimate { startup, total, rows }
+}
+
+/// What it takes to find the rows of a table that match a filter by its indexes; `None` if none of them helps.
+pub(super) fn filter(table: Scanned, filter: &Argument<'_>) -> Option<Estimate> {
+    // No name has a zero byte.
+    let mut number = table.table.to_u32().to_le_bytes().to_vec();
+    number.push(0);
+    match filter {
+        Argument::Null => Some(Estimate { startup: 0.0, total: 0.0, rows: 0.0 }),
+        Argument::Expression(_) => once(&[&number], || Some(few(&Table::of_plan(table)))),
+        Argument::Constant(filter) => {
+            let bytes = filter.bytes();
+            once(&[&number, &bytes], || {
+                let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
+                let reader = Reader::new(Table::of_plan(table));
+                let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
+                (plan.path != Path::CollectionScan).then(|| priced(&reader, &query, &plan))
+            })
+        }
+    }
 }
 
 /// The estimate of a plan in the planner's units.
@@ -129,7 +152,7 @@ fn priced(reader: &Reader, query: &Query, plan: &Plan) -> Estimate {
 /// What a call of `aggregate` is expected to take: the collection is read, and each stage leaves a part.
 pub(super) fn aggregate(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
     let [Some(name), Some(stages), _] = arguments.each_ref().map(Argument::constant) else { return None };
-    once(&[name.bytes(), stages.bytes()], || {
+    once(&[&name.bytes(), &stages.bytes()], || {
         let table = Table::open_quietly(&name.bytes())?;
         let read = table.estimated_rows() as f64;
         let bytes = stages.bytes();

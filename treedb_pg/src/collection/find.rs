@@ -50,6 +50,7 @@ pg_function! {
     /// `treedb.count(collection, filter, options)`.
     fn treedb_count(args: [Varlena, Varlena, Varlena]) -> i64 {
         let (reader, query) = parse_call(args, &["skip", "limit", "hint", "collation"]);
+        let reader = reader.counting();
         accept(count(&reader, &QueryContext::default(), &query)) as i64
     }
 }

@@ -69,7 +69,6 @@ impl StreamedFunction for FindStream {
     const FUNCTION: &'static CStr = c"find";
     const NODE: &'static CStr = c"TreeDB Find";
     const LABELS: [&'static CStr; ARGUMENTS] = [c"Collection", c"Document Filter", c"Options"];
-    const READS_FILTER: bool = true;
     const KEEPS_MEMORY: bool = false;
 
     fn estimate(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {

@@ -14,13 +14,15 @@
 //! | [`write`], [`find_and_modify`], [`bulk`] | those that write |
 //! | [`manage`], [`manage_index`] | those that create and change collections and indexes |
 //! | [`find_stream`], [`aggregate_stream`] | `find` and `aggregate` in FROM, one document after the other |
+//! | [`filter_rows`] | rows of a table in FROM that `WHERE doc @@ filter` selects, by its indexes |
 //! | [`estimate`] | what executing them is expected to take |
 //! | [`spill`] | memory and temporary files of sorts |
 //!
 //! A collection is a plain table (with the access method that `treedb.table_access_method` names) with a column `doc` of
 //! type `treedb.bson`, a trigger that adds missing `_id`s, and a unique index of the server's own btree on
 //! `(doc -> '_id')`. So COPY, INSERT, GRANT, TRUNCATE, DROP and pg_dump work as on any table. The functions run as whoever
-//! calls them. Rows whose visibility a policy decides are refused: the policy is the SQL planner's business.
+//! calls them. The functions refuse tables with policies that decide which
+//! rows are visible: `WHERE doc @@ filter` applies them.
 
 mod aggregate;
 mod aggregate_stream;
@@ -28,6 +30,7 @@ mod bulk;
 mod distinct;
 mod estimate;
 mod explain;
+mod filter_rows;
 mod find;
 mod find_and_modify;
 mod find_stream;
@@ -45,6 +48,7 @@ mod write;
 mod writer;
 
 pub(crate) use aggregate_stream::AggregateStream;
+pub(crate) use filter_rows::FilterRows;
 pub(crate) use find_stream::FindStream;
 pub(crate) use index_cache::changed as forget_changed;
 pub(crate) use manage::TABLE_ACCESS_METHOD;

@@ -19,7 +19,7 @@ use crate::shim::btree_scan::{BtreeKey, BtreeScan};
 use crate::shim::datum::{Bytes, Datum};
 use crate::shim::heap;
 use crate::shim::snapshot::Registered;
-use crate::shim::table::{Fetch, Slot, TableScan};
+use crate::shim::table::{Fetch, Slot, TableScan, VisiblePages};
 use crate::types::bson;
 use crate::types::value;
 
@@ -48,6 +48,8 @@ pub(super) struct Reader {
     fetch: Fetch,
     /// The slot of [`Reader::fetch`], unless one is in progress.
     spare: Cell<Option<Slot>>,
+    /// Which pages need not be read for a row that is only counted.
+    visible: Option<VisiblePages>,
 }
 
 impl Reader {
@@ -64,7 +66,13 @@ impl Reader {
         let infos = indexes.iter().map(|index| index.info.clone()).collect();
         let fetch = Fetch::begin(&table.relation);
         let spare = Cell::new(Some(Slot::new(table.relation.get())));
-        Reader { table, snapshot, indexes, infos, fetch, spare }
+        Reader { table, snapshot, indexes, infos, fetch, spare, visible: None }
+    }
+
+    /// The same for a query that may need no documents: rows of pages that are visible to everybody are not looked at.
+    pub(super) fn counting(self) -> Reader {
+        let visible = VisiblePages::of(&self.table.relation, self.snapshot.get());
+        Reader { visible, ..self }
     }
 
     /// Puts the version of the row at `tid` that the snapshot shows into `slot`.
@@ -88,6 +96,23 @@ impl Source for Reader {
         }
         self.spare.set(Some(slot));
         found
+    }
+
+    /// A row that the snapshot shows is the one that the entry was made for, or a later version with the same values: its
+    /// address is not reused for another one before the snapshot has ended, and versions that differ in an indexed
+    /// column have addresses of their own. Entries have the whole key unless it was too long.
+    fn keys_decide(&self, index: usize) -> bool {
+        self.infos.get(index).is_some_and(|info| info.ordered) && self.snapshot.get().is_mvcc()
+    }
+
+    fn shows(&self, id: RowId) -> Result<bool> {
+        if self.visible.as_ref().is_some_and(|pages| pages.contains(address(id))) {
+            return Ok(true);
+        }
+        let mut slot = self.spare.take().unwrap_or_else(|| Slot::new(self.table.relation.get()));
+        let found = self.read(address(id), &mut slot);
+        self.spare.set(Some(slot));
+        Ok(found)
     }
 
     fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
@@ -134,7 +159,8 @@ impl Source for Reader {
                 let (tree, snapshot) = (index.relation.get(), self.snapshot.get());
                 snapshot.lock_predicate(*tree);
                 let after = after.map(|(key, row)| (key, address(row)));
-                keyset_scan::scan(tree, snapshot, range, direction, after, &mut |tid, key| {
+                let pin = self.visible.is_some();
+                keyset_scan::scan(tree, snapshot, range, direction, after, pin, &mut |tid, key| {
                     check_for_interrupts!();
                     visit(row_id(tid), key)
                 })

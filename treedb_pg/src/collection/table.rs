@@ -8,6 +8,7 @@ use treedb_query::{ErrorCode, QueryError};
 use crate::shim::catalog::{self, RelationName};
 use crate::shim::datum::Bytes;
 use crate::shim::error::{SqlState, fail, refuse};
+use crate::shim::filter_scan::Scanned;
 use crate::shim::relation::{LockMode, OpenRelation, OpenTable};
 use crate::shim::text;
 
@@ -102,6 +103,11 @@ impl Table {
         let (doc, column_type) = catalog::column(oid, c"doc")?;
         let readable = column_type == catalog::own_type(c"bson") && catalog::may_read(oid);
         readable.then_some(Table { relation, doc })
+    }
+
+    /// A table that a statement's plan reads: the statement has locked it, and checks itself what the user may do.
+    pub(super) fn of_plan(table: Scanned) -> Table {
+        Table { relation: OpenTable::open(table.table, LockMode::Held), doc: table.column }
     }
 
     fn allow(&self, name: &RelationName, need: Need) {

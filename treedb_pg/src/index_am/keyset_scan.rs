@@ -1,7 +1,7 @@
 //! Reading an index of key sets in the order of its keys, as queries over documents do.
 //!
 //! Entries are passed on without regard to visibility; the caller checks each row against its own snapshot. That must
-//! be an MVCC snapshot: pages are not pinned, so they can be vacuumed meanwhile.
+//! be an MVCC snapshot where pages are not pinned, as they can be vacuumed meanwhile.
 
 use std::ops::ControlFlow;
 
@@ -11,14 +11,11 @@ use treedb_query::access::{Direction, KeyRange, after_prefix};
 use super::boundary::Boundary;
 use super::meta::fact;
 use super::range::{Conditions, Range};
-use super::scan::EntryReader;
-use super::schema::{ADDRESS, Schema, append_address, shortened};
+use super::scan::{EntryReader, Visit};
+use super::schema::{Schema, append_address, shortened};
 use super::tree::Tree;
 use crate::shim::relation::Index;
 use crate::shim::snapshot::{self, Snapshot};
-
-/// Called for each entry with its row and key (shortened if it was too long to be stored).
-pub(crate) type Visit<'v, E> = dyn FnMut(pg_sys::ItemPointerData, &[u8]) -> Result<ControlFlow<()>, E> + 'v;
 
 /// Properties that hold for all entries of an index.
 pub(crate) struct Facts {
@@ -35,13 +32,16 @@ pub(crate) fn facts(index: Index<'_>) -> Facts {
     Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
 }
 
-/// Shows the entries in `range` that `snapshot` may need to `visit`. With `after` it begins after that entry.
+/// Shows the entries in `range` that `snapshot` may need to `visit`. With `after` it begins after that entry. With `pin`
+/// the page of an entry stays pinned while it is visited, so that no vacuum removes the entry and lets the table reuse
+/// its row's address meanwhile.
 pub(crate) fn scan<E>(
     index: Index<'_>,
     snapshot: Snapshot<'_>,
     range: &KeyRange,
     direction: Direction,
     after: Option<(&[u8], pg_sys::ItemPointerData)>,
+    pin: bool,
     visit: &mut Visit<'_, E>,
 ) -> Result<(), E> {
     let schema = Schema::of(index);
@@ -60,20 +60,18 @@ pub(crate) fn scan<E>(
         tree: Tree::new(index, &schema),
         conditions: &conditions,
         keys: true,
-        pin: false,
+        pin,
         snapshot: Some(snapshot),
         skip_dead: !snapshot::began_in_recovery(),
         shared: None,
     };
     let mut buffer = Vec::new();
     let mut cursor = reader.next(None, direction, &mut buffer);
-    while let Some(here) = cursor {
-        if let Some((row, _)) = here.entry(&reader.tree, &mut buffer) {
-            let key = buffer.get(..buffer.len() - ADDRESS).unwrap_or(&[]);
-            if visit(row, key)?.is_break() {
-                here.leave(None);
-                return Ok(());
-            }
+    while let Some(mut here) = cursor {
+        let flow = reader.visit_page(&mut here, direction, &mut buffer, visit);
+        if !matches!(flow, Ok(ControlFlow::Continue(()))) {
+            here.leave(None);
+            return flow.map(drop);
         }
         cursor = reader.next(Some(here), direction, &mut buffer);
     }

@@ -13,6 +13,7 @@
 //! page has not changed meanwhile: an address in it could be another row's otherwise.
 
 use std::cmp::Ordering;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pgrx::{check_for_interrupts, pg_sys};
@@ -22,7 +23,7 @@ use super::batch::{Batch, PlaceInBatch};
 use super::boundary::{Boundary, Side};
 use super::leaf::{self, LeafView, Place, Selection};
 use super::range::Conditions;
-use super::schema::{Schema, row_of};
+use super::schema::{ADDRESS, Schema, row_of};
 use super::tree::{Reached, Tree};
 use crate::pages::page::{Damage, View, ViewMut, flag};
 use crate::shim::buffer::{self, Exclusive, PAGE_SIZE, Page, Pin, Shared};
@@ -73,6 +74,9 @@ enum Kept {
     /// The rows of the entries: of a range that lies within the leaf, and has few of them, no more is needed.
     Rows(Vec<pg_sys::ItemPointerData>),
 }
+
+/// Called for each entry with its row and its key without the row (shortened if it was too long to be stored).
+pub(crate) type Visit<'v, E> = dyn FnMut(pg_sys::ItemPointerData, &[u8]) -> Result<ControlFlow<()>, E> + 'v;
 
 /// Entries whose rows are kept without the page.
 const FEW: usize = 4;
@@ -147,22 +151,6 @@ impl Cursor {
         }
         let place = self.place()?;
         Some(tree.checked(self.page.block, self.page.leaf(tree).row(place, buffer)))
-    }
-
-    /// Writes the key of the entry to `out`, replacing what is there, and returns its row and its value.
-    #[inline]
-    pub(super) fn entry(
-        &self,
-        tree: &Tree<'_>,
-        out: &mut Vec<u8>,
-    ) -> Option<(pg_sys::ItemPointerData, &[u8])> {
-        let (place, leaf) = (self.place()?, self.page.leaf(tree));
-        let read = leaf.key_into(place, out).and_then(|()| {
-            let row =
-                row_of(out).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"))?;
-            Ok((row, leaf.value(place)?))
-        });
-        Some(tree.checked(self.page.block, read))
     }
 }
 
@@ -665,6 +653,39 @@ impl EntryReader<'_> {
             }
             None => self.enter(self.range_after(range, direction)?, direction, None),
         }
+    }
+
+    /// Shows the entries of the cursor's page, from the cursor's own on, to `visit`, until it breaks or fails. The
+    /// cursor is at the last one then, and `key` is used for keys.
+    pub(super) fn visit_page<E>(
+        &self,
+        cursor: &mut Cursor,
+        direction: Direction,
+        key: &mut Vec<u8>,
+        visit: &mut Visit<'_, E>,
+    ) -> Result<ControlFlow<()>, E> {
+        let page = Arc::clone(&cursor.page);
+        let (tree, leaf) = (&self.tree, page.leaf(&self.tree));
+        let mut at = Some(cursor.at);
+        while let Some(here) = at
+            && let Some(place) = page.entries.place(here)
+        {
+            cursor.at = here;
+            if self.matches(&page, &leaf, place, key) {
+                let row = leaf.key_into(place, key).and_then(|()| {
+                    row_of(key).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"))
+                });
+                let row = tree.checked(page.block, row);
+                if visit(row, key.get(..key.len() - ADDRESS).unwrap_or(&[]))?.is_break() {
+                    return Ok(ControlFlow::Break(()));
+                }
+            }
+            at = match direction {
+                Direction::Forward => Some(here + 1),
+                Direction::Backward => here.checked_sub(1),
+            };
+        }
+        Ok(ControlFlow::Continue(()))
     }
 
     /// The first entry of a page from number `at` on that matches all conditions.

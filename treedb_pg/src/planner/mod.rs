@@ -5,10 +5,14 @@
 //! volatile arguments, or where rows of the call are needed as a whole, as in `UPDATE .. FROM`) they are ordinary
 //! functions, which collect their answer.
 //!
+//! `WHERE doc @@ filter` on a table with indexes of a collection is a node of the plan too, which finds rows by them. It
+//! serves any query of the table: with other columns, with row security, of rows that are changed or locked.
+//!
 //! The server asks the function's support function to simplify each call before it makes paths, so the library is
 //! loaded, and the hook in place, before it is needed.
 
-use crate::collection::{AggregateStream, FindStream, forget_changed};
+use crate::collection::{AggregateStream, FilterRows, FindStream, forget_changed};
+use crate::shim::filter_path::FilterPaths;
 use crate::shim::function::pg_function;
 use crate::shim::function_path::{self, Answer, Planned};
 use crate::shim::invalidation;
@@ -23,11 +27,14 @@ static ENABLED: Switch = Switch::new(
 
 static FUNCTIONS: [Planned; 2] = [Planned::new::<FindStream>(), Planned::new::<AggregateStream>()];
 
+/// `WHERE doc @@ filter`.
+static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>();
+
 fn load() {
     ENABLED.define();
     crate::collection::TABLE_ACCESS_METHOD.define();
     invalidation::listen(forget_changed);
-    function_path::install(&FUNCTIONS, &ENABLED);
+    function_path::install(&FUNCTIONS, &FILTERS, &ENABLED);
 }
 
 on_load!(load);
@@ -39,5 +46,12 @@ pg_function! {
             Some(request) => request.answer(),
             None => Answer::none(),
         }
+    }
+}
+
+pg_function! {
+    /// The estimator of `@@`: the share of a table's rows that match.
+    fn treedb_matchsel(args: [Internal, Oid, Internal, Int4]) -> f64 {
+        args.filter_share(&FILTERS)
     }
 }

@@ -338,17 +338,28 @@ pub(super) unsafe fn arguments_of<'a>(
                 "Report this as a bug of treedb.",
             );
         }
-        std::array::from_fn(|at| {
-            let argument = pg_sys::list_nth(list, at as i32).cast::<pg_sys::Node>();
-            if (*argument).type_ != pg_sys::NodeTag::T_Const {
-                return Argument::Expression(shown(argument));
-            }
-            let constant = &*argument.cast::<pg_sys::Const>();
-            if constant.constisnull {
-                Argument::Null
-            } else {
-                Argument::Constant(Datum::from_raw(constant.constvalue, Layout::Varlena))
-            }
-        })
+        std::array::from_fn(|at| argument_of(pg_sys::list_nth(list, at as i32).cast(), &shown))
+    }
+}
+
+/// An argument; `shown` makes its SQL if it is no constant.
+///
+/// # Safety
+/// An expression of a type of variable length, which lives as long as the result is used.
+pub(super) unsafe fn argument_of<'a>(
+    argument: *mut pg_sys::Node,
+    shown: impl Fn(*mut pg_sys::Node) -> Option<CString>,
+) -> Argument<'a> {
+    // SAFETY: the tag of a node says what structure it is.
+    unsafe {
+        if (*argument).type_ != pg_sys::NodeTag::T_Const {
+            return Argument::Expression(shown(argument));
+        }
+        let constant = &*argument.cast::<pg_sys::Const>();
+        if constant.constisnull {
+            Argument::Null
+        } else {
+            Argument::Constant(Datum::from_raw(constant.constvalue, Layout::Varlena))
+        }
     }
 }

@@ -22,7 +22,8 @@ pub(crate) enum Class {
     Bool,
     Int4,
     Int8,
-    /// `regclass`.
+    Float8,
+    /// `regclass`, `oid`.
     Oid,
     Void,
     /// The row that a trigger returns.
@@ -43,7 +44,8 @@ const fn class(name: &[u8]) -> Class {
         b"bool" => Class::Bool,
         b"int4" => Class::Int4,
         b"int8" => Class::Int8,
-        b"regclass" => Class::Oid,
+        b"float8" => Class::Float8,
+        b"regclass" | b"oid" => Class::Oid,
         b"void" => Class::Void,
         b"trigger" => Class::Trigger,
         b"table_am_handler" => Class::TableAm,

@@ -239,6 +239,7 @@ output! {
     bool = Bool, value => pg_sys::Datum::from(value);
     i32 = Int4, value => pg_sys::Datum::from(value);
     i64 = Int8, value => pg_sys::Datum::from(value);
+    f64 = Float8, value => pg_sys::Datum::from(value.to_bits());
     pg_sys::Oid = Oid, value => pg_sys::Datum::from(value);
     () = Void, _value => pg_sys::Datum::from(0usize);
     Varlena<'_> = Varlena, value => value.raw();

@@ -5,7 +5,7 @@
 //! the hook puts a custom path in its place, which [`super::custom_scan`] executes. The library has to be loaded before
 //! the planner makes paths; it is, because the planner asks the support function to simplify every call first.
 //!
-//! Conditions on a table that such a function can answer get a path of the same kind, see [`super::filter_path`].
+//! The hook also adds the paths of [`super::filter_path`] to tables.
 //!
 //! The support function also estimates rows and cost where the call stays a function scan, or stands in a SELECT list.
 
@@ -16,12 +16,13 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+use super::catalog;
 use super::custom_scan::{Methods, arguments_of};
 use super::declared::Class;
+use super::filter_path::{self, FilterPaths};
 use super::function::{Args, Output};
 use super::setting::Switch;
 use super::streamed::{ARGUMENTS, Argument, Estimate, StreamedFunction};
-use super::{catalog, filter_path};
 
 /// A function that the hook knows.
 pub(crate) struct Planned {
@@ -29,8 +30,6 @@ pub(crate) struct Planned {
     methods: &'static pg_sys::CustomPathMethods,
     scan: &'static pg_sys::CustomScanMethods,
     estimate: fn(&[Argument<'_>; ARGUMENTS]) -> Option<Estimate>,
-    /// Whether its second argument is a filter, so that conditions on a table can be answered by it.
-    reads_filter: bool,
 }
 
 // SAFETY: its methods are constants of the program.
@@ -46,13 +45,7 @@ impl Planned {
             methods: Paths::<T>::METHODS,
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
-            reads_filter: T::READS_FILTER,
         }
-    }
-
-    /// The function's number.
-    pub(super) fn function_number(&self) -> pg_sys::Oid {
-        catalog::own_function(self.function)
     }
 
     /// Whether it is the function of that number.
@@ -76,22 +69,29 @@ impl<T: StreamedFunction> Paths<T> {
 struct Hook {
     previous: pg_sys::set_rel_pathlist_hook_type,
     functions: &'static [Planned],
+    filters: &'static FilterPaths,
     enabled: &'static Switch,
 }
 
 static HOOK: OnceLock<Hook> = OnceLock::new();
 
-/// Puts paths for calls of these functions in FROM in place of function scans, as long as `enabled` says so.
-pub(crate) fn install(functions: &'static [Planned], enabled: &'static Switch) {
+/// Puts paths for calls of these functions in FROM in place of function scans, and adds paths for filters of tables, as
+/// long as `enabled` says so.
+pub(crate) fn install(
+    functions: &'static [Planned],
+    filters: &'static FilterPaths,
+    enabled: &'static Switch,
+) {
     // SAFETY: the backend has one thread; the server calls the hook with what it is declared to take. The methods
     // live as long as the library, which is never unloaded.
     unsafe {
         let previous = pg_sys::set_rel_pathlist_hook;
-        if HOOK.set(Hook { previous, functions, enabled }).is_ok() {
+        if HOOK.set(Hook { previous, functions, filters, enabled }).is_ok() {
             pg_sys::set_rel_pathlist_hook = Some(rel_pathlist);
             for function in functions {
                 pg_sys::RegisterCustomScanMethods(function.scan);
             }
+            pg_sys::RegisterCustomScanMethods(filters.scan);
         }
     }
 }
@@ -119,9 +119,7 @@ unsafe extern "C-unwind" fn rel_pathlist(
                 (*rel).pathlist = std::ptr::null_mut();
                 pg_sys::add_path(rel, path.cast());
             }
-            if let Some(find) = hook.functions.iter().find(|planned| planned.reads_filter) {
-                filter_path::add_paths(root, rel, number, entry, find);
-            }
+            filter_path::add_paths(root, rel, number, entry, hook.filters);
         })
     }
 }
@@ -188,7 +186,7 @@ unsafe fn wants_whole_rows(rel: *mut pg_sys::RelOptInfo) -> bool {
 ///
 /// # Safety
 /// A relation of the planner's whose rows, as far as the query uses them, are those of the call.
-pub(super) unsafe fn make_path(
+unsafe fn make_path(
     root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
     planned: &'static Planned,
@@ -234,8 +232,9 @@ unsafe fn wanted(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo) -
     // SAFETY: sets of numbers; fields of valid nodes.
     unsafe {
         if !pg_sys::bms_equal((*root).all_baserels, (*rel).relids) {
-            // How often it is read, and how far, is the join's affair.
-            return 1;
+            // How often it is read, and how far, is the join's affair. Often there are few rows, which are found at once
+            // if a few more are asked for.
+            return 8;
         }
         let (limit, fraction) = ((*root).limit_tuples, (*root).tuple_fraction);
         match () {
@@ -251,7 +250,7 @@ unsafe fn wanted(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo) -
 ///
 /// # Safety
 /// A call of the function, and the planner or null.
-pub(super) unsafe fn estimated(
+unsafe fn estimated(
     root: *mut pg_sys::PlannerInfo,
     planned: &'static Planned,
     call: *mut pg_sys::FuncExpr,
@@ -271,35 +270,27 @@ pub(super) unsafe fn estimated(
 const UNKNOWN: Estimate = Estimate { startup: 1.0, total: 20.0, rows: 100.0 };
 
 unsafe extern "C-unwind" fn plan<T: StreamedFunction>(
-    root: *mut pg_sys::PlannerInfo,
+    _root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
     path: *mut pg_sys::CustomPath,
     columns: *mut pg_sys::List,
     conditions: *mut pg_sys::List,
     _plans: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
-    // SAFETY: called by the planner with a path of `make_path`, whose private list has the number of rows wanted, the
-    // call and, if the call meets it, a condition. The call is an expression of the plan, so that the
+    // SAFETY: called by the planner with a path of `make_path`, whose private list has the number of rows wanted
+    // and the call. The call is an expression of the plan, so that the
     // server replaces lateral references in it and notes that the plan depends on the function.
     unsafe {
         pg_sys::panic::pgrx_extern_c_guard(|| {
-            let entry = *(*root).simple_rte_array.add((*rel).relid as usize);
             let private = (*path).custom_private;
             let wanted = pg_sys::list_nth(private, 0).cast::<pg_sys::Integer>();
             let call = pg_sys::list_nth(private, 1).cast::<pg_sys::FuncExpr>();
-            let met =
-                if pg_sys::list_length(private) > 2 { pg_sys::list_nth(private, 2) } else { ptr::null_mut() };
-            let number = match (*entry).rtekind {
-                pg_sys::RTEKind::RTE_RELATION => filter_path::document_column(entry),
-                _ => 1,
-            };
             let (kind, collation) = ((*call).funcresulttype, (*call).funccollid);
-            let column = pg_sys::makeVar((*rel).relid as i32, number, kind, -1, collation, 0);
+            let column = pg_sys::makeVar((*rel).relid as i32, 1, kind, -1, collation, 0);
             let column = pg_sys::makeTargetEntry(column.cast(), 1, std::ptr::null_mut(), false);
             let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
             (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
             (*scan).scan.plan.targetlist = columns;
-            let conditions = pg_sys::list_delete_ptr(pg_sys::list_copy(conditions), met);
             (*scan).scan.plan.qual = pg_sys::extract_actual_clauses(conditions, false);
             // No table: the rows are as the list of columns says.
             (*scan).scan.scanrelid = 0;

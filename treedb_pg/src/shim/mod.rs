@@ -26,6 +26,7 @@
 //! * [`table`], [`btree_scan`], [`modify`]: reading tables and the server's btrees, changing rows
 //! * [`sort_support`]: abbreviated sort keys
 //! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
+//! * [`filter_path`], [`filter_scan`]: tables in FROM whose rows are found by a filter on their documents
 //! * [`temp_file`], [`thread`], [`release`]: temporary files; values that must not leave the server's thread; handles
 //!   that the server has released already
 //! * [`setting`]: settings, and what is done when the library is loaded
@@ -46,6 +47,7 @@ pub(crate) mod error_frame;
 pub(crate) mod expression;
 pub(crate) mod fault;
 pub(crate) mod filter_path;
+pub(crate) mod filter_scan;
 pub(crate) mod function;
 pub(crate) mod function_path;
 pub(crate) mod heap;

@@ -24,8 +24,6 @@ pub(crate) trait StreamedFunction: Sized + 'static {
     const NODE: &'static CStr;
     /// What EXPLAIN calls the arguments.
     const LABELS: [&'static CStr; ARGUMENTS];
-    /// Whether its arguments are a collection, a filter and options.
-    const READS_FILTER: bool;
     /// Whether what is allocated while rows are read is used later than in the same call of [`Self::fill`].
     const KEEPS_MEMORY: bool;
 

@@ -1,5 +1,6 @@
 //! Rows of a table: fetched by address, or scanned, into a slot.
 
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::ptr;
 
@@ -8,10 +9,12 @@ use treedb_query::access::Direction;
 
 use super::datum::Datum;
 use super::error::{SqlState, fail};
+use super::heap;
 use super::index_scan::to_server;
 use super::relation::{OpenTable, Table, layout};
 use super::release::may_release;
-use super::snapshot::Snapshot;
+
+use super::snapshot::{self, Snapshot};
 
 /// A place for one row of a table at a time, whose page stays pinned while the row is in it.
 pub(crate) struct Slot {
@@ -81,6 +84,47 @@ impl Drop for Slot {
         if may_release() {
             // SAFETY: made by us.
             unsafe { pg_sys::ExecDropSingleTupleTableSlot(self.slot) }
+        }
+    }
+}
+
+/// The pages of a table all of whose rows every snapshot shows, as its visibility map says.
+///
+/// A bit of the map tells nothing of an address that is no row's any more. So whoever asks has got the address from an
+/// entry of an index, and keeps that entry's page pinned meanwhile.
+pub(crate) struct VisiblePages {
+    table: OpenTable,
+    /// The page of the map that was read last.
+    map: Cell<pg_sys::Buffer>,
+}
+
+impl VisiblePages {
+    /// The map of a table; `None` where rows have to be read nevertheless: by serializable transactions, which note what
+    /// they have read, and while WAL is replayed, as removed entries do not conflict with snapshots there.
+    pub(crate) fn of(table: &OpenTable, snapshot: Snapshot<'_>) -> Option<VisiblePages> {
+        // SAFETY: a variable of the backend.
+        let serializable = unsafe { pg_sys::XactIsoLevel } == pg_sys::XACT_SERIALIZABLE as i32;
+        let usable = snapshot.is_mvcc() && !serializable && !snapshot::began_in_recovery();
+        usable.then(|| VisiblePages { table: table.clone(), map: Cell::new(pg_sys::InvalidBuffer as i32) })
+    }
+
+    /// Whether every snapshot shows all rows of the page of an address.
+    pub(crate) fn contains(&self, tid: pg_sys::ItemPointerData) -> bool {
+        let mut map = self.map.get();
+        let (block, _) = heap::tid_parts(tid);
+        // SAFETY: an open table; the server exchanges the pinned page of the map for another one where it has to.
+        let bits = unsafe { pg_sys::visibilitymap_get_status(self.table.get().raw(), block, &raw mut map) };
+        self.map.set(map);
+        u32::from(bits) & pg_sys::VISIBILITYMAP_ALL_VISIBLE != 0
+    }
+}
+
+impl Drop for VisiblePages {
+    fn drop(&mut self) {
+        let map = self.map.get();
+        if map != pg_sys::InvalidBuffer as i32 && may_release() {
+            // SAFETY: pinned by the server for us.
+            unsafe { pg_sys::ReleaseBuffer(map) }
         }
     }
 }

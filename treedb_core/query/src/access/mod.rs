@@ -224,6 +224,21 @@ pub trait Source {
     fn entries_are_exact(&self) -> bool {
         false
     }
+
+    /// True if a scan of index number `index` visits only entries that are in the range, and a row that
+    /// [`Source::fetch`] shows has the key of the entry that led to it: then conditions that the key decides need
+    /// not be evaluated again on the document. When in doubt: false.
+    fn keys_decide(&self, _index: usize) -> bool {
+        self.entries_are_exact()
+    }
+
+    /// Whether the row at `id` is in the snapshot. Called while [`Source::index_range`] shows an entry of it.
+    ///
+    /// # Errors
+    /// Those of [`Source::fetch`].
+    fn shows(&self, id: RowId) -> Result<bool> {
+        self.fetch(id, &mut |_| Ok(()))
+    }
 }
 
 /// The change of a row by [`Sink::modify`].

@@ -240,7 +240,7 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
         }
         Path::Index { index, ranges, direction, keys, .. } => {
             let Some(info) = source.indexes().get(*index) else { return rawdoc! { "stage": "EOF" } };
-            let complete = keys.complete && source.entries_are_exact();
+            let complete = keys.complete && (source.entries_are_exact() || source.keys_decide(*index));
             if is_id_look_up(info, ranges) && !counting && plan.covered().is_none() {
                 rawdoc! { "stage": "IDHACK" }
             } else {

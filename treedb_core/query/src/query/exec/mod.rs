@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `execution` | [`Execution`]: runs a plan, batch by batch |
 //! | `walk` | the rows that a plan leads to, one after the other |
+//! | `row_candidates` | [`RowCandidates`]: the rows that an index leads to, for an owner that reads them itself |
 //! | `counters` | [`Counters`]: keys and documents examined |
 //! | `count` | [`count`], [`find_rows`]: queries that need no documents |
 //! | `distinct` | [`distinct_by_index`]: the distinct values of a field, from an index |
@@ -23,6 +24,7 @@ mod execution;
 pub mod explain;
 pub(crate) mod external_sort;
 mod find_and_modify;
+mod row_candidates;
 pub(crate) mod spill;
 mod top_k;
 mod walk;
@@ -34,5 +36,6 @@ pub use distinct::distinct_by_index;
 pub use distinct_values::DistinctValues;
 pub use execution::{Execution, project};
 pub use find_and_modify::{Modified, find_and_modify};
+pub use row_candidates::RowCandidates;
 pub use top_k::TopK;
 pub use write::{Updated, delete, update};

@@ -49,7 +49,7 @@ impl std::fmt::Debug for RemainingRows {
 struct BitmapResult {
     /// Rows whose documents have to be checked against the filter.
     recheck: RoaringTreemap,
-    /// Rows that match, by their keys.
+    /// Rows that match, by their keys, if the snapshot shows them.
     exact: RoaringTreemap,
 }
 
@@ -172,20 +172,21 @@ impl Walk {
         };
         let Walk { range, last_key, last_row, seen, split, .. } = self;
         let Some(range) = ranges.get(*range) else { return Ok(Flow::Continue(())) };
-        let complete = keys.complete && source.entries_are_exact();
+        let exact = source.entries_are_exact();
+        let decided = keys.complete && (exact || source.keys_decide(*index));
         let from = last_row.map(|row| (last_key.clone(), row));
         let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
         let mut ended = Flow::Continue(());
-        let cover = if show == RowContent::Documents && complete { plan.covered() } else { None };
+        let cover = if show == RowContent::Documents && decided && exact { plan.covered() } else { None };
         source.index_range_typed(*index, range, *direction, after, &mut |row, key, type_bits| {
             counters.keys_examined += 1;
             let truth = keys.test.as_ref().map_or(KeyMatch::Yes, |test| test.check(key, split));
             if truth == KeyMatch::No || !*distinct && !seen.insert(row) {
                 return Ok(Flow::Continue(()));
             }
-            let known = complete && truth == KeyMatch::Yes;
+            let known = decided && truth == KeyMatch::Yes;
             let flow = if known && show == RowContent::RowIds {
-                visit(row, None)?
+                if exact || source.shows(row)? { visit(row, None)? } else { Flow::Continue(()) }
             } else if known
                 && let Some(cover) = cover
                 && let Some(document) = cover.document(key, type_bits, split)
@@ -224,7 +225,7 @@ impl Walk {
         };
         for id in left.rows.by_ref() {
             let (row, known) = (RowId(id), left.exact.contains(id));
-            let flow = if known && show == RowContent::RowIds {
+            let flow = if known && show == RowContent::RowIds && source.entries_are_exact() {
                 visit(row, None)?
             } else {
                 fetched(source, row, (!known).then_some(filter), show, counters, visit)?
@@ -298,6 +299,20 @@ fn rows_of(
     }
 }
 
+/// The rows that a bitmap scan finds, whether their documents have been checked or not. `keys_examined` is
+/// increased.
+pub(super) fn candidates_of(
+    source: &dyn Source,
+    set: &BitmapScan,
+    keys_examined: &mut u64,
+    split: &mut SplitKey,
+) -> Result<RoaringTreemap> {
+    let mut counters = Counters::default();
+    let BitmapResult { recheck, exact } = rows_of(source, set, &mut counters, split)?;
+    *keys_examined += counters.keys_examined;
+    Ok(recheck | exact)
+}
+
 /// The rows of an index's entries.
 fn entries(
     source: &dyn Source,
@@ -307,22 +322,55 @@ fn entries(
     counters: &mut Counters,
     split: &mut SplitKey,
 ) -> Result<BitmapResult> {
-    let complete = keys.complete && source.entries_are_exact();
-    let mut rows = BitmapResult::default();
+    let decided = keys.complete && (source.entries_are_exact() || source.keys_decide(index));
+    let (mut recheck, mut exact) = (RowSet::default(), RowSet::default());
     for range in ranges {
         source.index_range(index, range, Direction::Forward, None, &mut |row, key| {
             counters.keys_examined += 1;
             match keys.test.as_ref().map_or(KeyMatch::Yes, |test| test.check(key, split)) {
                 KeyMatch::No => {}
-                KeyMatch::Yes if complete => {
-                    rows.exact.insert(row.0);
-                }
-                _ => {
-                    rows.recheck.insert(row.0);
-                }
+                KeyMatch::Yes if decided => exact.insert(row),
+                _ => recheck.insert(row),
             }
             Ok(Flow::Continue(()))
         })?;
     }
-    Ok(rows)
+    Ok(BitmapResult { recheck: recheck.into_bitmap(), exact: exact.into_bitmap() })
+}
+
+/// Rows on their way into a bitmap: a sorted list becomes one several times as fast as its members are inserted one by
+/// one, and there is little to sort, as entries of equal keys come in the order of their rows.
+#[derive(Default)]
+struct RowSet {
+    bitmap: RoaringTreemap,
+    rows: Vec<u64>,
+}
+
+impl RowSet {
+    /// Rows in the list before they are added to the bitmap.
+    const MOST: usize = 64 * 1024;
+
+    fn insert(&mut self, row: RowId) {
+        if self.rows.len() == Self::MOST {
+            self.settle();
+        }
+        self.rows.push(row.0);
+    }
+
+    /// Adds the list to the bitmap.
+    fn settle(&mut self) {
+        if !self.rows.is_sorted_by(|a, b| a < b) {
+            self.rows.sort_unstable();
+            self.rows.dedup();
+        }
+        let mut sorted = RoaringTreemap::new();
+        // It fails at a row that is not above the one before, of which there is none.
+        let _ = sorted.append(self.rows.drain(..));
+        self.bitmap |= sorted;
+    }
+
+    fn into_bitmap(mut self) -> RoaringTreemap {
+        self.settle();
+        self.bitmap
+    }
 }

@@ -1,0 +1,131 @@
+//! [`RowCandidates`]: the rows that an index leads to, for an owner that reads them and checks the filter itself.
+//!
+//! Only keys of an index are looked at here, by their bytes. So nothing of a document that the owner may not show
+//! decides anything but whether its row is a candidate.
+
+use std::collections::HashSet;
+use std::fmt;
+
+use crate::access::{Direction, Flow, QueryContext, RowId, Source};
+use crate::error::Result;
+use crate::query::Query;
+use crate::query::plan::{KeyMatch, Path, Plan, SplitKey};
+
+use super::walk::candidates_of;
+
+/// A plan's rows, batch by batch. Every row that matches the filter is among them; others may be too.
+pub struct RowCandidates {
+    query: Query,
+    plan: Plan,
+    /// Position of the current range.
+    range: usize,
+    /// The last entry visited in it.
+    last: Option<(Vec<u8>, RowId)>,
+    /// Rows already visited, if a row can be found twice.
+    seen: HashSet<RowId>,
+    split: SplitKey,
+    /// What is left of a bitmap plan.
+    bitmap: Option<roaring::treemap::IntoIter>,
+    keys_examined: u64,
+}
+
+impl fmt::Debug for RowCandidates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowCandidates").field("plan", &self.plan).finish_non_exhaustive()
+    }
+}
+
+impl RowCandidates {
+    /// Plans `query`, of which only the filter counts, over `source`.
+    ///
+    /// # Errors
+    /// As [`Plan::choose`].
+    pub fn new(source: &dyn Source, context: &QueryContext<'_>, query: Query) -> Result<Self> {
+        let plan = Plan::choose(source, context, &query)?;
+        Ok(RowCandidates {
+            query,
+            plan,
+            range: 0,
+            last: None,
+            seen: HashSet::new(),
+            split: SplitKey::default(),
+            bitmap: None,
+            keys_examined: 0,
+        })
+    }
+
+    /// Begins again with the first row.
+    pub fn rewind(&mut self) {
+        (self.range, self.last, self.bitmap) = (0, None, None);
+        self.seen.clear();
+    }
+
+    /// The query.
+    pub fn query(&self) -> &Query {
+        &self.query
+    }
+
+    /// The chosen plan.
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Entries of indexes visited so far, since it was made.
+    pub fn keys_examined(&self) -> u64 {
+        self.keys_examined
+    }
+
+    /// Appends the next rows to `found`: `most`, or all that are left if there are fewer. True if there may be more.
+    ///
+    /// # Errors
+    /// Those of `source`.
+    pub fn next(&mut self, source: &dyn Source, most: usize, found: &mut Vec<RowId>) -> Result<bool> {
+        let RowCandidates { plan, range: number, last, seen, split, bitmap, keys_examined, .. } = self;
+        let most = found.len() + most.max(1);
+        match &plan.path {
+            Path::Empty => Ok(false),
+            Path::CollectionScan => {
+                let after = last.as_ref().map(|(_, row)| *row);
+                source.scan_rows(Direction::Forward, after, &mut |row, _| {
+                    found.push(row);
+                    Ok(if found.len() < most { Flow::Continue(()) } else { Flow::Break(()) })
+                })?;
+                *last = found.last().map(|row| (Vec::new(), *row));
+                Ok(found.len() >= most)
+            }
+            Path::Bitmap(set) => {
+                let rows = match bitmap {
+                    Some(rows) => rows,
+                    None => bitmap.insert(candidates_of(source, set, keys_examined, split)?.into_iter()),
+                };
+                found.extend(rows.by_ref().take(most - found.len()).map(RowId));
+                Ok(found.len() >= most)
+            }
+            Path::Index { index, ranges, direction, distinct, keys, .. } => {
+                while let Some(range) = ranges.get(*number) {
+                    let from = last.take();
+                    let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
+                    source.index_range(*index, range, *direction, after, &mut |row, key| {
+                        *keys_examined += 1;
+                        let no =
+                            keys.test.as_ref().is_some_and(|test| test.check(key, split) == KeyMatch::No);
+                        if no || !*distinct && !seen.insert(row) {
+                            return Ok(Flow::Continue(()));
+                        }
+                        found.push(row);
+                        if found.len() < most {
+                            return Ok(Flow::Continue(()));
+                        }
+                        *last = Some((key.to_vec(), row));
+                        Ok(Flow::Break(()))
+                    })?;
+                    if last.is_some() {
+                        return Ok(true);
+                    }
+                    *number += 1;
+                }
+                Ok(false)
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! The executor's node for `WHERE column @@ filter` on a table: rows that the table's indexes lead to. What such a search
+//! is, as a trait of safe functions, and how the executor carries it out. [`super::filter_path`] plans it.
+//!
+//! The node returns rows of the table, with all columns, `ctid` and `tableoid`. The conditions of the plan, `@@` among
+//! them, are evaluated by the server on every row, in the order that row security asks for.
+//!
+//! The server has prepared those for a slot of values that are there already. So each row is decoded from the slot that
+//! holds its page into the node's, which points into that page until the next row is asked for.
+
+use std::ffi::CStr;
+use std::marker::PhantomData;
+
+use pgrx::{PgMemoryContexts, pg_sys};
+
+use super::custom_scan::argument_of;
+use super::datum::{Datum, Layout};
+use super::memory::Context;
+use super::release::Abandoned;
+use super::snapshot::Snapshot;
+use super::streamed::{Argument, Estimate, Explanation};
+use super::table::Slot;
+
+/// A table in a plan, which the statement has locked, and its column of documents.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Scanned {
+    pub(crate) table: pg_sys::Oid,
+    pub(crate) column: i16,
+}
+
+/// A scan as EXPLAIN finds it.
+pub(crate) struct Given<'a> {
+    pub(crate) table: Scanned,
+    pub(crate) filter: Argument<'a>,
+}
+
+/// A search for the rows of a table whose document may match a filter.
+pub(crate) trait FilteredRows: Sized + 'static {
+    /// What EXPLAIN calls the plan's node.
+    const NODE: &'static CStr;
+    /// The column with the documents.
+    const COLUMN: &'static CStr;
+    /// What EXPLAIN calls the filter.
+    const LABEL: &'static CStr;
+
+    /// How many rows match, and what it takes to find them by an index; `None` if nothing is known, or if no index
+    /// helps. It must not raise errors: the scan may never be executed.
+    fn estimate(table: Scanned, filter: &Argument<'_>) -> Option<Estimate>;
+
+    /// Begins a search.
+    fn open(table: Scanned, filter: Datum<'_>, snapshot: Snapshot<'_>) -> Self;
+    /// Begins it again, with another filter perhaps.
+    fn reopen(&mut self, filter: Datum<'_>);
+    /// A slot for a row.
+    fn slot(&self) -> Slot;
+    /// Puts the next row that the snapshot shows into the slot; false if there is none. Every row that matches must be
+    /// returned once, others may be.
+    fn next(&mut self, slot: &mut Slot) -> bool;
+
+    /// Shows the search in EXPLAIN: `running` if it has been executed.
+    fn explain(running: Option<&Self>, given: &Given<'_>, shown: &mut Explanation<'_>);
+}
+
+/// What plans and plan states of `T` are executed by.
+pub(super) struct Methods<T>(PhantomData<T>);
+
+impl<T: FilteredRows> Methods<T> {
+    /// How a plan becomes a plan state.
+    pub(super) const SCAN: &'static pg_sys::CustomScanMethods = &pg_sys::CustomScanMethods {
+        CustomName: T::NODE.as_ptr(),
+        CreateCustomScanState: Some(create_state::<T>),
+    };
+
+    const EXECUTION: &'static pg_sys::CustomExecMethods = &pg_sys::CustomExecMethods {
+        CustomName: T::NODE.as_ptr(),
+        BeginCustomScan: Some(begin::<T>),
+        ExecCustomScan: Some(execute::<T>),
+        EndCustomScan: Some(end::<T>),
+        ReScanCustomScan: Some(rescan::<T>),
+        MarkPosCustomScan: None,
+        RestrPosCustomScan: None,
+        EstimateDSMCustomScan: None,
+        InitializeDSMCustomScan: None,
+        ReInitializeDSMCustomScan: None,
+        InitializeWorkerCustomScan: None,
+        ShutdownCustomScan: None,
+        ExplainCustomScan: Some(explain::<T>),
+    };
+}
+
+/// A plan state: the server's, and ours after it.
+#[repr(C)]
+struct Node<T> {
+    server: pg_sys::CustomScanState,
+    /// Null until the node begins; it lives as long as the memory of the query.
+    running: *mut Abandoned<Running<T>>,
+}
+
+/// A node that has begun.
+struct Running<T> {
+    /// The search and the row it has found last, dropped before the contexts that they live in.
+    search: Option<(Slot, T)>,
+    /// Whether the filter has been evaluated, and the search begun for it.
+    opened: bool,
+    /// Whether there may be more rows.
+    more: bool,
+    filter: *mut pg_sys::ExprState,
+    /// What is allocated while the next row is looked for.
+    scratch: Context,
+    /// What the search allocates in.
+    memory: Context,
+}
+
+/// A callback: errors and panics of `work` become SQL errors.
+fn guarded<R: Copy>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: only called by the callbacks of this module, which are the outermost Rust frames below the server's.
+    unsafe { super::error_frame::guarded(work) }
+}
+
+// What all callbacks rely on: the server passes plans that `filter_path` made for `T` and plan states that `create_state`
+// made of them, which nobody else uses until the callback returns.
+
+unsafe extern "C-unwind" fn create_state<T: FilteredRows>(
+    _plan: *mut pg_sys::CustomScan,
+) -> *mut pg_sys::Node {
+    guarded(|| {
+        // SAFETY: memory of the size of the node, zeroed, which is a valid node without a running search.
+        unsafe {
+            let node = pg_sys::palloc0(size_of::<Node<T>>()).cast::<Node<T>>();
+            (*node).server.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
+            (*node).server.methods = Methods::<T>::EXECUTION;
+            node.cast()
+        }
+    })
+}
+
+/// The table of a node, and the expression of its filter.
+///
+/// # Safety
+/// A plan state of `create_state` that has begun.
+unsafe fn plan_of(node: *mut pg_sys::CustomScanState) -> (Scanned, *mut pg_sys::Node) {
+    // SAFETY: `filter_path` makes plans of one expression, the filter, and one number, that of the column; the server has
+    // opened the table.
+    unsafe {
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+        let column = pg_sys::list_nth_int((*plan).custom_private, 0) as i16;
+        let table = (*(*node).ss.ss_currentRelation).rd_id;
+        (Scanned { table, column }, pg_sys::list_nth((*plan).custom_exprs, 0).cast())
+    }
+}
+
+/// The search of a node.
+///
+/// # Safety
+/// A plan state of `create_state` for the same `T`; the result is used by one callback only.
+unsafe fn running<'c, T>(node: *mut pg_sys::CustomScanState) -> Option<&'c mut Running<T>> {
+    // SAFETY: set by `begin`, and alive until the memory of the query goes away.
+    unsafe { (*node.cast::<Node<T>>()).running.as_mut().and_then(Abandoned::get) }
+}
+
+unsafe extern "C-unwind" fn begin<T: FilteredRows>(
+    node: *mut pg_sys::CustomScanState,
+    _estate: *mut pg_sys::EState,
+    _flags: i32,
+) {
+    guarded(|| {
+        // SAFETY: see above; the current context is that of the query, where expressions are prepared too.
+        unsafe {
+            let (_, filter) = plan_of(node);
+            let running = Running::<T> {
+                search: None,
+                opened: false,
+                more: false,
+                filter: pg_sys::ExecInitExpr(filter.cast(), &raw mut (*node).ss.ps),
+                scratch: Context::new(c"TreeDB rows"),
+                memory: Context::new(c"TreeDB scan"),
+            };
+            (*node.cast::<Node<T>>()).running =
+                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Abandoned::new(running));
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn execute<T: FilteredRows>(
+    node: *mut pg_sys::CustomScanState,
+) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: see above. Conditions and projection are the server's part.
+    guarded(|| unsafe { pg_sys::ExecScan(&raw mut (*node).ss, Some(access::<T>), Some(recheck::<T>)) })
+}
+
+/// Puts the next row into the scan's slot.
+unsafe extern "C-unwind" fn access<T: FilteredRows>(
+    scan: *mut pg_sys::ScanState,
+) -> *mut pg_sys::TupleTableSlot {
+    guarded(|| {
+        // SAFETY: see above. Both slots have the columns of the table, and the arrays of both have an element for each.
+        // What was found last is not used any more once the scan's slot is clear.
+        unsafe {
+            let node = scan.cast::<pg_sys::CustomScanState>();
+            let slot = (*scan).ss_ScanTupleSlot;
+            pg_sys::ExecClearTuple(slot);
+            let Some(found) = running::<T>(node).and_then(|running| running.next(node)) else { return slot };
+            let row = found.raw();
+            pg_sys::slot_getallattrs(row);
+            let columns = usize::try_from((*(*slot).tts_tupleDescriptor).natts).unwrap_or(0);
+            std::ptr::copy_nonoverlapping((*row).tts_values, (*slot).tts_values, columns);
+            std::ptr::copy_nonoverlapping((*row).tts_isnull, (*slot).tts_isnull, columns);
+            pg_sys::ExecStoreVirtualTuple(slot);
+            (*slot).tts_tid = (*row).tts_tid;
+            (*slot).tts_tableOid = (*row).tts_tableOid;
+            slot
+        }
+    })
+}
+
+/// Called with the current version of a row that has changed since the snapshot. The server evaluates the conditions on
+/// it, which expect its values to be decoded.
+unsafe extern "C-unwind" fn recheck<T: FilteredRows>(
+    _scan: *mut pg_sys::ScanState,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    guarded(|| {
+        // SAFETY: a slot with a row.
+        unsafe { pg_sys::slot_getallattrs(slot) };
+        true
+    })
+}
+
+impl<T: FilteredRows> Running<T> {
+    /// The slot with the next row; `None` if there are no more.
+    ///
+    /// # Safety
+    /// `node` is the plan state that this belongs to, and the row before this one is not used any more.
+    unsafe fn next(&mut self, node: *mut pg_sys::CustomScanState) -> Option<&mut Slot> {
+        if !self.opened {
+            self.opened = true;
+            // SAFETY: the caller's.
+            self.more = unsafe { self.open(node) };
+        }
+        let Running { search, more, scratch, .. } = self;
+        let (slot, search) = search.as_mut().filter(|_| *more)?;
+        // After an error there are no more rows.
+        *more = false;
+        // SAFETY: what was allocated while an earlier row was looked for is not used later.
+        unsafe { scratch.reset() };
+        *more = scratch.enter(|| search.next(slot));
+        if !*more {
+            slot.clear();
+        }
+        more.then_some(slot)
+    }
+
+    /// Evaluates the filter and begins the search; false if there are no rows, as it is NULL.
+    ///
+    /// # Safety
+    /// `node` is the plan state that this belongs to.
+    unsafe fn open(&mut self, node: *mut pg_sys::CustomScanState) -> bool {
+        // SAFETY: an expression of this node, of the type of documents, evaluated in the context for that, which is reset
+        // when the next row is asked for.
+        let (table, filter, snapshot) = unsafe {
+            let mut null = false;
+            let context = (*node).ss.ps.ps_ExprContext;
+            let filter = pg_sys::ExecEvalExprSwitchContext(self.filter, context, &raw mut null);
+            if null {
+                return false;
+            }
+            let state = (*node).ss.ps.state;
+            let snapshot = Snapshot::from_raw((*state).es_snapshot);
+            (plan_of(node).0, Datum::from_raw(filter, Layout::Varlena), snapshot)
+        };
+        let Running { search, memory, .. } = self;
+        match search {
+            Some((_, search)) => memory.enter(|| search.reopen(filter)),
+            None => {
+                *search = Some(memory.enter(|| {
+                    let opened = T::open(table, filter, snapshot);
+                    (opened.slot(), opened)
+                }));
+            }
+        }
+        true
+    }
+}
+
+unsafe extern "C-unwind" fn rescan<T: FilteredRows>(node: *mut pg_sys::CustomScanState) {
+    guarded(|| {
+        // SAFETY: see above. The scan's slot is cleared before the row that it points to goes away.
+        unsafe {
+            pg_sys::ExecScanReScan(&raw mut (*node).ss);
+            if let Some(running) = running::<T>(node) {
+                if let Some((slot, _)) = &mut running.search {
+                    slot.clear();
+                }
+                (running.opened, running.more) = (false, false);
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn end<T: FilteredRows>(node: *mut pg_sys::CustomScanState) {
+    guarded(|| {
+        // SAFETY: see above. The scan's slot is cleared before the row that it points to goes away.
+        unsafe {
+            pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
+            if let Some(running) = (*node.cast::<Node<T>>()).running.as_mut() {
+                drop(running.take());
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn explain<T: FilteredRows>(
+    node: *mut pg_sys::CustomScanState,
+    ancestors: *mut pg_sys::List,
+    state: *mut pg_sys::ExplainState,
+) {
+    guarded(|| {
+        // SAFETY: see above; EXPLAIN's own state.
+        unsafe {
+            let (table, filter) = plan_of(node);
+            let names = pg_sys::set_deparse_context_plan((*state).deparse_cxt, (*node).ss.ps.plan, ancestors);
+            let prefix = (*state).verbose || pg_sys::list_length((*state).rtable) > 1;
+            let filter = argument_of(filter, |expression| {
+                let sql = pg_sys::deparse_expression(expression, names, prefix, false);
+                Some(CStr::from_ptr(sql).to_owned())
+            });
+            let search = running::<T>(node).and_then(|running| running.search.as_ref());
+            let given = Given { table, filter };
+            T::explain(search.map(|(_, search)| search), &given, &mut Explanation::from_raw(state));
+        }
+    })
+}
