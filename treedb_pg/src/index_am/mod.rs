@@ -11,13 +11,15 @@
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
 //! | [`argument`], [`range`], [`scan`], [`batch`] | what columns are compared with, conditions as ranges, reading them both ways |
 //! | [`keyset_scan`] | reading an index of key sets for queries over documents |
+//! | [`unique_keys`] | key sets that no two documents share: the operator `&&`, and who waits for whom |
 //! | [`estimate`] | how many entries lie in a range |
 //! | [`vacuum`] | removing entries and empty leaves |
 //! | [`check`] | `treedb.check`: the tree by itself, and against its table both ways |
 //! | [`inspect`] | `treedb.index_pages`: what each page holds |
 //!
 //! Branches are nodes of the engine's own format ([`treedb_formats::node`]); pages are those of [`crate::pages`]. Strategies are numbered as btree's, so that the planner
-//! takes the order of a scan for that of the type. Unique indexes are the server's own btree's business.
+//! takes the order of a scan for that of the type; 6 is `&&` of key sets. Unique indexes are the server's own btree's
+//! business, but for those of key sets, which are exclusion constraints.
 
 use std::ffi::CStr;
 
@@ -54,6 +56,7 @@ mod schema;
 mod sorter;
 mod stored;
 mod tree;
+mod unique_keys;
 mod vacuum;
 
 use kind::Kind;
@@ -88,7 +91,7 @@ struct Btree;
 
 impl IndexMethod for Btree {
     const CAPABILITIES: Capabilities = Capabilities {
-        strategies: 5,
+        strategies: 6,
         support: 3,
         order: true,
         backward: true,
