@@ -2,8 +2,10 @@
 # Builds the extension and installs it into one Postgres.
 #
 #   scripts/pg_install.sh [PG_CONFIG]      default: the pg_config on PATH
-#   PROFILE=dev scripts/pg_install.sh      the development profile (default: release)
+#   PROFILE=dev scripts/pg_install.sh      the development profile (default: release), with its symbols
+#   SYMBOLS=1 scripts/pg_install.sh        the symbols of the release profile beside the library, as treedb_pg.so.debug
 #
+# The library is stripped of what only debuggers read: a backend maps a fraction of what the compiler wrote.
 # Files are written beside the old ones and renamed over them: a running backend keeps the library it has mapped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -46,8 +48,41 @@ put() {
 libdir=$("$pg_config" --pkglibdir)
 sharedir=$("$pg_config" --sharedir)/extension
 [ -w "$libdir" ] && [ -w "$sharedir" ] || { echo "pg_install: $libdir and $sharedir are not writable: run as root, or name a pg_config of your own Postgres" >&2; exit 1; }
-put "$library" "$libdir/treedb_pg.so" 755
+size() { echo "$(( ($(stat -c %s "$1") + 524288) / 1048576 )) MiB"; }
+if [ "$profile" = dev ] || ! command -v strip >/dev/null; then
+    put "$library" "$libdir/treedb_pg.so" 755
+    told="$(size "$library"), not stripped"
+else
+    stripped=$(mktemp "${TMPDIR:-/tmp}/treedb_pg.XXXXXX")
+    trap 'rm -f "$stripped"' EXIT
+    strip --strip-unneeded -o "$stripped" "$library"
+    # What SQL calls is still there.
+    scripts/pg_symbols.sh "$stripped"
+    if [ -n "${SYMBOLS:-}" ]; then
+        objcopy --only-keep-debug "$library" "$libdir/treedb_pg.so.debug"
+        (cd "$libdir" && objcopy --add-gnu-debuglink=treedb_pg.so.debug "$stripped")
+    fi
+    put "$stripped" "$libdir/treedb_pg.so" 755
+    told="$(size "$stripped"), $(size "$library") with symbols"
+fi
+current=$(sed -n "s/^default_version = '\(.*\)'/\1/p" treedb_pg/treedb.control)
+put treedb_pg/treedb.sql "$sharedir/treedb--$current.sql" 644
+# Updates from earlier versions.
 for file in treedb_pg/treedb--*.sql treedb_pg/treedb.control; do
     put "$file" "$sharedir/${file##*/}" 644
 done
-echo "installed treedb into $version ($libdir)"
+echo "installed treedb $current into $version ($libdir; $told)"
+[ "$profile" = dev ] || cat <<'EOF'
+
+Next, in psql, as a superuser of the database that shall have it:
+
+    CREATE EXTENSION treedb;                -- or, where an older version is: ALTER EXTENSION treedb UPDATE;
+    SELECT treedb.create_collection('films');
+    SELECT treedb.insert_one('films', '{"title": "Alien", "year": 1979}');
+    SELECT * FROM treedb.find('films', '{"year": {"$lt": 1990}}');
+
+    CREATE INDEX ON orders USING treedb_btree (placed_at);
+
+Nothing is preloaded and no restart is needed; sessions that use the extension already keep the library they have until
+they end. docs/postgres.md is the manual.
+EOF

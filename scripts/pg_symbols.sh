@@ -9,7 +9,7 @@ cd "$(dirname "$0")/.."
 [ -e "$library" ] || library=$OLDPWD/$library
 
 exported=$(nm -D --defined-only "$library" | awk '{print $3}' | sort -u)
-named=$(sed -n "s/.*'MODULE_PATHNAME', *'\([a-z0-9_]*\)'.*/\1/p" treedb_pg/treedb--*.sql | sort -u)
+named=$(sed -n "s/.*'MODULE_PATHNAME', *'\([a-z0-9_]*\)'.*/\1/p" treedb_pg/treedb*.sql | sort -u)
 missing=$(for name in $named; do
     for symbol in "$name" "pg_finfo_$name"; do
         grep -qx "$symbol" <<<"$exported" || echo "  $symbol"

@@ -41,8 +41,18 @@ CREATE OPERATOR CLASS keys_in_order FOR TYPE treedb.keyset USING treedb_btree AS
 CREATE OPERATOR CLASS of_seven FOR TYPE int4 USING treedb_btree AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 7 int4abs(int4), FUNCTION 11 treedb.kind_int4();
 SELECT name, validate(name) FROM unnest('{without_kind,without_comparison,of_another_kind,of_no_kind,of_wrong_functions,of_few_operators,of_wrong_operators,of_pairs,keys_in_order,of_seven}'::text[]) name;
--- the server itself refuses other numbers
+-- 6 is && of key sets, and of nothing else
 CREATE OPERATOR CLASS of_six FOR TYPE int4 USING treedb_btree AS OPERATOR 6 <>, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 11 treedb.kind_int4();
+SELECT validate('of_six');
+CREATE TABLE six (a int4);
+CREATE INDEX six_a ON six USING treedb_btree (a of_six);
+INSERT INTO six VALUES (1);
+SET enable_seqscan = off;
+SELECT * FROM six WHERE a <> 2;
+RESET enable_seqscan;
+DROP TABLE six;
+-- the server itself refuses other numbers
+CREATE OPERATOR CLASS of_operator_seven FOR TYPE int4 USING treedb_btree AS OPERATOR 7 <>, FUNCTION 1 btint4cmp(int4, int4), FUNCTION 11 treedb.kind_int4();
 CREATE OPERATOR CLASS of_twelve FOR TYPE int4 USING treedb_btree AS OPERATOR 1 <, FUNCTION 12 btint4cmp(int4, int4);
 
 -- using them anyway

@@ -60,9 +60,19 @@ SELECT fields($$SELECT create_collection('pg_catalog.x')$$);
 SELECT fields($$SELECT create_collection('a b')$$);
 SELECT fields($$SELECT find('t', '{"a": ')$$);
 SELECT fields($$SELECT find('t', '{"$where": 1}')$$);
+-- While a query is planned: an argument that the planner evaluates for its estimate.
+CREATE FUNCTION unsteady(bson) RETURNS bson LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    RAISE EXCEPTION 'not to be planned' USING ERRCODE = 'data_exception', DETAIL = 'it says so', HINT = 'say something else', TABLE = 'some_table', COLUMN = 'some_column', CONSTRAINT = 'some_constraint', DATATYPE = 'some_type', SCHEMA = 'some_schema';
+END $$;
+SELECT fields($$EXPLAIN SELECT * FROM find('t', unsteady('{}'))$$);
+SELECT fields($$EXPLAIN SELECT doc FROM t WHERE doc @@ unsteady('{}')$$);
+-- In an upsert, whose insert is a subtransaction.
+SELECT fields($$SELECT update_one('t', '{"_id": 30}', '{"$set": {"a": 20}}', '{"upsert": true}')$$);
+SELECT fields($$SELECT update_one('t', '{"_id": 30}', '{"$set": {"o": "x"}}', '{"upsert": true}')$$);
 -- An error that was caught inside leaves nothing for the next one.
 SELECT bulk_write('t', '[{"insertOne": {"document": {"_id": 1}}}, {"insertOne": {"document": {"_id": 20, "u": 20, "a": 20}}}]', '{"ordered": false}') -> 'writeErrors' AS errors;
 SELECT fields($$SELECT bulk_write('t', '[{"insertOne": {"document": {"_id": 1}}}]') -> 'x' || update_one('t', '{"_id": 1}', '{"$inc": {"_id": 1}}')::text$$);
 DROP TABLE outer_one, t, parent;
-DROP FUNCTION relay, picky, fields;
+DROP FUNCTION relay, picky, unsteady, fields;
 DROP DOMAIN short;

@@ -57,7 +57,7 @@ VACUUM i; REINDEX TABLE i;
 SELECT count(*) AS questions, count(*) FILTER (WHERE bare IS DISTINCT FROM indexed) AS different FROM answers;
 SELECT treedb.check('i');
 
--- Unique: sparse and partial ones leave documents out; arrays are refused.
+-- Unique: sparse and partial ones leave documents out; sql/unique_arrays.sql has the rest.
 SELECT insert_one('i', '{"_id": 1001}'), insert_one('i', '{"_id": 1002}');
 SELECT insert_one('i', '{"_id": 1003, "r": 203}');
 SELECT insert_one('i', '{"_id": 1003, "r": [1, 2]}');

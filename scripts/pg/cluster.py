@@ -32,11 +32,15 @@ class Cluster:
         self.running = False
         self.extra = list(settings)
 
-    def create(self):
-        """initdb, start, CREATE EXTENSION, and the collations that a server without ICU lacks."""
+    def initialize(self):
+        """initdb."""
         shell('as_pg "$PG_BIN/initdb" -D "$1/data" -U postgres -A trust --no-sync --encoding=UTF8 --locale=C'
               ' >"$1/initdb.log"; settings | as_pg tee -a "$1/data/postgresql.conf" >/dev/null', self.dir)
         self.set(*self.extra)
+
+    def create(self):
+        """initdb, start, CREATE EXTENSION, and the collations that a server without ICU lacks."""
+        self.initialize()
         self.start()
         with self.connect() as db:
             db.execute("CREATE EXTENSION treedb")

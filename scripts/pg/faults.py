@@ -467,7 +467,51 @@ def a_dump_restores_tables_and_indexes(cluster):
         db.execute("DROP DATABASE restored")
 
 
-TESTS = [vacuum_waits_for_the_page_of_an_index_only_scan, pages_that_a_crash_left_empty_are_used_again,
+def writers_of_one_unique_index_over_arrays_never_share_an_element_and_never_deadlock(cluster):
+    """Whoever comes second waits before its entries can be seen: no two wait for each other."""
+    with cluster.connect() as db:
+        db.execute("SELECT treedb.create_collection('un'); SELECT treedb.create_index('un', '{\"e\": 1}', '{\"unique\": true}')")
+    told, problems = {}, []
+
+    def write(seed):
+        dice = random.Random(seed)
+        with cluster.connect() as session:
+            for number in range(400):
+                elements = sorted(dice.sample(range(12), dice.choice((1, 1, 2, 3))), key=lambda _: dice.random())
+                document = f'{{"_id": "{seed} {number}", "e": {elements}}}'
+                statement = dice.choice((
+                    f"SELECT treedb.insert_one('un', '{document}')",
+                    f"SELECT treedb.update_one('un', '{{\"e\": {elements[0]}}}', '{{\"$set\": {{\"by\": {seed}}}}}', '{{\"upsert\": true}}')",
+                    f"SELECT treedb.delete_one('un', '{{\"e\": {elements[0]}}}')",
+                    f"SELECT treedb.delete_one('un', '{{\"e\": {elements[0]}}}')",
+                    f"INSERT INTO un VALUES ('{document}') ON CONFLICT DO NOTHING"))
+                try:
+                    session.execute(statement)
+                    told["ok"] = told.get("ok", 0) + 1
+                except psycopg.Error as error:
+                    told[error.sqlstate] = told.get(error.sqlstate, 0) + 1
+                    # An upsert meets no duplicate: it updates what there is.
+                    if error.sqlstate != "23505" or "upsert" in statement:
+                        problems.append(f"{statement}: {error}")
+
+    threads = [threading.Thread(target=write, args=(seed,)) for seed in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    check(not problems, "\n".join(problems[:5]))
+    with cluster.connect() as db:
+        shared = db.execute("SELECT e, count(*) FROM un, LATERAL jsonb_array_elements(CASE jsonb_typeof(doc::jsonb -> 'e') WHEN 'array' THEN doc::jsonb -> 'e' ELSE"
+                            " jsonb_build_array(doc::jsonb -> 'e') END) e GROUP BY e HAVING count(*) > 1").fetchall()
+        same(shared, [], "elements of several documents")
+        same(db.execute("SELECT treedb.check('un')").fetchall(), [], "check")
+        db.execute("DROP TABLE un")
+    check(told.get("23505", 0) > 20, f"the writers did not meet: {told}")
+    return f"{told['ok']} done, {told['23505']} duplicates"
+
+
+TESTS = [writers_of_one_unique_index_over_arrays_never_share_an_element_and_never_deadlock,
+         vacuum_waits_for_the_page_of_an_index_only_scan, pages_that_a_crash_left_empty_are_used_again,
          a_build_shows_how_far_it_is, a_check_goes_on_beside_changes_and_reports_none_of_them,
          a_check_finds_what_is_missing_and_what_is_too_much, long_work_can_be_cancelled,
          a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary,

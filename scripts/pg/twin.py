@@ -6,17 +6,25 @@ One table has indexes of treedb_btree, the other the server's btree; both get th
 rollbacks and vacuums. Every query is asked of both, each through its indexes, and of the second by a sequential scan:
 rows, and their order where the query has one, must agree. Some queries are answered, and some indexes rebuilt, by several
 processes. `treedb.check` runs now and then. Two sessions take turns, one
-of them often with an open transaction, so that there are rows that only some see. The seeds below are always run: each of
-them once found something, or covers what others do not.
+of them often with an open transaction, so that there are rows that only some see. Now and then a third session cancels a
+statement on the first table, or ends its backend, at a random moment; the second table gets the same change if and only if
+the transaction was committed. The seeds in twin_seeds.txt are always run, two at a time, and one of the clock's.
 """
+import concurrent.futures
+import pathlib
 import random
 import sys
+import threading
 import time
+
+import psycopg
 
 from cluster import Cluster
 
-KEPT_SEEDS = [1, 2, 3]
-STATEMENTS = 1500
+SEEDS = pathlib.Path(__file__).with_name("twin_seeds.txt")
+STATEMENTS = 5000
+# With more rows than this, deletes are larger.
+ROWS = 1000
 
 # Column, its index expression, and a generator of literals. Values repeat, so that there are long runs of equal keys.
 COLUMNS = {
@@ -47,20 +55,20 @@ def value(r, column):
 
 class Twin:
     def __init__(self, cluster, seed):
+        self.cluster = cluster
         self.random = random.Random(seed)
         # Dice of its own, so that a seed keeps its statements.
         self.parallel = random.Random(seed + 1)
-        self.sessions = [cluster.connect(), cluster.connect()]
+        self.schema = f"twin_{seed}"
         self.open = [False, False]
         self.rows = 0
-        self.seed = seed
-        self.both(0, "SET client_min_messages = error")
-        for session in self.sessions:
-            session.execute("SET max_parallel_workers_per_gather = 0; SET max_parallel_maintenance_workers = 0;"
-                            "SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;"
-                            "SET min_parallel_index_scan_size = 0; SET min_parallel_table_scan_size = 0")
+        self.live = 0
+        self.cancelled = self.ended = self.survived = 0
+        self.sessions = [self.connect(), self.connect()]
+        # The one that cancels.
+        self.third = self.connect()
+        self.sessions[0].execute(f"CREATE SCHEMA {self.schema}")
         for name, method in (("mine", "treedb_btree"), ("theirs", "btree")):
-            self.sessions[0].execute(f"DROP TABLE IF EXISTS {name}")
             self.sessions[0].execute(
                 f"CREATE TABLE {name} (id int, i int, b bigint, f float8, t text, u uuid, w timestamptz, c text)"
                 " WITH (autovacuum_enabled = off, parallel_workers = 2)")
@@ -68,6 +76,13 @@ class Twin:
                 how = self.random.choice(["", " DESC", " NULLS FIRST", " DESC NULLS LAST"]) if name == "mine" else ""
                 self.sessions[0].execute(f"CREATE INDEX {name}_{column} ON {name} USING {method} ({expression}{how})")
             self.sessions[0].execute(f"CREATE INDEX {name}_several ON {name} USING {method} (i, t COLLATE \"C\" DESC, b)")
+
+    def connect(self):
+        session = self.cluster.connect()
+        session.execute(f"SET client_min_messages = error; SET jit = off; SET max_parallel_workers_per_gather = 0; SET search_path = {self.schema};"
+                        "SET max_parallel_maintenance_workers = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;"
+                        "SET min_parallel_index_scan_size = 0; SET min_parallel_table_scan_size = 0")
+        return session
 
     def both(self, who, statement):
         """Runs a statement on both tables; `@` stands for the table. The same number of rows must be concerned."""
@@ -96,11 +111,7 @@ class Twin:
         kind = r.random()
         if kind < .45:
             count = r.choice([1, 1, 1, 5, 60])
-            rows = []
-            for _ in range(count):
-                self.rows += 1
-                rows.append("(" + ", ".join([str(self.rows)] + [value(r, column) for column in COLUMNS]) + ")")
-            self.both(who, f"INSERT INTO @ VALUES {', '.join(rows)}")
+            self.both(who, self.insert(count))
         elif kind < .7:
             column = r.choice(list(COLUMNS))
             # By number: both tables must change the same rows.
@@ -108,7 +119,8 @@ class Twin:
             self.both(who, f"UPDATE @ SET {column} = {value(r, column)} WHERE id BETWEEN {start} AND {start + r.choice([0, 3, 40])}")
         elif kind < .85:
             start = r.randint(0, self.rows)
-            self.both(who, f"DELETE FROM @ WHERE id BETWEEN {start} AND {start + r.choice([0, 2, 25])}")
+            many = [0, 2, 25, 400] if self.live > ROWS else [0, 2, 25]
+            self.both(who, f"DELETE FROM @ WHERE id BETWEEN {start} AND {start + r.choice(many)}")
         elif not any(self.open):
             if r.random() < .3:
                 self.both(who, "VACUUM @")
@@ -116,6 +128,70 @@ class Twin:
                 workers = self.parallel.choice([0, 2])
                 self.sessions[who].execute(f"SET max_parallel_maintenance_workers = {workers}")
                 self.both(who, f"REINDEX INDEX @_{r.choice(list(COLUMNS))}")
+
+    def insert(self, count):
+        rows = []
+        for _ in range(count):
+            self.rows += 1
+            rows.append("(" + ", ".join([str(self.rows)] + [value(self.random, column) for column in COLUMNS]) + ")")
+        return f"INSERT INTO @ VALUES {', '.join(rows)}"
+
+    def disturbed(self, who):
+        """A statement on the first table that is cancelled, or whose backend is ended, while it runs."""
+        r = self.random
+        kind, start = r.random(), r.randint(0, self.rows)
+        alone = False
+        if kind < .4:
+            statement = self.insert(r.choice([40, 150]))
+        elif kind < .6:
+            column = r.choice(list(COLUMNS))
+            statement = f"UPDATE @ SET {column} = {value(r, column)} WHERE id BETWEEN {start} AND {start + 300}"
+        elif kind < .7:
+            statement = f"DELETE FROM @ WHERE id BETWEEN {start} AND {start + 200}"
+        else:
+            alone = True
+            statement = r.choice(["VACUUM @", "VACUUM (INDEX_CLEANUP ON) @", f"REINDEX INDEX @_{r.choice(list(COLUMNS))}", "REINDEX TABLE @"])
+        session = self.sessions[who]
+        ends = r.random() < .4
+        after = r.random() ** 2 * .01
+        transaction = None
+        if not alone:
+            session.execute("BEGIN")
+            transaction = session.execute("SELECT pg_current_xact_id()::text").fetchone()[0]
+        call = "SELECT pg_terminate_backend(%s, 10000)" if ends else "SELECT pg_cancel_backend(%s)"
+
+        def disturb(pid):
+            time.sleep(after)
+            self.third.execute(call, (pid,))
+
+        thread = threading.Thread(target=disturb, args=(session.info.backend_pid,))
+        thread.start()
+        told = None
+        try:
+            session.execute(statement.replace("@", "mine"))
+            if not alone:
+                session.execute("COMMIT")
+        except (psycopg.errors.QueryCanceled, psycopg.OperationalError) as error:
+            told = error
+        thread.join()
+        try:
+            # A cancel that came late hits this one.
+            session.execute("ROLLBACK" if told else "SELECT 1")
+            session.execute("SELECT 1")
+        except psycopg.errors.QueryCanceled:
+            pass
+        except psycopg.OperationalError as error:
+            told = told or error
+        assert not session.closed or ends, f"a cancelled statement ended its session: {told}: {statement[:300]}"
+        if session.closed:
+            self.sessions[who] = self.connect()
+        self.cancelled += told is not None and not ends
+        self.ended += told is not None and ends
+        self.survived += told is None
+        if transaction and self.third.execute("SELECT pg_xact_status(%s::xid8)", (transaction,)).fetchone() == ("committed",):
+            self.third.execute(statement.replace("@", "theirs"))
+        if r.random() < .3:
+            self.check()
 
     def question(self, who):
         r = self.random
@@ -133,28 +209,42 @@ class Twin:
             if r.random() < .4:
                 query = f"SELECT id FROM @ WHERE {condition} ORDER BY id"
         settings = r.choice(["enable_bitmapscan", "enable_indexscan", "enable_indexonlyscan", "enable_sort"])
-        session.execute(f"SET enable_seqscan = off; SET {settings} = off")
+        by_table = "SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off; RESET enable_seqscan;"
+        reset = "RESET enable_indexscan; RESET enable_indexonlyscan; RESET enable_bitmapscan; RESET enable_sort; RESET enable_seqscan"
         workers = 2 if self.parallel.random() < .1 else 0
-        session.execute(f"SET max_parallel_workers_per_gather = {workers}")
-        answers = [session.execute(query.replace("@", name)).fetchall() for name in ("mine", "theirs")]
-        session.execute("SET max_parallel_workers_per_gather = 0")
-        session.execute("SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off; RESET enable_seqscan")
-        answers.append(session.execute(query.replace("@", "theirs")).fetchall())
-        session.execute("RESET enable_indexscan; RESET enable_indexonlyscan; RESET enable_bitmapscan; RESET enable_sort; RESET enable_seqscan")
         # -0 and 0 are equal: among them any order will do, and with a limit any of them.
-        plain = [[("0",) if row == ("-0",) else row for row in answer] for answer in answers]
-        assert plain[0] == plain[1] == plain[2], f"{query}: {[answer[:20] for answer in answers]}"
+        digest = "SELECT count(*), md5(string_agg(coalesce(nullif(x::text, '-0'), CASE WHEN x IS NULL THEN '~' ELSE '0' END), '|')) FROM ({}) q(x);"
+
+        def answers(form):
+            asked = (f"SET enable_seqscan = off; SET {settings} = off; SET max_parallel_workers_per_gather = {workers};" + form.format(query.replace("@", "mine")) + form.format(query.replace("@", "theirs"))
+                     + by_table + form.format(query.replace("@", "theirs")) + reset)
+            found, cursor = [], session.execute(asked)
+            while True:
+                if cursor.description:
+                    found.append(cursor.fetchall())
+                if not cursor.nextset():
+                    return found
+
+        found = answers(digest)
+        if not found[0] == found[1] == found[2]:
+            raise AssertionError(f"{query}: {found}: {[rows[:20] for rows in answers('{};')]}")
 
     def check(self):
-        problems = self.sessions[0].execute("SELECT treedb.check('mine')").fetchall()
+        problems = self.third.execute("SELECT treedb.check('mine')").fetchall()
         assert not problems, problems[:5]
+        same = self.third.execute("SELECT (SELECT count(*) FROM (TABLE mine EXCEPT ALL TABLE theirs) d), (SELECT count(*) FROM (TABLE theirs EXCEPT ALL TABLE mine) d),"
+                                  " (SELECT count(*) FROM mine)").fetchone()
+        assert same[:2] == (0, 0), f"{same[0]} rows are only in the first table, {same[1]} only in the second"
+        self.live = same[2]
 
     def run(self, statements):
         r = self.random
         for number in range(statements):
             who = r.randint(0, 1)
             step = r.random()
-            if step < .04 and not any(self.open):
+            if step < .03 and not any(self.open):
+                self.disturbed(who)
+            elif step < .06 and not any(self.open):
                 self.sessions[who].execute("BEGIN ISOLATION LEVEL " + r.choice(["READ COMMITTED", "REPEATABLE READ"]))
                 self.open[who] = True
             elif step < .10 and self.open[who]:
@@ -166,34 +256,47 @@ class Twin:
                 self.change(writer)
             else:
                 self.question(who)
-            if number % 500 == 499 and not any(self.open):
+            if number % 250 == 249 and not any(self.open):
                 self.check()
         for who in (0, 1):
             if self.open[who]:
                 self.sessions[who].execute("COMMIT")
         self.check()
-        for session in self.sessions:
+        self.third.execute(f"DROP SCHEMA {self.schema} CASCADE")
+        for session in [*self.sessions, self.third]:
             session.close()
+        return f"{self.cancelled} cancelled, {self.ended} ended, {self.survived} too late"
+
+
+def kept_seeds():
+    """The seeds of the file: the first word of each line that is no comment."""
+    return [int(line.split()[0]) for line in SEEDS.read_text().splitlines() if line.strip() and not line.startswith("#")]
+
+
+def one_seed(cluster, seed, statements):
+    """Whether the twins agreed."""
+    started = time.monotonic()
+    try:
+        told = Twin(cluster, seed).run(statements)
+        print(f"seed {seed}: ok, {statements} statements, {told}, {time.monotonic() - started:.1f} s", flush=True)
+        return True
+    except Exception as e:  # noqa: BLE001 - whatever it is, the seed repeats it
+        print(f"seed {seed} ({SEEDS.name} keeps those that found something): {type(e).__name__}: {str(e)[:1500]}", flush=True)
+        return False
 
 
 def main():
     statements = int(sys.argv[1]) if len(sys.argv) > 1 else STATEMENTS
-    seeds = [int(seed) for seed in sys.argv[2:]] or KEPT_SEEDS + [int(time.time())]
-    failed = 0
+    seeds = [int(seed) for seed in sys.argv[2:]] or [*kept_seeds(), int(time.time())]
     cluster = Cluster().create()
     try:
-        for seed in seeds:
-            started = time.monotonic()
-            try:
-                Twin(cluster, seed).run(statements)
-                print(f"seed {seed}: ok, {statements} statements, {time.monotonic() - started:.1f} s", flush=True)
-            except Exception as e:  # whatever it is, the seed repeats it
-                failed += 1
-                print(f"seed {seed}: {type(e).__name__}: {str(e)[:1500]}", flush=True)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            passed = list(pool.map(lambda seed: one_seed(cluster, seed, statements), seeds))
     finally:
-        cluster.close()
-    print(f"{len(seeds) - failed} passed, {failed} failed")
-    sys.exit(1 if failed else 0)
+        cluster.close(keep=False)
+    print(f"summary: {len(seeds) * statements} statements, {len(seeds)} seeds")
+    print(f"{sum(passed)} passed, {len(passed) - sum(passed)} failed")
+    sys.exit(0 if all(passed) else 1)
 
 
 main()

@@ -9,7 +9,7 @@
 //! | [`collection`] | tables of documents as MongoDB's collections: find, update, indexes |
 //! | [`planner`] | `find` and `aggregate` as parts of the server's plans |
 //!
-//! The SQL side is `treedb--0.1.0.sql`, written by hand. `scripts/pg_symbols.sh` checks that every function it names
+//! The SQL side is `treedb.sql`, written by hand. `scripts/pg_symbols.sh` checks that every function it names
 //! is in the library, the compiler that it declares the types that the code reads and returns ([`shim::declared`]).
 //! Everything lies in relation files, through the buffer manager and the server's WAL: crash recovery, replicas,
 //! backups, DROP and TRUNCATE are the server's own.

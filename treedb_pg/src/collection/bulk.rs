@@ -172,7 +172,11 @@ impl Done {
         options: &Options,
         multi: bool,
     ) -> Result<()> {
-        let done = update(&mut writer, &options.query(filter)?, changes, multi, options.upsert)?;
+        let query = options.query(filter)?;
+        let done = match options.upsert {
+            true => writer.upsert(&query, |writer| update(writer, &query, changes, multi, true))?,
+            false => update(&mut writer, &query, changes, multi, false)?,
+        };
         writer.finish();
         (self.matched, self.modified) = (done.matched, done.modified);
         if let Some(new) = &done.upserted {

@@ -45,7 +45,11 @@ fn modify<'c>(
     let query = accept(options.query(bson::document(&filter)));
     let need = if update.is_some() { Need::Update(options.upsert) } else { Need::Delete };
     let mut writer = Writer::begin(Table::open(&args.bytes(0), need), need, name);
-    let done = find_and_modify(&mut writer, &query, &Collation::Simple, update, options.upsert);
+    let own = Collation::Simple;
+    let done = match options.upsert {
+        true => writer.upsert(&query, |writer| find_and_modify(writer, &query, &own, update, true)),
+        false => find_and_modify(&mut writer, &query, &own, update, false),
+    };
     let done = writer.accept(done);
     writer.finish();
     let document = match &done.new {

@@ -3,7 +3,8 @@
 //! | what the index is over | access method | what it is |
 //! |---|---|---|
 //! | `treedb.keys(doc, description)` | `treedb_btree` | an index of a key pattern, arrays and all |
-//! | `treedb.unique_key(doc, description)` | unique `btree` | the same, unique, for documents without arrays there |
+//! | the same, with `&&` in an exclusion constraint | `treedb_btree` | the same, unique |
+//! | `treedb.unique_key(doc, description)` | unique `btree` | the same for documents without arrays there: version 0.1.0 made these |
 //! | `doc -> '_id'` | unique `btree` | the index on `_id` |
 //!
 //! The description ([`keyset::definition`]) is a constant in the index's expression, so the catalog needs no other memory
@@ -97,7 +98,7 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<(Kind, IndexDef)> {
     // Read from the end or in descending order, the entries of a btree would need other scan keys.
     let unique_btree = access_method == pg_sys::BTREE_AM_OID && index.is_unique() && index.is_ascending(0);
     match () {
-        () if own && calls(c"keys") => Some((Kind::KeySets, pattern(false)?)),
+        () if own && calls(c"keys") => Some((Kind::KeySets, pattern(index.is_exclusion())?)),
         () if unique_btree && calls(c"unique_key") => Some((Kind::Keys, pattern(true)?)),
         () if unique_btree && calls(c"get") && call.constant == b"_id" => {
             Some((Kind::Values, IndexDef::id()))

@@ -2,7 +2,7 @@
 //!
 //! As in [`super::manage`], SQL commands do the work.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::panic::AssertUnwindSafe;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -21,7 +21,7 @@ use super::table::{Need, Table};
 use super::writer::Writer;
 use crate::shim::catalog::{literal, quoted, run};
 use crate::shim::datum::Bytes;
-use crate::shim::error::{SqlState, accept, refuse};
+use crate::shim::error::{SqlState, accept, fail, refuse};
 use crate::shim::function::pg_function;
 use crate::shim::memory::Varlena;
 use crate::shim::rows::{Rows, Set};
@@ -58,34 +58,33 @@ fn create(def: &IndexDef, relation: &CStr, table: &CStr) {
     let described = keyset::description(def);
     let json = json::to_exact_json(&described).unwrap_or_else(|| json::to_json(&described));
     let described = literal(&text::owned_cstring(&json));
-    let (kind, access, function) =
-        if def.unique { (c"UNIQUE ", c"btree", c"unique_key") } else { (c"", c"treedb_btree", c"keys") };
-    let parts: [&CStr; 13] = [
-        c"CREATE ",
-        kind,
-        c"INDEX ",
-        relation,
-        c" ON ",
-        table,
-        c" USING ",
-        access,
-        c" (treedb.",
-        function,
-        c"(doc, ",
-        &described,
-        c"::treedb.bson))",
-    ];
-    let duplicate = PgTryBuilder::new(AssertUnwindSafe(|| {
+    let keys: [&CStr; 3] = [c" USING treedb_btree (treedb.keys(doc, ", &described, c"::treedb.bson)"];
+    let parts: Vec<&CStr> = match def.unique {
+        false => [c"CREATE INDEX ", relation, c" ON ", table].into_iter().chain(keys).chain([c")"]).collect(),
+        true => [c"ALTER TABLE ", table, c" ADD CONSTRAINT ", relation, c" EXCLUDE"]
+            .into_iter()
+            .chain(keys)
+            .chain([c" WITH OPERATOR(treedb.&&))"])
+            .collect(),
+    };
+    let failed = PgTryBuilder::new(AssertUnwindSafe(|| {
         run(&parts);
-        false
+        None
     }))
-    .catch_when(SqlState::ERRCODE_UNIQUE_VIOLATION, |_| true)
+    .catch_when(SqlState::ERRCODE_EXCLUSION_VIOLATION, |_| Some(SqlState::ERRCODE_EXCLUSION_VIOLATION))
+    .catch_when(SqlState::ERRCODE_UNDEFINED_FUNCTION, |_| Some(SqlState::ERRCODE_UNDEFINED_FUNCTION))
     .execute();
-    if duplicate {
-        refuse(QueryError::new(
+    match failed {
+        None => {}
+        Some(SqlState::ERRCODE_EXCLUSION_VIOLATION) => refuse(QueryError::new(
             ErrorCode::DuplicateKey,
             format!("E11000 duplicate key error collection: {} index: {}", text::lossy(table), def.name),
-        ));
+        )),
+        Some(_) => fail(
+            SqlState::ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE,
+            "this database has an earlier version of the extension, whose unique indexes do not reach into arrays",
+            "ALTER EXTENSION treedb UPDATE, as a superuser, and create the index then.",
+        ),
     }
 }
 
@@ -111,6 +110,28 @@ pg_function! {
     }
 }
 
+/// An index to be dropped, or the constraint that it belongs to. Names are quoted for SQL.
+struct Dropped {
+    index: CString,
+    /// The table and the constraint.
+    constraint: Option<(CString, CString)>,
+}
+
+impl Dropped {
+    fn of(index: &Index, table: &Table) -> Dropped {
+        let relation = index.relation.get();
+        let constraint = relation.is_exclusion().then(|| (table.quoted(), quoted(&relation.name())));
+        Dropped { index: index.quoted(), constraint }
+    }
+
+    fn run(&self) {
+        match &self.constraint {
+            Some((table, constraint)) => run(&[c"ALTER TABLE ", table, c" DROP CONSTRAINT ", constraint]),
+            None => run(&[c"DROP INDEX ", &self.index]),
+        }
+    }
+}
+
 fn not_found(name: &str) -> QueryError {
     QueryError::new(ErrorCode::IndexNotFound, format!("index not found with name [{name}]"))
 }
@@ -129,10 +150,10 @@ pg_function! {
             if found.is_some_and(|index| index.info.def.is_id()) {
                 refuse(QueryError::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
             }
-            found.map(Index::quoted)
+            found.map(|index| Dropped::of(index, &table))
         };
         match found {
-            Some(index) => run(&[c"DROP INDEX ", &index]),
+            Some(index) => index.run(),
             None => refuse(not_found(&wanted)),
         }
     }
@@ -202,7 +223,7 @@ pub(super) fn modify(collection: &Bytes<'_>, change: Value<'_>) -> RawDocumentBu
         let found = all.iter().find(|index| change.names(&index.info.def));
         found.map(|index| {
             let relation = quoted(&index.relation.get().name());
-            (table.quoted(), index.quoted(), relation, index.info.def.clone())
+            (table.quoted(), Dropped::of(index, &table), relation, index.info.def.clone())
         })
     };
     let Some((table, index, relation, old)) = found else {
@@ -214,7 +235,7 @@ pub(super) fn modify(collection: &Bytes<'_>, change: Value<'_>) -> RawDocumentBu
     if new != old {
         // Refuses options that are not allowed.
         accept(index_of(&new.spec()));
-        run(&[c"DROP INDEX ", &index]);
+        index.run();
         create(&new, &relation, &table);
     }
     let mut reply = RawDocumentBuf::new();

@@ -104,7 +104,11 @@ fn change<'c>(args: &'c Args, kind: Kind, name: &CStr) -> Varlena<'c> {
             .and_then(|changes| Update::read(&changes, &options.array_filters)),
     });
     let mut writer = begin(args, Need::Update(options.upsert), name);
-    let done = update(&mut writer, &query, &changes, kind == Kind::Many, options.upsert);
+    let multi = kind == Kind::Many;
+    let done = match options.upsert {
+        true => writer.upsert(&query, |writer| update(writer, &query, &changes, multi, true)),
+        false => update(&mut writer, &query, &changes, multi, false),
+    };
     let done = writer.accept(done);
     writer.finish();
     let mut outcome = rawdoc! { "matchedCount": done.matched as i64, "modifiedCount": done.modified as i64 };

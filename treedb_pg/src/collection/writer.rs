@@ -5,21 +5,31 @@
 //! read and changed, under the stricter levels a row changed by another transaction is a serialization failure.
 //!
 //! All changes of a writer belong to one command: it does not see them itself.
+//!
+//! An upsert looks for documents, and inserts one if there is none. If another transaction inserts it in between, a unique
+//! index makes this one wait for the other's end, and refuses the second document; then the upsert begins again
+//! ([`Writer::upsert`]).
 
 use std::ffi::CStr;
 
 use ::bson::RawDocument;
 use treedb_query::QueryError;
 use treedb_query::access::{Change, QueryContext, ReadWritten, RowId, Sink};
-use treedb_query::query::Result;
+use treedb_query::index::ordered::IndexDef;
+use treedb_query::query::{Query, Result};
 
 use super::reader::{Reader, address, document, row_id};
 use super::table::{Need, Table};
 use crate::shim::error::{refuse, refuse_about};
 use crate::shim::error_frame::ErrorObject;
 use crate::shim::modify::{Command, Locked, RowWriter, UniqueViolation};
+use crate::shim::snapshot;
 use crate::shim::table::Slot;
-use crate::types::bson;
+use crate::types::{bson, keyset};
+
+/// How often an upsert is tried. Each time another transaction has inserted a document of the same key and either it, or
+/// a third one, has deleted it before it could be read.
+const MOST_TRIES: u32 = 20;
 
 /// A collection being written.
 pub(super) struct Writer {
@@ -29,6 +39,10 @@ pub(super) struct Writer {
     old: Slot,
     /// The unique index that refused a document, for the error that says so.
     violated: ErrorObject,
+    /// What an upsert asks for: an insert that a unique index on that refuses is undone, so that the command can go on.
+    asked: Option<Query>,
+    /// Such an index has refused the document.
+    taken: bool,
 }
 
 impl Writer {
@@ -43,7 +57,40 @@ impl Writer {
         };
         let rows = RowWriter::begin(&table.relation, table.doc, command, name);
         let old = Slot::new(table.relation.get());
-        Writer { reader: Reader::new(table), rows, old, violated: ErrorObject::default() }
+        Writer {
+            reader: Reader::new(table),
+            rows,
+            old,
+            violated: ErrorObject::default(),
+            asked: None,
+            taken: false,
+        }
+    }
+
+    /// Calls `work`, which upserts by `query`; again, after the insert was refused because another transaction has
+    /// inserted the document that the query asks for. MongoDB's conditions: the query is nothing but equalities on the
+    /// fields of the unique index, and the new document has these values. Where the transaction cannot see the other
+    /// document the error stays.
+    pub(super) fn upsert<T>(
+        &mut self,
+        query: &Query,
+        mut work: impl FnMut(&mut Writer) -> Result<T>,
+    ) -> Result<T> {
+        let defs = self.reader.indexes.iter().map(|index| &index.info.def);
+        let unique = defs.into_iter().any(|def| is_on_what_is_asked(def, query));
+        self.asked = (unique && snapshot::is_of_statement()).then(|| query.clone());
+        for _ in 1..MOST_TRIES {
+            self.taken = false;
+            let result = work(self);
+            if !(result.is_err() && self.taken) {
+                return result;
+            }
+            pgrx::check_for_interrupts!();
+            self.rows.look_again();
+            let Table { relation, doc } = &self.reader.table;
+            self.reader = Reader::new(Table { relation: relation.clone(), doc: *doc });
+        }
+        work(self)
     }
 
     /// Ends the command: triggers that wait for its end run now.
@@ -66,14 +113,27 @@ impl Writer {
         let index = self.reader.indexes.iter().find(|index| name == Some(index.relation_name().as_str()));
         if let Some(index) = index
             && let Ok(keys) = index.info.def.keys(document)
-            && let Some(key) = keys.keys.first()
+            && let Some(key) = keyset::shared(&keys, violation.detail())
         {
             let error = index.info.def.duplicate(&self.reader.table.namespace(), key, document);
             self.violated = violation.object().clone();
+            self.taken = self.asked.as_ref().is_some_and(|query| {
+                is_on_what_is_asked(&index.info.def, query) && query.filter.matches(document).unwrap_or(false)
+            });
             return error;
         }
         violation.rethrow()
     }
+}
+
+/// Whether an index is unique, and a query nothing but equalities on its fields.
+fn is_on_what_is_asked(def: &IndexDef, query: &Query) -> bool {
+    let equal = query.filter.equalities();
+    def.unique
+        && def.options.collation == query.collation
+        && equal.len() == def.keys.len()
+        && equal.len() == query.filter.conjuncts().len()
+        && def.keys.iter().all(|key| equal.iter().any(|(path, _)| path.as_str() == key.path.as_str()))
 }
 
 impl Sink for Writer {
@@ -82,7 +142,11 @@ impl Sink for Writer {
     }
 
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
-        match self.rows.insert(doc.as_bytes()) {
+        let inserted = match self.asked {
+            Some(_) => self.rows.try_insert(doc.as_bytes()),
+            None => self.rows.insert(doc.as_bytes()),
+        };
+        match inserted {
             Ok(tid) => Ok(row_id(tid)),
             Err(violation) => Err(self.duplicate(doc, violation)),
         }

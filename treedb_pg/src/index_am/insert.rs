@@ -21,6 +21,7 @@ use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
 use super::schema::{Entry, Schema, row_of};
 use super::tree::{MAX_MOVES, Stack, Tree};
+use super::unique_keys::Turn;
 use crate::pages::allocate::allocate;
 use crate::pages::page::{HEADER, ROOM, UPPER, View, ViewMut, flag};
 use crate::shim::buffer::{self, Exclusive, Page};
@@ -65,9 +66,12 @@ pub(super) fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>, inse
         if facts != 0 {
             tree.record_facts(facts);
         }
+        // Until the entries are there, others wait that want to insert the same keys.
+        let turn = index.is_exclusion().then(|| Turn::take(&tree, inserted.table, row));
         for entry in entries {
             tree.insert(entry, inserted);
         }
+        drop(turn);
     } else {
         schema.entries(row, |entry| tree.insert(entry, inserted));
     }

@@ -78,6 +78,44 @@ pub(crate) fn scan<E>(
     Ok(())
 }
 
+/// The rows that have one of these keys, perhaps: keys may be stored shortened. `but` is left out.
+pub(super) fn rows_with<'k>(
+    tree: Tree<'_>,
+    keys: impl Iterator<Item = &'k [u8]>,
+    but: Option<pg_sys::ItemPointerData>,
+) -> Vec<pg_sys::ItemPointerData> {
+    let mut rows = Vec::new();
+    let mut buffer = Vec::new();
+    for key in keys {
+        // No key is the beginning of another: what comes after it in an entry is the row's address.
+        let kept = shortened(key);
+        let low = Boundary::Bytes(kept.to_vec());
+        let high = after_prefix(kept).map_or(Boundary::End, Boundary::Bytes);
+        let conditions = Conditions::range(Range { low, high });
+        let schema = tree.schema;
+        let tree = Tree::new(tree.index, schema);
+        let reader = EntryReader {
+            tree,
+            conditions: &conditions,
+            keys: false,
+            pin: false,
+            snapshot: None,
+            skip_dead: true,
+            shared: None,
+        };
+        let mut cursor = reader.next(None, Direction::Forward, &mut buffer);
+        while let Some(here) = cursor {
+            rows.extend(here.row(&reader.tree, &mut buffer));
+            cursor = reader.next(Some(here), Direction::Forward, &mut buffer);
+        }
+    }
+    let number = |row: &pg_sys::ItemPointerData| crate::shim::heap::tid_parts(*row);
+    rows.retain(|row| but.is_none_or(|but| number(&but) != number(row)));
+    rows.sort_by_key(number);
+    rows.dedup_by_key(|row| number(row));
+    rows
+}
+
 /// About how many entries lie in `range`.
 pub(crate) fn estimate(index: Index<'_>, range: &KeyRange) -> u64 {
     let schema = Schema::of(index);

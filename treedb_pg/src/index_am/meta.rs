@@ -13,7 +13,7 @@ use crate::pages::page::{Damage, ROOM, View, ViewMut, flag};
 
 /// Magic number of the meta page.
 const MAGIC: u32 = u32::from_le_bytes(*b"TDBt");
-/// Version of the page format.
+/// Version of the page format. A library reads no other: it asks for REINDEX.
 const VERSION: u16 = 3;
 /// Bytes of the payload in use.
 const BYTES: usize = 20;
@@ -51,7 +51,7 @@ impl Meta {
             return Err(Damage::new("a meta page", int(0)));
         }
         if int(4) as u16 != VERSION {
-            return Err(Damage::new("version 2 of the index format (REINDEX the index)", int(4) as u16));
+            return Err(Damage::version(VERSION, int(4) as u16));
         }
         Ok(Meta { root: int(8), level: (int(4) >> 16) as u16, facts: int(12), deleted: int(16) })
     }

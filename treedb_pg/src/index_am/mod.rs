@@ -12,13 +12,15 @@
 //! | [`argument`], [`range`], [`scan`], [`batch`] | what columns are compared with, conditions as ranges, reading them both ways |
 //! | [`parallel_scan`] | sharing the leaves of a scan among processes |
 //! | [`keyset_scan`] | reading an index of key sets for queries over documents |
+//! | [`unique_keys`] | key sets that no two documents share: the operator `&&`, and who waits for whom |
 //! | [`estimate`] | how many entries lie in a range |
 //! | [`vacuum`], [`leaf_removal`] | removing entries and empty leaves |
 //! | [`check`], [`check_tree`] | `treedb.check`: the tree by itself, and against its table both ways |
 //! | [`inspect`] | `treedb.index_pages`: what each page holds |
 //!
 //! Branches are nodes of the engine's own format ([`treedb_formats::node`]); pages are those of [`crate::pages`]. Strategies are numbered as btree's, so that the planner
-//! takes the order of a scan for that of the type. Unique indexes are the server's own btree's business.
+//! takes the order of a scan for that of the type; 6 is `&&` of key sets. Unique indexes are the server's own btree's
+//! business, but for those of key sets, which are exclusion constraints.
 
 use std::ffi::CStr;
 
@@ -59,6 +61,7 @@ mod schema;
 mod sorter;
 mod stored;
 mod tree;
+mod unique_keys;
 mod vacuum;
 
 use kind::Kind;
@@ -95,7 +98,7 @@ build_worker!(treedb_btree_build_part, Btree);
 
 impl IndexMethod for Btree {
     const CAPABILITIES: Capabilities = Capabilities {
-        strategies: 5,
+        strategies: 6,
         order: true,
         backward: true,
         multi_column: true,

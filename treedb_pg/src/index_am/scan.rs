@@ -25,6 +25,7 @@ use super::leaf::{self, LeafView, Place, Selection};
 use super::range::Conditions;
 use super::schema::{ADDRESS, Schema, row_of};
 use super::tree::{Reached, Tree};
+use super::unique_keys;
 use crate::pages::page::{Damage, View, ViewMut, flag};
 use crate::shim::buffer::{self, Exclusive, PAGE_SIZE, Page, Pin, Shared};
 use crate::shim::index_scan::{Bitmap, Scan};
@@ -200,6 +201,8 @@ pub(super) struct State {
     /// For the key of an entry.
     key: Vec<u8>,
     batch: Batch,
+    /// Of a scan of key sets: the rows still to be returned, as soon as they are read.
+    overlapping: Option<Vec<pg_sys::ItemPointerData>>,
 }
 
 /// The entry that a scan remembers.
@@ -222,6 +225,7 @@ impl State {
             marked: None,
             key: Vec::new(),
             batch: Batch::new(),
+            overlapping: None,
         }
     }
 
@@ -234,6 +238,7 @@ impl State {
         self.forget_mark();
         self.batch.reset();
         self.conditions = None;
+        self.overlapping = None;
     }
 
     /// Reads the scan's keys, once.
@@ -273,8 +278,17 @@ impl State {
 
     /// Reads the next entries of a page ahead, and goes to the first of them.
     fn next_batch(&mut self, scan: &mut Scan<'_>, direction: Direction) -> bool {
+        if self.schema.is_multikey()
+            && let Some(keys) = unique_keys::overlapped(scan.keys())
+        {
+            let rows = match self.overlapping.take() {
+                Some(rows) => rows,
+                None => unique_keys::rows(Tree::new(scan.index(), &self.schema), &keys, None),
+            };
+            return self.overlapping.insert(rows).pop().map(|row| scan.found_perhaps(row)).is_some();
+        }
         self.prepare(scan);
-        let State { schema, conditions: Some(conditions), cursor, marked, key, batch } = self else {
+        let State { schema, conditions: Some(conditions), cursor, marked, key, batch, .. } = self else {
             return false;
         };
         let remembered = match (&*marked, &*cursor) {

@@ -86,6 +86,7 @@ impl<'s> Tree<'s> {
     pub(super) fn checked<T>(&self, block: u32, read: Result<T, Damage>) -> T {
         match read {
             Ok(read) => read,
+            Err(damage) if damage.other_version => error::other_version(&self.name(), damage),
             Err(damage) => error::corrupted(&self.name(), block, damage),
         }
     }

@@ -56,17 +56,30 @@ pub(crate) struct Damage {
     pub(crate) expected: String,
     /// What is there instead.
     pub(crate) found: String,
+    /// Not damage: another version of the library has written the index.
+    pub(crate) other_version: bool,
 }
 
 impl Damage {
     pub(crate) fn new(expected: &str, found: impl ToString) -> Self {
-        Damage { expected: expected.into(), found: found.to_string() }
+        Damage { expected: expected.into(), found: found.to_string(), other_version: false }
+    }
+
+    /// Pages of another version than this library reads.
+    pub(crate) fn version(own: u16, found: u16) -> Self {
+        Damage { expected: own.to_string(), found: found.to_string(), other_version: true }
     }
 }
 
 impl std::fmt::Display for Damage {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "expected {}, found {}", self.expected, self.found)
+        let Damage { expected, found, other_version } = self;
+        match other_version {
+            true => {
+                write!(f, "the index has pages of version {found}, this library reads version {expected}")
+            }
+            false => write!(f, "expected {expected}, found {found}"),
+        }
     }
 }
 
@@ -75,6 +88,7 @@ impl From<NodeDamage> for Damage {
         Damage {
             expected: format!("{} at byte {} of the node", damage.expected, damage.at),
             found: damage.found.to_string(),
+            other_version: false,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! remains trusted is that no superuser declares the functions once more with other types.
 
 /// The script.
-const SQL: &[u8] = include_bytes!("../../treedb--0.1.0.sql");
+const SQL: &[u8] = include_bytes!("../../treedb.sql");
 
 /// What a type of SQL is to the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

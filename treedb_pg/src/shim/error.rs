@@ -175,3 +175,13 @@ pub(crate) fn corrupted(relation: &str, block: u32, what: impl std::fmt::Display
         "REINDEX the index; if it was restored from a backup or the disk is failing, check the table too.",
     )
 }
+
+/// The pages of an index are of a version that this library does not read: `what` says which.
+#[track_caller]
+pub(crate) fn other_version(relation: &str, what: impl std::fmt::Display) -> ! {
+    fail(
+        SqlState::ERRCODE_INDEX_CORRUPTED,
+        format!("index \"{relation}\" cannot be read: {what}"),
+        "REINDEX the index: it was written by another version of treedb, and its table is not affected.",
+    )
+}

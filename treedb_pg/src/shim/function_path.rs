@@ -16,13 +16,13 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
-use super::catalog;
 use super::custom_scan::{Methods, arguments_of};
 use super::declared::Class;
 use super::filter_path::{self, FilterPaths};
 use super::function::{Args, Output};
 use super::setting::Switch;
 use super::streamed::{ARGUMENTS, Argument, Estimate, StreamedFunction};
+use super::{catalog, error_frame};
 
 /// A function that the hook knows.
 pub(crate) struct Planned {
@@ -106,7 +106,7 @@ unsafe extern "C-unwind" fn rel_pathlist(
     // SAFETY: called by the planner, with a relation that has its paths. The callback is the outermost Rust frame
     // below the server's, and another library's hook is called as the server calls it.
     unsafe {
-        pg_sys::panic::pgrx_extern_c_guard(|| {
+        error_frame::guarded(|| {
             if let Some(previous) = hook.previous {
                 pg_sys::ffi::pg_guard_ffi_boundary(|| previous(root, rel, number, entry));
             }
@@ -281,7 +281,7 @@ unsafe extern "C-unwind" fn plan<T: StreamedFunction>(
     // and the call. The call is an expression of the plan, so that the
     // server replaces lateral references in it and notes that the plan depends on the function.
     unsafe {
-        pg_sys::panic::pgrx_extern_c_guard(|| {
+        error_frame::guarded(|| {
             let private = (*path).custom_private;
             let wanted = pg_sys::list_nth(private, 0).cast::<pg_sys::Integer>();
             let call = pg_sys::list_nth(private, 1).cast::<pg_sys::FuncExpr>();

@@ -382,6 +382,13 @@ impl<'c> Scan<'c> {
         keys.iter().map(move |key| key_of(index, key))
     }
 
+    /// Returns a row of which the server must ask the scan's conditions again.
+    pub(crate) fn found_perhaps(&mut self, row: pg_sys::ItemPointerData) {
+        self.found(row, None);
+        // SAFETY: the server's descriptor.
+        unsafe { (*self.scan).xs_recheck = true }
+    }
+
     /// Returns a row, and the entry formed at `entry` if the scan returns entries.
     #[inline]
     pub(crate) fn found(&mut self, row: pg_sys::ItemPointerData, entry: Option<usize>) {

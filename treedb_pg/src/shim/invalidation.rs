@@ -32,7 +32,7 @@ pub(crate) fn listen(listener: Listener) {
 fn tell(changed: Option<pg_sys::Oid>) {
     if let Some(listener) = LISTENER.get() {
         // SAFETY: the outermost Rust frame below the server's.
-        unsafe { pg_sys::panic::pgrx_extern_c_guard(|| listener(changed)) }
+        unsafe { super::error_frame::guarded(|| listener(changed)) }
     }
 }
 

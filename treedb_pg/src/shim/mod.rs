@@ -21,6 +21,7 @@
 //!   and [`vacuum`] for what they are passed; [`parallel_scan`], [`parallel_build`]: what the
 //!   processes of one share; [`index_delete`] finds entries of dead rows; [`index_options`]: storage
 //!   parameters; [`operator_class`]: whether an operator class is valid
+//! * [`key_lock`]: locks of keys, and waiting for transactions that are at work on a row
 //! * [`comparison`], [`compression`]: comparison functions of operator classes; the server's compression
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
 //! * [`table`], [`btree_scan`], [`modify`]: reading tables and the server's btrees, changing rows
@@ -57,6 +58,7 @@ pub(crate) mod index_method;
 pub(crate) mod index_options;
 pub(crate) mod index_scan;
 pub(crate) mod invalidation;
+pub(crate) mod key_lock;
 pub(crate) mod memory;
 pub(crate) mod modify;
 pub(crate) mod operator_class;

@@ -19,7 +19,7 @@ use super::memory::Memory;
 use super::relation::{OpenTable, layout};
 use super::snapshot::Snapshot;
 use super::table::Slot;
-use super::text;
+use super::{subtransaction, text};
 
 /// A command, which fires triggers for each statement.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,7 +41,7 @@ impl Command {
     }
 }
 
-/// A unique index that refused a row.
+/// A unique index that refused a row, or an exclusion constraint.
 pub(crate) struct UniqueViolation {
     error: Box<CaughtError>,
     object: ErrorObject,
@@ -59,6 +59,16 @@ impl UniqueViolation {
     /// The index, as the constraint that was violated, with its table.
     pub(crate) fn object(&self) -> &ErrorObject {
         &self.object
+    }
+
+    /// What the server says of the rows that clash; nothing if the user may not see them.
+    pub(crate) fn detail(&self) -> &str {
+        match &*self.error {
+            CaughtError::PostgresError(report) | CaughtError::ErrorReport(report) => {
+                report.detail().unwrap_or("")
+            }
+            CaughtError::RustPanic { .. } => "",
+        }
     }
 
     /// Raises the error again.
@@ -288,6 +298,7 @@ impl RowWriter {
                 None
             })
             .catch_when(SqlState::ERRCODE_UNIQUE_VIOLATION, Some)
+            .catch_when(SqlState::ERRCODE_EXCLUSION_VIOLATION, Some)
             .execute()
         };
         // SAFETY: the context that was current.
@@ -314,6 +325,32 @@ impl RowWriter {
         })?;
         // SAFETY: the address stays in the slot when its row is cleared.
         Ok(unsafe { (*self.new).tts_tid })
+    }
+
+    /// The same, but if a unique index refuses the row, all that the insert has done is undone and the command may go on.
+    /// Takes a subtransaction.
+    pub(crate) fn try_insert(&mut self, value: &[u8]) -> Result<pg_sys::ItemPointerData, UniqueViolation> {
+        let done = subtransaction::undone_if_refused(|| self.insert(value));
+        if done.is_err() {
+            // SAFETY: the row in the slot is in the memory of one row; nothing else uses that.
+            unsafe {
+                pg_sys::ExecClearTuple(self.new);
+                pg_sys::MemoryContextReset((*(*self.estate).es_per_tuple_exprcontext).ecxt_per_tuple_memory);
+            }
+        }
+        done
+    }
+
+    /// Lets the rest of the command see what has been committed since it began, and what it did itself.
+    pub(crate) fn look_again(&mut self) {
+        // SAFETY: the active snapshot is the one that `begin` has pushed; the server copies the new one.
+        unsafe {
+            pg_sys::CommandCounterIncrement();
+            pg_sys::PopActiveSnapshot();
+            pg_sys::PushActiveSnapshot(pg_sys::GetTransactionSnapshot());
+            (*self.estate).es_output_cid = pg_sys::GetCurrentCommandId(true);
+            (*self.estate).es_snapshot = pg_sys::GetActiveSnapshot();
+        }
     }
 
     /// Replaces the row in `old`, which has been locked, by one with another value.

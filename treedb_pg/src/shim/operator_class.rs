@@ -14,6 +14,8 @@ use super::text;
 
 /// `<`, `<=`, `=`, `>=` and `>`.
 const STRATEGIES: std::ops::RangeInclusive<i16> = 1..=5;
+/// `&&`, of columns without an order.
+pub(crate) const OVERLAPS: u16 = 6;
 
 /// What an access method says of a kind of column, given `typlen` and `typbyval` of its type: whether it has an order,
 /// or what is wrong with it.
@@ -188,9 +190,11 @@ pub(super) fn is_valid(class: pg_sys::Oid, check_kind: CheckKind) -> bool {
         }
         supported.entry(function.types).or_default().insert(function.number);
     }
+    let ordered = kind_of(&functions, own, check_kind);
     let mut strategies: BTreeMap<Types, BTreeSet<i16>> = BTreeMap::new();
     for operator in &operators {
-        if !STRATEGIES.contains(&operator.strategy) {
+        let overlaps = operator.strategy == OVERLAPS as i16 && matches!(ordered, Ok(false));
+        if !STRATEGIES.contains(&operator.strategy) && !overlaps {
             problems.push(format!(
                 "operator {} has number {}, but strategies are numbered 1 to 5",
                 operator_name(operator.oid),
@@ -216,7 +220,7 @@ pub(super) fn is_valid(class: pg_sys::Oid, check_kind: CheckKind) -> bool {
         strategies.entry(operator.types).or_default().insert(operator.strategy);
     }
 
-    let ordered = match kind_of(&functions, own, check_kind) {
+    let ordered = match ordered {
         Ok(ordered) => ordered,
         Err(problem) => {
             problems.push(problem);
@@ -243,7 +247,7 @@ pub(super) fn is_valid(class: pg_sys::Oid, check_kind: CheckKind) -> bool {
                 problems.push(format!("operators are missing for {}", type_names((*left, *right))));
             }
         }
-    } else if !operators.is_empty() {
+    } else if operators.iter().any(|operator| STRATEGIES.contains(&operator.strategy)) {
         problems.push("columns of this kind have no order, but the operator class has operators".to_owned());
     }
 

@@ -243,6 +243,11 @@ impl<'r> Index<'r> {
         self.form().indisunique
     }
 
+    /// Whether it belongs to an exclusion constraint.
+    pub(crate) fn is_exclusion(self) -> bool {
+        self.form().indisexclusion
+    }
+
     /// Whether it leaves rows out.
     pub(crate) fn is_partial(self) -> bool {
         // SAFETY: open.

@@ -129,6 +129,13 @@ impl Drop for Pushed {
     }
 }
 
+/// Whether every statement sees what was committed before it began, as under READ COMMITTED; else only what was when the
+/// transaction began.
+pub(crate) fn is_of_statement() -> bool {
+    // SAFETY: a global of this backend, which has one thread.
+    unsafe { pg_sys::XactIsoLevel < pg_sys::XACT_REPEATABLE_READ as i32 }
+}
+
 /// Whether the server replays WAL: a standby, or a recovery.
 pub(crate) fn in_recovery() -> bool {
     // SAFETY: a plain question to the server.

@@ -8,18 +8,16 @@ use treedb_query::QueryError;
 
 use super::error::{SqlState, engine_error};
 
-/// How an attempt failed.
-enum Failure {
+/// How work in a subtransaction failed.
+enum Failure<E> {
     /// An error that was returned.
-    Returned(QueryError),
+    Returned(E),
     /// An SQL error.
     Raised(Box<CaughtError>),
 }
 
-/// Runs `work` in a subtransaction. If it fails, everything that it did to the database is undone, and the error is
-/// returned, an SQL error as the engine's that says the same. Errors after which a statement should not go on are raised
-/// again: a cancelled statement, a read-only transaction, a lack of resources, a transaction that must be repeated, damage, a bug.
-pub(crate) fn attempt<T>(work: impl FnOnce() -> Result<T, QueryError>) -> Result<T, QueryError> {
+/// Runs `work` in a subtransaction. If it fails, everything that it did to the database is undone.
+fn contained<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, Failure<E>> {
     // SAFETY: globals of this backend; the server opens a subtransaction, which is closed below whatever happens in it.
     let (memory, owner) = unsafe {
         let saved = (pg_sys::CurrentMemoryContext, pg_sys::CurrentResourceOwner);
@@ -39,7 +37,22 @@ pub(crate) fn attempt<T>(work: impl FnOnce() -> Result<T, QueryError>) -> Result
         pg_sys::MemoryContextSwitchTo(memory);
         pg_sys::CurrentResourceOwner = owner;
     }
-    result.map_err(|failure| {
+    result
+}
+
+/// Runs `work` in a subtransaction, which is undone if it returns an error. SQL errors go on.
+pub(crate) fn undone_if_refused<T, E>(work: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+    contained(work).map_err(|failure| match failure {
+        Failure::Returned(error) => error,
+        Failure::Raised(error) => error.rethrow(),
+    })
+}
+
+/// Runs `work` in a subtransaction. If it fails, everything that it did to the database is undone, and the error is
+/// returned, an SQL error as the engine's that says the same. Errors after which a statement should not go on are raised
+/// again: a cancelled statement, a read-only transaction, a lack of resources, a transaction that must be repeated, damage, a bug.
+pub(crate) fn attempt<T>(work: impl FnOnce() -> Result<T, QueryError>) -> Result<T, QueryError> {
+    contained(work).map_err(|failure| {
         let error = match failure {
             Failure::Returned(error) => return error,
             Failure::Raised(error) => error,

@@ -8,6 +8,8 @@
 //! Stored as a byte of flags (1: the document has an array on a path of the index) and the keys in rising order,
 //! each a length of two bytes, little-endian, and the key. Keys longer than [`LONGEST`] are cut: no index keeps more.
 
+use std::cmp::Ordering;
+
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_query::doc::{Doc, Value};
@@ -132,10 +134,47 @@ pg_function! {
                 fail(
                     SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
                     format!("a document has an array where the unique index {shown} leads"),
-                    "In PostgreSQL unique indexes do not reach into arrays: drop the index, or keep one value there.",
+                    "Drop the index and create it again: version 0.1.0 made it, and the later ones make unique indexes that reach into arrays.",
                 )
             }
         }
+    }
+}
+
+/// Whether two key sets have a key in common. Keys come in rising order.
+fn overlap(a: &[u8], b: &[u8]) -> bool {
+    let (mut a, mut b) = (read(a).peekable(), read(b).peekable());
+    while let (Some(x), Some(y)) = (a.peek(), b.peek()) {
+        match x.cmp(y) {
+            Ordering::Less => drop(a.next()),
+            Ordering::Greater => drop(b.next()),
+            Ordering::Equal => return true,
+        }
+    }
+    false
+}
+
+/// The key of a set that another row has, too, by what an exclusion constraint says of the two; the first one if it
+/// does not say.
+pub(crate) fn shared<'k>(keys: &'k KeySet, detail: &str) -> Option<&'k Vec<u8>> {
+    // `Key (..)=({..}) conflicts with existing key (..)=({..}).`: the last braces.
+    let theirs = detail.rsplit_once('{').map_or("", |(_, theirs)| theirs);
+    let theirs: Vec<&str> = theirs.split(['}', ',']).collect();
+    let found = keys
+        .keys
+        .iter()
+        .find(|key| theirs.contains(&hexadecimal(key.get(..LONGEST).unwrap_or(key)).as_str()));
+    found.or_else(|| keys.keys.first())
+}
+
+fn hexadecimal(key: &[u8]) -> String {
+    key.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pg_function! {
+    /// `keyset && keyset`: what a unique index over arrays does not allow of two documents.
+    fn treedb_keyset_overlaps(args: [Varlena, Varlena]) -> bool {
+        overlap(&args.bytes(0), &args.bytes(1))
     }
 }
 
@@ -154,9 +193,7 @@ pg_function! {
     /// The keys in hexadecimal.
     fn treedb_keyset_out(args: [Varlena]) -> CString<'_> {
         let bytes = args.bytes(0);
-        let keys: Vec<String> = read(&bytes)
-            .map(|key| key.iter().map(|byte| format!("{byte:02x}")).collect())
-            .collect();
+        let keys: Vec<String> = read(&bytes).map(hexadecimal).collect();
         args.memory().cstring(&format!("{{{}}}", keys.join(",")))
     }
 }

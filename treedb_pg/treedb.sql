@@ -301,8 +301,9 @@ CREATE FUNCTION treedb.index_pages(index regclass, OUT block bigint, OUT kind te
         OUT appended int, OUT dead int, OUT free_bytes int, OUT next bigint) RETURNS SETOF record
     LANGUAGE sql STRICT AS $$
         SELECT page.* FROM treedb.index_page_objects(index) object,
-            jsonb_to_record(object::jsonb) AS page(block bigint, kind text, level int, entries int, appended int,
-                dead int, free_bytes int, next bigint)
+            pg_catalog.jsonb_to_record(object::pg_catalog.jsonb) AS page(block pg_catalog.int8, kind pg_catalog.text,
+                level pg_catalog.int4, entries pg_catalog.int4, appended pg_catalog.int4, dead pg_catalog.int4,
+                free_bytes pg_catalog.int4, next pg_catalog.int8)
     $$;
 COMMENT ON FUNCTION treedb.index_pages(regclass) IS
     'what each page of a treedb_btree index holds: entries, those of them in the append area, those marked as dead';
@@ -450,8 +451,14 @@ COMMENT ON TYPE keyset IS 'the keys of one document in an index of a collection'
 CREATE OPERATOR CLASS keyset_ops DEFAULT FOR TYPE keyset USING treedb_btree AS
     FUNCTION 11 kind_keyset();
 
+-- What an exclusion constraint does not allow of two documents makes an index unique.
+CREATE FUNCTION keyset_overlaps(keyset, keyset) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_keyset_overlaps';
+CREATE OPERATOR && (LEFTARG = keyset, RIGHTARG = keyset, FUNCTION = keyset_overlaps, COMMUTATOR = &&, RESTRICT = contsel, JOIN = contjoinsel);
+ALTER OPERATOR FAMILY keyset_ops USING treedb_btree ADD OPERATOR 6 && (keyset, keyset);
+
 CREATE FUNCTION keys(document bson, pattern bson) RETURNS keyset LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_keys';
 CREATE FUNCTION unique_key(document bson, pattern bson) RETURNS bytea LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_unique_key';
+COMMENT ON FUNCTION unique_key(bson, bson) IS 'the same for unique indexes that version 0.1.0 made';
 COMMENT ON FUNCTION keys(bson, bson) IS 'what an index of key pattern {"field": 1, ..}, or of specification {"key": {"field": 1, ..}, "sparse": true, ..}, has for a document';
 
 -- An index on values is searched by encoded keys, which is what queries have.
@@ -481,6 +488,8 @@ COMMENT ON FUNCTION create_collection(text, bson) IS 'creates a table of documen
 COMMENT ON FUNCTION drop_collection(text) IS 'drops a collection; false if there is none of that name';
 COMMENT ON FUNCTION create_index(text, bson, bson) IS
     'creates an index {"field": 1, "other.field": -1}; options: name, unique, sparse, hidden, partialFilterExpression, expireAfterSeconds, collation, wildcardProjection';
+COMMENT ON FUNCTION drop_index(text, text) IS 'drops an index by its name';
+COMMENT ON FUNCTION list_indexes(text) IS 'the indexes of a collection, as MongoDB lists them';
 COMMENT ON FUNCTION list_collections() IS 'the tables that are collections';
 
 CREATE FUNCTION insert_one(collection text, document bson) RETURNS bson_value LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_insert_one';
@@ -591,7 +600,7 @@ COMMENT ON VIEW stat_collections IS 'sizes of collections, and what was done to 
 
 CREATE VIEW stat_indexes AS
     SELECT n.nspname AS schema, c.relname AS collection, i.relname AS index, m.amname AS access_method,
-        x.indisunique AS is_unique, x.indisvalid AS is_valid,
+        x.indisunique OR x.indisexclusion AS is_unique, x.indisvalid AS is_valid,
         CASE WHEN i.reltuples OPERATOR(pg_catalog.>=) 0 THEN i.reltuples::pg_catalog.int8 END AS entries_estimate,
         pg_catalog.pg_relation_size(i.oid) AS index_bytes,
         s.idx_scan, s.idx_tup_read, s.idx_tup_fetch

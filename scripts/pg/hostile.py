@@ -1,0 +1,306 @@
+#!/usr/bin/env python3
+"""Hostile arguments for every SQL function of the extension: scripts/pg_hostile.sh [CALLS] [SEED..]
+
+The functions come from the catalog, so that a new one is called too. Documents are random: of the words of MongoDB's
+language in places where they belong and where they do not, with every BSON type, deep, large, and with bytes changed. Each
+call must return or raise an error with a SQLSTATE of its own; an internal error (XX000), damage (XX001, XX002), a statement
+that does not end, a backend that dies, or a collection whose indexes no longer agree with it, is a finding. The seeds in
+KEPT are always run: each of them once found something, or covers what others do not.
+"""
+import random
+import struct
+import sys
+import time
+
+import psycopg
+
+from cluster import Cluster
+
+KEPT = [1, 2]
+CALLS = 4000
+
+FIELDS = ["a", "n", "_id", "tags", "a.b", "tags.0", "a..b", "", "$", "a.$[]", "a.$[x]", "tags.$", "x" * 300, "é", "0", "n.$**", "$**"]
+FILTERS = """$eq $ne $gt $gte $lt $lte $in $nin $and $or $nor $not $exists $type $expr $jsonSchema $mod $regex $options $where $all $elemMatch
+    $size $bitsAllClear $bitsAnySet $comment $text $near $geoWithin $sampleRate""".split()
+UPDATES = """$set $unset $inc $mul $min $max $rename $setOnInsert $currentDate $push $pull $pullAll $addToSet $pop $bit $each $slice $sort
+    $position""".split()
+STAGES = """$match $project $group $sort $limit $skip $unwind $lookup $graphLookup $facet $bucket $bucketAuto $count $addFields $set $unset
+    $replaceRoot $replaceWith $sample $sortByCount $redact $unionWith $setWindowFields $densify $fill $out $merge $documents""".split()
+EXPRESSIONS = """$add $subtract $multiply $divide $mod $pow $sqrt $log $exp $abs $ceil $floor $round $trunc $concat $substr $substrCP $toLower $toUpper
+    $split $strLenCP $indexOfCP $trim $replaceAll $regexMatch $regexFind $cond $ifNull $switch $let $map $filter $reduce $zip $range
+    $reverseArray $arrayElemAt $slice $size $in $concatArrays $setUnion $mergeObjects $objectToArray $arrayToObject $dateToString
+    $dateFromString $dateAdd $dateTrunc $year $toInt $toDate $toObjectId $convert $type $literal $getField $setField $sum $avg $first $push
+    $stdDevPop $percentile $sortArray $rand $function""".split()
+OPTIONS = """sort projection skip limit hint collation upsert arrayFilters returnDocument ordered name unique sparse hidden
+    partialFilterExpression expireAfterSeconds wildcardProjection validator validationLevel validationAction index keyPattern locale
+    strength find filter query pipeline aggregate count distinct update updates delete deletes findAndModify key q u multi batchSize
+    insertOne updateOne updateMany replaceOne deleteOne deleteMany document replacement from localField foreignField as let input vars
+    cond in default branches case then""".split()
+WORDS = FIELDS * 3 + FILTERS + UPDATES + STAGES + EXPRESSIONS + OPTIONS
+STRINGS = ["", "a", "$a", "$$ROOT", "$$NOW.x", "$n", "simple", "de", "after", "h", "other", "n_1", "_id_", "$natural", "(", "[a-", "(?:x+x+)+y", "a" * 5000, "\U0001f600", "2026-01-01", "%Y %q",
+           "hashed", "text", "UTC", "Mars/Olympus", "warn", "moderate", "drop", "long", "decimal"]
+NUMBERS = [0, 1, -1, 2, 7, 100, 255, 2**31 - 1, -2**31, 2**53 + 1, 2**63 - 1, -2**63]
+FLOATS = [0.0, -0.0, 0.5, float("nan"), float("inf"), float("-inf"), 1e308, 5e-324, 1e19]
+
+
+def value(r, depth):
+    """A random value: the number of its type, and its bytes."""
+    kind = r.random()
+    if depth > 0 and kind < .35:
+        return 3, document(r, depth - 1)
+    if depth > 0 and kind < .5:
+        return 4, array(r, depth - 1)
+    kind = r.randrange(20)
+    if kind < 5:
+        return 2, string(r)
+    if kind < 8:
+        return 16, struct.pack("<i", max(min(r.choice(NUMBERS), 2**31 - 1), -2**31))
+    if kind == 8:
+        return 18, struct.pack("<q", r.choice(NUMBERS))
+    if kind == 9:
+        return 1, struct.pack("<d", r.choice(FLOATS))
+    if kind == 10:
+        return 8, bytes([r.randrange(2)])
+    if kind == 11:
+        return r.choice([6, 10, 127, 255]), b""
+    if kind == 12:
+        return 9, struct.pack("<q", r.choice(NUMBERS))
+    if kind == 13:
+        return 11, r.choice(STRINGS)[:50].replace("\0", "").encode() + b"\0" + r.choice([b"", b"i", b"imsx", b"zz", b"u"]) + b"\0"
+    if kind == 14:
+        data = r.randbytes(r.choice([0, 1, 16, 300]))
+        return 5, struct.pack("<iB", len(data), r.choice([0, 2, 4, 5, 128])) + data
+    if kind == 15:
+        return 7, r.randbytes(12)
+    if kind == 16:
+        return 19, r.choice([bytes(16), b"\xff" * 16, r.randbytes(16), bytes(14) + b"\x40\x30"])
+    if kind == 17:
+        return 17, struct.pack("<q", r.choice(NUMBERS))
+    if kind == 18:
+        return r.choice([13, 14]), string(r)
+    return 15, scoped(r)
+
+
+def string(r):
+    data = r.choice(STRINGS).encode()
+    return struct.pack("<i", len(data) + 1) + data + b"\0"
+
+
+def scoped(r):
+    inner = string(r) + document(r, 0)
+    return struct.pack("<i", len(inner) + 4) + inner
+
+
+def wrapped(elements):
+    data = b"".join(bytes([kind]) + name + b"\0" + content for name, (kind, content) in elements)
+    return struct.pack("<i", len(data) + 5) + data + b"\0"
+
+
+def document(r, depth):
+    count = r.choice([0, 1, 1, 1, 2, 3])
+    return wrapped((r.choice(WORDS).replace("\0", "").encode(), value(r, depth)) for _ in range(count))
+
+
+def array(r, depth):
+    return wrapped((str(i).encode(), value(r, depth)) for i in range(r.choice([0, 1, 1, 2, 4])))
+
+
+def deep(levels, kind):
+    """A document in a document, or an array in an array, so many times."""
+    inner = wrapped([])
+    for _ in range(levels):
+        inner = wrapped([(b"0" if kind == 4 else b"a", (kind, inner))])
+    return inner
+
+
+def shaped(r):
+    """What a function might take: a filter, an update, a pipeline, options."""
+    kind = r.randrange(6)
+    field = r.choice(FIELDS[:6]).encode()
+    if kind == 0:
+        return wrapped([(field, (3, wrapped([(r.choice(FILTERS).encode(), value(r, 2))])))])
+    if kind == 1:
+        return wrapped([(r.choice(UPDATES).encode(), (3, wrapped([(field, value(r, 2))])))])
+    if kind == 2:
+        return wrapped([(b"$expr", (3, wrapped([(r.choice(EXPRESSIONS).encode(), value(r, 3))])))])
+    if kind == 3:
+        return wrapped([(r.choice(OPTIONS).encode(), value(r, 2))])
+    if kind == 4:
+        return wrapped([(field, (16, struct.pack("<i", r.choice([1, -1, 0, 5]))))])
+    return wrapped([(r.choice([b"find", b"aggregate", b"count", b"distinct", b"update", b"delete", b"findAndModify"]), (2, struct.pack("<i", 2) + b"h\0")),
+                    (r.choice(OPTIONS).encode(), value(r, 2))])
+
+
+def stages(r):
+    return wrapped((str(i).encode(), (3, wrapped([(r.choice(STAGES).encode(), value(r, 3))]))) for i in range(r.choice([1, 1, 2, 3])))
+
+
+def bytes_of(r):
+    """The bytes of a document, an eighth of them with some changed."""
+    kind = r.random()
+    data = bytearray(shaped(r) if kind < .45 else document(r, 4) if kind < .93 else deep(r.choice([5, 50, 99, 100, 101, 250, 4000]), r.choice([3, 4])))
+    if r.random() < .12:
+        for _ in range(r.choice([1, 1, 2, 8])):
+            how = r.random()
+            at = r.randrange(len(data)) if data else 0
+            if how < .6 and data:
+                data[at] = r.choice([0, 1, 2, 3, 4, 5, 127, 128, 255, r.randrange(256)])
+            elif how < .8:
+                del data[at:at + r.choice([1, 4, 50])]
+            else:
+                data[at:at] = r.randbytes(r.choice([1, 4]))
+    return bytes(data)
+
+
+def argument(r, kind, name):
+    """An SQL expression of a type, and its parameter."""
+    if kind == "treedb.bson" and r.random() < {"options": .7, "filter": .4}.get(name, 0):
+        return "%s::bytea::treedb.bson", wrapped([])
+    if kind == "treedb.bson":
+        return "%s::bytea::treedb.bson", bytes_of(r)
+    if kind == "treedb.bson_value":
+        if name in ("pipeline", "operations", "update") and r.random() < .5:
+            return "treedb.get(%s::bytea::treedb.bson, 'v')", wrapped([(b"v", (4, stages(r)))])
+        if r.random() < .4:
+            return "%s::bytea::treedb.bson::treedb.bson_value", bytes_of(r)
+        return "treedb.get(%s::bytea::treedb.bson, 'v')", wrapped([(b"v", value(r, 4))])
+    if kind == "treedb.bson[]":
+        return "ARRAY[%s::bytea::treedb.bson, NULL]" if r.random() < .2 else "ARRAY[%s::bytea::treedb.bson]", bytes_of(r)
+    if kind == "bytea":
+        return "%s::bytea", bytes_of(r) if r.random() < .5 else r.randbytes(r.choice([0, 1, 3, 9, 40]))
+    if kind == "text":
+        if name in ("collection", "name", "from_name"):
+            return "%s::text", r.choice(["h"] * 12 + ["", "H", "a.b.c", "pg_class", "plain", "h_n_1", '"', "x" * 100, "treedb.h", "nothing"])
+        return "%s::text", r.choice(FIELDS + STRINGS + ["queryPlanner", "[{}]", "{", "[" * 300])
+    if kind == "text[]":
+        return "%s::text[]", [r.choice([*FIELDS, "-1", "99999999999999999999", None]) for _ in range(r.choice([0, 1, 3, 50]))]
+    if kind == "regclass":
+        return "%s::regclass", r.choice(["h", "h_n_1", "h__id_", "plain", "pg_class", "pg_class_oid_index", "treedb.stat_indexes"])
+    if kind in ("integer", "bigint"):
+        return f"%s::{kind}", r.choice(NUMBERS if kind == "bigint" else [0, 1, -1, 2**31 - 1, -2**31])
+    if kind == "boolean":
+        return "%s::boolean", r.random() < .5
+    return None
+
+
+FUNCTIONS = """SELECT p.proname, p.oid::regprocedure::text, p.proretset,
+    ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY a (t, n) ORDER BY n), p.proargnames
+FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
+WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'treedb') ORDER BY 2"""
+SCHEMA = """SELECT treedb.create_collection('h') WHERE to_regclass('h') IS NULL;
+SELECT treedb.create_index('h', '{"n": 1}'), treedb.create_index('h', '{"tags": 1, "a": -1}'), treedb.create_index('h', '{"a.$**": 1}'), treedb.create_index('h', '{"a": 1}', '{"sparse": true}');
+SELECT treedb.delete_many('h', '{}') WHERE treedb.count('h', '{}') > 300;
+SELECT treedb.insert_many('h', ARRAY(SELECT jsonb_build_object('n', i, 'a', jsonb_build_object('b', i % 5), 'tags', jsonb_build_array(i % 3, 'x'))::treedb.bson FROM generate_series(1, 20) i));
+SELECT treedb.create_collection('other') WHERE to_regclass('other') IS NULL;"""
+
+
+class Campaign:
+    def __init__(self, cluster, seed):
+        self.cluster, self.random = cluster, random.Random(seed)
+        self.db = cluster.connect()
+        self.db.execute("SET client_min_messages = error; SET statement_timeout = '30s'")
+        self.functions = []
+        for name, signature, is_set, types, names in self.db.execute(FUNCTIONS):
+            if types and all(argument(self.random, kind, "") for kind in types) and any("bson" in kind or kind == "bytea" for kind in types):
+                self.functions.append((name, signature, is_set, types, names or [""] * len(types)))
+        # Those that read and write collections do more than those that compare.
+        self.weighted = self.functions + 9 * [function for function in self.functions if {"collection", "command", "filter"} & set(function[4])]
+        self.returned, self.states, self.called, self.findings = 0, {}, set(), []
+        self.renew()
+
+    def renew(self):
+        """The collections, whatever was done to them."""
+        try:
+            self.db.execute(SCHEMA)
+        except psycopg.Error:
+            # A validator that nothing passes, a unique index that stands in the way.
+            self.db.execute("DROP TABLE IF EXISTS h, other")
+            self.db.execute(SCHEMA)
+
+    def call(self):
+        r = self.random
+        name, signature, is_set, types, names = r.choice(self.weighted)
+        parts, values = zip(*(argument(r, kind, of) for kind, of in zip(types, names, strict=False)), strict=True)
+        call = f"treedb.{name}({', '.join(parts)})"
+        # What it returns is written out, as text or as bytes.
+        statement = f"SELECT x::text FROM {call} x" if is_set and r.random() < .5 else f"SELECT {call}::text"
+        self.called.add(signature)
+        try:
+            self.db.execute(statement, values, binary=r.random() < .3)
+            self.returned += 1
+        except psycopg.Error as error:
+            self.judge(error, statement, values)
+
+    def copy(self):
+        """The receive functions, by COPY in binary form."""
+        r = self.random
+        column = r.choice(["doc", "v"])
+        data = bytes_of(r)
+        if column == "v":
+            kind, content = value(r, 3)
+            data = bytes([kind]) + content if r.random() < .7 else data
+        statement = f"COPY received ({column}) FROM STDIN WITH (FORMAT binary)"
+        try:
+            with self.db.cursor().copy(statement) as copy:
+                copy.write(b"PGCOPY\n\xff\r\n\0" + struct.pack(">ii", 0, 0) + struct.pack(">hi", 1, len(data)) + data + struct.pack(">h", -1))
+            self.returned += 1
+            self.db.execute("SELECT doc::text, v::text, doc OPERATOR(treedb.<) doc, v OPERATOR(treedb.<) v, doc::bytea FROM received; TRUNCATE received")
+        except psycopg.Error as error:
+            self.judge(error, statement, data)
+
+    def judge(self, error, statement, values):
+        state = error.sqlstate
+        self.states[state] = self.states.get(state, 0) + 1
+        if state is None or state[:2] in ("XX", "57", "08", "58") or state == "42883" or self.db.closed:
+            self.findings.append(f"{state} {str(error).strip()[:300]}: {statement} {[v.hex() if isinstance(v, bytes) else v for v in (values if isinstance(values, tuple) else (values,))]}"[:4000])
+        if self.db.closed:
+            time.sleep(3)
+            self.db = self.cluster.connect()
+            self.db.execute("SET client_min_messages = error; SET statement_timeout = '30s'")
+
+    def run(self, calls):
+        self.db.execute("CREATE TABLE IF NOT EXISTS received (doc treedb.bson, v treedb.bson_value); CREATE TABLE IF NOT EXISTS plain (id int)")
+        for number in range(calls):
+            if self.random.random() < .05:
+                self.copy()
+            else:
+                self.call()
+            if number % 100 == 99:
+                self.renew()
+            if len(self.findings) > 5:
+                break
+        self.findings += [line for line, in self.db.execute("SELECT treedb.check('h')")]
+        missed = {signature for _, signature, *_ in self.functions} - self.called
+        if calls >= CALLS and missed:
+            self.findings.append(f"not called: {missed}")
+        self.db.close()
+
+
+def main():
+    calls = int(sys.argv[1]) if len(sys.argv) > 1 else CALLS
+    seeds = [int(seed) for seed in sys.argv[2:]] or KEPT + [int(time.time())]
+    failed = 0
+    cluster = Cluster().create()
+    try:
+        for seed in seeds:
+            started = time.monotonic()
+            campaign = Campaign(cluster, seed)
+            campaign.run(calls)
+            failed += bool(campaign.findings)
+            for finding in campaign.findings:
+                print(f"seed {seed}: {finding}", flush=True)
+            print(f"seed {seed}: {'FAILED' if campaign.findings else 'ok'}, {calls} calls of {len(campaign.functions)} functions, {campaign.returned} returned, "
+                  f"errors {dict(sorted(campaign.states.items(), key=lambda s: -s[1]))}, {time.monotonic() - started:.1f} s", flush=True)
+        for line in cluster.log().splitlines():
+            if "PANIC" in line or "terminated by signal" in line:
+                failed += 1
+                print(line)
+                break
+    finally:
+        cluster.close()
+    print(f"{len(seeds) - min(failed, len(seeds))} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
