@@ -64,6 +64,7 @@ pub(crate) fn scan<E>(
         snapshot: Some(snapshot),
         skip_dead: !snapshot::began_in_recovery(),
         shared: None,
+        searches: std::cell::Cell::new(0),
     };
     let mut buffer = Vec::new();
     let mut cursor = reader.next(None, direction, &mut buffer);
@@ -102,6 +103,7 @@ pub(super) fn rows_with<'k>(
             snapshot: None,
             skip_dead: true,
             shared: None,
+            searches: std::cell::Cell::new(0),
         };
         let mut cursor = reader.next(None, Direction::Forward, &mut buffer);
         while let Some(here) = cursor {

@@ -12,6 +12,7 @@
 //! Entries whose rows the executor found dead to every transaction are marked when the scan leaves their page, if the
 //! page has not changed meanwhile: an address in it could be another row's otherwise.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -306,10 +307,12 @@ impl State {
             snapshot,
             skip_dead: scan.skips_dead(),
             shared: scan.shared(),
+            searches: Cell::new(0),
         };
         batch.begin(direction);
         scan.clear_entries();
         *cursor = reader.next(cursor.take(), direction, key);
+        scan.count_searches(reader.searches.get());
         if let Some(remembered) = remembered {
             if cursor.as_ref().is_some_and(|cursor| Arc::ptr_eq(&cursor.page, &remembered.page)) {
                 remembered.leave(None);
@@ -371,6 +374,7 @@ impl State {
             snapshot: scan.snapshot(),
             skip_dead: scan.skips_dead(),
             shared: None,
+            searches: Cell::new(0),
         };
         let mut rows: Vec<pg_sys::ItemPointerData> = Vec::new();
         let (mut found, mut block) = (0, None);
@@ -386,6 +390,7 @@ impl State {
             cursor = reader.next(Some(here), Direction::Forward, key);
         }
         bitmap.add(&rows);
+        scan.count_searches(reader.searches.get());
         found
     }
 
@@ -460,6 +465,8 @@ pub(super) struct EntryReader<'s> {
     pub(super) skip_dead: bool,
     /// Other processes read leaves of the same scan.
     pub(super) shared: Option<SharedScan<'s>>,
+    /// How many ranges were searched for from the root.
+    pub(super) searches: Cell<u32>,
 }
 
 /// Where a range goes on after a leaf, or before it in a scan backward.
@@ -524,6 +531,7 @@ impl EntryReader<'_> {
     /// The leaf where range number `range` begins (forward) or ends.
     fn first(&self, range: usize, direction: Direction, spare: Option<Arc<LeafPage>>) -> Option<Cursor> {
         let bounds = self.conditions.ranges.get(range)?;
+        self.searches.update(|count| count + 1);
         let (page, lower_bound) = match direction {
             Direction::Forward => {
                 let reached = self.tree.descend(&bounds.low, Side::After, 0, None, false);

@@ -12,7 +12,7 @@
 //! | 17 | an ordered index returns its order whatever arrays it is searched by | nothing: it always did |
 //! | 17, 18 | a parallel scan's size may depend on its keys, then on the index; workers of a build are announced | [`complete`] |
 //! | 18 | descriptions of columns have no array of attributes | [`attribute`] |
-//! | 18 | scans of an index can be counted for EXPLAIN | [`begin_index_scan`] |
+//! | 18 | searches of an index can be counted for EXPLAIN | [`begin_index_scan`], [`count_searches`] |
 //! | 18 | `lc_collate_is_c` is a field of a locale | [`orders_by_bytes`] |
 //! | 18 | a storage parameter can tell whether it was set | [`storage_parameter`] |
 //! | 18 | `vacuum_delay_point` is told whether it is an ANALYZE | [`vacuum_delay`] |
@@ -337,6 +337,21 @@ pub(super) unsafe fn begin_index_scan(
         return pg_sys::index_beginscan(table, index, snapshot, keys, 0);
         #[cfg(feature = "pg18")]
         return pg_sys::index_beginscan(table, index, snapshot, ptr::null_mut(), keys, 0);
+    }
+}
+
+/// Counts searches from the root for EXPLAIN.
+///
+/// # Safety
+/// A scan of the server's.
+pub(super) unsafe fn count_searches(scan: pg_sys::IndexScanDesc, count: u32) {
+    let _ = (scan, count);
+    // SAFETY: the caller's; where EXPLAIN counts, the counter lives as long as the scan.
+    #[cfg(feature = "pg18")]
+    unsafe {
+        if let Some(counters) = (*scan).instrument.as_mut() {
+            counters.nsearches += u64::from(count);
+        }
     }
 }
 

@@ -6,12 +6,12 @@ use pgrx::pg_sys;
 use treedb_query::access::Direction;
 
 use super::comparison::OtherType;
-use super::compression;
 use super::datum::{Datum, Layout};
 use super::error::{SqlState, fail};
 use super::parallel_scan::SharedScan;
 use super::relation::{Index, Relation, layout};
 use super::snapshot::Snapshot;
+use super::{compat, compression};
 
 /// The direction that the server asks for.
 pub(super) fn from_server(direction: pg_sys::ScanDirection::Type) -> Direction {
@@ -367,6 +367,12 @@ impl<'c> Scan<'c> {
     pub(crate) fn skips_dead(&self) -> bool {
         // SAFETY: the server's descriptor.
         unsafe { (*self.scan).ignore_killed_tuples && !(*self.scan).xactStartedInRecovery }
+    }
+
+    /// Counts searches from the root for EXPLAIN.
+    pub(crate) fn count_searches(&self, count: u32) {
+        // SAFETY: the server's descriptor.
+        unsafe { compat::count_searches(self.scan, count) }
     }
 
     /// The conditions of the scan.
