@@ -79,7 +79,7 @@ class Twin:
 
     def connect(self):
         session = self.cluster.connect()
-        session.execute(f"SET client_min_messages = error; SET jit = off; SET max_parallel_workers_per_gather = 0; SET search_path = {self.schema};"
+        session.execute(f"SET client_min_messages = error; SET jit = off; SET max_parallel_workers_per_gather = 0; SET search_path = {self.schema}, public;"
                         "SET max_parallel_maintenance_workers = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;"
                         "SET min_parallel_index_scan_size = 0; SET min_parallel_table_scan_size = 0")
         return session

@@ -6,8 +6,10 @@
 //! dumps too. What it does not avoid is that two transactions insert their entries first, and then wait for each other.
 //!
 //! So an insert waits before its entries can be seen ([`Turn::take`]): it locks its keys, and if other transactions are at
-//! work on rows that have one of them, it gives the locks up, waits for these, and tries again. Then it inserts its entries and gives
-//! the locks up. Whoever comes later finds the entries, and waits in its turn.
+//! work on rows that have one of them, it gives the locks up, waits for these, and tries again. If such a row stays, it
+//! raises the server's error there: a row that is updated meanwhile would have to wait for this insert, and this insert for
+//! the update. Then it inserts its entries and gives the locks up. Whoever comes later finds the entries, and waits in its
+//! turn.
 //!
 //! Invariants: locks of keys are taken in rising order of their numbers, and not held while waiting for a transaction. They
 //! are locks of the server's on pages of the index that need not be there: an error releases them.
@@ -19,7 +21,7 @@ use super::tree::Tree;
 use crate::shim::datum::Bytes;
 use crate::shim::index_build::IndexRow;
 use crate::shim::index_scan::{Condition, ScanKey};
-use crate::shim::key_lock::{KeyLock, Pending};
+use crate::shim::key_lock::{KeyLock, Row};
 use crate::shim::operator_class::OVERLAPS;
 use crate::shim::relation::Table;
 use crate::types::keyset;
@@ -45,30 +47,54 @@ pub(super) fn rows(
     keyset_scan::rows_with(tree, keyset::read(keys), but)
 }
 
+/// How often a row with a key that is stored shortened is checked for conflicts before its entries are inserted: one that
+/// stays without being a conflict has another key.
+const MOST_CHECKS: u32 = 3;
+
 /// The right to insert entries of some keys. Dropped when they have been inserted.
 pub(super) struct Turn {
     _locks: Vec<KeyLock>,
 }
 
 impl Turn {
-    /// Waits until no other open transaction is at work on rows that have a key of this row.
+    /// Waits until no other open transaction is at work on rows that have a key of this row; an SQL error if there are
+    /// such rows then.
     pub(super) fn take(tree: &Tree<'_>, table: Table<'_>, row: &IndexRow<'_>) -> Option<Turn> {
         let value = row.value(0)?;
         let bytes = value.bytes();
         let mut numbers: Vec<u32> = keyset::read(&bytes).map(number).collect();
         numbers.sort_unstable();
         numbers.dedup();
+        let exact = keyset::read(&bytes).all(|key| super::schema::shortened(key).len() == key.len());
+        let mut checks = 0;
         loop {
             check_for_interrupts!();
             let locks: Vec<KeyLock> =
                 numbers.iter().map(|number| KeyLock::take(tree.index, *number)).collect();
             let rows = rows(Tree::new(tree.index, tree.schema), &bytes, Some(row.tid()));
-            match rows.into_iter().find_map(|row| Pending::of(table, row)) {
-                None => return Some(Turn { _locks: locks }),
+            let (mut live, mut pending) = (false, None);
+            for row in rows {
+                match Row::of(table, row) {
+                    Row::Gone => {}
+                    Row::Live => live = true,
+                    Row::Pending(one) => pending = Some(one),
+                }
+            }
+            match pending {
                 Some(pending) => {
                     drop(locks);
                     pending.wait(table, row.tid());
                 }
+                None if live && checks < MOST_CHECKS => {
+                    drop(locks);
+                    // No error: the row has gone meanwhile, or has another key after all, or the executor decides.
+                    checks = match row.expect_no_conflict(table) {
+                        true if exact => 0,
+                        true => checks + 1,
+                        false => MOST_CHECKS,
+                    };
+                }
+                None => return Some(Turn { _locks: locks }),
             }
         }
     }

@@ -364,3 +364,25 @@ pub(crate) fn is_reusable(table: Table<'_>, tid: pg_sys::ItemPointerData) -> boo
         !used
     }
 }
+
+/// Whether a row was inserted by an INSERT ON CONFLICT that may still take it back.
+pub(crate) fn is_speculative(table: Table<'_>, mut tid: pg_sys::ItemPointerData) -> bool {
+    // SAFETY: an open table. The slot is of heap's kind where its methods are, and then has the tuple of a row that was
+    // found, in a page that it keeps pinned.
+    unsafe {
+        let slot = pg_sys::table_slot_create(table.raw(), std::ptr::null_mut());
+        let any = &raw mut pg_sys::SnapshotAnyData;
+        let found = pg_sys::table_tuple_fetch_row_version(table.raw(), &raw mut tid, any, slot);
+        let is_heap = std::ptr::eq((*slot).tts_ops, &raw const pg_sys::TTSOpsBufferHeapTuple);
+        let tuple = if found && is_heap {
+            (*slot.cast::<pg_sys::HeapTupleTableSlot>()).tuple
+        } else {
+            std::ptr::null_mut()
+        };
+        let token = tuple
+            .as_ref()
+            .is_some_and(|tuple| u32::from((*tuple.t_data).t_ctid.ip_posid) == pg_sys::SpecTokenOffsetNumber);
+        pg_sys::ExecDropSingleTupleTableSlot(slot);
+        token
+    }
+}

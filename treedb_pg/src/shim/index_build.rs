@@ -6,6 +6,7 @@ use pgrx::pg_sys;
 
 use super::datum::Datum;
 use super::error::{SqlState, fail};
+use super::heap;
 use super::parallel_build::{self, Team};
 use super::relation::{Index, Table, layout};
 use super::snapshot::Snapshot;
@@ -17,6 +18,8 @@ pub(crate) struct IndexRow<'c> {
     values: *const pg_sys::Datum,
     nulls: *const bool,
     tid: pg_sys::ItemPointerData,
+    /// The server's description of the index, if the row is being inserted by a statement.
+    info: *mut pg_sys::IndexInfo,
 }
 
 impl<'c> IndexRow<'c> {
@@ -29,7 +32,41 @@ impl<'c> IndexRow<'c> {
         nulls: *const bool,
         tid: pg_sys::ItemPointerData,
     ) -> IndexRow<'c> {
-        IndexRow { index, values, nulls, tid }
+        IndexRow { index, values, nulls, tid, info: std::ptr::null_mut() }
+    }
+
+    /// The same of a row that is being inserted.
+    ///
+    /// # Safety
+    /// Also, `info` is the server's description of the index, which lives for `'c`.
+    pub(super) unsafe fn inserted(self, info: *mut pg_sys::IndexInfo) -> IndexRow<'c> {
+        IndexRow { info, ..self }
+    }
+
+    /// Raises the server's error if another row breaks the index's exclusion constraint together with this one; waits
+    /// for a transaction that is at work on such a row. False, if it is not to be checked now: the constraint may be
+    /// deferred, or the row is one of INSERT ON CONFLICT, which the executor takes back if there is a conflict.
+    pub(crate) fn expect_no_conflict(&self, table: Table<'_>) -> bool {
+        if self.info.is_null() || !self.index.is_immediate() || heap::is_speculative(table, self.tid) {
+            return false;
+        }
+        let mut tid = self.tid;
+        // SAFETY: open relations, the values of the index's columns, and a state of the executor's for expressions.
+        unsafe {
+            let estate = pg_sys::CreateExecutorState();
+            pg_sys::check_exclusion_constraint(
+                table.raw(),
+                self.index.raw(),
+                self.info,
+                &raw mut tid,
+                self.values.cast_mut(),
+                self.nulls.cast_mut(),
+                estate,
+                false,
+            );
+            pg_sys::FreeExecutorState(estate);
+        }
+        true
     }
 
     /// The index.

@@ -219,7 +219,7 @@ unsafe extern "C-unwind" fn insert<M: IndexMethod>(
                 info.ii_AmCache = context.leak_and_drop_on_delete(M::begin_insert(index)).cast::<c_void>();
             }
             let inserting = info.ii_AmCache.cast::<M::Inserting>();
-            M::insert(&*inserting, table, index, &row, unchanged);
+            M::insert(&*inserting, table, index, &row.inserted(info), unchanged);
             false
         }
     })

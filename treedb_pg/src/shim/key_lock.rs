@@ -52,9 +52,18 @@ pub(crate) struct Pending {
     token: u32,
 }
 
-impl Pending {
-    /// Who is at work on a row: `tid` is the root of a HOT chain, as an index has it.
-    pub(crate) fn of(table: Table<'_>, tid: pg_sys::ItemPointerData) -> Option<Pending> {
+/// What has become of a row.
+pub(crate) enum Row {
+    /// No version of it is there.
+    Gone,
+    Live,
+    /// Another transaction is at work on it.
+    Pending(Pending),
+}
+
+impl Row {
+    /// `tid` is the root of a HOT chain, as an index has it.
+    pub(crate) fn of(table: Table<'_>, tid: pg_sys::ItemPointerData) -> Row {
         let mut snapshot = pg_sys::SnapshotData {
             snapshot_type: pg_sys::SnapshotType::SNAPSHOT_DIRTY,
             ..Default::default()
@@ -65,8 +74,8 @@ impl Pending {
         unsafe {
             let slot = pg_sys::table_slot_create(table.raw(), ptr::null_mut());
             let fetch = pg_sys::table_index_fetch_begin(table.raw());
-            let mut found = None;
-            while found.is_none()
+            let mut found = Row::Gone;
+            while matches!(found, Row::Gone)
                 && pg_sys::table_index_fetch_tuple(
                     fetch,
                     &raw mut tid,
@@ -76,19 +85,24 @@ impl Pending {
                     ptr::null_mut(),
                 )
             {
-                found = [snapshot.xmin, snapshot.xmax]
+                let pending = [snapshot.xmin, snapshot.xmax]
                     .into_iter()
                     .find(|transaction| *transaction != pg_sys::InvalidTransactionId);
+                found = pending.map_or(Row::Live, |transaction| {
+                    Row::Pending(Pending { transaction, token: snapshot.speculativeToken })
+                });
                 if !again {
                     break;
                 }
             }
             pg_sys::table_index_fetch_end(fetch);
             pg_sys::ExecDropSingleTupleTableSlot(slot);
-            found.map(|transaction| Pending { transaction, token: snapshot.speculativeToken })
+            found
         }
     }
+}
 
+impl Pending {
     /// Waits until it has ended, or has taken its insert back. `row` is the one that is to be inserted.
     pub(crate) fn wait(self, table: Table<'_>, mut row: pg_sys::ItemPointerData) {
         // SAFETY: a transaction that the server has named; the address is for messages.

@@ -248,6 +248,11 @@ impl<'r> Index<'r> {
         self.form().indisexclusion
     }
 
+    /// Whether its constraint is checked at once, not at the end of the transaction.
+    pub(super) fn is_immediate(self) -> bool {
+        self.form().indimmediate
+    }
+
     /// Whether it leaves rows out.
     pub(crate) fn is_partial(self) -> bool {
         // SAFETY: open.
