@@ -10,27 +10,13 @@ import shutil
 import sys
 import threading
 import time
-import traceback
 
 import psycopg
 
+from claims import PAGE, check, one, run, same
 from cluster import Cluster, shell
 
-PAGE = 8192
 SETTINGS = ["shared_buffers = 8MB", "wal_keep_size = 1GB", "max_wal_senders = 4", "hot_standby = on", "deadlock_timeout = 100ms"]
-
-
-def check(condition, what):
-    if not condition:
-        raise AssertionError(what)
-
-
-def same(left, right, what):
-    check(left == right, f"{what}: {left} and {right}")
-
-
-def one(db, query, args=()):
-    return db.execute(query, args).fetchone()[0]
 
 
 def index_only(db):
@@ -518,27 +504,5 @@ TESTS = [writers_of_one_unique_index_over_arrays_never_share_an_element_and_neve
          damaged_pages_are_errors_and_never_crashes]
 
 
-def main():
-    chosen = [test for test in TESTS if not sys.argv[1:] or any(part in test.__name__ for part in sys.argv[1:])]
-    passed = failed = 0
-    cluster = Cluster(SETTINGS)
-    try:
-        cluster.create()
-        for test in chosen:
-            started = time.monotonic()
-            try:
-                told = test(cluster)
-                passed += 1
-                outcome = f"ok{f' ({told})' if told else ''}"
-            except Exception:  # noqa: BLE001 - a finding
-                failed += 1
-                outcome = "FAILED\n" + traceback.format_exc(limit=-3)
-            print(f"{test.__name__}: {outcome} {time.monotonic() - started:.1f} s", flush=True)
-    finally:
-        cluster.close(keep=bool(failed))
-    print(f"{passed} passed, {failed} failed")
-    return 1 if failed else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(run(TESTS, SETTINGS))
