@@ -19,6 +19,23 @@ use super::release::Abandoned;
 use super::snapshot::Snapshot;
 use super::streamed::{ARGUMENTS, Argument, Batch, Call, Explanation, StreamedFunction};
 
+/// The methods of a node that neither marks positions nor runs in parallel workers, but those that every node has.
+pub(super) const NO_METHODS: pg_sys::CustomExecMethods = pg_sys::CustomExecMethods {
+    CustomName: std::ptr::null(),
+    BeginCustomScan: None,
+    ExecCustomScan: None,
+    EndCustomScan: None,
+    ReScanCustomScan: None,
+    MarkPosCustomScan: None,
+    RestrPosCustomScan: None,
+    EstimateDSMCustomScan: None,
+    InitializeDSMCustomScan: None,
+    ReInitializeDSMCustomScan: None,
+    InitializeWorkerCustomScan: None,
+    ShutdownCustomScan: None,
+    ExplainCustomScan: None,
+};
+
 /// What plans and plan states of `T` are executed by.
 pub(super) struct Methods<T>(std::marker::PhantomData<T>);
 
@@ -35,14 +52,8 @@ impl<T: StreamedFunction> Methods<T> {
         ExecCustomScan: Some(execute::<T>),
         EndCustomScan: Some(end::<T>),
         ReScanCustomScan: Some(rescan::<T>),
-        MarkPosCustomScan: None,
-        RestrPosCustomScan: None,
-        EstimateDSMCustomScan: None,
-        InitializeDSMCustomScan: None,
-        ReInitializeDSMCustomScan: None,
-        InitializeWorkerCustomScan: None,
-        ShutdownCustomScan: None,
         ExplainCustomScan: Some(explain::<T>),
+        ..NO_METHODS
     };
 }
 

@@ -12,7 +12,7 @@ use std::marker::PhantomData;
 
 use pgrx::{PgMemoryContexts, pg_sys};
 
-use super::custom_scan::argument_of;
+use super::custom_scan::{NO_METHODS, argument_of};
 use super::datum::{Datum, Layout};
 use super::memory::Context;
 use super::release::Abandoned;
@@ -76,14 +76,8 @@ impl<T: FilteredRows> Methods<T> {
         ExecCustomScan: Some(execute::<T>),
         EndCustomScan: Some(end::<T>),
         ReScanCustomScan: Some(rescan::<T>),
-        MarkPosCustomScan: None,
-        RestrPosCustomScan: None,
-        EstimateDSMCustomScan: None,
-        InitializeDSMCustomScan: None,
-        ReInitializeDSMCustomScan: None,
-        InitializeWorkerCustomScan: None,
-        ShutdownCustomScan: None,
         ExplainCustomScan: Some(explain::<T>),
+        ..NO_METHODS
     };
 }
 
