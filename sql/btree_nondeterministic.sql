@@ -1,4 +1,4 @@
--- treedb_btree in a collation in which texts with other bytes can be equal.
+-- treedb_btree with nondeterministic collations.
 SELECT count(*) = 0 AS no_icu FROM pg_collation WHERE collname = 'en-x-icu' AND collprovider = 'i' \gset
 \if :no_icu
 \quit

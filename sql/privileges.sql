@@ -1,4 +1,4 @@
--- Who may do what. Every function runs as whoever calls it, so that privileges on the table decide, as for SQL.
+-- Privileges: every function is SECURITY INVOKER, so the privileges on the table decide, as they do for SQL.
 SET search_path = public, treedb;
 SET client_min_messages = warning;
 CREATE ROLE p_outside; CREATE ROLE p_none; CREATE ROLE p_select; CREATE ROLE p_insert; CREATE ROLE p_update; CREATE ROLE p_delete; CREATE ROLE p_owner;

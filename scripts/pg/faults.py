@@ -454,7 +454,7 @@ def a_dump_restores_tables_and_indexes(cluster):
 
 
 def writers_of_one_unique_index_over_arrays_never_share_an_element_and_never_deadlock(cluster):
-    """Whoever comes second waits before its entries can be seen: no two wait for each other."""
+    """The second writer of a key waits before it inserts its entries, so two writers never wait for each other."""
     with cluster.connect() as db:
         db.execute("SELECT treedb.create_collection('un'); SELECT treedb.create_index('un', '{\"e\": 1}', '{\"unique\": true}')")
     told, problems = {}, []

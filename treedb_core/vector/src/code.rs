@@ -8,7 +8,7 @@
 //! codes for [`Metric::L1`], whose sum of differences needs one scale for all vectors.
 
 use crate::kernel::Kernels;
-use crate::metric::{Metric, unit_scale};
+use crate::metric::Metric;
 
 /// A code of zero.
 const ZERO: u8 = 128;
@@ -65,9 +65,8 @@ pub struct Coded<'c> {
     pub codes: &'c [u8],
 }
 
-/// Writes the codes of a vector, which is fit for the metric, over `codes`, which is as long.
-pub fn encode(metric: Metric, vector: &[f32], codes: &mut [u8]) -> Factors {
-    let unit = if metric == Metric::Cosine { unit_scale(vector).unwrap_or(0.0) } else { 1.0 };
+/// Writes the codes of a vector over `codes`, which is as long; `unit` is what [`Metric::check`] has returned for it.
+pub fn encode(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
     let greatest = vector.iter().fold(0.0_f32, |greatest, element| greatest.max(element.abs()));
     let to_code = if greatest > 0.0 { 127.0 / greatest } else { 0.0 };
     let (mut sum, mut squares) = (0_i32, 0_i64);
@@ -109,8 +108,9 @@ mod tests {
                 let (a, b) = (vector(), vector());
                 for metric in [Metric::Cosine, Metric::L2, Metric::InnerProduct] {
                     let (mut x, mut y) = (vec![0; dimensions], vec![0; dimensions]);
-                    let a_coded = Coded { factors: encode(metric, &a, &mut x), codes: &x };
-                    let b_coded = Coded { factors: encode(metric, &b, &mut y), codes: &y };
+                    let unit = |vector: &[f32]| metric.check(vector, dimensions).unwrap();
+                    let a_coded = Coded { factors: encode(&a, unit(&a), &mut x), codes: &x };
+                    let b_coded = Coded { factors: encode(&b, unit(&b), &mut y), codes: &y };
                     let found = score(metric, &Kernels::best(), a_coded, b_coded);
                     let exact = match metric {
                         Metric::Cosine => metric.distance(&a, &b) - 1.0,
@@ -139,7 +139,7 @@ mod tests {
     #[test]
     fn a_vector_of_zeros_has_codes_of_zero() {
         let mut codes = [0; 5];
-        let factors = encode(Metric::L2, &[0.0; 5], &mut codes);
+        let factors = encode(&[0.0; 5], 1.0, &mut codes);
         assert_eq!((codes, factors), ([ZERO; 5], Factors::default()));
     }
 }

@@ -65,23 +65,24 @@ impl Metric {
         }
     }
 
-    /// What is wrong with a vector for an index of so many dimensions.
-    pub fn check(self, vector: &[f32], dimensions: usize) -> Result<(), Unfit> {
+    /// Checks a vector for an index of so many dimensions. Returns what it is to be multiplied with before its direction is
+    /// compared: what makes its length 1 under [`Metric::Cosine`], otherwise 1.
+    pub fn check(self, vector: &[f32], dimensions: usize) -> Result<f32, Unfit> {
         if vector.len() != dimensions {
             return Err(Unfit::Dimensions { expected: dimensions, found: vector.len() });
         }
         if let Some(at) = vector.iter().position(|element| !element.is_finite()) {
             return Err(Unfit::NotFinite { at });
         }
-        if self == Metric::Cosine && unit_scale(vector).is_none() {
-            return Err(Unfit::NoDirection);
+        match self {
+            Metric::Cosine => unit_scale(vector).ok_or(Unfit::NoDirection),
+            Metric::L2 | Metric::InnerProduct | Metric::L1 => Ok(1.0),
         }
-        Ok(())
     }
 }
 
 /// What to multiply a vector with to make its length 1; `None` if it has no direction.
-pub(crate) fn unit_scale(vector: &[f32]) -> Option<f32> {
+fn unit_scale(vector: &[f32]) -> Option<f32> {
     let squares: f64 = vector.iter().map(|element| f64::from(*element) * f64::from(*element)).sum();
     let scale = (1.0 / squares.sqrt()) as f32;
     (squares > 0.0 && scale.is_finite()).then_some(scale)

@@ -57,14 +57,11 @@ pub(crate) fn scan<E>(
     let conditions = Conditions::range(bounds);
     index.count_scan();
     let reader = EntryReader {
-        tree: Tree::new(index, &schema),
-        conditions: &conditions,
         keys: true,
         pin,
         snapshot: Some(snapshot),
         skip_dead: !snapshot::began_in_recovery(),
-        shared: None,
-        searches: std::cell::Cell::new(0),
+        ..EntryReader::new(Tree::new(index, &schema), &conditions)
     };
     let mut buffer = Vec::new();
     let mut cursor = reader.next(None, direction, &mut buffer);
@@ -93,18 +90,8 @@ pub(super) fn rows_with<'k>(
         let low = Boundary::Bytes(kept.to_vec());
         let high = after_prefix(kept).map_or(Boundary::End, Boundary::Bytes);
         let conditions = Conditions::range(Range { low, high });
-        let schema = tree.schema;
-        let tree = Tree::new(tree.index, schema);
-        let reader = EntryReader {
-            tree,
-            conditions: &conditions,
-            keys: false,
-            pin: false,
-            snapshot: None,
-            skip_dead: true,
-            shared: None,
-            searches: std::cell::Cell::new(0),
-        };
+        let tree = Tree::new(tree.index, tree.schema);
+        let reader = EntryReader { skip_dead: true, ..EntryReader::new(tree, &conditions) };
         let mut cursor = reader.next(None, Direction::Forward, &mut buffer);
         while let Some(here) = cursor {
             rows.extend(here.row(&reader.tree, &mut buffer));

@@ -299,15 +299,13 @@ impl State {
         let keys = scan.wants_entry();
         let snapshot = scan.snapshot();
         let reader = EntryReader {
-            tree: Tree::new(scan.index(), schema),
-            conditions,
             keys,
             // An MVCC snapshot is not deceived by an address that was reused.
             pin: keys || !snapshot.is_some_and(Snapshot::is_mvcc),
             snapshot,
             skip_dead: scan.skips_dead(),
             shared: scan.shared(),
-            searches: Cell::new(0),
+            ..EntryReader::new(Tree::new(scan.index(), schema), conditions)
         };
         batch.begin(direction);
         scan.clear_entries();
@@ -367,14 +365,9 @@ impl State {
         self.prepare(scan);
         let State { schema, conditions: Some(conditions), key, .. } = self else { return 0 };
         let reader = EntryReader {
-            tree: Tree::new(scan.index(), schema),
-            conditions,
-            keys: false,
-            pin: false,
             snapshot: scan.snapshot(),
             skip_dead: scan.skips_dead(),
-            shared: None,
-            searches: Cell::new(0),
+            ..EntryReader::new(Tree::new(scan.index(), schema), conditions)
         };
         let mut rows: Vec<pg_sys::ItemPointerData> = Vec::new();
         let (mut found, mut block) = (0, None);
@@ -477,7 +470,21 @@ pub(super) struct Beside {
     pub(super) boundary: Boundary,
 }
 
-impl EntryReader<'_> {
+impl<'s> EntryReader<'s> {
+    /// Of one process, with rows alone, without a pin and with all entries.
+    pub(super) fn new(tree: Tree<'s>, conditions: &'s Conditions) -> Self {
+        EntryReader {
+            tree,
+            conditions,
+            keys: false,
+            pin: false,
+            snapshot: None,
+            skip_dead: false,
+            shared: None,
+            searches: Cell::new(0),
+        }
+    }
+
     /// Copies a leaf with the entries of range number `range`. With `until`, the leaf counts only up to there. `spare`
     /// is a page whose memory may be used again.
     fn load(

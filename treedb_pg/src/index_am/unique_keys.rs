@@ -8,8 +8,8 @@
 //! So an insert waits before its entries can be seen ([`Turn::take`]): it locks its keys, and if other transactions are at
 //! work on rows that have one of them, it gives the locks up, waits for these, and tries again. If such a row stays, it
 //! raises the server's error there: a row that is updated meanwhile would have to wait for this insert, and this insert for
-//! the update. Then it inserts its entries and gives the locks up. Whoever comes later finds the entries, and waits in its
-//! turn.
+//! the update. Then it inserts its entries and gives the locks up. A later insert of one of these keys finds the entries and
+//! waits for this transaction.
 //!
 //! Invariants: locks of keys are taken in rising order of their numbers, and not held while waiting for a transaction. They
 //! are locks of the server's on pages of the index that need not be there: an error releases them.

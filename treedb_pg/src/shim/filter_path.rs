@@ -15,12 +15,11 @@ use std::ptr;
 
 use pgrx::pg_sys;
 
-use super::catalog;
-use super::compat;
 use super::custom_scan::argument_of;
 use super::filter_scan::{FilteredRows, Methods, Scanned};
 use super::function::Args;
 use super::streamed::{Argument, Estimate};
+use super::{catalog, compat, error_frame};
 
 /// The function behind the operator `@@`.
 const MATCHES: &CStr = c"matches";
@@ -247,7 +246,7 @@ unsafe extern "C-unwind" fn plan<T: FilteredRows>(
     // column. The filter is an expression of the plan, so that the server replaces references to other tables in it. The
     // conditions come in the order in which they have to be evaluated.
     unsafe {
-        pg_sys::panic::pgrx_extern_c_guard(|| {
+        error_frame::guarded(|| {
             let filter = pg_sys::list_nth((*path).custom_private, 0);
             let column = pg_sys::list_nth((*path).custom_private, 1).cast::<pg_sys::Integer>();
             let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();

@@ -34,25 +34,50 @@ pub(crate) fn patch<const N: usize>(
         let ([a, b], [c, d]) = (at.to_ne_bytes(), len.to_ne_bytes());
         [a, b, c, d]
     });
+    // SAFETY: all parts lie in the page; `heads` and `parts` outlive the record.
+    unsafe {
+        write_logged(
+            index,
+            page,
+            |start| {
+                for (at, bytes) in &parts {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(*at), bytes.len());
+                }
+            },
+            || {
+                for (head, (_, bytes)) in heads.iter().zip(&parts) {
+                    compat::register_buffer_data(0, head);
+                    compat::register_buffer_data(0, bytes);
+                }
+            },
+        );
+    }
+}
+
+/// Writes to a page in place, and logs that with the data that `register` registers, fragments of the page.
+///
+/// # Safety
+/// `write` gets the page's first byte and writes no further than the page; `register` registers data of block 0 that
+/// outlives the call. Neither allocates, nor raises an error but the server's WAL machinery's, which stops the server here.
+unsafe fn write_logged(
+    index: Index<'_>,
+    page: &mut Page<Exclusive>,
+    write: impl FnOnce(*mut u8),
+    register: impl FnOnce(),
+) {
     let logged = index.needs_wal();
     let buffer = page.buffer();
-    // SAFETY: the page is pinned, and locked exclusively by `page`, which is borrowed exclusively; all parts lie in it.
-    // From the first byte written to the end of the record, nothing allocates or raises an error but the server's
-    // WAL machinery, whose errors must stop the server then. `heads` and `parts` outlive the record.
+    // SAFETY: the page is pinned, and locked exclusively by `page`, which is borrowed exclusively; the rest is the
+    // caller's.
     unsafe {
         let start = pg_sys::BufferGetPage(buffer).cast::<u8>();
         pg_sys::CritSectionCount += 1;
-        for (at, bytes) in &parts {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(*at), bytes.len());
-        }
+        write(start);
         pg_sys::MarkBufferDirty(buffer);
         if logged {
             pg_sys::XLogBeginInsert();
             pg_sys::XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_STANDARD as u8);
-            for (head, (_, bytes)) in heads.iter().zip(&parts) {
-                compat::register_buffer_data(0, head);
-                compat::register_buffer_data(0, bytes);
-            }
+            register();
             let end = pg_sys::XLogInsert(pg_sys::RmgrIds::RM_GENERIC_ID as u8, 0);
             let position = pg_sys::PageXLogRecPtr { xlogid: (end >> 32) as u32, xrecoff: end as u32 };
             start.cast::<pg_sys::PageXLogRecPtr>().write(position);
@@ -93,24 +118,17 @@ pub(crate) fn rewrite(index: Index<'_>, page: &mut Page<Exclusive>, image: &[u8;
     if data.is_empty() {
         return;
     }
-    let logged = index.needs_wal();
-    let buffer = page.buffer();
-    // SAFETY: as `patch`: pinned and locked exclusively; nothing allocates or raises an error in between but the
-    // server's WAL machinery. `data` outlives the record.
+    // SAFETY: `image` is as long as the page; `data` outlives the record.
     unsafe {
-        let start = pg_sys::BufferGetPage(buffer).cast::<u8>();
-        pg_sys::CritSectionCount += 1;
-        std::ptr::copy_nonoverlapping(image.as_ptr().add(FRONT), start.add(FRONT), PAGE_SIZE - FRONT);
-        pg_sys::MarkBufferDirty(buffer);
-        if logged {
-            pg_sys::XLogBeginInsert();
-            pg_sys::XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_STANDARD as u8);
-            compat::register_buffer_data(0, &data);
-            let end = pg_sys::XLogInsert(pg_sys::RmgrIds::RM_GENERIC_ID as u8, 0);
-            let position = pg_sys::PageXLogRecPtr { xlogid: (end >> 32) as u32, xrecoff: end as u32 };
-            start.cast::<pg_sys::PageXLogRecPtr>().write(position);
-        }
-        pg_sys::CritSectionCount -= 1;
+        write_logged(
+            index,
+            page,
+            |start| {
+                let rest = PAGE_SIZE - FRONT;
+                std::ptr::copy_nonoverlapping(image.as_ptr().add(FRONT), start.add(FRONT), rest);
+            },
+            || compat::register_buffer_data(0, &data),
+        );
     }
 }
 

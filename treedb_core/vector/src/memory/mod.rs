@@ -17,7 +17,7 @@ use records::Records;
 use crate::code::{self, Coded, Factors};
 use crate::graph::{self, Limits, Link, Nodes, NodesMut, Scratch, Stamps};
 use crate::kernel::{self, Kernels};
-use crate::metric::{Metric, Unfit, unit_scale};
+use crate::metric::{Metric, Unfit};
 
 /// Offsets in the second part of a record: the number of links, the links.
 const COUNT: usize = 0;
@@ -116,7 +116,7 @@ impl MemoryGraph {
 
     /// Adds a vector; returns its node.
     pub fn insert(&mut self, vector: &[f32]) -> Result<u32, Unfit> {
-        self.metric.check(vector, self.dimensions)?;
+        let unit = self.metric.check(vector, self.dimensions)?;
         let node = match self.free.pop() {
             Some(node) => node,
             None => {
@@ -131,11 +131,11 @@ impl MemoryGraph {
         if let Some(place) = self.vectors.get_mut(from..from + self.dimensions) {
             place.copy_from_slice(vector);
         }
-        if let Some(unit) = self.units.get_mut(node as usize) {
-            *unit = if self.metric == Metric::Cosine { unit_scale(vector).unwrap_or(0.0) } else { 1.0 };
+        if let Some(place) = self.units.get_mut(node as usize) {
+            *place = unit;
         }
         let mut codes = vec![0; self.dimensions];
-        let factors = code::encode(self.metric, vector, &mut codes);
+        let factors = code::encode(vector, unit, &mut codes);
         let (factors_at, count_at) = (self.dimensions, self.links_at + COUNT);
         let record = self.records.get_mut(node);
         for (place, bytes) in [(0, &codes[..]), (factors_at, &factors.to_bytes()), (count_at, &[0; 4])] {
@@ -187,10 +187,10 @@ impl MemoryGraph {
         ef: usize,
         searcher: &'s mut Searcher,
     ) -> Result<&'s [(f32, u32)], Unfit> {
-        self.metric.check(vector, self.dimensions)?;
+        let unit = self.metric.check(vector, self.dimensions)?;
         let Searcher { scratch, codes, nearest } = searcher;
         codes.resize(self.dimensions, 0);
-        let factors = code::encode(self.metric, vector, codes);
+        let factors = code::encode(vector, unit, codes);
         let query = Query { vector, coded: Coded { factors, codes } };
         let Ok(()) = graph::search(self, &query, ef.max(k), scratch);
         nearest.clear();
@@ -198,7 +198,6 @@ impl MemoryGraph {
         for found in ranked.clone() {
             self.prefetch_vector(found.node);
         }
-        let unit = if self.metric == Metric::Cosine { unit_scale(vector).unwrap_or(0.0) } else { 1.0 };
         nearest.extend(ranked.map(|found| (self.distance(vector, unit, found.node), found.node)));
         nearest.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         nearest.truncate(k);
