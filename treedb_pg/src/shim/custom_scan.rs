@@ -1,68 +1,27 @@
 //! The executor's node for a [`StreamedFunction`] in FROM: arguments are evaluated when the scan begins or begins again,
 //! rows are read in batches and handed out one by one.
 //!
-//! A node's stream, with everything it has open, is dropped when the executor ends. After an error the executor does
-//! not end: then the stream goes away with the memory of the query, and the server has released what it had open.
-//!
 //! Rows are in a memory context that is reset when the next batch is read: a row is valid until the next one is asked
 //! for, as the executor expects of any node.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 
-use pgrx::{PgMemoryContexts, pg_sys};
+use pgrx::pg_sys;
 
 use super::compat;
 use super::datum::{Datum, Layout};
 use super::error::{SqlState, fail};
 use super::memory::Context;
-use super::release::Abandoned;
+use super::scan_node::{NodeMethods, ScanNode, access};
 use super::snapshot::Snapshot;
 use super::streamed::{ARGUMENTS, Argument, Batch, Call, Explanation, StreamedFunction};
 
-/// The methods of a node that neither marks positions nor runs in parallel workers, but those that every node has.
-pub(super) const NO_METHODS: pg_sys::CustomExecMethods = pg_sys::CustomExecMethods {
-    CustomName: std::ptr::null(),
-    BeginCustomScan: None,
-    ExecCustomScan: None,
-    EndCustomScan: None,
-    ReScanCustomScan: None,
-    MarkPosCustomScan: None,
-    RestrPosCustomScan: None,
-    EstimateDSMCustomScan: None,
-    InitializeDSMCustomScan: None,
-    ReInitializeDSMCustomScan: None,
-    InitializeWorkerCustomScan: None,
-    ShutdownCustomScan: None,
-    ExplainCustomScan: None,
-};
-
-/// What plans and plan states of `T` are executed by.
+/// What plans of calls of `T` are executed by.
 pub(super) struct Methods<T>(std::marker::PhantomData<T>);
 
 impl<T: StreamedFunction> Methods<T> {
     /// How a plan becomes a plan state.
-    pub(super) const SCAN: &'static pg_sys::CustomScanMethods = &pg_sys::CustomScanMethods {
-        CustomName: T::NODE.as_ptr(),
-        CreateCustomScanState: Some(create_state::<T>),
-    };
-
-    const EXECUTION: &'static pg_sys::CustomExecMethods = &pg_sys::CustomExecMethods {
-        CustomName: T::NODE.as_ptr(),
-        BeginCustomScan: Some(begin::<T>),
-        ExecCustomScan: Some(execute::<T>),
-        EndCustomScan: Some(end::<T>),
-        ReScanCustomScan: Some(rescan::<T>),
-        ExplainCustomScan: Some(explain::<T>),
-        ..NO_METHODS
-    };
-}
-
-/// A plan state: the server's, and ours after it.
-#[repr(C)]
-struct Node<T> {
-    server: pg_sys::CustomScanState,
-    /// Null until the node begins; it lives as long as the memory of the query.
-    running: *mut Abandoned<Running<T>>,
+    pub(super) const SCAN: &'static pg_sys::CustomScanMethods = NodeMethods::<Running<T>>::SCAN;
 }
 
 /// A node that has begun.
@@ -85,81 +44,16 @@ struct Running<T> {
     memory: Context,
 }
 
-/// A callback: errors and panics of `work` become SQL errors.
-fn guarded<R: Copy>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: only called by the callbacks of this module, which are the outermost Rust frames below the server's.
-    unsafe { super::error_frame::guarded(work) }
-}
-
-// What all callbacks rely on: the server passes plans that `function_path` made of calls of `T::FUNCTION` and plan
-// states that `create_state` made of them, which nobody else uses until the callback returns.
-
-unsafe extern "C-unwind" fn create_state<T: StreamedFunction>(
-    _plan: *mut pg_sys::CustomScan,
-) -> *mut pg_sys::Node {
-    guarded(|| {
-        // SAFETY: memory of the size of the node, zeroed, which is a valid node without a running stream.
-        unsafe {
-            let node = pg_sys::palloc0(size_of::<Node<T>>()).cast::<Node<T>>();
-            (*node).server.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
-            (*node).server.methods = Methods::<T>::EXECUTION;
-            node.cast()
-        }
-    })
-}
-
 /// The call that a node executes.
 ///
 /// # Safety
-/// A plan state of `create_state`, whose plan the server has set.
+/// A plan state of a plan that `function_path` made.
 unsafe fn call_of(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::FuncExpr {
     // SAFETY: `function_path` makes plans with one expression, the call.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         pg_sys::list_nth((*plan).custom_exprs, 0).cast()
     }
-}
-
-/// The stream of a node.
-///
-/// # Safety
-/// A plan state of `create_state` for the same `T`; the result is used by one callback only.
-unsafe fn running<'c, T>(node: *mut pg_sys::CustomScanState) -> Option<&'c mut Running<T>> {
-    // SAFETY: set by `begin`, and alive until the memory of the query goes away.
-    unsafe { (*node.cast::<Node<T>>()).running.as_mut().and_then(Abandoned::get) }
-}
-
-unsafe extern "C-unwind" fn begin<T: StreamedFunction>(
-    node: *mut pg_sys::CustomScanState,
-    _estate: *mut pg_sys::EState,
-    _flags: i32,
-) {
-    guarded(|| {
-        // SAFETY: see above; the current context is that of the query, where expressions are prepared too.
-        unsafe {
-            let call = call_of(node);
-            expect_execute((*call).funcid);
-            let mut arguments = [std::ptr::null_mut(); ARGUMENTS];
-            for (at, prepared) in arguments.iter_mut().enumerate() {
-                let argument = pg_sys::list_nth((*call).args, at as i32);
-                *prepared = pg_sys::ExecInitExpr(argument.cast(), &raw mut (*node).ss.ps);
-            }
-            let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-            let running = Running::<T> {
-                stream: None,
-                opened: false,
-                more: false,
-                rows: Vec::new(),
-                taken: 0,
-                arguments,
-                wanted: usize::try_from(pg_sys::list_nth_int((*plan).custom_private, 0)).unwrap_or(0),
-                batch: Context::new(c"TreeDB rows"),
-                memory: Context::new(c"TreeDB scan"),
-            };
-            (*node.cast::<Node<T>>()).running =
-                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Abandoned::new(running));
-        }
-    })
 }
 
 /// Raises an error unless the user may execute a function, as the server does for a function in FROM.
@@ -181,44 +75,68 @@ unsafe fn expect_execute(function: pg_sys::Oid) {
     }
 }
 
-unsafe extern "C-unwind" fn execute<T: StreamedFunction>(
-    node: *mut pg_sys::CustomScanState,
-) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: see above. Conditions and projection are the server's part.
-    guarded(|| unsafe { pg_sys::ExecScan(&raw mut (*node).ss, Some(access::<T>), Some(recheck::<T>)) })
-}
+impl<T: StreamedFunction> ScanNode for Running<T> {
+    const NAME: &'static CStr = T::NODE;
 
-/// Puts the next row into the scan's slot.
-unsafe extern "C-unwind" fn access<T: StreamedFunction>(
-    scan: *mut pg_sys::ScanState,
-) -> *mut pg_sys::TupleTableSlot {
-    guarded(|| {
-        // SAFETY: see above; the slot is a virtual one with one column.
+    unsafe fn begin(node: *mut pg_sys::CustomScanState) -> Self {
+        // SAFETY: the caller's; plans are those that `function_path` made of calls of `T::FUNCTION`.
         unsafe {
-            let node = scan.cast::<pg_sys::CustomScanState>();
-            let slot = (*scan).ss_ScanTupleSlot;
-            pg_sys::ExecClearTuple(slot);
-            if let Some(running) = running::<T>(node)
-                && let Some(value) = running.next(node)
-            {
+            let call = call_of(node);
+            expect_execute((*call).funcid);
+            let mut arguments = [std::ptr::null_mut(); ARGUMENTS];
+            for (at, prepared) in arguments.iter_mut().enumerate() {
+                let argument = pg_sys::list_nth((*call).args, at as i32);
+                *prepared = pg_sys::ExecInitExpr(argument.cast(), &raw mut (*node).ss.ps);
+            }
+            let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+            Running {
+                stream: None,
+                opened: false,
+                more: false,
+                rows: Vec::new(),
+                taken: 0,
+                arguments,
+                wanted: usize::try_from(pg_sys::list_nth_int((*plan).custom_private, 0)).unwrap_or(0),
+                batch: Context::new(c"TreeDB rows"),
+                memory: Context::new(c"TreeDB scan"),
+            }
+        }
+    }
+
+    unsafe fn fetch(&mut self, node: *mut pg_sys::CustomScanState, slot: *mut pg_sys::TupleTableSlot) {
+        // SAFETY: the caller's; the slot is a virtual one with one column.
+        unsafe {
+            if let Some(value) = self.next(node) {
                 *(*slot).tts_values = value;
                 *(*slot).tts_isnull = false;
                 pg_sys::ExecStoreVirtualTuple(slot);
             }
-            slot
         }
-    })
-}
+    }
 
-/// Called in place of [`access`] when a row of another table is looked at again because it was changed meanwhile. The
-/// rows of this node are those of the statement's snapshot then too: calls whose rows the server keeps for that
-/// purpose are not planned as this node.
-unsafe extern "C-unwind" fn recheck<T: StreamedFunction>(
-    scan: *mut pg_sys::ScanState,
-    _slot: *mut pg_sys::TupleTableSlot,
-) -> bool {
-    // SAFETY: as `access`.
-    guarded(|| unsafe { u32::from((*access::<T>(scan)).tts_flags) & pg_sys::TTS_FLAG_EMPTY == 0 })
+    /// The rows of this node are those of the statement's snapshot then too: calls whose rows the server keeps for that
+    /// purpose are not planned as this node.
+    unsafe fn recheck(scan: *mut pg_sys::ScanState, _slot: *mut pg_sys::TupleTableSlot) -> bool {
+        // SAFETY: the caller's.
+        unsafe { u32::from((*access::<Self>(scan)).tts_flags) & pg_sys::TTS_FLAG_EMPTY == 0 }
+    }
+
+    fn rescan(&mut self) {
+        self.rows.clear();
+        self.taken = 0;
+        (self.opened, self.more) = (false, false);
+    }
+
+    unsafe fn explain(
+        running: Option<&Self>,
+        node: *mut pg_sys::CustomScanState,
+        sql: &dyn Fn(*mut pg_sys::Node) -> Option<CString>,
+        shown: &mut Explanation<'_>,
+    ) {
+        // SAFETY: the caller's.
+        let arguments = unsafe { arguments_of((*call_of(node)).args, sql) };
+        T::explain(running.and_then(|running| running.stream.as_ref()), &arguments, shown);
+    }
 }
 
 impl<T: StreamedFunction> Running<T> {
@@ -283,53 +201,6 @@ impl<T: StreamedFunction> Running<T> {
         }
         true
     }
-}
-
-unsafe extern "C-unwind" fn rescan<T: StreamedFunction>(node: *mut pg_sys::CustomScanState) {
-    guarded(|| {
-        // SAFETY: see above. The slot is cleared before the rows it may point to go away.
-        unsafe {
-            pg_sys::ExecScanReScan(&raw mut (*node).ss);
-            if let Some(running) = running::<T>(node) {
-                running.rows.clear();
-                running.taken = 0;
-                (running.opened, running.more) = (false, false);
-            }
-        }
-    })
-}
-
-unsafe extern "C-unwind" fn end<T: StreamedFunction>(node: *mut pg_sys::CustomScanState) {
-    guarded(|| {
-        // SAFETY: see above. The slot is cleared before the rows it may point to go away.
-        unsafe {
-            pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
-            if let Some(running) = (*node.cast::<Node<T>>()).running.as_mut() {
-                drop(running.take());
-            }
-        }
-    })
-}
-
-unsafe extern "C-unwind" fn explain<T: StreamedFunction>(
-    node: *mut pg_sys::CustomScanState,
-    ancestors: *mut pg_sys::List,
-    state: *mut pg_sys::ExplainState,
-) {
-    guarded(|| {
-        // SAFETY: see above; EXPLAIN's own state.
-        unsafe {
-            let call = call_of(node);
-            let names = pg_sys::set_deparse_context_plan((*state).deparse_cxt, (*node).ss.ps.plan, ancestors);
-            let prefix = (*state).verbose || pg_sys::list_length((*state).rtable) > 1;
-            let arguments = arguments_of((*call).args, |expression| {
-                let sql = pg_sys::deparse_expression(expression, names, prefix, false);
-                Some(std::ffi::CStr::from_ptr(sql).to_owned())
-            });
-            let stream = running::<T>(node).and_then(|running| running.stream.as_ref());
-            T::explain(stream, &arguments, &mut Explanation::from_raw(state));
-        }
-    })
 }
 
 /// The arguments of a call; `shown` makes the SQL of those that are no constants.

@@ -18,6 +18,7 @@ use pgrx::pg_sys;
 use super::custom_scan::argument_of;
 use super::filter_scan::{FilteredRows, Methods, Scanned};
 use super::function::Args;
+use super::scan_node::new_plan;
 use super::streamed::{Argument, Estimate};
 use super::{catalog, compat, error_frame};
 
@@ -249,15 +250,10 @@ unsafe extern "C-unwind" fn plan<T: FilteredRows>(
         error_frame::guarded(|| {
             let filter = pg_sys::list_nth((*path).custom_private, 0);
             let column = pg_sys::list_nth((*path).custom_private, 1).cast::<pg_sys::Integer>();
-            let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
-            (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
-            (*scan).scan.plan.targetlist = columns;
-            (*scan).scan.plan.qual = pg_sys::extract_actual_clauses(conditions, false);
+            let scan = new_plan(path, columns, conditions, Methods::<T>::SCAN);
             (*scan).scan.scanrelid = (*rel).relid;
-            (*scan).flags = (*path).flags;
             (*scan).custom_exprs = pg_sys::lappend(ptr::null_mut(), pg_sys::copyObjectImpl(filter).cast());
             (*scan).custom_private = pg_sys::lappend_int(ptr::null_mut(), (*column).ival);
-            (*scan).methods = Methods::<T>::SCAN;
             scan.cast()
         })
     }

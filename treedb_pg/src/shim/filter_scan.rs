@@ -7,15 +7,15 @@
 //! The server has prepared those for a slot of values that are there already. So each row is decoded from the slot that
 //! holds its page into the node's, which points into that page until the next row is asked for.
 
-use std::ffi::CStr;
+use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
 
-use pgrx::{PgMemoryContexts, pg_sys};
+use pgrx::pg_sys;
 
-use super::custom_scan::{NO_METHODS, argument_of};
+use super::custom_scan::argument_of;
 use super::datum::{Datum, Layout};
 use super::memory::Context;
-use super::release::Abandoned;
+use super::scan_node::{NodeMethods, ScanNode};
 use super::snapshot::Snapshot;
 use super::streamed::{Argument, Estimate, Explanation};
 use super::table::Slot;
@@ -60,33 +60,12 @@ pub(crate) trait FilteredRows: Sized + 'static {
     fn explain(running: Option<&Self>, given: &Given<'_>, shown: &mut Explanation<'_>);
 }
 
-/// What plans and plan states of `T` are executed by.
+/// What plans of searches `T` are executed by.
 pub(super) struct Methods<T>(PhantomData<T>);
 
 impl<T: FilteredRows> Methods<T> {
     /// How a plan becomes a plan state.
-    pub(super) const SCAN: &'static pg_sys::CustomScanMethods = &pg_sys::CustomScanMethods {
-        CustomName: T::NODE.as_ptr(),
-        CreateCustomScanState: Some(create_state::<T>),
-    };
-
-    const EXECUTION: &'static pg_sys::CustomExecMethods = &pg_sys::CustomExecMethods {
-        CustomName: T::NODE.as_ptr(),
-        BeginCustomScan: Some(begin::<T>),
-        ExecCustomScan: Some(execute::<T>),
-        EndCustomScan: Some(end::<T>),
-        ReScanCustomScan: Some(rescan::<T>),
-        ExplainCustomScan: Some(explain::<T>),
-        ..NO_METHODS
-    };
-}
-
-/// A plan state: the server's, and ours after it.
-#[repr(C)]
-struct Node<T> {
-    server: pg_sys::CustomScanState,
-    /// Null until the node begins; it lives as long as the memory of the query.
-    running: *mut Abandoned<Running<T>>,
+    pub(super) const SCAN: &'static pg_sys::CustomScanMethods = NodeMethods::<Running<T>>::SCAN;
 }
 
 /// A node that has begun.
@@ -104,33 +83,10 @@ struct Running<T> {
     memory: Context,
 }
 
-/// A callback: errors and panics of `work` become SQL errors.
-fn guarded<R: Copy>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: only called by the callbacks of this module, which are the outermost Rust frames below the server's.
-    unsafe { super::error_frame::guarded(work) }
-}
-
-// What all callbacks rely on: the server passes plans that `filter_path` made for `T` and plan states that `create_state`
-// made of them, which nobody else uses until the callback returns.
-
-unsafe extern "C-unwind" fn create_state<T: FilteredRows>(
-    _plan: *mut pg_sys::CustomScan,
-) -> *mut pg_sys::Node {
-    guarded(|| {
-        // SAFETY: memory of the size of the node, zeroed, which is a valid node without a running search.
-        unsafe {
-            let node = pg_sys::palloc0(size_of::<Node<T>>()).cast::<Node<T>>();
-            (*node).server.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
-            (*node).server.methods = Methods::<T>::EXECUTION;
-            node.cast()
-        }
-    })
-}
-
 /// The table of a node, and the expression of its filter.
 ///
 /// # Safety
-/// A plan state of `create_state` that has begun.
+/// A plan state of a plan that `filter_path` made, which has begun.
 unsafe fn plan_of(node: *mut pg_sys::CustomScanState) -> (Scanned, *mut pg_sys::Node) {
     // SAFETY: `filter_path` makes plans of one expression, the filter, and one number, that of the column; the server has
     // opened the table.
@@ -142,57 +98,29 @@ unsafe fn plan_of(node: *mut pg_sys::CustomScanState) -> (Scanned, *mut pg_sys::
     }
 }
 
-/// The search of a node.
-///
-/// # Safety
-/// A plan state of `create_state` for the same `T`; the result is used by one callback only.
-unsafe fn running<'c, T>(node: *mut pg_sys::CustomScanState) -> Option<&'c mut Running<T>> {
-    // SAFETY: set by `begin`, and alive until the memory of the query goes away.
-    unsafe { (*node.cast::<Node<T>>()).running.as_mut().and_then(Abandoned::get) }
-}
+impl<T: FilteredRows> ScanNode for Running<T> {
+    const NAME: &'static CStr = T::NODE;
 
-unsafe extern "C-unwind" fn begin<T: FilteredRows>(
-    node: *mut pg_sys::CustomScanState,
-    _estate: *mut pg_sys::EState,
-    _flags: i32,
-) {
-    guarded(|| {
-        // SAFETY: see above; the current context is that of the query, where expressions are prepared too.
+    unsafe fn begin(node: *mut pg_sys::CustomScanState) -> Self {
+        // SAFETY: the caller's; plans are those that `filter_path` made for `T`.
         unsafe {
             let (_, filter) = plan_of(node);
-            let running = Running::<T> {
+            Running {
                 search: None,
                 opened: false,
                 more: false,
                 filter: pg_sys::ExecInitExpr(filter.cast(), &raw mut (*node).ss.ps),
                 scratch: Context::new(c"TreeDB rows"),
                 memory: Context::new(c"TreeDB scan"),
-            };
-            (*node.cast::<Node<T>>()).running =
-                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(Abandoned::new(running));
+            }
         }
-    })
-}
+    }
 
-unsafe extern "C-unwind" fn execute<T: FilteredRows>(
-    node: *mut pg_sys::CustomScanState,
-) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: see above. Conditions and projection are the server's part.
-    guarded(|| unsafe { pg_sys::ExecScan(&raw mut (*node).ss, Some(access::<T>), Some(recheck::<T>)) })
-}
-
-/// Puts the next row into the scan's slot.
-unsafe extern "C-unwind" fn access<T: FilteredRows>(
-    scan: *mut pg_sys::ScanState,
-) -> *mut pg_sys::TupleTableSlot {
-    guarded(|| {
-        // SAFETY: see above. Both slots have the columns of the table, and the arrays of both have an element for each.
-        // What was found last is not used any more once the scan's slot is clear.
+    unsafe fn fetch(&mut self, node: *mut pg_sys::CustomScanState, slot: *mut pg_sys::TupleTableSlot) {
+        // SAFETY: the caller's. Both slots have the columns of the table, and the arrays of both have an element for
+        // each. What was found last is not used any more once the scan's slot is clear.
         unsafe {
-            let node = scan.cast::<pg_sys::CustomScanState>();
-            let slot = (*scan).ss_ScanTupleSlot;
-            pg_sys::ExecClearTuple(slot);
-            let Some(found) = running::<T>(node).and_then(|running| running.next(node)) else { return slot };
+            let Some(found) = self.next(node) else { return };
             let row = found.raw();
             pg_sys::slot_getallattrs(row);
             let columns = usize::try_from((*(*slot).tts_tupleDescriptor).natts).unwrap_or(0);
@@ -201,22 +129,38 @@ unsafe extern "C-unwind" fn access<T: FilteredRows>(
             pg_sys::ExecStoreVirtualTuple(slot);
             (*slot).tts_tid = (*row).tts_tid;
             (*slot).tts_tableOid = (*row).tts_tableOid;
-            slot
         }
-    })
-}
+    }
 
-/// Called with the current version of a row that has changed since the snapshot. The server evaluates the conditions on
-/// it, which expect its values to be decoded.
-unsafe extern "C-unwind" fn recheck<T: FilteredRows>(
-    _scan: *mut pg_sys::ScanState,
-    slot: *mut pg_sys::TupleTableSlot,
-) -> bool {
-    guarded(|| {
+    /// The slot has the current version of a row that has changed since the snapshot. The server evaluates the conditions
+    /// on it, which expect its values to be decoded.
+    unsafe fn recheck(_scan: *mut pg_sys::ScanState, slot: *mut pg_sys::TupleTableSlot) -> bool {
         // SAFETY: a slot with a row.
         unsafe { pg_sys::slot_getallattrs(slot) };
         true
-    })
+    }
+
+    fn rescan(&mut self) {
+        if let Some((slot, _)) = &mut self.search {
+            slot.clear();
+        }
+        (self.opened, self.more) = (false, false);
+    }
+
+    unsafe fn explain(
+        running: Option<&Self>,
+        node: *mut pg_sys::CustomScanState,
+        sql: &dyn Fn(*mut pg_sys::Node) -> Option<CString>,
+        shown: &mut Explanation<'_>,
+    ) {
+        // SAFETY: the caller's; the filter is an expression of the plan.
+        let given = unsafe {
+            let (table, filter) = plan_of(node);
+            Given { table, filter: argument_of(filter, sql) }
+        };
+        let search = running.and_then(|running| running.search.as_ref());
+        T::explain(search.map(|(_, search)| search), &given, shown);
+    }
 }
 
 impl<T: FilteredRows> Running<T> {
@@ -273,53 +217,4 @@ impl<T: FilteredRows> Running<T> {
         }
         true
     }
-}
-
-unsafe extern "C-unwind" fn rescan<T: FilteredRows>(node: *mut pg_sys::CustomScanState) {
-    guarded(|| {
-        // SAFETY: see above. The scan's slot is cleared before the row that it points to goes away.
-        unsafe {
-            pg_sys::ExecScanReScan(&raw mut (*node).ss);
-            if let Some(running) = running::<T>(node) {
-                if let Some((slot, _)) = &mut running.search {
-                    slot.clear();
-                }
-                (running.opened, running.more) = (false, false);
-            }
-        }
-    })
-}
-
-unsafe extern "C-unwind" fn end<T: FilteredRows>(node: *mut pg_sys::CustomScanState) {
-    guarded(|| {
-        // SAFETY: see above. The scan's slot is cleared before the row that it points to goes away.
-        unsafe {
-            pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
-            if let Some(running) = (*node.cast::<Node<T>>()).running.as_mut() {
-                drop(running.take());
-            }
-        }
-    })
-}
-
-unsafe extern "C-unwind" fn explain<T: FilteredRows>(
-    node: *mut pg_sys::CustomScanState,
-    ancestors: *mut pg_sys::List,
-    state: *mut pg_sys::ExplainState,
-) {
-    guarded(|| {
-        // SAFETY: see above; EXPLAIN's own state.
-        unsafe {
-            let (table, filter) = plan_of(node);
-            let names = pg_sys::set_deparse_context_plan((*state).deparse_cxt, (*node).ss.ps.plan, ancestors);
-            let prefix = (*state).verbose || pg_sys::list_length((*state).rtable) > 1;
-            let filter = argument_of(filter, |expression| {
-                let sql = pg_sys::deparse_expression(expression, names, prefix, false);
-                Some(CStr::from_ptr(sql).to_owned())
-            });
-            let search = running::<T>(node).and_then(|running| running.search.as_ref());
-            let given = Given { table, filter };
-            T::explain(search.map(|(_, search)| search), &given, &mut Explanation::from_raw(state));
-        }
-    })
 }

@@ -20,6 +20,7 @@ use super::custom_scan::{Methods, arguments_of};
 use super::declared::Class;
 use super::filter_path::{self, FilterPaths};
 use super::function::{Args, Output};
+use super::scan_node::new_plan;
 use super::setting::Switch;
 use super::streamed::{ARGUMENTS, Argument, Estimate, StreamedFunction};
 use super::{catalog, error_frame};
@@ -288,17 +289,12 @@ unsafe extern "C-unwind" fn plan<T: StreamedFunction>(
             let (kind, collation) = ((*call).funcresulttype, (*call).funccollid);
             let column = pg_sys::makeVar((*rel).relid as i32, 1, kind, -1, collation, 0);
             let column = pg_sys::makeTargetEntry(column.cast(), 1, std::ptr::null_mut(), false);
-            let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
-            (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
-            (*scan).scan.plan.targetlist = columns;
-            (*scan).scan.plan.qual = pg_sys::extract_actual_clauses(conditions, false);
+            let scan = new_plan(path, columns, conditions, Methods::<T>::SCAN);
             // No table: the rows are as the list of columns says.
             (*scan).scan.scanrelid = 0;
             (*scan).custom_scan_tlist = pg_sys::lappend(std::ptr::null_mut(), column.cast());
-            (*scan).flags = (*path).flags;
             (*scan).custom_exprs = pg_sys::lappend(std::ptr::null_mut(), call.cast());
             (*scan).custom_private = pg_sys::lappend_int(ptr::null_mut(), (*wanted).ival);
-            (*scan).methods = Methods::<T>::SCAN;
             scan.cast()
         })
     }

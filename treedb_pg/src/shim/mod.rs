@@ -27,6 +27,7 @@
 //! * [`table`], [`btree_scan`], [`modify`]: reading tables and the server's btrees, changing rows
 //! * [`sort_support`]: abbreviated sort keys
 //! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
+//! * [`scan_node`]: the executor's nodes of custom scans
 //! * [`filter_path`], [`filter_scan`]: tables in FROM whose rows are found by a filter on their documents
 //! * [`temp_file`], [`thread`], [`release`]: temporary files; values that must not leave the server's thread; handles
 //!   that the server has released already
@@ -69,6 +70,7 @@ pub(crate) mod release;
 pub(crate) mod rewrite;
 pub(crate) mod row_form;
 pub(crate) mod rows;
+mod scan_node;
 pub(crate) mod server;
 pub(crate) mod setting;
 pub(crate) mod snapshot;

@@ -1,0 +1,236 @@
+//! The executor's nodes of custom scans: what a node does, as a trait, and the plan state and callbacks that the server
+//! calls.
+//!
+//! What a node has open is dropped when the executor ends. After an error the executor does not end: then it goes away
+//! with the memory of the query, and the server has released what it had open.
+
+use std::ffi::{CStr, CString};
+use std::marker::PhantomData;
+
+use pgrx::{PgMemoryContexts, pg_sys};
+
+use super::release::Abandoned;
+use super::streamed::Explanation;
+
+/// A node that has begun.
+///
+/// # Safety
+/// Each unsafe function is called by the callbacks here, with a plan state of this node, which nobody else uses until the
+/// function returns.
+pub(super) trait ScanNode: Sized + 'static {
+    /// What EXPLAIN calls the plan's node.
+    const NAME: &'static CStr;
+
+    /// Begins the node; the current memory context is that of the query, where expressions are prepared too.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn begin(node: *mut pg_sys::CustomScanState) -> Self;
+
+    /// Puts the next row into the scan's slot, which is clear, and stays so if there are no more. The row before this one
+    /// is not used any more.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn fetch(&mut self, node: *mut pg_sys::CustomScanState, slot: *mut pg_sys::TupleTableSlot);
+
+    /// Called in place of [`ScanNode::fetch`] when a row of this or of another table is looked at again because it was
+    /// changed meanwhile; false if there is no row.
+    ///
+    /// # Safety
+    /// See the trait; `slot` is the scan's.
+    unsafe fn recheck(scan: *mut pg_sys::ScanState, slot: *mut pg_sys::TupleTableSlot) -> bool;
+
+    /// Begins again with the next row; the scan's slot is clear.
+    fn rescan(&mut self);
+
+    /// Shows the node in EXPLAIN: `running` if it has been executed. `sql` is the text of an expression of the plan.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn explain(
+        running: Option<&Self>,
+        node: *mut pg_sys::CustomScanState,
+        sql: &dyn Fn(*mut pg_sys::Node) -> Option<CString>,
+        shown: &mut Explanation<'_>,
+    );
+}
+
+/// What plans and plan states of `N` are executed by.
+pub(super) struct NodeMethods<N>(PhantomData<N>);
+
+impl<N: ScanNode> NodeMethods<N> {
+    /// How a plan becomes a plan state.
+    pub(super) const SCAN: &'static pg_sys::CustomScanMethods = &pg_sys::CustomScanMethods {
+        CustomName: N::NAME.as_ptr(),
+        CreateCustomScanState: Some(create_state::<N>),
+    };
+
+    const EXECUTION: &'static pg_sys::CustomExecMethods = &pg_sys::CustomExecMethods {
+        CustomName: N::NAME.as_ptr(),
+        BeginCustomScan: Some(begin::<N>),
+        ExecCustomScan: Some(execute::<N>),
+        EndCustomScan: Some(end::<N>),
+        ReScanCustomScan: Some(rescan::<N>),
+        MarkPosCustomScan: None,
+        RestrPosCustomScan: None,
+        EstimateDSMCustomScan: None,
+        InitializeDSMCustomScan: None,
+        ReInitializeDSMCustomScan: None,
+        InitializeWorkerCustomScan: None,
+        ShutdownCustomScan: None,
+        ExplainCustomScan: Some(explain::<N>),
+    };
+}
+
+/// A plan of a custom path, without the path's own expressions and numbers.
+///
+/// # Safety
+/// Called by the planner, with the path, the columns and the conditions of the plan.
+pub(super) unsafe fn new_plan(
+    path: *mut pg_sys::CustomPath,
+    columns: *mut pg_sys::List,
+    conditions: *mut pg_sys::List,
+    methods: &'static pg_sys::CustomScanMethods,
+) -> *mut pg_sys::CustomScan {
+    // SAFETY: memory of the size of the node, zeroed, which is a valid node once it has its tag.
+    unsafe {
+        let scan = pg_sys::palloc0(size_of::<pg_sys::CustomScan>()).cast::<pg_sys::CustomScan>();
+        (*scan).scan.plan.type_ = pg_sys::NodeTag::T_CustomScan;
+        (*scan).scan.plan.targetlist = columns;
+        (*scan).scan.plan.qual = pg_sys::extract_actual_clauses(conditions, false);
+        (*scan).flags = (*path).flags;
+        (*scan).methods = methods;
+        scan
+    }
+}
+
+/// A plan state: the server's, and ours after it.
+#[repr(C)]
+struct State<N> {
+    server: pg_sys::CustomScanState,
+    /// Null until the node begins; it lives as long as the memory of the query.
+    running: *mut Abandoned<N>,
+}
+
+/// A callback: errors and panics of `work` become SQL errors.
+fn guarded<R: Copy>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: only called by the callbacks of this module, which are the outermost Rust frames below the server's.
+    unsafe { super::error_frame::guarded(work) }
+}
+
+// What all callbacks rely on: the server passes plans that were made with the methods of `N`, and plan states that
+// `create_state` made of them, which nobody else uses until the callback returns.
+
+unsafe extern "C-unwind" fn create_state<N: ScanNode>(_plan: *mut pg_sys::CustomScan) -> *mut pg_sys::Node {
+    guarded(|| {
+        // SAFETY: memory of the size of the state, zeroed, which is a valid one of a node that has not begun.
+        unsafe {
+            let state = pg_sys::palloc0(size_of::<State<N>>()).cast::<State<N>>();
+            (*state).server.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
+            (*state).server.methods = NodeMethods::<N>::EXECUTION;
+            state.cast()
+        }
+    })
+}
+
+/// What a plan state runs.
+///
+/// # Safety
+/// A plan state of `create_state` for the same `N`; the result is used by one callback only.
+unsafe fn running<'c, N>(node: *mut pg_sys::CustomScanState) -> Option<&'c mut N> {
+    // SAFETY: set by `begin`, and alive until the memory of the query goes away.
+    unsafe { (*node.cast::<State<N>>()).running.as_mut().and_then(Abandoned::get) }
+}
+
+unsafe extern "C-unwind" fn begin<N: ScanNode>(
+    node: *mut pg_sys::CustomScanState,
+    _estate: *mut pg_sys::EState,
+    _flags: i32,
+) {
+    guarded(|| {
+        // SAFETY: see above.
+        unsafe {
+            let running = Abandoned::new(N::begin(node));
+            (*node.cast::<State<N>>()).running =
+                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(running);
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn execute<N: ScanNode>(
+    node: *mut pg_sys::CustomScanState,
+) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: see above. Conditions and projection are the server's part.
+    guarded(|| unsafe { pg_sys::ExecScan(&raw mut (*node).ss, Some(access::<N>), Some(recheck::<N>)) })
+}
+
+/// Puts the next row into the scan's slot.
+pub(super) unsafe extern "C-unwind" fn access<N: ScanNode>(
+    scan: *mut pg_sys::ScanState,
+) -> *mut pg_sys::TupleTableSlot {
+    guarded(|| {
+        // SAFETY: see above.
+        unsafe {
+            let node = scan.cast::<pg_sys::CustomScanState>();
+            let slot = (*scan).ss_ScanTupleSlot;
+            pg_sys::ExecClearTuple(slot);
+            if let Some(running) = running::<N>(node) {
+                running.fetch(node, slot);
+            }
+            slot
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn recheck<N: ScanNode>(
+    scan: *mut pg_sys::ScanState,
+    slot: *mut pg_sys::TupleTableSlot,
+) -> bool {
+    // SAFETY: see above.
+    guarded(|| unsafe { N::recheck(scan, slot) })
+}
+
+unsafe extern "C-unwind" fn rescan<N: ScanNode>(node: *mut pg_sys::CustomScanState) {
+    guarded(|| {
+        // SAFETY: see above. The scan's slot is cleared before the row that it points to goes away.
+        unsafe {
+            pg_sys::ExecScanReScan(&raw mut (*node).ss);
+            if let Some(running) = running::<N>(node) {
+                running.rescan();
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn end<N: ScanNode>(node: *mut pg_sys::CustomScanState) {
+    guarded(|| {
+        // SAFETY: see above. The scan's slot is cleared before the row that it points to goes away.
+        unsafe {
+            pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
+            if let Some(running) = (*node.cast::<State<N>>()).running.as_mut() {
+                drop(running.take());
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn explain<N: ScanNode>(
+    node: *mut pg_sys::CustomScanState,
+    ancestors: *mut pg_sys::List,
+    state: *mut pg_sys::ExplainState,
+) {
+    guarded(|| {
+        // SAFETY: see above; EXPLAIN's own state.
+        unsafe {
+            let names = pg_sys::set_deparse_context_plan((*state).deparse_cxt, (*node).ss.ps.plan, ancestors);
+            let prefix = (*state).verbose || pg_sys::list_length((*state).rtable) > 1;
+            let sql = |expression| {
+                let sql = pg_sys::deparse_expression(expression, names, prefix, false);
+                Some(CStr::from_ptr(sql).to_owned())
+            };
+            let running = running::<N>(node).map(|running| &*running);
+            N::explain(running, node, &sql, &mut Explanation::from_raw(state));
+        }
+    })
+}
