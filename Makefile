@@ -7,7 +7,7 @@ SECONDS_EACH ?= 60
 SECONDS_LONG ?= 600
 export PG_CONFIG
 
-.PHONY: instructions schedules kill soak miri fuzz help demo test build release install bench bench-docs lint setup clean
+.PHONY: pg-assert instructions schedules kill soak miri fuzz help demo test build release install bench bench-docs lint setup clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -45,6 +45,10 @@ schedules: ## Thousands of thread schedules over the lock-free and locking code
 kill: ## kill -9 of a process that uses the library and of the server, 300 rounds each (ROUNDS=n)
 	@TREEDB_KILL_ROUNDS=$(ROUNDS) cargo test -p treedb_storage --test kill -- --nocapture
 	@scripts/kill_rounds.sh $(ROUNDS)
+
+pg-assert: setup ## The Postgres suites on a PostgreSQL 15 with assertions, built from Debian's source first (ten minutes)
+	@PG_CONFIG=$$(scripts/pg/assert_server.sh) && export PG_CONFIG && \
+	    scripts/run_tests.py pg_regress pg_isolation pg_crash pg_hostile pg_twin pg_faults pg_versions
 
 soak: ## A mixed load for SECONDS_LONG seconds, with sizes and memory checked against their bounds
 	@cargo run -q --release -p treedb_storage --example soak -- $(SECONDS_LONG)

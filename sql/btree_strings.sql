@@ -20,9 +20,10 @@ INSERT INTO types (type, literals, random, class, modifier, symbols) VALUES
     ('varchar', '{"",a,A,ab,"a ",z}', $$left(md5(n::text), n % 7)$$, '', '(10)', DEFAULT),
     ('varchar', '{"",a,A,ab,"a ",z}', $$left(md5(n::text), n % 7)$$, 'varchar_ops', '(10) COLLATE "en-x-icu"', DEFAULT),
     ('word', '{"",a,A,ab,"a ",z}', $$left(md5(n::text), n % 7)$$, '', '', DEFAULT),
-    -- trailing blanks do not count, but come back
-    ('bpchar', '{"",a,"a ","a  ",b,"b b","b b  ",A}', $$left(md5(n::text), n % 3) || repeat(' ', n % 4)$$, '', 'COLLATE "C"', DEFAULT),
-    ('bpchar', '{"",a,"a ","a  ",b,"b b","b b  ",A,ä}', $$left(md5(n::text), n % 3) || repeat(' ', n % 4)$$, '', 'COLLATE "en-x-icu"', DEFAULT),
+    -- Trailing blanks do not count, but come back. Equal values have different numbers of them only among the literals: a
+    -- server with assertions refuses to build a btree over many such values.
+    ('bpchar', '{"",a,"a ","a  ",b,"b b","b b  ",A}', $$left(md5(n::text), n % 3) || '  '$$, '', 'COLLATE "C"', DEFAULT),
+    ('bpchar', '{"",a,"a ","a  ",b,"b b","b b  ",A,ä}', $$left(md5(n::text), n % 3) || '  '$$, '', 'COLLATE "en-x-icu"', DEFAULT),
     ('bpchar', '{"",a,abcd}', $$left(md5(n::text), n % 5)$$, '', '(5)', DEFAULT),
     ('name', '{"",a,A,abc,zzz}', $$left(md5(n::text), n % 20)$$, '', '', DEFAULT),
     ('name', '{"",a,A,ab,aB}', $$CASE n % 2 WHEN 0 THEN upper(left(md5(n::text), 3)) ELSE left(md5(n::text), 3) END$$, '', 'COLLATE "en-x-icu"', DEFAULT),
@@ -31,7 +32,7 @@ INSERT INTO types (type, literals, random, class, modifier, symbols) VALUES
     ('varbit', '{"",0,00,1,10,000000000,0000000000000000,11111111}', $$(n % 64)::bit(6)$$, '', '', DEFAULT),
     ('text', '{"",a,A,ab,ä,z}', $$left(md5(n::text), n % 7)$$, 'text_pattern_ops', 'COLLATE "en-x-icu"', '{~<~,~<=~,=,~>=~,~>~}'),
     ('varchar', '{"",a,A,ab,ä,z}', $$left(md5(n::text), n % 7)$$, 'varchar_pattern_ops', 'COLLATE "en-x-icu"', '{~<~,~<=~,=,~>=~,~>~}'),
-    ('bpchar', '{"",a,"a ",A,ab,ä,z}', $$left(md5(n::text), n % 3) || repeat(' ', n % 4)$$, 'bpchar_pattern_ops', 'COLLATE "en-x-icu"', '{~<~,~<=~,=,~>=~,~>~}'),
+    ('bpchar', '{"",a,"a ",A,ab,ä,z}', $$left(md5(n::text), n % 3) || '  '$$, 'bpchar_pattern_ops', 'COLLATE "en-x-icu"', '{~<~,~<=~,=,~>=~,~>~}'),
     ('uuid', '{00000000-0000-0000-0000-000000000000,80000000-0000-0000-0000-000000000000,ffffffff-ffff-ffff-ffff-ffffffffffff}', $$md5((n % 200)::text)$$, '', '', DEFAULT);
 SELECT make();
 VACUUM ANALYZE;

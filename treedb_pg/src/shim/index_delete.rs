@@ -3,6 +3,7 @@
 
 use pgrx::pg_sys;
 
+use super::heap::tid_parts;
 use super::relation::{Index, Table};
 use super::wal;
 
@@ -36,17 +37,29 @@ pub(crate) fn dead_rows(
     search: Search,
 ) -> Vec<bool> {
     let mut dead = vec![false; candidates.len()];
+    // The table takes each row once, but the keys of an array's elements are entries of one row.
+    let mut order: Vec<usize> = (0..candidates.len()).collect();
+    let row_of = |number: &usize| candidates.get(*number).map(|candidate| tid_parts(candidate.row));
+    order.sort_by_key(row_of);
+    let mut entries: Vec<&[usize]> = Vec::with_capacity(candidates.len());
     let mut rows: Vec<pg_sys::TM_IndexDelete> = Vec::with_capacity(candidates.len());
     let mut states: Vec<pg_sys::TM_IndexStatus> = Vec::with_capacity(candidates.len());
-    for (number, candidate) in candidates.iter().enumerate() {
-        let Ok(id) = i16::try_from(number) else { break };
-        rows.push(pg_sys::TM_IndexDelete { tid: candidate.row, id });
+    // The table takes what is known only where it checks everything; where it chooses blocks, that is a reason to
+    // choose one.
+    let known = search == Search::Known;
+    for entries_of_row in order.chunk_by(|a, b| row_of(a) == row_of(b)) {
+        let of_row = || entries_of_row.iter().filter_map(|number| candidates.get(*number));
+        let (Some(first), Ok(id)) = (of_row().next(), i16::try_from(entries.len())) else { break };
+        let known_dead = of_row().any(|candidate| candidate.known_dead);
+        rows.push(pg_sys::TM_IndexDelete { tid: first.row, id });
         states.push(pg_sys::TM_IndexStatus {
-            idxoffnum: number as u16 + 1,
-            knowndeletable: candidate.known_dead,
-            promising: candidate.promising,
-            freespace: candidate.size as i16,
+            idxoffnum: entries.len() as u16 + 1,
+            knowndeletable: known && known_dead,
+            promising: !known && (known_dead || of_row().any(|candidate| candidate.promising)),
+            freespace: i16::try_from(of_row().map(|candidate| candidate.size).sum::<usize>())
+                .unwrap_or(i16::MAX),
         });
+        entries.push(entries_of_row);
     }
     if rows.is_empty() {
         return dead;
@@ -69,8 +82,11 @@ pub(crate) fn dead_rows(
     let looked_at = usize::try_from(request.ndeltids).unwrap_or(0);
     for row in rows.iter().take(looked_at) {
         let Ok(number) = usize::try_from(row.id) else { continue };
-        if let (Some(dead), Some(state)) = (dead.get_mut(number), states.get(number)) {
-            *dead = state.knowndeletable;
+        let (Some(entries), Some(state)) = (entries.get(number), states.get(number)) else { continue };
+        for entry in *entries {
+            if let Some(dead) = dead.get_mut(*entry) {
+                *dead = state.knowndeletable;
+            }
         }
     }
     if dead.contains(&true) {
