@@ -30,7 +30,8 @@ impl Clock {
         }
     }
 
-    fn now(self) -> Duration {
+    /// The time since some moment in the past.
+    pub fn now(self) -> Duration {
         let id = match self {
             Clock::Wall => ClockId::Monotonic,
             Clock::Thread => ClockId::ThreadCPUTime,

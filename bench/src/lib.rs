@@ -5,18 +5,21 @@
 //! | [`suites`] | the workloads: `kv`, `documents`, `durable` and so on |
 //! | [`engines`] | TreeDB and its peers behind common traits |
 //! | `debian_packages` | a data set of real documents |
+//! | `vectors` | sets of vectors, and indexes over them |
 //! | [`comparison`] | interleaved rounds, clocks, units and checksums |
 //! | [`worker`] | work that needs a process of its own |
 //! | [`machine`] | the machine, the commit and the peers' versions |
 //! | [`report`] | the printed table |
 //! | [`results`] | the result files |
 //! | [`page`] | `docs/benchmarks.md`, from the result files |
-//! | [`chart`] | its pictures |
+//! | [`chart`] | its pictures of ratios |
+//! | `curves` | its pictures of recall and speed |
 //!
 //! `bench/README.md` explains how to read the results.
 
 pub mod chart;
 pub mod comparison;
+mod curves;
 mod debian_packages;
 pub mod engines;
 pub mod machine;
@@ -24,6 +27,7 @@ pub mod page;
 pub mod report;
 pub mod results;
 pub mod suites;
+mod vectors;
 pub mod worker;
 
 /// Any error ends the run.

@@ -101,6 +101,7 @@ fn peers() -> Map<String, Value> {
         add("redb", locked(LOCK, "redb"));
         add("fjall", locked(LOCK, "fjall"));
         add("RocksDB", output("dpkg-query", &["-W", "-f", "${Version}", "librocksdb-dev"]));
+        add("USearch", locked(LOCK, "usearch"));
         add("PoloDB", locked(POLODB_LOCK, "polodb_core"));
     }
     peers

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use crate::comparison::median;
 use crate::report::{THE_GOAL, format_number, goal_status};
 use crate::results::{ResultFile, ResultRow, read_all};
-use crate::{Result, chart};
+use crate::{Result, chart, curves};
 
 const HEAD: &str = "# Benchmarks
 
@@ -169,6 +169,10 @@ fn summary(out: &mut String, file: &ResultFile) -> Result<()> {
             score.total()
         )?;
     }
+    if !file.curves.is_empty() {
+        let alt = "queries per second of all engines over recall, a panel per set";
+        writeln!(out, "\n![{0}: {alt}](benchmarks/{0}_recall.svg)", file.suite)?;
+    }
     Ok(())
 }
 
@@ -201,11 +205,15 @@ fn table(out: &mut String, file: &ResultFile) -> Result<()> {
         )?;
     }
     let machine = &file.machine;
+    let equal = match file.curves.is_empty() {
+        true => "The results of all engines were equal.",
+        false => "The recall of all engines in a row was that which the row names.",
+    };
     let peers = machine.peers.iter();
     let peers: Vec<String> = peers.map(|(k, v)| format!("{k} {}", v.as_str().unwrap_or_default())).collect();
     writeln!(
         out,
-        "\nThe results of all engines were equal. Command: `{}`. Commit {}, {} rounds. Machine: {} cores ({}), {}, \
+        "\n{equal} Command: `{}`. Commit {}, {} rounds. Machine: {} cores ({}), {}, \
          kernel {}, {}, {} us to write 4 KiB with fdatasync, load {} at the start; {}; {}.",
         file.command,
         commit(file),
@@ -243,6 +251,8 @@ fn rendered() -> Result<Vec<(PathBuf, String)>> {
     for file in &files {
         let path = docs.join("benchmarks").join(format!("{}.svg", file.suite));
         out.extend(chart::render(file).map(|picture| (path, picture)));
+        let path = docs.join("benchmarks").join(format!("{}_recall.svg", file.suite));
+        out.extend(curves::render(file).map(|picture| (path, picture)));
     }
     Ok(out)
 }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use crate::Result;
 use crate::comparison::{Samples, Unit, median};
 use crate::results::{Machine, ResultFile};
+use crate::suites::Measured;
 
 /// The comparison with one peer in one workload.
 #[derive(Debug, Clone)]
@@ -139,13 +140,14 @@ fn short(value: f64) -> String {
 ///
 /// # Errors
 /// From the file system.
-pub fn write(suite: &str, about: &str, machine: Machine, rows: &[Row]) -> Result<PathBuf> {
+pub fn write(suite: &str, about: &str, machine: Machine, measured: Measured) -> Result<PathBuf> {
     ResultFile {
         suite: suite.to_owned(),
         about: about.to_owned(),
         command: format!("make bench SUITE={suite}"),
         machine,
-        rows: rows.iter().map(Into::into).collect(),
+        rows: measured.rows.iter().map(Into::into).collect(),
+        curves: measured.curves,
     }
     .write()
 }

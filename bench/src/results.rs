@@ -23,6 +23,31 @@ pub struct ResultFile {
     pub machine: Machine,
     /// One row per workload and peer.
     pub rows: Vec<ResultRow>,
+    /// Recall and speed of approximate searches, a curve for each set and engine.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub curves: Vec<Curve>,
+}
+
+/// Recall and speed of an engine over a set of vectors.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Curve {
+    /// Name of the set.
+    pub set: String,
+    /// Name of the engine.
+    pub engine: String,
+    /// One point per value of `ef`, in ascending order.
+    pub points: Vec<Point>,
+}
+
+/// A point of a [`Curve`].
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+pub struct Point {
+    /// Candidates that a search keeps.
+    pub ef: usize,
+    /// The part of the 10 nearest vectors that it finds.
+    pub recall: f64,
+    /// Queries per second, the median of the rounds.
+    pub per_second: f64,
 }
 
 /// The machine, the commit and the peers' versions.
@@ -199,7 +224,14 @@ pub(crate) mod tests {
     pub(crate) fn file(rows: Vec<ResultRow>) -> ResultFile {
         let machine = Machine { commit: "0123456789ab".to_owned(), ..Machine::default() };
         let text = |text: &str| text.to_owned();
-        ResultFile { suite: text("s"), about: text("About."), command: text("make"), machine, rows }
+        ResultFile {
+            suite: text("s"),
+            about: text("About."),
+            command: text("make"),
+            machine,
+            rows,
+            curves: Vec::new(),
+        }
     }
 
     #[test]

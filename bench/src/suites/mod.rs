@@ -13,9 +13,11 @@ mod pg;
 mod pg_documents;
 mod readers;
 mod stall;
+mod vectors;
 
 use crate::comparison::Clock;
 use crate::report::{Row, print, write};
+use crate::results::Curve;
 use crate::{Result, engines, machine};
 
 /// The number of rounds that every row of a result file has at least.
@@ -27,20 +29,36 @@ pub struct Suite {
     pub name: &'static str,
     /// Its description in `docs/benchmarks.md`.
     pub about: &'static str,
-    run: fn(Scale) -> Result<Vec<Row>>,
+    run: fn(Scale) -> Result<Measured>,
+}
+
+/// What a suite has measured.
+#[derive(Debug, Default)]
+pub struct Measured {
+    /// Comparisons with peers.
+    pub rows: Vec<Row>,
+    /// Recall and speed of approximate searches.
+    pub curves: Vec<Curve>,
+}
+
+impl From<Vec<Row>> for Measured {
+    fn from(rows: Vec<Row>) -> Measured {
+        Measured { rows, curves: Vec::new() }
+    }
 }
 
 /// All suites, in the order of `make bench`.
 pub const SUITES: &[Suite] = &[
-    Suite { name: "kv", about: kv::ABOUT, run: kv::run },
-    Suite { name: "documents", about: documents::ABOUT, run: documents::run },
-    Suite { name: "groups", about: groups::ABOUT, run: groups::run },
-    Suite { name: "durable", about: durable::ABOUT, run: durable::run },
-    Suite { name: "readers", about: readers::ABOUT, run: readers::run },
-    Suite { name: "stall", about: stall::ABOUT, run: stall::run },
-    Suite { name: "open", about: open::ABOUT, run: open::run },
-    Suite { name: "memory", about: memory::ABOUT, run: memory::run },
-    Suite { name: "pg", about: pg::ABOUT, run: pg::run },
+    Suite { name: "kv", about: kv::ABOUT, run: |scale| Ok(kv::run(scale)?.into()) },
+    Suite { name: "documents", about: documents::ABOUT, run: |scale| Ok(documents::run(scale)?.into()) },
+    Suite { name: "groups", about: groups::ABOUT, run: |scale| Ok(groups::run(scale)?.into()) },
+    Suite { name: "durable", about: durable::ABOUT, run: |scale| Ok(durable::run(scale)?.into()) },
+    Suite { name: "readers", about: readers::ABOUT, run: |scale| Ok(readers::run(scale)?.into()) },
+    Suite { name: "stall", about: stall::ABOUT, run: |scale| Ok(stall::run(scale)?.into()) },
+    Suite { name: "open", about: open::ABOUT, run: |scale| Ok(open::run(scale)?.into()) },
+    Suite { name: "memory", about: memory::ABOUT, run: |scale| Ok(memory::run(scale)?.into()) },
+    Suite { name: "pg", about: pg::ABOUT, run: |scale| Ok(pg::run(scale)?.into()) },
+    Suite { name: "vectors", about: vectors::ABOUT, run: vectors::run },
 ];
 
 /// The number of rounds, and the amount of work in a round.
@@ -119,11 +137,11 @@ impl Suite {
         }
         // Before the work, so that the load average does not include it.
         let machine = machine::describe(&engines::base()?)?;
-        let rows = (self.run)(scale)?;
-        print(self.name, &rows);
+        let measured = (self.run)(scale)?;
+        print(self.name, &measured.rows);
         match exploratory {
             Some(reason) => println!("no result file is written: {reason}"),
-            None => println!("written to {}", write(self.name, self.about, machine, &rows)?.display()),
+            None => println!("written to {}", write(self.name, self.about, machine, measured)?.display()),
         }
         Ok(())
     }

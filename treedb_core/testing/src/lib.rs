@@ -6,11 +6,13 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod clusters;
 mod documents;
 mod effort;
 mod rng;
 mod seeds;
 
+pub use clusters::Clusters;
 pub use documents::{random_document, random_value, ranked};
 pub use effort::{in_time, oracle_factor, rounds};
 pub use rng::Rng;

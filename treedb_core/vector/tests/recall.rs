@@ -2,45 +2,12 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use treedb_testing::Rng;
+use treedb_testing::{Clusters, Rng};
 use treedb_vector::graph::Limits;
 use treedb_vector::memory::{MemoryGraph, Searcher};
 use treedb_vector::metric::Metric;
 
 const METRICS: [Metric; 4] = [Metric::Cosine, Metric::L2, Metric::InnerProduct, Metric::L1];
-
-/// About normally distributed.
-fn normal(rng: &mut Rng) -> f32 {
-    (0..6).map(|_| rng.below(20_001) as f32 / 10_000.0 - 1.0).sum::<f32>() / 1.4
-}
-
-/// Vectors in clusters, each of which varies in a few directions only.
-struct Clusters {
-    centres: Vec<Vec<f32>>,
-    directions: Vec<Vec<Vec<f32>>>,
-    rng: Rng,
-}
-
-impl Clusters {
-    fn new(seed: u64, dimensions: usize, clusters: usize, latent: usize) -> Clusters {
-        let mut rng = Rng::new(seed);
-        let mut vector = || (0..dimensions).map(|_| normal(&mut rng)).collect::<Vec<f32>>();
-        let centres = (0..clusters).map(|_| vector()).collect();
-        let directions = (0..clusters).map(|_| (0..latent).map(|_| vector()).collect()).collect();
-        Clusters { centres, directions, rng }
-    }
-
-    fn next(&mut self) -> Vec<f32> {
-        let cluster = self.rng.below(self.centres.len());
-        let mut vector = self.centres[cluster].clone();
-        for direction in &self.directions[cluster] {
-            let size = normal(&mut self.rng) * 0.3;
-            vector.iter_mut().zip(direction).for_each(|(element, step)| *element += size * step);
-        }
-        vector.iter_mut().for_each(|element| *element += 0.05 * normal(&mut self.rng));
-        vector
-    }
-}
 
 /// The part of the 10 nearest of `live` that a search finds, over some queries.
 fn recall(
@@ -74,10 +41,10 @@ fn recall_is_high_under_every_metric_after_inserts_and_stays_so_when_a_third_is_
         let mut graph = MemoryGraph::new(metric, 48, Limits::default());
         let mut live: Vec<(u32, Vec<f32>)> = Vec::new();
         for _ in 0..3000 {
-            let vector = data.next();
+            let vector = data.vector();
             live.push((graph.insert(&vector).unwrap(), vector));
         }
-        let queries: Vec<Vec<f32>> = (0..60).map(|_| data.next()).collect();
+        let queries: Vec<Vec<f32>> = (0..60).map(|_| data.vector()).collect();
         let before = recall(&graph, metric, &live, &queries, 80);
         assert!(before > 0.95, "{metric:?}: {before}");
         for round in 0..3 {
@@ -85,7 +52,7 @@ fn recall_is_high_under_every_metric_after_inserts_and_stays_so_when_a_third_is_
                 let at = (i * 7 + round) % live.len();
                 let (node, _) = live.swap_remove(at);
                 graph.remove(node);
-                let vector = data.next();
+                let vector = data.vector();
                 live.push((graph.insert(&vector).unwrap(), vector));
             }
         }
@@ -113,7 +80,7 @@ fn a_graph_is_sound_after_any_inserts_and_removals() {
                 graph.remove(live.swap_remove(rng.below(live.len())));
             } else {
                 // Some are the same as others.
-                let vector = if rng.below(4) == 0 { vec![1.0; 6] } else { data.next() };
+                let vector = if rng.below(4) == 0 { vec![1.0; 6] } else { data.vector() };
                 live.push(graph.insert(&vector).unwrap());
             }
             if step % 50 == 49 {
@@ -158,10 +125,10 @@ fn a_search_allocates_nothing_once_its_searcher_has_grown() {
     let mut data = Clusters::new(4, 32, 5, 6);
     let mut graph = MemoryGraph::new(Metric::L2, 32, Limits::default());
     for _ in 0..500 {
-        graph.insert(&data.next()).unwrap();
+        graph.insert(&data.vector()).unwrap();
     }
     let mut searcher = Searcher::default();
-    let queries: Vec<Vec<f32>> = (0..50).map(|_| data.next()).collect();
+    let queries: Vec<Vec<f32>> = (0..50).map(|_| data.vector()).collect();
     let answers = |searcher: &mut Searcher| -> usize {
         queries.iter().map(|query| graph.search(query, 10, 50, searcher).unwrap().len()).sum()
     };

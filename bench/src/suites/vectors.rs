@@ -1,0 +1,189 @@
+//! Vector search, without documents, at equal recall.
+
+use std::time::Instant;
+
+use treedb_vector::memory::Searcher;
+
+use super::{MIN_ROUNDS, Measured, Scale};
+use crate::Result;
+use crate::comparison::{Clock, Samples, Unit, median};
+use crate::report::{Goals, progress, rows};
+use crate::results::{Curve, Point};
+use crate::vectors::{K, Set, VectorIndex, all_indexes, sets};
+
+pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors under cosine distance, one query at a time in one \
+    thread, in memory, with held-out queries. Each engine builds its own graph: 16 links for a new node, 128 candidates. \
+    `ef` is swept, and the time at a recall is interpolated between the two values of `ef` on either side of it; recall \
+    is checked against an exact search. TreeDB searches codes of 8 bits and compares the nearest exactly; `USearch i8` is \
+    given integers scaled to the set's largest element, which is better than its own conversion. An engine that does not \
+    reach a recall with any `ef` up to 640 has no row for it, only its curve in the pictures. Sizes are what USearch \
+    writes to a file, and all the memory that TreeDB's graph takes. This is the library's graph alone: no door offers it \
+    in this form.";
+
+const EFS: [usize; 13] = [10, 14, 20, 28, 40, 56, 80, 112, 160, 226, 320, 452, 640];
+const RECALLS: [f64; 3] = [0.95, 0.98, 0.99];
+const DURABILITY: &str = "none";
+
+/// Ratios to reach, by the set's dimensions and the recall.
+fn goals(set: &Set, recall: f64) -> Goals<'static> {
+    match set.dimensions {
+        _ if recall > 0.98 => &[],
+        64 => &[("USearch f32", 2.5), ("USearch i8", 2.0)],
+        128 => &[("USearch f32", 4.5), ("USearch i8", 2.4)],
+        384 => &[("USearch f32", 6.0), ("USearch i8", 2.5)],
+        _ => &[],
+    }
+}
+
+/// One of each engine, TreeDB's first.
+type Indexes = Vec<Box<dyn VectorIndex>>;
+
+/// Recall and time of an engine for each of [`EFS`].
+struct Sweep {
+    name: &'static str,
+    recalls: Vec<f64>,
+    /// Microseconds per query in each round.
+    times: Vec<Vec<f64>>,
+}
+
+impl Sweep {
+    /// Microseconds per query at a recall, in each round; `None` if it is not reached.
+    fn at(&self, recall: f64) -> Option<Samples> {
+        let reached = self.recalls.iter().position(|found| *found >= recall)?;
+        let before = reached.checked_sub(1);
+        let part = before.map_or(1.0, |before| {
+            (recall - self.recalls[before]) / (self.recalls[reached] - self.recalls[before])
+        });
+        let times = |round: usize| {
+            let (from, to) = (self.times[before.unwrap_or(reached)][round], self.times[reached][round]);
+            from + (to - from) * part
+        };
+        let rounds = (0..self.times[reached].len()).map(times).collect();
+        Some(Samples { name: self.name, rounds })
+    }
+
+    fn curve(&self, set: &Set) -> Curve {
+        let point = |i: usize| Point {
+            ef: EFS[i],
+            recall: (self.recalls[i] * 1e4).round() / 1e4,
+            per_second: (1e6 / median(&self.times[i])).round(),
+        };
+        Curve {
+            set: set.name.clone(),
+            engine: self.name.to_owned(),
+            points: (0..EFS.len()).map(point).collect(),
+        }
+    }
+}
+
+/// Searches with every `ef` in every round, the engines taking turns.
+fn sweep(set: &Set, indexes: &mut [Box<dyn VectorIndex>], rounds: u64) -> Result<Vec<Sweep>> {
+    let mut sweeps: Vec<Sweep> = indexes
+        .iter()
+        .map(|index| Sweep { name: index.name(), recalls: Vec::new(), times: vec![Vec::new(); EFS.len()] })
+        .collect();
+    let all = (set.queries.len() * K) as f64;
+    for (at, ef) in EFS.into_iter().enumerate() {
+        for (index, sweep) in indexes.iter_mut().zip(&mut sweeps) {
+            let mut hits = 0;
+            index.search(&set.queries, K, ef, &mut |query, found| hits += set.hits(query, found))?;
+            sweep.recalls.push(hits as f64 / all);
+        }
+        for round in 0..rounds as usize {
+            for turn in 0..indexes.len() {
+                let i = (turn + round) % indexes.len();
+                let (mut found, start) = (0, Clock::chosen().now());
+                indexes[i].search(&set.queries, K, ef, &mut |_, rows| found += rows.len())?;
+                let spent = Clock::chosen().now() - start;
+                if found != set.queries.len() * K {
+                    return Err(format!("{} found {found} rows", indexes[i].name()).into());
+                }
+                sweeps[i].times[at].push(spent.as_secs_f64() * 1e6 / set.queries.len() as f64);
+            }
+        }
+    }
+    Ok(sweeps)
+}
+
+/// Builds every index once per round; the last ones stay.
+fn build(set: &Set, rounds: u64) -> Result<(Indexes, Vec<Samples>)> {
+    let engines = all_indexes();
+    let mut samples: Vec<Samples> =
+        engines.iter().map(|(name, _)| Samples { name, rounds: Vec::new() }).collect();
+    let mut indexes = Vec::new();
+    for _ in 0..rounds.min(MIN_ROUNDS) {
+        indexes.clear();
+        for ((_, build), samples) in engines.iter().zip(&mut samples) {
+            let start = Clock::chosen().now();
+            indexes.push(build(set)?);
+            let spent = Clock::chosen().now() - start;
+            samples.rounds.push(spent.as_secs_f64() * 1e6 / set.vectors.len() as f64);
+        }
+    }
+    Ok((indexes, samples))
+}
+
+/// Searches per second of one and of two threads that share TreeDB's graph.
+fn threads(set: &Set, index: &dyn VectorIndex, rounds: u64) -> Result<Vec<Samples>> {
+    let graph = index.graph().ok_or("the first index is not TreeDB's")?;
+    let mut samples =
+        ["TreeDB", "TreeDB, one thread"].map(|name| Samples { name, rounds: Vec::new() }).to_vec();
+    for _ in 0..rounds {
+        for (threads, samples) in [2, 1].into_iter().zip(&mut samples) {
+            let start = Instant::now();
+            std::thread::scope(|scope| {
+                for _ in 0..threads {
+                    scope.spawn(|| {
+                        let mut searcher = Searcher::default();
+                        set.queries
+                            .iter()
+                            .filter(|query| graph.search(query, K, 80, &mut searcher).is_ok())
+                            .count()
+                    });
+                }
+            });
+            samples.rounds.push((threads * set.queries.len()) as f64 / start.elapsed().as_secs_f64());
+        }
+    }
+    Ok(samples)
+}
+
+pub(super) fn run(scale: Scale) -> Result<Measured> {
+    let mut out = Measured::default();
+    for set in sets(scale.divide) {
+        let set = set()?;
+        if !scale.wants(&set.name) {
+            continue;
+        }
+        eprintln!("vectors: {}", set.name);
+        let mut add = |workload: String, unit: Unit, samples: Vec<Samples>, goals: Goals<'_>| {
+            let rows = rows(&workload, DURABILITY, unit, samples, goals);
+            eprintln!("{workload}");
+            rows.iter().for_each(progress);
+            out.rows.extend(rows);
+        };
+        let (mut indexes, built) = build(&set, scale.rounds)?;
+        add(format!("build, {}, per vector", set.name), Unit::Microseconds, built, &[("USearch f32", 3.0)]);
+        let size = |index: &dyn VectorIndex| Samples {
+            name: index.name(),
+            rounds: vec![index.bytes() as f64 / set.vectors.len() as f64; MIN_ROUNDS as usize],
+        };
+        let sizes = indexes.iter().map(|index| size(index.as_ref())).collect();
+        add(format!("size, {}", set.name), Unit::BytesPerDocument, sizes, &[("USearch f32", 1.0)]);
+        let sweeps = sweep(&set, &mut indexes, scale.rounds)?;
+        for recall in RECALLS {
+            let samples: Vec<Samples> = sweeps.iter().filter_map(|sweep| sweep.at(recall)).collect();
+            if samples.first().is_some_and(|samples| samples.name == "TreeDB") {
+                let workload = format!("search at recall@10 of {recall}, {}", set.name);
+                add(workload, Unit::Microseconds, samples, goals(&set, recall));
+            } else {
+                eprintln!("  TreeDB does not reach a recall of {recall}");
+            }
+        }
+        let samples = threads(&set, indexes.first().ok_or("no index")?.as_ref(), scale.rounds)?;
+        let goal = &[("TreeDB, one thread", 1.9)];
+        add(format!("two threads, {}", set.name), Unit::OpsPerSecond, samples, goal);
+        out.curves.extend(sweeps.iter().map(|sweep| sweep.curve(&set)));
+    }
+    Ok(out)
+}

@@ -1,0 +1,12 @@
+//! Vector search without documents: sets of vectors, and indexes over them.
+//!
+//! | module | contents |
+//! |---|---|
+//! | `sets` | the vectors, the queries, and the exact answers |
+//! | `index` | TreeDB's graph and its peers behind one trait |
+
+mod index;
+mod sets;
+
+pub(crate) use index::{VectorIndex, all as all_indexes};
+pub(crate) use sets::{K, Set, sets};

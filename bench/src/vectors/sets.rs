@@ -1,0 +1,120 @@
+//! The sets of vectors. All are normalised, so that cosine distance and inner product give the same order.
+
+use std::path::PathBuf;
+
+use treedb_testing::Clusters;
+
+use crate::Result;
+
+/// Neighbours asked for in every search.
+pub(crate) const K: usize = 10;
+const QUERIES: usize = 1_000;
+
+/// Vectors, held-out queries and the exact answers.
+pub(crate) struct Set {
+    pub name: String,
+    pub dimensions: usize,
+    pub vectors: Vec<Vec<f32>>,
+    pub queries: Vec<Vec<f32>>,
+    /// The distance of the [`K`]th nearest vector of each query, with room for rounding. Of equally distant ones any
+    /// will do.
+    limits: Vec<f32>,
+}
+
+fn normalised(mut vector: Vec<f32>) -> Vec<f32> {
+    let length = vector.iter().map(|x| x * x).sum::<f32>().sqrt();
+    vector.iter_mut().for_each(|x| *x /= length);
+    vector
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    // Eight sums, so that the compiler can use vector instructions.
+    let (mut sums, (a, b)) = ([0.0f32; 8], (a.as_chunks::<8>(), b.as_chunks::<8>()));
+    for (a, b) in a.0.iter().zip(b.0) {
+        sums.iter_mut().zip(a.iter().zip(b)).for_each(|(sum, (a, b))| *sum += a * b);
+    }
+    sums.iter().sum::<f32>() + a.1.iter().zip(b.1).map(|(a, b)| a * b).sum::<f32>()
+}
+
+impl Set {
+    fn new(name: String, vectors: Vec<Vec<f32>>, queries: Vec<Vec<f32>>) -> Set {
+        let limit = |query: &Vec<f32>| {
+            let mut distances: Vec<f32> = vectors.iter().map(|vector| 1.0 - dot(query, vector)).collect();
+            let at = K.min(distances.len()) - 1;
+            *distances.select_nth_unstable_by(at, f32::total_cmp).1 + 1e-5
+        };
+        let limits = queries.iter().map(limit).collect();
+        let dimensions = queries.first().map_or(0, Vec::len);
+        Set { name, dimensions, vectors, queries, limits }
+    }
+
+    /// How many of the vectors found for query `number` are among its [`K`] nearest.
+    pub(crate) fn hits(&self, number: usize, found: &[u32]) -> usize {
+        let (query, limit) = (&self.queries[number], self.limits[number]);
+        found.iter().filter(|row| 1.0 - dot(query, &self.vectors[**row as usize]) <= limit).count()
+    }
+}
+
+/// The formula of the project's first benchmark; neighbouring rows are near-duplicates. The queries lie half-way between
+/// two rows.
+fn formula(rows: usize, dimensions: usize) -> Set {
+    let vector = |i: f64| {
+        let element = |d: usize| {
+            let (n, d) = ((i % 31.0).floor(), (d + 1) as f64);
+            (((i + 1.0) * d * 0.013).sin() + ((i + 18.0) * d * 0.007).cos() + ((n + 1.0) * d * 0.019).sin())
+                as f32
+        };
+        normalised((0..dimensions).map(element).collect())
+    };
+    let vectors = (0..rows).map(|i| vector(i as f64)).collect();
+    let between = |n: usize| vector((n * rows / QUERIES.min(rows)) as f64 + 0.5);
+    let queries = (0..QUERIES.min(rows)).map(between).collect();
+    Set::new(format!("{rows} x {dimensions} by formula"), vectors, queries)
+}
+
+fn clusters(rows: usize, dimensions: usize) -> Set {
+    let mut data = Clusters::new(1, dimensions, 200, 24);
+    let vectors = (0..rows).map(|_| normalised(data.vector())).collect();
+    let queries = (0..QUERIES.min(rows)).map(|_| normalised(data.vector())).collect();
+    Set::new(format!("{rows} x {dimensions} in clusters"), vectors, queries)
+}
+
+/// Where `bench/text_vectors.py` writes embeddings of the descriptions of Debian packages.
+fn text_vectors() -> PathBuf {
+    let place = std::env::var_os("BENCH_TEXT_VECTORS").map(PathBuf::from);
+    place.unwrap_or_else(|| PathBuf::from("target/bench-data/text_vectors.f32"))
+}
+
+/// Embeddings of real sentences, little-endian, one after another; every sixtieth or so is a query.
+fn texts(divide: usize) -> Result<Set> {
+    const DIMENSIONS: usize = 384;
+    let bytes = std::fs::read(text_vectors())?;
+    let elements: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+    let all = elements.as_chunks::<DIMENSIONS>().0;
+    let (every, wanted) = (all.len() / QUERIES.min(all.len() / 2).max(1), all.len() / divide);
+    let (mut vectors, mut queries) = (Vec::new(), Vec::new());
+    for (i, vector) in all.iter().take(wanted).enumerate() {
+        let to = if i % every == 0 { &mut queries } else { &mut vectors };
+        to.push(normalised(vector.to_vec()));
+    }
+    if vectors.len() < K {
+        return Err(format!("{} has only {} vectors", text_vectors().display(), all.len()).into());
+    }
+    Ok(Set::new(format!("{} x {DIMENSIONS} of texts", vectors.len()), vectors, queries))
+}
+
+/// All sets, each made when its turn comes. The one of texts is left out if its file is missing.
+pub(crate) fn sets(divide: u64) -> Vec<Box<dyn Fn() -> Result<Set>>> {
+    let divide = divide as usize;
+    let mut sets: Vec<Box<dyn Fn() -> Result<Set>>> = vec![
+        Box::new(move || Ok(formula(10_000 / divide, 64))),
+        Box::new(move || Ok(clusters(100_000 / divide, 128))),
+        Box::new(move || Ok(formula(10_000 / divide, 1536))),
+    ];
+    if text_vectors().exists() {
+        sets.insert(2, Box::new(move || texts(divide)));
+    } else {
+        eprintln!("vectors: no {}: bench/text_vectors.py makes it", text_vectors().display());
+    }
+    sets
+}
