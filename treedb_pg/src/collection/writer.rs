@@ -1,8 +1,10 @@
 //! A table of documents being written: [`Sink`] through the server's executor.
 //!
 //! Rows go the way of any INSERT, UPDATE and DELETE: triggers, generated columns, constraints, the table access
-//! method, every index. Before a row is changed it is locked; under READ COMMITTED the newest version is
-//! read and changed, under the stricter levels a row changed by another transaction is a serialization failure.
+//! method, every index; but the trigger that gives documents their `_id` is not called for those that have one. An update
+//! begins with the version that the snapshot shows. If another transaction has changed the row meanwhile it is locked,
+//! under READ COMMITTED, and its newest version is read and changed; under the stricter levels that is a serialization
+//! failure.
 //!
 //! All changes of a writer belong to one command: it does not see them itself.
 //!
@@ -10,11 +12,13 @@
 //! index makes this one wait for the other's end, and refuses the second document; then the upsert begins again
 //! ([`Writer::upsert`]).
 
+use std::borrow::Cow;
 use std::ffi::CStr;
 
 use ::bson::RawDocument;
 use treedb_query::QueryError;
 use treedb_query::access::{Change, QueryContext, ReadWritten, RowId, Sink};
+use treedb_query::doc::with_id;
 use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::{Query, Result};
 
@@ -22,7 +26,8 @@ use super::reader::{Reader, address, document, row_id};
 use super::table::{Need, Table};
 use crate::shim::error::{refuse, refuse_about};
 use crate::shim::error_frame::ErrorObject;
-use crate::shim::modify::{Command, Locked, RowWriter, UniqueViolation};
+use crate::shim::catalog;
+use crate::shim::modify::{Command, Locked, RowWriter, UniqueViolation, Updated, Value};
 use crate::shim::snapshot;
 use crate::shim::table::Slot;
 use crate::types::{bson, keyset};
@@ -55,7 +60,13 @@ impl Writer {
             Need::Delete => Command::Delete,
             Need::Insert | Need::Select | Need::Manage => Command::Insert,
         };
-        let rows = RowWriter::begin(&table.relation, table.doc, command, name);
+        let rows = RowWriter::begin(
+            &table.relation,
+            table.doc,
+            command,
+            name,
+            catalog::own_function(c"set_id"),
+        );
         let old = Slot::new(table.relation.get());
         Writer {
             reader: Reader::new(table),
@@ -136,6 +147,12 @@ fn is_on_what_is_asked(def: &IndexDef, query: &Query) -> bool {
         && def.keys.iter().all(|key| equal.iter().any(|(path, _)| path.as_str() == key.path.as_str()))
 }
 
+/// A document to be stored. It is settled if the trigger of its table would leave it as it is.
+fn value(document: &RawDocument) -> Value<'_> {
+    let settled = matches!(with_id(document), Ok(Cow::Borrowed(_)));
+    Value { bytes: document.as_bytes(), settled }
+}
+
 impl Sink for Writer {
     fn read(&self, read: &mut ReadWritten<'_>) -> Result<()> {
         read(&self.reader, &QueryContext::default())
@@ -143,8 +160,8 @@ impl Sink for Writer {
 
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         let inserted = match self.asked {
-            Some(_) => self.rows.try_insert(doc.as_bytes()),
-            None => self.rows.insert(doc.as_bytes()),
+            Some(_) => self.rows.try_insert(value(doc)),
+            None => self.rows.insert(value(doc)),
         };
         match inserted {
             Ok(tid) => Ok(row_id(tid)),
@@ -154,29 +171,42 @@ impl Sink for Writer {
 
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool> {
         pgrx::check_for_interrupts!();
-        // The row version the snapshot shows, to begin the lock with: the id may be the root of its HOT chain.
-        if !self.reader.read(address(id), &mut self.old)
-            || self.rows.lock(self.old.tid(), self.reader.snapshot.get(), &mut self.old) == Locked::Gone
-        {
+        // The row version the snapshot shows: the id may be the root of its HOT chain.
+        if !self.reader.read(address(id), &mut self.old) {
             return Ok(false);
         }
-        let change = match document(&self.old, &self.reader.table) {
-            Some(bytes) => change(bson::document(&bytes))?,
+        // What leaves this version alone may change the newest one.
+        if let Some(Change::Replace(document) | Change::Update(document)) = self.changed(change)? {
+            match self.rows.update_unlocked(&mut self.old, value(&document)) {
+                Ok(Updated::Yes) => return Ok(true),
+                Ok(Updated::LockFirst) => {}
+                Err(violation) => return Err(self.duplicate(&document, violation)),
+            }
+        }
+        if self.rows.lock(self.old.tid(), self.reader.snapshot.get(), &mut self.old) == Locked::Gone {
+            return Ok(false);
+        }
+        match self.changed(change)? {
             None => return Ok(false),
-        };
-        match change {
-            Change::Keep => {}
-            Change::Replace(document) | Change::Update(document) => {
-                if let Err(violation) = self.rows.update(&mut self.old, document.as_bytes()) {
+            Some(Change::Keep) => {}
+            Some(Change::Replace(document) | Change::Update(document)) => {
+                if let Err(violation) = self.rows.update(&mut self.old, value(&document)) {
                     return Err(self.duplicate(&document, violation));
                 }
             }
-            Change::Delete => {
+            Some(Change::Delete) => {
                 if let Err(violation) = self.rows.delete(&mut self.old) {
                     violation.rethrow();
                 }
             }
         }
         Ok(true)
+    }
+}
+
+impl Writer {
+    /// What is to be done with the row in the slot; `None` if it has no document.
+    fn changed(&self, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<Option<Change>> {
+        document(&self.old, &self.reader.table).map(|bytes| change(bson::document(&bytes))).transpose()
     }
 }

@@ -15,11 +15,11 @@ use pgrx::check_for_interrupts;
 use treedb_formats::append_area::{appended_header, appended_size, write_appended};
 use treedb_formats::node::{Branch, BranchMut};
 
-use super::boundary::Side;
+use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
 use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
-use super::schema::{Entry, Schema, row_of};
+use super::schema::{ADDRESS, Entry, Schema, row_of};
 use super::tree::{MAX_MOVES, Stack, Tree};
 use super::unique_keys::Turn;
 use crate::pages::allocate::allocate;
@@ -66,52 +66,111 @@ pub(super) fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>, inse
         if facts != 0 {
             tree.record_facts(facts);
         }
-        // Until the entries are there, others wait that want to insert the same keys.
-        let turn = index.is_exclusion().then(|| Turn::take(&tree, inserted.table, row));
-        for entry in entries {
-            tree.insert(entry, inserted);
+        match index.is_exclusion() {
+            true => insert_unique(&tree, row, entries, inserted),
+            false => entries.into_iter().for_each(|entry| tree.insert(entry, inserted)),
         }
-        drop(turn);
     } else {
         schema.entries(row, |entry| tree.insert(entry, inserted));
     }
 }
 
+/// Inserts the entries of a row whose keys no other row may have.
+fn insert_unique(tree: &Tree<'_>, row: &IndexRow<'_>, entries: Vec<Entry>, inserted: Inserted<'_>) {
+    let Some(keys) = row.value(0) else { return };
+    let keys = keys.bytes();
+    // Until the entries are there, others wait that want to insert the same keys.
+    let turn = match entries.as_slice() {
+        [entry] => {
+            let turn = Turn::begin(tree, &keys);
+            if turn.is_exact() && tree.insert_alone(entry, inserted) {
+                return turn.end_alone(tree.index);
+            }
+            turn.wait(tree, inserted.table, row)
+        }
+        _ => Turn::begin(tree, &keys).wait(tree, inserted.table, row),
+    };
+    for entry in entries {
+        tree.insert(entry, inserted);
+    }
+    turn.end(tree.index);
+}
+
 impl Tree<'_> {
     /// Inserts an entry.
     fn insert(&self, entry: Entry, inserted: Inserted<'_>) {
-        if let Some(page) = self.rightmost(&entry)
-            && self.append(page, &entry).is_none()
+        if let Some(page) = self.rightmost(&self.schema.after_key(&entry.key))
+            && self.append_key(page, &entry.key, &entry.value).is_none()
         {
             return;
         }
         let Entry { key, value } = entry;
         let boundary = self.schema.before_owned_key(key);
         let Some(key) = boundary.key() else { return };
+        self.insert_at(&boundary, |_, _| true, (key, &value), inserted);
+    }
+
+    /// Inserts an entry, unless there may be another one with the same columns: one latch is held from looking for
+    /// such an entry to adding this one. False if nothing was done.
+    fn insert_alone(&self, entry: &Entry, inserted: Inserted<'_>) -> bool {
+        let Entry { key, value } = entry;
+        let columns = key.len().checked_sub(ADDRESS).and_then(|len| key.get(..len)).unwrap_or(&[]);
+        let count = self.schema.columns.len();
+        let low = self.schema.before(columns.to_vec(), count);
+        let high = self.schema.after(columns.to_vec(), count);
+        let is_alone = |block: u32, view: &View<'_>| {
+            !self.schema.beyond(view.bound(), &high, Side::Before) && {
+                let leaf = self.checked(block, LeafView::open(view, self.schema.keys));
+                !self.checked(block, leaf.has_any(self.schema, &low, &high))
+            }
+        };
+        if let Some(page) = self.rightmost(&low) {
+            if !is_alone(page.block(), &self.view(&page)) {
+                return false;
+            }
+            if self.append_key(page, key, value).is_none() {
+                return true;
+            }
+        }
+        self.insert_at(&low, is_alone, (key, value), inserted)
+    }
+
+    /// Inserts an entry into the leaf of a boundary if `may` allows it there. False if it does not.
+    fn insert_at(
+        &self,
+        boundary: &Boundary,
+        may: impl Fn(u32, &View<'_>) -> bool,
+        (key, value): (&[u8], &[u8]),
+        inserted: Inserted<'_>,
+    ) -> bool {
         loop {
             check_for_interrupts!();
             let mut stack = Stack::default();
-            let page: Page<Exclusive> = self.descend(&boundary, Side::After, 0, Some(&mut stack), false).page;
+            let page: Page<Exclusive> = self.descend(boundary, Side::After, 0, Some(&mut stack), false).page;
             let view = self.view(&page);
             if view.has(flag::INCOMPLETE) {
                 self.finish_split(page, &mut stack, MAX_PARENT_RETRIES);
                 continue;
             }
+            if !may(page.block(), &view) {
+                return false;
+            }
             let target = (view.next().is_none() && !view.has(flag::ROOT)).then_some(page.block());
-            let Some(page) = self.append_key(page, key, &value) else {
+            let Some(page) = self.append_key(page, key, value) else {
                 if target.is_some() {
                     self.index.set_target_block(target);
                 }
-                return;
+                return true;
             };
-            if self.merge(page, key, &value, inserted, &mut stack) {
-                return;
+            if self.merge(page, key, value, inserted, &mut stack) {
+                return true;
             }
         }
     }
 
-    /// The rightmost leaf, latched, if the last insert of this backend went there and the entry belongs there.
-    fn rightmost(&self, entry: &Entry) -> Option<Page<Exclusive>> {
+    /// The rightmost leaf, latched, if the last insert of this backend went there and it has entries before a boundary:
+    /// then what comes after the boundary belongs there.
+    fn rightmost(&self, boundary: &Boundary) -> Option<Page<Exclusive>> {
         let block = self.index.target_block()?;
         let page = buffer::has_block(*self.index, block).then(|| Page::try_read(self.index, block))??;
         let belongs = View::open(page.bytes()).is_ok_and(|view| {
@@ -120,7 +179,7 @@ impl Tree<'_> {
                 && !view.has(flag::DELETED | flag::INCOMPLETE | flag::META);
             is_last
                 && LeafView::open(&view, self.schema.keys)
-                    .and_then(|leaf| leaf.sorted_before(self.schema, &self.schema.after_key(&entry.key)))
+                    .and_then(|leaf| leaf.sorted_before(self.schema, boundary))
                     .is_ok_and(|before| before > 0)
         });
         if belongs {
@@ -128,10 +187,6 @@ impl Tree<'_> {
         }
         self.index.set_target_block(None);
         None
-    }
-
-    fn append(&self, page: Page<Exclusive>, entry: &Entry) -> Option<Page<Exclusive>> {
-        self.append_key(page, &entry.key, &entry.value)
     }
 
     /// Adds an entry to the append area of the leaf where it belongs. The page is returned if the area must be merged
@@ -206,7 +261,7 @@ impl Tree<'_> {
             return false;
         }
         let mut candidates = Vec::with_capacity(entries.len());
-        let columns = |i: usize| entries.key(i).len().checked_sub(super::schema::ADDRESS);
+        let columns = |i: usize| entries.key(i).len().checked_sub(ADDRESS);
         let same = |a: usize, b: usize| {
             let (Some(x), Some(y)) = (columns(a), columns(b)) else { return false };
             entries.key(a).get(..x) == entries.key(b).get(..y)

@@ -210,6 +210,30 @@ impl<'a> LeafView<'a> {
         Ok(Selection { from, to, merged })
     }
 
+    /// Whether there are entries between two boundaries that are not marked.
+    pub(super) fn has_any(&self, schema: &Schema, low: &Boundary, high: &Boundary) -> Result<bool, Damage> {
+        for entry in self.area.entries() {
+            let entry = entry?;
+            if !entry.marked
+                && schema.order(entry.key, low) != Ordering::Less
+                && schema.order(entry.key, high) == Ordering::Less
+            {
+                return Ok(true);
+            }
+        }
+        let mut key = Vec::new();
+        for place in (self.sorted_before(schema, low)?..self.sorted_count()).map(Place::Sorted) {
+            self.key_into(place, &mut key)?;
+            if schema.order(&key, high) != Ordering::Less {
+                break;
+            }
+            if !self.is_marked(place)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
     /// All entries.
     pub(super) fn all(&self, schema: &Schema) -> Result<Selection, Damage> {
         self.select(schema, &Boundary::Start, &Boundary::End)

@@ -284,6 +284,11 @@ impl State {
         {
             let rows = match self.overlapping.take() {
                 Some(rows) => rows,
+                None if scan.snapshot().is_some_and(|snapshot| !snapshot.is_mvcc())
+                    && unique_keys::is_checked(scan.index(), &keys) =>
+                {
+                    Vec::new()
+                }
                 None => unique_keys::rows(Tree::new(scan.index(), &self.schema), &keys, None),
             };
             return self.overlapping.insert(rows).pop().map(|row| scan.found_perhaps(row)).is_some();

@@ -5,14 +5,20 @@
 //! raises an error if one of them stays. So the check holds for every way in which a row comes, for builds and restored
 //! dumps too. What it does not avoid is that two transactions insert their entries first, and then wait for each other.
 //!
-//! So an insert waits before its entries can be seen ([`Turn::take`]): it locks its keys, and if other transactions are at
+//! So an insert waits before its entries can be seen ([`Turn`]): it locks its keys, and if other transactions are at
 //! work on rows that have one of them, it gives the locks up, waits for these, and tries again. If such a row stays, it
 //! raises the server's error there: a row that is updated meanwhile would have to wait for this insert, and this insert for
 //! the update. Then it inserts its entries and gives the locks up. A later insert of one of these keys finds the entries and
 //! waits for this transaction.
 //!
+//! A row with one key needs no search for others: its entry goes into a leaf that has no entry of that key, under one latch
+//! ([`Tree::insert_alone`]), and only if that is not so the rows are looked for. Either way the server's own question after the
+//! insert is answered without another search, as no row with one of the keys can have come meanwhile ([`is_checked`]).
+//!
 //! Invariants: locks of keys are taken in rising order of their numbers, and not held while waiting for a transaction. They
 //! are locks of the server's on pages of the index that need not be there: an error releases them.
+
+use std::cell::Cell;
 
 use pgrx::check_for_interrupts;
 
@@ -23,7 +29,8 @@ use crate::shim::index_build::IndexRow;
 use crate::shim::index_scan::{Condition, ScanKey};
 use crate::shim::key_lock::{KeyLock, Row};
 use crate::shim::operator_class::OVERLAPS;
-use crate::shim::relation::Table;
+use crate::shim::relation::{Index, Table};
+use crate::shim::snapshot::RunningCommand;
 use crate::types::keyset;
 
 use pgrx::pg_sys;
@@ -51,27 +58,44 @@ pub(super) fn rows(
 /// stays without being a conflict has another key.
 const MOST_CHECKS: u32 = 3;
 
-/// The right to insert entries of some keys. Dropped when they have been inserted.
-pub(super) struct Turn {
-    _locks: Vec<KeyLock>,
+/// Locks of the keys of a row that is to be inserted. Ended when its entries are there.
+pub(super) struct Turn<'k> {
+    keys: &'k [u8],
+    /// The numbers of the keys' locks, in rising order.
+    numbers: Vec<u32>,
+    exact: bool,
+    locks: Vec<KeyLock>,
+    /// No other row that stays has one of the keys.
+    alone: bool,
 }
 
-impl Turn {
-    /// Waits until no other open transaction is at work on rows that have a key of this row; an SQL error if there are
-    /// such rows then.
-    pub(super) fn take(tree: &Tree<'_>, table: Table<'_>, row: &IndexRow<'_>) -> Option<Turn> {
-        let value = row.value(0)?;
-        let bytes = value.bytes();
-        let mut numbers: Vec<u32> = keyset::read(&bytes).map(number).collect();
+impl<'k> Turn<'k> {
+    /// Locks the keys of a set.
+    pub(super) fn begin(tree: &Tree<'_>, keys: &'k [u8]) -> Turn<'k> {
+        let mut numbers: Vec<u32> = keyset::read(keys).map(number).collect();
         numbers.sort_unstable();
         numbers.dedup();
-        let exact = keyset::read(&bytes).all(|key| super::schema::shortened(key).len() == key.len());
+        let exact = keyset::read(keys).all(|key| super::schema::shortened(key).len() == key.len());
+        let mut turn = Turn { keys, numbers, exact, locks: Vec::new(), alone: false };
+        turn.lock(tree);
+        turn
+    }
+
+    /// Whether entries have the keys as they are, none of them shortened.
+    pub(super) fn is_exact(&self) -> bool {
+        self.exact
+    }
+
+    fn lock(&mut self, tree: &Tree<'_>) {
+        self.locks.extend(self.numbers.iter().map(|number| KeyLock::take(tree.index, *number)));
+    }
+
+    /// Waits until no other open transaction is at work on rows that have a key of this row; an SQL error if there are
+    /// such rows then.
+    pub(super) fn wait(mut self, tree: &Tree<'_>, table: Table<'_>, row: &IndexRow<'_>) -> Turn<'k> {
         let mut checks = 0;
         loop {
-            check_for_interrupts!();
-            let locks: Vec<KeyLock> =
-                numbers.iter().map(|number| KeyLock::take(tree.index, *number)).collect();
-            let rows = rows(Tree::new(tree.index, tree.schema), &bytes, Some(row.tid()));
+            let rows = rows(Tree::new(tree.index, tree.schema), self.keys, Some(row.tid()));
             let (mut live, mut pending) = (false, None);
             for row in rows {
                 match Row::of(table, row) {
@@ -82,22 +106,67 @@ impl Turn {
             }
             match pending {
                 Some(pending) => {
-                    drop(locks);
+                    self.locks.clear();
                     pending.wait(table, row.tid());
                 }
                 None if live && checks < MOST_CHECKS => {
-                    drop(locks);
+                    self.locks.clear();
                     // No error: the row has gone meanwhile, or has another key after all, or the executor decides.
                     checks = match row.expect_no_conflict(table) {
-                        true if exact => 0,
+                        true if self.exact => 0,
                         true => checks + 1,
                         false => MOST_CHECKS,
                     };
                 }
-                None => return Some(Turn { _locks: locks }),
+                None => {
+                    self.alone = self.exact && !live;
+                    return self;
+                }
             }
+            check_for_interrupts!();
+            self.lock(tree);
         }
     }
+
+    /// Gives the locks up: the entries are there.
+    pub(super) fn end(self, index: Index<'_>) {
+        let alone = self.alone && index.is_immediate();
+        CHECKED.set(alone.then(|| Checked::now(index, self.keys)));
+    }
+
+    /// The same after it was seen that no other entry has the key.
+    pub(super) fn end_alone(mut self, index: Index<'_>) {
+        self.alone = true;
+        self.end(index);
+    }
+}
+
+thread_local! {
+    /// The last insert of this backend after which no other row had one of its keys.
+    static CHECKED: Cell<Option<Checked>> = const { Cell::new(None) };
+}
+
+/// An insert whose keys need not be looked for again: the server does so right after it.
+struct Checked {
+    index: pg_sys::Oid,
+    keys: Vec<u8>,
+    command: RunningCommand,
+}
+
+impl Checked {
+    fn now(index: Index<'_>, keys: &[u8]) -> Checked {
+        Checked { index: index.oid(), keys: keys.to_vec(), command: RunningCommand::of_writer() }
+    }
+}
+
+/// Whether the running command has just inserted entries of these keys, and there were no others. True once for an
+/// insert: the server asks once.
+pub(super) fn is_checked(index: Index<'_>, keys: &[u8]) -> bool {
+    CHECKED.take().is_some_and(|checked| {
+        checked.index == index.oid()
+            && checked.keys == keys
+            && checked.command == RunningCommand::of_writer()
+    })
 }
 
 /// The number of a key's lock: the FNV-1a hash of its bytes, as many as an entry has at most. Different keys may have the same.

@@ -5,6 +5,7 @@
 //! | 16 | a relation's file is a locator; names of `rd_firstRelfilelocatorSubid` and of the counter of scans | [`FileLocator`], [`file`], [`made_file_here`], [`scans`] |
 //! | 16 | privileges of a range table entry are a list of their own | [`insert_target`], [`checked_as`] |
 //! | 16 | `object_aclcheck` and `object_ownercheck` in place of a function for each kind; 64 bits of privileges | [`may`], [`owns`], [`class_privileges`] |
+//! | 16 | an update of a row says whether only summarizing indexes need an entry; columns that keep updates from being HOT are a set of their own | [`update_row`], [`insert_index_entries`], [`hot_blocking`] |
 //! | 16 | an argument more for `EvalPlanQualInit` and `tuplesort_getdatum`; lengths of WAL data are unsigned | [`begin_recheck`], [`sorted_datum`], [`register_data`], [`register_buffer_data`] |
 //! | 16 | "a page is reused" says whether the table is a catalog to logical decoding | [`ReusedPage`] |
 //! | 17 | no `old_snapshot_threshold` | [`expect_not_too_old`] |
@@ -205,6 +206,90 @@ pub(super) unsafe fn begin_recheck(recheck: &mut pg_sys::EPQState, estate: *mut 
         #[cfg(not(feature = "pg15"))]
         pg_sys::EvalPlanQualInit(recheck, estate, plan, rows, -1, ptr::null_mut());
     }
+}
+
+/// Where an entry of the cache of relations has the columns that make heap's updates not HOT.
+pub(super) fn hot_blocking(relation: &mut pg_sys::RelationData) -> &mut *mut pg_sys::Bitmapset {
+    #[cfg(feature = "pg15")]
+    return &mut relation.rd_indexattr;
+    #[cfg(not(feature = "pg15"))]
+    return &mut relation.rd_hotblockingattr;
+}
+
+/// The number of that set.
+#[cfg(feature = "pg15")]
+pub(super) const HOT_BLOCKING: pg_sys::IndexAttrBitmapKind::Type =
+    pg_sys::IndexAttrBitmapKind::INDEX_ATTR_BITMAP_ALL;
+/// The number of that set.
+#[cfg(not(feature = "pg15"))]
+pub(super) const HOT_BLOCKING: pg_sys::IndexAttrBitmapKind::Type =
+    pg_sys::IndexAttrBitmapKind::INDEX_ATTR_BITMAP_HOT_BLOCKING;
+
+/// Which indexes are to get an entry for a new version of a row.
+#[cfg(feature = "pg15")]
+pub(super) type NewEntries = bool;
+/// Which indexes are to get an entry for a new version of a row.
+#[cfg(not(feature = "pg15"))]
+pub(super) type NewEntries = pg_sys::TU_UpdateIndexes::Type;
+
+/// Replaces the row version at `tid` by the one in `slot`, unless another transaction has changed it.
+///
+/// # Safety
+/// An open table and a slot with a row of it; the executor's state has the command's snapshot and number.
+pub(super) unsafe fn update_row(
+    table: pg_sys::Relation,
+    tid: &mut pg_sys::ItemPointerData,
+    slot: *mut pg_sys::TupleTableSlot,
+    estate: *mut pg_sys::EState,
+) -> (pg_sys::TM_Result::Type, NewEntries) {
+    let mut entries = NewEntries::default();
+    let mut failure = pg_sys::TM_FailureData::default();
+    let mut lock = pg_sys::LockTupleMode::LockTupleExclusive;
+    // SAFETY: the caller's.
+    let result = unsafe {
+        pg_sys::table_tuple_update(
+            table,
+            tid,
+            slot,
+            (*estate).es_output_cid,
+            (*estate).es_snapshot,
+            ptr::null_mut(),
+            true,
+            &raw mut failure,
+            &raw mut lock,
+            &raw mut entries,
+        )
+    };
+    (result, entries)
+}
+
+/// Inserts entries for a new version of a row; the result lists indexes that are to be checked later.
+///
+/// # Safety
+/// A table with its indexes open, of the executor's state; the slot has the new version.
+pub(super) unsafe fn insert_index_entries(
+    target: *mut pg_sys::ResultRelInfo,
+    slot: *mut pg_sys::TupleTableSlot,
+    estate: *mut pg_sys::EState,
+    entries: NewEntries,
+) -> *mut pg_sys::List {
+    let none = ptr::null_mut();
+    // SAFETY: the caller's.
+    unsafe {
+        #[cfg(feature = "pg15")]
+        if entries {
+            return pg_sys::ExecInsertIndexTuples(target, slot, estate, true, false, ptr::null_mut(), none);
+        }
+        #[cfg(not(feature = "pg15"))]
+        if entries != pg_sys::TU_UpdateIndexes::TU_None {
+            let summarizing = entries == pg_sys::TU_UpdateIndexes::TU_Summarizing;
+            let conflict = ptr::null_mut();
+            return pg_sys::ExecInsertIndexTuples(
+                target, slot, estate, true, false, conflict, none, summarizing,
+            );
+        }
+    }
+    none
 }
 
 /// The next value of a sort of values that are passed in the word itself; `None` at the end, or for NULL.

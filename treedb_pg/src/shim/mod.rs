@@ -24,7 +24,7 @@
 //! * [`key_lock`]: locks of keys, and waiting for transactions that are at work on a row
 //! * [`comparison`], [`compression`]: comparison functions of operator classes; the server's compression
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
-//! * [`table`], [`btree_scan`], [`modify`]: reading tables and the server's btrees, changing rows
+//! * [`table`], [`btree_scan`], [`modify`], [`hot_update`]: reading tables and the server's btrees, changing rows
 //! * [`sort_support`]: abbreviated sort keys
 //! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
 //! * [`scan_node`]: the executor's nodes of custom scans
@@ -53,6 +53,7 @@ pub(crate) mod filter_scan;
 pub(crate) mod function;
 pub(crate) mod function_path;
 pub(crate) mod heap;
+mod hot_update;
 pub(crate) mod index_build;
 pub(crate) mod index_delete;
 pub(crate) mod index_method;

@@ -15,6 +15,7 @@ use super::compat;
 use super::datum::Layout;
 use super::error::{SqlState, fail};
 use super::error_frame::ErrorObject;
+use super::hot_update::{self, IndexedValues, NoIndexedColumns};
 use super::memory::Memory;
 use super::relation::{OpenTable, layout};
 use super::snapshot::Snapshot;
@@ -86,6 +87,23 @@ pub(crate) enum Locked {
     Gone,
 }
 
+/// The outcome of an update of a row version that has not been locked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Updated {
+    Yes,
+    /// Nothing was done: the row has been changed or deleted, by another transaction or this very command, or it takes the
+    /// way of the server's own that asks for a lock.
+    LockFirst,
+}
+
+/// A value to be stored.
+#[derive(Clone, Copy)]
+pub(crate) struct Value<'v> {
+    pub(crate) bytes: &'v [u8],
+    /// The trigger that a [`RowWriter`] may leave out would not change it.
+    pub(crate) settled: bool,
+}
+
 /// A command that changes rows of a table.
 pub(crate) struct RowWriter {
     table: OpenTable,
@@ -99,12 +117,65 @@ pub(crate) struct RowWriter {
     defaults: Option<Vec<(usize, *mut pg_sys::ExprState)>>,
     /// The row to be stored.
     new: *mut pg_sys::TupleTableSlot,
+    /// The row that it replaces, its value at hand.
+    replaced: *mut pg_sys::TupleTableSlot,
+    /// Whether triggers are to be called before a row is inserted or updated: always, or for values that are not settled.
+    triggers: [Before; 2],
+    /// Nothing else of the server's steps of an update needs the row to be locked first.
+    plain: bool,
+    indexed: IndexedValues,
+}
+
+/// When triggers are to be called before a row is written.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Before {
+    Never,
+    Unsettled,
+    Always,
+}
+
+impl Before {
+    /// What the triggers of a table ask for that have the bit of an event in their type; `left_out` is the function of the
+    /// trigger that may be left out.
+    ///
+    /// # Safety
+    /// A table's triggers, or null.
+    unsafe fn of(triggers: *const pg_sys::TriggerDesc, event: u32, left_out: pg_sys::Oid) -> Before {
+        let bits = pg_sys::TRIGGER_TYPE_ROW | pg_sys::TRIGGER_TYPE_BEFORE | event;
+        let mut before = Before::Never;
+        // SAFETY: the caller's; the array has as many elements.
+        unsafe {
+            let Some(triggers) = triggers.as_ref() else { return before };
+            let count = usize::try_from(triggers.numtriggers).unwrap_or(0);
+            for trigger in (0..count).map(|at| &*triggers.triggers.add(at)) {
+                if u32::from(trigger.tgtype as u16) & bits != bits {
+                    continue;
+                }
+                match before {
+                    Before::Never if trigger.tgfoid == left_out => before = Before::Unsettled,
+                    _ => return Before::Always,
+                }
+            }
+        }
+        before
+    }
+
+    fn calls(self, settled: bool) -> bool {
+        self == Before::Always || (self == Before::Unsettled && !settled)
+    }
 }
 
 impl RowWriter {
     /// Begins a command: `column` is the number of the column that it gives values of variable length for, `name` the
-    /// command's name for the message of a read-only transaction.
-    pub(crate) fn begin(table: &OpenTable, column: i16, command: Command, name: &CStr) -> RowWriter {
+    /// command's name for the message of a read-only transaction, `left_out` the function of a trigger that need not be
+    /// called before a settled value is stored.
+    pub(crate) fn begin(
+        table: &OpenTable,
+        column: i16,
+        command: Command,
+        name: &CStr,
+        left_out: pg_sys::Oid,
+    ) -> RowWriter {
         let relation = table.get().raw();
         let at = usize::try_from(column).unwrap_or(0).wrapping_sub(1);
         // SAFETY: an open table. What is allocated here lives in the context of the call that the command is a part
@@ -143,10 +214,26 @@ impl RowWriter {
             let mut recheck = Box::<pg_sys::EPQState>::default();
             compat::begin_recheck(&mut recheck, estate);
             pg_sys::AfterTriggerBeginQuery();
-            let new = pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsVirtual);
-            let table = table.clone();
-            let writer =
-                RowWriter { table, column: at, command, estate, target, recheck, defaults: None, new };
+            let slot =
+                || pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsVirtual);
+            let before = |event| Before::of((*target).ri_TrigDesc, event, left_out);
+            let rules = (*(*relation).rd_att).constr.as_ref();
+            let writer = RowWriter {
+                table: table.clone(),
+                column: at,
+                command,
+                estate,
+                target,
+                recheck,
+                defaults: None,
+                new: slot(),
+                replaced: slot(),
+                triggers: [before(pg_sys::TRIGGER_TYPE_INSERT), before(pg_sys::TRIGGER_TYPE_UPDATE)],
+                plain: hot_update::is_heap(table)
+                    && !rules.is_some_and(|rules| rules.has_generated_stored)
+                    && !(*(*relation).rd_rel).relispartition,
+                indexed: IndexedValues::default(),
+            };
             writer.statement_triggers(false);
             writer
         }
@@ -212,6 +299,7 @@ impl RowWriter {
             pg_sys::EvalPlanQualEnd(&raw mut *self.recheck);
             pg_sys::ExecCloseIndices(self.target);
             pg_sys::ExecDropSingleTupleTableSlot(self.new);
+            pg_sys::ExecDropSingleTupleTableSlot(self.replaced);
             pg_sys::ExecResetTupleTable((*self.estate).es_tupleTable, false);
             pg_sys::FreeExecutorState(self.estate);
             pg_sys::PopActiveSnapshot();
@@ -309,17 +397,29 @@ impl RowWriter {
         // SAFETY: nothing of the row is used any more: `work` is of this module, and keeps nothing.
         unsafe {
             pg_sys::ExecClearTuple(self.new);
+            pg_sys::ExecClearTuple(self.replaced);
             pg_sys::MemoryContextReset(memory);
         }
         Ok(())
     }
 
+    /// Tells the server's steps whether there are triggers to be called before this value is stored.
+    fn expect_triggers(&mut self, value: Value<'_>) {
+        let [insert, update] = self.triggers.map(|before| before.calls(value.settled));
+        // SAFETY: the command's own copy of the description of the table's triggers.
+        if let Some(triggers) = unsafe { (*self.target).ri_TrigDesc.as_mut() } {
+            triggers.trig_insert_before_row = insert;
+            triggers.trig_update_before_row = update;
+        }
+    }
+
     /// Inserts a row. Its address is the invalid one if a trigger kept the row out.
-    pub(crate) fn insert(&mut self, value: &[u8]) -> Result<pg_sys::ItemPointerData, UniqueViolation> {
+    pub(crate) fn insert(&mut self, value: Value<'_>) -> Result<pg_sys::ItemPointerData, UniqueViolation> {
+        self.expect_triggers(value);
         self.store(|this| {
             // SAFETY: `store` has switched to the memory of the row; the slot then holds a row of the table.
             unsafe {
-                this.compose(None, value);
+                this.compose(None, value.bytes);
                 pg_sys::ExecSimpleRelationInsert(this.target, this.estate, this.new);
             }
         })?;
@@ -329,7 +429,7 @@ impl RowWriter {
 
     /// The same, but if a unique index refuses the row, all that the insert has done is undone and the command may go on.
     /// Takes a subtransaction.
-    pub(crate) fn try_insert(&mut self, value: &[u8]) -> Result<pg_sys::ItemPointerData, UniqueViolation> {
+    pub(crate) fn try_insert(&mut self, value: Value<'_>) -> Result<pg_sys::ItemPointerData, UniqueViolation> {
         let done = subtransaction::undone_if_refused(|| self.insert(value));
         if done.is_err() {
             // SAFETY: the row in the slot is in the memory of one row; nothing else uses that.
@@ -353,13 +453,95 @@ impl RowWriter {
         }
     }
 
+    /// Replaces the row version in `old`, as a snapshot shows it, by one with another value, unless another transaction has
+    /// changed the row: then it is to be locked, and changed as it is now.
+    pub(crate) fn update_unlocked(
+        &mut self,
+        old: &mut Slot,
+        value: Value<'_>,
+    ) -> Result<Updated, UniqueViolation> {
+        let [_, triggers] = self.triggers;
+        if !self.plain || triggers.calls(value.settled) {
+            return Ok(Updated::LockFirst);
+        }
+        let old = self.row_of(old);
+        let mut outcome = Updated::LockFirst;
+        self.store(|this| {
+            let (target, estate, new) = (this.target, this.estate, this.new);
+            // SAFETY: the old slot holds a row version of the table, the new one the row in its place. These are the steps
+            // of `ExecSimpleRelationUpdate` for a table without triggers before the row, generated columns and parents.
+            unsafe {
+                let relation = (*target).ri_RelationDesc;
+                pg_sys::CheckCmdReplicaIdentity(relation, pg_sys::CmdType::CMD_UPDATE);
+                this.compose(Some(old), value.bytes);
+                (*new).tts_tableOid = (*relation).rd_id;
+                if !(*(*relation).rd_att).constr.is_null() {
+                    pg_sys::ExecConstraints(target, new, estate);
+                }
+                let hot = this.is_hot(old).then(|| NoIndexedColumns::of(&this.table));
+                let mut tid = (*old).tts_tid;
+                let (result, entries) = compat::update_row(relation, &mut tid, new, estate);
+                drop(hot);
+                if result != pg_sys::TM_Result::TM_Ok {
+                    return;
+                }
+                outcome = Updated::Yes;
+                let later = compat::insert_index_entries(target, new, estate, entries);
+                let none = ptr::null_mut();
+                pg_sys::ExecARUpdateTriggers(
+                    estate,
+                    target,
+                    none,
+                    none,
+                    &raw mut tid,
+                    ptr::null_mut(),
+                    new,
+                    later,
+                    ptr::null_mut(),
+                    false,
+                );
+                pg_sys::list_free(later);
+            }
+        })?;
+        Ok(outcome)
+    }
+
+    /// Whether the update of the row in `old` to the one in the slot of new rows changes no indexed value, and may be HOT.
+    ///
+    /// # Safety
+    /// Both slots hold rows of the table; the current memory context is that of a row.
+    unsafe fn is_hot(&mut self, old: *mut pg_sys::TupleTableSlot) -> bool {
+        // SAFETY: the caller's. The copy of the old row has the same values in the slot's memory and that of the row.
+        unsafe {
+            if (*self.target).ri_NumIndices == 0 || !hot_update::may_fit(old, self.new) {
+                return false;
+            }
+            let replaced = &mut *self.replaced;
+            pg_sys::ExecClearTuple(replaced);
+            for at in 0..usize::try_from((*replaced.tts_tupleDescriptor).natts).unwrap_or(0) {
+                let null = *(*old).tts_isnull.add(at);
+                let mut value = *(*old).tts_values.add(at);
+                // Fetched and decompressed once, not by each index.
+                if at == self.column && !null {
+                    value = pg_sys::pg_detoast_datum_packed(value.cast_mut_ptr()).into();
+                }
+                *replaced.tts_values.add(at) = value;
+                *replaced.tts_isnull.add(at) = null;
+            }
+            pg_sys::ExecStoreVirtualTuple(replaced);
+            replaced.tts_tableOid = (*self.new).tts_tableOid;
+            self.indexed.are_same(self.target, self.estate, [self.replaced, self.new])
+        }
+    }
+
     /// Replaces the row in `old`, which has been locked, by one with another value.
-    pub(crate) fn update(&mut self, old: &mut Slot, value: &[u8]) -> Result<(), UniqueViolation> {
-        let old = self.locked(old);
+    pub(crate) fn update(&mut self, old: &mut Slot, value: Value<'_>) -> Result<(), UniqueViolation> {
+        self.expect_triggers(value);
+        let old = self.row_of(old);
         self.store(|this| {
             // SAFETY: the old slot holds the locked version, the new one the row in its place.
             unsafe {
-                this.compose(Some(old), value);
+                this.compose(Some(old), value.bytes);
                 let recheck = &raw mut *this.recheck;
                 pg_sys::ExecSimpleRelationUpdate(this.target, this.estate, recheck, old, this.new);
             }
@@ -368,7 +550,7 @@ impl RowWriter {
 
     /// Deletes the row in `old`, which has been locked.
     pub(crate) fn delete(&mut self, old: &mut Slot) -> Result<(), UniqueViolation> {
-        let old = self.locked(old);
+        let old = self.row_of(old);
         self.store(|this| {
             // SAFETY: the old slot holds the locked version.
             unsafe {
@@ -378,7 +560,7 @@ impl RowWriter {
     }
 
     /// The slot of a row of the table.
-    fn locked(&self, old: &mut Slot) -> *mut pg_sys::TupleTableSlot {
+    fn row_of(&self, old: &mut Slot) -> *mut pg_sys::TupleTableSlot {
         old.expect_table(&self.table);
         if old.is_empty() {
             fail(SqlState::ERRCODE_INTERNAL_ERROR, "no row to change", "Report this as a bug of treedb.");

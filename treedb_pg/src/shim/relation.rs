@@ -249,7 +249,7 @@ impl<'r> Index<'r> {
     }
 
     /// Whether its constraint is checked at once, not at the end of the transaction.
-    pub(super) fn is_immediate(self) -> bool {
+    pub(crate) fn is_immediate(self) -> bool {
         self.form().indimmediate
     }
 

@@ -172,3 +172,24 @@ pub(crate) fn expect_not_too_old<L: LockMode>(
     // SAFETY: an open index; the server reads the log position of a pinned page. A null snapshot is never too old.
     unsafe { super::compat::expect_not_too_old(snapshot, index.raw(), page.buffer()) }
 }
+
+/// A command of a transaction, or of a subtransaction, that has written something: no other one is equal to it, not even
+/// after it was rolled back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct RunningCommand {
+    transaction: pg_sys::TransactionId,
+    command: pg_sys::CommandId,
+}
+
+impl RunningCommand {
+    /// The one that is running, which writes.
+    pub(crate) fn of_writer() -> RunningCommand {
+        // SAFETY: asks about the running transaction, which gets a number if it has none.
+        unsafe {
+            RunningCommand {
+                transaction: pg_sys::GetCurrentTransactionId(),
+                command: pg_sys::GetCurrentCommandId(false),
+            }
+        }
+    }
+}

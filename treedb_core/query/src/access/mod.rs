@@ -280,8 +280,9 @@ pub trait Sink {
     }
 
     /// Calls `change` with the current version of the row at `id` and applies the result. False if the row
-    /// does not exist (any more). If others may have changed the row since the snapshot, the row is locked
-    /// and the newest version is passed, for which `change` checks its conditions again.
+    /// does not exist (any more). If others may have changed the row since the snapshot, the newest version
+    /// is passed, for which `change` checks its conditions again: it may be called more than once, and what
+    /// it returns the last time counts.
     fn modify(&mut self, id: RowId, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<bool>;
 }
 

@@ -57,7 +57,7 @@ pub fn find_and_modify(
                 Some(new) => Change::Update(new),
             })
         })?;
-        if changed > 0 {
+        if changed.matched > 0 {
             return Ok(done);
         }
         query.skip += 1;

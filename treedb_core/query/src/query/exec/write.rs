@@ -46,16 +46,10 @@ pub fn update(
     }
     let update = collated(update, &query.collation)?;
     let update = &*update;
-    let mut done = Updated::default();
     let change = if update.is_replacement() { Change::Replace } else { Change::Update };
-    done.matched =
-        change_rows(sink, query, u64::from(!multi), &mut |old| match update.apply(old, &query.filter)? {
-            Some(new) => {
-                done.modified += 1;
-                Ok(change(new))
-            }
-            None => Ok(Change::Keep),
-        })?;
+    let mut done = change_rows(sink, query, u64::from(!multi), &mut |old| {
+        Ok(update.apply(old, &query.filter)?.map_or(Change::Keep, change))
+    })?;
     if done.matched == 0 && upsert {
         let new = update.upsert(&query.filter)?;
         let new = with_id(&new)?.into_owned();
@@ -75,19 +69,19 @@ pub(super) fn collated<'u>(update: &'u Update, collation: &Collation) -> Result<
 
 /// Deletes the rows that `query` finds, at most `limit` (0: all), and returns their number.
 pub fn delete(sink: &mut dyn Sink, query: &Query, limit: u64) -> Result<u64> {
-    change_rows(sink, query, limit, &mut |_| Ok(Change::Delete))
+    Ok(change_rows(sink, query, limit, &mut |_| Ok(Change::Delete))?.matched)
 }
 
-/// Calls `change` for the rows that match, at most `limit`, and returns their number.
+/// Calls `change` for the rows that match, at most `limit`, and returns how many they are, and how many were changed.
 pub(super) fn change_rows(
     sink: &mut dyn Sink,
     query: &Query,
     limit: u64,
     change: &mut dyn FnMut(&bson::RawDocument) -> Result<Change>,
-) -> Result<u64> {
-    let (mut changed, mut tried) = (0_u64, 0_u64);
+) -> Result<Updated> {
+    let (mut done, mut tried) = (Updated::default(), 0_u64);
     loop {
-        let most = if limit == 0 { 0 } else { tried + (limit - changed) };
+        let most = if limit == 0 { 0 } else { tried + (limit - done.matched) };
         let mut rows = Vec::new();
         sink.read(&mut |source, context| {
             rows = find_rows(source, context, query, most)?;
@@ -95,17 +89,21 @@ pub(super) fn change_rows(
         })?;
         let found = rows.len() as u64;
         for row in rows.into_iter().skip(usize::try_from(tried).unwrap_or(usize::MAX)) {
-            let mut matches = false;
+            // What the last call of several says is what was done.
+            let (mut matches, mut modifies) = (false, false);
             sink.modify(row, &mut |old| {
                 matches = query.filter.matches(old)?;
-                if matches { change(old) } else { Ok(Change::Keep) }
+                let new = if matches { change(old)? } else { Change::Keep };
+                modifies = !matches!(new, Change::Keep);
+                Ok(new)
             })?;
-            changed += u64::from(matches);
+            done.matched += u64::from(matches);
+            done.modified += u64::from(modifies);
         }
         // Other writers changed some of the rows first, and there may be more rows that match: continue after these.
         // (Without other writers every row found still matches, and the loop ends here.)
-        if limit == 0 || changed >= limit || found < most || found <= tried {
-            return Ok(changed);
+        if limit == 0 || done.matched >= limit || found < most || found <= tried {
+            return Ok(done);
         }
         tried = found;
     }
