@@ -4,15 +4,18 @@
 //! the row version itself; [`Reader::fetch`] takes both.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use ::bson::RawDocument;
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_query::access::{Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow};
 use treedb_query::doc::{Value, key};
-use treedb_query::query::Result;
+use treedb_query::index::ordered::IndexDef;
+use treedb_query::query::{Query, Result};
 use treedb_query::{ErrorCode, QueryError};
 
-use super::index::{Index, Kind};
+use super::catalog_cache::Known;
+use super::index::{self, Index, Kind};
 use super::table::Table;
 use crate::index_am::keyset_scan;
 use crate::shim::btree_scan::{BtreeKey, BtreeScan};
@@ -43,8 +46,12 @@ pub(super) fn document<'s>(slot: &'s Slot, table: &Table) -> Option<Bytes<'s>> {
 pub(super) struct Reader {
     pub(super) table: Table,
     pub(super) snapshot: Registered,
+    /// Those of its indexes that are open and usable.
     pub(super) indexes: Vec<Index>,
     infos: Vec<IndexInfo>,
+    known: Rc<Known>,
+    /// Whether each of the indexes known has been opened.
+    opened: Vec<bool>,
     fetch: Fetch,
     /// The slot of [`Reader::fetch`], unless one is in progress.
     spare: Cell<Option<Slot>>,
@@ -53,20 +60,47 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads `table` under the active snapshot.
+    /// Reads `table` under the active snapshot, by all of its indexes.
     pub(super) fn new(table: Table) -> Reader {
-        Reader::under(table, Registered::active())
+        let mut reader = Reader::without_indexes(table, Registered::active());
+        reader.open(|_| true);
+        reader
     }
 
-    /// Reads `table` under a snapshot. What the reader allocates is in the memory context that is current now; what it
-    /// allocates while it reads is not used later.
-    pub(super) fn under(table: Table, snapshot: Registered) -> Reader {
-        let mut indexes = Index::all(&table);
-        indexes.retain(|index| index.usable);
-        let infos = indexes.iter().map(|index| index.info.clone()).collect();
+    /// Reads `table` under a snapshot, by the indexes that a query may use: to open the others takes longer than to
+    /// find a document. What the reader allocates is in the memory context that is current now; what it allocates while
+    /// it reads is not used later.
+    pub(super) fn for_query(table: Table, snapshot: Registered, query: &Query) -> Reader {
+        let mut reader = Reader::without_indexes(table, snapshot);
+        reader.open_for(query);
+        reader
+    }
+
+    fn without_indexes(table: Table, snapshot: Registered) -> Reader {
+        let known = index::known(&table);
+        let opened = vec![false; known.indexes.len()];
         let fetch = Fetch::begin(&table.relation);
         let spare = Cell::new(Some(Slot::new(table.relation.get())));
-        Reader { table, snapshot, indexes, infos, fetch, spare, visible: None }
+        let (indexes, infos) = (Vec::new(), Vec::new());
+        Reader { table, snapshot, indexes, infos, known, opened, fetch, spare, visible: None }
+    }
+
+    /// Makes sure that the indexes that a query may use are open. Those that are already keep their numbers.
+    pub(super) fn open_for(&mut self, query: &Query) {
+        self.open(|def| query.may_use(def));
+    }
+
+    fn open(&mut self, wanted: impl Fn(&IndexDef) -> bool) {
+        for (known, opened) in self.known.indexes.iter().zip(&mut self.opened) {
+            if !*opened && wanted(&known.def) {
+                *opened = true;
+                let index = Index::open(known);
+                if index.usable {
+                    self.infos.push(index.info.clone());
+                    self.indexes.push(index);
+                }
+            }
+        }
     }
 
     /// The same for a query that may need no documents: rows of pages that are visible to everybody are not looked at.

@@ -9,9 +9,9 @@ use pgrx::pg_sys;
 use treedb_query::access::{Direction, KeyRange, after_prefix};
 
 use super::boundary::Boundary;
+use super::entry_reader::{EntryReader, Visit, Wanted};
 use super::meta::fact;
 use super::range::{Conditions, Range};
-use super::scan::{EntryReader, Visit};
 use super::schema::{Schema, append_address, shortened};
 use super::tree::Tree;
 use crate::shim::relation::Index;
@@ -25,9 +25,14 @@ pub(crate) struct Facts {
     pub(crate) ordered: bool,
 }
 
-/// Reads the properties of an index.
+/// Whether an index of this extension is one of key sets.
+pub(crate) fn is_of_key_sets(index: Index<'_>) -> bool {
+    Schema::of(index).is_multikey()
+}
+
+/// Reads the properties of an index of key sets.
 pub(crate) fn facts(index: Index<'_>) -> Facts {
-    let schema = Schema::of(index);
+    let schema = Schema::of_key_sets();
     let facts = Tree::new(index, &schema).meta().facts;
     Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
 }
@@ -44,7 +49,7 @@ pub(crate) fn scan<E>(
     pin: bool,
     visit: &mut Visit<'_, E>,
 ) -> Result<(), E> {
-    let schema = Schema::of(index);
+    let schema = Schema::of_key_sets();
     let mut bounds = bounds_of(range);
     if let Some((key, row)) = after {
         let mut entry = shortened(key).to_vec();
@@ -57,7 +62,7 @@ pub(crate) fn scan<E>(
     let conditions = Conditions::range(bounds);
     index.count_scan();
     let reader = EntryReader {
-        keys: true,
+        wanted: Wanted::Keys,
         pin,
         snapshot: Some(snapshot),
         skip_dead: !snapshot::began_in_recovery(),
@@ -107,7 +112,7 @@ pub(super) fn rows_with<'k>(
 
 /// About how many entries lie in `range`.
 pub(crate) fn estimate(index: Index<'_>, range: &KeyRange) -> u64 {
-    let schema = Schema::of(index);
+    let schema = Schema::of_key_sets();
     Tree::new(index, &schema).estimate(&bounds_of(range))
 }
 

@@ -35,13 +35,55 @@ struct Running<T> {
     rows: Vec<pg_sys::Datum>,
     /// How many rows of the batch have been handed out.
     taken: usize,
-    arguments: [*mut pg_sys::ExprState; ARGUMENTS],
+    arguments: [Prepared; ARGUMENTS],
     /// How many rows are likely to be asked for; 0 for all.
     wanted: usize,
     /// What the batch is in.
     batch: Context,
     /// What the stream allocates in.
     memory: Context,
+}
+
+/// An argument, ready to be evaluated.
+#[derive(Clone, Copy)]
+enum Prepared {
+    /// Its value; `None` for NULL.
+    Constant(Option<pg_sys::Datum>),
+    Expression(*mut pg_sys::ExprState),
+}
+
+impl Prepared {
+    /// # Safety
+    /// An argument of the plan of a node that begins.
+    unsafe fn new(argument: *mut pg_sys::Expr, node: *mut pg_sys::CustomScanState) -> Prepared {
+        // SAFETY: the tag of a node says what structure it is.
+        unsafe {
+            if (*argument.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Const {
+                let constant = &*argument.cast::<pg_sys::Const>();
+                return Prepared::Constant((!constant.constisnull).then_some(constant.constvalue));
+            }
+            Prepared::Expression(pg_sys::ExecInitExpr(argument, &raw mut (*node).ss.ps))
+        }
+    }
+
+    /// The value; `None` for NULL.
+    ///
+    /// # Safety
+    /// An argument of this node. The value lives until the next row is asked for.
+    unsafe fn value(self, node: *mut pg_sys::CustomScanState) -> Option<pg_sys::Datum> {
+        match self {
+            Prepared::Constant(value) => value,
+            Prepared::Expression(expression) => {
+                let mut null = false;
+                // SAFETY: evaluated in the context for that, which is reset when the next row is asked for.
+                let value = unsafe {
+                    let context = (*node).ss.ps.ps_ExprContext;
+                    pg_sys::ExecEvalExprSwitchContext(expression, context, &raw mut null)
+                };
+                (!null).then_some(value)
+            }
+        }
+    }
 }
 
 /// The call that a node executes.
@@ -83,11 +125,9 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
         unsafe {
             let call = call_of(node);
             expect_execute((*call).funcid);
-            let mut arguments = [std::ptr::null_mut(); ARGUMENTS];
-            for (at, prepared) in arguments.iter_mut().enumerate() {
-                let argument = pg_sys::list_nth((*call).args, at as i32);
-                *prepared = pg_sys::ExecInitExpr(argument.cast(), &raw mut (*node).ss.ps);
-            }
+            let arguments = std::array::from_fn(|at| {
+                Prepared::new(pg_sys::list_nth((*call).args, at as i32).cast(), node)
+            });
             let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
             Running {
                 stream: None,
@@ -176,18 +216,12 @@ impl<T: StreamedFunction> Running<T> {
     /// # Safety
     /// `node` is the plan state that this belongs to.
     unsafe fn open(&mut self, node: *mut pg_sys::CustomScanState) -> bool {
-        // SAFETY: expressions of this node, evaluated in the context for that, which is reset when the next row is
-        // asked for. The arguments are of variable length, as the declaration of the function says.
+        // SAFETY: arguments of this node, of variable length, as the declaration of the function says.
         let (snapshot, evaluated) = unsafe {
-            let state = (*node).ss.ps.state;
-            let context = (*node).ss.ps.ps_ExprContext;
-            let mut values = [None; ARGUMENTS];
-            for (value, argument) in values.iter_mut().zip(self.arguments) {
-                let mut null = false;
-                let datum = pg_sys::ExecEvalExprSwitchContext(argument, context, &raw mut null);
-                *value = (!null).then(|| Datum::from_raw(datum, Layout::Varlena));
-            }
-            (Snapshot::from_raw((*state).es_snapshot), values)
+            let values = self
+                .arguments
+                .map(|argument| argument.value(node).map(|value| Datum::from_raw(value, Layout::Varlena)));
+            (Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot), values)
         };
         let [Some(first), Some(second), Some(third)] = evaluated else { return false };
         let call = Call { arguments: [first, second, third], snapshot, wanted: self.wanted };

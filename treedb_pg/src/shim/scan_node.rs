@@ -7,7 +7,7 @@
 use std::ffi::{CStr, CString};
 use std::marker::PhantomData;
 
-use pgrx::{PgMemoryContexts, pg_sys};
+use pgrx::{PgMemoryContexts, check_for_interrupts, pg_sys};
 
 use super::release::Abandoned;
 use super::streamed::Explanation;
@@ -26,6 +26,12 @@ pub(super) trait ScanNode: Sized + 'static {
     /// # Safety
     /// See the trait.
     unsafe fn begin(node: *mut pg_sys::CustomScanState) -> Self;
+
+    /// Sets the conditions that the server evaluates on the next row; unless it does, they are those of the plan.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn choose_conditions(&mut self, _node: *mut pg_sys::CustomScanState) {}
 
     /// Puts the next row into the scan's slot, which is clear, and stays so if there are no more. The row before this one
     /// is not used any more.
@@ -161,26 +167,52 @@ unsafe extern "C-unwind" fn begin<N: ScanNode>(
 unsafe extern "C-unwind" fn execute<N: ScanNode>(
     node: *mut pg_sys::CustomScanState,
 ) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: see above. Conditions and projection are the server's part.
-    guarded(|| unsafe { pg_sys::ExecScan(&raw mut (*node).ss, Some(access::<N>), Some(recheck::<N>)) })
+    guarded(|| {
+        // SAFETY: see above. Conditions and projection are the server's part.
+        unsafe {
+            if let Some(running) = running::<N>(node) {
+                running.choose_conditions(node);
+            }
+            let state = &raw mut (*node).ss;
+            let plain = (*state).ps.qual.is_null()
+                && (*state).ps.ps_ProjInfo.is_null()
+                && (*(*state).ps.state).es_epq_active.is_null();
+            if !plain {
+                return pg_sys::ExecScan(state, Some(access::<N>), Some(recheck::<N>));
+            }
+            // What the server does without any of these.
+            check_for_interrupts!();
+            let scratch = (*(*state).ps.ps_ExprContext).ecxt_per_tuple_memory;
+            if !(*scratch).isReset {
+                pg_sys::MemoryContextReset(scratch);
+            }
+            next_row::<N>(node)
+        }
+    })
+}
+
+/// Puts the next row into the scan's slot, and returns it.
+///
+/// # Safety
+/// As for the callbacks.
+unsafe fn next_row<N: ScanNode>(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: the caller's.
+    unsafe {
+        let slot = (*node).ss.ss_ScanTupleSlot;
+        pg_sys::ExecClearTuple(slot);
+        if let Some(running) = running::<N>(node) {
+            running.fetch(node, slot);
+        }
+        slot
+    }
 }
 
 /// Puts the next row into the scan's slot.
 pub(super) unsafe extern "C-unwind" fn access<N: ScanNode>(
     scan: *mut pg_sys::ScanState,
 ) -> *mut pg_sys::TupleTableSlot {
-    guarded(|| {
-        // SAFETY: see above.
-        unsafe {
-            let node = scan.cast::<pg_sys::CustomScanState>();
-            let slot = (*scan).ss_ScanTupleSlot;
-            pg_sys::ExecClearTuple(slot);
-            if let Some(running) = running::<N>(node) {
-                running.fetch(node, slot);
-            }
-            slot
-        }
-    })
+    // SAFETY: see above.
+    guarded(|| unsafe { next_row::<N>(scan.cast()) })
 }
 
 unsafe extern "C-unwind" fn recheck<N: ScanNode>(

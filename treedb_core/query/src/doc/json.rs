@@ -8,6 +8,7 @@ use std::fmt::Write;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
 use super::owned_value::OwnedValue;
+use super::plain_json;
 use super::value::{Doc, Element, Value};
 use super::write::Writer;
 use crate::error::{ErrorCode, QueryError, Result};
@@ -23,7 +24,10 @@ fn not_json(error: impl std::fmt::Display) -> QueryError {
 ///
 /// Errors: `FailedToParse` with line and column of what is wrong; those of [`super::validate`] for nesting and size.
 pub fn from_json(text: &str) -> Result<RawDocumentBuf> {
-    document(serde_json::from_str(text).map_err(not_json)?)
+    match plain_json::read(text) {
+        Some(plain) => Ok(plain),
+        None => document(serde_json::from_str(text).map_err(not_json)?),
+    }
 }
 
 /// Parses one JSON value of any kind: `1`, `"text"`, `{"$oid": ".."}`, `[1, 2]`.
@@ -74,8 +78,13 @@ fn document(value: serde_json::Value) -> Result<RawDocumentBuf> {
 /// Writes a document as relaxed extended JSON, without spaces or line breaks.
 pub fn to_json(doc: &RawDocument) -> String {
     let mut out = String::with_capacity(doc.as_bytes().len() + 16);
-    write_object(doc.into(), &mut out);
+    append_json(doc, &mut out);
     out
+}
+
+/// [`to_json`], appended to `out`.
+pub fn append_json(doc: &RawDocument, out: &mut String) {
+    write_object(doc.into(), out);
 }
 
 /// Writes a document as extended JSON that reads as the very same document: relaxed where that is enough, otherwise
@@ -118,9 +127,9 @@ pub fn write_value(element: &Element<'_>, out: &mut String) {
             out.push(']');
         }
         Value::String(text) => write_text(text, out),
-        Value::Int32(value) => display(value, out),
-        Value::Int64(value) => display(value, out),
-        Value::Bool(value) => display(value, out),
+        Value::Int32(value) => out.push_str(itoa::Buffer::new().format(value)),
+        Value::Int64(value) => out.push_str(itoa::Buffer::new().format(value)),
+        Value::Bool(value) => out.push_str(if value { "true" } else { "false" }),
         Value::Null => out.push_str("null"),
         Value::Double(value) if value.is_finite() => match serde_json::Number::from_f64(value) {
             Some(number) => display(number, out),
@@ -153,8 +162,34 @@ fn display(value: impl std::fmt::Display, out: &mut String) {
     let _ = write!(out, "{value}");
 }
 
+/// Writes a string, quoted; what is not UTF-8 in it as replacement characters.
 fn write_text(text: &[u8], out: &mut String) {
-    display(serde_json::Value::String(String::from_utf8_lossy(text).into_owned()), out);
+    const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
+    out.push('"');
+    let text = String::from_utf8_lossy(text);
+    let mut rest = &*text;
+    while let Some(at) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\')
+        && let Some((before, after)) = rest.split_at_checked(at)
+    {
+        out.push_str(before);
+        let mut after = after.chars();
+        match after.next().unwrap_or_default() {
+            '\n' => out.push_str("\\n"),
+            '\r' => out.push_str("\\r"),
+            '\t' => out.push_str("\\t"),
+            '\u{8}' => out.push_str("\\b"),
+            '\u{c}' => out.push_str("\\f"),
+            control @ ..'\u{20}' => {
+                out.push_str("\\u00");
+                let code = control as usize;
+                out.extend(HEX.get(code / 16).into_iter().chain(HEX.get(code % 16)));
+            }
+            quoted => out.extend(['\\', quoted]),
+        }
+        rest = after.as_str();
+    }
+    out.push_str(rest);
+    out.push('"');
 }
 
 /// The rarer types, by way of the `bson` crate.
@@ -188,6 +223,66 @@ mod tests {
             let (a, b) = (Value::Document((&doc).into()), Value::Document((&back).into()));
             assert!(compare(a, b).is_eq(), "{json}");
         }
+    }
+
+    #[test]
+    fn plain_text_is_read_in_one_pass_as_it_is_read_in_the_general_way() {
+        let general = |text: &str| {
+            serde_json::from_str(text)
+                .map_err(not_json)
+                .and_then(super::document)
+                .map_err(|error| error.message)
+        };
+        let mut rng = Rng::new(7);
+        let mut texts: Vec<String> = (0..400).map(|_| to_json(&random_document(&mut rng, 4))).collect();
+        let plain = texts.iter().filter(|text| plain_json::read(text).is_some()).count();
+        assert!((20..380).contains(&plain), "{plain} of 400 are plain");
+        let many: Vec<String> = (0..40).map(|at| format!("\"f{}\":{at}", at % 39)).collect();
+        texts.push(format!("{{{}}}", many.join(",")));
+        for depth in [99, 100, 101, 127, 128, 129] {
+            texts.push(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)));
+            texts.push(format!("{{\"a\":{}1{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1)));
+        }
+        let written = [
+            r#"{}"#,
+            r#" { "a" : [ ] , "b" : { } } "#,
+            r#"{"a":1,"b":2,"a":{"c":3}}"#,
+            r#"{"a":{"x":1,"x":2}}"#,
+            r#"{"\u0061":1,"a":2}"#,
+            r#"{"a\u0000b":1}"#,
+            r#"{"a":"x\u0000y"}"#,
+            r#"{"é\n\"\\":"\ud83d\ude00"}"#,
+            r#"{"a":"\ud83d"}"#,
+            r#"{"a":2147483647,"b":2147483648,"c":-2147483648,"d":-2147483649}"#,
+            r#"{"a":9223372036854775807,"b":9223372036854775808,"c":18446744073709551615,"d":18446744073709551616}"#,
+            r#"{"a":-9223372036854775808,"b":-9223372036854775809,"c":-0,"d":0,"e":-0.0}"#,
+            r#"{"a":1e400}"#,
+            r#"{"a":1e300,"b":0.1,"c":1E2,"d":123456789012345678.5}"#,
+            r#"{"a":{"$gte":1,"$lt":2}}"#,
+            r#"{"a":{"$numberLong":"1"},"b":{"$date":"x"}}"#,
+            r#"{"$oid":"64b7f8a2c3d4e5f6a7b8c9d0"}"#,
+            r#"{"a":1} x"#,
+            r#"{"a":1,}"#,
+            r#"{"a":tru}"#,
+            r#"[1]"#,
+            "",
+        ];
+        for text in texts.iter().map(String::as_str).chain(written) {
+            assert_eq!(from_json(text).map_err(|error| error.message), general(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn strings_are_escaped_as_serde_json_escapes_them() {
+        let all: String = (0..0x250).filter_map(char::from_u32).chain("\u{2028}\u{10ffff}".chars()).collect();
+        for text in [all.as_str(), "", "plain", "\"", "a\\"] {
+            let mut written = String::new();
+            write_text(text.as_bytes(), &mut written);
+            assert_eq!(written, serde_json::Value::from(text).to_string());
+        }
+        let mut written = String::new();
+        write_text(b"a\xff\"", &mut written);
+        assert_eq!(written, "\"a\u{fffd}\\\"\"");
     }
 
     #[test]

@@ -70,6 +70,18 @@ impl RowCandidates {
         &self.plan
     }
 
+    /// Whether every row found matches the filter, if the snapshot of `source` shows it: keys of the index decide.
+    pub fn are_matches(&self, source: &dyn Source) -> bool {
+        match &self.plan.path {
+            Path::Empty => true,
+            Path::Index { index, keys, .. } => {
+                let decide = source.entries_are_exact() || source.keys_decide(*index);
+                keys.complete && keys.test.is_none() && decide
+            }
+            Path::CollectionScan | Path::Bitmap(_) => false,
+        }
+    }
+
     /// Entries of indexes visited so far, since it was made.
     pub fn keys_examined(&self) -> u64 {
         self.keys_examined
