@@ -8,7 +8,9 @@ use std::rc::Rc;
 
 use ::bson::RawDocument;
 use pgrx::{check_for_interrupts, pg_sys};
-use treedb_query::access::{Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow};
+use treedb_query::access::{
+    Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, VisitRowId,
+};
 use treedb_query::doc::{Value, key};
 use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::{Query, Result};
@@ -17,7 +19,7 @@ use treedb_query::{ErrorCode, QueryError};
 use super::catalog_cache::Known;
 use super::index::{self, Index, Kind};
 use super::table::Table;
-use crate::index_am::keyset_scan;
+use crate::index_am::keyset_scan::{self, KeysetScan};
 use crate::shim::btree_scan::{BtreeKey, BtreeScan};
 use crate::shim::datum::{Bytes, Datum};
 use crate::shim::heap;
@@ -185,22 +187,46 @@ impl Source for Reader {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
-        let Some(index) = self.indexes.get(index) else {
-            return Err(QueryError::new(ErrorCode::IndexNotFound, format!("no index number {index}")));
-        };
+        let index = self.index(index)?;
+        let mut bytes = Vec::new();
         match index.kind {
-            Kind::KeySets => {
-                let (tree, snapshot) = (index.relation.get(), self.snapshot.get());
-                snapshot.lock_predicate(*tree);
-                let after = after.map(|(key, row)| (key, address(row)));
-                let pin = self.visible.is_some();
-                keyset_scan::scan(tree, snapshot, range, direction, after, pin, &mut |tid, key| {
-                    check_for_interrupts!();
-                    visit(row_id(tid), key)
-                })
+            Kind::KeySets => self.keyset_scan(index, range, direction, after).entries(&mut |tid, key| {
+                check_for_interrupts!();
+                visit(row_id(tid), key)
+            }),
+            Kind::Keys | Kind::Values => self.btree_range(index, range, direction, after, &mut |row, key| {
+                bytes.clear();
+                key(&mut bytes);
+                visit(row, &bytes)
+            }),
+        }
+    }
+
+    fn index_rows(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitRowId<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let index = self.index(index)?;
+        match index.kind {
+            Kind::KeySets => self.keyset_scan(index, range, direction, after).rows(&mut |tid| {
+                check_for_interrupts!();
+                visit(row_id(tid))
+            }),
+            Kind::Keys | Kind::Values => {
+                let mut last = None;
+                self.btree_range(index, range, direction, after, &mut |row, key| {
+                    let flow = visit(row)?;
+                    if flow.is_break() {
+                        key(last.insert(Vec::new()));
+                    }
+                    Ok(flow)
+                })?;
+                Ok(last)
             }
-            Kind::Keys => self.btree(index, range, direction, after, visit).map(drop),
-            Kind::Values => self.values(index, range, direction, after, visit),
         }
     }
 
@@ -214,7 +240,45 @@ impl Source for Reader {
     }
 }
 
+/// The callback of a scan of the server's btree: the row of an entry, and what appends its key.
+type VisitBtreeEntry<'a> = dyn FnMut(RowId, &dyn Fn(&mut Vec<u8>)) -> Result<Flow> + 'a;
+
 impl Reader {
+    fn index(&self, number: usize) -> Result<&Index> {
+        self.indexes
+            .get(number)
+            .ok_or_else(|| QueryError::new(ErrorCode::IndexNotFound, format!("no index number {number}")))
+    }
+
+    /// A scan of an index of key sets, of which a serializable transaction has read all then.
+    fn keyset_scan<'s>(
+        &'s self,
+        index: &'s Index,
+        range: &'s KeyRange,
+        direction: Direction,
+        after: Option<(&'s [u8], RowId)>,
+    ) -> KeysetScan<'s> {
+        let (index, snapshot) = (index.relation.get(), self.snapshot.get());
+        snapshot.lock_predicate(*index);
+        let after = after.map(|(key, row)| (key, address(row)));
+        KeysetScan { index, snapshot, range, direction, after, pin: self.visible.is_some() }
+    }
+
+    /// The entries of a btree in a range.
+    fn btree_range(
+        &self,
+        index: &Index,
+        range: &KeyRange,
+        direction: Direction,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitBtreeEntry<'_>,
+    ) -> Result<()> {
+        match index.kind {
+            Kind::Values => self.values(index, range, direction, after, visit),
+            Kind::Keys | Kind::KeySets => self.btree(index, range, direction, after, visit).map(drop),
+        }
+    }
+
     /// An index on values. A document without the field has no value there, NULL to the server, and the key of null
     /// to queries: these entries are walked where null is.
     fn values(
@@ -223,7 +287,7 @@ impl Reader {
         range: &KeyRange,
         direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
+        visit: &mut VisitBtreeEntry<'_>,
     ) -> Result<()> {
         let mut null = Vec::new();
         key::encode_value(Value::Null, &mut null);
@@ -256,7 +320,7 @@ impl Reader {
         range: &KeyRange,
         direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
+        visit: &mut VisitBtreeEntry<'_>,
     ) -> Result<Flow> {
         let range = rest_of(range, direction, after.map(|(key, _)| key));
         let (low, high) = (range.low.as_slice(), range.high.as_deref());
@@ -282,7 +346,7 @@ impl Reader {
         null: &[u8],
         direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
+        visit: &mut VisitBtreeEntry<'_>,
     ) -> Result<Flow> {
         self.entries(index, &[BtreeKey::Null], direction, after, visit, &|_, out| out.extend_from_slice(null))
     }
@@ -294,7 +358,7 @@ impl Reader {
         keys: &[BtreeKey<'_>],
         direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
+        visit: &mut VisitBtreeEntry<'_>,
         encode: &dyn Fn(Option<Datum<'_>>, &mut Vec<u8>),
     ) -> Result<Flow> {
         let mut scan = BtreeScan::begin(&self.table.relation, &index.relation, self.snapshot.get(), keys);
@@ -302,11 +366,11 @@ impl Reader {
         loop {
             check_for_interrupts!();
             let Some(entry) = scan.next(direction) else { return Ok(Flow::Continue(())) };
-            key.clear();
-            encode(entry.value, &mut key);
             let row = row_id(entry.tid);
             // Entries of the key at the place to go on from that come before it.
             if let Some((last, last_row)) = after {
+                key.clear();
+                encode(entry.value(), &mut key);
                 let place = (key.as_slice(), row).cmp(&(last, last_row));
                 if (direction == Direction::Forward && place.is_le())
                     || (direction == Direction::Backward && place.is_ge())
@@ -314,7 +378,7 @@ impl Reader {
                     continue;
                 }
             }
-            if visit(row, &key)?.is_break() {
+            if visit(row, &|out| encode(entry.value(), out))?.is_break() {
                 return Ok(Flow::Break(()));
             }
         }

@@ -209,7 +209,13 @@ impl<'s> EntryReader<'s> {
 
     /// Whether an entry matches all conditions; `key` is for its key.
     #[inline]
-    pub(super) fn matches(&self, page: &LeafPage, leaf: &LeafView<'_>, place: Place, key: &mut Vec<u8>) -> bool {
+    pub(super) fn matches(
+        &self,
+        page: &LeafPage,
+        leaf: &LeafView<'_>,
+        place: Place,
+        key: &mut Vec<u8>,
+    ) -> bool {
         let (tree, block) = (&self.tree, page.block);
         if self.skip_dead && page.marked && tree.checked(block, leaf.is_marked(place)) {
             return false;
@@ -272,11 +278,12 @@ impl<'s> EntryReader<'s> {
     }
 
     /// Shows the entries of the cursor's page, from the cursor's own on, to `visit`, until it breaks or fails. The
-    /// cursor is at the last one then, and `key` is used for keys.
+    /// cursor is at the last one then, and `key` is used for keys, which are read and passed on only `with_keys`.
     pub(super) fn visit_page<E>(
         &self,
         cursor: &mut Cursor,
         direction: Direction,
+        with_keys: bool,
         key: &mut Vec<u8>,
         visit: &mut Visit<'_, E>,
     ) -> Result<ControlFlow<()>, E> {
@@ -300,7 +307,11 @@ impl<'s> EntryReader<'s> {
         {
             cursor.at = here;
             if self.matches(&page, &leaf, place, key) {
-                let (row, key) = tree.checked(page.block, key_and_row(&leaf, place, key));
+                let read = match with_keys {
+                    true => key_and_row(&leaf, place, key),
+                    false => leaf.row(place, key).map(|row| (row, &[][..])),
+                };
+                let (row, key) = tree.checked(page.block, read);
                 if visit(row, key)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -308,6 +319,19 @@ impl<'s> EntryReader<'s> {
             at = beside(here, direction);
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// The key of the entry that a cursor is at, without the row; keys are wanted of the entries.
+    pub(super) fn key<'k>(&self, cursor: &'k Cursor, buffer: &'k mut Vec<u8>) -> &'k [u8] {
+        let page = &cursor.page;
+        match &page.kept {
+            Kept::Few(few) => few.key(cursor.at),
+            Kept::Page(_) => {
+                let leaf = page.leaf(&self.tree);
+                let place = page.entries.place(cursor.at);
+                place.map_or(&[], |place| self.tree.checked(page.block, key_and_row(&leaf, place, buffer)).1)
+            }
+        }
     }
 
     /// The first entry of a page from number `at` on that matches all conditions.
