@@ -100,7 +100,7 @@ impl StreamedFunction for FindStream {
         true
     }
 
-    fn fill(&mut self, batch: &mut Batch<'_>) -> bool {
+    fn fill(&mut self, batch: &mut Batch) -> bool {
         let most = self.batch;
         self.batch = most.saturating_mul(GROWTH).min(MOST);
         accept(self.execution.lend(&self.reader, &spilling(), &mut |document| {

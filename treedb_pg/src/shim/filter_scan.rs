@@ -17,7 +17,7 @@ use pgrx::pg_sys;
 use super::custom_scan::argument_of;
 use super::datum::{Datum, Layout};
 use super::memory::Context;
-use super::scan_node::{NodeMethods, ScanNode};
+use super::scan_node::{NodeMethods, ScanNode, store_virtual};
 use super::snapshot::Snapshot;
 use super::streamed::{Argument, Estimate, Explanation};
 use super::table::Slot;
@@ -169,7 +169,7 @@ impl<T: FilteredRows> ScanNode for Running<T> {
             let columns = usize::try_from((*(*slot).tts_tupleDescriptor).natts).unwrap_or(0);
             std::ptr::copy_nonoverlapping((*row).tts_values, (*slot).tts_values, columns);
             std::ptr::copy_nonoverlapping((*row).tts_isnull, (*slot).tts_isnull, columns);
-            pg_sys::ExecStoreVirtualTuple(slot);
+            store_virtual(slot);
             (*slot).tts_tid = (*row).tts_tid;
             (*slot).tts_tableOid = (*row).tts_tableOid;
         }

@@ -191,6 +191,41 @@ unsafe extern "C-unwind" fn execute<N: ScanNode>(
     })
 }
 
+/// Takes the row out of a slot, as `ExecClearTuple` does; false if that is not done, as the slot is none whose values
+/// belong to others.
+///
+/// # Safety
+/// A slot, which nobody else uses.
+unsafe fn clear_virtual(slot: *mut pg_sys::TupleTableSlot) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        let slot = &mut *slot;
+        let flags = u32::from(slot.tts_flags);
+        if flags & pg_sys::TTS_FLAG_SHOULDFREE != 0
+            || !std::ptr::eq(slot.tts_ops, &raw const pg_sys::TTSOpsVirtual)
+        {
+            return false;
+        }
+        slot.tts_flags |= pg_sys::TTS_FLAG_EMPTY as u16;
+        slot.tts_nvalid = 0;
+        slot.tts_tid = super::heap::tid(pg_sys::InvalidBlockNumber, 0);
+        true
+    }
+}
+
+/// Makes the values of a clear slot its row, as `ExecStoreVirtualTuple` does.
+///
+/// # Safety
+/// A clear slot with values for all columns.
+pub(super) unsafe fn store_virtual(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: the caller's.
+    unsafe {
+        let slot = &mut *slot;
+        slot.tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
+        slot.tts_nvalid = (*slot.tts_tupleDescriptor).natts as pg_sys::AttrNumber;
+    }
+}
+
 /// Puts the next row into the scan's slot, and returns it.
 ///
 /// # Safety
@@ -199,7 +234,10 @@ unsafe fn next_row<N: ScanNode>(node: *mut pg_sys::CustomScanState) -> *mut pg_s
     // SAFETY: the caller's.
     unsafe {
         let slot = (*node).ss.ss_ScanTupleSlot;
-        pg_sys::ExecClearTuple(slot);
+        // Most slots that rows are read into are clear, or virtual ones whose values belong to nobody.
+        if !clear_virtual(slot) {
+            pg_sys::ExecClearTuple(slot);
+        }
         if let Some(running) = running::<N>(node) {
             running.fetch(node, slot);
         }
