@@ -4,10 +4,11 @@
 //! What a node has open is dropped when the executor ends. After an error the executor does not end: then it goes away
 //! with the memory of the query, and the server has released what it had open.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
-use pgrx::{PgMemoryContexts, check_for_interrupts, pg_sys};
+use pgrx::{check_for_interrupts, pg_sys};
 
 use super::release::Abandoned;
 use super::streamed::Explanation;
@@ -115,8 +116,11 @@ pub(super) unsafe fn new_plan(
 #[repr(C)]
 struct State<N> {
     server: pg_sys::CustomScanState,
-    /// Null until the node begins; it lives as long as the memory of the query.
-    running: *mut Abandoned<N>,
+    /// Called when the memory of the query goes away.
+    forgotten: pg_sys::MemoryContextCallback,
+    /// What the node runs, from when it begins until it ends.
+    running: MaybeUninit<Abandoned<N>>,
+    has_begun: bool,
 }
 
 /// A callback: errors and panics of `work` become SQL errors.
@@ -145,8 +149,23 @@ unsafe extern "C-unwind" fn create_state<N: ScanNode>(_plan: *mut pg_sys::Custom
 /// # Safety
 /// A plan state of `create_state` for the same `N`; the result is used by one callback only.
 unsafe fn running<'c, N>(node: *mut pg_sys::CustomScanState) -> Option<&'c mut N> {
-    // SAFETY: set by `begin`, and alive until the memory of the query goes away.
-    unsafe { (*node.cast::<State<N>>()).running.as_mut().and_then(Abandoned::get) }
+    // SAFETY: written by `begin`, and alive until the memory of the query goes away.
+    unsafe {
+        let state = &mut *node.cast::<State<N>>();
+        if state.has_begun { state.running.assume_init_mut().get() } else { None }
+    }
+}
+
+/// The memory of a query goes away, and with it a node that may not have ended.
+unsafe extern "C-unwind" fn forget<N>(state: *mut c_void) {
+    guarded(|| {
+        // SAFETY: registered by `begin`, which has written it; the server calls this once.
+        unsafe {
+            let state = &mut *state.cast::<State<N>>();
+            state.has_begun = false;
+            state.running.assume_init_drop();
+        }
+    })
 }
 
 unsafe extern "C-unwind" fn begin<N: ScanNode>(
@@ -158,8 +177,14 @@ unsafe extern "C-unwind" fn begin<N: ScanNode>(
         // SAFETY: see above.
         unsafe {
             let running = Abandoned::new(N::begin(node));
-            (*node.cast::<State<N>>()).running =
-                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(running);
+            let state = node.cast::<State<N>>();
+            (*state).running = MaybeUninit::new(running);
+            (*state).has_begun = true;
+            (*state).forgotten.func = Some(forget::<N>);
+            (*state).forgotten.arg = state.cast();
+            // The context of the query, where the state is too.
+            let memory = pg_sys::CurrentMemoryContext;
+            pg_sys::MemoryContextRegisterResetCallback(memory, &raw mut (*state).forgotten);
         }
     })
 }
@@ -278,8 +303,9 @@ unsafe extern "C-unwind" fn end<N: ScanNode>(node: *mut pg_sys::CustomScanState)
         // SAFETY: see above. The scan's slot is cleared before the row that it points to goes away.
         unsafe {
             pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
-            if let Some(running) = (*node.cast::<State<N>>()).running.as_mut() {
-                drop(running.take());
+            let state = &mut *node.cast::<State<N>>();
+            if state.has_begun {
+                drop(state.running.assume_init_mut().take());
             }
         }
     })

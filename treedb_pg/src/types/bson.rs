@@ -67,7 +67,7 @@ const KEPT: usize = 64 * 1024;
 
 thread_local! {
     /// Memory for the text of a document.
-    static TEXT: Cell<String> = const { Cell::new(String::new()) };
+    static TEXT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
 }
 
 pg_function! {
@@ -78,7 +78,7 @@ pg_function! {
         let mut text = TEXT.take();
         text.clear();
         json::append_json(document, &mut text);
-        let string = args.memory().cstring(&text);
+        let string = args.memory().cstring(std::str::from_utf8(&text).unwrap_or_default());
         if text.capacity() <= KEPT {
             TEXT.set(text);
         }

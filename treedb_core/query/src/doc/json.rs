@@ -3,7 +3,7 @@
 //! Plain JSON stays plain; types JSON lacks are objects with one `$` name (`{"$oid": ".."}`, `{"$date": ".."}`).
 //! Field order is kept. Whole numbers become 32-bit integers where they fit, then 64-bit ones, then doubles.
 
-use std::fmt::Write;
+use std::io::Write;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
@@ -77,14 +77,14 @@ fn document(value: serde_json::Value) -> Result<RawDocumentBuf> {
 
 /// Writes a document as relaxed extended JSON, without spaces or line breaks.
 pub fn to_json(doc: &RawDocument) -> String {
-    let mut out = String::with_capacity(doc.as_bytes().len() + 16);
+    let mut out = Vec::with_capacity(doc.as_bytes().len() + 16);
     append_json(doc, &mut out);
-    out
+    text_of(out)
 }
 
-/// [`to_json`], appended to `out`.
-pub fn append_json(doc: &RawDocument, out: &mut String) {
-    write_object(doc.into(), out);
+/// [`to_json`], appended to `out`, in UTF-8.
+pub fn append_json(doc: &RawDocument, out: &mut Vec<u8>) {
+    append_object(doc.into(), out);
 }
 
 /// Writes a document as extended JSON that reads as the very same document: relaxed where that is enough, otherwise
@@ -99,97 +99,115 @@ pub fn to_exact_json(doc: &RawDocument) -> Option<String> {
     reads_as(&canonical).then_some(canonical)
 }
 
-fn write_object(doc: Doc<'_>, out: &mut String) {
-    out.push('{');
-    for (at, element) in doc.elements().enumerate() {
-        if at > 0 {
-            out.push(',');
-        }
-        write_text(element.name, out);
-        out.push(':');
-        write_value(&element, out);
-    }
-    out.push('}');
+/// The text that was written, which is UTF-8.
+fn text_of(written: Vec<u8>) -> String {
+    String::from_utf8(written).unwrap_or_default()
 }
 
-/// [`to_json`] for one value.
+/// [`to_json`] for one value, appended to `out`.
 pub fn write_value(element: &Element<'_>, out: &mut String) {
+    let mut written = std::mem::take(out).into_bytes();
+    append_value(element, &mut written);
+    *out = text_of(written);
+}
+
+fn append_object(doc: Doc<'_>, out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (at, element) in doc.elements().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        append_text(element.name, out);
+        out.push(b':');
+        append_value(&element, out);
+    }
+    out.push(b'}');
+}
+
+fn append_value(element: &Element<'_>, out: &mut Vec<u8>) {
     match element.value() {
-        Value::Document(doc) => write_object(doc, out),
+        Value::Document(doc) => append_object(doc, out),
         Value::Array(array) => {
-            out.push('[');
+            out.push(b'[');
             for (at, element) in array.elements().enumerate() {
                 if at > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
-                write_value(&element, out);
+                append_value(&element, out);
             }
-            out.push(']');
+            out.push(b']');
         }
-        Value::String(text) => write_text(text, out),
-        Value::Int32(value) => out.push_str(itoa::Buffer::new().format(value)),
-        Value::Int64(value) => out.push_str(itoa::Buffer::new().format(value)),
-        Value::Bool(value) => out.push_str(if value { "true" } else { "false" }),
-        Value::Null => out.push_str("null"),
+        Value::String(text) => append_text(text, out),
+        Value::Int32(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+        Value::Int64(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+        Value::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
+        Value::Null => out.extend_from_slice(b"null"),
         Value::Double(value) if value.is_finite() => match serde_json::Number::from_f64(value) {
             Some(number) => display(number, out),
-            None => out.push_str("null"),
+            None => out.extend_from_slice(b"null"),
         },
         Value::ObjectId(id) => {
-            out.push_str("{\"$oid\":\"");
-            for byte in id {
-                display(format_args!("{byte:02x}"), out);
-            }
-            out.push_str("\"}");
+            out.extend_from_slice(b"{\"$oid\":\"");
+            id.iter().for_each(|byte| append_hex(*byte, out));
+            out.extend_from_slice(b"\"}");
         }
         // Beyond the years a date can be written with; the `bson` crate would cut it to the nearest.
         Value::Date(millis) if !(0..=LAST_WRITTEN_DATE).contains(&millis) => {
             display(format_args!("{{\"$date\":{{\"$numberLong\":\"{millis}\"}}}}"), out);
         }
         Value::CodeScope(code, scope) => {
-            out.push_str("{\"$code\":");
-            write_text(code, out);
-            out.push_str(",\"$scope\":");
-            write_object(scope, out);
-            out.push('}');
+            out.extend_from_slice(b"{\"$code\":");
+            append_text(code, out);
+            out.extend_from_slice(b",\"$scope\":");
+            append_object(scope, out);
+            out.push(b'}');
         }
         _ => display(extended(element), out),
     }
 }
 
-fn display(value: impl std::fmt::Display, out: &mut String) {
-    // Writing to a string cannot fail.
+fn display(value: impl std::fmt::Display, out: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
     let _ = write!(out, "{value}");
 }
 
+fn append_hex(byte: u8, out: &mut Vec<u8>) {
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
+    let digits = [byte >> 4, byte & 15].map(|digit| DIGITS.get(usize::from(digit)).copied().unwrap_or(b'0'));
+    out.extend_from_slice(&digits);
+}
+
 /// Writes a string, quoted; what is not UTF-8 in it as replacement characters.
-fn write_text(text: &[u8], out: &mut String) {
-    const HEX: [char; 16] = ['0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f'];
-    out.push('"');
-    let text = String::from_utf8_lossy(text);
-    let mut rest = &*text;
-    while let Some(at) = rest.bytes().position(|byte| byte < 0x20 || byte == b'"' || byte == b'\\')
-        && let Some((before, after)) = rest.split_at_checked(at)
-    {
-        out.push_str(before);
-        let mut after = after.chars();
-        match after.next().unwrap_or_default() {
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            control @ ..'\u{20}' => {
-                out.push_str("\\u00");
-                let code = control as usize;
-                out.extend(HEX.get(code / 16).into_iter().chain(HEX.get(code % 16)));
-            }
-            quoted => out.extend(['\\', quoted]),
-        }
-        rest = after.as_str();
+fn append_text(text: &[u8], out: &mut Vec<u8>) {
+    let escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    out.push(b'"');
+    // Looks at every byte, so that many are looked at at once.
+    if text.iter().fold(true, |plain, &byte| plain & !escaped(byte) & byte.is_ascii()) {
+        out.extend_from_slice(text);
+        return out.push(b'"');
     }
-    out.push_str(rest);
-    out.push('"');
+    let text = String::from_utf8_lossy(text);
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|&byte| escaped(byte))
+        && let Some((before, [special, after @ ..])) = rest.split_at_checked(at)
+    {
+        out.extend_from_slice(before);
+        match special {
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            control @ ..0x20 => {
+                out.extend_from_slice(b"\\u00");
+                append_hex(*control, out);
+            }
+            quoted => out.extend_from_slice(&[b'\\', *quoted]),
+        }
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
 }
 
 /// The rarer types, by way of the `bson` crate.
@@ -276,13 +294,13 @@ mod tests {
     fn strings_are_escaped_as_serde_json_escapes_them() {
         let all: String = (0..0x250).filter_map(char::from_u32).chain("\u{2028}\u{10ffff}".chars()).collect();
         for text in [all.as_str(), "", "plain", "\"", "a\\"] {
-            let mut written = String::new();
-            write_text(text.as_bytes(), &mut written);
-            assert_eq!(written, serde_json::Value::from(text).to_string());
+            let mut written = Vec::new();
+            append_text(text.as_bytes(), &mut written);
+            assert_eq!(text_of(written), serde_json::Value::from(text).to_string());
         }
-        let mut written = String::new();
-        write_text(b"a\xff\"", &mut written);
-        assert_eq!(written, "\"a\u{fffd}\\\"\"");
+        let mut written = Vec::new();
+        append_text(b"a\xff\"", &mut written);
+        assert_eq!(text_of(written), "\"a\u{fffd}\\\"\"");
     }
 
     #[test]
