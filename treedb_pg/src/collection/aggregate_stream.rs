@@ -35,7 +35,7 @@ impl StreamedFunction for AggregateStream {
         false
     }
 
-    fn fill(&mut self, batch: &mut Batch<'_>) -> bool {
+    fn fill(&mut self, batch: &mut Batch) -> bool {
         pgrx::check_for_interrupts!();
         match accept(self.0.next()) {
             Some(document) => {

@@ -1,7 +1,8 @@
 //! `WHERE doc @@ filter`: the rows that the indexes of a table lead to, in a scan of the server's plan.
 //!
-//! Indexes only narrow the search: the server's plan evaluates `@@` on each row, after the conditions that come before it.
-//! So row security holds: of a row that a policy hides nothing is read but the bytes of its keys.
+//! Indexes only narrow the search: the server's plan evaluates `@@` on each row, after the conditions that come before it,
+//! unless the keys of the index have decided it. So row security holds: of a row that a policy hides nothing is read but
+//! the bytes of its keys.
 
 use std::ffi::CStr;
 
@@ -49,8 +50,8 @@ fn query(filter: Datum<'_>) -> treedb_query::query::Result<Query> {
     Filter::parse(bson::document(&filter.bytes())).map(Query::new)
 }
 
-fn candidates(reader: &Reader, filter: Datum<'_>) -> RowCandidates {
-    accept(query(filter).and_then(|query| RowCandidates::new(reader, &spilling(), query)))
+fn candidates(reader: &Reader, query: Query) -> RowCandidates {
+    accept(RowCandidates::new(reader, &spilling(), query))
 }
 
 impl FilteredRows for FilterRows {
@@ -63,8 +64,9 @@ impl FilteredRows for FilterRows {
     }
 
     fn open(table: Scanned, filter: Datum<'_>, snapshot: Snapshot<'_>) -> Self {
-        let reader = Reader::under(Table::of_plan(table), Registered::of(snapshot));
-        let candidates = candidates(&reader, filter);
+        let query = accept(query(filter));
+        let reader = Reader::for_query(Table::of_plan(table), Registered::of(snapshot), &query);
+        let candidates = candidates(&reader, query);
         FilterRows {
             reader,
             candidates,
@@ -84,9 +86,15 @@ impl FilteredRows for FilterRows {
             self.candidates.rewind();
         } else {
             self.keys_before += self.candidates.keys_examined();
-            self.candidates = candidates(&self.reader, filter);
+            let query = accept(query(filter));
+            self.reader.open_for(&query);
+            self.candidates = candidates(&self.reader, query);
         }
         self.more = true;
+    }
+
+    fn finds_matches(&self) -> bool {
+        self.candidates.are_matches(&self.reader)
     }
 
     fn slot(&self) -> Slot {

@@ -10,6 +10,7 @@ use super::table::{Need, Table};
 use crate::shim::error::accept;
 use crate::shim::function::{Args, pg_function};
 use crate::shim::rows::{Rows, Set};
+use crate::shim::snapshot::Registered;
 use crate::types::bson;
 
 /// The options of `find`.
@@ -28,7 +29,8 @@ pub(super) fn parse_find(filter: &[u8], options: &[u8]) -> Result<Query> {
 /// The collection and the query of a call: name, filter, options.
 fn parse_call(args: &Args, allowed: &[&str]) -> (Reader, Query) {
     let query = accept(parse(&args.bytes(1), &args.bytes(2), allowed));
-    (Reader::new(Table::open(&args.bytes(0), Need::Select)), query)
+    let table = Table::open(&args.bytes(0), Need::Select);
+    (Reader::for_query(table, Registered::active(), &query), query)
 }
 
 pg_function! {

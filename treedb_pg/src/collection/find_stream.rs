@@ -79,7 +79,7 @@ impl StreamedFunction for FindStream {
         let name = call.arguments[0].bytes();
         let query = query(call);
         let table = Table::open(&name, Need::Select);
-        let reader = Reader::under(table, Registered::of(call.snapshot));
+        let reader = Reader::for_query(table, Registered::of(call.snapshot), &query);
         let limit = query.limit;
         let execution = execution(&reader, query);
         let batch = first_batch(&execution, limit, call.wanted);
@@ -93,13 +93,14 @@ impl StreamedFunction for FindStream {
         }
         let query = query(call);
         let limit = query.limit;
+        self.reader.open_for(&query);
         self.execution = execution(&self.reader, query);
         self.batch = first_batch(&self.execution, limit, call.wanted);
         self.before = before;
         true
     }
 
-    fn fill(&mut self, batch: &mut Batch<'_>) -> bool {
+    fn fill(&mut self, batch: &mut Batch) -> bool {
         let most = self.batch;
         self.batch = most.saturating_mul(GROWTH).min(MOST);
         accept(self.execution.lend(&self.reader, &spilling(), &mut |document| {

@@ -12,12 +12,13 @@
 //! index `year_1` of `films`.
 
 use std::ffi::CStr;
+use std::rc::Rc;
 
 use pgrx::pg_sys;
 use treedb_query::access::IndexInfo;
 use treedb_query::index::ordered::IndexDef;
 
-use super::index_cache;
+use super::catalog_cache::{self, Known, KnownIndex};
 use super::table::Table;
 use crate::index_am::keyset_scan;
 use crate::shim::expression::ColumnCall;
@@ -48,23 +49,22 @@ pub(super) struct Index {
 impl Index {
     /// The indexes of `table`, all that are collections' indexes.
     pub(super) fn all(table: &Table) -> Vec<Index> {
-        let oids = table.relation.get().indexes();
-        oids.into_iter().filter_map(|oid| Index::open(table, oid)).collect()
+        known(table).indexes.iter().map(Index::open).collect()
     }
 
-    /// Opens an index; `None` if it is not one of a collection's.
-    fn open(table: &Table, oid: pg_sys::Oid) -> Option<Index> {
-        let relation = OpenIndex::open(oid, LockMode::AccessShare);
+    /// Opens an index. What holds for its entries and may change at any time is read now: a snapshot taken before shows
+    /// no row that contradicts it.
+    pub(super) fn open(known: &KnownIndex) -> Index {
+        let relation = OpenIndex::open(known.oid, LockMode::AccessShare);
         let index = relation.get();
-        let (kind, def) = index_cache::known(oid, table.relation.get().oid(), || read(table, index))?;
         let usable = index.is_valid() && index.is_ready() && index.is_live() && !index.is_too_new();
-        let mut info = IndexInfo::new(def, false);
-        if kind == Kind::KeySets && usable {
+        let mut info = IndexInfo::new(known.def.clone(), false);
+        if known.kind == Kind::KeySets && usable {
             let facts = keyset_scan::facts(index);
             info.multikey = facts.multikey;
             info.ordered &= facts.ordered;
         }
-        Some(Index { relation, kind, info, usable })
+        Index { relation, kind: known.kind, info, usable }
     }
 
     /// The name of its relation, for messages.
@@ -76,6 +76,24 @@ impl Index {
     pub(super) fn quoted(&self) -> std::ffi::CString {
         self.relation.get().quoted()
     }
+}
+
+/// What there is to know of an open table.
+pub(super) fn known(table: &Table) -> Rc<Known> {
+    let relation = table.relation.get();
+    let read = || {
+        let mut known = Known { doc: table.doc, indexes: Vec::new(), others: Vec::new() };
+        for oid in relation.indexes() {
+            let index = OpenIndex::open(oid, LockMode::AccessShare);
+            match read(table, index.get()) {
+                Some((kind, def)) => known.indexes.push(KnownIndex { oid, kind, def }),
+                None => known.others.push(oid),
+            }
+        }
+        known
+    };
+    let known = catalog_cache::known_or(relation.oid(), read);
+    if known.doc == table.doc { known } else { Rc::new(read()) }
 }
 
 /// Reads from the catalog how an index of `table` is read and what it is over.
@@ -98,7 +116,9 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<(Kind, IndexDef)> {
     // Read from the end or in descending order, the entries of a btree would need other scan keys.
     let unique_btree = access_method == pg_sys::BTREE_AM_OID && index.is_unique() && index.is_ascending(0);
     match () {
-        () if own && calls(c"keys") => Some((Kind::KeySets, pattern(index.is_exclusion())?)),
+        () if own && calls(c"keys") && keyset_scan::is_of_key_sets(index) => {
+            Some((Kind::KeySets, pattern(index.is_exclusion())?))
+        }
         () if unique_btree && calls(c"unique_key") => Some((Kind::Keys, pattern(true)?)),
         () if unique_btree && calls(c"get") && call.constant == b"_id" => {
             Some((Kind::Values, IndexDef::id()))

@@ -3,8 +3,8 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`table`] | a table by name: is it a collection, may the caller do that |
+//! | [`catalog_cache`] | what this backend has read of tables and their indexes |
 //! | [`index`] | its indexes that queries can use, as the engine knows indexes |
-//! | [`index_cache`] | definitions of indexes that this backend has read |
 //! | [`reader`] | [`treedb_query::access::Source`]: rows and index ranges under a snapshot |
 //! | [`writer`] | [`treedb_query::access::Sink`]: insert, lock and change rows through the executor |
 //! | [`identity`] | the trigger that gives every document its `_id` |
@@ -27,6 +27,7 @@
 mod aggregate;
 mod aggregate_stream;
 mod bulk;
+mod catalog_cache;
 mod distinct;
 mod estimate;
 mod explain;
@@ -36,7 +37,6 @@ mod find_and_modify;
 mod find_stream;
 mod identity;
 mod index;
-mod index_cache;
 mod manage;
 mod manage_index;
 mod options;
@@ -48,7 +48,7 @@ mod write;
 mod writer;
 
 pub(crate) use aggregate_stream::AggregateStream;
+pub(crate) use catalog_cache::changed as forget_changed;
 pub(crate) use filter_rows::FilterRows;
 pub(crate) use find_stream::FindStream;
-pub(crate) use index_cache::changed as forget_changed;
 pub(crate) use manage::TABLE_ACCESS_METHOD;

@@ -4,17 +4,22 @@
 //! the row version itself; [`Reader::fetch`] takes both.
 
 use std::cell::Cell;
+use std::rc::Rc;
 
 use ::bson::RawDocument;
 use pgrx::{check_for_interrupts, pg_sys};
-use treedb_query::access::{Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow};
+use treedb_query::access::{
+    Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, VisitRowId,
+};
 use treedb_query::doc::{Value, key};
-use treedb_query::query::Result;
+use treedb_query::index::ordered::IndexDef;
+use treedb_query::query::{Query, Result};
 use treedb_query::{ErrorCode, QueryError};
 
-use super::index::{Index, Kind};
+use super::catalog_cache::Known;
+use super::index::{self, Index, Kind};
 use super::table::Table;
-use crate::index_am::keyset_scan;
+use crate::index_am::keyset_scan::{self, KeysetScan};
 use crate::shim::btree_scan::{BtreeKey, BtreeScan};
 use crate::shim::datum::{Bytes, Datum};
 use crate::shim::heap;
@@ -43,8 +48,12 @@ pub(super) fn document<'s>(slot: &'s Slot, table: &Table) -> Option<Bytes<'s>> {
 pub(super) struct Reader {
     pub(super) table: Table,
     pub(super) snapshot: Registered,
+    /// Those of its indexes that are open and usable.
     pub(super) indexes: Vec<Index>,
     infos: Vec<IndexInfo>,
+    known: Rc<Known>,
+    /// Whether each of the indexes known has been opened.
+    opened: Vec<bool>,
     fetch: Fetch,
     /// The slot of [`Reader::fetch`], unless one is in progress.
     spare: Cell<Option<Slot>>,
@@ -53,20 +62,47 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// Reads `table` under the active snapshot.
+    /// Reads `table` under the active snapshot, by all of its indexes.
     pub(super) fn new(table: Table) -> Reader {
-        Reader::under(table, Registered::active())
+        let mut reader = Reader::without_indexes(table, Registered::active());
+        reader.open(|_| true);
+        reader
     }
 
-    /// Reads `table` under a snapshot. What the reader allocates is in the memory context that is current now; what it
-    /// allocates while it reads is not used later.
-    pub(super) fn under(table: Table, snapshot: Registered) -> Reader {
-        let mut indexes = Index::all(&table);
-        indexes.retain(|index| index.usable);
-        let infos = indexes.iter().map(|index| index.info.clone()).collect();
+    /// Reads `table` under a snapshot, by the indexes that a query may use: to open the others takes longer than to
+    /// find a document. What the reader allocates is in the memory context that is current now; what it allocates while
+    /// it reads is not used later.
+    pub(super) fn for_query(table: Table, snapshot: Registered, query: &Query) -> Reader {
+        let mut reader = Reader::without_indexes(table, snapshot);
+        reader.open_for(query);
+        reader
+    }
+
+    fn without_indexes(table: Table, snapshot: Registered) -> Reader {
+        let known = index::known(&table);
+        let opened = vec![false; known.indexes.len()];
         let fetch = Fetch::begin(&table.relation);
         let spare = Cell::new(Some(Slot::new(table.relation.get())));
-        Reader { table, snapshot, indexes, infos, fetch, spare, visible: None }
+        let (indexes, infos) = (Vec::new(), Vec::new());
+        Reader { table, snapshot, indexes, infos, known, opened, fetch, spare, visible: None }
+    }
+
+    /// Makes sure that the indexes that a query may use are open. Those that are already keep their numbers.
+    pub(super) fn open_for(&mut self, query: &Query) {
+        self.open(|def| query.may_use(def));
+    }
+
+    fn open(&mut self, wanted: impl Fn(&IndexDef) -> bool) {
+        for (known, opened) in self.known.indexes.iter().zip(&mut self.opened) {
+            if !*opened && wanted(&known.def) {
+                *opened = true;
+                let index = Index::open(known);
+                if index.usable {
+                    self.infos.push(index.info.clone());
+                    self.indexes.push(index);
+                }
+            }
+        }
     }
 
     /// The same for a query that may need no documents: rows of pages that are visible to everybody are not looked at.
@@ -151,22 +187,46 @@ impl Source for Reader {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
     ) -> Result<()> {
-        let Some(index) = self.indexes.get(index) else {
-            return Err(QueryError::new(ErrorCode::IndexNotFound, format!("no index number {index}")));
-        };
+        let index = self.index(index)?;
+        let mut bytes = Vec::new();
         match index.kind {
-            Kind::KeySets => {
-                let (tree, snapshot) = (index.relation.get(), self.snapshot.get());
-                snapshot.lock_predicate(*tree);
-                let after = after.map(|(key, row)| (key, address(row)));
-                let pin = self.visible.is_some();
-                keyset_scan::scan(tree, snapshot, range, direction, after, pin, &mut |tid, key| {
-                    check_for_interrupts!();
-                    visit(row_id(tid), key)
-                })
+            Kind::KeySets => self.keyset_scan(index, range, direction, after).entries(&mut |tid, key| {
+                check_for_interrupts!();
+                visit(row_id(tid), key)
+            }),
+            Kind::Keys | Kind::Values => self.btree_range(index, range, direction, after, &mut |row, key| {
+                bytes.clear();
+                key(&mut bytes);
+                visit(row, &bytes)
+            }),
+        }
+    }
+
+    fn index_rows(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitRowId<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let index = self.index(index)?;
+        match index.kind {
+            Kind::KeySets => self.keyset_scan(index, range, direction, after).rows(&mut |tid| {
+                check_for_interrupts!();
+                visit(row_id(tid))
+            }),
+            Kind::Keys | Kind::Values => {
+                let mut last = None;
+                self.btree_range(index, range, direction, after, &mut |row, key| {
+                    let flow = visit(row)?;
+                    if flow.is_break() {
+                        key(last.insert(Vec::new()));
+                    }
+                    Ok(flow)
+                })?;
+                Ok(last)
             }
-            Kind::Keys => self.btree(index, range, direction, after, visit).map(drop),
-            Kind::Values => self.values(index, range, direction, after, visit),
         }
     }
 
@@ -180,7 +240,45 @@ impl Source for Reader {
     }
 }
 
+/// The callback of a scan of the server's btree: the row of an entry, and what appends its key.
+type VisitBtreeEntry<'a> = dyn FnMut(RowId, &dyn Fn(&mut Vec<u8>)) -> Result<Flow> + 'a;
+
 impl Reader {
+    fn index(&self, number: usize) -> Result<&Index> {
+        self.indexes
+            .get(number)
+            .ok_or_else(|| QueryError::new(ErrorCode::IndexNotFound, format!("no index number {number}")))
+    }
+
+    /// A scan of an index of key sets, of which a serializable transaction has read all then.
+    fn keyset_scan<'s>(
+        &'s self,
+        index: &'s Index,
+        range: &'s KeyRange,
+        direction: Direction,
+        after: Option<(&'s [u8], RowId)>,
+    ) -> KeysetScan<'s> {
+        let (index, snapshot) = (index.relation.get(), self.snapshot.get());
+        snapshot.lock_predicate(*index);
+        let after = after.map(|(key, row)| (key, address(row)));
+        KeysetScan { index, snapshot, range, direction, after, pin: self.visible.is_some() }
+    }
+
+    /// The entries of a btree in a range.
+    fn btree_range(
+        &self,
+        index: &Index,
+        range: &KeyRange,
+        direction: Direction,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitBtreeEntry<'_>,
+    ) -> Result<()> {
+        match index.kind {
+            Kind::Values => self.values(index, range, direction, after, visit),
+            Kind::Keys | Kind::KeySets => self.btree(index, range, direction, after, visit).map(drop),
+        }
+    }
+
     /// An index on values. A document without the field has no value there, NULL to the server, and the key of null
     /// to queries: these entries are walked where null is.
     fn values(
@@ -189,7 +287,7 @@ impl Reader {
         range: &KeyRange,
         direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
+        visit: &mut VisitBtreeEntry<'_>,
     ) -> Result<()> {
         let mut null = Vec::new();
         key::encode_value(Value::Null, &mut null);
@@ -222,7 +320,7 @@ impl Reader {
         range: &KeyRange,
         direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
+        visit: &mut VisitBtreeEntry<'_>,
     ) -> Result<Flow> {
         let range = rest_of(range, direction, after.map(|(key, _)| key));
         let (low, high) = (range.low.as_slice(), range.high.as_deref());
@@ -248,7 +346,7 @@ impl Reader {
         null: &[u8],
         direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
+        visit: &mut VisitBtreeEntry<'_>,
     ) -> Result<Flow> {
         self.entries(index, &[BtreeKey::Null], direction, after, visit, &|_, out| out.extend_from_slice(null))
     }
@@ -260,7 +358,7 @@ impl Reader {
         keys: &[BtreeKey<'_>],
         direction: Direction,
         after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
+        visit: &mut VisitBtreeEntry<'_>,
         encode: &dyn Fn(Option<Datum<'_>>, &mut Vec<u8>),
     ) -> Result<Flow> {
         let mut scan = BtreeScan::begin(&self.table.relation, &index.relation, self.snapshot.get(), keys);
@@ -268,11 +366,11 @@ impl Reader {
         loop {
             check_for_interrupts!();
             let Some(entry) = scan.next(direction) else { return Ok(Flow::Continue(())) };
-            key.clear();
-            encode(entry.value, &mut key);
             let row = row_id(entry.tid);
             // Entries of the key at the place to go on from that come before it.
             if let Some((last, last_row)) = after {
+                key.clear();
+                encode(entry.value(), &mut key);
                 let place = (key.as_slice(), row).cmp(&(last, last_row));
                 if (direction == Direction::Forward && place.is_le())
                     || (direction == Direction::Backward && place.is_ge())
@@ -280,7 +378,7 @@ impl Reader {
                     continue;
                 }
             }
-            if visit(row, &key)?.is_break() {
+            if visit(row, &|out| encode(entry.value(), out))?.is_break() {
                 return Ok(Flow::Break(()));
             }
         }

@@ -5,6 +5,7 @@ use std::ffi::CString;
 use pgrx::pg_sys;
 use treedb_query::{ErrorCode, QueryError};
 
+use super::catalog_cache;
 use crate::shim::catalog::{self, RelationName};
 use crate::shim::datum::Bytes;
 use crate::shim::error::{SqlState, fail, refuse};
@@ -76,6 +77,18 @@ impl Table {
     /// The same; `None` if there is no such table.
     pub(super) fn open_if_exists(name: &RelationName, need: Need) -> Option<Table> {
         let oid = name.find(need.lock())?;
+        let doc = match catalog_cache::known(oid) {
+            Some(known) => known.doc,
+            None => Table::documents_of(oid, name),
+        };
+        let table = Table { relation: OpenTable::open(oid, LockMode::Held), doc };
+        table.allow(name, need);
+        Some(table)
+    }
+
+    /// The number of the column of documents of a locked relation, which is called `name`; an SQL error if it is no
+    /// collection.
+    fn documents_of(oid: pg_sys::Oid, name: &RelationName) -> i16 {
         let not_a_collection = || {
             fail(
                 SqlState::ERRCODE_WRONG_OBJECT_TYPE,
@@ -90,9 +103,7 @@ impl Table {
         if column_type != catalog::own_type(c"bson") {
             not_a_collection();
         }
-        let table = Table { relation: OpenTable::open(oid, LockMode::Held), doc };
-        table.allow(name, need);
-        Some(table)
+        doc
     }
 
     /// Opens the collection called `name` for an estimate of what reading it takes. Without an error: `None` if there is

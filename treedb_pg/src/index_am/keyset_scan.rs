@@ -9,9 +9,9 @@ use pgrx::pg_sys;
 use treedb_query::access::{Direction, KeyRange, after_prefix};
 
 use super::boundary::Boundary;
+use super::entry_reader::{EntryReader, Visit, Wanted};
 use super::meta::fact;
 use super::range::{Conditions, Range};
-use super::scan::{EntryReader, Visit};
 use super::schema::{Schema, append_address, shortened};
 use super::tree::Tree;
 use crate::shim::relation::Index;
@@ -25,55 +25,79 @@ pub(crate) struct Facts {
     pub(crate) ordered: bool,
 }
 
-/// Reads the properties of an index.
+/// Whether an index of this extension is one of key sets.
+pub(crate) fn is_of_key_sets(index: Index<'_>) -> bool {
+    Schema::of(index).is_multikey()
+}
+
+/// Reads the properties of an index of key sets.
 pub(crate) fn facts(index: Index<'_>) -> Facts {
-    let schema = Schema::of(index);
+    let schema = Schema::of_key_sets();
     let facts = Tree::new(index, &schema).meta().facts;
     Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
 }
 
-/// Shows the entries in `range` that `snapshot` may need to `visit`. With `after` it begins after that entry. With `pin`
-/// the page of an entry stays pinned while it is visited, so that no vacuum removes the entry and lets the table reuse
-/// its row's address meanwhile.
-pub(crate) fn scan<E>(
-    index: Index<'_>,
-    snapshot: Snapshot<'_>,
-    range: &KeyRange,
-    direction: Direction,
-    after: Option<(&[u8], pg_sys::ItemPointerData)>,
-    pin: bool,
-    visit: &mut Visit<'_, E>,
-) -> Result<(), E> {
-    let schema = Schema::of(index);
-    let mut bounds = bounds_of(range);
-    if let Some((key, row)) = after {
-        let mut entry = shortened(key).to_vec();
-        append_address(row, &mut entry);
-        match direction {
-            Direction::Forward => bounds.low = schema.after_key(&entry),
-            Direction::Backward => bounds.high = schema.before_key(&entry),
-        }
+/// A scan of the entries in a range that a snapshot may need.
+pub(crate) struct KeysetScan<'s> {
+    pub(crate) index: Index<'s>,
+    pub(crate) snapshot: Snapshot<'s>,
+    pub(crate) range: &'s KeyRange,
+    pub(crate) direction: Direction,
+    /// Begin after this entry.
+    pub(crate) after: Option<(&'s [u8], pg_sys::ItemPointerData)>,
+    /// Keep the page of an entry pinned while it is visited, so that no vacuum removes the entry and lets the table reuse
+    /// its row's address meanwhile.
+    pub(crate) pin: bool,
+}
+
+impl KeysetScan<'_> {
+    /// Shows the entries to `visit`.
+    pub(crate) fn entries<E>(&self, visit: &mut Visit<'_, E>) -> Result<(), E> {
+        self.walk(true, visit).map(drop)
     }
-    let conditions = Conditions::range(bounds);
-    index.count_scan();
-    let reader = EntryReader {
-        keys: true,
-        pin,
-        snapshot: Some(snapshot),
-        skip_dead: !snapshot::began_in_recovery(),
-        ..EntryReader::new(Tree::new(index, &schema), &conditions)
-    };
-    let mut buffer = Vec::new();
-    let mut cursor = reader.next(None, direction, &mut buffer);
-    while let Some(mut here) = cursor {
-        let flow = reader.visit_page(&mut here, direction, &mut buffer, visit);
-        if !matches!(flow, Ok(ControlFlow::Continue(()))) {
-            here.leave(None);
-            return flow.map(drop);
-        }
-        cursor = reader.next(Some(here), direction, &mut buffer);
+
+    /// Shows their rows to `visit`. If it breaks, the key of the entry at which it did is returned.
+    pub(crate) fn rows<E>(
+        &self,
+        visit: &mut dyn FnMut(pg_sys::ItemPointerData) -> Result<ControlFlow<()>, E>,
+    ) -> Result<Option<Vec<u8>>, E> {
+        self.walk(false, &mut |row, _| visit(row))
     }
-    Ok(())
+
+    fn walk<E>(&self, with_keys: bool, visit: &mut Visit<'_, E>) -> Result<Option<Vec<u8>>, E> {
+        let KeysetScan { index, snapshot, direction, .. } = *self;
+        let schema = Schema::of_key_sets();
+        let mut bounds = bounds_of(self.range);
+        if let Some((key, row)) = self.after {
+            let mut entry = shortened(key).to_vec();
+            append_address(row, &mut entry);
+            match direction {
+                Direction::Forward => bounds.low = schema.after_key(&entry),
+                Direction::Backward => bounds.high = schema.before_key(&entry),
+            }
+        }
+        let conditions = Conditions::range(bounds);
+        index.count_scan();
+        let reader = EntryReader {
+            wanted: Wanted::Keys,
+            pin: self.pin,
+            snapshot: Some(snapshot),
+            skip_dead: !snapshot::began_in_recovery(),
+            ..EntryReader::new(Tree::new(index, &schema), &conditions)
+        };
+        let mut buffer = Vec::new();
+        let mut cursor = reader.next(None, direction, &mut buffer);
+        while let Some(mut here) = cursor {
+            let flow = reader.visit_page(&mut here, direction, with_keys, &mut buffer, visit);
+            if !matches!(flow, Ok(ControlFlow::Continue(()))) {
+                let last = flow.map(|_| Some(reader.key(&here, &mut buffer).to_vec()));
+                here.leave(None);
+                return last;
+            }
+            cursor = reader.next(Some(here), direction, &mut buffer);
+        }
+        Ok(None)
+    }
 }
 
 /// The rows that have one of these keys, perhaps: keys may be stored shortened. `but` is left out.
@@ -107,7 +131,7 @@ pub(super) fn rows_with<'k>(
 
 /// About how many entries lie in `range`.
 pub(crate) fn estimate(index: Index<'_>, range: &KeyRange) -> u64 {
-    let schema = Schema::of(index);
+    let schema = Schema::of_key_sets();
     Tree::new(index, &schema).estimate(&bounds_of(range))
 }
 

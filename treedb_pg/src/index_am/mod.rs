@@ -9,7 +9,9 @@
 //! | [`tree`] | descending and moving right under latches |
 //! | [`insert`] | inserting, splitting, finishing splits |
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
-//! | [`argument`], [`range`], [`scan`], [`batch`] | what columns are compared with, conditions as ranges, reading them both ways |
+//! | [`argument`], [`range`] | what columns are compared with, conditions as ranges |
+//! | [`entry_reader`], [`cursor`] | reading ranges both ways; where a scan is, and what it keeps of a leaf |
+//! | [`scan`], [`batch`] | scans of the server's; entries read ahead for them |
 //! | [`parallel_scan`] | sharing the leaves of a scan among processes |
 //! | [`keyset_scan`] | reading an index of key sets for queries over documents |
 //! | [`unique_keys`] | key sets that no two documents share: the operator `&&`, and who waits for whom |
@@ -45,6 +47,8 @@ mod build;
 mod check;
 mod check_tree;
 mod column;
+mod cursor;
+mod entry_reader;
 mod estimate;
 mod insert;
 mod inspect;

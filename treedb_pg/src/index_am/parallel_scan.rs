@@ -6,31 +6,26 @@
 //! same ranges of the same conditions, so a range is known by its number. A key goes along with the next leaf's number,
 //! because the leaf may have been split in between.
 
-use std::sync::Arc;
-
 use treedb_query::access::Direction;
 
-use super::scan::{Beside, Cursor, EntryReader, LeafPage};
+use super::cursor::{Cursor, LeafPage};
+use super::entry_reader::{Beside, EntryReader};
 use crate::shim::parallel_scan::{Place, SharedScan};
 
 impl EntryReader<'_> {
-    /// The next leaf for this process, and where its entries begin; `None` at the end. `spare` is the leaf that it has
-    /// done with.
+    /// The next leaf for this process, and where its entries begin; `None` at the end.
     pub(super) fn take_leaf(
         &self,
         shared: SharedScan<'_>,
         direction: Direction,
-        spare: Option<Arc<LeafPage>>,
     ) -> Option<(Cursor, Option<usize>)> {
         let (turn, place) = shared.take()?;
         let found = match place {
-            Place::Beginning => {
-                self.first_range(direction).and_then(|range| self.enter(range, direction, spare))
-            }
-            Place::Range(range) => self.enter(range, direction, spare),
+            Place::Beginning => self.first_range(direction).and_then(|range| self.enter(range, direction)),
+            Place::Range(range) => self.enter(range, direction),
             Place::Beside { range, block, key } => {
                 let beside = Beside { block, boundary: self.tree.schema.before_owned_key(key) };
-                let cursor = self.open_beside(beside, range, direction, spare);
+                let cursor = self.open_beside(beside, range, direction);
                 cursor.map(|cursor| Self::begin(cursor, direction))
             }
         };

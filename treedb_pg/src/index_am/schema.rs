@@ -70,6 +70,12 @@ impl Schema {
         Schema { columns, included, keys: if custom { Keys::Custom } else { Keys::Bytewise }, fixed }
     }
 
+    /// That of every index of key sets, whose entries are compared by their bytes, whatever its options say.
+    pub(super) fn of_key_sets() -> Schema {
+        let column = Column::new(Kind::Keys, Layout::Varlena, Order::Bytes, false, false);
+        Schema { columns: vec![column], included: Vec::new(), keys: Keys::Bytewise, fixed: None }
+    }
+
     /// The columns, if entries have nothing but values at fixed places of a key.
     pub(super) fn fixed_columns(&self) -> Option<&[FixedColumn]> {
         self.fixed.as_deref()

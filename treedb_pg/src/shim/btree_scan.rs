@@ -57,11 +57,27 @@ pub(crate) struct BtreeScan<'s> {
     snapshot: PhantomData<Snapshot<'s>>,
 }
 
-/// An entry of a btree.
+/// An entry of a btree, which the scan holds until the next one is asked for.
 pub(crate) struct Entry<'e> {
     pub(crate) tid: pg_sys::ItemPointerData,
+    entry: pg_sys::IndexTuple,
+    columns: pg_sys::TupleDesc,
+    scan: PhantomData<&'e ()>,
+}
+
+impl<'e> Entry<'e> {
     /// The first column; `None` for NULL.
-    pub(crate) value: Option<Datum<'e>>,
+    pub(crate) fn value(&self) -> Option<Datum<'e>> {
+        const MOST: usize = pg_sys::INDEX_MAX_KEYS as usize;
+        let (mut values, mut nulls) = ([pg_sys::Datum::from(0usize); MOST], [true; MOST]);
+        // SAFETY: an entry of these columns, which stays as it is for the lifetime. The arrays have an element for as
+        // many columns as an index can have.
+        unsafe {
+            pg_sys::index_deform_tuple(self.entry, self.columns, values.as_mut_ptr(), nulls.as_mut_ptr());
+            let layout = layout(self.columns, 0)?;
+            (!nulls[0]).then(|| Datum::from_raw(values[0], layout))
+        }
+    }
 }
 
 impl<'s> BtreeScan<'s> {
@@ -142,20 +158,14 @@ impl<'s> BtreeScan<'s> {
 
     /// The next entry.
     pub(crate) fn next(&mut self, direction: Direction) -> Option<Entry<'_>> {
-        const MOST: usize = pg_sys::INDEX_MAX_KEYS as usize;
-        // SAFETY: the scan is ours; after a hit it holds the entry until the next one. The arrays have an element
-        // for as many columns as an index can have.
+        // SAFETY: the scan is ours; after a hit it holds the entry until the next one.
         unsafe {
             let tid = pg_sys::index_getnext_tid(self.scan, to_server(direction));
             if tid.is_null() {
                 return None;
             }
-            let (mut values, mut nulls) = ([pg_sys::Datum::from(0usize); MOST], [true; MOST]);
             let (entry, columns) = ((*self.scan).xs_itup, (*self.scan).xs_itupdesc);
-            pg_sys::index_deform_tuple(entry, columns, values.as_mut_ptr(), nulls.as_mut_ptr());
-            let layout = layout(columns, 0)?;
-            let value = (!nulls[0]).then(|| Datum::from_raw(values[0], layout));
-            Some(Entry { tid: *tid, value })
+            Some(Entry { tid: *tid, entry, columns, scan: PhantomData })
         }
     }
 }

@@ -174,7 +174,16 @@ pub(crate) fn run(parts: &[&CStr]) {
     }
 }
 
+/// Most bytes of a name that is remembered with its parts: of a longer one the server may say that it is truncated.
+const LONGEST_KEPT: usize = 63;
+
+thread_local! {
+    /// The name that was read last, and its parts.
+    static LAST_NAME: RefCell<Option<(Vec<u8>, RelationName)>> = const { RefCell::new(None) };
+}
+
 /// A name of a relation as in SQL, resolved as SQL does: folded unless quoted, with or without schema.
+#[derive(Clone)]
 pub(crate) struct RelationName {
     catalog: Option<CString>,
     schema: Option<CString>,
@@ -184,8 +193,18 @@ pub(crate) struct RelationName {
 impl RelationName {
     /// Reads a name; an SQL error if it is none.
     pub(crate) fn parse(name: &Bytes<'_>) -> RelationName {
+        let last = LAST_NAME.with_borrow(|last| {
+            last.as_ref().filter(|(read, _)| **read == **name).map(|(_, parts)| parts.clone())
+        });
+        if let Some(parts) = last {
+            return parts;
+        }
         // SAFETY: a text, which is only read.
-        unsafe { RelationName::from_text(name.as_text()) }
+        let parts = unsafe { RelationName::from_text(name.as_text()) };
+        if name.len() <= LONGEST_KEPT {
+            LAST_NAME.set(Some((name.to_vec(), parts.clone())));
+        }
+        parts
     }
 
     /// The same without an error: `None` if it is no name of one or two parts.

@@ -1,8 +1,8 @@
 //! The executor's node for a [`StreamedFunction`] in FROM: arguments are evaluated when the scan begins or begins again,
 //! rows are read in batches and handed out one by one.
 //!
-//! Rows are in a memory context that is reset when the next batch is read: a row is valid until the next one is asked
-//! for, as the executor expects of any node.
+//! A row stays where it is in its batch until the next one is read: it is valid until the next row is asked for, as the
+//! executor expects of any node.
 
 use std::ffi::{CStr, CString};
 
@@ -12,7 +12,7 @@ use super::compat;
 use super::datum::{Datum, Layout};
 use super::error::{SqlState, fail};
 use super::memory::Context;
-use super::scan_node::{NodeMethods, ScanNode, access};
+use super::scan_node::{NodeMethods, ScanNode, access, store_virtual};
 use super::snapshot::Snapshot;
 use super::streamed::{ARGUMENTS, Argument, Batch, Call, Explanation, StreamedFunction};
 
@@ -32,16 +32,56 @@ struct Running<T> {
     opened: bool,
     /// Whether the stream has more rows than those of the batch.
     more: bool,
-    rows: Vec<pg_sys::Datum>,
-    /// How many rows of the batch have been handed out.
-    taken: usize,
-    arguments: [*mut pg_sys::ExprState; ARGUMENTS],
+    rows: Batch,
+    arguments: [Prepared; ARGUMENTS],
     /// How many rows are likely to be asked for; 0 for all.
     wanted: usize,
-    /// What the batch is in.
-    batch: Context,
+    /// What is allocated while a batch is read.
+    scratch: Context,
     /// What the stream allocates in.
     memory: Context,
+}
+
+/// An argument, ready to be evaluated.
+#[derive(Clone, Copy)]
+enum Prepared {
+    /// Its value; `None` for NULL.
+    Constant(Option<pg_sys::Datum>),
+    Expression(*mut pg_sys::ExprState),
+}
+
+impl Prepared {
+    /// # Safety
+    /// An argument of the plan of a node that begins.
+    unsafe fn new(argument: *mut pg_sys::Expr, node: *mut pg_sys::CustomScanState) -> Prepared {
+        // SAFETY: the tag of a node says what structure it is.
+        unsafe {
+            if (*argument.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Const {
+                let constant = &*argument.cast::<pg_sys::Const>();
+                return Prepared::Constant((!constant.constisnull).then_some(constant.constvalue));
+            }
+            Prepared::Expression(pg_sys::ExecInitExpr(argument, &raw mut (*node).ss.ps))
+        }
+    }
+
+    /// The value; `None` for NULL.
+    ///
+    /// # Safety
+    /// An argument of this node. The value lives until the next row is asked for.
+    unsafe fn value(self, node: *mut pg_sys::CustomScanState) -> Option<pg_sys::Datum> {
+        match self {
+            Prepared::Constant(value) => value,
+            Prepared::Expression(expression) => {
+                let mut null = false;
+                // SAFETY: evaluated in the context for that, which is reset when the next row is asked for.
+                let value = unsafe {
+                    let context = (*node).ss.ps.ps_ExprContext;
+                    pg_sys::ExecEvalExprSwitchContext(expression, context, &raw mut null)
+                };
+                (!null).then_some(value)
+            }
+        }
+    }
 }
 
 /// The call that a node executes.
@@ -83,21 +123,18 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
         unsafe {
             let call = call_of(node);
             expect_execute((*call).funcid);
-            let mut arguments = [std::ptr::null_mut(); ARGUMENTS];
-            for (at, prepared) in arguments.iter_mut().enumerate() {
-                let argument = pg_sys::list_nth((*call).args, at as i32);
-                *prepared = pg_sys::ExecInitExpr(argument.cast(), &raw mut (*node).ss.ps);
-            }
+            let arguments = std::array::from_fn(|at| {
+                Prepared::new(pg_sys::list_nth((*call).args, at as i32).cast(), node)
+            });
             let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
             Running {
                 stream: None,
                 opened: false,
                 more: false,
-                rows: Vec::new(),
-                taken: 0,
+                rows: Batch::default(),
                 arguments,
                 wanted: usize::try_from(pg_sys::list_nth_int((*plan).custom_private, 0)).unwrap_or(0),
-                batch: Context::new(c"TreeDB rows"),
+                scratch: Context::new(c"TreeDB rows"),
                 memory: Context::new(c"TreeDB scan"),
             }
         }
@@ -109,7 +146,7 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
             if let Some(value) = self.next(node) {
                 *(*slot).tts_values = value;
                 *(*slot).tts_isnull = false;
-                pg_sys::ExecStoreVirtualTuple(slot);
+                store_virtual(slot);
             }
         }
     }
@@ -123,7 +160,6 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
 
     fn rescan(&mut self) {
         self.rows.clear();
-        self.taken = 0;
         (self.opened, self.more) = (false, false);
     }
 
@@ -146,28 +182,23 @@ impl<T: StreamedFunction> Running<T> {
     /// `node` is the plan state that this belongs to, and the row before this one is not used any more.
     unsafe fn next(&mut self, node: *mut pg_sys::CustomScanState) -> Option<pg_sys::Datum> {
         loop {
-            if let Some(value) = self.rows.get(self.taken) {
-                self.taken += 1;
-                return Some(*value);
+            if let Some(value) = self.rows.take() {
+                return Some(value);
             }
             self.rows.clear();
-            self.taken = 0;
-            // SAFETY: the rows of the batch have been used, and a stream uses nothing of an earlier call of `fill`
-            // unless it says so.
-            unsafe { self.batch.reset() };
+            // SAFETY: a stream uses nothing of an earlier call of `fill` unless it says so.
+            unsafe { self.scratch.reset() };
             if !self.opened {
                 self.opened = true;
                 // SAFETY: the caller's.
                 self.more = unsafe { self.open(node) };
             }
-            let Running { stream, more, rows, batch, memory, .. } = self;
+            let Running { stream, more, rows, scratch, memory, .. } = self;
             let stream = stream.as_mut().filter(|_| *more)?;
             // After an error there are no more rows.
             *more = false;
-            // SAFETY: the context is reset above, after the rows in it have been used.
-            let mut filled = Batch::new(unsafe { batch.memory() }, rows);
-            let context = if T::KEEPS_MEMORY { memory } else { batch };
-            *more = context.enter(|| stream.fill(&mut filled));
+            let context = if T::KEEPS_MEMORY { memory } else { scratch };
+            *more = context.enter(|| stream.fill(rows));
         }
     }
 
@@ -176,23 +207,17 @@ impl<T: StreamedFunction> Running<T> {
     /// # Safety
     /// `node` is the plan state that this belongs to.
     unsafe fn open(&mut self, node: *mut pg_sys::CustomScanState) -> bool {
-        // SAFETY: expressions of this node, evaluated in the context for that, which is reset when the next row is
-        // asked for. The arguments are of variable length, as the declaration of the function says.
+        // SAFETY: arguments of this node, of variable length, as the declaration of the function says.
         let (snapshot, evaluated) = unsafe {
-            let state = (*node).ss.ps.state;
-            let context = (*node).ss.ps.ps_ExprContext;
-            let mut values = [None; ARGUMENTS];
-            for (value, argument) in values.iter_mut().zip(self.arguments) {
-                let mut null = false;
-                let datum = pg_sys::ExecEvalExprSwitchContext(argument, context, &raw mut null);
-                *value = (!null).then(|| Datum::from_raw(datum, Layout::Varlena));
-            }
-            (Snapshot::from_raw((*state).es_snapshot), values)
+            let values = self
+                .arguments
+                .map(|argument| argument.value(node).map(|value| Datum::from_raw(value, Layout::Varlena)));
+            (Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot), values)
         };
         let [Some(first), Some(second), Some(third)] = evaluated else { return false };
         let call = Call { arguments: [first, second, third], snapshot, wanted: self.wanted };
-        let Running { stream, batch, memory, .. } = self;
-        let reopened = stream.as_mut().is_some_and(|stream| batch.enter(|| stream.reopen(&call)));
+        let Running { stream, scratch, memory, .. } = self;
+        let reopened = stream.as_mut().is_some_and(|stream| scratch.enter(|| stream.reopen(&call)));
         if !reopened {
             drop(stream.take());
             // SAFETY: the stream that used it is gone.

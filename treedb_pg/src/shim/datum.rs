@@ -119,8 +119,17 @@ impl<'m> Datum<'m> {
     pub(crate) fn bytes(self) -> Bytes<'m> {
         self.expect(Layout::Varlena);
         let stored = self.raw.cast_mut_ptr::<pg_sys::varlena>();
-        // SAFETY: the layout says that this points to such a value.
-        let value = unsafe { pg_sys::pg_detoast_datum_packed(stored) };
+        // SAFETY: the layout says that this points to such a value. Most are neither compressed nor stored elsewhere: the
+        // server would return them as they are.
+        let value = unsafe {
+            if pgrx::varlena::varatt_is_4b_u(stored)
+                || pgrx::varlena::varatt_is_1b(stored) && !pgrx::varlena::varatt_is_1b_e(stored)
+            {
+                stored
+            } else {
+                pg_sys::pg_detoast_datum_packed(stored)
+            }
+        };
         Bytes { value, copied: !std::ptr::eq(value, stored), memory: PhantomData }
     }
 

@@ -112,13 +112,15 @@ pub(super) unsafe fn add_paths(
         }
         let Some(table) = filters.scanned(entry) else { return };
         for at in 0..pg_sys::list_length(own) {
-            let Some((document, filter)) = filter_of(own, at, number) else { continue };
+            let Some(Condition { clause, document, filter }) = filter_of(own, at, number) else { continue };
             if (*document).varattno == table.column && !pg_sys::contain_var_clause(filter) {
-                add_path(root, rel, filters, table, filter, (*rel).lateral_relids);
+                add_path(root, rel, filters, table, clause, (*rel).lateral_relids);
             }
         }
         for at in 0..if joined { pg_sys::list_length(shared) } else { 0 } {
-            let Some((document, filter)) = filter_of(shared, at, number) else { continue };
+            let Some(Condition { clause, document, filter }) = filter_of(shared, at, number) else {
+                continue;
+            };
             let condition = pg_sys::list_nth(shared, at).cast::<pg_sys::RestrictInfo>();
             if (*document).varattno == table.column
                 && !pg_sys::bms_is_member(number as i32, pg_sys::pull_varnos(root, filter))
@@ -127,13 +129,13 @@ pub(super) unsafe fn add_paths(
                 let others = pg_sys::bms_copy((*condition).clause_relids);
                 let others = pg_sys::bms_del_member(others, number as i32);
                 let others = pg_sys::bms_add_members(others, (*rel).lateral_relids);
-                add_path(root, rel, filters, table, filter, others);
+                add_path(root, rel, filters, table, clause, others);
             }
         }
     }
 }
 
-/// Adds the path for one filter, parameterized by the relations `outer`.
+/// Adds the path for one condition, parameterized by the relations `outer`.
 ///
 /// # Safety
 /// As [`add_paths`].
@@ -142,12 +144,13 @@ unsafe fn add_path(
     rel: *mut pg_sys::RelOptInfo,
     filters: &'static FilterPaths,
     table: Scanned,
-    filter: *mut pg_sys::Node,
+    condition: *mut pg_sys::OpExpr,
     outer: pg_sys::Relids,
 ) {
     // SAFETY: nodes of the planner's, made and filled as it makes its own; the server makes a new expression, with
     // parameters and stable functions replaced where it can.
     unsafe {
+        let filter = pg_sys::list_nth((*condition).args, 1).cast::<pg_sys::Node>();
         let value = argument_of(pg_sys::estimate_expression_value(root, filter), |_| None);
         let Some(Estimate { startup, total, rows: found }) = (filters.estimate)(table, &value) else {
             return;
@@ -171,23 +174,26 @@ unsafe fn add_path(
             + target.cost.per_tuple * (*path).path.rows;
         (*path).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
         let column = pg_sys::makeInteger(i32::from(table.column));
-        let private = pg_sys::lappend(ptr::null_mut(), filter.cast());
+        let private = pg_sys::lappend(ptr::null_mut(), condition.cast());
         (*path).custom_private = pg_sys::lappend(private, column.cast());
         (*path).methods = filters.paths;
         pg_sys::add_path(rel, path.cast());
     }
 }
 
-/// Document and filter of condition `at`, if it is `column @@ filter` with a filter that has the same value for all rows
+/// A condition `column @@ filter`.
+struct Condition {
+    clause: *mut pg_sys::OpExpr,
+    document: *mut pg_sys::Var,
+    filter: *mut pg_sys::Node,
+}
+
+/// Condition `at`, if it is `column @@ filter` with a filter that has the same value for all rows
 /// of relation `number`, unless it has variables of it.
 ///
 /// # Safety
 /// A list of conditions.
-unsafe fn filter_of(
-    conditions: *mut pg_sys::List,
-    at: i32,
-    number: pg_sys::Index,
-) -> Option<(*mut pg_sys::Var, *mut pg_sys::Node)> {
+unsafe fn filter_of(conditions: *mut pg_sys::List, at: i32, number: pg_sys::Index) -> Option<Condition> {
     // SAFETY: the tag of a node says what structure it is.
     unsafe {
         let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
@@ -205,7 +211,7 @@ unsafe fn filter_of(
             && (*document).varlevelsup == 0
             && !pg_sys::contain_volatile_functions(filter)
             && catalog::is_own_function(pg_sys::get_opcode((*clause).opno), MATCHES);
-        is_filter.then_some((document, filter))
+        is_filter.then_some(Condition { clause, document, filter })
     }
 }
 
@@ -243,19 +249,34 @@ unsafe extern "C-unwind" fn plan<T: FilteredRows>(
     conditions: *mut pg_sys::List,
     _plans: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
-    // SAFETY: called by the planner with a path of `add_path`, whose private list has the filter and the number of the
+    // SAFETY: called by the planner with a path of `add_path`, whose private list has the condition and the number of the
     // column. The filter is an expression of the plan, so that the server replaces references to other tables in it. The
     // conditions come in the order in which they have to be evaluated.
     unsafe {
         error_frame::guarded(|| {
-            let filter = pg_sys::list_nth((*path).custom_private, 0);
+            let condition = pg_sys::list_nth((*path).custom_private, 0).cast::<pg_sys::OpExpr>();
+            let filter = pg_sys::list_nth((*condition).args, 1);
             let column = pg_sys::list_nth((*path).custom_private, 1).cast::<pg_sys::Integer>();
             let scan = new_plan(path, columns, conditions, Methods::<T>::SCAN);
             (*scan).scan.scanrelid = (*rel).relid;
             (*scan).custom_exprs = pg_sys::lappend(ptr::null_mut(), pg_sys::copyObjectImpl(filter).cast());
-            (*scan).custom_private = pg_sys::lappend_int(ptr::null_mut(), (*column).ival);
+            let private = pg_sys::lappend_int(ptr::null_mut(), (*column).ival);
+            (*scan).custom_private =
+                pg_sys::lappend_int(private, position((*scan).scan.plan.qual, condition));
             scan.cast()
         })
+    }
+}
+
+/// Where in a list of conditions one is; -1 if it is not there.
+///
+/// # Safety
+/// A list of conditions, and one.
+unsafe fn position(conditions: *mut pg_sys::List, condition: *mut pg_sys::OpExpr) -> i32 {
+    // SAFETY: the caller's.
+    unsafe {
+        let is = |at: &i32| pg_sys::equal(pg_sys::list_nth(conditions, *at), condition.cast());
+        (0..pg_sys::list_length(conditions)).find(is).unwrap_or(-1)
     }
 }
 

@@ -2,7 +2,9 @@
 //! is, as a trait of safe functions, and how the executor carries it out. [`super::filter_path`] plans it.
 //!
 //! The node returns rows of the table, with all columns, `ctid` and `tableoid`. The conditions of the plan, `@@` among
-//! them, are evaluated by the server on every row, in the order that row security asks for.
+//! them, are evaluated by the server on every row, in the order that row security asks for. Where a search finds nothing
+//! but matches, `@@` is left out of them: that it is true was seen by the keys of an index. Rows that are looked at again
+//! after a change are not those that were found, so that all conditions are evaluated on them.
 //!
 //! The server has prepared those for a slot of values that are there already. So each row is decoded from the slot that
 //! holds its page into the node's, which points into that page until the next row is asked for.
@@ -15,7 +17,7 @@ use pgrx::pg_sys;
 use super::custom_scan::argument_of;
 use super::datum::{Datum, Layout};
 use super::memory::Context;
-use super::scan_node::{NodeMethods, ScanNode};
+use super::scan_node::{NodeMethods, ScanNode, store_virtual};
 use super::snapshot::Snapshot;
 use super::streamed::{Argument, Estimate, Explanation};
 use super::table::Slot;
@@ -50,6 +52,8 @@ pub(crate) trait FilteredRows: Sized + 'static {
     fn open(table: Scanned, filter: Datum<'_>, snapshot: Snapshot<'_>) -> Self;
     /// Begins it again, with another filter perhaps.
     fn reopen(&mut self, filter: Datum<'_>);
+    /// Whether every row that is returned for this filter matches it.
+    fn finds_matches(&self) -> bool;
     /// A slot for a row.
     fn slot(&self) -> Slot;
     /// Puts the next row that the snapshot shows into the slot; false if there is none. Every row that matches must be
@@ -77,6 +81,10 @@ struct Running<T> {
     /// Whether there may be more rows.
     more: bool,
     filter: *mut pg_sys::ExprState,
+    /// The conditions of the plan; null for none.
+    conditions: *mut pg_sys::ExprState,
+    /// Those without the filter; null for none.
+    others: *mut pg_sys::ExprState,
     /// What is allocated while the next row is looked for.
     scratch: Context,
     /// What the search allocates in.
@@ -98,6 +106,27 @@ unsafe fn plan_of(node: *mut pg_sys::CustomScanState) -> (Scanned, *mut pg_sys::
     }
 }
 
+/// The conditions of a node that has begun, without the filter that it searches for: with it where they cannot be
+/// prepared twice.
+///
+/// # Safety
+/// As [`plan_of`].
+unsafe fn other_conditions(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::ExprState {
+    // SAFETY: the second number of a plan of `filter_path` is the position of the filter in the plan's list of
+    // conditions, of which the server makes no other list.
+    unsafe {
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+        let at = pg_sys::list_nth_int((*plan).custom_private, 1);
+        let all = (*plan).scan.plan.qual;
+        // A part of the plan that is a condition's would be begun twice.
+        if at < 0 || pg_sys::contain_subplans(all.cast()) {
+            return (*node).ss.ps.qual;
+        }
+        let others = pg_sys::list_delete_nth_cell(pg_sys::list_copy(all), at);
+        pg_sys::ExecInitQual(others, &raw mut (*node).ss.ps)
+    }
+}
+
 impl<T: FilteredRows> ScanNode for Running<T> {
     const NAME: &'static CStr = T::NODE;
 
@@ -110,9 +139,23 @@ impl<T: FilteredRows> ScanNode for Running<T> {
                 opened: false,
                 more: false,
                 filter: pg_sys::ExecInitExpr(filter.cast(), &raw mut (*node).ss.ps),
+                conditions: (*node).ss.ps.qual,
+                others: other_conditions(node),
                 scratch: Context::new(c"TreeDB rows"),
                 memory: Context::new(c"TreeDB scan"),
             }
+        }
+    }
+
+    unsafe fn choose_conditions(&mut self, node: *mut pg_sys::CustomScanState) {
+        // SAFETY: the caller's; both are conditions of this node.
+        unsafe {
+            let again = !(*(*node).ss.ps.state).es_epq_active.is_null();
+            if !again {
+                self.ensure_open(node);
+            }
+            let decided = !again && self.search.as_ref().is_some_and(|(_, search)| search.finds_matches());
+            (*node).ss.ps.qual = if decided { self.others } else { self.conditions };
         }
     }
 
@@ -126,7 +169,7 @@ impl<T: FilteredRows> ScanNode for Running<T> {
             let columns = usize::try_from((*(*slot).tts_tupleDescriptor).natts).unwrap_or(0);
             std::ptr::copy_nonoverlapping((*row).tts_values, (*slot).tts_values, columns);
             std::ptr::copy_nonoverlapping((*row).tts_isnull, (*slot).tts_isnull, columns);
-            pg_sys::ExecStoreVirtualTuple(slot);
+            store_virtual(slot);
             (*slot).tts_tid = (*row).tts_tid;
             (*slot).tts_tableOid = (*row).tts_tableOid;
         }
@@ -164,16 +207,25 @@ impl<T: FilteredRows> ScanNode for Running<T> {
 }
 
 impl<T: FilteredRows> Running<T> {
-    /// The slot with the next row; `None` if there are no more.
+    /// Begins the search, if it has not begun.
     ///
     /// # Safety
-    /// `node` is the plan state that this belongs to, and the row before this one is not used any more.
-    unsafe fn next(&mut self, node: *mut pg_sys::CustomScanState) -> Option<&mut Slot> {
+    /// As [`Self::open`].
+    unsafe fn ensure_open(&mut self, node: *mut pg_sys::CustomScanState) {
         if !self.opened {
             self.opened = true;
             // SAFETY: the caller's.
             self.more = unsafe { self.open(node) };
         }
+    }
+
+    /// The slot with the next row; `None` if there are no more.
+    ///
+    /// # Safety
+    /// `node` is the plan state that this belongs to, and the row before this one is not used any more.
+    unsafe fn next(&mut self, node: *mut pg_sys::CustomScanState) -> Option<&mut Slot> {
+        // SAFETY: the caller's.
+        unsafe { self.ensure_open(node) };
         let Running { search, more, scratch, .. } = self;
         let (slot, search) = search.as_mut().filter(|_| *more)?;
         // After an error there are no more rows.

@@ -146,14 +146,6 @@ impl Context {
         };
         work()
     }
-
-    /// The memory in it.
-    ///
-    /// # Safety
-    /// It is neither reset nor deleted for as long as `'m`.
-    pub(super) unsafe fn memory<'m>(&self) -> Memory<'m> {
-        Memory { context: self.0, lifetime: PhantomData }
-    }
 }
 
 impl Drop for Context {

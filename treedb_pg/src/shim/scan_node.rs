@@ -4,10 +4,11 @@
 //! What a node has open is dropped when the executor ends. After an error the executor does not end: then it goes away
 //! with the memory of the query, and the server has released what it had open.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
 use std::marker::PhantomData;
+use std::mem::MaybeUninit;
 
-use pgrx::{PgMemoryContexts, pg_sys};
+use pgrx::{check_for_interrupts, pg_sys};
 
 use super::release::Abandoned;
 use super::streamed::Explanation;
@@ -26,6 +27,12 @@ pub(super) trait ScanNode: Sized + 'static {
     /// # Safety
     /// See the trait.
     unsafe fn begin(node: *mut pg_sys::CustomScanState) -> Self;
+
+    /// Sets the conditions that the server evaluates on the next row; unless it does, they are those of the plan.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn choose_conditions(&mut self, _node: *mut pg_sys::CustomScanState) {}
 
     /// Puts the next row into the scan's slot, which is clear, and stays so if there are no more. The row before this one
     /// is not used any more.
@@ -109,8 +116,11 @@ pub(super) unsafe fn new_plan(
 #[repr(C)]
 struct State<N> {
     server: pg_sys::CustomScanState,
-    /// Null until the node begins; it lives as long as the memory of the query.
-    running: *mut Abandoned<N>,
+    /// Called when the memory of the query goes away.
+    forgotten: pg_sys::MemoryContextCallback,
+    /// What the node runs, from when it begins until it ends.
+    running: MaybeUninit<Abandoned<N>>,
+    has_begun: bool,
 }
 
 /// A callback: errors and panics of `work` become SQL errors.
@@ -139,8 +149,23 @@ unsafe extern "C-unwind" fn create_state<N: ScanNode>(_plan: *mut pg_sys::Custom
 /// # Safety
 /// A plan state of `create_state` for the same `N`; the result is used by one callback only.
 unsafe fn running<'c, N>(node: *mut pg_sys::CustomScanState) -> Option<&'c mut N> {
-    // SAFETY: set by `begin`, and alive until the memory of the query goes away.
-    unsafe { (*node.cast::<State<N>>()).running.as_mut().and_then(Abandoned::get) }
+    // SAFETY: written by `begin`, and alive until the memory of the query goes away.
+    unsafe {
+        let state = &mut *node.cast::<State<N>>();
+        if state.has_begun { state.running.assume_init_mut().get() } else { None }
+    }
+}
+
+/// The memory of a query goes away, and with it a node that may not have ended.
+unsafe extern "C-unwind" fn forget<N>(state: *mut c_void) {
+    guarded(|| {
+        // SAFETY: registered by `begin`, which has written it; the server calls this once.
+        unsafe {
+            let state = &mut *state.cast::<State<N>>();
+            state.has_begun = false;
+            state.running.assume_init_drop();
+        }
+    })
 }
 
 unsafe extern "C-unwind" fn begin<N: ScanNode>(
@@ -152,8 +177,14 @@ unsafe extern "C-unwind" fn begin<N: ScanNode>(
         // SAFETY: see above.
         unsafe {
             let running = Abandoned::new(N::begin(node));
-            (*node.cast::<State<N>>()).running =
-                PgMemoryContexts::CurrentMemoryContext.leak_and_drop_on_delete(running);
+            let state = node.cast::<State<N>>();
+            (*state).running = MaybeUninit::new(running);
+            (*state).has_begun = true;
+            (*state).forgotten.func = Some(forget::<N>);
+            (*state).forgotten.arg = state.cast();
+            // The context of the query, where the state is too.
+            let memory = pg_sys::CurrentMemoryContext;
+            pg_sys::MemoryContextRegisterResetCallback(memory, &raw mut (*state).forgotten);
         }
     })
 }
@@ -161,26 +192,90 @@ unsafe extern "C-unwind" fn begin<N: ScanNode>(
 unsafe extern "C-unwind" fn execute<N: ScanNode>(
     node: *mut pg_sys::CustomScanState,
 ) -> *mut pg_sys::TupleTableSlot {
-    // SAFETY: see above. Conditions and projection are the server's part.
-    guarded(|| unsafe { pg_sys::ExecScan(&raw mut (*node).ss, Some(access::<N>), Some(recheck::<N>)) })
+    guarded(|| {
+        // SAFETY: see above. Conditions and projection are the server's part.
+        unsafe {
+            if let Some(running) = running::<N>(node) {
+                running.choose_conditions(node);
+            }
+            let state = &raw mut (*node).ss;
+            let plain = (*state).ps.qual.is_null()
+                && (*state).ps.ps_ProjInfo.is_null()
+                && (*(*state).ps.state).es_epq_active.is_null();
+            if !plain {
+                return pg_sys::ExecScan(state, Some(access::<N>), Some(recheck::<N>));
+            }
+            // What the server does without any of these.
+            check_for_interrupts!();
+            let scratch = (*(*state).ps.ps_ExprContext).ecxt_per_tuple_memory;
+            if !(*scratch).isReset {
+                pg_sys::MemoryContextReset(scratch);
+            }
+            next_row::<N>(node)
+        }
+    })
+}
+
+/// Takes the row out of a slot, as `ExecClearTuple` does; false if that is not done, as the slot is none whose values
+/// belong to others.
+///
+/// # Safety
+/// A slot, which nobody else uses.
+unsafe fn clear_virtual(slot: *mut pg_sys::TupleTableSlot) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        let slot = &mut *slot;
+        let flags = u32::from(slot.tts_flags);
+        if flags & pg_sys::TTS_FLAG_SHOULDFREE != 0
+            || !std::ptr::eq(slot.tts_ops, &raw const pg_sys::TTSOpsVirtual)
+        {
+            return false;
+        }
+        slot.tts_flags |= pg_sys::TTS_FLAG_EMPTY as u16;
+        slot.tts_nvalid = 0;
+        slot.tts_tid = super::heap::tid(pg_sys::InvalidBlockNumber, 0);
+        true
+    }
+}
+
+/// Makes the values of a clear slot its row, as `ExecStoreVirtualTuple` does.
+///
+/// # Safety
+/// A clear slot with values for all columns.
+pub(super) unsafe fn store_virtual(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: the caller's.
+    unsafe {
+        let slot = &mut *slot;
+        slot.tts_flags &= !(pg_sys::TTS_FLAG_EMPTY as u16);
+        slot.tts_nvalid = (*slot.tts_tupleDescriptor).natts as pg_sys::AttrNumber;
+    }
+}
+
+/// Puts the next row into the scan's slot, and returns it.
+///
+/// # Safety
+/// As for the callbacks.
+unsafe fn next_row<N: ScanNode>(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::TupleTableSlot {
+    // SAFETY: the caller's.
+    unsafe {
+        let slot = (*node).ss.ss_ScanTupleSlot;
+        // Most slots that rows are read into are clear, or virtual ones whose values belong to nobody.
+        if !clear_virtual(slot) {
+            pg_sys::ExecClearTuple(slot);
+        }
+        if let Some(running) = running::<N>(node) {
+            running.fetch(node, slot);
+        }
+        slot
+    }
 }
 
 /// Puts the next row into the scan's slot.
 pub(super) unsafe extern "C-unwind" fn access<N: ScanNode>(
     scan: *mut pg_sys::ScanState,
 ) -> *mut pg_sys::TupleTableSlot {
-    guarded(|| {
-        // SAFETY: see above.
-        unsafe {
-            let node = scan.cast::<pg_sys::CustomScanState>();
-            let slot = (*scan).ss_ScanTupleSlot;
-            pg_sys::ExecClearTuple(slot);
-            if let Some(running) = running::<N>(node) {
-                running.fetch(node, slot);
-            }
-            slot
-        }
-    })
+    // SAFETY: see above.
+    guarded(|| unsafe { next_row::<N>(scan.cast()) })
 }
 
 unsafe extern "C-unwind" fn recheck<N: ScanNode>(
@@ -208,8 +303,9 @@ unsafe extern "C-unwind" fn end<N: ScanNode>(node: *mut pg_sys::CustomScanState)
         // SAFETY: see above. The scan's slot is cleared before the row that it points to goes away.
         unsafe {
             pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
-            if let Some(running) = (*node.cast::<State<N>>()).running.as_mut() {
-                drop(running.take());
+            let state = &mut *node.cast::<State<N>>();
+            if state.has_begun {
+                drop(state.running.assume_init_mut().take());
             }
         }
     })

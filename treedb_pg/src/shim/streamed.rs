@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use pgrx::pg_sys;
 
 use super::datum::Datum;
-use super::memory::Memory;
+use super::memory::bytes_of_words;
 use super::snapshot::Snapshot;
 
 /// The number of arguments that such a function has, all of which are of variable length.
@@ -36,7 +36,7 @@ pub(crate) trait StreamedFunction: Sized + 'static {
     /// Begins a call again, with other arguments; false if that takes [`Self::open`].
     fn reopen(&mut self, call: &Call<'_>) -> bool;
     /// Adds the next rows to a batch, at least one if there are any. False if there are no more.
-    fn fill(&mut self, batch: &mut Batch<'_>) -> bool;
+    fn fill(&mut self, batch: &mut Batch) -> bool;
 
     /// Shows the call in EXPLAIN: `running` if it has been executed.
     fn explain(running: Option<&Self>, arguments: &[Argument<'_>; ARGUMENTS], shown: &mut Explanation<'_>);
@@ -83,32 +83,57 @@ pub(crate) struct Call<'c> {
     pub(crate) wanted: usize,
 }
 
-/// Rows on their way to the executor.
-pub(crate) struct Batch<'b> {
-    pub(super) memory: Memory<'b>,
-    pub(super) values: &'b mut Vec<pg_sys::Datum>,
-    bytes: usize,
+/// Rows on their way to the executor: values of variable length, one after the other, in memory of our own.
+#[derive(Default)]
+pub(crate) struct Batch {
+    /// The values, each from a word on.
+    words: Vec<u64>,
+    /// Where each of them begins.
+    starts: Vec<usize>,
+    /// How many have been taken out.
+    taken: usize,
 }
 
-impl<'b> Batch<'b> {
-    pub(super) fn new(memory: Memory<'b>, values: &'b mut Vec<pg_sys::Datum>) -> Batch<'b> {
-        Batch { memory, values, bytes: 0 }
-    }
+/// Words of a batch that are kept for the next one.
+const KEPT: usize = 64 * 1024;
 
+impl Batch {
     /// Adds a row with this value.
     pub(crate) fn put(&mut self, bytes: &[u8]) {
-        self.values.push(self.memory.varlena(bytes).raw());
-        self.bytes += bytes.len();
+        let (start, size) = (self.words.len(), bytes.len() + pg_sys::VARHDRSZ);
+        self.starts.push(start);
+        self.words.resize(start + size.div_ceil(size_of::<u64>()), 0);
+        let Some(value) = self.words.get_mut(start..) else { return };
+        // SAFETY: the value has room for its header, and is aligned for it.
+        unsafe { pgrx::varlena::set_varsize_4b(value.as_mut_ptr().cast(), size as i32) };
+        if let Some(place) = bytes_of_words(value).get_mut(pg_sys::VARHDRSZ..size) {
+            place.copy_from_slice(bytes);
+        }
     }
 
     /// How many rows there are.
     pub(crate) fn rows(&self) -> usize {
-        self.values.len()
+        self.starts.len()
     }
 
     /// How many bytes they take.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        size_of_val(self.words.as_slice())
+    }
+
+    /// Takes the next row out; it stays where it is until the batch is changed.
+    pub(super) fn take(&mut self) -> Option<pg_sys::Datum> {
+        let value = self.words.get(*self.starts.get(self.taken)?..)?;
+        self.taken += 1;
+        Some(pg_sys::Datum::from(value.as_ptr().cast_mut()))
+    }
+
+    /// Removes all rows.
+    pub(super) fn clear(&mut self) {
+        self.words.clear();
+        self.words.shrink_to(KEPT);
+        self.starts.clear();
+        self.taken = 0;
     }
 }
 

@@ -3,6 +3,8 @@
 //! Stored as its bytes. Every way in (text, binary, casts) goes through the engine's validation, so that what is
 //! stored is one valid document of at most 16 MiB. Text is relaxed extended JSON. The order is MongoDB's.
 
+use std::cell::Cell;
+
 use bson::RawDocument;
 use treedb_query::doc::{Doc, Path, Value, json, validate};
 use treedb_query::{ErrorCode, QueryError};
@@ -60,10 +62,27 @@ pg_function! {
     }
 }
 
+/// Most bytes that are kept for the text of the next document.
+const KEPT: usize = 64 * 1024;
+
+thread_local! {
+    /// Memory for the text of a document.
+    static TEXT: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
 pg_function! {
     /// Document to text.
     fn treedb_bson_out(args: [Varlena]) -> CString<'_> {
-        args.memory().cstring(&json::to_json(document(&args.bytes(0))))
+        let bytes = args.bytes(0);
+        let document = document(&bytes);
+        let mut text = TEXT.take();
+        text.clear();
+        json::append_json(document, &mut text);
+        let string = args.memory().cstring(std::str::from_utf8(&text).unwrap_or_default());
+        if text.capacity() <= KEPT {
+            TEXT.set(text);
+        }
+        string
     }
 }
 

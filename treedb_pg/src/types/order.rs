@@ -1,5 +1,6 @@
 //! What the server asks of a type with an order: six comparisons, the one with three outcomes, and two hashes.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 
 use treedb_query::doc::{Value, compare, key};
@@ -14,11 +15,24 @@ pub(super) fn order(args: &Args, decode: Decode) -> Ordering {
     compare::compare(decode(&args.bytes(0)), decode(&args.bytes(1)))
 }
 
-/// The order-preserving key of the first argument. Values that are equal have equal keys.
-pub(super) fn key_of(args: &Args, decode: Decode) -> Vec<u8> {
-    let mut out = Vec::new();
-    key::encode_value(decode(&args.bytes(0)), &mut out);
-    out
+/// Most bytes of memory that are kept for the next key.
+const KEPT: usize = 4096;
+
+thread_local! {
+    /// Memory for a key.
+    static KEY: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+/// Calls `with` with the order-preserving key of the first argument. Values that are equal have equal keys.
+pub(super) fn with_key<R>(args: &Args, decode: Decode, with: impl FnOnce(&[u8]) -> R) -> R {
+    let mut key = KEY.take();
+    key.clear();
+    key::encode_value(decode(&args.bytes(0)), &mut key);
+    let result = with(&key);
+    if key.capacity() <= KEPT {
+        KEY.set(key);
+    }
+    result
 }
 
 /// Defines the functions of an ordered type under the names given; `$decode` reads its bytes.
@@ -42,14 +56,14 @@ macro_rules! ordered {
         $crate::shim::function::pg_function! {
             /// Hash.
             fn $hash(args: [Varlena]) -> i32 {
-                $crate::shim::server::hash(&$crate::types::order::key_of(args, $decode))
+                $crate::types::order::with_key(args, $decode, $crate::shim::server::hash)
             }
         }
         $crate::shim::function::pg_function! {
             /// Hash with a seed.
             fn $hash_extended(args: [Varlena, Int8]) -> i64 {
-                let key = $crate::types::order::key_of(args, $decode);
-                $crate::shim::server::hash_extended(&key, args.int8(1))
+                let hash = |key: &[u8]| $crate::shim::server::hash_extended(key, args.int8(1));
+                $crate::types::order::with_key(args, $decode, hash)
             }
         }
     };

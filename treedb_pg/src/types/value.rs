@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use treedb_query::doc::{Element, OwnedValue, Value, json, key};
 
 use super::bson::{refuse_text, with_path};
-use super::order::{key_of, ordered};
+use super::order::{ordered, with_key};
 use crate::shim::error::accept;
 use crate::shim::function::{Args, pg_function};
 use crate::shim::memory::{CString, Memory, Varlena};
@@ -120,7 +120,7 @@ pg_function! {
 
 /// A value against an encoded key (argument 1, a bytea): how an index on values is searched by keys.
 fn order_to_key(args: &Args) -> Ordering {
-    key_of(args, decode).as_slice().cmp(&args.bytes(1))
+    with_key(args, decode, |key| key.cmp(&args.bytes(1)))
 }
 
 pg_function! {

@@ -145,6 +145,9 @@ pub type VisitLazyRow<'a> = dyn FnMut(RowId, &mut dyn Row) -> Result<Flow> + 'a;
 /// The callback of an index scan: row id and key bytes of each entry.
 pub type VisitEntry<'a> = dyn FnMut(RowId, &[u8]) -> Result<Flow> + 'a;
 
+/// The callback of an index scan without keys: row id of each entry.
+pub type VisitRowId<'a> = dyn FnMut(RowId) -> Result<Flow> + 'a;
+
 /// The callback of an index scan with type bits: row id, key bytes, type bits.
 pub type VisitTypedEntry<'a> = dyn FnMut(RowId, &[u8], &[u8]) -> Result<Flow> + 'a;
 
@@ -203,6 +206,26 @@ pub trait Source {
         visit: &mut VisitTypedEntry<'_>,
     ) -> Result<()> {
         self.index_range(index, range, direction, after, &mut |row, key| visit(row, key, &[]))
+    }
+
+    /// [`Source::index_range`] without keys. If `visit` breaks, the key of the entry at which it did is returned.
+    fn index_rows(
+        &self,
+        index: usize,
+        range: &KeyRange,
+        direction: Direction,
+        after: Option<(&[u8], RowId)>,
+        visit: &mut VisitRowId<'_>,
+    ) -> Result<Option<Vec<u8>>> {
+        let mut last = None;
+        self.index_range(index, range, direction, after, &mut |row, key| {
+            let flow = visit(row)?;
+            if flow.is_break() {
+                last = Some(key.to_vec());
+            }
+            Ok(flow)
+        })?;
+        Ok(last)
     }
 
     /// Number of rows in the snapshot, exact or a good estimate: only the choice of a plan depends on it.

@@ -3,11 +3,12 @@
 //! Plain JSON stays plain; types JSON lacks are objects with one `$` name (`{"$oid": ".."}`, `{"$date": ".."}`).
 //! Field order is kept. Whole numbers become 32-bit integers where they fit, then 64-bit ones, then doubles.
 
-use std::fmt::Write;
+use std::io::Write;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
 use super::owned_value::OwnedValue;
+use super::plain_json;
 use super::value::{Doc, Element, Value};
 use super::write::Writer;
 use crate::error::{ErrorCode, QueryError, Result};
@@ -23,7 +24,10 @@ fn not_json(error: impl std::fmt::Display) -> QueryError {
 ///
 /// Errors: `FailedToParse` with line and column of what is wrong; those of [`super::validate`] for nesting and size.
 pub fn from_json(text: &str) -> Result<RawDocumentBuf> {
-    document(serde_json::from_str(text).map_err(not_json)?)
+    match plain_json::read(text) {
+        Some(plain) => Ok(plain),
+        None => document(serde_json::from_str(text).map_err(not_json)?),
+    }
 }
 
 /// Parses one JSON value of any kind: `1`, `"text"`, `{"$oid": ".."}`, `[1, 2]`.
@@ -73,9 +77,14 @@ fn document(value: serde_json::Value) -> Result<RawDocumentBuf> {
 
 /// Writes a document as relaxed extended JSON, without spaces or line breaks.
 pub fn to_json(doc: &RawDocument) -> String {
-    let mut out = String::with_capacity(doc.as_bytes().len() + 16);
-    write_object(doc.into(), &mut out);
-    out
+    let mut out = Vec::with_capacity(doc.as_bytes().len() + 16);
+    append_json(doc, &mut out);
+    text_of(out)
+}
+
+/// [`to_json`], appended to `out`, in UTF-8.
+pub fn append_json(doc: &RawDocument, out: &mut Vec<u8>) {
+    append_object(doc.into(), out);
 }
 
 /// Writes a document as extended JSON that reads as the very same document: relaxed where that is enough, otherwise
@@ -90,71 +99,115 @@ pub fn to_exact_json(doc: &RawDocument) -> Option<String> {
     reads_as(&canonical).then_some(canonical)
 }
 
-fn write_object(doc: Doc<'_>, out: &mut String) {
-    out.push('{');
-    for (at, element) in doc.elements().enumerate() {
-        if at > 0 {
-            out.push(',');
-        }
-        write_text(element.name, out);
-        out.push(':');
-        write_value(&element, out);
-    }
-    out.push('}');
+/// The text that was written, which is UTF-8.
+fn text_of(written: Vec<u8>) -> String {
+    String::from_utf8(written).unwrap_or_default()
 }
 
-/// [`to_json`] for one value.
+/// [`to_json`] for one value, appended to `out`.
 pub fn write_value(element: &Element<'_>, out: &mut String) {
+    let mut written = std::mem::take(out).into_bytes();
+    append_value(element, &mut written);
+    *out = text_of(written);
+}
+
+fn append_object(doc: Doc<'_>, out: &mut Vec<u8>) {
+    out.push(b'{');
+    for (at, element) in doc.elements().enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        append_text(element.name, out);
+        out.push(b':');
+        append_value(&element, out);
+    }
+    out.push(b'}');
+}
+
+fn append_value(element: &Element<'_>, out: &mut Vec<u8>) {
     match element.value() {
-        Value::Document(doc) => write_object(doc, out),
+        Value::Document(doc) => append_object(doc, out),
         Value::Array(array) => {
-            out.push('[');
+            out.push(b'[');
             for (at, element) in array.elements().enumerate() {
                 if at > 0 {
-                    out.push(',');
+                    out.push(b',');
                 }
-                write_value(&element, out);
+                append_value(&element, out);
             }
-            out.push(']');
+            out.push(b']');
         }
-        Value::String(text) => write_text(text, out),
-        Value::Int32(value) => display(value, out),
-        Value::Int64(value) => display(value, out),
-        Value::Bool(value) => display(value, out),
-        Value::Null => out.push_str("null"),
+        Value::String(text) => append_text(text, out),
+        Value::Int32(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+        Value::Int64(value) => out.extend_from_slice(itoa::Buffer::new().format(value).as_bytes()),
+        Value::Bool(value) => out.extend_from_slice(if value { b"true" } else { b"false" }),
+        Value::Null => out.extend_from_slice(b"null"),
         Value::Double(value) if value.is_finite() => match serde_json::Number::from_f64(value) {
             Some(number) => display(number, out),
-            None => out.push_str("null"),
+            None => out.extend_from_slice(b"null"),
         },
         Value::ObjectId(id) => {
-            out.push_str("{\"$oid\":\"");
-            for byte in id {
-                display(format_args!("{byte:02x}"), out);
-            }
-            out.push_str("\"}");
+            out.extend_from_slice(b"{\"$oid\":\"");
+            id.iter().for_each(|byte| append_hex(*byte, out));
+            out.extend_from_slice(b"\"}");
         }
         // Beyond the years a date can be written with; the `bson` crate would cut it to the nearest.
         Value::Date(millis) if !(0..=LAST_WRITTEN_DATE).contains(&millis) => {
             display(format_args!("{{\"$date\":{{\"$numberLong\":\"{millis}\"}}}}"), out);
         }
         Value::CodeScope(code, scope) => {
-            out.push_str("{\"$code\":");
-            write_text(code, out);
-            out.push_str(",\"$scope\":");
-            write_object(scope, out);
-            out.push('}');
+            out.extend_from_slice(b"{\"$code\":");
+            append_text(code, out);
+            out.extend_from_slice(b",\"$scope\":");
+            append_object(scope, out);
+            out.push(b'}');
         }
         _ => display(extended(element), out),
     }
 }
 
-fn display(value: impl std::fmt::Display, out: &mut String) {
-    // Writing to a string cannot fail.
+fn display(value: impl std::fmt::Display, out: &mut Vec<u8>) {
+    // Writing to memory cannot fail.
     let _ = write!(out, "{value}");
 }
 
-fn write_text(text: &[u8], out: &mut String) {
-    display(serde_json::Value::String(String::from_utf8_lossy(text).into_owned()), out);
+fn append_hex(byte: u8, out: &mut Vec<u8>) {
+    const DIGITS: [u8; 16] = *b"0123456789abcdef";
+    let digits = [byte >> 4, byte & 15].map(|digit| DIGITS.get(usize::from(digit)).copied().unwrap_or(b'0'));
+    out.extend_from_slice(&digits);
+}
+
+/// Writes a string, quoted; what is not UTF-8 in it as replacement characters.
+fn append_text(text: &[u8], out: &mut Vec<u8>) {
+    let escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    out.push(b'"');
+    // Looks at every byte, so that many are looked at at once.
+    if text.iter().fold(true, |plain, &byte| plain & !escaped(byte) & byte.is_ascii()) {
+        out.extend_from_slice(text);
+        return out.push(b'"');
+    }
+    let text = String::from_utf8_lossy(text);
+    let mut rest = text.as_bytes();
+    while let Some(at) = rest.iter().position(|&byte| escaped(byte))
+        && let Some((before, [special, after @ ..])) = rest.split_at_checked(at)
+    {
+        out.extend_from_slice(before);
+        match special {
+            b'\n' => out.extend_from_slice(b"\\n"),
+            b'\r' => out.extend_from_slice(b"\\r"),
+            b'\t' => out.extend_from_slice(b"\\t"),
+            0x08 => out.extend_from_slice(b"\\b"),
+            0x0c => out.extend_from_slice(b"\\f"),
+            control @ ..0x20 => {
+                out.extend_from_slice(b"\\u00");
+                append_hex(*control, out);
+            }
+            quoted => out.extend_from_slice(&[b'\\', *quoted]),
+        }
+        rest = after;
+    }
+    out.extend_from_slice(rest);
+    out.push(b'"');
 }
 
 /// The rarer types, by way of the `bson` crate.
@@ -188,6 +241,66 @@ mod tests {
             let (a, b) = (Value::Document((&doc).into()), Value::Document((&back).into()));
             assert!(compare(a, b).is_eq(), "{json}");
         }
+    }
+
+    #[test]
+    fn plain_text_is_read_in_one_pass_as_it_is_read_in_the_general_way() {
+        let general = |text: &str| {
+            serde_json::from_str(text)
+                .map_err(not_json)
+                .and_then(super::document)
+                .map_err(|error| error.message)
+        };
+        let mut rng = Rng::new(7);
+        let mut texts: Vec<String> = (0..400).map(|_| to_json(&random_document(&mut rng, 4))).collect();
+        let plain = texts.iter().filter(|text| plain_json::read(text).is_some()).count();
+        assert!((20..380).contains(&plain), "{plain} of 400 are plain");
+        let many: Vec<String> = (0..40).map(|at| format!("\"f{}\":{at}", at % 39)).collect();
+        texts.push(format!("{{{}}}", many.join(",")));
+        for depth in [99, 100, 101, 127, 128, 129] {
+            texts.push(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)));
+            texts.push(format!("{{\"a\":{}1{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1)));
+        }
+        let written = [
+            r#"{}"#,
+            r#" { "a" : [ ] , "b" : { } } "#,
+            r#"{"a":1,"b":2,"a":{"c":3}}"#,
+            r#"{"a":{"x":1,"x":2}}"#,
+            r#"{"\u0061":1,"a":2}"#,
+            r#"{"a\u0000b":1}"#,
+            r#"{"a":"x\u0000y"}"#,
+            r#"{"é\n\"\\":"\ud83d\ude00"}"#,
+            r#"{"a":"\ud83d"}"#,
+            r#"{"a":2147483647,"b":2147483648,"c":-2147483648,"d":-2147483649}"#,
+            r#"{"a":9223372036854775807,"b":9223372036854775808,"c":18446744073709551615,"d":18446744073709551616}"#,
+            r#"{"a":-9223372036854775808,"b":-9223372036854775809,"c":-0,"d":0,"e":-0.0}"#,
+            r#"{"a":1e400}"#,
+            r#"{"a":1e300,"b":0.1,"c":1E2,"d":123456789012345678.5}"#,
+            r#"{"a":{"$gte":1,"$lt":2}}"#,
+            r#"{"a":{"$numberLong":"1"},"b":{"$date":"x"}}"#,
+            r#"{"$oid":"64b7f8a2c3d4e5f6a7b8c9d0"}"#,
+            r#"{"a":1} x"#,
+            r#"{"a":1,}"#,
+            r#"{"a":tru}"#,
+            r#"[1]"#,
+            "",
+        ];
+        for text in texts.iter().map(String::as_str).chain(written) {
+            assert_eq!(from_json(text).map_err(|error| error.message), general(text), "{text}");
+        }
+    }
+
+    #[test]
+    fn strings_are_escaped_as_serde_json_escapes_them() {
+        let all: String = (0..0x250).filter_map(char::from_u32).chain("\u{2028}\u{10ffff}".chars()).collect();
+        for text in [all.as_str(), "", "plain", "\"", "a\\"] {
+            let mut written = Vec::new();
+            append_text(text.as_bytes(), &mut written);
+            assert_eq!(text_of(written), serde_json::Value::from(text).to_string());
+        }
+        let mut written = Vec::new();
+        append_text(b"a\xff\"", &mut written);
+        assert_eq!(text_of(written), "\"a\u{fffd}\\\"\"");
     }
 
     #[test]

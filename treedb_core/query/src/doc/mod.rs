@@ -16,6 +16,7 @@ pub(crate) mod key_decode;
 pub(crate) mod number;
 mod owned_value;
 pub mod path;
+mod plain_json;
 pub mod template;
 mod validate;
 pub(crate) mod value;

@@ -170,10 +170,10 @@ impl Writer {
 
 /// The name of an array's element: its position in decimal digits, of which there are twenty at most.
 #[derive(Default)]
-struct Name([u8; 20]);
+pub(super) struct Name([u8; 20]);
 
 impl Name {
-    fn of(&mut self, mut position: usize) -> &[u8] {
+    pub(super) fn of(&mut self, mut position: usize) -> &[u8] {
         let mut start = self.0.len();
         for digit in self.0.iter_mut().rev() {
             *digit = b'0' + (position % 10) as u8;

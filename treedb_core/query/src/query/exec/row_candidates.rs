@@ -70,6 +70,18 @@ impl RowCandidates {
         &self.plan
     }
 
+    /// Whether every row found matches the filter, if the snapshot of `source` shows it: keys of the index decide.
+    pub fn are_matches(&self, source: &dyn Source) -> bool {
+        match &self.plan.path {
+            Path::Empty => true,
+            Path::Index { index, keys, .. } => {
+                let decide = source.entries_are_exact() || source.keys_decide(*index);
+                keys.complete && keys.test.is_none() && decide
+            }
+            Path::CollectionScan | Path::Bitmap(_) => false,
+        }
+    }
+
     /// Entries of indexes visited so far, since it was made.
     pub fn keys_examined(&self) -> u64 {
         self.keys_examined
@@ -105,20 +117,30 @@ impl RowCandidates {
                 while let Some(range) = ranges.get(*number) {
                     let from = last.take();
                     let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
-                    source.index_range(*index, range, *direction, after, &mut |row, key| {
-                        *keys_examined += 1;
-                        let no =
-                            keys.test.as_ref().is_some_and(|test| test.check(key, split) == KeyMatch::No);
-                        if no || !*distinct && !seen.insert(row) {
-                            return Ok(Flow::Continue(()));
+                    let mut take = |row| {
+                        if *distinct || seen.insert(row) {
+                            found.push(row);
                         }
-                        found.push(row);
-                        if found.len() < most {
-                            return Ok(Flow::Continue(()));
-                        }
-                        *last = Some((key.to_vec(), row));
-                        Ok(Flow::Break(()))
-                    })?;
+                        if found.len() < most { Flow::Continue(()) } else { Flow::Break(()) }
+                    };
+                    if let Some(test) = &keys.test {
+                        source.index_range(*index, range, *direction, after, &mut |row, key| {
+                            *keys_examined += 1;
+                            if test.check(key, split) == KeyMatch::No || take(row).is_continue() {
+                                return Ok(Flow::Continue(()));
+                            }
+                            *last = Some((key.to_vec(), row));
+                            Ok(Flow::Break(()))
+                        })?;
+                    } else {
+                        let mut end = None;
+                        let key = source.index_rows(*index, range, *direction, after, &mut |row| {
+                            *keys_examined += 1;
+                            end = Some(row);
+                            Ok(take(row))
+                        })?;
+                        *last = key.zip(end);
+                    }
                     if last.is_some() {
                         return Ok(true);
                     }

@@ -178,6 +178,28 @@ impl Walk {
         let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
         let mut ended = Flow::Continue(());
         let cover = if show == RowContent::Documents && decided && exact { plan.covered() } else { None };
+        if keys.test.is_none() && cover.is_none() {
+            let key = source.index_rows(*index, range, *direction, after, &mut |row| {
+                counters.keys_examined += 1;
+                if !*distinct && !seen.insert(row) {
+                    return Ok(Flow::Continue(()));
+                }
+                let flow = if decided && show == RowContent::RowIds {
+                    if exact || source.shows(row)? { visit(row, None)? } else { Flow::Continue(()) }
+                } else {
+                    fetched(source, row, (!decided).then_some(filter), show, counters, visit)?
+                };
+                if flow == Flow::Break(()) {
+                    ended = flow;
+                    *last_row = Some(row);
+                }
+                Ok(flow)
+            })?;
+            if let Some(key) = key {
+                *last_key = key;
+            }
+            return Ok(ended);
+        }
         source.index_range_typed(*index, range, *direction, after, &mut |row, key, type_bits| {
             counters.keys_examined += 1;
             let truth = keys.test.as_ref().map_or(KeyMatch::Yes, |test| test.check(key, split));

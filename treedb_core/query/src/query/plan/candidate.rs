@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use super::eligible_indexes::{IndexUse, index_uses};
 use super::interval::{Interval, MAX_POINTS, MAX_RANGES};
-use crate::access::{Direction, IndexInfo, KeyRange, Source};
-use crate::index::ordered::{Kind, SortOrder, hashed};
-use crate::query::Query;
+use crate::access::{Direction, KeyRange, Source};
+use crate::index::ordered::{IndexDef, Kind, SortOrder, hashed};
 use crate::query::filter::Node;
+use crate::query::{Query, Sort};
 
 use super::covering::cover;
 use super::field_bounds::field_bounds;
@@ -40,15 +40,11 @@ impl Candidate {
 }
 
 /// True if a condition may use the index: a cheap check before a candidate is built.
-fn is_relevant(index: &IndexInfo, conditions: &[&Node]) -> bool {
-    if matches!(index.def.options.kind, Kind::Wildcard(_)) {
+fn is_relevant(def: &IndexDef, conditions: &[&Node]) -> bool {
+    if matches!(def.options.kind, Kind::Wildcard(_)) {
         return !conditions.is_empty();
     }
-    index
-        .def
-        .keys
-        .iter()
-        .any(|part| conditions.iter().any(|condition| mentions(condition, part.path.as_str())))
+    def.keys.iter().any(|part| conditions.iter().any(|condition| mentions(condition, part.path.as_str())))
 }
 
 /// True if a condition may restrict the values at `path`.
@@ -68,10 +64,23 @@ fn mentions(condition: &Node, path: &str) -> bool {
     }
 }
 
+impl Query {
+    /// Whether a plan for this query may use an index of this definition. A source that opens its indexes for one query
+    /// may leave the others out of [`Source::indexes`].
+    pub fn may_use(&self, def: &IndexDef) -> bool {
+        let sorted_by = |sort: &Sort| {
+            def.keys.iter().any(|part| sort.keys.iter().any(|key| key.path.as_str() == part.path.as_str()))
+        };
+        self.hint.is_some()
+            || self.sort.as_ref().is_some_and(sorted_by)
+            || is_relevant(def, &self.filter.conjuncts())
+    }
+}
+
 /// The positions of the indexes that may be relevant to a query.
 pub(super) fn relevant_indexes(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Vec<usize> {
     let all = source.indexes().iter().enumerate();
-    all.filter(|(_, index)| query.sort.is_some() || is_relevant(index, conditions))
+    all.filter(|(_, index)| query.sort.is_some() || is_relevant(&index.def, conditions))
         .map(|(number, _)| number)
         .collect()
 }

@@ -1,0 +1,79 @@
+//! What this backend knows of collections: the column of documents and the definitions of indexes, which are read from
+//! their expressions. It is forgotten when the table, one of its indexes or a function changes.
+//!
+//! A table is looked up once it is locked: the server has told of every change before the lock by then, and there is none
+//! while it is held, except that indexes come and go. A statement keeps what it has found.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+
+use pgrx::pg_sys;
+use treedb_query::index::ordered::IndexDef;
+
+use super::index::Kind;
+
+/// Most tables that are known; when there would be more, all are forgotten.
+const MOST: usize = 1024;
+
+/// A table of documents.
+pub(super) struct Known {
+    /// Number of the column `doc`.
+    pub(super) doc: i16,
+    /// Its indexes that are a collection's, in the server's order.
+    pub(super) indexes: Vec<KnownIndex>,
+    /// Those that are not: changes of them count too.
+    pub(super) others: Vec<pg_sys::Oid>,
+}
+
+/// An index: how it is read, and what it is over.
+pub(super) struct KnownIndex {
+    pub(super) oid: pg_sys::Oid,
+    pub(super) kind: Kind,
+    pub(super) def: IndexDef,
+}
+
+impl Known {
+    fn has(&self, index: pg_sys::Oid) -> bool {
+        self.others.contains(&index) || self.indexes.iter().any(|known| known.oid == index)
+    }
+}
+
+thread_local! {
+    static KNOWN: RefCell<HashMap<pg_sys::Oid, Rc<Known>>> = RefCell::new(HashMap::new());
+    /// How often something has changed.
+    static CHANGES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Forgets what has changed: a relation, or anything.
+pub(crate) fn changed(relation: Option<pg_sys::Oid>) {
+    CHANGES.set(CHANGES.get().wrapping_add(1));
+    KNOWN.with_borrow_mut(|known| match relation {
+        Some(relation) => known.retain(|table, known| *table != relation && !known.has(relation)),
+        None => known.clear(),
+    });
+}
+
+/// What is known of a locked table, if anything is.
+pub(super) fn known(table: pg_sys::Oid) -> Option<Rc<Known>> {
+    KNOWN.with_borrow(|known| known.get(&table).cloned())
+}
+
+/// What is known of a locked table of documents; `read` reads it if nothing is.
+pub(super) fn known_or(table: pg_sys::Oid, read: impl FnOnce() -> Known) -> Rc<Known> {
+    if let Some(found) = known(table) {
+        return found;
+    }
+    let before = CHANGES.get();
+    let read = Rc::new(read());
+    // What changed while it was read is read again the next time.
+    if CHANGES.get() == before {
+        KNOWN.with_borrow_mut(|known| {
+            if known.len() >= MOST {
+                known.clear();
+            }
+            known.insert(table, Rc::clone(&read));
+        });
+    }
+    read
+}
