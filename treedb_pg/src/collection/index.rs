@@ -40,7 +40,10 @@ pub(super) enum Kind {
 pub(super) struct Index {
     pub(super) relation: OpenIndex,
     pub(super) kind: Kind,
-    pub(super) info: IndexInfo,
+    pub(super) def: IndexDef,
+    /// Whether a row may have several entries, and whether these are in the order of the keys, as [`IndexInfo`] says.
+    multikey: bool,
+    pub(super) ordered: bool,
     /// False while it is being built, or after its building failed.
     pub(super) usable: bool,
 }
@@ -58,13 +61,18 @@ impl Index {
         let index = relation.get();
         let (kind, def) = index_cache::known(oid, table.relation.get().oid(), || read(table, index))?;
         let usable = index.is_valid() && index.is_ready() && index.is_live() && !index.is_too_new();
-        let mut info = IndexInfo::new(def, false);
+        let mut found = Index { relation, kind, def, multikey: false, ordered: true, usable };
         if kind == Kind::KeySets && usable {
-            let facts = keyset_scan::facts(index);
-            info.multikey = facts.multikey;
-            info.ordered &= facts.ordered;
+            let facts = keyset_scan::facts(found.relation.get());
+            (found.multikey, found.ordered) = (facts.multikey, facts.ordered);
         }
-        Some(Index { relation, kind, info, usable })
+        Some(found)
+    }
+
+    /// What a query is told of it.
+    pub(super) fn info(&self) -> IndexInfo {
+        let info = IndexInfo::new(self.def.clone(), self.multikey);
+        IndexInfo { ordered: info.ordered && self.ordered, ..info }
     }
 
     /// The name of its relation, for messages.

@@ -7,10 +7,11 @@ use std::cell::Cell;
 
 use ::bson::RawDocument;
 use pgrx::{check_for_interrupts, pg_sys};
-use treedb_query::access::{Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow};
+use treedb_query::access::{
+    Direction, Flow, IndexInfo, KeyRange, Probe, RowId, Source, VisitEntry, VisitRow,
+};
 use treedb_query::doc::{Value, key};
 use treedb_query::query::Result;
-use treedb_query::{ErrorCode, QueryError};
 
 use super::index::{Index, Kind};
 use super::table::Table;
@@ -63,7 +64,7 @@ impl Reader {
     pub(super) fn under(table: Table, snapshot: Registered) -> Reader {
         let mut indexes = Index::all(&table);
         indexes.retain(|index| index.usable);
-        let infos = indexes.iter().map(|index| index.info.clone()).collect();
+        let infos = indexes.iter().map(Index::info).collect();
         let fetch = Fetch::begin(&table.relation);
         let spare = Cell::new(Some(Slot::new(table.relation.get())));
         Reader { table, snapshot, indexes, infos, fetch, spare, visible: None }
@@ -143,17 +144,12 @@ impl Source for Reader {
         }
     }
 
-    fn index_range(
-        &self,
-        index: usize,
-        range: &KeyRange,
-        direction: Direction,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
-    ) -> Result<()> {
-        let Some(index) = self.indexes.get(index) else {
-            return Err(QueryError::new(ErrorCode::IndexNotFound, format!("no index number {index}")));
+    fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()> {
+        let (Probe::Range { range, direction, after, visit }, Some(index)) = (probe, self.indexes.get(index))
+        else {
+            return Err(Probe::refused(index));
         };
+        let visit: &mut VisitEntry<'_> = &mut |row, key| visit(row, key, &[]);
         match index.kind {
             Kind::KeySets => {
                 let (tree, snapshot) = (index.relation.get(), self.snapshot.get());

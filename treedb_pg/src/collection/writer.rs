@@ -76,7 +76,7 @@ impl Writer {
         query: &Query,
         mut work: impl FnMut(&mut Writer) -> Result<T>,
     ) -> Result<T> {
-        let defs = self.reader.indexes.iter().map(|index| &index.info.def);
+        let defs = self.reader.indexes.iter().map(|index| &index.def);
         let unique = defs.into_iter().any(|def| is_on_what_is_asked(def, query));
         self.asked = (unique && snapshot::is_of_statement()).then(|| query.clone());
         for _ in 1..MOST_TRIES {
@@ -112,13 +112,13 @@ impl Writer {
         let name = violation.object().constraint.as_deref();
         let index = self.reader.indexes.iter().find(|index| name == Some(index.relation_name().as_str()));
         if let Some(index) = index
-            && let Ok(keys) = index.info.def.keys(document)
+            && let Ok(keys) = index.def.keys(document)
             && let Some(key) = keyset::shared(&keys, violation.detail())
         {
-            let error = index.info.def.duplicate(&self.reader.table.namespace(), key, document);
+            let error = index.def.duplicate(&self.reader.table.namespace(), key, document);
             self.violated = violation.object().clone();
             self.taken = self.asked.as_ref().is_some_and(|query| {
-                is_on_what_is_asked(&index.info.def, query) && query.filter.matches(document).unwrap_or(false)
+                is_on_what_is_asked(&index.def, query) && query.filter.matches(document).unwrap_or(false)
             });
             return error;
         }
