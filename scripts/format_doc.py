@@ -37,7 +37,7 @@ CHAPTERS = [
     ("Template rows: a shape", QUERY, "doc/template/mod.rs", "A shape"),
     ("Index entries", QUERY, "index/ordered/mod.rs", None),
     ("Encoded keys", QUERY, "doc/key.rs", None),
-    ("Long keys", CORE, "read/long_key.rs", None),
+    ("Long keys", CORE, "index/ordered/long_key.rs", None),
     ("Change log", CORE, "changes/mod.rs", "Bytes"),
     ("Resume tokens of change streams", CORE, "changes/resume_token.rs", None),
     ("PostgreSQL: pages of an index", POSTGRES, "pages/page.rs", None),

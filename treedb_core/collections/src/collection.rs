@@ -257,7 +257,7 @@ impl Collection {
     pub fn create_index(&self, spec: impl Into<IndexSpec>) -> Result<String> {
         let spec = spec.into();
         index_build::create(&self.db, &self.namespace, std::slice::from_ref(&spec))?;
-        Ok(spec.definition(&Collation::Simple)?.name)
+        spec.index_name()
     }
 
     /// Creates several indexes: all of them, or no new one.

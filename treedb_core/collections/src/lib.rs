@@ -10,6 +10,7 @@
 //! | `maintenance` | index builds, expiry, consistency checks |
 //! | `write` | statements, rows, index entries, [`WriteBatch`] |
 //! | `read` | [`Cursor`], [`Aggregation`], snapshots |
+//! | `index` | what each kind of index does when documents change, and what it answers |
 //! | `catalog` | [`Namespace`], [`IndexSpec`], a collection's entry, validators |
 //!
 //! Invariants: a row and its index entries change in one transaction; every row has an `_id`, which is unique and the
@@ -19,6 +20,7 @@ mod catalog;
 pub mod changes;
 mod collection;
 mod database;
+mod index;
 mod maintenance;
 mod read;
 mod request;

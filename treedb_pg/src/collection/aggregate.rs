@@ -157,7 +157,7 @@ impl Collections for Tables {
     fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
         let Some(reader) = Self::reader(namespace)? else { return Ok(Vec::new()) };
         let shown = reader.indexes().iter().map(|index| {
-            rawdoc! { "name": index.def.name.as_str(), "key": index.def.key_pattern() }
+            rawdoc! { "name": index.def.name(), "key": index.def.key_pattern() }
         });
         Ok(shown.collect())
     }

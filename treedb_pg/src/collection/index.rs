@@ -41,7 +41,10 @@ pub(super) enum Kind {
 pub(super) struct Index {
     pub(super) relation: OpenIndex,
     pub(super) kind: Kind,
-    pub(super) info: IndexInfo,
+    pub(super) def: IndexDef,
+    /// Whether a row may have several entries, and whether these are in the order of the keys, as [`IndexInfo`] says.
+    multikey: bool,
+    pub(super) ordered: bool,
     /// False while it is being built, or after its building failed.
     pub(super) usable: bool,
 }
@@ -58,13 +61,25 @@ impl Index {
         let relation = OpenIndex::open(known.oid, LockMode::AccessShare);
         let index = relation.get();
         let usable = index.is_valid() && index.is_ready() && index.is_live() && !index.is_too_new();
-        let mut info = IndexInfo::new(known.def.clone(), false);
+        let mut found = Index {
+            relation,
+            kind: known.kind,
+            def: known.def.clone(),
+            multikey: false,
+            ordered: true,
+            usable,
+        };
         if known.kind == Kind::KeySets && usable {
-            let facts = keyset_scan::facts(index);
-            info.multikey = facts.multikey;
-            info.ordered &= facts.ordered;
+            let facts = keyset_scan::facts(found.relation.get());
+            (found.multikey, found.ordered) = (facts.multikey, facts.ordered);
         }
-        Index { relation, kind: known.kind, info, usable }
+        found
+    }
+
+    /// What a query is told of it.
+    pub(super) fn info(&self) -> IndexInfo {
+        let info = IndexInfo::new(self.def.clone(), self.multikey);
+        IndexInfo { ordered: info.ordered && self.ordered, ..info }
     }
 
     /// The name of its relation, for messages.

@@ -116,7 +116,7 @@ pg_function! {
             let relation = table.relation.get();
             let indexes: Vec<(CString, String)> = Index::all(&table)
                 .iter()
-                .map(|index| (index.relation.get().name(), index.info.def.name.clone()))
+                .map(|index| (index.relation.get().name(), index.def.name.clone()))
                 .collect();
             (relation.oid(), relation.schema(), relation.name(), table.quoted(), indexes)
         };

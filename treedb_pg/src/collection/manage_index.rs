@@ -96,7 +96,7 @@ pg_function! {
         let (table, relation) = {
             let table = Table::open(&args.bytes(0), Need::Manage);
             for index in Index::all(&table).iter().filter(|index| index.usable) {
-                let there = &index.info.def;
+                let there = &index.def;
                 // The index on _id is unique whether that is asked for or not.
                 let is_id = there.is_id() && def.keys == there.keys && def.options == IndexOptions::default();
                 if is_id || accept(def.is_same_as(there)) {
@@ -145,9 +145,9 @@ pg_function! {
             let table = Table::open(&args.bytes(0), Need::Manage);
             let all = Index::all(&table);
             let found = all.iter().find(|index| {
-                index.info.def.name == wanted || index.relation_name() == wanted
+                index.def.name == wanted || index.relation_name() == wanted
             });
-            if found.is_some_and(|index| index.info.def.is_id()) {
+            if found.is_some_and(|index| index.def.is_id()) {
                 refuse(QueryError::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
             }
             found.map(|index| Dropped::of(index, &table))
@@ -165,7 +165,7 @@ pg_function! {
         let mut rows = Rows::begin(args);
         let table = Table::open(&args.bytes(0), Need::Manage);
         for index in Index::all(&table).iter().filter(|index| index.usable) {
-            rows.put(index.info.def.spec().as_bytes());
+            rows.put(index.def.spec().as_bytes());
         }
         rows.finish()
     }
@@ -220,10 +220,10 @@ pub(super) fn modify(collection: &Bytes<'_>, change: Value<'_>) -> RawDocumentBu
     let found = {
         let table = Table::open(collection, Need::Manage);
         let all = Index::all(&table);
-        let found = all.iter().find(|index| change.names(&index.info.def));
+        let found = all.iter().find(|index| change.names(&index.def));
         found.map(|index| {
             let relation = quoted(&index.relation.get().name());
-            (table.quoted(), Dropped::of(index, &table), relation, index.info.def.clone())
+            (table.quoted(), Dropped::of(index, &table), relation, index.def.clone())
         })
     };
     let Some((table, index, relation, old)) = found else {
@@ -277,7 +277,7 @@ pg_function! {
         let queries: Vec<Query> = Index::all(&table)
             .iter()
             .filter(|index| index.usable)
-            .filter_map(|index| accept(expired(&index.info.def, now)))
+            .filter_map(|index| accept(expired(&index.def, now)))
             .collect();
         if queries.is_empty() {
             return 0;

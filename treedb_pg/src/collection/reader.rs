@@ -9,12 +9,11 @@ use std::rc::Rc;
 use ::bson::RawDocument;
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_query::access::{
-    Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow, VisitRowId,
+    Direction, Flow, IndexInfo, KeyRange, Probe, RowId, Source, VisitEntry, VisitRow, VisitRowId,
 };
 use treedb_query::doc::{Value, key};
 use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::{Query, Result};
-use treedb_query::{ErrorCode, QueryError};
 
 use super::catalog_cache::Known;
 use super::index::{self, Index, Kind};
@@ -98,7 +97,7 @@ impl Reader {
                 *opened = true;
                 let index = Index::open(known);
                 if index.usable {
-                    self.infos.push(index.info.clone());
+                    self.infos.push(index.info());
                     self.indexes.push(index);
                 }
             }
@@ -179,15 +178,12 @@ impl Source for Reader {
         }
     }
 
-    fn index_range(
-        &self,
-        index: usize,
-        range: &KeyRange,
-        direction: Direction,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
-    ) -> Result<()> {
-        let index = self.index(index)?;
+    fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()> {
+        let (Probe::Range { range, direction, after, visit }, Some(index)) = (probe, self.indexes.get(index))
+        else {
+            return Err(Probe::refused(index));
+        };
+        let visit: &mut VisitEntry<'_> = &mut |row, key| visit(row, key, &[]);
         let mut bytes = Vec::new();
         match index.kind {
             Kind::KeySets => self.keyset_scan(index, range, direction, after).entries(&mut |tid, key| {
@@ -245,9 +241,7 @@ type VisitBtreeEntry<'a> = dyn FnMut(RowId, &dyn Fn(&mut Vec<u8>)) -> Result<Flo
 
 impl Reader {
     fn index(&self, number: usize) -> Result<&Index> {
-        self.indexes
-            .get(number)
-            .ok_or_else(|| QueryError::new(ErrorCode::IndexNotFound, format!("no index number {number}")))
+        self.indexes.get(number).ok_or_else(|| Probe::refused(number))
     }
 
     /// A scan of an index of key sets, of which a serializable transaction has read all then.

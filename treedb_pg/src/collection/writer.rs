@@ -24,9 +24,9 @@ use treedb_query::query::{Query, Result};
 
 use super::reader::{Reader, address, document, row_id};
 use super::table::{Need, Table};
+use crate::shim::catalog;
 use crate::shim::error::{refuse, refuse_about};
 use crate::shim::error_frame::ErrorObject;
-use crate::shim::catalog;
 use crate::shim::modify::{Command, Locked, RowWriter, UniqueViolation, Updated, Value};
 use crate::shim::snapshot;
 use crate::shim::table::Slot;
@@ -60,13 +60,8 @@ impl Writer {
             Need::Delete => Command::Delete,
             Need::Insert | Need::Select | Need::Manage => Command::Insert,
         };
-        let rows = RowWriter::begin(
-            &table.relation,
-            table.doc,
-            command,
-            name,
-            catalog::own_function(c"set_id"),
-        );
+        let rows =
+            RowWriter::begin(&table.relation, table.doc, command, name, catalog::own_function(c"set_id"));
         let old = Slot::new(table.relation.get());
         Writer {
             reader: Reader::new(table),
@@ -87,7 +82,7 @@ impl Writer {
         query: &Query,
         mut work: impl FnMut(&mut Writer) -> Result<T>,
     ) -> Result<T> {
-        let defs = self.reader.indexes.iter().map(|index| &index.info.def);
+        let defs = self.reader.indexes.iter().map(|index| &index.def);
         let unique = defs.into_iter().any(|def| is_on_what_is_asked(def, query));
         self.asked = (unique && snapshot::is_of_statement()).then(|| query.clone());
         for _ in 1..MOST_TRIES {
@@ -123,13 +118,13 @@ impl Writer {
         let name = violation.object().constraint.as_deref();
         let index = self.reader.indexes.iter().find(|index| name == Some(index.relation_name().as_str()));
         if let Some(index) = index
-            && let Ok(keys) = index.info.def.keys(document)
+            && let Ok(keys) = index.def.keys(document)
             && let Some(key) = keyset::shared(&keys, violation.detail())
         {
-            let error = index.info.def.duplicate(&self.reader.table.namespace(), key, document);
+            let error = index.def.duplicate(&self.reader.table.namespace(), key, document);
             self.violated = violation.object().clone();
             self.taken = self.asked.as_ref().is_some_and(|query| {
-                is_on_what_is_asked(&index.info.def, query) && query.filter.matches(document).unwrap_or(false)
+                is_on_what_is_asked(&index.def, query) && query.filter.matches(document).unwrap_or(false)
             });
             return error;
         }

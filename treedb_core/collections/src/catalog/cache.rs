@@ -42,6 +42,7 @@ impl Catalog {
     ///
     /// # Errors
     /// Those of reading the catalog.
+    #[inline]
     pub(crate) fn with_meta<T>(
         &self,
         reads: &impl Reads,

@@ -26,7 +26,7 @@ impl Database {
         let namespace = Namespace::parse(namespace)?;
         let old = self.edit(&namespace, false, None, |edit| {
             let meta = Arc::make_mut(&mut edit.meta);
-            let Some(index) = meta.indexes.iter_mut().find(|index| index.def.name == name) else {
+            let Some(index) = meta.indexes.iter_mut().find(|index| index.def.name() == name) else {
                 return Err(QueryError::new(
                     ErrorCode::IndexNotFound,
                     format!("cannot find index {name} for ns {namespace}"),
@@ -35,13 +35,19 @@ impl Database {
             if let Some(seconds) = expire_after {
                 expiry(Value::Int64(seconds))?;
             }
-            let old = index.def.clone();
-            let options = &mut index.def.options;
+            let Some(def) = index.def.as_ordered_mut() else {
+                return Err(QueryError::new(
+                    ErrorCode::InvalidOptions,
+                    format!("index {name} has no options that can be changed: drop it and create it again"),
+                ));
+            };
+            let old = def.clone();
+            let options = &mut def.options;
             options.hidden = hidden.unwrap_or(options.hidden);
             options.expire_after = expire_after.or(options.expire_after);
-            if index.def != old {
+            if *def != old {
                 // Parsing the new specification refuses options that are not allowed.
-                index_of(&index.def.spec())?;
+                index_of(&def.spec())?;
                 meta.sort_indexes();
                 edit.catalog.write(edit.txn, meta)?;
             }

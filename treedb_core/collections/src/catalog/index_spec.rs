@@ -5,8 +5,8 @@ use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
 use treedb_query::doc::Collation;
 use treedb_query::error::Result;
-use treedb_query::index::ordered::IndexDef;
-use treedb_query::query::index_of;
+use treedb_query::index::Definition;
+use treedb_query::query::definition_of;
 
 /// An index to create: the specification that `createIndexes` takes.
 ///
@@ -84,19 +84,19 @@ impl IndexSpec {
     /// # Errors
     /// If the specification is not valid.
     pub fn index_name(&self) -> Result<String> {
-        Ok(index_of(&self.spec)?.name)
+        Ok(definition_of(&self.spec)?.name().to_owned())
     }
 
     /// The checked definition for a collection whose default is `collation`, which an index without a collation of its own
     /// inherits.
-    pub(crate) fn definition(&self, collation: &Collation) -> Result<IndexDef> {
+    pub(crate) fn definition(&self, collation: &Collation) -> Result<Definition> {
         match collation.document() {
             Some(own) if self.spec.get("collation")?.is_none() => {
                 let mut spec = self.spec.clone();
                 spec.append(cstr!("collation"), own);
-                index_of(&spec)
+                definition_of(&spec)
             }
-            _ => index_of(&self.spec),
+            _ => definition_of(&self.spec),
         }
     }
 }

@@ -33,8 +33,9 @@ use treedb_query::access::{IndexInfo, PlanCache};
 use treedb_query::doc::Collation;
 use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::index::ordered::{IndexDef, IndexOptions};
-use treedb_query::query::index_of;
+use treedb_query::index::Definition;
+use treedb_query::index::ordered::IndexOptions;
+use treedb_query::query::definition_of;
 use treedb_storage::{Reads, Table};
 
 use crate::catalog::namespace::Namespace;
@@ -81,7 +82,7 @@ pub(crate) struct Meta {
 #[derive(Debug, Clone)]
 pub(crate) struct IndexMeta {
     pub(crate) id: i64,
-    pub(crate) def: IndexDef,
+    pub(crate) def: Definition,
     pub(crate) flags: IndexFlags,
     /// The least row id that the build has not read; `None` once the index is ready.
     pub(crate) building: Option<u64>,
@@ -154,7 +155,8 @@ impl Meta {
         let plain = IndexOptions::default();
         let shortened = self.indexes.iter().any(|index| index.flags.shortened);
         let sort_keys = self.indexes.iter().any(IndexMeta::has_sort_keys);
-        let version = match self.indexes.iter().all(|index| index.def.options == plain) {
+        let is_plain = |index: &IndexMeta| index.def.as_ordered().is_some_and(|def| def.options == plain);
+        let version = match self.indexes.iter().all(is_plain) {
             _ if sort_keys => VERSION_SORT_KEYS,
             _ if shortened => VERSION_SHORTENED,
             true => VERSION,
@@ -268,7 +270,7 @@ impl IndexMeta {
         let mut entry = doc! { "id": self.id };
         entry.extend(Document::try_from(self.def.spec())?);
         entry.remove("v");
-        entry.insert("unique", self.def.unique);
+        entry.insert("unique", self.def.as_ordered().is_some_and(|def| def.unique));
         entry.insert("multikey", self.flags.multikey);
         if self.flags.shortened {
             entry.insert("shortened", true);
@@ -283,7 +285,7 @@ impl IndexMeta {
     }
 
     fn has_sort_keys(&self) -> bool {
-        !self.def.options.collation.is_simple()
+        self.def.as_ordered().is_some_and(|def| !def.options.collation.is_simple())
     }
 
     /// True if its keys were made by another version of the collations, so that this version's look-ups would miss them.
@@ -293,6 +295,6 @@ impl IndexMeta {
 }
 
 /// Decodes the definition of an index in a catalog entry.
-fn decode_def(index: &Document) -> Result<IndexDef> {
-    index_of(&RawDocumentBuf::try_from(index)?)
+fn decode_def(index: &Document) -> Result<Definition> {
+    definition_of(&RawDocumentBuf::try_from(index)?)
 }

@@ -14,6 +14,7 @@ use bson::Document;
 
 use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::Definition;
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::{Reads, Table, TableKind, WriteTxn};
 
@@ -174,7 +175,7 @@ impl Catalog {
             rows,
             indexes: vec![IndexMeta {
                 id: 0,
-                def,
+                def: Definition::Ordered(def),
                 flags: IndexFlags::default(),
                 building: None,
                 sort_keys: KEY_VERSION,

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use bson::{Bson, DateTime, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
-use treedb_query::access::{Direction, Flow, IndexInfo, KeyRange, RowId, Source, VisitEntry, VisitRow};
+use treedb_query::access::{Direction, Flow, IndexInfo, Probe, RowId, Source, VisitRow};
 use treedb_query::aggregate::DEFAULT_MEMORY_LIMIT;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::{Execution, Filter, Query};
@@ -243,18 +243,8 @@ impl Source for AsOfView<'_> {
         Ok(())
     }
 
-    fn index_range(
-        &self,
-        index: usize,
-        _: &KeyRange,
-        _: Direction,
-        _: Option<(&[u8], RowId)>,
-        _: &mut VisitEntry<'_>,
-    ) -> Result<()> {
-        Err(QueryError::new(
-            ErrorCode::IndexNotFound,
-            format!("no index number {index} as of an earlier change"),
-        ))
+    fn walk(&self, index: usize, _: Probe<'_>) -> Result<()> {
+        Err(Probe::refused(index))
     }
 
     fn estimated_rows(&self) -> u64 {

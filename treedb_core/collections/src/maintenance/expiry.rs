@@ -15,6 +15,7 @@ use treedb_query::error::Result;
 use treedb_query::index::ordered::{IndexDef, SortOrder};
 use treedb_storage::Durability;
 
+use crate::catalog::meta::IndexMeta;
 use crate::database::{Database, Inner};
 use crate::read::view::View;
 use crate::write::edit::Edit;
@@ -173,7 +174,7 @@ impl Database {
         let reads = self.inner.store.begin_read()?;
         for namespace in self.inner.catalog.list(&reads, "")? {
             if let Some(meta) = self.inner.catalog.find(&reads, &namespace)?
-                && meta.infos.iter().any(|index| index.def.options.expire_after.is_some())
+                && meta.indexes.iter().any(|index| index.building.is_none() && expires(index))
             {
                 self.inner.ttl_monitor.start(self);
                 return Ok(());
@@ -188,7 +189,7 @@ impl Database {
             let reads = self.inner.store.begin_read()?;
             for namespace in self.inner.catalog.list(&reads, "")? {
                 let Some(meta) = self.inner.catalog.find(&reads, &namespace)? else { continue };
-                let indexes = meta.indexes.iter().filter(|index| index.def.options.expire_after.is_some());
+                let indexes = meta.indexes.iter().filter(|index| expires(index));
                 expiring.extend(indexes.map(|index| (namespace.clone(), index.id)));
             }
         }
@@ -216,11 +217,12 @@ impl Database {
 fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
     let mut rows: Vec<RowId> = Vec::new();
     {
-        let ready = |index: &&crate::catalog::meta::IndexMeta| index.id == id && index.building.is_none();
-        let Some(index) = edit.meta.indexes.iter().find(ready) else { return Ok(0) };
-        let Some(range) = expired_range(&index.def, now) else { return Ok(0) };
+        let ready = |index: &&IndexMeta| index.id == id && index.building.is_none();
+        let index = edit.meta.indexes.iter().find(ready).and_then(IndexMeta::ordered);
+        let Some(index) = index else { return Ok(0) };
+        let Some(range) = expired_range(index.def, now) else { return Ok(0) };
         let view = View { reads: &*edit.txn, meta: &edit.meta };
-        view.walk(index, &range, Direction::Forward, None, &mut |row, _, _| {
+        view.scan_index(index, &range, Direction::Forward, None, &mut |row, _, _| {
             if !rows.contains(&row) {
                 rows.push(row);
             }
@@ -231,6 +233,11 @@ fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
         edit.modify(*row, &mut |_| Ok(Change::Delete))?;
     }
     Ok(rows.len())
+}
+
+/// True for an index with `expireAfterSeconds`.
+fn expires(index: &IndexMeta) -> bool {
+    index.def.as_ordered().is_some_and(|def| def.options.expire_after.is_some())
 }
 
 /// The keys of the documents that have expired at `now`; `None` if the index has no expiry.

@@ -10,14 +10,15 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use treedb_query::doc::Collation;
 use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::Definition;
 use treedb_query::index::ordered::IndexDef;
-use treedb_storage::TableKind;
 
 use crate::catalog::index_spec::IndexSpec;
 use crate::catalog::meta::{IndexFlags, IndexMeta, index_table};
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
-use crate::maintenance::backfill::{self, Progress};
+use crate::index::{IndexKind, Progress, by_kind};
+use crate::maintenance::backfill;
 use crate::write::edit::Edit;
 
 /// Indexes of one collection: MongoDB's limit.
@@ -110,7 +111,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
             let mut new = Vec::new();
             for def in &definitions(&edit.meta.collation)? {
                 if let Some(id) = add(edit, def)? {
-                    new.push((id, def.name.clone()));
+                    new.push((id, def.name().to_owned()));
                 }
             }
             Ok((before, new))
@@ -128,7 +129,8 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
             return Err(error);
         }
     }
-    if defs.iter().any(|def| def.options.expire_after.is_some()) {
+    let expires = |def: &IndexDef| def.options.expire_after.is_some();
+    if defs.iter().any(|def| def.as_ordered().is_some_and(expires)) {
         db.inner.ttl_monitor.start(db);
     }
     Ok(IndexesCreated { before, after: before + new.len(), created_collection: !existed })
@@ -136,7 +138,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
 
 /// Adds `def` to the catalog as an index that is being built, and returns its id. `None` if the same index exists
 /// already.
-pub(crate) fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<Option<i64>> {
+pub(crate) fn add(edit: &mut Edit<'_>, def: &Definition) -> Result<Option<i64>> {
     for index in &edit.meta.indexes {
         if def.is_same_as(&index.def)? {
             return Ok(None);
@@ -152,11 +154,12 @@ pub(crate) fn add(edit: &mut Edit<'_>, def: &IndexDef) -> Result<Option<i64>> {
 }
 
 /// Adds `def` to the catalog as an index that is being built, without checking the others, and returns its id.
-pub(crate) fn add_empty(edit: &mut Edit<'_>, def: &IndexDef) -> Result<i64> {
+pub(crate) fn add_empty(edit: &mut Edit<'_>, def: &Definition) -> Result<i64> {
     let meta = Arc::make_mut(&mut edit.meta);
     let id = meta.next_index;
     meta.next_index += 1;
-    let table = edit.txn.create_table(&index_table(meta.id, id), TableKind::Ordered)?;
+    let kind = by_kind!(def, kind => kind.table_kind());
+    let table = edit.txn.create_table(&index_table(meta.id, id), kind)?;
     meta.indexes.push(IndexMeta {
         id,
         def: def.clone(),
@@ -201,7 +204,8 @@ pub(crate) fn resume_all(db: &Database) -> Result<()> {
     for namespace in db.inner.catalog.list(&reads, "")? {
         if let Some(meta) = db.inner.catalog.find(&reads, &namespace)? {
             let building = meta.indexes.iter().filter(|index| index.building.is_some());
-            unfinished.extend(building.map(|index| (namespace.clone(), index.id, index.def.name.clone())));
+            unfinished
+                .extend(building.map(|index| (namespace.clone(), index.id, index.def.name().to_owned())));
         }
     }
     drop(reads);
@@ -227,7 +231,7 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
             if name == "_id_" {
                 return Err(QueryError::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
             }
-            if !remove(edit, |index| index.def.name == *name)? {
+            if !remove(edit, |index| index.def.name() == name)? {
                 return Err(QueryError::new(
                     ErrorCode::IndexNotFound,
                     format!("index not found with name [{name}]"),

@@ -67,7 +67,7 @@ fn rebuild(db: &Database, namespace: &Namespace, old: i64) -> Result<()> {
 fn begin(edit: &mut Edit<'_>, old: i64) -> Result<Option<(i64, String)>> {
     let Some(index) = edit.meta.indexes.iter().find(|index| index.id == old) else { return Ok(None) };
     let (def, unfinished) = (index.def.clone(), index.building.is_some());
-    while remove(edit, |index| index.def.name == def.name && index.id != old)? {}
+    while remove(edit, |index| index.def.name() == def.name() && index.id != old)? {}
     if unfinished {
         // Built from the beginning afterwards, like any interrupted build.
         remove(edit, |index| index.id == old)?;
@@ -75,7 +75,7 @@ fn begin(edit: &mut Edit<'_>, old: i64) -> Result<Option<(i64, String)>> {
         return Ok(None);
     }
     let new = add_empty(edit, &def)?;
-    Ok(Some((new, def.name)))
+    Ok(Some((new, def.name().to_owned())))
 }
 
 /// Removes the old index and stores the collation as this version understands it.

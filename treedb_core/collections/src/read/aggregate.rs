@@ -14,7 +14,7 @@ use treedb_query::aggregate::{
 };
 use treedb_query::doc::{Collation, Doc, Fields, OwnedValue, Path, Value, validate_with};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::index::ordered::IndexDef;
+use treedb_query::index::Definition;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::{Arena, Expr, Globals, Names, Scope};
 use treedb_query::query::{Counters, Execution, Hint, Plan, PointLookup, PointQuery, Query};
@@ -370,9 +370,8 @@ impl Collections for SnapshotCollections {
         self.refuse_in_transaction("$indexStats")?;
         let seen = self.seen(namespace)?;
         let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged) else { return Ok(Vec::new()) };
-        let shown = |def: &IndexDef, building: bool| {
-            let mut stats =
-                rawdoc! { "name": def.name.as_str(), "key": def.key_pattern(), "spec": def.spec() };
+        let shown = |def: &Definition, building: bool| {
+            let mut stats = rawdoc! { "name": def.name(), "key": def.key_pattern(), "spec": def.spec() };
             if building {
                 stats.append(bson::raw::cstr!("building"), true);
             }

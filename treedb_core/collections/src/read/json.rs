@@ -12,11 +12,11 @@ use treedb_query::doc::{Doc, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{ReadTxn, Reads};
 
-use crate::catalog::meta::Meta;
+use crate::catalog::meta::{IndexMeta, Meta};
 use crate::collection::Collection;
+use crate::index::ordered::entry::split_entry;
+use crate::index::ordered::long_key::stored;
 use crate::read::cursor::Cursor;
-use crate::read::long_key::stored;
-use crate::read::view::split_entry;
 use crate::request::FindRequest;
 use crate::write::change::MAX_DOCUMENT;
 
@@ -85,13 +85,15 @@ impl Iterator for JsonCursor {
 
 /// The stored text of a document, if its row is text.
 fn stored_text(reads: &ReadTxn, meta: &Meta, document: &RawDocument) -> Result<Option<String>> {
-    let (Some(index), Some(id)) = (meta.indexes.first(), Doc::from(document).get("_id")) else {
+    let (Some(index), Some(id)) =
+        (meta.indexes.first().and_then(IndexMeta::ordered), Doc::from(document).get("_id"))
+    else {
         return Ok(None);
     };
     let mut key = Vec::new();
     meta.collation.encode(id, &mut key);
-    let Some(entry) = reads.get(&index.table, &stored(&key))? else { return Ok(None) };
-    let (_, row) = split_entry(index, &key, entry)?;
+    let Some(entry) = reads.get(index.table, &stored(&key))? else { return Ok(None) };
+    let (_, row) = split_entry(index.def, &key, entry)?;
     let row = reads.row(&meta.rows, row.0)?;
     Ok(row.and_then(|row| meta.row_format.text(row)).map(str::to_owned))
 }

@@ -11,7 +11,6 @@
 //! | `aggregate` | pipelines over the collections of one snapshot |
 //! | `parallel_scan` | a pipeline's first stages, run by several threads over parts of a collection |
 //! | `top_k` | the first documents of a sort order |
-//! | `long_key` | index keys that are too long for an entry |
 
 pub(crate) mod aggregate;
 pub(crate) mod batch;
@@ -19,7 +18,6 @@ pub(crate) mod cursor;
 mod distinct;
 mod for_each;
 pub(crate) mod json;
-pub(crate) mod long_key;
 pub(crate) mod parallel_scan;
 pub(crate) mod point_lookup;
 mod top_k;

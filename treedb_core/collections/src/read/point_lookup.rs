@@ -14,9 +14,11 @@ use treedb_query::query::{Counters, Plan, PointLookup, PointQuery, Projection, p
 use treedb_storage::Reads;
 
 use crate::catalog::meta::{IndexMeta, Meta};
+use crate::index::ordered::Ordered;
+use crate::index::ordered::entry::split_entry;
+use crate::index::ordered::long_key::PREFIX_LEN;
 use crate::read::batch::{Batch, BatchLimit};
-use crate::read::long_key::PREFIX_LEN;
-use crate::read::view::{View, split_entry};
+use crate::read::view::View;
 use crate::request::FindRequest;
 use crate::write::row::with_scratch;
 
@@ -42,8 +44,8 @@ pub(crate) fn of_request(request: &FindRequest) -> Result<Option<PointQuery<'_>>
 
 /// Replaces `key` by the key that `lookup` seeks; false if it is so long that the entries have it shortened.
 #[inline]
-fn encode_key(lookup: PointLookup, query: &PointQuery<'_>, index: &IndexMeta, key: &mut Vec<u8>) -> bool {
-    lookup.encode_key(query, &index.def, key);
+fn encode_key(lookup: PointLookup, query: &PointQuery<'_>, index: Ordered<'_>, key: &mut Vec<u8>) -> bool {
+    lookup.encode_key(query, index.def, key);
     key.len() <= PREFIX_LEN
 }
 
@@ -58,7 +60,7 @@ pub(crate) fn first(
     meta: &Meta,
 ) -> Result<Option<Option<RawDocumentBuf>>> {
     let Some(lookup) = query.lookup(&meta.infos, &meta.collation) else { return Ok(None) };
-    let Some(index) = meta.indexes.get(lookup.index) else { return Ok(None) };
+    let Some(index) = meta.indexes.get(lookup.index).and_then(IndexMeta::ordered) else { return Ok(None) };
     with_scratch(|scratch| {
         let key = &mut scratch.row;
         if !encode_key(lookup, query, index, key) {
@@ -67,13 +69,13 @@ pub(crate) fn first(
         if lookup.at_most_one {
             return one(index, key, reads, meta).map(Some);
         }
-        let mut cursor = reads.cursor(&index.table)?;
+        let mut cursor = reads.cursor(index.table)?;
         let mut on = cursor.seek(key)?;
         while on
             && let Some((entry, value)) = cursor.entry()?
             && entry.starts_with(key)
         {
-            let (_, row) = split_entry(index, entry, value)?;
+            let (_, row) = split_entry(index.def, entry, value)?;
             if let Some(document) = (View { reads, meta }).document(row)? {
                 return Ok(Some(Some(document.into_owned())));
             }
@@ -96,7 +98,7 @@ pub(crate) fn each(
     fields: Option<&Fields>,
     visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
 ) -> Result<Option<u64>> {
-    let Some(index) = meta.indexes.get(lookup.index) else { return Ok(None) };
+    let Some(index) = meta.indexes.get(lookup.index).and_then(IndexMeta::ordered) else { return Ok(None) };
     with_scratch(|scratch| {
         let key = &mut scratch.row;
         if !encode_key(lookup, query, index, key) {
@@ -110,18 +112,18 @@ pub(crate) fn each(
             })
         };
         if lookup.at_most_one {
-            let Some(value) = reads.get(&index.table, key)? else { return Ok(Some(0)) };
-            lend(split_entry(index, key, value)?.1)?;
+            let Some(value) = reads.get(index.table, key)? else { return Ok(Some(0)) };
+            lend(split_entry(index.def, key, value)?.1)?;
             return Ok(Some(1));
         }
-        let mut cursor = reads.cursor(&index.table)?;
+        let mut cursor = reads.cursor(index.table)?;
         let (mut on, mut entries) = (cursor.seek(key)?, 0);
         while on
             && let Some((entry, value)) = cursor.entry()?
             && entry.starts_with(key)
         {
             entries += 1;
-            let (_, row) = split_entry(index, entry, value)?;
+            let (_, row) = split_entry(index.def, entry, value)?;
             lend(row)?;
             on = cursor.next()?;
         }
@@ -130,9 +132,9 @@ pub(crate) fn each(
 }
 
 /// The document under `key` of a unique index.
-fn one(index: &IndexMeta, key: &[u8], reads: &impl Reads, meta: &Meta) -> Result<Option<RawDocumentBuf>> {
-    let Some(value) = reads.get(&index.table, key)? else { return Ok(None) };
-    let (_, row) = split_entry(index, key, value)?;
+fn one(index: Ordered<'_>, key: &[u8], reads: &impl Reads, meta: &Meta) -> Result<Option<RawDocumentBuf>> {
+    let Some(value) = reads.get(index.table, key)? else { return Ok(None) };
+    let (_, row) = split_entry(index.def, key, value)?;
     Ok(View { reads, meta }.document(row)?.map(|document| document.into_owned()))
 }
 
@@ -162,7 +164,9 @@ impl PointFind {
         if lookup.index > 0 && request.projection.is_some() {
             return Ok(None);
         }
-        let Some(index) = meta.indexes.get(lookup.index) else { return Ok(None) };
+        let Some(index) = meta.indexes.get(lookup.index).and_then(IndexMeta::ordered) else {
+            return Ok(None);
+        };
         let mut key = Vec::new();
         if !encode_key(lookup, query, index, &mut key) {
             return Ok(None);
@@ -179,7 +183,9 @@ impl PointFind {
 
     /// That one document, as `reads` has it.
     pub(crate) fn one(&mut self, reads: &impl Reads, meta: &Meta) -> Result<Option<RawDocumentBuf>> {
-        let Some(index) = meta.indexes.get(self.lookup.index) else { return Ok(None) };
+        let Some(index) = meta.indexes.get(self.lookup.index).and_then(IndexMeta::ordered) else {
+            return Ok(None);
+        };
         let Some(document) = one(index, &self.key, reads, meta)? else { return Ok(None) };
         self.counters = Counters { keys_examined: 1, docs_examined: 1, returned: 1 };
         match &self.projection {
@@ -193,8 +199,8 @@ impl PointFind {
         let PointFind { lookup, key, last, limit, counters, .. } = self;
         // After an error the position is not known: nothing more is returned.
         batch.more = false;
-        let Some(index) = meta.indexes.get(lookup.index) else { return Ok(()) };
-        let mut cursor = reads.cursor(&index.table)?;
+        let Some(index) = meta.indexes.get(lookup.index).and_then(IndexMeta::ordered) else { return Ok(()) };
+        let mut cursor = reads.cursor(index.table)?;
         let mut on = match last {
             None => cursor.seek(key)?,
             Some(last) => {
@@ -207,7 +213,7 @@ impl PointFind {
             && let Some((entry, value)) = cursor.entry()?
             && entry.starts_with(key)
         {
-            let (_, row) = split_entry(index, entry, value)?;
+            let (_, row) = split_entry(index.def, entry, value)?;
             counters.keys_examined += 1;
             let mut document = Ok(None);
             reads.visit_row(&meta.rows, row.0, &mut |row| {

@@ -5,7 +5,8 @@ use treedb_testing::Rng;
 
 use super::*;
 use crate::catalog::namespace::Namespace;
-use crate::maintenance::backfill::{Progress, advance};
+use crate::index::Progress;
+use crate::maintenance::backfill::advance;
 use crate::maintenance::index_build::add;
 use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;

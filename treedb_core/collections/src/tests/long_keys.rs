@@ -5,7 +5,7 @@ use bson::{Bson, doc, rawdoc};
 use treedb_testing::{Rng, seeds};
 
 use super::*;
-use crate::read::long_key::{MAX_STORED_LEN, PREFIX_LEN, is_shortened, stored};
+use crate::index::ordered::long_key::{MAX_STORED_LEN, PREFIX_LEN, is_shortened, stored};
 use crate::read::view::View;
 use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source, after_prefix};
@@ -100,7 +100,7 @@ fn a_scan_returns_whole_keys_in_order_from_any_start() {
     for (number, index) in meta.indexes.iter().enumerate() {
         let mut all: Vec<ScannedEntry> = Vec::new();
         view.scan(Direction::Forward, None, &mut |row, doc| {
-            all.extend(index.def.keys(doc)?.keys.into_iter().map(|key| (key, row)));
+            all.extend(index.def.as_ordered().unwrap().keys(doc)?.keys.into_iter().map(|key| (key, row)));
             Ok(Flow::Continue(()))
         })
         .unwrap();
@@ -143,7 +143,7 @@ fn a_scan_returns_whole_keys_in_order_from_any_start() {
             if direction == Direction::Backward {
                 expected.reverse();
             }
-            assert!(walk(&range, direction, None, usize::MAX) == expected, "{:?}", index.def.name);
+            assert!(walk(&range, direction, None, usize::MAX) == expected, "{:?}", index.def.name());
             assert!(view.estimate(number, &range).is_some());
             // In several scans of a few entries, each starting where the last one ended.
             let (mut found, step): (Vec<ScannedEntry>, _) = (Vec::new(), 3 + rng.below(9));
@@ -156,7 +156,7 @@ fn a_scan_returns_whole_keys_in_order_from_any_start() {
                 }
                 found.extend(next);
             }
-            assert!(found == expected, "{:?}", index.def.name);
+            assert!(found == expected, "{:?}", index.def.name());
         }
     }
     println!("{shortened} keys are shortened");

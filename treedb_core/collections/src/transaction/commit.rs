@@ -109,7 +109,7 @@ impl Transaction {
     fn commit_error(&self, namespace: &Namespace, error: QueryError) -> QueryError {
         let known = |name: &str| {
             let overlay = self.overlays.get(namespace);
-            overlay.is_some_and(|overlay| overlay.infos.iter().any(|info| info.def.name == name))
+            overlay.is_some_and(|overlay| overlay.infos.iter().any(|info| info.def.name() == name))
         };
         match &error.duplicate {
             Some(duplicate) if error.code == ErrorCode::DuplicateKey && known(&duplicate.index) => {

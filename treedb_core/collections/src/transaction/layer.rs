@@ -7,11 +7,12 @@ use bson::{RawDocument, RawDocumentBuf};
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
+use crate::index::{IndexKind, Uncommitted, Versions, by_kind, index_changes};
 use crate::read::view::View;
-use crate::write::change::{check_document, index_changes};
+use crate::write::change::check_document;
 use treedb_query::access::{
-    Change, Direction, Flow, IndexInfo, KeyRange, QueryContext, ReadWritten, Row, RowId, Sink, Source,
-    TempFile, TempFiles, VisitEntry, VisitLazyRow, VisitRow, VisitTypedEntry,
+    Change, Direction, Flow, IndexInfo, KeyRange, Probe, QueryContext, ReadWritten, Row, RowId, Sink, Source,
+    TempFile, TempFiles, VisitLazyRow, VisitRow,
 };
 use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -175,73 +176,15 @@ impl<R: Reads> Source for Layer<'_, R> {
         }
     }
 
-    fn index_range(
-        &self,
-        index: usize,
-        range: &KeyRange,
-        direction: Direction,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
-    ) -> Result<()> {
-        self.index_range_typed(index, range, direction, after, &mut |row, key, _| visit(row, key))
-    }
-
-    fn index_range_typed(
-        &self,
-        index: usize,
-        range: &KeyRange,
-        direction: Direction,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitTypedEntry<'_>,
-    ) -> Result<()> {
-        let Some((overlay, entries)) = self.overlay.and_then(|all| Some((all, all.entries.get(index)?)))
-        else {
-            return self
-                .view()
-                .map_or(Ok(()), |view| view.index_range_typed(index, range, direction, after, visit));
+    fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()> {
+        let (base, Some(overlay)) = (self.view(), self.overlay) else {
+            return self.view().map_or(Ok(()), |view| view.walk(index, probe));
         };
-        let mut own = entries.walk(range, direction, after).peekable();
-        let mut stopped = false;
-        if let Some(view) = self.view() {
-            view.index_range_typed(index, range, direction, after, &mut |row, key, type_bits| {
-                // Entries that the transaction added and that come before this one.
-                while let Some((own_key, own_row)) = own.peek() {
-                    let first = (own_key.as_slice(), *own_row);
-                    let comes = match direction {
-                        Direction::Forward => first < (key, row),
-                        Direction::Backward => first > (key, row),
-                    };
-                    if !comes {
-                        break;
-                    }
-                    let (key, row) = first;
-                    let flow = visit(row, key, &[])?;
-                    own.next();
-                    if flow == Flow::Break(()) {
-                        stopped = true;
-                        return Ok(flow);
-                    }
-                }
-                // The look-up copies the key, so it is only done if any entry was removed.
-                if !entries.removed.is_empty() && entries.removed.contains(&(key.to_vec(), row)) {
-                    return Ok(Flow::Continue(()));
-                }
-                // The type bits may be outdated if the row was changed and the entry stayed.
-                let type_bits = if overlay.rows.contains_key(&row.0) { &[] } else { type_bits };
-                let flow = visit(row, key, type_bits)?;
-                stopped = flow == Flow::Break(());
-                Ok(flow)
-            })?;
-        }
-        if stopped {
-            return Ok(());
-        }
-        for (key, row) in own {
-            if visit(*row, key, &[])? == Flow::Break(()) {
-                break;
-            }
-        }
-        Ok(())
+        let (Some(info), Some(entries)) = (overlay.infos.get(index), overlay.pending.get(index)) else {
+            return Err(Probe::refused(index));
+        };
+        let uncommitted = Uncommitted { entries, rows: &overlay.rows };
+        by_kind!(&info.def, kind => kind.walk_uncommitted(base.as_ref(), index, &uncommitted, probe))
     }
 
     fn estimated_rows(&self) -> u64 {
@@ -256,9 +199,9 @@ impl<R: Reads> Source for Layer<'_, R> {
 
     fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
         let base = self.view().map_or(Some(0), |view| view.estimate(index, range))?;
-        let entries = self.overlay.and_then(|overlay| overlay.entries.get(index));
-        let own = entries
-            .map_or(0, |entries| entries.walk(range, Direction::Forward, None).take(MAX_COUNTED).count());
+        let pending = self.overlay.and_then(|overlay| overlay.pending.get(index));
+        let own = pending
+            .map_or(0, |pending| pending.range(range, Direction::Forward, None).take(MAX_COUNTED).count());
         Some(base.saturating_add(own as u64))
     }
 
@@ -283,26 +226,14 @@ impl TransactionSink<'_> {
 
     /// The row that has a key of the unique index at `index`.
     fn holder(&self, index: usize, key: &[u8]) -> Result<Option<RowId>> {
-        let Some(entries) = self.overlay.entries.get(index) else { return Ok(None) };
-        if let Some(row) = entries.holder(key) {
+        let Some(pending) = self.overlay.pending.get(index) else { return Ok(None) };
+        if let Some(row) = pending.holder(key) {
             return Ok(Some(row));
         }
-        let Some(meta) = &self.overlay.base else { return Ok(None) };
-        let mut found = None;
-        let range = KeyRange::prefix(key.to_vec());
-        View { reads: self.reads, meta }.index_range(
-            index,
-            &range,
-            Direction::Forward,
-            None,
-            &mut |row, at| {
-                if at == key && !entries.removed.contains(&(key.to_vec(), row)) {
-                    found = Some(row);
-                }
-                Ok(Flow::Break(()))
-            },
-        )?;
-        Ok(found)
+        let base = self.overlay.base.as_ref().and_then(|meta| meta.indexes.get(index));
+        let Some(base) = base else { return Ok(None) };
+        let found = by_kind!(&base.def, kind => kind.holder(self.reads, &base.table, key))?;
+        Ok(found.filter(|row| !pending.has_removed(key, *row)))
     }
 
     fn validator(&self) -> Option<&crate::catalog::validator::Validator> {
@@ -351,9 +282,8 @@ impl Sink for TransactionSink<'_> {
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         check_document(self.validator(), None, doc)?;
         let defs = self.overlay.infos.iter().map(|info| &info.def);
-        let changes = index_changes(&self.overlay.namespace, defs, None, None, Some(doc), &|index, key| {
-            self.holder(index, key)
-        })?;
+        let versions = Versions { namespace: &self.overlay.namespace, row: None, old: None, new: Some(doc) };
+        let changes = index_changes(defs, &versions, &|index, key| self.holder(index, key))?;
         let row = self.overlay.new_row();
         let entries = self.overlay.apply(row, changes);
         self.overlay.rows.insert(row.0, Some(doc.to_owned()));
@@ -383,14 +313,13 @@ impl Sink for TransactionSink<'_> {
             check_document(self.validator(), Some(&old), new)?;
         }
         let defs = self.overlay.infos.iter().map(|info| &info.def);
-        let changes = index_changes(
-            &self.overlay.namespace,
-            defs,
-            Some(id),
-            Some(&old),
-            new.as_deref(),
-            &|index, key| self.holder(index, key),
-        )?;
+        let versions = Versions {
+            namespace: &self.overlay.namespace,
+            row: Some(id),
+            old: Some(&old),
+            new: new.as_deref(),
+        };
+        let changes = index_changes(defs, &versions, &|index, key| self.holder(index, key))?;
         let entries = self.overlay.apply(id, changes);
         self.overlay.rows.insert(id.0, new.clone());
         match new {

@@ -11,15 +11,15 @@ use bson::RawDocument;
 
 use treedb_query::access::{Change, ReadWritten, RowId, Sink};
 use treedb_query::error::Result;
-use treedb_storage::{Reads, Table, WriteTxn};
+use treedb_storage::{Table, WriteTxn};
 
 use crate::catalog::Catalog;
-use crate::catalog::meta::{IndexFlags, IndexMeta, Meta};
+use crate::catalog::meta::Meta;
 use crate::changes::Recorder;
-use crate::read::long_key::{is_long, stored};
-use crate::read::view::{View, entry, split_entry};
+use crate::index::{IndexChange, IndexKind, Versions, by_kind, index_changes};
+use crate::read::view::View;
 use crate::write::bulk;
-use crate::write::change::{IndexChange, check_document, index_changes};
+use crate::write::change::check_document;
 use crate::write::row::{Rows, with_scratch};
 
 /// A collection in a write transaction.
@@ -59,8 +59,9 @@ impl<'a> Edit<'a> {
     ) -> Result<Vec<IndexChange>> {
         let Edit { txn, meta, .. } = self;
         let defs = meta.indexes.iter().map(|index| &index.def);
-        index_changes(&meta.namespace, defs, row, old, new, &|number, key| match meta.indexes.get(number) {
-            Some(index) => holder(txn, index, key),
+        let versions = Versions { namespace: &meta.namespace, row, old, new };
+        index_changes(defs, &versions, &|number, key| match meta.indexes.get(number) {
+            Some(index) => by_kind!(&index.def, kind => kind.holder(*txn, &index.table, key)),
             None => Ok(None),
         })
     }
@@ -69,15 +70,7 @@ impl<'a> Edit<'a> {
     fn apply(&mut self, row: RowId, changes: Vec<IndexChange>) -> Result<()> {
         let mut new_flags = Vec::new();
         for (number, (index, change)) in self.meta.indexes.iter().zip(changes).enumerate() {
-            for key in &change.remove {
-                remove_entry(self.txn, index, key, row)?;
-            }
-            for key in change.add.iter().chain(&change.retyped) {
-                let (key, value) = entry(index.def.unique, key, row, &change.type_bits);
-                self.txn.put(&index.table, &key, &value)?;
-            }
-            let shortened = change.add.iter().any(|key| is_long(key));
-            let flags = IndexFlags { multikey: change.multikey, shortened };
+            let flags = by_kind!(&index.def, kind => kind.apply(self.txn, &index.table, row, &change))?;
             new_flags.extend(index.flags.added_by(flags).map(|flags| (number, flags)));
         }
         self.set_flags(&new_flags)
@@ -148,27 +141,6 @@ impl<'a> Edit<'a> {
         self.apply(row, changes)?;
         Ok(row)
     }
-}
-
-/// The row that has `key` in a unique index.
-pub(crate) fn holder(txn: &WriteTxn, index: &IndexMeta, key: &[u8]) -> Result<Option<RowId>> {
-    holder_of(txn, index, &stored(key))
-}
-
-/// The row that has a key of a unique index, given in its stored form.
-pub(crate) fn holder_of(txn: &WriteTxn, index: &IndexMeta, stored: &[u8]) -> Result<Option<RowId>> {
-    let entry = txn.get(&index.table, stored)?.map(|value| split_entry(index, stored, value)).transpose()?;
-    Ok(entry.map(|(_, row)| row))
-}
-
-/// Removes the entry of `row` under `key`. Does nothing if no row or another one has the key: an index that is being built
-/// does not have all entries.
-fn remove_entry(txn: &mut WriteTxn, index: &IndexMeta, key: &[u8], row: RowId) -> Result<()> {
-    if index.def.unique && holder(txn, index, key)? != Some(row) {
-        return Ok(());
-    }
-    txn.delete(&index.table, &entry(index.def.unique, key, row, &[]).0)?;
-    Ok(())
 }
 
 impl Sink for Edit<'_> {

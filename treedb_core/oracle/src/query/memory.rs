@@ -5,8 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use bson::{RawDocument, RawDocumentBuf};
 
 use treedb_query::access::{
-    Direction, Flow, IndexInfo, KeyRange, PlanCache, QueryContext, RowId, Source, VisitEntry, VisitRow,
-    VisitTypedEntry,
+    Direction, Flow, IndexInfo, KeyRange, PlanCache, Probe, QueryContext, RowId, Source, VisitRow,
 };
 use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
@@ -31,6 +30,11 @@ impl Memory {
     /// True if the row has an entry in the index.
     pub(super) fn has_entries(&self, index: usize, row: u64) -> bool {
         self.entries[index].iter().any(|(_, id)| *id == row)
+    }
+
+    /// The definition of an index.
+    pub(super) fn ordered(&self, index: usize) -> &IndexDef {
+        self.infos[index].def.as_ordered().unwrap()
     }
 
     /// Adds an index; an error, and no index, if a row has no keys under it.
@@ -83,14 +87,15 @@ impl Source for Memory {
         }
     }
 
-    fn index_range(
-        &self,
-        index: usize,
-        range: &KeyRange,
-        direction: Direction,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitEntry<'_>,
-    ) -> Result<()> {
+    fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()> {
+        let Probe::Range { range, direction, after, visit } = probe else {
+            return Err(Probe::refused(index));
+        };
+        let def = self.ordered(index);
+        let mut visit = |key: &[u8], id: u64| {
+            let type_bits = self.rows.get(&id).map(|doc| def.type_bits(doc));
+            visit(RowId(id), key, &type_bits.unwrap_or_default())
+        };
         let behind = |entry: &(Vec<u8>, u64)| {
             after.is_none_or(|(key, row)| {
                 let order = (entry.0.as_slice(), entry.1).cmp(&(key, row.0));
@@ -99,8 +104,8 @@ impl Source for Memory {
         };
         let entries = self.entries[index].iter().filter(|entry| range.contains(&entry.0) && behind(entry));
         match direction {
-            Direction::Forward => show(entries, |(key, id)| visit(RowId(*id), key)),
-            Direction::Backward => show(entries.rev(), |(key, id)| visit(RowId(*id), key)),
+            Direction::Forward => show(entries, |(key, id)| visit(key, *id)),
+            Direction::Backward => show(entries.rev(), |(key, id)| visit(key, *id)),
         }
     }
 
@@ -111,20 +116,6 @@ impl Source for Memory {
     fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {
         let entries = self.entries[index].iter().filter(|entry| range.contains(&entry.0));
         Some(entries.count() as u64 * self.scale)
-    }
-
-    fn index_range_typed(
-        &self,
-        index: usize,
-        range: &KeyRange,
-        direction: Direction,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitTypedEntry<'_>,
-    ) -> Result<()> {
-        self.index_range(index, range, direction, after, &mut |row, key| {
-            let type_bits = self.rows.get(&row.0).map(|doc| self.infos[index].def.type_bits(doc));
-            visit(row, key, &type_bits.unwrap_or_default())
-        })
     }
 
     fn entries_are_exact(&self) -> bool {

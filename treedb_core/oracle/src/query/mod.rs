@@ -328,7 +328,7 @@ fn by_hint(
     context: &dyn Fn() -> String,
 ) {
     let info = &source.indexes()[index];
-    let (def, mut forced) = (info.def.clone(), query.clone());
+    let (def, mut forced) = (source.ordered(index).clone(), query.clone());
     forced.hint = Some(def.name.clone().into());
     let found = match run(source, forced, rng) {
         Ok(found) => ids(&found),
@@ -393,7 +393,7 @@ fn projected(
     seen: &mut Seen,
     context: &dyn Fn() -> String,
 ) {
-    let index = rng.pick(source.indexes()).def.clone();
+    let index = source.ordered(rng.below(source.indexes().len())).clone();
     let mut fields: Document =
         index.keys.iter().map(|part| (part.path.as_str().to_owned(), Bson::Int32(1))).collect();
     if rng.below(4) > 0 && !fields.contains_key("_id") {
@@ -472,7 +472,8 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
     for _ in 0..40 {
         let mut filter = filter(rng, 2);
         // Now and then what a partial index asks for is asked for.
-        let partial = source.indexes().iter().find_map(|index| index.def.options.partial.as_ref());
+        let partial =
+            (0..source.indexes().len()).find_map(|index| source.ordered(index).options.partial.as_ref());
         if let (0, Some(partial)) = (rng.below(4), partial) {
             let covered = Document::try_from(partial.source()).unwrap();
             filter = doc! { "$and": [filter, covered] };
@@ -484,7 +485,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
 
         let mut query = Query::new(parsed);
         if rng.below(4) == 0 {
-            query.hint = Some(rng.pick(&source.indexes()[..whole]).def.name.clone().into());
+            query.hint = Some(rng.pick(&source.indexes()[..whole]).def.name().into());
         }
         let plain = run(&source, query.clone(), rng).unwrap();
         let plan = Execution::new(&source, &source.context(), query.clone()).unwrap().plan().clone();
@@ -493,7 +494,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
         assert_eq!(count(&source, &source.context(), &query).unwrap(), wanted.len() as u64, "{}", context());
         // The same without any index, and by one that may be of no use.
         by_hint(&source, &query, rng.below(source.indexes().len()), &wanted_ids, rng, &context);
-        for hint in ["$natural", rng.pick(&source.indexes()[..whole]).def.name.as_str()] {
+        for hint in ["$natural", rng.pick(&source.indexes()[..whole]).def.name()] {
             let mut forced = query.clone();
             forced.hint = Some(hint.into());
             assert_eq!(ids(&run(&source, forced, rng).unwrap()), wanted_ids, "{hint}: {}", context());
@@ -509,9 +510,9 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
                 seen.index += 1;
                 seen.tested += usize::from(keys.test.is_some());
                 seen.complete += usize::from(keys.complete);
-                let info = &source.indexes()[index];
-                seen.multikey_compound += usize::from(info.multikey && info.def.keys.len() > 1);
-                let options = &info.def.options;
+                let (info, def) = (&source.indexes()[index], source.ordered(index));
+                seen.multikey_compound += usize::from(info.multikey && def.keys.len() > 1);
+                let options = &def.options;
                 seen.sparse += usize::from(options.sparse);
                 seen.partial += usize::from(options.partial.is_some());
                 seen.hashed += usize::from(matches!(options.kind, Kind::Hashed(_)));

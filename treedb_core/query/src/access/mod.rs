@@ -12,13 +12,15 @@
 //!   under a lock.
 //! * [`QueryContext`] is what a query needs besides the rows: default collation, temporary files, plan cache.
 //!
-//! An index is addressed by its position in [`Source::indexes`]. The key bytes of an entry are those of
+//! An index is addressed by its position in [`Source::indexes`], and asked by a [`Probe`]. The key bytes of an entry of an
+//! ordered index are those of
 //! [`crate::index::ordered::IndexDef::keys`]: memcmp order is the order of the index, directions included. The planner
 //! turns conditions into [`KeyRange`]s over those bytes and applies the whole filter again to every fetched row, so an
 //! implementation may return *more* entries than the range contains (a lossy or coarser index), never fewer.
 
 mod context;
 mod plan_cache;
+mod probe;
 
 use std::ops::ControlFlow;
 
@@ -26,12 +28,14 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::doc::{Doc, FieldPeek, Fields};
 use crate::error::Result;
-use crate::index::ordered::{IndexDef, Kind};
+use crate::index::Definition;
+use crate::index::ordered::Kind;
 
 pub use treedb_formats::key::after_prefix;
 
 pub use context::{QueryContext, TempFile, TempFiles};
 pub use plan_cache::{CachedPlan, PlanCache};
+pub use probe::{Probe, VisitEntry, VisitRowId, VisitTypedEntry};
 
 /// The address of a row in its collection: dense numbers natively, a TID in Postgres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -40,20 +44,21 @@ pub struct RowId(pub u64);
 /// An index that a query may use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexInfo {
-    /// Name, key pattern, uniqueness.
-    pub def: IndexDef,
+    /// What it is an index of.
+    pub def: Definition,
     /// True if a row may have more than one entry (some row has, or had, an array on one of the index's paths).
     /// When in doubt: true, which is only slower; a wrong false gives wrong answers.
     pub multikey: bool,
     /// True if entries are in exactly the order of their key bytes, so that a scan can replace a sort. False
-    /// for an index over shortened or hashed keys, which can still be searched.
+    /// for an index over shortened or hashed keys, which can still be searched, and for kinds without an order.
     pub ordered: bool,
 }
 
 impl IndexInfo {
     /// An index whose entries are in the order of `def`.
-    pub fn new(def: IndexDef, multikey: bool) -> Self {
-        let ordered = !matches!(def.options.kind, Kind::Hashed(_));
+    pub fn new(def: impl Into<Definition>, multikey: bool) -> Self {
+        let def = def.into();
+        let ordered = def.as_ordered().is_some_and(|def| !matches!(def.options.kind, Kind::Hashed(_)));
         IndexInfo { def, multikey, ordered }
     }
 }
@@ -142,15 +147,6 @@ impl Row for &RawDocument {
 /// The callback of a scan that decodes rows on demand.
 pub type VisitLazyRow<'a> = dyn FnMut(RowId, &mut dyn Row) -> Result<Flow> + 'a;
 
-/// The callback of an index scan: row id and key bytes of each entry.
-pub type VisitEntry<'a> = dyn FnMut(RowId, &[u8]) -> Result<Flow> + 'a;
-
-/// The callback of an index scan without keys: row id of each entry.
-pub type VisitRowId<'a> = dyn FnMut(RowId) -> Result<Flow> + 'a;
-
-/// The callback of an index scan with type bits: row id, key bytes, type bits.
-pub type VisitTypedEntry<'a> = dyn FnMut(RowId, &[u8], &[u8]) -> Result<Flow> + 'a;
-
 /// One snapshot of one collection, for reading.
 pub trait Source {
     /// The indexes a query may use; the position in this slice addresses the index below. It does not change
@@ -181,11 +177,14 @@ pub trait Source {
         self.scan(direction, after, &mut |id, mut document| visit(id, &mut document))
     }
 
-    /// Visits the entries of index number `index` whose keys are in `range`, in key order (`direction`;
-    /// entries of equal keys by row id), until `visit` breaks or fails; its error is returned. With `after`,
-    /// the scan begins after that entry: the key bytes and row id that were visited last.
+    /// Asks index number `index`, and tells the probe's callback of each row found, until it breaks or fails; its
+    /// error is returned. See [`Probe`].
     ///
-    /// A row with several entries (multikey) is visited once for each.
+    /// # Errors
+    /// [`Probe::refused`] if the index does not answer probes of this kind.
+    fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()>;
+
+    /// [`Source::walk`] with [`Probe::Range`], without the type bits.
     fn index_range(
         &self,
         index: usize,
@@ -193,10 +192,11 @@ pub trait Source {
         direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitEntry<'_>,
-    ) -> Result<()>;
+    ) -> Result<()> {
+        self.index_range_typed(index, range, direction, after, &mut |row, key, _| visit(row, key))
+    }
 
-    /// [`Source::index_range`] with the type bits that are stored with each entry ([`IndexDef::type_bits`]);
-    /// empty if they are not stored.
+    /// [`Source::walk`] with [`Probe::Range`].
     fn index_range_typed(
         &self,
         index: usize,
@@ -205,7 +205,7 @@ pub trait Source {
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitTypedEntry<'_>,
     ) -> Result<()> {
-        self.index_range(index, range, direction, after, &mut |row, key| visit(row, key, &[]))
+        self.walk(index, Probe::Range { range, direction, after, visit })
     }
 
     /// [`Source::index_range`] without keys. If `visit` breaks, the key of the entry at which it did is returned.
@@ -255,7 +255,7 @@ pub trait Source {
         self.entries_are_exact()
     }
 
-    /// Whether the row at `id` is in the snapshot. Called while [`Source::index_range`] shows an entry of it.
+    /// Whether the row at `id` is in the snapshot. Called while [`Source::walk`] shows an entry of it.
     ///
     /// # Errors
     /// Those of [`Source::fetch`].

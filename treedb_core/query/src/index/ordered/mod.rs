@@ -13,9 +13,9 @@
 //! No key is a prefix of another, so the row id after it does not affect the order.
 //!
 //! Long keys are shortened before they are stored, in the native storage as described in
-//! `collection::long_key`.
+//! `index::ordered::long_key` of `treedb_collections`.
 //!
-//! Three kinds of index have different keys. For a hashed field the key has the first 8 bytes of the SHA-256
+//! Three variants have different keys. For a hashed field the key has the first 8 bytes of the SHA-256
 //! of the value's encoding, not inverted. In a wildcard index the encoding of the path (as a string) precedes
 //! that of the value. With a collation the value is encoded with its strings replaced by their sort keys
 //! ([`crate::doc::Collation`]).

@@ -1,10 +1,11 @@
 //! `distinct` with an index: seeks from one value of a field to the next, without reading the documents.
 
-use crate::access::{Direction, Flow, IndexInfo, KeyRange, Source, after_prefix};
+use crate::access::{Direction, Flow, KeyRange, Source, after_prefix};
 use crate::doc::key_decode::encoded_length;
 use crate::doc::{Doc, OwnedValue, Path};
 use crate::error::Result;
 use crate::index::ordered::{SortOrder, restored};
+use crate::query::plan::OrderedIndex;
 
 /// The number of entries with the same value that are skipped one by one before the scan seeks past the
 /// value.
@@ -16,7 +17,7 @@ const PASSED: usize = 8;
 /// # Errors
 /// Those of the index and of rows that have to be fetched.
 pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<OwnedValue>>> {
-    let tells = |info: &IndexInfo| {
+    let tells = |info: &OrderedIndex<'_>| {
         let options = &info.def.options;
         let whole = !options.sparse && options.partial.is_none() && !options.hidden;
         whole
@@ -25,7 +26,9 @@ pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<O
             && info.def.holds_values()
             && info.def.keys.first().is_some_and(|part| part.path.as_str() == path)
     };
-    let found = source.indexes().iter().enumerate().find(|(_, info)| tells(info));
+    let all = source.indexes().iter().enumerate();
+    let ordered = all.filter_map(|(number, info)| Some((number, OrderedIndex::of(info)?)));
+    let found = { ordered }.find(|(_, info)| tells(info));
     let Some((index, info)) = found.filter(|_| source.entries_are_exact()) else { return Ok(None) };
     let descending = info.def.keys.first().is_some_and(|part| part.direction == SortOrder::Descending);
     let path = Path::new(path);

@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
-use crate::access::{Direction, Flow, IndexInfo, KeyRange, QueryContext, Source};
+use crate::access::{Direction, Flow, KeyRange, QueryContext, Source};
 use crate::doc::key_decode::encoded_length;
 use crate::doc::{Doc, Value, shown};
 use crate::error::Result;
 use crate::index::ordered::{SortOrder, pattern_of};
 
-use crate::query::plan::{Alternative, BitmapScan, Path, Plan, bounds_of};
+use crate::query::plan::{Alternative, BitmapScan, OrderedIndex, Path, Plan, bounds_of};
 use crate::query::update::Update;
 use crate::query::{Counters, Query};
 
@@ -239,13 +239,15 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
             scan
         }
         Path::Index { index, ranges, direction, keys, .. } => {
-            let Some(info) = source.indexes().get(*index) else { return rawdoc! { "stage": "EOF" } };
+            let Some(info) = source.indexes().get(*index).and_then(OrderedIndex::of) else {
+                return rawdoc! { "stage": "EOF" };
+            };
             let complete = keys.complete && (source.entries_are_exact() || source.keys_decide(*index));
-            if is_id_look_up(info, ranges) && !counting && plan.covered().is_none() {
+            if is_id_look_up(&info, ranges) && !counting && plan.covered().is_none() {
                 rawdoc! { "stage": "IDHACK" }
             } else {
                 let name = if counting && complete && keys.test.is_none() { "COUNT_SCAN" } else { "IXSCAN" };
-                let scan = index_scan(name, info, query, ranges, *direction, keys.test.is_some());
+                let scan = index_scan(name, &info, query, ranges, *direction, keys.test.is_some());
                 if counting && complete || plan.covered().is_some() {
                     scan
                 } else {
@@ -329,7 +331,7 @@ fn write_stages(stage: Doc<'_>, line: &mut String) {
 }
 
 /// True if the ranges search for one `_id`.
-fn is_id_look_up(info: &IndexInfo, ranges: &[KeyRange]) -> bool {
+fn is_id_look_up(info: &OrderedIndex<'_>, ranges: &[KeyRange]) -> bool {
     let [range] = ranges else { return false };
     info.def.is_id()
         && encoded_length(&range.low, false) == Some(range.low.len())
@@ -338,7 +340,7 @@ fn is_id_look_up(info: &IndexInfo, ranges: &[KeyRange]) -> bool {
 
 fn index_scan(
     stage: &str,
-    info: &IndexInfo,
+    info: &OrderedIndex<'_>,
     query: &Query,
     ranges: &[KeyRange],
     direction: Direction,
@@ -362,7 +364,7 @@ fn index_scan(
 }
 
 /// The intervals of values that are scanned, for each field.
-fn index_bounds(info: &IndexInfo, query: &Query, direction: Direction) -> RawDocumentBuf {
+fn index_bounds(info: &OrderedIndex<'_>, query: &Query, direction: Direction) -> RawDocumentBuf {
     let conditions = query.filter.conjuncts();
     let mut bounds = RawDocumentBuf::new();
     for (part, mut intervals) in info.def.keys.iter().zip(bounds_of(info, &conditions)) {
@@ -386,10 +388,14 @@ fn sets(source: &dyn Source, query: &Query, set: &BitmapScan) -> RawDocumentBuf 
         rawdoc! { "stage": stage, "inputStages": inputs }
     };
     match set {
-        BitmapScan::Index { index, ranges, keys, .. } => match source.indexes().get(*index) {
-            Some(info) => index_scan("IXSCAN", info, query, ranges, Direction::Forward, keys.test.is_some()),
-            None => rawdoc! { "stage": "EOF" },
-        },
+        BitmapScan::Index { index, ranges, keys, .. } => {
+            match source.indexes().get(*index).and_then(OrderedIndex::of) {
+                Some(info) => {
+                    index_scan("IXSCAN", &info, query, ranges, Direction::Forward, keys.test.is_some())
+                }
+                None => rawdoc! { "stage": "EOF" },
+            }
+        }
         BitmapScan::Or(sets) => several("OR", sets),
         BitmapScan::And(sets) => several("AND_SORTED", sets),
     }

@@ -93,7 +93,7 @@ mod tests {
     use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
     use super::*;
-    use crate::access::{Direction, IndexInfo, KeyRange, QueryContext, RowId, VisitEntry, VisitRow};
+    use crate::access::{Direction, IndexInfo, Probe, QueryContext, RowId, VisitRow};
     use crate::error::Result;
     use crate::index::ordered::IndexDef;
 
@@ -113,14 +113,7 @@ mod tests {
             Ok(())
         }
 
-        fn index_range(
-            &self,
-            _: usize,
-            _: &KeyRange,
-            _: Direction,
-            _: Option<(&[u8], RowId)>,
-            _: &mut VisitEntry<'_>,
-        ) -> Result<()> {
+        fn walk(&self, _: usize, _: Probe<'_>) -> Result<()> {
             Ok(())
         }
 

@@ -6,7 +6,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::IndexInfo;
 use crate::doc::{Doc, Value, shown};
-use crate::index::ordered::{IndexDef, same_key_pattern};
+use crate::index::ordered::same_key_pattern;
 
 /// Names a collection scan instead of an index.
 const NATURAL: &str = "$natural";
@@ -25,15 +25,15 @@ pub enum Hint {
 impl Hint {
     /// Position and definition of the index among those of a collection. None for [`Hint::Natural`].
     pub(super) fn find<'i>(&self, indexes: &'i [IndexInfo]) -> Option<(usize, &'i IndexInfo)> {
-        indexes.iter().enumerate().find(|(_, info)| self.names(&info.def))
+        indexes.iter().enumerate().find(|(_, info)| self.names(info.def.name(), || info.def.key_pattern()))
     }
 
-    /// True if the hint names this index.
-    pub(super) fn names(&self, def: &IndexDef) -> bool {
+    /// True if the hint names the index with this name and key pattern.
+    pub(super) fn names(&self, index: &str, key_pattern: impl FnOnce() -> RawDocumentBuf) -> bool {
         match self {
             Hint::Natural => false,
-            Hint::Name(name) => def.name == *name,
-            Hint::KeyPattern(pattern) => same_key_pattern(&def.key_pattern(), pattern),
+            Hint::Name(name) => index == name,
+            Hint::KeyPattern(pattern) => same_key_pattern(&key_pattern(), pattern),
         }
     }
 }

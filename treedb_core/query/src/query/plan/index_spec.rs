@@ -4,6 +4,7 @@ use bson::RawDocument;
 
 use crate::doc::Collation;
 use crate::error::{ErrorCode, QueryError, Result};
+use crate::index::Definition;
 use crate::index::ordered::{Covers, IndexDef, Partial};
 
 use crate::query::filter::{Filter, Node, Test};
@@ -18,7 +19,15 @@ impl Covers for Filter {
     }
 }
 
-/// Parses an index specification as in `createIndexes` or `listIndexes`.
+/// Parses the specification of an index of any kind, as in `createIndexes` or `listIndexes`.
+///
+/// # Errors
+/// Those of [`index_of`] for an ordered index.
+pub fn definition_of(spec: &RawDocument) -> Result<Definition> {
+    Definition::from_spec(spec, &|filter, collation| partial(filter, collation))
+}
+
+/// Parses the specification of an ordered index, as in `createIndexes` or `listIndexes`.
 ///
 /// # Errors
 /// The errors of [`IndexDef::from_spec`]; `CannotCreateIndex` for a `partialFilterExpression` with other

@@ -1,63 +1,40 @@
 //! The planner: chooses how the rows of a query are found.
 //!
-//! The conditions that every matching document must meet (the top level of the filter, `$and`s flattened) become
-//! intervals of values, and these become ranges of index keys. Conditions that the ranges do not cover are evaluated on
-//! the keys, as far as the index has their fields. Every fetched row is checked against the whole filter, so ranges and
-//! index filters may select more than the filter does, never less. A query that can use an index does not scan the
-//! collection; of several indexes the one with the lowest estimated cost is used.
+//! The conditions that every matching document must meet (the top level of the filter, `$and`s flattened) become what indexes
+//! are asked; of an ordered index, ranges of its keys. Every fetched row is checked against the whole filter, so what indexes
+//! find may be more than the filter selects, never less. A query that can use an index does not scan the collection; of
+//! several indexes the one with the lowest estimated cost is used.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | `query` | [`Query`]: what is planned |
 //! | `sort` | [`Sort`]: the requested sort order |
-//! | `point_lookup` | [`PointLookup`]: finds that need only one key of an index |
 //! | `hint` | [`Hint`]: the index that a request wants to be used |
 //! | `index_spec` | [`index_of`]: parses the specification of an index |
-//! | `eligible_indexes` | which indexes can serve a query, and how |
 //! | `implication` | whether conditions imply other conditions |
-//! | `interval` | intervals of encoded values, and the key ranges they become |
-//! | `field_bounds` | the intervals that conditions allow for a field of an index |
-//! | `candidate` | the best use of one index |
-//! | `index_filter` | conditions tested on keys |
-//! | `covering` | documents built from keys alone |
-//! | `index_order` | whether an index scan gives the requested order |
-//! | `cost` | which candidate is cheapest |
+//! | `ordered` | what ordered indexes can do for a query: all that is about keys and their order |
 //! | `estimate` | [`Estimate`]: the work that a plan is expected to take |
-//! | `bitmap` | rows found by several indexes |
 //! | `query_shape` | the plan cache: chosen indexes by the shape of queries |
 
-mod bitmap;
-mod candidate;
-mod cost;
-mod covering;
-mod eligible_indexes;
 mod estimate;
-mod field_bounds;
 mod hint;
 mod implication;
-mod index_filter;
-mod index_order;
 mod index_spec;
-mod interval;
-mod point_lookup;
+mod ordered;
 mod query;
 mod query_shape;
 mod sort;
 
-use crate::access::{Direction, IndexInfo, KeyRange, QueryContext, Source};
+use crate::access::{Direction, KeyRange, QueryContext, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::filter::Node;
 
-use candidate::{Candidate, candidates, relevant_indexes};
-use cost::CostedCandidate;
-pub(super) use covering::Cover;
 pub use estimate::Estimate;
 pub use hint::Hint;
-pub use index_filter::IndexFilter;
-pub(super) use index_filter::{KeyMatch, SplitKey};
-pub use index_spec::index_of;
-use interval::Interval;
-pub use point_lookup::{PointLookup, PointQuery};
+pub use index_spec::{definition_of, index_of};
+use ordered::{Candidate, CostedCandidate, candidates, relevant_indexes};
+pub(super) use ordered::{Cover, KeyMatch, OrderedIndex, SplitKey, bounds_of};
+pub use ordered::{IndexFilter, PointLookup, PointQuery};
 pub use query::Query;
 use query_shape::Expected;
 pub(super) use query_shape::evict_if_misestimated;
@@ -117,20 +94,6 @@ pub(super) struct Alternative {
     pub(super) cost: f64,
 }
 
-/// True if the keys of an index are the complete encodings of the values, in index order.
-fn keys_are_values(index: &IndexInfo) -> bool {
-    index.ordered && index.def.holds_values()
-}
-
-/// The intervals of values that conditions allow for each field of an index, in the notation of `explain`.
-pub(super) fn bounds_of(index: &IndexInfo, conditions: &[&Node]) -> Vec<Vec<String>> {
-    let left = |part| match field_bounds::field_bounds(part, conditions, index) {
-        Some(left) => left.intervals.iter().map(Interval::notation).collect(),
-        None => vec!["[MinKey, MaxKey]".to_owned()],
-    };
-    index.def.keys.iter().map(left).collect()
-}
-
 /// A node of a bitmap plan.
 #[derive(Debug, Clone, PartialEq)]
 pub enum BitmapScan {
@@ -175,7 +138,7 @@ impl Plan {
         if let Some(hint) = &query.hint {
             return Self::hinted(source, query, &conditions, hint);
         }
-        if let Some(plan) = point_lookup::choose(source, query, &conditions) {
+        if let Some(plan) = ordered::choose_point_lookup(source, query, &conditions) {
             return Ok(plan);
         }
         let relevant_indexes = relevant_indexes(source, query, &conditions);
@@ -202,10 +165,10 @@ impl Plan {
         if !several {
             return Ok(found.pop().map_or_else(|| Self::rows(query), |only| only.plan));
         }
-        let weighed = cost::with_costs(source, query, found);
-        let best = cost::cheapest(weighed.clone());
+        let weighed = ordered::with_costs(source, query, found);
+        let best = ordered::cheapest(weighed.clone());
         let least = best.as_ref().map(|best| best.cost.whole);
-        if let Some(plan) = bitmap::bitmap_plan(source, query, &conditions, &weighed, least) {
+        if let Some(plan) = ordered::bitmap_plan(source, query, &conditions, &weighed, least) {
             return Ok(plan);
         }
         let Some(CostedCandidate { candidate: best, cost, .. }) = best else { return Ok(Self::rows(query)) };
@@ -223,7 +186,7 @@ impl Plan {
             .flat_map(|number| candidates(source, number, query, &conditions))
             .filter(|one| one.unique || one.helps(query))
             .collect();
-        let mut weighed = cost::with_costs(source, query, found);
+        let mut weighed = ordered::with_costs(source, query, found);
         weighed.sort_by(|a, b| a.cost.whole.total_cmp(&b.cost.whole));
         let alternative = |one: CostedCandidate| Alternative {
             plan: one.candidate.plan,
@@ -251,11 +214,11 @@ impl Plan {
         let Some((number, index)) = hint.find(source.indexes()) else {
             return missing("");
         };
-        if index.def.options.hidden {
+        if index.def.as_ordered().is_some_and(|def| def.options.hidden) {
             return missing(" (it is hidden)");
         }
         let ways = candidates(source, number, query, conditions);
-        match cost::cheapest(cost::with_costs(source, query, ways)) {
+        match ordered::cheapest(ordered::with_costs(source, query, ways)) {
             Some(best) => Ok(best.candidate.plan),
             None => Err(QueryError::new(
                 ErrorCode::NoQueryExecutionPlans,

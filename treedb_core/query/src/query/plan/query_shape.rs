@@ -14,7 +14,7 @@ use crate::query::{Counters, Query};
 
 use super::Path;
 use super::Plan;
-use super::candidate::{Candidate, candidates};
+use super::ordered::{Candidate, candidates};
 
 /// How many keys more than expected a scan may examine before the entry is removed.
 const TOLERANCE: u64 = 100;

@@ -9,7 +9,7 @@ use crate::query::filter::Node;
 
 use super::candidate::{Candidate, candidates, relevant_indexes};
 use super::cost::{self, CostedCandidate, SET};
-use super::{BitmapScan, Path, Plan};
+use crate::query::plan::{BitmapScan, Path, Plan};
 
 /// The maximum number of branches of an `$or` that are planned.
 const MAX_PARTS: usize = 64;
@@ -19,7 +19,7 @@ const MAX_INTERSECTED: usize = 3;
 const GOOD_ENOUGH: f64 = 32.0;
 
 /// A bitmap plan that is cheaper than `least`, if there is one.
-pub(super) fn bitmap_plan(
+pub(in crate::query) fn bitmap_plan(
     source: &dyn Source,
     query: &Query,
     conditions: &[&Node],
@@ -115,7 +115,7 @@ fn intersection(source: &dyn Source, query: &Query, found: &[CostedCandidate]) -
     bounded.sort_by(|a, b| (a.keys * a.candidate.passing).total_cmp(&(b.keys * b.candidate.passing)));
     let first_path = |one: &CostedCandidate| match &one.candidate.plan.path {
         Path::Index { index, .. } => {
-            Some(source.indexes().get(*index)?.def.keys.first()?.path.as_str().to_owned())
+            Some(source.indexes().get(*index)?.def.as_ordered()?.keys.first()?.path.as_str().to_owned())
         }
         _ => None,
     };

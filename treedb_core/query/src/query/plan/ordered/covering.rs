@@ -7,11 +7,11 @@
 
 use bson::RawDocumentBuf;
 
-use crate::access::IndexInfo;
 use crate::doc::write::Writer;
 use crate::index::ordered::{SortOrder, restored};
 use crate::query::Query;
 
+use super::OrderedIndex;
 use super::index_filter::SplitKey;
 
 /// How documents are built from the keys of an index.
@@ -23,9 +23,9 @@ pub(in crate::query) struct Cover {
 }
 
 /// How the documents of `query` are built from the keys of `index`; `None` if it does not cover the query.
-pub(super) fn cover(index: &IndexInfo, query: &Query) -> Option<Cover> {
+pub(super) fn cover(index: &OrderedIndex<'_>, query: &Query) -> Option<Cover> {
     // A multikey index contains the elements of an array, but not the array.
-    if index.multikey || !super::keys_are_values(index) {
+    if index.multikey || !index.keys_are_values() {
         return None;
     }
     let mut wanted = query.projection.as_ref()?.kept()?;

@@ -3,7 +3,7 @@
 //! | kind | serves |
 //! |---|---|
 //! | sparse | queries that imply that one of its fields exists |
-//! | partial | queries that imply its filter ([`super::implication`]) |
+//! | partial | queries that imply its filter (`plan::implication`) |
 //! | hashed | equality on the hashed field; gives no order |
 //! | with a collation | string conditions and sorts under the same collation; conditions without strings always |
 //! | wildcard | conditions on one path that no missing field, null, document or array meets; `$exists: true` |
@@ -13,14 +13,15 @@
 
 use std::borrow::Cow;
 
-use crate::access::{IndexInfo, KeyRange};
+use crate::access::KeyRange;
 use crate::doc::collation::holds_text;
 use crate::doc::{Collation, Path, Value};
 use crate::index::ordered::{IndexDef, KeyPart, Kind, SortOrder, Wildcard, path_prefix};
 
-use super::implication::{exists, implied};
+use super::OrderedIndex;
 use crate::query::Query;
 use crate::query::filter::{Node, Test};
+use crate::query::plan::implication::{exists, implied};
 
 /// The maximum number of paths of a query for which a wildcard index is considered.
 const MAX_PATHS: usize = 8;
@@ -29,7 +30,7 @@ const MAX_PATHS: usize = 8;
 #[derive(Debug)]
 pub(in crate::query) struct IndexUse<'q> {
     /// The index to plan with; for a wildcard index, the index on one path.
-    pub(in crate::query) index: Cow<'q, IndexInfo>,
+    pub(in crate::query) index: OrderedIndex<'q>,
     /// The conditions that can bound it.
     pub(in crate::query) conditions: Vec<&'q Node>,
     /// True if those are all conditions of the query.
@@ -42,7 +43,7 @@ pub(in crate::query) struct IndexUse<'q> {
 
 /// The ways to use `index` for `query` with these `conditions`; none if it would miss documents.
 pub(in crate::query) fn index_uses<'q>(
-    index: &'q IndexInfo,
+    index: &OrderedIndex<'q>,
     query: &'q Query,
     conditions: &[&'q Node],
 ) -> Vec<IndexUse<'q>> {
@@ -59,7 +60,8 @@ pub(in crate::query) fn index_uses<'q>(
     };
     let fitting: Vec<&Node> =
         conditions.iter().copied().filter(|node| fits(node, collation) && there(node)).collect();
-    let hinted = query.hint.as_ref().is_some_and(|hint| hint.names(&index.def));
+    let key_pattern = || index.def.key_pattern();
+    let hinted = query.hint.as_ref().is_some_and(|hint| hint.names(&index.def.name, key_pattern));
     if !hinted && !holds_all(&index.def, query, conditions) {
         return Vec::new();
     }
@@ -68,10 +70,7 @@ pub(in crate::query) fn index_uses<'q>(
     }
     // If the least key of a row is omitted, the row only has entries under greater keys.
     let ordered = index.ordered && *collation == query.collation && !(options.sparse && index.multikey);
-    let index_as_used = match ordered == index.ordered {
-        true => Cow::Borrowed(index),
-        false => Cow::Owned(IndexInfo { ordered, ..index.clone() }),
-    };
+    let index_as_used = OrderedIndex { ordered, ..index.clone() };
     let all = fitting.len() == conditions.len();
     vec![IndexUse { index: index_as_used, conditions: fitting, all, prefix: Vec::new(), ranges: None }]
 }
@@ -113,7 +112,7 @@ fn fits(condition: &Node, collation: &Collation) -> bool {
 
 /// The uses of a wildcard index, one for each path with conditions.
 fn by_path<'q>(
-    index: &IndexInfo,
+    index: &OrderedIndex<'q>,
     wildcard: &Wildcard,
     query: &Query,
     conditions: &[&'q Node],
@@ -129,11 +128,11 @@ fn by_path<'q>(
         if !usable.iter().any(|node| exists(node, &path)) && !usable.iter().any(|node| inside(node, &path)) {
             continue;
         }
-        let mut def = index.def.clone();
+        let mut def = index.def.clone().into_owned();
         def.keys = vec![KeyPart { path: Path::new(&path), direction: SortOrder::Ascending }];
         let ordered = index.ordered && !index.multikey && *collation == query.collation;
         uses.push(IndexUse {
-            index: Cow::Owned(IndexInfo { def, ordered, ..*index }),
+            index: OrderedIndex { def: Cow::Owned(def), ordered, multikey: index.multikey },
             conditions: usable.clone(),
             all: false,
             prefix: path_prefix(&path),
@@ -149,10 +148,10 @@ fn by_path<'q>(
         let mut below = path_prefix(&format!("{path}."));
         // The terminator of the path is removed: the range includes every path with this prefix.
         below.pop();
-        let mut def = index.def.clone();
+        let mut def = index.def.clone().into_owned();
         def.keys = Vec::new();
         uses.push(IndexUse {
-            index: Cow::Owned(IndexInfo { def, ordered: false, multikey: true }),
+            index: OrderedIndex { def: Cow::Owned(def), ordered: false, multikey: true },
             conditions: Vec::new(),
             all: false,
             prefix: Vec::new(),

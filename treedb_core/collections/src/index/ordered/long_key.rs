@@ -27,8 +27,9 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::Reads;
 
-use crate::catalog::meta::IndexMeta;
-use crate::read::view::{View, split_entry, type_bits_of};
+use super::Ordered;
+use super::entry::{split_entry, type_bits_of};
+use crate::read::view::View;
 
 /// The longest stored key, in bytes, without the row id after it.
 pub(crate) const MAX_STORED_LEN: usize = 972;
@@ -157,7 +158,7 @@ impl<R: Reads> View<'_, R> {
     /// `after`, those after that entry.
     pub(crate) fn walk_shared_prefix(
         &self,
-        index: &IndexMeta,
+        index: Ordered<'_>,
         shared_prefix: &[u8],
         range: &KeyRange,
         direction: Direction,
@@ -189,7 +190,7 @@ impl<R: Reads> View<'_, R> {
     /// The next of these entries after `last`, as many as fit into [`SORT_MEMORY`], and whether there are more.
     fn next_with_prefix(
         &self,
-        index: &IndexMeta,
+        index: Ordered<'_>,
         shared_prefix: &[u8],
         range: &KeyRange,
         direction: Direction,
@@ -198,13 +199,13 @@ impl<R: Reads> View<'_, R> {
         let (mut first, mut bytes) = (BinaryHeap::new(), 0);
         // The first entry that did not fit: entries after it are not needed in this round.
         let mut left_out: Option<SortedEntry> = None;
-        let mut cursor = self.reads.cursor(&index.table)?;
+        let mut cursor = self.reads.cursor(index.table)?;
         let mut on = cursor.seek(shared_prefix)?;
         while on
             && let Some((key, value)) = cursor.entry()?
             && key.starts_with(shared_prefix)
         {
-            let (stored, row) = split_entry(index, key, value)?;
+            let (stored, row) = split_entry(index.def, key, value)?;
             let key = if is_shortened(stored) { self.whole(index, stored, row)? } else { stored.to_vec() };
             let entry = SortedEntry {
                 key,
@@ -229,7 +230,7 @@ impl<R: Reads> View<'_, R> {
     }
 
     /// The whole key of a row, which is stored shortened.
-    fn whole(&self, index: &IndexMeta, shortened: &[u8], row: RowId) -> Result<Vec<u8>> {
+    fn whole(&self, index: Ordered<'_>, shortened: &[u8], row: RowId) -> Result<Vec<u8>> {
         let key = match self.document(row)? {
             Some(document) => find_stored_key(index.def.keys(&document)?.keys, shortened),
             None => None,

@@ -1,7 +1,7 @@
 //! The intervals of values that conditions allow for one field of an index.
 
+use super::OrderedIndex;
 use super::interval::Interval;
-use crate::access::IndexInfo;
 use crate::doc::Value;
 use crate::index::ordered::KeyPart;
 use crate::query::filter::{Node, Op};
@@ -18,7 +18,11 @@ pub(super) struct FieldBounds {
 }
 
 /// The values that conditions allow for a field of an index; `None` if they allow all.
-pub(super) fn field_bounds(part: &KeyPart, conditions: &[&Node], index: &IndexInfo) -> Option<FieldBounds> {
+pub(super) fn field_bounds(
+    part: &KeyPart,
+    conditions: &[&Node],
+    index: &OrderedIndex<'_>,
+) -> Option<FieldBounds> {
     let (path, of) = (part.path.as_str(), if index.multikey { ValuesAt::Several } else { ValuesAt::One });
     let mut left: Option<FieldBounds> = None;
     for (at, condition) in conditions.iter().enumerate() {

@@ -19,8 +19,9 @@ use crate::error::Result;
 use crate::index::ordered::{IndexDef, Kind};
 use crate::query::filter::{Node, Op};
 
+use super::OrderedIndex;
 use super::covering::cover;
-use super::{KeyPredicate, Path, Plan, Query, keys_are_values};
+use crate::query::plan::{KeyPredicate, Path, Plan, Query};
 
 /// The maximum number of fields of a point query.
 const MAX_FIELDS: usize = 4;
@@ -141,10 +142,11 @@ impl<'f> PointQuery<'f> {
             return None;
         }
         let (index, info) = indexes.iter().enumerate().find(|(_, info)| {
-            let visible = info.def.unique && !info.def.options.hidden;
-            visible && info.def.keys.iter().all(|part| fields.value(part.path.as_str()).is_some())
+            let Some(def) = info.def.as_ordered() else { return false };
+            let visible = def.unique && !def.options.hidden;
+            visible && def.keys.iter().all(|part| fields.value(part.path.as_str()).is_some())
         })?;
-        let IndexInfo { def, multikey, .. } = info;
+        let (def, multikey) = (info.def.as_ordered()?, &info.multikey);
         let positions = def.keys.iter().any(|part| part.path.has_positions());
         let eligible = def.keys.len() == *count && !*multikey && !positions && holds_plain_values(def);
         eligible.then_some(PointLookup { index, at_most_one: true })
@@ -159,7 +161,7 @@ impl PointLookup {
         }
         let mut only = None;
         for (index, info) in indexes.iter().enumerate() {
-            let IndexInfo { def, multikey, .. } = info;
+            let (Some(def), multikey) = (info.def.as_ordered(), &info.multikey) else { continue };
             let mut paths = def.keys.iter().map(|part| part.path.as_str().as_bytes());
             let wildcard = matches!(def.options.kind, Kind::Wildcard(_));
             if def.options.hidden || !wildcard && !paths.any(|path| path == field) {
@@ -208,30 +210,32 @@ impl PointLookup {
 
     /// The lookup of `key` in the index `info` as a plan.
     pub fn plan(&self, info: &IndexInfo, key: Vec<u8>) -> Plan {
+        let keys_are_values = OrderedIndex::of(info).is_some_and(|index| index.keys_are_values());
         let path = Path::Index {
             index: self.index,
-            name: info.def.name.clone(),
+            name: info.def.name().to_owned(),
             ranges: vec![KeyRange::prefix(key)],
             direction: Direction::Forward,
             distinct: !info.multikey,
-            keys: KeyPredicate { test: None, complete: keys_are_values(info) && !info.multikey },
+            keys: KeyPredicate { test: None, complete: keys_are_values && !info.multikey },
         };
         Plan { unique: self.at_most_one, ..Plan::new(path, false) }
     }
 }
 
 /// The plan for a query that is a point query on some index.
-pub(super) fn choose(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<Plan> {
+pub(in crate::query) fn choose(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<Plan> {
     if query.sort.is_some() || query.hint.is_some() {
         return None;
     }
     let point = PointQuery::of_conditions(conditions)?;
     let lookup = point.lookup(source.indexes(), &query.collation)?;
     let info = source.indexes().get(lookup.index)?;
+    let index = OrderedIndex::of(info)?;
     let mut key = Vec::new();
-    lookup.encode_key(&point, &info.def, &mut key);
+    lookup.encode_key(&point, &index.def, &mut key);
     let mut plan = lookup.plan(info, key);
-    plan.cover = cover(info, query);
+    plan.cover = cover(&index, query);
     Some(plan)
 }
 

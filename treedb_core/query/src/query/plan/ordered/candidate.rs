@@ -9,28 +9,29 @@ use crate::index::ordered::{IndexDef, Kind, SortOrder, hashed};
 use crate::query::filter::Node;
 use crate::query::{Query, Sort};
 
+use super::OrderedIndex;
 use super::covering::cover;
 use super::field_bounds::field_bounds;
 use super::index_filter::{IndexFilter, index_filter};
 use super::index_order::gives_order;
-use super::{KeyPredicate, Path, Plan};
+use crate::query::plan::{KeyPredicate, Path, Plan};
 
 /// A plan with the properties by which plans are compared.
 #[derive(Debug, Clone)]
-pub(super) struct Candidate {
-    pub(super) plan: Plan,
+pub(in crate::query) struct Candidate {
+    pub(in crate::query) plan: Plan,
     /// Fields with equalities, then whether the next field is bounded on one side or two.
-    pub(super) equalities: usize,
-    pub(super) bounds: usize,
+    pub(in crate::query) equalities: usize,
+    pub(in crate::query) bounds: usize,
     /// True if it finds at most one row.
-    pub(super) unique: bool,
+    pub(in crate::query) unique: bool,
     /// Estimated fraction of the entries in the ranges that pass the index filter.
-    pub(super) passing: f64,
+    pub(in crate::query) passing: f64,
 }
 
 impl Candidate {
     /// True if the index is useful for the query.
-    pub(super) fn helps(&self, query: &Query) -> bool {
+    pub(in crate::query) fn helps(&self, query: &Query) -> bool {
         let tested = match &self.plan.path {
             Path::Index { keys, .. } => keys.test.as_ref().is_some_and(IndexFilter::is_of_use),
             _ => true,
@@ -78,22 +79,30 @@ impl Query {
 }
 
 /// The positions of the indexes that may be relevant to a query.
-pub(super) fn relevant_indexes(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Vec<usize> {
+pub(in crate::query) fn relevant_indexes(
+    source: &dyn Source,
+    query: &Query,
+    conditions: &[&Node],
+) -> Vec<usize> {
     let all = source.indexes().iter().enumerate();
-    all.filter(|(_, index)| query.sort.is_some() || is_relevant(&index.def, conditions))
+    all.filter_map(|(number, info)| Some((number, OrderedIndex::of(info)?)))
+        .filter(|(_, index)| query.sort.is_some() || is_relevant(&index.def, conditions))
         .map(|(number, _)| number)
         .collect()
 }
 
 /// The ways to use index number `number` for `conditions`, all of which must be met.
-pub(super) fn candidates<'q>(
+pub(in crate::query) fn candidates<'q>(
     source: &'q dyn Source,
     number: usize,
     query: &'q Query,
     conditions: &[&'q Node],
 ) -> Vec<Candidate> {
-    let Some(index) = source.indexes().get(number) else { return Vec::new() };
-    index_uses(index, query, conditions).iter().map(|direction| candidate(number, direction, query)).collect()
+    let Some(index) = source.indexes().get(number).and_then(OrderedIndex::of) else { return Vec::new() };
+    index_uses(&index, query, conditions)
+        .iter()
+        .map(|direction| candidate(number, direction, query))
+        .collect()
 }
 
 /// The candidate for using index number `number` this way.

@@ -9,7 +9,7 @@
 
 use std::ops::Range;
 
-use crate::access::IndexInfo;
+use super::OrderedIndex;
 use crate::doc::Value;
 use crate::doc::compare::class;
 use crate::doc::key::encode_value;
@@ -133,13 +133,13 @@ impl IndexFilter {
     }
 
     /// Estimated fraction of the entries that pass.
-    pub(super) fn passing(&self) -> f64 {
+    pub(in crate::query) fn passing(&self) -> f64 {
         self.conditions.iter().map(KeyCondition::passing).product()
     }
 
     /// True if it justifies scanning the whole index: if it tests the index's first field, or if few entries
     /// pass.
-    pub(super) fn is_of_use(&self) -> bool {
+    pub(in crate::query) fn is_of_use(&self) -> bool {
         self.conditions.iter().any(|condition| condition.is_on(0)) || self.passing() < 0.5
     }
 }
@@ -321,13 +321,13 @@ fn has_type(found: u8, types: Types) -> KeyMatch {
 /// The filter on the keys of `index` for `conditions`, without those `implied` by the ranges. In a multikey
 /// index the ranges are from the conditions `picked` (with their fields). Also returns whether an entry that
 /// passes decides for its row, because ranges and filter together cover all conditions.
-pub(super) fn index_filter(
-    index: &IndexInfo,
+pub(in crate::query) fn index_filter(
+    index: &OrderedIndex<'_>,
     conditions: &[&Node],
     implied: &[usize],
     picked: &[(usize, usize)],
 ) -> (Option<IndexFilter>, bool) {
-    if !super::keys_are_values(index) {
+    if !index.keys_are_values() {
         return (None, false);
     }
     let compiler = Compiler { index };
@@ -375,7 +375,7 @@ pub(super) fn index_filter(
 
 /// Compiles conditions to tests of keys.
 struct Compiler<'i> {
-    index: &'i IndexInfo,
+    index: &'i OrderedIndex<'i>,
 }
 
 impl<'i> Compiler<'i> {

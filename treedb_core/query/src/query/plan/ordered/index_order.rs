@@ -1,6 +1,7 @@
 //! Whether scanning an index gives the requested sort order.
 
-use crate::access::{Direction, IndexInfo, KeyRange};
+use super::OrderedIndex;
+use crate::access::{Direction, KeyRange};
 use crate::index::ordered::KeyPart;
 use crate::query::Sort;
 
@@ -8,7 +9,7 @@ use crate::query::Sort;
 /// fields of the index have the same value in all entries of a range; `bounded` tells whether the field after
 /// them has bounds.
 pub(super) fn gives_order(
-    index: &IndexInfo,
+    index: &OrderedIndex<'_>,
     equal: usize,
     bounded: bool,
     ranges: &[KeyRange],
@@ -46,7 +47,7 @@ pub(super) fn gives_order(
 /// its keys, so no key may be excluded by the fields of the sort: these have no bounds, and are not in an
 /// array from which an equality selects elements.
 fn gives_least_key_first(
-    index: &IndexInfo,
+    index: &OrderedIndex<'_>,
     equal: usize,
     bounded: bool,
     ranges: &[KeyRange],

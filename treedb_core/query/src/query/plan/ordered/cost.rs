@@ -8,12 +8,12 @@ use crate::access::Source;
 use crate::query::Query;
 
 use super::candidate::Candidate;
-use super::{Path, Plan};
+use crate::query::plan::{Path, Plan};
 
 /// Cost of examining an index key, in row fetches.
-pub(super) const KEY: f64 = 0.25;
+pub(in crate::query) const KEY: f64 = 0.25;
 /// Cost of adding a row to a bitmap.
-pub(super) const SET: f64 = 0.1;
+pub(in crate::query) const SET: f64 = 0.1;
 /// Cost of sorting a document, for each doubling of their number.
 const SORT: f64 = 0.2;
 /// The maximum number of ranges that are estimated; the others are assumed to be similar.
@@ -21,22 +21,22 @@ const MAX_ESTIMATED: usize = 16;
 
 /// The estimated cost of a plan.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) struct Cost {
+pub(in crate::query) struct Cost {
     /// Keys examined.
-    pub(super) keys: f64,
+    pub(in crate::query) keys: f64,
     /// Rows fetched.
-    pub(super) rows: f64,
+    pub(in crate::query) rows: f64,
     /// Total, in row fetches.
-    pub(super) whole: f64,
+    pub(in crate::query) whole: f64,
 }
 
 /// A candidate with its cost.
 #[derive(Debug, Clone)]
-pub(super) struct CostedCandidate {
-    pub(super) candidate: Candidate,
+pub(in crate::query) struct CostedCandidate {
+    pub(in crate::query) candidate: Candidate,
     /// The entries in its ranges, even if a scan stops before all of them are visited.
-    pub(super) keys: f64,
-    pub(super) cost: Cost,
+    pub(in crate::query) keys: f64,
+    pub(in crate::query) cost: Cost,
 }
 
 /// Factor on the cost of a full index scan whose selectivity is only a guess.
@@ -52,7 +52,7 @@ impl CostedCandidate {
 }
 
 /// The candidates with their costs.
-pub(super) fn with_costs(
+pub(in crate::query) fn with_costs(
     source: &dyn Source,
     query: &Query,
     candidates: Vec<Candidate>,
@@ -69,7 +69,7 @@ pub(super) fn with_costs(
 }
 
 /// The cheapest candidate; the first of several with equal cost, so that planning is deterministic.
-pub(super) fn cheapest(weighed: Vec<CostedCandidate>) -> Option<CostedCandidate> {
+pub(in crate::query) fn cheapest(weighed: Vec<CostedCandidate>) -> Option<CostedCandidate> {
     weighed.into_iter().reduce(|best, one| {
         let (least, cost) = (best.weight(), one.weight());
         // Estimates are rough: if they hardly differ, the known properties of the candidates decide.
@@ -84,7 +84,7 @@ pub(super) fn cheapest(weighed: Vec<CostedCandidate>) -> Option<CostedCandidate>
 }
 
 /// The cost of sorting `rows` documents, if the query has a sort.
-pub(super) fn sorting(query: &Query, rows: f64) -> f64 {
+pub(in crate::query) fn sorting(query: &Query, rows: f64) -> f64 {
     if query.sort.is_some() { rows * SORT * rows.max(2.0).log2() } else { 0.0 }
 }
 

@@ -1,0 +1,54 @@
+//! [`IndexChange`]: what a change of a document does to an index of any kind.
+
+use bson::RawDocument;
+
+use treedb_query::access::RowId;
+use treedb_query::error::Result;
+use treedb_query::index::Definition;
+
+use super::{IndexKind, by_kind};
+use crate::catalog::namespace::Namespace;
+
+/// The entries that a row loses and gains in one index. What the bytes of an entry are, its kind decides: the key of an ordered
+/// index, for example.
+#[derive(Debug, Default)]
+pub(crate) struct IndexChange {
+    pub(crate) remove: Vec<Vec<u8>>,
+    pub(crate) add: Vec<Vec<u8>>,
+    /// The type bits of the entry, if it is the row's only one.
+    pub(crate) type_bits: Vec<u8>,
+    /// Keys whose entries stay but have other type bits.
+    pub(crate) retyped: Vec<Vec<u8>>,
+    /// The new document has, or may have, several entries.
+    pub(crate) multikey: bool,
+}
+
+/// A document before and after a change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Versions<'v> {
+    /// Its collection.
+    pub(crate) namespace: &'v Namespace,
+    /// Its row; `None` for a new one.
+    pub(crate) row: Option<RowId>,
+    /// `None` if it is inserted.
+    pub(crate) old: Option<&'v RawDocument>,
+    /// `None` if it is deleted.
+    pub(crate) new: Option<&'v RawDocument>,
+}
+
+/// Finds the row that has an entry in a unique index.
+pub(crate) type Holder<'h> = dyn Fn(&[u8]) -> Result<Option<RowId>> + 'h;
+
+/// The changes of the indexes `defs` when a document changes. `holder` finds the row that has an entry in the unique index at a
+/// position of `defs`.
+pub(crate) fn index_changes<'d>(
+    defs: impl ExactSizeIterator<Item = &'d Definition>,
+    versions: &Versions<'_>,
+    holder: &dyn Fn(usize, &[u8]) -> Result<Option<RowId>>,
+) -> Result<Vec<IndexChange>> {
+    let mut changes = Vec::with_capacity(defs.len());
+    for (number, def) in defs.enumerate() {
+        changes.push(by_kind!(def, kind => kind.difference(versions, &|key| holder(number, key)))?);
+    }
+    Ok(changes)
+}

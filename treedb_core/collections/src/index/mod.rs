@@ -1,0 +1,134 @@
+//! Indexes of every kind: what a change of a document does to one, and what one answers.
+//!
+//! [`IndexKind`] is all that the rest of this package knows of a kind. It is implemented by the kind's definition, and
+//! [`by_kind`] calls it: catalog, edits, bulk inserts, index builds, checks, transactions and the change log have no code of their
+//! own for any kind. An entry of an index is bytes of the kind's making, and a row.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`ordered`] | keys in order |
+//! | `change` | [`IndexChange`]: the entries that a row gains and loses |
+//! | `pending` | [`Pending`]: the entries that an open transaction has added and removed |
+//! | `build` | [`BuildSlice`]: a part of an index build |
+
+mod build;
+mod change;
+pub(crate) mod ordered;
+mod pending;
+
+use bson::RawDocument;
+
+use treedb_query::access::{Probe, RowId};
+use treedb_query::error::Result;
+use treedb_storage::{ReadTxn, Reads, Table, TableKind, WriteTxn};
+
+use crate::catalog::meta::{IndexFlags, IndexMeta};
+use crate::read::view::View;
+
+pub(crate) use build::{BuildSlice, Progress, building};
+pub(crate) use change::{Holder, IndexChange, Versions, index_changes};
+pub(crate) use pending::{Pending, Uncommitted};
+
+/// Evaluates an expression with the definition of an index bound to a name, whatever the index's kind: the table of all kinds.
+macro_rules! by_kind {
+    ($definition:expr, $kind:ident => $call:expr) => {
+        match $definition {
+            treedb_query::index::Definition::Ordered($kind) => $call,
+        }
+    };
+}
+pub(crate) use by_kind;
+
+/// A kind of index.
+pub(crate) trait IndexKind {
+    /// The kind of the table that an index is in.
+    fn table_kind(&self) -> TableKind;
+
+    /// The entries that a row gains and loses when its document changes.
+    ///
+    /// # Errors
+    /// Those of a document that cannot be indexed: `DuplicateKey` if `holder` knows another row for an entry that is to be
+    /// unique.
+    fn difference(&self, versions: &Versions<'_>, holder: &Holder<'_>) -> Result<IndexChange>;
+
+    /// Applies the change of a row to an index, which may be one that is being built and have only some of the entries.
+    /// Returns the flags that its new entries require.
+    fn apply(
+        &self,
+        txn: &mut WriteTxn,
+        table: &Table,
+        row: RowId,
+        change: &IndexChange,
+    ) -> Result<IndexFlags>;
+
+    /// The row that has an entry, in an index of unique entries.
+    fn holder(&self, reads: &impl Reads, table: &Table, entry: &[u8]) -> Result<Option<RowId>>;
+
+    /// What an index will have of documents that are to be inserted; `None` if it would refuse one of them.
+    fn prepare(
+        &self,
+        txn: &WriteTxn,
+        table: &Table,
+        documents: &[&RawDocument],
+    ) -> Result<Option<Box<dyn Prepared>>>;
+
+    /// Adds the next rows to an index that is being built. Calls `on_progress` with the number of rows done in each step.
+    fn build(&self, slice: &BuildSlice<'_>, on_progress: &mut dyn FnMut(u64)) -> Result<Progress>;
+
+    /// A check of an index against the rows.
+    fn checker<'c>(&'c self, view: &'c View<'c, ReadTxn>, index: &'c IndexMeta) -> Box<dyn Checker + 'c>;
+
+    /// Answers a query; `index` is the position of the index.
+    ///
+    /// # Errors
+    /// [`Probe::refused`]; those of `probe`'s callback.
+    fn walk(&self, view: &View<'_, impl Reads>, index: usize, table: &Table, probe: Probe<'_>) -> Result<()>;
+
+    /// [`Self::walk`] in an open transaction that has changed the collection. `base` is the collection in the snapshot, if it
+    /// exists there.
+    fn walk_uncommitted(
+        &self,
+        base: Option<&View<'_, impl Reads>>,
+        index: usize,
+        uncommitted: &Uncommitted<'_>,
+        probe: Probe<'_>,
+    ) -> Result<()>;
+}
+
+/// What an index will have of documents that are to be inserted.
+pub(crate) trait Prepared {
+    /// The flags that it requires.
+    fn flags(&self) -> IndexFlags;
+
+    /// Writes it; `rows` are the rows of the documents.
+    fn write(&self, txn: &mut WriteTxn, table: &Table, rows: &[RowId]) -> Result<()>;
+}
+
+/// A check of one index: first shown every row, then compared with them, both ways.
+pub(crate) trait Checker {
+    /// Shows a row.
+    ///
+    /// # Errors
+    /// What is wrong with the index.
+    fn row(&mut self, row: RowId, document: &RawDocument) -> Result<(), Mismatch>;
+
+    /// Checks every entry, and that none is missing; returns their number.
+    ///
+    /// # Errors
+    /// What is wrong with the index.
+    fn finish(self: Box<Self>) -> Result<u64, Mismatch>;
+}
+
+/// Why a check ends.
+pub(crate) enum Mismatch {
+    /// The index is not what the rows require.
+    Found(String),
+    /// The check could not go on.
+    Failed(treedb_query::QueryError),
+}
+
+impl<E: Into<treedb_query::QueryError>> From<E> for Mismatch {
+    fn from(error: E) -> Self {
+        Mismatch::Failed(error.into())
+    }
+}

@@ -1,0 +1,147 @@
+//! Ordered indexes: a table of keys in order.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `entry` | the bytes of an entry |
+//! | `long_key` | keys that are too long for an entry |
+//! | `scan` | the entries in a range of keys |
+//! | `difference` | the entries that a row gains and loses |
+//! | `sorted` | many entries, sorted before they are written |
+//! | `build` | the entries of an index build: read from a snapshot, sorted, written |
+//! | `check` | comparing entries with rows |
+//! | `uncommitted` | scans in an open transaction |
+
+pub(crate) mod build;
+mod check;
+mod difference;
+pub(crate) mod entry;
+pub(crate) mod long_key;
+mod scan;
+mod sorted;
+mod uncommitted;
+
+use bson::RawDocument;
+
+use treedb_query::access::{KeyRange, Probe, RowId};
+use treedb_query::error::Result;
+use treedb_query::index::ordered::IndexDef;
+use treedb_storage::{ReadTxn, Reads, Table, TableKind, WriteTxn};
+
+use super::{BuildSlice, Checker, Holder, IndexChange, IndexKind, Prepared, Progress, Uncommitted, Versions};
+use crate::catalog::meta::{IndexFlags, IndexMeta};
+use crate::read::view::View;
+
+use entry::{entry, split_entry};
+use long_key::{StoredRange, is_long, stored};
+
+/// An ordered index: its definition, and the table of its entries.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ordered<'i> {
+    pub(crate) def: &'i IndexDef,
+    pub(crate) table: &'i Table,
+}
+
+impl IndexMeta {
+    /// The index, if it is an ordered one.
+    #[inline]
+    pub(crate) fn ordered(&self) -> Option<Ordered<'_>> {
+        Some(Ordered { def: self.def.as_ordered()?, table: &self.table })
+    }
+}
+
+impl Ordered<'_> {
+    /// The row that has a key of a unique index, given in its stored form.
+    fn holder_of(self, reads: &impl Reads, stored: &[u8]) -> Result<Option<RowId>> {
+        let found = reads.get(self.table, stored)?;
+        Ok(found.map(|value| split_entry(self.def, stored, value)).transpose()?.map(|(_, row)| row))
+    }
+
+    /// Removes the entry of `row` under `key`. Does nothing if no row or another one has the key: an index that is being built
+    /// does not have all entries.
+    fn remove_entry(self, txn: &mut WriteTxn, key: &[u8], row: RowId) -> Result<()> {
+        if self.def.unique && self.holder_of(txn, &stored(key))? != Some(row) {
+            return Ok(());
+        }
+        txn.delete(self.table, &entry(self.def.unique, key, row, &[]).0)?;
+        Ok(())
+    }
+
+    /// About how many entries are in a range.
+    pub(crate) fn estimate(self, reads: &impl Reads, range: &KeyRange) -> Option<u64> {
+        reads.estimate(self.table, StoredRange::of(self.def, range).bounds()).ok()
+    }
+}
+
+impl IndexKind for IndexDef {
+    fn table_kind(&self) -> TableKind {
+        TableKind::Ordered
+    }
+
+    #[inline]
+    fn difference(&self, versions: &Versions<'_>, holder: &Holder<'_>) -> Result<IndexChange> {
+        difference::difference(self, versions, holder)
+    }
+
+    #[inline]
+    fn apply(
+        &self,
+        txn: &mut WriteTxn,
+        table: &Table,
+        row: RowId,
+        change: &IndexChange,
+    ) -> Result<IndexFlags> {
+        for key in &change.remove {
+            Ordered { def: self, table }.remove_entry(txn, key, row)?;
+        }
+        for key in change.add.iter().chain(&change.retyped) {
+            let (key, value) = entry(self.unique, key, row, &change.type_bits);
+            txn.put(table, &key, &value)?;
+        }
+        let shortened = change.add.iter().any(|key| is_long(key));
+        Ok(IndexFlags { multikey: change.multikey, shortened })
+    }
+
+    #[inline]
+    fn holder(&self, reads: &impl Reads, table: &Table, key: &[u8]) -> Result<Option<RowId>> {
+        Ordered { def: self, table }.holder_of(reads, &stored(key))
+    }
+
+    fn prepare(
+        &self,
+        txn: &WriteTxn,
+        table: &Table,
+        documents: &[&RawDocument],
+    ) -> Result<Option<Box<dyn Prepared>>> {
+        let entries = sorted::PreparedEntries::of(Ordered { def: self, table }, txn, documents)?;
+        Ok(entries.map(|entries| Box::new(entries) as Box<dyn Prepared>))
+    }
+
+    fn build(&self, slice: &BuildSlice<'_>, on_progress: &mut dyn FnMut(u64)) -> Result<Progress> {
+        build::build(self, slice, on_progress)
+    }
+
+    fn checker<'c>(&'c self, view: &'c View<'c, ReadTxn>, index: &'c IndexMeta) -> Box<dyn Checker + 'c> {
+        Box::new(check::EntryChecker::new(self, view, index))
+    }
+
+    #[inline]
+    fn walk(&self, view: &View<'_, impl Reads>, index: usize, table: &Table, probe: Probe<'_>) -> Result<()> {
+        let Probe::Range { range, direction, after, visit } = probe else {
+            return Err(Probe::refused(index));
+        };
+        view.scan_index(Ordered { def: self, table }, range, direction, after, visit)
+    }
+
+    fn walk_uncommitted(
+        &self,
+        base: Option<&View<'_, impl Reads>>,
+        index: usize,
+        uncommitted: &Uncommitted<'_>,
+        probe: Probe<'_>,
+    ) -> Result<()> {
+        let Probe::Range { range, direction, after, visit } = probe else {
+            return Err(Probe::refused(index));
+        };
+        uncommitted::scan(base, index, uncommitted, range, direction, after, visit)
+    }
+}

@@ -1,0 +1,42 @@
+//! [`Probe`]: what a query asks of an index.
+
+use super::{Direction, Flow, KeyRange, RowId};
+use crate::error::{ErrorCode, QueryError, Result};
+
+/// The callback of an index scan: row id and key bytes of each entry.
+pub type VisitEntry<'a> = dyn FnMut(RowId, &[u8]) -> Result<Flow> + 'a;
+
+/// The callback of an index scan without keys: row id of each entry.
+pub type VisitRowId<'a> = dyn FnMut(RowId) -> Result<Flow> + 'a;
+
+/// The callback of an index scan with type bits: row id, key bytes, type bits.
+pub type VisitTypedEntry<'a> = dyn FnMut(RowId, &[u8], &[u8]) -> Result<Flow> + 'a;
+
+/// What a query asks of an index, and who is told of the rows: one variant for each kind of question.
+///
+/// The answer is given row by row, and the callback says when it has enough: the query may discard rows, and take more
+/// instead.
+#[non_exhaustive]
+pub enum Probe<'p> {
+    /// Of an ordered index, the entries whose keys are in a range, in key order, entries of equal keys by row id. A row with
+    /// several entries (multikey) is visited once for each.
+    Range {
+        /// The keys.
+        range: &'p KeyRange,
+        /// The order.
+        direction: Direction,
+        /// Begin after this entry: the key bytes and row id that were visited last.
+        after: Option<(&'p [u8], RowId)>,
+        /// Told of the row, the key and the type bits that are stored with the entry
+        /// ([`IndexDef::type_bits`](crate::index::ordered::IndexDef::type_bits)); empty if they are not stored.
+        visit: &'p mut VisitTypedEntry<'p>,
+    },
+}
+
+impl Probe<'_> {
+    /// The error of a source that has no index number `index`, or one that does not answer such a probe.
+    pub fn refused(index: usize) -> QueryError {
+        let message = format!("no index number {index} that answers this probe");
+        QueryError::new(ErrorCode::IndexNotFound, message)
+    }
+}

@@ -1,0 +1,91 @@
+//! [`Definition`]: an index of any kind, as the catalog has it.
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use super::ordered::{IndexDef, Partial};
+use crate::doc::Collation;
+use crate::error::Result;
+
+/// The definition of an index: one variant for each kind. What all kinds have is asked for here; what only one has, of
+/// the definition of that kind.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Definition {
+    /// Keys in order: values of fields, hashes of them, or paths with their values.
+    Ordered(IndexDef),
+}
+
+impl Definition {
+    /// The index on `_id` that every collection has.
+    pub fn id() -> Self {
+        Definition::Ordered(IndexDef::id())
+    }
+
+    /// Parses the specification of an index as in `createIndexes` and `listIndexes`; see [`IndexDef::from_spec`].
+    ///
+    /// # Errors
+    /// Those of the kind that the specification describes.
+    pub fn from_spec(
+        spec: &RawDocument,
+        partial: &dyn Fn(&RawDocument, &Collation) -> Result<Partial>,
+    ) -> Result<Self> {
+        IndexDef::from_spec(spec, partial).map(Definition::Ordered)
+    }
+
+    /// Its name, unique in its collection.
+    #[inline]
+    pub fn name(&self) -> &str {
+        match self {
+            Definition::Ordered(def) => &def.name,
+        }
+    }
+
+    /// The specification as in `listIndexes`; [`Self::from_spec`] parses it.
+    pub fn spec(&self) -> RawDocumentBuf {
+        match self {
+            Definition::Ordered(def) => def.spec(),
+        }
+    }
+
+    /// The key pattern, by which requests may name the index.
+    pub fn key_pattern(&self) -> RawDocumentBuf {
+        match self {
+            Definition::Ordered(def) => def.key_pattern(),
+        }
+    }
+
+    /// Whether `existing`, an index of the same collection, already is the index of this definition.
+    ///
+    /// # Errors
+    /// `IndexKeySpecsConflict` or `IndexOptionsConflict` if a collection cannot have both.
+    pub fn is_same_as(&self, existing: &Definition) -> Result<bool> {
+        match (self, existing) {
+            (Definition::Ordered(def), Definition::Ordered(existing)) => def.is_same_as(existing),
+        }
+    }
+
+    /// True for the index on `_id`.
+    pub fn is_id(&self) -> bool {
+        self.as_ordered().is_some_and(IndexDef::is_id)
+    }
+
+    /// The definition of an ordered index; `None` for other kinds.
+    #[inline]
+    pub fn as_ordered(&self) -> Option<&IndexDef> {
+        match self {
+            Definition::Ordered(def) => Some(def),
+        }
+    }
+
+    /// [`Self::as_ordered`], to change options.
+    pub fn as_ordered_mut(&mut self) -> Option<&mut IndexDef> {
+        match self {
+            Definition::Ordered(def) => Some(def),
+        }
+    }
+}
+
+impl From<IndexDef> for Definition {
+    fn from(def: IndexDef) -> Self {
+        Definition::Ordered(def)
+    }
+}

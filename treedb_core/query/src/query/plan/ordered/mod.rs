@@ -1,0 +1,77 @@
+//! Planning with ordered indexes: which ranges of keys answer a query.
+//!
+//! The conditions become intervals of values, and these become ranges of index keys. Conditions that the ranges do not cover
+//! are evaluated on the keys, as far as the index has their fields.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `point_lookup` | [`PointLookup`]: finds that need only one key of an index |
+//! | `eligible_indexes` | which indexes can serve a query, and how |
+//! | `interval` | intervals of encoded values, and the key ranges they become |
+//! | `field_bounds` | the intervals that conditions allow for a field of an index |
+//! | `candidate` | the best use of one index |
+//! | `index_filter` | conditions tested on keys |
+//! | `covering` | documents built from keys alone |
+//! | `index_order` | whether an index scan gives the requested order |
+//! | `cost` | which candidate is cheapest |
+//! | `bitmap` | rows found by several indexes |
+
+mod bitmap;
+mod candidate;
+mod cost;
+mod covering;
+mod eligible_indexes;
+mod field_bounds;
+mod index_filter;
+mod index_order;
+mod interval;
+mod point_lookup;
+
+use std::borrow::Cow;
+
+use crate::access::IndexInfo;
+use crate::index::ordered::IndexDef;
+use crate::query::filter::Node;
+
+pub(super) use bitmap::bitmap_plan;
+pub(super) use candidate::{Candidate, candidates, relevant_indexes};
+pub(super) use cost::{CostedCandidate, cheapest, with_costs};
+pub(in crate::query) use covering::Cover;
+pub use index_filter::IndexFilter;
+pub(in crate::query) use index_filter::{KeyMatch, SplitKey};
+pub(super) use point_lookup::choose as choose_point_lookup;
+pub use point_lookup::{PointLookup, PointQuery};
+
+use interval::Interval;
+
+/// An ordered index among those of a collection, as a query uses it: what [`IndexInfo`] says of one, or less.
+#[derive(Debug, Clone)]
+pub(in crate::query) struct OrderedIndex<'i> {
+    pub(in crate::query) def: Cow<'i, IndexDef>,
+    pub(in crate::query) multikey: bool,
+    pub(in crate::query) ordered: bool,
+}
+
+impl<'i> OrderedIndex<'i> {
+    /// `None` if it is of another kind.
+    #[inline]
+    pub(in crate::query) fn of(info: &'i IndexInfo) -> Option<Self> {
+        let IndexInfo { def, multikey, ordered } = info;
+        let def = Cow::Borrowed(def.as_ordered()?);
+        Some(OrderedIndex { def, multikey: *multikey, ordered: *ordered })
+    }
+
+    /// True if the keys are the complete encodings of the values, in index order.
+    fn keys_are_values(&self) -> bool {
+        self.ordered && self.def.holds_values()
+    }
+}
+
+/// The intervals of values that conditions allow for each field of an index, in the notation of `explain`.
+pub(in crate::query) fn bounds_of(index: &OrderedIndex<'_>, conditions: &[&Node]) -> Vec<Vec<String>> {
+    let left = |part| match field_bounds::field_bounds(part, conditions, index) {
+        Some(left) => left.intervals.iter().map(Interval::notation).collect(),
+        None => vec!["[MinKey, MaxKey]".to_owned()],
+    };
+    index.def.keys.iter().map(left).collect()
+}
