@@ -24,9 +24,9 @@ use treedb_query::query::{Query, Result};
 
 use super::reader::{Reader, address, document, row_id};
 use super::table::{Need, Table};
+use crate::shim::catalog;
 use crate::shim::error::{refuse, refuse_about};
 use crate::shim::error_frame::ErrorObject;
-use crate::shim::catalog;
 use crate::shim::modify::{Command, Locked, RowWriter, UniqueViolation, Updated, Value};
 use crate::shim::snapshot;
 use crate::shim::table::Slot;
@@ -60,13 +60,8 @@ impl Writer {
             Need::Delete => Command::Delete,
             Need::Insert | Need::Select | Need::Manage => Command::Insert,
         };
-        let rows = RowWriter::begin(
-            &table.relation,
-            table.doc,
-            command,
-            name,
-            catalog::own_function(c"set_id"),
-        );
+        let rows =
+            RowWriter::begin(&table.relation, table.doc, command, name, catalog::own_function(c"set_id"));
         let old = Slot::new(table.relation.get());
         Writer {
             reader: Reader::new(table),

@@ -163,9 +163,7 @@ impl Checked {
 /// insert: the server asks once.
 pub(super) fn is_checked(index: Index<'_>, keys: &[u8]) -> bool {
     CHECKED.take().is_some_and(|checked| {
-        checked.index == index.oid()
-            && checked.keys == keys
-            && checked.command == RunningCommand::of_writer()
+        checked.index == index.oid() && checked.keys == keys && checked.command == RunningCommand::of_writer()
     })
 }
 

@@ -285,7 +285,14 @@ pub(super) unsafe fn insert_index_entries(
             let summarizing = entries == pg_sys::TU_UpdateIndexes::TU_Summarizing;
             let conflict = ptr::null_mut();
             return pg_sys::ExecInsertIndexTuples(
-                target, slot, estate, true, false, conflict, none, summarizing,
+                target,
+                slot,
+                estate,
+                true,
+                false,
+                conflict,
+                none,
+                summarizing,
             );
         }
     }

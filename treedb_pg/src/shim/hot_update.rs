@@ -58,8 +58,9 @@ impl IndexedValues {
             let count = usize::try_from((*target).ri_NumIndices).unwrap_or(0);
             let infos = std::slice::from_raw_parts((*target).ri_IndexRelationInfo, count);
             let relation = (*target).ri_RelationDesc;
-            let layouts =
-                self.layouts.get_or_insert_with(|| infos.iter().map(|info| layouts(relation, *info)).collect());
+            let layouts = self
+                .layouts
+                .get_or_insert_with(|| infos.iter().map(|info| layouts(relation, *info)).collect());
             let context = (*estate).es_per_tuple_exprcontext;
             let outer = (*context).ecxt_scantuple;
             let same = infos.iter().zip(layouts).all(|(info, layouts)| {
@@ -170,11 +171,9 @@ pub(super) unsafe fn may_fit(old: *mut pg_sys::TupleTableSlot, new: *mut pg_sys:
     // SAFETY: the caller's; the page of a row in a slot of that kind is pinned. The server looks at the free space of a page
     // without a lock, too, before it prunes it.
     unsafe {
-        let len = pg_sys::heap_compute_data_size(
-            (*new).tts_tupleDescriptor,
-            (*new).tts_values,
-            (*new).tts_isnull,
-        ) + ROW_HEADER;
+        let len =
+            pg_sys::heap_compute_data_size((*new).tts_tupleDescriptor, (*new).tts_values, (*new).tts_isnull)
+                + ROW_HEADER;
         if !std::ptr::eq((*old).tts_ops, &raw const pg_sys::TTSOpsBufferHeapTuple) || len > LONGEST_PLAIN {
             return true;
         }

@@ -429,7 +429,10 @@ impl RowWriter {
 
     /// The same, but if a unique index refuses the row, all that the insert has done is undone and the command may go on.
     /// Takes a subtransaction.
-    pub(crate) fn try_insert(&mut self, value: Value<'_>) -> Result<pg_sys::ItemPointerData, UniqueViolation> {
+    pub(crate) fn try_insert(
+        &mut self,
+        value: Value<'_>,
+    ) -> Result<pg_sys::ItemPointerData, UniqueViolation> {
         let done = subtransaction::undone_if_refused(|| self.insert(value));
         if done.is_err() {
             // SAFETY: the row in the slot is in the memory of one row; nothing else uses that.
