@@ -244,6 +244,10 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
     let mut sorter = Sorter::new(&schema, maintenance_memory() / processes);
     report_phase(phase::SCAN);
     let mut facts = collect(&schema, &mut sorter, |each| build.scan(each));
+    if processes > 1 {
+        // While the workers sort and write theirs.
+        sorter.sort();
+    }
     let (of_workers, runs) = build.wait_for_workers();
     facts |= of_workers;
     sorter.take_over(runs, maintenance_memory());

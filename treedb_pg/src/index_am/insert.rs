@@ -350,7 +350,8 @@ impl Tree<'_> {
 
     /// Where to split a leaf: in the middle, but after the entries that were inserted last if these came in a row, so
     /// that ascending inserts fill their pages. A leaf at whose end they came leaves behind what a build would: the next
-    /// ones will come to the right half. Rows of one value are such: the later ones have the higher addresses.
+    /// ones will come to the right half. Rows of one value are such: the later ones have the higher addresses. So a leaf of
+    /// a few values is split between two of them: then each half is filled from its end.
     fn wanted_split(&self, view: &View<'_>, leaf: &LeafView<'_>, entries: &LeafEntries, new: &[u8]) -> usize {
         if view.next().is_none() {
             return entries.fitting(self.filled(ROOM));
@@ -364,7 +365,7 @@ impl Tree<'_> {
         match in_a_row {
             true if last + 1 < entries.len() => last + 1,
             true => entries.fitting(self.filled(ROOM)),
-            false => entries.middle(),
+            false => entries.between_values(),
         }
     }
 

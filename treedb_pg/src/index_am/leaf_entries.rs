@@ -9,7 +9,7 @@ use treedb_formats::node::{Keys, LeafMut, NODE_HEADER, Value, common};
 use treedb_formats::packed::{packed_size, write_packed};
 
 use super::leaf::{LeafView, Place};
-use super::schema::Schema;
+use super::schema::{ADDRESS, Schema};
 use crate::pages::page::{Damage, ROOM, ViewMut, flag};
 
 /// Bytes that a node keeps of an entry beside the end of its key and its value: a head, a slot and a cell's header.
@@ -35,9 +35,9 @@ pub(super) struct LeafEntries {
 }
 
 impl LeafEntries {
-    /// No entries yet.
+    /// No entries yet. There is room for those of a leaf without growing.
     pub(super) fn new(keys: Keys) -> Self {
-        LeafEntries { keys, bytes: Vec::new(), items: Vec::new() }
+        LeafEntries { keys, bytes: Vec::with_capacity(2 * ROOM), items: Vec::with_capacity(ROOM / 16) }
     }
 
     /// All entries of a leaf.
@@ -290,6 +290,19 @@ impl LeafEntries {
             if self.size(0..middle) <= bytes { fit = middle } else { too_many = middle }
         }
         fit
+    }
+
+    /// The entry near the middle that begins another value, if there is one in the middle half; else the one in the middle.
+    pub(super) fn between_values(&self) -> usize {
+        let middle = self.middle();
+        let value = |i: usize| self.key(i).len().checked_sub(ADDRESS).and_then(|len| self.key(i).get(..len));
+        let begins = |i: &usize| *i > 0 && *i < self.len() && value(*i) != value(i - 1);
+        (0..=self.len() / 4)
+            .find_map(|distance| {
+                let below = middle.checked_sub(distance).filter(begins);
+                below.or_else(|| Some(middle + distance).filter(begins))
+            })
+            .unwrap_or(middle)
     }
 
     /// The entry in the middle by bytes.

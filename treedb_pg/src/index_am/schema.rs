@@ -147,7 +147,8 @@ impl Schema {
 
     /// The entry of a row in an index with one for each, values compressed if asked to.
     fn entry(&self, row: &IndexRow<'_>, compress: bool) -> Entry {
-        let mut key = Vec::with_capacity(16 * self.columns.len() + ADDRESS);
+        // Room for a text of usual length: growing costs more than the room.
+        let mut key = Vec::with_capacity(48 + 16 * self.columns.len() + ADDRESS);
         let mut value = Vec::new();
         if !self.included.is_empty() {
             value.push(0);

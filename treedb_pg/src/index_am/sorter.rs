@@ -90,6 +90,29 @@ fn entry(arena: &[u8], at: usize) -> (&[u8], &[u8]) {
     (arena.get(from..from + key).unwrap_or(&[]), arena.get(from + key..from + key + value).unwrap_or(&[]))
 }
 
+/// How many entries are brought into the processor's cache at a time.
+const AT_ONCE: usize = 16;
+/// Bytes of a line of the cache.
+const LINE: usize = 64;
+
+/// Touches the entries of a few sorted slots, which lie all over the arena: the processor waits for memory once for all of
+/// them.
+fn touch(arena: &[u8], slots: &[Slot]) {
+    let touched = slots.iter().fold(0, |sum: u8, slot| {
+        let at = slot.at as usize;
+        [at, at + LINE].iter().filter_map(|at| arena.get(*at)).fold(sum, |sum, byte| sum ^ byte)
+    });
+    std::hint::black_box(touched);
+}
+
+/// Calls `each` with the slots in order.
+fn in_order(arena: &[u8], slots: &[Slot], mut each: impl FnMut(&Slot)) {
+    for some in slots.chunks(AT_ONCE) {
+        touch(arena, some);
+        some.iter().for_each(&mut each);
+    }
+}
+
 fn head_of(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
     for (place, byte) in bytes.iter_mut().zip(key) {
@@ -154,7 +177,8 @@ impl<'s> Sorter<'s> {
         self.slots.push(Slot { head, at: at as u64 });
     }
 
-    fn sort(&mut self) {
+    /// Sorts what is in memory. [`Sorter::drain`] does, too, which costs little where nothing has come since.
+    pub(super) fn sort(&mut self) {
         let (arena, schema) = (&self.arena, self.schema);
         let key = |slot: &Slot| entry(arena, slot.at as usize).0;
         match schema.keys {
@@ -181,7 +205,7 @@ impl<'s> Sorter<'s> {
         };
         let with_heads = self.schema.keys == Keys::Custom;
         let mut block = Vec::with_capacity(MOST_AT_ONCE + 2 * usize::from(u16::MAX));
-        for slot in &self.slots {
+        in_order(&self.arena, &self.slots, |slot| {
             let at = slot.at as usize;
             let (key, value) = entry(&self.arena, at);
             let len = PREFIX + key.len() + value.len();
@@ -194,7 +218,7 @@ impl<'s> Sorter<'s> {
                 file.write(&block);
                 block.clear();
             }
-        }
+        });
         file.write(&block);
         match &mut self.handed_over {
             Some((_, runs)) => {
@@ -229,10 +253,10 @@ impl<'s> Sorter<'s> {
         }
         self.sort();
         if self.runs.is_empty() {
-            for slot in &self.slots {
+            in_order(&self.arena, &self.slots, |slot| {
                 let (key, value) = entry(&self.arena, slot.at as usize);
                 each(key, value);
-            }
+            });
             return;
         }
         let at_once = share(&self).clamp(LEAST_AT_ONCE, MOST_AT_ONCE);
@@ -315,7 +339,11 @@ impl Source<'_> {
     fn advance(&mut self) -> bool {
         match self {
             Source::File(run) => run.advance(),
-            Source::Memory { slots, next, .. } => {
+            Source::Memory { arena, slots, next } => {
+                if next.is_multiple_of(AT_ONCE) {
+                    let rest = slots.get(*next..).unwrap_or(&[]);
+                    touch(arena, rest.get(..AT_ONCE).unwrap_or(rest));
+                }
                 *next += 1;
                 *next <= slots.len()
             }

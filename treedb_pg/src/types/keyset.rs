@@ -8,7 +8,9 @@
 //! Stored as a byte of flags (1: the document has an array on a path of the index) and the keys in rising order,
 //! each a length of two bytes, little-endian, and the key. Keys longer than [`LONGEST`] are cut: no index keeps more.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
+use std::sync::Arc;
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
@@ -95,20 +97,47 @@ pub(crate) fn description(def: &IndexDef) -> RawDocumentBuf {
     description
 }
 
+/// A description, and the index that it describes.
+type Described = (Vec<u8>, Arc<IndexDef>);
+
 /// The description that a call site was last called with, and its index.
 #[derive(Default)]
-struct LastIndex(Option<(Vec<u8>, IndexDef)>);
+struct LastIndex(Option<Described>);
+
+/// Most descriptions that a backend remembers; when there would be more, all are forgotten.
+const MOST_DESCRIBED: usize = 64;
+
+thread_local! {
+    /// Descriptions that were read. A call site is one of a statement: statements that change one document each would
+    /// read them again and again.
+    static DESCRIBED: RefCell<Vec<Described>> = const { RefCell::new(Vec::new()) };
+}
+
+/// The index that `description` describes; an SQL error if it does not.
+fn described(description: &[u8]) -> Arc<IndexDef> {
+    let known = DESCRIBED.with_borrow(|known| {
+        known.iter().find(|(known, _)| known == description).map(|(_, def)| Arc::clone(def))
+    });
+    known.unwrap_or_else(|| {
+        let def = Arc::new(accept(definition(document(description), None, false)));
+        DESCRIBED.with_borrow_mut(|known| {
+            if known.len() >= MOST_DESCRIBED {
+                known.clear();
+            }
+            known.push((description.to_vec(), Arc::clone(&def)));
+        });
+        def
+    })
+}
 
 /// The keys of document 0 in the index that argument 1 describes.
 fn keys_of(args: &Args) -> KeySet {
-    let (bytes, described) = (args.bytes(0), args.bytes(1));
+    let (bytes, description) = (args.bytes(0), args.bytes(1));
     accept(args.with_kept(|LastIndex(kept)| {
-        if kept.as_ref().is_none_or(|(kept, _)| kept.as_slice() != &*described) {
+        if kept.as_ref().is_none_or(|(kept, _)| kept.as_slice() != &*description) {
             *kept = None;
         }
-        let (_, def) = kept.get_or_insert_with(|| {
-            (described.to_vec(), accept(definition(document(&described), None, false)))
-        });
+        let (_, def) = kept.get_or_insert_with(|| (description.to_vec(), described(&description)));
         def.keys(document(&bytes))
     }))
 }

@@ -89,16 +89,16 @@ pub(super) fn change_rows(
         })?;
         let found = rows.len() as u64;
         for row in rows.into_iter().skip(usize::try_from(tried).unwrap_or(usize::MAX)) {
-            // What the last call of several says is what was done.
+            // What the last call of several says is what was done, unless the row was gone after that.
             let (mut matches, mut modifies) = (false, false);
-            sink.modify(row, &mut |old| {
+            let there = sink.modify(row, &mut |old| {
                 matches = query.filter.matches(old)?;
                 let new = if matches { change(old)? } else { Change::Keep };
                 modifies = !matches!(new, Change::Keep);
                 Ok(new)
             })?;
-            done.matched += u64::from(matches);
-            done.modified += u64::from(modifies);
+            done.matched += u64::from(there && matches);
+            done.modified += u64::from(there && modifies);
         }
         // Other writers changed some of the rows first, and there may be more rows that match: continue after these.
         // (Without other writers every row found still matches, and the loop ends here.)
