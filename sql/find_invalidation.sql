@@ -51,7 +51,7 @@ REINDEX TABLE c;
 EXECUTE found('{"n": {"$gte": 98}}'); EXECUTE filtered('{"n": {"$gte": 98}}');
 
 -- Another collection of the name, another column of documents, none at all.
-ALTER TABLE c RENAME TO old;
+SELECT treedb.rename_collection('c', 'old');
 EXECUTE found('{"n": 5}');
 SELECT treedb.create_collection('changing.c');
 INSERT INTO c VALUES ('{"_id": 1, "n": 5}');
@@ -74,14 +74,14 @@ DROP TABLE c;
 EXECUTE found('{"n": 5}');
 
 -- Privileges and policies that change.
-ALTER TABLE old RENAME TO c;
+SELECT treedb.rename_collection('old', 'c');
 CREATE ROLE changing_reader;
 GRANT USAGE ON SCHEMA changing, treedb TO changing_reader;
 GRANT SELECT ON c TO changing_reader;
 SET ROLE changing_reader;
 EXECUTE found('{"n": 5}'); EXECUTE filtered('{"n": 5}');
 RESET ROLE;
-CREATE POLICY some ON c USING ((doc ->> 'm')::int < 3);
+CREATE POLICY few ON c USING ((doc ->> 'm')::int < 3);
 ALTER TABLE c ENABLE ROW LEVEL SECURITY;
 SET ROLE changing_reader;
 EXECUTE found('{"n": 5}');
@@ -100,9 +100,13 @@ BEGIN
     RETURN format('{"n": %s}', n);
 END $$;
 SET enable_seqscan = off;
-SELECT count(*) FROM c WHERE doc @@ noticed(5);
-SELECT count(*) FROM c WHERE doc @@ noticed(5) AND (doc ->> '_id')::int < 1000;
-SELECT count(*) FROM c WHERE doc @@ noticed(5) AND (SELECT count(*) FROM pg_namespace WHERE nspname = doc ->> '_id') = 0 AND doc ->> '_id' LIKE '10%';
+PREPARE alone(int) AS SELECT count(*) FROM c WHERE doc @@ noticed($1);
+PREPARE beside(int) AS SELECT count(*) FROM c WHERE doc @@ noticed($1) AND (doc ->> '_id')::int < 1000;
+PREPARE with_part(int) AS SELECT count(*) FROM c WHERE doc @@ noticed($1) AND (SELECT count(*) FROM pg_namespace WHERE nspname = doc ->> '_id') = 0 AND doc ->> '_id' LIKE '10%';
+SET client_min_messages = error;
+EXECUTE alone(5); EXECUTE beside(5); EXECUTE with_part(5);
+SET client_min_messages = warning;
+EXECUTE alone(6); EXECUTE beside(6); EXECUTE with_part(6);
 SELECT count(*) FROM generate_series(3, 5) n, LATERAL (SELECT 1 FROM c WHERE doc @@ format('{"n": %s, "m": %s}', n, n)::bson) x;
 SELECT count(*) FROM generate_series(1, 6) n, LATERAL (SELECT 1 FROM c WHERE doc @@ format(CASE n % 3 WHEN 0 THEN '{"n": %s}' WHEN 1 THEN '{"_id": %s}' ELSE '{"n": %s, "_id": {"$mod": [200, 2]}}' END, n)::bson) x;
 DROP SCHEMA changing, before CASCADE;
