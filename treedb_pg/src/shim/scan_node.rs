@@ -208,7 +208,7 @@ unsafe extern "C-unwind" fn execute<N: ScanNode>(
             // What the server does without any of these.
             check_for_interrupts!();
             let scratch = (*(*state).ps.ps_ExprContext).ecxt_per_tuple_memory;
-            if !(*scratch).isReset {
+            if !(*scratch).isReset || !(*scratch).firstchild.is_null() {
                 pg_sys::MemoryContextReset(scratch);
             }
             next_row::<N>(node)

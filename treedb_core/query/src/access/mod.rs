@@ -218,7 +218,7 @@ pub trait Source {
         visit: &mut VisitRowId<'_>,
     ) -> Result<Option<Vec<u8>>> {
         let mut last = None;
-        self.index_range(index, range, direction, after, &mut |row, key| {
+        self.index_range_typed(index, range, direction, after, &mut |row, key, _| {
             let flow = visit(row)?;
             if flow.is_break() {
                 last = Some(key.to_vec());
