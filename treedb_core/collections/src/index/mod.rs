@@ -7,6 +7,7 @@
 //! | file | what it holds |
 //! |---|---|
 //! | [`ordered`] | keys in order |
+//! | [`vector`] | vectors, in a graph |
 //! | `change` | [`IndexChange`]: the entries that a row gains and loses |
 //! | `pending` | [`Pending`]: the entries that an open transaction has added and removed |
 //! | `build` | [`BuildSlice`]: a part of an index build |
@@ -15,6 +16,7 @@ mod build;
 mod change;
 pub(crate) mod ordered;
 mod pending;
+mod vector;
 
 use bson::RawDocument;
 
@@ -34,6 +36,7 @@ macro_rules! by_kind {
     ($definition:expr, $kind:ident => $call:expr) => {
         match $definition {
             treedb_query::index::Definition::Ordered($kind) => $call,
+            treedb_query::index::Definition::Vector($kind) => $call,
         }
     };
 }
