@@ -1,8 +1,8 @@
 //! Indexes of every kind: what a change of a document does to one, and what one answers.
 //!
 //! [`IndexKind`] is all that the rest of this package knows of a kind. It is implemented by the kind's definition, and
-//! [`by_kind`] calls it: catalog, edits, bulk inserts, index builds, checks, transactions and the change log have no code of their
-//! own for any kind. An entry of an index is bytes of the kind's making, and a row.
+//! [`by_kind`] calls it: catalog, edits, bulk inserts, index builds, checks, transactions and the change log do nothing to an index
+//! but by this trait. An entry of an index is bytes of the kind's making, and a row.
 //!
 //! | file | what it holds |
 //! |---|---|

@@ -1,7 +1,7 @@
 //! Searches for the documents with the nearest vectors, among those that match a filter.
 //!
 //! Where an index finds the few rows that match, all of them are compared. Otherwise the vector index gives one candidate after
-//! another until enough of them match; it visits all its rows if need be, so that a search finds as many documents as
+//! another until enough of them match; if too few do, all documents that match are compared. So a search finds as many documents as
 //! there are, up to its limit.
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -16,6 +16,8 @@ use super::find_rows;
 
 /// Rows that match a filter, up to which all of them are compared.
 const FEW: u64 = 1000;
+/// Rows that a scan of the collection matches against a filter in the time that one candidate of an index takes.
+const SCANNED_PER_CANDIDATE: u64 = 16;
 /// Rows that are looked at for each one that is wanted, and at least, unless the request says otherwise.
 const CANDIDATES_PER_ROW: usize = 10;
 const MIN_CANDIDATES: usize = 100;
@@ -69,53 +71,14 @@ pub fn nearest(
     };
     let ef = check(def, search)?;
     let mut nearest = Nearest { def, search, found: Vec::new() };
-    let plan = Plan::choose(source, context, &search.filter)?;
-    let by_index = plan.path != Path::CollectionScan;
-    if search.exact && !by_index {
-        source.scan(Direction::Forward, None, &mut |row, document| {
-            if search.filter.filter.matches(document)? {
-                nearest.compare(row, document);
-            }
-            Ok(Flow::Continue(()))
-        })?;
-        return nearest.documents(source);
+    let by_index = Plan::choose(source, context, &search.filter)?.path != Path::CollectionScan;
+    let mut enough = false;
+    if !search.exact {
+        enough = by_index && nearest.compare_few(source, context)? || nearest.walk(source, index, ef)?;
     }
-    if by_index {
-        let most = if search.exact { 0 } else { FEW + 1 };
-        let rows = find_rows(source, context, &search.filter, most)?;
-        if search.exact || rows.len() as u64 <= FEW {
-            for row in rows {
-                source.fetch(row, &mut |document| {
-                    nearest.compare(row, document);
-                    Ok(())
-                })?;
-            }
-            return nearest.documents(source);
-        }
+    if !enough {
+        nearest.compare_all(source, context, by_index)?;
     }
-    let (all, limit) = (search.filter.filter.is_all(), search.limit);
-    let found = &mut nearest.found;
-    source.walk(
-        index,
-        Probe::Nearest {
-            vector: &search.vector,
-            k: limit,
-            ef,
-            visit: &mut |row, distance| {
-                let mut matches = all;
-                if !all {
-                    source.fetch(row, &mut |document| {
-                        matches = search.filter.filter.matches(document)?;
-                        Ok(())
-                    })?;
-                }
-                if matches {
-                    found.push((distance, row));
-                }
-                Ok(if found.len() >= limit { Flow::Break(()) } else { Flow::Continue(()) })
-            },
-        },
-    )?;
     nearest.documents(source)
 }
 
@@ -142,6 +105,71 @@ struct Nearest<'s> {
 }
 
 impl Nearest<'_> {
+    /// Compares the documents that match the filter, if they are few; false if they are not.
+    fn compare_few(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<bool> {
+        let rows = find_rows(source, context, &self.search.filter, FEW + 1)?;
+        if rows.len() as u64 > FEW {
+            return Ok(false);
+        }
+        self.compare_rows(source, rows)?;
+        Ok(true)
+    }
+
+    /// Takes candidates from the index until enough of them match; false if so few match that comparing all that do takes less
+    /// time.
+    fn walk(&mut self, source: &dyn Source, index: usize, ef: usize) -> Result<bool> {
+        let (filter, limit) = (&self.search.filter.filter, self.search.limit);
+        let all = filter.is_all();
+        let most = (source.estimated_rows() / SCANNED_PER_CANDIDATE).max(FEW);
+        let (mut seen, mut enough) = (0, true);
+        let found = &mut self.found;
+        let visit = &mut |row, distance| {
+            let mut matches = all;
+            if !all {
+                if seen == most {
+                    enough = false;
+                    return Ok(Flow::Break(()));
+                }
+                seen += 1;
+                source.fetch(row, &mut |document| {
+                    matches = filter.matches(document)?;
+                    Ok(())
+                })?;
+            }
+            if matches {
+                found.push((distance, row));
+            }
+            Ok(if found.len() >= limit { Flow::Break(()) } else { Flow::Continue(()) })
+        };
+        source.walk(index, Probe::Nearest { vector: &self.search.vector, k: limit, ef, visit })?;
+        Ok(enough)
+    }
+
+    /// Compares all documents that match the filter.
+    fn compare_all(&mut self, source: &dyn Source, context: &QueryContext<'_>, by_index: bool) -> Result<()> {
+        self.found.clear();
+        if by_index {
+            let rows = find_rows(source, context, &self.search.filter, 0)?;
+            return self.compare_rows(source, rows);
+        }
+        source.scan(Direction::Forward, None, &mut |row, document| {
+            if self.search.filter.filter.matches(document)? {
+                self.compare(row, document);
+            }
+            Ok(Flow::Continue(()))
+        })
+    }
+
+    fn compare_rows(&mut self, source: &dyn Source, rows: Vec<RowId>) -> Result<()> {
+        for row in rows {
+            source.fetch(row, &mut |document| {
+                self.compare(row, document);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
     /// Compares a document, if it has a vector.
     fn compare(&mut self, row: RowId, document: &RawDocument) {
         let Some(vector) = self.def.vector(document) else { return };
