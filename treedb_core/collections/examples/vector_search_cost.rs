@@ -8,13 +8,15 @@ use std::error::Error;
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use rustix::time::{ClockId, clock_gettime};
 use treedb_collections::{Collection, Database, Durability, IndexSpec, Options, VectorSearchRequest};
-use treedb_testing::Rng;
+use treedb_testing::Clusters;
 
 const DOCUMENTS: i32 = 20_000;
 const SINGLE: i32 = 1_000;
 const SEARCHES: usize = 200;
 const DIMENSIONS: usize = 128;
-const CLUSTERS: usize = 100;
+const CLUSTERS: usize = 200;
+/// Directions in which a cluster varies.
+const LATENT: usize = 24;
 const LIMIT: usize = 10;
 
 /// Microseconds of this thread.
@@ -23,34 +25,9 @@ fn now() -> f64 {
     time.tv_sec as f64 * 1e6 + time.tv_nsec as f64 / 1e3
 }
 
-/// About normally distributed.
-fn normal(rng: &mut Rng) -> f32 {
-    (0..6).map(|_| rng.below(20_001) as f32 / 10_000.0 - 1.0).sum::<f32>() / 1.4
-}
-
-/// Vectors near one of some centres.
-struct Vectors {
-    centres: Vec<Vec<f32>>,
-    rng: Rng,
-}
-
-impl Vectors {
-    fn new() -> Self {
-        let mut rng = Rng::new(1);
-        let centres = (0..CLUSTERS).map(|_| (0..DIMENSIONS).map(|_| normal(&mut rng)).collect()).collect();
-        Vectors { centres, rng }
-    }
-
-    fn next(&mut self) -> Vec<f32> {
-        let Vectors { centres, rng } = self;
-        let at = rng.below(centres.len());
-        centres.get(at).into_iter().flatten().map(|centre| centre + 0.7 * normal(rng)).collect()
-    }
-
-    fn document(&mut self, id: i32) -> RawDocumentBuf {
-        let vector: RawArrayBuf = self.next().into_iter().map(f64::from).collect();
-        rawdoc! { "_id": id, "part": id % 1000, "title": format!("document number {id}"), "v": vector }
-    }
+fn document(vectors: &mut Clusters, id: i32) -> RawDocumentBuf {
+    let vector: RawArrayBuf = vectors.vector().into_iter().map(f64::from).collect();
+    rawdoc! { "_id": id, "part": id % 1000, "title": format!("document number {id}"), "v": vector }
 }
 
 /// Recall, and microseconds of a search.
@@ -83,8 +60,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     options.durability = Durability::Relaxed;
     let database = Database::open_with(dir.path(), options)?;
     let things = database.collection("shop.things")?;
-    let mut vectors = Vectors::new();
-    let documents: Vec<_> = (0..DOCUMENTS).map(|id| vectors.document(id)).collect();
+    let mut vectors = Clusters::new(1, DIMENSIONS, CLUSTERS, LATENT);
+    let documents: Vec<_> = (0..DOCUMENTS).map(|id| document(&mut vectors, id)).collect();
     for batch in documents.chunks(1_000) {
         things.insert_many(batch, true)?;
     }
@@ -94,10 +71,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("build: {:.0} us a document of {DOCUMENTS}", (now() - begun) / f64::from(DOCUMENTS));
     let begun = now();
     for id in DOCUMENTS..DOCUMENTS + SINGLE {
-        things.insert_one(vectors.document(id))?;
+        things.insert_one(document(&mut vectors, id))?;
     }
     println!("insert: {:.0} us a document", (now() - begun) / f64::from(SINGLE));
-    let queries: Vec<_> = (0..SEARCHES).map(|_| vectors.next()).collect();
+    let queries: Vec<_> = (0..SEARCHES).map(|_| vectors.vector()).collect();
     for candidates in [10, 20, 50, 100, 200, 400] {
         let (recall, time) = search(&things, &queries, None, candidates)?;
         println!("{candidates:4} candidates: recall@{LIMIT} {recall:.3}, {time:.0} us a search");

@@ -15,7 +15,7 @@ use crate::index::{BuildSlice, Prepared, Progress};
 
 /// Rows read in one transaction.
 #[cfg(not(test))]
-const STEP_ROWS: usize = 256;
+const STEP_ROWS: usize = 128;
 /// Small in tests, so that a simulated power loss can happen between any two steps.
 #[cfg(test)]
 const STEP_ROWS: usize = 7;
