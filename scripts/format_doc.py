@@ -38,6 +38,7 @@ CHAPTERS = [
     ("Index entries", QUERY, "index/ordered/mod.rs", None),
     ("Encoded keys", QUERY, "doc/key.rs", None),
     ("Long keys", CORE, "index/ordered/long_key.rs", None),
+    ("Vector indexes", CORE, "index/vector/record.rs", None),
     ("Change log", CORE, "changes/mod.rs", "Bytes"),
     ("Resume tokens of change streams", CORE, "changes/resume_token.rs", None),
     ("PostgreSQL: pages of an index", POSTGRES, "pages/page.rs", None),

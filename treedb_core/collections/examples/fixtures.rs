@@ -62,6 +62,9 @@ fn document(rng: &mut Rng, n: i32) -> Result<RawDocumentBuf> {
         "ends": bson::DateTime::from_millis(7_000_000_000_000 + i64::from(n)),
     };
     made.append(cstr!("any"), value(rng, n)?);
+    if n % 6 != 2 {
+        made.append(cstr!("vector"), (0..5).map(|_| rng.below(100) as i32 - 50).collect::<RawArrayBuf>());
+    }
     if n % 3 == 0 {
         made.append(cstr!("sometimes"), RawBson::Int32(n));
     }
@@ -95,6 +98,12 @@ fn indexes() -> Vec<IndexSpec> {
         IndexSpec::new(rawdoc! { "name": 1 }).collation(english()),
         IndexSpec::new(rawdoc! { "long": 1 }),
         IndexSpec::new(rawdoc! { "number": -1 }).hidden(),
+        IndexSpec::vector(rawdoc! { "path": "vector", "numDimensions": 5, "similarity": "cosine" }),
+        IndexSpec::vector(rawdoc! {
+            "path": "vector", "numDimensions": 5, "similarity": "euclidean", "quantization": "none",
+            "hnswOptions": { "maxEdges": 4 },
+        })
+        .name("distances"),
     ]
 }
 

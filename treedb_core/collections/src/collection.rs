@@ -8,7 +8,7 @@ use treedb_query::access::Sink;
 use treedb_query::doc::{Collation, OwnedValue, with_id};
 use treedb_query::error::Result;
 use treedb_query::query::explain::{self, Wanted};
-use treedb_query::query::{Counters, Plan, PointQuery, count, distinct_by_index};
+use treedb_query::query::{Counters, Neighbor, Plan, PointQuery, count, distinct_by_index};
 use treedb_storage::{Durability, ReadTxn};
 
 use crate::catalog::index_spec::IndexSpec;
@@ -19,10 +19,11 @@ use crate::database::Database;
 use crate::maintenance::index_build::{self, IndexesCreated};
 use crate::read::cursor::Cursor;
 use crate::read::point_lookup::{self, PointFind};
+use crate::read::vector_search::vector_search;
 use crate::read::view::View;
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
-    UpdateRequest,
+    UpdateRequest, VectorSearchRequest,
 };
 use crate::write::edit::Edit;
 use crate::write::statement::{self, DeleteStatement, FindAndModifyStatement, UpdateStatement, id_of, parse};
@@ -140,6 +141,19 @@ impl Collection {
             }
         }
         self.find_by_plan(FindRequest::filter(filter).limit(1))?.next().transpose()
+    }
+
+    /// The documents with the nearest vectors by a vector index, among those that match a filter. As many are found as there are, up to
+    /// the limit.
+    ///
+    /// # Errors
+    /// `IndexNotFound`; `BadValue` for a vector that the index cannot compare; those of the filter.
+    pub fn vector_search(&self, request: &VectorSearchRequest) -> Result<Vec<Neighbor>> {
+        let Some((reads, meta)) = self.snapshot()? else {
+            return Err(Database::namespace_not_found(&self.namespace));
+        };
+        let view = View { reads: &reads, meta: &meta };
+        vector_search(&view, &view.context(), request)
     }
 
     /// How many documents match, `skip` and `limit` of the request applied.
@@ -282,6 +296,11 @@ impl Collection {
     /// does not exist.
     pub fn indexes(&self) -> Result<Option<Vec<Document>>> {
         self.snapshot()?.map(|(_, meta)| meta.list_indexes()).transpose()
+    }
+
+    /// The search indexes: `{ name: "by meaning", type: "vectorSearch", definition: { .. } }`. `None` if the collection does not exist.
+    pub fn search_indexes(&self) -> Result<Option<Vec<Document>>> {
+        self.snapshot()?.map(|(_, meta)| meta.list_search_indexes()).transpose()
     }
 
     pub(crate) fn snapshot(&self) -> Result<Option<(ReadTxn, Arc<Meta>)>> {

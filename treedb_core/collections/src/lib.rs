@@ -44,11 +44,12 @@ pub use read::cursor::Cursor;
 pub use read::json::JsonCursor;
 pub use request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
-    UpdateRequest,
+    UpdateRequest, VectorSearchRequest,
 };
 pub use transaction::{
     MAX_BYTES as MAX_TRANSACTION_BYTES, Transaction, TransactionCollection, TransactionCursor,
 };
+pub use treedb_query::query::Neighbor;
 pub use treedb_query::{DuplicateKey, ErrorCode, QueryError, RowId, bson};
 pub use treedb_storage::{Corruption, Durability, Error, Key, Options, Store};
 pub use write::change::MAX_DOCUMENT;

@@ -78,6 +78,49 @@ impl FindRequest {
     }
 }
 
+/// A search for the documents with the nearest vectors.
+#[derive(Debug, Clone)]
+pub struct VectorSearchRequest {
+    /// The name of the vector index.
+    pub index: String,
+    /// The vector to compare with, with as many dimensions as the index has.
+    pub vector: Vec<f32>,
+    /// The most documents to return; at least 1.
+    pub limit: usize,
+    /// Rows that the index looks at, at least `limit`: the more, the better the answer, and the longer it takes. `None`: ten times
+    /// `limit`, and at least 100.
+    pub candidates: Option<usize>,
+    /// Compares with all documents, without the index's graph.
+    pub exact: bool,
+    /// The filter; `None` for every document.
+    pub filter: Option<RawDocumentBuf>,
+    /// The collation of the filter; `None` for the collection's default.
+    pub collation: Option<RawDocumentBuf>,
+}
+
+impl VectorSearchRequest {
+    /// The `limit` documents that are nearest to `vector` by this index.
+    pub fn new(index: impl Into<String>, vector: Vec<f32>, limit: usize) -> Self {
+        let (index, candidates, exact) = (index.into(), None, false);
+        VectorSearchRequest { index, vector, limit, candidates, exact, filter: None, collation: None }
+    }
+
+    /// Returns only documents that match `filter`.
+    pub fn filter(self, filter: RawDocumentBuf) -> Self {
+        VectorSearchRequest { filter: Some(filter), ..self }
+    }
+
+    /// Sets how many rows the index looks at.
+    pub fn candidates(self, candidates: usize) -> Self {
+        VectorSearchRequest { candidates: Some(candidates), ..self }
+    }
+
+    /// Compares with all documents.
+    pub fn exact(self) -> Self {
+        VectorSearchRequest { exact: true, ..self }
+    }
+}
+
 /// An update of the documents that match a filter.
 #[derive(Debug, Clone)]
 pub struct UpdateRequest {

@@ -1,7 +1,7 @@
 //! The specification of an index to create.
 
 use bson::raw::{CStr, cstr};
-use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
 use treedb_query::doc::Collation;
 use treedb_query::error::Result;
@@ -16,6 +16,7 @@ use treedb_query::query::definition_of;
 /// IndexSpec::new(rawdoc! { "seen": 1 }).expire_after(3600);
 /// IndexSpec::new(rawdoc! { "attributes.$**": 1 });
 /// IndexSpec::new(rawdoc! { "user": "hashed" });
+/// IndexSpec::vector(rawdoc! { "path": "embedding", "numDimensions": 384, "similarity": "cosine" }).name("by meaning");
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexSpec {
@@ -27,6 +28,21 @@ impl IndexSpec {
     /// MongoDB's default, `year_1_title_-1`.
     pub fn new(keys: RawDocumentBuf) -> Self {
         IndexSpec { spec: rawdoc! { "key": keys } }
+    }
+
+    /// An index of the vectors in a field, as `createSearchIndexes` describes it: `path`, `numDimensions`, `similarity` (`cosine`,
+    /// `dotProduct`, `euclidean`) and, if wanted, `quantization` (`none`, `scalar`) and `hnswOptions` (`maxEdges`,
+    /// `numEdgeCandidates`). Without a name it is called `embedding_vectorSearch`.
+    ///
+    /// A document is in the index if the field is an array of so many numbers, or binary data of subtype 9.
+    pub fn vector(field: RawDocumentBuf) -> Self {
+        let mut vector = rawdoc! { "type": "vector" };
+        for (name, value) in field.iter().flatten() {
+            vector.append(name, value);
+        }
+        let mut fields = RawArrayBuf::new();
+        fields.push(vector);
+        IndexSpec { spec: rawdoc! { "type": "vectorSearch", "definition": { "fields": fields } } }
     }
 
     /// The index that a `createIndexes` or `listIndexes` document describes.

@@ -10,8 +10,9 @@
 //!
 //! `v` is the least version that has all the features the entry uses: 1; 2 if an index has options; 3 if the collection has a
 //! collation (`options.collation`), which its queries and indexes inherit; 4 if an index has, or had, shortened keys
-//! (`shortened`, see `long_key`); 5 if an index has a collation. The options of an index have the names that `createIndexes`
-//! gives them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`, `wildcardProjection`).
+//! (`shortened`, see `long_key`); 5 if an index has a collation; 6 if there is a vector index. The options of an index have the names
+//! that `createIndexes` gives them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`,
+//! `wildcardProjection`). A vector index has `type` and `definition`, as `createSearchIndexes` gives them, instead of `key` and options.
 //!
 //! `sort_keys` is the version of the sort keys in an index with a collation (`KEY_VERSION` in
 //! `treedb_query::doc::collation`), 1 if missing. An index with sort keys of another version than the program's is rebuilt
@@ -51,6 +52,8 @@ const VERSION_SHORTENED: i32 = 4;
 /// Version of an entry with an index that has a collation and names the version of its sort keys. Programs that only know
 /// earlier versions of the entry only know [`FIRST_SORT_KEYS`].
 const VERSION_SORT_KEYS: i32 = 5;
+/// Version of an entry with a vector index.
+const VERSION_VECTOR: i32 = 6;
 /// Version of the sort keys of an index that names none.
 const FIRST_SORT_KEYS: i32 = 1;
 
@@ -156,7 +159,9 @@ impl Meta {
         let shortened = self.indexes.iter().any(|index| index.flags.shortened);
         let sort_keys = self.indexes.iter().any(IndexMeta::has_sort_keys);
         let is_plain = |index: &IndexMeta| index.def.as_ordered().is_some_and(|def| def.options == plain);
+        let vector = self.indexes.iter().any(|index| index.def.as_vector().is_some());
         let version = match self.indexes.iter().all(is_plain) {
+            _ if vector => VERSION_VECTOR,
             _ if sort_keys => VERSION_SORT_KEYS,
             _ if shortened => VERSION_SHORTENED,
             true => VERSION,
@@ -198,7 +203,7 @@ impl Meta {
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
         let row_format = match format
-            .filter(|_| matches!(v, Some(VERSION..=VERSION_SORT_KEYS)))
+            .filter(|_| matches!(v, Some(VERSION..=VERSION_VECTOR)))
             .and_then(Rows::decoder)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
@@ -258,9 +263,18 @@ impl Meta {
         Ok(meta)
     }
 
-    /// What `listIndexes` shows of each ready index.
+    /// What `listIndexes` shows of each ready index. Search indexes have a list of their own, as in MongoDB.
     pub(crate) fn list_indexes(&self) -> Result<Vec<Document>> {
-        let ready = self.indexes.iter().filter(|index| index.building.is_none());
+        self.list(|index| index.def.as_vector().is_none())
+    }
+
+    /// The specification of each ready search index.
+    pub(crate) fn list_search_indexes(&self) -> Result<Vec<Document>> {
+        self.list(|index| index.def.as_vector().is_some())
+    }
+
+    fn list(&self, shown: impl Fn(&IndexMeta) -> bool) -> Result<Vec<Document>> {
+        let ready = self.indexes.iter().filter(|index| index.building.is_none() && shown(index));
         ready.map(|index| Ok(Document::try_from(index.def.spec())?)).collect()
     }
 }

@@ -39,12 +39,15 @@ pub(crate) struct Versions<'v> {
 /// Finds the row that has an entry in a unique index.
 pub(crate) type Holder<'h> = dyn Fn(&[u8]) -> Result<Option<RowId>> + 'h;
 
+/// The same for the index at a position.
+pub(crate) type HolderIn<'h> = dyn Fn(usize, &[u8]) -> Result<Option<RowId>> + 'h;
+
 /// The changes of the indexes `defs` when a document changes. `holder` finds the row that has an entry in the unique index at a
 /// position of `defs`.
 pub(crate) fn index_changes<'d>(
     defs: impl ExactSizeIterator<Item = &'d Definition>,
     versions: &Versions<'_>,
-    holder: &dyn Fn(usize, &[u8]) -> Result<Option<RowId>>,
+    holder: &HolderIn<'_>,
 ) -> Result<Vec<IndexChange>> {
     let mut changes = Vec::with_capacity(defs.len());
     for (number, def) in defs.enumerate() {

@@ -1,12 +1,13 @@
 //! Indexes of every kind: what a change of a document does to one, and what one answers.
 //!
 //! [`IndexKind`] is all that the rest of this package knows of a kind. It is implemented by the kind's definition, and
-//! [`by_kind`] calls it: catalog, edits, bulk inserts, index builds, checks, transactions and the change log have no code of their
-//! own for any kind. An entry of an index is bytes of the kind's making, and a row.
+//! [`by_kind`] calls it: catalog, edits, bulk inserts, index builds, checks, transactions and the change log do nothing to an index
+//! but by this trait. An entry of an index is bytes of the kind's making, and a row.
 //!
 //! | file | what it holds |
 //! |---|---|
 //! | [`ordered`] | keys in order |
+//! | [`vector`] | vectors, in a graph |
 //! | `change` | [`IndexChange`]: the entries that a row gains and loses |
 //! | `pending` | [`Pending`]: the entries that an open transaction has added and removed |
 //! | `build` | [`BuildSlice`]: a part of an index build |
@@ -15,6 +16,7 @@ mod build;
 mod change;
 pub(crate) mod ordered;
 mod pending;
+mod vector;
 
 use bson::RawDocument;
 
@@ -34,6 +36,7 @@ macro_rules! by_kind {
     ($definition:expr, $kind:ident => $call:expr) => {
         match $definition {
             treedb_query::index::Definition::Ordered($kind) => $call,
+            treedb_query::index::Definition::Vector($kind) => $call,
         }
     };
 }

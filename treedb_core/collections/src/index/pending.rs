@@ -10,7 +10,7 @@ use treedb_query::access::{Direction, KeyRange, RowId};
 use super::IndexChange;
 
 /// An index entry.
-type Entry = (Vec<u8>, RowId);
+pub(crate) type Entry = (Vec<u8>, RowId);
 
 /// The entries that an open transaction has added to one index and removed from it.
 #[derive(Debug, Clone, Default)]
@@ -38,6 +38,16 @@ impl Pending {
             }
         }
         bytes
+    }
+
+    /// The entries that the transaction has added.
+    pub(crate) fn added(&self) -> impl Iterator<Item = &Entry> {
+        self.added.iter()
+    }
+
+    /// The rows of which the transaction has removed entries.
+    pub(crate) fn removed_rows(&self) -> impl Iterator<Item = RowId> {
+        self.removed.iter().map(|(_, row)| *row)
     }
 
     /// Whether the transaction has removed an entry.

@@ -5,6 +5,7 @@
 //! | `view` | a collection in a snapshot, as the query layer's [`Source`](treedb_query::access::Source) |
 //! | `cursor`, `batch` | [`cursor::Cursor`]: the documents of a find, fetched in batches |
 //! | `point_lookup` | finds by `_id` and other indexed values, by the planner's rules and without a plan |
+//! | `vector_search` | the documents with the nearest vectors |
 //! | `distinct` | the distinct values of a field |
 //! | `for_each` | documents of a find, borrowed |
 //! | `json` | documents as JSON text |
@@ -21,4 +22,5 @@ pub(crate) mod json;
 pub(crate) mod parallel_scan;
 pub(crate) mod point_lookup;
 mod top_k;
+pub(crate) mod vector_search;
 pub(crate) mod view;

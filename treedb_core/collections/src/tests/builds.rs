@@ -25,12 +25,17 @@ fn shop() -> Shop {
     Shop { db, things, namespace: Namespace::parse("shop.things").unwrap() }
 }
 
+fn vector(dice: &mut Rng) -> Vec<i32> {
+    (0..3).map(|_| dice.below(40) as i32).collect()
+}
+
 fn thing(dice: &mut Rng, id: i32, serial: i32) -> Document {
+    let vector = vector(dice);
     let tags: Vec<i32> = (0..dice.below(5)).map(|_| dice.below(9) as i32).collect();
     let word = ["a", "A", "bc", "Bc"][dice.below(4)];
     let mut thing = doc! {
         "_id": id, "n": dice.below(20) as i32, "serial": serial, "tags": tags,
-        "word": word, "in": { "to": dice.below(7) as i32 },
+        "word": word, "in": { "to": dice.below(7) as i32, "v": vector },
     };
     if dice.chance(50) {
         thing.insert("now and then", dice.below(4) as i32);
@@ -77,6 +82,7 @@ fn every_kind_of_index_agrees_with_rows_that_change_during_its_build() {
         IndexSpec::new(rawdoc! { "serial": 1 }).unique().partial(covers),
         IndexSpec::new(rawdoc! { "n": "hashed" }),
         IndexSpec::new(rawdoc! { "$**": 1 }),
+        IndexSpec::vector(rawdoc! { "path": "in.v", "numDimensions": 3, "similarity": "cosine" }),
     ];
     for (seed, spec) in specs.into_iter().enumerate() {
         let (shop, mut dice) = (shop(), Rng::new(seed as u64));
@@ -94,14 +100,15 @@ fn every_kind_of_index_agrees_with_rows_that_change_during_its_build() {
                         doc! { "$set": { "serial": serial } },
                         doc! { "$push": { "tags": dice.below(9) as i32 } },
                         doc! { "$unset": { "now and then": 1, "tags": 1 } },
+                        doc! { "$set": { "in.v": vector(&mut dice) } },
                         doc! { "$set": { "not in the index": serial } },
                     ];
-                    match dice.below(8) {
-                        at @ 0..5 => {
+                    match dice.below(9) {
+                        at @ 0..6 => {
                             drop(shop.things.update(UpdateRequest::one(one, raw(&changes[at]))).unwrap())
                         }
-                        5 => drop(shop.things.delete(DeleteRequest::one(one)).unwrap()),
-                        6 => {
+                        6 => drop(shop.things.delete(DeleteRequest::one(one)).unwrap()),
+                        7 => {
                             shop.things.insert_one(raw(&thing(&mut dice, next, serial))).unwrap();
                             next += 1;
                         }

@@ -9,7 +9,7 @@
 
 use std::io::Write;
 
-use bson::{doc, rawdoc};
+use bson::{Bson, doc, rawdoc};
 use treedb_testing::{Rng, seeds};
 
 use super::*;
@@ -39,6 +39,8 @@ struct Run {
     records: bool,
     /// The collections have a case-insensitive collation.
     collated: bool,
+    /// Documents have vectors, and the indexes are of these.
+    vectors: bool,
 }
 
 const NAMES: [&str; 2] = ["shop.orders", "shop.users"];
@@ -91,6 +93,7 @@ impl Run {
             next_id: 0,
             records: seed.is_multiple_of(2),
             collated: false,
+            vectors: false,
         }
     }
 
@@ -107,11 +110,20 @@ impl Run {
             let code = format!("{}{}", if self.dice.chance(50) { 'c' } else { 'C' }, self.next_id);
             doc.extend(doc! { "word": WORDS[self.dice.below(WORDS.len())], "code": code });
         }
+        if self.vectors {
+            doc.insert("v", self.vector());
+        }
         // Some documents need a new shape.
         if self.dice.chance(8) {
             doc.insert(format!("only {}", self.next_id), doc! { "here": self.next_id });
         }
         doc
+    }
+
+    /// A vector, or something else.
+    fn vector(&mut self) -> Bson {
+        let dimensions = if self.dice.chance(10) { 2 } else { 4 };
+        (0..dimensions).map(|_| self.dice.below(100) as i32 - 50).collect::<Vec<_>>().into()
     }
 
     /// Inserts several documents; one of them may have an existing `_id`, and is then refused.
@@ -163,6 +175,19 @@ impl Run {
     /// The indexes that the workload creates.
     fn specs(&self) -> Vec<IndexSpec> {
         let on = |key: Document| IndexSpec::new(raw(&key));
+        if self.vectors {
+            let vector = |quantization: &str| {
+                IndexSpec::vector(rawdoc! {
+                    "path": "v", "numDimensions": 4, "similarity": "cosine", "quantization": quantization,
+                    "hnswOptions": { "maxEdges": 4, "numEdgeCandidates": 20 },
+                })
+            };
+            return vec![
+                vector("scalar").name("codes"),
+                vector("none").name("floats"),
+                on(doc! { "kind": 1 }),
+            ];
+        }
         if !self.collated {
             return vec![
                 on(doc! { "kind": 1, "_id": -1 }),
@@ -219,15 +244,17 @@ impl Run {
             42..66 => {
                 let tags = vec![self.dice.below(6) as i32; self.dice.below(3)];
                 let note = "n".repeat(self.dice.below(10) * 150);
-                let update =
-                    doc! { "$inc": { "kind": 1 }, "$set": { "tags": tags.clone(), "note": note.clone() } };
+                let mut set = doc! { "tags": tags, "note": note };
+                if self.vectors {
+                    set.insert("v", self.vector());
+                }
+                let update = doc! { "$inc": { "kind": 1 }, "$set": set.clone() };
                 let wanted = self.wanted(kind);
                 collection.update(UpdateRequest::many(raw(&wanted.filter()), raw(&update)))?;
                 for doc in after.get_mut(name).into_iter().flat_map(|contents| contents.docs.values_mut()) {
                     if wanted.is(doc) {
                         doc.insert("kind", doc.get_i32("kind").unwrap() + 1);
-                        doc.insert("tags", tags.clone());
-                        doc.insert("note", note.clone());
+                        doc.extend(set.clone());
                     }
                 }
                 "update many".to_owned()
@@ -443,6 +470,11 @@ fn documents_and_indexes_survive_power_loss() {
 #[test]
 fn collections_with_a_collation_survive_power_loss() {
     cut_everywhere(Run { collated: true, ..Run::new(4) }, 4, 70, 1);
+}
+
+#[test]
+fn vector_indexes_survive_power_loss() {
+    cut_everywhere(Run { vectors: true, ..Run::new(6) }, 6, 60, 1);
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod point_lookup;
 mod top_k;
 mod transactions;
 mod twins;
+mod vectors;
 mod write_batch;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -75,7 +76,8 @@ fn dump(db: &Database) -> Result<State> {
                 let id = doc.get_i32("_id").unwrap();
                 assert!(contents.docs.insert(id, doc).is_none(), "_id {id} exists twice");
             }
-            for index in collection.indexes()?.unwrap_or_default() {
+            let search = collection.search_indexes()?.unwrap_or_default();
+            for index in collection.indexes()?.unwrap_or_default().into_iter().chain(search) {
                 contents.indexes.insert(index.get_str("name").unwrap().to_owned());
             }
             state.insert(info.namespace.to_string(), contents);

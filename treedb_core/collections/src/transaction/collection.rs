@@ -5,14 +5,16 @@ use bson::{Bson, RawDocument, RawDocumentBuf};
 use crate::catalog::namespace::Namespace;
 use crate::read::aggregate::{AggregateRequest, Aggregation};
 use crate::read::batch::Batch;
+use crate::read::vector_search::vector_search;
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
+    VectorSearchRequest,
 };
 use crate::write::statement::{DeleteStatement, FindAndModifyStatement, UpdateStatement, id_of, parse};
 use treedb_query::access::Sink;
 use treedb_query::doc::{Collation, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::query::{Counters, Execution, Plan, count};
+use treedb_query::query::{Counters, Execution, Neighbor, Plan, count};
 
 use super::Transaction;
 
@@ -85,6 +87,16 @@ impl<'t> TransactionCollection<'t> {
     /// See the type.
     pub fn find_one(&self, filter: RawDocumentBuf) -> Result<Option<RawDocumentBuf>> {
         self.find(&FindRequest::filter(filter).limit(1))?.next(self.txn)
+    }
+
+    /// The documents with the nearest vectors, those that the transaction has changed included.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn vector_search(&self, request: &VectorSearchRequest) -> Result<Vec<Neighbor>> {
+        let seen = self.txn.collection_snapshot(&self.namespace)?;
+        let layer = seen.through(&self.txn.reads);
+        vector_search(&layer, &layer.context(), request)
     }
 
     /// How many documents match, `skip` and `limit` of the request applied.

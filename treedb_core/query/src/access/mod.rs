@@ -35,7 +35,7 @@ pub use treedb_formats::key::after_prefix;
 
 pub use context::{QueryContext, TempFile, TempFiles};
 pub use plan_cache::{CachedPlan, PlanCache};
-pub use probe::{Probe, VisitEntry, VisitRowId, VisitTypedEntry};
+pub use probe::{Probe, VisitEntry, VisitNearest, VisitRowId, VisitTypedEntry};
 
 /// The address of a row in its collection: dense numbers natively, a TID in Postgres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -12,6 +12,9 @@ pub type VisitRowId<'a> = dyn FnMut(RowId) -> Result<Flow> + 'a;
 /// The callback of an index scan with type bits: row id, key bytes, type bits.
 pub type VisitTypedEntry<'a> = dyn FnMut(RowId, &[u8], &[u8]) -> Result<Flow> + 'a;
 
+/// The callback of a search for vectors: row id and distance of each row.
+pub type VisitNearest<'a> = dyn FnMut(RowId, f32) -> Result<Flow> + 'a;
+
 /// What a query asks of an index, and who is told of the rows: one variant for each kind of question.
 ///
 /// The answer is given row by row, and the callback says when it has enough: the query may discard rows, and take more
@@ -30,6 +33,18 @@ pub enum Probe<'p> {
         /// Told of the row, the key and the type bits that are stored with the entry
         /// ([`IndexDef::type_bits`](crate::index::ordered::IndexDef::type_bits)); empty if they are not stored.
         visit: &'p mut VisitTypedEntry<'p>,
+    },
+    /// Of a vector index, the rows with the nearest vectors, the nearest first as far as the index knows. Every row of the index is visited
+    /// once, if the callback lets it come to that.
+    Nearest {
+        /// A vector that could be in the index.
+        vector: &'p [f32],
+        /// The rows that the query is likely to take; their order is exact.
+        k: usize,
+        /// The rows that are looked at to find these: the more, the better, and the slower.
+        ef: usize,
+        /// Told of the row and its exact distance.
+        visit: &'p mut VisitNearest<'p>,
     },
 }
 

@@ -3,8 +3,9 @@
 use bson::{RawDocument, RawDocumentBuf};
 
 use super::ordered::{IndexDef, Partial};
+use super::vector::VectorDef;
 use crate::doc::Collation;
-use crate::error::Result;
+use crate::error::{ErrorCode, QueryError, Result};
 
 /// The definition of an index: one variant for each kind. What all kinds have is asked for here; what only one has, of
 /// the definition of that kind.
@@ -12,6 +13,8 @@ use crate::error::Result;
 pub enum Definition {
     /// Keys in order: values of fields, hashes of them, or paths with their values.
     Ordered(IndexDef),
+    /// Vectors, near ones linked to each other.
+    Vector(VectorDef),
 }
 
 impl Definition {
@@ -20,7 +23,8 @@ impl Definition {
         Definition::Ordered(IndexDef::id())
     }
 
-    /// Parses the specification of an index as in `createIndexes` and `listIndexes`; see [`IndexDef::from_spec`].
+    /// Parses the specification of an index as in `createIndexes` and `listIndexes`, or in `createSearchIndexes`; see
+    /// [`IndexDef::from_spec`] and [`VectorDef::from_spec`].
     ///
     /// # Errors
     /// Those of the kind that the specification describes.
@@ -28,7 +32,10 @@ impl Definition {
         spec: &RawDocument,
         partial: &dyn Fn(&RawDocument, &Collation) -> Result<Partial>,
     ) -> Result<Self> {
-        IndexDef::from_spec(spec, partial).map(Definition::Ordered)
+        match VectorDef::is_specified_by(spec) {
+            true => VectorDef::from_spec(spec).map(Definition::Vector),
+            false => IndexDef::from_spec(spec, partial).map(Definition::Ordered),
+        }
     }
 
     /// Its name, unique in its collection.
@@ -36,13 +43,15 @@ impl Definition {
     pub fn name(&self) -> &str {
         match self {
             Definition::Ordered(def) => &def.name,
+            Definition::Vector(def) => &def.name,
         }
     }
 
-    /// The specification as in `listIndexes`; [`Self::from_spec`] parses it.
+    /// The specification as in `listIndexes` or `$listSearchIndexes`; [`Self::from_spec`] parses it.
     pub fn spec(&self) -> RawDocumentBuf {
         match self {
             Definition::Ordered(def) => def.spec(),
+            Definition::Vector(def) => def.spec(),
         }
     }
 
@@ -50,6 +59,7 @@ impl Definition {
     pub fn key_pattern(&self) -> RawDocumentBuf {
         match self {
             Definition::Ordered(def) => def.key_pattern(),
+            Definition::Vector(def) => def.key_pattern(),
         }
     }
 
@@ -60,6 +70,15 @@ impl Definition {
     pub fn is_same_as(&self, existing: &Definition) -> Result<bool> {
         match (self, existing) {
             (Definition::Ordered(def), Definition::Ordered(existing)) => def.is_same_as(existing),
+            (Definition::Vector(def), Definition::Vector(existing)) => def.is_same_as(existing),
+            _ if self.name() == existing.name() => Err(QueryError::new(
+                ErrorCode::IndexKeySpecsConflict,
+                format!(
+                    "An existing index of another kind has the name {}: drop it first, or choose another name.",
+                    self.name()
+                ),
+            )),
+            _ => Ok(false),
         }
     }
 
@@ -73,6 +92,15 @@ impl Definition {
     pub fn as_ordered(&self) -> Option<&IndexDef> {
         match self {
             Definition::Ordered(def) => Some(def),
+            Definition::Vector(_) => None,
+        }
+    }
+
+    /// The definition of a vector index; `None` for other kinds.
+    pub fn as_vector(&self) -> Option<&VectorDef> {
+        match self {
+            Definition::Vector(def) => Some(def),
+            Definition::Ordered(_) => None,
         }
     }
 
@@ -80,6 +108,7 @@ impl Definition {
     pub fn as_ordered_mut(&mut self) -> Option<&mut IndexDef> {
         match self {
             Definition::Ordered(def) => Some(def),
+            Definition::Vector(_) => None,
         }
     }
 }

@@ -4,8 +4,10 @@
 //! |---|---|
 //! | `definition` | [`Definition`]: an index of any kind |
 //! | [`ordered`] | ordered indexes: key patterns, keys, entries |
+//! | [`vector`] | vector indexes: fields, metrics, the vector of a document |
 
 mod definition;
 pub mod ordered;
+pub mod vector;
 
 pub use definition::Definition;

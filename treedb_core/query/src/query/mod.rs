@@ -20,8 +20,8 @@ mod validation;
 
 pub use crate::error::{DuplicateKey, ErrorCode, QueryError, Result};
 pub use exec::{
-    Counters, DistinctValues, Execution, Modified, RowCandidates, TopK, Updated, count, counted, delete,
-    distinct_by_index, explain, find_and_modify, find_rows, project, update,
+    Counters, DistinctValues, Execution, Modified, NearestQuery, Neighbor, RowCandidates, TopK, Updated,
+    count, counted, delete, distinct_by_index, explain, find_and_modify, find_rows, nearest, project, update,
 };
 pub(crate) use exec::{external_sort, spill};
 pub use filter::Filter;

@@ -28,16 +28,22 @@ pub(super) struct EntryChecker<'c> {
     expected: u64,
 }
 
+/// What the entries of a row should be.
+struct RowEntries {
+    keys: Vec<Vec<u8>>,
+    type_bits: Vec<u8>,
+}
+
 impl<'c> EntryChecker<'c> {
     pub(super) fn new(def: &'c IndexDef, view: &'c View<'c, ReadTxn>, index: &'c IndexMeta) -> Self {
         EntryChecker { def, view, index, expected: 0 }
     }
 
-    fn keys_of(&self, row: RowId) -> Result<Option<(Vec<Vec<u8>>, Vec<u8>)>> {
+    fn entries_of(&self, row: RowId) -> Result<Option<RowEntries>> {
         let Some(document) = self.view.document(row)? else { return Ok(None) };
         let keys = self.def.keys(&document)?;
         let type_bits = type_bits(self.def, &keys, &document);
-        Ok(Some((keys.keys, type_bits)))
+        Ok(Some(RowEntries { keys: keys.keys, type_bits }))
     }
 }
 
@@ -69,17 +75,17 @@ impl Checker for EntryChecker<'_> {
                     if recent.len() >= RECENT {
                         recent.clear();
                     }
-                    let Some(keys) = self.keys_of(row)? else {
+                    let Some(wanted) = self.entries_of(row)? else {
                         mismatch = Some(format!("has an entry for row {row:?}, which does not exist"));
                         return Ok(Flow::Break(()));
                     };
-                    recent.insert(row, keys);
+                    recent.insert(row, wanted);
                 }
                 let found = recent.get(&row);
-                if !type_bits.is_empty() && found.is_some_and(|(_, expected)| type_bits != expected) {
+                if !type_bits.is_empty() && found.is_some_and(|wanted| type_bits != wanted.type_bits) {
                     mismatch = Some(format!("has wrong type bits for row {row:?}"));
                 } else if found
-                    .is_none_or(|(keys, _)| keys.binary_search_by(|k| k.as_slice().cmp(key)).is_err())
+                    .is_none_or(|wanted| wanted.keys.binary_search_by(|k| k.as_slice().cmp(key)).is_err())
                 {
                     mismatch = Some(format!("has a key for row {row:?} that the row does not have"));
                 }

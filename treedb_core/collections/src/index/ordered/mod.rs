@@ -11,7 +11,7 @@
 //! | `check` | comparing entries with rows |
 //! | `uncommitted` | scans in an open transaction |
 
-pub(crate) mod build;
+mod build;
 mod check;
 mod difference;
 pub(crate) mod entry;

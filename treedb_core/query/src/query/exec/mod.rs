@@ -7,6 +7,7 @@
 //! | `row_candidates` | [`RowCandidates`]: the rows that an index leads to, for an owner that reads them itself |
 //! | `counters` | [`Counters`]: keys and documents examined |
 //! | `count` | [`count`], [`find_rows`]: queries that need no documents |
+//! | `nearest` | [`nearest()`]: the documents with the nearest vectors |
 //! | `distinct` | [`distinct_by_index`]: the distinct values of a field, from an index |
 //! | `distinct_values` | [`DistinctValues`]: the same, from documents |
 //! | `top_k` | [`TopK`]: the first rows of a sort order with a limit |
@@ -24,6 +25,7 @@ mod execution;
 pub mod explain;
 pub(crate) mod external_sort;
 mod find_and_modify;
+mod nearest;
 mod row_candidates;
 pub(crate) mod spill;
 mod top_k;
@@ -36,6 +38,7 @@ pub use distinct::distinct_by_index;
 pub use distinct_values::DistinctValues;
 pub use execution::{Execution, project};
 pub use find_and_modify::{Modified, find_and_modify};
+pub use nearest::{NearestQuery, Neighbor, nearest};
 pub use row_candidates::RowCandidates;
 pub use top_k::TopK;
 pub use write::{Updated, delete, update};

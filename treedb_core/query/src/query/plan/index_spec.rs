@@ -22,7 +22,7 @@ impl Covers for Filter {
 /// Parses the specification of an index of any kind, as in `createIndexes` or `listIndexes`.
 ///
 /// # Errors
-/// Those of [`index_of`] for an ordered index.
+/// Those of [`Definition::from_spec`]; for an ordered index, of [`index_of`].
 pub fn definition_of(spec: &RawDocument) -> Result<Definition> {
     Definition::from_spec(spec, &|filter, collation| partial(filter, collation))
 }

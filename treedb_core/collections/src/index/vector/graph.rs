@@ -1,0 +1,363 @@
+//! The graph of a vector index, over the rows of its table: read by searches, changed by writes.
+//!
+//! A write keeps the links that it has read in memory and stores those that it has changed when it ends, since the links of a
+//! node change several times while its neighbours are linked.
+
+use std::cell::RefCell;
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::hash::{BuildHasherDefault, Hasher};
+
+use treedb_query::error::{QueryError, Result};
+use treedb_query::index::vector::VectorDef;
+use treedb_storage::{Reads, Table, WriteTxn};
+use treedb_vector::graph::{self, Limits, Link, Nodes, NodesMut, Scratch, Visited};
+
+use super::record::{
+    Comparison, HEAD, Head, damaged, encode_links, encode_vector, for_each_link, level_of, links_row,
+    vector_row,
+};
+
+/// Nodes that are linked before the changed links are stored: so many links are in memory at most that these have met.
+const LINKED: usize = 1024;
+
+/// How many links the nodes of an index have.
+pub(super) fn limits(def: &VectorDef) -> Limits {
+    Limits { links: def.links, links_below: 3 * def.links, ef: def.candidates }
+}
+
+/// Hashes node numbers, which need no protection: they are not chosen by users.
+#[derive(Default)]
+pub(super) struct NodeHasher(u64);
+
+impl Hasher for NodeHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u64(u64::from(*byte)));
+    }
+
+    fn write_u64(&mut self, number: u64) {
+        let mixed = (self.0 ^ number).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = mixed ^ mixed >> 32;
+    }
+}
+
+pub(super) type NodeMap<V> = HashMap<u64, V, BuildHasherDefault<NodeHasher>>;
+
+/// The nodes that a search has met.
+#[derive(Debug, Default)]
+pub(super) struct Met(HashSet<u64, BuildHasherDefault<NodeHasher>>);
+
+impl Visited<u64> for Met {
+    fn clear(&mut self) {
+        self.0.clear();
+    }
+
+    fn insert(&mut self, node: u64) -> bool {
+        self.0.insert(node)
+    }
+}
+
+/// The graph in a snapshot.
+pub(super) struct StoredGraph<'g, R> {
+    pub(super) def: &'g VectorDef,
+    pub(super) reads: &'g R,
+    pub(super) table: &'g Table,
+    pub(super) comparison: Comparison,
+}
+
+impl<'g, R: Reads> StoredGraph<'g, R> {
+    pub(super) fn new(def: &'g VectorDef, reads: &'g R, table: &'g Table) -> Self {
+        StoredGraph { def, reads, table, comparison: Comparison::of(def) }
+    }
+
+    pub(super) fn head(&self) -> Result<Head> {
+        let mut head = Some(Head::default());
+        self.reads.visit_row(self.table, HEAD, &mut |record| head = Head::decode(Some(record)))?;
+        head.ok_or_else(|| damaged(self.def, "the entry point"))
+    }
+
+    /// Calls `visit` with the record of a node's vector.
+    pub(super) fn with_vector<T>(&self, node: u64, visit: impl FnOnce(&[u8]) -> T) -> Result<T> {
+        let (mut visit, mut visited) = (Some(visit), None);
+        self.reads.visit_row(self.table, vector_row(node), &mut |record| {
+            visited = visit.take().map(|visit| visit(record));
+        })?;
+        visited.ok_or_else(|| damaged(self.def, "the graph"))
+    }
+
+    /// Calls `visit` with the record of a node's links; false if there is no such node.
+    fn with_links(&self, node: u64, visit: &mut dyn FnMut(&[u8]) -> Option<()>) -> Result<bool> {
+        let mut visited = Some(());
+        let there =
+            self.reads.visit_row(self.table, links_row(node), &mut |record| visited = visit(record))?;
+        visited.map(|()| there).ok_or_else(|| damaged(self.def, "a node"))
+    }
+
+    fn between(&self, a: u64, b: u64) -> Result<f32> {
+        let a = self.with_vector(a, <[u8]>::to_vec)?;
+        self.with_vector(b, |b| self.comparison.score(&a, b))
+    }
+}
+
+impl<R: Reads> Nodes for StoredGraph<'_, R> {
+    type Node = u64;
+    /// The record that its vector would have.
+    type Query<'q> = &'q [u8];
+    type Error = QueryError;
+
+    fn entry(&self) -> Result<Option<(u64, u8)>> {
+        Ok(self.head()?.entry)
+    }
+
+    fn links(&self, node: u64, level: u8, out: &mut Vec<u64>) -> Result<()> {
+        out.clear();
+        self.with_links(node, &mut |record| for_each_link(record, level, &mut |link| out.push(link.node)))?;
+        Ok(())
+    }
+
+    fn score(&self, query: &&[u8], node: u64) -> Result<f32> {
+        self.with_vector(node, |record| self.comparison.score(record, query))
+    }
+
+    fn prefetch(&self, _: u64) {}
+
+    fn prefetch_links(&self, _: u64) {}
+}
+
+/// The links of a node, from level 0 on, in memory.
+#[derive(Debug, Clone)]
+struct NodeLinks {
+    levels: Vec<Vec<Link<u64>>>,
+    changed: bool,
+}
+
+/// The graph with changes in memory, until [`GraphChanges::store`] stores them.
+pub(super) struct GraphEdit<'g, R> {
+    stored: StoredGraph<'g, R>,
+    limits: Limits,
+    head: Head,
+    links: RefCell<NodeMap<NodeLinks>>,
+    scratch: Scratch<u64, Met>,
+}
+
+/// What a write has changed in the graph.
+pub(super) struct GraphChanges {
+    head: Head,
+    links: Vec<(u64, Vec<u8>)>,
+}
+
+impl GraphChanges {
+    /// Stores them.
+    pub(super) fn store(self, txn: &mut WriteTxn, table: &Table) -> Result<()> {
+        for (node, record) in self.links {
+            txn.put_row(table, links_row(node), &record)?;
+        }
+        match self.head.encode() {
+            Some(record) => txn.put_row(table, HEAD, &record)?,
+            None => drop(txn.delete_row(table, HEAD)?),
+        }
+        Ok(())
+    }
+}
+
+/// Adds vectors as nodes, except where there is such a node; returns how many were added.
+pub(super) fn insert_nodes(
+    def: &VectorDef,
+    txn: &mut WriteTxn,
+    table: &Table,
+    nodes: &[(u64, &[f32])],
+) -> Result<usize> {
+    let mut new = Vec::with_capacity(nodes.len());
+    for (node, vector) in nodes {
+        if !has_node(txn, table, *node)? {
+            let record = encode_vector(def, vector);
+            txn.put_row(table, vector_row(*node), &record)?;
+            new.push((*node, record));
+        }
+    }
+    for some in new.chunks(LINKED) {
+        let changes = {
+            let mut edit = GraphEdit::begin(def, txn, table)?;
+            for (node, record) in some {
+                edit.insert(*node, record)?;
+            }
+            edit.finish()
+        };
+        changes.store(txn, table)?;
+    }
+    Ok(new.len())
+}
+
+/// Whether there is such a node.
+fn has_node(reads: &impl Reads, table: &Table, node: u64) -> Result<bool> {
+    Ok(reads.visit_row(table, vector_row(node), &mut |_| {})?)
+}
+
+/// What is wrong with the graph over these nodes, if anything is.
+pub(super) fn damage(
+    def: &VectorDef,
+    reads: &impl Reads,
+    table: &Table,
+    nodes: &BTreeSet<u64>,
+) -> Result<Option<String>> {
+    let graph = GraphEdit::begin(def, reads, table)?;
+    let damage = graph::check(&graph, nodes, &graph.limits)?;
+    Ok(damage.first().map(|first| format!("has a damaged graph: {first:?}")))
+}
+
+/// Removes a node, if it is there.
+pub(super) fn remove_node(def: &VectorDef, txn: &mut WriteTxn, table: &Table, node: u64) -> Result<()> {
+    if !has_node(txn, table, node)? {
+        return Ok(());
+    }
+    let changes = {
+        let mut edit = GraphEdit::begin(def, txn, table)?;
+        edit.remove(node)?;
+        edit.finish()
+    };
+    changes.store(txn, table)?;
+    txn.delete_row(table, links_row(node))?;
+    txn.delete_row(table, vector_row(node))?;
+    Ok(())
+}
+
+impl<'g, R: Reads> GraphEdit<'g, R> {
+    fn begin(def: &'g VectorDef, reads: &'g R, table: &'g Table) -> Result<Self> {
+        let stored = StoredGraph::new(def, reads, table);
+        let head = stored.head()?;
+        let (links, scratch) = (RefCell::default(), Scratch::default());
+        Ok(GraphEdit { stored, limits: limits(def), head, links, scratch })
+    }
+
+    fn finish(self) -> GraphChanges {
+        let changed = self.links.into_inner().into_iter().filter(|(_, links)| links.changed);
+        let mut links: Vec<_> = changed.map(|(node, links)| (node, encode_links(&links.levels))).collect();
+        // In the order of the table.
+        links.sort_unstable_by_key(|(node, _)| *node);
+        GraphChanges { head: self.head, links }
+    }
+
+    fn insert(&mut self, node: u64, record: &[u8]) -> Result<()> {
+        // The same graph from the same writes: levels come from the numbers of the nodes.
+        let mut hasher = NodeHasher::default();
+        hasher.write_u64(node);
+        let level = graph::level_of(hasher.finish(), &self.limits);
+        let levels = vec![Vec::new(); usize::from(level) + 1];
+        self.links.get_mut().insert(node, NodeLinks { levels, changed: true });
+        let (limits, mut scratch) = (self.limits, std::mem::take(&mut self.scratch));
+        graph::insert(self, node, level, &record, &limits, &mut scratch)?;
+        self.scratch = scratch;
+        Ok(())
+    }
+
+    fn remove(&mut self, node: u64) -> Result<()> {
+        let limits = self.limits;
+        graph::delete(self, node, &limits, |edit| edit.highest(node))?;
+        self.links.get_mut().remove(&node);
+        Ok(())
+    }
+
+    /// The node of the highest level, besides this one.
+    fn highest(&self, besides: u64) -> Result<Option<(u64, u8)>> {
+        let mut highest: Option<(u64, u8)> = None;
+        let mut rows = self.stored.reads.rows(self.stored.table, links_row(1))?;
+        while let Some((row, record)) = rows.lend_next()? {
+            let node = row / 2;
+            if row % 2 == 0
+                && node != besides
+                && let Some(level) = level_of(record)
+                && highest.is_none_or(|(_, most)| level > most)
+            {
+                highest = Some((node, level));
+            }
+        }
+        Ok(highest)
+    }
+
+    /// Calls `visit` with the links of a node; they are read when they are first asked for.
+    fn with_links<T>(&self, node: u64, visit: impl FnOnce(&mut NodeLinks) -> T) -> Result<T> {
+        let mut all = self.links.borrow_mut();
+        if let Some(links) = all.get_mut(&node) {
+            return Ok(visit(links));
+        }
+        let mut levels = Vec::new();
+        self.stored.with_links(node, &mut |record| {
+            for level in 0..=level_of(record)? {
+                let mut links = Vec::new();
+                for_each_link(record, level, &mut |link| links.push(link))?;
+                levels.push(links);
+            }
+            Some(())
+        })?;
+        Ok(visit(all.entry(node).or_insert(NodeLinks { levels, changed: false })))
+    }
+}
+
+impl<R: Reads> Nodes for GraphEdit<'_, R> {
+    type Node = u64;
+    type Query<'q> = &'q [u8];
+    type Error = QueryError;
+
+    fn entry(&self) -> Result<Option<(u64, u8)>> {
+        Ok(self.head.entry)
+    }
+
+    fn links(&self, node: u64, level: u8, out: &mut Vec<u64>) -> Result<()> {
+        out.clear();
+        self.with_links(node, |links| {
+            out.extend(links.levels.get(usize::from(level)).into_iter().flatten().map(|link| link.node));
+        })
+    }
+
+    fn score(&self, query: &&[u8], node: u64) -> Result<f32> {
+        self.stored.score(query, node)
+    }
+
+    fn prefetch(&self, _: u64) {}
+
+    fn prefetch_links(&self, _: u64) {}
+}
+
+impl<R: Reads> NodesMut for GraphEdit<'_, R> {
+    fn root(&self) -> Result<Option<u64>> {
+        Ok(self.head.root)
+    }
+
+    fn set_root(&mut self, root: Option<u64>) -> Result<()> {
+        self.head.root = root;
+        Ok(())
+    }
+
+    fn set_entry(&mut self, entry: Option<(u64, u8)>) -> Result<()> {
+        self.head.entry = entry;
+        Ok(())
+    }
+
+    fn scored_links(&self, node: u64, level: u8, out: &mut Vec<Link<u64>>) -> Result<()> {
+        out.clear();
+        self.with_links(node, |links| {
+            out.extend(links.levels.get(usize::from(level)).into_iter().flatten());
+        })
+    }
+
+    fn set_links(&mut self, node: u64, level: u8, links: &[Link<u64>]) -> Result<()> {
+        self.with_links(node, |own| {
+            own.changed = true;
+            if let Some(own) = own.levels.get_mut(usize::from(level)) {
+                own.clear();
+                own.extend_from_slice(links);
+            }
+        })
+    }
+
+    fn level(&self, node: u64) -> Result<u8> {
+        self.with_links(node, |links| links.levels.len().saturating_sub(1) as u8)
+    }
+
+    fn between(&self, a: u64, b: u64) -> Result<f32> {
+        self.stored.between(a, b)
+    }
+}

@@ -1,0 +1,197 @@
+//! The rows of a vector index's table.
+//!
+//! | row | contents |
+//! |---|---|
+//! | 1 | the head: level of the entry point, 1 byte; its node, 8 bytes; the root, 8 bytes. Missing if there are no nodes |
+//! | `2n` | the links of node `n`: its level, 1 byte; then for every level from 0 on the number of links, 1 byte, and the links: node, 8 bytes, score, 4 bytes |
+//! | `2n + 1` | the vector of node `n`; `scalar`: scale, squared length and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]); `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each |
+//!
+//! A node is a row of the collection, whose number it has. Numbers are little-endian.
+
+use treedb_query::error::{ErrorCode, QueryError};
+use treedb_query::index::vector::{Quantization, VectorDef};
+use treedb_vector::code::{self, Coded, Factors};
+use treedb_vector::graph::Link;
+use treedb_vector::kernel::Kernels;
+use treedb_vector::metric::Metric;
+
+/// The row of the head.
+pub(super) const HEAD: u64 = 1;
+
+/// The row of a node's links.
+pub(super) fn links_row(node: u64) -> u64 {
+    node.saturating_mul(2)
+}
+
+/// The row of a node's vector.
+pub(super) fn vector_row(node: u64) -> u64 {
+    links_row(node).saturating_add(1)
+}
+
+/// The node whose vector is in this row; `None` if it is another kind of row.
+pub(super) fn node_of_vector_row(row: u64) -> Option<u64> {
+    (row % 2 == 1 && row != HEAD).then_some(row / 2)
+}
+
+/// The error of a damaged record.
+pub(super) fn damaged(def: &VectorDef, what: &str) -> QueryError {
+    let name = &def.name;
+    let message = format!("index {name}: {what} is damaged: drop the index and create it again");
+    QueryError::new(ErrorCode::InternalError, message)
+}
+
+/// Where searches begin, and the root of the tree that keeps level 0 in one piece.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Head {
+    pub(super) entry: Option<(u64, u8)>,
+    pub(super) root: Option<u64>,
+}
+
+impl Head {
+    /// The record; `None` if there are no nodes.
+    pub(super) fn encode(self) -> Option<Vec<u8>> {
+        let ((entry, level), root) = (self.entry?, self.root?);
+        Some([&[level][..], &entry.to_le_bytes(), &root.to_le_bytes()].concat())
+    }
+
+    pub(super) fn decode(bytes: Option<&[u8]>) -> Option<Head> {
+        let Some(bytes) = bytes else { return Some(Head::default()) };
+        let (level, rest) = bytes.split_first()?;
+        let (entry, root) = rest.split_first_chunk()?;
+        let root = u64::from_le_bytes(root.try_into().ok()?);
+        Some(Head { entry: Some((u64::from_le_bytes(*entry), *level)), root: Some(root) })
+    }
+}
+
+/// Bytes of a link.
+const LINK: usize = 12;
+
+/// The record of a node's links, from level 0 on.
+pub(super) fn encode_links(levels: &[Vec<Link<u64>>]) -> Vec<u8> {
+    let links: usize = levels.iter().map(Vec::len).sum();
+    let mut out = Vec::with_capacity(1 + levels.len() + links * LINK);
+    // Levels end at 24 and links at 192 (`Limits`).
+    out.push(levels.len().saturating_sub(1) as u8);
+    for level in levels {
+        out.push(level.len() as u8);
+        for link in level {
+            out.extend_from_slice(&link.node.to_le_bytes());
+            out.extend_from_slice(&link.score.to_le_bytes());
+        }
+    }
+    out
+}
+
+/// The level of a node, from the record of its links.
+pub(super) fn level_of(record: &[u8]) -> Option<u8> {
+    record.first().copied()
+}
+
+/// Calls `each` with the links of one level; `None` if the record is damaged. A level that the node is not in has none.
+pub(super) fn for_each_link(record: &[u8], level: u8, each: &mut dyn FnMut(Link<u64>)) -> Option<()> {
+    let (highest, mut rest) = record.split_first()?;
+    if level > *highest {
+        return Some(());
+    }
+    for at in 0..=level {
+        let (count, after) = rest.split_first()?;
+        let (links, after) = after.split_at_checked(usize::from(*count) * LINK)?;
+        if at == level {
+            for link in links.as_chunks::<LINK>().0 {
+                let (node, score) = link.split_first_chunk()?;
+                let score = f32::from_le_bytes(score.try_into().ok()?);
+                each(Link { score, node: u64::from_le_bytes(*node) });
+            }
+        }
+        rest = after;
+    }
+    Some(())
+}
+
+/// The record of a vector that is in the index.
+pub(super) fn encode_vector(def: &VectorDef, vector: &[f32]) -> Vec<u8> {
+    // The definition has let it in, so it fits.
+    let unit = def.metric.check(vector, def.dimensions).unwrap_or(1.0);
+    match def.quantization {
+        Quantization::Scalar => {
+            let mut codes = vec![0; vector.len()];
+            let factors = code::encode(vector, unit, &mut codes);
+            [&factors.to_bytes()[..], &codes].concat()
+        }
+        Quantization::None => {
+            let mut out = Vec::with_capacity(4 + 4 * vector.len());
+            out.extend_from_slice(&unit.to_le_bytes());
+            vector.iter().for_each(|element| out.extend_from_slice(&element.to_le_bytes()));
+            out
+        }
+    }
+}
+
+/// Compares records of vectors.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    metric: Metric,
+    quantization: Quantization,
+    kernels: Kernels,
+}
+
+impl Comparison {
+    pub(super) fn of(def: &VectorDef) -> Self {
+        Comparison { metric: def.metric, quantization: def.quantization, kernels: Kernels::best() }
+    }
+
+    /// A number that is the less, the nearer two vectors are, from their records.
+    pub(super) fn score(&self, a: &[u8], b: &[u8]) -> f32 {
+        match self.quantization {
+            Quantization::Scalar => code::score(self.metric, &self.kernels, coded(a), coded(b)),
+            Quantization::None => {
+                let ((unit_a, a), (unit_b, b)) = (floats(a), floats(b));
+                match self.metric {
+                    Metric::Cosine => -(self.kernels.dot)(&a, &b) * unit_a * unit_b,
+                    Metric::InnerProduct => -(self.kernels.dot)(&a, &b),
+                    Metric::L2 => (self.kernels.squares)(&a, &b),
+                    Metric::L1 => (self.kernels.differences)(&a, &b),
+                }
+            }
+        }
+    }
+}
+
+fn coded(record: &[u8]) -> Coded<'_> {
+    let (factors, codes) = record.split_at_checked(Factors::BYTES).unwrap_or_default();
+    Coded { factors: Factors::from_bytes(factors), codes }
+}
+
+fn floats(record: &[u8]) -> (f32, Vec<f32>) {
+    let mut all = record.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
+    (all.next().unwrap_or(1.0), all.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_come_back_from_their_bytes() {
+        assert_eq!(Head::decode(None), Some(Head::default()));
+        let head = Head { entry: Some((7, 3)), root: Some(9) };
+        assert_eq!(Head::decode(head.encode().as_deref()), Some(head));
+        assert_eq!(Head::decode(Some(&[1, 2])), None);
+        let link = |node: u64| Link { score: node as f32 / 2.0, node };
+        let levels = [vec![link(1), link(2)], vec![], vec![link(u64::MAX)]];
+        let record = encode_links(&levels);
+        assert_eq!(level_of(&record), Some(2));
+        for (level, links) in levels.iter().enumerate() {
+            let mut found = Vec::new();
+            for_each_link(&record, level as u8, &mut |link| found.push(link)).unwrap();
+            assert_eq!(found, *links);
+        }
+        assert_eq!(for_each_link(&record, 3, &mut |_| unreachable!("there is no such level")), Some(()));
+        assert_eq!(for_each_link(&record[..5], 0, &mut |_| ()), None);
+        for node in [1, 2, 1 << 40] {
+            assert_eq!(node_of_vector_row(vector_row(node)), Some(node));
+            assert_eq!(node_of_vector_row(links_row(node)), None);
+        }
+        assert_eq!(node_of_vector_row(HEAD), None);
+    }
+}

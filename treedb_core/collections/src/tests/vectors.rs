@@ -1,0 +1,317 @@
+//! Vector indexes: searches compared with exact ones, changes, filters, transactions, and what cannot be compared.
+
+use std::collections::BTreeSet;
+
+use bson::{doc, rawdoc};
+use treedb_testing::Rng;
+
+use super::*;
+use crate::index::ordered::long_key::PREFIX_LEN;
+use crate::{Collection, DeleteRequest, IndexSpec, Neighbor, UpdateRequest, VectorSearchRequest};
+use treedb_query::error::ErrorCode;
+use treedb_storage::Reads;
+
+const DIMENSIONS: usize = 24;
+
+/// A vector in one of a few clusters.
+fn vector(rng: &mut Rng) -> Vec<f32> {
+    let cluster = rng.below(20) as f32;
+    let noise = |rng: &mut Rng| rng.below(2001) as f32 / 1000.0 - 1.0;
+    (0..DIMENSIONS).map(|at| (cluster * (at as f32 + 1.0)).sin() + 0.5 * noise(rng)).collect()
+}
+
+fn document(rng: &mut Rng, id: i32) -> RawDocumentBuf {
+    let vector: Vec<f64> = vector(rng).into_iter().map(f64::from).collect();
+    raw(&doc! { "_id": id, "v": vector, "part": id % 500 })
+}
+
+fn spec(similarity: &str, quantization: &str) -> IndexSpec {
+    IndexSpec::vector(rawdoc! {
+        "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": similarity, "quantization": quantization,
+    })
+    .name("near")
+}
+
+fn database() -> Database {
+    open(&SimDisk::new()).unwrap()
+}
+
+/// The `_id`s found.
+fn ids(found: &[Neighbor]) -> Vec<i32> {
+    found.iter().map(|neighbor| neighbor.document.get_i32("_id").unwrap()).collect()
+}
+
+fn search(vector: Vec<f32>, limit: usize) -> VectorSearchRequest {
+    VectorSearchRequest::new("near", vector, limit)
+}
+
+/// The share of the ten nearest documents that searches find, of those that match `filter`. Each search finds ten.
+fn recall(things: &Collection, filter: &Document, rng: &mut Rng) -> f64 {
+    let (mut both, searches) = (0, 20);
+    for _ in 0..searches {
+        let request = search(vector(rng), 10).filter(raw(filter));
+        let exact = things.vector_search(&request.clone().exact()).unwrap();
+        let found = things.vector_search(&request).unwrap();
+        assert_eq!((found.len(), exact.len()), (10, 10), "{filter}");
+        assert!(found.is_sorted_by(|a, b| a.distance <= b.distance && a.score >= b.score));
+        let exact: BTreeSet<i32> = ids(&exact).into_iter().collect();
+        both += ids(&found).iter().filter(|id| exact.contains(id)).count();
+    }
+    both as f64 / (10 * searches) as f64
+}
+
+#[test]
+fn a_search_finds_what_exact_comparison_finds_under_every_metric_however_the_index_was_built() {
+    let mut rng = Rng::new(1);
+    for similarity in ["cosine", "euclidean", "dotProduct"] {
+        for quantization in ["scalar", "none"] {
+            let db = database();
+            let documents: Vec<_> = (0..800).map(|id| document(&mut rng, id)).collect();
+            let (first, rest) = documents.split_at(300);
+            let (bulk, single) = rest.split_at(300);
+            let things = db.collection("shop.things").unwrap();
+            // Back-filled, inserted together, inserted one by one.
+            things.insert_many(first, true).unwrap();
+            assert_eq!(things.create_index(spec(similarity, quantization)).unwrap(), "near");
+            things.insert_many(bulk, true).unwrap();
+            for document in single {
+                things.insert_one(document).unwrap();
+            }
+            let found = recall(&things, &doc! {}, &mut rng);
+            assert!(found >= 0.97, "{similarity} {quantization}: {found}");
+            assert_eq!(db.check().unwrap().collections[0].indexes[1], ("near".to_owned(), 800));
+        }
+    }
+}
+
+#[test]
+fn updates_and_deletes_keep_recall_and_a_graph_that_passes_the_check() {
+    let mut rng = Rng::new(2);
+    let db = database();
+    let things = db.collection("shop.things").unwrap();
+    let documents: Vec<_> = (0..600).map(|id| document(&mut rng, id)).collect();
+    things.create_index(spec("cosine", "scalar")).unwrap();
+    things.insert_many(&documents, true).unwrap();
+    for round in 0..3 {
+        things.delete(DeleteRequest::many(rawdoc! { "_id": { "$mod": [3, round] } })).unwrap();
+        let again: Vec<_> = (0..600).filter(|id| id % 3 == round).map(|id| document(&mut rng, id)).collect();
+        things.insert_many(&again, true).unwrap();
+        for id in (0..600).step_by(7) {
+            let vector: Vec<f64> = vector(&mut rng).into_iter().map(f64::from).collect();
+            let set = raw(&doc! { "$set": { "v": vector } });
+            things.update(UpdateRequest::one(rawdoc! { "_id": id }, set)).unwrap();
+        }
+        let found = recall(&things, &doc! {}, &mut rng);
+        assert!(found >= 0.97, "round {round}: {found}");
+        assert_eq!(db.check().unwrap().collections[0].indexes[1].1, 600);
+    }
+    // An update of another field, and a vector that is taken away.
+    things.update(UpdateRequest::many(rawdoc! {}, rawdoc! { "$inc": { "part": 1 } })).unwrap();
+    things
+        .update(UpdateRequest::many(rawdoc! { "_id": { "$lt": 100 } }, rawdoc! { "$unset": { "v": 1 } }))
+        .unwrap();
+    assert_eq!(db.check().unwrap().collections[0].indexes[1].1, 500);
+    things.delete(DeleteRequest::many(rawdoc! {})).unwrap();
+    assert_eq!(db.check().unwrap().collections[0].indexes[1].1, 0);
+    assert!(things.vector_search(&search(vector(&mut rng), 5)).unwrap().is_empty());
+    things.insert_one(document(&mut rng, 1)).unwrap();
+    assert_eq!(ids(&things.vector_search(&search(vector(&mut rng), 5)).unwrap()), [1]);
+    db.check().unwrap();
+}
+
+#[test]
+fn a_filtered_search_finds_as_many_as_are_asked_for_if_so_many_match() {
+    let mut rng = Rng::new(3);
+    let db = database();
+    let things = db.collection("shop.things").unwrap();
+    let documents: Vec<_> = (0..5000).map(|id| document(&mut rng, id)).collect();
+    things.insert_many(&documents, true).unwrap();
+    things.create_index(spec("cosine", "scalar")).unwrap();
+    for indexed in [false, true] {
+        if indexed {
+            things.create_index(rawdoc! { "part": 1 }).unwrap();
+        }
+        // 50, 10, 1 and 0.2 % of the documents.
+        for below in [250, 50, 5, 1] {
+            let found = recall(&things, &doc! { "part": { "$lt": below } }, &mut rng);
+            assert!(found >= 0.95, "part < {below}, indexed: {indexed}: {found}");
+        }
+        let none = search(vector(&mut rng), 10).filter(rawdoc! { "part": -1 });
+        assert!(things.vector_search(&none).unwrap().is_empty());
+        let three = search(vector(&mut rng), 10).filter(rawdoc! { "_id": { "$in": [7, 8, 9] } });
+        assert_eq!(ids(&things.vector_search(&three).unwrap()).into_iter().collect::<BTreeSet<_>>().len(), 3);
+    }
+}
+
+#[test]
+fn a_transaction_finds_its_own_changes_and_others_find_them_after_its_commit() {
+    let mut rng = Rng::new(4);
+    let db = database();
+    let things = db.collection("shop.things").unwrap();
+    let documents: Vec<_> = (0..50).map(|id| document(&mut rng, id)).collect();
+    things.insert_many(&documents, true).unwrap();
+    things.create_index(spec("cosine", "scalar")).unwrap();
+    let target = vector(&mut rng);
+    let as_floats: Vec<f64> = target.iter().map(|element| f64::from(*element)).collect();
+    let before = ids(&things.vector_search(&search(target.clone(), 50)).unwrap());
+    let mut txn = db.begin().unwrap();
+    let mut mine = txn.collection("shop.things").unwrap();
+    mine.insert_one(raw(&doc! { "_id": 100, "v": as_floats.clone() })).unwrap();
+    let set = raw(&doc! { "$set": { "v": as_floats } });
+    mine.update(UpdateRequest::one(rawdoc! { "_id": 7 }, set)).unwrap();
+    mine.delete(DeleteRequest::one(rawdoc! { "_id": 8 })).unwrap();
+    mine.update(UpdateRequest::one(rawdoc! { "_id": 9 }, rawdoc! { "$unset": { "v": 1 } })).unwrap();
+    mine.update(UpdateRequest::one(rawdoc! { "_id": 10 }, rawdoc! { "$set": { "part": -5 } })).unwrap();
+    let seen = mine.vector_search(&search(target.clone(), 60)).unwrap();
+    assert_eq!(ids(&seen)[..2].iter().copied().collect::<BTreeSet<_>>(), [7, 100].into());
+    let mut expected: BTreeSet<i32> = (0..50).chain([100]).collect();
+    expected.retain(|id| ![8, 9].contains(id));
+    assert_eq!(ids(&seen).into_iter().collect::<BTreeSet<_>>(), expected);
+    assert_eq!(seen.len(), expected.len());
+    let changed = mine.vector_search(&search(target.clone(), 5).filter(rawdoc! { "part": -5 })).unwrap();
+    assert_eq!(ids(&changed), [10]);
+    // Nobody else sees them until the commit.
+    assert_eq!(ids(&things.vector_search(&search(target.clone(), 50)).unwrap()), before);
+    txn.commit().unwrap();
+    let after = things.vector_search(&search(target, 60)).unwrap();
+    assert_eq!(ids(&after).into_iter().collect::<BTreeSet<_>>(), expected);
+    db.check().unwrap();
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused_in_a_search_and_not_found_by_one() {
+    let mut rng = Rng::new(5);
+    let db = database();
+    let things = db.collection("shop.things").unwrap();
+    let error = |request: VectorSearchRequest| things.vector_search(&request).unwrap_err();
+    assert_eq!(error(search(vector(&mut rng), 1)).code, ErrorCode::NamespaceNotFound);
+    things.create_index(spec("cosine", "scalar")).unwrap();
+    assert!(things.vector_search(&search(vector(&mut rng), 5)).unwrap().is_empty());
+    for document in [
+        rawdoc! { "_id": 1 },
+        rawdoc! { "_id": 2, "v": null },
+        rawdoc! { "_id": 3, "v": [1.0, 2.0] },
+        rawdoc! { "_id": 4, "v": "no vector" },
+        raw(&doc! { "_id": 5, "v": vec![0.0; DIMENSIONS] }),
+        raw(&doc! { "_id": 6, "v": vec![f64::NAN; DIMENSIONS] }),
+        raw(&doc! { "_id": 7, "v": vec![f64::NEG_INFINITY; DIMENSIONS] }),
+        raw(&doc! { "_id": 8, "v": vec![1; DIMENSIONS] }),
+    ] {
+        things.insert_one(document).unwrap();
+    }
+    for request in [
+        search(vector(&mut rng), 5),
+        search(vector(&mut rng), usize::MAX),
+        search(vector(&mut rng), 5).exact(),
+    ] {
+        assert_eq!(ids(&things.vector_search(&request).unwrap()), [8]);
+    }
+    for (request, part) in [
+        (search(vec![1.0; 3], 5), "expected 24 dimensions, found 3"),
+        (search(vec![f32::NAN; DIMENSIONS], 5), "NaN"),
+        (search(vec![f32::INFINITY; DIMENSIONS], 5), "infinite"),
+        (search(vec![0.0; DIMENSIONS], 5), "zeros"),
+        (search(vector(&mut rng), 0), "limit"),
+        (search(vector(&mut rng), 5).candidates(4), "numCandidates"),
+        (search(vector(&mut rng), 5).filter(rawdoc! { "$no": 1 }), "$no"),
+    ] {
+        let error = error(request);
+        assert_eq!(error.code, ErrorCode::BadValue, "{error}");
+        assert!(error.message.contains(part), "{error} does not name {part}");
+    }
+    let missing = VectorSearchRequest::new("_id_", vector(&mut rng), 1);
+    assert_eq!(error(missing).code, ErrorCode::IndexNotFound);
+    db.check().unwrap();
+}
+
+#[test]
+fn a_vector_index_is_listed_kept_and_dropped_like_any_other() {
+    let disk = SimDisk::new();
+    let mut rng = Rng::new(6);
+    let db = open(&disk).unwrap();
+    let things = db.collection("shop.things").unwrap();
+    // Codes of more than a quarter of a page, which are in the value log.
+    let large = IndexSpec::vector(
+        rawdoc! { "path": "w", "numDimensions": 2 * PREFIX_LEN as i32, "similarity": "euclidean" },
+    );
+    assert_eq!(things.create_indexes(&[spec("cosine", "none"), large]).unwrap().after, 3);
+    let documents: Vec<_> = (0..40)
+        .map(|id| {
+            let mut document = document(&mut rng, id);
+            document.append(
+                bson::raw::cstr!("w"),
+                bson::RawArrayBuf::from_iter((0..2 * PREFIX_LEN as i32).map(|at| at * id % 17)),
+            );
+            document
+        })
+        .collect();
+    things.insert_many(&documents, true).unwrap();
+    assert_eq!(things.create_index(spec("cosine", "none")).unwrap(), "near");
+    let other = things.create_index(spec("cosine", "scalar")).unwrap_err();
+    assert_eq!(other.code, ErrorCode::IndexKeySpecsConflict);
+    let other = things.create_index(IndexSpec::new(rawdoc! { "part": 1 }).name("near")).unwrap_err();
+    assert_eq!(other.code, ErrorCode::IndexKeySpecsConflict);
+    let names = |list: Option<Vec<Document>>| -> Vec<String> {
+        list.unwrap().iter().map(|index| index.get_str("name").unwrap().to_owned()).collect()
+    };
+    assert_eq!(names(things.search_indexes().unwrap()), ["near", "w_vectorSearch"]);
+    assert_eq!(names(things.indexes().unwrap()), ["_id_"]);
+    assert_eq!(
+        db.modify_index("shop.things", "near", Some(true), None).unwrap_err().code,
+        ErrorCode::InvalidOptions
+    );
+    let hinted = things.find(FindRequest::default().hint("near")).unwrap_err();
+    assert_eq!(hinted.code, ErrorCode::NoQueryExecutionPlans);
+    let target = vector(&mut rng);
+    let before = things.vector_search(&search(target.clone(), 7)).unwrap();
+    drop(things);
+    db.close().unwrap();
+    let db = open(&disk).unwrap();
+    let things = db.collection("shop.things").unwrap();
+    assert_eq!(things.vector_search(&search(target.clone(), 7)).unwrap(), before);
+    let far = VectorSearchRequest::new("w_vectorSearch", vec![1.0; 2 * PREFIX_LEN], 3);
+    assert_eq!(things.vector_search(&far).unwrap(), things.vector_search(&far.clone().exact()).unwrap());
+    db.check().unwrap();
+    things.drop_index("near").unwrap();
+    assert_eq!(things.vector_search(&search(target, 7)).unwrap_err().code, ErrorCode::IndexNotFound);
+    assert_eq!(names(things.search_indexes().unwrap()), ["w_vectorSearch"]);
+    db.check().unwrap();
+}
+
+#[test]
+fn the_check_finds_a_node_that_is_missing_another_vector_and_a_broken_graph() {
+    let mut rng = Rng::new(7);
+    for damage in 0..4 {
+        let db = database();
+        let things = db.collection("shop.things").unwrap();
+        things.create_index(spec("euclidean", "scalar")).unwrap();
+        let documents: Vec<_> = (0..30).map(|id| document(&mut rng, id)).collect();
+        things.insert_many(&documents, true).unwrap();
+        db.check().unwrap();
+        let mut txn = db.store().begin_write().unwrap();
+        let table = txn.table("index/1/1").unwrap().unwrap();
+        // Row 5 of the collection is node 5: its links are in row 10, its vector in row 11.
+        let wanted = match damage {
+            0 => {
+                txn.delete_row(&table, 11).unwrap();
+                "has no node for row RowId(5)"
+            }
+            1 => {
+                let vector = txn.row(&table, 13).unwrap().unwrap().to_vec();
+                txn.put_row(&table, 11, &vector).unwrap();
+                "has another vector for row RowId(5)"
+            }
+            2 => {
+                txn.put_row(&table, 10, &[0, 0]).unwrap();
+                "damaged graph"
+            }
+            _ => {
+                txn.put_row(&table, 200, &[0, 0]).unwrap();
+                "has a node for row 100, which has no vector"
+            }
+        };
+        txn.commit().unwrap();
+        let error = db.check().unwrap_err();
+        assert!(error.message.contains("index near") && error.message.contains(wanted), "{error}");
+    }
+}

@@ -1,0 +1,313 @@
+//! The definition of a vector index, in the words of MongoDB's `createSearchIndexes`.
+
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
+
+use super::Metric;
+use crate::doc::{Doc, Path, Value, shown};
+use crate::error::{ErrorCode, QueryError, Result};
+
+/// The type of a search index over vectors.
+const TYPE: &str = "vectorSearch";
+/// Most dimensions of a vector: MongoDB's limit.
+const MAX_DIMENSIONS: i64 = 8192;
+/// Links of a node, and nodes looked at when one is linked, unless the definition says otherwise: MongoDB's.
+const LINKS: usize = 16;
+const CANDIDATES: usize = 100;
+
+/// What is kept of a vector for comparisons; the vector itself is in its document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Quantization {
+    /// The vector.
+    None,
+    /// A byte for each element. What a search finds is put in exact order by the documents.
+    Scalar,
+}
+
+/// An index of the vectors of a field.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VectorDef {
+    /// Unique in its collection.
+    pub name: String,
+    /// The field.
+    pub path: Path,
+    /// What vectors in the index have.
+    pub dimensions: usize,
+    /// How far two vectors are from each other.
+    pub metric: Metric,
+    /// What is compared first.
+    pub quantization: Quantization,
+    /// Links that a new node of the graph gets (M).
+    pub links: usize,
+    /// Nodes that are looked at when a new one is linked (`ef_construction`).
+    pub candidates: usize,
+}
+
+fn invalid(message: String) -> QueryError {
+    QueryError::new(ErrorCode::CannotCreateIndex, message)
+}
+
+impl VectorDef {
+    /// An index of vectors with so many dimensions in the field at `path`, with defaults for the rest.
+    pub fn new(path: &str, dimensions: usize, metric: Metric) -> Self {
+        VectorDef {
+            name: format!("{path}_{TYPE}"),
+            path: Path::new(path),
+            dimensions,
+            metric,
+            quantization: Quantization::Scalar,
+            links: LINKS,
+            candidates: CANDIDATES,
+        }
+    }
+
+    /// True if a specification is one of a vector index.
+    pub fn is_specified_by(spec: &RawDocument) -> bool {
+        matches!(Doc::from(spec).get("type"), Some(Value::String(name)) if name == TYPE.as_bytes())
+    }
+
+    /// Parses a specification as in `createSearchIndexes`: `{ name: "by_meaning", type: "vectorSearch", definition: { fields:
+    /// [{ type: "vector", path: "embedding", numDimensions: 384, similarity: "cosine" }] } }`. The field may also have
+    /// `quantization` (`none` or `scalar`) and `hnswOptions` (`maxEdges`, `numEdgeCandidates`). Fields of the type `filter`
+    /// are allowed and not needed: a search may filter by any field.
+    ///
+    /// # Errors
+    /// `CannotCreateIndex` naming what is missing or not supported.
+    pub fn from_spec(spec: &RawDocument) -> Result<Self> {
+        let spec = Doc::from(spec);
+        let Some(Value::Document(definition)) = spec.get("definition") else {
+            return Err(invalid("a search index needs a \"definition\", which is an object".to_owned()));
+        };
+        let Some(Value::Array(fields)) = definition.get("fields") else {
+            return Err(invalid(
+                "the \"definition\" of a search index needs \"fields\", an array".to_owned(),
+            ));
+        };
+        let mut def: Option<VectorDef> = None;
+        for field in fields.elements() {
+            let Value::Document(field) = field.value() else {
+                return Err(invalid("each of the \"fields\" must be an object".to_owned()));
+            };
+            match text(field, "type")?.as_deref() {
+                Some("vector") if def.is_some() => {
+                    return Err(invalid("an index has one field of type \"vector\"".to_owned()));
+                }
+                Some("vector") => def = Some(vector_field(field)?),
+                Some("filter") => {}
+                other => {
+                    let other = other.unwrap_or_default();
+                    return Err(invalid(format!(
+                        "\"type\" of a field is \"vector\" or \"filter\", not \"{other}\""
+                    )));
+                }
+            }
+        }
+        let mut def = def.ok_or_else(|| invalid("\"fields\" needs one of type \"vector\"".to_owned()))?;
+        match text(spec, "name")? {
+            Some(name) if name.is_empty() => return Err(invalid("index names cannot be empty".to_owned())),
+            Some(name) => def.name = name,
+            None => {}
+        }
+        Ok(def)
+    }
+
+    /// The specification; [`Self::from_spec`] parses it.
+    pub fn spec(&self) -> RawDocumentBuf {
+        let number = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
+        let mut fields = RawArrayBuf::new();
+        fields.push(rawdoc! {
+            "type": "vector",
+            "path": self.path.as_str(),
+            "numDimensions": number(self.dimensions),
+            "similarity": similarity(self.metric),
+            "quantization": match self.quantization {
+                Quantization::None => "none",
+                Quantization::Scalar => "scalar",
+            },
+            "hnswOptions": { "maxEdges": number(self.links), "numEdgeCandidates": number(self.candidates) },
+        });
+        rawdoc! { "name": self.name.as_str(), "type": TYPE, "definition": { "fields": fields } }
+    }
+
+    /// `{ embedding: "vectorSearch" }`.
+    pub fn key_pattern(&self) -> RawDocumentBuf {
+        let mut pattern = RawDocumentBuf::new();
+        match bson::raw::CString::try_from(self.path.as_str()) {
+            Ok(name) => pattern.append(name, TYPE),
+            // No path of a document contains a NUL.
+            Err(_) => pattern.append(cstr!(""), TYPE),
+        }
+        pattern
+    }
+
+    /// Whether `existing` already is the index of this definition.
+    ///
+    /// # Errors
+    /// `IndexKeySpecsConflict` if it is another one of the same name.
+    pub fn is_same_as(&self, existing: &VectorDef) -> Result<bool> {
+        match (self == existing, self.name == existing.name) {
+            (false, true) => Err(QueryError::new(
+                ErrorCode::IndexKeySpecsConflict,
+                format!(
+                    "An existing index has the same name as the requested index: drop it first, or choose another name. \
+                     Requested index: {}, existing index: {}",
+                    shown(Value::Document((&self.spec()).into())),
+                    shown(Value::Document((&existing.spec()).into()))
+                ),
+            )),
+            (same, _) => Ok(same),
+        }
+    }
+
+    /// The score of a vector at a distance, as MongoDB computes it: the greater, the nearer.
+    pub fn score(&self, distance: f32) -> f64 {
+        let distance = f64::from(distance);
+        match self.metric {
+            // Half of 1 plus the cosine, which is 1 minus the distance.
+            Metric::Cosine => (2.0 - distance) / 2.0,
+            // The distance is the product, negated.
+            Metric::InnerProduct => (1.0 - distance) / 2.0,
+            Metric::L2 | Metric::L1 => 1.0 / (1.0 + distance),
+        }
+    }
+}
+
+/// The name of a metric.
+fn similarity(metric: Metric) -> &'static str {
+    match metric {
+        Metric::Cosine => "cosine",
+        Metric::InnerProduct => "dotProduct",
+        Metric::L2 | Metric::L1 => "euclidean",
+    }
+}
+
+/// The definition that a field of type `vector` stands for.
+fn vector_field(field: Doc<'_>) -> Result<VectorDef> {
+    let path = text(field, "path")?.ok_or_else(|| invalid("a vector field needs a \"path\"".to_owned()))?;
+    if path.split('.').any(|part| part.is_empty() || part.starts_with('$')) {
+        return Err(invalid(format!("\"path\" must be the name of a field, not \"{path}\"")));
+    }
+    let dimensions = number(field, "numDimensions", 1..=MAX_DIMENSIONS)?
+        .ok_or_else(|| invalid("a vector field needs \"numDimensions\"".to_owned()))?;
+    let metric = match text(field, "similarity")?.as_deref() {
+        Some("cosine") => Metric::Cosine,
+        Some("dotProduct") => Metric::InnerProduct,
+        Some("euclidean") => Metric::L2,
+        other => {
+            let other = other.unwrap_or_default();
+            return Err(invalid(format!(
+                "\"similarity\" must be \"cosine\", \"dotProduct\" or \"euclidean\", not \"{other}\""
+            )));
+        }
+    };
+    let mut def = VectorDef::new(&path, dimensions, metric);
+    match text(field, "quantization")?.as_deref() {
+        None => {}
+        Some("none") => def.quantization = Quantization::None,
+        Some("scalar") => def.quantization = Quantization::Scalar,
+        Some(other) => {
+            return Err(invalid(format!("\"quantization\" must be \"none\" or \"scalar\", not \"{other}\"")));
+        }
+    }
+    match field.get("hnswOptions") {
+        None | Some(Value::Null) => {}
+        Some(Value::Document(options)) => {
+            def.links = number(options, "maxEdges", 2..=64)?.unwrap_or(def.links);
+            def.candidates = number(options, "numEdgeCandidates", 10..=3200)?.unwrap_or(def.candidates);
+        }
+        Some(_) => return Err(invalid("\"hnswOptions\" must be an object".to_owned())),
+    }
+    Ok(def)
+}
+
+/// A field that is text.
+fn text(document: Doc<'_>, name: &str) -> Result<Option<String>> {
+    match document.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(String::from_utf8_lossy(text).into_owned())),
+        Some(other) => Err(invalid(format!("\"{name}\" must be a string, but got {}", other.type_name()))),
+    }
+}
+
+/// A field that is a number within limits.
+fn number(document: Doc<'_>, name: &str, limits: std::ops::RangeInclusive<i64>) -> Result<Option<usize>> {
+    let Some(value) = document.get(name).filter(|value| !matches!(value, Value::Null)) else {
+        return Ok(None);
+    };
+    let number = if value.is_number() { value.as_integer() } else { None };
+    match number.filter(|number| limits.contains(number)) {
+        Some(number) => Ok(usize::try_from(number).ok()),
+        None => {
+            let (least, most) = (limits.start(), limits.end());
+            Err(invalid(format!("\"{name}\" must be a whole number from {least} to {most}")))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(field: RawDocumentBuf) -> RawDocumentBuf {
+        rawdoc! { "name": "near", "type": "vectorSearch", "definition": { "fields": [field] } }
+    }
+
+    #[test]
+    fn specifications_round_trip_with_mongodbs_defaults() {
+        let field = rawdoc! { "type": "vector", "path": "a.v", "numDimensions": 3, "similarity": "cosine" };
+        let def = VectorDef::from_spec(&spec(field)).unwrap();
+        let wanted = VectorDef { name: "near".to_owned(), ..VectorDef::new("a.v", 3, Metric::Cosine) };
+        assert_eq!(def, wanted);
+        for similarity in ["cosine", "dotProduct", "euclidean"] {
+            for quantization in ["none", "scalar"] {
+                let field = rawdoc! {
+                    "type": "vector", "path": "v", "numDimensions": 4.0, "similarity": similarity,
+                    "quantization": quantization, "hnswOptions": { "maxEdges": 20, "numEdgeCandidates": 200 },
+                };
+                let def = VectorDef::from_spec(&spec(field)).unwrap();
+                assert_eq!((def.links, def.candidates, def.dimensions), (20, 200, 4));
+                assert_eq!(VectorDef::from_spec(&def.spec()).unwrap(), def);
+                assert!(VectorDef::is_specified_by(&def.spec()) && def.is_same_as(&def).unwrap());
+                assert_eq!(def.is_same_as(&wanted).unwrap_err().code, ErrorCode::IndexKeySpecsConflict);
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_missing_or_wrong_is_named() {
+        let whole = || rawdoc! { "type": "vector", "path": "v", "numDimensions": 3, "similarity": "cosine" };
+        let with = |name: &str, value: bson::Bson| {
+            let mut field = bson::Document::try_from(&*whole()).unwrap();
+            field.insert(name, value);
+            spec(RawDocumentBuf::try_from(&field).unwrap())
+        };
+        for (spec, part) in [
+            (rawdoc! { "type": "vectorSearch" }, "definition"),
+            (rawdoc! { "type": "vectorSearch", "definition": {} }, "fields"),
+            (rawdoc! { "type": "vectorSearch", "definition": { "fields": [] } }, "vector"),
+            (rawdoc! { "type": "vectorSearch", "definition": { "fields": [whole(), whole()] } }, "one field"),
+            (with("type", "text".into()), "text"),
+            (with("path", "a..b".into()), "a..b"),
+            (with("path", bson::Bson::Null), "path"),
+            (with("numDimensions", 0.into()), "numDimensions"),
+            (with("numDimensions", 8193.into()), "numDimensions"),
+            (with("numDimensions", "3".into()), "numDimensions"),
+            (with("similarity", "l3".into()), "l3"),
+            (with("quantization", "binary".into()), "binary"),
+            (with("hnswOptions", 5.into()), "hnswOptions"),
+            (with("hnswOptions", bson::doc! { "maxEdges": 1 }.into()), "maxEdges"),
+        ] {
+            let error = VectorDef::from_spec(&spec).unwrap_err();
+            assert_eq!(error.code, ErrorCode::CannotCreateIndex, "{spec:?}");
+            assert!(error.message.contains(part), "{error} does not name {part}");
+        }
+    }
+
+    #[test]
+    fn scores_are_those_of_mongodb() {
+        let score = |metric, distance| VectorDef::new("v", 2, metric).score(distance);
+        assert_eq!([0.0, 1.0, 2.0].map(|far| score(Metric::Cosine, far)), [1.0, 0.5, 0.0]);
+        assert_eq!([-1.0, 0.0].map(|far| score(Metric::InnerProduct, far)), [1.0, 0.5]);
+        assert_eq!([0.0, 1.0, 3.0].map(|far| score(Metric::L2, far)), [1.0, 0.5, 0.25]);
+    }
+}

@@ -1,0 +1,129 @@
+//! The vector of a document: an array of numbers, or binary data of subtype 9.
+//!
+//! The bytes of BSON's vectors: type of the elements (`27` floats of 4 bytes, `03` signed bytes), number of unused bits at the
+//! end (0 for these types), elements, little-endian.
+//!
+//! A document whose field is missing, is no vector, or is one that the index's metric cannot compare is not in the index, as in
+//! MongoDB: it is stored all the same, and no search by this index finds it.
+
+use bson::RawDocument;
+
+use super::definition::VectorDef;
+use crate::doc::{Doc, Path, Value};
+
+/// The subtype of binary data that holds a vector.
+const VECTOR: u8 = 9;
+/// Elements are floats of 4 bytes.
+const FLOATS: u8 = 0x27;
+/// Elements are signed bytes.
+const BYTES: u8 = 0x03;
+
+impl VectorDef {
+    /// The vector of a document; `None` if it has none that belongs in the index.
+    pub fn vector(&self, document: &RawDocument) -> Option<Vec<f32>> {
+        let vector = elements(value_at(&self.path, document)?, self.dimensions)?;
+        self.metric.check(&vector, self.dimensions).ok().map(|_| vector)
+    }
+
+    /// Whether two documents have the same bytes in the indexed field.
+    pub fn is_untouched(&self, old: &RawDocument, new: &RawDocument) -> bool {
+        let first = self.path.first().as_bytes();
+        Doc::from(old).find(first) == Doc::from(new).find(first)
+    }
+}
+
+/// The value at a path; arrays on the way are not searched.
+fn value_at<'d>(path: &Path, document: &'d RawDocument) -> Option<Value<'d>> {
+    path.parts().iter().try_fold(Value::Document(document.into()), |value, part| match value {
+        Value::Document(inner) => inner.find(part.name.as_bytes()).map(|element| element.value()),
+        _ => None,
+    })
+}
+
+/// The elements of a vector; `None` if it is none, or not of so many dimensions.
+fn elements(value: Value<'_>, dimensions: usize) -> Option<Vec<f32>> {
+    let mut vector = Vec::with_capacity(dimensions);
+    match value {
+        Value::Array(array) => {
+            for element in array.elements() {
+                if vector.len() == dimensions {
+                    return None;
+                }
+                vector.push(match element.value() {
+                    Value::Double(number) => number as f32,
+                    Value::Int32(number) => number as f32,
+                    Value::Int64(number) => number as f32,
+                    _ => return None,
+                });
+            }
+        }
+        Value::Binary(VECTOR, bytes) => match *bytes {
+            [FLOATS, 0, ref floats @ ..] => {
+                let (floats, []) = floats.as_chunks() else { return None };
+                vector.extend(floats.iter().map(|float| f32::from_le_bytes(*float)));
+            }
+            [BYTES, 0, ref bytes @ ..] => {
+                vector.extend(bytes.iter().map(|byte| f32::from(byte.cast_signed())));
+            }
+            _ => return None,
+        },
+        _ => return None,
+    }
+    Some(vector)
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::spec::BinarySubtype;
+    use bson::{Binary, RawDocumentBuf, rawdoc};
+
+    use super::*;
+    use crate::index::vector::Metric;
+
+    fn binary(bytes: Vec<u8>) -> RawDocumentBuf {
+        rawdoc! { "v": Binary { subtype: BinarySubtype::from(VECTOR), bytes } }
+    }
+
+    #[test]
+    fn arrays_of_numbers_and_binary_vectors_are_the_same_vectors() {
+        let def = VectorDef::new("v", 3, Metric::L2);
+        let floats: Vec<u8> = [1.5_f32, -2.0, 0.0].iter().flat_map(|float| float.to_le_bytes()).collect();
+        for (document, vector) in [
+            (rawdoc! { "v": [1.5, -2, 0_i64] }, vec![1.5, -2.0, 0.0]),
+            (binary([vec![FLOATS, 0], floats].concat()), vec![1.5, -2.0, 0.0]),
+            (binary(vec![BYTES, 0, 1, 0xff, 0x80]), vec![1.0, -1.0, -128.0]),
+        ] {
+            assert_eq!(def.vector(&document), Some(vector), "{document:?}");
+        }
+        let deep = VectorDef::new("a.v", 1, Metric::L2);
+        assert_eq!(deep.vector(&rawdoc! { "a": { "v": [7] } }), Some(vec![7.0]));
+    }
+
+    #[test]
+    fn what_cannot_be_compared_is_not_in_the_index() {
+        let def = VectorDef::new("v", 2, Metric::Cosine);
+        for document in [
+            rawdoc! {},
+            rawdoc! { "v": null },
+            rawdoc! { "v": "text" },
+            rawdoc! { "v": [1] },
+            rawdoc! { "v": [1, 2, 3] },
+            rawdoc! { "v": [1, "2"] },
+            rawdoc! { "v": [1, f64::NAN] },
+            rawdoc! { "v": [1, f64::INFINITY] },
+            rawdoc! { "v": [1, 1e300] },
+            rawdoc! { "v": [0, 0] },
+            rawdoc! { "v": [[1, 2]] },
+            rawdoc! { "v": { "0": 1, "1": 2 } },
+            binary(vec![]),
+            binary(vec![BYTES, 0, 1]),
+            binary(vec![FLOATS, 0, 1, 2, 3]),
+            binary(vec![BYTES, 1, 1, 2]),
+            binary(vec![0x10, 0, 1, 2]),
+        ] {
+            assert_eq!(def.vector(&document), None, "{document:?}");
+        }
+        // Only the cosine needs a direction.
+        assert!(VectorDef::new("v", 2, Metric::L2).vector(&rawdoc! { "v": [0, 0] }).is_some());
+    }
+}

@@ -1,0 +1,12 @@
+//! Vector indexes: the vectors of a field, for finding the nearest to another one.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | `definition` | [`VectorDef`]: which field, which distance, how it is indexed |
+//! | `field` | the vector of a document |
+
+mod definition;
+mod field;
+
+pub use definition::{Quantization, VectorDef};
+pub use treedb_vector::metric::Metric;

@@ -1,0 +1,200 @@
+//! Searches for the documents with the nearest vectors, among those that match a filter.
+//!
+//! Where an index finds the few rows that match, all of them are compared. Otherwise the vector index gives one candidate after
+//! another until enough of them match; if too few do, all documents that match are compared. So a search finds as many documents as
+//! there are, up to its limit.
+
+use bson::{RawDocument, RawDocumentBuf};
+
+use crate::access::{Direction, Flow, Probe, QueryContext, RowId, Source};
+use crate::error::{ErrorCode, QueryError, Result};
+use crate::index::vector::VectorDef;
+use crate::query::Query;
+use crate::query::plan::{Path, Plan};
+
+use super::find_rows;
+
+/// Rows that match a filter, up to which all of them are compared.
+const FEW: u64 = 1000;
+/// Rows that a scan of the collection matches against a filter in the time that one candidate of an index takes.
+const SCANNED_PER_CANDIDATE: u64 = 16;
+/// Rows that are looked at for each one that is wanted, and at least, unless the request says otherwise.
+const CANDIDATES_PER_ROW: usize = 10;
+const MIN_CANDIDATES: usize = 100;
+
+/// A search for the documents with the nearest vectors.
+#[derive(Debug, Clone)]
+pub struct NearestQuery {
+    /// The name of a vector index.
+    pub index: String,
+    /// The vector to compare with.
+    pub vector: Vec<f32>,
+    /// Most documents to return; at least 1.
+    pub limit: usize,
+    /// Rows that the index looks at, at least `limit`: the more, the better the answer, and the longer it takes. Without it ten times
+    /// `limit`, and at least 100.
+    pub candidates: Option<usize>,
+    /// Compare with all documents instead of using the index's graph.
+    pub exact: bool,
+    /// The documents that may be returned, with the filter's collation. Sort, limit and projection have no effect.
+    pub filter: Query,
+}
+
+/// A document that a search has found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Neighbor {
+    /// The document.
+    pub document: RawDocumentBuf,
+    /// Its distance by the metric of the index: the less, the nearer.
+    pub distance: f32,
+    /// MongoDB's `vectorSearchScore`: the greater, the nearer.
+    pub score: f64,
+}
+
+/// The documents with the nearest vectors, the nearest first.
+///
+/// # Errors
+/// `IndexNotFound` if there is no vector index of this name; `BadValue` for a vector that cannot be compared, which says
+/// why, for a limit of 0, and for fewer candidates than the limit; those of the filter.
+pub fn nearest(
+    source: &dyn Source,
+    context: &QueryContext<'_>,
+    search: &NearestQuery,
+) -> Result<Vec<Neighbor>> {
+    let found = source.indexes().iter().enumerate();
+    let found = { found }.find_map(|(number, info)| {
+        Some((number, info.def.as_vector().filter(|def| def.name == search.index)?))
+    });
+    let Some((index, def)) = found else {
+        let message = format!("vector index not found with name [{}]", search.index);
+        return Err(QueryError::new(ErrorCode::IndexNotFound, message));
+    };
+    let ef = check(def, search)?;
+    let mut nearest = Nearest { def, search, found: Vec::new() };
+    let by_index = Plan::choose(source, context, &search.filter)?.path != Path::CollectionScan;
+    let mut enough = false;
+    if !search.exact {
+        enough = by_index && nearest.compare_few(source, context)? || nearest.walk(source, index, ef)?;
+    }
+    if !enough {
+        nearest.compare_all(source, context, by_index)?;
+    }
+    nearest.documents(source)
+}
+
+/// Refuses what cannot be searched for; returns the number of candidates.
+fn check(def: &VectorDef, search: &NearestQuery) -> Result<usize> {
+    if let Err(unfit) = def.metric.check(&search.vector, def.dimensions) {
+        return Err(QueryError::bad_value(format!("vector index {}: {unfit}", def.name)));
+    }
+    if search.limit == 0 {
+        return Err(QueryError::bad_value("\"limit\" must be positive"));
+    }
+    match search.candidates {
+        None => Ok(search.limit.saturating_mul(CANDIDATES_PER_ROW).max(MIN_CANDIDATES)),
+        Some(candidates) if candidates >= search.limit => Ok(candidates),
+        Some(_) => Err(QueryError::bad_value("\"numCandidates\" must be greater than or equal to \"limit\"")),
+    }
+}
+
+/// The nearest rows of those that a search has compared.
+struct Nearest<'s> {
+    def: &'s VectorDef,
+    search: &'s NearestQuery,
+    found: Vec<(f32, RowId)>,
+}
+
+impl Nearest<'_> {
+    /// Compares the documents that match the filter, if they are few; false if they are not.
+    fn compare_few(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<bool> {
+        let rows = find_rows(source, context, &self.search.filter, FEW + 1)?;
+        if rows.len() as u64 > FEW {
+            return Ok(false);
+        }
+        self.compare_rows(source, rows)?;
+        Ok(true)
+    }
+
+    /// Takes candidates from the index until enough of them match; false if so few match that comparing all that do takes less
+    /// time.
+    fn walk(&mut self, source: &dyn Source, index: usize, ef: usize) -> Result<bool> {
+        let (filter, limit) = (&self.search.filter.filter, self.search.limit);
+        let all = filter.is_all();
+        let most = (source.estimated_rows() / SCANNED_PER_CANDIDATE).max(FEW);
+        let (mut seen, mut enough) = (0, true);
+        let found = &mut self.found;
+        let visit = &mut |row, distance| {
+            let mut matches = all;
+            if !all {
+                if seen == most {
+                    enough = false;
+                    return Ok(Flow::Break(()));
+                }
+                seen += 1;
+                source.fetch(row, &mut |document| {
+                    matches = filter.matches(document)?;
+                    Ok(())
+                })?;
+            }
+            if matches {
+                found.push((distance, row));
+            }
+            Ok(if found.len() >= limit { Flow::Break(()) } else { Flow::Continue(()) })
+        };
+        source.walk(index, Probe::Nearest { vector: &self.search.vector, k: limit, ef, visit })?;
+        Ok(enough)
+    }
+
+    /// Compares all documents that match the filter.
+    fn compare_all(&mut self, source: &dyn Source, context: &QueryContext<'_>, by_index: bool) -> Result<()> {
+        self.found.clear();
+        if by_index {
+            let rows = find_rows(source, context, &self.search.filter, 0)?;
+            return self.compare_rows(source, rows);
+        }
+        source.scan(Direction::Forward, None, &mut |row, document| {
+            if self.search.filter.filter.matches(document)? {
+                self.compare(row, document);
+            }
+            Ok(Flow::Continue(()))
+        })
+    }
+
+    fn compare_rows(&mut self, source: &dyn Source, rows: Vec<RowId>) -> Result<()> {
+        for row in rows {
+            source.fetch(row, &mut |document| {
+                self.compare(row, document);
+                Ok(())
+            })?;
+        }
+        Ok(())
+    }
+
+    /// Compares a document, if it has a vector.
+    fn compare(&mut self, row: RowId, document: &RawDocument) {
+        let Some(vector) = self.def.vector(document) else { return };
+        self.found.push((self.def.metric.distance(&self.search.vector, &vector), row));
+        // Twice as many as are wanted, so that sorting them costs little for each.
+        if self.found.len() >= self.search.limit.saturating_mul(2).saturating_add(MIN_CANDIDATES) {
+            self.keep_nearest();
+        }
+    }
+
+    fn keep_nearest(&mut self) {
+        self.found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        self.found.truncate(self.search.limit);
+    }
+
+    fn documents(mut self, source: &dyn Source) -> Result<Vec<Neighbor>> {
+        self.keep_nearest();
+        let mut neighbors = Vec::with_capacity(self.found.len());
+        for (distance, row) in self.found {
+            source.fetch(row, &mut |document| {
+                let score = self.def.score(distance);
+                neighbors.push(Neighbor { document: document.to_owned(), distance, score });
+                Ok(())
+            })?;
+        }
+        Ok(neighbors)
+    }
+}
