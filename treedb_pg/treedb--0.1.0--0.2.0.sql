@@ -33,3 +33,11 @@ CREATE OR REPLACE VIEW stat_indexes AS
 COMMENT ON FUNCTION drop_index(text, text) IS 'drops an index by its name';
 COMMENT ON FUNCTION list_indexes(text) IS 'the indexes of a collection, as MongoDB lists them';
 COMMENT ON FUNCTION unique_key(bson, bson) IS 'the same for unique indexes that version 0.1.0 made';
+
+-- ANALYZE collects statistics of the values in documents.
+CREATE FUNCTION bson_analyze(internal) RETURNS bool LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_analyze';
+COMMENT ON FUNCTION bson_analyze(internal) IS 'collects statistics of the values in documents, for ANALYZE';
+ALTER TYPE bson SET (ANALYZE = bson_analyze);
+CREATE FUNCTION matchjoinsel(internal, oid, internal, int2, internal) RETURNS float8 LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_matchjoinsel';
+COMMENT ON FUNCTION matchjoinsel(internal, oid, internal, int2, internal) IS 'the same where the filter comes from another table';
+ALTER OPERATOR @@ (bson, bson) SET (JOIN = matchjoinsel);

@@ -317,8 +317,10 @@ CREATE FUNCTION bson_in(cstring) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALL
 CREATE FUNCTION bson_out(bson) RETURNS cstring LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_out';
 CREATE FUNCTION bson_recv(internal) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_recv';
 CREATE FUNCTION bson_send(bson) RETURNS bytea LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_bytes';
+CREATE FUNCTION bson_analyze(internal) RETURNS bool LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_analyze';
+COMMENT ON FUNCTION bson_analyze(internal) IS 'collects statistics of the values in documents, for ANALYZE';
 CREATE TYPE bson (
-    INPUT = bson_in, OUTPUT = bson_out, RECEIVE = bson_recv, SEND = bson_send,
+    INPUT = bson_in, OUTPUT = bson_out, RECEIVE = bson_recv, SEND = bson_send, ANALYZE = bson_analyze,
     INTERNALLENGTH = VARIABLE, ALIGNMENT = int4, STORAGE = extended
 );
 COMMENT ON TYPE bson IS 'BSON document, written as relaxed extended JSON, ordered as MongoDB orders documents';
@@ -437,7 +439,9 @@ COMMENT ON FUNCTION get_text(bson, text) IS 'the same as text: strings without q
 CREATE FUNCTION matches(document bson, filter bson) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 10 AS 'MODULE_PATHNAME', 'treedb_matches';
 CREATE FUNCTION matchsel(internal, oid, internal, int4) RETURNS float8 LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_matchsel';
 COMMENT ON FUNCTION matchsel(internal, oid, internal, int4) IS 'tells the planner how many documents match a filter';
-CREATE OPERATOR @@ (LEFTARG = bson, RIGHTARG = bson, FUNCTION = matches, RESTRICT = matchsel, JOIN = contjoinsel);
+CREATE FUNCTION matchjoinsel(internal, oid, internal, int2, internal) RETURNS float8 LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_matchjoinsel';
+COMMENT ON FUNCTION matchjoinsel(internal, oid, internal, int2, internal) IS 'the same where the filter comes from another table';
+CREATE OPERATOR @@ (LEFTARG = bson, RIGHTARG = bson, FUNCTION = matches, RESTRICT = matchsel, JOIN = matchjoinsel);
 COMMENT ON FUNCTION matches(bson, bson) IS 'whether a document matches a MongoDB filter';
 
 -- Index keys -----------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ const DURABILITY: &str = super::pg::DURABILITY;
 const OURS: &str = "TreeDB";
 const BTREE: &str = "jsonb, btree";
 const GIN: &str = "jsonb, GIN";
+const ALONE: &str = "jsonb, no workers";
 
-/// Documents of the collection `c`, the table `j` under btrees and the table `g` under GIN.
+/// Documents of the collection `c`, of `k`, which has an index in the order of a sort, the table `j` under btrees and the table `g` under GIN.
 const TABLES: &str = r#"
 CREATE FUNCTION document(n bigint) RETURNS text LANGUAGE sql IMMUTABLE AS $$
     SELECT format('{"_id": %s, "n": %s, "g": %s, "a": %s, "b": %s, "v": %s, "name": "%s", "tags": ["t%s", "t%s"], "at": {"x": %s, "y": "%s"}}',
@@ -28,6 +29,9 @@ CREATE INDEX orders_i ON orders (i);
 SELECT treedb.create_collection('c');
 INSERT INTO c SELECT doc::treedb.bson FROM source;
 SELECT treedb.create_index('c', '{"n": 1}'), treedb.create_index('c', '{"g": 1}'), treedb.create_index('c', '{"a": 1}'), treedb.create_index('c', '{"b": 1}');
+SELECT treedb.create_collection('k');
+INSERT INTO k SELECT doc::treedb.bson FROM source;
+SELECT treedb.create_index('k', '{"g": 1, "n": 1}');
 CREATE TABLE j (doc jsonb NOT NULL) USING heap;
 INSERT INTO j SELECT doc::jsonb FROM source;
 CREATE UNIQUE INDEX j_id ON j (((doc ->> '_id')::int));
@@ -134,6 +138,22 @@ const READS: &[Workload] = &[
         goals: &[],
     },
     Workload {
+        name: "find: the same by an index on both fields",
+        times: 1_000,
+        keys: 200,
+        sides: &[
+            (
+                OURS,
+                r#"SELECT doc FROM treedb.find('k', format('{"g": %s}', :k - 1)::treedb.bson, '{"sort": {"n": 1}, "limit": 10}') doc"#,
+            ),
+            (
+                GIN,
+                "SELECT doc FROM g WHERE doc @> format('{\"g\": %s}', :k - 1)::jsonb ORDER BY (doc ->> 'n')::int LIMIT 10",
+            ),
+        ],
+        goals: &[(GIN, 20.0)],
+    },
+    Workload {
         name: "count of 1,000 documents",
         times: 200,
         keys: 200,
@@ -154,6 +174,40 @@ const READS: &[Workload] = &[
             ),
             (BTREE, "SELECT doc FROM j WHERE (doc ->> 'a')::int = :k - 1 AND (doc ->> 'b')::int = :k % 50"),
             (GIN, r#"SELECT doc FROM g WHERE doc @> format('{"a": %s, "b": %s}', :k - 1, :k % 50)::jsonb"#),
+        ],
+        goals: &[(BTREE, 1.0), (GIN, 1.0)],
+    },
+    Workload {
+        name: "doc @@ filter: two predicates, 40 documents",
+        times: 200,
+        keys: 100,
+        sides: &[
+            (
+                OURS,
+                r#"SELECT doc FROM c WHERE doc OPERATOR(treedb.@@) format('{"a": %s, "b": %s}', :k - 1, :k % 50)::treedb.bson"#,
+            ),
+            (BTREE, "SELECT doc FROM j WHERE (doc ->> 'a')::int = :k - 1 AND (doc ->> 'b')::int = :k % 50"),
+            (GIN, r#"SELECT doc FROM g WHERE doc @> format('{"a": %s, "b": %s}', :k - 1, :k % 50)::jsonb"#),
+        ],
+        goals: &[(BTREE, 1.0), (GIN, 1.0)],
+    },
+    Workload {
+        name: "count by two predicates, 40 documents",
+        times: 200,
+        keys: 100,
+        sides: &[
+            (
+                OURS,
+                r#"SELECT treedb.count('c', format('{"a": %s, "b": %s}', :k - 1, :k % 50)::treedb.bson) AS doc"#,
+            ),
+            (
+                BTREE,
+                "SELECT count(*) AS doc FROM j WHERE (doc ->> 'a')::int = :k - 1 AND (doc ->> 'b')::int = :k % 50",
+            ),
+            (
+                GIN,
+                r#"SELECT count(*) AS doc FROM g WHERE doc @> format('{"a": %s, "b": %s}', :k - 1, :k % 50)::jsonb"#,
+            ),
         ],
         goals: &[(BTREE, 1.0), (GIN, 1.0)],
     },
@@ -212,8 +266,13 @@ const READS: &[Workload] = &[
                 BTREE,
                 "SELECT sum((doc ->> 'v')::int) + (doc ->> 'a')::int AS doc FROM j GROUP BY (doc ->> 'a')::int",
             ),
+            // A function that a worker must not call, evaluated once.
+            (
+                ALONE,
+                "SELECT sum((doc ->> 'v')::int) + (doc ->> 'a')::int AS doc FROM j WHERE pg_backend_pid() > 0 GROUP BY (doc ->> 'a')::int",
+            ),
         ],
-        goals: &[(BTREE, 1.2)],
+        goals: &[(BTREE, 1.2), (ALONE, 1.2)],
     },
 ];
 

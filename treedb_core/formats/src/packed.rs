@@ -132,6 +132,23 @@ impl<'a> PackedLeaf<'a> {
         Some(tail)
     }
 
+    /// The last `N` bytes, 8 at most, of the keys `range` as big-endian numbers; `None` if keys are shorter, or if there
+    /// are no such keys.
+    pub fn tail_numbers<const N: usize>(
+        &self,
+        range: std::ops::Range<usize>,
+    ) -> Option<impl ExactSizeIterator<Item = u64> + use<'a, N>> {
+        const { assert!(N <= size_of::<u64>()) };
+        let width = self.width;
+        let shared = self.prefix.get(self.prefix.len().checked_sub(N.saturating_sub(width))?..)?;
+        let skipped = width.saturating_sub(N);
+        let number = |bytes: &[u8]| bytes.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
+        let base = if shared.is_empty() { 0 } else { number(shared) << (8 * width) };
+        let keys = self.keys.get(range.start * width..range.end * width).filter(|_| width > 0)?;
+        let tail = move |suffix: &[u8]| base | number(suffix.get(skipped..).unwrap_or(&[]));
+        Some(keys.chunks_exact(width).map(tail))
+    }
+
     /// Whether entry `i` is marked.
     #[inline]
     pub fn is_marked(&self, i: usize) -> bool {
@@ -345,6 +362,10 @@ mod tests {
                 assert_eq!(&out, key);
                 assert_eq!(leaf.key_tail::<1>(i).as_ref(), key.last_chunk::<1>());
                 assert_eq!(leaf.key_tail::<6>(i).as_ref(), key.last_chunk::<6>());
+                let number = |tail: [u8; 6]| tail.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
+                if let Some(mut numbers) = leaf.tail_numbers::<6>(i..i + 1) {
+                    assert_eq!(numbers.next(), leaf.key_tail::<6>(i).map(number));
+                }
             }
             for probe in &probes {
                 let below = keys.range(..probe.clone()).count();

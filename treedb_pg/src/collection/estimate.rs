@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 
 use treedb_query::doc::{Doc, Value};
-use treedb_query::query::{Filter, Path, Plan, Query};
+use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
 
 use super::find::parse_find;
 use super::reader::Reader;
@@ -116,6 +116,22 @@ pub(super) fn filter(table: Scanned, filter: &Argument<'_>) -> Option<Estimate> 
                 let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
                 (plan.path != Path::CollectionScan).then(|| priced(&reader, &query, &plan))
             })
+        }
+    }
+}
+
+/// Which share of a table's rows matches a filter.
+pub(super) fn share(table: Scanned, filter: &Argument<'_>) -> Option<f64> {
+    match filter {
+        Argument::Null => Some(0.0),
+        Argument::Expression(_) => {
+            let table = Table::of_plan(table);
+            Some(few(&table).rows / (table.estimated_rows() as f64).max(1.0))
+        }
+        Argument::Constant(filter) => {
+            let query = Query::new(Filter::parse(bson::document(&filter.bytes())).ok()?);
+            let reader = Reader::new(Table::of_plan(table));
+            (!reader.indexes.is_empty() || reader.has_statistics()).then(|| matching_share(&reader, &query))
         }
     }
 }

@@ -63,6 +63,10 @@ impl FilteredRows for FilterRows {
         estimate::filter(table, filter)
     }
 
+    fn share(table: Scanned, filter: &Argument<'_>) -> Option<f64> {
+        estimate::share(table, filter)
+    }
+
     fn open(table: Scanned, filter: Datum<'_>, snapshot: Snapshot<'_>) -> Self {
         let query = accept(query(filter));
         let reader = Reader::for_query(Table::of_plan(table), Registered::of(snapshot), &query);

@@ -16,6 +16,7 @@
 //! | [`find_stream`], [`aggregate_stream`] | `find` and `aggregate` in FROM, one document after the other |
 //! | [`filter_rows`] | rows of a table in FROM that `WHERE doc @@ filter` selects, by its indexes |
 //! | [`estimate`] | what executing them is expected to take |
+//! | [`statistics`] | how values in documents are distributed: what ANALYZE collects |
 //! | [`spill`] | memory and temporary files of sorts |
 //!
 //! A collection is a plain table (with the access method that `treedb.table_access_method` names) with a column `doc` of
@@ -42,6 +43,7 @@ mod manage_index;
 mod options;
 mod reader;
 mod spill;
+mod statistics;
 mod table;
 mod validator;
 mod write;

@@ -8,8 +8,9 @@ use std::rc::Rc;
 
 use ::bson::RawDocument;
 use pgrx::{check_for_interrupts, pg_sys};
+use treedb_query::access::statistics::PathStatistics;
 use treedb_query::access::{
-    Direction, Flow, IndexInfo, KeyRange, Probe, RowId, Source, VisitEntry, VisitRow, VisitRowId,
+    Direction, Flow, IndexInfo, KeyRange, Probe, RowId, Source, VisitEntry, VisitRow, VisitRowId, VisitRowIds,
 };
 use treedb_query::doc::{Value, key};
 use treedb_query::index::ordered::IndexDef;
@@ -17,7 +18,9 @@ use treedb_query::query::{Query, Result};
 
 use super::catalog_cache::Known;
 use super::index::{self, Index, Kind};
+use super::statistics::KnownStatistics;
 use super::table::Table;
+pub(super) use crate::index_am::keyset_scan::row_id;
 use crate::index_am::keyset_scan::{self, KeysetScan};
 use crate::shim::btree_scan::{BtreeKey, BtreeScan};
 use crate::shim::datum::{Bytes, Datum};
@@ -26,12 +29,6 @@ use crate::shim::snapshot::Registered;
 use crate::shim::table::{Fetch, Slot, TableScan, VisiblePages};
 use crate::types::bson;
 use crate::types::value;
-
-/// The id of the row at an address.
-pub(super) fn row_id(tid: pg_sys::ItemPointerData) -> RowId {
-    let (block, offset) = heap::tid_parts(tid);
-    RowId(u64::from(block) << 16 | u64::from(offset))
-}
 
 /// The address of a row.
 pub(super) fn address(row: RowId) -> pg_sys::ItemPointerData {
@@ -58,6 +55,7 @@ pub(super) struct Reader {
     spare: Cell<Option<Slot>>,
     /// Which pages need not be read for a row that is only counted.
     visible: Option<VisiblePages>,
+    statistics: KnownStatistics,
 }
 
 impl Reader {
@@ -82,8 +80,8 @@ impl Reader {
         let opened = vec![false; known.indexes.len()];
         let fetch = Fetch::begin(&table.relation);
         let spare = Cell::new(Some(Slot::new(table.relation.get())));
-        let (indexes, infos) = (Vec::new(), Vec::new());
-        Reader { table, snapshot, indexes, infos, known, opened, fetch, spare, visible: None }
+        let (indexes, infos, statistics) = (Vec::new(), Vec::new(), KnownStatistics::default());
+        Reader { table, snapshot, indexes, infos, known, opened, fetch, spare, visible: None, statistics }
     }
 
     /// Makes sure that the indexes that a query may use are open. Those that are already keep their numbers.
@@ -108,6 +106,11 @@ impl Reader {
     pub(super) fn counting(self) -> Reader {
         let visible = VisiblePages::of(&self.table.relation, self.snapshot.get());
         Reader { visible, ..self }
+    }
+
+    /// Whether ANALYZE has collected statistics of the documents.
+    pub(super) fn has_statistics(&self) -> bool {
+        self.statistics.exist(&self.table)
     }
 
     /// Puts the version of the row at `tid` that the snapshot shows into `slot`.
@@ -226,8 +229,22 @@ impl Source for Reader {
         }
     }
 
+    fn index_row_batches(&self, number: usize, range: &KeyRange, visit: &mut VisitRowIds<'_>) -> Result<()> {
+        let index = self.index(number)?;
+        match index.kind {
+            Kind::KeySets => self.keyset_scan(index, range, Direction::Forward, None).leaves(visit),
+            Kind::Keys | Kind::Values => {
+                self.index_rows(number, range, Direction::Forward, None, &mut |row| visit(&[row])).map(drop)
+            }
+        }
+    }
+
     fn estimated_rows(&self) -> u64 {
         self.table.estimated_rows()
+    }
+
+    fn statistics(&self, path: &str) -> Option<PathStatistics> {
+        self.statistics.of(&self.table, path)
     }
 
     fn estimate(&self, index: usize, range: &KeyRange) -> Option<u64> {

@@ -11,13 +11,13 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use pgrx::{check_for_interrupts, pg_sys};
-use treedb_query::access::Direction;
+use treedb_query::access::{Direction, RowId};
 
 use super::boundary::{Boundary, Side};
 use super::cursor::{Cursor, FEW, FewEntries, Kept, LeafPage, LowerBound, PageCopy};
 use super::leaf::{LeafView, Place};
 use super::range::Conditions;
-use super::schema::{ADDRESS, row_of};
+use super::schema::{ADDRESS, row_id, row_of};
 use super::tree::{Reached, Tree};
 use crate::pages::page::{Damage, flag};
 use crate::shim::buffer::{Page, Shared};
@@ -254,6 +254,18 @@ impl<'s> EntryReader<'s> {
         }
     }
 
+    /// The leaf where a scan forward begins.
+    pub(super) fn first_leaf(&self) -> Option<Cursor> {
+        self.begin_scan(Direction::Forward).map(|(cursor, _)| cursor)
+    }
+
+    /// The leaf after that of a cursor, which is left.
+    pub(super) fn leaf_after(&self, cursor: Cursor) -> Option<Cursor> {
+        let page = Arc::clone(&cursor.page);
+        cursor.leave(Some(&self.tree));
+        self.next_leaf(&page, Direction::Forward).map(|(cursor, _)| cursor)
+    }
+
     /// The first leaf.
     fn begin_scan(&self, direction: Direction) -> Option<(Cursor, Option<usize>)> {
         match self.shared {
@@ -319,6 +331,18 @@ impl<'s> EntryReader<'s> {
             at = beside(here, direction);
         }
         Ok(ControlFlow::Continue(()))
+    }
+
+    /// Appends the rows of the cursor's page to `rows`. The conditions must be ranges.
+    pub(super) fn page_rows(&self, cursor: &Cursor, rows: &mut Vec<RowId>) {
+        let page = &cursor.page;
+        match &page.kept {
+            Kept::Few(few) => rows.extend((0..few.len()).filter_map(|at| few.row(at)).map(row_id)),
+            Kept::Page(_) => {
+                let found = page.leaf(&self.tree).rows(&page.entries, self.skip_dead && page.marked, rows);
+                self.tree.checked(page.block, found);
+            }
+        }
     }
 
     /// The key of the entry that a cursor is at, without the row; keys are wanted of the entries.

@@ -1,5 +1,6 @@
 //! How many entries lie between two positions, from two descents: exact within one leaf, otherwise as if all pages of
-//! a level held as many entries.
+//! a level held as many entries. How many entries there are at all is what the server has counted, extrapolated to the
+//! pages that there are now, or as if all leaves were like those at the two positions.
 
 use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
@@ -26,7 +27,8 @@ impl Tree<'_> {
         if low.leaf == high.leaf {
             return high.place.saturating_sub(low.place) as u64;
         }
-        let entries = (low.entries + high.entries) / 2.0;
+        // The leaves at the boundaries say little of the others: a build ends a leaf where a value ends.
+        let entries = self.index.extrapolated_rows().unwrap_or((low.entries + high.entries) / 2.0);
         ((high.part - low.part) * entries).max(1.0) as u64
     }
 

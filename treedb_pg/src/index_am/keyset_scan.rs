@@ -5,13 +5,14 @@
 
 use std::ops::ControlFlow;
 
-use pgrx::pg_sys;
-use treedb_query::access::{Direction, KeyRange, after_prefix};
+use pgrx::{check_for_interrupts, pg_sys};
+use treedb_query::access::{Direction, KeyRange, RowId, after_prefix};
 
 use super::boundary::Boundary;
 use super::entry_reader::{EntryReader, Visit, Wanted};
 use super::meta::fact;
 use super::range::{Conditions, Range};
+pub(crate) use super::schema::row_id;
 use super::schema::{Schema, append_address, shortened};
 use super::tree::Tree;
 use crate::shim::relation::Index;
@@ -36,6 +37,9 @@ pub(crate) fn facts(index: Index<'_>) -> Facts {
     let facts = Tree::new(index, &schema).meta().facts;
     Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
 }
+
+/// Called for the rows of a leaf.
+type VisitRows<'v, E> = dyn FnMut(&[RowId]) -> Result<ControlFlow<()>, E> + 'v;
 
 /// A scan of the entries in a range that a snapshot may need.
 pub(crate) struct KeysetScan<'s> {
@@ -62,6 +66,34 @@ impl KeysetScan<'_> {
         visit: &mut dyn FnMut(pg_sys::ItemPointerData) -> Result<ControlFlow<()>, E>,
     ) -> Result<Option<Vec<u8>>, E> {
         self.walk(false, &mut |row, _| visit(row))
+    }
+
+    /// Passes their rows to `visit` leaf by leaf, forward from the beginning of the range.
+    pub(crate) fn leaves<E>(&self, visit: &mut VisitRows<'_, E>) -> Result<(), E> {
+        let KeysetScan { index, snapshot, .. } = *self;
+        let schema = Schema::of_key_sets();
+        let conditions = Conditions::range(bounds_of(self.range));
+        index.count_scan();
+        let reader = EntryReader {
+            pin: self.pin,
+            snapshot: Some(snapshot),
+            skip_dead: !snapshot::began_in_recovery(),
+            ..EntryReader::new(Tree::new(index, &schema), &conditions)
+        };
+        let mut rows = Vec::new();
+        let mut leaf = reader.first_leaf();
+        while let Some(cursor) = leaf {
+            check_for_interrupts!();
+            rows.clear();
+            reader.page_rows(&cursor, &mut rows);
+            let flow = if rows.is_empty() { Ok(ControlFlow::Continue(())) } else { visit(&rows) };
+            if !matches!(flow, Ok(ControlFlow::Continue(()))) {
+                cursor.leave(None);
+                return flow.map(drop);
+            }
+            leaf = reader.leaf_after(cursor);
+        }
+        Ok(())
     }
 
     fn walk<E>(&self, with_keys: bool, visit: &mut Visit<'_, E>) -> Result<Option<Vec<u8>>, E> {

@@ -21,9 +21,10 @@ use pgrx::pg_sys;
 use treedb_formats::append_area::{AppendArea, Appended, mark_appended};
 use treedb_formats::node::{Keys, Leaf, LeafMut, Value};
 use treedb_formats::packed::{PackedLeaf, is_packed, mark_packed};
+use treedb_query::access::RowId;
 
 use super::boundary::Boundary;
-use super::schema::{ADDRESS, Schema, row_of, row_of_address};
+use super::schema::{ADDRESS, Schema, row_id, row_of, row_of_address};
 use crate::pages::page::{Damage, View, ViewMut, flag};
 
 /// Where an entry of a leaf is.
@@ -289,6 +290,30 @@ impl<'a> LeafView<'a> {
         }
         self.key_into(place, buffer)?;
         row_of(buffer).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"))
+    }
+
+    /// Appends the rows of the entries of a selection to `rows`; of entries that are not marked if `unmarked`.
+    pub(super) fn rows(
+        &self,
+        entries: &Selection,
+        unmarked: bool,
+        rows: &mut Vec<RowId>,
+    ) -> Result<(), Damage> {
+        if let Sorted::Packed(packed) = &self.sorted
+            && entries.merged.is_empty()
+            && !unmarked
+            && let Some(addresses) = packed.tail_numbers::<ADDRESS>(entries.from..entries.to)
+        {
+            rows.extend(addresses.map(RowId));
+            return Ok(());
+        }
+        let mut key = Vec::new();
+        for place in (0..entries.len()).filter_map(|i| entries.place(i)) {
+            if !(unmarked && self.is_marked(place)?) {
+                rows.push(row_id(self.row(place, &mut key)?));
+            }
+        }
+        Ok(())
     }
 
     /// Whether an entry is marked.

@@ -16,6 +16,7 @@ use std::cmp::Ordering;
 
 use pgrx::pg_sys;
 use treedb_formats::node::Keys;
+use treedb_query::access::RowId;
 
 use super::column::{Column, NULL_LAST, Order, VALUE};
 use super::kind::Kind;
@@ -320,6 +321,12 @@ pub(super) fn address(key: &[u8]) -> &[u8] {
 /// The row a key is of; `None` if the key is too short to have one.
 pub(super) fn row_of(key: &[u8]) -> Option<pg_sys::ItemPointerData> {
     key.last_chunk().map(|address| row_of_address(*address))
+}
+
+/// The row at an address as queries number it: the address bytes of a key, as a big-endian number.
+pub(crate) fn row_id(row: pg_sys::ItemPointerData) -> RowId {
+    let (block, offset) = heap::tid_parts(row);
+    RowId(u64::from(block) << 16 | u64::from(offset))
 }
 
 /// The row whose address this is.

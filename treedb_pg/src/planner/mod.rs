@@ -55,3 +55,10 @@ pg_function! {
         args.filter_share(&FILTERS)
     }
 }
+
+pg_function! {
+    /// The estimator of `@@` between two tables: the share of all pairs of rows that match.
+    fn treedb_matchjoinsel(args: [Internal, Oid, Internal, Int2, Internal]) -> f64 {
+        args.filter_share(&FILTERS)
+    }
+}

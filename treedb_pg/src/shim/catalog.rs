@@ -368,3 +368,10 @@ pub(crate) fn has_policies(table: pg_sys::Oid) -> bool {
     let policies = unsafe { pg_sys::check_enable_rls(table, pg_sys::InvalidOid, false) };
     policies == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
 }
+
+/// The same for an estimate: without an error where the user has asked for one instead of filtered rows.
+pub(crate) fn hides_rows(table: pg_sys::Oid) -> bool {
+    // SAFETY: a catalog look-up.
+    let policies = unsafe { pg_sys::check_enable_rls(table, pg_sys::InvalidOid, true) };
+    policies == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
+}

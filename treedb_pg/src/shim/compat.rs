@@ -495,13 +495,14 @@ pub(super) fn storage_parameter(
 }
 
 /// Sleeps as the settings for the cost of a vacuum ask for, and takes interrupts.
-pub(super) fn vacuum_delay() {
+#[cfg_attr(not(feature = "pg18"), allow(unused_variables))]
+pub(super) fn vacuum_delay(is_analyze: bool) {
     // SAFETY: may be called wherever no lock of a page is held.
     unsafe {
         #[cfg(not(feature = "pg18"))]
         pg_sys::vacuum_delay_point();
         #[cfg(feature = "pg18")]
-        pg_sys::vacuum_delay_point(false);
+        pg_sys::vacuum_delay_point(is_analyze);
     }
 }
 

@@ -20,6 +20,7 @@ pub(crate) enum Class {
     /// A structure of the server's.
     Internal,
     Bool,
+    Int2,
     Int4,
     Int8,
     Float8,
@@ -42,6 +43,7 @@ const fn class(name: &[u8]) -> Class {
         b"cstring" => Class::CString,
         b"internal" => Class::Internal,
         b"bool" => Class::Bool,
+        b"int2" => Class::Int2,
         b"int4" => Class::Int4,
         b"int8" => Class::Int8,
         b"float8" => Class::Float8,

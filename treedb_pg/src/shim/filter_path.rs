@@ -34,6 +34,7 @@ pub(crate) struct FilterPaths {
     paths: &'static pg_sys::CustomPathMethods,
     pub(super) scan: &'static pg_sys::CustomScanMethods,
     estimate: fn(Scanned, &Argument<'_>) -> Option<Estimate>,
+    share: fn(Scanned, &Argument<'_>) -> Option<f64>,
 }
 
 // SAFETY: its methods are constants of the program.
@@ -49,6 +50,7 @@ impl FilterPaths {
             paths: Paths::<T>::METHODS,
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
+            share: T::share,
         }
     }
 
@@ -325,8 +327,7 @@ impl FilterPaths {
                 return None;
             }
             let filter = pg_sys::estimate_expression_value(root, pg_sys::list_nth(arguments, 1).cast());
-            let Estimate { rows, .. } = (self.estimate)(table, &argument_of(filter, |_| None))?;
-            Some(rows / rel.tuples.max(1.0))
+            (self.share)(table, &argument_of(filter, |_| None))
         }
     }
 }

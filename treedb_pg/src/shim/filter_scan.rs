@@ -48,6 +48,9 @@ pub(crate) trait FilteredRows: Sized + 'static {
     /// helps. It must not raise errors: the scan may never be executed.
     fn estimate(table: Scanned, filter: &Argument<'_>) -> Option<Estimate>;
 
+    /// Which share of the rows matches; `None` if nothing is known. It must not raise errors either.
+    fn share(table: Scanned, filter: &Argument<'_>) -> Option<f64>;
+
     /// Begins a search.
     fn open(table: Scanned, filter: Datum<'_>, snapshot: Snapshot<'_>) -> Self;
     /// Begins it again, with another filter perhaps.

@@ -26,6 +26,14 @@ impl<'m> Memory<'m> {
         Memory { context: unsafe { pg_sys::CurrentMemoryContext }, lifetime: PhantomData }
     }
 
+    /// A context of the server's.
+    ///
+    /// # Safety
+    /// It is neither reset nor deleted for as long as `'m`.
+    pub(super) unsafe fn of(context: pg_sys::MemoryContext) -> Memory<'m> {
+        Memory { context, lifetime: PhantomData }
+    }
+
     /// Allocates `size` bytes, aligned for anything.
     fn allocate(self, size: usize) -> *mut u8 {
         // SAFETY: a live context; the server returns that many bytes or raises an error.

@@ -26,6 +26,7 @@
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
 //! * [`table`], [`btree_scan`], [`modify`], [`hot_update`]: reading tables and the server's btrees, changing rows
 //! * [`sort_support`]: abbreviated sort keys
+//! * [`analyze`]: statistics of columns that ANALYZE collects
 //! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
 //! * [`scan_node`]: the executor's nodes of custom scans
 //! * [`filter_path`], [`filter_scan`]: tables in FROM whose rows are found by a filter on their documents
@@ -35,6 +36,7 @@
 //! * [`server`]: functions whose headers the generated bindings do not read; [`compat`]: what differs between the
 //!   server's versions
 
+pub(crate) mod analyze;
 pub(crate) mod btree_scan;
 pub(crate) mod buffer;
 pub(crate) mod catalog;

@@ -97,6 +97,13 @@ impl<'r> Relation<'r> {
         Some(self.class().reltuples).filter(|rows| *rows >= 0.0)
     }
 
+    /// How many rows or entries it has, if it has grown evenly since the server counted them; `None` before the first
+    /// ANALYZE.
+    pub(crate) fn extrapolated_rows(self) -> Option<f64> {
+        let (rows, pages) = (self.class().reltuples, self.class().relpages);
+        (rows > 0.0 && pages > 0).then(|| f64::from(rows) * f64::from(self.blocks()) / f64::from(pages))
+    }
+
     /// The indexes of a table; none of a relation of another kind.
     pub(crate) fn indexes(self) -> Vec<pg_sys::Oid> {
         // SAFETY: the server returns a list of its own with the numbers of the indexes.

@@ -38,5 +38,5 @@ impl<'c> Vacuum<'c> {
 
 /// Sleeps as the settings for the cost of a vacuum ask for, and takes interrupts.
 pub(crate) fn delay() {
-    super::compat::vacuum_delay();
+    super::compat::vacuum_delay(false);
 }

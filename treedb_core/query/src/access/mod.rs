@@ -10,6 +10,7 @@
 //!   to be decoded, then only the requested fields are.
 //! * [`Sink`] writes: it inserts rows, and [`Sink::modify`] replaces or deletes one row, given its *current* version
 //!   under a lock.
+//! * [`statistics::PathStatistics`] tell how values are distributed, where they have been collected.
 //! * [`QueryContext`] is what a query needs besides the rows: default collation, temporary files, plan cache.
 //!
 //! An index is addressed by its position in [`Source::indexes`], and asked by a [`Probe`]. The key bytes of an entry of an
@@ -21,6 +22,7 @@
 mod context;
 mod plan_cache;
 mod probe;
+pub mod statistics;
 
 use std::ops::ControlFlow;
 
@@ -35,7 +37,8 @@ pub use treedb_formats::key::after_prefix;
 
 pub use context::{QueryContext, TempFile, TempFiles};
 pub use plan_cache::{CachedPlan, PlanCache};
-pub use probe::{Probe, VisitEntry, VisitNearest, VisitRowId, VisitTypedEntry};
+pub use probe::{Probe, VisitEntry, VisitNearest, VisitRowId, VisitRowIds, VisitTypedEntry};
+use statistics::PathStatistics;
 
 /// The address of a row in its collection: dense numbers natively, a TID in Postgres.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -228,6 +231,11 @@ pub trait Source {
         Ok(last)
     }
 
+    /// [`Source::index_rows`] forward: `visit` gets the rows of as many entries as are at hand.
+    fn index_row_batches(&self, index: usize, range: &KeyRange, visit: &mut VisitRowIds<'_>) -> Result<()> {
+        self.index_rows(index, range, Direction::Forward, None, &mut |row| visit(&[row])).map(drop)
+    }
+
     /// Number of rows in the snapshot, exact or a good estimate: only the choice of a plan depends on it.
     fn estimated_rows(&self) -> u64;
 
@@ -239,6 +247,11 @@ pub trait Source {
     /// Estimated number of entries of index number `index` in `range`; `None` if a scan would be needed. Only
     /// the choice of a plan depends on it.
     fn estimate(&self, _index: usize, _range: &KeyRange) -> Option<u64> {
+        None
+    }
+
+    /// How the values at a path are distributed, if that is known. Only estimates depend on it.
+    fn statistics(&self, _path: &str) -> Option<PathStatistics> {
         None
     }
 
@@ -255,7 +268,7 @@ pub trait Source {
         self.entries_are_exact()
     }
 
-    /// Whether the row at `id` is in the snapshot. Called while [`Source::walk`] shows an entry of it.
+    /// Whether the row at `id` is in the snapshot. Called while [`Source::walk`], or a method like it, shows an entry of it.
     ///
     /// # Errors
     /// Those of [`Source::fetch`].

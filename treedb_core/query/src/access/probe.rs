@@ -9,6 +9,9 @@ pub type VisitEntry<'a> = dyn FnMut(RowId, &[u8]) -> Result<Flow> + 'a;
 /// The callback of an index scan without keys: row id of each entry.
 pub type VisitRowId<'a> = dyn FnMut(RowId) -> Result<Flow> + 'a;
 
+/// The callback of an index scan for rows alone: the next ones, one after another.
+pub type VisitRowIds<'a> = dyn FnMut(&[RowId]) -> Result<Flow> + 'a;
+
 /// The callback of an index scan with type bits: row id, key bytes, type bits.
 pub type VisitTypedEntry<'a> = dyn FnMut(RowId, &[u8], &[u8]) -> Result<Flow> + 'a;
 

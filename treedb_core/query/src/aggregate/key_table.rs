@@ -81,7 +81,7 @@ impl KeyTable {
             }
             if (slot ^ hash) & !OFFSET == 0
                 && let Some((number, found, ..)) = entry_at(&self.bytes, (slot & OFFSET) as usize - 1)
-                && found == key
+                && equal(found, key)
             {
                 return Entry::Occupied(number);
             }
@@ -142,6 +142,21 @@ impl KeyTable {
             offset = next;
         }
         self.slots = slots;
+    }
+}
+
+/// Whether two keys are equal. Most are short: their words are compared here, without a call.
+#[inline]
+fn equal(a: &[u8], b: &[u8]) -> bool {
+    if a.len() != b.len() {
+        return false;
+    }
+    match (a.first_chunk::<8>(), b.first_chunk::<8>()) {
+        (Some(first), Some(other)) if a.len() <= 16 => {
+            first == other && a.last_chunk::<8>() == b.last_chunk::<8>()
+        }
+        (None, _) => a.iter().zip(b).all(|(a, b)| a == b),
+        _ => a == b,
     }
 }
 

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `execution` | [`Execution`]: runs a plan, batch by batch |
 //! | `walk` | the rows that a plan leads to, one after the other |
+//! | `bitmap`, `row_set` | the rows that several indexes lead to together |
 //! | `row_candidates` | [`RowCandidates`]: the rows that an index leads to, for an owner that reads them itself |
 //! | `counters` | [`Counters`]: keys and documents examined |
 //! | `count` | [`count`], [`find_rows`]: queries that need no documents |
@@ -17,6 +18,7 @@
 //! | `find_and_modify` | [`find_and_modify()`]: changes the first document of an order |
 //! | `explain` | what MongoDB's `explain` shows of a plan |
 
+mod bitmap;
 mod count;
 mod counters;
 mod distinct;
@@ -27,6 +29,7 @@ pub(crate) mod external_sort;
 mod find_and_modify;
 mod nearest;
 mod row_candidates;
+mod row_set;
 pub(crate) mod spill;
 mod top_k;
 mod walk;

@@ -8,10 +8,11 @@ use std::fmt;
 
 use crate::access::{Direction, Flow, QueryContext, RowId, Source};
 use crate::error::Result;
-use crate::query::Query;
-use crate::query::plan::{KeyMatch, Path, Plan, SplitKey};
+use crate::query::plan::{BitmapScan, KeyMatch, KeyPredicate, Path, Plan, SplitKey};
+use crate::query::{Counters, Query};
 
-use super::walk::candidates_of;
+use super::bitmap::{BitmapResult, Wanted};
+use super::row_set::RowIter;
 
 /// A plan's rows, batch by batch. Every row that matches the filter is among them; others may be too.
 pub struct RowCandidates {
@@ -25,7 +26,7 @@ pub struct RowCandidates {
     seen: HashSet<RowId>,
     split: SplitKey,
     /// What is left of a bitmap plan.
-    bitmap: Option<roaring::treemap::IntoIter>,
+    bitmap: Option<RowIter>,
     keys_examined: u64,
 }
 
@@ -74,11 +75,9 @@ impl RowCandidates {
     pub fn are_matches(&self, source: &dyn Source) -> bool {
         match &self.plan.path {
             Path::Empty => true,
-            Path::Index { index, keys, .. } => {
-                let decide = source.entries_are_exact() || source.keys_decide(*index);
-                keys.complete && keys.test.is_none() && decide
-            }
-            Path::CollectionScan | Path::Bitmap(_) => false,
+            Path::Index { index, keys, .. } => keys_match(source, *index, keys),
+            Path::Bitmap(set) => set_matches(source, set),
+            Path::CollectionScan => false,
         }
     }
 
@@ -108,9 +107,14 @@ impl RowCandidates {
             Path::Bitmap(set) => {
                 let rows = match bitmap {
                     Some(rows) => rows,
-                    None => bitmap.insert(candidates_of(source, set, keys_examined, split)?.into_iter()),
+                    None => {
+                        let mut counters = Counters::default();
+                        let all = BitmapResult::of(source, set, Wanted::Candidates, &mut counters, split)?;
+                        *keys_examined += counters.keys_examined;
+                        bitmap.insert(all.into_rows().into_iter())
+                    }
                 };
-                found.extend(rows.by_ref().take(most - found.len()).map(RowId));
+                found.extend(rows.by_ref().take(most - found.len()));
                 Ok(found.len() >= most)
             }
             Path::Index { index, ranges, direction, distinct, keys, .. } => {
@@ -149,5 +153,18 @@ impl RowCandidates {
                 Ok(false)
             }
         }
+    }
+}
+
+/// Whether entries in the ranges of an index match, without a look at their keys.
+fn keys_match(source: &dyn Source, index: usize, keys: &KeyPredicate) -> bool {
+    keys.complete && keys.test.is_none() && (source.entries_are_exact() || source.keys_decide(index))
+}
+
+/// Whether all rows of a bitmap match.
+fn set_matches(source: &dyn Source, set: &BitmapScan) -> bool {
+    match set {
+        BitmapScan::Index { index, keys, .. } => keys_match(source, *index, keys),
+        BitmapScan::Or(sets) | BitmapScan::And(sets) => sets.iter().all(|set| set_matches(source, set)),
     }
 }

@@ -3,15 +3,17 @@
 use std::collections::HashSet;
 
 use bson::RawDocument;
-use roaring::RoaringTreemap;
 
-use crate::access::{Direction, Flow, KeyRange, Row, RowId, Source};
+use crate::access::{Direction, Flow, Row, RowId, Source};
 use crate::error::Result;
 
 use crate::query::filter::Filter;
-use crate::query::plan::{BitmapScan, KeyMatch, KeyPredicate, Path, Plan, SplitKey};
+use crate::query::plan::{BitmapScan, KeyMatch, Path, Plan, SplitKey};
 use crate::query::{Counters, Query};
 use crate::query::{MatchRate, UsedFields};
+
+use super::bitmap::{BitmapResult, Wanted};
+use super::row_set::{RowIter, RowSet};
 
 /// A walk and its position between two batches.
 #[derive(Debug, Default)]
@@ -32,25 +34,13 @@ pub(in crate::query) struct Walk {
 }
 
 /// Rows of a bitmap that have not been visited.
+#[derive(Debug)]
 struct RemainingRows {
-    rows: roaring::treemap::IntoIter,
+    rows: RowIter,
     /// The rows among them that need no recheck.
-    exact: RoaringTreemap,
-}
-
-impl std::fmt::Debug for RemainingRows {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("RemainingRows").field("exact", &self.exact.len()).finish_non_exhaustive()
-    }
-}
-
-/// The rows of a bitmap scan.
-#[derive(Default)]
-struct BitmapResult {
-    /// Rows whose documents have to be checked against the filter.
-    recheck: RoaringTreemap,
-    /// Rows that match, by their keys, if the snapshot shows them.
-    exact: RoaringTreemap,
+    exact: RowSet,
+    /// Whether the snapshot is known to show those.
+    shown: bool,
 }
 
 /// What a scan passes to its callback for each matching row.
@@ -241,13 +231,17 @@ impl Walk {
         let left = match &mut self.sets {
             Some(left) => left,
             None => {
-                let BitmapResult { recheck, exact } = rows_of(source, set, counters, &mut self.split)?;
-                self.sets.insert(RemainingRows { rows: (recheck | &exact).into_iter(), exact })
+                let wanted = if show == RowContent::RowIds { Wanted::Shown } else { Wanted::Candidates };
+                let BitmapResult { recheck, exact, shown } =
+                    BitmapResult::of(source, set, wanted, counters, &mut self.split)?;
+                let rows = recheck.union(exact.clone()).into_iter();
+                self.sets.insert(RemainingRows { rows, exact, shown })
             }
         };
-        for id in left.rows.by_ref() {
-            let (row, known) = (RowId(id), left.exact.contains(id));
-            let flow = if known && show == RowContent::RowIds && source.entries_are_exact() {
+        let shown = left.shown || source.entries_are_exact();
+        for row in left.rows.by_ref() {
+            let known = left.exact.contains(row);
+            let flow = if known && show == RowContent::RowIds && shown {
                 visit(row, None)?
             } else {
                 fetched(source, row, (!known).then_some(filter), show, counters, visit)?
@@ -279,120 +273,4 @@ fn fetched(
         Ok(())
     })?;
     Ok(flow)
-}
-
-/// The rows of a bitmap scan, as bitmaps.
-fn rows_of(
-    source: &dyn Source,
-    set: &BitmapScan,
-    counters: &mut Counters,
-    split: &mut SplitKey,
-) -> Result<BitmapResult> {
-    match set {
-        BitmapScan::Index { index, ranges, keys, .. } => {
-            entries(source, *index, ranges, keys, counters, split)
-        }
-        BitmapScan::Or(sets) => {
-            let mut all = BitmapResult::default();
-            for set in sets {
-                let BitmapResult { recheck, exact } = rows_of(source, set, counters, split)?;
-                all.recheck |= recheck;
-                all.exact |= exact;
-            }
-            Ok(all)
-        }
-        BitmapScan::And(sets) => {
-            let mut common: Option<RoaringTreemap> = None;
-            for set in sets {
-                // The intersection with an empty set is empty.
-                if common.as_ref().is_some_and(RoaringTreemap::is_empty) {
-                    break;
-                }
-                let BitmapResult { recheck, exact } = rows_of(source, set, counters, split)?;
-                let rows = recheck | exact;
-                common = Some(match common {
-                    Some(common) => common & rows,
-                    None => rows,
-                });
-            }
-            // Each set has only tested its own conditions.
-            Ok(BitmapResult { recheck: common.unwrap_or_default(), exact: RoaringTreemap::new() })
-        }
-    }
-}
-
-/// The rows that a bitmap scan finds, whether their documents have been checked or not. `keys_examined` is
-/// increased.
-pub(super) fn candidates_of(
-    source: &dyn Source,
-    set: &BitmapScan,
-    keys_examined: &mut u64,
-    split: &mut SplitKey,
-) -> Result<RoaringTreemap> {
-    let mut counters = Counters::default();
-    let BitmapResult { recheck, exact } = rows_of(source, set, &mut counters, split)?;
-    *keys_examined += counters.keys_examined;
-    Ok(recheck | exact)
-}
-
-/// The rows of an index's entries.
-fn entries(
-    source: &dyn Source,
-    index: usize,
-    ranges: &[KeyRange],
-    keys: &KeyPredicate,
-    counters: &mut Counters,
-    split: &mut SplitKey,
-) -> Result<BitmapResult> {
-    let decided = keys.complete && (source.entries_are_exact() || source.keys_decide(index));
-    let (mut recheck, mut exact) = (RowSet::default(), RowSet::default());
-    for range in ranges {
-        source.index_range(index, range, Direction::Forward, None, &mut |row, key| {
-            counters.keys_examined += 1;
-            match keys.test.as_ref().map_or(KeyMatch::Yes, |test| test.check(key, split)) {
-                KeyMatch::No => {}
-                KeyMatch::Yes if decided => exact.insert(row),
-                _ => recheck.insert(row),
-            }
-            Ok(Flow::Continue(()))
-        })?;
-    }
-    Ok(BitmapResult { recheck: recheck.into_bitmap(), exact: exact.into_bitmap() })
-}
-
-/// Rows on their way into a bitmap: a sorted list becomes one several times as fast as its members are inserted one by
-/// one, and there is little to sort, as entries of equal keys come in the order of their rows.
-#[derive(Default)]
-struct RowSet {
-    bitmap: RoaringTreemap,
-    rows: Vec<u64>,
-}
-
-impl RowSet {
-    /// Rows in the list before they are added to the bitmap.
-    const MOST: usize = 64 * 1024;
-
-    fn insert(&mut self, row: RowId) {
-        if self.rows.len() == Self::MOST {
-            self.settle();
-        }
-        self.rows.push(row.0);
-    }
-
-    /// Adds the list to the bitmap.
-    fn settle(&mut self) {
-        if !self.rows.is_sorted_by(|a, b| a < b) {
-            self.rows.sort_unstable();
-            self.rows.dedup();
-        }
-        let mut sorted = RoaringTreemap::new();
-        // It fails at a row that is not above the one before, of which there is none.
-        let _ = sorted.append(self.rows.drain(..));
-        self.bitmap |= sorted;
-    }
-
-    fn into_bitmap(mut self) -> RoaringTreemap {
-        self.settle();
-        self.bitmap
-    }
 }

@@ -14,6 +14,7 @@
 //! | `implication` | whether conditions imply other conditions |
 //! | `ordered` | what ordered indexes can do for a query: all that is about keys and their order |
 //! | `estimate` | [`Estimate`]: the work that a plan is expected to take |
+//! | `selectivity` | which share of the documents matches |
 //! | `query_shape` | the plan cache: chosen indexes by the shape of queries |
 
 mod estimate;
@@ -23,6 +24,7 @@ mod index_spec;
 mod ordered;
 mod query;
 mod query_shape;
+mod selectivity;
 mod sort;
 
 use crate::access::{Direction, KeyRange, QueryContext, Source};
@@ -38,6 +40,7 @@ pub use ordered::{IndexFilter, PointLookup, PointQuery};
 pub use query::Query;
 use query_shape::Expected;
 pub(super) use query_shape::evict_if_misestimated;
+pub use selectivity::matching_share;
 pub use sort::Sort;
 
 /// How a query is executed.
@@ -119,7 +122,8 @@ pub enum BitmapScan {
 pub struct KeyPredicate {
     /// The filter on the keys.
     pub test: Option<IndexFilter>,
-    /// True if a row whose key passes is known to match: the keys cover the whole filter.
+    /// True if a row whose key passes is known to match: the keys cover the whole filter. Of an intersection, if the
+    /// keys of all its indexes do together.
     pub complete: bool,
 }
 

@@ -39,8 +39,13 @@ impl FieldSet {
         }
         for element in doc.elements() {
             for (name, place) in self.0.iter().zip(&mut row) {
-                // Of fields with the same name the first counts.
-                if **name == *element.name && place.is_none() {
+                // Most names differ in length or first byte, which is cheaper to see than to call a comparison. Of fields
+                // with the same name the first counts.
+                if name.len() == element.name.len()
+                    && name.first() == element.name.first()
+                    && place.is_none()
+                    && **name == *element.name
+                {
                     *place = Some(element);
                     left -= 1;
                 }

@@ -8,8 +8,9 @@ use crate::query::Query;
 use crate::query::filter::Node;
 
 use super::candidate::{Candidate, candidates, relevant_indexes};
-use super::cost::{self, CostedCandidate, SET};
-use crate::query::plan::{BitmapScan, Path, Plan};
+use super::cost::{self, CostedCandidate};
+use super::index_filter::Undecided;
+use crate::query::plan::{BitmapScan, KeyPredicate, Path, Plan};
 
 /// The maximum number of branches of an `$or` that are planned.
 const MAX_PARTS: usize = 64;
@@ -93,7 +94,7 @@ fn united(source: &dyn Source, query: &Query, parts: &[Node], others: &[&Node]) 
         }
         let weighed = cost::with_costs(source, &unordered, found);
         let best = cost::cheapest(weighed)?;
-        (whole, rows) = (whole + best.cost.keys * (cost::KEY + SET), rows + best.cost.rows);
+        (whole, rows) = (whole + cost::gathering(&best), rows + best.cost.rows);
         sets.push(bitmap_of(best.candidate)?);
     }
     Some((BitmapScan::Or(sets), whole + rows + cost::sorting(query, rows)))
@@ -131,7 +132,7 @@ fn intersection(source: &dyn Source, query: &Query, found: &[CostedCandidate]) -
         }
         paths.push(path);
         chosen.push(one);
-        walked += one.keys * (cost::KEY + SET);
+        walked += cost::gathering(one);
         part *= (one.keys * one.candidate.passing / all).min(1.0);
         // Conditions are rarely independent of each other, so their selectivities are not simply multiplied.
         let rows = all * part.powf(0.75);
@@ -141,6 +142,29 @@ fn intersection(source: &dyn Source, query: &Query, found: &[CostedCandidate]) -
         }
     }
     let (count, whole) = best?;
-    let sets = chosen.into_iter().take(count).map(|one| bitmap_of(one.candidate.clone()));
+    chosen.truncate(count);
+    let complete = together_complete(&chosen);
+    let sets = chosen.into_iter().map(|one| {
+        let set = bitmap_of(one.candidate.clone())?;
+        Some(match set {
+            BitmapScan::Index { index, name, ranges, keys } => {
+                BitmapScan::Index { index, name, ranges, keys: KeyPredicate { complete, ..keys } }
+            }
+            set => set,
+        })
+    });
     Some((BitmapScan::And(sets.collect::<Option<_>>()?), whole))
+}
+
+/// Whether the keys of several indexes decide all conditions.
+fn together_complete(chosen: &[&CostedCandidate]) -> bool {
+    let mut left: Option<Vec<usize>> = None;
+    for one in chosen {
+        match (&one.candidate.undecided, &mut left) {
+            (Undecided::All, _) => return false,
+            (Undecided::These(these), Some(left)) => left.retain(|condition| these.contains(condition)),
+            (Undecided::These(these), None) => left = Some(these.clone()),
+        }
+    }
+    left.is_some_and(|left| left.is_empty())
 }

@@ -12,7 +12,7 @@ use crate::query::{Query, Sort};
 use super::OrderedIndex;
 use super::covering::cover;
 use super::field_bounds::field_bounds;
-use super::index_filter::{IndexFilter, index_filter};
+use super::index_filter::{IndexFilter, Undecided, index_filter};
 use super::index_order::gives_order;
 use crate::query::plan::{KeyPredicate, Path, Plan};
 
@@ -27,6 +27,8 @@ pub(in crate::query) struct Candidate {
     pub(in crate::query) unique: bool,
     /// Estimated fraction of the entries in the ranges that pass the index filter.
     pub(in crate::query) passing: f64,
+    /// The conditions of the query that its keys leave undecided.
+    pub(in crate::query) undecided: Undecided,
 }
 
 impl Candidate {
@@ -123,7 +125,15 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
         let Some(left) = field_bounds(part, conditions, index) else { break };
         if left.intervals.is_empty() {
             let plan = Plan::new(Path::Empty, false);
-            return Candidate { plan, equalities: usize::MAX, bounds: 0, unique: true, passing: 0.0 };
+            let undecided = Undecided::All;
+            return Candidate {
+                plan,
+                equalities: usize::MAX,
+                bounds: 0,
+                unique: true,
+                passing: 0.0,
+                undecided,
+            };
         }
         let mut directed: Vec<Interval> =
             left.intervals.iter().map(|interval| interval.directed(part.direction)).collect();
@@ -190,10 +200,13 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
     let unique = index.def.unique && equalities == parts.len() && ranges.len() == 1;
     // A row with several entries must be found by the entry that determines its order, so no entry may be
     // filtered out.
-    let (test, complete) = match order {
-        Some(_) if index.multikey => (None, false),
+    let (test, undecided) = match order {
+        Some(_) if index.multikey => (None, Undecided::All),
         _ => index_filter(index, conditions, &implied, &picked),
     };
+    // Otherwise they are not numbered as those of the query.
+    let undecided = if direction.all { undecided } else { Undecided::All };
+    let complete = matches!(&undecided, Undecided::These(none) if none.is_empty());
     let passing = test.as_ref().map_or(1.0, IndexFilter::passing);
     let path = Path::Index {
         index: number,
@@ -201,10 +214,10 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
         ranges,
         direction: order.unwrap_or(Direction::Forward),
         distinct: !index.multikey,
-        keys: KeyPredicate { test, complete: complete && direction.all },
+        keys: KeyPredicate { test, complete },
     };
     let mut plan = Plan::new(path, query.sort.is_some() && order.is_none());
     plan.cover = cover(index, query);
     plan.unique = unique;
-    Candidate { plan, equalities, bounds, unique, passing }
+    Candidate { plan, equalities, bounds, unique, passing, undecided }
 }

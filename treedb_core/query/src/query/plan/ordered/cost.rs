@@ -4,16 +4,18 @@
 //! uses the branch pages of the tree. Without an estimate, the number is guessed from the number of rows and
 //! the conditions.
 
-use crate::access::Source;
+use crate::access::{KeyRange, Source};
 use crate::query::Query;
 
 use super::candidate::Candidate;
 use crate::query::plan::{Path, Plan};
 
 /// Cost of examining an index key, in row fetches.
-pub(in crate::query) const KEY: f64 = 0.25;
+const KEY: f64 = 0.25;
+/// Cost of gathering the row of an entry for a bitmap, if its key is not looked at.
+const GATHER: f64 = 0.08;
 /// Cost of adding a row to a bitmap.
-pub(in crate::query) const SET: f64 = 0.1;
+const SET: f64 = 0.1;
 /// Cost of sorting a document, for each doubling of their number.
 const SORT: f64 = 0.2;
 /// The maximum number of ranges that are estimated; the others are assumed to be similar.
@@ -57,7 +59,7 @@ pub(in crate::query) fn with_costs(
     query: &Query,
     candidates: Vec<Candidate>,
 ) -> Vec<CostedCandidate> {
-    let keys: Vec<f64> = candidates.iter().map(|one| entries(source, one)).collect();
+    let keys: Vec<f64> = candidates.iter().map(|one| entries_of(source, one)).collect();
     let matches = candidates.iter().zip(&keys).map(|(one, keys)| keys * one.passing);
     // An upper estimate of the number of documents that match.
     let matches = matches.fold(f64::INFINITY, f64::min);
@@ -83,6 +85,15 @@ pub(in crate::query) fn cheapest(weighed: Vec<CostedCandidate>) -> Option<Costed
     })
 }
 
+/// The cost of gathering the rows of a candidate's entries.
+pub(super) fn gathering(one: &CostedCandidate) -> f64 {
+    let tested = match &one.candidate.plan.path {
+        Path::Index { keys, .. } => keys.test.is_some(),
+        _ => false,
+    };
+    one.keys * if tested { KEY + SET } else { GATHER }
+}
+
 /// The cost of sorting `rows` documents, if the query has a sort.
 pub(in crate::query) fn sorting(query: &Query, rows: f64) -> f64 {
     if query.sort.is_some() { rows * SORT * rows.max(2.0).log2() } else { 0.0 }
@@ -99,23 +110,25 @@ fn cost(query: &Query, candidate: &Candidate, keys: f64, matches: f64) -> Cost {
 }
 
 /// The estimated number of entries in the candidate's ranges.
-fn entries(source: &dyn Source, candidate: &Candidate) -> f64 {
+fn entries_of(source: &dyn Source, candidate: &Candidate) -> f64 {
     let Candidate { plan: Plan { path: Path::Index { index, ranges, .. }, .. }, .. } = candidate else {
         return 0.0;
     };
+    entries(source, *index, ranges).unwrap_or_else(|| guessed(source, candidate, ranges.len()))
+}
+
+/// The estimated number of entries of an index in ranges of keys, if its owner has estimates.
+pub(in crate::query) fn entries(source: &dyn Source, index: usize, ranges: &[KeyRange]) -> Option<f64> {
     let step = ranges.len().div_ceil(MAX_ESTIMATED).max(1);
     let (mut sum, mut looked_at) = (0, 0_usize);
     for range in ranges.iter().step_by(step) {
-        let Some(estimate) = source.estimate(*index, range) else {
-            return guessed(source, candidate, ranges.len());
-        };
-        sum += estimate;
+        sum += source.estimate(index, range)?;
         looked_at += 1;
     }
-    sum as f64 * (ranges.len() as f64 / looked_at.max(1) as f64)
+    Some(sum as f64 * (ranges.len() as f64 / looked_at.max(1) as f64))
 }
 
-/// [`entries`] if the owner of the index has no estimate.
+/// [`entries_of`] if the owner of the index has no estimate.
 fn guessed(source: &dyn Source, candidate: &Candidate, ranges: usize) -> f64 {
     let rows = source.estimated_rows() as f64;
     let equal = 0.1_f64.powi(i32::try_from(candidate.equalities).unwrap_or(i32::MAX));

@@ -7,18 +7,18 @@ use crate::index::ordered::KeyPart;
 use crate::query::filter::{Node, Op};
 
 /// The values that conditions allow for a field of an index.
-pub(super) struct FieldBounds {
+pub(in crate::query) struct FieldBounds {
     /// The intervals of values, sorted and disjoint.
-    pub(super) intervals: Vec<Interval>,
+    pub(in crate::query) intervals: Vec<Interval>,
     /// The positions of the conditions that are met by exactly the documents with these values, so that they
     /// need not be tested again. Empty for a multikey index.
-    pub(super) implied: Vec<usize>,
+    pub(in crate::query) implied: Vec<usize>,
     /// For a multikey index, the one condition that the intervals are from.
-    pub(super) picked: Option<usize>,
+    pub(in crate::query) picked: Option<usize>,
 }
 
 /// The values that conditions allow for a field of an index; `None` if they allow all.
-pub(super) fn field_bounds(
+pub(in crate::query) fn field_bounds(
     part: &KeyPart,
     conditions: &[&Node],
     index: &OrderedIndex<'_>,

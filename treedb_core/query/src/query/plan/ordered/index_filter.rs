@@ -318,21 +318,29 @@ fn has_type(found: u8, types: Types) -> KeyMatch {
     if any && (!all || found == class(&Value::Null)) { KeyMatch::Maybe } else { KeyMatch::of(any) }
 }
 
+/// The conditions that keys do not decide.
+#[derive(Debug, Clone, PartialEq)]
+pub(in crate::query) enum Undecided {
+    All,
+    /// Their positions.
+    These(Vec<usize>),
+}
+
 /// The filter on the keys of `index` for `conditions`, without those `implied` by the ranges. In a multikey
-/// index the ranges are from the conditions `picked` (with their fields). Also returns whether an entry that
-/// passes decides for its row, because ranges and filter together cover all conditions.
+/// index the ranges are from the conditions `picked` (with their fields). Also returns the
+/// conditions that ranges and filter together leave undecided for the row of an entry that passes.
 pub(in crate::query) fn index_filter(
     index: &OrderedIndex<'_>,
     conditions: &[&Node],
     implied: &[usize],
     picked: &[(usize, usize)],
-) -> (Option<IndexFilter>, bool) {
+) -> (Option<IndexFilter>, Undecided) {
     if !index.keys_are_values() {
-        return (None, false);
+        return (None, Undecided::All);
     }
     let compiler = Compiler { index };
     let mut tests = Vec::new();
-    let mut complete = !index.multikey;
+    let mut undecided = Vec::new();
     // The first path parts of the fields by which entries are already selected.
     let mut used: Vec<&str> = Vec::new();
     if index.multikey {
@@ -354,7 +362,7 @@ pub(in crate::query) fn index_filter(
         if !index.multikey {
             match compiler.row(condition) {
                 Some(test) => tests.push(test),
-                None => complete = false,
+                None => undecided.push(at),
             }
         } else if let Some(test) = compiler.some_entry(condition) {
             let firsts = compiler.firsts(&test);
@@ -370,7 +378,7 @@ pub(in crate::query) fn index_filter(
         let descending = parts.map(|part| part.direction == SortOrder::Descending).collect();
         IndexFilter { conditions: tests, descending }
     });
-    (test, complete)
+    (test, if index.multikey { Undecided::All } else { Undecided::These(undecided) })
 }
 
 /// Compiles conditions to tests of keys.

@@ -35,14 +35,15 @@ use crate::query::filter::Node;
 
 pub(super) use bitmap::bitmap_plan;
 pub(super) use candidate::{Candidate, candidates, relevant_indexes};
-pub(super) use cost::{CostedCandidate, cheapest, with_costs};
+pub(super) use cost::{CostedCandidate, cheapest, entries as entries_in, with_costs};
 pub(in crate::query) use covering::Cover;
+pub(super) use field_bounds::field_bounds;
 pub use index_filter::IndexFilter;
 pub(in crate::query) use index_filter::{KeyMatch, SplitKey};
 pub(super) use point_lookup::choose as choose_point_lookup;
 pub use point_lookup::{PointLookup, PointQuery};
 
-use interval::Interval;
+pub(super) use interval::Interval;
 
 /// An ordered index among those of a collection, as a query uses it: what [`IndexInfo`] says of one, or less.
 #[derive(Debug, Clone)]
@@ -69,7 +70,7 @@ impl<'i> OrderedIndex<'i> {
 
 /// The intervals of values that conditions allow for each field of an index, in the notation of `explain`.
 pub(in crate::query) fn bounds_of(index: &OrderedIndex<'_>, conditions: &[&Node]) -> Vec<Vec<String>> {
-    let left = |part| match field_bounds::field_bounds(part, conditions, index) {
+    let left = |part| match field_bounds(part, conditions, index) {
         Some(left) => left.intervals.iter().map(Interval::notation).collect(),
         None => vec!["[MinKey, MaxKey]".to_owned()],
     };

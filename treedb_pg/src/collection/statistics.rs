@@ -1,0 +1,102 @@
+//! Statistics of documents: what ANALYZE collects of the values in a column of type `bson`, and reading it again.
+
+use std::cell::OnceCell;
+
+use ::bson::RawDocument;
+use treedb_query::access::statistics::{PathStatistics, Sample, Statistics};
+use treedb_query::query::Result;
+
+use super::table::Table;
+use crate::shim::analyze::{self, ColumnAnalysis, SampledColumn};
+use crate::shim::catalog;
+use crate::shim::error::accept;
+use crate::shim::function::pg_function;
+use crate::types::bson;
+
+/// The kind of our slot: of the kinds that are free for private use.
+const KIND: i16 = 12_121;
+/// Documents that are read at most: the server samples more where `default_statistics_target` is above 100.
+const MOST_DOCUMENTS: usize = 30_000;
+
+/// Bytes of documents that are read in one pass, about.
+const MOST_BYTES: usize = 64 * 1024 * 1024;
+/// Documents by which the size of the others is estimated.
+const MEASURED: usize = 64;
+
+/// ANALYZE of documents: a value for each path, as [`PathStatistics::to_document`] writes it.
+struct Documents;
+
+impl ColumnAnalysis for Documents {
+    const KIND: i16 = KIND;
+
+    fn statistics(sample: &SampledColumn<'_>, rows: f64, target: usize) -> Vec<Vec<u8>> {
+        let statistics = accept(Statistics::of_sample(&mut Sampled::new(sample), rows, target));
+        statistics.paths().map(|path| path.to_document().into_bytes()).collect()
+    }
+}
+
+/// Every so many documents of a sample.
+struct Sampled<'s, 'a> {
+    column: &'s SampledColumn<'a>,
+    step: usize,
+}
+
+impl<'s, 'a> Sampled<'s, 'a> {
+    /// As many documents as may be read: few of large ones, which have to be fetched and decompressed.
+    fn new(column: &'s SampledColumn<'a>) -> Self {
+        let rows = column.rows();
+        let measured = (0..rows).step_by((rows / MEASURED).max(1)).filter_map(|row| column.value(row));
+        let (mut count, mut bytes) = (0, 0);
+        for value in measured.take(MEASURED) {
+            (count, bytes) = (count + 1, bytes + value.bytes().len());
+        }
+        let average = (bytes / count.max(1)).max(1);
+        let most = (MOST_BYTES / average).clamp(1, MOST_DOCUMENTS);
+        Sampled { column, step: rows.div_ceil(most).max(1) }
+    }
+}
+
+impl Sample for Sampled<'_, '_> {
+    fn each(&mut self, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<()> {
+        // The server has them in the order of the table, and none is more likely to be there than others.
+        for row in (0..self.column.rows()).step_by(self.step) {
+            if let Some(value) = self.column.value(row) {
+                visit(bson::document(&value.bytes()))?;
+            }
+        }
+        Ok(())
+    }
+}
+
+pg_function! {
+    /// The `typanalyze` function of the type `bson`.
+    fn treedb_bson_analyze(args: [Internal]) -> bool {
+        args.prepare_analysis::<Documents>()
+    }
+}
+
+/// The statistics of a table's documents, read when they are first asked for.
+#[derive(Default)]
+pub(super) struct KnownStatistics(OnceCell<Vec<Vec<u8>>>);
+
+impl KnownStatistics {
+    fn read(&self, table: &Table) -> &[Vec<u8>] {
+        self.0.get_or_init(|| {
+            let oid = table.relation.get().oid();
+            // They would tell of rows that policies hide from the user.
+            if catalog::hides_rows(oid) { Vec::new() } else { analyze::stored(oid, table.doc, KIND) }
+        })
+    }
+
+    /// Whether there are any.
+    pub(super) fn exist(&self, table: &Table) -> bool {
+        !self.read(table).is_empty()
+    }
+
+    /// The statistics of the values at a path.
+    pub(super) fn of(&self, table: &Table, path: &str) -> Option<PathStatistics> {
+        let stored = self.read(table).iter().map(|stored| bson::document(stored));
+        let mut named = stored.filter(|stored| stored.get_str("path").is_ok_and(|stored| stored == path));
+        PathStatistics::from_document(named.next()?)
+    }
+}
