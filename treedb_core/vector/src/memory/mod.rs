@@ -204,7 +204,8 @@ impl MemoryGraph {
         Ok(nearest)
     }
 
-    fn vector(&self, node: u32) -> &[f32] {
+    /// The vector of a node; empty if there is none of this number.
+    pub fn vector(&self, node: u32) -> &[f32] {
         let from = node as usize * self.dimensions;
         self.vectors.get(from..from + self.dimensions).unwrap_or(&[])
     }
@@ -228,7 +229,8 @@ impl MemoryGraph {
         }
     }
 
-    fn coded(&self, node: u32) -> Coded<'_> {
+    /// The codes of a node's vector.
+    pub fn coded(&self, node: u32) -> Coded<'_> {
         let (codes, rest) = self.records.get(node).split_at_checked(self.dimensions).unwrap_or_default();
         Coded { factors: Factors::from_bytes(rest), codes }
     }
