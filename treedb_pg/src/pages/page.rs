@@ -26,6 +26,8 @@ use crate::shim::buffer::PAGE_SIZE;
 pub(crate) const HEADER: usize = 24;
 /// Where the last part begins.
 const SPECIAL: usize = PAGE_SIZE - 24;
+/// Where the right neighbour is.
+pub(crate) const NEXT: usize = SPECIAL;
 /// Bytes that payload and bound share.
 pub(crate) const ROOM: usize = SPECIAL - HEADER;
 /// Where the server's header has the end of the hole.
@@ -109,7 +111,7 @@ impl<'a> View<'a> {
     #[inline]
     pub(crate) fn open(bytes: &'a [u8]) -> Result<View<'a>, Damage> {
         if bytes.len() != PAGE_SIZE || word(bytes, SPECIAL + 18) != MARK {
-            return Err(Damage::new("a page of a treedb_btree index", word(bytes, SPECIAL + 18)));
+            return Err(Damage::new("a page of an index of treedb", word(bytes, SPECIAL + 18)));
         }
         let bound = usize::from(word(bytes, SPECIAL + 16));
         if bound > ROOM / 2 {
