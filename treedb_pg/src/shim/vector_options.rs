@@ -26,6 +26,9 @@ pub(crate) struct VectorOptions {
 /// Most dimensions that a vector may have: it must fit into a page.
 pub(crate) const MOST_DIMENSIONS: i32 = 2000;
 
+/// Greatest `m`.
+pub(crate) const MOST_LINKS: u16 = 100;
+
 struct Parameter {
     name: &'static CStr,
     description: &'static CStr,
@@ -41,7 +44,7 @@ const PARAMETERS: [Parameter; 3] = [
         description: c"Links that a new node of the graph gets",
         default: 16,
         least: 2,
-        greatest: 100,
+        greatest: MOST_LINKS as i32,
         offset: offset_of!(VectorOptions, m),
     },
     Parameter {

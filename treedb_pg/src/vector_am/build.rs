@@ -68,7 +68,7 @@ struct Collected {
 impl Collected {
     fn new(meta: &Meta) -> Collected {
         let graph = MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits());
-        Collected { graph, rows: Vec::new() }
+        Collected { graph: if meta.layout().exact { graph.exact() } else { graph }, rows: Vec::new() }
     }
 
     fn bytes(&self) -> usize {
@@ -126,7 +126,8 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
     let layout = meta.layout();
     let pages = |count: usize, slots: Slots| count.div_ceil(layout.per_page(slots)) as u32;
     let vectors_from = 1 + pages(rows.len(), Slots::Nodes);
-    let above_from = vectors_from + pages(rows.len(), Slots::Vectors);
+    let vectors = if layout.exact { 0 } else { rows.len() };
+    let above_from = vectors_from + pages(vectors, Slots::Vectors);
     // The place of slot number `at` of one kind.
     let place = |slots: Slots, from: u32, at: usize| {
         let per_page = layout.per_page(slots);
@@ -155,15 +156,19 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
         let Ok(level) = graph.level(node);
         let above = (level > 0).then(|| place(Slots::Above, above_from, above_count));
         above_count += usize::from(level);
-        let vector = place(Slots::Vectors, vectors_from, node as usize);
-        let mut slot = record::node_bytes(&layout, *row, level, vector, above, graph.coded(node));
+        let vector = match layout.exact {
+            true => Place::default(),
+            false => place(Slots::Vectors, vectors_from, node as usize),
+        };
+        let body = layout.body(graph.vector(node), graph.unit(node), graph.coded(node));
+        let mut slot = record::node_bytes(&layout, *row, level, vector, above, &body);
         let Ok(()) = graph.scored_links(node, 0, &mut links);
         put(&mut slot, node::COUNT, &renumbered(&links));
         out.add(slot);
     }
     out.write();
     let mut out = Pages::new(index, Slots::Vectors, meta);
-    for (node, row) in (0..).zip(rows) {
+    for (node, row) in (0..).zip(rows).take(vectors) {
         out.add(record::vector_bytes(*row, graph.vector(node)));
     }
     out.write();

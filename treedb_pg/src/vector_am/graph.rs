@@ -9,7 +9,7 @@ use treedb_vector::graph::Nodes;
 use treedb_vector::kernel::Kernels;
 
 use super::meta::Meta;
-use super::record::{self, Layout, Place, Slots, above, node};
+use super::record::{self, EXACT, Layout, Place, Slots, above, node};
 use crate::pages::page::{Damage, View};
 use crate::shim::buffer::{LockMode, Page, Shared, has_block};
 use crate::shim::error;
@@ -26,8 +26,8 @@ pub(super) struct Graph<'i> {
 /// What a search looks for.
 #[derive(Clone, Copy)]
 pub(super) struct Query<'q> {
-    /// The codes of a vector; without one, all nodes are as far.
-    pub(super) coded: Option<Coded<'q>>,
+    /// A vector, of length 1 where only its direction counts, and its codes; without one, all nodes are as far.
+    pub(super) vector: Option<(&'q [f32], Coded<'q>)>,
 }
 
 impl<'i> Graph<'i> {
@@ -84,7 +84,16 @@ impl<'i> Graph<'i> {
 
     /// The row of a node, and its vector, which is written over `vector`; `None` if the node was removed.
     pub(super) fn row(&self, node: u32, vector: &mut Vec<f32>) -> Option<pg_sys::ItemPointerData> {
-        let (row, place) = self.node(node, |slot| Some((record::row(slot)?, record::vector_place(slot))))?;
+        let (row, place) = self.node(node, |slot| {
+            let row = record::row(slot)?;
+            if self.layout.exact {
+                let mut buffer = [0.0; EXACT];
+                vector.clear();
+                vector.extend_from_slice(self.layout.floats(slot, &mut buffer));
+            }
+            Some((row, record::vector_place(slot)))
+        })?;
+        let Some(place) = place else { return Some(row) };
         let row_bytes = record::row_bytes(row);
         self.read(Slots::Vectors, place, |slot| {
             // Both may have become another row's in between.
@@ -125,12 +134,15 @@ impl Nodes for Graph<'_> {
 
     #[inline]
     fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
-        Ok(self.node(node, |slot| match (record::row(slot), query.coded) {
+        let metric = self.meta.kind.metric;
+        Ok(self.node(node, |slot| match (record::row(slot), query.vector) {
             (None, _) => f32::INFINITY,
             (Some(_), None) => 0.0,
-            (Some(_), Some(coded)) => {
-                code::score(self.meta.kind.metric, &self.kernels, self.layout.coded(slot), coded)
+            (Some(_), Some((vector, _))) if self.layout.exact => {
+                let mut buffer = [0.0; EXACT];
+                metric.score(&self.kernels, self.layout.floats(slot, &mut buffer), vector, 1.0)
             }
+            (Some(_), Some((_, coded))) => code::score(metric, &self.kernels, self.layout.coded(slot), coded),
         }))
     }
 
@@ -142,6 +154,11 @@ impl Nodes for Graph<'_> {
 impl Graph<'_> {
     /// How far two nodes are from each other, of which the bytes are given.
     pub(super) fn between(&self, a: &[u8], b: &[u8]) -> f32 {
+        if self.layout.exact {
+            let (mut x, mut y) = ([0.0; EXACT], [0.0; EXACT]);
+            let (a, b) = (self.layout.floats(a, &mut x), self.layout.floats(b, &mut y));
+            return self.meta.kind.metric.score(&self.kernels, a, b, 1.0);
+        }
         let (a, b) = (self.layout.coded(a), self.layout.coded(b));
         code::score(self.meta.kind.metric, &self.kernels, a, b)
     }

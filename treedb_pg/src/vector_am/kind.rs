@@ -47,7 +47,7 @@ impl Kind {
         index.support_number(0, 1).and_then(Kind::from_number).unwrap_or_else(|| {
             fail(
                 SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
-                format!("the operator class of index \"{}\" has no support function 1", index.shown()),
+                format!("the operator class of index \"{}\" is of no kind of vectors", index.shown()),
                 "Use an operator class that the extension made.",
             )
         })

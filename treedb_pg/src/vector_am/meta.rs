@@ -18,6 +18,7 @@ use treedb_vector::graph::Limits;
 use super::kind::Kind;
 use super::record::{Layout, Slots};
 use crate::pages::page::{Damage, HEADER, ROOM, View, ViewMut, flag};
+use crate::shim::vector_options::{MOST_DIMENSIONS, MOST_LINKS};
 
 /// Magic number of the meta page.
 const MAGIC: u32 = u32::from_le_bytes(*b"TDBh");
@@ -62,6 +63,10 @@ impl Meta {
         let number = word(6);
         let kind =
             Kind::from_number(number.into()).ok_or_else(|| Damage::new("a kind of vectors", number))?;
+        if !(1..=MOST_DIMENSIONS as u16).contains(&word(8)) || !(1..=MOST_LINKS).contains(&word(10)) {
+            let found = format!("{} and {}", word(8), word(10));
+            return Err(Damage::new("a number of dimensions and of links", found));
+        }
         let some = |node: u32| (node != 0).then_some(node);
         Ok(Meta {
             kind,

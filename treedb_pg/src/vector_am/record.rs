@@ -8,7 +8,7 @@
 //! |---|---|---|
 //! | 0 | 6 | the row: block, offset; 0 is the offset of a free slot |
 //! | 6 | 2 | level |
-//! | 8 | 4 | block of the vector |
+//! | 8 | 4 | block of the vector, 0 if it is here |
 //! | 12 | 2 | its slot |
 //! | 14 | 2 | slot of the links of level 1 |
 //! | 16 | 4 | its block, 0 for none |
@@ -16,6 +16,9 @@
 //! | 24 | 24 m | links, the parent first: node, score, 4 bytes each |
 //! | then | 12 | factors of the codes |
 //! | then | d | codes |
+//!
+//! Vectors of few dimensions are in their nodes, in place of codes: 4 d bytes of elements, of length 1 under cosine. Codes
+//! could not tell near ones apart that are far from zero, such as places on a map. They have no slot of their own.
 //!
 //! | vector: offset | size | what |
 //! |---|---|---|
@@ -47,6 +50,9 @@ pub(super) enum Slots {
     Vectors = 2,
     Above = 3,
 }
+
+/// Vectors of so many dimensions, or fewer, are in their nodes.
+pub(super) const EXACT: usize = 64;
 
 /// Bytes of a link.
 pub(super) const LINK: usize = 8;
@@ -80,6 +86,8 @@ pub(super) struct Layout {
     pub(super) dimensions: usize,
     /// Links that a node may have in level 0.
     pub(super) most_below: usize,
+    /// Nodes have the vectors themselves.
+    pub(super) exact: bool,
     sizes: [usize; 3],
 }
 
@@ -94,9 +102,11 @@ fn int(bytes: &[u8], at: usize) -> u32 {
 impl Layout {
     pub(super) fn new(dimensions: usize, m: usize) -> Layout {
         let most_below = 3 * m;
-        let node = node::LINKS + LINK * most_below + Factors::BYTES + dimensions;
+        let exact = dimensions <= EXACT;
+        let codes = if exact { 4 * dimensions } else { Factors::BYTES + dimensions };
+        let node = node::LINKS + LINK * most_below + codes;
         let sizes = [node, ELEMENTS + 4 * dimensions, above::LINKS + LINK * m];
-        Layout { dimensions, most_below, sizes: sizes.map(|size| size.next_multiple_of(4)) }
+        Layout { dimensions, most_below, exact, sizes: sizes.map(|size| size.next_multiple_of(4)) }
     }
 
     /// Bytes of a slot.
@@ -137,6 +147,26 @@ impl Layout {
         place.block.checked_mul(per_page)?.checked_add(place.slot.into())
     }
 
+    /// The elements of a vector that its node has.
+    pub(super) fn floats<'b>(&self, node: &[u8], buffer: &'b mut [f32; EXACT]) -> &'b [f32] {
+        let at = node::LINKS + LINK * self.most_below;
+        let elements = node.get(at..).unwrap_or(&[]).as_chunks().0;
+        for (place, element) in buffer.iter_mut().zip(elements) {
+            *place = f32::from_le_bytes(*element);
+        }
+        buffer.get(..self.dimensions).unwrap_or(&[])
+    }
+
+    /// What a node has of its vector: `unit` makes it of length 1 where only its direction counts.
+    pub(super) fn body(&self, vector: &[f32], unit: f32, coded: Coded<'_>) -> Vec<u8> {
+        if self.exact {
+            return vector.iter().flat_map(|element| (element * unit).to_le_bytes()).collect();
+        }
+        let mut bytes = coded.factors.to_bytes().to_vec();
+        bytes.extend_from_slice(coded.codes);
+        bytes
+    }
+
     /// The codes of a node.
     pub(super) fn coded<'p>(&self, node: &'p [u8]) -> Coded<'p> {
         let at = node::LINKS + LINK * self.most_below;
@@ -175,9 +205,10 @@ pub(super) fn level(node: &[u8]) -> u8 {
     word(node, node::LEVEL) as u8
 }
 
-/// Where the vector of a node is.
-pub(super) fn vector_place(node: &[u8]) -> Place {
-    Place { block: int(node, node::VECTOR), slot: word(node, node::VECTOR + 4) }
+/// Where the vector of a node is; `None` if it is in the node.
+pub(super) fn vector_place(node: &[u8]) -> Option<Place> {
+    let block = int(node, node::VECTOR);
+    (block != 0).then(|| Place { block, slot: word(node, node::VECTOR + 4) })
 }
 
 /// Where the links of level 1 of a node are; `None` if it is in level 0 only.
@@ -224,7 +255,7 @@ pub(super) fn node_bytes(
     level: u8,
     vector: Place,
     above: Option<Place>,
-    coded: Coded<'_>,
+    body: &[u8],
 ) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(layout.size(Slots::Nodes));
     bytes.extend_from_slice(&row_bytes(row));
@@ -233,8 +264,7 @@ pub(super) fn node_bytes(
     bytes.extend_from_slice(&vector.slot.to_le_bytes());
     bytes.extend_from_slice(&above_bytes(above));
     bytes.resize(node::LINKS + LINK * layout.most_below, 0);
-    bytes.extend_from_slice(&coded.factors.to_bytes());
-    bytes.extend_from_slice(coded.codes);
+    bytes.extend_from_slice(body);
     bytes
 }
 

@@ -100,6 +100,8 @@ pub(super) struct State {
     ordered: bool,
     /// What is looked for; empty if all rows are as far.
     vector: Vec<f32>,
+    /// The same of length 1 where only its direction counts.
+    direction: Vec<f32>,
     codes: Vec<u8>,
     factors: Factors,
     scratch: Scratch<u32, Hashed>,
@@ -122,6 +124,8 @@ impl State {
             match value::indexable(meta.kind, meta.dimensions, value.bytes(), &mut self.vector) {
                 Some(unit) => {
                     self.codes.resize(self.vector.len(), 0);
+                    self.direction.clear();
+                    self.direction.extend(self.vector.iter().map(|element| element * unit));
                     self.factors = code::encode(&self.vector, unit, &mut self.codes);
                 }
                 // It has no direction: its distance from every row is NaN.
@@ -182,7 +186,7 @@ impl State {
     /// Finds the first nodes, or the next ones.
     fn search(&mut self, graph: &Graph<'_>) {
         let coded = Coded { factors: self.factors, codes: &self.codes };
-        let query = Query { coded: (!self.vector.is_empty()).then_some(coded) };
+        let query = Query { vector: (!self.vector.is_empty()).then_some((&self.direction, coded)) };
         let Ok(()) = match self.progress {
             Progress::Before => search_first(graph, &query, ef_search(), &mut self.scratch),
             _ => {

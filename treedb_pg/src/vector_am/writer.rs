@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::convert::Infallible;
 use std::rc::Rc;
 
-use pgrx::pg_sys;
+use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::code::{self, Coded};
 use treedb_vector::graph::{self, Hashed, Link, Nodes, NodesMut, Scratch};
 
@@ -146,8 +146,9 @@ impl<'i> Writer<'i> {
         let coded = Coded { factors: code::encode(vector, unit, &mut codes), codes: &codes };
 
         let above = if level == 0 { Vec::new() } else { self.free_slots(Slots::Above, level.into()) };
-        let (nodes, vectors) = (self.free_slots(Slots::Nodes, 1), self.free_slots(Slots::Vectors, 1));
-        let (Some(at), Some(vector_at)) = (nodes.first(), vectors.first()) else { return };
+        let nodes = self.free_slots(Slots::Nodes, 1);
+        let vectors = if self.layout().exact { Vec::new() } else { self.free_slots(Slots::Vectors, 1) };
+        let (Some(at), vector_at) = (nodes.first(), vectors.first()) else { return };
         let Some(node) = self.layout().node(*at) else {
             fail(
                 SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
@@ -161,9 +162,13 @@ impl<'i> Writer<'i> {
             parts.entry(place.block).or_default().push((at, bytes));
         };
         let first = above.first().copied();
-        let node_bytes = record::node_bytes(&self.graph.layout, row, level, *vector_at, first, coded);
+        let body = self.graph.layout.body(vector, unit, coded);
+        let vector_place = vector_at.copied().unwrap_or_default();
+        let node_bytes = record::node_bytes(&self.graph.layout, row, level, vector_place, first, &body);
         put(Slots::Nodes, *at, node_bytes);
-        put(Slots::Vectors, *vector_at, record::vector_bytes(row, vector));
+        if let Some(place) = vector_at {
+            put(Slots::Vectors, *place, record::vector_bytes(row, vector));
+        }
         for (number, place) in above.iter().enumerate() {
             put(Slots::Above, *place, record::above_slot_bytes(node, above.get(number + 1).copied()));
         }
@@ -171,7 +176,9 @@ impl<'i> Writer<'i> {
         fault::point("hnsw_node");
 
         let mut scratch = std::mem::take(&mut self.scratch);
-        let Ok(()) = graph::insert(self, node, level, &Query { coded: Some(coded) }, &limits, &mut scratch);
+        let direction: Vec<f32> = vector.iter().map(|element| element * unit).collect();
+        let query = Query { vector: Some((&direction, coded)) };
+        let Ok(()) = graph::insert(self, node, level, &query, &limits, &mut scratch);
         self.scratch = scratch;
         self.nodes.borrow_mut().clear();
     }
@@ -184,7 +191,8 @@ impl<'i> Writer<'i> {
         fault::point("hnsw_unlinked");
         let at = self.layout().place(node);
         let start = self.layout().offset(Slots::Nodes, at.slot);
-        loop {
+        // One slot for each level; damaged ones could be a ring.
+        for _ in 0..=u8::MAX {
             let (level, above) =
                 self.graph.node(node, |slot| (record::level(slot), record::above_place(slot)));
             let Some(place) = above else { break };
@@ -202,7 +210,8 @@ impl<'i> Writer<'i> {
         }
         let vector = self.graph.node(node, record::vector_place);
         let mut parts = Parts::new();
-        for (slots, place) in [(Slots::Nodes, at), (Slots::Vectors, vector)] {
+        for (slots, place) in [(Slots::Nodes, Some(at)), (Slots::Vectors, vector)] {
+            let Some(place) = place else { continue };
             self.add_room(slots, place.block, &mut parts);
             let row = self.layout().offset(slots, place.slot);
             parts.entry(place.block).or_default().push((row, vec![0; 6]));
@@ -320,6 +329,7 @@ impl NodesMut for Writer<'_> {
     }
 
     fn scored_links(&self, node: u32, level: u8, out: &mut Vec<Link<u32>>) -> Result<(), Infallible> {
+        check_for_interrupts!();
         out.clear();
         let changed = self.changed.iter().find(|(of, at, _)| (*of, *at) == (node, level));
         if let Some((_, _, links)) = changed {
