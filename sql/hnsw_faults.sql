@@ -10,7 +10,7 @@ SET search_path = hnsw_faults, treedb, public;
 SELECT setseed(0.75);
 CREATE TABLE queries AS SELECT i AS id, random_vector(i, 70) AS e FROM generate_series(1, 10) i;
 CREATE TABLE f (id int, e real[]) WITH (autovacuum_enabled = off);
-CREATE INDEX f_e ON f USING treedb_hnsw (e) WITH (dimensions = 70, m = 4, ef_construction = 16);
+CREATE INDEX f_e ON f USING treedb_hnsw (e) WITH (dimensions = 70);
 
 -- fill(FAULT, FROM, TO): inserts row by row, some of them with the fault; whether it struck.
 CREATE FUNCTION fill(fault text, low int, high int) RETURNS bool LANGUAGE plpgsql AS $$

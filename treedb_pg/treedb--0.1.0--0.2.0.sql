@@ -108,3 +108,9 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION enable_pgvector() IS 'makes operator classes USING treedb_hnsw for the types of pgvector';
+COMMENT ON FUNCTION l2_distance(float4[], float4[]) IS 'the Euclidean distance of two vectors: <->';
+COMMENT ON FUNCTION negative_inner_product(float4[], float4[]) IS 'the inner product of two vectors, negated: <#>';
+COMMENT ON FUNCTION cosine_distance(float4[], float4[]) IS '1 minus the cosine of the angle between two vectors: <=>';
+COMMENT ON FUNCTION l1_distance(float4[], float4[]) IS 'the sum of absolute differences of two vectors: <+>';
+COMMENT ON FUNCTION treedb.check(regclass, bool) IS
+    'what is wrong with an index of treedb, or with those of a table, compared with its rows unless heapallindexed is false; no rows: nothing';

@@ -308,7 +308,7 @@ CREATE FUNCTION treedb.index_pages(index regclass, OUT block bigint, OUT kind te
 COMMENT ON FUNCTION treedb.index_pages(regclass) IS
     'what each page of a treedb_btree index holds: entries, those of them in the append area, those marked as dead';
 COMMENT ON FUNCTION treedb.check(regclass, bool) IS
-    'what is wrong with a treedb_btree index, or with those of a table, compared with its rows unless heapallindexed is false; no rows: nothing';
+    'what is wrong with an index of treedb, or with those of a table, compared with its rows unless heapallindexed is false; no rows: nothing';
 
 -- Documents ------------------------------------------------------------------------------------------------------
 
@@ -688,3 +688,7 @@ BEGIN
     END LOOP;
 END $$;
 COMMENT ON FUNCTION enable_pgvector() IS 'makes operator classes USING treedb_hnsw for the types of pgvector';
+COMMENT ON FUNCTION l2_distance(float4[], float4[]) IS 'the Euclidean distance of two vectors: <->';
+COMMENT ON FUNCTION negative_inner_product(float4[], float4[]) IS 'the inner product of two vectors, negated: <#>';
+COMMENT ON FUNCTION cosine_distance(float4[], float4[]) IS '1 minus the cosine of the angle between two vectors: <=>';
+COMMENT ON FUNCTION l1_distance(float4[], float4[]) IS 'the sum of absolute differences of two vectors: <+>';
