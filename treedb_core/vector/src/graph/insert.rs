@@ -258,7 +258,8 @@ fn is_apart<S: NodesMut>(
     chosen: &[Link<S::Node>],
 ) -> Result<bool, S::Error> {
     for other in chosen {
-        if store.between(link.node, other.node)? < link.score {
+        // Copies of one vector are in the same direction: they must not take all links.
+        if store.between(link.node, other.node)? <= link.score {
             return Ok(false);
         }
     }
