@@ -10,6 +10,7 @@ same with a condition that keeps one row in a hundred.
 The vectors lie in clusters, each of which varies in a few directions only, as embeddings do.
 """
 import argparse
+import os
 import random
 import re
 import statistics
@@ -84,7 +85,8 @@ def queries_per_second(cluster, args, side, setting, ef, filtered):
     script = cluster.dir / f"{side}.sql"
     script.write_text(f"\\set q random(0, {args.queries - 1})\n{statement(side, filtered) % ':q'};\n")
     options = f"-c {setting}={ef} -c enable_seqscan=off -c enable_sort=off" + (" -c hnsw.iterative_scan=relaxed_order" if side == "pgvector" and filtered else "")
-    told = cluster.program("env", f"PGOPTIONS={options}", "pgbench", "-n", "-M", "prepared", "-c", "1", "-T", str(args.seconds), "-f", str(script), "postgres")
+    os.environ["PGOPTIONS"] = options
+    told = cluster.program("pgbench", "-n", "-M", "prepared", "-c", "1", "-T", str(args.seconds), "-f", str(script), "postgres")
     return float(re.search(r"tps = ([\d.]+)", told).group(1))
 
 

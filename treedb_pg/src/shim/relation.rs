@@ -132,6 +132,11 @@ impl<'r> Relation<'r> {
         }
     }
 
+    /// Whether it is a temporary one, whose pages are in local buffers.
+    pub(crate) fn is_temporary(self) -> bool {
+        self.class().relpersistence == pg_sys::RELPERSISTENCE_TEMP as std::ffi::c_char
+    }
+
     /// Whether changes are logged.
     pub(crate) fn is_logged(self) -> bool {
         self.needs_wal()

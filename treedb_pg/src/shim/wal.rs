@@ -56,9 +56,12 @@ pub(crate) fn patch<const N: usize>(
 }
 
 /// Bytes to be written to a page, each part at an offset.
+pub(crate) type PageParts = Vec<(usize, Vec<u8>)>;
+
+/// A page, and what is to be written to it.
 pub(crate) struct PagePatch<'p> {
     pub(crate) page: &'p mut Page<Exclusive>,
-    pub(crate) parts: Vec<(usize, Vec<u8>)>,
+    pub(crate) parts: PageParts,
 }
 
 /// Writes to up to four pages in place, and logs that as one record. The parts lie outside the holes of their pages.
@@ -77,15 +80,15 @@ pub(crate) fn patch_pages(index: Index<'_>, patches: &mut [PagePatch<'_>]) {
         }
         fragments.push(data);
     }
-    let (mut pages, parts): (Vec<&mut Page<Exclusive>>, Vec<&[(usize, Vec<u8>)]>) =
-        patches.iter_mut().map(|patch| (&mut *patch.page, &patch.parts[..])).unzip();
+    let (mut pages, parts): (Vec<&mut Page<Exclusive>>, Vec<&PageParts>) =
+        patches.iter_mut().map(|patch| (&mut *patch.page, &patch.parts)).unzip();
     // SAFETY: all parts lie in their pages; `fragments` and `parts` outlive the record.
     unsafe {
         write_logged(
             index,
             &mut pages,
             |number, start| {
-                for (at, bytes) in parts.get(number).copied().unwrap_or(&[]) {
+                for (at, bytes) in parts.get(number).copied().into_iter().flatten() {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(*at), bytes.len());
                 }
             },

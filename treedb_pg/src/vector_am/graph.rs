@@ -1,7 +1,10 @@
 //! The graph as it is read from pages: one page at a time is latched, so that what others change meanwhile never blocks a
 //! reader for long. A node that was removed meanwhile is infinitely far and has no row.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::convert::Infallible;
+use std::rc::Rc;
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::code::{self, Coded};
@@ -11,7 +14,7 @@ use treedb_vector::kernel::Kernels;
 use super::meta::Meta;
 use super::record::{self, EXACT, Layout, Place, Slots, above, node};
 use crate::pages::page::{Damage, View};
-use crate::shim::buffer::{LockMode, Page, Shared, has_block};
+use crate::shim::buffer::{LockMode, Page, RecentBuffers, Shared, has_block};
 use crate::shim::error;
 use crate::shim::relation::Index;
 
@@ -21,6 +24,14 @@ pub(super) struct Graph<'i> {
     pub(super) meta: Meta,
     pub(super) layout: Layout,
     kernels: Kernels,
+    /// Unless its buffers are local.
+    recent: Option<Rc<RefCell<RecentBuffers>>>,
+}
+
+thread_local! {
+    /// Of the indexes that this backend has read. The number of an index is never that of another one for long, and what is
+    /// known of an earlier one does no harm.
+    static RECENT: RefCell<HashMap<pg_sys::Oid, Rc<RefCell<RecentBuffers>>>> = RefCell::default();
 }
 
 /// What a search looks for.
@@ -35,7 +46,9 @@ impl<'i> Graph<'i> {
     pub(super) fn open(index: Index<'i>) -> Graph<'i> {
         let page: Page<Shared> = Page::read(index, 0);
         let meta = checked(index, 0, Meta::read(page.bytes()));
-        Graph { index, meta, layout: meta.layout(), kernels: Kernels::best() }
+        let known = || RECENT.with_borrow_mut(|recent| recent.entry(index.oid()).or_default().clone());
+        let recent = (!index.is_temporary()).then(known);
+        Graph { index, meta, layout: meta.layout(), kernels: Kernels::best(), recent }
     }
 
     /// Reads and latches a page of slots of one kind.
@@ -61,6 +74,18 @@ impl<'i> Graph<'i> {
     pub(super) fn read<R>(&self, slots: Slots, place: Place, read: impl FnOnce(&[u8]) -> R) -> R {
         let page: Page<Shared> = self.page(slots, place.block);
         read(self.layout.slot(slots, page.bytes(), place.slot))
+    }
+
+    /// Reads a node to compare it. What kind of page it is on is not checked, which would be one more cache line to wait
+    /// for: it is before the node's links or its row are read.
+    #[inline]
+    fn glance<R>(&self, node: u32, read: impl FnOnce(&[u8]) -> R) -> R {
+        let place = self.layout.place(node);
+        let page: Page<Shared> = match &self.recent {
+            Some(recent) => Page::read_recent(self.index, place.block, &mut recent.borrow_mut()),
+            None => Page::read(self.index, place.block),
+        };
+        read(self.layout.slot(Slots::Nodes, page.bytes(), place.slot))
     }
 
     /// Reads a node.
@@ -135,7 +160,7 @@ impl Nodes for Graph<'_> {
     #[inline]
     fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
         let metric = self.meta.kind.metric;
-        Ok(self.node(node, |slot| match (record::row(slot), query.vector) {
+        Ok(self.glance(node, |slot| match (record::row(slot), query.vector) {
             (None, _) => f32::INFINITY,
             (Some(_), None) => 0.0,
             (Some(_), Some((vector, _))) if self.layout.exact => {

@@ -26,10 +26,10 @@ use crate::shim::fault;
 use crate::shim::key_lock::KeyLock;
 use crate::shim::relation::Index;
 use crate::shim::vacuum::delay;
-use crate::shim::wal::{Change, Content, PagePatch, patch_pages};
+use crate::shim::wal::{Change, Content, PageParts, PagePatch, patch_pages};
 
 /// Parts of pages to be written, by blocks.
-type Parts = BTreeMap<u32, Vec<(usize, Vec<u8>)>>;
+type Parts = BTreeMap<u32, PageParts>;
 
 /// The only one who changes an index, for as long as it lives.
 pub(super) struct Writer<'i> {
@@ -71,7 +71,7 @@ impl<'i> Writer<'i> {
         if std::mem::take(&mut self.meta_changed) {
             parts.entry(0).or_default().push(self.graph.meta.part());
         }
-        let mut pages: Vec<(Page<Exclusive>, Vec<(usize, Vec<u8>)>)> =
+        let mut pages: Vec<(Page<Exclusive>, PageParts)> =
             parts.into_iter().map(|(block, parts)| (Page::read(self.graph.index, block), parts)).collect();
         let mut patches: Vec<PagePatch<'_>> =
             pages.iter_mut().map(|(page, parts)| PagePatch { page, parts: std::mem::take(parts) }).collect();
@@ -366,7 +366,7 @@ impl NodesMut for Writer<'_> {
                 let (old_number, old) = old.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
                 (old_number != number, difference(old, new))
             });
-            let place = parts.entry(place.block).or_insert_with(Vec::new);
+            let place = parts.entry(place.block).or_default();
             if number_differs {
                 place.push((start, number.to_vec()));
             }
