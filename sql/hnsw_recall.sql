@@ -8,7 +8,7 @@ SET search_path = hnsw_recall, treedb, public;
 \i :file
 \set ECHO all
 SELECT setseed(0.5);
-CREATE TABLE queries AS SELECT i AS id, random_vector(i, 72) AS e FROM generate_series(1, 20) i;
+CREATE TABLE queries AS SELECT i AS id, random_vector(i, 72) AS e FROM generate_series(1, 10) i;
 CREATE TABLE metrics (number int, operator text, class text);
 INSERT INTO metrics VALUES (1, '<->', 'real_l2_ops'), (2, '<#>', 'real_ip_ops'), (3, '<=>', 'real_cosine_ops'), (4, '<+>', 'real_l1_ops');
 
@@ -57,14 +57,14 @@ CREATE TABLE paged AS SELECT i AS id, random_vector(i % 30, 24) AS e FROM genera
 CREATE INDEX paged_e ON paged USING treedb_hnsw (e) WITH (dimensions = 24);
 RESET client_min_messages;
 TRUNCATE queries;
-INSERT INTO queries SELECT i, random_vector(i, 24) FROM generate_series(1, 20) i;
+INSERT INTO queries SELECT i, random_vector(i, 24) FROM generate_series(1, 10) i;
 SELECT recall('paged', '<->') > 0.97 AS recall_is_high;
 SELECT treedb.check('paged');
 -- the same of few dimensions, which the nodes have themselves: places that are near each other and far from zero
 CREATE TABLE places AS SELECT i AS id, ARRAY[48 + i % 40 + random() * 0.01, 11 + i % 40 + random() * 0.01]::real[] AS e FROM generate_series(1, 3000) i;
 CREATE INDEX places_e ON places USING treedb_hnsw (e) WITH (dimensions = 2);
 TRUNCATE queries;
-INSERT INTO queries SELECT i, ARRAY[48 + i + random() * 0.01, 11 + i + random() * 0.01]::real[] FROM generate_series(1, 20) i;
+INSERT INTO queries SELECT i, ARRAY[48 + i + random() * 0.01, 11 + i + random() * 0.01]::real[] FROM generate_series(1, 10) i;
 SELECT recall('places', '<->') > 0.97 AS recall_is_high;
 INSERT INTO places SELECT i, ARRAY[48 + i % 40 + random() * 0.01, 11 + i % 40 + random() * 0.01] FROM generate_series(3001, 5000) i;
 DELETE FROM places WHERE id % 5 = 0;
