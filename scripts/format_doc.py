@@ -47,6 +47,8 @@ CHAPTERS = [
     ("PostgreSQL: entries of an index", POSTGRES, "index_am/schema.rs", None),
     ("PostgreSQL: columns of an entry", POSTGRES, "index_am/column.rs", None),
     ("PostgreSQL: values that entries have as the server has them", POSTGRES, "index_am/stored.rs", None),
+    ("PostgreSQL: a vector index's meta page", POSTGRES, "vector_am/meta.rs", None),
+    ("PostgreSQL: pages of a vector index", POSTGRES, "vector_am/record.rs", None),
 ]
 # Formats that carry a version, and the files whose constants VERSION.. or FORMAT say which versions are read.
 VERSIONS = [
@@ -60,6 +62,7 @@ VERSIONS = [
     ("Change log: events", CORE, "changes/record.rs"),
     ("Resume tokens of change streams", CORE, "changes/resume_token.rs"),
     ("PostgreSQL: an index's meta page", POSTGRES, "index_am/meta.rs"),
+    ("PostgreSQL: a vector index's meta page", POSTGRES, "vector_am/meta.rs"),
 ]
 HEAD = """# Formats
 

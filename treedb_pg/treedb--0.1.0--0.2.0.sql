@@ -41,3 +41,84 @@ ALTER TYPE bson SET (ANALYZE = bson_analyze);
 CREATE FUNCTION matchjoinsel(internal, oid, internal, int2, internal) RETURNS float8 LANGUAGE c STABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_matchjoinsel';
 COMMENT ON FUNCTION matchjoinsel(internal, oid, internal, int2, internal) IS 'the same where the filter comes from another table';
 ALTER OPERATOR @@ (bson, bson) SET (JOIN = matchjoinsel);
+
+-- Vectors: an access method for their indexes.
+
+CREATE FUNCTION hnsw_handler(internal) RETURNS index_am_handler
+    LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'treedb_hnsw_handler';
+
+CREATE ACCESS METHOD treedb_hnsw TYPE INDEX HANDLER hnsw_handler;
+COMMENT ON ACCESS METHOD treedb_hnsw IS 'navigable graph of vectors';
+
+CREATE FUNCTION l2_distance(float4[], float4[]) RETURNS float8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_l2_distance';
+CREATE FUNCTION negative_inner_product(float4[], float4[]) RETURNS float8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_negative_inner_product';
+CREATE FUNCTION cosine_distance(float4[], float4[]) RETURNS float8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_cosine_distance';
+CREATE FUNCTION l1_distance(float4[], float4[]) RETURNS float8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_l1_distance';
+
+CREATE OPERATOR <-> (LEFTARG = float4[], RIGHTARG = float4[], FUNCTION = l2_distance, COMMUTATOR = <->);
+CREATE OPERATOR <#> (LEFTARG = float4[], RIGHTARG = float4[], FUNCTION = negative_inner_product, COMMUTATOR = <#>);
+CREATE OPERATOR <=> (LEFTARG = float4[], RIGHTARG = float4[], FUNCTION = cosine_distance, COMMUTATOR = <=>);
+CREATE OPERATOR <+> (LEFTARG = float4[], RIGHTARG = float4[], FUNCTION = l1_distance, COMMUTATOR = <+>);
+
+-- Support function 1 says of which kind an operator class is: its metric, and how the column's type stores a vector.
+CREATE FUNCTION kind_real_l2() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_real_l2';
+CREATE FUNCTION kind_real_ip() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_real_ip';
+CREATE FUNCTION kind_real_cosine() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_real_cosine';
+CREATE FUNCTION kind_real_l1() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_real_l1';
+CREATE FUNCTION kind_vector_l2() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_vector_l2';
+CREATE FUNCTION kind_vector_ip() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_vector_ip';
+CREATE FUNCTION kind_vector_cosine() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_vector_cosine';
+CREATE FUNCTION kind_vector_l1() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_vector_l1';
+CREATE FUNCTION kind_halfvec_l2() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_halfvec_l2';
+CREATE FUNCTION kind_halfvec_ip() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_halfvec_ip';
+CREATE FUNCTION kind_halfvec_cosine() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_halfvec_cosine';
+CREATE FUNCTION kind_halfvec_l1() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_halfvec_l1';
+
+CREATE OPERATOR FAMILY real_l2_ops USING treedb_hnsw;
+CREATE OPERATOR CLASS real_l2_ops DEFAULT FOR TYPE float4[] USING treedb_hnsw FAMILY real_l2_ops AS
+    OPERATOR 1 <-> (float4[], float4[]) FOR ORDER BY pg_catalog.float_ops, FUNCTION 1 kind_real_l2();
+CREATE OPERATOR FAMILY real_ip_ops USING treedb_hnsw;
+CREATE OPERATOR CLASS real_ip_ops FOR TYPE float4[] USING treedb_hnsw FAMILY real_ip_ops AS
+    OPERATOR 1 <#> (float4[], float4[]) FOR ORDER BY pg_catalog.float_ops, FUNCTION 1 kind_real_ip();
+CREATE OPERATOR FAMILY real_cosine_ops USING treedb_hnsw;
+CREATE OPERATOR CLASS real_cosine_ops FOR TYPE float4[] USING treedb_hnsw FAMILY real_cosine_ops AS
+    OPERATOR 1 <=> (float4[], float4[]) FOR ORDER BY pg_catalog.float_ops, FUNCTION 1 kind_real_cosine();
+CREATE OPERATOR FAMILY real_l1_ops USING treedb_hnsw;
+CREATE OPERATOR CLASS real_l1_ops FOR TYPE float4[] USING treedb_hnsw FAMILY real_l1_ops AS
+    OPERATOR 1 <+> (float4[], float4[]) FOR ORDER BY pg_catalog.float_ops, FUNCTION 1 kind_real_l1();
+
+-- pgvector's types, where that extension is installed: operator classes of the same names as those of its own hnsw, in its
+-- schema, so that CREATE INDEX changes in nothing but the name of the access method.
+CREATE FUNCTION enable_pgvector() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+DECLARE
+    place name;
+    class record;
+BEGIN
+    SELECT n.nspname INTO place FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace WHERE e.extname = 'vector';
+    IF place IS NULL THEN
+        RAISE EXCEPTION 'the extension vector is not installed' USING ERRCODE = 'undefined_object', HINT = 'CREATE EXTENSION vector;';
+    END IF;
+    FOR class IN
+        SELECT t.typname || '_' || m.name || '_ops' AS name, t.typname AS type, m.name AS metric, m.operator
+        FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace,
+            (VALUES ('l2', '<->'), ('ip', '<#>'), ('cosine', '<=>'), ('l1', '<+>')) AS m(name, operator)
+        WHERE n.nspname = place AND t.typname IN ('vector', 'halfvec')
+            -- versions before 0.7 have no L1 distance
+            AND EXISTS (SELECT FROM pg_operator o WHERE o.oprname = m.operator AND o.oprleft = t.oid AND o.oprright = t.oid)
+            AND NOT EXISTS (
+                SELECT FROM pg_opclass c JOIN pg_am a ON a.oid = c.opcmethod
+                WHERE a.amname = 'treedb_hnsw' AND c.opcnamespace = n.oid AND c.opcname = t.typname || '_' || m.name || '_ops')
+    LOOP
+        EXECUTE format(
+            'CREATE OPERATOR CLASS %1$I.%2$I FOR TYPE %1$I.%3$I USING treedb_hnsw AS '
+            'OPERATOR 1 %1$I.%4$s (%1$I.%3$I, %1$I.%3$I) FOR ORDER BY float_ops, FUNCTION 1 treedb.%5$I()',
+            place, class.name, class.type, class.operator, 'kind_' || class.type || '_' || class.metric);
+    END LOOP;
+END $$;
+COMMENT ON FUNCTION enable_pgvector() IS 'makes operator classes USING treedb_hnsw for the types of pgvector';
+COMMENT ON FUNCTION l2_distance(float4[], float4[]) IS 'the Euclidean distance of two vectors: <->';
+COMMENT ON FUNCTION negative_inner_product(float4[], float4[]) IS 'the inner product of two vectors, negated: <#>';
+COMMENT ON FUNCTION cosine_distance(float4[], float4[]) IS '1 minus the cosine of the angle between two vectors: <=>';
+COMMENT ON FUNCTION l1_distance(float4[], float4[]) IS 'the sum of absolute differences of two vectors: <+>';
+COMMENT ON FUNCTION treedb.check(regclass, bool) IS
+    'what is wrong with an index of treedb, or with those of a table, compared with its rows unless heapallindexed is false; no rows: nothing';

@@ -5,7 +5,7 @@ Sessions insert, update, delete and roll back rows of a treedb table with treedb
 checkpoints, create, rebuild and drop indexes. In the middle the server is stopped without a checkpoint. After
 recovery:
 
-* treedb.check() finds nothing: the trees are sound and agree with the table both ways;
+* treedb.check() finds nothing: the trees are sound and agree with the table both ways, and so does a graph of vectors;
 * a scan of each index, forward and backward, answers what a scan of the table answers;
 * every session's rows are exactly those of its acknowledged transactions, and of the one in flight if and only if
   its line in the ledger (a heap table, same transaction) is there and its COMMIT was sent;
@@ -35,6 +35,7 @@ CREATE INDEX rows_icu ON rows USING treedb_btree (t COLLATE "en-x-icu" DESC);
 CREATE INDEX rows_at ON rows USING treedb_btree (at);
 CREATE INDEX rows_multi ON rows USING treedb_btree (worker, at DESC, t);
 CREATE INDEX rows_part ON rows USING treedb_btree (id) WHERE k > 0;
+CREATE INDEX rows_near ON rows USING treedb_hnsw ((ARRAY[k, length(t)]::real[])) WITH (dimensions = 2, m = 6, ef_construction = 20);
 CREATE UNLOGGED TABLE fleeting (k int, t text) USING treedb;
 CREATE INDEX fleeting_k ON fleeting USING treedb_btree (k);
 CREATE INDEX fleeting_t ON fleeting USING treedb_btree (t);
@@ -86,7 +87,7 @@ class Worker(threading.Thread):
                 while True:
                     db.execute("BEGIN")
                     if self.random.random() < 0.1:
-                        fault = self.random.choice(("leaf_split", "branch_split", "leaf_merge"))
+                        fault = self.random.choice(("leaf_split", "branch_split", "leaf_merge", "hnsw_node", "hnsw_settled"))
                         db.execute(f"SET LOCAL treedb.fault = {fault}")
                     try:
                         self.transaction(db)

@@ -6,6 +6,7 @@
 //! | [`types`] | the SQL types: `bson`, `bson_value`, `keyset` |
 //! | [`table_am`] | access method `treedb` for tables |
 //! | [`index_am`] | access method `treedb_btree` for indexes |
+//! | [`vector_am`] | access method `treedb_hnsw` for indexes |
 //! | [`collection`] | tables of documents as MongoDB's collections: find, update, indexes |
 //! | [`planner`] | `find` and `aggregate` as parts of the server's plans |
 //!
@@ -34,3 +35,4 @@ mod planner;
 mod shim;
 mod table_am;
 mod types;
+mod vector_am;

@@ -4,8 +4,8 @@
 //! added. With it are kept: the scale; the sum of the codes; the squared length of the vector that the codes stand for. Of a
 //! vector under cosine, the codes are those of the vector of length 1 in its direction.
 //!
-//! The graph is built and walked on these scores; what it finds is put in exact order by [`Metric::distance`]. There are no
-//! codes for [`Metric::L1`], whose sum of differences needs one scale for all vectors.
+//! The graph is built and walked on these scores; what it finds is put in exact order by [`Metric::distance`]. Scores of
+//! [`Metric::L1`] are slow: the differences of codes with two scales are not a sum of products.
 
 use crate::kernel::Kernels;
 use crate::metric::Metric;
@@ -83,6 +83,11 @@ pub fn encode(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
 /// A number that is the less, the nearer two vectors are: in the order of the metric's distance, but not that distance.
 #[inline]
 pub fn score(metric: Metric, kernels: &Kernels, a: Coded<'_>, b: Coded<'_>) -> f32 {
+    if metric == Metric::L1 {
+        let element = |of: &Factors, code: &u8| of.scale * f32::from(i16::from(*code) - i16::from(ZERO));
+        let pairs = a.codes.iter().zip(b.codes);
+        return pairs.map(|(x, y)| (element(&a.factors, x) - element(&b.factors, y)).abs()).sum();
+    }
     let products = (kernels.codes)(a.codes, b.codes) - i32::from(ZERO) * b.factors.sum;
     let dot = a.factors.scale * b.factors.scale * products as f32;
     match metric {
@@ -106,7 +111,7 @@ mod tests {
                     (0..dimensions).map(|_| rng.below(2001) as f32 / 1000.0 - 1.0 + 0.0005).collect()
                 };
                 let (a, b) = (vector(), vector());
-                for metric in [Metric::Cosine, Metric::L2, Metric::InnerProduct] {
+                for metric in [Metric::Cosine, Metric::L2, Metric::InnerProduct, Metric::L1] {
                     let (mut x, mut y) = (vec![0; dimensions], vec![0; dimensions]);
                     let unit = |vector: &[f32]| metric.check(vector, dimensions).unwrap();
                     let a_coded = Coded { factors: encode(&a, unit(&a), &mut x), codes: &x };

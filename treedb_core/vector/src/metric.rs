@@ -65,6 +65,17 @@ impl Metric {
         }
     }
 
+    /// A number that is the less, the nearer two vectors are: in the order of the distance, but not the distance. `unit` is
+    /// the product of what [`Metric::check`] has returned for both.
+    #[inline]
+    pub fn score(self, kernels: &Kernels, a: &[f32], b: &[f32], unit: f32) -> f32 {
+        match self {
+            Metric::L2 => (kernels.squares)(a, b),
+            Metric::Cosine | Metric::InnerProduct => -(kernels.dot)(a, b) * unit,
+            Metric::L1 => (kernels.differences)(a, b),
+        }
+    }
+
     /// Checks a vector for an index of so many dimensions. Returns what it is to be multiplied with before its direction is
     /// compared: what makes its length 1 under [`Metric::Cosine`], otherwise 1.
     pub fn check(self, vector: &[f32], dimensions: usize) -> Result<f32, Unfit> {

@@ -24,6 +24,7 @@ use crate::shim::rows::{Rows, Set};
 use crate::shim::snapshot::{self, Registered};
 use crate::shim::table::{Fetch, Slot};
 use crate::shim::{catalog, heap};
+use crate::vector_am;
 
 /// No more problems than these are reported for one index.
 const MAX_PROBLEMS: usize = 100;
@@ -231,6 +232,13 @@ fn check_index(index_oid: pg_sys::Oid, heapallindexed: bool, problems: &mut Vec<
     if !index.is_ready() {
         return;
     }
+    if vector_am::is_own_index(index_oid) {
+        let name = index.shown();
+        let mut found = Problems { name, messages: Vec::new() };
+        vector_am::check(&table, index, heapallindexed, &mut |problem| found.report(|| problem));
+        problems.append(&mut found.messages);
+        return;
+    }
     let schema = Schema::of(index);
     let tree = Tree::new(index, &schema);
     let mut found = Problems { name: tree.name(), messages: Vec::new() };
@@ -247,10 +255,12 @@ fn indexes_of(relation: pg_sys::Oid) -> Vec<pg_sys::Oid> {
     let open = OpenRelation::open(relation, LockMode::AccessShare);
     if open.get().kind() != pg_sys::RELKIND_INDEX {
         let mut indexes = open.get().indexes();
-        indexes.retain(|oid| is_own_index(*oid));
+        indexes.retain(|oid| is_own_index(*oid) || vector_am::is_own_index(*oid));
         return indexes;
     }
-    expect_own_index(relation);
+    if !vector_am::is_own_index(relation) {
+        expect_own_index(relation);
+    }
     vec![relation]
 }
 

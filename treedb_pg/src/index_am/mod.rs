@@ -33,7 +33,7 @@ use crate::shim::catalog;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::function::pg_function;
 use crate::shim::index_build::{Build, IndexRow};
-use crate::shim::index_method::{Capabilities, FindGone, Handler, IndexMethod, handler};
+use crate::shim::index_method::{Capabilities, FindGone, Handler, IndexMethod, IndexWrites, handler};
 use crate::shim::index_scan::{Bitmap, Scan};
 use crate::shim::parallel_build::{Part, build_worker};
 use crate::shim::relation::{Index, LockMode, OpenRelation, Table};
@@ -100,29 +100,11 @@ struct Btree;
 
 build_worker!(treedb_btree_build_part, Btree);
 
-impl IndexMethod for Btree {
-    const CAPABILITIES: Capabilities = Capabilities {
-        strategies: 6,
-        order: true,
-        backward: true,
-        multi_column: true,
-        optional_key: true,
-        search_array: true,
-        search_nulls: true,
-        clusterable: true,
-        include: true,
-        parallel: true,
-    };
-
+impl IndexWrites for Btree {
     type Inserting = Schema;
-    type Scan = scan::State;
 
     fn build(build: &mut Build<'_>) -> u64 {
         build::build(build)
-    }
-
-    fn build_part(part: &mut Part<'_>) {
-        build::build_part(part)
     }
 
     fn build_empty(index: Index<'_>) {
@@ -153,6 +135,27 @@ impl IndexMethod for Btree {
 
     fn vacuum_cleanup(vacuum: &mut Vacuum<'_>) {
         vacuum::vacuum_cleanup(vacuum)
+    }
+}
+
+impl IndexMethod for Btree {
+    const CAPABILITIES: Capabilities = Capabilities {
+        strategies: 6,
+        order: true,
+        backward: true,
+        multi_column: true,
+        optional_key: true,
+        search_array: true,
+        search_nulls: true,
+        clusterable: true,
+        include: true,
+        parallel: true,
+    };
+
+    type Scan = scan::State;
+
+    fn build_part(part: &mut Part<'_>) {
+        build::build_part(part)
     }
 
     /// Not on a standby: there, nothing keeps a removed entry's address from being marked all-visible while a scan

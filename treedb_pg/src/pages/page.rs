@@ -5,12 +5,12 @@
 //! | 0 | 24 | the server's page header; `pd_lower` to `pd_upper` is the hole: unused bytes inside the payload, always zero |
 //! | 24 | 8144 - b | the payload: what the access method stores |
 //! | then | b | the page's upper bound: above every key that may ever be on the page; none on the rightmost page |
-//! | 8168 | 4 | block of the right neighbour, 0 for none |
-//! | 8172 | 2 | level: 0 is a leaf |
+//! | 8168 | 4 | block of the right neighbour, 0 for none; of a vector index, of the next page with free slots |
+//! | 8172 | 2 | level: 0 is a leaf; of a vector index, what the slots are: 1 nodes, 2 vectors, 3 links above level 0 |
 //! | 8174 | 2 | flags: 1 the root, 2 split but not in the parent yet, 4 deleted, 8 the meta page, 16 a leaf with marked entries |
 //! | 8176 | 8 | of a deleted page: the next transaction id at that time, 64 bits |
 //! | 8184 | 2 | length of the bound |
-//! | 8186 | 2 | 0xDB15, which marks a page of this access method |
+//! | 8186 | 2 | 0xDB15, which marks a page of an index of the extension |
 //! | 8188 | 4 | zero |
 //!
 //! Integers of the last 24 bytes are little-endian. A page keeps its bound beside the payload, which is as long as the
@@ -26,11 +26,13 @@ use crate::shim::buffer::PAGE_SIZE;
 pub(crate) const HEADER: usize = 24;
 /// Where the last part begins.
 const SPECIAL: usize = PAGE_SIZE - 24;
+/// Where the right neighbour is.
+pub(crate) const NEXT: usize = SPECIAL;
 /// Bytes that payload and bound share.
 pub(crate) const ROOM: usize = SPECIAL - HEADER;
 /// Where the server's header has the end of the hole.
 pub(crate) const UPPER: usize = 14;
-/// Marks a page of this access method.
+/// Marks a page of an index of the extension.
 const MARK: u16 = 0xDB15;
 /// The server's layout version and page size, as its page header holds them.
 const PAGE_VERSION: u16 = PAGE_SIZE as u16 | 4;
@@ -109,7 +111,7 @@ impl<'a> View<'a> {
     #[inline]
     pub(crate) fn open(bytes: &'a [u8]) -> Result<View<'a>, Damage> {
         if bytes.len() != PAGE_SIZE || word(bytes, SPECIAL + 18) != MARK {
-            return Err(Damage::new("a page of a treedb_btree index", word(bytes, SPECIAL + 18)));
+            return Err(Damage::new("a page of an index of treedb", word(bytes, SPECIAL + 18)));
         }
         let bound = usize::from(word(bytes, SPECIAL + 16));
         if bound > ROOM / 2 {

@@ -33,6 +33,7 @@ static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>();
 fn load() {
     ENABLED.define();
     crate::collection::TABLE_ACCESS_METHOD.define();
+    crate::vector_am::define_settings();
     invalidation::listen(forget_changed);
     function_path::install(&FUNCTIONS, &FILTERS, &ENABLED);
 }

@@ -57,6 +57,14 @@ impl Strategy<'_> {
     }
 }
 
+/// The buffers in which this backend has found the blocks of an index. They may hold other blocks by now, which the server
+/// notices: it is less work than looking a block up.
+#[derive(Default)]
+pub(crate) struct RecentBuffers {
+    /// By blocks; 0 for none.
+    buffers: Vec<pg_sys::Buffer>,
+}
+
 /// A page, pinned and locked.
 pub(crate) struct Page<L: LockMode> {
     buffer: pg_sys::Buffer,
@@ -92,6 +100,28 @@ impl<L: LockMode> Page<L> {
         }
         // SAFETY: an open index; the server raises an error for a block outside it.
         unsafe { Page::lock(pg_sys::ReadBuffer(index.raw(), block)) }
+    }
+
+    /// The same, rather in the buffer where it was found before. Not for an index with local buffers.
+    pub(crate) fn read_recent(index: Index<'_>, block: u32, recent: &mut RecentBuffers) -> Page<L> {
+        let known = recent.buffers.get(block as usize).copied().unwrap_or(0);
+        // SAFETY: an open index, whose main fork is asked for; the server pins the buffer if it holds the block.
+        unsafe {
+            let file = super::compat::file(index.raw());
+            let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
+            if known > 0 && pg_sys::ReadRecentBuffer(file, fork, block, known) {
+                return Page::lock(known);
+            }
+        }
+        let page = Page::read(index, block);
+        let at = block as usize;
+        if at >= recent.buffers.len() {
+            recent.buffers.resize(at + 1, 0);
+        }
+        if let Some(place) = recent.buffers.get_mut(at) {
+            *place = page.buffer;
+        }
+        page
     }
 
     /// The same through a ring of buffers, for passes over a whole index.

@@ -18,7 +18,7 @@
 //! | 18 | a storage parameter can tell whether it was set | [`storage_parameter`] |
 //! | 18 | `vacuum_delay_point` is told whether it is an ANALYZE | [`vacuum_delay`] |
 //! | 18 | the cost of a btree assumes skip scans | [`btree_cost`] |
-//! | 18 | paths that must not be taken are counted, not costed | [`disable`] |
+//! | 18 | paths that must not be taken are counted, not costed | [`disable`], [`disable_path`] |
 //! | 18 | an access method says how high an index is, and what its strategies mean | [`complete`] |
 //!
 //! Conditions on the version are only here. Exactly one of the features `pg15` to `pg18` is on.
@@ -603,13 +603,27 @@ fn is_equality(operator: pg_sys::Oid, family: pg_sys::Oid) -> bool {
 /// # Safety
 /// A path that the planner is estimating.
 pub(super) unsafe fn disable(path: *mut pg_sys::IndexPath) {
+    // SAFETY: the caller's. A bitmap scan does not count what is disabled below it, so it must not be considered at all;
+    // whether it is, is asked after the estimate.
+    unsafe {
+        disable_path(path);
+        #[cfg(feature = "pg18")]
+        {
+            (*(*path).indexinfo).amhasgetbitmap = false;
+        }
+    }
+}
+
+/// The same for one path alone, of an index that cannot fill bitmaps.
+///
+/// # Safety
+/// As above.
+pub(super) unsafe fn disable_path(path: *mut pg_sys::IndexPath) {
     let _ = path;
-    // SAFETY: the caller's. A path is disabled once by a setting; this counts for more. A bitmap scan does not count what
-    // is disabled below it, so it must not be considered at all; whether it is, is asked after the estimate.
+    // SAFETY: the caller's. A path is disabled once by a setting; this counts for more.
     #[cfg(feature = "pg18")]
     unsafe {
         (*path).path.disabled_nodes = 2;
-        (*(*path).indexinfo).amhasgetbitmap = false;
     }
 }
 

@@ -11,7 +11,7 @@ const SQL: &[u8] = include_bytes!("../../treedb.sql");
 /// What a type of SQL is to the code.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Class {
-    /// A value of variable length: a document, a value, a key set, text, bytes.
+    /// A value of variable length: a document, a value, a key set, text, bytes, numbers.
     Varlena,
     /// An array of values of variable length.
     Array,
@@ -38,7 +38,7 @@ pub(crate) enum Class {
 /// The class of a type name.
 const fn class(name: &[u8]) -> Class {
     match name {
-        b"bson" | b"bson_value" | b"keyset" | b"text" | b"bytea" => Class::Varlena,
+        b"bson" | b"bson_value" | b"keyset" | b"text" | b"bytea" | b"float4[]" => Class::Varlena,
         b"bson[]" | b"text[]" => Class::Array,
         b"cstring" => Class::CString,
         b"internal" => Class::Internal,

@@ -1,7 +1,8 @@
 //! Index access methods: the callbacks that the server calls, as a trait of safe functions.
 //!
-//! [`handler`] makes the server's routine of a type that implements [`IndexMethod`]. Its callbacks here are the only
-//! place where the server's pointers become the types that the access method works with.
+//! [`handler`] makes the server's routine of a type that implements [`IndexMethod`], an ordered index. Its callbacks here are
+//! the only place where the server's pointers become the types that the access method works with. Those of
+//! [`IndexWrites`] serve the access methods of [`super::distance_method`] too.
 
 use std::ffi::{CStr, c_char, c_void};
 
@@ -19,7 +20,7 @@ use super::vacuum::Vacuum;
 use super::{compat, index_options, operator_class};
 
 /// Cost of a path that must not be taken: above the server's own for disabled ones.
-const NEVER: f64 = 1e30;
+pub(super) const NEVER: f64 = 1e30;
 
 /// What an access method can do: the fields of the server's routine of the same names, without `amcan`.
 pub(crate) struct Capabilities {
@@ -39,20 +40,14 @@ pub(crate) struct Capabilities {
 /// Tells of each row whether it is gone, with an element for each in the second argument.
 pub(crate) type FindGone<'f> = dyn FnMut(&[pg_sys::ItemPointerData], &mut Vec<bool>) + 'f;
 
-/// An access method for indexes.
-pub(crate) trait IndexMethod: 'static {
-    const CAPABILITIES: Capabilities;
-
+/// The part of an access method that writes indexes.
+pub(crate) trait IndexWrites: 'static {
     /// What is kept of an index while rows are inserted by one statement. It is `Send`, so it holds no handle of the
     /// server's: the context that drops it may outlive the transaction.
     type Inserting: Send + 'static;
-    /// A scan, which is `Send` for the same reason.
-    type Scan: Send + 'static;
 
     /// Fills a new index; returns how many entries it has.
     fn build(build: &mut Build<'_>) -> u64;
-    /// Does a worker's part of a build.
-    fn build_part(part: &mut Part<'_>);
     /// Makes the initial fork of an unlogged index.
     fn build_empty(index: Index<'_>);
     /// What the progress view calls a phase.
@@ -73,6 +68,17 @@ pub(crate) trait IndexMethod: 'static {
     fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>);
     /// Ends a vacuum.
     fn vacuum_cleanup(vacuum: &mut Vacuum<'_>);
+}
+
+/// An access method for ordered indexes.
+pub(crate) trait IndexMethod: IndexWrites {
+    const CAPABILITIES: Capabilities;
+
+    /// A scan, which is `Send` as what is kept of inserts is.
+    type Scan: Send + 'static;
+
+    /// Does a worker's part of a build.
+    fn build_part(part: &mut Part<'_>);
 
     /// Whether an index-only scan may take a column's value from the entry; columns count from 0.
     fn can_return(index: Index<'_>, column: usize) -> bool;
@@ -106,7 +112,7 @@ pub(crate) trait IndexMethod: 'static {
 }
 
 /// The result of an access method's handler function.
-pub(crate) struct Handler(*mut pg_sys::IndexAmRoutine);
+pub(crate) struct Handler(pub(super) *mut pg_sys::IndexAmRoutine);
 
 impl Output for Handler {
     const CLASS: Class = Class::IndexAm;
@@ -160,15 +166,15 @@ pub(crate) fn handler<M: IndexMethod>() -> Handler {
 }
 
 /// A callback: errors and panics of `work` become SQL errors.
-fn guarded<R: Copy>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: only called by the callbacks of this module, which are the outermost Rust frames below the server's.
+pub(super) fn guarded<R: Copy>(work: impl FnOnce() -> R) -> R {
+    // SAFETY: only called by callbacks of access methods, which are the outermost Rust frames below the server's.
     unsafe { super::error_frame::guarded(work) }
 }
 
 // What all callbacks rely on: the server passes open, locked relations of the access method, and structures that are
 // valid, and not used by others, until the callback returns.
 
-unsafe extern "C-unwind" fn build<M: IndexMethod>(
+pub(super) unsafe extern "C-unwind" fn build<M: IndexWrites>(
     table: pg_sys::Relation,
     index: pg_sys::Relation,
     info: *mut pg_sys::IndexInfo,
@@ -185,17 +191,17 @@ unsafe extern "C-unwind" fn build<M: IndexMethod>(
     })
 }
 
-unsafe extern "C-unwind" fn build_empty<M: IndexMethod>(index: pg_sys::Relation) {
+pub(super) unsafe extern "C-unwind" fn build_empty<M: IndexWrites>(index: pg_sys::Relation) {
     // SAFETY: see above.
     guarded(|| M::build_empty(unsafe { Index::from_raw(index) }))
 }
 
-unsafe extern "C-unwind" fn build_phase_name<M: IndexMethod>(phase: i64) -> *mut c_char {
+pub(super) unsafe extern "C-unwind" fn build_phase_name<M: IndexWrites>(phase: i64) -> *mut c_char {
     guarded(|| M::phase_name(phase).map_or(std::ptr::null_mut(), |name| name.as_ptr().cast_mut()))
 }
 
 #[allow(clippy::too_many_arguments)]
-unsafe extern "C-unwind" fn insert<M: IndexMethod>(
+pub(super) unsafe extern "C-unwind" fn insert<M: IndexWrites>(
     index: pg_sys::Relation,
     values: *mut pg_sys::Datum,
     nulls: *mut bool,
@@ -225,7 +231,7 @@ unsafe extern "C-unwind" fn insert<M: IndexMethod>(
     })
 }
 
-unsafe extern "C-unwind" fn bulk_delete<M: IndexMethod>(
+pub(super) unsafe extern "C-unwind" fn bulk_delete<M: IndexWrites>(
     info: *mut pg_sys::IndexVacuumInfo,
     stats: *mut pg_sys::IndexBulkDeleteResult,
     callback: pg_sys::IndexBulkDeleteCallback,
@@ -257,7 +263,7 @@ unsafe extern "C-unwind" fn bulk_delete<M: IndexMethod>(
     })
 }
 
-unsafe extern "C-unwind" fn vacuum_cleanup<M: IndexMethod>(
+pub(super) unsafe extern "C-unwind" fn vacuum_cleanup<M: IndexWrites>(
     info: *mut pg_sys::IndexVacuumInfo,
     stats: *mut pg_sys::IndexBulkDeleteResult,
 ) -> *mut pg_sys::IndexBulkDeleteResult {

@@ -21,6 +21,7 @@
 //!   and [`vacuum`] for what they are passed; [`parallel_scan`], [`parallel_build`]: what the
 //!   processes of one share; [`index_delete`] finds entries of dead rows; [`index_options`]: storage
 //!   parameters; [`operator_class`]: whether an operator class is valid
+//! * [`distance_method`], [`vector_options`]: the same for access methods that return rows by distance
 //! * [`key_lock`]: locks of keys, and waiting for transactions that are at work on a row
 //! * [`comparison`], [`compression`]: comparison functions of operator classes; the server's compression
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
@@ -46,6 +47,7 @@ pub(crate) mod compression;
 pub(crate) mod custom_scan;
 pub(crate) mod datum;
 pub(crate) mod declared;
+pub(crate) mod distance_method;
 pub(crate) mod error;
 pub(crate) mod error_frame;
 pub(crate) mod expression;
@@ -87,4 +89,5 @@ pub(crate) mod text;
 pub(crate) mod thread;
 pub(crate) mod trigger;
 pub(crate) mod vacuum;
+pub(crate) mod vector_options;
 pub(crate) mod wal;

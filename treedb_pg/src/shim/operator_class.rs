@@ -3,6 +3,9 @@
 //! What is asked is what the server asks of a btree operator class: comparison functions and operators of the right
 //! types, all five strategies for every pair of types, no ordering operators. The operator class must also say of
 //! which kind its columns are.
+//!
+//! An operator class of an access method that returns rows by distance ([`is_valid_distance`]) has one ordering operator and
+//! says its kind by support function 1.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::CStr;
@@ -251,10 +254,49 @@ pub(super) fn is_valid(class: pg_sys::Oid, check_kind: CheckKind) -> bool {
         problems.push("columns of this kind have no order, but the operator class has operators".to_owned());
     }
 
-    for problem in &problems {
+    report(&name, &problems)
+}
+
+/// Tells what is wrong with an operator class; whether that is nothing.
+fn report(name: &str, problems: &[String]) -> bool {
+    for problem in problems {
         pgrx::info!("operator class \"{name}\": {problem}");
     }
     problems.is_empty()
+}
+
+/// Number of the ordering operator of a class that is ordered by distance.
+pub(super) const DISTANCE: i16 = 1;
+/// Number of the support function of such a class that says its kind.
+pub(super) const DISTANCE_KIND: u16 = 1;
+
+/// Whether an operator class is valid for an access method that returns rows by distance.
+pub(super) fn is_valid_distance(class: pg_sys::Oid, is_kind: fn(i32) -> bool) -> bool {
+    let Some((name, family, input)) = class_of(class) else { return false };
+    let own: Types = (input, input);
+    let mut problems: Vec<String> = Vec::new();
+    let functions = functions_of(family);
+    let kind = functions.iter().find(|function| function.types == own && function.number == DISTANCE_KIND);
+    match kind.map(|function| (function, signature(function.oid))) {
+        None => problems.push("support function 1, which says the kind of vectors, is missing".to_owned()),
+        Some((function, Some((arguments, result)))) if arguments.is_empty() && result == pg_sys::INT4OID => {
+            // SAFETY: a function without arguments that returns an integer.
+            let kind =
+                unsafe { pg_sys::OidFunctionCall0Coll(function.oid, pg_sys::InvalidOid).value() as i32 };
+            if !is_kind(kind) {
+                problems.push(format!("support function 1 returns {kind}, which is no kind of vectors"));
+            }
+        }
+        Some(_) => problems.push("support function 1 cannot be called".to_owned()),
+    }
+    let operators = operators_of(family);
+    if !operators.iter().any(|operator| operator.types == own && operator.strategy == DISTANCE) {
+        problems.push("operator 1, the distance, is missing".to_owned());
+    }
+    for operator in operators.iter().filter(|operator| !operator.is_ordering) {
+        problems.push(format!("operator {} is not an ordering operator", operator_name(operator.oid)));
+    }
+    report(&name, &problems)
 }
 
 /// Whether the kind of column that the operator class names has an order; the error says what is wrong with the kind.

@@ -139,6 +139,11 @@ impl<'r> Relation<'r> {
         }
     }
 
+    /// Whether it is a temporary one, whose pages are in local buffers.
+    pub(crate) fn is_temporary(self) -> bool {
+        self.class().relpersistence == pg_sys::RELPERSISTENCE_TEMP as std::ffi::c_char
+    }
+
     /// Whether changes are logged.
     pub(crate) fn is_logged(self) -> bool {
         self.needs_wal()
@@ -280,14 +285,9 @@ impl<'r> Index<'r> {
     /// The key columns of an index of ours.
     pub(crate) fn key_columns(self) -> Vec<KeyColumn> {
         let column = |at: usize| {
-            // SAFETY: the arrays have an element for each key column. The function is called with as many arguments as
-            // it is declared with.
+            // SAFETY: the arrays have an element for each key column.
             unsafe {
-                let number = at as i16 + 1;
-                let kind = (pg_sys::index_getprocid(self.raw(), number, KIND) != pg_sys::InvalidOid)
-                    .then(|| pg_sys::index_getprocinfo(self.raw(), number, KIND))
-                    .filter(|function| (**function).fn_nargs == 0)
-                    .map(|function| pg_sys::FunctionCall0Coll(function, pg_sys::InvalidOid).value() as i32);
+                let kind = self.support_number(at, KIND);
                 let option = u32::from(*(*self.raw()).rd_indoption.add(at) as u16);
                 KeyColumn {
                     kind,
@@ -299,6 +299,29 @@ impl<'r> Index<'r> {
             }
         };
         (0..self.key_count()).map(column).collect()
+    }
+
+    /// What the support function of this number of key column `at` returns; `None` if there is none, or it takes
+    /// arguments.
+    pub(crate) fn support_number(self, at: usize, number: u16) -> Option<i32> {
+        let column = at as i16 + 1;
+        // SAFETY: the index has that column. The function is called with as many arguments as it is declared with.
+        unsafe {
+            (pg_sys::index_getprocid(self.raw(), column, number) != pg_sys::InvalidOid)
+                .then(|| pg_sys::index_getprocinfo(self.raw(), column, number))
+                .filter(|function| (**function).fn_nargs == 0)
+                .map(|function| pg_sys::FunctionCall0Coll(function, pg_sys::InvalidOid).value() as i32)
+        }
+    }
+
+    /// The type modifier of column `at`; `None` if it has none.
+    pub(crate) fn modifier(self, at: usize) -> Option<i32> {
+        // SAFETY: the description of the index's columns.
+        let modifier = unsafe {
+            let count = usize::try_from((*self.columns()).natts).unwrap_or(0);
+            (at < count).then(|| compat::attribute(self.columns(), at).atttypmod)
+        };
+        modifier.filter(|modifier| *modifier >= 0)
     }
 
     /// Block and level of the root of a tree, as this backend saw it last; `None` since the server heard of a change of

@@ -1,7 +1,7 @@
 //! Settings that users can change, and what happens when the library is loaded.
 
 use std::ffi::{CStr, CString, c_char};
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use pgrx::pg_sys;
 
@@ -42,6 +42,53 @@ impl Switch {
     /// Whether it is on.
     pub(crate) fn is_on(&self) -> bool {
         self.value.load(Ordering::Relaxed)
+    }
+}
+
+/// A setting that is a number.
+pub(crate) struct Number {
+    name: &'static CStr,
+    description: &'static CStr,
+    default: i32,
+    greatest: i32,
+    value: AtomicI32,
+}
+
+impl Number {
+    /// A setting of that name from 1 to `greatest`, which is known to the server once it is defined.
+    pub(crate) const fn new(
+        name: &'static CStr,
+        description: &'static CStr,
+        default: i32,
+        greatest: i32,
+    ) -> Number {
+        Number { name, description, default, greatest, value: AtomicI32::new(default) }
+    }
+
+    /// Makes it known to the server, as a setting of the session that any user may change.
+    pub(crate) fn define(&'static self) {
+        // SAFETY: as for a switch; an atomic number is stored as a number.
+        unsafe {
+            pg_sys::DefineCustomIntVariable(
+                self.name.as_ptr(),
+                self.description.as_ptr(),
+                std::ptr::null(),
+                self.value.as_ptr(),
+                self.default,
+                1,
+                self.greatest,
+                pg_sys::GucContext::PGC_USERSET,
+                0,
+                None,
+                None,
+                None,
+            )
+        }
+    }
+
+    /// Its value.
+    pub(crate) fn get(&self) -> usize {
+        usize::try_from(self.value.load(Ordering::Relaxed)).unwrap_or(1)
     }
 }
 

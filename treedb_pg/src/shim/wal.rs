@@ -1,7 +1,8 @@
 //! Changes to pages as atomic WAL records, all of the server's generic resource manager: every server can replay them,
 //! without this library.
 //!
-//! [`patch`] is for small changes of one page, such as inserts: it writes bytes in place and logs just these. [`rewrite`]
+//! [`patch`] is for small changes of one page, such as inserts: it writes bytes in place and logs just these;
+//! [`patch_pages`] does so for up to four pages. [`rewrite`]
 //! puts a page's new content in place and logs from where to where it differs. For everything else, a [`Change`] works on copies of up to four pages, which it borrows exclusively until it ends. Committing writes one
 //! generic WAL record and puts the copies in place; dropping it leaves the pages as they were. So an error in the
 //! middle of a change, a Rust panic included, never leaves half of it behind. On a standby, redo locks the pages in
@@ -38,8 +39,8 @@ pub(crate) fn patch<const N: usize>(
     unsafe {
         write_logged(
             index,
-            page,
-            |start| {
+            &mut [page],
+            |_, start| {
                 for (at, bytes) in &parts {
                     std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(*at), bytes.len());
                 }
@@ -54,33 +55,84 @@ pub(crate) fn patch<const N: usize>(
     }
 }
 
-/// Writes to a page in place, and logs that with the data that `register` registers, fragments of the page.
+/// Bytes to be written to a page, each part at an offset.
+pub(crate) type PageParts = Vec<(usize, Vec<u8>)>;
+
+/// A page, and what is to be written to it.
+pub(crate) struct PagePatch<'p> {
+    pub(crate) page: &'p mut Page<Exclusive>,
+    pub(crate) parts: PageParts,
+}
+
+/// Writes to up to four pages in place, and logs that as one record. The parts lie outside the holes of their pages.
+pub(crate) fn patch_pages(index: Index<'_>, patches: &mut [PagePatch<'_>]) {
+    let too_many = patches.len() > pg_sys::MAX_GENERIC_XLOG_PAGES as usize;
+    let mut fragments = Vec::with_capacity(patches.len());
+    for patch in patches.iter() {
+        if too_many || patch.parts.iter().any(|(at, bytes)| at + bytes.len() > PAGE_SIZE) {
+            super::error::corrupted(&index.shown(), patch.page.block(), "a change reaches beyond its pages");
+        }
+        let mut data: Vec<u8> = Vec::new();
+        for (at, bytes) in &patch.parts {
+            data.extend_from_slice(&(*at as u16).to_ne_bytes());
+            data.extend_from_slice(&(bytes.len() as u16).to_ne_bytes());
+            data.extend_from_slice(bytes);
+        }
+        fragments.push(data);
+    }
+    let (mut pages, parts): (Vec<&mut Page<Exclusive>>, Vec<&PageParts>) =
+        patches.iter_mut().map(|patch| (&mut *patch.page, &patch.parts)).unzip();
+    // SAFETY: all parts lie in their pages; `fragments` and `parts` outlive the record.
+    unsafe {
+        write_logged(
+            index,
+            &mut pages,
+            |number, start| {
+                for (at, bytes) in parts.get(number).copied().into_iter().flatten() {
+                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(*at), bytes.len());
+                }
+            },
+            || {
+                for (number, data) in fragments.iter().enumerate() {
+                    compat::register_buffer_data(number as u8, data);
+                }
+            },
+        );
+    }
+}
+
+/// Writes to pages in place, and logs that with the data that `register` registers, fragments of the pages.
 ///
 /// # Safety
-/// `write` gets the page's first byte and writes no further than the page; `register` registers data of block 0 that
-/// outlives the call. Neither allocates, nor raises an error but the server's WAL machinery's, which stops the server here.
+/// At most four pages. `write` gets the number and the first byte of each, and writes no further than the page;
+/// `register` registers data of blocks of these numbers that outlives the call. Neither allocates, nor raises an error but
+/// the server's WAL machinery's, which stops the server here.
 unsafe fn write_logged(
     index: Index<'_>,
-    page: &mut Page<Exclusive>,
-    write: impl FnOnce(*mut u8),
+    pages: &mut [&mut Page<Exclusive>],
+    write: impl Fn(usize, *mut u8),
     register: impl FnOnce(),
 ) {
     let logged = index.needs_wal();
-    let buffer = page.buffer();
-    // SAFETY: the page is pinned, and locked exclusively by `page`, which is borrowed exclusively; the rest is the
-    // caller's.
+    // SAFETY: the pages are pinned, and locked exclusively by their owners, which are borrowed exclusively; the rest is
+    // the caller's.
     unsafe {
-        let start = pg_sys::BufferGetPage(buffer).cast::<u8>();
         pg_sys::CritSectionCount += 1;
-        write(start);
-        pg_sys::MarkBufferDirty(buffer);
+        for (number, page) in pages.iter().enumerate() {
+            write(number, pg_sys::BufferGetPage(page.buffer()).cast());
+            pg_sys::MarkBufferDirty(page.buffer());
+        }
         if logged {
             pg_sys::XLogBeginInsert();
-            pg_sys::XLogRegisterBuffer(0, buffer, pg_sys::REGBUF_STANDARD as u8);
+            for (number, page) in pages.iter().enumerate() {
+                pg_sys::XLogRegisterBuffer(number as u8, page.buffer(), pg_sys::REGBUF_STANDARD as u8);
+            }
             register();
             let end = pg_sys::XLogInsert(pg_sys::RmgrIds::RM_GENERIC_ID as u8, 0);
             let position = pg_sys::PageXLogRecPtr { xlogid: (end >> 32) as u32, xrecoff: end as u32 };
-            start.cast::<pg_sys::PageXLogRecPtr>().write(position);
+            for page in pages.iter() {
+                pg_sys::BufferGetPage(page.buffer()).cast::<pg_sys::PageXLogRecPtr>().write(position);
+            }
         }
         pg_sys::CritSectionCount -= 1;
     }
@@ -122,8 +174,8 @@ pub(crate) fn rewrite(index: Index<'_>, page: &mut Page<Exclusive>, image: &[u8;
     unsafe {
         write_logged(
             index,
-            page,
-            |start| {
+            &mut [page],
+            |_, start| {
                 let rest = PAGE_SIZE - FRONT;
                 std::ptr::copy_nonoverlapping(image.as_ptr().add(FRONT), start.add(FRONT), rest);
             },

@@ -4,46 +4,89 @@ use super::insert::{Limits, attach, choose, connect, is_parent};
 use super::store::{Link, NodesMut};
 
 /// Takes a node out of the graph, and links those that linked to it to each other, so that what was near stays near. The
-/// store may then forget the node. `highest` names a node of the highest level there is besides this one; it is asked
-/// only if searches begin at the node.
+/// store may then forget the node. `highest` names a node of the highest level there is besides this one, among those
+/// that are linked; it is asked only if searches begin at the node.
+///
+/// The node loses its links one by one, those above level 0 first, the one to its parent last.
 pub fn delete<S: NodesMut>(
     store: &mut S,
     node: S::Node,
     limits: &Limits,
     highest: impl FnOnce(&S) -> Result<Option<(S::Node, u8)>, S::Error>,
 ) -> Result<(), S::Error> {
-    let (mut links, mut theirs) = (Vec::new(), Vec::new());
-    for level in 0..=store.level(node)? {
+    let mut links = Vec::new();
+    store.scored_links(node, 0, &mut links)?;
+    let is_root = store.root()? == Some(node);
+    if is_root && links.is_empty() {
+        store.set_root(None)?;
+        store.set_entry(None)?;
+        return store.settle();
+    }
+    if store.entry()?.is_some_and(|(entry, _)| entry == node) {
+        let other = highest(store)?;
+        store.set_entry(other)?;
+        store.settle()?;
+    }
+    for level in (1..=store.level(node)?).rev() {
         store.scored_links(node, level, &mut links)?;
-        store.set_links(node, level, &[])?;
-        let mut orphans = Vec::new();
-        let root = store.root()?;
         for link in &links {
-            store.scored_links(link.node, level, &mut theirs)?;
-            if level == 0 && root != Some(link.node) && is_parent(node, &theirs) {
-                orphans.push(link.node);
-            }
-            theirs.retain(|other| other.node != node);
-            store.set_links(link.node, level, &theirs)?;
-        }
-        if level == 0 {
-            let mut parent = links.first().map(|first| first.node);
-            if root == Some(node) {
-                // One of its children takes its place: where there are other nodes, it has some.
-                parent = (!orphans.is_empty()).then(|| orphans.remove(0));
-                store.set_root(parent)?;
-            }
-            for (at, orphan) in orphans.iter().enumerate() {
-                attach(store, *orphan, parent, orphans.get(at + 1..).unwrap_or(&[]), limits)?;
-            }
+            disconnect(store, node, link.node, level)?;
+            store.settle()?;
         }
         for link in &links {
             replace_link(store, link.node, &links, level, limits)?;
         }
     }
-    if store.entry()?.is_some_and(|(entry, _)| entry == node) {
-        let other = highest(store)?;
-        store.set_entry(other)?;
+    if is_root {
+        hand_over(store, node)?;
+    }
+    store.scored_links(node, 0, &mut links)?;
+    let parent = links.first().map(|first| first.node);
+    let mut theirs = Vec::new();
+    for link in links.iter().skip(1) {
+        store.scored_links(link.node, 0, &mut theirs)?;
+        let is_child = store.root()? != Some(link.node) && is_parent(node, &theirs);
+        disconnect(store, node, link.node, 0)?;
+        if is_child {
+            attach(store, link.node, parent, Some(node), limits)?;
+        }
+        store.settle()?;
+    }
+    if let Some(parent) = parent {
+        disconnect(store, node, parent, 0)?;
+        store.settle()?;
+    }
+    for link in &links {
+        replace_link(store, link.node, &links, 0, limits)?;
+    }
+    Ok(())
+}
+
+/// Makes a child of the root the root; the old root becomes its child.
+fn hand_over<S: NodesMut>(store: &mut S, root: S::Node) -> Result<(), S::Error> {
+    let (mut links, mut theirs) = (Vec::new(), Vec::new());
+    store.scored_links(root, 0, &mut links)?;
+    for at in 0..links.len() {
+        let Some(link) = links.get(at).copied() else { continue };
+        store.scored_links(link.node, 0, &mut theirs)?;
+        if is_parent(root, &theirs) {
+            links.remove(at);
+            links.insert(0, link);
+            store.set_links(root, 0, &links)?;
+            store.set_root(Some(link.node))?;
+            break;
+        }
+    }
+    store.settle()
+}
+
+/// Takes the links between two nodes away.
+fn disconnect<S: NodesMut>(store: &mut S, a: S::Node, b: S::Node, level: u8) -> Result<(), S::Error> {
+    let mut links = Vec::new();
+    for (one, other) in [(a, b), (b, a)] {
+        store.scored_links(one, level, &mut links)?;
+        links.retain(|link| link.node != other);
+        store.set_links(one, level, &links)?;
     }
     Ok(())
 }

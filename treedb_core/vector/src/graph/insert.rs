@@ -67,7 +67,8 @@ pub fn insert<S: NodesMut>(
 ) -> Result<(), S::Error> {
     let Some((entry, top)) = store.entry()? else {
         store.set_root(Some(node))?;
-        return store.set_entry(Some((node, level)));
+        store.set_entry(Some((node, level)))?;
+        return store.settle();
     };
     let mut nearest = vec![(store.score(query, entry)?, entry)];
     for above in (level + 1..=top).rev() {
@@ -75,16 +76,20 @@ pub fn insert<S: NodesMut>(
             *first = descend(store, query, *first, above, scratch)?;
         }
     }
-    let mut chosen = Vec::new();
+    let mut levels = Vec::new();
     for level in (0..=level.min(top)).rev() {
         in_level(store, query, &nearest, level, limits.ef, scratch)?;
         nearest.clear();
         nearest.extend(scratch.pool.found().iter().map(|found| (found.score, found.node)));
         let near: Vec<Link<S::Node>> =
             nearest.iter().map(|(score, node)| Link { score: *score, node: *node }).collect();
+        let mut chosen = Vec::new();
         choose(store, near, limits.links, &mut chosen)?;
+        levels.push((level, chosen));
+    }
+    for (level, chosen) in levels.into_iter().rev() {
         if level == 0 {
-            attach(store, node, chosen.first().map(|link| link.node), &[], limits)?;
+            attach(store, node, chosen.first().map(|link| link.node), None, limits)?;
         }
         for link in &chosen {
             connect(store, node, *link, level, limits)?;
@@ -92,17 +97,18 @@ pub fn insert<S: NodesMut>(
     }
     if level > top {
         store.set_entry(Some((node, level)))?;
+        store.settle()?;
     }
     Ok(())
 }
 
-/// Gives a node without a parent one: `from`, or if that has no room, one below it in the tree. `orphans` have no parent
-/// either.
+/// Gives a node without a parent one: `from`, or if that has no room, one below it in the tree, but none below
+/// `except`.
 pub(super) fn attach<S: NodesMut>(
     store: &mut S,
     node: S::Node,
     from: Option<S::Node>,
-    orphans: &[S::Node],
+    except: Option<S::Node>,
     limits: &Limits,
 ) -> Result<(), S::Error> {
     let (mut own, mut links, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
@@ -117,7 +123,7 @@ pub(super) fn attach<S: NodesMut>(
         own.insert(0, link);
         store.set_links(node, 0, &own)?;
         if known.is_some() || add(store, parent, Link { score: link.score, node }, 0, limits)? {
-            return Ok(());
+            return store.settle();
         }
         own.remove(0);
         store.set_links(node, 0, &own)?;
@@ -125,7 +131,7 @@ pub(super) fn attach<S: NodesMut>(
         store.scored_links(parent, 0, &mut links)?;
         for child in &links {
             store.scored_links(child.node, 0, &mut theirs)?;
-            let other = child.node != node && !orphans.contains(&child.node);
+            let other = child.node != node && Some(child.node) != except;
             if is_parent(parent, &theirs) && other && store.root()? != Some(child.node) {
                 next.push_back(child.node);
             }
@@ -153,7 +159,7 @@ pub(super) fn connect<S: NodesMut>(
         own.pop();
         store.set_links(node, level, &own)?;
     }
-    Ok(())
+    store.settle()
 }
 
 /// Whether a node with these links in level 0 has this parent. (Of the root it says nothing.)
@@ -252,7 +258,8 @@ fn is_apart<S: NodesMut>(
     chosen: &[Link<S::Node>],
 ) -> Result<bool, S::Error> {
     for other in chosen {
-        if store.between(link.node, other.node)? < link.score {
+        // Copies of one vector are in the same direction: they must not take all links.
+        if store.between(link.node, other.node)? <= link.score {
             return Ok(false);
         }
     }

@@ -2,13 +2,16 @@
 //!
 //! Every node is in level 0, and each level has about a sixteenth of the nodes of the one below. A search descends from the
 //! entry point greedily, and in level 0 keeps the best `ef` nodes that it has met, expanding the nearest one that it has not
-//! expanded, until all of them are.
+//! expanded, until all of them are. It can go on from there to the next best nodes, until it has seen the whole graph.
 //!
 //! Invariants:
 //! - Links go both ways. So a node can be removed by looking at the nodes that it links to, and no link to a node that
 //!   does not exist is left anywhere.
 //! - In level 0 the first link of every node but the root is to its parent, and parents lead to the root. These links are
 //!   never given up, so that every node is reachable, whatever comes and goes, however many vectors are the same.
+//! - A node that is linked in a level is linked in level 0: whoever descends to it finds its way from there.
+//!
+//! They hold whenever [`NodesMut::settle`] is called, which is after each change of at most four nodes.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -30,5 +33,5 @@ pub use check::{Damage, check};
 pub use delete::delete;
 pub use insert::{Limits, insert, level_of};
 pub use pool::{Found, Pool};
-pub use search::{Scratch, search};
-pub use store::{Link, Nodes, NodesMut, Stamps, Visited};
+pub use search::{Scratch, search, search_first, search_on};
+pub use store::{Hashed, Link, Nodes, NodesMut, Stamps, Visited};

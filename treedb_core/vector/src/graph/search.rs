@@ -27,14 +27,54 @@ pub fn search<S: Nodes>(
     ef: usize,
     scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
 ) -> Result<(), S::Error> {
+    match begin(store, query, ef, scratch)? {
+        Some(nearest) => in_level(store, query, &[nearest], 0, ef, scratch),
+        None => Ok(()),
+    }
+}
+
+/// The same, so that [`search_on`] can go on from there.
+pub fn search_first<S: Nodes>(
+    store: &S,
+    query: &S::Query<'_>,
+    ef: usize,
+    scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
+) -> Result<(), S::Error> {
+    let Some(nearest) = begin(store, query, ef, scratch)? else { return Ok(()) };
+    enter(&[nearest], ef, scratch);
+    scratch.pool.keep_rest();
+    expand_all(store, query, 0, scratch)
+}
+
+/// Goes on with a search: replaces what is in [`Scratch::pool`] by the `ef` nearest nodes that have not been in there
+/// when a search or this ended; none if the whole graph has been. Some may be nearer than those before. Where `expand` is false,
+/// only nodes that the search has met already are among them.
+pub fn search_on<S: Nodes>(
+    store: &S,
+    query: &S::Query<'_>,
+    ef: usize,
+    expand: bool,
+    scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
+) -> Result<(), S::Error> {
+    scratch.pool.next_batch(ef.max(1));
+    if expand { expand_all(store, query, 0, scratch) } else { Ok(()) }
+}
+
+/// Descends to level 0: the node to begin at there. `None` if there is none.
+fn begin<S: Nodes>(
+    store: &S,
+    query: &S::Query<'_>,
+    ef: usize,
+    scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
+) -> Result<Option<(f32, S::Node)>, S::Error> {
     scratch.pool.reset(ef.max(1));
-    let Some((entry, top)) = store.entry()? else { return Ok(()) };
+    let Some((entry, top)) = store.entry()? else { return Ok(None) };
     let mut nearest = (store.score(query, entry)?, entry);
     scratch.compared = 1;
     for level in (1..=top).rev() {
         nearest = descend(store, query, nearest, level, scratch)?;
     }
-    in_level(store, query, &[nearest], 0, ef, scratch)
+    Ok(Some(nearest))
 }
 
 /// The nearest node of a level that is reached by going to ever nearer ones from `nearest`.
@@ -73,14 +113,29 @@ pub(super) fn in_level<S: Nodes, V: Visited<S::Node>>(
     ef: usize,
     scratch: &mut Scratch<S::Node, V>,
 ) -> Result<(), S::Error> {
-    let Scratch { pool, visited, links, compared } = scratch;
-    pool.reset(ef.max(1));
-    visited.clear();
+    enter(from, ef, scratch);
+    expand_all(store, query, level, scratch)
+}
+
+/// Puts the nodes where a search of a level begins into an empty pool.
+fn enter<N: Copy, V: Visited<N>>(from: &[(f32, N)], ef: usize, scratch: &mut Scratch<N, V>) {
+    scratch.pool.reset(ef.max(1));
+    scratch.visited.clear();
     for (score, node) in from {
-        if visited.insert(*node) {
-            pool.insert(*score, *node);
+        if scratch.visited.insert(*node) {
+            scratch.pool.insert(*score, *node);
         }
     }
+}
+
+/// Expands the nodes of the pool, the nearest first, until all of them are.
+fn expand_all<S: Nodes, V: Visited<S::Node>>(
+    store: &S,
+    query: &S::Query<'_>,
+    level: u8,
+    scratch: &mut Scratch<S::Node, V>,
+) -> Result<(), S::Error> {
+    let Scratch { pool, visited, links, compared } = scratch;
     while let Some(node) = pool.expand() {
         store.links(node, level, links)?;
         // All nodes are asked for before the first of them is needed.

@@ -58,6 +58,11 @@ pub trait NodesMut: Nodes {
     fn level(&self, node: Self::Node) -> Result<u8, Self::Error>;
     /// How far two nodes are from each other.
     fn between(&self, a: Self::Node, b: Self::Node) -> Result<f32, Self::Error>;
+    /// The invariants hold after the changes made since the last call, of at most four nodes, or of the root, the entry
+    /// and one node. A store that must be whole after a crash makes them last here, all or none.
+    fn settle(&mut self) -> Result<(), Self::Error> {
+        Ok(())
+    }
 }
 
 /// A set of nodes that a search has met.
@@ -103,16 +108,93 @@ impl Visited<u32> for Stamps {
     }
 }
 
+/// A set of nodes with whatever numbers: a hash table with open addressing.
+#[derive(Debug)]
+pub struct Hashed {
+    /// When a place was taken (upper half), and by which node.
+    places: Vec<u64>,
+    now: u32,
+    count: usize,
+}
+
+impl Default for Hashed {
+    fn default() -> Self {
+        Hashed { places: vec![0; 1024], now: 1, count: 0 }
+    }
+}
+
+impl Hashed {
+    /// Puts a node into a table that has room; false if it is in there.
+    #[inline]
+    fn put(places: &mut [u64], now: u32, node: u32) -> bool {
+        let wanted = u64::from(now) << 32 | u64::from(node);
+        let mask = places.len() - 1;
+        // Fibonacci hashing.
+        let mut at = (u64::from(node).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        while let Some(place) = places.get_mut(at) {
+            if *place == wanted {
+                return false;
+            }
+            if *place >> 32 != u64::from(now) {
+                *place = wanted;
+                return true;
+            }
+            at = (at + 1) & mask;
+        }
+        false
+    }
+}
+
+impl Visited<u32> for Hashed {
+    fn clear(&mut self) {
+        self.count = 0;
+        self.now = match self.now.checked_add(1) {
+            Some(now) => now,
+            None => {
+                self.places.fill(0);
+                1
+            }
+        };
+    }
+
+    #[inline]
+    fn insert(&mut self, node: u32) -> bool {
+        if 2 * self.count >= self.places.len() {
+            let mut larger = vec![0; 2 * self.places.len()];
+            for place in self.places.iter().filter(|place| **place >> 32 == u64::from(self.now)) {
+                Hashed::put(&mut larger, self.now, *place as u32);
+            }
+            self.places = larger;
+        }
+        let new = Hashed::put(&mut self.places, self.now, node);
+        self.count += usize::from(new);
+        new
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn a_set_is_empty_after_every_clear() {
-        let mut set = Stamps::default();
+    fn check_clears(mut set: impl Visited<u32>) {
         for _ in 0..600 {
             set.clear();
             assert!(set.insert(3) && set.insert(1000) && !set.insert(3) && !set.insert(1000));
         }
+    }
+
+    #[test]
+    fn a_set_is_empty_after_every_clear() {
+        check_clears(Stamps::default());
+        check_clears(Hashed::default());
+    }
+
+    #[test]
+    fn a_hashed_set_keeps_every_node_as_it_grows() {
+        let mut set = Hashed::default();
+        set.clear();
+        let nodes = || (0..100_000_u32).map(|n| n.wrapping_mul(2_654_435_761));
+        assert!(nodes().all(|node| set.insert(node)));
+        assert!(nodes().all(|node| !set.insert(node)));
     }
 }

@@ -33,6 +33,8 @@ pub struct MemoryGraph {
     dimensions: usize,
     limits: Limits,
     kernels: Kernels,
+    /// Searches go by the vectors instead of their codes.
+    exact: bool,
     entry: Option<(u32, u8)>,
     root: Option<u32>,
     /// Codes and factors from the first line on, the number of links and links from [`MemoryGraph::links_at`] on.
@@ -55,6 +57,7 @@ pub struct MemoryGraph {
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'q> {
     vector: &'q [f32],
+    unit: f32,
     coded: Coded<'q>,
 }
 
@@ -83,6 +86,7 @@ impl MemoryGraph {
             dimensions,
             limits,
             kernels: Kernels::best(),
+            exact: metric == Metric::L1,
             entry: None,
             root: None,
             records: Records::new(record),
@@ -95,6 +99,12 @@ impl MemoryGraph {
             random: 0,
             scratch: Scratch::default(),
         }
+    }
+
+    /// Lets searches and links go by the vectors, not by their codes, which cannot tell vectors of few dimensions apart
+    /// that are near each other and far from zero. To be called before anything is inserted.
+    pub fn exact(self) -> MemoryGraph {
+        MemoryGraph { exact: true, ..self }
     }
 
     /// How many nodes there are.
@@ -149,7 +159,7 @@ impl MemoryGraph {
         }
         let limits = self.limits;
         let mut scratch = std::mem::take(&mut self.scratch);
-        let query = Query { vector, coded: Coded { factors, codes: &codes } };
+        let query = Query { vector, unit, coded: Coded { factors, codes: &codes } };
         let Ok(()) = graph::insert(self, node, level, &query, &limits, &mut scratch);
         self.scratch = scratch;
         Ok(node)
@@ -191,7 +201,7 @@ impl MemoryGraph {
         let Searcher { scratch, codes, nearest } = searcher;
         codes.resize(self.dimensions, 0);
         let factors = code::encode(vector, unit, codes);
-        let query = Query { vector, coded: Coded { factors, codes } };
+        let query = Query { vector, unit, coded: Coded { factors, codes } };
         let Ok(()) = graph::search(self, &query, ef.max(k), scratch);
         nearest.clear();
         let ranked = scratch.pool.found().iter().take((2 * k).max(RANKED));
@@ -204,9 +214,15 @@ impl MemoryGraph {
         Ok(nearest)
     }
 
-    fn vector(&self, node: u32) -> &[f32] {
+    /// The vector of a node; empty if there is none of this number.
+    pub fn vector(&self, node: u32) -> &[f32] {
         let from = node as usize * self.dimensions;
         self.vectors.get(from..from + self.dimensions).unwrap_or(&[])
+    }
+
+    /// What makes the vector of a node of length 1 where only its direction counts, otherwise 1.
+    pub fn unit(&self, node: u32) -> f32 {
+        self.units.get(node as usize).copied().unwrap_or(0.0)
     }
 
     fn prefetch_vector(&self, node: u32) {
@@ -221,14 +237,21 @@ impl MemoryGraph {
         let other = self.vector(node);
         match self.metric {
             Metric::Cosine => {
-                let unit = unit * self.units.get(node as usize).copied().unwrap_or(0.0);
+                let unit = unit * self.unit(node);
                 1.0 - ((self.kernels.dot)(vector, other) * unit).clamp(-1.0, 1.0)
             }
             metric => metric.distance(vector, other),
         }
     }
 
-    fn coded(&self, node: u32) -> Coded<'_> {
+    /// How far a node is from a vector, which `unit` makes of length 1.
+    fn exact_score(&self, vector: &[f32], unit: f32, node: u32) -> f32 {
+        let unit = unit * self.unit(node);
+        self.metric.score(&self.kernels, vector, self.vector(node), unit)
+    }
+
+    /// The codes of a node's vector.
+    pub fn coded(&self, node: u32) -> Coded<'_> {
         let (codes, rest) = self.records.get(node).split_at_checked(self.dimensions).unwrap_or_default();
         Coded { factors: Factors::from_bytes(rest), codes }
     }
@@ -274,17 +297,17 @@ impl Nodes for MemoryGraph {
 
     #[inline]
     fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
-        Ok(match self.metric {
-            Metric::L1 => (self.kernels.differences)(query.vector, self.vector(node)),
-            metric => code::score(metric, &self.kernels, self.coded(node), query.coded),
+        Ok(match self.exact {
+            true => self.exact_score(query.vector, query.unit, node),
+            false => code::score(self.metric, &self.kernels, self.coded(node), query.coded),
         })
     }
 
     #[inline]
     fn prefetch(&self, node: u32) {
-        match self.metric {
-            Metric::L1 => self.prefetch_vector(node),
-            _ => kernel::prefetch(self.records.get(node).get(..self.links_at).unwrap_or(&[])),
+        match self.exact {
+            true => self.prefetch_vector(node),
+            false => kernel::prefetch(self.records.get(node).get(..self.links_at).unwrap_or(&[])),
         }
     }
 
@@ -357,9 +380,9 @@ impl NodesMut for MemoryGraph {
     }
 
     fn between(&self, a: u32, b: u32) -> Result<f32, Infallible> {
-        Ok(match self.metric {
-            Metric::L1 => (self.kernels.differences)(self.vector(a), self.vector(b)),
-            metric => code::score(metric, &self.kernels, self.coded(a), self.coded(b)),
+        Ok(match self.exact {
+            true => self.exact_score(self.vector(a), self.unit(a), b),
+            false => code::score(self.metric, &self.kernels, self.coded(a), self.coded(b)),
         })
     }
 }

@@ -1,0 +1,68 @@
+-- A scan of a treedb_hnsw index goes on until the query has its rows: with conditions that keep half of them, a tenth, a
+-- hundredth, one in a thousand. A budget ends it.
+\set ECHO none
+\getenv dir PG_ABS_SRCDIR
+CREATE SCHEMA hnsw_filters;
+SET search_path = hnsw_filters, treedb, public;
+\set file :dir '/sql/include/vectors.psql'
+\i :file
+\set file :dir '/sql/include/plans.psql'
+\i :file
+\set ECHO all
+SELECT setseed(0.25);
+CREATE TABLE queries AS SELECT i AS id, random_vector(i, 16) AS e FROM generate_series(1, 15) i;
+CREATE TABLE v AS SELECT i AS id, i % 1000 AS part, random_vector(i % 20, 16) AS e FROM generate_series(1, 6000) i;
+CREATE INDEX v_e ON v USING treedb_hnsw (e) WITH (dimensions = 16, m = 12, ef_construction = 48);
+ANALYZE v;
+
+SELECT share, recall('v', '<->', filter) > 0.95 AS recall_is_high
+FROM (VALUES (1, 'part < 1000'), (2, 'part < 500'), (3, 'part < 100'), (4, 'part < 10'), (5, 'part = 7')) AS f(share, filter) ORDER BY 1;
+-- more rows than the candidates of a search, and all there are
+SET enable_seqscan = off;
+SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1) LIMIT 100) x;
+SET enable_sort = off;
+SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1)) x;
+-- a budget ends the search, not the answer's rows that were met
+SET treedb.hnsw_max_scan_tuples = 100;
+SELECT count(*) < 3000 AS ended FROM (SELECT id FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1)) x;
+RESET treedb.hnsw_max_scan_tuples;
+-- with a strict order, rows found too late are left out
+SET treedb.hnsw_ef_search = 5;
+SET treedb.hnsw_strict_order = on;
+WITH found AS MATERIALIZED (
+    SELECT row_number() OVER () AS place, d FROM (SELECT e <-> (SELECT e FROM queries WHERE id = 1) AS d FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1) LIMIT 500) x
+) SELECT count(*) FILTER (WHERE d < before) AS out_of_order, count(*) > 100 AS has_rows
+FROM (SELECT d, lag(d) OVER (ORDER BY place) AS before FROM found) x;
+RESET treedb.hnsw_strict_order;
+RESET treedb.hnsw_ef_search;
+RESET enable_seqscan;
+RESET enable_sort;
+
+-- the planner takes the index for a few rows, and not for all of them
+SELECT pg_temp.plan($$SELECT id FROM v ORDER BY e <-> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}' LIMIT 5$$);
+SELECT pg_temp.plan($$SELECT id FROM v ORDER BY e <-> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}'$$);
+SELECT pg_temp.plan($$SELECT id FROM v WHERE part < 500 ORDER BY e <-> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}' LIMIT 5$$);
+-- another operator than the index's, and no order at all
+SELECT pg_temp.plan($$SELECT id FROM v ORDER BY e <=> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}' LIMIT 5$$);
+BEGIN;
+SET LOCAL enable_seqscan = off;
+SELECT count(*) FROM v;
+COMMIT;
+-- a prepared statement, a join to each of several vectors, a partial index, an expression
+PREPARE nearest(real[]) AS SELECT id FROM v ORDER BY e <-> $1 LIMIT 1;
+SET plan_cache_mode = force_generic_plan;
+SELECT e AS one FROM v WHERE id = 77 \gset
+SELECT e AS other FROM v WHERE id = 4077 \gset
+EXPLAIN (COSTS OFF) EXECUTE nearest(:'one');
+EXECUTE nearest(:'one');
+EXECUTE nearest(:'other');
+RESET plan_cache_mode;
+SELECT pg_temp.plan('SELECT q.id, n.id FROM queries q, LATERAL (SELECT id FROM v ORDER BY v.e <-> q.e LIMIT 2) n');
+SELECT count(*), count(DISTINCT q.id) FROM queries q, LATERAL (SELECT id FROM v ORDER BY v.e <-> q.e LIMIT 2) n;
+CREATE INDEX v_part ON v USING treedb_hnsw ((e[1:4]) real_cosine_ops) WITH (dimensions = 4) WHERE part = 3;
+SELECT pg_temp.plan($$SELECT id FROM v WHERE part = 3 ORDER BY e[1:4] <=> '{1,2,3,4}' LIMIT 2$$);
+SET enable_sort = off;
+SELECT count(*) FROM (SELECT id FROM v WHERE part = 3 ORDER BY e[1:4] <=> '{1,2,3,4}' LIMIT 50) x;
+SELECT treedb.check('v');
+SET client_min_messages = warning;
+DROP SCHEMA hnsw_filters CASCADE;

@@ -1,0 +1,87 @@
+-- treedb_hnsw finds the nearest rows under every metric, however the rows came to be in the index: built, inserted, updated,
+-- and after others were deleted and vacuumed. Brute force is the oracle.
+\set ECHO none
+\getenv dir PG_ABS_SRCDIR
+CREATE SCHEMA hnsw_recall;
+SET search_path = hnsw_recall, treedb, public;
+\set file :dir '/sql/include/vectors.psql'
+\i :file
+\set ECHO all
+SELECT setseed(0.5);
+CREATE TABLE queries AS SELECT i AS id, random_vector(i, 72) AS e FROM generate_series(1, 10) i;
+CREATE TABLE metrics (number int, operator text, class text);
+INSERT INTO metrics VALUES (1, '<->', 'real_l2_ops'), (2, '<#>', 'real_ip_ops'), (3, '<=>', 'real_cosine_ops'), (4, '<+>', 'real_l1_ops');
+
+-- each(STATEMENT): with the name of each metric's table in place of %1$s, its class in place of %2$s
+CREATE FUNCTION each(statement text) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE m metrics;
+BEGIN
+    FOR m IN SELECT * FROM metrics LOOP EXECUTE format(statement, 'v' || m.number, m.class); END LOOP;
+END $$;
+-- good(): whether recall is high under each metric, and the graph whole
+CREATE FUNCTION good() RETURNS TABLE (metric text, recall_is_high bool, problems bigint) LANGUAGE sql AS $$
+    SELECT operator, recall('v' || number, operator) > 0.97, (SELECT count(*) FROM treedb.check(('v' || number)::regclass))
+    FROM metrics ORDER BY number
+$$;
+
+SELECT each('CREATE TABLE %1$s (id int, e real[]) WITH (autovacuum_enabled = off)');
+-- built
+SELECT each('INSERT INTO %1$s SELECT i, random_vector(i %% 30, 72) FROM generate_series(1, 1000) i');
+SELECT each('CREATE INDEX %1$s_e ON %1$s USING treedb_hnsw (e %2$s) WITH (dimensions = 72)');
+SELECT * FROM good();
+-- inserted
+SELECT each('INSERT INTO %1$s SELECT i, random_vector(i %% 30, 72) FROM generate_series(1001, 2000) i');
+SELECT * FROM good();
+-- updated: the old versions are still in the index
+SELECT each('UPDATE %1$s SET e = random_vector(id %% 30, 72) WHERE id %% 4 = 0');
+SELECT * FROM good();
+-- deleted
+SELECT each('DELETE FROM %1$s WHERE id %% 3 = 0');
+SELECT * FROM good();
+VACUUM (INDEX_CLEANUP ON) v1, v2, v3, v4;
+SELECT * FROM good();
+-- space is used again: as many rows as were deleted, no more pages
+CREATE TABLE sizes AS SELECT number, pg_relation_size('v' || number || '_e') AS size FROM metrics;
+SELECT each('INSERT INTO %1$s SELECT i, random_vector(i %% 30, 72) FROM generate_series(2001, 2600) i');
+SELECT * FROM good();
+SELECT number, pg_relation_size('v' || number || '_e') = size AS same_size FROM sizes ORDER BY number;
+-- emptied, and filled again
+SELECT each('DELETE FROM %1$s');
+VACUUM (INDEX_CLEANUP ON) v1, v2, v3, v4;
+SELECT each('INSERT INTO %1$s SELECT i, random_vector(i %% 30, 72) FROM generate_series(1, 500) i');
+SELECT * FROM good();
+-- built page by page
+SET maintenance_work_mem = '1MB';
+SET client_min_messages = warning;
+CREATE TABLE paged AS SELECT i AS id, random_vector(i % 30, 24) AS e FROM generate_series(1, 4000) i;
+CREATE INDEX paged_e ON paged USING treedb_hnsw (e) WITH (dimensions = 24);
+RESET client_min_messages;
+TRUNCATE queries;
+INSERT INTO queries SELECT i, random_vector(i, 24) FROM generate_series(1, 10) i;
+SELECT recall('paged', '<->') > 0.97 AS recall_is_high;
+SELECT treedb.check('paged');
+-- the same of few dimensions, which the nodes have themselves: places that are near each other and far from zero
+CREATE TABLE places AS SELECT i AS id, ARRAY[48 + i % 40 + random() * 0.01, 11 + i % 40 + random() * 0.01]::real[] AS e FROM generate_series(1, 3000) i;
+CREATE INDEX places_e ON places USING treedb_hnsw (e) WITH (dimensions = 2);
+TRUNCATE queries;
+INSERT INTO queries SELECT i, ARRAY[48 + i + random() * 0.01, 11 + i + random() * 0.01]::real[] FROM generate_series(1, 10) i;
+SELECT recall('places', '<->') > 0.97 AS recall_is_high;
+INSERT INTO places SELECT i, ARRAY[48 + i % 40 + random() * 0.01, 11 + i % 40 + random() * 0.01] FROM generate_series(3001, 5000) i;
+DELETE FROM places WHERE id % 5 = 0;
+VACUUM (INDEX_CLEANUP ON) places;
+SELECT recall('places', '<->') > 0.97 AS recall_is_high;
+SELECT treedb.check('places');
+-- many rows with the same vector are all found
+CREATE TABLE twins (id int, e real[]);
+CREATE INDEX twins_e ON twins USING treedb_hnsw (e) WITH (dimensions = 2, m = 4);
+INSERT INTO twins SELECT i, '{1, 2}' FROM generate_series(1, 700) i;
+INSERT INTO twins SELECT i, '{5, 5}' FROM generate_series(701, 720) i;
+SELECT treedb.check('twins');
+BEGIN;
+SET LOCAL enable_seqscan = off;
+SET LOCAL enable_sort = off;
+SELECT count(DISTINCT id), count(*) FROM (SELECT id FROM twins ORDER BY e <-> '{1, 2}') x;
+SELECT min(id), count(*) FROM (SELECT id FROM twins ORDER BY e <-> '{6, 6}' LIMIT 20) x;
+COMMIT;
+SET client_min_messages = warning;
+DROP SCHEMA hnsw_recall CASCADE;

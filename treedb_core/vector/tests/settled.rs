@@ -1,0 +1,146 @@
+//! What a store finds at every `settle`: a graph that holds together, after a change of at most four nodes. Then a crash
+//! between any two of them loses no node.
+
+#![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::convert::Infallible;
+
+use treedb_testing::Rng;
+use treedb_vector::graph::{self, Damage, Hashed, Limits, Link, Nodes, NodesMut, Scratch};
+use treedb_vector::metric::Metric;
+
+#[derive(Default)]
+struct Node {
+    vector: Vec<f32>,
+    levels: Vec<Vec<Link<u32>>>,
+}
+
+#[derive(Default)]
+struct Store {
+    nodes: BTreeMap<u32, Node>,
+    entry: Option<(u32, u8)>,
+    root: Option<u32>,
+    changed: BTreeSet<u32>,
+    limits: Limits,
+    settled: usize,
+}
+
+impl Nodes for Store {
+    type Node = u32;
+    type Query<'q> = &'q [f32];
+    type Error = Infallible;
+
+    fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
+        Ok(self.entry)
+    }
+
+    fn links(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {
+        out.clear();
+        out.extend(self.nodes[&node].levels[usize::from(level)].iter().map(|link| link.node));
+        Ok(())
+    }
+
+    fn score(&self, query: &&[f32], node: u32) -> Result<f32, Infallible> {
+        Ok(Metric::L2.distance(query, &self.nodes[&node].vector))
+    }
+
+    fn prefetch(&self, _: u32) {}
+
+    fn prefetch_links(&self, _: u32) {}
+}
+
+impl NodesMut for Store {
+    fn root(&self) -> Result<Option<u32>, Infallible> {
+        Ok(self.root)
+    }
+
+    fn set_root(&mut self, root: Option<u32>) -> Result<(), Infallible> {
+        self.root = root;
+        Ok(())
+    }
+
+    fn set_entry(&mut self, entry: Option<(u32, u8)>) -> Result<(), Infallible> {
+        self.entry = entry;
+        Ok(())
+    }
+
+    fn scored_links(&self, node: u32, level: u8, out: &mut Vec<Link<u32>>) -> Result<(), Infallible> {
+        out.clear();
+        out.extend(&self.nodes[&node].levels[usize::from(level)]);
+        Ok(())
+    }
+
+    fn set_links(&mut self, node: u32, level: u8, links: &[Link<u32>]) -> Result<(), Infallible> {
+        let place = &mut self.nodes.get_mut(&node).unwrap().levels[usize::from(level)];
+        if place != links {
+            *place = links.to_vec();
+            self.changed.insert(node);
+        }
+        Ok(())
+    }
+
+    fn level(&self, node: u32) -> Result<u8, Infallible> {
+        Ok(self.nodes[&node].levels.len() as u8 - 1)
+    }
+
+    fn between(&self, a: u32, b: u32) -> Result<f32, Infallible> {
+        self.score(&&self.nodes[&a].vector[..], b)
+    }
+
+    fn settle(&mut self) -> Result<(), Infallible> {
+        assert!(self.changed.len() <= 4, "{} nodes changed at once", self.changed.len());
+        self.changed.clear();
+        self.settled += 1;
+        // A node that has no links yet, or no longer, is not in the graph, and searches do not begin there.
+        let linked = |node: &Node| node.levels.iter().any(|links| !links.is_empty());
+        let nodes = self.nodes.iter().filter(|(node, held)| self.root == Some(**node) || linked(held));
+        let nodes: BTreeSet<u32> = nodes.map(|(node, _)| *node).collect();
+        let Ok(mut damage) = graph::check(self, &nodes, &self.limits);
+        // The entry is moved after a node of a higher level has been linked, and before one is unlinked.
+        if self.entry.is_some_and(|(entry, _)| nodes.contains(&entry)) {
+            damage.retain(|damage| *damage != Damage::Entry);
+        }
+        assert_eq!(damage, [], "after {} changes", self.settled);
+        for (node, held) in self.nodes.iter().filter(|(node, _)| self.root != Some(**node)) {
+            let [below, above @ ..] = &held.levels[..] else { panic!("no levels") };
+            assert!(!below.is_empty() || above.iter().all(Vec::is_empty), "{node} is linked above only");
+        }
+        Ok(())
+    }
+}
+
+#[test]
+fn the_graph_holds_together_after_every_change_of_four_nodes() {
+    for links in [2, 6] {
+        let limits = Limits { links, links_below: 3 * links, ef: 20 };
+        let mut store = Store { limits, ..Store::default() };
+        let (mut rng, mut scratch) = (Rng::new(links as u64), Scratch::<u32, Hashed>::default());
+        for round in 0..500_u32 {
+            if round % 3 == 2 && store.nodes.len() > 40 || round >= 470 {
+                let all: Vec<u32> = store.nodes.keys().copied().collect();
+                let Some(node) = all.get(rng.below(all.len().max(1))) else { break };
+                // Now and then the root or the entry.
+                let node = match rng.below(5) {
+                    0 => store.root.unwrap(),
+                    1 => store.entry.unwrap().0,
+                    _ => *node,
+                };
+                let Ok(()) = graph::delete(&mut store, node, &limits, |store| {
+                    let others = store.nodes.iter().filter(|(other, _)| **other != node);
+                    Ok(others.map(|(other, held)| (held.levels.len() as u8 - 1, *other)).max())
+                        .map(|highest| highest.map(|(level, other)| (other, level)))
+                });
+                store.nodes.remove(&node);
+                continue;
+            }
+            // Many are the same.
+            let vector: Vec<f32> = (0..3).map(|_| rng.below(6) as f32).collect();
+            let level = graph::level_of(rng.next_u64(), &limits);
+            let levels = vec![Vec::new(); usize::from(level) + 1];
+            store.nodes.insert(round, Node { vector: vector.clone(), levels });
+            let Ok(()) = graph::insert(&mut store, round, level, &&vector[..], &limits, &mut scratch);
+        }
+        assert!(store.settled > 500, "{}", store.settled);
+    }
+}

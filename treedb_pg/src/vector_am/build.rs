@@ -1,0 +1,269 @@
+//! Building an index: a graph in memory, written page by page when the table has been read. When it outgrows
+//! `maintenance_work_mem` it is written as it is, and the rest of the rows is inserted into the pages.
+
+use pgrx::{check_for_interrupts, pg_sys};
+use treedb_vector::graph::{Link, Nodes, NodesMut};
+use treedb_vector::memory::MemoryGraph;
+
+use super::kind::{Element, Kind};
+use super::meta::Meta;
+use super::record::{self, Layout, Place, Slots, above, node};
+use super::value;
+use super::writer::{Writer, init_page};
+use crate::shim::buffer::{Fork, Page};
+use crate::shim::error::{SqlState, corrupted, fail};
+use crate::shim::index_build::{
+    Build, IndexRow, maintenance_memory, report_entries, report_loaded, report_phase,
+};
+use crate::shim::relation::Index;
+use crate::shim::vector_options::{MOST_DIMENSIONS, VectorOptions};
+use crate::shim::wal;
+
+/// Numbers of the phases for `pg_stat_progress_create_index`; 1 is the server's own "initializing".
+pub(super) mod phase {
+    pub(crate) const GRAPH: i64 = 2;
+    pub(crate) const PAGES: i64 = 3;
+}
+
+/// After so many rows the memory of the graph is measured again.
+const MEASURED: usize = 512;
+
+/// What an index declares.
+fn declared(index: Index<'_>) -> Meta {
+    let kind = Kind::of(index);
+    let VectorOptions { m, ef_construction, dimensions: option, .. } = VectorOptions::of(index);
+    let typed = index.modifier(0).filter(|_| kind.element != Element::Real);
+    let dimensions = match typed {
+        Some(typed) if option != 0 && option != typed => fail(
+            SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
+            format!("the column has {typed} dimensions, the storage parameter says {option}"),
+            "Leave the storage parameter \"dimensions\" out.",
+        ),
+        Some(typed) => typed,
+        None => option,
+    };
+    if dimensions == 0 {
+        fail(
+            SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
+            format!("index \"{}\" must know how many dimensions its vectors have", index.shown()),
+            "Say so in CREATE INDEX: WITH (dimensions = 384).",
+        );
+    }
+    if dimensions > MOST_DIMENSIONS {
+        fail(
+            SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+            format!("a column with {dimensions} dimensions cannot be indexed"),
+            format!("Vectors of at most {MOST_DIMENSIONS} dimensions can be indexed."),
+        );
+    }
+    Meta::new(kind, dimensions as usize, m as usize, ef_construction as usize)
+}
+
+/// A graph in memory, and the rows of its nodes.
+struct Collected {
+    graph: MemoryGraph,
+    rows: Vec<pg_sys::ItemPointerData>,
+}
+
+impl Collected {
+    fn new(meta: &Meta) -> Collected {
+        let graph = MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits());
+        Collected { graph: if meta.layout().exact { graph.exact() } else { graph }, rows: Vec::new() }
+    }
+
+    fn bytes(&self) -> usize {
+        self.graph.bytes() + self.rows.len() * size_of::<pg_sys::ItemPointerData>()
+    }
+}
+
+/// Writes the slots of one kind to new pages; remembers the last one if it has free slots.
+struct Pages<'i, 'm> {
+    index: Index<'i>,
+    layout: Layout,
+    slots: Slots,
+    meta: &'m mut Meta,
+    page: Vec<Vec<u8>>,
+}
+
+impl<'i, 'm> Pages<'i, 'm> {
+    fn new(index: Index<'i>, slots: Slots, meta: &'m mut Meta) -> Self {
+        Pages { index, layout: meta.layout(), slots, meta, page: Vec::new() }
+    }
+
+    fn add(&mut self, slot: Vec<u8>) {
+        self.page.push(slot);
+        if self.page.len() == self.layout.per_page(self.slots) {
+            self.write();
+        }
+    }
+
+    fn write(&mut self) {
+        if self.page.is_empty() {
+            return;
+        }
+        check_for_interrupts!();
+        let mut page = Page::extend(self.index, Fork::Main);
+        let block = page.block();
+        let has_room = self.page.len() < self.layout.per_page(self.slots);
+        if has_room {
+            self.meta.set_room(self.slots, block);
+        }
+        let bytes = page.bytes_mut();
+        init_page(&self.layout, self.slots, bytes, has_room.then_some(block));
+        for (number, slot) in self.page.drain(..).enumerate() {
+            let at = self.layout.offset(self.slots, number as u16);
+            if let Some(place) = bytes.get_mut(at..at + slot.len()) {
+                place.copy_from_slice(&slot);
+            }
+        }
+    }
+}
+
+/// Writes and logs an index with the nodes of a graph in memory. Blocks 1 and following have the nodes in their order; the
+/// vectors come next, then the links above level 0.
+fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
+    let Collected { graph, rows } = collected;
+    let layout = meta.layout();
+    let pages = |count: usize, slots: Slots| count.div_ceil(layout.per_page(slots)) as u32;
+    let vectors_from = 1 + pages(rows.len(), Slots::Nodes);
+    let vectors = if layout.exact { 0 } else { rows.len() };
+    let above_from = vectors_from + pages(vectors, Slots::Vectors);
+    // The place of slot number `at` of one kind.
+    let place = |slots: Slots, from: u32, at: usize| {
+        let per_page = layout.per_page(slots);
+        Place { block: from + (at / per_page) as u32, slot: (at % per_page) as u16 }
+    };
+    let number = |node: u32| layout.node(place(Slots::Nodes, 1, node as usize)).unwrap_or(0);
+    let renumbered = |links: &[Link<u32>]| {
+        let links: Vec<Link<u32>> =
+            links.iter().map(|link| Link { node: number(link.node), ..*link }).collect();
+        record::link_bytes(&links)
+    };
+    let put = |slot: &mut Vec<u8>, at: usize, bytes: &[u8]| {
+        if slot.len() < at + bytes.len() {
+            slot.resize(at + bytes.len(), 0);
+        }
+        if let Some(place) = slot.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(bytes);
+        }
+    };
+
+    drop(Page::extend(index, Fork::Main));
+    let mut links = Vec::new();
+    let mut above_count = 0;
+    let mut out = Pages::new(index, Slots::Nodes, meta);
+    for (node, row) in (0..).zip(rows) {
+        let Ok(level) = graph.level(node);
+        let above = (level > 0).then(|| place(Slots::Above, above_from, above_count));
+        above_count += usize::from(level);
+        let vector = match layout.exact {
+            true => Place::default(),
+            false => place(Slots::Vectors, vectors_from, node as usize),
+        };
+        let body = layout.body(graph.vector(node), graph.unit(node), graph.coded(node));
+        let mut slot = record::node_bytes(&layout, *row, level, vector, above, &body);
+        let Ok(()) = graph.scored_links(node, 0, &mut links);
+        put(&mut slot, node::COUNT, &renumbered(&links));
+        out.add(slot);
+    }
+    out.write();
+    let mut out = Pages::new(index, Slots::Vectors, meta);
+    for (node, row) in (0..).zip(rows).take(vectors) {
+        out.add(record::vector_bytes(*row, graph.vector(node)));
+    }
+    out.write();
+    let mut out = Pages::new(index, Slots::Above, meta);
+    let mut at = 0;
+    for node in 0..rows.len() as u32 {
+        let Ok(top) = graph.level(node);
+        for level in 1..=top {
+            at += 1;
+            let next = (level < top).then(|| place(Slots::Above, above_from, at));
+            let mut slot = record::above_slot_bytes(number(node), next);
+            let Ok(()) = graph.scored_links(node, level, &mut links);
+            put(&mut slot, above::COUNT, &renumbered(&links));
+            out.add(slot);
+        }
+    }
+    out.write();
+    let Ok(entry) = graph.entry();
+    let Ok(root) = graph.root();
+    meta.entry = entry.map(|(node, level)| (number(node), level));
+    meta.root = root.map(number);
+    let mut page = Page::overwrite(index, 0);
+    meta.init(page.bytes_mut());
+    drop(page);
+    wal::log_pages(index);
+}
+
+/// Where the rows of a build go.
+struct Target<'i> {
+    index: Index<'i>,
+    meta: Meta,
+    /// Until the graph has outgrown its memory.
+    collected: Option<Collected>,
+    writer: Option<Writer<'i>>,
+    count: u64,
+    vector: Vec<f32>,
+}
+
+impl Target<'_> {
+    fn add(&mut self, row: &IndexRow<'_>) {
+        let Some(value) = row.value(0) else { return };
+        let Meta { kind, dimensions, .. } = self.meta;
+        let Some(unit) = value::indexable(kind, dimensions, value.bytes(), &mut self.vector) else { return };
+        check_for_interrupts!();
+        self.count += 1;
+        report_loaded(self.count);
+        if let Some(collected) = &mut self.collected {
+            // `indexable` has checked the vector.
+            if collected.graph.insert(&self.vector).is_ok() {
+                collected.rows.push(row.tid());
+            }
+            let full =
+                collected.rows.len().is_multiple_of(MEASURED) && collected.bytes() > maintenance_memory();
+            if full {
+                pgrx::notice!(
+                    "index \"{}\" is built page by page after {} rows, which fill maintenance_work_mem",
+                    self.index.shown(),
+                    self.count
+                );
+                self.write();
+                self.writer = Some(Writer::lock(self.index));
+            }
+        } else if let Some(writer) = &mut self.writer {
+            writer.insert(row.tid(), &self.vector, unit);
+        }
+    }
+
+    /// Writes what was collected.
+    fn write(&mut self) {
+        if let Some(collected) = self.collected.take() {
+            report_phase(phase::PAGES);
+            write(self.index, &mut self.meta, &collected);
+        }
+    }
+}
+
+/// Fills a new index; returns how many entries it has.
+pub(super) fn build(build: &mut Build<'_>) -> u64 {
+    let index = build.index();
+    if index.blocks() != 0 {
+        corrupted(&index.shown(), 0, "expected an empty relation to build an index in, found pages");
+    }
+    let meta = declared(index);
+    let collected = Some(Collected::new(&meta));
+    let mut target = Target { index, meta, collected, writer: None, count: 0, vector: Vec::new() };
+    report_phase(phase::GRAPH);
+    build.scan(|row| target.add(row));
+    report_entries(build.rows());
+    target.write();
+    target.count
+}
+
+/// Makes the initial fork of an unlogged index, which a crash resets it to.
+pub(super) fn build_empty(index: Index<'_>) {
+    let mut page = Page::extend(index, Fork::Init);
+    declared(index).init(page.bytes_mut());
+    page.log();
+}

@@ -1,0 +1,64 @@
+//! `treedb.check` of an index of this access method: links go both ways, every linked node is reached, nodes and vectors agree, and
+//! every row that a snapshot sees has a node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use treedb_vector::graph;
+
+use super::record::{self, Slots, node};
+use super::value;
+use super::writer::Writer;
+use crate::shim::heap::tid_parts;
+use crate::shim::index_build::scan_table;
+use crate::shim::relation::{Index, OpenTable};
+use crate::shim::snapshot::{self, Registered};
+
+/// Reports what is wrong with an index and, if `heapallindexed` asks for that, compares it with its table.
+pub(crate) fn check(
+    table: &OpenTable,
+    index: Index<'_>,
+    heapallindexed: bool,
+    report: &mut impl FnMut(String),
+) {
+    // Rows that this sees have their nodes for as long as it lives.
+    let snapshot = Registered::latest();
+    // Nobody changes the index meanwhile. On a standby it may be seen between two changes of one node.
+    let writer = if snapshot::in_recovery() { Writer::unlocked(index) } else { Writer::lock(index) };
+    let (root, layout) = (writer.graph.meta.root, writer.graph.layout);
+    let (mut linked, mut vectors) = (BTreeSet::new(), BTreeMap::new());
+    writer.each_node(|node, slot| {
+        // One without links waits for a vacuum: its row was not committed.
+        if root == Some(node) || record::links(slot, node::COUNT).next().is_some() {
+            linked.insert(node);
+            vectors.insert(node, (record::row(slot).map(record::row_bytes), record::vector_place(slot)));
+        }
+    });
+    let Ok(damage) = graph::check(&writer, &linked, &writer.graph.meta.limits());
+    for damage in damage {
+        report(format!("the graph is not whole: {damage:?}"));
+    }
+    let mut rows = BTreeSet::new();
+    for (node, (row, place)) in vectors {
+        let row = row.unwrap_or_default();
+        rows.insert(row);
+        let Some(place) = place else { continue };
+        let agrees = writer.graph.read(Slots::Vectors, place, |slot| slot.starts_with(&row));
+        if !agrees {
+            let at = layout.place(node);
+            report(format!("the vector of slot {} of block {} is another row's", at.slot, at.block));
+        }
+    }
+    if !heapallindexed || !index.is_valid() {
+        return;
+    }
+    let meta = writer.graph.meta;
+    let mut vector = Vec::new();
+    scan_table(table.get(), index, snapshot.get(), |row| {
+        let Some(value) = row.value(0) else { return };
+        let indexed = value::indexable(meta.kind, meta.dimensions, value.bytes(), &mut vector).is_some();
+        if indexed && !rows.contains(&record::row_bytes(row.tid())) {
+            let (block, offset) = tid_parts(row.tid());
+            report(format!("row ({block},{offset}) has no node"));
+        }
+    });
+}

@@ -1,0 +1,82 @@
+//! What an operator class of vectors is for: a metric, and how vectors are stored in a column.
+
+use treedb_vector::metric::Metric;
+
+use crate::shim::error::{SqlState, fail};
+use crate::shim::function::pg_function;
+use crate::shim::relation::Index;
+
+/// How a value of a column holds its elements.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Element {
+    /// `real[]`.
+    Real,
+    /// pgvector's `vector`.
+    Vector,
+    /// pgvector's `halfvec`.
+    Half,
+}
+
+/// What an operator class is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Kind {
+    pub(super) metric: Metric,
+    pub(super) element: Element,
+}
+
+const METRICS: [Metric; 4] = [Metric::L2, Metric::InnerProduct, Metric::Cosine, Metric::L1];
+const ELEMENTS: [Element; 3] = [Element::Real, Element::Vector, Element::Half];
+/// What support function 1 returns is the metric's place in its list, plus this for each place of the element.
+const STEP: i32 = 16;
+
+impl Kind {
+    /// The kind of a number that support function 1 returns, and that the meta page has.
+    pub(super) fn from_number(number: i32) -> Option<Kind> {
+        let metric = METRICS.get(usize::try_from(number % STEP).ok()?)?;
+        let element = ELEMENTS.get(usize::try_from(number / STEP).ok()?)?;
+        Some(Kind { metric: *metric, element: *element })
+    }
+
+    /// That number.
+    pub(super) fn number(self) -> i32 {
+        (0..STEP * ELEMENTS.len() as i32).find(|number| Kind::from_number(*number) == Some(self)).unwrap_or(0)
+    }
+
+    /// The kind of an index.
+    pub(super) fn of(index: Index<'_>) -> Kind {
+        index.support_number(0, 1).and_then(Kind::from_number).unwrap_or_else(|| {
+            fail(
+                SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
+                format!("the operator class of index \"{}\" is of no kind of vectors", index.shown()),
+                "Use an operator class that the extension made.",
+            )
+        })
+    }
+}
+
+/// Support functions 1, which return the numbers of kinds.
+macro_rules! kinds {
+    ($($name:ident = $metric:literal, $element:literal;)*) => {
+        $(pg_function! {
+            /// Support function 1 of an operator class of vectors.
+            fn $name(args: []) -> i32 {
+                $metric + STEP * $element
+            }
+        })*
+    };
+}
+
+kinds! {
+    treedb_kind_real_l2 = 0, 0;
+    treedb_kind_real_ip = 1, 0;
+    treedb_kind_real_cosine = 2, 0;
+    treedb_kind_real_l1 = 3, 0;
+    treedb_kind_vector_l2 = 0, 1;
+    treedb_kind_vector_ip = 1, 1;
+    treedb_kind_vector_cosine = 2, 1;
+    treedb_kind_vector_l1 = 3, 1;
+    treedb_kind_halfvec_l2 = 0, 2;
+    treedb_kind_halfvec_ip = 1, 2;
+    treedb_kind_halfvec_cosine = 2, 2;
+    treedb_kind_halfvec_l1 = 3, 2;
+}

@@ -1,0 +1,139 @@
+//! The meta page, block 0: what the vectors are, where searches begin, which pages have free slots.
+//!
+//! | offset in the payload | size | what |
+//! |---|---|---|
+//! | 0 | 4 | magic "TDBh" |
+//! | 4 | 2 | version, 1 |
+//! | 6 | 2 | kind: metric and type of the column, as support function 1 returns it |
+//! | 8 | 2 | dimensions |
+//! | 10 | 2 | `m`: links that a new node gets |
+//! | 12 | 2 | `ef_construction` |
+//! | 14 | 2 | level of the node where searches begin |
+//! | 16 | 4 | that node, 0 for none |
+//! | 20 | 4 | the root of the tree that keeps level 0 in one piece, 0 for none |
+//! | 24 | 12 | for each kind of slots the block where the list of pages with free ones begins, 0 for none |
+
+use treedb_vector::graph::Limits;
+
+use super::kind::Kind;
+use super::record::{Layout, Slots};
+use crate::pages::page::{Damage, HEADER, ROOM, View, ViewMut, flag};
+use crate::shim::vector_options::{MOST_DIMENSIONS, MOST_LINKS};
+
+/// Magic number of the meta page.
+const MAGIC: u32 = u32::from_le_bytes(*b"TDBh");
+/// Version of the page format. A library reads no other: it asks for REINDEX.
+const VERSION: u16 = 1;
+/// Bytes of the payload in use.
+const BYTES: usize = 36;
+
+/// What the meta page says.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Meta {
+    pub(super) kind: Kind,
+    pub(super) dimensions: usize,
+    pub(super) m: usize,
+    pub(super) ef_construction: usize,
+    /// Where searches begin, and its level.
+    pub(super) entry: Option<(u32, u8)>,
+    pub(super) root: Option<u32>,
+    rooms: [u32; 3],
+}
+
+impl Meta {
+    /// Of an empty index.
+    pub(super) fn new(kind: Kind, dimensions: usize, m: usize, ef_construction: usize) -> Meta {
+        Meta { kind, dimensions, m, ef_construction, entry: None, root: None, rooms: [0; 3] }
+    }
+
+    /// Reads a meta page.
+    pub(super) fn read(page: &[u8]) -> Result<Meta, Damage> {
+        let view = View::open(page)?;
+        let payload = view.payload();
+        let int =
+            |at: usize| payload.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
+        let word =
+            |at: usize| payload.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u16::from_le_bytes(*b));
+        if !view.has(flag::META) || int(0) != MAGIC {
+            return Err(Damage::new("a meta page of treedb_hnsw", int(0)));
+        }
+        if word(4) != VERSION {
+            return Err(Damage::version(VERSION, word(4)));
+        }
+        let number = word(6);
+        let kind =
+            Kind::from_number(number.into()).ok_or_else(|| Damage::new("a kind of vectors", number))?;
+        if !(1..=MOST_DIMENSIONS as u16).contains(&word(8)) || !(1..=MOST_LINKS).contains(&word(10)) {
+            let found = format!("{} and {}", word(8), word(10));
+            return Err(Damage::new("a number of dimensions and of links", found));
+        }
+        let some = |node: u32| (node != 0).then_some(node);
+        Ok(Meta {
+            kind,
+            dimensions: word(8).into(),
+            m: word(10).into(),
+            ef_construction: word(12).into(),
+            entry: some(int(16)).map(|node| (node, word(14) as u8)),
+            root: some(int(20)),
+            rooms: [int(24), int(28), int(32)],
+        })
+    }
+
+    /// Where the fields lie in the page, and their bytes.
+    pub(super) fn part(&self) -> (usize, Vec<u8>) {
+        let (entry, level) = self.entry.unwrap_or((0, 0));
+        let words = [
+            self.kind.number() as u16,
+            self.dimensions as u16,
+            self.m as u16,
+            self.ef_construction as u16,
+            u16::from(level),
+        ];
+        let mut bytes = MAGIC.to_le_bytes().to_vec();
+        bytes.extend(VERSION.to_le_bytes());
+        bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
+        let ints = [entry, self.root.unwrap_or(0)];
+        bytes.extend(ints.iter().chain(&self.rooms).flat_map(|int| int.to_le_bytes()));
+        (HEADER, bytes)
+    }
+
+    /// Makes `page` a meta page.
+    pub(super) fn init(&self, page: &mut [u8]) {
+        let mut page = ViewMut::init(page, 0, flag::META, None);
+        page.set_hole(BYTES..ROOM);
+        let (_, bytes) = self.part();
+        if let Some(place) = page.payload().get_mut(..bytes.len()) {
+            place.copy_from_slice(&bytes);
+        }
+    }
+
+    /// Where the list of pages with free slots begins; 0 for none.
+    pub(super) fn room(&self, slots: Slots) -> u32 {
+        let [nodes, vectors, above] = self.rooms;
+        match slots {
+            Slots::Nodes => nodes,
+            Slots::Vectors => vectors,
+            Slots::Above => above,
+        }
+    }
+
+    /// Lets that list begin at another block.
+    pub(super) fn set_room(&mut self, slots: Slots, block: u32) {
+        let [nodes, vectors, above] = &mut self.rooms;
+        *match slots {
+            Slots::Nodes => nodes,
+            Slots::Vectors => vectors,
+            Slots::Above => above,
+        } = block;
+    }
+
+    /// Sizes of slots.
+    pub(super) fn layout(&self) -> Layout {
+        Layout::new(self.dimensions, self.m)
+    }
+
+    /// How many links nodes have.
+    pub(super) fn limits(&self) -> Limits {
+        Limits { links: self.m, links_below: self.layout().most_below, ef: self.ef_construction }
+    }
+}

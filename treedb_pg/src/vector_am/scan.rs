@@ -1,0 +1,199 @@
+//! Reading rows by distance, as many as the executor asks for.
+//!
+//! A search keeps `treedb.hnsw_ef_search` nodes. They are found by their codes; before a row is returned, it and those
+//! that come next are compared by their vectors, so that rows come in exact order but for what codes have put far from its
+//! place. When all nodes of a search have been returned, it goes on to as many more, until it has seen the whole graph. So a
+//! query whose conditions keep few rows still gets as many as it asks for, as long as there are some. Once
+//! `treedb.hnsw_max_scan_tuples` nodes have been compared, it goes no further, and only returns those that it has met.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use pgrx::pg_sys;
+use treedb_vector::code::{self, Coded, Factors};
+use treedb_vector::graph::{Hashed, Scratch, search_first, search_on};
+
+use super::graph::{Graph, Query};
+use super::value;
+use crate::shim::distance_method::Target;
+use crate::shim::error::{SqlState, fail};
+use crate::shim::relation::Index;
+use crate::shim::setting::{Number, Switch};
+
+static EF_SEARCH: Number = Number::new(
+    c"treedb.hnsw_ef_search",
+    c"Candidates that a scan of a treedb_hnsw index keeps at a time: the more, the better its recall, and the longer it takes.",
+    40,
+    10_000,
+);
+
+static MAX_SCAN_TUPLES: Number = Number::new(
+    c"treedb.hnsw_max_scan_tuples",
+    c"Rows that a scan of a treedb_hnsw index compares at most before it stops looking for more.",
+    20_000,
+    i32::MAX,
+);
+
+/// On: a row that a search finds too late, nearer than one that was returned, is left out.
+static STRICT_ORDER: Switch = Switch::new(
+    c"treedb.hnsw_strict_order",
+    c"Leaves rows out that a scan of a treedb_hnsw index finds too late to return them in order.",
+    false,
+);
+
+/// Makes the settings known to the server.
+pub(super) fn define_settings() {
+    EF_SEARCH.define();
+    MAX_SCAN_TUPLES.define();
+    STRICT_ORDER.define();
+}
+
+/// How many candidates a search keeps.
+pub(super) fn ef_search() -> usize {
+    EF_SEARCH.get()
+}
+
+/// Rows that are compared by their vectors before the nearest of them is returned.
+const RANKED: usize = 20;
+
+/// A row, and how far it is.
+struct Ranked {
+    distance: f32,
+    row: pg_sys::ItemPointerData,
+}
+
+impl PartialEq for Ranked {
+    fn eq(&self, other: &Ranked) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Ranked {}
+
+impl PartialOrd for Ranked {
+    fn partial_cmp(&self, other: &Ranked) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Ranked {
+    /// The nearest is the greatest, which a heap returns first.
+    fn cmp(&self, other: &Ranked) -> Ordering {
+        other.distance.total_cmp(&self.distance)
+    }
+}
+
+/// How far a scan is.
+#[derive(Clone, Copy, PartialEq, Eq, Default)]
+enum Progress {
+    #[default]
+    Before,
+    Searching,
+    Ended,
+}
+
+/// A scan.
+#[derive(Default)]
+pub(super) struct State {
+    progress: Progress,
+    /// The scan has an order.
+    ordered: bool,
+    /// What is looked for; empty if all rows are as far.
+    vector: Vec<f32>,
+    /// The same of length 1 where only its direction counts.
+    direction: Vec<f32>,
+    codes: Vec<u8>,
+    factors: Factors,
+    scratch: Scratch<u32, Hashed>,
+    /// How many nodes of the pool have been compared by their vectors.
+    taken: usize,
+    ready: BinaryHeap<Ranked>,
+    farthest: Option<f32>,
+    other: Vec<f32>,
+}
+
+impl State {
+    /// Begins again.
+    pub(super) fn rescan(&mut self, index: Index<'_>, target: Target<'_>) {
+        let meta = Graph::open(index).meta;
+        self.vector.clear();
+        self.ready.clear();
+        (self.progress, self.taken, self.farthest) = (Progress::Before, 0, None);
+        self.ordered = !matches!(target, Target::Missing);
+        if let Target::Value(value) = target {
+            match value::indexable(meta.kind, meta.dimensions, value.bytes(), &mut self.vector) {
+                Some(unit) => {
+                    self.codes.resize(self.vector.len(), 0);
+                    self.direction.clear();
+                    self.direction.extend(self.vector.iter().map(|element| element * unit));
+                    self.factors = code::encode(&self.vector, unit, &mut self.codes);
+                }
+                // It has no direction: its distance from every row is NaN.
+                None => self.vector.clear(),
+            }
+        }
+    }
+
+    /// The next row.
+    pub(super) fn next(&mut self, index: Index<'_>) -> Option<pg_sys::ItemPointerData> {
+        if !self.ordered {
+            fail(
+                SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+                format!("index \"{}\" cannot be scanned without an order", index.shown()),
+                "Order by the distance from a vector.",
+            );
+        }
+        if self.progress == Progress::Ended {
+            return None;
+        }
+        let graph = Graph::open(index);
+        loop {
+            self.rank(&graph);
+            while let Some(Ranked { distance, row }) = self.ready.pop() {
+                if STRICT_ORDER.is_on() && self.farthest.is_some_and(|farthest| distance < farthest) {
+                    self.rank(&graph);
+                    continue;
+                }
+                self.farthest = Some(distance);
+                return Some(row);
+            }
+            self.search(&graph);
+            if self.scratch.pool.found().is_empty() {
+                self.progress = Progress::Ended;
+                return None;
+            }
+        }
+    }
+
+    /// Compares so many nodes by their vectors that the nearest of them may be returned.
+    fn rank(&mut self, graph: &Graph<'_>) {
+        if self.progress == Progress::Before {
+            return;
+        }
+        while self.ready.len() < RANKED {
+            let Some(found) = self.scratch.pool.found().get(self.taken) else { return };
+            self.taken += 1;
+            if let Some(row) = graph.row(found.node, &mut self.other) {
+                let distance = match self.vector.is_empty() {
+                    true => 0.0,
+                    false => graph.meta.kind.metric.distance(&self.vector, &self.other),
+                };
+                self.ready.push(Ranked { distance, row });
+            }
+        }
+    }
+
+    /// Finds the first nodes, or the next ones.
+    fn search(&mut self, graph: &Graph<'_>) {
+        let coded = Coded { factors: self.factors, codes: &self.codes };
+        let query = Query { vector: (!self.vector.is_empty()).then_some((&self.direction, coded)) };
+        let Ok(()) = match self.progress {
+            Progress::Before => search_first(graph, &query, ef_search(), &mut self.scratch),
+            _ => {
+                let expand = self.scratch.compared < MAX_SCAN_TUPLES.get();
+                search_on(graph, &query, ef_search(), expand, &mut self.scratch)
+            }
+        };
+        (self.progress, self.taken) = (Progress::Searching, 0);
+    }
+}

@@ -1,0 +1,137 @@
+//! Vectors as SQL has them: read from values, checked, and compared by the distance functions.
+
+use std::ops::Deref;
+
+use treedb_vector::metric::{Metric, Unfit};
+
+use super::kind::{Element, Kind};
+use crate::shim::error::{SqlState, fail};
+use crate::shim::function::{Args, pg_function};
+
+/// Elements of an indexed vector are below this: their squares must have a sum.
+const GREATEST: f32 = 1e17;
+/// `real` in the catalog.
+const REAL: i32 = 700;
+
+fn unfit(message: impl Into<String>, hint: &str) -> ! {
+    fail(SqlState::ERRCODE_DATA_EXCEPTION, message, hint)
+}
+
+/// An integer of an array's header.
+fn int(bytes: &[u8], at: usize) -> i32 {
+    bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| i32::from_ne_bytes(*bytes))
+}
+
+/// Appends the elements of a value, without the header of its length, to `vector`.
+fn read(element: Element, bytes: &[u8], vector: &mut Vec<f32>) {
+    match element {
+        Element::Real => {
+            // Number of dimensions, where elements begin if some are NULL, their type; length and lower bound.
+            let (dimensions, nulls, of) = (int(bytes, 0), int(bytes, 4), int(bytes, 8));
+            match dimensions {
+                0 => {}
+                1 if nulls == 0 && of == REAL => {
+                    let elements = bytes.get(20..).unwrap_or(&[]).as_chunks().0.iter();
+                    let count = usize::try_from(int(bytes, 12)).unwrap_or(0);
+                    vector.extend(elements.take(count).map(|element| f32::from_ne_bytes(*element)));
+                }
+                1 if nulls != 0 => fail(
+                    SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
+                    "a vector has no NULL elements",
+                    "Leave the array out, or the element.",
+                ),
+                _ => unfit("a vector is an array of one dimension", "Pass an array as '{1, 2, 3}'."),
+            }
+        }
+        // The number of elements, two bytes unused.
+        Element::Vector => {
+            let elements = bytes.get(4..).unwrap_or(&[]).as_chunks().0.iter();
+            vector.extend(elements.map(|element| f32::from_ne_bytes(*element)));
+        }
+        Element::Half => {
+            let elements = bytes.get(4..).unwrap_or(&[]).as_chunks().0.iter();
+            vector.extend(elements.map(|element| from_half(u16::from_ne_bytes(*element))));
+        }
+    }
+}
+
+/// A number of 16 bits (IEEE 754 binary16).
+fn from_half(half: u16) -> f32 {
+    let (sign, exponent, fraction) = (u32::from(half >> 15) << 31, half >> 10 & 31, u32::from(half & 0x3ff));
+    match exponent {
+        0 => fraction as f32 / 16_777_216.0 * if sign == 0 { 1.0 } else { -1.0 },
+        31 => f32::from_bits(sign | 0x7f80_0000 | fraction << 13),
+        _ => f32::from_bits(sign | (u32::from(exponent) + 112) << 23 | fraction << 13),
+    }
+}
+
+/// Reads a value of a column, or what one is compared with, into `vector`. Returns what makes it of length 1 before its
+/// direction is compared, otherwise 1; `None` if it has no direction, which the metric needs. An SQL error if an index of
+/// so many dimensions cannot have it.
+pub(super) fn indexable(
+    kind: Kind,
+    dimensions: usize,
+    bytes: impl Deref<Target = [u8]>,
+    vector: &mut Vec<f32>,
+) -> Option<f32> {
+    vector.clear();
+    read(kind.element, &bytes, vector);
+    if vector.iter().any(|element| element.is_finite() && element.abs() > GREATEST) {
+        unfit(
+            "an element of the vector is too large for an index",
+            "Elements of indexed vectors are numbers from -1e17 to 1e17.",
+        );
+    }
+    match kind.metric.check(vector, dimensions) {
+        Ok(unit) => Some(unit),
+        Err(Unfit::NoDirection) => None,
+        Err(error @ Unfit::Dimensions { .. }) => {
+            unfit(error.to_string(), "All vectors of an index have the same number of dimensions.")
+        }
+        Err(error @ Unfit::NotFinite { .. }) => {
+            unfit(error.to_string(), "Elements of indexed vectors are finite numbers.")
+        }
+    }
+}
+
+/// The distance of two arguments.
+fn distance(args: &Args, metric: Metric) -> f64 {
+    let (mut a, mut b) = (Vec::new(), Vec::new());
+    read(Element::Real, &args.bytes(0), &mut a);
+    read(Element::Real, &args.bytes(1), &mut b);
+    if a.len() != b.len() {
+        unfit(
+            format!("vectors of {} and of {} dimensions have no distance", a.len(), b.len()),
+            "Compare vectors of the same number of dimensions.",
+        );
+    }
+    f64::from(metric.distance(&a, &b))
+}
+
+pg_function! {
+    /// `real[] <-> real[]`: the Euclidean distance.
+    fn treedb_l2_distance(args: [Varlena, Varlena]) -> f64 {
+        distance(args, Metric::L2)
+    }
+}
+
+pg_function! {
+    /// `real[] <#> real[]`: the inner product, negated.
+    fn treedb_negative_inner_product(args: [Varlena, Varlena]) -> f64 {
+        distance(args, Metric::InnerProduct)
+    }
+}
+
+pg_function! {
+    /// `real[] <=> real[]`: 1 minus the cosine of the angle, NaN if one of them has no direction.
+    fn treedb_cosine_distance(args: [Varlena, Varlena]) -> f64 {
+        distance(args, Metric::Cosine)
+    }
+}
+
+pg_function! {
+    /// `real[] <+> real[]`: the sum of absolute differences.
+    fn treedb_l1_distance(args: [Varlena, Varlena]) -> f64 {
+        distance(args, Metric::L1)
+    }
+}

@@ -1,0 +1,382 @@
+//! Changing the graph in its pages.
+//!
+//! One backend at a time changes an index: it holds the lock of its page 0. What the graph's algorithms change is collected
+//! until they say that the graph holds together ([`NodesMut::settle`]); then it is written as one WAL record of at most four
+//! pages. So the graph is whole after a crash, or an error, between any two of them: at worst there is a node that is not
+//! linked yet, whose row was not committed, or one that is linked no longer, whose row is gone. A vacuum removes both.
+//!
+//! Pages with free slots are in a list for each kind of slots, through their right neighbours; the last one names itself.
+
+use std::cell::RefCell;
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
+use std::rc::Rc;
+
+use pgrx::{check_for_interrupts, pg_sys};
+use treedb_vector::code::{self, Coded};
+use treedb_vector::graph::{self, Hashed, Link, Nodes, NodesMut, Scratch};
+
+use super::graph::{Graph, Query, checked};
+use super::record::{self, LINK, Layout, Place, Slots, node};
+use crate::pages::allocate::{allocate, is_unused};
+use crate::pages::page::{NEXT, View, ViewMut};
+use crate::shim::buffer::{Exclusive, Page, Shared};
+use crate::shim::error::{SqlState, fail};
+use crate::shim::fault;
+use crate::shim::key_lock::KeyLock;
+use crate::shim::relation::Index;
+use crate::shim::vacuum::delay;
+use crate::shim::wal::{Change, Content, PageParts, PagePatch, patch_pages};
+
+/// Parts of pages to be written, by blocks.
+type Parts = BTreeMap<u32, PageParts>;
+
+/// The only one who changes an index, for as long as it lives.
+pub(super) struct Writer<'i> {
+    pub(super) graph: Graph<'i>,
+    /// Links that are not written yet.
+    changed: Vec<(u32, u8, Vec<Link<u32>>)>,
+    meta_changed: bool,
+    /// Nodes whose codes were compared with each other.
+    nodes: RefCell<HashMap<u32, Rc<[u8]>>>,
+    scratch: Scratch<u32, Hashed>,
+    _lock: Option<KeyLock>,
+}
+
+impl<'i> Writer<'i> {
+    /// Waits until nobody else changes the index.
+    pub(super) fn lock(index: Index<'i>) -> Writer<'i> {
+        let lock = KeyLock::take(index, 0);
+        Writer { _lock: Some(lock), ..Writer::unlocked(index) }
+    }
+
+    /// For reading only.
+    pub(super) fn unlocked(index: Index<'i>) -> Writer<'i> {
+        Writer {
+            graph: Graph::open(index),
+            changed: Vec::new(),
+            meta_changed: false,
+            nodes: RefCell::default(),
+            scratch: Scratch::default(),
+            _lock: None,
+        }
+    }
+
+    fn layout(&self) -> &Layout {
+        &self.graph.layout
+    }
+
+    /// Writes parts of pages.
+    fn write(&mut self, mut parts: Parts) {
+        if std::mem::take(&mut self.meta_changed) {
+            parts.entry(0).or_default().push(self.graph.meta.part());
+        }
+        let mut pages: Vec<(Page<Exclusive>, PageParts)> =
+            parts.into_iter().map(|(block, parts)| (Page::read(self.graph.index, block), parts)).collect();
+        let mut patches: Vec<PagePatch<'_>> =
+            pages.iter_mut().map(|(page, parts)| PagePatch { page, parts: std::mem::take(parts) }).collect();
+        if !patches.is_empty() {
+            patch_pages(self.graph.index, &mut patches);
+        }
+    }
+
+    /// Adds a page of slots to the list of those with free ones.
+    fn add_page(&mut self, slots: Slots) {
+        let index = self.graph.index;
+        let mut page = allocate(index);
+        let mut meta: Page<Exclusive> = Page::read(index, 0);
+        self.graph.meta.set_room(slots, page.block());
+        let block = page.block();
+        let mut change = Change::begin(index);
+        let [copy, new] = change.pages([(&mut meta, Content::Edited), (&mut page, Content::Replaced)]);
+        init_page(&self.graph.layout, slots, new, Some(block));
+        let (at, bytes) = self.graph.meta.part();
+        if let Some(place) = copy.get_mut(at..at + bytes.len()) {
+            place.copy_from_slice(&bytes);
+        }
+        change.commit();
+        fault::point("hnsw_page");
+    }
+
+    /// `count` free slots of one page.
+    fn free_slots(&mut self, slots: Slots, count: usize) -> Vec<Place> {
+        loop {
+            let block = self.graph.meta.room(slots);
+            if block == 0 {
+                self.add_page(slots);
+                continue;
+            }
+            let page: Page<Shared> = self.graph.page(slots, block);
+            let layout = self.layout();
+            let free: Vec<Place> = (0..layout.per_page(slots) as u16)
+                .filter(|slot| record::is_free(slots, layout.slot(slots, page.bytes(), *slot)))
+                .map(|slot| Place { block, slot })
+                .take(count)
+                .collect();
+            let next = checked(self.graph.index, block, View::open(page.bytes())).next();
+            drop(page);
+            if free.len() == count {
+                return free;
+            }
+            let next = next.filter(|next| *next != block).unwrap_or(0);
+            self.graph.meta.set_room(slots, next);
+            self.meta_changed = true;
+            self.write(Parts::from([(block, vec![(NEXT, vec![0; 4])])]));
+        }
+    }
+
+    /// Puts a page one of whose slots is about to be free into the list of those.
+    fn add_room(&mut self, slots: Slots, block: u32, parts: &mut Parts) {
+        let page: Page<Shared> = self.graph.page(slots, block);
+        if checked(self.graph.index, block, View::open(page.bytes())).next().is_none() {
+            let first = self.graph.meta.room(slots);
+            let next = if first == 0 { block } else { first };
+            parts.entry(block).or_default().push((NEXT, next.to_le_bytes().to_vec()));
+            self.graph.meta.set_room(slots, block);
+            self.meta_changed = true;
+        }
+    }
+
+    /// Adds a row; `unit` is what its vector is to be multiplied with before its direction is compared.
+    pub(super) fn insert(&mut self, row: pg_sys::ItemPointerData, vector: &[f32], unit: f32) {
+        let limits = self.graph.meta.limits();
+        let most = self.layout().per_page(Slots::Above) as u8;
+        let level = graph::level_of(mixed(row), &limits).min(most);
+        let mut codes = vec![0; vector.len()];
+        let coded = Coded { factors: code::encode(vector, unit, &mut codes), codes: &codes };
+
+        let above = if level == 0 { Vec::new() } else { self.free_slots(Slots::Above, level.into()) };
+        let nodes = self.free_slots(Slots::Nodes, 1);
+        let vectors = if self.layout().exact { Vec::new() } else { self.free_slots(Slots::Vectors, 1) };
+        let (Some(at), vector_at) = (nodes.first(), vectors.first()) else { return };
+        let Some(node) = self.layout().node(*at) else {
+            fail(
+                SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+                format!("index \"{}\" has as many vectors as it can have", self.graph.index.shown()),
+                "Partition the table.",
+            )
+        };
+        let mut parts = Parts::new();
+        let mut put = |slots: Slots, place: Place, bytes: Vec<u8>| {
+            let at = self.graph.layout.offset(slots, place.slot);
+            parts.entry(place.block).or_default().push((at, bytes));
+        };
+        let first = above.first().copied();
+        let body = self.graph.layout.body(vector, unit, coded);
+        let vector_place = vector_at.copied().unwrap_or_default();
+        let node_bytes = record::node_bytes(&self.graph.layout, row, level, vector_place, first, &body);
+        put(Slots::Nodes, *at, node_bytes);
+        if let Some(place) = vector_at {
+            put(Slots::Vectors, *place, record::vector_bytes(row, vector));
+        }
+        for (number, place) in above.iter().enumerate() {
+            put(Slots::Above, *place, record::above_slot_bytes(node, above.get(number + 1).copied()));
+        }
+        self.write(parts);
+        fault::point("hnsw_node");
+
+        let mut scratch = std::mem::take(&mut self.scratch);
+        let direction: Vec<f32> = vector.iter().map(|element| element * unit).collect();
+        let query = Query { vector: Some((&direction, coded)) };
+        let Ok(()) = graph::insert(self, node, level, &query, &limits, &mut scratch);
+        self.scratch = scratch;
+        self.nodes.borrow_mut().clear();
+    }
+
+    /// Removes a node.
+    pub(super) fn remove(&mut self, node: u32) {
+        let limits = self.graph.meta.limits();
+        let Ok(()) = graph::delete(self, node, &limits, |writer| Ok(writer.highest(node)));
+        self.nodes.borrow_mut().clear();
+        fault::point("hnsw_unlinked");
+        let at = self.layout().place(node);
+        let start = self.layout().offset(Slots::Nodes, at.slot);
+        // One slot for each level; damaged ones could be a ring.
+        for _ in 0..=u8::MAX {
+            let (level, above) =
+                self.graph.node(node, |slot| (record::level(slot), record::above_place(slot)));
+            let Some(place) = above else { break };
+            let next = self.graph.read(Slots::Above, place, record::next_place);
+            let level = u16::from(level.saturating_sub(1)).to_le_bytes().to_vec();
+            let mut parts = Parts::new();
+            parts.insert(
+                at.block,
+                vec![(start + node::LEVEL, level), (start + node::ABOVE, record::above_bytes(next).to_vec())],
+            );
+            self.add_room(Slots::Above, place.block, &mut parts);
+            let owner = self.layout().offset(Slots::Above, place.slot);
+            parts.entry(place.block).or_default().push((owner, vec![0; 4]));
+            self.write(parts);
+        }
+        let vector = self.graph.node(node, record::vector_place);
+        let mut parts = Parts::new();
+        for (slots, place) in [(Slots::Nodes, Some(at)), (Slots::Vectors, vector)] {
+            let Some(place) = place else { continue };
+            self.add_room(slots, place.block, &mut parts);
+            let row = self.layout().offset(slots, place.slot);
+            parts.entry(place.block).or_default().push((row, vec![0; 6]));
+        }
+        self.write(parts);
+    }
+
+    /// A node of the highest level, besides one, among those that are linked.
+    fn highest(&self, besides: u32) -> Option<(u32, u8)> {
+        let mut highest = None;
+        self.each_node(|node, slot| {
+            let linked = record::links(slot, node::COUNT).next().is_some();
+            if node != besides && linked {
+                highest = highest.max(Some((record::level(slot), node)));
+            }
+        });
+        highest.map(|(level, node)| (node, level))
+    }
+
+    /// Shows every node to `each`.
+    pub(super) fn each_node(&self, mut each: impl FnMut(u32, &[u8])) {
+        for block in 1..self.graph.index.blocks() {
+            delay();
+            let page: Page<Shared> = Page::read(self.graph.index, block);
+            each_node_of_page(&self.graph, &page, &mut each);
+        }
+    }
+
+    /// The bytes of a node, read once.
+    fn kept(&self, node: u32) -> Rc<[u8]> {
+        let read = || self.graph.node(node, |slot| slot.into());
+        self.nodes.borrow_mut().entry(node).or_insert_with(read).clone()
+    }
+}
+
+/// Shows every node of a page to `each`, if it is a page of nodes.
+pub(super) fn each_node_of_page(graph: &Graph<'_>, page: &Page<Shared>, each: &mut impl FnMut(u32, &[u8])) {
+    if is_unused(page.bytes()) {
+        return;
+    }
+    let block = page.block();
+    if checked(graph.index, block, View::open(page.bytes())).level() != Slots::Nodes as u16 {
+        return;
+    }
+    for slot in 0..graph.layout.per_page(Slots::Nodes) as u16 {
+        let bytes = graph.layout.slot(Slots::Nodes, page.bytes(), slot);
+        if let (Some(_), Some(node)) = (record::row(bytes), graph.layout.node(Place { block, slot })) {
+            each(node, bytes);
+        }
+    }
+}
+
+/// Makes a page of free slots; `next` is the next one in the list of those, its own block for the last one.
+pub(super) fn init_page(layout: &Layout, slots: Slots, page: &mut [u8], next: Option<u32>) {
+    let mut page = ViewMut::init(page, slots as u16, 0, next.map(|block| (block, &[][..])));
+    let used = layout.per_page(slots) * layout.size(slots);
+    page.set_hole(used..crate::pages::page::ROOM);
+}
+
+/// A number from a row's address, for its level, of which every one is as likely (Steele and others' splitmix64).
+fn mixed(row: pg_sys::ItemPointerData) -> u64 {
+    let (block, offset) = crate::shim::heap::tid_parts(row);
+    let number = (u64::from(block) << 16 | u64::from(offset)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    mixed ^ mixed >> 31
+}
+
+/// The part of new links that differs from the old ones, and where it begins.
+fn difference(old: &[u8], new: &[u8]) -> Option<(usize, Vec<u8>)> {
+    let same = |at: usize| old.get(at..at + LINK).is_some_and(|old| new.get(at..at + LINK) == Some(old));
+    let mut places = (0..new.len()).step_by(LINK);
+    let from = places.find(|at| !same(*at))?;
+    let last = places.rev().find(|at| !same(*at)).unwrap_or(from);
+    Some((from, new.get(from..last + LINK)?.to_vec()))
+}
+
+impl Nodes for Writer<'_> {
+    type Node = u32;
+    type Query<'q> = Query<'q>;
+    type Error = Infallible;
+
+    fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
+        self.graph.entry()
+    }
+
+    fn links(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {
+        self.graph.links(node, level, out)
+    }
+
+    fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
+        self.graph.score(query, node)
+    }
+
+    fn prefetch(&self, _: u32) {}
+
+    fn prefetch_links(&self, _: u32) {}
+}
+
+impl NodesMut for Writer<'_> {
+    fn root(&self) -> Result<Option<u32>, Infallible> {
+        Ok(self.graph.meta.root)
+    }
+
+    fn set_root(&mut self, root: Option<u32>) -> Result<(), Infallible> {
+        self.graph.meta.root = root;
+        self.meta_changed = true;
+        Ok(())
+    }
+
+    fn set_entry(&mut self, entry: Option<(u32, u8)>) -> Result<(), Infallible> {
+        self.graph.meta.entry = entry;
+        self.meta_changed = true;
+        Ok(())
+    }
+
+    fn scored_links(&self, node: u32, level: u8, out: &mut Vec<Link<u32>>) -> Result<(), Infallible> {
+        check_for_interrupts!();
+        out.clear();
+        let changed = self.changed.iter().find(|(of, at, _)| (*of, *at) == (node, level));
+        if let Some((_, _, links)) = changed {
+            out.extend_from_slice(links);
+        } else if let Some((slots, place, count)) = self.graph.links_at(node, level) {
+            self.graph.read(slots, place, |slot| out.extend(record::links(slot, count)));
+        }
+        Ok(())
+    }
+
+    fn set_links(&mut self, node: u32, level: u8, links: &[Link<u32>]) -> Result<(), Infallible> {
+        self.changed.retain(|(of, at, _)| (*of, *at) != (node, level));
+        self.changed.push((node, level, links.to_vec()));
+        Ok(())
+    }
+
+    fn level(&self, node: u32) -> Result<u8, Infallible> {
+        Ok(self.graph.node(node, record::level))
+    }
+
+    fn between(&self, a: u32, b: u32) -> Result<f32, Infallible> {
+        Ok(self.graph.between(&self.kept(a), &self.kept(b)))
+    }
+
+    fn settle(&mut self) -> Result<(), Infallible> {
+        let mut parts = Parts::new();
+        for (node, level, links) in std::mem::take(&mut self.changed) {
+            let Some((slots, place, count)) = self.graph.links_at(node, level) else { continue };
+            let new = record::link_bytes(&links);
+            let (number, new) = new.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
+            let start = self.layout().offset(slots, place.slot) + count;
+            let (number_differs, links_differ) = self.graph.read(slots, place, |slot| {
+                let old = slot.get(count..).unwrap_or(&[]);
+                let (old_number, old) = old.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
+                (old_number != number, difference(old, new))
+            });
+            let place = parts.entry(place.block).or_default();
+            if number_differs {
+                place.push((start, number.to_vec()));
+            }
+            if let Some((at, bytes)) = links_differ {
+                place.push((start + 4 + at, bytes));
+            }
+        }
+        parts.retain(|_, parts| !parts.is_empty());
+        self.write(parts);
+        fault::point("hnsw_settled");
+        Ok(())
+    }
+}
