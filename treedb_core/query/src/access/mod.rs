@@ -152,8 +152,8 @@ pub type VisitLazyRow<'a> = dyn FnMut(RowId, &mut dyn Row) -> Result<Flow> + 'a;
 
 /// One snapshot of one collection, for reading.
 pub trait Source {
-    /// The indexes a query may use; the position in this slice addresses the index below. It does not change
-    /// while the source lives.
+    /// The indexes a query may use; the position in this slice addresses the index below. Positions do not
+    /// change while the source lives; an owner may add indexes between two queries.
     fn indexes(&self) -> &[IndexInfo];
 
     /// Calls `visit` with the row at `id` and returns true; returns false, without a call, if the row is not
