@@ -200,7 +200,10 @@ impl<'t> Lookup<'t> {
     }
 
     fn problem_of(&mut self, key: &[u8]) -> Option<String> {
-        let Some(row) = row_of(key) else { return Some("an entry is too short".into()) };
+        let row = match row_of(key) {
+            Ok(row) => row,
+            Err(damage) => return Some(damage.to_string()),
+        };
         let (block, offset) = heap::tid_parts(row);
         let entry = format!("an entry points to row ({block},{offset})");
         if block >= self.table.get().blocks() {

@@ -426,6 +426,6 @@ fn key_and_row<'k>(
     buffer: &'k mut Vec<u8>,
 ) -> Result<(pg_sys::ItemPointerData, &'k [u8]), Damage> {
     leaf.key_into(place, buffer)?;
-    let row = row_of(buffer).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"))?;
+    let row = row_of(buffer)?;
     Ok((row, buffer.get(..buffer.len() - ADDRESS).unwrap_or(&[])))
 }

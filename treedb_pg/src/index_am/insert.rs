@@ -268,7 +268,7 @@ impl Tree<'_> {
         };
         let mut numbers = Vec::with_capacity(entries.len());
         for i in (0..entries.len()).filter(|i| *i != new) {
-            let Some(row) = row_of(entries.key(i)) else { continue };
+            let Ok(row) = row_of(entries.key(i)) else { continue };
             let duplicate = i > 0 && same(i - 1, i) || i + 1 < entries.len() && same(i, i + 1);
             if marked && !entries.is_marked(i) {
                 continue;

@@ -286,10 +286,10 @@ impl<'a> LeafView<'a> {
         if let (Place::Sorted(i), Sorted::Packed(packed)) = (place, &self.sorted)
             && let Some(address) = packed.key_tail::<ADDRESS>(i)
         {
-            return Ok(row_of_address(address));
+            return row_of_address(address);
         }
         self.key_into(place, buffer)?;
-        row_of(buffer).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"))
+        row_of(buffer)
     }
 
     /// Appends the rows of the entries of a selection to `rows`; of entries that are not marked if `unmarked`.

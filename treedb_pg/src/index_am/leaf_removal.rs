@@ -28,8 +28,7 @@ pub(super) fn rows(
         out.push(leaf.row(Place::Sorted(i), key)?);
     }
     for entry in leaf.appended() {
-        let row = row_of(entry?.key);
-        out.push(row.ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"))?);
+        out.push(row_of(entry?.key)?);
     }
     Ok(())
 }

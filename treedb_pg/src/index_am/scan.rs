@@ -16,7 +16,6 @@ use super::range::Conditions;
 use super::schema::{Schema, row_of};
 use super::tree::Tree;
 use super::unique_keys;
-use crate::pages::page::Damage;
 use crate::shim::buffer;
 use crate::shim::index_scan::{Bitmap, Scan};
 use crate::shim::relation::{Index, Relation};
@@ -179,9 +178,7 @@ impl State {
                         let value = tree.checked(page.block, leaf.value(place));
                         scan.form_entry(|| schema.values(key, value))
                     });
-                let row =
-                    row_of(key).ok_or_else(|| Damage::new("an entry with a row's address", "a shorter one"));
-                (row, Some(entry))
+                (row_of(key), Some(entry))
             } else {
                 (leaf.row(place, key), None)
             };

@@ -22,6 +22,7 @@ use super::column::{Column, NULL_LAST, Order, VALUE};
 use super::kind::Kind;
 use super::meta::fact;
 use super::stored;
+use crate::pages::page::Damage;
 use crate::shim::datum::Layout;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::heap;
@@ -318,9 +319,12 @@ pub(super) fn address(key: &[u8]) -> &[u8] {
     key.len().checked_sub(ADDRESS).and_then(|at| key.get(at..)).unwrap_or(&[])
 }
 
-/// The row a key is of; `None` if the key is too short to have one.
-pub(super) fn row_of(key: &[u8]) -> Option<pg_sys::ItemPointerData> {
-    key.last_chunk().map(|address| row_of_address(*address))
+/// The row a key is of.
+pub(super) fn row_of(key: &[u8]) -> Result<pg_sys::ItemPointerData, Damage> {
+    match key.last_chunk() {
+        Some(address) => row_of_address(*address),
+        None => Err(Damage::new("an entry with a row's address", "a shorter one")),
+    }
 }
 
 /// The row at an address as queries number it: the address bytes of a key, as a big-endian number.
@@ -329,8 +333,11 @@ pub(crate) fn row_id(row: pg_sys::ItemPointerData) -> RowId {
     RowId(u64::from(block) << 16 | u64::from(offset))
 }
 
-/// The row whose address this is.
+/// The row whose address this is. No row has offset 0, and the server counts on not being given one.
 #[inline]
-pub(super) fn row_of_address([a, b, c, d, e, f]: [u8; ADDRESS]) -> pg_sys::ItemPointerData {
-    heap::tid(u32::from_be_bytes([a, b, c, d]), u16::from_be_bytes([e, f]))
+pub(super) fn row_of_address([a, b, c, d, e, f]: [u8; ADDRESS]) -> Result<pg_sys::ItemPointerData, Damage> {
+    match u16::from_be_bytes([e, f]) {
+        0 => Err(Damage::new("the address of a row", "offset 0")),
+        offset => Ok(heap::tid(u32::from_be_bytes([a, b, c, d]), offset)),
+    }
 }
