@@ -343,6 +343,8 @@ PAGES = {
 def make_pages(db):
     """A table whose indexes were built over some rows and have got others one by one; some are dead."""
     db.execute("SELECT treedb.create_collection('pages')")
+    # The stored entries point to rows of full pages.
+    db.execute("ALTER TABLE pages SET (fillfactor = 100)")
     db.execute("DROP TRIGGER treedb_id ON pages; DROP INDEX pages__id_")
     db.execute("ALTER TABLE pages ADD id int, ADD s smallint, ADD t text, ADD n numeric; ALTER TABLE pages SET (autovacuum_enabled = off)")
     rows = """INSERT INTO pages SELECT jsonb_build_object('_id', i, 'a', jsonb_build_array(i %% 40, 'x' || i %% 30), 'b', i / 4.0)::treedb.bson, i, i %% 5, repeat(md5(i::text), 1 + i %% 3),
