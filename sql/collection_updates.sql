@@ -112,3 +112,15 @@ INSERT INTO h VALUES ('{"_id": "d", "u": "other"}');
 SELECT * FROM treedb.check('h');
 SELECT drop_collection('h');
 DROP FUNCTION updated, found, to_n;
+
+-- An index whose building has failed has no say in updates: it would fail again.
+SELECT create_collection('broken');
+SELECT insert_one('broken', '{"_id": 1, "v": 0}');
+CREATE INDEX CONCURRENTLY broken_v ON broken ((1 / get_text(doc, 'v')::int));
+SELECT update_one('broken', '{"_id": 1}', '{"$set": {"w": 1}}');
+SELECT update_one('broken', '{"_id": 1}', '{"$set": {"v": 2}}');
+REINDEX INDEX broken_v;
+SELECT update_one('broken', '{"_id": 1}', '{"$set": {"v": 4}}');
+SET enable_seqscan = off;
+SELECT doc FROM broken WHERE 1 / get_text(doc, 'v')::int = 0;
+RESET enable_seqscan;

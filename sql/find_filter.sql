@@ -160,3 +160,31 @@ ROLLBACK;
 DROP SCHEMA filters CASCADE;
 REVOKE USAGE ON SCHEMA treedb FROM filters_reader;
 DROP ROLE filters_reader;
+
+-- What EXPLAIN shows of a filter under a policy does not depend on rows that the policy hides.
+SET search_path = public;
+SELECT treedb.create_collection('hidden');
+SELECT treedb.create_index('hidden', '{"ssn": 1}');
+INSERT INTO hidden SELECT jsonb_build_object('_id', i, 'ssn', i)::treedb.bson FROM generate_series(1, 40) i;
+ANALYZE hidden;
+ALTER TABLE hidden ENABLE ROW LEVEL SECURITY;
+CREATE POLICY nothing ON hidden USING (false OR current_user = 'nobody at all');
+CREATE ROLE reader_of_hidden;
+GRANT USAGE ON SCHEMA treedb TO reader_of_hidden;
+GRANT SELECT ON hidden TO reader_of_hidden;
+CREATE FUNCTION explained(filter text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE line text;
+BEGIN
+    FOR line IN EXECUTE format('EXPLAIN SELECT doc FROM hidden WHERE doc OPERATOR(treedb.@@) %L', filter) LOOP
+        RETURN NEXT replace(line, filter, 'FILTER');
+    END LOOP;
+END $$;
+SET ROLE reader_of_hidden;
+SET enable_seqscan = off;
+SELECT count(DISTINCT plan) AS plans FROM (
+    SELECT regexp_replace(string_agg(line, E'\n'), 'ssn[^}]*', '', 'g') AS plan
+    FROM unnest(ARRAY['{"ssn":5}', '{"ssn":5555}']) filter, explained(filter) line GROUP BY filter) t;
+RESET enable_seqscan;
+RESET ROLE;
+REVOKE USAGE ON SCHEMA treedb FROM reader_of_hidden;
+DROP FUNCTION explained; DROP TABLE hidden; DROP ROLE reader_of_hidden;

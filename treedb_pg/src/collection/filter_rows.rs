@@ -14,6 +14,7 @@ use super::estimate;
 use super::reader::{Reader, address};
 use super::spill::spilling;
 use super::table::Table;
+use crate::shim::catalog;
 use crate::shim::datum::Datum;
 use crate::shim::error::accept;
 use crate::shim::filter_scan::{FilteredRows, Given, Scanned};
@@ -133,7 +134,8 @@ impl FilteredRows for FilterRows {
         if let Some(plan) = plan {
             shown.text(c"Plan", &text::owned_cstring(&plan));
         }
-        if shown.is_analyze() {
+        // How many hidden rows match is nothing that the user may know.
+        if shown.is_analyze() && !catalog::hides_rows(given.table.table) {
             let keys = running.map_or(0, |rows| rows.keys_before + rows.candidates.keys_examined());
             shown.number(c"Keys Examined", keys);
         }

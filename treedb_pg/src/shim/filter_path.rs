@@ -153,7 +153,10 @@ unsafe fn add_path(
     // parameters and stable functions replaced where it can.
     unsafe {
         let filter = pg_sys::list_nth((*condition).args, 1).cast::<pg_sys::Node>();
-        let value = argument_of(pg_sys::estimate_expression_value(root, filter), |_| None);
+        let value = match are_rows_hidden(root) {
+            true => Argument::Expression(None),
+            false => argument_of(pg_sys::estimate_expression_value(root, filter), |_| None),
+        };
         let Some(Estimate { startup, total, rows: found }) = (filters.estimate)(table, &value) else {
             return;
         };
@@ -181,6 +184,16 @@ unsafe fn add_path(
         (*path).methods = filters.paths;
         pg_sys::add_path(rel, path.cast());
     }
+}
+
+/// Whether policies or a view with `security_barrier` hide rows from the query. An estimate that depends on the filter would
+/// tell whether hidden rows match it, in the costs that EXPLAIN shows; so the filter is taken for one that is not known.
+///
+/// # Safety
+/// The planner of a query.
+unsafe fn are_rows_hidden(root: *mut pg_sys::PlannerInfo) -> bool {
+    // SAFETY: the caller's.
+    unsafe { (*root).qual_security_level > 0 }
 }
 
 /// A condition `column @@ filter`.
@@ -313,6 +326,9 @@ impl FilterPaths {
                 || (*document).varno <= 0
                 || (*document).varno >= (*root).simple_rel_array_size
             {
+                return None;
+            }
+            if are_rows_hidden(root) {
                 return None;
             }
             let number = (*document).varno as usize;

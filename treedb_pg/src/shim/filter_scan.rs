@@ -130,6 +130,26 @@ unsafe fn other_conditions(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::E
     }
 }
 
+/// Where the server looks again at rows that have changed (EvalPlanQual), and this table is not the one that did, it puts
+/// the same row as before into the slot of the node, as the table stores it. A slot of values does not take it.
+///
+/// # Safety
+/// A plan state of a table, which begins.
+unsafe fn use_table_slot(node: *mut pg_sys::CustomScanState) {
+    // SAFETY: the caller's; the server has an element for each relation of the query.
+    unsafe {
+        let estate = (*node).ss.ps.state;
+        let Some(again) = (*estate).es_epq_active.as_ref() else { return };
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+        let number = (*plan).scan.scanrelid as usize;
+        let marks = again.relsubs_rowmark;
+        if number > 0 && !marks.is_null() && !(*marks.add(number - 1)).is_null() {
+            let slots = &raw mut (*estate).es_tupleTable;
+            (*node).ss.ss_ScanTupleSlot = pg_sys::table_slot_create((*node).ss.ss_currentRelation, slots);
+        }
+    }
+}
+
 impl<T: FilteredRows> ScanNode for Running<T> {
     const NAME: &'static CStr = T::NODE;
 
@@ -137,6 +157,7 @@ impl<T: FilteredRows> ScanNode for Running<T> {
         // SAFETY: the caller's; plans are those that `filter_path` made for `T`.
         unsafe {
             let (_, filter) = plan_of(node);
+            use_table_slot(node);
             Running {
                 search: None,
                 opened: false,

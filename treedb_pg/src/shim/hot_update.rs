@@ -64,6 +64,11 @@ impl IndexedValues {
             let context = (*estate).es_per_tuple_exprcontext;
             let outer = (*context).ecxt_scantuple;
             let same = infos.iter().zip(layouts).all(|(info, layouts)| {
+                // An index that is being built, or whose building failed: the server does not evaluate its expressions
+                // either, which may be why it failed.
+                if !(**info).ii_ReadyForInserts {
+                    return false;
+                }
                 let mut known = [Known::default(), Known::default()];
                 for (known, slot) in known.iter_mut().zip(versions) {
                     (*context).ecxt_scantuple = slot;
@@ -183,6 +188,9 @@ pub(super) unsafe fn may_fit(old: *mut pg_sys::TupleTableSlot, new: *mut pg_sys:
     }
 }
 
+/// `tableoid` in a set of columns.
+const TABLE_OID: i32 = pg_sys::TableOidAttributeNumber - pg_sys::FirstLowInvalidHeapAttributeNumber;
+
 /// While it lives, heap takes no column of the table for one that an index mentions.
 pub(super) struct NoIndexedColumns {
     table: OpenTable,
@@ -202,8 +210,7 @@ impl NoIndexedColumns {
             // The server computes the sets when they are asked for.
             pg_sys::bms_free(pg_sys::RelationGetIndexAttrBitmap(relation, compat::HOT_BLOCKING));
             let outer = pg_sys::MemoryContextSwitchTo(pg_sys::CacheMemoryContext);
-            let member = pg_sys::TableOidAttributeNumber - pg_sys::FirstLowInvalidHeapAttributeNumber;
-            let instead = pg_sys::bms_make_singleton(member);
+            let instead = pg_sys::bms_make_singleton(TABLE_OID);
             pg_sys::MemoryContextSwitchTo(outer);
             let columns = std::mem::replace(compat::hot_blocking(&mut *relation), instead);
             NoIndexedColumns { table: table.clone(), columns, instead }
@@ -217,7 +224,11 @@ impl Drop for NoIndexedColumns {
         // kept is nobody's.
         unsafe {
             let place = compat::hot_blocking(&mut *self.table.get().raw());
-            if std::ptr::eq(*place, self.instead) {
+            // A set that the server has computed since may be where ours was.
+            let ours = std::ptr::eq(*place, self.instead)
+                && pg_sys::bms_membership(*place) == pg_sys::BMS_Membership::BMS_SINGLETON
+                && pg_sys::bms_is_member(TABLE_OID, *place);
+            if ours {
                 *place = self.columns;
                 pg_sys::bms_free(self.instead);
             } else {
