@@ -4,6 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use bson::Document;
+use treedb_collections::VectorSearchRequest;
 use treedb_storage::Durability;
 
 use crate::aggregate::Aggregate;
@@ -15,6 +16,7 @@ use crate::index::{CreateIndexes, IndexModel};
 use crate::insert::{InsertMany, InsertOne};
 use crate::target::Target;
 use crate::update::{Replace, Update};
+use crate::vector_search::{self, CreateSearchIndex, SearchIndexModel, VectorSearch};
 use crate::watch::Watch;
 use crate::{Error, Result, Revision};
 
@@ -214,6 +216,53 @@ impl<T> Collection<T> {
     /// `IndexNotFound`, `NamespaceNotFound`; `InvalidOptions` for the index on `_id`.
     pub fn drop_index(&self, name: &str) -> Result<()> {
         Ok(self.target.outside("drop_index")?.drop_index(name)?)
+    }
+
+    /// Creates an index of vectors, while others read and write.
+    pub fn create_search_index(&self, index: impl Into<SearchIndexModel>) -> CreateSearchIndex<'_> {
+        CreateSearchIndex::new(&self.target, index.into())
+    }
+
+    /// The indexes of vectors: `{ name: "by_meaning", type: "vectorSearch", definition: { .. } }`.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound` if the collection does not exist.
+    pub fn list_search_indexes(&self) -> Result<Vec<Document>> {
+        vector_search::list(&self.target)
+    }
+
+    /// Drops the index of vectors of this name.
+    ///
+    /// # Errors
+    /// `IndexNotFound`, `NamespaceNotFound`.
+    pub fn drop_search_index(&self, name: &str) -> Result<()> {
+        vector_search::drop(&self.target, name)
+    }
+
+    /// Finds the `limit` documents whose vectors are nearest to `vector`, by the index of vectors of this name. In a
+    /// transaction its own changes are found.
+    ///
+    /// ```
+    /// # use treedb_core::{Database, bson::{Document, doc}};
+    /// # fn main() -> treedb_core::Result<()> {
+    /// # let db = Database::in_memory()?;
+    /// let places = db.collection::<Document>("places");
+    /// places.create_search_index(doc! { "fields": [
+    ///     { "type": "vector", "path": "at", "numDimensions": 2, "similarity": "euclidean" },
+    /// ] }).run()?;
+    /// places.insert_many([doc! { "_id": "a", "at": [0, 1] }, doc! { "_id": "b", "at": [5, 5] }]).run()?;
+    /// let nearest = places.vector_search("at_vectorSearch", vec![4.0, 4.0], 1).run()?;
+    /// assert_eq!(nearest[0].document.get_str("_id")?, "b");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn vector_search(
+        &self,
+        index: impl Into<String>,
+        vector: impl Into<Vec<f32>>,
+        limit: usize,
+    ) -> VectorSearch<'_, T> {
+        VectorSearch::new(&self.target, VectorSearchRequest::new(index, vector.into(), limit))
     }
 
     /// Drops the collection with its documents and indexes. It is no error if it does not exist.

@@ -34,6 +34,7 @@
 //! |---|---|
 //! | open a database, run a transaction, create a collection with options | [`Database`] |
 //! | insert, find, update, delete, aggregate, index, watch | [`Collection`] |
+//! | search for the nearest vectors | [`Collection::create_search_index`], [`Collection::vector_search`] |
 //! | read answers, with or without copying | [`Cursor`], [`Find::for_each`] |
 //! | commit several statements at once | [`Database::transaction`], [`Transaction`] |
 //! | handle errors | [`Error`], [`ErrorCode`] |
@@ -59,6 +60,7 @@ mod insert;
 mod target;
 mod transaction;
 mod update;
+mod vector_search;
 mod watch;
 
 pub use aggregate::Aggregate;
@@ -78,6 +80,7 @@ pub use treedb_collections::{AsOf, ChangeLogOptions, DatabaseCheck, Revision};
 pub use treedb_query::query::Hint;
 pub use treedb_storage::{Durability, Key, Options};
 pub use update::{Replace, Update, UpdateResult};
+pub use vector_search::{CreateSearchIndex, Neighbor, SearchIndexModel, VectorSearch};
 pub use watch::{ChangeStream, ChangeStreamEvent, FullDocument, FullDocumentBeforeChange, Watch};
 
 // The Rust examples of these pages are compiled and run as tests of this crate.

@@ -155,6 +155,16 @@ impl Target {
         Ok(Documents::Aggregate(Box::new(answer)))
     }
 
+    pub(crate) fn vector_search(
+        &self,
+        request: &engine::VectorSearchRequest,
+    ) -> Result<Vec<engine::Neighbor>> {
+        match &self.transaction {
+            None => Ok(self.collection()?.vector_search(request)?),
+            Some(shared) => self.inside(shared, |c| c.vector_search(request)),
+        }
+    }
+
     pub(crate) fn count(&self, request: engine::FindRequest) -> Result<u64> {
         match &self.transaction {
             None => Ok(self.collection()?.count(request)?),

@@ -55,6 +55,94 @@ fn values_of_a_type_round_trip() {
     assert_eq!(films.estimated_document_count().unwrap(), 4);
 }
 
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Place {
+    #[serde(rename = "_id")]
+    id: i32,
+    kind: String,
+    at: Vec<f32>,
+}
+
+fn places() -> (Database, Collection<Place>) {
+    let db = Database::in_memory().unwrap();
+    let places = db.collection::<Place>("places");
+    let place = |id: i32| Place {
+        id,
+        kind: if id % 10 == 0 { "inn" } else { "farm" }.to_owned(),
+        at: vec![id as f32, 0.0],
+    };
+    places.insert_many((1..=200).map(place)).run().unwrap();
+    let definition = doc! { "fields": [
+        { "type": "vector", "path": "at", "numDimensions": 2, "similarity": "euclidean", "quantization": "none" },
+    ] };
+    let model = treedb_core::SearchIndexModel::new(definition).name("near");
+    assert_eq!(places.create_search_index(model).run().unwrap(), "near");
+    (db, places)
+}
+
+#[test]
+fn a_vector_search_finds_the_nearest_documents_with_scores() {
+    let (_, places) = places();
+    let ids = |found: Vec<treedb_core::Neighbor<Place>>| -> Vec<i32> {
+        found.into_iter().map(|found| found.document.id).collect()
+    };
+    let found = places.vector_search("near", [7.2, 0.0], 3).run().unwrap();
+    assert!((found[0].distance - 0.2).abs() < 1e-3 && (found[0].score - 1.0 / 1.2).abs() < 1e-3);
+    assert_eq!(ids(found), [7, 8, 6]);
+    let inns = || places.vector_search("near", [7.2, 0.0], 2).filter(doc! { "kind": "inn" });
+    assert_eq!(ids(inns().run().unwrap()), [10, 20]);
+    assert_eq!(ids(inns().exact().num_candidates(50).run().unwrap()), [10, 20]);
+    places.delete_one(doc! { "_id": 7 }).run().unwrap();
+    places.update_one(doc! { "_id": 150 }, doc! { "$set": { "at": [7, 0] } }).run().unwrap();
+    assert_eq!(ids(places.vector_search("near", [7.2, 0.0], 2).run().unwrap()), [150, 8]);
+}
+
+#[test]
+fn a_vector_search_in_a_transaction_finds_its_own_changes() {
+    let (db, places) = places();
+    db.transaction(|txn| {
+        let inside = txn.collection::<Place>("places");
+        inside.delete_one(doc! { "_id": 5 }).run()?;
+        inside.insert_one(Place { id: 300, kind: "inn".into(), at: vec![5.1, 0.0] }).run()?;
+        let found = inside.vector_search("near", [5.0, 0.0], 1).run()?;
+        assert_eq!(found[0].document.id, 300);
+        let outside = places.vector_search("near", [5.0, 0.0], 1).run()?;
+        assert_eq!(outside[0].document.id, 5);
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(places.vector_search("near", [5.0, 0.0], 1).run().unwrap()[0].document.id, 300);
+}
+
+#[test]
+fn search_indexes_are_listed_and_dropped_apart_from_other_indexes() {
+    let (_, places) = places();
+    places.create_index(doc! { "kind": 1 }).run().unwrap();
+    let listed = places.list_search_indexes().unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0].get_str("name").unwrap(), "near");
+    assert_eq!(listed[0].get_str("type").unwrap(), "vectorSearch");
+    assert_eq!(places.list_indexes().unwrap().len(), 2);
+    let code = |result: treedb_core::Result<()>| result.unwrap_err().code();
+    assert_eq!(code(places.drop_search_index("kind_1")), ErrorCode::IndexNotFound);
+    places.drop_search_index("near").unwrap();
+    assert_eq!(code(places.vector_search("near", [1.0, 1.0], 1).run().map(drop)), ErrorCode::IndexNotFound);
+}
+
+#[test]
+fn a_vector_that_cannot_be_compared_is_refused() {
+    let (_, places) = places();
+    for vector in [vec![1.0], vec![f32::NAN, 0.0], vec![]] {
+        let error = places.vector_search("near", vector.clone(), 1).run().unwrap_err();
+        assert_eq!(error.code(), ErrorCode::BadValue, "{vector:?}");
+    }
+    let error = places.vector_search("near", [1.0, 1.0], 0).run().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::BadValue);
+    let unfit = doc! { "fields": [{ "type": "vector", "path": "at", "similarity": "euclidean" }] };
+    let error = places.create_search_index(unfit).run().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::CannotCreateIndex);
+}
+
 #[test]
 fn a_find_sorts_limits_and_projects() {
     let (_, films) = films();
