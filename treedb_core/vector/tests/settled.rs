@@ -122,11 +122,7 @@ fn the_graph_holds_together_after_every_change_of_four_nodes() {
                     1 => store.entry.unwrap().0,
                     _ => *node,
                 };
-                let Ok(()) = graph::delete(&mut store, node, &limits, |store| {
-                    let others = store.nodes.iter().filter(|(other, _)| **other != node);
-                    Ok(others.map(|(other, held)| (held.levels.len() as u8 - 1, *other)).max())
-                        .map(|highest| highest.map(|(level, other)| (other, level)))
-                });
+                let Ok(()) = graph::delete(&mut store, node, &limits);
                 store.nodes.remove(&node);
                 continue;
             }
@@ -139,4 +135,37 @@ fn the_graph_holds_together_after_every_change_of_four_nodes() {
         }
         assert!(store.settled > 500, "{}", store.settled);
     }
+}
+
+#[test]
+fn an_entry_that_is_removed_is_replaced_by_the_highest_node_that_it_was_linked_to() {
+    let mut store = filled(400);
+    for _ in 0..100 {
+        let (entry, top) = store.entry.unwrap();
+        let links = (0..=top).rev().map(|level| &store.nodes[&entry].levels[usize::from(level)]);
+        let links = links.into_iter().find(|links| !links.is_empty()).unwrap();
+        let highest = links.iter().map(|link| store.nodes[&link.node].levels.len() as u8 - 1).max();
+        let near: Vec<u32> = links.iter().map(|link| link.node).collect();
+        let limits = store.limits;
+        let Ok(()) = graph::delete(&mut store, entry, &limits);
+        store.nodes.remove(&entry);
+        let (entry, level) = store.entry.unwrap();
+        assert!(near.contains(&entry), "{entry} was not linked to the entry");
+        assert_eq!(Some(level), highest);
+    }
+}
+
+/// A store of so many nodes.
+fn filled(count: u32) -> Store {
+    let limits = Limits { links: 4, links_below: 12, ef: 20 };
+    let mut store = Store { limits, ..Store::default() };
+    let (mut rng, mut scratch) = (Rng::new(9), Scratch::<u32, Hashed>::default());
+    for node in 0..count {
+        let vector: Vec<f32> = (0..3).map(|_| rng.below(100) as f32).collect();
+        let level = graph::level_of(rng.next_u64(), &limits);
+        let levels = vec![Vec::new(); usize::from(level) + 1];
+        store.nodes.insert(node, Node { vector: vector.clone(), levels });
+        let Ok(()) = graph::insert(&mut store, node, level, &&vector[..], &limits, &mut scratch);
+    }
+    store
 }
