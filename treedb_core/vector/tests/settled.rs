@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
@@ -168,4 +169,58 @@ fn filled(count: u32) -> Store {
         let Ok(()) = graph::insert(&mut store, node, level, &&vector[..], &limits, &mut scratch);
     }
     store
+}
+
+/// A store from which nodes are unlinked just before a search reads their links in level 0, until so many are.
+struct Unlinking {
+    store: RefCell<Store>,
+    left: Cell<u32>,
+}
+
+impl Nodes for Unlinking {
+    type Node = u32;
+    type Query<'q> = &'q [f32];
+    type Error = Infallible;
+
+    fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
+        self.store.borrow().entry()
+    }
+
+    fn links(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {
+        if level == 0 && self.left.get() > 0 {
+            self.left.set(self.left.get() - 1);
+            let limits = self.store.borrow().limits;
+            graph::delete(&mut *self.store.borrow_mut(), node, &limits)?;
+        }
+        self.store.borrow().links(node, level, out)
+    }
+
+    fn score(&self, query: &&[f32], node: u32) -> Result<f32, Infallible> {
+        self.store.borrow().score(query, node)
+    }
+
+    fn prefetch(&self, _: u32) {}
+
+    fn prefetch_links(&self, _: u32) {}
+}
+
+#[test]
+fn a_search_whose_node_is_unlinked_under_it_begins_again() {
+    for unlinked in [0, 1, 5] {
+        let store = Unlinking { store: RefCell::new(filled(200)), left: Cell::new(unlinked) };
+        let mut scratch = Scratch::<u32, Hashed>::default();
+        let Ok(()) = graph::search_first(&store, &&[50.0, 50.0, 50.0][..], 20, &mut scratch);
+        assert_eq!(scratch.pool.found().len(), 20, "after {unlinked} removals");
+        assert_eq!(store.left.get(), 0);
+    }
+}
+
+#[test]
+fn a_search_finds_the_only_node_or_none() {
+    for count in [0, 1] {
+        let store = Unlinking { store: RefCell::new(filled(count)), left: Cell::new(0) };
+        let mut scratch = Scratch::<u32, Hashed>::default();
+        let Ok(()) = graph::search_first(&store, &&[50.0, 50.0, 50.0][..], 20, &mut scratch);
+        assert_eq!(scratch.pool.found().len(), count as usize);
+    }
 }
