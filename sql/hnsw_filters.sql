@@ -21,19 +21,22 @@ FROM (VALUES (1, 'part < 1000'), (2, 'part < 500'), (3, 'part < 100'), (4, 'part
 SET enable_seqscan = off;
 SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1) LIMIT 100) x;
 SET enable_sort = off;
+SET treedb.hnsw_strict_order = off;
 SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1)) x;
+RESET treedb.hnsw_strict_order;
 -- a budget ends the search, not the answer's rows that were met
 SET treedb.hnsw_max_scan_tuples = 100;
 SELECT count(*) < 3000 AS ended FROM (SELECT id FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1)) x;
 RESET treedb.hnsw_max_scan_tuples;
--- with a strict order, rows found too late are left out
+-- rows come in order, on which incremental sorts, window functions and WITH TIES rely: those found too late are left out
+SHOW treedb.hnsw_strict_order;
 SET treedb.hnsw_ef_search = 5;
-SET treedb.hnsw_strict_order = on;
 WITH found AS MATERIALIZED (
     SELECT row_number() OVER () AS place, d FROM (SELECT e <-> (SELECT e FROM queries WHERE id = 1) AS d FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1) LIMIT 500) x
 ) SELECT count(*) FILTER (WHERE d < before) AS out_of_order, count(*) > 100 AS has_rows
 FROM (SELECT d, lag(d) OVER (ORDER BY place) AS before FROM found) x;
-RESET treedb.hnsw_strict_order;
+-- the k rows of a filter are there all the same
+SELECT q.id, count(n.id) FROM queries q, LATERAL (SELECT id FROM v WHERE part < 20 ORDER BY v.e <-> q.e LIMIT 10) n GROUP BY q.id HAVING count(n.id) < 10;
 RESET treedb.hnsw_ef_search;
 RESET enable_seqscan;
 RESET enable_sort;

@@ -5,6 +5,10 @@ SET search_path = hnsw_input, treedb, public;
 SELECT '{1, 2, 3}'::real[] <-> '{4, 6, 3}', '{1, 2, 3}'::real[] <#> '{4, 5, 6}', '{1, 2, 3}'::real[] <+> '{4, 6, 3}';
 SELECT '{1, 0}'::real[] <=> '{0, 3}', '{1, 0}'::real[] <=> '{-3, 0}', '{1, 0}'::real[] <=> '{7, 0}', '{1, 0}'::real[] <=> '{0, 0}';
 SELECT '{}'::real[] <-> '{}', NULL::real[] <-> '{1}';
+-- long and short vectors have directions
+SELECT '{5e9, 0}'::real[] <=> '{5e9, 0}', '{5e9, 0}'::real[] <=> '{0, 5e9}', '{1e-12, 0}'::real[] <=> '{0, 1e-12}', '{1e30, 0}'::real[] <=> '{-1e30, 0}';
+-- an array without NULL that had one
+SELECT ('{1, 2, NULL}'::real[])[1:2] <-> '{1, 2}', ('{1, 2, NULL}'::real[])[1:2] <-> '{4, 6}';
 SELECT '{1, 2}'::real[] <-> '{1, 2, 3}';
 \echo :LAST_ERROR_SQLSTATE
 SELECT '{1, NULL}'::real[] <-> '{1, 2}';

@@ -89,7 +89,7 @@ CREATE OPERATOR CLASS real_l1_ops FOR TYPE float4[] USING treedb_hnsw FAMILY rea
 
 -- pgvector's types, where that extension is installed: operator classes of the same names as those of its own hnsw, in its
 -- schema, so that CREATE INDEX changes in nothing but the name of the access method.
-CREATE FUNCTION enable_pgvector() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog AS $$
+CREATE FUNCTION enable_pgvector() RETURNS void LANGUAGE plpgsql SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     place name;
     class record;

@@ -68,19 +68,19 @@ pub struct Coded<'c> {
 /// Writes the codes of a vector over `codes`, which is as long; `unit` is what [`Metric::check`] has returned for it.
 pub fn encode(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
     let greatest = vector.iter().fold(0.0_f32, |greatest, element| greatest.max(element.abs()));
-    let to_code = if greatest > 0.0 { 127.0 / greatest } else { 0.0 };
     let (mut sum, mut squares) = (0_i32, 0_i64);
     for (code, element) in codes.iter_mut().zip(vector) {
-        let number = (element * to_code).round() as i32;
+        // Dividing first: 127 divided by a tiny number is infinite. Of a vector of zeros this is NaN, whose integer is 0.
+        let number = (element / greatest * 127.0).round() as i32;
         *code = (number + i32::from(ZERO)) as u8;
         sum += number;
         squares += i64::from(number) * i64::from(number);
     }
-    let scale = greatest / 127.0 * unit;
+    let scale = greatest * unit / 127.0;
     Factors { scale, squares: squares as f32 * scale * scale, sum }
 }
 
-/// A number that is the less, the nearer two vectors are: in the order of the metric's distance, but not that distance.
+/// A score: the smaller it is, the nearer two vectors are, in the order of the metric's distance.
 #[inline]
 pub fn score(metric: Metric, kernels: &Kernels, a: Coded<'_>, b: Coded<'_>) -> f32 {
     if metric == Metric::L1 {
@@ -139,6 +139,17 @@ mod tests {
         let factors = Factors { scale: 0.25, squares: 3.5, sum: -77 };
         assert_eq!(Factors::from_bytes(&factors.to_bytes()), factors);
         assert_eq!(Factors::from_bytes(&[1, 2]), Factors::default());
+    }
+
+    #[test]
+    fn codes_do_not_depend_on_the_length_of_a_vector() {
+        for size in [1e-38, 3e-38, 1e-30, 1.0, 1e17] {
+            let mut codes = [0; 3];
+            let vector = [size, -0.25 * size, 0.0];
+            let factors = encode(&vector, Metric::Cosine.check(&vector, 3).unwrap(), &mut codes);
+            assert_eq!(codes, [ZERO + 127, ZERO - 32, ZERO], "{size}");
+            assert!((factors.squares - 1.0).abs() < 0.01, "{size}: {factors:?}");
+        }
     }
 
     #[test]

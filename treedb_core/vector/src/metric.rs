@@ -1,5 +1,7 @@
 //! Distances between vectors: the less, the nearer.
 
+use std::ops::RangeInclusive;
+
 use crate::kernel::Kernels;
 
 /// How far two vectors are from each other.
@@ -56,7 +58,11 @@ impl Metric {
         let kernels = Kernels::best();
         match self {
             Metric::Cosine => {
-                let lengths = ((kernels.dot)(a, a) * (kernels.dot)(b, b)).sqrt();
+                let squares = [(kernels.dot)(a, a), (kernels.dot)(b, b)];
+                if !squares.iter().all(|squares| PRECISE.contains(squares)) {
+                    return cosine_distance(a, b);
+                }
+                let lengths: f32 = squares.iter().map(|squares| squares.sqrt()).product();
                 1.0 - ((kernels.dot)(a, b) / lengths).clamp(-1.0, 1.0)
             }
             Metric::L2 => (kernels.squares)(a, b).sqrt(),
@@ -65,7 +71,7 @@ impl Metric {
         }
     }
 
-    /// A number that is the less, the nearer two vectors are: in the order of the distance, but not the distance. `unit` is
+    /// A score: the smaller it is, the nearer two vectors are, in the order of the distance. `unit` is
     /// the product of what [`Metric::check`] has returned for both.
     #[inline]
     pub fn score(self, kernels: &Kernels, a: &[f32], b: &[f32], unit: f32) -> f32 {
@@ -92,9 +98,56 @@ impl Metric {
     }
 }
 
+/// Squared lengths between which `f32` neither overflows nor loses digits to underflow.
+const PRECISE: RangeInclusive<f32> = 1e-24..=1e30;
+
+fn dot(a: &[f32], b: &[f32]) -> f64 {
+    a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)).sum()
+}
+
+/// The length of a vector; `None` if it has no direction.
+fn length(vector: &[f32]) -> Option<f64> {
+    let length = dot(vector, vector).sqrt();
+    // The scale of a vector is kept as `f32`.
+    (length > 0.0 && ((1.0 / length) as f32).is_finite()).then_some(length)
+}
+
 /// What to multiply a vector with to make its length 1; `None` if it has no direction.
 fn unit_scale(vector: &[f32]) -> Option<f32> {
-    let squares: f64 = vector.iter().map(|element| f64::from(*element) * f64::from(*element)).sum();
-    let scale = (1.0 / squares.sqrt()) as f32;
-    (squares > 0.0 && scale.is_finite()).then_some(scale)
+    length(vector).map(|length| (1.0 / length) as f32)
+}
+
+/// The cosine distance of vectors of any length; NaN if one of them has no direction.
+fn cosine_distance(a: &[f32], b: &[f32]) -> f32 {
+    match (length(a), length(b)) {
+        (Some(one), Some(other)) => (1.0 - (dot(a, b) / (one * other)).clamp(-1.0, 1.0)) as f32,
+        _ => f32::NAN,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cosine_distance_depends_only_on_directions() {
+        for one in [1e-38, 1e-30, 1e-19, 1e-12, 1e-6, 1.0, 5e9, 1e16, 1e19, 1e37] {
+            for other in [1e-37, 1e-12, 1.0, 5e9, 1e18, 1e37] {
+                let (a, b) = ([3.0 * one, 4.0 * one, 0.0], [0.0, 0.0, 2.0 * other]);
+                let distance = Metric::Cosine.distance(&a, &b);
+                assert!((distance - 1.0).abs() < 1e-6, "{one} and {other}: {distance}");
+                let distance = Metric::Cosine.distance(&a, &[0.0, other, 0.0]);
+                assert!((distance - 0.2).abs() < 1e-6, "{one} and {other}: {distance}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_vector_has_a_cosine_distance_if_an_index_takes_it() {
+        for element in [0.0, 1e-45, 1e-40, 2e-39, 1e-38, 1e-20, 1.0, 1e38] {
+            let vector = [element, 0.0];
+            let is_indexable = Metric::Cosine.check(&vector, 2).is_ok();
+            assert_eq!(!Metric::Cosine.distance(&vector, &[1.0, 0.0]).is_nan(), is_indexable, "{element}");
+        }
+    }
 }

@@ -3,11 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::panic, reason = "a test fails by panicking")]
 
+use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use treedb_testing::Rng;
-use treedb_vector::graph::{self, Damage, Hashed, Limits, Link, Nodes, NodesMut, Scratch};
+use treedb_vector::graph::{self, Hashed, Limits, Link, Nodes, NodesMut, Scratch};
 use treedb_vector::metric::Metric;
 
 #[derive(Default)]
@@ -96,11 +97,7 @@ impl NodesMut for Store {
         let linked = |node: &Node| node.levels.iter().any(|links| !links.is_empty());
         let nodes = self.nodes.iter().filter(|(node, held)| self.root == Some(**node) || linked(held));
         let nodes: BTreeSet<u32> = nodes.map(|(node, _)| *node).collect();
-        let Ok(mut damage) = graph::check(self, &nodes, &self.limits);
-        // The entry is moved after a node of a higher level has been linked, and before one is unlinked.
-        if self.entry.is_some_and(|(entry, _)| nodes.contains(&entry)) {
-            damage.retain(|damage| *damage != Damage::Entry);
-        }
+        let Ok(damage) = graph::check(self, &nodes, &self.limits);
         assert_eq!(damage, [], "after {} changes", self.settled);
         for (node, held) in self.nodes.iter().filter(|(node, _)| self.root != Some(**node)) {
             let [below, above @ ..] = &held.levels[..] else { panic!("no levels") };
@@ -126,11 +123,7 @@ fn the_graph_holds_together_after_every_change_of_four_nodes() {
                     1 => store.entry.unwrap().0,
                     _ => *node,
                 };
-                let Ok(()) = graph::delete(&mut store, node, &limits, |store| {
-                    let others = store.nodes.iter().filter(|(other, _)| **other != node);
-                    Ok(others.map(|(other, held)| (held.levels.len() as u8 - 1, *other)).max())
-                        .map(|highest| highest.map(|(level, other)| (other, level)))
-                });
+                let Ok(()) = graph::delete(&mut store, node, &limits);
                 store.nodes.remove(&node);
                 continue;
             }
@@ -142,5 +135,92 @@ fn the_graph_holds_together_after_every_change_of_four_nodes() {
             let Ok(()) = graph::insert(&mut store, round, level, &&vector[..], &limits, &mut scratch);
         }
         assert!(store.settled > 500, "{}", store.settled);
+    }
+}
+
+#[test]
+fn an_entry_that_is_removed_is_replaced_by_the_highest_node_that_it_was_linked_to() {
+    let mut store = filled(400);
+    for _ in 0..100 {
+        let (entry, top) = store.entry.unwrap();
+        let links = (0..=top).rev().map(|level| &store.nodes[&entry].levels[usize::from(level)]);
+        let links = links.into_iter().find(|links| !links.is_empty()).unwrap();
+        let highest = links.iter().map(|link| store.nodes[&link.node].levels.len() as u8 - 1).max();
+        let near: Vec<u32> = links.iter().map(|link| link.node).collect();
+        let limits = store.limits;
+        let Ok(()) = graph::delete(&mut store, entry, &limits);
+        store.nodes.remove(&entry);
+        let (entry, level) = store.entry.unwrap();
+        assert!(near.contains(&entry), "{entry} was not linked to the entry");
+        assert_eq!(Some(level), highest);
+    }
+}
+
+/// A store of so many nodes.
+fn filled(count: u32) -> Store {
+    let limits = Limits { links: 4, links_below: 12, ef: 20 };
+    let mut store = Store { limits, ..Store::default() };
+    let (mut rng, mut scratch) = (Rng::new(9), Scratch::<u32, Hashed>::default());
+    for node in 0..count {
+        let vector: Vec<f32> = (0..3).map(|_| rng.below(100) as f32).collect();
+        let level = graph::level_of(rng.next_u64(), &limits);
+        let levels = vec![Vec::new(); usize::from(level) + 1];
+        store.nodes.insert(node, Node { vector: vector.clone(), levels });
+        let Ok(()) = graph::insert(&mut store, node, level, &&vector[..], &limits, &mut scratch);
+    }
+    store
+}
+
+/// A store from which nodes are unlinked just before a search reads their links in level 0, until so many are.
+struct Unlinking {
+    store: RefCell<Store>,
+    left: Cell<u32>,
+}
+
+impl Nodes for Unlinking {
+    type Node = u32;
+    type Query<'q> = &'q [f32];
+    type Error = Infallible;
+
+    fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
+        self.store.borrow().entry()
+    }
+
+    fn links(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {
+        if level == 0 && self.left.get() > 0 {
+            self.left.set(self.left.get() - 1);
+            let limits = self.store.borrow().limits;
+            graph::delete(&mut *self.store.borrow_mut(), node, &limits)?;
+        }
+        self.store.borrow().links(node, level, out)
+    }
+
+    fn score(&self, query: &&[f32], node: u32) -> Result<f32, Infallible> {
+        self.store.borrow().score(query, node)
+    }
+
+    fn prefetch(&self, _: u32) {}
+
+    fn prefetch_links(&self, _: u32) {}
+}
+
+#[test]
+fn a_search_whose_node_is_unlinked_under_it_begins_again() {
+    for unlinked in [0, 1, 5] {
+        let store = Unlinking { store: RefCell::new(filled(200)), left: Cell::new(unlinked) };
+        let mut scratch = Scratch::<u32, Hashed>::default();
+        let Ok(()) = graph::search_first(&store, &&[50.0, 50.0, 50.0][..], 20, &mut scratch);
+        assert_eq!(scratch.pool.found().len(), 20, "after {unlinked} removals");
+        assert_eq!(store.left.get(), 0);
+    }
+}
+
+#[test]
+fn a_search_finds_the_only_node_or_none() {
+    for count in [0, 1] {
+        let store = Unlinking { store: RefCell::new(filled(count)), left: Cell::new(0) };
+        let mut scratch = Scratch::<u32, Hashed>::default();
+        let Ok(()) = graph::search_first(&store, &&[50.0, 50.0, 50.0][..], 20, &mut scratch);
+        assert_eq!(scratch.pool.found().len(), count as usize);
     }
 }

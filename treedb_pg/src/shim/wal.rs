@@ -2,12 +2,12 @@
 //! without this library.
 //!
 //! [`patch`] is for small changes of one page, such as inserts: it writes bytes in place and logs just these;
-//! [`patch_pages`] does so for up to four pages. [`rewrite`]
-//! puts a page's new content in place and logs from where to where it differs. For everything else, a [`Change`] works on copies of up to four pages, which it borrows exclusively until it ends. Committing writes one
-//! generic WAL record and puts the copies in place; dropping it leaves the pages as they were. So an error in the
-//! middle of a change, a Rust panic included, never leaves half of it behind. On a standby, redo locks the pages in
-//! the order in which they were registered: parents before children, left before right, the order in which readers
-//! lock there.
+//! [`patch_pages`] does so for up to four pages. [`rewrite`] puts a page's new content in place and logs from where to
+//! where it differs. For everything else, a [`Change`] works on copies of up to four pages, which it borrows exclusively
+//! until it ends. Committing writes one generic WAL record and puts the copies in place; dropping it leaves the pages as
+//! they were. So an error in the middle of a change, a Rust panic included, never leaves half of it behind. On a standby,
+//! redo locks the pages in the order in which they were registered: parents before children, left before right, the
+//! order in which readers lock there.
 
 use std::marker::PhantomData;
 

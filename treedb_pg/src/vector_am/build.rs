@@ -224,7 +224,7 @@ impl Target<'_> {
                 collected.rows.len().is_multiple_of(MEASURED) && collected.bytes() > maintenance_memory();
             if full {
                 pgrx::notice!(
-                    "index \"{}\" is built page by page after {} rows, which fill maintenance_work_mem",
+                    "the graph of index \"{}\" no longer fits into maintenance_work_mem after {} rows; the rest is inserted page by page",
                     self.index.shown(),
                     self.count
                 );

@@ -52,6 +52,8 @@ pub(crate) fn check(
         return;
     }
     let meta = writer.graph.meta;
+    // Reading the table takes long, and needs the lock no more: nodes of rows that the snapshot sees stay.
+    drop(writer);
     let mut vector = Vec::new();
     scan_table(table.get(), index, snapshot.get(), |row| {
         let Some(value) = row.value(0) else { return };

@@ -28,10 +28,23 @@ pub(super) struct Graph<'i> {
     recent: Option<Rc<RefCell<RecentBuffers>>>,
 }
 
+/// Where the pages of indexes were last.
+type RecentOfIndexes = HashMap<pg_sys::Oid, Rc<RefCell<RecentBuffers>>>;
+
 thread_local! {
-    /// Of the indexes that this backend has read. The number of an index is never that of another one for long, and what is
-    /// known of an earlier one does no harm.
-    static RECENT: RefCell<HashMap<pg_sys::Oid, Rc<RefCell<RecentBuffers>>>> = RefCell::default();
+    /// Of the indexes that this backend has read. An OID may be reused for another index; stale entries are harmless,
+    /// because the server checks each buffer.
+    static RECENT: RefCell<RecentOfIndexes> = RefCell::default();
+}
+
+/// Indexes that are remembered, so that a backend that reads many does not keep memory for each.
+const MOST_INDEXES: usize = 64;
+
+fn recent_of(all: &mut RecentOfIndexes, index: pg_sys::Oid) -> Rc<RefCell<RecentBuffers>> {
+    if all.len() >= MOST_INDEXES && !all.contains_key(&index) {
+        all.clear();
+    }
+    all.entry(index).or_default().clone()
 }
 
 /// What a search looks for.
@@ -44,9 +57,8 @@ pub(super) struct Query<'q> {
 impl<'i> Graph<'i> {
     /// Reads the meta page.
     pub(super) fn open(index: Index<'i>) -> Graph<'i> {
-        let page: Page<Shared> = Page::read(index, 0);
-        let meta = checked(index, 0, Meta::read(page.bytes()));
-        let known = || RECENT.with_borrow_mut(|recent| recent.entry(index.oid()).or_default().clone());
+        let meta = Meta::of(index);
+        let known = || RECENT.with_borrow_mut(|recent| recent_of(recent, index.oid()));
         let recent = (!index.is_temporary()).then(known);
         Graph { index, meta, layout: meta.layout(), kernels: Kernels::best(), recent }
     }
@@ -144,8 +156,9 @@ impl Nodes for Graph<'_> {
     /// The server's errors unwind.
     type Error = Infallible;
 
+    /// Read again: vacuum may have moved it since the index was opened.
     fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
-        Ok(self.meta.entry)
+        Ok(Meta::of(self.index).entry)
     }
 
     fn links(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {

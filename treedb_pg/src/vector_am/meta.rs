@@ -15,9 +15,12 @@
 
 use treedb_vector::graph::Limits;
 
+use super::graph::checked;
 use super::kind::Kind;
 use super::record::{Layout, Slots};
 use crate::pages::page::{Damage, HEADER, ROOM, View, ViewMut, flag};
+use crate::shim::buffer::{Page, Shared};
+use crate::shim::relation::Index;
 use crate::shim::vector_options::{MOST_DIMENSIONS, MOST_LINKS};
 
 /// Magic number of the meta page.
@@ -46,8 +49,14 @@ impl Meta {
         Meta { kind, dimensions, m, ef_construction, entry: None, root: None, rooms: [0; 3] }
     }
 
+    /// Of an index, as it is now.
+    pub(super) fn of(index: Index<'_>) -> Meta {
+        let page: Page<Shared> = Page::read(index, 0);
+        checked(index, 0, Meta::read(page.bytes()))
+    }
+
     /// Reads a meta page.
-    pub(super) fn read(page: &[u8]) -> Result<Meta, Damage> {
+    fn read(page: &[u8]) -> Result<Meta, Damage> {
         let view = View::open(page)?;
         let payload = view.payload();
         let int =

@@ -51,7 +51,7 @@ pub(super) enum Slots {
     Above = 3,
 }
 
-/// Vectors of so many dimensions, or fewer, are in their nodes.
+/// Vectors of at most this many dimensions are stored in their nodes.
 pub(super) const EXACT: usize = 64;
 
 /// Bytes of a link.

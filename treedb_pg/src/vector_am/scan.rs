@@ -1,10 +1,12 @@
 //! Reading rows by distance, as many as the executor asks for.
 //!
 //! A search keeps `treedb.hnsw_ef_search` nodes. They are found by their codes; before a row is returned, it and those
-//! that come next are compared by their vectors, so that rows come in exact order but for what codes have put far from its
-//! place. When all nodes of a search have been returned, it goes on to as many more, until it has seen the whole graph. So a
-//! query whose conditions keep few rows still gets as many as it asks for, as long as there are some. Once
+//! that come next are compared by their vectors, so that rows are found in exact order, except where the codes badly
+//! misplace a row. When all nodes of a search have been returned, it goes on to as many more, until it has seen the whole
+//! graph. So a query whose conditions keep few rows still gets as many as it asks for, as long as there are some. Once
 //! `treedb.hnsw_max_scan_tuples` nodes have been compared, it goes no further, and only returns those that it has met.
+//!
+//! A row that is found after a farther one has been returned is left out, unless `treedb.hnsw_strict_order` is off.
 
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
@@ -34,11 +36,12 @@ static MAX_SCAN_TUPLES: Number = Number::new(
     i32::MAX,
 );
 
-/// On: a row that a search finds too late, nearer than one that was returned, is left out.
+/// On: a row that a search finds too late, nearer than one that was returned, is left out. So rows come in the order that
+/// the planner has been promised, which an incremental sort, a window function or `WITH TIES` relies on.
 static STRICT_ORDER: Switch = Switch::new(
     c"treedb.hnsw_strict_order",
     c"Leaves rows out that a scan of a treedb_hnsw index finds too late to return them in order.",
-    false,
+    true,
 );
 
 /// Makes the settings known to the server.
@@ -53,7 +56,7 @@ pub(super) fn ef_search() -> usize {
     EF_SEARCH.get()
 }
 
-/// Rows that are compared by their vectors before the nearest of them is returned.
+/// Rows that are compared by their vectors before the nearest of them is returned, at least.
 const RANKED: usize = 20;
 
 /// A row, and how far it is.
@@ -109,6 +112,12 @@ pub(super) struct State {
     taken: usize,
     ready: BinaryHeap<Ranked>,
     farthest: Option<f32>,
+    /// Rows that have been returned.
+    returned: usize,
+    /// The search has gone on from its first nodes.
+    went_on: bool,
+    /// All nodes have been found, or as many as may be.
+    exhausted: bool,
     other: Vec<f32>,
 }
 
@@ -119,6 +128,7 @@ impl State {
         self.vector.clear();
         self.ready.clear();
         (self.progress, self.taken, self.farthest) = (Progress::Before, 0, None);
+        (self.returned, self.went_on, self.exhausted) = (0, false, false);
         self.ordered = !matches!(target, Target::Missing);
         if let Target::Value(value) = target {
             match value::indexable(meta.kind, meta.dimensions, value.bytes(), &mut self.vector) {
@@ -148,29 +158,35 @@ impl State {
         }
         let graph = Graph::open(index);
         loop {
-            self.rank(&graph);
-            while let Some(Ranked { distance, row }) = self.ready.pop() {
-                if STRICT_ORDER.is_on() && self.farthest.is_some_and(|farthest| distance < farthest) {
-                    self.rank(&graph);
-                    continue;
-                }
-                self.farthest = Some(distance);
-                return Some(row);
+            // A scan that goes on keeps ahead by as many rows as it has returned, so that few are found too late.
+            let is_strict = STRICT_ORDER.is_on();
+            let ahead = if is_strict && self.went_on { self.returned.max(1) } else { 1 };
+            self.rank(&graph, ahead.max(RANKED));
+            if self.ready.len() < ahead && !self.exhausted {
+                self.went_on = self.progress == Progress::Searching;
+                self.search(&graph);
+                self.exhausted = self.scratch.pool.found().is_empty();
+                continue;
             }
-            self.search(&graph);
-            if self.scratch.pool.found().is_empty() {
+            let Some(Ranked { distance, row }) = self.ready.pop() else {
                 self.progress = Progress::Ended;
                 return None;
+            };
+            if is_strict && self.farthest.is_some_and(|farthest| distance < farthest) {
+                continue;
             }
+            self.farthest = Some(distance);
+            self.returned += 1;
+            return Some(row);
         }
     }
 
-    /// Compares so many nodes by their vectors that the nearest of them may be returned.
-    fn rank(&mut self, graph: &Graph<'_>) {
+    /// Compares nodes by their vectors until so many rows are ready.
+    fn rank(&mut self, graph: &Graph<'_>, wanted: usize) {
         if self.progress == Progress::Before {
             return;
         }
-        while self.ready.len() < RANKED {
+        while self.ready.len() < wanted {
             let Some(found) = self.scratch.pool.found().get(self.taken) else { return };
             self.taken += 1;
             if let Some(row) = graph.row(found.node, &mut self.other) {

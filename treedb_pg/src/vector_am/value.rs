@@ -26,20 +26,22 @@ fn int(bytes: &[u8], at: usize) -> i32 {
 fn read(element: Element, bytes: &[u8], vector: &mut Vec<f32>) {
     match element {
         Element::Real => {
-            // Number of dimensions, where elements begin if some are NULL, their type; length and lower bound.
-            let (dimensions, nulls, of) = (int(bytes, 0), int(bytes, 4), int(bytes, 8));
+            // Number of dimensions, where elements begin if there is a bitmap of NULLs, their type; length and lower bound.
+            let (dimensions, data, of) = (int(bytes, 0), int(bytes, 4), int(bytes, 8));
+            let count = usize::try_from(int(bytes, 12)).unwrap_or(0);
+            // The offset counts from the header of the length.
+            let data = usize::try_from(data).ok().and_then(|data| data.checked_sub(4));
             match dimensions {
                 0 => {}
-                1 if nulls == 0 && of == REAL => {
-                    let elements = bytes.get(20..).unwrap_or(&[]).as_chunks().0.iter();
-                    let count = usize::try_from(int(bytes, 12)).unwrap_or(0);
-                    vector.extend(elements.take(count).map(|element| f32::from_ne_bytes(*element)));
-                }
-                1 if nulls != 0 => fail(
+                1 if data.is_some() && has_null(bytes.get(20..).unwrap_or(&[]), count) => fail(
                     SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
                     "a vector has no NULL elements",
-                    "Leave the array out, or the element.",
+                    "Store NULL instead of the array, or remove the NULL element.",
                 ),
+                1 if of == REAL => {
+                    let elements = bytes.get(data.unwrap_or(20)..).unwrap_or(&[]).as_chunks().0.iter();
+                    vector.extend(elements.take(count).map(|element| f32::from_ne_bytes(*element)));
+                }
                 _ => unfit("a vector is an array of one dimension", "Pass an array as '{1, 2, 3}'."),
             }
         }
@@ -53,6 +55,11 @@ fn read(element: Element, bytes: &[u8], vector: &mut Vec<f32>) {
             vector.extend(elements.map(|element| from_half(u16::from_ne_bytes(*element))));
         }
     }
+}
+
+/// Whether an element of an array is NULL: its bit in the array's bitmap is 0. An array may have a bitmap and no NULL.
+fn has_null(bitmap: &[u8], count: usize) -> bool {
+    (0..count).any(|at| bitmap.get(at / 8).is_some_and(|bits| bits >> (at % 8) & 1 == 0))
 }
 
 /// A number of 16 bits (IEEE 754 binary16).

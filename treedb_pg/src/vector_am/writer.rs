@@ -25,13 +25,12 @@ use crate::shim::error::{SqlState, fail};
 use crate::shim::fault;
 use crate::shim::key_lock::KeyLock;
 use crate::shim::relation::Index;
-use crate::shim::vacuum::delay;
 use crate::shim::wal::{Change, Content, PageParts, PagePatch, patch_pages};
 
 /// Parts of pages to be written, by blocks.
 type Parts = BTreeMap<u32, PageParts>;
 
-/// The only one who changes an index, for as long as it lives.
+/// The only writer of an index while it exists.
 pub(super) struct Writer<'i> {
     pub(super) graph: Graph<'i>,
     /// Links that are not written yet.
@@ -125,7 +124,7 @@ impl<'i> Writer<'i> {
         }
     }
 
-    /// Puts a page one of whose slots is about to be free into the list of those.
+    /// Adds a page that is about to get a free slot to the list of such pages.
     fn add_room(&mut self, slots: Slots, block: u32, parts: &mut Parts) {
         let page: Page<Shared> = self.graph.page(slots, block);
         if checked(self.graph.index, block, View::open(page.bytes())).next().is_none() {
@@ -186,7 +185,7 @@ impl<'i> Writer<'i> {
     /// Removes a node.
     pub(super) fn remove(&mut self, node: u32) {
         let limits = self.graph.meta.limits();
-        let Ok(()) = graph::delete(self, node, &limits, |writer| Ok(writer.highest(node)));
+        let Ok(()) = graph::delete(self, node, &limits);
         self.nodes.borrow_mut().clear();
         fault::point("hnsw_unlinked");
         let at = self.layout().place(node);
@@ -219,22 +218,10 @@ impl<'i> Writer<'i> {
         self.write(parts);
     }
 
-    /// A node of the highest level, besides one, among those that are linked.
-    fn highest(&self, besides: u32) -> Option<(u32, u8)> {
-        let mut highest = None;
-        self.each_node(|node, slot| {
-            let linked = record::links(slot, node::COUNT).next().is_some();
-            if node != besides && linked {
-                highest = highest.max(Some((record::level(slot), node)));
-            }
-        });
-        highest.map(|(level, node)| (node, level))
-    }
-
     /// Shows every node to `each`.
     pub(super) fn each_node(&self, mut each: impl FnMut(u32, &[u8])) {
         for block in 1..self.graph.index.blocks() {
-            delay();
+            check_for_interrupts!();
             let page: Page<Shared> = Page::read(self.graph.index, block);
             each_node_of_page(&self.graph, &page, &mut each);
         }
@@ -271,7 +258,7 @@ pub(super) fn init_page(layout: &Layout, slots: Slots, page: &mut [u8], next: Op
     page.set_hole(used..crate::pages::page::ROOM);
 }
 
-/// A number from a row's address, for its level, of which every one is as likely (Steele and others' splitmix64).
+/// A uniformly distributed number from a row's address, for its level (Steele and others' splitmix64).
 fn mixed(row: pg_sys::ItemPointerData) -> u64 {
     let (block, offset) = crate::shim::heap::tid_parts(row);
     let number = (u64::from(block) << 16 | u64::from(offset)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
@@ -295,7 +282,7 @@ impl Nodes for Writer<'_> {
     type Error = Infallible;
 
     fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
-        self.graph.entry()
+        Ok(self.graph.meta.entry)
     }
 
     fn links(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {

@@ -8,7 +8,7 @@ use super::store::NodesMut;
 /// What is wrong with a graph.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Damage<N> {
-    /// There are nodes, but none to begin at, or it is not one of the highest level.
+    /// There are nodes, but none to begin at, or the one to begin at is not there or is not of the level that is said.
     Entry,
     /// A node has more links in a level than the limits say.
     TooMany(N, u8),
@@ -28,11 +28,8 @@ pub fn check<S: NodesMut>(
 ) -> Result<Vec<Damage<S::Node>>, S::Error> {
     let mut damage = Vec::new();
     let (mut links, mut theirs) = (Vec::new(), Vec::new());
-    let mut top = None;
     for node in nodes {
-        let highest = store.level(*node)?;
-        top = top.max(Some(highest));
-        for level in 0..=highest {
+        for level in 0..=store.level(*node)? {
             store.links(*node, level, &mut links)?;
             if links.len() > limits.at(level) {
                 damage.push(Damage::TooMany(*node, level));
@@ -53,8 +50,12 @@ pub fn check<S: NodesMut>(
             }
         }
     }
-    let entry = store.entry()?;
-    if entry.map(|(_, level)| level) != top || entry.is_some_and(|(node, _)| !nodes.contains(&node)) {
+    // Nodes of a higher level than the entry's are sound: an interrupted insertion or removal leaves such ones.
+    let is_sound = match store.entry()? {
+        Some((entry, level)) => nodes.contains(&entry) && store.level(entry)? == level,
+        None => nodes.is_empty(),
+    };
+    if !is_sound {
         damage.push(Damage::Entry);
     }
     let root = store.root()?;

@@ -4,16 +4,11 @@ use super::insert::{Limits, attach, choose, connect, is_parent};
 use super::store::{Link, NodesMut};
 
 /// Takes a node out of the graph, and links those that linked to it to each other, so that what was near stays near. The
-/// store may then forget the node. `highest` names a node of the highest level there is besides this one, among those
-/// that are linked; it is asked only if searches begin at the node.
+/// store may then forget the node. If searches begin at the node, another one takes its place: one that it is linked to in
+/// its highest level. So only neighbours are read, however many nodes there are.
 ///
 /// The node loses its links one by one, those above level 0 first, the one to its parent last.
-pub fn delete<S: NodesMut>(
-    store: &mut S,
-    node: S::Node,
-    limits: &Limits,
-    highest: impl FnOnce(&S) -> Result<Option<(S::Node, u8)>, S::Error>,
-) -> Result<(), S::Error> {
+pub fn delete<S: NodesMut>(store: &mut S, node: S::Node, limits: &Limits) -> Result<(), S::Error> {
     let mut links = Vec::new();
     store.scored_links(node, 0, &mut links)?;
     let is_root = store.root()? == Some(node);
@@ -23,7 +18,7 @@ pub fn delete<S: NodesMut>(
         return store.settle();
     }
     if store.entry()?.is_some_and(|(entry, _)| entry == node) {
-        let other = highest(store)?;
+        let other = next_entry(store, node)?;
         store.set_entry(other)?;
         store.settle()?;
     }
@@ -60,6 +55,24 @@ pub fn delete<S: NodesMut>(
         replace_link(store, link.node, &links, 0, limits)?;
     }
     Ok(())
+}
+
+/// Where searches are to begin instead of at `entry`: of the nodes that it is linked to in the highest level where it has
+/// links, one of the highest level. The root, if it has none.
+fn next_entry<S: NodesMut>(store: &S, entry: S::Node) -> Result<Option<(S::Node, u8)>, S::Error> {
+    let mut links = Vec::new();
+    for level in (0..=store.level(entry)?).rev() {
+        store.links(entry, level, &mut links)?;
+        if !links.is_empty() {
+            break;
+        }
+    }
+    links.extend(store.root()?.filter(|_| links.is_empty()));
+    let mut highest = None;
+    for node in links {
+        highest = highest.max(Some((store.level(node)?, node)));
+    }
+    Ok(highest.map(|(level, node)| (node, level)))
 }
 
 /// Makes a child of the root the root; the old root becomes its child.

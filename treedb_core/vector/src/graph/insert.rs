@@ -45,7 +45,7 @@ impl Limits {
 /// The highest level there is.
 const TOP: u8 = 24;
 
-/// The level of a new node, from a number of which every one is as likely: one in `links` nodes is above each level.
+/// The level of a new node, from a uniformly distributed number: one in `links` nodes is above each level.
 pub fn level_of(random: u64, limits: &Limits) -> u8 {
     let links = limits.links.max(2) as u64;
     let (mut level, mut rest) = (0, random);

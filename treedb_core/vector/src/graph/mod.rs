@@ -15,7 +15,7 @@
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `store` | what the algorithms need of a place where nodes are |
+//! | `store` | what the graph algorithms require of a node store |
 //! | `search` | the nearest nodes to a query |
 //! | `pool` | the best nodes that a search has met |
 //! | `insert` | linking a new node, choosing links |

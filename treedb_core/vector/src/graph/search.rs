@@ -33,17 +33,31 @@ pub fn search<S: Nodes>(
     }
 }
 
+/// How often a search begins again whose node was unlinked under it.
+const TRIES: usize = 16;
+
 /// The same, so that [`search_on`] can go on from there.
+///
+/// The graph may change meanwhile. If the node that the search has descended to was unlinked before its links in level 0
+/// were read, they lead nowhere, and the search begins again.
 pub fn search_first<S: Nodes>(
     store: &S,
     query: &S::Query<'_>,
     ef: usize,
     scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
 ) -> Result<(), S::Error> {
-    let Some(nearest) = begin(store, query, ef, scratch)? else { return Ok(()) };
-    enter(&[nearest], ef, scratch);
-    scratch.pool.keep_rest();
-    expand_all(store, query, 0, scratch)
+    for _ in 0..TRIES {
+        let Some(nearest) = begin(store, query, ef, scratch)? else { return Ok(()) };
+        let compared = scratch.compared;
+        enter(&[nearest], ef, scratch);
+        scratch.pool.keep_rest();
+        expand_all(store, query, 0, scratch)?;
+        // The only node there is has no links either.
+        if scratch.compared > compared || store.entry()?.is_none_or(|(entry, _)| entry == nearest.1) {
+            return Ok(());
+        }
+    }
+    Ok(())
 }
 
 /// Goes on with a search: replaces what is in [`Scratch::pool`] by the `ef` nearest nodes that have not been in there

@@ -1,4 +1,4 @@
-//! What the graph's algorithms need of a place where nodes are.
+//! What the graph algorithms require of a node store.
 
 use std::fmt::Debug;
 
@@ -20,7 +20,7 @@ pub trait Nodes {
     /// What can go wrong.
     type Error;
 
-    /// The node where a search begins, and its level; `None` if there is none.
+    /// The node where a search begins now, and its level; `None` if there is none.
     fn entry(&self) -> Result<Option<(Self::Node, u8)>, Self::Error>;
     /// Writes the nodes that a node links to in a level over `out`.
     fn links(&self, node: Self::Node, level: u8, out: &mut Vec<Self::Node>) -> Result<(), Self::Error>;

@@ -168,7 +168,7 @@ impl MemoryGraph {
     /// Removes a node that there is.
     pub fn remove(&mut self, node: u32) {
         let limits = self.limits;
-        let Ok(()) = graph::delete(self, node, &limits, |graph| Ok(graph.highest(node)));
+        let Ok(()) = graph::delete(self, node, &limits);
         self.above.remove(&node);
         self.free.push(node);
     }
@@ -178,14 +178,6 @@ impl MemoryGraph {
         let nodes = (0..self.units.len() as u32).filter(|node| !self.free.contains(node)).collect();
         let Ok(damage) = graph::check(self, &nodes, &self.limits);
         damage
-    }
-
-    /// The node of the highest level, besides this one.
-    fn highest(&self, besides: u32) -> Option<(u32, u8)> {
-        let above = self.above.iter().filter(|(node, _)| **node != besides);
-        let highest = above.map(|(node, levels)| (levels.len() as u8, *node)).max();
-        let any = || (0..self.units.len() as u32).find(|node| *node != besides && !self.free.contains(node));
-        highest.map(|(level, node)| (node, level)).or_else(|| any().map(|node| (node, 0)))
     }
 
     /// The `k` nearest nodes to a vector with their distances, the nearest first. `ef` nodes are looked at more closely:

@@ -17,8 +17,12 @@ use super::record::{
     vector_row,
 };
 
-/// Nodes that are linked before the changed links are stored: so many links are in memory at most that these have met.
-const LINKED: usize = 1024;
+/// Nodes whose links are in memory before those that have changed are stored. The nodes that one insertion meets are added.
+#[cfg(not(test))]
+const CACHED: usize = 32 * 1024;
+/// Small in tests, so that a few rows are linked in several steps.
+#[cfg(test)]
+const CACHED: usize = 32;
 
 /// How many links the nodes of an index have.
 pub(super) fn limits(def: &VectorDef) -> Limits {
@@ -178,10 +182,13 @@ pub(super) fn insert_nodes(
             new.push((*node, record));
         }
     }
-    for some in new.chunks(LINKED) {
+    let mut left = new.iter();
+    while !left.as_slice().is_empty() {
         let changes = {
             let mut edit = GraphEdit::begin(def, txn, table)?;
-            for (node, record) in some {
+            while edit.links.borrow().len() < CACHED
+                && let Some((node, record)) = left.next()
+            {
                 edit.insert(*node, record)?;
             }
             edit.finish()
@@ -255,26 +262,9 @@ impl<'g, R: Reads> GraphEdit<'g, R> {
 
     fn remove(&mut self, node: u64) -> Result<()> {
         let limits = self.limits;
-        graph::delete(self, node, &limits, |edit| edit.highest(node))?;
+        graph::delete(self, node, &limits)?;
         self.links.get_mut().remove(&node);
         Ok(())
-    }
-
-    /// The node of the highest level, besides this one.
-    fn highest(&self, besides: u64) -> Result<Option<(u64, u8)>> {
-        let mut highest: Option<(u64, u8)> = None;
-        let mut rows = self.stored.reads.rows(self.stored.table, links_row(1))?;
-        while let Some((row, record)) = rows.lend_next()? {
-            let node = row / 2;
-            if row % 2 == 0
-                && node != besides
-                && let Some(level) = level_of(record)
-                && highest.is_none_or(|(_, most)| level > most)
-            {
-                highest = Some((node, level));
-            }
-        }
-        Ok(highest)
     }
 
     /// Calls `visit` with the links of a node; they are read when they are first asked for.
