@@ -86,7 +86,7 @@ fn text_vectors() -> PathBuf {
 }
 
 /// Embeddings of real sentences, little-endian, one after another; every sixtieth or so is a query.
-fn texts(divide: usize) -> Result<Set> {
+fn sentences(divide: usize) -> Result<Set> {
     const DIMENSIONS: usize = 384;
     let bytes = std::fs::read(text_vectors())?;
     let elements: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
@@ -100,10 +100,10 @@ fn texts(divide: usize) -> Result<Set> {
     if vectors.len() < K {
         return Err(format!("{} has only {} vectors", text_vectors().display(), all.len()).into());
     }
-    Ok(Set::new(format!("{} x {DIMENSIONS} of texts", vectors.len()), vectors, queries))
+    Ok(Set::new(format!("{} x {DIMENSIONS} of sentences", vectors.len()), vectors, queries))
 }
 
-/// All sets, each made when its turn comes. The one of texts is left out if its file is missing.
+/// All sets, each generated when it is needed. The set of sentences is left out if its file is missing.
 pub(crate) fn sets(divide: u64) -> Vec<Box<dyn Fn() -> Result<Set>>> {
     let divide = divide as usize;
     let mut sets: Vec<Box<dyn Fn() -> Result<Set>>> = vec![
@@ -112,7 +112,7 @@ pub(crate) fn sets(divide: u64) -> Vec<Box<dyn Fn() -> Result<Set>>> {
         Box::new(move || Ok(formula(10_000 / divide, 1536))),
     ];
     if text_vectors().exists() {
-        sets.insert(2, Box::new(move || texts(divide)));
+        sets.insert(2, Box::new(move || sentences(divide)));
     } else {
         eprintln!("vectors: no {}: bench/text_vectors.py makes it", text_vectors().display());
     }

@@ -252,14 +252,14 @@ mod tests {
                 .map_err(|error| error.message)
         };
         let mut rng = Rng::new(7);
-        let mut texts: Vec<String> = (0..400).map(|_| to_json(&random_document(&mut rng, 4))).collect();
-        let plain = texts.iter().filter(|text| plain_json::read(text).is_some()).count();
+        let mut inputs: Vec<String> = (0..400).map(|_| to_json(&random_document(&mut rng, 4))).collect();
+        let plain = inputs.iter().filter(|text| plain_json::read(text).is_some()).count();
         assert!((20..380).contains(&plain), "{plain} of 400 are plain");
         let many: Vec<String> = (0..40).map(|at| format!("\"f{}\":{at}", at % 39)).collect();
-        texts.push(format!("{{{}}}", many.join(",")));
+        inputs.push(format!("{{{}}}", many.join(",")));
         for depth in [99, 100, 101, 127, 128, 129] {
-            texts.push(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)));
-            texts.push(format!("{{\"a\":{}1{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1)));
+            inputs.push(format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)));
+            inputs.push(format!("{{\"a\":{}1{}}}", "[".repeat(depth - 1), "]".repeat(depth - 1)));
         }
         let written = [
             r#"{}"#,
@@ -285,7 +285,7 @@ mod tests {
             r#"[1]"#,
             "",
         ];
-        for text in texts.iter().map(String::as_str).chain(written) {
+        for text in inputs.iter().map(String::as_str).chain(written) {
             assert_eq!(from_json(text).map_err(|error| error.message), general(text), "{text}");
         }
     }
