@@ -30,7 +30,7 @@ pub(super) struct Known {
 pub(super) struct KnownIndex {
     pub(super) oid: pg_sys::Oid,
     pub(super) kind: Kind,
-    pub(super) def: IndexDef,
+    pub(super) def: Rc<IndexDef>,
 }
 
 impl Known {

@@ -41,7 +41,7 @@ pub(super) enum Kind {
 pub(super) struct Index {
     pub(super) relation: OpenIndex,
     pub(super) kind: Kind,
-    pub(super) def: IndexDef,
+    pub(super) def: Rc<IndexDef>,
     /// Whether a row may have several entries, and whether these are in the order of the keys, as [`IndexInfo`] says.
     multikey: bool,
     pub(super) ordered: bool,
@@ -64,7 +64,7 @@ impl Index {
         let mut found = Index {
             relation,
             kind: known.kind,
-            def: known.def.clone(),
+            def: Rc::clone(&known.def),
             multikey: false,
             ordered: true,
             usable,
@@ -78,7 +78,7 @@ impl Index {
 
     /// What a query is told of it.
     pub(super) fn info(&self) -> IndexInfo {
-        let info = IndexInfo::new(self.def.clone(), self.multikey);
+        let info = IndexInfo::new((*self.def).clone(), self.multikey);
         IndexInfo { ordered: info.ordered && self.ordered, ..info }
     }
 
@@ -101,7 +101,7 @@ pub(super) fn known(table: &Table) -> Rc<Known> {
         for oid in relation.indexes() {
             let index = OpenIndex::open(oid, LockMode::AccessShare);
             match read(table, index.get()) {
-                Some((kind, def)) => known.indexes.push(KnownIndex { oid, kind, def }),
+                Some((kind, def)) => known.indexes.push(KnownIndex { oid, kind, def: Rc::new(def) }),
                 None => known.others.push(oid),
             }
         }

@@ -223,7 +223,7 @@ pub(super) fn modify(collection: &Bytes<'_>, change: Value<'_>) -> RawDocumentBu
         let found = all.iter().find(|index| change.names(&index.def));
         found.map(|index| {
             let relation = quoted(&index.relation.get().name());
-            (table.quoted(), Dropped::of(index, &table), relation, index.def.clone())
+            (table.quoted(), Dropped::of(index, &table), relation, (*index.def).clone())
         })
     };
     let Some((table, index, relation, old)) = found else {

@@ -82,7 +82,7 @@ impl Writer {
         query: &Query,
         mut work: impl FnMut(&mut Writer) -> Result<T>,
     ) -> Result<T> {
-        let defs = self.reader.indexes.iter().map(|index| &index.def);
+        let defs = self.reader.indexes.iter().map(|index| &*index.def);
         let unique = defs.into_iter().any(|def| is_on_what_is_asked(def, query));
         self.asked = (unique && snapshot::is_of_statement()).then(|| query.clone());
         for _ in 1..MOST_TRIES {

@@ -70,16 +70,9 @@ impl KeysetScan<'_> {
 
     /// Passes their rows to `visit` leaf by leaf, forward from the beginning of the range.
     pub(crate) fn leaves<E>(&self, visit: &mut VisitRows<'_, E>) -> Result<(), E> {
-        let KeysetScan { index, snapshot, .. } = *self;
         let schema = Schema::of_key_sets();
         let conditions = Conditions::range(bounds_of(self.range));
-        index.count_scan();
-        let reader = EntryReader {
-            pin: self.pin,
-            snapshot: Some(snapshot),
-            skip_dead: !snapshot::began_in_recovery(),
-            ..EntryReader::new(Tree::new(index, &schema), &conditions)
-        };
+        let reader = self.reader(&schema, &conditions, Wanted::Rows);
         let mut rows = Vec::new();
         let mut leaf = reader.first_leaf();
         while let Some(cursor) = leaf {
@@ -96,8 +89,25 @@ impl KeysetScan<'_> {
         Ok(())
     }
 
+    /// Begins to read.
+    fn reader<'r>(
+        &'r self,
+        schema: &'r Schema,
+        conditions: &'r Conditions,
+        wanted: Wanted,
+    ) -> EntryReader<'r> {
+        self.index.count_scan();
+        EntryReader {
+            wanted,
+            pin: self.pin,
+            snapshot: Some(self.snapshot),
+            skip_dead: !snapshot::began_in_recovery(),
+            ..EntryReader::new(Tree::new(self.index, schema), conditions)
+        }
+    }
+
     fn walk<E>(&self, with_keys: bool, visit: &mut Visit<'_, E>) -> Result<Option<Vec<u8>>, E> {
-        let KeysetScan { index, snapshot, direction, .. } = *self;
+        let direction = self.direction;
         let schema = Schema::of_key_sets();
         let mut bounds = bounds_of(self.range);
         if let Some((key, row)) = self.after {
@@ -109,14 +119,7 @@ impl KeysetScan<'_> {
             }
         }
         let conditions = Conditions::range(bounds);
-        index.count_scan();
-        let reader = EntryReader {
-            wanted: Wanted::Keys,
-            pin: self.pin,
-            snapshot: Some(snapshot),
-            skip_dead: !snapshot::began_in_recovery(),
-            ..EntryReader::new(Tree::new(index, &schema), &conditions)
-        };
+        let reader = self.reader(&schema, &conditions, Wanted::Keys);
         let mut buffer = Vec::new();
         let mut cursor = reader.next(None, direction, &mut buffer);
         while let Some(mut here) = cursor {

@@ -36,7 +36,7 @@ use crate::shim::index_build::{Build, IndexRow};
 use crate::shim::index_method::{Capabilities, FindGone, Handler, IndexMethod, IndexWrites, handler};
 use crate::shim::index_scan::{Bitmap, Scan};
 use crate::shim::parallel_build::{Part, build_worker};
-use crate::shim::relation::{Index, LockMode, OpenRelation, Table};
+use crate::shim::relation::{Index, Table};
 use crate::shim::snapshot;
 use crate::shim::vacuum::Vacuum;
 
@@ -91,8 +91,7 @@ fn expect_own_index(relation: pg_sys::Oid) {
 
 /// Whether a relation is an index of this access method.
 fn is_own_index(relation: pg_sys::Oid) -> bool {
-    let open = OpenRelation::open(relation, LockMode::AccessShare);
-    Some(open.get().access_method()) == catalog::index_access_method(c"treedb_btree")
+    catalog::is_index_of(relation, c"treedb_btree")
 }
 
 /// The access method.

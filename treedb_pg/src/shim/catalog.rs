@@ -7,7 +7,7 @@ use pgrx::pg_sys;
 
 use super::compat;
 use super::datum::Bytes;
-use super::relation::{LockMode, OpenTable};
+use super::relation::{LockMode, OpenRelation, OpenTable};
 
 /// The schema of the extension; it cannot be another.
 fn own_schema() -> pg_sys::Oid {
@@ -115,6 +115,12 @@ pub(crate) fn index_access_method(name: &CStr) -> Option<pg_sys::Oid> {
     // SAFETY: a catalog look-up.
     let oid = unsafe { pg_sys::get_index_am_oid(name.as_ptr(), true) };
     (oid != pg_sys::InvalidOid).then_some(oid)
+}
+
+/// Whether a relation has the index access method of this name.
+pub(crate) fn is_index_of(relation: pg_sys::Oid, method: &CStr) -> bool {
+    let open = OpenRelation::open(relation, LockMode::AccessShare);
+    Some(open.get().access_method()) == index_access_method(method)
 }
 
 /// The table that an index is of; an SQL error if it is not an index.

@@ -25,7 +25,7 @@ use crate::shim::distance_method::{DistanceMethod, Target, handler};
 use crate::shim::function::pg_function;
 use crate::shim::index_build::{Build, IndexRow};
 use crate::shim::index_method::{FindGone, Handler, IndexWrites};
-use crate::shim::relation::{Index, LockMode, OpenRelation, Table};
+use crate::shim::relation::{Index, Table};
 use crate::shim::vacuum::Vacuum;
 
 mod build;
@@ -59,8 +59,7 @@ pub(crate) fn define_settings() {
 
 /// Whether a relation is an index of this access method.
 pub(crate) fn is_own_index(relation: pg_sys::Oid) -> bool {
-    let open = OpenRelation::open(relation, LockMode::AccessShare);
-    Some(open.get().access_method()) == catalog::index_access_method(c"treedb_hnsw")
+    catalog::is_index_of(relation, c"treedb_hnsw")
 }
 
 /// The access method.

@@ -9,7 +9,7 @@
 //!   does not exist is left anywhere.
 //! - In level 0 the first link of every node but the root is to its parent, and parents lead to the root. These links are
 //!   never given up, so that every node is reachable, whatever comes and goes, however many vectors are the same.
-//! - A node that is linked in a level is linked in level 0: whoever descends to it finds its way from there.
+//! - A node that is linked in a level is linked in level 0 too, so a search that reaches it can go on in the levels below.
 //!
 //! They hold whenever [`NodesMut::settle`] is called, which is after each change of at most four nodes.
 //!
