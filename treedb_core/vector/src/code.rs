@@ -66,6 +66,9 @@ pub struct Coded<'c> {
 }
 
 /// Writes the codes of a vector over `codes`, which is as long; `unit` is what [`Metric::check`] has returned for it.
+///
+/// Stored indexes have these bytes, and a check compares them with those of the row: the same on every processor, and a
+/// change of them is a change of the file format.
 pub fn encode(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
     let greatest = vector.iter().fold(0.0_f32, |greatest, element| greatest.max(element.abs()));
     let (mut sum, mut squares) = (0_i32, 0_i64);
