@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the benchmarks with all peers and runs one suite, or `all`. Installs RocksDB's library and headers if they are
-# missing: only the benchmarks need them.
+# Builds the benchmarks with all peers and runs one suite, or `all`. Installs RocksDB's library and the headers of RocksDB
+# and hnswlib if they are missing: only the benchmarks need them.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-scripts/setup.sh librocksdb-dev
+scripts/setup.sh librocksdb-dev libhnswlib-dev
 target=${CARGO_TARGET_DIR:-target}
 # PoloDB compiles its own RocksDB, once: a quarter of an hour on two cores. Only the documents suite uses it.
 case ${1:-all} in

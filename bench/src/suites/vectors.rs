@@ -15,9 +15,9 @@ pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors un
     thread, in memory, with held-out queries. Each engine builds its own graph: 16 links for a new node, 128 candidates. \
     `ef` is swept, and the time at a recall is interpolated between the two values of `ef` on either side of it; recall \
     is checked against an exact search. TreeDB searches codes of 8 bits and compares the nearest exactly; `USearch i8` is \
-    given integers scaled to the set's largest element, which is better than its own conversion. An engine that does not \
+    given integers scaled to the set's largest element, which is better than its own conversion; hnswlib is compiled for this processor. An engine that does not \
     reach a recall with any `ef` up to 640 has no row for it, only its curve in the pictures. Sizes are what USearch \
-    writes to a file, and all the memory that TreeDB's graph takes. This is the library's graph alone: no door offers it \
+    writes to a file, hnswlib's vectors, labels and links, and all the memory that TreeDB's graph takes. This is the library's graph alone: no door offers it \
     in this form.";
 
 const EFS: [usize; 13] = [10, 14, 20, 28, 40, 56, 80, 112, 160, 226, 320, 452, 640];
@@ -30,7 +30,7 @@ fn goals(set: &Set, recall: f64) -> Goals<'static> {
         _ if recall > 0.98 => &[],
         64 => &[("USearch f32", 2.5), ("USearch i8", 2.0)],
         128 => &[("USearch f32", 4.5), ("USearch i8", 2.4)],
-        384 => &[("USearch f32", 6.0), ("USearch i8", 2.5)],
+        384 => &[("USearch f32", 6.0), ("USearch i8", 2.5), ("hnswlib f32", 3.5)],
         _ => &[],
     }
 }

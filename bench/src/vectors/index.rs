@@ -27,6 +27,13 @@ pub(crate) trait VectorIndex: Sync {
     }
 }
 
+/// Links of a new node, and twice as many in level 0.
+#[cfg(feature = "peers")]
+pub(super) const LINKS: usize = 16;
+/// Candidates among which they are chosen.
+#[cfg(feature = "peers")]
+pub(super) const CANDIDATES: usize = 128;
+
 /// Builds an index in one thread.
 type Build = fn(&Set) -> Result<Box<dyn VectorIndex>>;
 
@@ -35,7 +42,10 @@ pub(crate) fn all() -> Vec<(&'static str, Build)> {
     #[cfg_attr(not(feature = "peers"), expect(unused_mut, reason = "peers are added to it"))]
     let mut all: Vec<(&'static str, Build)> = vec![("TreeDB", TreeDb::build)];
     #[cfg(feature = "peers")]
-    all.extend(usearch::ALL);
+    {
+        all.extend(usearch::ALL);
+        all.push((super::hnswlib::Hnswlib::NAME, super::hnswlib::Hnswlib::build));
+    }
     all
 }
 
@@ -92,7 +102,7 @@ mod usearch {
 
     use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
-    use super::{Build, VectorIndex};
+    use super::{Build, CANDIDATES, LINKS, VectorIndex};
     use crate::Result;
     use crate::vectors::Set;
 
@@ -117,8 +127,8 @@ mod usearch {
                 dimensions: set.dimensions,
                 metric: MetricKind::Cos,
                 quantization: kind,
-                connectivity: 16,
-                expansion_add: 128,
+                connectivity: LINKS,
+                expansion_add: CANDIDATES,
                 expansion_search: 64,
                 multi: false,
             };

@@ -4,7 +4,10 @@
 //! |---|---|
 //! | `sets` | the vectors, the queries, and the exact answers |
 //! | `index` | TreeDB's graph and its peers behind one trait |
+//! | `hnswlib` | a peer in C++ |
 
+#[cfg(feature = "peers")]
+mod hnswlib;
 mod index;
 mod sets;
 
