@@ -30,6 +30,7 @@ mod transaction;
 mod write;
 
 pub use catalog::index_spec::IndexSpec;
+pub use catalog::search_index::SearchIndex;
 pub use catalog::namespace::{MAX_NAMESPACE, Namespace};
 pub use changes::{
     AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, FullDocument, FullDocumentBeforeChange, Revision,

@@ -16,6 +16,7 @@ impl Node {
             Node::Const(value) => Ok(Some(value.value())),
             Node::Missing => Ok(None),
             Node::Now => Ok(Some(Value::Date(scope.globals.now))),
+            Node::Score => Ok(scope.globals.score.get().map(Value::Double)),
             Node::Whole(base) => Ok(base.value(scope)),
             Node::Path(base, path) => match base.value(scope) {
                 Some(value) => value_at(value, path, scope),
