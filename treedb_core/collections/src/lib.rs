@@ -30,8 +30,8 @@ mod transaction;
 mod write;
 
 pub use catalog::index_spec::IndexSpec;
-pub use catalog::search_index::SearchIndex;
 pub use catalog::namespace::{MAX_NAMESPACE, Namespace};
+pub use catalog::search_index::SearchIndex;
 pub use changes::{
     AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, FullDocument, FullDocumentBeforeChange, Revision,
     WatchFrom, WatchRequest, Watched,

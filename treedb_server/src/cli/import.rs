@@ -130,7 +130,8 @@ impl Import {
 
 /// Creates the indexes that a file describes, one on each line.
 fn create_indexes(target: &mut Target, namespace: &str, file: &Path) -> Result<(), Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| Failure(format!("{}: {error}", file.display())))?;
+    let text =
+        std::fs::read_to_string(file).map_err(|error| Failure(format!("{}: {error}", file.display())))?;
     for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
         let created = treedb_query::doc::json::from_json(line)
             .map_err(|error| Failure(error.message))

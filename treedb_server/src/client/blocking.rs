@@ -173,8 +173,7 @@ impl Client {
         limit: u32,
     ) -> Result<Vec<Neighbor>> {
         let (vector, filter) = (vector.to_vec(), &rawdoc! {});
-        let search =
-            VectorSearch { namespace, index, limit, candidates: 0, exact: false, vector, filter };
+        let search = VectorSearch { namespace, index, limit, candidates: 0, exact: false, vector, filter };
         self.call(&search)
     }
 

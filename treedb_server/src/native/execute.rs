@@ -12,8 +12,8 @@ use treedb_query::doc::{self, Limits};
 use treedb_storage::{Batch as KvChanges, Durability, Reads, TableKind};
 
 use super::call::{
-    Ack, BatchWriter, Count, CreateIndex, Delete, DocumentError, EntriesWriter, Find, Get, Insert, Inserted, KvBatch,
-    KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Request, Update, Updated, VectorSearch,
+    Ack, BatchWriter, Count, CreateIndex, Delete, DocumentError, EntriesWriter, Find, Get, Insert, Inserted,
+    KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Request, Update, Updated, VectorSearch,
 };
 use super::cursors::Cursors;
 use super::error_frame::ErrorFrame;

@@ -5,6 +5,7 @@
 
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
+use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
 
@@ -47,7 +48,7 @@ impl Collection {
     /// meanwhile, or updated once more.
     pub fn update_search_index(&self, name: &str, definition: &RawDocument) -> Result<()> {
         let spec = rawdoc! { "name": name, "type": "vectorSearch", "definition": definition.to_owned() };
-        let def = IndexSpec::from_document(&spec).definition(&Default::default())?;
+        let def = IndexSpec::from_document(&spec).definition(&Collation::Simple)?;
         let (db, namespace) = (self.database(), self.namespace());
         let begun = db.edit(namespace, false, None, |edit| {
             let same_name = |def: &Definition| def.as_vector().is_some_and(|def| def.name == name);
@@ -57,7 +58,7 @@ impl Collection {
             }
             let Some((latest, building)) = latest else { return Err(self.no_search_index(name)) };
             if edit.meta.indexes.iter().any(|index| index.id == latest && index.def == def) {
-                return Ok((!building).then_some(None).unwrap_or(Some(latest)));
+                return Ok(building.then_some(latest));
             }
             // An unfinished build, of the index or of its replacement, is given up.
             edit.remove_indexes(|index| same_name(&index.def) && index.building.is_some())?;

@@ -393,7 +393,8 @@ impl Collections for SnapshotCollections {
     fn search_indexes(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
         self.refuse_in_transaction("$listSearchIndexes")?;
         let seen = self.seen(namespace)?;
-        let indexes = seen.as_ref().and_then(CollectionSnapshot::unchanged).map(|meta| SearchIndex::all(meta));
+        let indexes =
+            seen.as_ref().and_then(CollectionSnapshot::unchanged).map(|meta| SearchIndex::all(meta));
         Ok(indexes.unwrap_or_default().iter().map(SearchIndex::listed).collect())
     }
 

@@ -82,7 +82,8 @@ fn the_stage_finds_what_the_method_finds_with_its_score() {
 fn a_query_vector_may_be_binary_data() {
     let (_db, points) = points();
     let binary = |bytes: Vec<u8>| Binary { subtype: BinarySubtype::from(9), bytes };
-    let floats = [vec![0x27, 0], [7.0_f32, 0.0].iter().flat_map(|float| float.to_le_bytes()).collect()].concat();
+    let floats =
+        [vec![0x27, 0], [7.0_f32, 0.0].iter().flat_map(|float| float.to_le_bytes()).collect()].concat();
     for vector in [binary(floats), binary(vec![0x03, 0, 7, 0])] {
         assert_eq!(ids(&run(&points, &[with(search(0.0, 1), "queryVector", vector)]).unwrap()), [7]);
     }
@@ -130,12 +131,17 @@ fn a_score_stays_with_its_document_through_stages_that_keep_or_order_documents()
     assert_eq!(scored(&[doc! { "$project": { "_id": 1 } }, set()]), [10, 9, 11, 8, 12]);
     assert_eq!(scored(&[doc! { "$project": { "_id": 1, "score": meta() } }]), [10, 9, 11, 8, 12]);
     assert_eq!(
-        scored(&[doc! { "$replaceWith": { "_id": "$_id", "all": "$$ROOT" } }, doc! { "$sort": { "_id": 1 } }, set()]),
+        scored(&[
+            doc! { "$replaceWith": { "_id": "$_id", "all": "$$ROOT" } },
+            doc! { "$sort": { "_id": 1 } },
+            set()
+        ]),
         [8, 9, 10, 11, 12]
     );
     assert_eq!(scored(&[doc! { "$match": { "$expr": { "$gt": [meta(), 0.4] } } }, set()]), [10, 9, 11]);
     assert_eq!(scored(&[set(), doc! { "$match": { "score": { "$gt": 0.4 } } }]), [10, 9, 11]);
-    let lookup = doc! { "$lookup": { "from": "points", "localField": "_id", "foreignField": "_id", "as": "same" } };
+    let lookup =
+        doc! { "$lookup": { "from": "points", "localField": "_id", "foreignField": "_id", "as": "same" } };
     assert_eq!(scored(&[lookup, set(), doc! { "$sort": { "_id": 1 } }]), [8, 9, 10, 11, 12]);
     let best = doc! { "$group": { "_id": null, "best": { "$max": meta() }, "all": { "$push": "$$ROOT" } } };
     let grouped = run(&points, &[search(10.0, 3), best]).unwrap();
@@ -149,7 +155,8 @@ fn a_score_that_does_not_exist_is_refused() {
     let set = || doc! { "$set": { "score": meta() } };
     let facet = doc! { "$facet": { "a": [set()] } };
     let union = doc! { "$unionWith": "points" };
-    let window = doc! { "$setWindowFields": { "sortBy": { "_id": 1 }, "output": { "n": { "$documentNumber": {} } } } };
+    let window =
+        doc! { "$setWindowFields": { "sortBy": { "_id": 1 }, "output": { "n": { "$documentNumber": {} } } } };
     let group = doc! { "$group": { "_id": "$odd" } };
     for stages in [
         vec![set()],
@@ -274,7 +281,11 @@ fn search_indexes_are_listed_with_id_status_and_definition() {
     assert_eq!(list(doc! { "name": "near" }), listed);
     assert_eq!(list(doc! { "id": id }), listed);
     assert!(list(doc! { "name": "far" }).is_empty() && list(doc! { "id": "far" }).is_empty());
-    assert!(run(&db.collection("shop.nothing").unwrap(), &[doc! { "$listSearchIndexes": {} }]).unwrap().is_empty());
+    assert!(
+        run(&db.collection("shop.nothing").unwrap(), &[doc! { "$listSearchIndexes": {} }])
+            .unwrap()
+            .is_empty()
+    );
     for operand in [doc! { "name": 1 }, doc! { "name": "a", "id": "b" }] {
         assert_eq!(code(run(&points, &[doc! { "$listSearchIndexes": operand }])), ErrorCode::FailedToParse);
     }

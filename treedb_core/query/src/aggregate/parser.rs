@@ -94,8 +94,9 @@ fn parse_stages(stages: Value<'_>, parser: &StageParser) -> Result<Vec<PlannedSt
         return Err(QueryError::new(ErrorCode::TypeMismatch, "A pipeline must be an array of stages"));
     };
     let mut parsed: Vec<PlannedStage> = Vec::new();
-    let (plain, scored) = (parser.with_scores(false), parser.with_scores(true));
     let mut has_scores = false;
+    // The parser of the next stage, if it is not `parser`.
+    let mut own = parser.names.has_scores().then(|| parser.with_scores(false));
     for (at, stage) in stages.elements().enumerate() {
         let Value::Document(stage) = stage.value() else {
             return Err(QueryError::new(
@@ -112,15 +113,19 @@ fn parse_stages(stages: Value<'_>, parser: &StageParser) -> Result<Vec<PlannedSt
                 "$out and $merge can only be the final stage in the pipeline",
             ));
         }
-        let found = parse_stage(stage, if has_scores { &scored } else { &plain })?;
+        let found = parse_stage(stage, own.as_ref().unwrap_or(parser))?;
         if at > 0 && found.first().is_some_and(|first| matches!(first.role(), Role::Source(_))) {
-            let name = stage.elements().next().map(|element| element.name_str().to_owned()).unwrap_or_default();
+            let name =
+                stage.elements().next().map(|element| element.name_str().to_owned()).unwrap_or_default();
             return Err(QueryError::new(
                 ErrorCode::Location40602,
                 format!("{name} is only valid as the first stage in a pipeline"),
             ));
         }
-        has_scores = found.iter().fold(has_scores, |before, stage| stage.stage.scores().after(before));
+        let after = found.iter().fold(has_scores, |before, stage| stage.stage.scores().after(before));
+        if after != has_scores {
+            (has_scores, own) = (after, Some(parser.with_scores(after)));
+        }
         parsed.extend(found);
     }
     Ok(parsed)

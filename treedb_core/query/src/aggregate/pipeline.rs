@@ -135,11 +135,14 @@ impl Pipeline {
         if let Some((first, following)) = self.stages.split_first()
             && let Role::Source(source) = first.role()
         {
-            let context = &match first.stage.scores() {
+            let scored;
+            let context = match first.stage.scores() {
                 Scores::Given => {
-                    context.with_globals(Globals { score: CurrentScore::kept(), ..(*context.globals).clone() })
+                    let score = CurrentScore::kept();
+                    scored = context.with_globals(Globals { score, ..(*context.globals).clone() });
+                    &scored
                 }
-                _ => context.clone(),
+                _ => context,
             };
             return open_all(following, source.open_source(namespace, context)?, context);
         }

@@ -140,7 +140,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("count", "Count documents", count::run),
     Command::new("create", "Create a collection", create::run),
     Command::new("createIndexes", "Create indexes and wait for them", create_indexes::run),
-    Command::new("createSearchIndexes", "Create indexes of vectors and wait for them", search_indexes::create),
+    Command::new(
+        "createSearchIndexes",
+        "Create indexes of vectors and wait for them",
+        search_indexes::create,
+    ),
     Command::quick("currentOp", "Running index builds", current_op::run).admin(),
     Command::new("delete", "Delete documents", delete::run).transactions(TransactionSupport::Write),
     Command::new("distinct", "The distinct values of a field", distinct::run)

@@ -21,7 +21,10 @@ pub(crate) enum OwnSource {
     CollectionStats,
     IndexStats,
     /// The one with this name or id, if one is given.
-    SearchIndexes { name: Option<String>, id: Option<String> },
+    SearchIndexes {
+        name: Option<String>,
+        id: Option<String>,
+    },
 }
 
 impl Stage for OwnSource {

@@ -188,8 +188,7 @@ fn similarity(metric: Metric) -> &'static str {
 
 /// The path of a field of this type.
 fn path_of(field: Doc<'_>, kind: &str) -> Result<String> {
-    let path =
-        text(field, "path")?.ok_or_else(|| invalid(format!("a {kind} field needs a \"path\"")))?;
+    let path = text(field, "path")?.ok_or_else(|| invalid(format!("a {kind} field needs a \"path\"")))?;
     if path.split('.').any(|part| part.is_empty() || part.starts_with('$')) {
         return Err(invalid(format!("\"path\" must be the name of a field, not \"{path}\"")));
     }
@@ -293,7 +292,8 @@ mod tests {
         let def = VectorDef::from_spec(&spec).unwrap();
         assert_eq!(def.filters, ["year", "a.b"]);
         assert_eq!(VectorDef::from_spec(&def.spec()).unwrap(), def);
-        let unnamed = rawdoc! { "type": "vectorSearch", "definition": { "fields": [field(), { "type": "filter" }] } };
+        let unnamed =
+            rawdoc! { "type": "vectorSearch", "definition": { "fields": [field(), { "type": "filter" }] } };
         assert!(VectorDef::from_spec(&unnamed).unwrap_err().message.contains("filter"));
     }
 

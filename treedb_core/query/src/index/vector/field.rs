@@ -41,7 +41,9 @@ impl VectorDef {
 pub fn query_vector(value: Value<'_>) -> Result<Vec<f32>, &'static str> {
     let most = match value {
         Value::Array(array) => array.elements().count(),
-        Value::Binary(VECTOR, [BITS, ..]) => return Err("cannot be a vector of bits: indexes of bits do not exist"),
+        Value::Binary(VECTOR, [BITS, ..]) => {
+            return Err("cannot be a vector of bits: indexes of bits do not exist");
+        }
         Value::Binary(VECTOR, bytes) => bytes.len(),
         _ => return Err("must be an array of numbers, or binary data of subtype 9"),
     };

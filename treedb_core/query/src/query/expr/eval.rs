@@ -16,7 +16,6 @@ impl Node {
             Node::Const(value) => Ok(Some(value.value())),
             Node::Missing => Ok(None),
             Node::Now => Ok(Some(Value::Date(scope.globals.now))),
-            Node::Score => Ok(scope.globals.score.get().map(Value::Double)),
             Node::Whole(base) => Ok(base.value(scope)),
             Node::Path(base, path) => match base.value(scope) {
                 Some(value) => value_at(value, path, scope),
@@ -47,6 +46,7 @@ impl Node {
     /// small.
     fn eval_rest<'a>(&'a self, scope: &mut Scope<'a>) -> Result<Found<'a>> {
         match self {
+            Node::Score => Ok(scope.globals.score.get().map(Value::Double)),
             Node::And(all) => {
                 for one in all {
                     if !truthy(one.eval(scope)?) {

@@ -70,7 +70,6 @@ enum Node {
     Const(OwnedValue),
     Missing,
     Now,
-    /// The document's score: `{ $meta: "vectorSearchScore" }`.
     Score,
     Whole(Base),
     Path(Base, Path),

@@ -106,7 +106,11 @@ pub struct Globals {
 impl Globals {
     /// No variables; `$$NOW` is the time of the call.
     pub fn now() -> Self {
-        Globals { now: bson::DateTime::now().timestamp_millis(), values: Vec::new(), score: CurrentScore::default() }
+        Globals {
+            now: bson::DateTime::now().timestamp_millis(),
+            values: Vec::new(),
+            score: CurrentScore::default(),
+        }
     }
 }
 

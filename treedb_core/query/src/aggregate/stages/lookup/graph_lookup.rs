@@ -15,8 +15,8 @@ use crate::query::{Filter, Query};
 
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::{document, failed, known_fields, memory_exceeded, raw, required_string};
-use crate::aggregate::set_value::with_value;
 use crate::aggregate::score::Scores;
+use crate::aggregate::set_value::with_value;
 use crate::aggregate::stage::{PlannedStage, Reads, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, Visitor};
 
