@@ -19,5 +19,5 @@ pub(crate) fn vector_search(
     let VectorSearchRequest { index, vector, limit, candidates, exact, filter, collation } = request.clone();
     let filter = parse(&FindRequest { filter, collation, ..FindRequest::default() })?
         .with_default_collation(context.collation)?;
-    nearest(source, context, &NearestQuery { index, vector, limit, candidates, exact, filter })
+    nearest(source, context, &NearestQuery { index, path: None, vector, limit, candidates, exact, filter })
 }
