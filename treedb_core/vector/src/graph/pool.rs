@@ -93,6 +93,19 @@ impl<N: Copy> Pool<N> {
         }
     }
 
+    /// Gives the node that was expanded last another score.
+    #[inline]
+    pub fn correct(&mut self, score: f32) {
+        let Some(at) = self.next.checked_sub(1).filter(|at| *at < self.found.len()) else { return };
+        let found = Found { score, ..self.found.remove(at) };
+        let place = self.found.partition_point(|other| other.score <= score);
+        self.found.insert(place, found);
+        // Nodes between the old place and a later new one have moved to the front.
+        if place > at {
+            self.next = at;
+        }
+    }
+
     /// The node that would be expanded next, if nothing nearer is found.
     #[inline]
     pub fn upcoming(&self) -> Option<N> {
@@ -124,6 +137,35 @@ mod tests {
         }
         seen.sort_unstable();
         assert_eq!(seen, (0..300).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_pool_with_corrected_scores_is_in_their_order_and_expands_each_once() {
+        let mut rng = Rng::new(8);
+        for most in [1, 2, 7, 64] {
+            let mut pool = Pool::default();
+            pool.reset(most);
+            let (mut expanded, mut node) = (Vec::new(), 0);
+            loop {
+                if node < 300 {
+                    for _ in 0..3 {
+                        pool.insert(rng.below(1000) as f32, node);
+                        node += 1;
+                    }
+                }
+                let Some(next) = pool.expand() else { break };
+                let score = rng.below(1000) as f32;
+                pool.correct(score);
+                expanded.push(next);
+                assert!(pool.found().iter().any(|found| found.node == next && found.score == score));
+                assert!(pool.found().is_sorted_by(|a, b| a.score <= b.score));
+            }
+            assert!(pool.found().iter().all(|found| expanded.contains(&found.node)));
+            let count = expanded.len();
+            expanded.sort_unstable();
+            expanded.dedup();
+            assert_eq!(expanded.len(), count, "a node was expanded twice");
+        }
     }
 
     #[test]
