@@ -55,7 +55,7 @@ thread_local! {
 }
 
 /// Indexes that are remembered, so that a backend that reads many does not keep memory for each.
-const MOST_INDEXES: usize = 64;
+const MOST_INDEXES: usize = 16;
 
 fn known(index: Index<'_>) -> Rc<Known> {
     KNOWN.with_borrow_mut(|all| {

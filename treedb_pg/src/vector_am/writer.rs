@@ -182,7 +182,11 @@ impl<'i> Writer<'i> {
         fault::point("hnsw_node");
 
         let mut scratch = std::mem::take(&mut self.scratch);
-        let direction: Vec<f32> = vector.iter().map(|element| element * unit).collect();
+        // As others will read it.
+        let direction: Vec<f32> = match self.layout().exact {
+            true => vector.iter().map(|element| element * unit).collect(),
+            false => coded.elements().collect(),
+        };
         let query = Query { vector: Some((&direction, coded)), rows: None };
         let Ok(()) = graph::insert(self, node, level, &query, &limits, &mut scratch);
         self.scratch = scratch;
