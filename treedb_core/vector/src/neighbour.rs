@@ -312,7 +312,9 @@ mod tests {
     #[test]
     fn estimates_are_near_the_scores_wherever_the_origin_lies() {
         for metric in METRICS {
-            for (dimensions, most) in [(16, 0.12), (32, 0.08), (64, 0.14), (100, 0.18), (384, 0.09), (1536, 0.05)] {
+            for (dimensions, most) in
+                [(16, 0.12), (32, 0.08), (64, 0.14), (100, 0.18), (384, 0.09), (1536, 0.05)]
+            {
                 for origin in [0.0, 3.0] {
                     let found = error(metric, dimensions, Form::of(dimensions), origin);
                     assert!(found < most, "{metric:?} of {dimensions} dimensions from {origin}: {found}");
@@ -324,7 +326,8 @@ mod tests {
     #[test]
     fn more_bits_make_smaller_errors() {
         for metric in METRICS {
-            let [one, two, four] = [1, 2, 4].map(|bits| error(metric, 100, Form { dimensions: 100, bits }, 0.0));
+            let [one, two, four] =
+                [1, 2, 4].map(|bits| error(metric, 100, Form { dimensions: 100, bits }, 0.0));
             assert!(two < 0.7 * one && four < 0.5 * two, "{metric:?}: {one} {two} {four}");
         }
     }

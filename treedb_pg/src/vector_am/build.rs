@@ -70,7 +70,10 @@ struct Collected {
 impl Collected {
     fn new(meta: &Meta) -> Collected {
         let graph = MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits());
-        Collected { graph: if meta.layout().builds_exactly() { graph.exact() } else { graph }, rows: Vec::new() }
+        Collected {
+            graph: if meta.layout().builds_exactly() { graph.exact() } else { graph },
+            rows: Vec::new(),
+        }
     }
 
     fn bytes(&self) -> usize {

@@ -57,7 +57,10 @@ pub(crate) fn check(
     for node in &linked {
         if !codes_agree(&writer, *node) {
             let at = layout.place(*node);
-            report(format!("codes of links of slot {} of block {} are not their vectors'", at.slot, at.block));
+            report(format!(
+                "codes of links of slot {} of block {} are not their vectors'",
+                at.slot, at.block
+            ));
         }
     }
     let mut rows = BTreeSet::new();

@@ -236,11 +236,8 @@ impl Layout {
 
     /// The codes of a node that does not have its vector.
     pub(super) fn coded<'p>(&self, node: &'p [u8]) -> Coded<'p> {
-        let (factors, codes) = node
-            .get(self.body_at()..)
-            .unwrap_or(&[])
-            .split_at_checked(Factors::BYTES)
-            .unwrap_or_default();
+        let (factors, codes) =
+            node.get(self.body_at()..).unwrap_or(&[]).split_at_checked(Factors::BYTES).unwrap_or_default();
         let codes = codes.get(..self.dimensions).unwrap_or(&[]);
         Coded { factors: Factors::from_bytes(factors), codes }
     }

@@ -252,7 +252,14 @@ impl<'i> Writer<'i> {
 
     /// The bytes of new links of a node, of which each that it has already stays where it is: only what is new is written.
     /// The first link, which leads to the parent, is the first one. `old` is what the slot has.
-    fn place_links(&self, slots: Slots, node: u32, links: &[Link<u32>], old: &[u8], count: usize) -> Vec<Vec<u8>> {
+    fn place_links(
+        &self,
+        slots: Slots,
+        node: u32,
+        links: &[Link<u32>],
+        old: &[u8],
+        count: usize,
+    ) -> Vec<Vec<u8>> {
         let layout = self.layout();
         let had: Vec<(Link<u32>, &[u8])> = layout.links(slots, old, count).collect();
         let mut placed: Vec<Option<&Link<u32>>> = vec![None; links.len()];

@@ -117,7 +117,10 @@ mod tests {
             let (scale, sum) = (portable::KERNELS.round)(&a, &mut wanted);
             assert_eq!(sum, wanted.iter().map(|number| i32::from(*number)).sum::<i32>());
             for (element, number) in a.iter().zip(&wanted) {
-                assert!((element - scale * f32::from(*number)).abs() <= 0.51 * scale, "{element} is {number}");
+                assert!(
+                    (element - scale * f32::from(*number)).abs() <= 0.51 * scale,
+                    "{element} is {number}"
+                );
             }
             let bit = |at: usize| bits.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
             let chosen = wanted.iter().enumerate().filter(|(at, _)| bit(*at));
