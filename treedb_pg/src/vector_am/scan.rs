@@ -215,8 +215,7 @@ impl State {
         let coded = Coded { factors: self.factors, codes: &self.codes };
         let vector = (!self.vector.is_empty()).then_some((&self.direction[..], coded));
         let query = Query { vector, rows: Some(&self.rows) };
-        // Of fewer candidates, estimated scores lose too many.
-        let ef = if graph.layout.form.is_some() { ef_search().max(RANKED) } else { ef_search() };
+        let ef = graph.layout.candidates(ef_search());
         let Ok(()) = match self.progress {
             Progress::Before => search_first(graph, &query, ef, &mut self.scratch),
             _ => {

@@ -14,7 +14,7 @@ use std::rc::Rc;
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::code::{self, Coded};
-use treedb_vector::graph::{self, Hashed, Link, Nodes, NodesMut, Scratch};
+use treedb_vector::graph::{self, Hashed, Limits, Link, Nodes, NodesMut, Scratch};
 
 use super::graph::{Graph, Query, checked};
 use super::record::{self, Layout, Place, Slots, node};
@@ -145,6 +145,7 @@ impl<'i> Writer<'i> {
     /// Adds a row; `unit` is what its vector is to be multiplied with before its direction is compared.
     pub(super) fn insert(&mut self, row: pg_sys::ItemPointerData, vector: &[f32], unit: f32) {
         let limits = self.graph.meta.limits();
+        let limits = Limits { ef: self.layout().candidates(limits.ef), ..limits };
         let most = self.layout().per_page(Slots::Above) as u8;
         let level = graph::level_of(mixed(row), &limits).min(most);
         let mut codes = vec![0; vector.len()];

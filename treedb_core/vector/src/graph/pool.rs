@@ -64,10 +64,16 @@ impl<N: Copy> Pool<N> {
     /// Adds a node, if it is among the nearest.
     #[inline]
     pub fn insert(&mut self, score: f32, node: N) {
+        self.put(Found { score, node, expanded: false });
+    }
+
+    #[inline]
+    fn put(&mut self, new: Found<N>) {
+        let score = new.score;
         if self.found.len() == self.most {
             // A NaN is never nearer.
             let nearer = self.found.last().is_some_and(|last| score < last.score);
-            let gone = if nearer { self.found.pop() } else { Some(Found { score, node, expanded: false }) };
+            let gone = if nearer { self.found.pop() } else { Some(new) };
             if self.keeps_rest {
                 self.rest.extend(gone);
             }
@@ -76,8 +82,22 @@ impl<N: Copy> Pool<N> {
             }
         }
         let place = self.found.partition_point(|found| found.score <= score);
-        self.found.insert(place, Found { score, node, expanded: false });
+        self.found.insert(place, new);
         self.next = self.next.min(place);
+    }
+
+    /// Takes those nodes back that were not among the nearest but are now, since the scores of others have been corrected.
+    pub fn refill(&mut self) {
+        let mut at = 0;
+        while let Some(kept) = self.rest.get(at) {
+            let farthest = self.found.last().filter(|_| self.found.len() == self.most);
+            if kept.score < farthest.map_or(f32::INFINITY, |farthest| farthest.score) {
+                let kept = self.rest.swap_remove(at);
+                self.put(kept);
+            } else {
+                at += 1;
+            }
+        }
     }
 
     /// The nearest node that is not expanded; it counts as expanded now.
@@ -165,6 +185,31 @@ mod tests {
             expanded.sort_unstable();
             expanded.dedup();
             assert_eq!(expanded.len(), count, "a node was expanded twice");
+        }
+    }
+
+    #[test]
+    fn a_refilled_pool_has_the_nearest_by_their_corrected_scores() {
+        let mut rng = Rng::new(9);
+        for most in [1, 2, 7, 64] {
+            let mut pool = Pool::default();
+            pool.reset(most);
+            pool.keep_rest();
+            let exact: Vec<f32> = (0..300).map(|_| rng.below(1000) as f32).collect();
+            for (node, score) in exact.iter().enumerate() {
+                // Estimates are never too high.
+                pool.insert(score - rng.below(300) as f32, node);
+            }
+            while pool.upcoming().is_some() {
+                while let Some(node) = pool.expand() {
+                    pool.correct(exact[node]);
+                }
+                pool.refill();
+            }
+            let mut nearest = exact.clone();
+            nearest.sort_by(f32::total_cmp);
+            let found: Vec<f32> = pool.found().iter().map(|found| found.score).collect();
+            assert_eq!(found, nearest[..most]);
         }
     }
 

@@ -157,6 +157,7 @@ fn expand_all<S: Nodes, V: Visited<S::Node>>(
         if level == 0
             && let Some(score) = store.estimates(query, node, estimated)?
         {
+            pool.keep_rest();
             pool.correct(score);
             if let Some(upcoming) = pool.upcoming() {
                 store.prefetch_links(upcoming);
@@ -164,6 +165,10 @@ fn expand_all<S: Nodes, V: Visited<S::Node>>(
             for link in estimated.iter().filter(|link| visited.insert(link.node)) {
                 *compared += 1;
                 pool.insert(link.score, link.node);
+            }
+            // Estimates have put nodes behind others that have turned out to be farther.
+            if pool.upcoming().is_none() {
+                pool.refill();
             }
             continue;
         }
