@@ -6,11 +6,11 @@
 
 use std::ffi::CStr;
 
-use treedb_query::access::RowId;
-use treedb_query::query::explain::{self, Wanted};
+use treedb_query::access::{Flow, RowId};
 use treedb_query::query::{Filter, Plan, Query, RowCandidates};
 
 use super::estimate;
+use super::point_scan::{PointFilter, PointScan};
 use super::reader::{Reader, address};
 use super::spill::spilling;
 use super::table::Table;
@@ -24,7 +24,7 @@ use crate::shim::table::Slot;
 use crate::shim::text;
 use crate::types::bson;
 
-use super::find_stream::show_document;
+use super::find_stream::{point_stages, show_document, stages};
 
 /// Rows of the first batch.
 const FIRST: usize = 64;
@@ -34,7 +34,7 @@ const MOST: usize = 4096;
 /// A scan that is being executed.
 pub(crate) struct FilterRows {
     reader: Reader,
-    candidates: RowCandidates,
+    search: Search,
     batch: Vec<RowId>,
     /// How many rows of the batch have been looked at.
     taken: usize,
@@ -46,13 +46,61 @@ pub(crate) struct FilterRows {
     keys_before: u64,
 }
 
-/// The query of a filter.
-fn query(filter: Datum<'_>) -> treedb_query::query::Result<Query> {
-    Filter::parse(bson::document(&filter.bytes())).map(Query::new)
+/// How rows are found.
+enum Search {
+    /// By one key of an index.
+    Point(PointScan),
+    /// As the planner says.
+    Plan(Box<RowCandidates>),
 }
 
-fn candidates(reader: &Reader, query: Query) -> RowCandidates {
-    accept(RowCandidates::new(reader, &spilling(), query))
+impl Search {
+    /// Begins a search of the table that `reader` reads.
+    fn begin(reader: &mut Reader, filter: Datum<'_>) -> Search {
+        let bytes = filter.bytes();
+        let filter = bson::document(&bytes);
+        if let Some(scan) = PointFilter::of(filter).and_then(|point| point.scan(reader)) {
+            return Search::Point(scan);
+        }
+        let query = accept(Filter::parse(filter).map(Query::new));
+        reader.open_for(&query);
+        Search::Plan(Box::new(accept(RowCandidates::new(reader, &spilling(), query))))
+    }
+
+    /// The bytes of the filter.
+    fn filter(&self) -> &[u8] {
+        match self {
+            Search::Point(scan) => scan.filter(),
+            Search::Plan(candidates) => candidates.query().filter.source().as_bytes(),
+        }
+    }
+
+    /// Begins again with the first row.
+    fn rewind(&mut self) {
+        match self {
+            Search::Point(scan) => scan.rewind(),
+            Search::Plan(candidates) => candidates.rewind(),
+        }
+    }
+
+    /// Entries of indexes visited so far.
+    fn keys_examined(&self) -> u64 {
+        match self {
+            Search::Point(scan) => scan.counters().keys_examined,
+            Search::Plan(candidates) => candidates.keys_examined(),
+        }
+    }
+
+    /// Adds the next rows to `found`, about `most`. True if there may be more.
+    fn next(&mut self, reader: &Reader, most: usize, found: &mut Vec<RowId>) -> bool {
+        accept(match self {
+            Search::Point(scan) => scan.rows(reader, &mut |row| {
+                found.push(row);
+                Ok(if found.len() < most { Flow::Continue(()) } else { Flow::Break(()) })
+            }),
+            Search::Plan(candidates) => candidates.next(reader, most, found),
+        })
+    }
 }
 
 impl FilteredRows for FilterRows {
@@ -69,37 +117,29 @@ impl FilteredRows for FilterRows {
     }
 
     fn open(table: Scanned, filter: Datum<'_>, snapshot: Snapshot<'_>) -> Self {
-        let query = accept(query(filter));
-        let reader = Reader::for_query(Table::of_plan(table), Registered::of(snapshot), &query);
-        let candidates = candidates(&reader, query);
-        FilterRows {
-            reader,
-            candidates,
-            batch: Vec::new(),
-            taken: 0,
-            size: FIRST,
-            more: true,
-            keys_before: 0,
-        }
+        let mut reader = Reader::without_indexes(Table::of_plan(table), Registered::of(snapshot));
+        let search = Search::begin(&mut reader, filter);
+        FilterRows { reader, search, batch: Vec::new(), taken: 0, size: FIRST, more: true, keys_before: 0 }
     }
 
     fn reopen(&mut self, filter: Datum<'_>) {
         // Nothing is read after an error.
         (self.taken, self.size, self.more) = (0, FIRST, false);
         self.batch.clear();
-        if *self.candidates.query().filter.source().as_bytes() == *filter.bytes() {
-            self.candidates.rewind();
+        if *self.search.filter() == *filter.bytes() {
+            self.search.rewind();
         } else {
-            self.keys_before += self.candidates.keys_examined();
-            let query = accept(query(filter));
-            self.reader.open_for(&query);
-            self.candidates = candidates(&self.reader, query);
+            self.keys_before += self.search.keys_examined();
+            self.search = Search::begin(&mut self.reader, filter);
         }
         self.more = true;
     }
 
     fn finds_matches(&self) -> bool {
-        self.candidates.are_matches(&self.reader)
+        match &self.search {
+            Search::Point(_) => true,
+            Search::Plan(candidates) => candidates.are_matches(&self.reader),
+        }
     }
 
     fn slot(&self) -> Slot {
@@ -121,14 +161,17 @@ impl FilteredRows for FilterRows {
             (self.taken, self.more) = (0, false);
             let size = self.size;
             self.size = size.saturating_mul(8).min(MOST);
-            self.more = accept(self.candidates.next(&self.reader, size, &mut self.batch));
+            self.more = self.search.next(&self.reader, size, &mut self.batch);
         }
     }
 
     fn explain(running: Option<&Self>, given: &Given<'_>, shown: &mut Explanation<'_>) {
         show_document(&given.filter, shown, Self::LABEL);
         let plan = match running {
-            Some(rows) => Some(stages(&rows.reader, rows.candidates.query(), rows.candidates.plan())),
+            Some(FilterRows { reader, search: Search::Point(scan), .. }) => Some(point_stages(reader, scan)),
+            Some(FilterRows { reader, search: Search::Plan(candidates), .. }) => {
+                Some(stages(reader, candidates.query(), candidates.plan()))
+            }
             None => planned(given),
         };
         if let Some(plan) = plan {
@@ -136,7 +179,7 @@ impl FilteredRows for FilterRows {
         }
         // How many hidden rows match is nothing that the user may know.
         if shown.is_analyze() && !catalog::hides_rows(given.table.table) {
-            let keys = running.map_or(0, |rows| rows.keys_before + rows.candidates.keys_examined());
+            let keys = running.map_or(0, |rows| rows.keys_before + rows.search.keys_examined());
             shown.number(c"Keys Examined", keys);
         }
     }
@@ -144,13 +187,9 @@ impl FilteredRows for FilterRows {
 
 /// The plan of a scan that has not been executed, if its filter is a constant.
 fn planned(given: &Given<'_>) -> Option<String> {
-    let query = query(given.filter.constant()?).ok()?;
+    let bytes = given.filter.constant()?.bytes();
+    let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
     let reader = Reader::new(Table::of_plan(given.table));
     let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
     Some(stages(&reader, &query, &plan))
-}
-
-/// Where rows come from, on one line. What is done with them is the server's part of the plan.
-fn stages(reader: &Reader, query: &Query, plan: &Plan) -> String {
-    explain::one_line(&explain::stages(reader, query, plan, Wanted::Documents))
 }

@@ -6,6 +6,7 @@
 
 use std::ffi::CStr;
 
+use ::bson::RawDocument;
 use treedb_query::access::Flow;
 use treedb_query::doc::{Doc, json};
 use treedb_query::query::explain::{self, Wanted};
@@ -13,6 +14,7 @@ use treedb_query::query::{Counters, Execution, Plan, Query};
 
 use super::estimate;
 use super::find::parse_find;
+use super::point_scan::{PointFilter, PointScan};
 use super::reader::Reader;
 use super::spill::{spilling, work_mem};
 use super::table::{Need, Table};
@@ -35,33 +37,87 @@ pub(crate) struct FindStream {
     /// The first argument.
     name: Vec<u8>,
     reader: Reader,
-    execution: Execution,
+    search: Search,
     /// How many documents the next batch has.
     batch: usize,
     /// The work of earlier calls.
     before: Counters,
 }
 
-/// The query of a call over a collection.
-fn execution(reader: &Reader, query: Query) -> Execution {
-    accept(Execution::new(reader, &spilling(), query)).with_sort_memory(work_mem())
+/// How documents are found.
+enum Search {
+    /// By one key of an index.
+    Point(PointScan),
+    /// As the planner says.
+    Plan(Box<Execution>),
 }
 
-/// The query of the second and third argument.
-fn query(call: &Call<'_>) -> Query {
-    let [_, filter, options] = call.arguments.map(Datum::bytes);
-    accept(parse_find(&filter, &options))
+/// What a call asks for.
+enum Asked<'f> {
+    /// The documents with a value in a field, and nothing beside.
+    Point(PointFilter<'f>),
+    Query(Query),
 }
 
-/// How many documents the first batch has.
-fn first_batch(execution: &Execution, limit: u64, wanted: usize) -> usize {
-    // Nothing is read in vain where the plan leads to one row only, or where all that is found is wanted.
-    if execution.plan().unique || wanted == 0 || execution.plan().sort_in_memory {
-        return MOST;
+impl<'f> Asked<'f> {
+    /// Reads a filter and options.
+    fn read(filter: &'f [u8], options: &[u8]) -> Asked<'f> {
+        let plain = Doc::from(bson::document(options)).is_empty();
+        match plain.then(|| PointFilter::of(bson::document(filter))).flatten() {
+            Some(point) => Asked::Point(point),
+            None => Asked::Query(accept(parse_find(filter, options))),
+        }
     }
-    match usize::try_from(limit).unwrap_or(usize::MAX) {
-        0 => wanted.min(MOST),
-        limit => wanted.min(limit).min(MOST),
+}
+
+impl Search {
+    /// Begins a search of the collection that `reader` reads.
+    fn begin(reader: &mut Reader, asked: Asked<'_>) -> Search {
+        let query = match asked {
+            Asked::Point(point) => match point.scan(reader) {
+                Some(scan) => return Search::Point(scan),
+                None => accept(point.query()),
+            },
+            Asked::Query(query) => query,
+        };
+        reader.open_for(&query);
+        let execution = accept(Execution::new(reader, &spilling(), query)).with_sort_memory(work_mem());
+        Search::Plan(Box::new(execution))
+    }
+
+    /// How many documents the first batch has, if `wanted` are likely to be asked for.
+    fn first_batch(&self, wanted: usize) -> usize {
+        let (at_once, limit) = match self {
+            Search::Point(scan) => (scan.at_most_one(), 0),
+            Search::Plan(execution) => {
+                let plan = execution.plan();
+                (plan.unique || plan.sort_in_memory, execution.query().limit)
+            }
+        };
+        // Nothing is read in vain where the plan leads to one row only, or where all that is found is wanted.
+        if at_once || wanted == 0 {
+            return MOST;
+        }
+        match usize::try_from(limit).unwrap_or(usize::MAX) {
+            0 => wanted.min(MOST),
+            limit => wanted.min(limit).min(MOST),
+        }
+    }
+
+    /// Work done so far.
+    fn counters(&self) -> Counters {
+        match self {
+            Search::Point(scan) => scan.counters(),
+            Search::Plan(execution) => execution.counters(),
+        }
+    }
+
+    /// The plan's stages on one line.
+    fn stages(&self, reader: &Reader) -> String {
+        match self {
+            Search::Point(scan) => point_stages(reader, scan),
+            Search::Plan(execution) => stages(reader, execution.query(), execution.plan()),
+        }
     }
 }
 
@@ -76,26 +132,23 @@ impl StreamedFunction for FindStream {
     }
 
     fn open(call: &Call<'_>) -> FindStream {
-        let name = call.arguments[0].bytes();
-        let query = query(call);
+        let [name, filter, options] = call.arguments.map(Datum::bytes);
+        let asked = Asked::read(&filter, &options);
         let table = Table::open(&name, Need::Select);
-        let reader = Reader::for_query(table, Registered::of(call.snapshot), &query);
-        let limit = query.limit;
-        let execution = execution(&reader, query);
-        let batch = first_batch(&execution, limit, call.wanted);
-        FindStream { name: name.to_vec(), reader, execution, batch, before: Counters::default() }
+        let mut reader = Reader::without_indexes(table, Registered::of(call.snapshot));
+        let search = Search::begin(&mut reader, asked);
+        let batch = search.first_batch(call.wanted);
+        FindStream { name: name.to_vec(), reader, search, batch, before: Counters::default() }
     }
 
     fn reopen(&mut self, call: &Call<'_>) -> bool {
         let before = self.counters();
-        if *call.arguments[0].bytes() != *self.name {
+        let [name, filter, options] = call.arguments.map(Datum::bytes);
+        if *name != *self.name {
             return false;
         }
-        let query = query(call);
-        let limit = query.limit;
-        self.reader.open_for(&query);
-        self.execution = execution(&self.reader, query);
-        self.batch = first_batch(&self.execution, limit, call.wanted);
+        self.search = Search::begin(&mut self.reader, Asked::read(&filter, &options));
+        self.batch = self.search.first_batch(call.wanted);
         self.before = before;
         true
     }
@@ -103,11 +156,15 @@ impl StreamedFunction for FindStream {
     fn fill(&mut self, batch: &mut Batch) -> bool {
         let most = self.batch;
         self.batch = most.saturating_mul(GROWTH).min(MOST);
-        accept(self.execution.lend(&self.reader, &spilling(), &mut |document| {
+        let mut take = |document: &RawDocument| {
             batch.put(document.as_bytes());
             let full = batch.rows() >= most || batch.bytes() >= MOST_BYTES;
             Ok(if full { Flow::Break(()) } else { Flow::Continue(()) })
-        }))
+        };
+        accept(match &mut self.search {
+            Search::Point(scan) => scan.documents(&self.reader, &mut take),
+            Search::Plan(execution) => execution.lend(&self.reader, &spilling(), &mut take),
+        })
     }
 
     fn explain(running: Option<&Self>, arguments: &[Argument<'_>; ARGUMENTS], shown: &mut Explanation<'_>) {
@@ -116,7 +173,7 @@ impl StreamedFunction for FindStream {
         show_document(filter, shown, Self::LABELS[1]);
         show_document(options, shown, Self::LABELS[2]);
         let plan = match running {
-            Some(stream) => Some(stages(&stream.reader, stream.execution.query(), stream.execution.plan())),
+            Some(stream) => Some(stream.search.stages(&stream.reader)),
             None => planned(arguments),
         };
         if let Some(plan) = plan {
@@ -133,7 +190,7 @@ impl StreamedFunction for FindStream {
 impl FindStream {
     /// The work of this call and the earlier ones.
     fn counters(&self) -> Counters {
-        let (now, before) = (self.execution.counters(), self.before);
+        let (now, before) = (self.search.counters(), self.before);
         Counters {
             keys_examined: before.keys_examined + now.keys_examined,
             docs_examined: before.docs_examined + now.docs_examined,
@@ -150,8 +207,15 @@ fn planned(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<String> {
 }
 
 /// A plan's stages on one line, the last one first.
-fn stages(reader: &Reader, query: &Query, plan: &Plan) -> String {
+pub(super) fn stages(reader: &Reader, query: &Query, plan: &Plan) -> String {
     explain::one_line(&explain::stages(reader, query, plan, Wanted::Documents))
+}
+
+/// The stages of the plan that a look-up of a key stands for.
+pub(super) fn point_stages(reader: &Reader, scan: &PointScan) -> String {
+    let query = accept(scan.query());
+    let plan = accept(Plan::choose(reader, &spilling(), &query));
+    stages(reader, &query, &plan)
 }
 
 /// Shows the name of a collection.

@@ -14,6 +14,7 @@
 //! | [`write`], [`find_and_modify`], [`bulk`] | those that write |
 //! | [`manage`], [`manage_index`] | those that create and change collections and indexes |
 //! | [`find_stream`], [`aggregate_stream`] | `find` and `aggregate` in FROM, one document after the other |
+//! | [`point_scan`] | finds by one key of an index |
 //! | [`filter_rows`] | rows of a table in FROM that `WHERE doc @@ filter` selects, by its indexes |
 //! | [`estimate`] | what executing them is expected to take |
 //! | [`statistics`] | how values in documents are distributed: what ANALYZE collects |
@@ -41,6 +42,7 @@ mod index;
 mod manage;
 mod manage_index;
 mod options;
+mod point_scan;
 mod reader;
 mod spill;
 mod statistics;

@@ -13,7 +13,7 @@ use treedb_query::access::{
     Direction, Flow, IndexInfo, KeyRange, Probe, RowId, Source, VisitEntry, VisitRow, VisitRowId, VisitRowIds,
 };
 use treedb_query::doc::{Value, key};
-use treedb_query::index::ordered::IndexDef;
+use treedb_query::index::ordered::{IndexDef, Kind as KeyKind};
 use treedb_query::query::{Query, Result};
 
 use super::catalog_cache::Known;
@@ -75,7 +75,8 @@ impl Reader {
         reader
     }
 
-    fn without_indexes(table: Table, snapshot: Registered) -> Reader {
+    /// Reads `table` under a snapshot; indexes are opened later.
+    pub(super) fn without_indexes(table: Table, snapshot: Registered) -> Reader {
         let known = index::known(&table);
         let opened = vec![false; known.indexes.len()];
         let fetch = Fetch::begin(&table.relation);
@@ -87,6 +88,14 @@ impl Reader {
     /// Makes sure that the indexes that a query may use are open. Those that are already keep their numbers.
     pub(super) fn open_for(&mut self, query: &Query) {
         self.open(|def| query.may_use(def));
+    }
+
+    /// The same for a query that is only about the values of a field.
+    pub(super) fn open_on(&mut self, field: &[u8]) {
+        self.open(|def| {
+            matches!(def.options.kind, KeyKind::Wildcard(_))
+                || def.keys.iter().any(|part| part.path.as_str().as_bytes() == field)
+        });
     }
 
     fn open(&mut self, wanted: impl Fn(&IndexDef) -> bool) {

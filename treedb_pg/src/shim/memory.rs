@@ -132,8 +132,13 @@ impl Context {
     /// # Safety
     /// Nothing that was allocated in it is used any more.
     pub(super) unsafe fn reset(&self) {
-        // SAFETY: alive as long as its parent, and the caller's promise.
-        unsafe { pg_sys::MemoryContextReset(self.0) }
+        // SAFETY: alive as long as its parent, and the caller's promise. Where nothing has been allocated since it was made
+        // or reset, the server would do nothing either.
+        unsafe {
+            if !(*self.0).isReset || !(*self.0).firstchild.is_null() {
+                pg_sys::MemoryContextReset(self.0);
+            }
+        }
     }
 
     /// Calls `work` with this as the current context.

@@ -6,7 +6,6 @@
 
 use std::ffi::{CStr, CString, c_void};
 use std::marker::PhantomData;
-use std::mem::MaybeUninit;
 
 use pgrx::{check_for_interrupts, pg_sys};
 
@@ -118,9 +117,9 @@ struct State<N> {
     server: pg_sys::CustomScanState,
     /// Called when the memory of the query goes away.
     forgotten: pg_sys::MemoryContextCallback,
-    /// What the node runs, from when it begins until it ends.
-    running: MaybeUninit<Abandoned<N>>,
-    has_begun: bool,
+    /// What the node runs, in memory of our own, from when it begins until that call; null before and after. Not here, as
+    /// a plan state is filled with zeros for each execution.
+    running: *mut Abandoned<N>,
 }
 
 /// A callback: errors and panics of `work` become SQL errors.
@@ -150,10 +149,7 @@ unsafe extern "C-unwind" fn create_state<N: ScanNode>(_plan: *mut pg_sys::Custom
 /// A plan state of `create_state` for the same `N`; the result is used by one callback only.
 unsafe fn running<'c, N>(node: *mut pg_sys::CustomScanState) -> Option<&'c mut N> {
     // SAFETY: written by `begin`, and alive until the memory of the query goes away.
-    unsafe {
-        let state = &mut *node.cast::<State<N>>();
-        if state.has_begun { state.running.assume_init_mut().get() } else { None }
-    }
+    unsafe { (*node.cast::<State<N>>()).running.as_mut()?.get() }
 }
 
 /// The memory of a query goes away, and with it a node that may not have ended.
@@ -162,8 +158,10 @@ unsafe extern "C-unwind" fn forget<N>(state: *mut c_void) {
         // SAFETY: registered by `begin`, which has written it; the server calls this once.
         unsafe {
             let state = &mut *state.cast::<State<N>>();
-            state.has_begun = false;
-            state.running.assume_init_drop();
+            let running = std::mem::replace(&mut state.running, std::ptr::null_mut());
+            if !running.is_null() {
+                drop(Box::from_raw(running));
+            }
         }
     })
 }
@@ -176,10 +174,9 @@ unsafe extern "C-unwind" fn begin<N: ScanNode>(
     guarded(|| {
         // SAFETY: see above.
         unsafe {
-            let running = Abandoned::new(N::begin(node));
+            let running = Box::new(Abandoned::new(N::begin(node)));
             let state = node.cast::<State<N>>();
-            (*state).running = MaybeUninit::new(running);
-            (*state).has_begun = true;
+            (*state).running = Box::into_raw(running);
             (*state).forgotten.func = Some(forget::<N>);
             (*state).forgotten.arg = state.cast();
             // The context of the query, where the state is too.
@@ -304,8 +301,8 @@ unsafe extern "C-unwind" fn end<N: ScanNode>(node: *mut pg_sys::CustomScanState)
         unsafe {
             pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
             let state = &mut *node.cast::<State<N>>();
-            if state.has_begun {
-                drop(state.running.assume_init_mut().take());
+            if let Some(running) = state.running.as_mut() {
+                drop(running.take());
             }
         }
     })

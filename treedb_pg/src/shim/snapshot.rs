@@ -7,6 +7,7 @@ use pgrx::pg_sys;
 use super::buffer::{LockMode, Page};
 use super::relation::{Index, Relation};
 use super::release::may_release;
+use super::unguarded;
 
 /// A snapshot that lives for `'s`.
 #[derive(Clone, Copy)]
@@ -138,15 +139,13 @@ pub(crate) fn is_of_statement() -> bool {
 
 /// Whether the server replays WAL: a standby, or a recovery.
 pub(crate) fn in_recovery() -> bool {
-    // SAFETY: a plain question to the server.
-    unsafe { pg_sys::RecoveryInProgress() }
+    unguarded::RecoveryInProgress()
 }
 
 /// Whether the transaction began while the server replayed WAL: its snapshots may then be older than what the primary
 /// knew when it marked entries as dead.
 pub(crate) fn began_in_recovery() -> bool {
-    // SAFETY: a plain question to the server.
-    unsafe { pg_sys::TransactionStartedDuringRecovery() }
+    unguarded::TransactionStartedDuringRecovery()
 }
 
 /// The next transaction id, 64 bits.

@@ -6,6 +6,7 @@ use std::ffi::{CStr, CString, c_char};
 use pgrx::pg_sys;
 
 use super::error::{SqlState, fail};
+use super::unguarded;
 
 const UTF8: i32 = pg_sys::pg_enc::PG_UTF8 as i32;
 
@@ -17,6 +18,10 @@ type Convert = unsafe fn(*const c_char, i32, i32) -> *mut c_char;
 /// # Safety
 /// `convert` reads `len` bytes and returns the same pointer, or a new string closed by a zero.
 unsafe fn converted(bytes: &[u8], convert: Convert) -> Cow<'_, [u8]> {
+    // Nothing to convert, and nothing to check: ours is UTF-8, and so is what the server has let in.
+    if unguarded::GetDatabaseEncoding() == UTF8 {
+        return Cow::Borrowed(bytes);
+    }
     let from = bytes.as_ptr().cast::<c_char>();
     let len = i32::try_from(bytes.len()).unwrap_or(i32::MAX);
     // SAFETY: the caller's promise; a new string is the server's allocation, used by nobody else.

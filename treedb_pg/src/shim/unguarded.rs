@@ -2,7 +2,8 @@
 //!
 //! The bindings set up a boundary ([`guard`]) for each call, so that an error of the server's unwinds our stack. That
 //! costs as much as finding a page in the buffer pool. What every step of a descent or every scan calls is therefore
-//! declared here, to be called several in one boundary. A function called outside one would jump over our frames.
+//! declared here, to be called several in one boundary. A function called outside one would jump over our frames,
+//! except for the few that are safe: they only answer a question.
 
 use std::ffi::c_int;
 
@@ -16,4 +17,9 @@ unsafe extern "C-unwind" {
     pub(super) fn index_getprocid(index: Relation, column: AttrNumber, number: u16) -> Oid;
     pub(super) fn index_getprocinfo(index: Relation, column: AttrNumber, number: u16) -> *mut FmgrInfo;
     pub(super) fn FunctionCall0Coll(function: *mut FmgrInfo, collation: Oid) -> Datum;
+
+    // These raise no error.
+    pub(super) safe fn RecoveryInProgress() -> bool;
+    pub(super) safe fn TransactionStartedDuringRecovery() -> bool;
+    pub(super) safe fn GetDatabaseEncoding() -> c_int;
 }

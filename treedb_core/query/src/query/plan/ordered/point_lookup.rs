@@ -208,16 +208,21 @@ impl PointLookup {
         }
     }
 
+    /// True if every entry that begins with the key is that of a row that matches, and a row has at most one: for an
+    /// index of one row each, with keys that are complete.
+    pub fn decides(&self, info: &IndexInfo) -> bool {
+        !info.multikey && OrderedIndex::of(info).is_some_and(|index| index.keys_are_values())
+    }
+
     /// The lookup of `key` in the index `info` as a plan.
     pub fn plan(&self, info: &IndexInfo, key: Vec<u8>) -> Plan {
-        let keys_are_values = OrderedIndex::of(info).is_some_and(|index| index.keys_are_values());
         let path = Path::Index {
             index: self.index,
             name: info.def.name().to_owned(),
             ranges: vec![KeyRange::prefix(key)],
             direction: Direction::Forward,
             distinct: !info.multikey,
-            keys: KeyPredicate { test: None, complete: keys_are_values && !info.multikey },
+            keys: KeyPredicate { test: None, complete: self.decides(info) },
         };
         Plan { unique: self.at_most_one, ..Plan::new(path, false) }
     }
