@@ -56,7 +56,7 @@ enum Search {
 enum Asked<'f> {
     /// The documents with a value in a field, and nothing beside.
     Point(PointFilter<'f>),
-    Query(Query),
+    Query(Box<Query>),
 }
 
 impl<'f> Asked<'f> {
@@ -65,7 +65,7 @@ impl<'f> Asked<'f> {
         let plain = Doc::from(bson::document(options)).is_empty();
         match plain.then(|| PointFilter::of(bson::document(filter))).flatten() {
             Some(point) => Asked::Point(point),
-            None => Asked::Query(accept(parse_find(filter, options))),
+            None => Asked::Query(Box::new(accept(parse_find(filter, options)))),
         }
     }
 }
@@ -78,7 +78,7 @@ impl Search {
                 Some(scan) => return Search::Point(scan),
                 None => accept(point.query()),
             },
-            Asked::Query(query) => query,
+            Asked::Query(query) => *query,
         };
         reader.open_for(&query);
         let execution = accept(Execution::new(reader, &spilling(), query)).with_sort_memory(work_mem());
