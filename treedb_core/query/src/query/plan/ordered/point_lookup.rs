@@ -208,8 +208,8 @@ impl PointLookup {
         }
     }
 
-    /// True if every entry that begins with the key is that of a row that matches, and a row has at most one: for an
-    /// index of one row each, with keys that are complete.
+    /// True if the rows of the entries that begin with the key are those that match, each once: a row has no other entry
+    /// in the index, and keys have the complete encodings of the values.
     pub fn decides(&self, info: &IndexInfo) -> bool {
         !info.multikey && OrderedIndex::of(info).is_some_and(|index| index.keys_are_values())
     }
