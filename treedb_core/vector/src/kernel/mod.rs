@@ -24,6 +24,9 @@ pub struct Kernels {
     /// Sum of products of codes, of which the first are numbers from 0 to 255, the second from -128 to 127, stored with
     /// their highest bit inverted (128 added).
     pub codes: fn(&[u8], &[u8]) -> i32,
+    /// Vectors of 24 bits for each element as floats: of a code, as above the second ones are, and a number of 16 bits with its
+    /// highest bit inverted too, little-endian, times the scale of these numbers.
+    pub unpack: fn(&[u8], &[u8], f32, &mut [f32]),
 }
 
 impl Kernels {
@@ -94,6 +97,23 @@ mod tests {
                     kernels.name
                 );
                 assert_eq!((kernels.codes)(&x, &y), of_codes, "{} codes at {len}", kernels.name);
+            }
+        }
+    }
+
+    #[test]
+    fn all_kernels_unpack_the_same_floats() {
+        let mut rng = Rng::new(2);
+        for len in (0..70).chain([384, 1536]) {
+            let mut bytes = |len: usize| (0..len).map(|_| rng.below(256) as u8).collect::<Vec<u8>>();
+            let (codes, rest) = (bytes(len), bytes(2 * len));
+            for kernels in Kernels::all() {
+                let mut out = vec![0.0; len];
+                (kernels.unpack)(&codes, &rest, 0.25, &mut out);
+                for ((code, rest), found) in codes.iter().zip(rest.as_chunks::<2>().0).zip(out) {
+                    let wanted = (i32::from(*code) - 128) * 65_536 + i32::from(u16::from_le_bytes(*rest)) - 32_768;
+                    assert_eq!(found, wanted as f32 / 4.0, "{} at {len}", kernels.name);
+                }
             }
         }
     }

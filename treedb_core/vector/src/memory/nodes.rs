@@ -1,0 +1,160 @@
+//! The graph as a store of nodes.
+
+use std::convert::Infallible;
+
+use super::search::Query;
+use super::{Factors, MemoryGraph};
+use crate::code;
+use crate::graph::{Link, Nodes, NodesMut};
+use crate::kernel;
+
+impl MemoryGraph {
+    /// Where the links of a record begin, with their number and that of the chain above.
+    fn links_at(&self) -> usize {
+        self.dimensions + Factors::BYTES
+    }
+
+    /// The part of a record from the number of links on: these 4 bytes, and the links.
+    #[inline]
+    fn link_part(&self, node: u32) -> ([u8; 4], &[u8]) {
+        let part = self.records.get(node).get(self.links_at()..).unwrap_or(&[]);
+        part.split_first_chunk().map_or(([0; 4], &[]), |(numbers, links)| (*numbers, links))
+    }
+
+    /// The links of a node in level 0.
+    #[inline]
+    fn below(&self, node: u32) -> impl Iterator<Item = u32> {
+        let ([count, ..], links) = self.link_part(node);
+        let links = links.get(..4 * usize::from(count)).unwrap_or(&[]);
+        links.as_chunks().0.iter().map(|link| u32::from_le_bytes(*link))
+    }
+
+    /// The chain of a node's links above level 0; 0 for none.
+    pub(super) fn chain(&self, node: u32) -> u32 {
+        let ([_, a, b, c], _) = self.link_part(node);
+        u32::from_le_bytes([a, b, c, 0])
+    }
+
+    pub(super) fn set_chain(&mut self, node: u32, chain: u32) {
+        let at = self.links_at();
+        if let Some([_, place @ ..]) = self.records.get_mut(node).get_mut(at..at + 4) {
+            place.iter_mut().zip(chain.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+        }
+    }
+
+    /// How far a node is from a vector, which `unit` makes of length 1.
+    #[inline]
+    fn exact_score(&self, vector: &[f32], unit: f32, node: u32) -> f32 {
+        let (other, other_unit) = self.vectors.get(node);
+        self.metric.score(&self.kernels, vector, other, unit * other_unit)
+    }
+}
+
+impl Nodes for MemoryGraph {
+    type Node = u32;
+    type Query<'q> = Query<'q>;
+    type Error = Infallible;
+
+    fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
+        Ok(self.entry)
+    }
+
+    #[inline]
+    fn links(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {
+        out.clear();
+        match level {
+            0 => out.extend(self.below(node)),
+            _ => out.extend_from_slice(self.above.links(self.chain(node), level)),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
+        Ok(match self.exact {
+            true => self.exact_score(query.vector, query.unit, node),
+            false => code::score(self.metric, &self.kernels, self.coded(node), query.coded),
+        })
+    }
+
+    #[inline]
+    fn prefetch(&self, node: u32) {
+        match self.exact {
+            true => self.vectors.prefetch(node),
+            false => kernel::prefetch(self.records.get(node).get(..self.links_at()).unwrap_or(&[])),
+        }
+    }
+
+    #[inline]
+    fn prefetch_links(&self, node: u32) {
+        kernel::prefetch(self.records.get(node).get(self.links_at()..).unwrap_or(&[]));
+    }
+}
+
+impl NodesMut for MemoryGraph {
+    fn root(&self) -> Result<Option<u32>, Infallible> {
+        Ok(self.root)
+    }
+
+    fn set_root(&mut self, root: Option<u32>) -> Result<(), Infallible> {
+        self.root = root;
+        Ok(())
+    }
+
+    fn set_entry(&mut self, entry: Option<(u32, u8)>) -> Result<(), Infallible> {
+        self.entry = entry;
+        Ok(())
+    }
+
+    fn scored_links(&self, node: u32, level: u8, out: &mut Vec<Link<u32>>) -> Result<(), Infallible> {
+        out.clear();
+        let scored = |other: u32| -> Link<u32> {
+            let Ok(score) = self.between(node, other);
+            Link { score, node: other }
+        };
+        match (level, &self.scores) {
+            (0, Some(scores)) => {
+                let links = self.below(node).zip(scores.get(node));
+                out.extend(links.map(|(node, score)| Link { score: *score, node }));
+            }
+            (0, None) => out.extend(self.below(node).map(scored)),
+            _ => out.extend(self.above.links(self.chain(node), level).iter().map(|other| scored(*other))),
+        }
+        Ok(())
+    }
+
+    fn set_links(&mut self, node: u32, level: u8, links: &[Link<u32>]) -> Result<(), Infallible> {
+        if level > 0 {
+            self.above.set_links(self.chain(node), level, links.iter().map(|link| link.node));
+            return Ok(());
+        }
+        let at = self.links_at();
+        if let Some([count, _, _, _, places @ ..]) = self.records.get_mut(node).get_mut(at..) {
+            let places = places.as_chunks_mut().0;
+            // At most 192, by `Limits`.
+            *count = links.len().min(places.len()) as u8;
+            for (place, link) in places.iter_mut().zip(links) {
+                *place = link.node.to_le_bytes();
+            }
+        }
+        if let Some(scores) = &mut self.scores {
+            let places = scores.get_mut(node).iter_mut();
+            places.zip(links).for_each(|(place, link)| *place = link.score);
+        }
+        Ok(())
+    }
+
+    fn level(&self, node: u32) -> Result<u8, Infallible> {
+        Ok(self.above.levels(self.chain(node)))
+    }
+
+    fn between(&self, a: u32, b: u32) -> Result<f32, Infallible> {
+        Ok(match self.exact {
+            true => {
+                let (vector, unit) = self.vectors.get(a);
+                self.exact_score(vector, unit, b)
+            }
+            false => code::score(self.metric, &self.kernels, self.coded(a), self.coded(b)),
+        })
+    }
+}
