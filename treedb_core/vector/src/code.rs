@@ -70,15 +70,7 @@ pub struct Coded<'c> {
 /// Stored indexes have these bytes, and a check compares them with those of the row: the same on every processor, and a
 /// change of them is a change of the file format.
 pub fn encode(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
-    let greatest = vector.iter().fold(0.0_f32, |greatest, element| greatest.max(element.abs()));
-    let (mut sum, mut squares) = (0_i32, 0_i64);
-    for (code, element) in codes.iter_mut().zip(vector) {
-        // Dividing first: 127 divided by a tiny number is infinite. Of a vector of zeros this is NaN, whose integer is 0.
-        let number = (element / greatest * 127.0).round() as i32;
-        *code = (number + i32::from(ZERO)) as u8;
-        sum += number;
-        squares += i64::from(number) * i64::from(number);
-    }
+    let (greatest, sum, squares) = (Kernels::best().encode)(vector, codes);
     let scale = greatest * unit / 127.0;
     Factors { scale, squares: squares as f32 * scale * scale, sum }
 }

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Kernels;
-use super::portable::unpack_each;
+use super::portable::{encode_each, unpack_each};
 
 /// The kernels of a module, whose instructions the processor has.
 macro_rules! kernels {
@@ -20,6 +20,8 @@ macro_rules! kernels {
             codes: |a, b| unsafe { $name::codes(a, b) },
             // SAFETY: as above.
             unpack: |codes, rest, scale, out| unsafe { $name::unpack(codes, rest, scale, out) },
+            // SAFETY: as above.
+            encode: |vector, codes| unsafe { $name::encode(vector, codes) },
         }
     };
 }
@@ -49,6 +51,11 @@ pub(super) fn prefetch<T>(slice: &[T]) {
 
 mod avx512 {
     use super::*;
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn encode(vector: &[f32], codes: &mut [u8]) -> (f32, i32, i64) {
+        encode_each(vector, codes)
+    }
 
     #[target_feature(enable = "avx512f,avx512bw")]
     pub(super) fn unpack(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
@@ -149,6 +156,11 @@ mod avx512 {
 
 mod avx2 {
     use super::*;
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn encode(vector: &[f32], codes: &mut [u8]) -> (f32, i32, i64) {
+        encode_each(vector, codes)
+    }
 
     #[target_feature(enable = "avx2")]
     pub(super) fn unpack(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {

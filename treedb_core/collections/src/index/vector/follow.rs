@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use treedb_query::access::{RowId, Source};
-use treedb_query::doc::Fields;
 use treedb_query::error::Result;
 use treedb_query::index::vector::{Quantization, VectorDef};
 use treedb_storage::{Reads, Table, TableVersion};
@@ -90,12 +89,13 @@ impl Follower {
             return Ok(Progress::Older);
         };
         let nodes = view.reads.len(table)? / 2;
+        let mut reading = Reading { follower: self, def, view, table };
+        let complete = reading.build(now)?;
         // The first part tells how much a node takes.
-        if self.next != Some(0) && self.node_bytes() * nodes.max(self.nodes.len() as u64) > room {
+        if reading.follower.node_bytes() * nodes > room {
             return Ok(Progress::TooLarge);
         }
-        let mut reading = Reading { follower: self, def, view, table };
-        if !reading.build(now)? {
+        if !complete {
             return Ok(Progress::Partial);
         }
         if reading.follower.since < now {
@@ -259,7 +259,7 @@ impl<R: Reads> Reading<'_, R> {
 
 /// The vector of a document that is in the index.
 fn document_vector(def: &VectorDef, view: &View<'_, impl Reads>, row: u64) -> Result<Vec<f32>> {
-    let fields = Fields::new(std::iter::once(def.path.first().as_bytes()));
+    let fields = def.fields();
     let mut found = None;
     view.fetch_row(RowId(row), &mut |document| {
         found = def.vector(document.partial_document(&fields)?);

@@ -217,7 +217,7 @@ pub(super) fn nearest(
             graph: StoredGraph::new(def, view.reads, table),
             vector,
             query: encode_vector(def, vector),
-            fields: Fields::new(std::iter::once(def.path.first().as_bytes())),
+            fields: def.fields(),
             scratch: Scratch::default(),
         };
         workspace.batch.walk(&mut graph, nodes, (k, ef), visit)
