@@ -143,7 +143,8 @@ fn documents(set: &Set, rounds: u64) -> Result<Vec<(String, Vec<Samples>)>> {
         documents.search(&set.queries, K, ef, &mut |query, found| hits[0] += set.hits(query, found))?;
         graph.search(&set.queries, K, ef, &mut |query, found| hits[1] += set.hits(query, found))?;
         let [with, without] = hits.map(|hits| hits as f64 / all);
-        let mut samples = ["TreeDB", "TreeDB, without documents"].map(|name| Samples { name, rounds: Vec::new() });
+        let mut samples =
+            ["TreeDB", "TreeDB, without documents"].map(|name| Samples { name, rounds: Vec::new() });
         for round in 0..rounds {
             for turn in [round % 2, (round + 1) % 2] {
                 let (mut found, start) = (0, Clock::chosen().now());

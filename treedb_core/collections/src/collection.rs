@@ -162,7 +162,11 @@ impl Collection {
     ///
     /// # Errors
     /// As there; `BadValue` for a distance that is not a number.
-    pub fn vector_search_within(&self, request: &VectorSearchRequest, distance: f32) -> Result<Vec<Neighbor>> {
+    pub fn vector_search_within(
+        &self,
+        request: &VectorSearchRequest,
+        distance: f32,
+    ) -> Result<Vec<Neighbor>> {
         let Some((reads, meta)) = self.snapshot()? else {
             return Err(Database::namespace_not_found(&self.namespace));
         };

@@ -65,6 +65,15 @@ pub struct Coded<'c> {
     pub codes: &'c [u8],
 }
 
+impl Coded<'_> {
+    /// The factors with the squared length computed from the codes.
+    pub fn with_squares(&self) -> Factors {
+        let numbers = self.codes.iter().map(|code| i64::from(*code) - i64::from(ZERO));
+        let squares: i64 = numbers.map(|number| number * number).sum();
+        Factors { squares: squares as f32 * self.factors.scale * self.factors.scale, ..self.factors }
+    }
+}
+
 /// Writes the codes of a vector over `codes`, which is as long; `unit` is what [`Metric::check`] has returned for it.
 ///
 /// Stored indexes have these bytes, and a check compares them with those of the row: the same on every processor, and a
@@ -126,6 +135,18 @@ mod tests {
                     assert!((found - swapped).abs() <= 1e-5 * size, "{metric:?} is not symmetric");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_squared_length_comes_back_from_the_codes() {
+        let mut rng = Rng::new(4);
+        for dimensions in [1, 20, 384] {
+            let vector: Vec<f32> = (0..dimensions).map(|_| rng.below(2001) as f32 / 999.0 - 1.0).collect();
+            let mut codes = vec![0; dimensions];
+            let factors = encode(&vector, 0.3, &mut codes);
+            let coded = Coded { factors: Factors { squares: 0.0, ..factors }, codes: &codes };
+            assert_eq!(coded.with_squares(), factors);
         }
     }
 

@@ -77,7 +77,12 @@ impl Catalog {
             }
         };
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Ok(Catalog { id: NEXT.fetch_add(1, Ordering::Relaxed), table, cache: Mutex::default(), images: Arc::default() })
+        Ok(Catalog {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            table,
+            cache: Mutex::default(),
+            images: Arc::default(),
+        })
     }
 
     /// The images of the vector indexes.

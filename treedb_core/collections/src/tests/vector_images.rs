@@ -82,24 +82,33 @@ fn a_search_after_any_write_finds_exactly_what_is_there() {
                     }
                 }
                 1 => {
-                    let some: Vec<_> = (0..rng.below(100) as i32).map(|i| document(next + i, &floats(&mut rng))).collect();
+                    let some: Vec<_> =
+                        (0..rng.below(100) as i32).map(|i| document(next + i, &floats(&mut rng))).collect();
                     things.insert_many(&some, true).unwrap();
                     next += some.len() as i32;
                 }
                 2 => {
                     let id = rng.below(next as usize) as i32;
-                    things.delete(DeleteRequest::many(rawdoc! { "_id": { "$gte": id, "$lt": id + 25 } })).unwrap();
+                    things
+                        .delete(DeleteRequest::many(rawdoc! { "_id": { "$gte": id, "$lt": id + 25 } }))
+                        .unwrap();
                 }
                 3 => {
                     for _ in 0..rng.below(20) {
                         let id = rng.below(next as usize) as i32;
-                        things.update(UpdateRequest::one(rawdoc! { "_id": id }, set(&floats(&mut rng)))).unwrap();
+                        things
+                            .update(UpdateRequest::one(rawdoc! { "_id": id }, set(&floats(&mut rng))))
+                            .unwrap();
                     }
                 }
                 _ => {
                     let id = rng.below(next as usize) as i32;
                     let filter = rawdoc! { "_id": { "$gte": id, "$lt": id + 10 } };
-                    let change = if round % 2 == 0 { rawdoc! { "$unset": { "v": 1 } } } else { rawdoc! { "$inc": { "n": 1 } } };
+                    let change = if round % 2 == 0 {
+                        rawdoc! { "$unset": { "v": 1 } }
+                    } else {
+                        rawdoc! { "$inc": { "n": 1 } }
+                    };
                     things.update(UpdateRequest::many(filter, change)).unwrap();
                 }
             }

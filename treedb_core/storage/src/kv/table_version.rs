@@ -27,11 +27,7 @@ impl TableVersion {
 }
 
 /// See [`Reads::new_rows`].
-pub(super) fn new_rows(
-    reads: &(impl Reads + ?Sized),
-    table: &Table,
-    since: u64,
-) -> Result<Vec<Range<u64>>> {
+pub(super) fn new_rows(reads: &(impl Reads + ?Sized), table: &Table, since: u64) -> Result<Vec<Range<u64>>> {
     table.expect(TableKind::Rows)?;
     let root = reads.root(table)?;
     let pager = reads.context().pager;

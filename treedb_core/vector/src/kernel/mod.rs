@@ -49,22 +49,13 @@ impl Kernels {
     }
 }
 
-/// Asks the processor to bring the cache lines of these bytes nearer.
+/// Asks the processor to bring the cache lines of these elements nearer.
 #[inline]
-pub fn prefetch(bytes: &[u8]) {
+pub fn prefetch<T>(elements: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    x86::prefetch(bytes);
+    x86::prefetch(elements);
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
-}
-
-/// The same for floats.
-#[inline]
-pub fn prefetch_floats(floats: &[f32]) {
-    #[cfg(target_arch = "x86_64")]
-    x86::prefetch(floats);
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = floats;
+    let _ = elements;
 }
 
 #[cfg(test)]
@@ -135,7 +126,8 @@ mod tests {
                 let mut out = vec![0.0; len];
                 (kernels.unpack)(&codes, &rest, 0.25, &mut out);
                 for ((code, rest), found) in codes.iter().zip(rest.as_chunks::<2>().0).zip(out) {
-                    let wanted = (i32::from(*code) - 128) * 65_536 + i32::from(u16::from_le_bytes(*rest)) - 32_768;
+                    let wanted =
+                        (i32::from(*code) - 128) * 65_536 + i32::from(u16::from_le_bytes(*rest)) - 32_768;
                     assert_eq!(found, wanted as f32 / 4.0, "{} at {len}", kernels.name);
                 }
             }

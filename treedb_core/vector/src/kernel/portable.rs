@@ -5,7 +5,8 @@ use super::Kernels;
 /// Independent sums: as many as two registers of eight floats hold.
 const LANES: usize = 16;
 
-pub(super) const KERNELS: Kernels = Kernels { name: "portable", dot, squares, differences, codes, unpack, encode };
+pub(super) const KERNELS: Kernels =
+    Kernels { name: "portable", dot, squares, differences, codes, unpack, encode };
 
 #[inline]
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
@@ -45,7 +46,8 @@ fn unpack(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
 #[inline(always)]
 pub(super) fn unpack_each(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
     for ((code, rest), out) in codes.iter().zip(rest.as_chunks().0).zip(out) {
-        let number = (i32::from(*code) << 16) + i32::from(u16::from_le_bytes(*rest)) - ((128 << 16) + (1 << 15));
+        let number =
+            (i32::from(*code) << 16) + i32::from(u16::from_le_bytes(*rest)) - ((128 << 16) + (1 << 15));
         *out = number as f32 * scale;
     }
 }
@@ -70,14 +72,16 @@ pub(super) fn encode_each(vector: &[f32], codes: &mut [u8]) -> (f32, i32, i64) {
     let (mut sums, mut squares) = ([0_i32; LANES], [0_i32; LANES]);
     let (code_lanes, code_rest) = codes.as_chunks_mut::<LANES>();
     for (codes, elements) in code_lanes.iter_mut().zip(lanes) {
-        for at in 0..LANES {
-            let number = number(elements[at]);
-            codes[at] = (number + 128) as u8;
-            sums[at] += number;
-            squares[at] += number * number;
+        let places = codes.iter_mut().zip(&mut sums).zip(&mut squares);
+        for (((code, sum), square), element) in places.zip(elements) {
+            let number = number(*element);
+            *code = (number + 128) as u8;
+            *sum += number;
+            *square += number * number;
         }
     }
-    let (mut sum, mut square) = (sums.iter().sum::<i32>(), squares.iter().copied().map(i64::from).sum::<i64>());
+    let (mut sum, mut square) =
+        (sums.iter().sum::<i32>(), squares.iter().copied().map(i64::from).sum::<i64>());
     for (code, element) in code_rest.iter_mut().zip(rest) {
         let number = number(*element);
         *code = (number + 128) as u8;

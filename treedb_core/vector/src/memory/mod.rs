@@ -1,13 +1,10 @@
 //! A graph in memory.
 //!
-//! A node's codes and its links in level 0 are one record, so that a search reads one place for each node; the vectors
-//! themselves are beside them, and only the nearest that a search has found are compared exactly.
+//! A search reads the codes of every node that it meets, and the links of those that it expands, which are therefore apart; only the
+//! nearest that it has found are compared exactly, by the vectors themselves.
 //!
 //! A clone shares the memory of all nodes that neither changes afterwards. So a graph that is searched can be a version of
 //! one that changes.
-//!
-//! A record, little-endian: codes, 1 byte for each element; [`Factors`], 12 bytes; number of links in level 0, 1 byte; number
-//! of the node's chain in `above`, 3 bytes, 0 for none; links, 4 bytes each.
 //!
 //! | module | what it holds |
 //! |---|---|
@@ -45,7 +42,11 @@ pub struct MemoryGraph {
     exact: bool,
     entry: Option<(u32, u8)>,
     root: Option<u32>,
-    records: Records<u8>,
+    codes: Records<u8>,
+    /// The scale of the codes, their sum, and their squared length if the metric needs it.
+    factors: Records<u32>,
+    /// The number of links in level 0 (lowest byte) and that of the chain in `above` (the rest, 0 for none); the links.
+    links: Records<u32>,
     /// Scores of the links in level 0; without them they are computed when they are needed.
     scores: Option<Records<f32>>,
     vectors: Vectors,
@@ -59,7 +60,9 @@ pub struct MemoryGraph {
 impl Clone for MemoryGraph {
     fn clone(&self) -> Self {
         MemoryGraph {
-            records: self.records.clone(),
+            codes: self.codes.clone(),
+            factors: self.factors.clone(),
+            links: self.links.clone(),
             scores: self.scores.clone(),
             vectors: self.vectors.clone(),
             above: self.above.clone(),
@@ -81,7 +84,9 @@ impl MemoryGraph {
             exact: metric == Metric::L1,
             entry: None,
             root: None,
-            records: Records::new(dimensions + Factors::BYTES + 4 + 4 * limits.links_below),
+            codes: Records::in_lines(dimensions),
+            factors: Records::new(if metric == Metric::L2 { 3 } else { 2 }),
+            links: Records::new(1 + limits.links_below),
             scores: Some(Records::new(limits.links_below)),
             vectors: Vectors::floats(dimensions),
             above: Above::new(limits.links),
@@ -115,7 +120,7 @@ impl MemoryGraph {
         for node in 0..graph.vectors.count() as u32 {
             let (vector, unit) = graph.vectors.get(node);
             packed.push();
-            packed.set(node, vector, unit, graph.coded(node).codes);
+            packed.set(node, vector, unit, graph.codes.get(node));
         }
         graph.vectors = packed;
         graph
@@ -123,7 +128,7 @@ impl MemoryGraph {
 
     /// How many nodes there are.
     pub fn len(&self) -> usize {
-        self.records.count() - self.free.len()
+        self.codes.count() - self.free.len()
     }
 
     /// Whether there is no node.
@@ -134,7 +139,8 @@ impl MemoryGraph {
     /// Bytes of records, vectors and links.
     pub fn bytes(&self) -> usize {
         let scores = self.scores.as_ref().map_or(0, Records::bytes);
-        self.records.bytes() + scores + self.vectors.bytes() + self.above.bytes() + 4 * self.free.capacity()
+        let nodes = self.codes.bytes() + self.factors.bytes() + self.links.bytes() + scores;
+        nodes + self.vectors.bytes() + self.above.bytes() + 4 * self.free.capacity()
     }
 
     /// Adds a vector; returns its node.
@@ -145,8 +151,8 @@ impl MemoryGraph {
         let level = graph::level_of(self.next_random(), &self.limits);
         self.set_level(node, level);
         let (limits, mut scratch) = (self.limits, std::mem::take(&mut self.scratch));
-        let codes = self.coded(node).codes.to_vec();
-        let coded = Coded { factors: self.coded(node).factors, codes: &codes };
+        let codes = self.codes.get(node).to_vec();
+        let coded = Coded { factors: self.scored(node).factors, codes: &codes };
         let query = Query { vector, unit, coded };
         let Ok(()) = graph::insert(self, node, level, &query, &limits, &mut scratch);
         self.scratch = scratch;
@@ -164,12 +170,14 @@ impl MemoryGraph {
     /// the links ([`NodesMut::set_links`]) and where searches begin ([`NodesMut::set_entry`]).
     pub fn add_node(&mut self) -> u32 {
         self.free.pop().unwrap_or_else(|| {
-            self.records.push();
+            self.codes.push();
+            self.factors.push();
+            self.links.push();
             if let Some(scores) = &mut self.scores {
                 scores.push();
             }
             self.vectors.push();
-            self.records.count() as u32 - 1
+            self.codes.count() as u32 - 1
         })
     }
 
@@ -183,12 +191,9 @@ impl MemoryGraph {
     fn store_vector(&mut self, node: u32, vector: &[f32], unit: f32) {
         let mut codes = vec![0; self.dimensions];
         let factors = code::encode(vector, unit, &mut codes);
-        if let Some((place, rest)) = self.records.get_mut(node).split_at_mut_checked(self.dimensions) {
-            place.copy_from_slice(&codes);
-            if let Some(place) = rest.first_chunk_mut() {
-                *place = factors.to_bytes();
-            }
-        }
+        self.codes.get_mut(node).iter_mut().zip(&codes).for_each(|(place, code)| *place = *code);
+        let parts = [factors.scale.to_bits(), factors.sum.cast_unsigned(), factors.squares.to_bits()];
+        self.factors.get_mut(node).iter_mut().zip(parts).for_each(|(place, part)| *place = part);
         self.vectors.set(node, vector, unit, &codes);
     }
 
@@ -212,7 +217,7 @@ impl MemoryGraph {
 
     /// What is wrong with the graph, if anything is.
     pub fn check(&self) -> Vec<graph::Damage<u32>> {
-        let nodes = (0..self.records.count() as u32).filter(|node| !self.free.contains(node)).collect();
+        let nodes = (0..self.codes.count() as u32).filter(|node| !self.free.contains(node)).collect();
         let Ok(damage) = graph::check(self, &nodes, &self.limits);
         damage
     }
@@ -229,10 +234,23 @@ impl MemoryGraph {
     }
 
     /// The codes of a node's vector.
-    #[inline]
     pub fn coded(&self, node: u32) -> Coded<'_> {
-        let (codes, rest) = self.records.get(node).split_at_checked(self.dimensions).unwrap_or_default();
-        Coded { factors: Factors::from_bytes(rest), codes }
+        let coded = self.scored(node);
+        let factors = if self.metric == Metric::L2 { coded.factors } else { coded.with_squares() };
+        Coded { factors, ..coded }
+    }
+
+    /// The same, without the squared length if the metric does not need it.
+    #[inline]
+    fn scored(&self, node: u32) -> Coded<'_> {
+        let factors = match self.factors.get(node) {
+            [scale, sum, squares] => [*scale, *sum, *squares],
+            [scale, sum] => [*scale, *sum, 0],
+            _ => [0; 3],
+        };
+        let [scale, sum, squares] = factors;
+        let (scale, squares) = (f32::from_bits(scale), f32::from_bits(squares));
+        Coded { factors: Factors { scale, squares, sum: sum.cast_signed() }, codes: self.codes.get(node) }
     }
 
     /// Steele and others' splitmix64: the same graph from the same inserts.

@@ -2,43 +2,30 @@
 
 use std::convert::Infallible;
 
+use super::MemoryGraph;
 use super::search::Query;
-use super::{Factors, MemoryGraph};
 use crate::code;
 use crate::graph::{Link, Nodes, NodesMut};
 use crate::kernel;
 
 impl MemoryGraph {
-    /// Where the links of a record begin, with their number and that of the chain above.
-    fn links_at(&self) -> usize {
-        self.dimensions + Factors::BYTES
-    }
-
-    /// The part of a record from the number of links on: these 4 bytes, and the links.
-    #[inline]
-    fn link_part(&self, node: u32) -> ([u8; 4], &[u8]) {
-        let part = self.records.get(node).get(self.links_at()..).unwrap_or(&[]);
-        part.split_first_chunk().map_or(([0; 4], &[]), |(numbers, links)| (*numbers, links))
-    }
-
     /// The links of a node in level 0.
     #[inline]
-    fn below(&self, node: u32) -> impl Iterator<Item = u32> {
-        let ([count, ..], links) = self.link_part(node);
-        let links = links.get(..4 * usize::from(count)).unwrap_or(&[]);
-        links.as_chunks().0.iter().map(|link| u32::from_le_bytes(*link))
+    fn below(&self, node: u32) -> &[u32] {
+        match self.links.get(node) {
+            [numbers, links @ ..] => links.get(..(numbers & 0xff) as usize).unwrap_or(&[]),
+            [] => &[],
+        }
     }
 
     /// The chain of a node's links above level 0; 0 for none.
     pub(super) fn chain(&self, node: u32) -> u32 {
-        let ([_, a, b, c], _) = self.link_part(node);
-        u32::from_le_bytes([a, b, c, 0])
+        self.links.get(node).first().map_or(0, |numbers| numbers >> 8)
     }
 
     pub(super) fn set_chain(&mut self, node: u32, chain: u32) {
-        let at = self.links_at();
-        if let Some([_, place @ ..]) = self.records.get_mut(node).get_mut(at..at + 4) {
-            place.iter_mut().zip(chain.to_le_bytes()).for_each(|(place, byte)| *place = byte);
+        if let Some(numbers) = self.links.get_mut(node).first_mut() {
+            *numbers = *numbers & 0xff | chain << 8;
         }
     }
 
@@ -63,7 +50,7 @@ impl Nodes for MemoryGraph {
     fn links(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {
         out.clear();
         match level {
-            0 => out.extend(self.below(node)),
+            0 => out.extend_from_slice(self.below(node)),
             _ => out.extend_from_slice(self.above.links(self.chain(node), level)),
         }
         Ok(())
@@ -73,7 +60,7 @@ impl Nodes for MemoryGraph {
     fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
         Ok(match self.exact {
             true => self.exact_score(query.vector, query.unit, node),
-            false => code::score(self.metric, &self.kernels, self.coded(node), query.coded),
+            false => code::score(self.metric, &self.kernels, self.scored(node), query.coded),
         })
     }
 
@@ -81,13 +68,16 @@ impl Nodes for MemoryGraph {
     fn prefetch(&self, node: u32) {
         match self.exact {
             true => self.vectors.prefetch(node),
-            false => kernel::prefetch(self.records.get(node).get(..self.links_at()).unwrap_or(&[])),
+            false => {
+                kernel::prefetch(self.codes.get(node));
+                kernel::prefetch(self.factors.get(node));
+            }
         }
     }
 
     #[inline]
     fn prefetch_links(&self, node: u32) {
-        kernel::prefetch(self.records.get(node).get(self.links_at()..).unwrap_or(&[]));
+        kernel::prefetch(self.links.get(node));
     }
 }
 
@@ -114,10 +104,10 @@ impl NodesMut for MemoryGraph {
         };
         match (level, &self.scores) {
             (0, Some(scores)) => {
-                let links = self.below(node).zip(scores.get(node));
-                out.extend(links.map(|(node, score)| Link { score: *score, node }));
+                let links = self.below(node).iter().zip(scores.get(node));
+                out.extend(links.map(|(node, score)| Link { score: *score, node: *node }));
             }
-            (0, None) => out.extend(self.below(node).map(scored)),
+            (0, None) => out.extend(self.below(node).iter().map(|other| scored(*other))),
             _ => out.extend(self.above.links(self.chain(node), level).iter().map(|other| scored(*other))),
         }
         Ok(())
@@ -128,14 +118,10 @@ impl NodesMut for MemoryGraph {
             self.above.set_links(self.chain(node), level, links.iter().map(|link| link.node));
             return Ok(());
         }
-        let at = self.links_at();
-        if let Some([count, _, _, _, places @ ..]) = self.records.get_mut(node).get_mut(at..) {
-            let places = places.as_chunks_mut().0;
+        if let [numbers, places @ ..] = self.links.get_mut(node) {
             // At most 192, by `Limits`.
-            *count = links.len().min(places.len()) as u8;
-            for (place, link) in places.iter_mut().zip(links) {
-                *place = link.node.to_le_bytes();
-            }
+            *numbers = *numbers & !0xff | links.len().min(places.len()).min(0xff) as u32;
+            places.iter_mut().zip(links).for_each(|(place, link)| *place = link.node);
         }
         if let Some(scores) = &mut self.scores {
             let places = scores.get_mut(node).iter_mut();
@@ -154,7 +140,7 @@ impl NodesMut for MemoryGraph {
                 let (vector, unit) = self.vectors.get(a);
                 self.exact_score(vector, unit, b)
             }
-            false => code::score(self.metric, &self.kernels, self.coded(a), self.coded(b)),
+            false => code::score(self.metric, &self.kernels, self.scored(a), self.scored(b)),
         })
     }
 }

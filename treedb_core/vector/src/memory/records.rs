@@ -14,27 +14,30 @@ pub struct Records<T> {
     /// Elements of a record.
     len: usize,
     count: usize,
+    /// The first record of a segment begins at a cache line.
+    in_lines: bool,
 }
 
 #[derive(Debug, Clone)]
 struct Segment<T> {
     elements: Arc<[T]>,
-    /// Where the first cache line begins.
+    /// Where the first record begins.
     from: usize,
 }
 
 impl<T: Copy + Default> Segment<T> {
-    fn new(len: usize) -> Segment<T> {
-        let elements: Arc<[T]> = vec![T::default(); SEGMENT * len + LINE / size_of::<T>().max(1)].into();
-        let from = elements.as_ptr().align_offset(LINE).min(elements.len() - SEGMENT * len);
+    fn new(len: usize, in_lines: bool) -> Segment<T> {
+        let room = if in_lines { LINE / size_of::<T>().max(1) } else { 0 };
+        let elements: Arc<[T]> = vec![T::default(); SEGMENT * len + room].into();
+        let from = elements.as_ptr().align_offset(LINE).min(room);
         Segment { elements, from }
     }
 
     /// The elements for writing, of this segment alone.
-    fn own(&mut self, len: usize) -> &mut [T] {
+    fn own(&mut self, len: usize, in_lines: bool) -> &mut [T] {
         let all = SEGMENT * len;
         if Arc::get_mut(&mut self.elements).is_none() {
-            let mut copy = Segment::new(len);
+            let mut copy = Segment::new(len, in_lines);
             let (to, from) = (copy.from, self.from);
             if let Some(elements) = Arc::get_mut(&mut copy.elements)
                 && let (Some(to), Some(from)) =
@@ -52,7 +55,12 @@ impl<T: Copy + Default> Segment<T> {
 impl<T: Copy + Default> Records<T> {
     /// Records of so many elements.
     pub fn new(len: usize) -> Records<T> {
-        Records { segments: Vec::new(), len, count: 0 }
+        Records { segments: Vec::new(), len, count: 0, in_lines: false }
+    }
+
+    /// Records of so many elements, which take no more cache lines than they have to if they are whole lines.
+    pub fn in_lines(len: usize) -> Records<T> {
+        Records { in_lines: true, ..Records::new(len) }
     }
 
     /// How many there are.
@@ -63,7 +71,7 @@ impl<T: Copy + Default> Records<T> {
     /// Adds a record of zeros.
     pub fn push(&mut self) {
         if self.count.is_multiple_of(SEGMENT) {
-            self.segments.push(Segment::new(self.len));
+            self.segments.push(Segment::new(self.len, self.in_lines));
         }
         self.count += 1;
     }
@@ -83,7 +91,7 @@ impl<T: Copy + Default> Records<T> {
         let number = number as usize;
         let Some(segment) = self.segments.get_mut(number / SEGMENT) else { return &mut [] };
         let at = number % SEGMENT * self.len;
-        segment.own(self.len).get_mut(at..at + self.len).unwrap_or(&mut [])
+        segment.own(self.len, self.in_lines).get_mut(at..at + self.len).unwrap_or(&mut [])
     }
 
     /// Bytes that they take.
@@ -96,6 +104,18 @@ impl<T: Copy + Default> Records<T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn records_of_whole_lines_begin_at_lines() {
+        let mut records = Records::<u8>::in_lines(128);
+        (0..150).for_each(|_| records.push());
+        let copy = records.clone();
+        records.get_mut(70).fill(1);
+        for number in 0..150 {
+            assert_eq!(records.get(number).as_ptr() as usize % LINE, 0);
+        }
+        assert_eq!((copy.get(70), records.get(70)), (&[0; 128][..], &[1; 128][..]));
+    }
 
     #[test]
     fn a_clone_keeps_what_it_had_when_the_other_changes() {

@@ -88,7 +88,7 @@ impl MemoryGraph {
     /// The metric's distance of a node; `unit` makes the vector of length 1.
     fn distance(&self, vector: &[f32], unit: f32, node: u32, unpacked: &mut Vec<f32>) -> f32 {
         let (other, other_unit) = match self.vectors.is_packed() {
-            true => (self.vectors.unpack(node, self.coded(node), &self.kernels, unpacked), 1.0),
+            true => (self.vectors.unpack(node, self.scored(node), &self.kernels, unpacked), 1.0),
             false => self.vectors.get(node),
         };
         match self.metric {

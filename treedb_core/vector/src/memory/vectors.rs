@@ -99,7 +99,7 @@ impl Vectors {
     #[inline]
     pub(super) fn prefetch(&self, node: u32) {
         match self {
-            Vectors::Floats(records) => kernel::prefetch_floats(records.get(node)),
+            Vectors::Floats(records) => kernel::prefetch(records.get(node)),
             Vectors::Packed(records) => kernel::prefetch(records.get(node)),
         }
     }

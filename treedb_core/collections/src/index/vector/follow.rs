@@ -14,9 +14,7 @@ use treedb_vector::memory::{MemoryGraph, Records};
 
 use super::graph::{StoredGraph, limits};
 use super::image::Image;
-use super::record::{
-    HEAD, coded, damaged, floats, for_each_link, level_of, node_of_vector_row, vector_row,
-};
+use super::record::{HEAD, coded, damaged, floats, for_each_link, level_of, node_of_vector_row, vector_row};
 use crate::read::view::View;
 
 /// Elements of vectors that a search reads for an image that is being built: some milliseconds.

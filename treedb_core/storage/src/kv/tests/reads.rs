@@ -132,7 +132,10 @@ fn rows_stored_since_a_transaction_are_in_the_new_ranges_and_a_version_has_the_s
                     let ranges = reads.new_rows(&table, *then).unwrap();
                     assert!(ranges.is_sorted_by(|a, b| a.end < b.start), "{ranges:?}");
                     for (row, value) in rows.iter().filter(|(row, value)| old.get(row) != Some(value)) {
-                        assert!(ranges.iter().any(|range| range.contains(row)), "{row} of {value:?} in {ranges:?}");
+                        assert!(
+                            ranges.iter().any(|range| range.contains(row)),
+                            "{row} of {value:?} in {ranges:?}"
+                        );
                         assert!(reads.may_be_new(&table, *row, *then).unwrap());
                     }
                 }
