@@ -190,7 +190,11 @@ impl Images {
         }
         let others = self.bytes().saturating_sub(slot.bytes.load(Ordering::Relaxed));
         let room = limit.saturating_sub(others);
-        if state.node_bytes.saturating_mul(view.reads.len(table)? / 2) > room {
+        let node_bytes = state.node_bytes;
+        if node_bytes.saturating_mul(view.reads.len(table)? / 2) > room {
+            *state = State { node_bytes, ..State::default() };
+            slot.bytes.store(0, Ordering::Relaxed);
+            slot.building.store(true, Ordering::Relaxed);
             return Ok(None);
         }
         // After an error it is gone: it may have only some of the changes.
