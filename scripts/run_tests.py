@@ -42,6 +42,7 @@ SUITES = [
     ("bench", 15, "cargo test -p bench -p bench_common --lib",
      "the benchmarks' own code; docs/benchmarks.md and its pictures match the result files"),
     ("driver", 8, "scripts/driver_tests.sh", "PyMongo against the real server"),
+    ("vector_stores", 10, "scripts/vector_store_tests.sh", "LangChain's and LlamaIndex's stores for MongoDB against the real server"),
     ("kill", 5, "scripts/kill_rounds.sh 50", "kill -9 of the server under load"),
     ("pg_regress", 15, "scripts/pg_regress.sh", "SQL against expected answers"),
     ("pg_isolation", 5, "scripts/pg_isolation.sh", "concurrent Postgres sessions"),

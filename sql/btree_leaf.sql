@@ -126,6 +126,59 @@ CREATE INDEX few_b ON few (k);
 INSERT INTO few SELECT n % 20 FROM generate_series(1, 60000) n;
 SELECT pg_relation_size('few_t') <= pg_relation_size('few_b') AS no_larger_than_btree;
 SELECT treedb.check('few');
+-- Also where the values come in any order: a leaf of several values is split between two of them.
+CREATE TABLE mixed (k int) WITH (autovacuum_enabled = off);
+CREATE INDEX mixed_t ON mixed USING treedb_btree (k);
+CREATE INDEX mixed_b ON mixed (k);
+INSERT INTO mixed SELECT scatter(n) % 50 FROM generate_series(1, 50000) n;
+SELECT pg_relation_size('mixed_t') <= pg_relation_size('mixed_b') AS no_larger_than_btree;
+SELECT treedb.check('mixed');
+
+-- Index-only scans of columns of fixed length, whose entries are formed many at a time: NULLs, recent inserts, dead
+-- entries, both directions.
+CREATE TABLE w (a smallint, u uuid, m macaddr, b bigint, c "char", d date) WITH (autovacuum_enabled = off);
+CREATE INDEX w_all ON w USING treedb_btree (a, u, m, b DESC, c, d NULLS FIRST);
+CREATE FUNCTION w_rows(first int, last int) RETURNS SETOF w LANGUAGE sql AS $$
+    SELECT n % 5 - 2, md5((n % 50)::text)::uuid, ('0800' || lpad(to_hex(n), 8, '0'))::macaddr,
+        -n * 4294967297, chr(65 + n % 26)::"char", date '2000-01-01' + n
+    FROM generate_series(first, last) n
+$$;
+INSERT INTO w SELECT * FROM w_rows(1, 4000);
+REINDEX INDEX w_all;
+-- Whether the index gives the rows of the table in this order; NULL if that is not an index-only scan.
+CREATE FUNCTION w_agrees(ordered text) RETURNS bool LANGUAGE plpgsql SET client_min_messages = warning AS $$
+DECLARE
+    plan text;
+    query text := 'SELECT a, u, m, b, c, d FROM w ORDER BY ' || ordered;
+    differ bigint;
+BEGIN
+    SET LOCAL enable_indexonlyscan = on; SET LOCAL enable_indexscan = on;
+    SET LOCAL enable_seqscan = off; SET LOCAL enable_bitmapscan = off; SET LOCAL enable_sort = off;
+    EXECUTE 'EXPLAIN (COSTS OFF, FORMAT JSON) ' || query INTO plan;
+    DROP TABLE IF EXISTS by_index;
+    EXECUTE 'CREATE TEMP TABLE by_index AS SELECT row_number() OVER () AS number, rows.* FROM (' || query || ') rows';
+    SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on; SET LOCAL enable_indexonlyscan = off; SET LOCAL enable_indexscan = off;
+    EXECUTE 'SELECT count(*) FROM by_index FULL JOIN (SELECT row_number() OVER () AS number, rows.* FROM (' || query || ') rows) sorted USING (number)
+        WHERE by_index IS DISTINCT FROM sorted' INTO differ;
+    RETURN CASE WHEN plan LIKE '%Index Only Scan%' THEN differ = 0 END;
+END $$;
+\set forward 'a, u, m, b DESC, c, d NULLS FIRST'
+\set backward 'a DESC, u DESC, m DESC, b, c DESC, d DESC NULLS LAST'
+SELECT w_agrees(:'forward') AS forward, w_agrees(:'backward') AS backward;
+INSERT INTO w SELECT * FROM w_rows(4001, 4100);
+SELECT w_agrees(:'forward') AS forward, w_agrees(:'backward') AS backward;
+INSERT INTO w SELECT a, NULLIF(u, md5('7')::uuid), m, NULLIF(b % 3, 0), c, CASE WHEN b % 2 = 0 THEN d END FROM w_rows(5000, 5500);
+INSERT INTO w SELECT NULL FROM generate_series(1, 1000);
+SELECT w_agrees(:'forward') AS forward, w_agrees(:'backward') AS backward;
+DELETE FROM w WHERE b % 3 = 0;
+SELECT w_agrees(:'forward') AS forward;
+SELECT sum(dead) > 0 AS marked FROM treedb.index_pages('w_all');
+SELECT w_agrees(:'forward') AS forward, w_agrees(:'backward') AS backward;
+VACUUM w;
+SELECT w_agrees(:'backward') AS backward;
+SELECT treedb.check('w');
+DROP TABLE by_index;
+
 -- A merge join goes back to an entry that it has marked several leaves before.
 ANALYZE few;
 CREATE TABLE twice (k int);

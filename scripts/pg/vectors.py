@@ -84,7 +84,7 @@ def recall(db, args, side, setting, ef, limits, filtered):
 def queries_per_second(cluster, args, side, setting, ef, filtered):
     script = cluster.dir / f"{side}.sql"
     script.write_text(f"\\set q random(0, {args.queries - 1})\n{statement(side, filtered) % ':q'};\n")
-    options = f"-c {setting}={ef} -c enable_seqscan=off -c enable_sort=off" + (" -c hnsw.iterative_scan=relaxed_order" if side == "pgvector" and filtered else "")
+    options = f"-c {setting}={ef} -c treedb.hnsw_strict_order={args.strict_order} -c enable_seqscan=off -c enable_sort=off" + (" -c hnsw.iterative_scan=relaxed_order" if side == "pgvector" and filtered else "")
     os.environ["PGOPTIONS"] = options
     told = cluster.program("pgbench", "-n", "-M", "prepared", "-c", "1", "-T", str(args.seconds), "-f", str(script), "postgres")
     return float(re.search(r"tps = ([\d.]+)", told).group(1))
@@ -109,6 +109,7 @@ def main():
     parser.add_argument("--ef", type=int, nargs="+", default=[20, 40, 80, 160])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--strict-order", choices=["on", "off"], default="on", help="treedb.hnsw_strict_order")
     args = parser.parse_args()
     cluster = Cluster(SETTINGS)
     try:
@@ -119,6 +120,7 @@ def main():
             db.execute("CREATE EXTENSION treedb")
             fill(db, args)
             db.execute("SET hnsw.iterative_scan = relaxed_order")
+            db.execute(f"SET treedb.hnsw_strict_order = {args.strict_order}")
             for filtered in (False, True):
                 print("one row in a hundred:" if filtered else "all rows:")
                 limits = exact(db, args, filtered)

@@ -223,12 +223,23 @@ impl<T> Collection<T> {
         CreateSearchIndex::new(&self.target, index.into())
     }
 
-    /// The indexes of vectors: `{ name: "by_meaning", type: "vectorSearch", definition: { .. } }`.
+    /// The indexes of vectors, as `$listSearchIndexes` shows them: `{ id: .., name: "by_meaning", type: "vectorSearch",
+    /// status: "READY", queryable: true, latestDefinition: { fields: [..] } }`. The status of one that is being built is
+    /// `BUILDING`.
     ///
     /// # Errors
     /// `NamespaceNotFound` if the collection does not exist.
     pub fn list_search_indexes(&self) -> Result<Vec<Document>> {
         vector_search::list(&self.target)
+    }
+
+    /// Gives the index of vectors of this name another definition: `doc! { "fields": [..] }`. It returns when the index
+    /// is ready; until then searches use it as it was.
+    ///
+    /// # Errors
+    /// `IndexNotFound`, `NamespaceNotFound`; `CannotCreateIndex` as for a new index.
+    pub fn update_search_index(&self, name: &str, definition: Document) -> Result<()> {
+        vector_search::update(&self.target, name, definition)
     }
 
     /// Drops the index of vectors of this name.

@@ -143,18 +143,20 @@ impl<'c, T> VectorSearch<'c, T> {
 
 /// The search indexes of a collection.
 pub(crate) fn list(target: &Target) -> Result<Vec<Document>> {
-    let indexes = target.outside("list_search_indexes")?.search_indexes()?;
-    indexes.ok_or_else(|| {
-        Error::command(ErrorCode::NamespaceNotFound, format!("ns does not exist: {}", target.name()))
-    })
+    let Some(indexes) = target.outside("list_search_indexes")?.search_indexes()? else {
+        let message = format!("ns does not exist: {}", target.name());
+        return Err(Error::command(ErrorCode::NamespaceNotFound, message));
+    };
+    indexes.iter().map(|index| decode(&index.listed())).collect()
+}
+
+/// Gives a search index another definition.
+pub(crate) fn update(target: &Target, name: &str, definition: Document) -> Result<()> {
+    let definition = definition.into_document()?;
+    Ok(target.outside("update_search_index")?.update_search_index(name, &definition)?)
 }
 
 /// Drops a search index; an index of another kind that has the name stays.
 pub(crate) fn drop(target: &Target, name: &str) -> Result<()> {
-    let collection = target.outside("drop_search_index")?;
-    if !list(target)?.iter().any(|index| index.get_str("name").is_ok_and(|found| found == name)) {
-        let message = format!("there is no search index \"{name}\" of {}", target.name());
-        return Err(Error::command(ErrorCode::IndexNotFound, message));
-    }
-    Ok(collection.drop_index(name)?)
+    Ok(target.outside("drop_search_index")?.drop_search_index(name)?)
 }

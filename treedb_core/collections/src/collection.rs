@@ -14,6 +14,7 @@ use treedb_storage::{Durability, ReadTxn};
 use crate::catalog::index_spec::IndexSpec;
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
+use crate::catalog::search_index::SearchIndex;
 use crate::changes::AsOfOverlay;
 use crate::database::Database;
 use crate::maintenance::index_build::{self, IndexesCreated};
@@ -338,9 +339,9 @@ impl Collection {
         self.snapshot()?.map(|(_, meta)| meta.list_indexes()).transpose()
     }
 
-    /// The search indexes: `{ name: "by meaning", type: "vectorSearch", definition: { .. } }`. `None` if the collection does not exist.
-    pub fn search_indexes(&self) -> Result<Option<Vec<Document>>> {
-        self.snapshot()?.map(|(_, meta)| meta.list_search_indexes()).transpose()
+    /// The search indexes, those being built included. `None` if the collection does not exist.
+    pub fn search_indexes(&self) -> Result<Option<Vec<SearchIndex>>> {
+        Ok(self.snapshot()?.map(|(_, meta)| SearchIndex::all(&meta)))
     }
 
     pub(crate) fn snapshot(&self) -> Result<Option<(ReadTxn, Arc<Meta>)>> {

@@ -31,6 +31,7 @@ mod write;
 
 pub use catalog::index_spec::IndexSpec;
 pub use catalog::namespace::{MAX_NAMESPACE, Namespace};
+pub use catalog::search_index::SearchIndex;
 pub use changes::{
     AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, FullDocument, FullDocumentBeforeChange, Revision,
     WatchFrom, WatchRequest, Watched,

@@ -46,9 +46,50 @@ pub struct PackedLeaf<'a> {
     prefix: &'a [u8],
     /// All keys after the prefix.
     keys: &'a [u8],
+    /// The same, and what follows them.
+    rest: &'a [u8],
     marks: &'a [u8],
     width: usize,
     count: usize,
+}
+
+/// A part of each key of a packed leaf, as a big-endian number.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedNumbers<'a> {
+    /// The keys after the prefix and what follows them, so that of most keys eight bytes can be read at once.
+    rest: &'a [u8],
+    width: usize,
+    count: usize,
+    /// Where the part begins in a key after the prefix, and how many bytes of it are there.
+    at: usize,
+    len: usize,
+    /// What the prefix has of it, in its place.
+    shared: u64,
+}
+
+impl PackedNumbers<'_> {
+    /// That of key `i`; 0 if there is no such key.
+    #[inline]
+    pub fn get(&self, i: usize) -> u64 {
+        if i >= self.count {
+            return 0;
+        }
+        if self.len == 0 {
+            return self.shared;
+        }
+        let rest = self.rest.get(i * self.width + self.at..).unwrap_or(&[]);
+        let number = match rest.first_chunk::<8>() {
+            Some(word) => u64::from_be_bytes(*word) >> (64 - 8 * self.len),
+            None => big_endian(rest.get(..self.len).unwrap_or(&[])),
+        };
+        self.shared | number
+    }
+}
+
+/// Bytes, 8 at most, as a number.
+#[inline]
+pub fn big_endian(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
 impl<'a> PackedLeaf<'a> {
@@ -69,13 +110,13 @@ impl<'a> PackedLeaf<'a> {
         let (count, prefix, width) = (int(c0, c1), int(p0, p1), int(w0, w1));
         let damage = || NodeDamage::new(2, "a number of entries that the payload has room for", count);
         let (prefix, rest) = rest.split_at_checked(prefix).ok_or_else(damage)?;
-        let (keys, rest) = rest.split_at_checked(count * width).ok_or_else(damage)?;
-        let marks = rest.get(..count.div_ceil(8)).ok_or_else(damage)?;
+        let (keys, behind) = rest.split_at_checked(count * width).ok_or_else(damage)?;
+        let marks = behind.get(..count.div_ceil(8)).ok_or_else(damage)?;
         // Keys are different, so only a single one can be all prefix.
         if width == 0 && count > 1 {
             return Err(NodeDamage::new(6, "a width above zero", width));
         }
-        Ok(PackedLeaf { prefix, keys, marks, width, count })
+        Ok(PackedLeaf { prefix, keys, rest, marks, width, count })
     }
 
     /// Number of entries.
@@ -132,21 +173,27 @@ impl<'a> PackedLeaf<'a> {
         Some(tail)
     }
 
-    /// The last `N` bytes, 8 at most, of the keys `range` as big-endian numbers; `None` if keys are shorter, or if there
-    /// are no such keys.
-    pub fn tail_numbers<const N: usize>(
-        &self,
-        range: std::ops::Range<usize>,
-    ) -> Option<impl ExactSizeIterator<Item = u64> + use<'a, N>> {
-        const { assert!(N <= size_of::<u64>()) };
-        let width = self.width;
-        let shared = self.prefix.get(self.prefix.len().checked_sub(N.saturating_sub(width))?..)?;
-        let skipped = width.saturating_sub(N);
-        let number = |bytes: &[u8]| bytes.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
-        let base = if shared.is_empty() { 0 } else { number(shared) << (8 * width) };
-        let keys = self.keys.get(range.start * width..range.end * width).filter(|_| width > 0)?;
-        let tail = move |suffix: &[u8]| base | number(suffix.get(skipped..).unwrap_or(&[]));
-        Some(keys.chunks_exact(width).map(tail))
+    /// Bytes of each key.
+    #[inline]
+    pub fn key_len(&self) -> usize {
+        self.prefix.len() + self.width
+    }
+
+    /// The bytes `at..at + len` of each key, 1 to 8; `None` if keys are shorter.
+    #[inline]
+    pub fn numbers(&self, at: usize, len: usize) -> Option<PackedNumbers<'a>> {
+        let end = at.checked_add(len).filter(|end| *end <= self.key_len() && (1..=8).contains(&len))?;
+        let prefix = self.prefix.len();
+        let shared = self.prefix.get(at.min(prefix)..end.min(prefix))?;
+        let own = len - shared.len();
+        Some(PackedNumbers {
+            rest: self.rest,
+            width: self.width,
+            count: self.count,
+            at: at.saturating_sub(prefix),
+            len: own,
+            shared: if shared.is_empty() { 0 } else { big_endian(shared) << (8 * own) },
+        })
     }
 
     /// Whether entry `i` is marked.
@@ -191,6 +238,17 @@ impl<'a> PackedLeaf<'a> {
         Err(low)
     }
 
+    /// The order of key `i` against `key`, which may be shorter or longer; `Greater` if there is no key `i`.
+    pub fn order(&self, i: usize, key: &[u8]) -> Ordering {
+        let Ok(suffix) = self.suffix(i) else { return Ordering::Greater };
+        match key.split_at_checked(self.prefix.len()) {
+            Some((front, rest)) => self.prefix.cmp(front).then_with(|| suffix.cmp(rest)),
+            // A key that begins the prefix is below all keys.
+            None if self.prefix < key => Ordering::Less,
+            None => Ordering::Greater,
+        }
+    }
+
     /// Checks that keys ascend.
     pub fn validate(&self) -> Result<(), NodeDamage> {
         let mut last: Option<&[u8]> = None;
@@ -214,9 +272,7 @@ impl<'a> PackedLeaf<'a> {
 fn head(bytes: &[u8]) -> u64 {
     match bytes.first_chunk::<8>() {
         Some(word) => u64::from_be_bytes(*word),
-        None => {
-            bytes.iter().fold(0, |head, byte| head << 8 | u64::from(*byte)) << (8 * (8 - bytes.len()) % 64)
-        }
+        None => big_endian(bytes) << (8 * (8 - bytes.len()) % 64),
     }
 }
 
@@ -362,15 +418,20 @@ mod tests {
                 assert_eq!(&out, key);
                 assert_eq!(leaf.key_tail::<1>(i).as_ref(), key.last_chunk::<1>());
                 assert_eq!(leaf.key_tail::<6>(i).as_ref(), key.last_chunk::<6>());
-                let number = |tail: [u8; 6]| tail.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte));
-                if let Some(mut numbers) = leaf.tail_numbers::<6>(i..i + 1) {
-                    assert_eq!(numbers.next(), leaf.key_tail::<6>(i).map(number));
+                for at in 0..len {
+                    for part in 1..=8 {
+                        let number = leaf.numbers(at, part).map(|numbers| numbers.get(i));
+                        assert_eq!(number, key.get(at..at + part).map(big_endian));
+                    }
                 }
             }
             for probe in &probes {
                 let below = keys.range(..probe.clone()).count();
                 let expected = if keys.contains(probe) { Ok(below) } else { Err(below) };
                 assert_eq!(leaf.search(probe), expected, "{probe:?} in {keys:?}");
+                for (i, key) in keys.iter().enumerate() {
+                    assert_eq!(leaf.order(i, probe), key.cmp(probe), "{probe:?} against {key:?}");
+                }
             }
         }
     }
@@ -449,7 +510,11 @@ mod tests {
                 for i in 0..leaf.count() + 1 {
                     let _ = (leaf.key_into(i, &mut out), leaf.key_tail::<6>(i), leaf.is_marked(i));
                 }
-                let _ = (leaf.search(b"abc"), leaf.validate(), leaf.end());
+                let (at, len) = (rng.below(70), rng.below(10));
+                if let Some(numbers) = leaf.numbers(at, len) {
+                    (0..leaf.count() + 1).for_each(|i| _ = numbers.get(i));
+                }
+                let _ = (leaf.search(b"abc"), leaf.order(at, b"abc"), leaf.validate(), leaf.end());
             }
         }
     }

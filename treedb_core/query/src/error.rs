@@ -282,6 +282,16 @@ codes! {
     Location51075 = 51075,
     /// A regular expression is invalid.
     Location51091 = 51091,
+    /// The operand of `$meta` is not a string.
+    Location17307 = 17307,
+    /// There is no metadata of this name.
+    Location17308 = 17308,
+    /// The documents have no such metadata.
+    Location40218 = 40218,
+    /// The limit of a `$vectorSearch` is not positive.
+    Location7912700 = 7_912_700,
+    /// The limit of a `$vectorSearch` is not a number.
+    Location8575100 = 8_575_100,
     /// The query did not match an array element for a `path.$`.
     Location51246 = 51246,
     /// A regular expression has an option that does not exist.

@@ -9,7 +9,7 @@ use std::cmp::Ordering;
 
 use pgrx::pg_sys;
 
-use super::column::Column;
+use super::column::{Column, Order};
 use super::kind::Kind;
 use crate::shim::comparison::OtherType;
 use crate::shim::datum::Datum;
@@ -33,6 +33,8 @@ pub(super) enum Asked {
     Nothing,
     /// What every value fulfils.
     Anything,
+    /// To be this encoded value.
+    Value(Vec<u8>),
     /// All of these.
     All(Vec<Test>),
 }
@@ -82,7 +84,8 @@ impl Column {
                 None => return self.searched(strategy, argument, other),
             },
         };
-        let mut value = Vec::new();
+        // Room for a text of usual length: growing costs more than the room.
+        let mut value = Vec::with_capacity(48);
         match integer(kind, argument).zip(self.kind.integers()) {
             Some((number, own)) if kind != self.kind => {
                 // All values of the column may be on one side of the argument.
@@ -99,7 +102,7 @@ impl Column {
             _ => _ = self.encode_as(kind, argument, false, &mut value),
         }
         Asked::one(match strategy {
-            Strategy::Equal => Test::OneOf(vec![value]),
+            Strategy::Equal => return Asked::Value(value),
             Strategy::Less | Strategy::LessEqual => {
                 self.inequality(true, strategy == Strategy::LessEqual, value)
             }
@@ -116,12 +119,13 @@ impl Column {
         arguments: Vec<Datum<'_>>,
         other: Option<OtherType>,
     ) -> Asked {
-        let mut values: Vec<Vec<u8>> = Vec::new();
+        let mut values: Vec<Vec<u8>> = Vec::with_capacity(arguments.len());
         let mut loosest: Option<Test> = None;
         for argument in arguments {
             match self.compared(strategy, argument, other) {
                 Asked::Nothing => {}
                 Asked::Anything => return Asked::Anything,
+                Asked::Value(value) => values.push(value),
                 Asked::All(tests) => {
                     for test in tests {
                         match test {
@@ -139,8 +143,13 @@ impl Column {
         if values.is_empty() {
             return Asked::Nothing;
         }
-        values.sort_by(|a, b| self.compare(a, b));
-        values.dedup_by(|a, b| self.compare(a, b) == Ordering::Equal);
+        if let Order::Bytes = self.order {
+            values.sort_unstable();
+            values.dedup();
+        } else {
+            values.sort_by(|a, b| self.compare(a, b));
+            values.dedup_by(|a, b| self.compare(a, b) == Ordering::Equal);
+        }
         Asked::one(Test::OneOf(values))
     }
 

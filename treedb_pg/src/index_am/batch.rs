@@ -6,11 +6,13 @@
 use pgrx::pg_sys;
 use treedb_query::access::Direction;
 
+use super::schema::{no_row, row_numbered};
+use crate::pages::page::Damage;
 use crate::shim::heap;
 use crate::shim::index_scan::Scan;
 
 /// Entries that are read ahead at most.
-const MOST: usize = 64;
+const MOST: usize = 256;
 
 /// The entries read ahead. There are few at first: a scan may want no more.
 pub(super) struct Batch {
@@ -24,12 +26,12 @@ pub(super) struct Batch {
     number: u64,
 }
 
-struct Item {
+pub(super) struct Item {
     /// Number of the entry in the page's selection.
-    at: usize,
-    row: pg_sys::ItemPointerData,
+    pub(super) at: usize,
+    pub(super) row: pg_sys::ItemPointerData,
     /// Where the entry is in the scan's buffer.
-    entry: Option<usize>,
+    pub(super) entry: Option<u32>,
 }
 
 /// A place in a batch.
@@ -70,9 +72,40 @@ impl Batch {
         self.items.len() >= self.size
     }
 
-    /// Adds an entry: its number in the page's selection, its row, its place in the scan's buffer.
-    pub(super) fn push(&mut self, at: usize, row: pg_sys::ItemPointerData, entry: Option<usize>) {
-        self.items.push(Item { at, row, entry });
+    /// Adds the entry with this number in the page's selection, its row yet to be read.
+    #[inline]
+    pub(super) fn push(&mut self, at: usize) {
+        self.items.push(Item { at, row: heap::tid(0, 0), entry: None });
+    }
+
+    /// The entries.
+    pub(super) fn items(&mut self) -> &mut [Item] {
+        &mut self.items
+    }
+
+    /// The numbers of the entries in the page's selection.
+    pub(super) fn numbers(&self) -> impl ExactSizeIterator<Item = usize> + Clone {
+        self.items.iter().map(|item| item.at)
+    }
+
+    /// Sets the rows: `address` has the address of an entry's row as a number.
+    pub(super) fn set_rows(&mut self, address: impl Fn(usize) -> u64) -> Result<(), Damage> {
+        let mut damaged = false;
+        for item in &mut self.items {
+            let address = address(item.at);
+            damaged |= address as u16 == 0;
+            item.row = row_numbered(address);
+        }
+        if damaged { Err(no_row()) } else { Ok(()) }
+    }
+
+    /// Sets where the entries are in the scan's buffer: one after the other from `first` on, each of `words` words.
+    pub(super) fn set_entries(&mut self, first: u32, words: u32) {
+        let mut at = first;
+        for item in &mut self.items {
+            item.entry = Some(at);
+            at += words;
+        }
     }
 
     /// Returns the next entry to the server; its number in the page's selection. `None` if there is none at hand.

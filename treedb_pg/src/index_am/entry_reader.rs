@@ -207,6 +207,11 @@ impl<'s> EntryReader<'s> {
         Some(key)
     }
 
+    /// Whether all entries of a page's selection match all conditions.
+    pub(super) fn matches_all(&self, page: &LeafPage) -> bool {
+        self.conditions.are_ranges() && !(self.skip_dead && page.marked)
+    }
+
     /// Whether an entry matches all conditions; `key` is for its key.
     #[inline]
     pub(super) fn matches(

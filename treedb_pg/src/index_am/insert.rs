@@ -44,6 +44,9 @@ const MIN_ROOM: usize = 4;
 /// A full leaf from which entries of dead rows were removed is split nevertheless unless there is so much room now:
 /// looking for dead rows costs as much as many inserts. btree asks for the same part of a page.
 const WORTHWHILE: usize = ROOM / 16;
+/// How many hundredths of a leaf are filled where the entries of one value are split: only rows in places of the table that
+/// were used before will come between them. btree fills as many.
+const ONE_VALUE_FILL: usize = 96;
 
 /// Appended entries up to this size are put together without allocating.
 const SHORT: usize = 128;
@@ -351,10 +354,29 @@ impl Tree<'_> {
     /// Where to split a leaf: in the middle, but after the entries that were inserted last if these came in a row, so
     /// that ascending inserts fill their pages. A leaf at whose end they came leaves behind what a build would: the next
     /// ones will come to the right half. Rows of one value are such: the later ones have the higher addresses. So a leaf of
-    /// a few values is split between two of them: then each half is filled from its end.
+    /// a few values is split between two of them, as near as possible: then each half is filled from its end.
     fn wanted_split(&self, view: &View<'_>, leaf: &LeafView<'_>, entries: &LeafEntries, new: &[u8]) -> usize {
+        let wanted = self.after_ascending(view, leaf, entries, new);
+        let middle = entries.middle();
+        let between =
+            wanted.and_then(|at| entries.between_values(at)).or_else(|| entries.between_values(middle));
+        between.or(wanted).unwrap_or(middle)
+    }
+
+    /// Where to split a leaf whose last entries came in a row, or the last leaf.
+    fn after_ascending(
+        &self,
+        view: &View<'_>,
+        leaf: &LeafView<'_>,
+        entries: &LeafEntries,
+        new: &[u8],
+    ) -> Option<usize> {
+        let full = || {
+            let one = entries.is_of_one_value();
+            entries.fitting(if one { ROOM * ONE_VALUE_FILL / 100 } else { self.filled(ROOM) })
+        };
         if view.next().is_none() {
-            return entries.fitting(self.filled(ROOM));
+            return Some(full());
         }
         let recent: Vec<&[u8]> = leaf.appended().flatten().map(|entry| entry.key).chain([new]).collect();
         let least = recent.iter().min_by(|a, b| self.schema.compare(a, b));
@@ -362,11 +384,7 @@ impl Tree<'_> {
         let place = |key: Option<&&[u8]>| key.map_or(0, |key| entries.place_of(self.schema, key));
         let (first, last) = (place(least), place(greatest));
         let in_a_row = recent.len() >= MIN_ROOM && last - first < recent.len() + recent.len() / 8;
-        match in_a_row {
-            true if last + 1 < entries.len() => last + 1,
-            true => entries.fitting(self.filled(ROOM)),
-            false => entries.between_values(),
-        }
+        in_a_row.then(|| if last + 1 < entries.len() { last + 1 } else { full() })
     }
 
     /// Inserts the right neighbour of `page`, which is marked incomplete, into the parent. `stack` has the blocks

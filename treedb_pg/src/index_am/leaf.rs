@@ -20,11 +20,11 @@ use std::cmp::Ordering;
 use pgrx::pg_sys;
 use treedb_formats::append_area::{AppendArea, Appended, mark_appended};
 use treedb_formats::node::{Keys, Leaf, LeafMut, Value};
-use treedb_formats::packed::{PackedLeaf, is_packed, mark_packed};
+use treedb_formats::packed::{PackedLeaf, PackedNumbers, big_endian, is_packed, mark_packed};
 use treedb_query::access::RowId;
 
 use super::boundary::Boundary;
-use super::schema::{ADDRESS, Schema, row_id, row_of, row_of_address};
+use super::schema::{ADDRESS, Schema, address, no_row, row_id, row_of, row_of_address};
 use crate::pages::page::{Damage, View, ViewMut, flag};
 
 /// Where an entry of a leaf is.
@@ -65,6 +65,11 @@ pub(super) struct Selection {
 const APPENDED: u16 = 0x8000;
 
 impl Selection {
+    /// The first `count` entries of the sorted part.
+    pub(super) fn sorted(count: usize) -> Selection {
+        Selection { from: 0, to: count, merged: Vec::new() }
+    }
+
     /// Whether the leaf has entries before these in its sorted part.
     pub(super) fn begins_inside(&self) -> bool {
         self.from > 0
@@ -165,11 +170,17 @@ impl<'a> LeafView<'a> {
     fn sorted_up_to(&self, schema: &Schema, boundary: &Boundary, from: usize) -> Result<usize, Damage> {
         // Most ranges are of one key: the boundary is near.
         const NEAR: usize = 3;
-        if let Boundary::Bytes(_) = boundary {
+        if let Boundary::Bytes(bytes) = boundary {
             let mut key = Vec::new();
             for i in from..(from + NEAR).min(self.sorted_count()) {
-                self.key_into(Place::Sorted(i), &mut key)?;
-                if schema.order(&key, boundary) != Ordering::Less {
+                let order = match &self.sorted {
+                    Sorted::Packed(packed) => packed.order(i, bytes),
+                    Sorted::Node(node) => {
+                        node.key_into(i, &mut key)?;
+                        key.as_slice().cmp(bytes)
+                    }
+                };
+                if order != Ordering::Less {
                     return Ok(i);
                 }
             }
@@ -292,6 +303,49 @@ impl<'a> LeafView<'a> {
         row_of(buffer)
     }
 
+    /// The bytes `at..at + len`, 1 to 8, of the keys of a selection's entries as big-endian numbers, 0 where the entry is
+    /// damaged; `None` if keys of the leaf have different lengths, or are shorter.
+    #[inline]
+    pub(super) fn numbers<'l>(
+        &'l self,
+        entries: &'l Selection,
+        at: usize,
+        len: usize,
+    ) -> Option<impl Fn(usize) -> u64 + use<'l, 'a>> {
+        let Sorted::Packed(packed) = &self.sorted else { return None };
+        let numbers = packed.numbers(at, len)?;
+        Some(self.numbers_of(entries, numbers, move |key| key.get(at..at + len)))
+    }
+
+    /// The addresses of the rows of a selection's entries as numbers, like [`LeafView::numbers`].
+    #[inline]
+    pub(super) fn addresses<'l>(
+        &'l self,
+        entries: &'l Selection,
+    ) -> Option<impl Fn(usize) -> u64 + use<'l, 'a>> {
+        let Sorted::Packed(packed) = &self.sorted else { return None };
+        let numbers = packed.numbers(packed.key_len().checked_sub(ADDRESS)?, ADDRESS)?;
+        Some(self.numbers_of(entries, numbers, |key| Some(address(key))))
+    }
+
+    /// Numbers of the entries of a selection: `sorted` are those of the sorted part, `part` is what they are of a key.
+    #[inline]
+    fn numbers_of<'l>(
+        &'l self,
+        entries: &'l Selection,
+        sorted: PackedNumbers<'a>,
+        part: impl Fn(&'a [u8]) -> Option<&'a [u8]>,
+    ) -> impl Fn(usize) -> u64 {
+        move |i| match entries.merged.get(i) {
+            None => sorted.get(entries.from + i),
+            Some(place) if place & APPENDED == 0 => sorted.get(usize::from(*place)),
+            Some(place) => {
+                let entry = self.area.entry(usize::from(place & !APPENDED)).ok();
+                entry.and_then(|entry| part(entry.key)).map_or(0, big_endian)
+            }
+        }
+    }
+
     /// Appends the rows of the entries of a selection to `rows`; of entries that are not marked if `unmarked`.
     pub(super) fn rows(
         &self,
@@ -299,13 +353,11 @@ impl<'a> LeafView<'a> {
         unmarked: bool,
         rows: &mut Vec<RowId>,
     ) -> Result<(), Damage> {
-        if let Sorted::Packed(packed) = &self.sorted
-            && entries.merged.is_empty()
-            && !unmarked
-            && let Some(addresses) = packed.tail_numbers::<ADDRESS>(entries.from..entries.to)
-        {
-            rows.extend(addresses.map(RowId));
-            return Ok(());
+        if let Some(addresses) = self.addresses(entries).filter(|_| !unmarked) {
+            let from = rows.len();
+            rows.extend((0..entries.len()).map(|i| RowId(addresses(i))));
+            let damaged = rows.iter().skip(from).any(|row| row.0 as u16 == 0);
+            return if damaged { Err(no_row()) } else { Ok(()) };
         }
         let mut key = Vec::new();
         for place in (0..entries.len()).filter_map(|i| entries.place(i)) {

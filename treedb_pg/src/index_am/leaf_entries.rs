@@ -292,17 +292,28 @@ impl LeafEntries {
         fit
     }
 
-    /// The entry near the middle that begins another value, if there is one in the middle half; else the one in the middle.
-    pub(super) fn between_values(&self) -> usize {
-        let middle = self.middle();
-        let value = |i: usize| self.key(i).len().checked_sub(ADDRESS).and_then(|len| self.key(i).get(..len));
-        let begins = |i: &usize| *i > 0 && *i < self.len() && value(*i) != value(i - 1);
-        (0..=self.len() / 4)
-            .find_map(|distance| {
-                let below = middle.checked_sub(distance).filter(begins);
-                below.or_else(|| Some(middle + distance).filter(begins))
-            })
-            .unwrap_or(middle)
+    /// Whether entry `i` has another value than the one before it.
+    fn begins_value(&self, i: usize) -> bool {
+        i > 0 && i < self.len() && self.value_of_key(i) != self.value_of_key(i - 1)
+    }
+
+    /// Whether all entries have the same value.
+    pub(super) fn is_of_one_value(&self) -> bool {
+        self.value_of_key(0) == self.value_of_key(self.len().saturating_sub(1))
+    }
+
+    /// Key `i` without its row's address.
+    fn value_of_key(&self, i: usize) -> &[u8] {
+        let key = self.key(i);
+        key.len().checked_sub(ADDRESS).and_then(|len| key.get(..len)).unwrap_or(&[])
+    }
+
+    /// The entry nearest to `near` that begins another value, if there is one within a quarter of the entries.
+    pub(super) fn between_values(&self, near: usize) -> Option<usize> {
+        (0..=self.len() / 4).find_map(|distance| {
+            let below = near.checked_sub(distance).filter(|at| self.begins_value(*at));
+            below.or_else(|| Some(near + distance).filter(|at| self.begins_value(*at)))
+        })
     }
 
     /// The entry in the middle by bytes.

@@ -10,9 +10,9 @@ use treedb_formats::append_area::{appended_header, mark_appended};
 use treedb_formats::node::LeafMut;
 use treedb_formats::packed::{PackedLeaf, is_packed, remove_packed};
 
-use super::leaf::{LeafView, Place};
+use super::leaf::{LeafView, Place, Selection};
 use super::leaf_entries::LeafEntries;
-use super::schema::{Schema, row_of};
+use super::schema::{Schema, no_row, row_numbered, row_of};
 use crate::pages::page::{Damage, ViewMut, flag};
 
 /// Entries that are removed from a node one by one.
@@ -24,8 +24,24 @@ pub(super) fn rows(
     key: &mut Vec<u8>,
     out: &mut Vec<pg_sys::ItemPointerData>,
 ) -> Result<(), Damage> {
-    for i in 0..leaf.sorted_count() {
-        out.push(leaf.row(Place::Sorted(i), key)?);
+    let count = leaf.sorted_count();
+    match leaf.addresses(&Selection::sorted(count)) {
+        Some(addresses) => {
+            let mut damaged = false;
+            out.extend((0..count).map(|i| {
+                let address = addresses(i);
+                damaged |= address as u16 == 0;
+                row_numbered(address)
+            }));
+            if damaged {
+                return Err(no_row());
+            }
+        }
+        None => {
+            for i in 0..count {
+                out.push(leaf.row(Place::Sorted(i), key)?);
+            }
+        }
     }
     for entry in leaf.appended() {
         out.push(row_of(entry?.key)?);
@@ -42,9 +58,13 @@ pub(super) fn remove(
     page: &mut ViewMut<'_>,
 ) -> Result<(), Damage> {
     let (sorted, appended) = gone.split_at_checked(old.sorted_count()).unwrap_or((gone, &[]));
+    let removed = sorted.iter().filter(|gone| **gone).count();
+    if is_packed(page.payload()) && !appended.contains(&true) {
+        let end = remove_packed(page.payload(), |i| sorted.get(i).copied().unwrap_or(false))?;
+        return page.begin_hole(end);
+    }
     let (area, marked) = area_without(old, appended)?;
     let payload = page.payload();
-    let removed = sorted.iter().filter(|gone| **gone).count();
     let hole = if is_packed(payload) {
         let end = if removed == 0 {
             PackedLeaf::open(payload)?.end()

@@ -41,10 +41,9 @@ impl Conditions {
     pub(super) fn read<'k>(schema: &Schema, keys: impl Iterator<Item = ScanKey<'k>>) -> Self {
         let mut tests = Vec::new();
         for key in keys {
-            match read_key(schema, key) {
-                Some(more) => tests.extend(more),
+            if !read_key(schema, key, &mut tests) {
                 // A comparison with NULL is true of no row.
-                None => return Conditions::default(),
+                return Conditions::default();
             }
         }
         if schema.is_multikey() {
@@ -91,10 +90,10 @@ impl Conditions {
     }
 }
 
-/// One scan key as tests of its column; `None` if it is true of no row.
-fn read_key(schema: &Schema, key: ScanKey<'_>) -> Option<Vec<(usize, Test)>> {
+/// Adds one scan key as tests of its column to `tests`; false if it is true of no row.
+fn read_key(schema: &Schema, key: ScanKey<'_>, tests: &mut Vec<(usize, Test)>) -> bool {
     let number = key.column;
-    let column = schema.columns.get(number)?;
+    let Some(column) = schema.columns.get(number) else { return false };
     let strategy = || {
         Strategy::from_number(key.strategy).unwrap_or_else(|| {
             fail(
@@ -121,39 +120,61 @@ fn read_key(schema: &Schema, key: ScanKey<'_>) -> Option<Vec<(usize, Test)>> {
         Condition::Compare(value) => column.compared(strategy(), value, key.other),
     };
     match asked {
-        Asked::Nothing => None,
-        Asked::Anything => Some(vec![(number, Test::NotNull)]),
-        Asked::All(tests) => Some(tests.into_iter().map(|test| (number, test)).collect()),
+        Asked::Nothing => return false,
+        Asked::Anything => tests.push((number, Test::NotNull)),
+        Asked::Value(value) => tests.push((number, Test::OneOf(vec![value]))),
+        Asked::All(more) => tests.extend(more.into_iter().map(|test| (number, test))),
     }
+    true
 }
 
 /// Turns conditions into ranges and the conditions that remain to be checked for each entry.
-fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Conditions {
+fn plan(schema: &Schema, mut tests: Vec<(usize, Test)>) -> Conditions {
     let mut prefixes: Vec<Vec<u8>> = vec![Vec::new()];
     let mut used = 0;
     let mut ends: Option<Ends> = None;
     for (number, column) in schema.columns.iter().enumerate() {
-        let of_column: Vec<&Test> =
-            tests.iter().filter(|(of, _)| *of == number).map(|(_, test)| test).collect();
-        // The fewest values that some equality leaves.
-        let mut null = Vec::new();
-        column.encode_null(&mut null);
-        let equal = of_column.iter().filter_map(|test| match test {
-            Test::OneOf(values) => Some(values.clone()),
-            Test::Null => Some(vec![null.clone()]),
-            _ => None,
-        });
-        if let Some(values) = equal.min_by_key(Vec::len)
-            && (values.len() * prefixes.len() <= MAX_PREFIXES
-                || prefixes.len() == 1 && values.len() <= MAX_VALUES)
+        let equalities = tests.iter().enumerate().filter(|(_, (of, _))| *of == number);
+        let fewest = equalities
+            .filter_map(|(at, (_, test))| match test {
+                Test::OneOf(values) => Some((values.len(), at)),
+                Test::Null => Some((1, at)),
+                _ => None,
+            })
+            .min();
+        if let Some((count, at)) = fewest
+            && (count * prefixes.len() <= MAX_PREFIXES || prefixes.len() == 1 && count <= MAX_VALUES)
         {
-            prefixes = prefixes
-                .iter()
-                .flat_map(|prefix| values.iter().map(move |value| [prefix.as_slice(), value].concat()))
-                .collect();
+            // The ranges express it: it is checked for entries only beside other conditions on its column.
+            let alone = tests.iter().filter(|(of, _)| *of == number).count() == 1;
+            let test = if alone {
+                Some(tests.swap_remove(at).1)
+            } else {
+                tests.get(at).map(|(_, test)| test.clone())
+            };
+            let values = match test {
+                Some(Test::OneOf(values)) => values,
+                _ => {
+                    let mut null = Vec::new();
+                    column.encode_null(&mut null);
+                    vec![null]
+                }
+            };
+            prefixes = match used {
+                0 => values,
+                _ => {
+                    let with = |prefix: &Vec<u8>, value: &Vec<u8>| [prefix.as_slice(), value].concat();
+                    let product = prefixes
+                        .iter()
+                        .flat_map(|prefix| values.iter().map(move |value| with(prefix, value)));
+                    product.collect()
+                }
+            };
             used = number + 1;
             continue;
         }
+        let of_column: Vec<&Test> =
+            tests.iter().filter(|(of, _)| *of == number).map(|(_, test)| test).collect();
         ends = Ends::of(schema, number, &of_column);
         break;
     }
@@ -165,20 +186,11 @@ fn plan(schema: &Schema, tests: Vec<(usize, Test)>) -> Conditions {
             None => Range { low: schema.before(prefix.clone(), used), high: schema.after(prefix, used) },
         })
         .collect();
-    // Conditions that the ranges express exactly need not be checked again.
-    let mut left: Vec<(usize, Test)> = Vec::new();
-    for (number, test) in &tests {
-        let alone = tests.iter().filter(|(of, _)| of == number).count() == 1;
-        let exact = match number.cmp(&used) {
-            Ordering::Less => alone,
-            Ordering::Equal => matches!(test, Test::Less(..) | Test::Greater(..) | Test::NotNull),
-            Ordering::Greater => false,
-        };
-        if !exact {
-            left.push((*number, test.clone()));
-        }
-    }
-    Conditions { ranges, tests: left }
+    // Inequalities on the column after the prefixes are the ends of the ranges.
+    tests.retain(|(number, test)| {
+        *number != used || !matches!(test, Test::Less(..) | Test::Greater(..) | Test::NotNull)
+    });
+    Conditions { ranges, tests }
 }
 
 /// The ends of a range on the column after the prefix.

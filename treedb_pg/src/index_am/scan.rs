@@ -7,15 +7,18 @@
 use std::sync::Arc;
 
 use pgrx::pg_sys;
+use treedb_formats::packed::big_endian;
 use treedb_query::access::Direction;
 
 use super::batch::{Batch, PlaceInBatch};
 use super::cursor::{Cursor, Kept};
 use super::entry_reader::{EntryReader, Wanted, beside};
+use super::leaf::{LeafView, Selection};
 use super::range::Conditions;
 use super::schema::{Schema, row_of};
 use super::tree::Tree;
 use super::unique_keys;
+use crate::pages::page::Damage;
 use crate::shim::buffer;
 use crate::shim::index_scan::{Bitmap, Scan};
 use crate::shim::relation::{Index, Relation};
@@ -155,35 +158,35 @@ impl State {
         }
         let Some(cursor) = cursor else { return false };
         let (tree, page) = (&reader.tree, &cursor.page);
-        if let Kept::Few(few) = &page.kept {
-            let Some(row) = few.row(cursor.at) else { return false };
-            expect_row(scan.table(), tree, page.block, row);
-            scan.found(row, None);
-            return true;
-        }
-        let leaf = page.leaf(tree);
-        let columns = schema.fixed_columns();
-        let (mut at, mut previous) = (Some(cursor.at), None);
-        while let Some(place) = at.and_then(|at| page.entries.place(at)).filter(|_| !batch.is_full()) {
-            let here = at.unwrap_or_default();
-            at = beside(here, direction);
-            // The reader has seen that the first one matches.
-            if here != cursor.at && !reader.matches(page, &leaf, place, key) {
-                continue;
+        let read = match &page.kept {
+            Kept::Few(few) => {
+                let mut at = Some(cursor.at);
+                while let Some(here) = at.filter(|at| *at < few.len() && !batch.is_full()) {
+                    batch.push(here);
+                    at = beside(here, direction);
+                }
+                batch.items().iter_mut().for_each(|item| item.row = few.row(item.at).unwrap_or(item.row));
+                Ok(())
             }
-            let row = if keys {
-                tree.checked(page.block, leaf.key_after(previous.replace(place), place, key));
-                let entry =
-                    columns.and_then(|columns| scan.form_fixed_entry(columns, key)).unwrap_or_else(|| {
-                        let value = tree.checked(page.block, leaf.value(place));
-                        scan.form_entry(|| schema.values(key, value))
-                    });
-                (row_of(key), Some(entry))
-            } else {
-                (leaf.row(place, key), None)
-            };
-            batch.push(here, tree.checked(page.block, row.0), row.1);
-        }
+            Kept::Page(_) => {
+                let leaf = page.leaf(tree);
+                let (mut at, all) = (Some(cursor.at), reader.matches_all(page));
+                while let Some(here) = at.filter(|_| !batch.is_full())
+                    && let Some(place) = page.entries.place(here)
+                {
+                    // The reader has seen that the first one matches.
+                    if all || here == cursor.at || reader.matches(page, &leaf, place, key) {
+                        batch.push(here);
+                    }
+                    at = beside(here, direction);
+                }
+                match keys {
+                    true => read_entries(batch, scan, schema, &leaf, &page.entries, key),
+                    false => read_rows(batch, &leaf, &page.entries, key),
+                }
+            }
+        };
+        tree.checked(page.block, read);
         if let Some(row) = batch.last_block() {
             expect_row(scan.table(), tree, page.block, row);
         }
@@ -262,6 +265,60 @@ impl State {
             }
         }
     }
+}
+
+/// Reads the rows of a batch's entries.
+fn read_rows(
+    batch: &mut Batch,
+    leaf: &LeafView<'_>,
+    entries: &Selection,
+    key: &mut Vec<u8>,
+) -> Result<(), Damage> {
+    if let Some(addresses) = leaf.addresses(entries) {
+        return batch.set_rows(addresses);
+    }
+    for item in batch.items() {
+        if let Some(place) = entries.place(item.at) {
+            item.row = leaf.row(place, key)?;
+        }
+    }
+    Ok(())
+}
+
+/// Reads the rows of a batch's entries, and forms the entries for the server: all at once, where the columns are at the
+/// same places in all of them.
+fn read_entries(
+    batch: &mut Batch,
+    scan: &mut Scan<'_>,
+    schema: &Schema,
+    leaf: &LeafView<'_>,
+    entries: &Selection,
+    key: &mut Vec<u8>,
+) -> Result<(), Damage> {
+    let columns = schema.fixed_columns();
+    if let (Some(columns), Some(addresses)) = (columns, leaf.addresses(entries))
+        && let Some((first, words)) =
+            scan.form_fixed_entries(columns, batch.numbers(), |at, len| leaf.numbers(entries, at, len))
+    {
+        batch.set_entries(first, words);
+        return batch.set_rows(addresses);
+    }
+    let mut previous = None;
+    for item in batch.items() {
+        let Some(place) = entries.place(item.at) else { continue };
+        leaf.key_after(previous.replace(place), place, key)?;
+        item.row = row_of(key)?;
+        let part = |at: usize, len| key.get(at..at + len).map(|part| move |_: usize| big_endian(part));
+        let formed = columns.and_then(|columns| scan.form_fixed_entries(columns, std::iter::once(0), part));
+        item.entry = Some(match formed {
+            Some((at, _)) => at,
+            None => {
+                let value = leaf.value(place)?;
+                scan.form_entry(|| schema.values(key, value))
+            }
+        });
+    }
+    Ok(())
 }
 
 /// Raises an error if the table has no block that the row could be in: only a damaged entry can point

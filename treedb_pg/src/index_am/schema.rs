@@ -320,11 +320,24 @@ pub(super) fn address(key: &[u8]) -> &[u8] {
 }
 
 /// The row a key is of.
+#[inline]
 pub(super) fn row_of(key: &[u8]) -> Result<pg_sys::ItemPointerData, Damage> {
     match key.last_chunk() {
         Some(address) => row_of_address(*address),
         None => Err(Damage::new("an entry with a row's address", "a shorter one")),
     }
+}
+
+/// The row whose address is this number, see [`row_id`]; of none if the lower half is 0, which the caller checks.
+#[inline]
+pub(super) fn row_numbered(address: u64) -> pg_sys::ItemPointerData {
+    heap::tid((address >> 16) as u32, address as u16)
+}
+
+/// An address is of no row.
+#[cold]
+pub(super) fn no_row() -> Damage {
+    Damage::new("the address of a row", "offset 0")
 }
 
 /// The row at an address as queries number it: the address bytes of a key, as a big-endian number.
@@ -337,7 +350,7 @@ pub(crate) fn row_id(row: pg_sys::ItemPointerData) -> RowId {
 #[inline]
 pub(super) fn row_of_address([a, b, c, d, e, f]: [u8; ADDRESS]) -> Result<pg_sys::ItemPointerData, Damage> {
     match u16::from_be_bytes([e, f]) {
-        0 => Err(Damage::new("the address of a row", "offset 0")),
+        0 => Err(no_row()),
         offset => Ok(heap::tid(u32::from_be_bytes([a, b, c, d]), offset)),
     }
 }

@@ -208,13 +208,17 @@ impl<'s> Tree<'s> {
 
     /// Reads and latches a child. The latch of `above` is released before, on a standby after it.
     fn step_down<L: LockMode>(&self, above: Option<Page<Shared>>, block: u32, standby: bool) -> Page<L> {
-        if standby {
-            let page = self.read(block);
-            drop(above);
-            return page;
+        match above {
+            Some(above) if !standby => {
+                self.expect_block(block);
+                above.exchange(self.index, block)
+            }
+            above => {
+                let page = self.read(block);
+                drop(above);
+                page
+            }
         }
-        drop(above);
-        self.read(block)
     }
 
     /// Raises an error if a page is of another level.
@@ -261,8 +265,8 @@ impl<'s> Tree<'s> {
             if standby {
                 page = self.read(next);
             } else {
-                drop(page);
-                page = self.read(next);
+                self.expect_block(next);
+                page = page.exchange(self.index, next);
                 check_for_interrupts!();
             }
             moves += 1;

@@ -265,6 +265,17 @@ impl<'a> ViewMut<'a> {
         Ok(())
     }
 
+    /// Makes the hole begin at `start` of the payload, before where it began.
+    pub(crate) fn begin_hole(&mut self, start: usize) -> Result<(), Damage> {
+        let hole = self.view()?.hole()?;
+        let Some(unused) = self.payload().get_mut(start..hole.start) else {
+            return Err(Damage::new(&format!("a hole from byte {start} on or behind"), hole.start));
+        };
+        unused.fill(0);
+        self.put(12, &((HEADER + start) as u16).to_le_bytes());
+        Ok(())
+    }
+
     /// Declares a part of the payload unused and fills it with zeros. To be called after every change of the payload.
     pub(crate) fn set_hole(&mut self, hole: Range<usize>) {
         self.put(12, &((HEADER + hole.start) as u16).to_le_bytes());

@@ -11,6 +11,7 @@ use std::marker::PhantomData;
 use pgrx::pg_sys;
 
 use super::relation::{Index, Relation};
+use super::unguarded;
 
 /// Bytes of a page.
 pub(crate) const PAGE_SIZE: usize = pg_sys::BLCKSZ as usize;
@@ -94,12 +95,18 @@ impl<L: LockMode> Page<L> {
 
     /// Reads and locks a block of the main fork; an SQL error if the index does not have it.
     pub(crate) fn read(index: Index<'_>, block: u32) -> Page<L> {
-        // A new block at the end is what the server takes the invalid number for.
-        if block == pg_sys::InvalidBlockNumber {
-            super::error::corrupted(&index.shown(), block, "a page points to this block, which cannot be");
-        }
-        // SAFETY: an open index; the server raises an error for a block outside it.
-        unsafe { Page::lock(pg_sys::ReadBuffer(index.raw(), block)) }
+        expect_old(index, block);
+        let relation = index.raw();
+        // SAFETY: an open index; the server raises an error for a block outside it. Nothing in the boundary needs to be
+        // dropped.
+        let buffer = unsafe {
+            unguarded::guard(|| {
+                let buffer = unguarded::ReadBuffer(relation, block);
+                unguarded::LockBuffer(buffer, L::MODE as i32);
+                buffer
+            })
+        };
+        Page { buffer, block, lock: PhantomData }
     }
 
     /// The same, rather in the buffer where it was found before. Not for an index with local buffers.
@@ -130,6 +137,23 @@ impl<L: LockMode> Page<L> {
         unsafe {
             Page::lock(buffer_of(index, Fork::Main, block, pg_sys::ReadBufferMode::RBM_NORMAL, strategy.raw))
         }
+    }
+
+    /// Gives the page back, then reads and locks another one.
+    pub(crate) fn exchange<M: LockMode>(self, index: Index<'_>, block: u32) -> Page<M> {
+        expect_old(index, block);
+        let (old, relation) = (self.buffer, index.raw());
+        std::mem::forget(self);
+        // SAFETY: as `read`; the old page is locked and pinned by us.
+        let buffer = unsafe {
+            unguarded::guard(|| {
+                unguarded::UnlockReleaseBuffer(old);
+                let buffer = unguarded::ReadBuffer(relation, block);
+                unguarded::LockBuffer(buffer, M::MODE as i32);
+                buffer
+            })
+        };
+        Page { buffer, block, lock: PhantomData }
     }
 
     /// The block's number.
@@ -314,11 +338,20 @@ pub(crate) fn settled_blocks(index: Index<'_>) -> u32 {
 }
 
 /// Whether the main fork has this block. Asks the file system only if it had fewer blocks the last time.
+#[inline]
 pub(crate) fn has_block(relation: Relation<'_>, block: u32) -> bool {
-    // SAFETY: an open relation, whose storage handle is not used beyond this.
-    let known = unsafe { (*pg_sys::RelationGetSmgr(relation.raw())).smgr_cached_nblocks };
-    known.first().is_some_and(|known| *known != pg_sys::InvalidBlockNumber && block < *known)
+    // SAFETY: an open relation; its storage handle is null or valid, and not used beyond this.
+    let known = unsafe { (*relation.raw()).rd_smgr.as_ref().map(|storage| storage.smgr_cached_nblocks) };
+    let known = known.and_then(|blocks| blocks.first().copied());
+    known.is_some_and(|known| known != pg_sys::InvalidBlockNumber && block < known)
         || block < relation.blocks()
+}
+
+/// Raises an error for the number that the server takes for a new block at the end.
+fn expect_old(index: Index<'_>, block: u32) {
+    if block == pg_sys::InvalidBlockNumber {
+        super::error::corrupted(&index.shown(), block, "a page points to this block, which cannot be");
+    }
 }
 
 /// The free space map of an index: pages that may be written over. It is only a hint.

@@ -109,68 +109,75 @@ impl EntryBuffer {
         self.words.get_mut(self.used..).unwrap_or(&mut [])
     }
 
-    /// Forms an entry from columns that are at fixed places of a key. Returns its size in words; `None`, if a value is
-    /// NULL, or the columns are not those of the entry.
-    #[inline]
-    fn form_fixed(&mut self, columns: &[FixedColumn], key: &[u8]) -> Option<usize> {
-        self.room();
-        let EntryBuffer { words, used, attributes } = self;
-        let bytes = super::memory::bytes_of_words(words.get_mut(*used..)?);
+    /// Forms an entry for each of `keys`, of columns at fixed places of a key: `part` has that many bytes, 8 at most, at a
+    /// place of each key, as a big-endian number. Returns where the first one is, and how many words each takes; `None`,
+    /// if a value is NULL, or the columns are not those of the entry.
+    fn form_fixed<F: Fn(usize) -> u64>(
+        &mut self,
+        columns: &[FixedColumn],
+        keys: impl ExactSizeIterator<Item = usize> + Clone,
+        part: impl Fn(usize, usize) -> Option<F>,
+    ) -> Option<(usize, usize)> {
+        let mut places = [0; pg_sys::INDEX_MAX_KEYS as usize];
         let mut size = ENTRY_HEADER;
-        if columns.len() != attributes.len() {
+        if columns.len() != self.attributes.len() {
             return None;
         }
-        for (column, attribute) in columns.iter().zip(attributes) {
-            let (marker, value) = key.get(column.at - 1..column.at + column.len)?.split_first()?;
-            if *marker != FixedColumn::VALUE {
+        for ((column, attribute), place) in columns.iter().zip(&self.attributes).zip(&mut places) {
+            let marker = part(column.at.checked_sub(1)?, 1)?;
+            let alike = attribute.len == Some(column.len) && attribute.by_value == column.number.is_some();
+            if !alike || keys.clone().any(|key| marker(key) != u64::from(FixedColumn::VALUE)) {
                 return None;
             }
-            let (from, at) = (size, size.next_multiple_of(attribute.align));
-            if from < at {
-                bytes.get_mut(from..at)?.fill(0);
-            }
-            let place = bytes.get_mut(at..)?;
-            match (column.number, attribute.by_value, attribute.len?) {
-                (Some(turn), true, 4) => {
-                    let number = u32::from_be_bytes(*value.first_chunk()?) ^ turn as u32;
-                    *place.first_chunk_mut()? = number.to_ne_bytes();
-                }
-                (Some(turn), true, 8) => {
-                    let number = u64::from_be_bytes(*value.first_chunk()?) ^ turn;
-                    *place.first_chunk_mut()? = number.to_ne_bytes();
-                }
-                (Some(turn), true, 2) => {
-                    let number = u16::from_be_bytes(*value.first_chunk()?) ^ turn as u16;
-                    *place.first_chunk_mut()? = number.to_ne_bytes();
-                }
-                (Some(turn), true, 1) => *place.first_mut()? = value.first()? ^ turn as u8,
-                (None, false, len) if len == column.len => place.get_mut(..len)?.copy_from_slice(value),
-                _ => return None,
-            }
-            size = at + attribute.len?;
+            *place = size.next_multiple_of(attribute.align);
+            size = *place + column.len;
         }
-        self.finish(size, false)
+        let (header, words) = (header(size, false)?, size.div_ceil(8));
+        let (from, count) = (self.used, keys.len());
+        let end = from + count * words;
+        if self.words.len() < end {
+            self.words.resize(end, 0);
+        }
+        let entries = self.words.get_mut(from..end)?;
+        entries.fill(0);
+        entries.iter_mut().step_by(words).for_each(|word| *word = header);
+        let mut entries = Entries { bytes: super::memory::bytes_of_words(entries), size: 8 * words };
+        for (column, place) in columns.iter().zip(places) {
+            let whole = |len| part(column.at, len);
+            match (column.number, column.len) {
+                (Some(turn), 1) => entries.put(place, numbers(&keys, whole(1)?).map(|n| [(n ^ turn) as u8])),
+                (Some(turn), 2) => {
+                    entries.put(place, numbers(&keys, whole(2)?).map(|n| ((n ^ turn) as u16).to_ne_bytes()));
+                }
+                (Some(turn), 4) => {
+                    entries.put(place, numbers(&keys, whole(4)?).map(|n| ((n ^ turn) as u32).to_ne_bytes()));
+                }
+                (Some(turn), 8) => {
+                    entries.put(place, numbers(&keys, whole(8)?).map(|n| (n ^ turn).to_ne_bytes()));
+                }
+                (Some(_), _) => return None,
+                (None, len) => {
+                    for at in (0..len).step_by(8) {
+                        let some = (len - at).min(8);
+                        let numbers = numbers(&keys, part(column.at + at, some)?);
+                        entries.put_bytes(place + at, some, numbers.map(u64::to_be_bytes));
+                    }
+                }
+            }
+        }
+        self.used = end;
+        Some((from, words))
     }
 
     /// Fills the last word of an entry of `size` bytes and writes its header. Returns its size in words; `None` if it
     /// is too long.
     #[inline]
     fn finish(&mut self, from: usize, variable: bool) -> Option<usize> {
-        let size = from.next_multiple_of(8);
-        if size > pg_sys::INDEX_SIZE_MASK as usize {
-            return None;
-        }
-        let bytes = super::memory::bytes_of_words(self.words.get_mut(self.used..)?);
-        if from < size {
-            bytes.get_mut(from..size)?.fill(0);
-        }
-        let info = size as u16 | if variable { ENTRY_VARIABLE } else { 0 };
-        // The row's address is not read from an entry that a scan returns.
-        let header = bytes.first_chunk_mut::<ENTRY_HEADER>()?;
-        *header = [0; ENTRY_HEADER];
-        let [.., low, high] = header;
-        [*low, *high] = info.to_ne_bytes();
-        Some(size / 8)
+        let (header, words) = (header(from, variable)?, from.div_ceil(8));
+        let entry = self.words.get_mut(self.used..)?.get_mut(..words)?;
+        super::memory::bytes_of_words(entry).get_mut(from..)?.fill(0);
+        *entry.first_mut()? = header;
+        Some(words)
     }
 
     /// Forms an entry as the server's `index_form_tuple` does, without its allocations. Returns its size in words;
@@ -219,6 +226,56 @@ impl EntryBuffer {
             return None;
         }
         self.finish(size, variable)
+    }
+}
+
+/// The header of an entry of `size` bytes without NULLs, which is as long as whole words; `None` if it is too long. The
+/// row's address is not read from an entry that a scan returns.
+#[inline]
+fn header(size: usize, variable: bool) -> Option<u64> {
+    let size = size.next_multiple_of(8);
+    if size > pg_sys::INDEX_SIZE_MASK as usize {
+        return None;
+    }
+    let [low, high] = (size as u16 | if variable { ENTRY_VARIABLE } else { 0 }).to_ne_bytes();
+    Some(u64::from_ne_bytes([0, 0, 0, 0, 0, 0, low, high]))
+}
+
+/// What `part` has of each of `keys`.
+#[inline]
+fn numbers<'k>(
+    keys: &'k (impl Iterator<Item = usize> + Clone),
+    part: impl Fn(usize) -> u64 + 'k,
+) -> impl Iterator<Item = u64> + 'k {
+    keys.clone().map(part)
+}
+
+/// Entries of one size, one after the other.
+struct Entries<'b> {
+    bytes: &'b mut [u8],
+    /// Bytes of each.
+    size: usize,
+}
+
+impl Entries<'_> {
+    /// Writes a value to the same place of each entry.
+    #[inline]
+    fn put<const N: usize>(&mut self, at: usize, values: impl Iterator<Item = [u8; N]>) {
+        for (entry, value) in self.bytes.chunks_exact_mut(self.size).zip(values) {
+            if let Some(place) = entry.get_mut(at..).and_then(|rest| rest.first_chunk_mut()) {
+                *place = value;
+            }
+        }
+    }
+
+    /// The same with the last `len` bytes of each value.
+    #[inline]
+    fn put_bytes(&mut self, at: usize, len: usize, values: impl Iterator<Item = [u8; 8]>) {
+        for (entry, value) in self.bytes.chunks_exact_mut(self.size).zip(values) {
+            if let (Some(place), Some(value)) = (entry.get_mut(at..at + len), value.get(8 - len..)) {
+                place.copy_from_slice(value);
+            }
+        }
     }
 }
 
@@ -397,13 +454,13 @@ impl<'c> Scan<'c> {
 
     /// Returns a row, and the entry formed at `entry` if the scan returns entries.
     #[inline]
-    pub(crate) fn found(&mut self, row: pg_sys::ItemPointerData, entry: Option<usize>) {
+    pub(crate) fn found(&mut self, row: pg_sys::ItemPointerData, entry: Option<u32>) {
         // SAFETY: the server's descriptor; the entry lies in the buffer, which does not change before the next call.
         unsafe {
             (*self.scan).xs_heaptid = row;
             (*self.scan).xs_recheck = false;
             if let Some(entry) = entry
-                && let Some(start) = self.entry.words.get_mut(entry)
+                && let Some(start) = self.entry.words.get_mut(entry as usize)
             {
                 (*self.scan).xs_itup = (&raw mut *start).cast();
             }
@@ -417,7 +474,7 @@ impl<'c> Scan<'c> {
 
     /// Forms an entry with the values of the columns, for [`Scan::found`]; a column without a value is NULL. `columns`
     /// gives them as often as it is called.
-    pub(crate) fn form_entry<'v, I>(&mut self, columns: impl Fn() -> I) -> usize
+    pub(crate) fn form_entry<'v, I>(&mut self, columns: impl Fn() -> I) -> u32
     where
         I: Iterator<Item = Option<ColumnValue<'v>>>,
     {
@@ -428,16 +485,21 @@ impl<'c> Scan<'c> {
             None => self.form_by_server(columns()),
         };
         self.entry.used += words;
-        at
+        at as u32
     }
 
-    /// The same from columns at fixed places of a key; `None` if one is NULL.
-    #[inline]
-    pub(crate) fn form_fixed_entry(&mut self, columns: &[FixedColumn], key: &[u8]) -> Option<usize> {
+    /// Forms an entry for each of `keys` from columns at fixed places of a key: `part` has that many bytes, 8 at most, at
+    /// a place of each key, as a big-endian number. Returns where the first one is, and how many words each takes; `None`
+    /// if a value is NULL.
+    pub(crate) fn form_fixed_entries<F: Fn(usize) -> u64>(
+        &mut self,
+        columns: &[FixedColumn],
+        keys: impl ExactSizeIterator<Item = usize> + Clone,
+        part: impl Fn(usize, usize) -> Option<F>,
+    ) -> Option<(u32, u32)> {
         self.read_attributes();
-        let at = self.entry.used;
-        self.entry.used += self.entry.form_fixed(columns, key)?;
-        Some(at)
+        let (first, words) = self.entry.form_fixed(columns, keys, part)?;
+        Some((first as u32, words as u32))
     }
 
     /// Reads how the columns of an entry are stored, once.

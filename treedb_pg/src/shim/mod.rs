@@ -35,7 +35,7 @@
 //!   that the server has released already
 //! * [`setting`]: settings, and what is done when the library is loaded
 //! * [`server`]: functions whose headers the generated bindings do not read; [`compat`]: what differs between the
-//!   server's versions
+//!   server's versions; [`unguarded`]: functions that are called several in one boundary for errors
 
 pub(crate) mod analyze;
 pub(crate) mod btree_scan;
@@ -88,6 +88,7 @@ pub(crate) mod temp_file;
 pub(crate) mod text;
 pub(crate) mod thread;
 pub(crate) mod trigger;
+mod unguarded;
 pub(crate) mod vacuum;
 pub(crate) mod vector_options;
 pub(crate) mod wal;

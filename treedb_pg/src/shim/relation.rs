@@ -18,6 +18,7 @@ use super::datum::Layout;
 use super::error::{SqlState, fail};
 use super::release::may_release;
 use super::text;
+use super::unguarded;
 
 /// Number of the comparison function in an operator class of ours, as in one of btree.
 pub(super) const COMPARISON: u16 = 1;
@@ -59,6 +60,12 @@ impl<'r> Relation<'r> {
     pub(crate) fn oid(self) -> pg_sys::Oid {
         // SAFETY: open.
         unsafe { (*self.raw).rd_id }
+    }
+
+    /// The number of its files: another one after each rewrite.
+    pub(crate) fn file_number(self) -> u32 {
+        // SAFETY: open.
+        unsafe { super::compat::file_number(self.raw) }
     }
 
     /// Its name, without schema, in the encoding of the database.
@@ -304,14 +311,20 @@ impl<'r> Index<'r> {
     /// What the support function of this number of key column `at` returns; `None` if there is none, or it takes
     /// arguments.
     pub(crate) fn support_number(self, at: usize, number: u16) -> Option<i32> {
-        let column = at as i16 + 1;
-        // SAFETY: the index has that column. The function is called with as many arguments as it is declared with.
-        unsafe {
-            (pg_sys::index_getprocid(self.raw(), column, number) != pg_sys::InvalidOid)
-                .then(|| pg_sys::index_getprocinfo(self.raw(), column, number))
-                .filter(|function| (**function).fn_nargs == 0)
-                .map(|function| pg_sys::FunctionCall0Coll(function, pg_sys::InvalidOid).value() as i32)
-        }
+        let (index, column) = (self.raw(), at as i16 + 1);
+        // SAFETY: the index has that column. The function is called with as many arguments as it is declared with. Nothing
+        // in the boundary needs to be dropped: every scan begins here, so there is one for all three calls.
+        let result = unsafe {
+            unguarded::guard(|| {
+                if unguarded::index_getprocid(index, column, number) == pg_sys::InvalidOid {
+                    return None;
+                }
+                let function = unguarded::index_getprocinfo(index, column, number);
+                ((*function).fn_nargs == 0)
+                    .then(|| unguarded::FunctionCall0Coll(function, pg_sys::InvalidOid))
+            })
+        };
+        result.map(|number| number.value() as i32)
     }
 
     /// The type modifier of column `at`; `None` if it has none.

@@ -1,13 +1,14 @@
 //! Reading rows by distance, as many as the executor asks for.
 //!
-//! A search keeps `treedb.hnsw_ef_search` nodes. They are found by their codes; before a row is returned, it and those
-//! that come next are compared by their vectors, so that rows are found in exact order, except where the codes badly
-//! misplace a row. When all nodes of a search have been returned, it goes on to as many more, until it has seen the whole
+//! A search keeps `treedb.hnsw_ef_search` nodes. Where nodes do not have their vectors, they are found by codes of 8 bits;
+//! before a row is returned, it and those that come next are compared by their vectors, so that rows are found in exact
+//! order, except where the codes badly misplace a row. When all nodes of a search have been returned, it goes on to as many more, until it has seen the whole
 //! graph. So a query whose conditions keep few rows still gets as many as it asks for, as long as there are some. Once
 //! `treedb.hnsw_max_scan_tuples` nodes have been compared, it goes no further, and only returns those that it has met.
 //!
 //! A row that is found after a farther one has been returned is left out, unless `treedb.hnsw_strict_order` is off.
 
+use std::cell::RefCell;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
@@ -15,7 +16,8 @@ use pgrx::pg_sys;
 use treedb_vector::code::{self, Coded, Factors};
 use treedb_vector::graph::{Hashed, Scratch, search_first, search_on};
 
-use super::graph::{Graph, Query};
+use super::graph::{Graph, Query, Rows};
+use super::meta::Meta;
 use super::value;
 use crate::shim::distance_method::Target;
 use crate::shim::error::{SqlState, fail};
@@ -59,7 +61,7 @@ pub(super) fn ef_search() -> usize {
 /// Rows that are compared by their vectors before the nearest of them is returned, at least.
 const RANKED: usize = 20;
 
-/// A row, and how far it is.
+/// A row, and how far it is: whatever is in the order of the distance.
 struct Ranked {
     distance: f32,
     row: pg_sys::ItemPointerData,
@@ -99,6 +101,8 @@ enum Progress {
 #[derive(Default)]
 pub(super) struct State {
     progress: Progress,
+    /// What the index is, which does not change.
+    meta: Option<Meta>,
     /// The scan has an order.
     ordered: bool,
     /// What is looked for; empty if all rows are as far.
@@ -108,6 +112,8 @@ pub(super) struct State {
     codes: Vec<u8>,
     factors: Factors,
     scratch: Scratch<u32, Hashed>,
+    /// Rows of nodes whose scores are exact.
+    rows: RefCell<Rows>,
     /// How many nodes of the pool have been compared by their vectors.
     taken: usize,
     ready: BinaryHeap<Ranked>,
@@ -124,8 +130,11 @@ pub(super) struct State {
 impl State {
     /// Begins again.
     pub(super) fn rescan(&mut self, index: Index<'_>, target: Target<'_>) {
-        let meta = Graph::open(index).meta;
+        let meta = Meta::of(index);
+        self.meta = Some(meta);
+        self.rows.borrow_mut().clear();
         self.vector.clear();
+        self.direction.clear();
         self.ready.clear();
         (self.progress, self.taken, self.farthest) = (Progress::Before, 0, None);
         (self.returned, self.went_on, self.exhausted) = (0, false, false);
@@ -156,7 +165,8 @@ impl State {
         if self.progress == Progress::Ended {
             return None;
         }
-        let graph = Graph::open(index);
+        let meta = self.meta.unwrap_or_else(|| Meta::of(index));
+        let graph = Graph::opened(index, meta).remembering();
         loop {
             // A scan that goes on keeps ahead by as many rows as it has returned, so that few are found too late.
             let is_strict = STRICT_ORDER.is_on();
@@ -189,25 +199,28 @@ impl State {
         while self.ready.len() < wanted {
             let Some(found) = self.scratch.pool.found().get(self.taken) else { return };
             self.taken += 1;
-            if let Some(row) = graph.row(found.node, &mut self.other) {
-                let distance = match self.vector.is_empty() {
-                    true => 0.0,
-                    false => graph.meta.kind.metric.distance(&self.vector, &self.other),
-                };
-                self.ready.push(Ranked { distance, row });
-            }
+            // A node that has its vector and was expanded has been compared by it.
+            let known = self.rows.borrow().get(&found.node).copied().filter(|_| graph.layout.exact);
+            let ranked = match known {
+                Some(row) => Some((found.score, row)),
+                None => graph.row(found.node, &self.vector, &self.direction, &mut self.other),
+            };
+            let ranked = ranked.map(|(distance, row)| Ranked { distance, row });
+            self.ready.extend(ranked);
         }
     }
 
     /// Finds the first nodes, or the next ones.
     fn search(&mut self, graph: &Graph<'_>) {
         let coded = Coded { factors: self.factors, codes: &self.codes };
-        let query = Query { vector: (!self.vector.is_empty()).then_some((&self.direction, coded)) };
+        let vector = (!self.vector.is_empty()).then_some((&self.direction[..], coded));
+        let query = Query { vector, rows: Some(&self.rows) };
+        let ef = graph.layout.candidates(ef_search());
         let Ok(()) = match self.progress {
-            Progress::Before => search_first(graph, &query, ef_search(), &mut self.scratch),
+            Progress::Before => search_first(graph, &query, ef, &mut self.scratch),
             _ => {
                 let expand = self.scratch.compared < MAX_SCAN_TUPLES.get();
-                search_on(graph, &query, ef_search(), expand, &mut self.scratch)
+                search_on(graph, &query, ef, expand, &mut self.scratch)
             }
         };
         (self.progress, self.taken) = (Progress::Searching, 0);

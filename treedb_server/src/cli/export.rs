@@ -24,7 +24,7 @@ gives back the very same documents.
 A file is written under a temporary name and renamed when it is complete.
 
 Examples:
-  treedb export shop.films films.jsonl --dir ./data
+  treedb export shop.films films.jsonl --indexes films.indexes --dir ./data
   treedb export shop.films --native 127.0.0.1:27117 --filter '{\"year\": {\"$lt\": 1990}}' | gzip >old.jsonl.gz")]
 pub(super) struct Export {
     /// What to write: DATABASE.COLLECTION
@@ -38,6 +38,9 @@ pub(super) struct Export {
     /// Only the documents that match this JSON filter
     #[arg(long, value_name = "FILTER", value_parser = json)]
     filter: Option<RawDocumentBuf>,
+    /// Also write the indexes, search indexes included, to this file, one a line, for `treedb import --indexes`
+    #[arg(long, value_name = "FILE")]
+    indexes: Option<PathBuf>,
     /// Canonical extended JSON: every number says of which kind it is
     #[arg(long)]
     canonical: bool,
@@ -64,6 +67,15 @@ impl Export {
             }
         }
         out.complete()?;
+        if let Some(file) = &self.indexes {
+            let mut out = Output::open(file)?;
+            for spec in target.index_specs(&self.namespace)? {
+                if !out.line(&to_json(&spec))? {
+                    break;
+                }
+            }
+            out.complete()?;
+        }
         progress.finish(documents, &format!("from {}", self.namespace));
         target.close()?;
         Ok(ExitCode::SUCCESS)

@@ -2,6 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, ValueEnum};
@@ -29,7 +30,7 @@ protocol and `treedb scan` read; one with many values under a key becomes a dup 
 go to the table `main`. Keys and values are copied unchanged. The tables must not exist yet.
 
 Examples:
-  treedb import shop.films films.jsonl --native 127.0.0.1:27117
+  treedb import shop.films films.jsonl --indexes films.indexes --native 127.0.0.1:27117
   zcat films.jsonl.gz | treedb import shop.films - --dir ./data --on-error skip
   treedb import --from lmdb ./old --dir ./data")]
 pub(super) struct Import {
@@ -47,6 +48,9 @@ pub(super) struct Import {
     /// Documents stored at a time: each batch is one transaction
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch: u32,
+    /// Create the indexes in this file, which `treedb export --indexes` wrote, when the documents are there
+    #[arg(long, value_name = "FILE", conflicts_with = "from")]
+    indexes: Option<PathBuf>,
     /// What to do about a bad line
     #[arg(long, value_enum, default_value_t = OnError::Stop)]
     on_error: OnError,
@@ -90,7 +94,10 @@ impl Import {
                 break;
             }
         }
-        let Load { target, progress, imported, bad, .. } = load;
+        let Load { mut target, progress, imported, bad, .. } = load;
+        if let (Ok(()), Some(file)) = (&ended, &self.indexes) {
+            ended = create_indexes(&mut target, namespace, file);
+        }
         if bad > SHOWN {
             progress.say(&format!("and {} more bad lines", bad - SHOWN));
         }
@@ -119,6 +126,21 @@ impl Import {
         let how = "build it with `cargo build --release -p treedb_server --features importers`";
         Err(Failure(format!("this treedb was built without --from: {how}")))
     }
+}
+
+/// Creates the indexes that a file describes, one on each line.
+fn create_indexes(target: &mut Target, namespace: &str, file: &Path) -> Result<(), Failure> {
+    let text =
+        std::fs::read_to_string(file).map_err(|error| Failure(format!("{}: {error}", file.display())))?;
+    for (at, line) in text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty()) {
+        let created = treedb_query::doc::json::from_json(line)
+            .map_err(|error| Failure(error.message))
+            .and_then(|spec| target.create_index(namespace, &spec));
+        created.map_err(|Failure(reason)| {
+            Failure(format!("{}, line {}: {reason}; the documents are imported", file.display(), at + 1))
+        })?;
+    }
+    Ok(())
 }
 
 /// The input, and its length if that is known.

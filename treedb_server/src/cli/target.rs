@@ -6,7 +6,7 @@ use std::time::Duration;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use clap::Args;
 use treedb_collections::Database;
-use treedb_collections::{FindRequest, Namespace};
+use treedb_collections::{FindRequest, IndexSpec, Namespace};
 
 use super::key::KeyArgs;
 use super::{Failure, error_hints};
@@ -145,6 +145,45 @@ impl Target {
                 Box::new(client.find(&find)?.map(|found| found.map_err(Failure::from)))
             }
         })
+    }
+
+    /// The specifications of all indexes but the one on `_id`, as [`Self::create_index`] takes them.
+    pub(super) fn index_specs(&mut self, namespace: &str) -> Result<Vec<RawDocumentBuf>, Failure> {
+        let listed = match self {
+            Target::Directory(database) => {
+                let collection = database.collection(namespace)?;
+                let mut specs = Vec::new();
+                for index in collection.indexes()?.unwrap_or_default() {
+                    specs.push(RawDocumentBuf::try_from(&index)?);
+                }
+                let search = collection.search_indexes()?.unwrap_or_default();
+                specs.extend(search.into_iter().map(|index| index.spec));
+                specs
+            }
+            Target::Server(client) => client
+                .list_indexes(namespace)?
+                .iter()
+                .map(|index| match (index.get_str("name"), index.get_document("latestDefinition")) {
+                    (Ok(name), Ok(definition)) => {
+                        let definition = definition.to_owned();
+                        rawdoc! { "name": name, "type": "vectorSearch", "definition": definition }
+                    }
+                    _ => index.clone(),
+                })
+                .collect(),
+        };
+        Ok(listed.into_iter().filter(|spec| !spec.get_str("name").is_ok_and(|name| name == "_id_")).collect())
+    }
+
+    /// Creates an index of any kind and waits until it is ready.
+    pub(super) fn create_index(&mut self, namespace: &str, spec: &RawDocument) -> Result<(), Failure> {
+        match self {
+            Target::Directory(database) => {
+                database.collection(namespace)?.create_index(IndexSpec::from_document(spec))?;
+            }
+            Target::Server(client) => drop(client.create_index(namespace, spec)?),
+        }
+        Ok(())
     }
 
     /// Makes sure that everything written is on disk.

@@ -10,8 +10,8 @@ use super::error::{Error, Result};
 use super::pipeline::Pipeline;
 use super::results::{Documents, Pairs};
 use crate::native::call::{
-    Ack, Bound, Call, Count, Delete, Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, Op, Ping,
-    Update, Updated, Welcome,
+    Ack, Bound, Call, Count, CreateIndex, Delete, DropIndex, Find, Get, Insert, Inserted, KvBatch, KvDelete,
+    KvGet, KvPut, ListIndexes, Neighbor, Op, Ping, Update, UpdateSearchIndex, Updated, VectorSearch, Welcome,
 };
 
 /// A connection to a server's native port.
@@ -159,6 +159,60 @@ impl Client {
     /// The filter is not valid.
     pub fn count(&mut self, namespace: &str, filter: &RawDocument) -> Result<u64> {
         self.call(&Count { namespace, skip: 0, limit: 0, filter })
+    }
+
+    /// The `limit` documents whose vectors are nearest to `vector` by a search index; see [`VectorSearch`] for a filter and more.
+    ///
+    /// # Errors
+    /// There is no such index, or it cannot compare the vector.
+    pub fn vector_search(
+        &mut self,
+        namespace: &str,
+        index: &str,
+        vector: &[f32],
+        limit: u32,
+    ) -> Result<Vec<Neighbor>> {
+        let (vector, filter) = (vector.to_vec(), &rawdoc! {});
+        let search = VectorSearch { namespace, index, limit, candidates: 0, exact: false, vector, filter };
+        self.call(&search)
+    }
+
+    /// Creates an index, waits until it is ready, and returns its name: `{key: {year: 1}}` as `createIndexes` takes it, or
+    /// `{type: "vectorSearch", ..}` as `createSearchIndexes` does.
+    ///
+    /// # Errors
+    /// The specification is not valid, or another index has its name.
+    pub fn create_index(&mut self, namespace: &str, spec: &RawDocument) -> Result<String> {
+        self.call(&CreateIndex { namespace, spec })
+    }
+
+    /// The indexes of a collection: those of `listIndexes`, then those of `$listSearchIndexes`.
+    ///
+    /// # Errors
+    /// The server's, or the connection's.
+    pub fn list_indexes(&mut self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
+        self.call(&ListIndexes { namespace })
+    }
+
+    /// Drops an index of any kind.
+    ///
+    /// # Errors
+    /// There is no such index, or it is the one on `_id`.
+    pub fn drop_index(&mut self, namespace: &str, name: &str) -> Result<()> {
+        self.call(&DropIndex { namespace, name })
+    }
+
+    /// Gives a search index another definition, `{fields: [..]}`, and waits until it is ready.
+    ///
+    /// # Errors
+    /// There is no such index, or the definition is not valid.
+    pub fn update_search_index(
+        &mut self,
+        namespace: &str,
+        name: &str,
+        definition: &RawDocument,
+    ) -> Result<()> {
+        self.call(&UpdateSearchIndex { namespace, name, definition })
     }
 
     /// The value of a key. A table that does not exist has no keys.

@@ -46,8 +46,9 @@ mod tests;
 
 pub use crate::native::ErrorFrame;
 pub use crate::native::call::{
-    Ack, Batch, Bound, Call, Count, Delete, DocumentError, Find, Get, Insert, Inserted, KvBatch, KvDelete,
-    KvGet, KvPut, KvRange, Op, Ping, Update, Updated, Welcome,
+    Ack, Batch, Bound, Call, Count, CreateIndex, Delete, DocumentError, DropIndex, Find, Get, Insert,
+    Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Neighbor, Op, Ping, Update,
+    UpdateSearchIndex, Updated, VectorSearch, Welcome,
 };
 pub use blocking::Client;
 pub use error::{Error, Result};

@@ -4,14 +4,16 @@
 //! collections live in. A program that opens the directory itself finds them under that name.
 
 use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
-use treedb_collections::{Collection, Cursor, DeleteRequest, FindRequest, UpdateRequest};
-use treedb_collections::{Database, ErrorCode};
+use treedb_collections::{
+    Collection, Cursor, Database, DeleteRequest, ErrorCode, FindRequest, IndexSpec, QueryError, SearchIndex,
+    UpdateRequest, VectorSearchRequest,
+};
 use treedb_query::doc::{self, Limits};
 use treedb_storage::{Batch as KvChanges, Durability, Reads, TableKind};
 
 use super::call::{
-    Ack, BatchWriter, Count, Delete, DocumentError, EntriesWriter, Find, Get, Insert, Inserted, KvBatch,
-    KvDelete, KvGet, KvPut, KvRange, Next, Op, Request, Update, Updated,
+    Ack, BatchWriter, Count, CreateIndex, Delete, DocumentError, EntriesWriter, Find, Get, Insert, Inserted,
+    KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Request, Update, Updated, VectorSearch,
 };
 use super::cursors::Cursors;
 use super::error_frame::ErrorFrame;
@@ -83,6 +85,17 @@ impl Session {
             Request::Update(update) => self.update(&update, out),
             Request::Delete(delete) => self.delete(&delete, out),
             Request::Count(count) => self.count(&count, out),
+            Request::VectorSearch(search) => self.vector_search(search, out),
+            Request::CreateIndex(create) => self.create_index(&create, out),
+            Request::ListIndexes(list) => self.list_indexes(&list, out),
+            Request::DropIndex(drop) => {
+                Ok(self.collection(drop.namespace, Ack::Server)?.drop_index(drop.name)?)
+            }
+            Request::UpdateSearchIndex(update) => {
+                let definition = valid(update.definition)?;
+                let collection = self.collection(update.namespace, Ack::Server)?;
+                Ok(collection.update_search_index(update.name, &definition)?)
+            }
             Request::KvGet(get) => self.kv_get(&get, out),
             Request::KvPut(put) => self.kv_put(&put),
             Request::KvDelete(delete) => self.kv_delete(&delete, out),
@@ -137,6 +150,37 @@ impl Session {
         let id = if cursor.has_next()? { self.cursors.keep(cursor)? } else { 0 };
         batch.finish(id, out);
         Ok(())
+    }
+
+    fn vector_search(&self, search: VectorSearch<'_>, out: &mut Vec<u8>) -> Done {
+        let VectorSearch { namespace, index, limit, candidates, exact, vector, filter } = search;
+        let request = VectorSearchRequest {
+            candidates: (candidates > 0).then_some(candidates as usize),
+            exact,
+            ..VectorSearchRequest::new(index, vector, limit as usize)
+        };
+        let request = request.filter(valid(filter)?);
+        let found = self.collection(namespace, Ack::Server)?.vector_search(&request)?;
+        fits(found.iter().map(|found| found.document.as_bytes().len() + 12).sum())?;
+        let found = found.iter().map(|found| (found.distance, found.score, &*found.document));
+        Ok(VectorSearch::answer(found, out)?)
+    }
+
+    fn create_index(&self, create: &CreateIndex<'_>, out: &mut Vec<u8>) -> Done {
+        let spec = IndexSpec::from_document(&valid(create.spec)?);
+        let name = self.collection(create.namespace, Ack::Server)?.create_index(spec)?;
+        Ok(CreateIndex::answer(&name, out)?)
+    }
+
+    fn list_indexes(&self, list: &ListIndexes<'_>, out: &mut Vec<u8>) -> Done {
+        let collection = self.collection(list.namespace, Ack::Server)?;
+        let mut listed = Vec::new();
+        for index in collection.indexes()?.unwrap_or_default() {
+            listed.push(RawDocumentBuf::try_from(&index).map_err(QueryError::from)?);
+        }
+        let search = collection.search_indexes()?.unwrap_or_default();
+        listed.extend(search.iter().map(SearchIndex::listed));
+        Ok(ListIndexes::answer(&listed, out)?)
     }
 
     fn next(&self, next: Next, out: &mut Vec<u8>) -> Done {

@@ -63,6 +63,16 @@ pub mod opcode {
     pub const DELETE: u16 = 0x16;
     /// Counts documents.
     pub const COUNT: u16 = 0x17;
+    /// The documents with the nearest vectors.
+    pub const VECTOR_SEARCH: u16 = 0x18;
+    /// Creates an index.
+    pub const CREATE_INDEX: u16 = 0x19;
+    /// The indexes of a collection.
+    pub const LIST_INDEXES: u16 = 0x1A;
+    /// Drops an index.
+    pub const DROP_INDEX: u16 = 0x1B;
+    /// Gives a search index another definition.
+    pub const UPDATE_SEARCH_INDEX: u16 = 0x1C;
     /// The value of a key.
     pub const KV_GET: u16 = 0x20;
     /// Sets the value of a key.
@@ -87,6 +97,11 @@ pub mod opcode {
             UPDATE => "update",
             DELETE => "delete",
             COUNT => "count",
+            VECTOR_SEARCH => "vector_search",
+            CREATE_INDEX => "create_index",
+            LIST_INDEXES => "list_indexes",
+            DROP_INDEX => "drop_index",
+            UPDATE_SEARCH_INDEX => "update_search_index",
             KV_GET => "kv_get",
             KV_PUT => "kv_put",
             KV_DELETE => "kv_delete",

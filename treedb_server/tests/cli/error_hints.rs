@@ -3,6 +3,7 @@
 use std::fs;
 use std::io::Read;
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,38 @@ fn a_wrong_native_address_is_explained() {
         assert_eq!(done.status, Some(1));
         assert!(done.err.contains(address) && done.err.contains(hint), "{done:?}");
     }
+}
+
+#[test]
+fn an_export_with_its_indexes_is_imported_with_them_in_a_directory_and_through_a_server() {
+    let bench = Bench::new();
+    let points = bench.file("points", "{\"_id\": 1, \"v\": [1, 2]}\n{\"_id\": 2, \"v\": [5, 6]}\n");
+    let indexes = bench.file(
+        "indexes",
+        concat!(
+            "{\"key\": {\"a\": 1}, \"name\": \"by_a\", \"sparse\": true}\n\n",
+            "{\"name\": \"near\", \"type\": \"vectorSearch\", \"definition\": {\"fields\": [{\"type\": \"vector\", ",
+            "\"path\": \"v\", \"numDimensions\": 2, \"similarity\": \"cosine\"}, {\"type\": \"filter\", \"path\": \"a\"}]}}\n",
+        ),
+    );
+    let done = treedb(&["import", "a.b", &points, "--indexes", &indexes, "--dir", &bench.dir]);
+    assert_eq!(done.status, Some(0), "{done:?}");
+    let first = bench.file("first", "");
+    let done = treedb(&["export", "a.b", &points, "--indexes", &first, "--dir", &bench.dir]);
+    assert_eq!(done.status, Some(0), "{done:?}");
+    let written = fs::read_to_string(&first).unwrap();
+    assert!(written.lines().count() == 2 && written.contains("numDimensions"), "{written}");
+    let broken = bench.file("broken", "{\"key\": {\"c\": 1}}\n{\"key\": 5}\n");
+    let done = treedb(&["import", "x.y", &points, "--indexes", &broken, "--dir", &bench.dir]);
+    assert!(done.status == Some(1) && done.err.contains("broken, line 2"), "{done:?}");
+    let server = Server::start(Path::new(&bench.dir));
+    let there = ["--native", &server.1];
+    let done = treedb(&[&["import", "c.d", &points, "--indexes", &first], &there[..]].concat());
+    assert_eq!(done.status, Some(0), "{done:?}");
+    let second = bench.file("second", "");
+    let done = treedb(&[&["export", "c.d", &points, "--indexes", &second], &there[..]].concat());
+    assert_eq!(done.status, Some(0), "{done:?}");
+    assert_eq!(fs::read_to_string(&second).unwrap(), written);
 }
 
 #[test]

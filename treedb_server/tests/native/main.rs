@@ -5,6 +5,7 @@
 
 mod documents;
 mod hostile;
+mod indexes;
 mod keys;
 mod lifecycle;
 mod server;

@@ -267,18 +267,11 @@ impl Meta {
         Ok(meta)
     }
 
-    /// What `listIndexes` shows of each ready index. Search indexes have a list of their own, as in MongoDB.
+    /// What `listIndexes` shows of each ready index. Search indexes have a list of their own, as in MongoDB
+    /// ([`super::search_index`]).
     pub(crate) fn list_indexes(&self) -> Result<Vec<Document>> {
-        self.list(|index| index.def.as_vector().is_none())
-    }
-
-    /// The specification of each ready search index.
-    pub(crate) fn list_search_indexes(&self) -> Result<Vec<Document>> {
-        self.list(|index| index.def.as_vector().is_some())
-    }
-
-    fn list(&self, shown: impl Fn(&IndexMeta) -> bool) -> Result<Vec<Document>> {
-        let ready = self.indexes.iter().filter(|index| index.building.is_none() && shown(index));
+        let shown = |index: &&IndexMeta| index.building.is_none() && index.def.as_vector().is_none();
+        let ready = self.indexes.iter().filter(shown);
         ready.map(|index| Ok(Document::try_from(index.def.spec())?)).collect()
     }
 }

@@ -8,6 +8,7 @@
 //! | `namespace` | [`namespace::Namespace`]: `database.collection` |
 //! | `index_spec` | [`index_spec::IndexSpec`]: an index to create |
 //! | `index_change` | the options of an index that `collMod` changes |
+//! | `search_index` | [`search_index::SearchIndex`]: a search index as it is listed |
 //! | `validator` | validation of documents |
 
 pub(crate) mod cache;
@@ -15,6 +16,7 @@ mod index_change;
 pub(crate) mod index_spec;
 pub(crate) mod meta;
 pub(crate) mod namespace;
+pub(crate) mod search_index;
 mod table;
 pub(crate) mod validator;
 

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use treedb_query::error::Result;
 use treedb_storage::{Durability, ReadTxn};
 
-use crate::catalog::meta::{IndexFlags, Meta};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, index_table};
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
 use crate::write::edit::Edit;
@@ -66,8 +66,28 @@ impl Edit<'_> {
         if let Some(target) = meta.indexes.get_mut(index) {
             target.flags = target.flags.union(flags);
             target.building = next;
+            // A search index that replaces another one of the same name does so in the transaction that makes it ready.
+            let (id, def) = (target.id, target.def.clone());
+            if let (None, Some(def)) = (next, def.as_vector()) {
+                self.remove_indexes(|other| other.def.name() == def.name && other.id < id)?;
+            }
         }
+        let meta = Arc::make_mut(&mut self.meta);
         meta.sort_indexes();
         self.catalog.write(self.txn, meta)
+    }
+
+    /// Removes every index that is meant and its entries. False if there is none.
+    pub(crate) fn remove_indexes(&mut self, is_meant: impl Fn(&IndexMeta) -> bool) -> Result<bool> {
+        if !self.meta.indexes.iter().any(&is_meant) {
+            return Ok(false);
+        }
+        let meta = Arc::make_mut(&mut self.meta);
+        for removed in meta.indexes.extract_if(.., |index| is_meant(index)) {
+            self.txn.drop_table(&index_table(meta.id, removed.id))?;
+        }
+        meta.sort_indexes();
+        self.catalog.write(self.txn, meta)?;
+        Ok(true)
     }
 }

@@ -122,7 +122,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
             // The indexes after it have not been started and are removed as well.
             db.edit(namespace, false, None, |edit| {
                 for (id, _) in new.iter().skip(at) {
-                    remove(edit, |index| index.id == *id)?;
+                    edit.remove_indexes(|index| index.id == *id)?;
                 }
                 Ok(())
             })?;
@@ -212,7 +212,7 @@ pub(crate) fn resume_all(db: &Database) -> Result<()> {
     for (namespace, id, name) in unfinished {
         match build(db, &namespace, id, &name) {
             Err(error) if error.source.is_none() => {
-                db.edit(&namespace, false, None, |edit| remove(edit, |index| index.id == id))?;
+                db.edit(&namespace, false, None, |edit| edit.remove_indexes(|index| index.id == id))?;
             }
             done => done?,
         }
@@ -231,7 +231,8 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
             if name == "_id_" {
                 return Err(QueryError::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
             }
-            if !remove(edit, |index| index.def.name() == name)? {
+            // With one that is being built to replace it.
+            if !edit.remove_indexes(|index| index.def.name() == name)? {
                 return Err(QueryError::new(
                     ErrorCode::IndexNotFound,
                     format!("index not found with name [{name}]"),
@@ -241,15 +242,4 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
         Ok(before)
     })?
     .ok_or_else(|| Database::namespace_not_found(namespace))
-}
-
-/// Removes an index and its entries. False if there is no such index.
-pub(crate) fn remove(edit: &mut Edit<'_>, which: impl Fn(&IndexMeta) -> bool) -> Result<bool> {
-    let Some(at) = edit.meta.indexes.iter().position(which) else { return Ok(false) };
-    let meta = Arc::make_mut(&mut edit.meta);
-    let removed = meta.indexes.remove(at);
-    edit.txn.drop_table(&index_table(meta.id, removed.id))?;
-    meta.sort_indexes();
-    edit.catalog.write(edit.txn, meta)?;
-    Ok(true)
 }

@@ -16,7 +16,7 @@ use treedb_query::error::{QueryError, Result};
 
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
-use crate::maintenance::index_build::{add_empty, build, remove};
+use crate::maintenance::index_build::{add_empty, build};
 use crate::write::edit::Edit;
 
 /// Rebuilds every outdated index.
@@ -46,7 +46,7 @@ fn rebuild(db: &Database, namespace: &Namespace, old: i64) -> Result<()> {
     tracing::info!(%namespace, index = name, "rebuilding an index: its collation keys have another version");
     if let Err(error) = build(db, namespace, new, &name) {
         if error.source.is_none() {
-            db.edit(namespace, false, None, |edit| remove(edit, |index| index.id == new))?;
+            db.edit(namespace, false, None, |edit| edit.remove_indexes(|index| index.id == new))?;
         }
         return Err(QueryError {
             message: format!(
@@ -67,10 +67,10 @@ fn rebuild(db: &Database, namespace: &Namespace, old: i64) -> Result<()> {
 fn begin(edit: &mut Edit<'_>, old: i64) -> Result<Option<(i64, String)>> {
     let Some(index) = edit.meta.indexes.iter().find(|index| index.id == old) else { return Ok(None) };
     let (def, unfinished) = (index.def.clone(), index.building.is_some());
-    while remove(edit, |index| index.def.name() == def.name() && index.id != old)? {}
+    edit.remove_indexes(|index| index.def.name() == def.name() && index.id != old)?;
     if unfinished {
         // Built from the beginning afterwards, like any interrupted build.
-        remove(edit, |index| index.id == old)?;
+        edit.remove_indexes(|index| index.id == old)?;
         add_empty(edit, &def)?;
         return Ok(None);
     }
@@ -84,6 +84,6 @@ fn finish(edit: &mut Edit<'_>, old: i64) -> Result<()> {
     if let Some(collation) = meta.collation.document() {
         meta.options.insert("collation", Document::try_from(collation)?);
     }
-    remove(edit, |index| index.id == old)?;
+    edit.remove_indexes(|index| index.id == old)?;
     Ok(())
 }

@@ -5,6 +5,7 @@
 //! | `index_build` | creating indexes of a live collection in short steps, resumed after a crash |
 //! | `backfill` | the entries of an index build: read from a snapshot, sorted, written |
 //! | `index_rebuild` | rebuilding indexes whose collation keys have another version |
+//! | `search_index` | creating, replacing and dropping search indexes |
 //! | `expiry` | deleting documents whose time-to-live is over |
 //! | `check` | comparing rows with indexes, both ways |
 //! | `recall` | comparing what vector indexes find with what exact comparison finds |
@@ -15,3 +16,4 @@ pub(crate) mod expiry;
 pub(crate) mod index_build;
 pub(crate) mod index_rebuild;
 pub(crate) mod recall;
+mod search_index;

@@ -17,11 +17,14 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::{Arena, Expr, Globals, Names, Scope};
-use treedb_query::query::{Counters, Execution, Hint, Plan, PointLookup, PointQuery, Query};
+use treedb_query::query::{
+    Counters, Execution, Hint, NearestQuery, Neighbor, Plan, PointLookup, PointQuery, Query, nearest,
+};
 use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
 
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
+use crate::catalog::search_index::SearchIndex;
 use crate::database::Database;
 use crate::read::batch::Batch;
 use crate::read::parallel_scan::ParallelScan;
@@ -378,6 +381,21 @@ impl Collections for SnapshotCollections {
             stats
         };
         Ok(meta.indexes.iter().map(|index| shown(&index.def, index.building.is_some())).collect())
+    }
+
+    fn vector_search(&self, namespace: &str, search: &NearestQuery) -> Result<Vec<Neighbor>> {
+        let Some(seen) = self.seen(namespace)? else { return Ok(Vec::new()) };
+        let reads = locked(&self.reads);
+        let layer = seen.through(&*reads);
+        nearest(&layer, &layer.context(), search)
+    }
+
+    fn search_indexes(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
+        self.refuse_in_transaction("$listSearchIndexes")?;
+        let seen = self.seen(namespace)?;
+        let indexes =
+            seen.as_ref().and_then(CollectionSnapshot::unchanged).map(|meta| SearchIndex::all(meta));
+        Ok(indexes.unwrap_or_default().iter().map(SearchIndex::listed).collect())
     }
 
     fn temp_file(&self) -> Result<Option<Box<dyn TempFile>>> {

@@ -16,6 +16,7 @@ mod top_k;
 mod transactions;
 mod twins;
 mod vector_images;
+mod vector_pipelines;
 mod vectors;
 mod write_batch;
 
@@ -78,7 +79,9 @@ fn dump(db: &Database) -> Result<State> {
                 assert!(contents.docs.insert(id, doc).is_none(), "_id {id} exists twice");
             }
             let search = collection.search_indexes()?.unwrap_or_default();
-            for index in collection.indexes()?.unwrap_or_default().into_iter().chain(search) {
+            let search = search.into_iter().filter(|index| index.ready);
+            contents.indexes.extend(search.map(|index| index.name));
+            for index in collection.indexes()?.unwrap_or_default() {
                 contents.indexes.insert(index.get_str("name").unwrap().to_owned());
             }
             state.insert(info.namespace.to_string(), contents);

@@ -7,7 +7,9 @@ use treedb_testing::Rng;
 
 use super::*;
 use crate::index::ordered::long_key::PREFIX_LEN;
-use crate::{Collection, DeleteRequest, IndexSpec, Neighbor, UpdateRequest, VectorSearchRequest};
+use crate::{
+    Collection, DeleteRequest, IndexSpec, Neighbor, SearchIndex, UpdateRequest, VectorSearchRequest,
+};
 use treedb_query::error::ErrorCode;
 use treedb_storage::Reads;
 
@@ -251,11 +253,12 @@ fn a_vector_index_is_listed_kept_and_dropped_like_any_other() {
     assert_eq!(other.code, ErrorCode::IndexKeySpecsConflict);
     let other = things.create_index(IndexSpec::new(rawdoc! { "part": 1 }).name("near")).unwrap_err();
     assert_eq!(other.code, ErrorCode::IndexKeySpecsConflict);
-    let names = |list: Option<Vec<Document>>| -> Vec<String> {
-        list.unwrap().iter().map(|index| index.get_str("name").unwrap().to_owned()).collect()
+    let names = |list: Option<Vec<SearchIndex>>| -> Vec<String> {
+        list.unwrap().into_iter().map(|index| index.name).collect()
     };
     assert_eq!(names(things.search_indexes().unwrap()), ["near", "w_vectorSearch"]);
-    assert_eq!(names(things.indexes().unwrap()), ["_id_"]);
+    let others = things.indexes().unwrap().unwrap();
+    assert_eq!(others.iter().map(|index| index.get_str("name").unwrap()).collect::<Vec<_>>(), ["_id_"]);
     assert_eq!(
         db.modify_index("shop.things", "near", Some(true), None).unwrap_err().code,
         ErrorCode::InvalidOptions

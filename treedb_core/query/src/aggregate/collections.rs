@@ -7,8 +7,8 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{Flow, Sink, TempFile};
 use crate::doc::{Fields, Path, Value};
-use crate::error::Result;
-use crate::query::Query;
+use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::{NearestQuery, Neighbor, Query};
 
 use super::stream::BoxedStream;
 
@@ -126,6 +126,24 @@ pub trait Collections: Send + Sync {
     /// # Errors
     /// Those of the catalog.
     fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>>;
+
+    /// The documents with the nearest vectors, the nearest first; none if the collection does not exist.
+    ///
+    /// # Errors
+    /// Those of [`crate::query::nearest`].
+    fn vector_search(&self, namespace: &str, search: &NearestQuery) -> Result<Vec<Neighbor>> {
+        let _ = (namespace, search);
+        Err(QueryError::new(ErrorCode::NotImplemented, "the stage $vectorSearch is not supported here"))
+    }
+
+    /// The documents of `$listSearchIndexes`, one for each search index; none if the collection does not exist.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    fn search_indexes(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
+        let _ = namespace;
+        Err(QueryError::new(ErrorCode::NotImplemented, "the stage $listSearchIndexes is not supported here"))
+    }
 
     /// A new scratch file; `None` if there are none here.
     ///

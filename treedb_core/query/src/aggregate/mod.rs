@@ -14,6 +14,7 @@
 //! |---|---|
 //! | `stream`, `deadline`, `operand`, `threads` | [`DocumentStream`]; time limits; reading operands; parallel work |
 //! | `collections`, `context` | [`Collections`] and [`Context`]: what a run of a pipeline is given |
+//! | `score` | the scores of documents that a search has found |
 //! | `predicate` | the condition of a `$match`, and how it is taken apart |
 //! | `stage` | the trait of a stage: how it is parsed, opened, explained and what the optimizer knows of it |
 //! | `following`, `reorder` | what later stages need of a stage; moving stages to the front |
@@ -36,6 +37,7 @@ mod parser;
 mod pipeline;
 mod predicate;
 mod reorder;
+mod score;
 mod set_value;
 mod stage;
 mod stages;

@@ -13,7 +13,7 @@ use super::pipeline::Pipeline;
 use super::stage::{PlannedStage, Role, Stage, StageParser};
 use super::stages::{
     BucketAuto, Densify, Facet, GraphLookup, Group, Limit, Lookup, Match, OwnSource, Project, Redact, Sample,
-    Skip, SortStage, UnionWith, Unwind, Window, Write, bucket, count, fill, sort_by_count,
+    Skip, SortStage, UnionWith, Unwind, VectorSearch, Window, Write, bucket, count, fill, sort_by_count,
 };
 
 /// Stages that a pipeline may have, not counting those of nested pipelines: MongoDB's limit.
@@ -47,6 +47,7 @@ const STAGES: &[(&str, Parse)] = &[
     ("$indexStats", stage::<OwnSource>()),
     ("$limit", stage::<Limit>()),
     ("$lookup", stage::<Lookup>()),
+    ("$listSearchIndexes", stage::<OwnSource>()),
     ("$match", stage::<Match>()),
     ("$merge", stage::<Write>()),
     ("$out", stage::<Write>()),
@@ -63,6 +64,7 @@ const STAGES: &[(&str, Parse)] = &[
     ("$unionWith", stage::<UnionWith>()),
     ("$unset", stage::<Project>()),
     ("$unwind", stage::<Unwind>()),
+    ("$vectorSearch", stage::<VectorSearch>()),
 ];
 
 /// Stages of MongoDB that do not exist here.
@@ -74,7 +76,6 @@ const UNSUPPORTED: &[&str] = &[
     "$planCacheStats",
     "$search",
     "$searchMeta",
-    "$vectorSearch",
 ];
 
 impl Pipeline {
@@ -93,6 +94,9 @@ fn parse_stages(stages: Value<'_>, parser: &StageParser) -> Result<Vec<PlannedSt
         return Err(QueryError::new(ErrorCode::TypeMismatch, "A pipeline must be an array of stages"));
     };
     let mut parsed: Vec<PlannedStage> = Vec::new();
+    let mut has_scores = false;
+    // The parser of the next stage, if it is not `parser`.
+    let mut own = parser.names.has_scores().then(|| parser.with_scores(false));
     for (at, stage) in stages.elements().enumerate() {
         let Value::Document(stage) = stage.value() else {
             return Err(QueryError::new(
@@ -109,12 +113,18 @@ fn parse_stages(stages: Value<'_>, parser: &StageParser) -> Result<Vec<PlannedSt
                 "$out and $merge can only be the final stage in the pipeline",
             ));
         }
-        let found = parse_stage(stage, parser)?;
+        let found = parse_stage(stage, own.as_ref().unwrap_or(parser))?;
         if at > 0 && found.first().is_some_and(|first| matches!(first.role(), Role::Source(_))) {
+            let name =
+                stage.elements().next().map(|element| element.name_str().to_owned()).unwrap_or_default();
             return Err(QueryError::new(
                 ErrorCode::Location40602,
-                "$documents, $collStats and $indexStats are only valid as the first stage in a pipeline",
+                format!("{name} is only valid as the first stage in a pipeline"),
             ));
+        }
+        let after = found.iter().fold(has_scores, |before, stage| stage.stage.scores().after(before));
+        if after != has_scores {
+            (has_scores, own) = (after, Some(parser.with_scores(after)));
         }
         parsed.extend(found);
     }

@@ -6,12 +6,14 @@ use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 
 use crate::doc::{Collation, Value};
 use crate::error::Result;
+use crate::query::expr::{CurrentScore, Globals};
 use crate::query::{Filter, Hint, Projection, Query, UsedFields};
 
 use super::context::Context;
 use super::deadline::with_deadline;
 use super::following::fields_needed;
 use super::reorder::reordered;
+use super::score::Scores;
 use super::stage::{PlannedStage, Role, Scan, Stage, StageParser, open_stages};
 use super::stream::BoxedStream;
 
@@ -133,6 +135,15 @@ impl Pipeline {
         if let Some((first, following)) = self.stages.split_first()
             && let Role::Source(source) = first.role()
         {
+            let scored;
+            let context = match first.stage.scores() {
+                Scores::Given => {
+                    let score = CurrentScore::kept();
+                    scored = context.with_globals(Globals { score, ..(*context.globals).clone() });
+                    &scored
+                }
+                _ => context,
+            };
             return open_all(following, source.open_source(namespace, context)?, context);
         }
         let (mut query, covered) = self.front(namespace, hint, context)?;

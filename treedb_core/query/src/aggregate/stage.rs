@@ -16,6 +16,7 @@ use crate::query::{Query, Sort};
 use super::context::Context;
 use super::deadline::with_deadline;
 use super::predicate::Predicate;
+use super::score::{AttachedStream, DetachedStream, Scores};
 use super::stream::BoxedStream;
 
 /// Pipelines within pipelines.
@@ -90,6 +91,11 @@ pub(crate) trait Stage: Debug + Send + Sync {
     /// If the stage unwinds the array at `path` and does nothing else: how.
     fn unwinds(&self, _path: &Path) -> Option<UnwindOptions> {
         None
+    }
+
+    /// What becomes of the scores of documents that a search has found.
+    fn scores(&self) -> Scores {
+        if self.is_per_document() { Scores::Kept } else { Scores::Lost }
     }
 
     /// Adds the top-level fields of the input that the result depends on to `fields`, except those that are passed on
@@ -248,7 +254,15 @@ pub(crate) fn open_stages(
     while let Some((stage, following)) = stages.get(at..).and_then(<[PlannedStage]>::split_first)
         && at < count
     {
-        stream = Arc::clone(&stage.stage).open(stream, following, context)?;
+        let score = &context.globals.score;
+        stream = if score.is_kept() && stage.stage.scores() == Scores::Held {
+            let input = Box::new(AttachedStream { input: stream, score: score.clone() });
+            // All fields of all documents: the score is one that no other stage asks for.
+            let input = Arc::clone(&stage.stage).open(input, &[], context)?;
+            Box::new(DetachedStream { input, score: score.clone() })
+        } else {
+            Arc::clone(&stage.stage).open(stream, following, context)?
+        };
         at += 1 + stage.stage.absorbs(following);
     }
     Ok(stream)
@@ -284,6 +298,11 @@ impl StageParser {
             ));
         }
         Ok(StageParser { names, depth: self.depth + 1, parse_stages: self.parse_stages })
+    }
+
+    /// For stages over documents that have scores, or have none.
+    pub(crate) fn with_scores(&self, has_scores: bool) -> StageParser {
+        StageParser { names: self.names.clone().with_scores(has_scores), ..self.clone() }
     }
 
     /// True for a pipeline within a stage.

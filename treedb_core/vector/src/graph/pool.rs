@@ -64,10 +64,16 @@ impl<N: Copy> Pool<N> {
     /// Adds a node, if it is among the nearest.
     #[inline]
     pub fn insert(&mut self, score: f32, node: N) {
+        self.put(Found { score, node, expanded: false });
+    }
+
+    #[inline]
+    fn put(&mut self, new: Found<N>) {
+        let score = new.score;
         if self.found.len() == self.most {
             // A NaN is never nearer.
             let nearer = self.found.last().is_some_and(|last| score < last.score);
-            let gone = if nearer { self.found.pop() } else { Some(Found { score, node, expanded: false }) };
+            let gone = if nearer { self.found.pop() } else { Some(new) };
             if self.keeps_rest {
                 self.rest.extend(gone);
             }
@@ -76,8 +82,22 @@ impl<N: Copy> Pool<N> {
             }
         }
         let place = self.found.partition_point(|found| found.score <= score);
-        self.found.insert(place, Found { score, node, expanded: false });
+        self.found.insert(place, new);
         self.next = self.next.min(place);
+    }
+
+    /// Takes those nodes back that were not among the nearest but are now, since the scores of others have been corrected.
+    pub fn refill(&mut self) {
+        let mut at = 0;
+        while let Some(kept) = self.rest.get(at) {
+            let farthest = self.found.last().filter(|_| self.found.len() == self.most);
+            if kept.score < farthest.map_or(f32::INFINITY, |farthest| farthest.score) {
+                let kept = self.rest.swap_remove(at);
+                self.put(kept);
+            } else {
+                at += 1;
+            }
+        }
     }
 
     /// The nearest node that is not expanded; it counts as expanded now.
@@ -90,6 +110,19 @@ impl<N: Copy> Pool<N> {
                 found.expanded = true;
                 return Some(found.node);
             }
+        }
+    }
+
+    /// Gives the node that was expanded last another score.
+    #[inline]
+    pub fn correct(&mut self, score: f32) {
+        let Some(at) = self.next.checked_sub(1).filter(|at| *at < self.found.len()) else { return };
+        let found = Found { score, ..self.found.remove(at) };
+        let place = self.found.partition_point(|other| other.score <= score);
+        self.found.insert(place, found);
+        // Nodes between the old place and a later new one have moved to the front.
+        if place > at {
+            self.next = at;
         }
     }
 
@@ -124,6 +157,60 @@ mod tests {
         }
         seen.sort_unstable();
         assert_eq!(seen, (0..300).collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn a_pool_with_corrected_scores_is_in_their_order_and_expands_each_once() {
+        let mut rng = Rng::new(8);
+        for most in [1, 2, 7, 64] {
+            let mut pool = Pool::default();
+            pool.reset(most);
+            let (mut expanded, mut node) = (Vec::new(), 0);
+            loop {
+                if node < 300 {
+                    for _ in 0..3 {
+                        pool.insert(rng.below(1000) as f32, node);
+                        node += 1;
+                    }
+                }
+                let Some(next) = pool.expand() else { break };
+                let score = rng.below(1000) as f32;
+                pool.correct(score);
+                expanded.push(next);
+                assert!(pool.found().iter().any(|found| found.node == next && found.score == score));
+                assert!(pool.found().is_sorted_by(|a, b| a.score <= b.score));
+            }
+            assert!(pool.found().iter().all(|found| expanded.contains(&found.node)));
+            let count = expanded.len();
+            expanded.sort_unstable();
+            expanded.dedup();
+            assert_eq!(expanded.len(), count, "a node was expanded twice");
+        }
+    }
+
+    #[test]
+    fn a_refilled_pool_has_the_nearest_by_their_corrected_scores() {
+        let mut rng = Rng::new(9);
+        for most in [1, 2, 7, 64] {
+            let mut pool = Pool::default();
+            pool.reset(most);
+            pool.keep_rest();
+            let exact: Vec<f32> = (0..300).map(|_| rng.below(1000) as f32).collect();
+            for (node, score) in exact.iter().enumerate() {
+                // Estimates are never too high.
+                pool.insert(score - rng.below(300) as f32, node);
+            }
+            while pool.upcoming().is_some() {
+                while let Some(node) = pool.expand() {
+                    pool.correct(exact[node]);
+                }
+                pool.refill();
+            }
+            let mut nearest = exact.clone();
+            nearest.sort_by(f32::total_cmp);
+            let found: Vec<f32> = pool.found().iter().map(|found| found.score).collect();
+            assert_eq!(found, nearest[..most]);
+        }
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The nearest nodes to a query.
 
 use super::pool::Pool;
-use super::store::{Nodes, Visited};
+use super::store::{Link, Nodes, Visited};
 
 /// What a search needs besides the store; kept from one search to the next, it allocates nothing.
 #[derive(Debug)]
@@ -12,11 +12,13 @@ pub struct Scratch<N, V> {
     pub compared: usize,
     visited: V,
     links: Vec<N>,
+    estimated: Vec<Link<N>>,
 }
 
 impl<N: Copy, V: Default> Default for Scratch<N, V> {
     fn default() -> Self {
-        Scratch { pool: Pool::default(), compared: 0, visited: V::default(), links: Vec::new() }
+        let (links, estimated) = (Vec::new(), Vec::new());
+        Scratch { pool: Pool::default(), compared: 0, visited: V::default(), links, estimated }
     }
 }
 
@@ -142,15 +144,34 @@ fn enter<N: Copy, V: Visited<N>>(from: &[(f32, N)], ef: usize, scratch: &mut Scr
     }
 }
 
-/// Expands the nodes of the pool, the nearest first, until all of them are.
+/// Expands the nodes of the pool, the nearest first, until all of them are. So all that are left have their exact scores,
+/// even where scores were estimated before.
 fn expand_all<S: Nodes, V: Visited<S::Node>>(
     store: &S,
     query: &S::Query<'_>,
     level: u8,
     scratch: &mut Scratch<S::Node, V>,
 ) -> Result<(), S::Error> {
-    let Scratch { pool, visited, links, compared } = scratch;
+    let Scratch { pool, visited, links, estimated, compared } = scratch;
     while let Some(node) = pool.expand() {
+        if level == 0
+            && let Some(score) = store.estimates(query, node, estimated)?
+        {
+            pool.keep_rest();
+            pool.correct(score);
+            if let Some(upcoming) = pool.upcoming() {
+                store.prefetch_links(upcoming);
+            }
+            for link in estimated.iter().filter(|link| visited.insert(link.node)) {
+                *compared += 1;
+                pool.insert(link.score, link.node);
+            }
+            // Estimates have put nodes behind others that have turned out to be farther.
+            if pool.upcoming().is_none() {
+                pool.refill();
+            }
+            continue;
+        }
         store.links(node, level, links)?;
         // All nodes are asked for before the first of them is needed.
         links.retain(|node| {

@@ -24,6 +24,17 @@ pub trait Nodes {
     fn entry(&self) -> Result<Option<(Self::Node, u8)>, Self::Error>;
     /// Writes the nodes that a node links to in a level over `out`.
     fn links(&self, node: Self::Node, level: u8, out: &mut Vec<Self::Node>) -> Result<(), Self::Error>;
+    /// Writes the nodes that a node links to in level 0 over `out`, each with what its score is about, and returns the
+    /// node's own score. `None` from a store that keeps nothing to tell that from: then each is asked for its score.
+    fn estimates(
+        &self,
+        query: &Self::Query<'_>,
+        node: Self::Node,
+        out: &mut Vec<Link<Self::Node>>,
+    ) -> Result<Option<f32>, Self::Error> {
+        let _ = (query, node, out);
+        Ok(None)
+    }
     /// How far a node is from a query: the less, the nearer.
     fn score(&self, query: &Self::Query<'_>, node: Self::Node) -> Result<f32, Self::Error>;
     /// Tells that the score of a node is about to be asked for.

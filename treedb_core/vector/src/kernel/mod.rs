@@ -1,14 +1,16 @@
 //! Sums over two slices of equal length: what all distances are made of.
 //!
 //! [`Kernels::best`] chooses once, by the processor it runs on: AVX-512 with VNNI, AVX2 with FMA, or portable code, which
-//! the compiler turns into whatever the target always has (NEON on 64-bit ARM). All give the same sums of codes; sums of
-//! floats differ in the last bits, because they are added in another order.
+//! the compiler turns into whatever the target always has (NEON on 64-bit ARM). All give the same sums of codes and bits, and
+//! the same rotations; sums of floats differ in the last bits, because they are added in another order.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
 use std::sync::OnceLock;
+
+use crate::neighbour::Rotation;
 
 /// The sums. Where two slices differ in length, the end of the longer one is left out.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +26,13 @@ pub struct Kernels {
     /// Sum of products of codes, of which the first are numbers from 0 to 255, the second from -128 to 127, stored with
     /// their highest bit inverted (128 added).
     pub codes: fn(&[u8], &[u8]) -> i32,
+    /// Sum of the numbers whose bit is set: those of the first byte are for the first eight numbers, the lowest bit first.
+    /// At most 2,048 numbers, and as many as the next multiple of 64 bits.
+    pub bits: fn(&[u8], &[i8]) -> i32,
+    /// Rounds floats to whole numbers from -127 to 127 times a scale; returns it, and the sum of the numbers.
+    pub round: fn(&[f32], &mut [i8]) -> (f32, i32),
+    /// Rotates a vector, in the same way as all others do, to the last bit.
+    pub rotate: fn(&Rotation, &mut [f32]),
     /// Vectors of 24 bits for each element as floats: of a code, as above the second ones are, and a number of 16 bits with its
     /// highest bit inverted too, little-endian, times the scale of these numbers.
     pub unpack: fn(&[u8], &[u8], f32, &mut [f32]),
@@ -91,6 +100,58 @@ mod tests {
                     kernels.name
                 );
                 assert_eq!((kernels.codes)(&x, &y), of_codes, "{} codes at {len}", kernels.name);
+            }
+        }
+    }
+
+    #[test]
+    fn all_kernels_agree_on_bits_and_rounded_numbers() {
+        let mut rng = Rng::new(2);
+        for len in (1..200).chain([256, 384, 511, 768, 1536, 2000, 2048]) {
+            let a = floats(&mut rng, len);
+            let bits: Vec<u8> = (0..len.div_ceil(8)).map(|_| rng.below(256) as u8).collect();
+            let mut wanted = vec![0_i8; len.next_multiple_of(64)];
+            let (scale, sum) = (portable::KERNELS.round)(&a, &mut wanted);
+            assert_eq!(sum, wanted.iter().map(|number| i32::from(*number)).sum::<i32>());
+            for (element, number) in a.iter().zip(&wanted) {
+                assert!(
+                    (element - scale * f32::from(*number)).abs() <= 0.51 * scale,
+                    "{element} is {number}"
+                );
+            }
+            let bit = |at: usize| bits.get(at / 8).is_some_and(|byte| byte >> (at % 8) & 1 == 1);
+            let chosen = wanted.iter().enumerate().filter(|(at, _)| bit(*at));
+            let of_bits: i32 = chosen.map(|(_, number)| i32::from(*number)).sum();
+            for kernels in Kernels::all() {
+                let mut numbers = vec![0_i8; wanted.len()];
+                assert_eq!((kernels.round)(&a, &mut numbers), (scale, sum), "{} at {len}", kernels.name);
+                assert_eq!(numbers, wanted, "{} at {len}", kernels.name);
+                assert_eq!((kernels.bits)(&bits, &numbers), of_bits, "{} bits at {len}", kernels.name);
+            }
+            for kernels in Kernels::all() {
+                let ones = vec![-127_i8; wanted.len()];
+                let full = vec![255; wanted.len() / 8];
+                assert_eq!((kernels.bits)(&full, &ones), -127 * wanted.len() as i32, "{}", kernels.name);
+            }
+        }
+    }
+
+    #[test]
+    fn all_kernels_rotate_alike_and_keep_lengths() {
+        let mut rng = Rng::new(4);
+        for len in (0..80).chain([127, 128, 384, 1000, 1536, 2000]) {
+            let vector = floats(&mut rng, len);
+            let rotation = Rotation::new(len);
+            let rotated = Kernels::all().into_iter().map(|kernels| {
+                let mut rotated = vector.clone();
+                (kernels.rotate)(&rotation, &mut rotated);
+                rotated
+            });
+            let rotated: Vec<Vec<f32>> = rotated.collect();
+            assert!(rotated.iter().all(|of| Some(of) == rotated.first()), "at {len}");
+            let length = |of: &[f32]| of.iter().map(|element| element * element).sum::<f32>().sqrt();
+            for of in &rotated {
+                assert!((length(of) - length(&vector)).abs() < 1e-3, "at {len}");
             }
         }
     }

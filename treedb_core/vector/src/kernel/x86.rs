@@ -2,8 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::Kernels;
 use super::portable::{encode_each, unpack_each};
+use super::{Kernels, portable};
+use crate::neighbour::Rotation;
 
 /// The kernels of a module, whose instructions the processor has.
 macro_rules! kernels {
@@ -18,6 +19,12 @@ macro_rules! kernels {
             differences: |a, b| unsafe { $name::differences(a, b) },
             // SAFETY: as above.
             codes: |a, b| unsafe { $name::codes(a, b) },
+            // SAFETY: as above.
+            bits: |bits, numbers| unsafe { $name::bits(bits, numbers) },
+            // SAFETY: as above.
+            round: |floats, numbers| unsafe { $name::round(floats, numbers) },
+            // SAFETY: as above.
+            rotate: |rotation, vector| unsafe { $name::rotate(rotation, vector) },
             // SAFETY: as above.
             unpack: |codes, rest, scale, out| unsafe { $name::unpack(codes, rest, scale, out) },
             // SAFETY: as above.
@@ -152,6 +159,34 @@ mod avx512 {
         }
         _mm512_reduce_add_epi32(_mm512_add_epi32(even, odd))
     }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub(super) fn bits(bits: &[u8], numbers: &[i8]) -> i32 {
+        let mut sum = _mm512_setzero_si512();
+        let (words, rest) = bits.as_chunks::<8>();
+        let mut last = [0; 8];
+        for (place, byte) in last.iter_mut().zip(rest) {
+            *place = *byte;
+        }
+        for (word, numbers) in words.iter().chain([&last]).zip(numbers.as_chunks::<64>().0) {
+            let ones = _mm512_maskz_set1_epi8(u64::from_le_bytes(*word), 1);
+            // SAFETY: 64 bytes.
+            let numbers = unsafe { _mm512_loadu_si512(numbers.as_ptr().cast()) };
+            sum = _mm512_dpbusd_epi32(sum, ones, numbers);
+        }
+        _mm512_reduce_add_epi32(sum)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub(super) fn round(floats: &[f32], numbers: &mut [i8]) -> (f32, i32) {
+        portable::round(floats, numbers)
+    }
+
+    // Without instructions that round once where the others round twice.
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn rotate(rotation: &Rotation, vector: &mut [f32]) {
+        rotation.rotate_inline(vector);
+    }
 }
 
 mod avx2 {
@@ -233,5 +268,20 @@ mod avx2 {
         let whole = len - len % 16;
         let rest = a.get(whole..len).unwrap_or(&[]).iter().zip(b.get(whole..len).unwrap_or(&[]));
         total + rest.map(|(x, y)| i32::from(*x) * (i32::from(*y) - 128)).sum::<i32>()
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn bits(bits: &[u8], numbers: &[i8]) -> i32 {
+        portable::bits(bits, numbers)
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn round(floats: &[f32], numbers: &mut [i8]) -> (f32, i32) {
+        portable::round(floats, numbers)
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn rotate(rotation: &Rotation, vector: &mut [f32]) {
+        rotation.rotate_inline(vector);
     }
 }

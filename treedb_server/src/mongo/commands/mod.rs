@@ -32,6 +32,7 @@ mod list_databases;
 mod list_indexes;
 mod ping;
 mod request;
+mod search_indexes;
 mod server_status;
 mod sessions;
 mod transactions;
@@ -139,6 +140,11 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("count", "Count documents", count::run),
     Command::new("create", "Create a collection", create::run),
     Command::new("createIndexes", "Create indexes and wait for them", create_indexes::run),
+    Command::new(
+        "createSearchIndexes",
+        "Create indexes of vectors and wait for them",
+        search_indexes::create,
+    ),
     Command::quick("currentOp", "Running index builds", current_op::run).admin(),
     Command::new("delete", "Delete documents", delete::run).transactions(TransactionSupport::Write),
     Command::new("distinct", "The distinct values of a field", distinct::run)
@@ -146,6 +152,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("drop", "Drop a collection", drop::run),
     Command::new("dropDatabase", "Drop every collection of a database", drop_database::run),
     Command::new("dropIndexes", "Drop indexes", drop_indexes::run).also(&["deleteIndexes"]),
+    Command::new("dropSearchIndex", "Drop an index of vectors", search_indexes::drop),
     Command::new("endSessions", "End sessions", sessions::end),
     Command::new("explain", "The plan of a find, count or aggregate", explain::run),
     Command::new("find", "Find documents", find::run).transactions(TransactionSupport::Inside),
@@ -169,11 +176,13 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::quick("listCommands", "The commands", list_commands::run),
     Command::new("listDatabases", "The databases", list_databases::run).admin(),
     Command::new("listIndexes", "The indexes of a collection", list_indexes::run),
+    Command::new("listSearchIndexes", "The indexes of vectors of a collection", search_indexes::list),
     Command::quick("ping", "Answers", ping::run),
     Command::quick("refreshSessions", "No effect: a session lives as long as it is used", sessions::refresh),
     Command::new("serverStatus", "Counters of the server", server_status::run),
     Command::quick("startSession", "A session id", sessions::start),
     Command::new("update", "Update documents", update::run).transactions(TransactionSupport::Write),
+    Command::new("updateSearchIndex", "Change the definition of an index of vectors", search_indexes::update),
     Command::quick("whatsmyuri", "The client's address", whatsmyuri::run),
 ];
 

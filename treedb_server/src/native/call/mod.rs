@@ -8,6 +8,7 @@ mod documents;
 mod find;
 mod greeting;
 mod kv;
+mod search;
 #[cfg(test)]
 mod tests;
 
@@ -15,6 +16,7 @@ pub use documents::{Count, Delete, DocumentError, Get, Insert, Inserted, Update,
 pub use find::{Batch, BatchWriter, Close, Find, Next};
 pub use greeting::{Hello, Ping, Welcome};
 pub use kv::{Bound, Entries, EntriesWriter, KvBatch, KvDelete, KvGet, KvPut, KvRange, Op};
+pub use search::{CreateIndex, DropIndex, ListIndexes, Neighbor, UpdateSearchIndex, VectorSearch};
 
 use super::bytes::{Malformed, Reader};
 use super::frame::{self, Header, opcode};
@@ -85,6 +87,8 @@ pub const UNORDERED: u16 = 1 << 2;
 pub const MULTI: u16 = 1 << 2;
 /// Flag of an update: insert a document if none matches.
 pub const UPSERT: u16 = 1 << 3;
+/// Flag of a vector search: compare with all documents.
+pub const EXACT: u16 = 1 << 2;
 /// Flag of a range: from the last key down.
 pub const DESCENDING: u16 = 1 << 2;
 
@@ -102,6 +106,11 @@ pub enum Request<'a> {
     Update(Update<'a>),
     Delete(Delete<'a>),
     Count(Count<'a>),
+    VectorSearch(VectorSearch<'a>),
+    CreateIndex(CreateIndex<'a>),
+    ListIndexes(ListIndexes<'a>),
+    DropIndex(DropIndex<'a>),
+    UpdateSearchIndex(UpdateSearchIndex<'a>),
     KvGet(KvGet<'a>),
     KvPut(KvPut<'a>),
     KvDelete(KvDelete<'a>),
@@ -127,6 +136,11 @@ impl<'a> Request<'a> {
             opcode::UPDATE => (Request::Update(Update::read(flags, body)?), Ack::BITS | MULTI | UPSERT),
             opcode::DELETE => (Request::Delete(Delete::read(flags, body)?), Ack::BITS),
             opcode::COUNT => (Request::Count(Count::read(body)?), 0),
+            opcode::VECTOR_SEARCH => (Request::VectorSearch(VectorSearch::read(flags, body)?), EXACT),
+            opcode::CREATE_INDEX => (Request::CreateIndex(CreateIndex::read(body)?), 0),
+            opcode::LIST_INDEXES => (Request::ListIndexes(ListIndexes::read(body)?), 0),
+            opcode::DROP_INDEX => (Request::DropIndex(DropIndex::read(body)?), 0),
+            opcode::UPDATE_SEARCH_INDEX => (Request::UpdateSearchIndex(UpdateSearchIndex::read(body)?), 0),
             opcode::KV_GET => (Request::KvGet(KvGet::read(body)?), 0),
             opcode::KV_PUT => (Request::KvPut(KvPut::read(flags, body)?), Ack::BITS),
             opcode::KV_DELETE => (Request::KvDelete(KvDelete::read(flags, body)?), Ack::BITS),

@@ -37,6 +37,21 @@ fn frames() -> Vec<Vec<u8>> {
     add(&mut frames, Update { namespace, filter: &filter, update: &other, multi: true, upsert: true, ack });
     add(&mut frames, Delete { namespace, limit: 1, filter: &filter, ack });
     add(&mut frames, Count { namespace, skip: 1, limit: 2, filter: &filter });
+    let vector = vec![0.5, -1.0, f32::MAX];
+    let search = VectorSearch {
+        namespace,
+        index: "near",
+        limit: 5,
+        candidates: 50,
+        exact: true,
+        vector,
+        filter: &filter,
+    };
+    add(&mut frames, search);
+    add(&mut frames, CreateIndex { namespace, spec: &filter });
+    add(&mut frames, ListIndexes { namespace });
+    add(&mut frames, DropIndex { namespace, name: "near" });
+    add(&mut frames, UpdateSearchIndex { namespace, name: "near", definition: &other });
     add(&mut frames, KvGet { table: "t", key: b"k" });
     add(&mut frames, KvPut { table: "t", key: b"", value: b"v", ack });
     add(&mut frames, KvDelete { table: "t", key: b"k", ack });
@@ -67,6 +82,11 @@ fn every_request_is_read_as_it_was_written() {
             Request::Update(call) => call.frame(0xabcd, &mut again),
             Request::Delete(call) => call.frame(0xabcd, &mut again),
             Request::Count(call) => call.frame(0xabcd, &mut again),
+            Request::VectorSearch(call) => call.frame(0xabcd, &mut again),
+            Request::CreateIndex(call) => call.frame(0xabcd, &mut again),
+            Request::ListIndexes(call) => call.frame(0xabcd, &mut again),
+            Request::DropIndex(call) => call.frame(0xabcd, &mut again),
+            Request::UpdateSearchIndex(call) => call.frame(0xabcd, &mut again),
             Request::KvGet(call) => call.frame(0xabcd, &mut again),
             Request::KvPut(call) => call.frame(0xabcd, &mut again),
             Request::KvDelete(call) => call.frame(0xabcd, &mut again),

@@ -9,6 +9,7 @@ use crate::doc::Element;
 use crate::error::{ErrorCode, QueryError, Result};
 
 use crate::aggregate::context::Context;
+use crate::aggregate::score::Scores;
 use crate::aggregate::stage::{PlannedStage, Reads, Role, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, Visitor};
 
@@ -61,6 +62,10 @@ impl Stage for Skip {
     fn reads(&self, _: &mut Vec<String>) -> Reads {
         Reads::Named
     }
+
+    fn scores(&self) -> Scores {
+        Scores::Kept
+    }
 }
 
 /// `$limit`: the first documents.
@@ -96,6 +101,10 @@ impl Stage for Limit {
 
     fn reads(&self, _: &mut Vec<String>) -> Reads {
         Reads::Named
+    }
+
+    fn scores(&self) -> Scores {
+        Scores::Kept
     }
 }
 

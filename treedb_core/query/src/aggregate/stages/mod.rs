@@ -15,6 +15,7 @@ mod sort;
 mod source;
 mod union_with;
 mod unwind;
+mod vector_search;
 mod window;
 mod write;
 
@@ -32,5 +33,6 @@ pub(super) use sort::SortStage;
 pub(super) use source::OwnSource;
 pub(super) use union_with::UnionWith;
 pub(super) use unwind::Unwind;
+pub(super) use vector_search::VectorSearch;
 pub(super) use window::Window;
 pub(super) use write::Write;

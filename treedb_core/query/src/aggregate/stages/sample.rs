@@ -11,6 +11,7 @@ use crate::query::expr::random;
 
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::{document, failed, known_fields, memory_exceeded};
+use crate::aggregate::score::Scores;
 use crate::aggregate::stage::{PlannedStage, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, VecStream};
 
@@ -53,6 +54,10 @@ impl Stage for Sample {
             input: Some(input),
             chosen,
         }))
+    }
+
+    fn scores(&self) -> Scores {
+        Scores::Held
     }
 }
 

@@ -1,4 +1,5 @@
-//! Stages that begin a pipeline with documents of their own: `$documents`, `$collStats`, `$indexStats`.
+//! Stages that begin a pipeline with documents of their own: `$documents`, `$collStats`, `$indexStats`,
+//! `$listSearchIndexes`.
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::{Arena, Expr, Scope};
 
 use crate::aggregate::context::Context;
-use crate::aggregate::operand::{document, failed, known_fields, raw};
+use crate::aggregate::operand::{document, failed, known_fields, optional_string, raw};
 use crate::aggregate::stage::{PlannedStage, Role, Source, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, VecStream};
 
@@ -19,6 +20,11 @@ pub(crate) enum OwnSource {
     Documents(Expr),
     CollectionStats,
     IndexStats,
+    /// The one with this name or id, if one is given.
+    SearchIndexes {
+        name: Option<String>,
+        id: Option<String>,
+    },
 }
 
 impl Stage for OwnSource {
@@ -28,6 +34,16 @@ impl Stage for OwnSource {
             b"$collStats" => {
                 known_fields("$collStats", document(stage)?, &["count", "storageStats"])?;
                 OwnSource::CollectionStats
+            }
+            b"$listSearchIndexes" => {
+                let (stage, operand) = ("$listSearchIndexes", document(stage)?);
+                known_fields(stage, operand, &["name", "id"])?;
+                let name = optional_string(stage, operand, "name")?.map(str::to_owned);
+                let id = optional_string(stage, operand, "id")?.map(str::to_owned);
+                if name.is_some() && id.is_some() {
+                    return Err(failed(format!("{stage} takes 'name' or 'id', not both")));
+                }
+                OwnSource::SearchIndexes { name, id }
             }
             _ => {
                 known_fields("$indexStats", document(stage)?, &[])?;
@@ -40,11 +56,12 @@ impl Stage for OwnSource {
         Err(failed("a stage that begins a pipeline cannot stand within one"))
     }
 
-    fn explain(&self, _: &RawDocument) -> RawDocumentBuf {
+    fn explain(&self, source: &RawDocument) -> RawDocumentBuf {
         match self {
             OwnSource::Documents(_) => rawdoc! { "$documents": {} },
             OwnSource::CollectionStats => rawdoc! { "$collStats": {} },
             OwnSource::IndexStats => rawdoc! { "$indexStats": {} },
+            OwnSource::SearchIndexes { .. } => source.to_owned(),
         }
     }
 
@@ -58,6 +75,16 @@ impl Source for OwnSource {
         let documents = match self {
             OwnSource::CollectionStats => vec![context.collections.collection_stats(namespace)?],
             OwnSource::IndexStats => context.collections.index_stats(namespace)?,
+            OwnSource::SearchIndexes { name, id } => {
+                let is = |index: &RawDocument, field: &str, wanted: &Option<String>| {
+                    wanted.as_ref().is_none_or(|wanted| {
+                        Doc::from(index).get(field) == Some(Value::String(wanted.as_bytes()))
+                    })
+                };
+                let mut indexes = context.collections.search_indexes(namespace)?;
+                indexes.retain(|index| is(index, "name", name) && is(index, "id", id));
+                indexes
+            }
             OwnSource::Documents(expr) => evaluated(expr, context)?,
         };
         Ok(Box::new(VecStream::new(documents)))

@@ -257,7 +257,7 @@ fn run_pipeline(
     for variable in variables {
         values.push(variable.eval(&mut scope)?.map(OwnedValue::from_value));
     }
-    let context = context.with_globals(Globals { now: context.globals.now, values });
+    let context = context.with_globals(Globals { now: context.globals.now, values, ..Globals::default() });
     let mut found = pipeline.open_over(Box::new(VecStream::new(vec![old.to_owned()])), &context)?;
     found.next()?.ok_or_else(|| failed("$merge: the pipeline of 'whenMatched' must give a document"))
 }

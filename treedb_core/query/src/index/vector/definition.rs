@@ -31,6 +31,8 @@ pub struct VectorDef {
     pub name: String,
     /// The field.
     pub path: Path,
+    /// The fields of type `filter` that the definition names. A search may filter by any field, so they are only shown.
+    pub filters: Vec<String>,
     /// What vectors in the index have.
     pub dimensions: usize,
     /// How far two vectors are from each other.
@@ -53,6 +55,7 @@ impl VectorDef {
         VectorDef {
             name: format!("{path}_{TYPE}"),
             path: Path::new(path),
+            filters: Vec::new(),
             dimensions,
             metric,
             quantization: Quantization::Scalar,
@@ -83,7 +86,7 @@ impl VectorDef {
                 "the \"definition\" of a search index needs \"fields\", an array".to_owned(),
             ));
         };
-        let mut def: Option<VectorDef> = None;
+        let (mut def, mut filters): (Option<VectorDef>, Vec<String>) = (None, Vec::new());
         for field in fields.elements() {
             let Value::Document(field) = field.value() else {
                 return Err(invalid("each of the \"fields\" must be an object".to_owned()));
@@ -93,7 +96,7 @@ impl VectorDef {
                     return Err(invalid("an index has one field of type \"vector\"".to_owned()));
                 }
                 Some("vector") => def = Some(vector_field(field)?),
-                Some("filter") => {}
+                Some("filter") => filters.push(path_of(field, "filter")?),
                 other => {
                     let other = other.unwrap_or_default();
                     return Err(invalid(format!(
@@ -103,6 +106,7 @@ impl VectorDef {
             }
         }
         let mut def = def.ok_or_else(|| invalid("\"fields\" needs one of type \"vector\"".to_owned()))?;
+        def.filters = filters;
         match text(spec, "name")? {
             Some(name) if name.is_empty() => return Err(invalid("index names cannot be empty".to_owned())),
             Some(name) => def.name = name,
@@ -126,6 +130,7 @@ impl VectorDef {
             },
             "hnswOptions": { "maxEdges": number(self.links), "numEdgeCandidates": number(self.candidates) },
         });
+        self.filters.iter().for_each(|path| fields.push(rawdoc! { "type": "filter", "path": path.as_str() }));
         rawdoc! { "name": self.name.as_str(), "type": TYPE, "definition": { "fields": fields } }
     }
 
@@ -181,12 +186,18 @@ fn similarity(metric: Metric) -> &'static str {
     }
 }
 
-/// The definition that a field of type `vector` stands for.
-fn vector_field(field: Doc<'_>) -> Result<VectorDef> {
-    let path = text(field, "path")?.ok_or_else(|| invalid("a vector field needs a \"path\"".to_owned()))?;
+/// The path of a field of this type.
+fn path_of(field: Doc<'_>, kind: &str) -> Result<String> {
+    let path = text(field, "path")?.ok_or_else(|| invalid(format!("a {kind} field needs a \"path\"")))?;
     if path.split('.').any(|part| part.is_empty() || part.starts_with('$')) {
         return Err(invalid(format!("\"path\" must be the name of a field, not \"{path}\"")));
     }
+    Ok(path)
+}
+
+/// The definition that a field of type `vector` stands for.
+fn vector_field(field: Doc<'_>) -> Result<VectorDef> {
+    let path = path_of(field, "vector")?;
     let dimensions = number(field, "numDimensions", 1..=MAX_DIMENSIONS)?
         .ok_or_else(|| invalid("a vector field needs \"numDimensions\"".to_owned()))?;
     let metric = match text(field, "similarity")?.as_deref() {
@@ -271,6 +282,19 @@ mod tests {
                 assert_eq!(def.is_same_as(&wanted).unwrap_err().code, ErrorCode::IndexKeySpecsConflict);
             }
         }
+    }
+
+    #[test]
+    fn fields_to_filter_by_are_kept_in_the_definition() {
+        let field = || rawdoc! { "type": "vector", "path": "v", "numDimensions": 3, "similarity": "cosine" };
+        let filter = |path: &str| rawdoc! { "type": "filter", "path": path };
+        let spec = rawdoc! { "type": "vectorSearch", "definition": { "fields": [filter("year"), field(), filter("a.b")] } };
+        let def = VectorDef::from_spec(&spec).unwrap();
+        assert_eq!(def.filters, ["year", "a.b"]);
+        assert_eq!(VectorDef::from_spec(&def.spec()).unwrap(), def);
+        let unnamed =
+            rawdoc! { "type": "vectorSearch", "definition": { "fields": [field(), { "type": "filter" }] } };
+        assert!(VectorDef::from_spec(&unnamed).unwrap_err().message.contains("filter"));
     }
 
     #[test]

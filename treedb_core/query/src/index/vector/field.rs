@@ -18,6 +18,8 @@ const VECTOR: u8 = 9;
 const FLOATS: u8 = 0x27;
 /// Elements are signed bytes.
 const BYTES: u8 = 0x03;
+/// Elements are bits.
+const BITS: u8 = 0x10;
 
 impl VectorDef {
     /// The vector of a document; `None` if it has none that belongs in the index.
@@ -36,6 +38,25 @@ impl VectorDef {
         let first = self.path.first().as_bytes();
         Doc::from(old).find(first) == Doc::from(new).find(first)
     }
+}
+
+/// The vector that a query compares with: an array of numbers, or binary data of subtype 9.
+///
+/// # Errors
+/// What is wrong, to be said of the value.
+pub fn query_vector(value: Value<'_>) -> Result<Vec<f32>, &'static str> {
+    let most = match value {
+        Value::Array(array) => array.elements().count(),
+        Value::Binary(VECTOR, [BITS, ..]) => {
+            return Err("cannot be a vector of bits: indexes of bits do not exist");
+        }
+        Value::Binary(VECTOR, bytes) => bytes.len(),
+        _ => return Err("must be an array of numbers, or binary data of subtype 9"),
+    };
+    elements(value, most).ok_or(match value {
+        Value::Array(_) => "must consist of numbers that are not decimals",
+        _ => "is damaged: binary data of subtype 9 begins with the type of its elements and 0",
+    })
 }
 
 /// The value at a path; arrays on the way are not searched.

@@ -27,6 +27,8 @@ const MIN_CANDIDATES: usize = 100;
 pub struct NearestQuery {
     /// The name of a vector index.
     pub index: String,
+    /// The field that the request takes it to be an index of; `None` if the request does not say.
+    pub path: Option<String>,
     /// The vector to compare with.
     pub vector: Vec<f32>,
     /// Most documents to return; at least 1.
@@ -112,6 +114,13 @@ fn run(
 fn check(def: &VectorDef, search: &NearestQuery, within: Option<f32>) -> Result<usize> {
     if let Err(unfit) = def.metric.check(&search.vector, def.dimensions) {
         return Err(QueryError::bad_value(format!("vector index {}: {unfit}", def.name)));
+    }
+    if let Some(path) = search.path.as_deref().filter(|path| *path != def.path.as_str()) {
+        return Err(QueryError::bad_value(format!(
+            "Path '{path}' needs to be indexed as vector: index {} is one of the field '{}'",
+            def.name,
+            def.path.as_str()
+        )));
     }
     if search.limit == 0 {
         return Err(QueryError::bad_value("\"limit\" must be positive"));

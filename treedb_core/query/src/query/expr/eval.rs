@@ -46,6 +46,7 @@ impl Node {
     /// small.
     fn eval_rest<'a>(&'a self, scope: &mut Scope<'a>) -> Result<Found<'a>> {
         match self {
+            Node::Score => Ok(scope.globals.score.get().map(Value::Double)),
             Node::And(all) => {
                 for one in all {
                     if !truthy(one.eval(scope)?) {

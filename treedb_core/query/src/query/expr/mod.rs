@@ -36,8 +36,8 @@ mod tests;
 pub(crate) use array::positive;
 pub(crate) use logic::random;
 pub(crate) use object::merged;
-pub(crate) use parse::{check_path, check_variable};
-pub use scope::{Arena, Globals, Names, Scope};
+pub(crate) use parse::{check_path, check_variable, score_metadata};
+pub use scope::{Arena, CurrentScore, Globals, Names, Scope};
 
 use crate::doc::{Collation, Element, OwnedValue, Path, Value};
 use crate::error::Result;
@@ -70,6 +70,7 @@ enum Node {
     Const(OwnedValue),
     Missing,
     Now,
+    Score,
     Whole(Base),
     Path(Base, Path),
     Object(Vec<(String, Node)>),

@@ -12,7 +12,24 @@ use super::{Base, Node};
 const UNSUPPORTED: &[(&str, &str)] = &[
     ("$function", "write it with $map, $filter, $reduce and $switch"),
     ("$accumulator", "use $push, and $reduce or $map after the $group"),
-    ("$meta", "text and vector scores do not exist in this pipeline"),
+];
+
+/// What MongoDB keeps of a document beside its fields; the first is all that there is here.
+const METADATA: &[&str] = &[
+    "vectorSearchScore",
+    "geoNearDistance",
+    "geoNearPoint",
+    "indexKey",
+    "randVal",
+    "recordId",
+    "score",
+    "scoreDetails",
+    "searchHighlights",
+    "searchScore",
+    "searchScoreDetails",
+    "searchSequenceToken",
+    "sortKey",
+    "textScore",
 ];
 
 pub(super) fn expression(value: Value<'_>, names: &mut Names) -> Result<Node> {
@@ -166,6 +183,7 @@ fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node
             Ok(Node::IfNull(all))
         }
         "$cond" => cond(value, names),
+        "$meta" => score_metadata(value, names).map(|()| Node::Score),
         "$switch" => switch(value, names),
         "$let" => let_in(value, names),
         "$map" => {
@@ -216,6 +234,31 @@ fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node
             }
         }
         _ => call(name, value, names),
+    }
+}
+
+/// Checks that the operand of `$meta` is `vectorSearchScore`, and that the documents have it.
+///
+/// # Errors
+/// `Location17307`, `Location17308`; `Location40218` where documents have no scores.
+pub(crate) fn score_metadata(operand: Value<'_>, names: &Names) -> Result<()> {
+    let Value::String(metadata) = operand else {
+        return Err(QueryError::new(ErrorCode::Location17307, "$meta only supports string arguments"));
+    };
+    let metadata = String::from_utf8_lossy(metadata);
+    match &*metadata {
+        "vectorSearchScore" if names.has_scores() => Ok(()),
+        known if METADATA.contains(&known) => Err(QueryError::new(
+            ErrorCode::Location40218,
+            format!(
+                "query requires {known} metadata, but it is not available: a pipeline that begins with $vectorSearch has \
+                 vectorSearchScore, up to a stage that makes new documents"
+            ),
+        )),
+        unknown => Err(QueryError::new(
+            ErrorCode::Location17308,
+            format!("Unsupported argument to $meta: {unknown}"),
+        )),
     }
 }
 

@@ -30,6 +30,8 @@ impl Node {
         let mut all = |nodes: &'e [Node]| nodes.iter().for_each(|node| node.add_reads(reads));
         match self {
             Node::Const(_) | Node::Missing | Node::Now => {}
+            // It belongs to the document as a whole, and stays with it.
+            Node::Score => reads.whole = true,
             Node::Whole(base) => reads.whole |= matches!(base, Base::Current | Base::Root),
             Node::Path(Base::Current | Base::Root, path) => reads.paths.push(path),
             Node::Path(..) => {}

@@ -1,6 +1,8 @@
 //! [`Scope`]: the document, the variables and the arena of one evaluation.
 
 use std::cmp::Ordering;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering as Memory};
 
 use bumpalo::Bump;
 
@@ -45,6 +47,7 @@ pub struct Names {
     globals: Vec<String>,
     pub(super) locals: Vec<String>,
     collation: Collation,
+    has_scores: bool,
 }
 
 impl Names {
@@ -68,6 +71,16 @@ impl Names {
         &self.collation
     }
 
+    /// The same names, for documents that have scores (`{ $meta: "vectorSearchScore" }`) or have none.
+    pub(crate) fn with_scores(self, has_scores: bool) -> Self {
+        Names { has_scores, ..self }
+    }
+
+    /// True if the documents have scores.
+    pub(crate) fn has_scores(&self) -> bool {
+        self.has_scores
+    }
+
     /// The names of the whole pipeline.
     pub fn globals(&self) -> &[String] {
         &self.globals
@@ -86,12 +99,49 @@ pub struct Globals {
     pub now: i64,
     /// The values of the names given to the parser; `None` for missing.
     pub values: Vec<Option<OwnedValue>>,
+    /// The score of the document that the pipeline is at.
+    pub score: CurrentScore,
 }
 
 impl Globals {
     /// No variables; `$$NOW` is the time of the call.
     pub fn now() -> Self {
-        Globals { now: bson::DateTime::now().timestamp_millis(), values: Vec::new() }
+        Globals {
+            now: bson::DateTime::now().timestamp_millis(),
+            values: Vec::new(),
+            score: CurrentScore::default(),
+        }
+    }
+}
+
+/// The score of the document that a pipeline is at, which is not part of the document: MongoDB's metadata `vectorSearchScore`. The
+/// search in front of the pipeline sets it with each document that it passes on.
+#[derive(Debug, Clone, Default)]
+pub struct CurrentScore(Option<Arc<AtomicU64>>);
+
+impl CurrentScore {
+    /// The score of a pipeline whose documents have scores.
+    pub(crate) fn kept() -> Self {
+        CurrentScore(Some(Arc::new(AtomicU64::new(f64::NAN.to_bits()))))
+    }
+
+    /// True if the documents have scores.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Sets the score of the document that is passed on next.
+    pub(crate) fn set(&self, score: Option<f64>) {
+        if let Some(current) = &self.0 {
+            // The stages of a pipeline run in one thread at a time.
+            current.store(score.unwrap_or(f64::NAN).to_bits(), Memory::Relaxed);
+        }
+    }
+
+    /// The score of the document.
+    pub(crate) fn get(&self) -> Option<f64> {
+        let score = f64::from_bits(self.0.as_ref()?.load(Memory::Relaxed));
+        (!score.is_nan()).then_some(score)
     }
 }
 

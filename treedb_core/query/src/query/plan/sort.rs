@@ -27,6 +27,15 @@ impl Sort {
     /// # Errors
     /// `Location15975` for a direction that is not 1 or -1, `BadValue` for `$meta` and other operators.
     pub fn parse(sort: &RawDocument) -> Result<Option<Self>> {
+        Self::parse_with(sort, |_| Ok(None))
+    }
+
+    /// [`Self::parse`], where `expression` may give the field of a document that has the value of a key that is an expression; the
+    /// order is descending then.
+    pub(crate) fn parse_with(
+        sort: &RawDocument,
+        expression: impl Fn(Doc<'_>) -> Result<Option<&'static str>>,
+    ) -> Result<Option<Self>> {
         let mut keys: Vec<KeyPart> = Vec::new();
         for element in Doc::from(sort).elements() {
             let path = element.name_str();
@@ -36,7 +45,11 @@ impl Sort {
                     Some(-1) => SortOrder::Descending,
                     _ => return Err(bad_direction(path)),
                 },
-                Value::Document(_) => {
+                Value::Document(operator) => {
+                    if let Some(field) = expression(operator)? {
+                        keys.push(KeyPart { path: Path::new(field), direction: SortOrder::Descending });
+                        continue;
+                    }
                     return Err(QueryError::bad_value(format!(
                         "sort by an expression is not supported (field '{path}')"
                     )));

@@ -15,6 +15,7 @@ use crate::query::{Filter, Query};
 
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::{document, failed, known_fields, memory_exceeded, raw, required_string};
+use crate::aggregate::score::Scores;
 use crate::aggregate::set_value::with_value;
 use crate::aggregate::stage::{PlannedStage, Reads, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, Visitor};
@@ -192,6 +193,10 @@ impl Stage for GraphLookup {
         // The result keeps the place of this field among the others.
         fields.push(self.to.first().to_owned());
         if reads.whole { Reads::Any } else { Reads::Named }
+    }
+
+    fn scores(&self) -> Scores {
+        Scores::Kept
     }
 
     fn preserves(&self, field: &str) -> bool {

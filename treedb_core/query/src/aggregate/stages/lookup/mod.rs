@@ -20,6 +20,7 @@ use crate::aggregate::following::subfields_needed;
 use crate::aggregate::operand::{document, failed, known_fields, optional_string, required_string};
 use crate::aggregate::pipeline::Pipeline;
 use crate::aggregate::predicate::Predicate;
+use crate::aggregate::score::Scores;
 use crate::aggregate::stage::{PlannedStage, Reads, Stage, StageParser, UnwindOptions};
 use crate::aggregate::stages::Match;
 use crate::aggregate::stream::{BoxedStream, VecStream};
@@ -53,7 +54,7 @@ impl Lookup {
         for variable in &self.variables {
             values.push(variable.eval(&mut scope)?.map(OwnedValue::from_value));
         }
-        let inner = context.with_globals(Globals { now: context.globals.now, values });
+        let inner = context.with_globals(Globals { now: context.globals.now, values, ..Globals::default() });
         let namespace = context.namespace(&self.from);
         match join {
             Some((join, values)) => match join.find(values, context)? {
@@ -198,6 +199,10 @@ impl Stage for Lookup {
 
     fn is_partitionable(&self) -> bool {
         self.fields.is_some() && self.variables.is_empty() && self.pipeline.is_empty()
+    }
+
+    fn scores(&self) -> Scores {
+        Scores::Kept
     }
 
     fn reads(&self, fields: &mut Vec<String>) -> Reads {

@@ -12,11 +12,13 @@ use crate::doc::write::Writer;
 use crate::doc::{Doc, Element};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Sort;
+use crate::query::expr::score_metadata;
 use crate::query::external_sort::{KeyedDocument, SortedRuns, memory_size};
 
 use crate::aggregate::context::Context;
 use crate::aggregate::following::{documents_needed, fields_needed_by_sort};
 use crate::aggregate::operand::{document, raw};
+use crate::aggregate::score::{SCORE_FIELD, Scores};
 use crate::aggregate::stage::{PlannedStage, Reads, Role, Scan, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream};
 
@@ -31,7 +33,13 @@ pub(crate) struct SortStage(Sort);
 
 impl Stage for SortStage {
     fn parse(stage: &Element<'_>, parser: &StageParser) -> Result<Self> {
-        match Sort::parse(raw(document(stage)?)?)? {
+        let score = |operator: Doc<'_>| match operator.elements().next() {
+            Some(first) if first.name == b"$meta" => {
+                score_metadata(first.value(), &parser.names).map(|()| Some(SCORE_FIELD))
+            }
+            _ => Ok(None),
+        };
+        match Sort::parse_with(raw(document(stage)?)?, score)? {
             Some(sort) => Ok(SortStage(sort.collated(parser.names.collation()))),
             None => {
                 Err(QueryError::new(ErrorCode::Location15976, "$sort stage must have at least one sort key"))
@@ -62,8 +70,15 @@ impl Stage for SortStage {
         Ok(Some(Box::new(stream)))
     }
 
-    fn explain(&self, _: &RawDocument) -> RawDocumentBuf {
-        rawdoc! { "$sort": self.0.written() }
+    fn explain(&self, source: &RawDocument) -> RawDocumentBuf {
+        match self.0.keys.iter().any(|key| key.path.as_str() == SCORE_FIELD) {
+            true => source.to_owned(),
+            false => rawdoc! { "$sort": self.0.written() },
+        }
+    }
+
+    fn scores(&self) -> Scores {
+        Scores::Held
     }
 
     fn role(&self) -> Role<'_> {

@@ -1,0 +1,19 @@
+//! Functions of the server's without a boundary for errors of their own.
+//!
+//! The bindings set up a boundary ([`guard`]) for each call, so that an error of the server's unwinds our stack. That
+//! costs as much as finding a page in the buffer pool. What every step of a descent or every scan calls is therefore
+//! declared here, to be called several in one boundary. A function called outside one would jump over our frames.
+
+use std::ffi::c_int;
+
+pub(super) use pgrx::pg_sys::ffi::pg_guard_ffi_boundary as guard;
+use pgrx::pg_sys::{AttrNumber, BlockNumber, Buffer, Datum, FmgrInfo, Oid, Relation};
+
+unsafe extern "C-unwind" {
+    pub(super) fn ReadBuffer(relation: Relation, block: BlockNumber) -> Buffer;
+    pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
+    pub(super) fn UnlockReleaseBuffer(buffer: Buffer);
+    pub(super) fn index_getprocid(index: Relation, column: AttrNumber, number: u16) -> Oid;
+    pub(super) fn index_getprocinfo(index: Relation, column: AttrNumber, number: u16) -> *mut FmgrInfo;
+    pub(super) fn FunctionCall0Coll(function: *mut FmgrInfo, collation: Oid) -> Datum;
+}

@@ -1,0 +1,275 @@
+"""Search indexes and $vectorSearch through the driver, as with MongoDB Atlas."""
+import math
+
+import pymongo
+import pytest
+from bson.binary import Binary, BinaryVectorDtype
+from bson.objectid import ObjectId
+from pymongo.errors import OperationFailure
+from pymongo.operations import SearchIndexModel
+
+DIMENSIONS = 4
+
+
+def definition(similarity="euclidean", dimensions=DIMENSIONS, **field):
+    return {"fields": [
+        {"type": "vector", "path": "v", "numDimensions": dimensions, "similarity": similarity, **field},
+        {"type": "filter", "path": "part"},
+    ]}
+
+
+def model(name="near", **options):
+    return SearchIndexModel(definition(**options), name=name, type="vectorSearch")
+
+
+def vector(n):
+    return [float(n), n / 2, 1.0, -float(n % 7)]
+
+
+def search(at, limit=3, **operand):
+    stage = {"index": "near", "path": "v", "queryVector": at, "numCandidates": 100, "limit": limit, **operand}
+    return {"$vectorSearch": {name: value for name, value in stage.items() if value is not None}}
+
+
+def distance(a, b):
+    return math.dist(a, b)
+
+
+@pytest.fixture
+def things(db):
+    db.things.insert_many([{"_id": n, "v": vector(n), "part": n % 10, "text": f"thing {n}"} for n in range(300)])
+    assert db.things.create_search_index(model()) == "near"
+    return db.things
+
+
+def refused(code, call, *args, **options):
+    with pytest.raises(OperationFailure) as error:
+        result = call(*args, **options)
+        list(result)
+    assert error.value.code == code, error.value
+    return error.value.details["errmsg"], error.value.details["codeName"]
+
+
+def nearest(at, limit, keep=lambda n: True):
+    return sorted(filter(keep, range(300)), key=lambda n: (distance(vector(n), at), n))[:limit]
+
+
+def test_an_index_is_created_listed_updated_and_dropped(things):
+    listed = list(things.list_search_indexes())
+    assert len(listed) == 1
+    index = listed[0]
+    ObjectId(index["id"])
+    assert (index["name"], index["type"], index["status"], index["queryable"]) == ("near", "vectorSearch", "READY", True)
+    assert index["latestDefinition"]["fields"][0]["numDimensions"] == DIMENSIONS
+    assert index["latestDefinition"]["fields"][1] == {"type": "filter", "path": "part"}
+    assert list(things.list_search_indexes("near")) == listed
+    assert list(things.list_search_indexes("far")) == []
+    assert things.database.command("listSearchIndexes", "things")["cursor"]["firstBatch"] == listed
+    assert things.database.command("listSearchIndexes", "things", id=index["id"])["cursor"]["firstBatch"] == listed
+    # Indexes for queries are another list.
+    assert [i["name"] for i in things.list_indexes()] == ["_id_"]
+
+    things.update_search_index("near", definition("cosine", quantization="none"))
+    updated = list(things.list_search_indexes())
+    assert [i["id"] for i in updated] == [index["id"]]
+    assert updated[0]["latestDefinition"]["fields"][0]["similarity"] == "cosine"
+    assert updated[0]["latestDefinition"]["fields"][0]["quantization"] == "none"
+
+    things.drop_search_index("near")
+    assert list(things.list_search_indexes()) == []
+    assert things.create_search_indexes([model("a"), model("b")]) == ["a", "b"]
+    by_id = {i["name"]: i["id"] for i in things.list_search_indexes()}
+    things.database.command("dropSearchIndex", "things", id=by_id["a"])
+    assert [i["name"] for i in things.list_search_indexes()] == ["b"]
+
+
+def test_an_index_without_a_name_is_the_default_one_and_one_that_exists_is_no_error(things):
+    unnamed = SearchIndexModel(definition(), type="vectorSearch")
+    assert things.create_search_index(unnamed) == "default"
+    assert things.create_search_index(unnamed) == "default"
+    reply = things.database.command("createSearchIndexes", "things", indexes=[model().document])
+    assert [i["name"] for i in reply["indexesCreated"]] == ["near"] and ObjectId(reply["indexesCreated"][0]["id"])
+    assert refused(68, things.create_search_index, model(dimensions=5))[1] == "IndexAlreadyExists"
+
+
+def test_index_commands_that_cannot_be_done_are_refused_with_mongodbs_codes(things):
+    message, _ = refused(238, things.create_search_index, {"definition": {"mappings": {"dynamic": True}}})
+    assert '"search"' in message and "vectorSearch" in message
+    text = SearchIndexModel({"mappings": {"dynamic": True}}, name="text", type="search")
+    assert refused(238, things.create_search_index, text)[1] == "NotImplemented"
+    assert refused(2, things.create_search_index, SearchIndexModel({}, type="wide"))[1] == "BadValue"
+    for wrong in [definition("l3"), definition(dimensions=0), definition(quantization="some"), {}, {"fields": [{"type": "filter", "path": "a"}]}]:
+        index = SearchIndexModel(wrong, name="wrong", type="vectorSearch")
+        assert refused(67, things.create_search_index, index)[1] == "CannotCreateIndex"
+    assert refused(27, things.update_search_index, "far", definition())[1] == "IndexNotFound"
+    assert refused(27, things.drop_search_index, "far")[1] == "IndexNotFound"
+    assert refused(27, things.drop_search_index, "_id_")[1] == "IndexNotFound"
+    command = things.database.command
+    assert refused(26, things.database.nothing.create_search_index, model())[1] == "NamespaceNotFound"
+    assert refused(26, command, "updateSearchIndex", "nothing", name="near", definition=definition())
+    assert refused(26, command, "dropSearchIndex", "nothing", name="near")
+    # As in MongoDB, drivers take that for a success.
+    things.database.nothing.drop_search_index("near")
+    assert list(things.database.nothing.list_search_indexes()) == []
+    assert refused(72, command, "dropSearchIndex", "things")
+    assert refused(72, command, "dropSearchIndex", "things", name="near", id="0" * 24)
+    assert refused(40414, command, "updateSearchIndex", "things", name="near")
+    assert refused(40414, command, "createSearchIndexes", "things", indexes=[{"type": "vectorSearch"}])
+    assert refused(40415, command, "createSearchIndexes", "things", indexes=[], nonsense=1)
+    assert refused(2, command, "createSearchIndexes", "things", indexes=[])
+    assert [i["name"] for i in things.list_search_indexes()] == ["near"]
+
+
+@pytest.mark.parametrize("similarity", ["euclidean", "cosine", "dotProduct"])
+@pytest.mark.parametrize("quantization", ["none", "scalar"])
+def test_the_nearest_documents_are_found_with_their_scores(db, similarity, quantization):
+    db.things.insert_many([{"_id": n, "v": vector(n + 1)} for n in range(100)])
+    db.things.create_search_index(model(similarity=similarity, quantization=quantization))
+    at = vector(40)
+
+    def score(n):
+        other = vector(n + 1)
+        product = sum(a * b for a, b in zip(at, other))
+        if similarity == "euclidean":
+            return 1 / (1 + distance(at, other))
+        if similarity == "dotProduct":
+            return (1 + product) / 2
+        return (1 + product / math.hypot(*at) / math.hypot(*other)) / 2
+
+    found = list(db.things.aggregate([search(at, 5), {"$project": {"score": {"$meta": "vectorSearchScore"}}}]))
+    best = sorted(range(100), key=score, reverse=True)[:5]
+    assert [d["score"] for d in found] == pytest.approx([score(n) for n in best], rel=1e-5)
+    exact = list(db.things.aggregate([search(at, 5, exact=True, numCandidates=None)]))
+    assert [d["_id"] for d in exact] == [d["_id"] for d in found]
+
+
+def test_a_filter_is_any_filter_and_as_many_are_found_as_match(things):
+    at = vector(100)
+    for query, keep in [
+        ({}, lambda n: True),
+        ({"part": 3}, lambda n: n % 10 == 3),
+        ({"$and": [{"part": {"$in": [1, 2]}}, {"_id": {"$lt": 20}}]}, lambda n: n % 10 in (1, 2) and n < 20),
+        ({"text": {"$regex": "9$"}}, lambda n: n % 10 == 9),
+        ({"$expr": {"$eq": ["$_id", {"$multiply": ["$part", 11]}]}}, lambda n: n == n % 10 * 11),
+        ({"part": 77}, lambda n: False),
+    ]:
+        found = [d["_id"] for d in things.aggregate([search(at, 10, filter=query)])]
+        assert found == nearest(at, 10, keep), query
+
+
+def test_a_score_is_used_in_every_stage_that_can_use_it(things):
+    score = {"$meta": "vectorSearchScore"}
+    at = vector(50)
+    ids = nearest(at, 5)
+    for stages in [
+        [{"$set": {"score": score}}],
+        [{"$addFields": {"score": score}}],
+        [{"$project": {"score": score}}],
+        [{"$sort": {"_id": 1}}, {"$set": {"score": score}}, {"$sort": {"score": -1}}],
+        [{"$sort": {"_id": 1}}, {"$sort": {"anything": score}}, {"$project": {"score": score}}],
+        [{"$replaceWith": {"_id": "$_id", "score": score}}],
+        [{"$match": {"$expr": {"$gte": [score, 0]}}}, {"$set": {"score": score}}],
+    ]:
+        found = list(things.aggregate([search(at, 5), *stages]))
+        assert [d["_id"] for d in found] == ids, stages
+        assert [d["score"] for d in found] == pytest.approx([1 / (1 + distance(at, vector(n))) for n in ids], rel=1e-5)
+    group = {"$group": {"_id": None, "best": {"$max": score}, "docs": {"$push": "$$ROOT"}}}
+    [grouped] = things.aggregate([search(at, 5), group])
+    assert grouped["best"] == 1 and [set(d) for d in grouped["docs"]] == [{"_id", "v", "part", "text"}] * 5
+    message, name = refused(40218, things.aggregate, [{"$set": {"score": score}}])
+    assert name == "Location40218" and "vectorSearchScore" in message
+    assert refused(40218, things.aggregate, [search(at), {"$group": {"_id": "$part"}}, {"$set": {"score": score}}])
+
+
+def test_searches_stand_in_the_pipelines_of_other_stages(things):
+    score = {"$set": {"score": {"$meta": "vectorSearchScore"}}}
+    union = {"$unionWith": {"coll": "things", "pipeline": [search(vector(200), 1), score]}}
+    found = list(things.aggregate([search(vector(100), 1), score, union]))
+    assert [(d["_id"], d["score"]) for d in found] == [(100, 1), (200, 1)]
+    lookup = {"$lookup": {"from": "things", "pipeline": [search(vector(200), 2)], "as": "others"}}
+    [found] = things.aggregate([search(vector(100), 1), lookup])
+    assert [d["_id"] for d in found["others"]] == nearest(vector(200), 2)
+    message, _ = refused(40602, things.aggregate, [{"$match": {}}, search(vector(1))])
+    assert message == "$vectorSearch is only valid as the first stage in a pipeline"
+    assert refused(40600, things.aggregate, [{"$facet": {"a": [search(vector(1))]}}])
+
+
+def test_wrong_operands_are_refused_with_the_field_named(things):
+    at = vector(1)
+    for code, part, operand in [
+        (2, "limit", {"limit": None}),
+        (8575100, "limit", {"limit": "3"}),
+        (7912700, "positive", {"limit": 0}),
+        (2, "numCandidates", {"numCandidates": None}),
+        (2, "numCandidates", {"numCandidates": 2}),
+        (2, "omitted", {"exact": True}),
+        (2, "dimensions", {"queryVector": at[1:]}),
+        (2, "near", {"queryVector": [math.nan] * DIMENSIONS}),
+        (2, "numbers", {"queryVector": ["a"] * DIMENSIONS}),
+        (2, "queryVector", {"queryVector": None}),
+        (27, "far", {"index": "far"}),
+        (2, "index", {"index": None}),
+        (2, "needs to be indexed", {"path": "w"}),
+        (40415, "nonsense", {"nonsense": 1}),
+    ]:
+        message, _ = refused(code, things.aggregate, [search(at, **{"limit": 3, **operand})])
+        assert part in message, message
+    assert list(things.database.nothing.aggregate([search(at)])) == []
+
+
+def test_binary_vectors_are_stored_searched_for_and_searched_with(things):
+    floats = Binary.from_vector([1000.0, 0.5, 0, 0], BinaryVectorDtype.FLOAT32)
+    small = Binary.from_vector([-100, 3, 0, 0], BinaryVectorDtype.INT8)
+    things.insert_many([{"_id": "floats", "v": floats}, {"_id": "small", "v": small}])
+    for wanted, at in [("floats", floats), ("floats", [1000, 0.5, 0, 0]), ("small", small), ("small", [-100, 3, 0, 0])]:
+        assert [d["_id"] for d in things.aggregate([search(at, 1)])] == [wanted]
+    assert things.find_one("floats")["v"] == floats
+    # Bits, another number of dimensions, and damaged ones are stored, and no search finds them.
+    bits = Binary.from_vector([255, 0, 255, 0], BinaryVectorDtype.PACKED_BIT)
+    short = Binary.from_vector([1.0, 2.0], BinaryVectorDtype.FLOAT32)
+    damaged = Binary(b"\x27\x00\x01\x02\x03", 9)
+    things.insert_many([{"_id": "bits", "v": bits}, {"_id": "short", "v": short}, {"_id": "damaged", "v": damaged}])
+    assert len(list(things.aggregate([search(vector(1), 1000, numCandidates=1000)]))) == 302
+    assert things.count_documents({}) == 305
+    message, _ = refused(2, things.aggregate, [search(bits)])
+    assert "bits" in message
+    message, _ = refused(2, things.aggregate, [search(damaged)])
+    assert "damaged" in message
+
+
+def test_a_transaction_finds_its_own_changes_and_others_do_not(things):
+    client = things.database.client
+    at = [5000.0, 0, 0, 0]
+    with client.start_session() as session, session.start_transaction():
+        things.insert_one({"_id": "new", "v": at}, session=session)
+        inside = things.aggregate([search(at, 1), {"$set": {"s": {"$meta": "vectorSearchScore"}}}], session=session)
+        assert [(d["_id"], d["s"]) for d in inside] == [("new", 1)]
+        assert [d["_id"] for d in things.aggregate([search(at, 1)])] == [299]
+        things.delete_one({"_id": 299}, session=session)
+        assert [d["_id"] for d in things.aggregate([search(at, 2)], session=session)] == ["new", 298]
+    assert [d["_id"] for d in things.aggregate([search(at, 2)])] == ["new", 298]
+
+
+def test_changes_are_found_at_once_and_an_index_follows_them(things):
+    at = [5000.0, 0, 0, 0]
+    things.insert_one({"_id": "new", "v": at})
+    assert things.aggregate([search(at, 1)]).next()["_id"] == "new"
+    things.update_one({"_id": "new"}, {"$unset": {"v": 1}})
+    assert things.aggregate([search(at, 1)]).next()["_id"] == 299
+    things.update_one({"_id": 5}, {"$set": {"v": at}})
+    assert things.aggregate([search(at, 1)]).next()["_id"] == 5
+    things.delete_one({"_id": 5})
+    assert things.aggregate([search(at, 1)]).next()["_id"] == 299
+
+
+def test_explain_shows_the_search_and_the_stages_after_it(things):
+    stages = [search(vector(3), 2), {"$set": {"score": {"$meta": "vectorSearchScore"}}}]
+    shown = things.database.command("aggregate", "things", pipeline=stages, cursor={}, explain=True)["stages"]
+    assert shown[0]["$vectorSearch"]["index"] == "near" and "$set" in shown[1]
+    command = {"aggregate": "things", "pipeline": stages, "cursor": {}}
+    assert things.database.command("explain", command, verbosity="executionStats")["stages"][0] == shown[0]
+
+
+def test_large_answers_come_in_batches(things):
+    found = list(things.aggregate([search(vector(0), 250, numCandidates=300)], batchSize=40))
+    assert len(found) == 250 and len({d["_id"] for d in found}) == 250

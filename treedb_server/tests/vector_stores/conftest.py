@@ -1,0 +1,47 @@
+"""A server, and an embedding function that needs no model: words that two texts have in common make them near."""
+import hashlib
+import itertools
+import math
+import pathlib
+import sys
+
+import pytest
+
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "driver"))
+
+from server import Server  # noqa: E402
+
+DIMENSIONS = 64
+NUMBERS = itertools.count()
+
+
+def embed(text):
+    """Each word adds 1 or -1 at a few places that its hash tells; the length is 1."""
+    sums = [0.0] * DIMENSIONS
+    for word in text.lower().split():
+        for at in range(0, 12, 2):
+            digest = hashlib.sha256(word.encode()).digest()
+            sums[digest[at] % DIMENSIONS] += 1 if digest[at + 1] % 2 else -1
+    length = math.hypot(*sums) or 1.0
+    return [value / length for value in sums]
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("shared"))
+    yield server
+    assert server.stop() == 0
+    assert not [line for line in server.log if "panic" in line]
+
+
+@pytest.fixture(scope="session")
+def client(server):
+    with server.client() as client:
+        yield client
+
+
+@pytest.fixture
+def collection(client):
+    database = client[f"stores{next(NUMBERS)}"]
+    yield database.texts
+    client.drop_database(database.name)
