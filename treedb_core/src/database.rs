@@ -132,6 +132,17 @@ impl Database {
         Ok(self.engine.check()?)
     }
 
+    /// Sets how many bytes of memory the copies of vector indexes may take, which answer searches faster than the indexes do.
+    /// By default 1 GiB, or [`Options::cache_bytes`] if that is set; with 0 there are none.
+    pub fn set_vector_memory(&self, bytes: u64) {
+        self.engine.set_vector_memory(bytes);
+    }
+
+    /// Bytes of memory that the copies of vector indexes take now.
+    pub fn vector_memory(&self) -> u64 {
+        self.engine.vector_memory()
+    }
+
     /// The key/value store underneath: statistics, checkpoints, backup, compaction, tables of your own. The tables named
     /// `catalog`, `rows/..`, `index/..` and `changes..` are those of the collections.
     pub fn store(&self) -> &Store {

@@ -28,10 +28,10 @@ pub(crate) trait VectorIndex: Sync {
 }
 
 /// Links of a new node, and twice as many in level 0.
-#[cfg(feature = "peers")]
+#[cfg(feature = "usearch")]
 pub(super) const LINKS: usize = 16;
 /// Candidates among which they are chosen.
-#[cfg(feature = "peers")]
+#[cfg(feature = "usearch")]
 pub(super) const CANDIDATES: usize = 128;
 
 /// Builds an index in one thread.
@@ -39,17 +39,16 @@ type Build = fn(&Set) -> Result<Box<dyn VectorIndex>>;
 
 /// All engines, TreeDB first.
 pub(crate) fn all() -> Vec<(&'static str, Build)> {
-    #[cfg_attr(not(feature = "peers"), expect(unused_mut, reason = "peers are added to it"))]
+    #[cfg_attr(not(feature = "usearch"), expect(unused_mut, reason = "peers are added to it"))]
     let mut all: Vec<(&'static str, Build)> = vec![("TreeDB", TreeDb::build)];
+    #[cfg(feature = "usearch")]
+    all.extend(usearch::ALL);
     #[cfg(feature = "peers")]
-    {
-        all.extend(usearch::ALL);
-        all.push((super::hnswlib::Hnswlib::NAME, super::hnswlib::Hnswlib::build));
-    }
+    all.push((super::hnswlib::Hnswlib::NAME, super::hnswlib::Hnswlib::build));
     all
 }
 
-/// Codes of 8 bits, and exact distances of the nearest found.
+/// Codes of 8 bits, and distances of the nearest found by 24 bits.
 struct TreeDb {
     graph: MemoryGraph,
     searcher: Searcher,
@@ -61,6 +60,7 @@ impl TreeDb {
         for vector in &set.vectors {
             graph.insert(vector).map_err(|e| e.to_string())?;
         }
+        let graph = graph.packed();
         Ok(Box::new(TreeDb { graph, searcher: Searcher::default() }))
     }
 }
@@ -96,7 +96,7 @@ impl VectorIndex for TreeDb {
     }
 }
 
-#[cfg(feature = "peers")]
+#[cfg(feature = "usearch")]
 mod usearch {
     //! USearch with elements of three kinds.
 

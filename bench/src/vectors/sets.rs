@@ -48,6 +48,13 @@ impl Set {
         Set { name, dimensions, vectors, queries, limits }
     }
 
+    /// The first of its vectors, with the same queries; this set if it has no more.
+    pub(crate) fn first(&self, rows: usize) -> Set {
+        let rows = rows.min(self.vectors.len());
+        let name = self.name.replacen(&self.vectors.len().to_string(), &rows.to_string(), 1);
+        Set::new(name, self.vectors[..rows].to_vec(), self.queries.clone())
+    }
+
     /// How many of the vectors found for query `number` are among its [`K`] nearest.
     pub(crate) fn hits(&self, number: usize, found: &[u32]) -> usize {
         let (query, limit) = (&self.queries[number], self.limits[number]);

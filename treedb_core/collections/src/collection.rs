@@ -18,9 +18,10 @@ use crate::catalog::search_index::SearchIndex;
 use crate::changes::AsOfOverlay;
 use crate::database::Database;
 use crate::maintenance::index_build::{self, IndexesCreated};
+use crate::maintenance::recall::{Recall, recall};
 use crate::read::cursor::Cursor;
 use crate::read::point_lookup::{self, PointFind};
-use crate::read::vector_search::vector_search;
+use crate::read::vector_search::{vector_search, vector_search_many, vector_search_within};
 use crate::read::view::View;
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
@@ -155,6 +156,45 @@ impl Collection {
         };
         let view = View { reads: &reads, meta: &meta };
         vector_search(&view, &view.context(), request)
+    }
+
+    /// The documents that [`Self::vector_search`] would find if they are no farther than `distance`, the nearest first. Without `candidates`
+    /// the request's index is asked for 100 at a time.
+    ///
+    /// # Errors
+    /// As there; `BadValue` for a distance that is not a number.
+    pub fn vector_search_within(
+        &self,
+        request: &VectorSearchRequest,
+        distance: f32,
+    ) -> Result<Vec<Neighbor>> {
+        let Some((reads, meta)) = self.snapshot()? else {
+            return Err(Database::namespace_not_found(&self.namespace));
+        };
+        let view = View { reads: &reads, meta: &meta };
+        vector_search_within(&view, &view.context(), request, distance)
+    }
+
+    /// What [`Self::vector_search`] finds for each of many requests, in their order: in one snapshot, on all cores.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn vector_search_many(&self, requests: &[VectorSearchRequest]) -> Result<Vec<Vec<Neighbor>>> {
+        let Some((reads, meta)) = self.snapshot()? else {
+            return Err(Database::namespace_not_found(&self.namespace));
+        };
+        vector_search_many(reads, &meta, requests)
+    }
+
+    /// Searches for the neighbours of about `searches` vectors of each vector index, and compares what the index finds with all documents.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`.
+    pub fn recall(&self, searches: usize) -> Result<Vec<Recall>> {
+        let Some((reads, meta)) = self.snapshot()? else {
+            return Err(Database::namespace_not_found(&self.namespace));
+        };
+        recall(&View { reads: &reads, meta: &meta }, searches)
     }
 
     /// How many documents match, `skip` and `limit` of the request applied.

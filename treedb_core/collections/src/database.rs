@@ -76,9 +76,13 @@ impl Database {
 
     /// [`Self::open`] with options.
     pub fn open_with(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
+        let cache_bytes = options.cache_bytes;
         let store = Store::open_with(dir, options)?;
         let mut txn = store.begin_write()?;
         let catalog = Catalog::open(&mut txn)?;
+        if let Some(bytes) = cache_bytes {
+            catalog.images().set_limit(bytes);
+        }
         txn.commit()?;
         let database = Database {
             inner: Arc::new(Inner {
@@ -98,6 +102,18 @@ impl Database {
     /// The key/value store underneath. Its tables `catalog`, `rows/..`, `index/..` and `changes..` belong to the collections.
     pub fn store(&self) -> &Store {
         &self.inner.store
+    }
+
+    /// Sets how many bytes the images of vector indexes may take: graphs in memory that answer vector searches about ten times as
+    /// fast as the tables of the indexes do. They are built by the first searches, follow every write, and are dropped where they take
+    /// more. With 0 there are none. By default 1 GiB, or [`Options::cache_bytes`] if that is set.
+    pub fn set_vector_memory(&self, bytes: u64) {
+        self.inner.catalog.images().set_limit(bytes);
+    }
+
+    /// Bytes that the images of vector indexes take now.
+    pub fn vector_memory(&self) -> u64 {
+        self.inner.catalog.images().bytes()
     }
 
     /// A handle of the collection of this name (`database.collection`). The collection itself is created with its first

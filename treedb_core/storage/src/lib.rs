@@ -67,8 +67,8 @@ pub use kv::leveldb;
 pub use kv::{
     BackupProgress, Batch, Bounds, CacheStats, CheckReport, CompactProgress, Cursor, Durability, Entry,
     KeyBuf, LogStats, MAX_KEY, MAX_NAME, MAX_VALUE, Options, PageCounts, Range, ReadTxn, Reader, Reads, Rows,
-    Savepoint, SharedReadTxn, Snapshot, StallStats, Stats, Store, Table, TableKind, TableStats, TypedKey,
-    TypedRange, TypedTable, TypedValue, ValueLogStats, WriteCursor, WriteTxn, backoff,
+    Savepoint, SharedReadTxn, Snapshot, StallStats, Stats, Store, Table, TableKind, TableStats, TableVersion,
+    TypedKey, TypedRange, TypedTable, TypedValue, ValueLogStats, WriteCursor, WriteTxn, backoff,
 };
 #[cfg(feature = "dup-tables")]
 pub use kv::{DupCursor, DupValues, MAX_DUP_VALUE, Pairs, TypedDupTable, TypedPairs, TypedValues};

@@ -65,20 +65,26 @@ pub struct Coded<'c> {
     pub codes: &'c [u8],
 }
 
+impl<'c> Coded<'c> {
+    /// The elements that the codes stand for.
+    pub fn elements(self) -> impl Iterator<Item = f32> + use<'c> {
+        self.codes.iter().map(move |code| self.factors.scale * f32::from(i16::from(*code) - i16::from(ZERO)))
+    }
+
+    /// The factors with the squared length computed from the codes.
+    pub fn with_squares(&self) -> Factors {
+        let numbers = self.codes.iter().map(|code| i64::from(*code) - i64::from(ZERO));
+        let squares: i64 = numbers.map(|number| number * number).sum();
+        Factors { squares: squares as f32 * self.factors.scale * self.factors.scale, ..self.factors }
+    }
+}
+
 /// Writes the codes of a vector over `codes`, which is as long; `unit` is what [`Metric::check`] has returned for it.
 ///
 /// Stored indexes have these bytes, and a check compares them with those of the row: the same on every processor, and a
 /// change of them is a change of the file format.
 pub fn encode(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
-    let greatest = vector.iter().fold(0.0_f32, |greatest, element| greatest.max(element.abs()));
-    let (mut sum, mut squares) = (0_i32, 0_i64);
-    for (code, element) in codes.iter_mut().zip(vector) {
-        // Dividing first: 127 divided by a tiny number is infinite. Of a vector of zeros this is NaN, whose integer is 0.
-        let number = (element / greatest * 127.0).round() as i32;
-        *code = (number + i32::from(ZERO)) as u8;
-        sum += number;
-        squares += i64::from(number) * i64::from(number);
-    }
+    let (greatest, sum, squares) = (Kernels::best().encode)(vector, codes);
     let scale = greatest * unit / 127.0;
     Factors { scale, squares: squares as f32 * scale * scale, sum }
 }
@@ -134,6 +140,18 @@ mod tests {
                     assert!((found - swapped).abs() <= 1e-5 * size, "{metric:?} is not symmetric");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn the_squared_length_comes_back_from_the_codes() {
+        let mut rng = Rng::new(4);
+        for dimensions in [1, 20, 384] {
+            let vector: Vec<f32> = (0..dimensions).map(|_| rng.below(2001) as f32 / 999.0 - 1.0).collect();
+            let mut codes = vec![0; dimensions];
+            let factors = encode(&vector, 0.3, &mut codes);
+            let coded = Coded { factors: Factors { squares: 0.0, ..factors }, codes: &codes };
+            assert_eq!(coded.with_squares(), factors);
         }
     }
 

@@ -41,6 +41,7 @@ use treedb_storage::{Reads, Table};
 
 use crate::catalog::namespace::Namespace;
 use crate::catalog::validator::Validator;
+use crate::index::Images;
 use crate::write::row::Rows;
 
 /// Version of a catalog entry whose indexes have no options.
@@ -79,6 +80,8 @@ pub(crate) struct Meta {
     pub(crate) infos: Vec<IndexInfo>,
     /// Which of them served which queries.
     pub(crate) plans: Arc<PlanCache>,
+    /// The images of the database's vector indexes.
+    pub(crate) images: Arc<Images>,
 }
 
 /// One index of a collection.
@@ -257,6 +260,7 @@ impl Meta {
             indexes,
             infos: Vec::new(),
             plans: Arc::default(),
+            images: Arc::default(),
             namespace,
         };
         meta.sort_indexes();

@@ -21,6 +21,7 @@ use treedb_storage::{Reads, Table, TableKind, WriteTxn};
 use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, collation_of, index_table, rows_table};
 use crate::catalog::namespace::Namespace;
 use crate::catalog::validator::Validator;
+use crate::index::Images;
 use crate::write::row::Format;
 
 /// Name of the table.
@@ -54,6 +55,7 @@ pub(crate) struct Catalog {
     id: u64,
     table: Table,
     cache: Mutex<Cache>,
+    images: Arc<Images>,
 }
 
 /// Entries of one generation.
@@ -75,7 +77,17 @@ impl Catalog {
             }
         };
         static NEXT: AtomicU64 = AtomicU64::new(1);
-        Ok(Catalog { id: NEXT.fetch_add(1, Ordering::Relaxed), table, cache: Mutex::default() })
+        Ok(Catalog {
+            id: NEXT.fetch_add(1, Ordering::Relaxed),
+            table,
+            cache: Mutex::default(),
+            images: Arc::default(),
+        })
+    }
+
+    /// The images of the vector indexes.
+    pub(crate) fn images(&self) -> &Images {
+        &self.images
     }
 
     /// The catalog's id, unique in this process.
@@ -115,7 +127,10 @@ impl Catalog {
     /// The collection of this name in a transaction, with its own changes.
     pub(crate) fn read(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<Meta>> {
         match reads.get(&self.table, namespace.as_str().as_bytes())? {
-            Some(bytes) => Ok(Some(Meta::decode(namespace.clone(), bytes, reads)?)),
+            Some(bytes) => {
+                let meta = Meta::decode(namespace.clone(), bytes, reads)?;
+                Ok(Some(Meta { images: self.images.clone(), ..meta }))
+            }
             None => Ok(None),
         }
     }
@@ -183,6 +198,7 @@ impl Catalog {
             }],
             infos: Vec::new(),
             plans: Arc::default(),
+            images: self.images.clone(),
         };
         meta.sort_indexes();
         self.write(txn, &meta)?;

@@ -15,6 +15,7 @@ mod point_lookup;
 mod top_k;
 mod transactions;
 mod twins;
+mod vector_images;
 mod vector_pipelines;
 mod vectors;
 mod write_batch;

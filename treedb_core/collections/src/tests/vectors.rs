@@ -318,3 +318,82 @@ fn the_check_finds_a_node_that_is_missing_another_vector_and_a_broken_graph() {
         assert!(error.message.contains("index near") && error.message.contains(wanted), "{error}");
     }
 }
+
+#[test]
+fn a_search_within_a_distance_finds_all_documents_that_are_no_farther() {
+    let mut rng = Rng::new(8);
+    let db = database();
+    let things = db.collection("shop.things").unwrap();
+    let documents: Vec<_> = (0..2000).map(|id| document(&mut rng, id)).collect();
+    things.insert_many(&documents, true).unwrap();
+    things.create_index(spec("euclidean", "scalar")).unwrap();
+    let (mut both, mut wanted) = (0, 0);
+    for _ in 0..10 {
+        let request = search(vector(&mut rng), usize::MAX);
+        let all = things.vector_search(&request.clone().exact()).unwrap();
+        for count in [0, 1, 30, 300] {
+            // Between this distance and the next one.
+            let most = if count == 0 { -1.0 } else { all[count - 1].distance };
+            let exact = things.vector_search_within(&request.clone().exact(), most).unwrap();
+            assert_eq!(ids(&exact), ids(&all[..count]));
+            let found = things.vector_search_within(&request, most).unwrap();
+            assert!(found.is_sorted_by(|a, b| a.distance <= b.distance));
+            assert!(found.iter().all(|one| one.distance <= most));
+            let known: BTreeSet<i32> = ids(&exact).into_iter().collect();
+            both += ids(&found).iter().filter(|id| known.contains(id)).count();
+            wanted += count;
+            let few = VectorSearchRequest { limit: 7, ..request.clone() };
+            assert_eq!(things.vector_search_within(&few, most).unwrap().len(), count.min(7));
+            let part = request.clone().filter(rawdoc! { "part": { "$lt": 250 } });
+            let part = things.vector_search_within(&part, most).unwrap();
+            assert!(part.iter().all(|one| one.document.get_i32("part").unwrap() < 250));
+        }
+    }
+    assert!(both as f64 >= 0.98 * wanted as f64, "{both} of {wanted}");
+    let error = things.vector_search_within(&search(vector(&mut rng), 5), f32::NAN).unwrap_err();
+    assert_eq!(error.code, ErrorCode::BadValue);
+}
+
+#[test]
+fn many_searches_at_once_find_what_each_finds_alone() {
+    let mut rng = Rng::new(9);
+    let db = database();
+    let things = db.collection("shop.things").unwrap();
+    assert_eq!(things.vector_search_many(&[]).unwrap_err().code, ErrorCode::NamespaceNotFound);
+    let documents: Vec<_> = (0..500).map(|id| document(&mut rng, id)).collect();
+    things.insert_many(&documents, true).unwrap();
+    things.create_index(spec("cosine", "scalar")).unwrap();
+    let requests: Vec<_> = (1..40).map(|limit| search(vector(&mut rng), limit)).collect();
+    let alone: Vec<_> = requests.iter().map(|request| things.vector_search(request).unwrap()).collect();
+    for _ in 0..3 {
+        assert_eq!(things.vector_search_many(&requests).unwrap(), alone);
+    }
+    assert!(things.vector_search_many(&[]).unwrap().is_empty());
+    let bad = [search(vector(&mut rng), 1), search(vec![1.0], 1)];
+    assert_eq!(things.vector_search_many(&bad).unwrap_err().code, ErrorCode::BadValue);
+}
+
+#[test]
+fn the_recall_of_an_index_is_that_of_its_graph() {
+    let mut rng = Rng::new(10);
+    let db = database();
+    let things = db.collection("shop.things").unwrap();
+    things.create_index(spec("cosine", "scalar")).unwrap();
+    assert_eq!(things.recall(10).unwrap()[0].searches, 0);
+    let documents: Vec<_> = (0..700).map(|id| document(&mut rng, id)).collect();
+    things.insert_many(&documents, true).unwrap();
+    things.insert_one(rawdoc! { "_id": -1, "v": "no vector" }).unwrap();
+    let measured = things.recall(50).unwrap();
+    assert_eq!((measured.len(), measured[0].index.as_str(), measured[0].searches), (1, "near", 50));
+    assert!(measured[0].recall > 0.95, "{measured:?}");
+    // Without links the graph leads to no other node.
+    let mut txn = db.store().begin_write().unwrap();
+    let table = txn.table("index/1/1").unwrap().unwrap();
+    for row in 1..=700 {
+        txn.put_row(&table, 2 * row, &[0, 0]).unwrap();
+    }
+    txn.commit().unwrap();
+    // Where a search begins is in every answer; for the rest all nodes are compared.
+    let measured = things.recall(50).unwrap()[0].recall;
+    assert!((0.9..0.95).contains(&measured), "{measured}");
+}

@@ -22,6 +22,7 @@ pub use crate::error::{DuplicateKey, ErrorCode, QueryError, Result};
 pub use exec::{
     Counters, DistinctValues, Execution, Modified, NearestQuery, Neighbor, RowCandidates, TopK, Updated,
     count, counted, delete, distinct_by_index, explain, find_and_modify, find_rows, nearest, project, update,
+    within,
 };
 pub(crate) use exec::{external_sort, spill};
 pub use filter::Filter;

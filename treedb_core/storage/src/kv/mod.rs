@@ -11,6 +11,7 @@
 //! | `pinned_cursor` | cursors that pin their leaf while pages may leave memory |
 //! | `arena` | memory for what a transaction has read, with a bounded page cache |
 //! | `stats` | [`TableStats`] |
+//! | `table_version` | [`TableVersion`]: which state of a table a snapshot sees, and what is new in it |
 //! | `snapshot` | [`ReadTxn`], [`Snapshot`], [`SharedReadTxn`] |
 //! | `write` | [`WriteTxn`]: the one writer |
 //! | `put_all` | many entries stored in one call |
@@ -103,6 +104,7 @@ mod snapshot;
 mod stalls;
 mod stats;
 mod store;
+mod table_version;
 mod two_ended;
 mod typed;
 mod write;
@@ -136,6 +138,7 @@ pub use snapshot::{ReadTxn, SharedReadTxn, Snapshot};
 pub use stalls::StallStats;
 pub use stats::TableStats;
 pub use store::{Stats, Store};
+pub use table_version::TableVersion;
 pub use typed::{TypedRange, TypedTable};
 pub use write::WriteTxn;
 pub use write_cursor::WriteCursor;

@@ -1,6 +1,6 @@
 //! The reads that every transaction offers.
 
-use std::ops::Bound;
+use std::ops::{self, Bound};
 
 use super::arena::Arena;
 use super::catalog::{self, Record, Table, TableKind};
@@ -9,6 +9,7 @@ use super::cursor::{Cursor, Range, Rows};
 use super::dup::{DupCursor, DupValues, KeyValues, Pairs};
 use super::large_values;
 use super::stats::TableStats;
+use super::table_version::{self, TableVersion};
 use crate::Result;
 use crate::btree::{RowRoot, RowTree, Tree, TreeRoot, Value};
 use crate::page::Pager;
@@ -124,6 +125,28 @@ pub trait Reads {
     #[doc(hidden)]
     fn scratch(&self) -> Result<Option<std::fs::File>> {
         Ok(None)
+    }
+
+    /// Number of the transaction that it sees, which is committed; `None` for a transaction in progress.
+    fn committed(&self) -> Option<u64> {
+        None
+    }
+
+    /// Which state of a table it sees; `None` for a transaction in progress, which may change it.
+    fn version(&self, table: &Table) -> Result<Option<TableVersion>> {
+        self.committed().map(|_| TableVersion::of(self, table)).transpose()
+    }
+
+    /// Ranges of row numbers, ascending, that have all rows of a table that were stored since transaction `since`, and others. Of the
+    /// rows deleted since then, most were in them; where the number of rows does not tell that all were, all rows need to be
+    /// looked at.
+    fn new_rows(&self, table: &Table, since: u64) -> Result<Vec<ops::Range<u64>>> {
+        table_version::new_rows(self, table, since)
+    }
+
+    /// False if a row has not been changed since transaction `since`.
+    fn may_be_new(&self, table: &Table, row: u64, since: u64) -> Result<bool> {
+        table_version::may_be_new(self, table, row, since)
     }
 
     /// The table with this name, `None` if there is none.

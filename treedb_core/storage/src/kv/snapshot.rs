@@ -103,6 +103,10 @@ impl Reads for ReadTxn {
         self.inner.scratch()
     }
 
+    fn committed(&self) -> Option<u64> {
+        Some(self.pinned.pin.txn())
+    }
+
     fn catalog(&self) -> Result<TreeRoot> {
         self.pinned.catalog()
     }
@@ -154,6 +158,10 @@ impl Reads for SharedReadTxn {
         self.inner.scratch()
     }
 
+    fn committed(&self) -> Option<u64> {
+        Some(self.txn)
+    }
+
     fn catalog(&self) -> Result<TreeRoot> {
         root_of(&self.root)
     }
@@ -200,6 +208,10 @@ impl Reads for Snapshot<'_> {
     #[inline]
     fn context(&self) -> ReadContext<'_> {
         self.pinned.context(self.inner)
+    }
+
+    fn committed(&self) -> Option<u64> {
+        Some(self.pinned.pin.txn())
     }
 
     fn catalog(&self) -> Result<TreeRoot> {

@@ -24,6 +24,12 @@ pub struct Kernels {
     /// Sum of products of codes, of which the first are numbers from 0 to 255, the second from -128 to 127, stored with
     /// their highest bit inverted (128 added).
     pub codes: fn(&[u8], &[u8]) -> i32,
+    /// Vectors of 24 bits for each element as floats: of a code, as above the second ones are, and a number of 16 bits with its
+    /// highest bit inverted too, little-endian, times the scale of these numbers.
+    pub unpack: fn(&[u8], &[u8], f32, &mut [f32]),
+    /// Writes a code for each element: 128 and 127 times the element by the greatest one, rounded. Returns the greatest absolute
+    /// value, and the sum and the squared sum of the codes less 128.
+    pub encode: fn(&[f32], &mut [u8]) -> (f32, i32, i64),
 }
 
 impl Kernels {
@@ -43,22 +49,13 @@ impl Kernels {
     }
 }
 
-/// Asks the processor to bring the cache lines of these bytes nearer.
+/// Asks the processor to bring the cache lines of these elements nearer.
 #[inline]
-pub fn prefetch(bytes: &[u8]) {
+pub fn prefetch<T>(elements: &[T]) {
     #[cfg(target_arch = "x86_64")]
-    x86::prefetch(bytes);
+    x86::prefetch(elements);
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
-}
-
-/// The same for floats.
-#[inline]
-pub fn prefetch_floats(floats: &[f32]) {
-    #[cfg(target_arch = "x86_64")]
-    x86::prefetch(floats);
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = floats;
+    let _ = elements;
 }
 
 #[cfg(test)]
@@ -94,6 +91,45 @@ mod tests {
                     kernels.name
                 );
                 assert_eq!((kernels.codes)(&x, &y), of_codes, "{} codes at {len}", kernels.name);
+            }
+        }
+    }
+
+    #[test]
+    fn all_kernels_give_the_same_codes() {
+        let mut rng = Rng::new(3);
+        for len in (0..70).chain([384, 1536]) {
+            for size in [0.0, 1e-40, 0.3, 127.0, 1e38] {
+                // Many elements lie half-way between two codes.
+                let element = |rng: &mut Rng| (rng.below(509) as f32 - 254.0) / 254.0 * size;
+                let vector: Vec<f32> = (0..len).map(|_| element(&mut rng)).collect();
+                let greatest = vector.iter().fold(0.0_f32, |greatest, element| greatest.max(element.abs()));
+                let numbers = vector.iter().map(|element| (element / greatest * 127.0).round() as i32);
+                let wanted: Vec<u8> = numbers.clone().map(|number| (number + 128) as u8).collect();
+                let sums = (greatest, numbers.clone().sum(), numbers.map(|n| i64::from(n * n)).sum());
+                for kernels in Kernels::all() {
+                    let mut codes = vec![0; len];
+                    assert_eq!((kernels.encode)(&vector, &mut codes), sums, "{} at {len}", kernels.name);
+                    assert_eq!(codes, wanted, "{} at {len}", kernels.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_kernels_unpack_the_same_floats() {
+        let mut rng = Rng::new(2);
+        for len in (0..70).chain([384, 1536]) {
+            let mut bytes = |len: usize| (0..len).map(|_| rng.below(256) as u8).collect::<Vec<u8>>();
+            let (codes, rest) = (bytes(len), bytes(2 * len));
+            for kernels in Kernels::all() {
+                let mut out = vec![0.0; len];
+                (kernels.unpack)(&codes, &rest, 0.25, &mut out);
+                for ((code, rest), found) in codes.iter().zip(rest.as_chunks::<2>().0).zip(out) {
+                    let wanted =
+                        (i32::from(*code) - 128) * 65_536 + i32::from(u16::from_le_bytes(*rest)) - 32_768;
+                    assert_eq!(found, wanted as f32 / 4.0, "{} at {len}", kernels.name);
+                }
             }
         }
     }

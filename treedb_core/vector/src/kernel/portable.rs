@@ -5,7 +5,8 @@ use super::Kernels;
 /// Independent sums: as many as two registers of eight floats hold.
 const LANES: usize = 16;
 
-pub(super) const KERNELS: Kernels = Kernels { name: "portable", dot, squares, differences, codes };
+pub(super) const KERNELS: Kernels =
+    Kernels { name: "portable", dot, squares, differences, codes, unpack, encode };
 
 #[inline]
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
@@ -35,4 +36,57 @@ fn differences(a: &[f32], b: &[f32]) -> f32 {
 
 fn codes(a: &[u8], b: &[u8]) -> i32 {
     a.iter().zip(b).map(|(a, b)| i32::from(*a) * (i32::from(*b) - 128)).sum()
+}
+
+fn unpack(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
+    unpack_each(codes, rest, scale, out);
+}
+
+/// A loop that the compiler turns into the vector instructions of whoever calls it.
+#[inline(always)]
+pub(super) fn unpack_each(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
+    for ((code, rest), out) in codes.iter().zip(rest.as_chunks().0).zip(out) {
+        let number =
+            (i32::from(*code) << 16) + i32::from(u16::from_le_bytes(*rest)) - ((128 << 16) + (1 << 15));
+        *out = number as f32 * scale;
+    }
+}
+
+fn encode(vector: &[f32], codes: &mut [u8]) -> (f32, i32, i64) {
+    encode_each(vector, codes)
+}
+
+/// As [`unpack_each`].
+#[inline(always)]
+pub(super) fn encode_each(vector: &[f32], codes: &mut [u8]) -> (f32, i32, i64) {
+    let (lanes, rest) = vector.as_chunks::<LANES>();
+    let greater = |a: f32, b: f32| if b > a { b } else { a };
+    let mut greatest = [0.0_f32; LANES];
+    for elements in lanes {
+        greatest.iter_mut().zip(elements).for_each(|(most, element)| *most = greater(*most, element.abs()));
+    }
+    let all = greatest.iter().copied().chain(rest.iter().map(|element| element.abs()));
+    let greatest = all.fold(0.0, greater);
+    // Dividing first: 127 divided by a tiny number is infinite. Of a vector of zeros this is NaN, whose integer is 0.
+    let number = |element: f32| (element / greatest * 127.0).round() as i32;
+    let (mut sums, mut squares) = ([0_i32; LANES], [0_i32; LANES]);
+    let (code_lanes, code_rest) = codes.as_chunks_mut::<LANES>();
+    for (codes, elements) in code_lanes.iter_mut().zip(lanes) {
+        let places = codes.iter_mut().zip(&mut sums).zip(&mut squares);
+        for (((code, sum), square), element) in places.zip(elements) {
+            let number = number(*element);
+            *code = (number + 128) as u8;
+            *sum += number;
+            *square += number * number;
+        }
+    }
+    let (mut sum, mut square) =
+        (sums.iter().sum::<i32>(), squares.iter().copied().map(i64::from).sum::<i64>());
+    for (code, element) in code_rest.iter_mut().zip(rest) {
+        let number = number(*element);
+        *code = (number + 128) as u8;
+        sum += number;
+        square += i64::from(number * number);
+    }
+    (greatest, sum, square)
 }

@@ -3,6 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::Kernels;
+use super::portable::{encode_each, unpack_each};
 
 /// The kernels of a module, whose instructions the processor has.
 macro_rules! kernels {
@@ -17,6 +18,10 @@ macro_rules! kernels {
             differences: |a, b| unsafe { $name::differences(a, b) },
             // SAFETY: as above.
             codes: |a, b| unsafe { $name::codes(a, b) },
+            // SAFETY: as above.
+            unpack: |codes, rest, scale, out| unsafe { $name::unpack(codes, rest, scale, out) },
+            // SAFETY: as above.
+            encode: |vector, codes| unsafe { $name::encode(vector, codes) },
         }
     };
 }
@@ -46,6 +51,16 @@ pub(super) fn prefetch<T>(slice: &[T]) {
 
 mod avx512 {
     use super::*;
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn encode(vector: &[f32], codes: &mut [u8]) -> (f32, i32, i64) {
+        encode_each(vector, codes)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn unpack(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
+        unpack_each(codes, rest, scale, out);
+    }
 
     /// A mask of the first `count` of 16 lanes.
     fn first16(count: usize) -> __mmask16 {
@@ -141,6 +156,16 @@ mod avx512 {
 
 mod avx2 {
     use super::*;
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn encode(vector: &[f32], codes: &mut [u8]) -> (f32, i32, i64) {
+        encode_each(vector, codes)
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn unpack(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
+        unpack_each(codes, rest, scale, out);
+    }
 
     #[target_feature(enable = "avx2")]
     fn total(sum: __m256) -> f32 {

@@ -1,30 +1,35 @@
 //! A graph in memory.
 //!
-//! A node's links in level 0 and its codes are one record, so that a search reads one place for each node; the vectors
-//! themselves are beside them, and only the nearest that a search has found are compared exactly.
+//! A search reads the codes of every node that it meets, and the links of those that it expands, which are therefore apart; only the
+//! nearest that it has found are compared exactly, by the vectors themselves.
+//!
+//! A clone shares the memory of all nodes that neither changes afterwards. So a graph that is searched can be a version of
+//! one that changes.
 //!
 //! | module | what it holds |
 //! |---|---|
-//! | `records` | records of one length, aligned to cache lines |
+//! | `records` | records of one length |
+//! | `vectors` | the vectors, as floats or packed |
+//! | `above` | the links above level 0 |
+//! | `search` | the nearest vectors to another one |
+//! | `nodes` | the graph as a store of nodes |
 
+mod above;
+mod nodes;
 mod records;
+mod search;
+mod vectors;
 
-use std::collections::HashMap;
-use std::convert::Infallible;
+pub use records::Records;
+pub use search::{Query, Searcher};
 
-use records::Records;
+use above::Above;
+use vectors::Vectors;
 
 use crate::code::{self, Coded, Factors};
-use crate::graph::{self, Limits, Link, Nodes, NodesMut, Scratch, Stamps};
-use crate::kernel::{self, Kernels};
+use crate::graph::{self, Limits, NodesMut, Scratch, Stamps};
+use crate::kernel::Kernels;
 use crate::metric::{Metric, Unfit};
-
-/// Offsets in the second part of a record: the number of links, the links.
-const COUNT: usize = 0;
-const LINKS: usize = 4;
-
-/// Candidates that are compared exactly, at least.
-const RANKED: usize = 20;
 
 /// Vectors, and a graph over them. Nodes are numbered from 0; the number of a removed one is used again.
 #[derive(Debug)]
@@ -37,50 +42,40 @@ pub struct MemoryGraph {
     exact: bool,
     entry: Option<(u32, u8)>,
     root: Option<u32>,
-    /// Codes and factors from the first line on, the number of links and links from [`MemoryGraph::links_at`] on.
-    records: Records,
-    /// Where the second part of a record begins: at a line, since only the first part is needed of most.
-    links_at: usize,
-    /// Scores of the links in level 0.
-    scores: Records,
-    /// The vectors, little-endian, and what makes each of length 1.
-    vectors: Vec<f32>,
-    units: Vec<f32>,
-    /// Links above level 0, of the few nodes that have any.
-    above: HashMap<u32, Vec<Vec<Link<u32>>>>,
+    codes: Records<u8>,
+    /// The scale of the codes, their sum, and their squared length if the metric needs it.
+    factors: Records<u32>,
+    /// The number of links in level 0 (lowest byte) and that of the chain in `above` (the rest, 0 for none); the links.
+    links: Records<u32>,
+    /// Scores of the links in level 0; without them they are computed when they are needed.
+    scores: Option<Records<f32>>,
+    vectors: Vectors,
+    above: Above,
     free: Vec<u32>,
     random: u64,
+    /// What insertions need.
     scratch: Scratch<u32, Stamps>,
 }
 
-/// A query with its codes.
-#[derive(Clone, Copy, Debug)]
-pub struct Query<'q> {
-    vector: &'q [f32],
-    unit: f32,
-    coded: Coded<'q>,
-}
-
-/// What a thread needs to search; kept from one search to the next, it allocates nothing.
-#[derive(Debug, Default)]
-pub struct Searcher {
-    scratch: Scratch<u32, Stamps>,
-    codes: Vec<u8>,
-    nearest: Vec<(f32, u32)>,
-}
-
-impl Searcher {
-    /// How many nodes the last search has compared with its query.
-    pub fn compared(&self) -> usize {
-        self.scratch.compared
+impl Clone for MemoryGraph {
+    fn clone(&self) -> Self {
+        MemoryGraph {
+            codes: self.codes.clone(),
+            factors: self.factors.clone(),
+            links: self.links.clone(),
+            scores: self.scores.clone(),
+            vectors: self.vectors.clone(),
+            above: self.above.clone(),
+            free: self.free.clone(),
+            scratch: Scratch::default(),
+            ..*self
+        }
     }
 }
 
 impl MemoryGraph {
     /// An empty one.
     pub fn new(metric: Metric, dimensions: usize, limits: Limits) -> MemoryGraph {
-        let links_at = records::lines(dimensions + Factors::BYTES);
-        let record = links_at + LINKS + 4 * limits.links_below;
         MemoryGraph {
             metric,
             dimensions,
@@ -89,12 +84,12 @@ impl MemoryGraph {
             exact: metric == Metric::L1,
             entry: None,
             root: None,
-            records: Records::new(record),
-            links_at,
-            scores: Records::new(4 * limits.links_below),
-            vectors: Vec::new(),
-            units: Vec::new(),
-            above: HashMap::new(),
+            codes: Records::in_lines(dimensions),
+            factors: Records::new(if metric == Metric::L2 { 3 } else { 2 }),
+            links: Records::new(1 + limits.links_below),
+            scores: Some(Records::new(limits.links_below)),
+            vectors: Vectors::floats(dimensions),
+            above: Above::new(limits.links),
             free: Vec::new(),
             random: 0,
             scratch: Scratch::default(),
@@ -107,9 +102,33 @@ impl MemoryGraph {
         MemoryGraph { exact: true, ..self }
     }
 
+    /// Does not keep the scores of links, which only changes of the graph need: those take longer, and it takes a fifth less
+    /// memory.
+    pub fn without_scores(self) -> MemoryGraph {
+        MemoryGraph { scores: None, ..self }
+    }
+
+    /// The same graph in as little memory as it can be searched in: without scores of links, and with vectors in 24 bits for
+    /// each element, which are as exact as their greatest element is as a float. [`MemoryGraph::vector`] has nothing then.
+    /// Of a graph whose searches go by the vectors, they stay as they are.
+    pub fn packed(self) -> MemoryGraph {
+        let mut graph = MemoryGraph { scores: None, ..self };
+        if graph.exact || graph.vectors.is_packed() {
+            return graph;
+        }
+        let mut packed = Vectors::packed(graph.dimensions);
+        for node in 0..graph.vectors.count() as u32 {
+            let (vector, unit) = graph.vectors.get(node);
+            packed.push();
+            packed.set(node, vector, unit, graph.codes.get(node));
+        }
+        graph.vectors = packed;
+        graph
+    }
+
     /// How many nodes there are.
     pub fn len(&self) -> usize {
-        self.units.len() - self.free.len()
+        self.codes.count() - self.free.len()
     }
 
     /// Whether there is no node.
@@ -119,47 +138,22 @@ impl MemoryGraph {
 
     /// Bytes of records, vectors and links.
     pub fn bytes(&self) -> usize {
-        let above: usize =
-            self.above.values().flatten().map(|links| links.len() * size_of::<Link<u32>>()).sum();
-        self.records.bytes() + self.scores.bytes() + 4 * (self.vectors.len() + self.units.len()) + above
+        let scores = self.scores.as_ref().map_or(0, Records::bytes);
+        let nodes = self.codes.bytes() + self.factors.bytes() + self.links.bytes() + scores;
+        nodes + self.vectors.bytes() + self.above.bytes() + 4 * self.free.capacity()
     }
 
     /// Adds a vector; returns its node.
     pub fn insert(&mut self, vector: &[f32]) -> Result<u32, Unfit> {
         let unit = self.metric.check(vector, self.dimensions)?;
-        let node = match self.free.pop() {
-            Some(node) => node,
-            None => {
-                self.records.push();
-                self.scores.push();
-                self.vectors.resize(self.vectors.len() + self.dimensions, 0.0);
-                self.units.push(0.0);
-                self.units.len() as u32 - 1
-            }
-        };
-        let from = node as usize * self.dimensions;
-        if let Some(place) = self.vectors.get_mut(from..from + self.dimensions) {
-            place.copy_from_slice(vector);
-        }
-        if let Some(place) = self.units.get_mut(node as usize) {
-            *place = unit;
-        }
-        let mut codes = vec![0; self.dimensions];
-        let factors = code::encode(vector, unit, &mut codes);
-        let (factors_at, count_at) = (self.dimensions, self.links_at + COUNT);
-        let record = self.records.get_mut(node);
-        for (place, bytes) in [(0, &codes[..]), (factors_at, &factors.to_bytes()), (count_at, &[0; 4])] {
-            if let Some(place) = record.get_mut(place..place + bytes.len()) {
-                place.copy_from_slice(bytes);
-            }
-        }
+        let node = self.add_node();
+        self.store_vector(node, vector, unit);
         let level = graph::level_of(self.next_random(), &self.limits);
-        if level > 0 {
-            self.above.insert(node, vec![Vec::new(); usize::from(level)]);
-        }
-        let limits = self.limits;
-        let mut scratch = std::mem::take(&mut self.scratch);
-        let query = Query { vector, unit, coded: Coded { factors, codes: &codes } };
+        self.set_level(node, level);
+        let (limits, mut scratch) = (self.limits, std::mem::take(&mut self.scratch));
+        let codes = self.codes.get(node).to_vec();
+        let coded = Coded { factors: self.scored(node).factors, codes: &codes };
+        let query = Query { vector, unit, coded };
         let Ok(()) = graph::insert(self, node, level, &query, &limits, &mut scratch);
         self.scratch = scratch;
         Ok(node)
@@ -169,91 +163,94 @@ impl MemoryGraph {
     pub fn remove(&mut self, node: u32) {
         let limits = self.limits;
         let Ok(()) = graph::delete(self, node, &limits);
-        self.above.remove(&node);
+        self.forget(node);
+    }
+
+    /// Adds a node that has no vector and no links yet. For graphs that are copies of another one: the caller sets the vector,
+    /// the links ([`NodesMut::set_links`]) and where searches begin ([`NodesMut::set_entry`]).
+    pub fn add_node(&mut self) -> u32 {
+        self.free.pop().unwrap_or_else(|| {
+            self.codes.push();
+            self.factors.push();
+            self.links.push();
+            if let Some(scores) = &mut self.scores {
+                scores.push();
+            }
+            self.vectors.push();
+            self.codes.count() as u32 - 1
+        })
+    }
+
+    /// Sets the vector of a node, but not its links.
+    pub fn set_vector(&mut self, node: u32, vector: &[f32]) -> Result<(), Unfit> {
+        let unit = self.metric.check(vector, self.dimensions)?;
+        self.store_vector(node, vector, unit);
+        Ok(())
+    }
+
+    fn store_vector(&mut self, node: u32, vector: &[f32], unit: f32) {
+        let mut codes = vec![0; self.dimensions];
+        let factors = code::encode(vector, unit, &mut codes);
+        self.codes.get_mut(node).iter_mut().zip(&codes).for_each(|(place, code)| *place = *code);
+        let parts = [factors.scale.to_bits(), factors.sum.cast_unsigned(), factors.squares.to_bits()];
+        self.factors.get_mut(node).iter_mut().zip(parts).for_each(|(place, part)| *place = part);
+        self.vectors.set(node, vector, unit, &codes);
+    }
+
+    /// Makes a node one of this level, without links above level 0, unless it is of this level.
+    pub fn set_level(&mut self, node: u32, level: u8) {
+        let Ok(now) = self.level(node);
+        if now != level {
+            self.above.give_back(self.chain(node));
+            let chain = self.above.chain(level);
+            self.set_chain(node, chain);
+        }
+    }
+
+    /// Forgets a node that no other is linked to any more.
+    pub fn forget(&mut self, node: u32) {
+        self.above.give_back(self.chain(node));
+        self.set_chain(node, 0);
+        let Ok(()) = self.set_links(node, 0, &[]);
         self.free.push(node);
     }
 
     /// What is wrong with the graph, if anything is.
     pub fn check(&self) -> Vec<graph::Damage<u32>> {
-        let nodes = (0..self.units.len() as u32).filter(|node| !self.free.contains(node)).collect();
+        let nodes = (0..self.codes.count() as u32).filter(|node| !self.free.contains(node)).collect();
         let Ok(damage) = graph::check(self, &nodes, &self.limits);
         damage
     }
 
-    /// The `k` nearest nodes to a vector with their distances, the nearest first. `ef` nodes are looked at more closely:
-    /// the more, the better the answer, and the longer it takes.
-    pub fn search<'s>(
-        &self,
-        vector: &[f32],
-        k: usize,
-        ef: usize,
-        searcher: &'s mut Searcher,
-    ) -> Result<&'s [(f32, u32)], Unfit> {
-        let unit = self.metric.check(vector, self.dimensions)?;
-        let Searcher { scratch, codes, nearest } = searcher;
-        codes.resize(self.dimensions, 0);
-        let factors = code::encode(vector, unit, codes);
-        let query = Query { vector, unit, coded: Coded { factors, codes } };
-        let Ok(()) = graph::search(self, &query, ef.max(k), scratch);
-        nearest.clear();
-        let ranked = scratch.pool.found().iter().take((2 * k).max(RANKED));
-        for found in ranked.clone() {
-            self.prefetch_vector(found.node);
-        }
-        nearest.extend(ranked.map(|found| (self.distance(vector, unit, found.node), found.node)));
-        nearest.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        nearest.truncate(k);
-        Ok(nearest)
-    }
-
-    /// The vector of a node; empty if there is none of this number.
+    /// The vector of a node; empty if there is none of this number, or if the graph is [`MemoryGraph::packed`].
+    #[inline]
     pub fn vector(&self, node: u32) -> &[f32] {
-        let from = node as usize * self.dimensions;
-        self.vectors.get(from..from + self.dimensions).unwrap_or(&[])
+        self.vectors.get(node).0
     }
 
     /// What makes the vector of a node of length 1 where only its direction counts, otherwise 1.
     pub fn unit(&self, node: u32) -> f32 {
-        self.units.get(node as usize).copied().unwrap_or(0.0)
-    }
-
-    fn prefetch_vector(&self, node: u32) {
-        let from = node as usize * self.dimensions;
-        if let Some(vector) = self.vectors.get(from..from + self.dimensions) {
-            kernel::prefetch_floats(vector);
-        }
-    }
-
-    /// The metric's distance of a node; `unit` makes the vector of length 1.
-    fn distance(&self, vector: &[f32], unit: f32, node: u32) -> f32 {
-        let other = self.vector(node);
-        match self.metric {
-            Metric::Cosine => {
-                let unit = unit * self.unit(node);
-                1.0 - ((self.kernels.dot)(vector, other) * unit).clamp(-1.0, 1.0)
-            }
-            metric => metric.distance(vector, other),
-        }
-    }
-
-    /// How far a node is from a vector, which `unit` makes of length 1.
-    fn exact_score(&self, vector: &[f32], unit: f32, node: u32) -> f32 {
-        let unit = unit * self.unit(node);
-        self.metric.score(&self.kernels, vector, self.vector(node), unit)
+        self.vectors.get(node).1
     }
 
     /// The codes of a node's vector.
     pub fn coded(&self, node: u32) -> Coded<'_> {
-        let (codes, rest) = self.records.get(node).split_at_checked(self.dimensions).unwrap_or_default();
-        Coded { factors: Factors::from_bytes(rest), codes }
+        let coded = self.scored(node);
+        let factors = if self.metric == Metric::L2 { coded.factors } else { coded.with_squares() };
+        Coded { factors, ..coded }
     }
 
-    /// The links of a node in level 0.
-    fn below(&self, node: u32) -> impl Iterator<Item = u32> {
-        let record = self.records.get(node).get(self.links_at..).unwrap_or(&[]);
-        let count = record.first_chunk().map_or(0, |count| u32::from_le_bytes(*count)) as usize;
-        let links = record.get(LINKS..LINKS + 4 * count).unwrap_or(&[]);
-        links.as_chunks().0.iter().map(|link| u32::from_le_bytes(*link))
+    /// The same, without the squared length if the metric does not need it.
+    #[inline]
+    fn scored(&self, node: u32) -> Coded<'_> {
+        let factors = match self.factors.get(node) {
+            [scale, sum, squares] => [*scale, *sum, *squares],
+            [scale, sum] => [*scale, *sum, 0],
+            _ => [0; 3],
+        };
+        let [scale, sum, squares] = factors;
+        let (scale, squares) = (f32::from_bits(scale), f32::from_bits(squares));
+        Coded { factors: Factors { scale, squares, sum: sum.cast_signed() }, codes: self.codes.get(node) }
     }
 
     /// Steele and others' splitmix64: the same graph from the same inserts.
@@ -262,119 +259,5 @@ impl MemoryGraph {
         let mixed = (self.random ^ self.random >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
         mixed ^ mixed >> 31
-    }
-}
-
-impl Nodes for MemoryGraph {
-    type Node = u32;
-    type Query<'q> = Query<'q>;
-    type Error = Infallible;
-
-    fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
-        Ok(self.entry)
-    }
-
-    #[inline]
-    fn links(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {
-        out.clear();
-        match level.checked_sub(1) {
-            None => out.extend(self.below(node)),
-            Some(at) => {
-                let links = self.above.get(&node).and_then(|levels| levels.get(usize::from(at)));
-                out.extend(links.into_iter().flatten().map(|link| link.node));
-            }
-        }
-        Ok(())
-    }
-
-    #[inline]
-    fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
-        Ok(match self.exact {
-            true => self.exact_score(query.vector, query.unit, node),
-            false => code::score(self.metric, &self.kernels, self.coded(node), query.coded),
-        })
-    }
-
-    #[inline]
-    fn prefetch(&self, node: u32) {
-        match self.exact {
-            true => self.prefetch_vector(node),
-            false => kernel::prefetch(self.records.get(node).get(..self.links_at).unwrap_or(&[])),
-        }
-    }
-
-    #[inline]
-    fn prefetch_links(&self, node: u32) {
-        kernel::prefetch(self.records.get(node).get(self.links_at..).unwrap_or(&[]));
-    }
-}
-
-impl NodesMut for MemoryGraph {
-    fn root(&self) -> Result<Option<u32>, Infallible> {
-        Ok(self.root)
-    }
-
-    fn set_root(&mut self, root: Option<u32>) -> Result<(), Infallible> {
-        self.root = root;
-        Ok(())
-    }
-
-    fn set_entry(&mut self, entry: Option<(u32, u8)>) -> Result<(), Infallible> {
-        self.entry = entry;
-        Ok(())
-    }
-
-    fn scored_links(&self, node: u32, level: u8, out: &mut Vec<Link<u32>>) -> Result<(), Infallible> {
-        out.clear();
-        match level.checked_sub(1) {
-            None => {
-                let scores =
-                    self.scores.get(node).as_chunks().0.iter().map(|score| f32::from_le_bytes(*score));
-                out.extend(self.below(node).zip(scores).map(|(node, score)| Link { score, node }));
-            }
-            Some(at) => {
-                let links = self.above.get(&node).and_then(|levels| levels.get(usize::from(at)));
-                out.extend(links.into_iter().flatten());
-            }
-        }
-        Ok(())
-    }
-
-    fn set_links(&mut self, node: u32, level: u8, links: &[Link<u32>]) -> Result<(), Infallible> {
-        match level.checked_sub(1) {
-            None => {
-                let links_at = self.links_at;
-                let record = self.records.get_mut(node).get_mut(links_at..).unwrap_or(&mut []);
-                if let Some(count) = record.first_chunk_mut() {
-                    *count = (links.len() as u32).to_le_bytes();
-                }
-                let places = record.get_mut(LINKS..).unwrap_or(&mut []).as_chunks_mut().0;
-                for (place, link) in places.iter_mut().zip(links) {
-                    *place = link.node.to_le_bytes();
-                }
-                for (place, link) in self.scores.get_mut(node).as_chunks_mut().0.iter_mut().zip(links) {
-                    *place = link.score.to_le_bytes();
-                }
-            }
-            Some(at) => {
-                let place = self.above.get_mut(&node).and_then(|levels| levels.get_mut(usize::from(at)));
-                if let Some(place) = place {
-                    place.clear();
-                    place.extend_from_slice(links);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn level(&self, node: u32) -> Result<u8, Infallible> {
-        Ok(self.above.get(&node).map_or(0, |levels| levels.len() as u8))
-    }
-
-    fn between(&self, a: u32, b: u32) -> Result<f32, Infallible> {
-        Ok(match self.exact {
-            true => self.exact_score(self.vector(a), self.unit(a), b),
-            false => code::score(self.metric, &self.kernels, self.coded(a), self.coded(b)),
-        })
     }
 }

@@ -1,67 +1,140 @@
-//! Records of one length, aligned to cache lines.
+//! Records of one length, in segments that clones share until one of them changes.
+
+use std::sync::Arc;
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-/// Records of a segment: growing moves no record.
-const SEGMENT: usize = 1024;
+/// Records of a segment: growing moves no record, and a change copies no more than so many.
+const SEGMENT: usize = 64;
 
-/// The bytes of the lines that so many bytes take.
-pub(super) const fn lines(bytes: usize) -> usize {
-    bytes.next_multiple_of(LINE)
-}
-
-/// Records, numbered from 0.
-#[derive(Debug)]
-pub(super) struct Records {
-    segments: Vec<Segment>,
-    /// Bytes from one record to the next.
-    step: usize,
+/// Records, numbered from 0. A clone shares the memory: what either changes later is copied then.
+#[derive(Debug, Clone)]
+pub struct Records<T> {
+    segments: Vec<Segment<T>>,
+    /// Elements of a record.
+    len: usize,
     count: usize,
+    /// The first record of a segment begins at a cache line.
+    in_lines: bool,
 }
 
-#[derive(Debug)]
-struct Segment {
-    bytes: Vec<u8>,
-    /// Where the first line begins.
+#[derive(Debug, Clone)]
+struct Segment<T> {
+    elements: Arc<[T]>,
+    /// Where the first record begins.
     from: usize,
 }
 
-impl Records {
-    /// Records of so many bytes.
-    pub(super) fn new(len: usize) -> Records {
-        Records { segments: Vec::new(), step: lines(len), count: 0 }
+impl<T: Copy + Default> Segment<T> {
+    fn new(len: usize, in_lines: bool) -> Segment<T> {
+        let room = if in_lines { LINE / size_of::<T>().max(1) } else { 0 };
+        let elements: Arc<[T]> = vec![T::default(); SEGMENT * len + room].into();
+        let from = elements.as_ptr().align_offset(LINE).min(room);
+        Segment { elements, from }
+    }
+
+    /// The elements for writing, of this segment alone.
+    fn own(&mut self, len: usize, in_lines: bool) -> &mut [T] {
+        let all = SEGMENT * len;
+        if Arc::get_mut(&mut self.elements).is_none() {
+            let mut copy = Segment::new(len, in_lines);
+            let (to, from) = (copy.from, self.from);
+            if let Some(elements) = Arc::get_mut(&mut copy.elements)
+                && let (Some(to), Some(from)) =
+                    (elements.get_mut(to..to + all), self.elements.get(from..from + all))
+            {
+                to.copy_from_slice(from);
+            }
+            *self = copy;
+        }
+        let from = self.from;
+        Arc::get_mut(&mut self.elements).and_then(|own| own.get_mut(from..from + all)).unwrap_or(&mut [])
+    }
+}
+
+impl<T: Copy + Default> Records<T> {
+    /// Records of so many elements.
+    pub fn new(len: usize) -> Records<T> {
+        Records { segments: Vec::new(), len, count: 0, in_lines: false }
+    }
+
+    /// Records of so many elements, which take no more cache lines than they have to if they are whole lines.
+    pub fn in_lines(len: usize) -> Records<T> {
+        Records { in_lines: true, ..Records::new(len) }
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> usize {
+        self.count
     }
 
     /// Adds a record of zeros.
-    pub(super) fn push(&mut self) {
+    pub fn push(&mut self) {
         if self.count.is_multiple_of(SEGMENT) {
-            let bytes = vec![0; SEGMENT * self.step + LINE];
-            let from = bytes.as_ptr().align_offset(LINE).min(LINE);
-            self.segments.push(Segment { bytes, from });
+            self.segments.push(Segment::new(self.len, self.in_lines));
         }
         self.count += 1;
     }
 
     /// A record; empty if there is none of this number.
     #[inline]
-    pub(super) fn get(&self, number: u32) -> &[u8] {
+    pub fn get(&self, number: u32) -> &[T] {
         let number = number as usize;
         let Some(segment) = self.segments.get(number / SEGMENT) else { return &[] };
-        let at = segment.from + number % SEGMENT * self.step;
-        segment.bytes.get(at..at + self.step).unwrap_or(&[])
+        let at = segment.from + number % SEGMENT * self.len;
+        segment.elements.get(at..at + self.len).unwrap_or(&[])
     }
 
     /// A record for writing.
     #[inline]
-    pub(super) fn get_mut(&mut self, number: u32) -> &mut [u8] {
+    pub fn get_mut(&mut self, number: u32) -> &mut [T] {
         let number = number as usize;
         let Some(segment) = self.segments.get_mut(number / SEGMENT) else { return &mut [] };
-        let at = segment.from + number % SEGMENT * self.step;
-        segment.bytes.get_mut(at..at + self.step).unwrap_or(&mut [])
+        let at = number % SEGMENT * self.len;
+        segment.own(self.len, self.in_lines).get_mut(at..at + self.len).unwrap_or(&mut [])
     }
 
     /// Bytes that they take.
-    pub(super) fn bytes(&self) -> usize {
-        self.segments.iter().map(|segment| segment.bytes.len()).sum()
+    pub fn bytes(&self) -> usize {
+        let elements: usize = self.segments.iter().map(|segment| segment.elements.len()).sum();
+        elements * size_of::<T>() + self.segments.len() * size_of::<Segment<T>>()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_of_whole_lines_begin_at_lines() {
+        let mut records = Records::<u8>::in_lines(128);
+        (0..150).for_each(|_| records.push());
+        let copy = records.clone();
+        records.get_mut(70).fill(1);
+        for number in 0..150 {
+            assert_eq!(records.get(number).as_ptr() as usize % LINE, 0);
+        }
+        assert_eq!((copy.get(70), records.get(70)), (&[0; 128][..], &[1; 128][..]));
+    }
+
+    #[test]
+    fn a_clone_keeps_what_it_had_when_the_other_changes() {
+        let mut records = Records::<u32>::new(3);
+        for number in 0..200 {
+            records.push();
+            records.get_mut(number).copy_from_slice(&[number, 1, 2]);
+        }
+        let clone = records.clone();
+        for number in (0..200).step_by(7) {
+            records.get_mut(number).fill(9);
+        }
+        records.push();
+        for number in 0..200 {
+            assert_eq!(clone.get(number), [number, 1, 2]);
+            let now = if number % 7 == 0 { [9, 9, 9] } else { [number, 1, 2] };
+            assert_eq!(records.get(number), now);
+        }
+        assert_eq!((clone.count(), records.count(), records.get(200)), (200, 201, &[0, 0, 0][..]));
+        assert!(records.get(100_000).is_empty());
     }
 }

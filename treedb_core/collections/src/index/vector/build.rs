@@ -4,7 +4,6 @@
 //! were inserted or changed since the build began are there already.
 
 use treedb_query::access::{Direction, Flow, RowId, Source};
-use treedb_query::doc::Fields;
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Table, WriteTxn};
@@ -29,7 +28,7 @@ pub(super) fn build(
     slice: &BuildSlice<'_>,
     on_progress: &mut dyn FnMut(u64),
 ) -> Result<Progress> {
-    let fields = Fields::new(std::iter::once(def.path.first().as_bytes()));
+    let fields = def.fields();
     let done = slice.edit(|edit, index| {
         let Some(from) = edit.meta.indexes.get(index).and_then(|target| target.building) else {
             return Ok((0, None));

@@ -6,15 +6,21 @@
 //! |---|---|
 //! | `record` | the rows of the table |
 //! | `graph` | the graph over these rows, for searches and for writes |
+//! | `image` | graphs in memory that answer searches instead |
+//! | `follow` | building an image, and following the changes of the table |
 //! | `search` | the nearest vectors, as many as are asked for |
 //! | `build` | adding the rows of a collection |
 //! | `check` | comparing the graph with the rows |
 
 mod build;
 mod check;
+mod follow;
 mod graph;
+mod image;
 mod record;
 mod search;
+
+pub(crate) use image::Images;
 
 use bson::RawDocument;
 

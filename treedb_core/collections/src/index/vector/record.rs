@@ -157,12 +157,14 @@ impl Comparison {
     }
 }
 
-fn coded(record: &[u8]) -> Coded<'_> {
+/// The codes in a record of a vector.
+pub(super) fn coded(record: &[u8]) -> Coded<'_> {
     let (factors, codes) = record.split_at_checked(Factors::BYTES).unwrap_or_default();
     Coded { factors: Factors::from_bytes(factors), codes }
 }
 
-fn floats(record: &[u8]) -> (f32, Vec<f32>) {
+/// What makes the vector of a record of length 1, and its elements.
+pub(super) fn floats(record: &[u8]) -> (f32, Vec<f32>) {
     let mut all = record.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
     (all.next().unwrap_or(1.0), all.collect())
 }

@@ -13,8 +13,11 @@ use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Table};
 use treedb_vector::graph::{self, Scratch};
+use treedb_vector::memory::Searcher;
+use treedb_vector::metric::Metric;
 
 use super::graph::{Met, NodeHasher, StoredGraph};
+use super::image::{Image, Workspace, with_workspace};
 use super::record::{damaged, encode_vector, node_of_vector_row};
 use super::vector_of;
 use crate::index::Uncommitted;
@@ -27,22 +30,65 @@ const GROWTH: usize = 4;
 /// Most nodes that are looked at through the graph: beyond that, all nodes are compared instead.
 const MOST: usize = 8192;
 
-/// A search in the graph of one index.
-struct Search<'s, R> {
-    view: &'s View<'s, R>,
-    graph: StoredGraph<'s, R>,
-    vector: &'s [f32],
-    /// The indexed field.
-    fields: Fields,
-    /// Rows that are put in exact order at a time.
-    ranked: usize,
-    /// Rows that were visited.
+/// Rows on their way to the query; kept from one search to the next, it allocates nothing.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    /// Candidates, the nearest first by what the graph goes by.
+    candidates: Vec<u64>,
+    /// Rows with their exact distances.
+    nearest: Vec<(f32, u64)>,
+    /// Candidates of batches before.
     visited: HashSet<u64, BuildHasherDefault<NodeHasher>>,
 }
 
-impl<R: Reads> Search<'_, R> {
-    /// The exact distance of a row.
-    fn distance(&self, row: u64) -> Result<f32> {
+/// A graph that gives candidates.
+trait Candidates {
+    /// Writes about `ef` candidates over `out`.
+    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<()>;
+    /// Writes all nodes over `out`.
+    fn all(&mut self, out: &mut Vec<u64>) -> Result<()>;
+    /// Tells that the distances of these candidates are about to be asked for.
+    fn prefetch(&self, candidates: &[u64]);
+    /// The exact distance of a candidate, and its row.
+    fn distance(&mut self, candidate: u64) -> Result<(f32, u64)>;
+}
+
+/// The graph in the table of an index. A candidate is a row.
+struct Stored<'s, R> {
+    view: &'s View<'s, R>,
+    graph: StoredGraph<'s, R>,
+    vector: &'s [f32],
+    query: Vec<u8>,
+    /// The indexed field.
+    fields: Fields,
+    scratch: Scratch<u64, Met>,
+}
+
+impl<R: Reads> Candidates for Stored<'_, R> {
+    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<()> {
+        graph::search(&self.graph, &&*self.query, ef, &mut self.scratch)?;
+        out.clear();
+        out.extend(self.scratch.pool.found().iter().map(|found| found.node));
+        Ok(())
+    }
+
+    fn all(&mut self, out: &mut Vec<u64>) -> Result<()> {
+        let mut all = Vec::new();
+        let mut rows = self.graph.reads.rows(self.graph.table, 0)?;
+        while let Some((row, record)) = rows.lend_next()? {
+            if let Some(node) = node_of_vector_row(row) {
+                all.push((self.graph.comparison.score(record, &self.query), node));
+            }
+        }
+        all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        out.clear();
+        out.extend(all.into_iter().map(|(_, node)| node));
+        Ok(())
+    }
+
+    fn prefetch(&self, _: &[u64]) {}
+
+    fn distance(&mut self, row: u64) -> Result<(f32, u64)> {
         let def = self.graph.def;
         let mut found = None;
         self.view.fetch_row(RowId(row), &mut |document| {
@@ -50,42 +96,101 @@ impl<R: Reads> Search<'_, R> {
             found = vector.map(|vector| def.metric.distance(self.vector, &vector));
             Ok(())
         })?;
-        found.ok_or_else(|| damaged(def, "a node"))
+        found.map(|distance| (distance, row)).ok_or_else(|| damaged(def, "a node"))
+    }
+}
+
+/// The graph in an image. A candidate is a node.
+struct Imaged<'i> {
+    image: &'i Image,
+    metric: Metric,
+    vector: &'i [f32],
+    searcher: &'i mut Searcher,
+}
+
+impl Candidates for Imaged<'_> {
+    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<()> {
+        out.clear();
+        // A vector that no node can be compared with is near none.
+        if let Ok(found) = self.image.graph.search_candidates(self.vector, ef, self.searcher) {
+            out.extend(found.map(u64::from));
+        }
+        Ok(())
     }
 
-    /// Visits rows that were not visited before; `candidates` are in the order of their scores.
-    fn visit_all(
+    fn all(&mut self, out: &mut Vec<u64>) -> Result<()> {
+        let nodes = (0..self.image.rows.count() as u32).filter(|node| self.image.row(*node) != 0);
+        let distance = |node| self.metric.distance(self.vector, self.image.graph.vector(node));
+        let mut all: Vec<(f32, u32)> = nodes.map(|node| (distance(node), node)).collect();
+        all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        out.clear();
+        out.extend(all.into_iter().map(|(_, node)| u64::from(node)));
+        Ok(())
+    }
+
+    fn prefetch(&self, candidates: &[u64]) {
+        candidates.iter().for_each(|node| self.image.graph.prefetch_vector(*node as u32));
+    }
+
+    fn distance(&mut self, node: u64) -> Result<(f32, u64)> {
+        let node = node as u32;
+        let distance = self.metric.distance(self.vector, self.image.graph.vector(node));
+        Ok((distance, self.image.row(node)))
+    }
+}
+
+impl Batch {
+    /// Visits the candidates that were not visited before, `ranked` at a time in exact order.
+    fn visit(
         &mut self,
-        candidates: impl Iterator<Item = u64>,
+        graph: &mut impl Candidates,
+        ranked: usize,
         visit: &mut VisitNearest<'_>,
     ) -> Result<Flow> {
-        let new: Vec<u64> = candidates.filter(|row| self.visited.insert(*row)).collect();
-        for some in new.chunks(self.ranked) {
-            let mut exact = Vec::with_capacity(some.len());
-            for row in some {
-                exact.push((self.distance(*row)?, *row));
+        let Batch { candidates, nearest, visited } = self;
+        if !visited.is_empty() {
+            candidates.retain(|candidate| !visited.contains(candidate));
+        }
+        for some in candidates.chunks(ranked) {
+            graph.prefetch(some);
+            nearest.clear();
+            for candidate in some {
+                nearest.push(graph.distance(*candidate)?);
             }
-            exact.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            for (distance, row) in exact {
-                if visit(RowId(row), distance)? == Flow::Break(()) {
+            nearest.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+            for (distance, row) in nearest.iter() {
+                if visit(RowId(*row), *distance)? == Flow::Break(()) {
                     return Ok(Flow::Break(()));
                 }
             }
         }
+        visited.extend(candidates.iter().copied());
         Ok(Flow::Continue(()))
     }
 
-    /// All nodes, in the order of their scores.
-    fn all_nodes(&self, query: &[u8]) -> Result<Vec<(f32, u64)>> {
-        let mut all = Vec::new();
-        let mut rows = self.graph.reads.rows(self.graph.table, 0)?;
-        while let Some((row, record)) = rows.lend_next()? {
-            if let Some(node) = node_of_vector_row(row) {
-                all.push((self.graph.comparison.score(record, query), node));
+    /// Visits the rows of a graph of so many nodes, the nearest first.
+    fn walk(
+        &mut self,
+        graph: &mut impl Candidates,
+        nodes: usize,
+        (k, ef): (usize, usize),
+        visit: &mut VisitNearest<'_>,
+    ) -> Result<()> {
+        self.visited.clear();
+        let ranked = k.saturating_mul(2).max(RANKED);
+        let mut ef = ef.max(k).max(1);
+        while ef <= MOST && self.visited.len() < nodes {
+            graph.search(ef.min(nodes), &mut self.candidates)?;
+            if self.visit(graph, ranked, visit)? == Flow::Break(()) {
+                return Ok(());
             }
+            ef = ef.saturating_mul(GROWTH);
         }
-        all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        Ok(all)
+        if self.visited.len() < nodes {
+            graph.all(&mut self.candidates)?;
+            self.visit(graph, ranked, visit).map(drop)?;
+        }
+        Ok(())
     }
 }
 
@@ -101,30 +206,22 @@ pub(super) fn nearest(
 ) -> Result<()> {
     // Two rows for each node, and the head.
     let nodes = usize::try_from(view.reads.len(table)? / 2).unwrap_or(usize::MAX);
-    let query = encode_vector(def, vector);
-    let mut search = Search {
-        view,
-        graph: StoredGraph::new(def, view.reads, table),
-        vector,
-        fields: Fields::new(std::iter::once(def.path.first().as_bytes())),
-        ranked: k.saturating_mul(2).max(RANKED),
-        visited: HashSet::default(),
-    };
-    let mut scratch = Scratch::<u64, Met>::default();
-    let mut ef = ef.max(k).max(1);
-    while ef <= MOST && search.visited.len() < nodes {
-        graph::search(&search.graph, &&*query, ef.min(nodes), &mut scratch)?;
-        let found = scratch.pool.found().iter().map(|found| found.node);
-        if search.visit_all(found, visit)? == Flow::Break(()) {
-            return Ok(());
+    with_workspace(|workspace| {
+        if let Some(image) = view.meta.images.image(def, view, table, workspace)? {
+            let Workspace { searcher, batch, .. } = workspace;
+            let mut graph = Imaged { image: &image, metric: def.metric, vector, searcher };
+            return batch.walk(&mut graph, nodes, (k, ef), visit);
         }
-        ef = ef.saturating_mul(GROWTH);
-    }
-    if search.visited.len() < nodes {
-        let all = search.all_nodes(&query)?;
-        search.visit_all(all.into_iter().map(|(_, node)| node), visit).map(drop)?;
-    }
-    Ok(())
+        let mut graph = Stored {
+            view,
+            graph: StoredGraph::new(def, view.reads, table),
+            vector,
+            query: encode_vector(def, vector),
+            fields: def.fields(),
+            scratch: Scratch::default(),
+        };
+        workspace.batch.walk(&mut graph, nodes, (k, ef), visit)
+    })
 }
 
 /// [`nearest`] in an open transaction: the rows of the snapshot whose vectors it has not changed, and the vectors that it has

@@ -277,6 +277,9 @@ impl<'r> Reader<'_, 'r> {
 
     /// Appends the elements of an array; they take all remaining values.
     fn elements(&mut self, form: u8, out: &mut Vec<u8>) -> Option<()> {
+        if fixed_len(form) == Some(8) && self.values.len() < 8 * MOST_EIGHTS {
+            return self.eights(form, out);
+        }
         let (mut position, mut name) = (0, IndexName::default());
         while !self.values.is_empty() {
             let kind = match form {
@@ -295,7 +298,36 @@ impl<'r> Reader<'_, 'r> {
         }
         Some(())
     }
+
+    /// Appends the elements of an array of values of 8 bytes, such as a vector of doubles.
+    fn eights(&mut self, kind: u8, out: &mut Vec<u8>) -> Option<()> {
+        let (values, []) = self.values.as_chunks::<8>() else { return None };
+        self.values = &[];
+        // Type, name and value in one number: at most 16 bytes. The name counts up in decimal.
+        let (mut name, mut digits) = (*b"0\0\0\0\0\0\0\0", 1);
+        for value in values {
+            let value = u128::from(u64::from_le_bytes(*value)) << (8 * (digits + 2));
+            let element = value | u128::from(u64::from_le_bytes(name)) << 8 | u128::from(kind);
+            // A copy of constant length, as for short strings.
+            let end = out.len() + digits + 10;
+            out.extend_from_slice(&element.to_le_bytes());
+            out.truncate(end);
+            let ended = name.get_mut(..digits)?.iter_mut().rev().all(|digit| {
+                *digit = if *digit == b'9' { b'0' } else { *digit + 1 };
+                *digit == b'0'
+            });
+            if ended {
+                name = *b"10000000";
+                digits += 1;
+                name.get_mut(digits..)?.fill(0);
+            }
+        }
+        Some(())
+    }
 }
+
+/// An array of fewer elements than this has names of at most six digits.
+const MOST_EIGHTS: usize = 1_000_000;
 
 /// A value whose bytes are the same as in BSON.
 fn peek_of(kind: u8, bytes: &[u8]) -> FieldPeek<'_> {

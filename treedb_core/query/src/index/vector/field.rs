@@ -9,7 +9,8 @@
 use bson::RawDocument;
 
 use super::definition::VectorDef;
-use crate::doc::{Doc, Path, Value};
+use crate::doc::value::kind;
+use crate::doc::{Doc, Fields, Path, Value};
 
 /// The subtype of binary data that holds a vector.
 const VECTOR: u8 = 9;
@@ -25,6 +26,11 @@ impl VectorDef {
     pub fn vector(&self, document: &RawDocument) -> Option<Vec<f32>> {
         let vector = elements(value_at(&self.path, document)?, self.dimensions)?;
         self.metric.check(&vector, self.dimensions).ok().map(|_| vector)
+    }
+
+    /// The field of a document that [`VectorDef::vector`] reads.
+    pub fn fields(&self) -> Fields {
+        Fields::new(std::iter::once(self.path.first().as_bytes()))
     }
 
     /// Whether two documents have the same bytes in the indexed field.
@@ -65,7 +71,9 @@ fn value_at<'d>(path: &Path, document: &'d RawDocument) -> Option<Value<'d>> {
 fn elements(value: Value<'_>, dimensions: usize) -> Option<Vec<f32>> {
     let mut vector = Vec::with_capacity(dimensions);
     match value {
+        Value::Array(array) if doubles(array.as_bytes(), dimensions, &mut vector) => {}
         Value::Array(array) => {
+            vector.clear();
             for element in array.elements() {
                 if vector.len() == dimensions {
                     return None;
@@ -93,6 +101,26 @@ fn elements(value: Value<'_>, dimensions: usize) -> Option<Vec<f32>> {
     Some(vector)
 }
 
+/// Adds the elements of an array of so many doubles to `vector`; false if it is another array, or has not the usual names.
+fn doubles(array: &[u8], dimensions: usize, vector: &mut Vec<f32>) -> bool {
+    let Some(mut rest) = array.get(4..) else { return false };
+    let (mut digits, mut next) = (1, 10);
+    for position in 0..dimensions {
+        if position == next {
+            (digits, next) = (digits + 1, 10 * next);
+        }
+        // Type, name, 0, value.
+        let Some((element, after)) = rest.split_at_checked(digits + 10) else { return false };
+        let ([kind::DOUBLE, name @ ..], Some(value)) = (element, element.last_chunk()) else { return false };
+        if name.iter().take(digits + 1).position(|byte| *byte == 0) != Some(digits) {
+            return false;
+        }
+        vector.push(f64::from_le_bytes(*value) as f32);
+        rest = after;
+    }
+    rest == [0]
+}
+
 #[cfg(test)]
 mod tests {
     use bson::spec::BinarySubtype;
@@ -105,12 +133,40 @@ mod tests {
         rawdoc! { "v": Binary { subtype: BinarySubtype::from(VECTOR), bytes } }
     }
 
+    /// An array whose elements have these names.
+    fn named(names: [&str; 3]) -> RawDocumentBuf {
+        let mut array = RawDocumentBuf::new();
+        for (name, element) in names.into_iter().zip([1.5, -2.0, 0.0]) {
+            array.append(bson::raw::CString::try_from(name.to_owned()).unwrap(), element);
+        }
+        let mut document = rawdoc! { "v": array }.into_bytes();
+        document[4] = kind::ARRAY;
+        RawDocumentBuf::from_bytes(document).unwrap()
+    }
+
+    #[test]
+    fn arrays_of_doubles_of_any_length_are_vectors() {
+        for len in [1, 9, 10, 11, 100, 101, 1001] {
+            let elements: Vec<f64> = (0..len).map(f64::from).collect();
+            let array: bson::RawArrayBuf = elements.iter().copied().collect();
+            let vector = elements.iter().map(|element| *element as f32).collect();
+            let def = |dimensions| VectorDef::new("v", dimensions, Metric::L2);
+            let document = rawdoc! { "v": array };
+            assert_eq!(def(elements.len()).vector(&document), Some(vector));
+            assert_eq!(def(elements.len() + 1).vector(&document), None);
+            assert_eq!(def(elements.len() - 1).vector(&document), None);
+        }
+    }
+
     #[test]
     fn arrays_of_numbers_and_binary_vectors_are_the_same_vectors() {
         let def = VectorDef::new("v", 3, Metric::L2);
         let floats: Vec<u8> = [1.5_f32, -2.0, 0.0].iter().flat_map(|float| float.to_le_bytes()).collect();
         for (document, vector) in [
             (rawdoc! { "v": [1.5, -2, 0_i64] }, vec![1.5, -2.0, 0.0]),
+            (rawdoc! { "v": [1.5, -2.0, 0.0] }, vec![1.5, -2.0, 0.0]),
+            (named(["", "x", "long name"]), vec![1.5, -2.0, 0.0]),
+            (named(["0", "1", "\u{301}"]), vec![1.5, -2.0, 0.0]),
             (binary([vec![FLOATS, 0], floats].concat()), vec![1.5, -2.0, 0.0]),
             (binary(vec![BYTES, 0, 1, 0xff, 0x80]), vec![1.0, -1.0, -128.0]),
         ] {

@@ -41,7 +41,7 @@ pub use distinct::distinct_by_index;
 pub use distinct_values::DistinctValues;
 pub use execution::{Execution, project};
 pub use find_and_modify::{Modified, find_and_modify};
-pub use nearest::{NearestQuery, Neighbor, nearest};
+pub use nearest::{NearestQuery, Neighbor, nearest, within};
 pub use row_candidates::RowCandidates;
 pub use top_k::TopK;
 pub use write::{Updated, delete, update};

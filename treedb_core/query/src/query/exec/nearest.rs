@@ -63,6 +63,32 @@ pub fn nearest(
     context: &QueryContext<'_>,
     search: &NearestQuery,
 ) -> Result<Vec<Neighbor>> {
+    run(source, context, search, None)
+}
+
+/// The documents whose vectors are no farther than `distance`, at most `limit` of them, the nearest first. The index's graph is left when as
+/// many rows in a row as it looks at are farther, at least 100 unless the request says otherwise; they may be fewer than `limit`.
+///
+/// # Errors
+/// Those of [`nearest`], and `BadValue` for a distance that is not a number.
+pub fn within(
+    source: &dyn Source,
+    context: &QueryContext<'_>,
+    search: &NearestQuery,
+    distance: f32,
+) -> Result<Vec<Neighbor>> {
+    if distance.is_nan() {
+        return Err(QueryError::bad_value("the distance must be a number"));
+    }
+    run(source, context, search, Some(distance))
+}
+
+fn run(
+    source: &dyn Source,
+    context: &QueryContext<'_>,
+    search: &NearestQuery,
+    within: Option<f32>,
+) -> Result<Vec<Neighbor>> {
     let found = source.indexes().iter().enumerate();
     let found = { found }.find_map(|(number, info)| {
         Some((number, info.def.as_vector().filter(|def| def.name == search.index)?))
@@ -71,8 +97,8 @@ pub fn nearest(
         let message = format!("vector index not found with name [{}]", search.index);
         return Err(QueryError::new(ErrorCode::IndexNotFound, message));
     };
-    let ef = check(def, search)?;
-    let mut nearest = Nearest { def, search, found: Vec::new() };
+    let ef = check(def, search, within)?;
+    let mut nearest = Nearest { def, search, within, found: Vec::new() };
     let by_index = Plan::choose(source, context, &search.filter)?.path != Path::CollectionScan;
     let mut enough = false;
     if !search.exact {
@@ -85,7 +111,7 @@ pub fn nearest(
 }
 
 /// Refuses what cannot be searched for; returns the number of candidates.
-fn check(def: &VectorDef, search: &NearestQuery) -> Result<usize> {
+fn check(def: &VectorDef, search: &NearestQuery, within: Option<f32>) -> Result<usize> {
     if let Err(unfit) = def.metric.check(&search.vector, def.dimensions) {
         return Err(QueryError::bad_value(format!("vector index {}: {unfit}", def.name)));
     }
@@ -100,6 +126,7 @@ fn check(def: &VectorDef, search: &NearestQuery) -> Result<usize> {
         return Err(QueryError::bad_value("\"limit\" must be positive"));
     }
     match search.candidates {
+        candidates if within.is_some() => Ok(candidates.unwrap_or(MIN_CANDIDATES)),
         None => Ok(search.limit.saturating_mul(CANDIDATES_PER_ROW).max(MIN_CANDIDATES)),
         Some(candidates) if candidates >= search.limit => Ok(candidates),
         Some(_) => Err(QueryError::bad_value("\"numCandidates\" must be greater than or equal to \"limit\"")),
@@ -110,6 +137,8 @@ fn check(def: &VectorDef, search: &NearestQuery) -> Result<usize> {
 struct Nearest<'s> {
     def: &'s VectorDef,
     search: &'s NearestQuery,
+    /// The greatest distance, if there is one.
+    within: Option<f32>,
     found: Vec<(f32, RowId)>,
 }
 
@@ -129,10 +158,16 @@ impl Nearest<'_> {
     fn walk(&mut self, source: &dyn Source, index: usize, ef: usize) -> Result<bool> {
         let (filter, limit) = (&self.search.filter.filter, self.search.limit);
         let all = filter.is_all();
+        // Not all that are within a distance are wanted in exact order from the start.
+        let k = if self.within.is_some() { limit.min(MIN_CANDIDATES) } else { limit };
         let most = (source.estimated_rows() / SCANNED_PER_CANDIDATE).max(FEW);
-        let (mut seen, mut enough) = (0, true);
-        let found = &mut self.found;
+        let (mut seen, mut farther, mut enough) = (0, 0, true);
+        let (found, within) = (&mut self.found, self.within);
         let visit = &mut |row, distance| {
+            if within.is_some_and(|most| distance > most) {
+                farther += 1;
+                return Ok(if farther >= ef.max(1) { Flow::Break(()) } else { Flow::Continue(()) });
+            }
             let mut matches = all;
             if !all {
                 if seen == most {
@@ -140,8 +175,8 @@ impl Nearest<'_> {
                     return Ok(Flow::Break(()));
                 }
                 seen += 1;
-                source.fetch(row, &mut |document| {
-                    matches = filter.matches(document)?;
+                source.fetch_row(row, &mut |row| {
+                    matches = filter.admits(row)?;
                     Ok(())
                 })?;
             }
@@ -150,7 +185,7 @@ impl Nearest<'_> {
             }
             Ok(if found.len() >= limit { Flow::Break(()) } else { Flow::Continue(()) })
         };
-        source.walk(index, Probe::Nearest { vector: &self.search.vector, k: limit, ef, visit })?;
+        source.walk(index, Probe::Nearest { vector: &self.search.vector, k, ef, visit })?;
         Ok(enough)
     }
 
@@ -161,18 +196,20 @@ impl Nearest<'_> {
             let rows = find_rows(source, context, &self.search.filter, 0)?;
             return self.compare_rows(source, rows);
         }
-        source.scan(Direction::Forward, None, &mut |row, document| {
-            if self.search.filter.filter.matches(document)? {
-                self.compare(row, document);
+        let fields = self.def.fields();
+        source.scan_rows(Direction::Forward, None, &mut |id, row| {
+            if self.search.filter.filter.admits(row)? {
+                self.compare(id, row.partial_document(&fields)?);
             }
             Ok(Flow::Continue(()))
         })
     }
 
     fn compare_rows(&mut self, source: &dyn Source, rows: Vec<RowId>) -> Result<()> {
-        for row in rows {
-            source.fetch(row, &mut |document| {
-                self.compare(row, document);
+        let fields = self.def.fields();
+        for id in rows {
+            source.fetch_row(id, &mut |row| {
+                self.compare(id, row.partial_document(&fields)?);
                 Ok(())
             })?;
         }
@@ -182,7 +219,11 @@ impl Nearest<'_> {
     /// Compares a document, if it has a vector.
     fn compare(&mut self, row: RowId, document: &RawDocument) {
         let Some(vector) = self.def.vector(document) else { return };
-        self.found.push((self.def.metric.distance(&self.search.vector, &vector), row));
+        let distance = self.def.metric.distance(&self.search.vector, &vector);
+        if self.within.is_some_and(|most| distance > most) {
+            return;
+        }
+        self.found.push((distance, row));
         // Twice as many as are wanted, so that sorting them costs little for each.
         if self.found.len() >= self.search.limit.saturating_mul(2).saturating_add(MIN_CANDIDATES) {
             self.keep_nearest();

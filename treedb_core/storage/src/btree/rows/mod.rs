@@ -38,6 +38,7 @@
 //! The capacity is what the payload has room for: (length - 16) / 12.
 
 mod branch;
+mod changed;
 mod check;
 mod cursor;
 mod delete;

@@ -1,5 +1,6 @@
 //! Reads: statistics of tables, the list of readers, prefixes at the end of the key space.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::*;
@@ -80,4 +81,77 @@ fn a_prefix_of_0xff_bytes_has_no_upper_bound() {
     assert_eq!(under(b"a\xff"), [b"a\xff"]);
     assert_eq!(under(b"\xff"), [&b"\xff"[..], b"\xff\xff\x01"]);
     assert_eq!(under(b"\xff\xff\xff"), [&b""[..]; 0]);
+}
+
+/// Random changes of rows in each of many transactions; `check` is given a snapshot after each, and the rows.
+fn change_rows(store: &Store, table: &Table, check: &mut dyn FnMut(ReadTxn, &BTreeMap<u64, Vec<u8>>)) {
+    let mut rng = treedb_testing::Rng::new(11);
+    let mut model: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    for round in 0..60 {
+        let mut txn = store.begin_write().unwrap();
+        for _ in 0..rng.below(40) {
+            let row = 1 + rng.below(3000) as u64;
+            let value = vec![rng.below(256) as u8; rng.below(300)];
+            txn.put_row(table, row, &value).unwrap();
+            model.insert(row, value);
+        }
+        if round % 5 == 4 {
+            // Whole leaves.
+            let from = rng.below(3000) as u64;
+            for row in from..from + rng.below(600) as u64 {
+                txn.delete_row(table, row).unwrap();
+                model.remove(&row);
+            }
+        }
+        if round % 7 == 6 {
+            let savepoint = txn.savepoint().unwrap();
+            txn.put_row(table, 5, b"not kept").unwrap();
+            txn.rollback_to(&savepoint).unwrap();
+        }
+        txn.commit().unwrap();
+        check(store.begin_read().unwrap(), &model);
+    }
+}
+
+#[test]
+fn rows_stored_since_a_transaction_are_in_the_new_ranges_and_a_version_has_the_same_rows() {
+    for mode in [Mode::Mapped, Mode::Cached] {
+        in_mode(mode, || {
+            let store = open(&SimDisk::new()).unwrap();
+            let mut txn = store.begin_write().unwrap();
+            let table = txn.create_table("rows", TableKind::Rows).unwrap();
+            assert_eq!((txn.committed(), txn.version(&table).unwrap()), (None, None));
+            txn.commit().unwrap();
+            let mut states: Vec<(u64, TableVersion, BTreeMap<u64, Vec<u8>>)> = Vec::new();
+            change_rows(&store, &table, &mut |reads, rows| {
+                let now = reads.committed().unwrap();
+                assert_eq!(now, reads.txn());
+                let version = reads.version(&table).unwrap().unwrap();
+                for (then, earlier, old) in &states {
+                    assert!(*earlier != version || old == rows, "two states have one version");
+                    let ranges = reads.new_rows(&table, *then).unwrap();
+                    assert!(ranges.is_sorted_by(|a, b| a.end < b.start), "{ranges:?}");
+                    for (row, value) in rows.iter().filter(|(row, value)| old.get(row) != Some(value)) {
+                        assert!(
+                            ranges.iter().any(|range| range.contains(row)),
+                            "{row} of {value:?} in {ranges:?}"
+                        );
+                        assert!(reads.may_be_new(&table, *row, *then).unwrap());
+                    }
+                }
+                assert_eq!(reads.new_rows(&table, now).unwrap(), []);
+                assert!(rows.keys().all(|row| !reads.may_be_new(&table, *row, now).unwrap()));
+                states.push((now, version, rows.clone()));
+            });
+            // Pages that nothing has changed are not read again.
+            let reads = store.begin_read().unwrap();
+            let before = reads.committed().unwrap();
+            drop(reads);
+            let mut txn = store.begin_write().unwrap();
+            txn.put_row(&table, 1500, b"one").unwrap();
+            txn.commit().unwrap();
+            let ranges = store.begin_read().unwrap().new_rows(&table, before).unwrap();
+            assert!(ranges.len() == 1 && ranges[0].contains(&1500) && ranges[0].end - ranges[0].start < 1000);
+        });
+    }
 }

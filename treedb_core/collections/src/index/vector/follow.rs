@@ -1,0 +1,267 @@
+//! Building the image of a vector index from its table, and following the table's changes.
+//!
+//! A build reads the table in parts, each in the snapshot of another search. What was changed between these snapshots is read again
+//! when it ends, as what is changed later: a page of the table says which transaction wrote it, so that only new pages are read.
+
+use std::collections::BTreeMap;
+
+use treedb_query::access::{RowId, Source};
+use treedb_query::error::Result;
+use treedb_query::index::vector::{Quantization, VectorDef};
+use treedb_storage::{Reads, Table, TableVersion};
+use treedb_vector::graph::{Link, NodesMut};
+use treedb_vector::memory::{MemoryGraph, Records};
+
+use super::graph::{StoredGraph, limits};
+use super::image::Image;
+use super::record::{HEAD, coded, damaged, floats, for_each_link, level_of, node_of_vector_row, vector_row};
+use crate::read::view::View;
+
+/// Elements of vectors that a search reads for an image that is being built: some milliseconds.
+#[cfg(not(test))]
+const STEP_ELEMENTS: usize = 1 << 20;
+/// Small in tests, so that writes come between the parts of a build.
+#[cfg(test)]
+const STEP_ELEMENTS: usize = 1 << 13;
+
+/// Bytes of an entry of a map of rows, with what the map needs besides.
+const MAP_ENTRY: usize = 32;
+
+/// How far an image is.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Progress {
+    /// It has what the snapshot sees.
+    Complete,
+    /// Some of the table was not read yet.
+    Partial,
+    /// It has changes that the snapshot does not see.
+    Older,
+    /// It takes too much memory.
+    TooLarge,
+}
+
+/// The newest image of an index, while it changes.
+#[derive(Debug)]
+pub(super) struct Follower {
+    graph: MemoryGraph,
+    /// The row of each node; 0 for a node without a vector: one that was linked to before its vector was read.
+    rows: Records<u64>,
+    nodes: BTreeMap<u64, u32>,
+    /// The row of the table where the build goes on; `None` if it has ended.
+    next: Option<u64>,
+    /// What was changed up to this transaction is in, but for what the build has not read; 0 before the first part.
+    since: u64,
+}
+
+impl Follower {
+    pub(super) fn new(def: &VectorDef) -> Follower {
+        let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def)).without_scores();
+        let graph = if def.quantization == Quantization::None { graph.exact() } else { graph };
+        Follower { graph, rows: Records::new(1), nodes: BTreeMap::new(), next: Some(0), since: 0 }
+    }
+
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> u64 {
+        (self.graph.bytes() + self.rows.bytes() + MAP_ENTRY * self.nodes.len()) as u64
+    }
+
+    /// What it has now, as the image of a version of the table.
+    pub(super) fn image(&self, version: TableVersion) -> Image {
+        Image { version, graph: self.graph.clone(), rows: self.rows.clone() }
+    }
+
+    /// Bytes that it takes for each node.
+    pub(super) fn node_bytes(&self) -> u64 {
+        self.bytes() / self.nodes.len().max(1) as u64
+    }
+
+    /// Reads more of the table, or what is new in it. After an error it is of no use.
+    pub(super) fn advance(
+        &mut self,
+        def: &VectorDef,
+        view: &View<'_, impl Reads>,
+        table: &Table,
+        room: u64,
+    ) -> Result<Progress> {
+        let Some(now) = view.reads.committed().filter(|now| *now >= self.since) else {
+            return Ok(Progress::Older);
+        };
+        let nodes = view.reads.len(table)? / 2;
+        let mut reading = Reading { follower: self, def, view, table };
+        let complete = reading.build(now)?;
+        // The first part tells how much a node takes.
+        if reading.follower.node_bytes() * nodes > room {
+            return Ok(Progress::TooLarge);
+        }
+        if !complete {
+            return Ok(Progress::Partial);
+        }
+        if reading.follower.since < now {
+            reading.follow(now)?;
+        }
+        reading.finish(nodes)?;
+        Ok(if self.bytes() > room { Progress::TooLarge } else { Progress::Complete })
+    }
+
+    /// The node of a row; a new one, without a vector, if there is none.
+    fn node(&mut self, row: u64) -> u32 {
+        match self.nodes.get(&row) {
+            Some(node) => *node,
+            None => {
+                let node = self.graph.add_node();
+                if node as usize == self.rows.count() {
+                    self.rows.push();
+                }
+                self.nodes.insert(row, node);
+                node
+            }
+        }
+    }
+
+    /// Forgets a row.
+    fn forget(&mut self, row: u64) {
+        if let Some(node) = self.nodes.remove(&row) {
+            self.graph.forget(node);
+            self.rows.get_mut(node).fill(0);
+        }
+    }
+
+    /// Whether a row has a vector.
+    fn has_vector(&self, node: u32) -> bool {
+        self.rows.get(node).first().is_some_and(|row| *row != 0)
+    }
+}
+
+/// Reading a table in one snapshot.
+struct Reading<'r, R> {
+    follower: &'r mut Follower,
+    def: &'r VectorDef,
+    view: &'r View<'r, R>,
+    table: &'r Table,
+}
+
+impl<R: Reads> Reading<'_, R> {
+    /// Reads the next part of the table, if the build has not ended; true if it has then.
+    fn build(&mut self, now: u64) -> Result<bool> {
+        let Some(from) = self.follower.next else { return Ok(true) };
+        if self.follower.since == 0 {
+            self.follower.since = now;
+        }
+        let mut rows = self.view.reads.rows(self.table, from)?;
+        let (mut count, most) = (0, 2 * (STEP_ELEMENTS / self.def.dimensions.max(1)).max(100));
+        while let Some((row, record)) = rows.lend_next()? {
+            if count == most {
+                self.follower.next = Some(row);
+                return Ok(false);
+            }
+            count += 1;
+            self.row(row, record, true)?;
+        }
+        self.follower.next = None;
+        Ok(true)
+    }
+
+    /// Reads what is new since [`Follower::since`].
+    fn follow(&mut self, now: u64) -> Result<()> {
+        for range in self.view.reads.new_rows(self.table, self.follower.since)? {
+            let mut there = Vec::new();
+            let mut rows = self.view.reads.rows(self.table, range.start)?;
+            while let Some((row, record)) = rows.lend_next()? {
+                if row >= range.end {
+                    break;
+                }
+                self.row(row, record, false)?;
+                there.extend(node_of_vector_row(row));
+            }
+            let known = self.follower.nodes.range(range.start / 2..).map(|(row, _)| *row);
+            let known = known.take_while(|row| vector_row(*row) < range.end);
+            let gone: Vec<u64> = known.filter(|row| there.binary_search(row).is_err()).collect();
+            gone.into_iter().for_each(|row| self.follower.forget(row));
+        }
+        self.follower.since = now;
+        Ok(())
+    }
+
+    /// Takes a row of the table over. `all` if the vector has to be read, whatever the node has now.
+    fn row(&mut self, row: u64, record: &[u8], all: bool) -> Result<()> {
+        match node_of_vector_row(row) {
+            Some(row) => self.vector(row, record, all),
+            None if row == HEAD => Ok(()),
+            None => self.links(row / 2, record),
+        }
+    }
+
+    fn vector(&mut self, row: u64, record: &[u8], all: bool) -> Result<()> {
+        let node = self.follower.node(row);
+        let all = all || !self.follower.has_vector(node);
+        let graph = &mut self.follower.graph;
+        let unfit = |_| damaged(self.def, "a node");
+        if self.def.quantization == Quantization::None {
+            graph.set_vector(node, &floats(record).1).map_err(unfit)?;
+        } else {
+            let (now, then) = (coded(record), graph.coded(node));
+            // The same codes may stand for another vector, if the document was changed.
+            let same = !all && now.codes == then.codes && now.factors == then.factors;
+            if !same || self.view.reads.may_be_new(&self.view.meta.rows, row, self.follower.since)? {
+                let vector = document_vector(self.def, self.view, row)?;
+                graph.set_vector(node, &vector).map_err(unfit)?;
+            }
+        }
+        self.follower.rows.get_mut(node).fill(row);
+        Ok(())
+    }
+
+    fn links(&mut self, row: u64, record: &[u8]) -> Result<()> {
+        let broken = || damaged(self.def, "a node");
+        let node = self.follower.node(row);
+        let top = level_of(record).ok_or_else(broken)?;
+        self.follower.graph.set_level(node, top);
+        let mut links: Vec<Link<u32>> = Vec::new();
+        for level in 0..=top {
+            links.clear();
+            let follower = &mut *self.follower;
+            for_each_link(record, level, &mut |link| {
+                links.push(Link { score: link.score, node: follower.node(link.node) });
+            })
+            .ok_or_else(broken)?;
+            let Ok(()) = follower.graph.set_links(node, level, &links);
+        }
+        Ok(())
+    }
+
+    /// Sets where searches begin, once all has been read. Forgets the rows whose deletion no new page tells: see
+    /// [`Reads::new_rows`].
+    fn finish(&mut self, nodes: u64) -> Result<()> {
+        if self.follower.nodes.len() as u64 != nodes {
+            let mut there = Vec::new();
+            let mut rows = self.view.reads.rows(self.table, 0)?;
+            while let Some((row, _)) = rows.lend_next()? {
+                there.extend(node_of_vector_row(row));
+            }
+            let known = self.follower.nodes.keys().copied();
+            let gone: Vec<u64> = known.filter(|row| there.binary_search(row).is_err()).collect();
+            gone.into_iter().for_each(|row| self.follower.forget(row));
+        }
+        let follower = &mut *self.follower;
+        let known = |row: u64| follower.nodes.get(&row).copied().filter(|node| follower.has_vector(*node));
+        let whole = follower.nodes.len() as u64 == nodes;
+        let entry = match StoredGraph::new(self.def, self.view.reads, self.table).head()?.entry {
+            Some((row, level)) => known(row).map(|node| Some((node, level))),
+            None => Some(None),
+        };
+        let Some(entry) = entry.filter(|_| whole) else { return Err(damaged(self.def, "the graph")) };
+        let Ok(()) = follower.graph.set_entry(entry);
+        Ok(())
+    }
+}
+
+/// The vector of a document that is in the index.
+fn document_vector(def: &VectorDef, view: &View<'_, impl Reads>, row: u64) -> Result<Vec<f32>> {
+    let fields = def.fields();
+    let mut found = None;
+    view.fetch_row(RowId(row), &mut |document| {
+        found = def.vector(document.partial_document(&fields)?);
+        Ok(())
+    })?;
+    found.ok_or_else(|| damaged(def, "a node"))
+}

@@ -1,0 +1,228 @@
+//! Images of vector indexes: graphs in memory, which answer searches of one state of an index.
+//!
+//! An image is derived data. It is never written and always exact for its version of the index's table: a search uses one only if its
+//! snapshot sees that version. The first searches build it, a part each (see [`super::follow`]); after a write the next search brings it
+//! up to date from the pages that are new. Searches of older snapshots, of transactions in progress and of indexes whose
+//! image is not complete or does not fit in memory read the table.
+//!
+//! A thread remembers the image that it used last, so that it finds it again without a lock.
+
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+
+use treedb_query::error::Result;
+use treedb_query::index::vector::VectorDef;
+use treedb_storage::{Reads, Table, TableVersion};
+use treedb_vector::memory::{MemoryGraph, Records, Searcher};
+
+use super::follow::{Follower, Progress};
+use super::search::Batch;
+use crate::read::view::View;
+
+/// Bytes that the images of a database may take, unless it is told otherwise.
+const DEFAULT_LIMIT: u64 = 1 << 30;
+/// States of an index that have an image at the same time: searches whose snapshots are a commit apart take turns.
+const VERSIONS: usize = 2;
+
+/// A graph in memory with what one state of an index has.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) version: TableVersion,
+    pub(super) graph: MemoryGraph,
+    /// The row of each node.
+    pub(super) rows: Records<u64>,
+}
+
+impl Image {
+    /// The row of a node.
+    #[inline]
+    pub(super) fn row(&self, node: u32) -> u64 {
+        self.rows.get(node).first().copied().unwrap_or(0)
+    }
+}
+
+/// The images of a database.
+#[derive(Debug)]
+pub(crate) struct Images {
+    /// Unique in this process.
+    id: u64,
+    limit: AtomicU64,
+    /// By the number of the index's table, which is never used again.
+    slots: Mutex<HashMap<u32, Arc<Slot>>>,
+}
+
+impl Default for Images {
+    fn default() -> Self {
+        static NEXT: AtomicU64 = AtomicU64::new(1);
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        Images { id, limit: AtomicU64::new(DEFAULT_LIMIT), slots: Mutex::default() }
+    }
+}
+
+/// The image of one index.
+#[derive(Debug)]
+struct Slot {
+    table: Table,
+    /// What [`Follower`] takes, for those who must not wait for it.
+    bytes: AtomicU64,
+    /// It is not complete: who would have to wait for the next part reads the table meanwhile.
+    building: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    follower: Option<Follower>,
+    /// Bytes of a node, once a part of an image was too large to go on with; 0 before.
+    node_bytes: u64,
+    /// The newest last.
+    recent: Vec<Arc<Image>>,
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// What a thread keeps from one search to the next.
+#[derive(Default)]
+pub(super) struct Workspace {
+    /// The images and the table that `image` is of.
+    source: (u64, u32),
+    image: Weak<Image>,
+    pub(super) searcher: Searcher,
+    pub(super) batch: Batch,
+}
+
+thread_local! {
+    /// Taken while a search is under way: a search within it has another one.
+    static WORKSPACE: Cell<Option<Box<Workspace>>> = const { Cell::new(None) };
+}
+
+/// Calls `work` with this thread's workspace.
+pub(super) fn with_workspace<T>(work: impl FnOnce(&mut Workspace) -> T) -> T {
+    let mut workspace = WORKSPACE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    let done = work(&mut workspace);
+    // The thread may be ending.
+    let _ = WORKSPACE.try_with(|place| place.set(Some(workspace)));
+    done
+}
+
+impl Images {
+    /// Sets how many bytes the images may take together; those that there are are dropped if they take more.
+    pub(crate) fn set_limit(&self, bytes: u64) {
+        self.limit.store(bytes, Ordering::Relaxed);
+        let mut slots = lock(&self.slots);
+        if slots.values().map(|slot| slot.bytes.load(Ordering::Relaxed)).sum::<u64>() > bytes {
+            slots.clear();
+        }
+    }
+
+    /// Bytes that the images take, without those that only searches under way still use.
+    pub(crate) fn bytes(&self) -> u64 {
+        lock(&self.slots).values().map(|slot| slot.bytes.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The slot of an index. Those of indexes that were dropped go.
+    fn slot(&self, reads: &impl Reads, table: &Table) -> Arc<Slot> {
+        let mut slots = lock(&self.slots);
+        if let Some(slot) = slots.get(&table.id()) {
+            return slot.clone();
+        }
+        slots.retain(|_, slot| reads.len(&slot.table).is_ok());
+        let slot = Slot {
+            table: table.clone(),
+            bytes: AtomicU64::default(),
+            building: AtomicBool::new(true),
+            state: Mutex::default(),
+        };
+        slots.entry(table.id()).or_insert_with(|| Arc::new(slot)).clone()
+    }
+
+    /// The image of what `view` sees of an index; `None` if there is none now.
+    pub(super) fn image(
+        &self,
+        def: &VectorDef,
+        view: &View<'_, impl Reads>,
+        table: &Table,
+        workspace: &mut Workspace,
+    ) -> Result<Option<Arc<Image>>> {
+        let Some(version) = view.reads.version(table)? else { return Ok(None) };
+        if workspace.source == (self.id, table.id())
+            && let Some(image) = workspace.image.upgrade()
+            && image.version == version
+        {
+            return Ok(Some(image));
+        }
+        let image = self.follow(def, view, table, version)?;
+        if let Some(image) = &image {
+            workspace.source = (self.id, table.id());
+            workspace.image = Arc::downgrade(image);
+        }
+        Ok(image)
+    }
+
+    /// Brings the image of an index up to what `view` sees.
+    #[cold]
+    fn follow(
+        &self,
+        def: &VectorDef,
+        view: &View<'_, impl Reads>,
+        table: &Table,
+        version: TableVersion,
+    ) -> Result<Option<Arc<Image>>> {
+        let limit = self.limit.load(Ordering::Relaxed);
+        if limit == 0 {
+            return Ok(None);
+        }
+        let slot = self.slot(view.reads, table);
+        let mut state = match slot.building.load(Ordering::Relaxed) {
+            false => lock(&slot.state),
+            true => match slot.state.try_lock() {
+                Ok(state) => state,
+                Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+                Err(TryLockError::WouldBlock) => return Ok(None),
+            },
+        };
+        if let Some(image) = state.recent.iter().find(|image| image.version == version) {
+            return Ok(Some(image.clone()));
+        }
+        let others = self.bytes().saturating_sub(slot.bytes.load(Ordering::Relaxed));
+        let room = limit.saturating_sub(others);
+        let node_bytes = state.node_bytes;
+        if node_bytes.saturating_mul(view.reads.len(table)? / 2) > room {
+            *state = State { node_bytes, ..State::default() };
+            slot.bytes.store(0, Ordering::Relaxed);
+            slot.building.store(true, Ordering::Relaxed);
+            return Ok(None);
+        }
+        // After an error it is gone: it may have only some of the changes.
+        let mut follower = state.follower.take().unwrap_or_else(|| Follower::new(def));
+        let progress = follower.advance(def, view, table, room);
+        slot.building.store(!matches!(progress, Ok(Progress::Complete | Progress::Older)), Ordering::Relaxed);
+        let image = match progress {
+            Ok(Progress::Complete) => Some(Arc::new(follower.image(version))),
+            Ok(Progress::Partial | Progress::Older) => None,
+            Ok(Progress::TooLarge) => {
+                *state = State { node_bytes: follower.node_bytes(), ..State::default() };
+                slot.bytes.store(0, Ordering::Relaxed);
+                return Ok(None);
+            }
+            Err(error) => {
+                *state = State::default();
+                slot.bytes.store(0, Ordering::Relaxed);
+                return Err(error);
+            }
+        };
+        slot.bytes.store(follower.bytes(), Ordering::Relaxed);
+        state.follower = Some(follower);
+        if let Some(image) = &image {
+            if state.recent.len() == VERSIONS {
+                state.recent.remove(0);
+            }
+            state.recent.push(image.clone());
+        }
+        Ok(image)
+    }
+}

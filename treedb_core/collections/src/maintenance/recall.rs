@@ -1,0 +1,70 @@
+//! The recall of a vector index, measured with its own vectors.
+
+use std::collections::BTreeSet;
+
+use treedb_query::access::{Direction, Flow, RowId, Source};
+use treedb_query::error::Result;
+use treedb_query::query::Neighbor;
+use treedb_storage::Reads;
+
+use crate::read::vector_search::vector_search;
+use crate::read::view::View;
+use crate::request::VectorSearchRequest;
+
+/// Neighbours that a search asks for, besides the vector's own document.
+const NEIGHBORS: usize = 10;
+
+/// What searches with some of an index's own vectors have found.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Recall {
+    /// The name of the index.
+    pub index: String,
+    /// Searches.
+    pub searches: usize,
+    /// The part of the ten nearest other documents that the index finds, with as many candidates as a search has by default.
+    pub recall: f64,
+}
+
+/// Searches by each ready vector index of a collection for the neighbours of about `searches` of its vectors, which are evenly spread, and
+/// compares what it finds with what exact comparison finds.
+///
+/// # Errors
+/// Those of the searches.
+pub(crate) fn recall(view: &View<'_, impl Reads>, searches: usize) -> Result<Vec<Recall>> {
+    let mut last = 0;
+    view.scan_rows(Direction::Backward, None, &mut |row, _| {
+        last = row.0;
+        Ok(Flow::Break(()))
+    })?;
+    let mut measured = Vec::new();
+    for def in view.meta.infos.iter().filter_map(|info| info.def.as_vector()) {
+        let (fields, mut rows) = (def.fields(), BTreeSet::new());
+        let (mut hits, mut wanted) = (0, 0);
+        for at in 0..searches as u64 {
+            let after = (u128::from(last) * u128::from(at) / searches.max(1) as u128) as u64;
+            let mut found = None;
+            view.scan_rows(Direction::Forward, Some(RowId(after)), &mut |row, document| {
+                found = def.vector(document.partial_document(&fields)?).map(|vector| (row, vector));
+                Ok(if found.is_some() { Flow::Break(()) } else { Flow::Continue(()) })
+            })?;
+            let Some((row, vector)) = found else { break };
+            if !rows.insert(row) {
+                continue;
+            }
+            let request = VectorSearchRequest::new(&def.name, vector, NEIGHBORS + 1);
+            let others = |found: Vec<Neighbor>| -> Vec<f32> {
+                // Its own document is the nearest, or as near as the nearest.
+                found.iter().skip(1).map(|neighbor| neighbor.distance).collect()
+            };
+            let found = others(vector_search(view, &view.context(), &request)?);
+            let exact = others(vector_search(view, &view.context(), &request.exact())?);
+            // Of equally distant ones, any will do.
+            let most = exact.last().copied().unwrap_or(f32::NEG_INFINITY);
+            hits += found.iter().filter(|distance| **distance <= most).count();
+            wanted += exact.len();
+        }
+        let recall = if wanted == 0 { 1.0 } else { hits as f64 / wanted as f64 };
+        measured.push(Recall { index: def.name.clone(), searches: rows.len(), recall });
+    }
+    Ok(measured)
+}

@@ -1,0 +1,252 @@
+//! Images of vector indexes: never stale, whatever is written between searches, and never larger than they may be.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use bson::{doc, rawdoc};
+use treedb_testing::Rng;
+
+use super::*;
+use crate::{Collection, DeleteRequest, IndexSpec, Neighbor, UpdateRequest, VectorSearchRequest};
+
+const DIMENSIONS: usize = 12;
+
+fn floats(rng: &mut Rng) -> Vec<f32> {
+    (0..DIMENSIONS).map(|_| rng.below(2001) as f32 / 1000.0 - 1.0 + 0.0005).collect()
+}
+
+fn document(id: i32, vector: &[f32]) -> RawDocumentBuf {
+    let vector: Vec<f64> = vector.iter().map(|element| f64::from(*element)).collect();
+    raw(&doc! { "_id": id, "v": vector, "n": 0 })
+}
+
+fn set(vector: &[f32]) -> RawDocumentBuf {
+    let vector: Vec<f64> = vector.iter().map(|element| f64::from(*element)).collect();
+    raw(&doc! { "$set": { "v": vector } })
+}
+
+/// A collection with a vector index over documents `0..count`.
+fn things(db: &Database, count: i32, quantization: &str, rng: &mut Rng) -> Collection {
+    let things = db.collection("shop.things").unwrap();
+    let documents: Vec<_> = (0..count).map(|id| document(id, &floats(rng))).collect();
+    things.insert_many(&documents, true).unwrap();
+    let definition = rawdoc! {
+        "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": "euclidean", "quantization": quantization,
+    };
+    things.create_index(IndexSpec::vector(definition).name("near")).unwrap();
+    things
+}
+
+/// A search for all documents, most of them by the graph: every row is found, with its exact distance.
+fn all(vector: Vec<f32>) -> VectorSearchRequest {
+    VectorSearchRequest::new("near", vector, 5_000).candidates(8_000)
+}
+
+/// What was found, in an order that does not depend on that of rows of the same distance.
+fn in_order(found: Vec<Neighbor>) -> Vec<(u32, i32)> {
+    let mut found: Vec<(u32, i32)> =
+        found.iter().map(|one| (one.distance.to_bits(), one.document.get_i32("_id").unwrap())).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Compares a search for all documents with an exact one.
+fn check_all(things: &Collection, rng: &mut Rng) {
+    let request = all(floats(rng));
+    let exact = in_order(things.vector_search(&request.clone().exact()).unwrap());
+    assert_eq!(in_order(things.vector_search(&request).unwrap()), exact);
+}
+
+/// Searches until there is an image.
+fn build_image(db: &Database, things: &Collection, rng: &mut Rng) {
+    let documents = things.count(FindRequest::default()).unwrap();
+    for _ in 0..=documents / 50 + 2 {
+        things.vector_search(&VectorSearchRequest::new("near", floats(rng), 1)).unwrap();
+    }
+    assert!(db.vector_memory() > documents * DIMENSIONS as u64 * 4, "{}", db.vector_memory());
+}
+
+#[test]
+fn a_search_after_any_write_finds_exactly_what_is_there() {
+    for (seed, quantization) in [(1, "scalar"), (2, "none")] {
+        let mut rng = Rng::new(seed);
+        let db = open(&SimDisk::new()).unwrap();
+        let things = things(&db, 1500, quantization, &mut rng);
+        let mut next = 1500;
+        for round in 0..60 {
+            // The first rounds fall between the parts of the build.
+            match rng.below(5) {
+                0 => {
+                    for _ in 0..rng.below(40) {
+                        things.insert_one(document(next, &floats(&mut rng))).unwrap();
+                        next += 1;
+                    }
+                }
+                1 => {
+                    let some: Vec<_> =
+                        (0..rng.below(100) as i32).map(|i| document(next + i, &floats(&mut rng))).collect();
+                    things.insert_many(&some, true).unwrap();
+                    next += some.len() as i32;
+                }
+                2 => {
+                    let id = rng.below(next as usize) as i32;
+                    things
+                        .delete(DeleteRequest::many(rawdoc! { "_id": { "$gte": id, "$lt": id + 25 } }))
+                        .unwrap();
+                }
+                3 => {
+                    for _ in 0..rng.below(20) {
+                        let id = rng.below(next as usize) as i32;
+                        things
+                            .update(UpdateRequest::one(rawdoc! { "_id": id }, set(&floats(&mut rng))))
+                            .unwrap();
+                    }
+                }
+                _ => {
+                    let id = rng.below(next as usize) as i32;
+                    let filter = rawdoc! { "_id": { "$gte": id, "$lt": id + 10 } };
+                    let change = if round % 2 == 0 {
+                        rawdoc! { "$unset": { "v": 1 } }
+                    } else {
+                        rawdoc! { "$inc": { "n": 1 } }
+                    };
+                    things.update(UpdateRequest::many(filter, change)).unwrap();
+                }
+            }
+            check_all(&things, &mut rng);
+        }
+        build_image(&db, &things, &mut rng);
+        db.check().unwrap();
+    }
+}
+
+#[test]
+fn a_change_of_a_vector_that_leaves_its_codes_as_they_were_is_seen() {
+    let mut rng = Rng::new(3);
+    let db = open(&SimDisk::new()).unwrap();
+    let things = things(&db, 300, "scalar", &mut rng);
+    build_image(&db, &things, &mut rng);
+    for step in 1..20 {
+        let mut vector = vec![0.25; DIMENSIONS];
+        // The greatest element gives the scale of the codes.
+        vector[0] = 1.0;
+        vector[1] += step as f32 * 1e-5;
+        things.update(UpdateRequest::one(rawdoc! { "_id": 7 }, set(&vector))).unwrap();
+        let nearest = things.vector_search(&VectorSearchRequest::new("near", vector, 1)).unwrap();
+        assert_eq!((nearest[0].document.get_i32("_id").unwrap(), nearest[0].distance), (7, 0.0));
+    }
+}
+
+#[test]
+fn rows_whose_pages_are_gone_are_not_found() {
+    let mut rng = Rng::new(4);
+    let db = open(&SimDisk::new()).unwrap();
+    let things = things(&db, 2000, "scalar", &mut rng);
+    build_image(&db, &things, &mut rng);
+    for range in [(500, 900), (0, 300), (1900, 2000), (901, 1899), (0, 2000)] {
+        let filter = rawdoc! { "_id": { "$gte": range.0, "$lt": range.1 } };
+        things.delete(DeleteRequest::many(filter)).unwrap();
+        check_all(&things, &mut rng);
+    }
+    things.insert_one(document(1, &floats(&mut rng))).unwrap();
+    check_all(&things, &mut rng);
+}
+
+#[test]
+fn searches_beside_writers_find_what_exact_comparison_finds_in_their_snapshot() {
+    let mut rng = Rng::new(5);
+    let db = open(&SimDisk::new()).unwrap();
+    let things = things(&db, 1000, "scalar", &mut rng);
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let searchers: Vec<_> = (0..3)
+            .map(|seed| {
+                let (db, done) = (&db, &done);
+                scope.spawn(move || {
+                    let mut rng = Rng::new(100 + seed);
+                    let (mut searches, mut hits) = (0, 0);
+                    while !done.load(Ordering::Relaxed) || searches < 20 {
+                        // A transaction sees one snapshot.
+                        let mut txn = db.begin().unwrap();
+                        let mut mine = txn.collection("shop.things").unwrap();
+                        if searches % 5 == 0 {
+                            mine.insert_one(document(1_000_000 + searches, &floats(&mut rng))).unwrap();
+                        }
+                        let request = all(floats(&mut rng));
+                        let exact = mine.vector_search(&request.clone().exact()).unwrap();
+                        let few = VectorSearchRequest { limit: 10, ..request.clone() };
+                        let few = in_order(mine.vector_search(&few).unwrap());
+                        let nearest = in_order(exact[..10].to_vec());
+                        hits += few.iter().filter(|one| nearest.contains(one)).count();
+                        assert_eq!(in_order(mine.vector_search(&request).unwrap()), in_order(exact));
+                        searches += 1;
+                    }
+                    hits as f64 / f64::from(10 * searches)
+                })
+            })
+            .collect();
+        let writers: Vec<_> = (0..2)
+            .map(|part: i32| {
+                let things = &things;
+                scope.spawn(move || {
+                    let mut rng = Rng::new(u64::from(200 + part.unsigned_abs()));
+                    for round in 0..80 {
+                        let id = 2 * (rng.below(500) as i32) + part;
+                        match round % 4 {
+                            0 => drop(things.delete(DeleteRequest::one(rawdoc! { "_id": id })).unwrap()),
+                            1 => {
+                                let new = document(10_000 + 2 * round + part, &floats(&mut rng));
+                                things.insert_one(new).unwrap();
+                            }
+                            _ => {
+                                let set = set(&floats(&mut rng));
+                                things.update(UpdateRequest::one(rawdoc! { "_id": id }, set)).unwrap();
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        writers.into_iter().for_each(|writer| writer.join().unwrap());
+        done.store(true, Ordering::Relaxed);
+        for searcher in searchers {
+            let recall = searcher.join().unwrap();
+            assert!(recall > 0.95, "{recall}");
+        }
+    });
+    build_image(&db, &things, &mut rng);
+    check_all(&things, &mut rng);
+    db.check().unwrap();
+}
+
+#[test]
+fn images_take_no_more_memory_than_they_may_and_go_with_their_index() {
+    let mut rng = Rng::new(6);
+    let db = open(&SimDisk::new()).unwrap();
+    let things = things(&db, 1000, "scalar", &mut rng);
+    build_image(&db, &things, &mut rng);
+    let whole = db.vector_memory();
+    db.set_vector_memory(0);
+    assert_eq!(db.vector_memory(), 0);
+    check_all(&things, &mut rng);
+    assert_eq!(db.vector_memory(), 0);
+    db.set_vector_memory(whole / 2);
+    for _ in 0..20 {
+        check_all(&things, &mut rng);
+        assert!(db.vector_memory() <= whole / 2);
+    }
+    db.set_vector_memory(2 * whole);
+    build_image(&db, &things, &mut rng);
+    // It grows beyond the limit.
+    let more: Vec<_> = (5000..9000).map(|id| document(id, &floats(&mut rng))).collect();
+    things.insert_many(&more, true).unwrap();
+    check_all(&things, &mut rng);
+    assert_eq!(db.vector_memory(), 0);
+    things.drop_index("near").unwrap();
+    let definition = rawdoc! { "path": "w", "numDimensions": 2, "similarity": "euclidean" };
+    things.create_index(IndexSpec::vector(definition).name("other")).unwrap();
+    things.insert_one(rawdoc! { "_id": -1, "w": [1, 2] }).unwrap();
+    let found = things.vector_search(&VectorSearchRequest::new("other", vec![0.0, 0.0], 3)).unwrap();
+    assert_eq!(found.len(), 1);
+    let bytes = db.vector_memory();
+    assert!(bytes > 0 && bytes < whole / 2, "{bytes}");
+}

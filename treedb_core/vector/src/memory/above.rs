@@ -1,0 +1,93 @@
+//! The links above level 0, of the few nodes that have any.
+//!
+//! A node's levels are a chain of records: number of links, number of the record of the next level (0 for none), links.
+
+use super::records::Records;
+
+/// Numbers of a record before the links.
+const LINKS: usize = 2;
+
+/// The chains.
+#[derive(Debug, Clone)]
+pub(super) struct Above {
+    records: Records<u32>,
+    free: Vec<u32>,
+}
+
+impl Above {
+    /// Chains of levels with at most so many links.
+    pub(super) fn new(links: usize) -> Above {
+        let mut records = Records::new(LINKS + links);
+        // Number 0 says that there is none.
+        records.push();
+        Above { records, free: Vec::new() }
+    }
+
+    /// A chain of so many levels without links; its number, 0 for none.
+    pub(super) fn chain(&mut self, levels: u8) -> u32 {
+        let mut first = 0;
+        for _ in 0..levels {
+            let number = self.free.pop().unwrap_or_else(|| {
+                self.records.push();
+                self.records.count() as u32 - 1
+            });
+            if let [count, next, ..] = self.records.get_mut(number) {
+                (*count, *next) = (0, first);
+            }
+            first = number;
+        }
+        first
+    }
+
+    /// Frees a chain.
+    pub(super) fn give_back(&mut self, chain: u32) {
+        let mut number = chain;
+        while number != 0 {
+            self.free.push(number);
+            number = self.next(number);
+        }
+    }
+
+    fn next(&self, number: u32) -> u32 {
+        self.records.get(number).get(1).copied().unwrap_or(0)
+    }
+
+    /// The levels of a chain.
+    pub(super) fn levels(&self, chain: u32) -> u8 {
+        let (mut levels, mut number) = (0, chain);
+        while number != 0 && levels < u8::MAX {
+            levels += 1;
+            number = self.next(number);
+        }
+        levels
+    }
+
+    /// The record of a level, from 1 on; 0 if the chain ends before.
+    fn at(&self, chain: u32, level: u8) -> u32 {
+        (1..level).fold(chain, |number, _| self.next(number))
+    }
+
+    /// The links in a level, from 1 on.
+    pub(super) fn links(&self, chain: u32, level: u8) -> &[u32] {
+        match self.records.get(self.at(chain, level)) {
+            [count, _, links @ ..] => links.get(..*count as usize).unwrap_or(&[]),
+            _ => &[],
+        }
+    }
+
+    /// Replaces them.
+    pub(super) fn set_links(&mut self, chain: u32, level: u8, links: impl ExactSizeIterator<Item = u32>) {
+        let number = self.at(chain, level);
+        if number != 0
+            && let [count, _, places @ ..] = self.records.get_mut(number)
+        {
+            *count = links.len().min(places.len()) as u32;
+            places.iter_mut().zip(links).for_each(|(place, link)| *place = link);
+        }
+    }
+
+    /// Bytes that they take.
+    pub(super) fn bytes(&self) -> usize {
+        self.records.bytes() + 4 * self.free.capacity()
+    }
+}

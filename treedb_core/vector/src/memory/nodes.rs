@@ -1,0 +1,146 @@
+//! The graph as a store of nodes.
+
+use std::convert::Infallible;
+
+use super::MemoryGraph;
+use super::search::Query;
+use crate::code;
+use crate::graph::{Link, Nodes, NodesMut};
+use crate::kernel;
+
+impl MemoryGraph {
+    /// The links of a node in level 0.
+    #[inline]
+    fn below(&self, node: u32) -> &[u32] {
+        match self.links.get(node) {
+            [numbers, links @ ..] => links.get(..(numbers & 0xff) as usize).unwrap_or(&[]),
+            [] => &[],
+        }
+    }
+
+    /// The chain of a node's links above level 0; 0 for none.
+    pub(super) fn chain(&self, node: u32) -> u32 {
+        self.links.get(node).first().map_or(0, |numbers| numbers >> 8)
+    }
+
+    pub(super) fn set_chain(&mut self, node: u32, chain: u32) {
+        if let Some(numbers) = self.links.get_mut(node).first_mut() {
+            *numbers = *numbers & 0xff | chain << 8;
+        }
+    }
+
+    /// How far a node is from a vector, which `unit` makes of length 1.
+    #[inline]
+    fn exact_score(&self, vector: &[f32], unit: f32, node: u32) -> f32 {
+        let (other, other_unit) = self.vectors.get(node);
+        self.metric.score(&self.kernels, vector, other, unit * other_unit)
+    }
+}
+
+impl Nodes for MemoryGraph {
+    type Node = u32;
+    type Query<'q> = Query<'q>;
+    type Error = Infallible;
+
+    fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
+        Ok(self.entry)
+    }
+
+    #[inline]
+    fn links(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {
+        out.clear();
+        match level {
+            0 => out.extend_from_slice(self.below(node)),
+            _ => out.extend_from_slice(self.above.links(self.chain(node), level)),
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
+        Ok(match self.exact {
+            true => self.exact_score(query.vector, query.unit, node),
+            false => code::score(self.metric, &self.kernels, self.scored(node), query.coded),
+        })
+    }
+
+    #[inline]
+    fn prefetch(&self, node: u32) {
+        match self.exact {
+            true => self.vectors.prefetch(node),
+            false => {
+                kernel::prefetch(self.codes.get(node));
+                kernel::prefetch(self.factors.get(node));
+            }
+        }
+    }
+
+    #[inline]
+    fn prefetch_links(&self, node: u32) {
+        kernel::prefetch(self.links.get(node));
+    }
+}
+
+impl NodesMut for MemoryGraph {
+    fn root(&self) -> Result<Option<u32>, Infallible> {
+        Ok(self.root)
+    }
+
+    fn set_root(&mut self, root: Option<u32>) -> Result<(), Infallible> {
+        self.root = root;
+        Ok(())
+    }
+
+    fn set_entry(&mut self, entry: Option<(u32, u8)>) -> Result<(), Infallible> {
+        self.entry = entry;
+        Ok(())
+    }
+
+    fn scored_links(&self, node: u32, level: u8, out: &mut Vec<Link<u32>>) -> Result<(), Infallible> {
+        out.clear();
+        let scored = |other: u32| -> Link<u32> {
+            let Ok(score) = self.between(node, other);
+            Link { score, node: other }
+        };
+        match (level, &self.scores) {
+            (0, Some(scores)) => {
+                let links = self.below(node).iter().zip(scores.get(node));
+                out.extend(links.map(|(node, score)| Link { score: *score, node: *node }));
+            }
+            (0, None) => out.extend(self.below(node).iter().map(|other| scored(*other))),
+            _ => out.extend(self.above.links(self.chain(node), level).iter().map(|other| scored(*other))),
+        }
+        Ok(())
+    }
+
+    fn set_links(&mut self, node: u32, level: u8, links: &[Link<u32>]) -> Result<(), Infallible> {
+        if level > 0 {
+            self.above.set_links(self.chain(node), level, links.iter().map(|link| link.node));
+            return Ok(());
+        }
+        if let [numbers, places @ ..] = self.links.get_mut(node) {
+            // At most 192, by `Limits`.
+            *numbers = *numbers & !0xff | links.len().min(places.len()).min(0xff) as u32;
+            places.iter_mut().zip(links).for_each(|(place, link)| *place = link.node);
+        }
+        if let Some(scores) = &mut self.scores {
+            let places = scores.get_mut(node).iter_mut();
+            places.zip(links).for_each(|(place, link)| *place = link.score);
+        }
+        Ok(())
+    }
+
+    fn level(&self, node: u32) -> Result<u8, Infallible> {
+        Ok(self.above.levels(self.chain(node)))
+    }
+
+    fn between(&self, a: u32, b: u32) -> Result<f32, Infallible> {
+        Ok(match self.exact {
+            true => {
+                let (vector, unit) = self.vectors.get(a);
+                self.exact_score(vector, unit, b)
+            }
+            false => code::score(self.metric, &self.kernels, self.scored(a), self.scored(b)),
+        })
+    }
+}

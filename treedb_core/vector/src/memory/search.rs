@@ -1,0 +1,102 @@
+//! The nearest vectors to another one.
+
+use super::MemoryGraph;
+use crate::code::{self, Coded};
+use crate::graph::{self, Scratch, Stamps};
+use crate::metric::{Metric, Unfit};
+
+/// Candidates that are compared exactly, at least.
+const RANKED: usize = 20;
+
+/// A query with its codes.
+#[derive(Clone, Copy, Debug)]
+pub struct Query<'q> {
+    pub(super) vector: &'q [f32],
+    pub(super) unit: f32,
+    pub(super) coded: Coded<'q>,
+}
+
+/// What a thread needs to search; kept from one search to the next, it allocates nothing.
+#[derive(Debug, Default)]
+pub struct Searcher {
+    scratch: Scratch<u32, Stamps>,
+    codes: Vec<u8>,
+    nearest: Vec<(f32, u32)>,
+    /// A vector that was packed.
+    unpacked: Vec<f32>,
+}
+
+impl Searcher {
+    /// How many nodes the last search has compared with its query.
+    pub fn compared(&self) -> usize {
+        self.scratch.compared
+    }
+}
+
+impl MemoryGraph {
+    /// The `k` nearest nodes to a vector with their distances, the nearest first. `ef` nodes are looked at more closely:
+    /// the more, the better the answer, and the longer it takes.
+    pub fn search<'s>(
+        &self,
+        vector: &[f32],
+        k: usize,
+        ef: usize,
+        searcher: &'s mut Searcher,
+    ) -> Result<&'s [(f32, u32)], Unfit> {
+        let unit = self.candidates(vector, ef.max(k), searcher)?;
+        let Searcher { scratch, nearest, unpacked, .. } = searcher;
+        nearest.clear();
+        let ranked = scratch.pool.found().iter().take((2 * k).max(RANKED));
+        for found in ranked.clone() {
+            self.vectors.prefetch(found.node);
+        }
+        nearest.extend(ranked.map(|found| (self.distance(vector, unit, found.node, unpacked), found.node)));
+        nearest.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
+        nearest.truncate(k);
+        Ok(nearest)
+    }
+
+    /// Nodes near a vector, about `ef` of them, the nearest first by what searches go by: candidates for the caller to compare
+    /// exactly.
+    pub fn search_candidates<'s>(
+        &self,
+        vector: &[f32],
+        ef: usize,
+        searcher: &'s mut Searcher,
+    ) -> Result<impl Iterator<Item = u32> + Clone + 's, Unfit> {
+        self.candidates(vector, ef, searcher)?;
+        Ok(searcher.scratch.pool.found().iter().map(|found| found.node))
+    }
+
+    /// Asks for the vector of a node before it is needed.
+    #[inline]
+    pub fn prefetch_vector(&self, node: u32) {
+        self.vectors.prefetch(node);
+    }
+
+    /// Searches for candidates; returns what makes the vector of length 1.
+    fn candidates(&self, vector: &[f32], ef: usize, searcher: &mut Searcher) -> Result<f32, Unfit> {
+        let unit = self.metric.check(vector, self.dimensions)?;
+        let Searcher { scratch, codes, .. } = searcher;
+        codes.resize(self.dimensions, 0);
+        let factors = code::encode(vector, unit, codes);
+        let query = Query { vector, unit, coded: Coded { factors, codes } };
+        let Ok(()) = graph::search(self, &query, ef, scratch);
+        Ok(unit)
+    }
+
+    /// The metric's distance of a node; `unit` makes the vector of length 1.
+    fn distance(&self, vector: &[f32], unit: f32, node: u32, unpacked: &mut Vec<f32>) -> f32 {
+        let (other, other_unit) = match self.vectors.is_packed() {
+            true => (self.vectors.unpack(node, self.scored(node), &self.kernels, unpacked), 1.0),
+            false => self.vectors.get(node),
+        };
+        match self.metric {
+            Metric::Cosine => {
+                let unit = unit * other_unit;
+                1.0 - ((self.kernels.dot)(vector, other) * unit).clamp(-1.0, 1.0)
+            }
+            metric => metric.distance(vector, other),
+        }
+    }
+}
