@@ -4,7 +4,9 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, doc, rawdoc};
 
 use super::*;
+use crate::maintenance::index_build::add_empty;
 use crate::{AggregateRequest, Collection, IndexSpec, Transaction, VectorSearchRequest};
+use treedb_query::doc::Collation;
 use treedb_query::error::ErrorCode;
 
 fn definition(dimensions: i32) -> Document {
@@ -16,7 +18,11 @@ fn definition(dimensions: i32) -> Document {
 
 /// Points on a line, at 0 to 49, and a database around them.
 fn points() -> (Database, Collection) {
-    let db = open(&SimDisk::new()).unwrap();
+    points_on(&SimDisk::new())
+}
+
+fn points_on(disk: &SimDisk) -> (Database, Collection) {
+    let db = open(disk).unwrap();
     let points = db.collection("shop.points").unwrap();
     let at = |at: i32| raw(&doc! { "_id": at, "v": [at, 0], "odd": at % 2 == 1, "tags": ["a", "b"] });
     points.insert_many(&(0..50).map(at).collect::<Vec<_>>(), true).unwrap();
@@ -318,6 +324,36 @@ fn a_search_index_is_replaced_by_one_with_another_definition() {
     points.drop_search_index("near").unwrap();
     assert_eq!(code(points.drop_search_index("near")), ErrorCode::IndexNotFound);
     assert!(points.search_indexes().unwrap().unwrap().is_empty());
+    db.check().unwrap();
+}
+
+#[test]
+fn an_index_is_used_until_the_one_that_replaces_it_is_ready_also_if_the_database_is_opened_in_between() {
+    let disk = SimDisk::new();
+    let (db, points) = points_on(&disk);
+    points.insert_one(raw(&doc! { "_id": 60, "v": [1, 2, 3] })).unwrap();
+    let spec = doc! { "name": "near", "type": "vectorSearch", "definition": definition(3) };
+    let def = IndexSpec::from_document(&raw(&spec)).definition(&Collation::Simple).unwrap();
+    db.edit(points.namespace(), false, None, |edit| add_empty(edit, &def)).unwrap();
+    let listed = points.search_indexes().unwrap().unwrap();
+    assert_eq!(
+        listed.iter().map(|index| (index.ready, index.queryable)).collect::<Vec<_>>(),
+        [(false, true)]
+    );
+    assert_eq!(listed[0].listed().get_str("status").unwrap(), "BUILDING");
+    assert_eq!(ids(&run(&points, &[search(7.0, 1)]).unwrap()), [7]);
+    drop(points);
+    db.close().unwrap();
+    // Opening the database ends the build.
+    let db = open(&disk).unwrap();
+    let points = db.collection("shop.points").unwrap();
+    let ready = points.search_indexes().unwrap().unwrap();
+    assert_eq!(
+        ready.iter().map(|index| (&*index.id, index.ready)).collect::<Vec<_>>(),
+        [(&*listed[0].id, true)]
+    );
+    let found = run(&points, &[with(search(0.0, 5), "queryVector", vec![1, 1, 1])]).unwrap();
+    assert_eq!(ids(&found), [60]);
     db.check().unwrap();
 }
 
