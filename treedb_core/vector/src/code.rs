@@ -66,11 +66,6 @@ pub struct Coded<'c> {
 }
 
 impl<'c> Coded<'c> {
-    /// The elements that the codes stand for.
-    pub fn elements(self) -> impl Iterator<Item = f32> + use<'c> {
-        self.codes.iter().map(move |code| self.factors.scale * f32::from(i16::from(*code) - i16::from(ZERO)))
-    }
-
     /// The factors with the squared length computed from the codes.
     pub fn with_squares(&self) -> Factors {
         let numbers = self.codes.iter().map(|code| i64::from(*code) - i64::from(ZERO));

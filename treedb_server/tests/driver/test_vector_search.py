@@ -1,12 +1,16 @@
 """Search indexes and $vectorSearch through the driver, as with MongoDB Atlas."""
 import math
+import random
+import signal
+import threading
 
-import pymongo
 import pytest
 from bson.binary import Binary, BinaryVectorDtype
 from bson.objectid import ObjectId
-from pymongo.errors import OperationFailure
+from pymongo.errors import ConnectionFailure, OperationFailure
 from pymongo.operations import SearchIndexModel
+
+from server import Server
 
 DIMENSIONS = 4
 
@@ -273,3 +277,38 @@ def test_explain_shows_the_search_and_the_stages_after_it(things):
 def test_large_answers_come_in_batches(things):
     found = list(things.aggregate([search(vector(0), 250, numCandidates=300)], batchSize=40))
     assert len(found) == 250 and len({d["_id"] for d in found}) == 250
+
+
+def test_an_index_that_is_updated_is_used_as_it_was_and_ready_after_a_kill(tmp_path):
+    server = Server(tmp_path / "killed")
+    rng = random.Random(1)
+    at = search([0.5] * 32, 5)
+    with server.client() as client:
+        things = client.shop.things
+        things.insert_many([{"_id": n, "v": [rng.random() for _ in range(32)]} for n in range(6000)])
+        things.create_search_index(model(similarity="cosine", dimensions=32))
+        before = list(things.aggregate([at]))
+
+        def update():
+            with pytest.raises(ConnectionFailure):
+                things.update_search_index("near", definition("euclidean", dimensions=32))
+
+        updating = threading.Thread(target=update)
+        updating.start()
+        while (index := things.list_search_indexes("near").next())["status"] == "READY":
+            pass
+        assert (index["status"], index["queryable"]) == ("BUILDING", True)
+        assert index["latestDefinition"]["fields"][0]["similarity"] == "euclidean"
+        assert list(things.aggregate([at])) == before
+        server.stop(signal.SIGKILL)
+        updating.join()
+    server = Server(tmp_path / "killed")
+    with server.client() as client:
+        things = client.shop.things
+        [again] = things.list_search_indexes()
+        assert (again["id"], again["status"]) == (index["id"], "READY")
+        assert again["latestDefinition"]["fields"][0]["similarity"] == "euclidean"
+        score = {"$project": {"v": 1, "score": {"$meta": "vectorSearchScore"}}}
+        for found in things.aggregate([at, score]):
+            assert found["score"] == pytest.approx(1 / (1 + distance([0.5] * 32, found["v"])), rel=1e-5)
+    assert server.stop() == 0

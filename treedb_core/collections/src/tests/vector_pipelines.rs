@@ -4,7 +4,9 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, doc, rawdoc};
 
 use super::*;
+use crate::maintenance::index_build::add_empty;
 use crate::{AggregateRequest, Collection, IndexSpec, Transaction, VectorSearchRequest};
+use treedb_query::doc::Collation;
 use treedb_query::error::ErrorCode;
 
 fn definition(dimensions: i32) -> Document {
@@ -16,7 +18,11 @@ fn definition(dimensions: i32) -> Document {
 
 /// Points on a line, at 0 to 49, and a database around them.
 fn points() -> (Database, Collection) {
-    let db = open(&SimDisk::new()).unwrap();
+    points_on(&SimDisk::new())
+}
+
+fn points_on(disk: &SimDisk) -> (Database, Collection) {
+    let db = open(disk).unwrap();
     let points = db.collection("shop.points").unwrap();
     let at = |at: i32| raw(&doc! { "_id": at, "v": [at, 0], "odd": at % 2 == 1, "tags": ["a", "b"] });
     points.insert_many(&(0..50).map(at).collect::<Vec<_>>(), true).unwrap();
@@ -63,7 +69,7 @@ fn meta() -> Document {
 
 #[test]
 fn the_stage_finds_what_the_method_finds_with_its_score() {
-    let (_db, points) = points();
+    let (db, points) = points();
     let found = run(&points, &[search(10.2, 4), doc! { "$set": { "score": meta() } }]).unwrap();
     let request = VectorSearchRequest::new("near", vec![10.2, 0.0], 4);
     let by_method = points.vector_search(&request).unwrap();
@@ -74,7 +80,7 @@ fn the_stage_finds_what_the_method_finds_with_its_score() {
     assert_eq!(ids(&run(&points, &[filtered]).unwrap()), [11, 13, 15]);
     let exact = without(with(search(10.2, 2), "exact", true), "numCandidates");
     assert_eq!(ids(&run(&points, &[exact, doc! { "$match": { "odd": true } }]).unwrap()), [11]);
-    let missing = _db.collection("shop.nothing").unwrap();
+    let missing = db.collection("shop.nothing").unwrap();
     assert!(run(&missing, &[search(1.0, 1)]).unwrap().is_empty());
 }
 
@@ -95,16 +101,17 @@ fn a_query_vector_may_be_binary_data() {
 
 #[test]
 fn documents_with_binary_vectors_are_found_and_those_with_damaged_ones_are_stored() {
-    let (_db, points) = points();
+    let (db, points) = points();
     let binary = |bytes: Vec<u8>| Binary { subtype: BinarySubtype::from(9), bytes };
     let vectors = [vec![0x03, 0, 100, 1], vec![0x27, 0, 1], vec![0x10, 0, 0xff], vec![0x03, 0, 1]];
     for (id, bytes) in (100..).zip(vectors) {
         points.insert_one(raw(&doc! { "_id": id, "v": binary(bytes) })).unwrap();
     }
     assert_eq!(ids(&run(&points, &[search(100.0, 1)]).unwrap()), [100]);
-    assert_eq!(run(&points, &[search(100.0, 100)]).unwrap().len(), 51);
+    let all = with(search(100.0, 100), "numCandidates", 100);
+    assert_eq!(run(&points, &[all]).unwrap().len(), 51);
     assert_eq!(points.len().unwrap(), 54);
-    _db.check().unwrap();
+    db.check().unwrap();
 }
 
 #[test]
@@ -317,6 +324,36 @@ fn a_search_index_is_replaced_by_one_with_another_definition() {
     points.drop_search_index("near").unwrap();
     assert_eq!(code(points.drop_search_index("near")), ErrorCode::IndexNotFound);
     assert!(points.search_indexes().unwrap().unwrap().is_empty());
+    db.check().unwrap();
+}
+
+#[test]
+fn an_index_is_used_until_the_one_that_replaces_it_is_ready_also_if_the_database_is_opened_in_between() {
+    let disk = SimDisk::new();
+    let (db, points) = points_on(&disk);
+    points.insert_one(raw(&doc! { "_id": 60, "v": [1, 2, 3] })).unwrap();
+    let spec = doc! { "name": "near", "type": "vectorSearch", "definition": definition(3) };
+    let def = IndexSpec::from_document(&raw(&spec)).definition(&Collation::Simple).unwrap();
+    db.edit(points.namespace(), false, None, |edit| add_empty(edit, &def)).unwrap();
+    let listed = points.search_indexes().unwrap().unwrap();
+    assert_eq!(
+        listed.iter().map(|index| (index.ready, index.queryable)).collect::<Vec<_>>(),
+        [(false, true)]
+    );
+    assert_eq!(listed[0].listed().get_str("status").unwrap(), "BUILDING");
+    assert_eq!(ids(&run(&points, &[search(7.0, 1)]).unwrap()), [7]);
+    drop(points);
+    db.close().unwrap();
+    // Opening the database ends the build.
+    let db = open(&disk).unwrap();
+    let points = db.collection("shop.points").unwrap();
+    let ready = points.search_indexes().unwrap().unwrap();
+    assert_eq!(
+        ready.iter().map(|index| (&*index.id, index.ready)).collect::<Vec<_>>(),
+        [(&*listed[0].id, true)]
+    );
+    let found = run(&points, &[with(search(0.0, 5), "queryVector", vec![1, 1, 1])]).unwrap();
+    assert_eq!(ids(&found), [60]);
     db.check().unwrap();
 }
 

@@ -12,7 +12,8 @@ fn eval_at(doc: &str, expr: &str) -> Result<String> {
     let value = value_from_json(expr).unwrap();
     let names = Names::new(vec!["g".to_owned()]);
     let expr = Expr::parse(value.value(), &names)?;
-    let globals = Globals { now: NOW, values: vec![Some(OwnedValue::from_value(Value::Int32(42)))] };
+    let values = vec![Some(OwnedValue::from_value(Value::Int32(42)))];
+    let globals = Globals { now: NOW, values, ..Globals::default() };
     let arena = Arena::new();
     let found = expr.eval(&mut Scope::new(Doc::from(&doc), &globals, &arena))?;
     Ok(match found {
