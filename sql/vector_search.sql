@@ -171,8 +171,10 @@ SELECT treedb.check('docs');
 SELECT vector_at('{"a": {"v": [1, 2.5, -3]}}', 'a.v', 3), vector_at('{"v": [1, 2]}', 'v', 3), vector_at('{"v": 1}', 'v', 1), vector_at('{}', '', 1), vector_at('{"v": [1e18]}', 'v', 1), vector_at('{"v": [1e17]}', 'v', 1);
 SELECT vector_at('{"v": [1]}', 'v', 0);
 \echo :LAST_ERROR_SQLSTATE
+SET enable_seqscan = off;
 SELECT pg_temp.plan($$SELECT doc FROM docs ORDER BY vector_at(doc, 'meta.e', 16) <=> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}' LIMIT 5$$);
 SELECT pg_temp.plan($$SELECT doc FROM docs WHERE doc @@ '{"part": {"$lt": 50}}' ORDER BY vector_at(doc, 'meta.e', 16) <-> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}' LIMIT 5$$);
+RESET enable_seqscan;
 -- of other dimensions than the index's it is another expression
 SELECT pg_temp.plan($$SELECT doc FROM docs ORDER BY vector_at(doc, 'meta.e', 4) <=> '{1,1,1,1}' LIMIT 5$$);
 CREATE FUNCTION same_as_sql(metric text, symbol text, filter bson) RETURNS bool LANGUAGE plpgsql AS $$
