@@ -41,6 +41,21 @@ RESET treedb.hnsw_ef_search;
 RESET enable_seqscan;
 RESET enable_sort;
 
+-- recall, measured as docs/postgres.md says: one side of the query takes the index, the other sorts
+SELECT 'SELECT avg(recall) AS recall FROM (
+    SELECT (SELECT count(*) FROM (SELECT e <-> q.e AS d FROM v ORDER BY e <-> q.e LIMIT 10) found
+            WHERE d <= exact.farthest) / exact.count::float AS recall
+    FROM (SELECT e FROM v ORDER BY random() LIMIT 100) q, LATERAL (
+        SELECT max(d) AS farthest, count(*) FROM (SELECT e <-> q.e AS d FROM v ORDER BY (e <-> q.e) + 0 LIMIT 10) x) exact
+) each_query' AS measure \gset
+SELECT pg_temp.plan(:'measure');
+SELECT recall > 0.95 AS recall_is_high FROM (:measure) x;
+SET treedb.hnsw_ef_search = 1;
+SET treedb.hnsw_max_scan_tuples = 20;
+SELECT recall < 0.9 AS recall_is_low FROM (:measure) x;
+RESET treedb.hnsw_ef_search;
+RESET treedb.hnsw_max_scan_tuples;
+
 -- the planner takes the index for a few rows, and not for all of them
 SELECT pg_temp.plan($$SELECT id FROM v ORDER BY e <-> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}' LIMIT 5$$);
 SELECT pg_temp.plan($$SELECT id FROM v ORDER BY e <-> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}'$$);

@@ -1,36 +1,26 @@
 -- treedb_hnsw finds the nearest rows under every metric, however the rows came to be in the index: built, inserted, updated,
--- and after others were deleted and vacuumed. Brute force is the oracle.
+-- and after others were deleted and vacuumed, with filters that keep half of them, a tenth and a hundredth. Brute force is the oracle.
 \set ECHO none
 \getenv dir PG_ABS_SRCDIR
 CREATE SCHEMA hnsw_recall;
 SET search_path = hnsw_recall, treedb, public;
 \set file :dir '/sql/include/vectors.psql'
 \i :file
+\set file :dir '/sql/include/vector_stages.psql'
+\i :file
 \set ECHO all
 SELECT setseed(0.5);
 CREATE TABLE queries AS SELECT i AS id, random_vector(i, 72) AS e FROM generate_series(1, 10) i;
-CREATE TABLE metrics (number int, operator text, class text);
-INSERT INTO metrics VALUES (1, '<->', 'real_l2_ops'), (2, '<#>', 'real_ip_ops'), (3, '<=>', 'real_cosine_ops'), (4, '<+>', 'real_l1_ops');
-
--- each(STATEMENT): with the name of each metric's table in place of %1$s, its class in place of %2$s
-CREATE FUNCTION each(statement text) RETURNS void LANGUAGE plpgsql AS $$
-DECLARE m metrics;
-BEGIN
-    FOR m IN SELECT * FROM metrics LOOP EXECUTE format(statement, 'v' || m.number, m.class); END LOOP;
-END $$;
--- good(): whether recall is high under each metric, and the graph whole
-CREATE FUNCTION good() RETURNS TABLE (metric text, recall_is_high bool, problems bigint) LANGUAGE sql AS $$
-    SELECT operator, recall('v' || number, operator) > 0.97, (SELECT count(*) FROM treedb.check(('v' || number)::regclass))
-    FROM metrics ORDER BY number
-$$;
-
-SELECT each('CREATE TABLE %1$s (id int, e real[]) WITH (autovacuum_enabled = off)');
+INSERT INTO metrics (type, operator, class, options)
+VALUES ('real[]', '<->', 'real_l2_ops', 'WITH (dimensions = 72)'), ('real[]', '<#>', 'real_ip_ops', 'WITH (dimensions = 72)'),
+    ('real[]', '<=>', 'real_cosine_ops', 'WITH (dimensions = 72)'), ('real[]', '<+>', 'real_l1_ops', 'WITH (dimensions = 72)');
+SELECT each('CREATE TABLE %1$s (id int, part int, e %3$s) WITH (autovacuum_enabled = off)');
 -- built
-SELECT each('INSERT INTO %1$s SELECT i, random_vector(i %% 30, 72) FROM generate_series(1, 1000) i');
-SELECT each('CREATE INDEX %1$s_e ON %1$s USING treedb_hnsw (e %2$s) WITH (dimensions = 72)');
+SELECT fill(1, 1000);
+SELECT each('CREATE INDEX %1$s_e ON %1$s USING treedb_hnsw (e %2$s) %4$s');
 SELECT * FROM good();
 -- inserted
-SELECT each('INSERT INTO %1$s SELECT i, random_vector(i %% 30, 72) FROM generate_series(1001, 2000) i');
+SELECT fill(1001, 2000);
 SELECT * FROM good();
 -- updated: the old versions are still in the index
 SELECT each('UPDATE %1$s SET e = random_vector(id %% 30, 72) WHERE id %% 4 = 0');
@@ -38,17 +28,17 @@ SELECT * FROM good();
 -- deleted
 SELECT each('DELETE FROM %1$s WHERE id %% 3 = 0');
 SELECT * FROM good();
-VACUUM (INDEX_CLEANUP ON) v1, v2, v3, v4;
+SELECT vacuum() \gexec
 SELECT * FROM good();
 -- space is used again: as many rows as were deleted, no more pages
 CREATE TABLE sizes AS SELECT number, pg_relation_size('v' || number || '_e') AS size FROM metrics;
-SELECT each('INSERT INTO %1$s SELECT i, random_vector(i %% 30, 72) FROM generate_series(2001, 2600) i');
+SELECT fill(2001, 2600);
 SELECT * FROM good();
 SELECT number, pg_relation_size('v' || number || '_e') = size AS same_size FROM sizes ORDER BY number;
 -- emptied, and filled again
 SELECT each('DELETE FROM %1$s');
-VACUUM (INDEX_CLEANUP ON) v1, v2, v3, v4;
-SELECT each('INSERT INTO %1$s SELECT i, random_vector(i %% 30, 72) FROM generate_series(1, 500) i');
+SELECT vacuum() \gexec
+SELECT fill(1, 500);
 SELECT * FROM good();
 -- built page by page
 SET maintenance_work_mem = '1MB';

@@ -7,6 +7,7 @@ GRANT CREATE ON SCHEMA public TO p_owner;
 SET ROLE p_owner;
 SELECT create_collection('c', '{"validator": {"n": {"$gte": 0}}}');
 SELECT create_index('c', '{"n": 1}'), create_index('c', '{"at": 1}', '{"expireAfterSeconds": 60}');
+SELECT create_search_index('c', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "euclidean"}]}', '{"name": "v"}');
 SELECT insert_many('c', '[{"_id": 1, "n": 1}, {"_id": 2, "n": 2, "at": {"$date": "2001-01-01T00:00:00Z"}}]');
 CREATE TABLE plain (id int, v text);
 CREATE INDEX plain_id ON plain USING treedb_btree (id);
@@ -20,6 +21,8 @@ CREATE TABLE commands (number int GENERATED ALWAYS AS IDENTITY, command text);
 INSERT INTO commands (command) VALUES
     ('SELECT treedb.find(''c'')'), ('SELECT * FROM treedb.find(''c'')'), ('SELECT treedb.count(''c'', ''{}'')'), ('SELECT treedb.distinct(''c'', ''n'')'),
     ('SELECT treedb.aggregate(''c'', ''[{"$match": {"n": 1}}]'')'), ('SELECT * FROM treedb.aggregate(''c'', ''[]'')'),
+    ('SELECT * FROM treedb.vector_search(''c'', ''v'', ''{1, 2}'', 1)'), ('SELECT treedb.create_search_index(''c'', ''{"fields": [{"type": "vector", "path": "w", "numDimensions": 2, "similarity": "cosine"}]}'')'),
+    ('SELECT treedb.list_search_indexes(''c'')'), ('SELECT treedb.drop_search_index(''c'', ''v'')'), ('SELECT treedb.vector_at(''{"v": [1]}'', ''v'', 1)'),
     ('SELECT treedb.explain(''{"find": "c"}'')'), ('SELECT treedb.explain(''{"delete": "c", "deletes": [{"q": {}, "limit": 0}]}'')'),
     ('SELECT doc FROM c'), ('SELECT count(*) FROM c WHERE doc OPERATOR(treedb.@@) ''{"n": 1}'''),
     ('SELECT treedb.insert_one(''c'', ''{}'')'), ('SELECT treedb.insert_many(''c'', ''[{}]'')'), ('SELECT treedb.insert_many(''c'', ARRAY[''{}''::treedb.bson])'),
@@ -77,6 +80,7 @@ SET ROLE p_select;
 SELECT find('c');
 SELECT * FROM find('c');
 SELECT treedb.count('c', '{}');
+SELECT * FROM treedb.vector_search('c', 'v', '{1, 2}', 1);
 SELECT treedb.aggregate('c', '[{"$count": "all"}]');
 SELECT treedb.explain('{"find": "c"}');
 SELECT doc FROM c;
@@ -143,7 +147,11 @@ SELECT treedb.create_index('public.trapped', '{"n": 1}'), treedb.create_index('p
 SELECT treedb.insert_one('public.trapped', '{"_id": 1, "n": 1, "u": 1, "at": {"$date": "2001-01-01T00:00:00Z"}}');
 SELECT * FROM treedb.expire();
 SELECT treedb.coll_mod('public.trapped', '{"index": {"name": "n_1", "hidden": true}}');
+CREATE FUNCTION trap.vector_at(treedb.bson, text, int) RETURNS real[] LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RAISE EXCEPTION 'the trap has sprung'; END $$;
+SELECT treedb.create_search_index('public.trapped', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "cosine"}]}', '{"name": "v"}');
+SELECT document FROM treedb.vector_search('public.trapped', 'v', '{1, 2}', 1);
 SELECT treedb.rename_collection('public.trapped', 'public.caught');
+SELECT treedb.drop_search_index('public.caught', 'v');
 SELECT treedb.drop_index('public.caught', 'n_1');
 SELECT treedb.drop_collection('public.caught');
 SELECT treedb.check('public.c');

@@ -696,3 +696,20 @@ COMMENT ON FUNCTION l2_distance(float4[], float4[]) IS 'the Euclidean distance o
 COMMENT ON FUNCTION negative_inner_product(float4[], float4[]) IS 'the inner product of two vectors, negated: <#>';
 COMMENT ON FUNCTION cosine_distance(float4[], float4[]) IS '1 minus the cosine of the angle between two vectors: <=>';
 COMMENT ON FUNCTION l1_distance(float4[], float4[]) IS 'the sum of absolute differences of two vectors: <+>';
+
+-- Vectors in documents -------------------------------------------------------------------------------------------
+
+CREATE FUNCTION vector_at(document bson, path text, dimensions int4) RETURNS float4[] LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 100 AS 'MODULE_PATHNAME', 'treedb_vector_at';
+CREATE FUNCTION create_search_index(collection text, definition bson, options bson DEFAULT '{}') RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_create_search_index';
+CREATE FUNCTION list_search_indexes(collection text) RETURNS SETOF bson LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'treedb_list_search_indexes';
+CREATE FUNCTION drop_search_index(collection text, name text) RETURNS void LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_drop_search_index';
+CREATE FUNCTION vector_search(collection text, index text, vector float4[], "limit" int8, filter bson DEFAULT '{}', options bson DEFAULT '{}',
+        OUT document bson, OUT distance float8, OUT score float8) RETURNS SETOF record
+    LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 ROWS 10 AS 'MODULE_PATHNAME', 'treedb_vector_search';
+COMMENT ON FUNCTION vector_at(bson, text, int4) IS 'the vector of so many dimensions at a path of a document, or NULL';
+COMMENT ON FUNCTION create_search_index(text, bson, bson) IS
+    'creates an index of vectors, {"fields": [{"type": "vector", "path": "embedding", "numDimensions": 384, "similarity": "cosine"}]}; option: name';
+COMMENT ON FUNCTION list_search_indexes(text) IS 'the indexes of vectors of a collection';
+COMMENT ON FUNCTION drop_search_index(text, text) IS 'drops an index of vectors by its name';
+COMMENT ON FUNCTION vector_search(text, text, float4[], int8, bson, bson) IS
+    'the documents with the nearest vectors by an index, named by its name or path, among those that match; options: numCandidates, exact, collation';

@@ -9,7 +9,7 @@ END = "<!-- end of reference -->"
 # they read their arguments, or the catalog.
 READS, INSERTS, UPDATES, DELETES, OWNS = "SELECT", "INSERT", "SELECT, UPDATE; with upsert INSERT", "SELECT, DELETE", "owner of the table"
 NEEDS = {
-    "find": READS, "count": READS, "distinct": READS,
+    "find": READS, "count": READS, "distinct": READS, "vector_search": READS,
     "aggregate": "SELECT, on collections named in stages too", "explain": "what the command needs",
     "insert_one": INSERTS, "insert_many": INSERTS,
     "update_one": UPDATES, "update_many": UPDATES, "replace_one": UPDATES, "find_one_and_update": UPDATES, "find_one_and_replace": UPDATES,
@@ -17,6 +17,7 @@ NEEDS = {
     "bulk_write": "for each operation what it needs",
     "create_collection": "CREATE in the schema", "drop_collection": OWNS, "rename_collection": OWNS + "; CREATE in the schema",
     "coll_mod": OWNS, "create_index": OWNS + "; CREATE in the schema", "drop_index": OWNS,
+    "create_search_index": OWNS + "; CREATE in the schema", "drop_search_index": OWNS,
     "check": "owner of the index", "index_pages": "owner of the index", "index_page_objects": "owner of the index",
 }
 

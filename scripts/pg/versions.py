@@ -116,6 +116,14 @@ ANALYZE;
 """
 
 UNIQUE = """SELECT treedb.create_index('shop.items', '{"sku": 1}', '{"unique": true}')"""
+# Vectors in a column and in documents, which version 0.1.0 has not.
+VECTORS = """;
+CREATE TABLE shop.places (id int, e real[]);
+INSERT INTO shop.places SELECT i, ARRAY[i % 7, i % 11, i] FROM generate_series(1, 400) i;
+CREATE INDEX places_e ON shop.places USING treedb_hnsw (e treedb.real_cosine_ops) WITH (dimensions = 3, m = 8);
+SELECT treedb.update_many('shop.items', '{}', '[{"$set": {"place": ["$price", "$_id"]}}]');
+SELECT treedb.create_search_index('shop.items', '{"fields": [{"type": "vector", "path": "place", "numDimensions": 2, "similarity": "euclidean"}]}', '{"name": "by place"}');
+ANALYZE"""
 # What that was in version 0.1.0.
 OLD_UNIQUE = """CREATE UNIQUE INDEX items_sku_1 ON shop.items USING btree (treedb.unique_key(doc, '{"sku":1}'))"""
 
@@ -155,6 +163,14 @@ def contents(db):
             db.execute(f"SET enable_seqscan = {setting}; SET enable_sort = {setting}; SET enable_bitmapscan = off")
             found.append(f"{order}: " + lines(db, f"SELECT md5(string_agg(x::text, ',')) FROM (SELECT ({', '.join(part.split()[0] for part in order.split(', '))}) AS x FROM shop.rows ORDER BY {order}) y")[0])
     db.execute("RESET enable_seqscan; RESET enable_sort; RESET enable_bitmapscan")
+    if one(db, "SELECT to_regclass('shop.places') IS NOT NULL"):
+        found += lines(db, "SELECT s FROM treedb.list_search_indexes('shop.items') s")
+        answers = [lines(db, "SELECT document, distance FROM treedb.vector_search('shop.items', 'by place', '{25, 700}', 5, '{\"tags\": 3}', %s)", (options,)) for options in ("{}", '{"exact": true}')]
+        check(len(answers[0]) == 5, f"the nearest: {answers[0]}")
+        same(answers[0], answers[1], "the nearest, by index and without")
+        db.execute("SET enable_seqscan = off; SET enable_sort = off")
+        found += answers[0] + lines(db, "SELECT id FROM shop.places ORDER BY e OPERATOR(treedb.<=>) '{1, 2, 3}' LIMIT 3")
+        db.execute("RESET enable_seqscan; RESET enable_sort")
     return found
 
 
@@ -162,6 +178,7 @@ def sound(db):
     """Nothing is wrong with any index, and what refuses documents still does."""
     for table in ("shop.items", '"Odd name\'s"', "shop.rows", "shop.parts_1", "shop.parts_2", "shop.fleeting"):
         same(lines(db, "SELECT treedb.check(%s)", (table,)), [], f"check of {table}")
+    same(lines(db, "SELECT treedb.check(c.oid) FROM pg_class c WHERE c.oid = to_regclass('shop.places')"), [], "check of shop.places")
     refused(db, """SELECT treedb.insert_one('shop.items', '{"sku": "new", "price": -1}')""", "23514", "validation")
     refused(db, """SELECT treedb.insert_one('shop.items', '{"sku": "sku5"}')""", "23505", "E11000")
     refused(db, """SELECT treedb.insert_one('shop.items', '{"_id": 5, "sku": "other"}')""", "23505", "_id")
@@ -236,7 +253,8 @@ def what_an_earlier_version_made_works_before_and_after_the_update(cluster):
             same_lines(before[0], lines(db, DEFINITIONS), "definitions before and after")
             same_lines(before[1], contents(db), "contents before and after")
             sound(db)
-            db.execute("SELECT treedb.drop_index('shop.items', 'sku_1');" + UNIQUE)
+            db.execute("SELECT treedb.drop_index('shop.items', 'sku_1');" + UNIQUE + VECTORS)
+            contents(db)
             sound(db)
 
 
@@ -244,7 +262,7 @@ def a_dump_restores_everything(cluster):
     file = cluster.dir / "dump"
     with database(cluster, "source") as db:
         db.execute("CREATE EXTENSION treedb")
-        db.execute(FILL + UNIQUE)
+        db.execute(FILL + UNIQUE + VECTORS)
         sound(db)
         before = (lines(db, DEFINITIONS), contents(db))
         for form in ("custom", "plain"):
@@ -267,7 +285,7 @@ def pg_upgrade_carries_everything_over(cluster):
     try:
         old.create()
         with old.connect() as db:
-            db.execute(FILL + UNIQUE)
+            db.execute(FILL + UNIQUE + VECTORS)
             before = (lines(db, DEFINITIONS), contents(db))
             sound(db)
             files = one(db, "SELECT count(*) FROM pg_class c JOIN pg_am a ON a.oid = c.relam WHERE a.amname = 'treedb_btree' AND c.relkind = 'i'")

@@ -14,13 +14,14 @@ use treedb_query::aggregate::{
     WriteBody,
 };
 use treedb_query::query::expr::{Globals, Names};
-use treedb_query::query::{Execution, Path, Plan, Query, Result};
+use treedb_query::query::{Execution, NearestQuery, Neighbor, Path, Plan, Query, Result};
 use treedb_query::{ErrorCode, QueryError};
 
 use super::options::Options;
 use super::reader::Reader;
 use super::spill;
 use super::table::{Need, Table};
+use super::vector_search;
 use crate::shim::catalog::RelationName;
 use crate::shim::datum::Bytes;
 use crate::shim::error::accept;
@@ -94,8 +95,8 @@ fn refused(what: &str, instead: &str) -> QueryError {
 struct Tables;
 
 impl Tables {
-    /// The collection of a name; `None` if there is none.
-    fn reader(namespace: &str) -> Result<Option<Reader>> {
+    /// The table of a name; `None` if there is none.
+    fn table(namespace: &str) -> Result<Option<Table>> {
         let local = namespace.strip_prefix(HERE).and_then(|rest| rest.strip_prefix('.'));
         let name = match local {
             Some(name) => name.to_owned(),
@@ -108,7 +109,12 @@ impl Tables {
         let name = CString::new(name)
             .map_err(|_| QueryError::new(ErrorCode::InvalidNamespace, "a name has no zero byte"))?;
         let name = RelationName::parse_string(&name);
-        Ok(Table::open_if_exists(&name, Need::Select).map(Reader::new))
+        Ok(Table::open_if_exists(&name, Need::Select))
+    }
+
+    /// The collection of a name; `None` if there is none.
+    fn reader(namespace: &str) -> Result<Option<Reader>> {
+        Ok(Self::table(namespace)?.map(Reader::new))
     }
 
     fn plan(namespace: &str, query: &Query) -> Result<Option<Plan>> {
@@ -131,6 +137,11 @@ impl Collections for Tables {
         let execution = Execution::new(&reader, &spill::spilling(), query)?;
         let found = Found { reader, execution, ready: VecDeque::new(), batch: 1, more: true };
         Ok(Box::new(FoundHere(ServerThread::new(found))))
+    }
+
+    fn vector_search(&self, namespace: &str, search: &NearestQuery) -> Result<Vec<Neighbor>> {
+        let table = Self::table(namespace)?;
+        table.map_or_else(|| Ok(Vec::new()), |table| vector_search::search(table, search))
     }
 
     fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {

@@ -60,7 +60,7 @@ impl Index {
     pub(super) fn open(known: &KnownIndex) -> Index {
         let relation = OpenIndex::open(known.oid, LockMode::AccessShare);
         let index = relation.get();
-        let usable = index.is_valid() && index.is_ready() && index.is_live() && !index.is_too_new();
+        let usable = is_usable(index);
         let mut found = Index {
             relation,
             kind: known.kind,
@@ -93,6 +93,18 @@ impl Index {
     }
 }
 
+/// Whether queries may use an index: not while it is being built, nor after its building failed.
+pub(super) fn is_usable(index: OpenedIndex<'_>) -> bool {
+    index.is_valid() && index.is_ready() && index.is_live() && !index.is_too_new()
+}
+
+/// What an index of `table` is called: as its relation, without the table's name in front.
+pub(super) fn name_of(table: &Table, index: OpenedIndex<'_>) -> String {
+    let name = index.shown();
+    let prefix = format!("{}_", text::lossy(&table.name()));
+    name.strip_prefix(&prefix).unwrap_or(&name).to_owned()
+}
+
 /// What there is to know of an open table.
 pub(super) fn known(table: &Table) -> Rc<Known> {
     let relation = table.relation.get();
@@ -119,12 +131,10 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<(Kind, IndexDef)> {
     let call = ColumnCall::of(index).filter(|call| call.column == table.doc)?;
     let calls = |name: &CStr| catalog::is_own_function(call.function, name);
     let pattern = |unique: bool| {
-        let name = index.shown();
-        let prefix = format!("{}_", text::lossy(&table.name()));
-        let name = name.strip_prefix(&prefix).unwrap_or(&name);
+        let name = name_of(table, index);
         // The function raises an error for an invalid pattern, but only when it is called: an index on an empty
         // table may have one.
-        keyset::definition(bson::document(&call.constant), Some(name), unique).ok()
+        keyset::definition(bson::document(&call.constant), Some(&name), unique).ok()
     };
     let access_method = index.access_method();
     let own = catalog::index_access_method(c"treedb_btree") == Some(access_method);

@@ -12,6 +12,7 @@ use treedb_query::{ErrorCode, QueryError};
 use super::index::Index;
 use super::manage_index;
 use super::options;
+use super::search_index::SearchIndex;
 use super::table::{Need, Table};
 use super::validator;
 use crate::shim::catalog::{self, RelationName, qualified, quoted, run};
@@ -118,10 +119,12 @@ pg_function! {
         let (oid, old_schema, old_name, old_quoted, indexes) = {
             let table = Table::open(&args.bytes(0), Need::Manage);
             let relation = table.relation.get();
-            let indexes: Vec<(CString, String)> = Index::all(&table)
+            let mut indexes: Vec<(CString, String)> = Index::all(&table)
                 .iter()
                 .map(|index| (index.relation.get().name(), index.def.name.clone()))
                 .collect();
+            let vectors = SearchIndex::all(&table);
+            indexes.extend(vectors.iter().map(|index| (index.relation.get().name(), index.def.name.clone())));
             (relation.oid(), relation.schema(), relation.name(), table.quoted(), indexes)
         };
         let new_schema = if to.is_qualified() { to.place().0 } else { old_schema };

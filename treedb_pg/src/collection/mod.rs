@@ -5,14 +5,15 @@
 //! | [`table`] | a table by name: is it a collection, may the caller do that |
 //! | [`catalog_cache`] | what this backend has read of tables and their indexes |
 //! | [`index`] | its indexes that queries can use, as the engine knows indexes |
+//! | [`search_index`] | its indexes of vectors |
 //! | [`reader`] | [`treedb_query::access::Source`]: rows and index ranges under a snapshot |
 //! | [`writer`] | [`treedb_query::access::Sink`]: insert, lock and change rows through the executor |
 //! | [`identity`] | the trigger that gives every document its `_id` |
 //! | [`validator`] | the trigger that checks documents, and its options |
 //! | [`options`] | the last argument of the SQL functions |
-//! | [`find`], [`distinct`], [`aggregate`], [`explain`] | the SQL functions that read |
+//! | [`find`], [`distinct`], [`aggregate`], [`vector_search`], [`explain`] | the SQL functions that read |
 //! | [`write`], [`find_and_modify`], [`bulk`] | those that write |
-//! | [`manage`], [`manage_index`] | those that create and change collections and indexes |
+//! | [`manage`], [`manage_index`], [`manage_search_index`] | those that create and change collections and indexes |
 //! | [`find_stream`], [`aggregate_stream`] | `find` and `aggregate` in FROM, one document after the other |
 //! | [`point_scan`] | finds by one key of an index |
 //! | [`filter_rows`] | rows of a table in FROM that `WHERE doc @@ filter` selects, by its indexes |
@@ -41,13 +42,16 @@ mod identity;
 mod index;
 mod manage;
 mod manage_index;
+mod manage_search_index;
 mod options;
 mod point_scan;
 mod reader;
+mod search_index;
 mod spill;
 mod statistics;
 mod table;
 mod validator;
+mod vector_search;
 mod write;
 mod writer;
 

@@ -19,6 +19,10 @@ pub(super) struct Options {
     pub(super) after: bool,
     /// Stop at the first operation that fails.
     pub(super) ordered: bool,
+    /// Candidates of a search for vectors.
+    pub(super) num_candidates: Option<u64>,
+    /// Compare with all vectors.
+    pub(super) exact: bool,
 }
 
 impl Default for Options {
@@ -34,6 +38,8 @@ impl Default for Options {
             array_filters: Vec::new(),
             after: false,
             ordered: true,
+            num_candidates: None,
+            exact: false,
         }
     }
 }
@@ -66,6 +72,8 @@ impl Options {
             "upsert" => self.upsert = flag(name, value)?,
             "arrayFilters" => self.array_filters = documents(name, value)?,
             "ordered" => self.ordered = flag(name, value)?,
+            "numCandidates" => self.num_candidates = Some(count(name, value)?),
+            "exact" => self.exact = flag(name, value)?,
             "returnNewDocument" => self.after = flag(name, value)?,
             "returnDocument" => {
                 self.after = match value {

@@ -13,11 +13,13 @@ use treedb_query::access::{
     Direction, Flow, IndexInfo, KeyRange, Probe, RowId, Source, VisitEntry, VisitRow, VisitRowId, VisitRowIds,
 };
 use treedb_query::doc::{Value, key};
+use treedb_query::index::Definition;
 use treedb_query::index::ordered::{IndexDef, Kind as KeyKind};
 use treedb_query::query::{Query, Result};
 
 use super::catalog_cache::Known;
 use super::index::{self, Index, Kind};
+use super::search_index::SearchIndex;
 use super::statistics::KnownStatistics;
 use super::table::Table;
 pub(super) use crate::index_am::keyset_scan::row_id;
@@ -47,6 +49,8 @@ pub(super) struct Reader {
     /// Those of its indexes that are open and usable.
     pub(super) indexes: Vec<Index>,
     infos: Vec<IndexInfo>,
+    /// The last of `infos`, in a search for vectors.
+    search_index: Option<SearchIndex>,
     known: Rc<Known>,
     /// Whether each of the indexes known has been opened.
     opened: Vec<bool>,
@@ -82,7 +86,27 @@ impl Reader {
         let fetch = Fetch::begin(&table.relation);
         let spare = Cell::new(Some(Slot::new(table.relation.get())));
         let (indexes, infos, statistics) = (Vec::new(), Vec::new(), KnownStatistics::default());
-        Reader { table, snapshot, indexes, infos, known, opened, fetch, spare, visible: None, statistics }
+        let (search_index, visible) = (None, None);
+        Reader {
+            table,
+            snapshot,
+            indexes,
+            infos,
+            search_index,
+            known,
+            opened,
+            fetch,
+            spare,
+            visible,
+            statistics,
+        }
+    }
+
+    /// The same for a search by an index of vectors. No other index is opened afterwards.
+    pub(super) fn with_search_index(mut self, index: SearchIndex) -> Reader {
+        self.infos.push(IndexInfo::new(Definition::Vector(index.def.clone()), false));
+        self.search_index = Some(index);
+        self
     }
 
     /// Makes sure that the indexes that a query may use are open. Those that are already keep their numbers.
@@ -191,6 +215,12 @@ impl Source for Reader {
     }
 
     fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()> {
+        let probe = match (probe, &self.search_index) {
+            (Probe::Nearest { vector, ef, visit, .. }, Some(search)) if index == self.indexes.len() => {
+                return search.walk(self, vector, ef, visit);
+            }
+            (probe, _) => probe,
+        };
         let (Probe::Range { range, direction, after, visit }, Some(index)) = (probe, self.indexes.get(index))
         else {
             return Err(Probe::refused(index));

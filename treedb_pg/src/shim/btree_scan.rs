@@ -11,6 +11,7 @@ use super::compat;
 use super::datum::Datum;
 use super::error::{SqlState, fail};
 use super::index_scan::to_server;
+use super::memory::aligned_varlena;
 use super::relation::{OpenIndex, OpenTable, layout};
 use super::release::may_release;
 use super::snapshot::Snapshot;
@@ -33,19 +34,6 @@ pub(crate) enum BtreeKey<'k> {
 const BELOW: u16 = 1;
 /// Number of the strategy `>=`.
 const FROM: u16 = 4;
-
-/// A value of variable length in memory of our own, aligned as its header of four bytes is.
-fn varlena(bytes: &[u8]) -> Vec<u32> {
-    let size = bytes.len() + pg_sys::VARHDRSZ;
-    let mut value = vec![0_u32; size.div_ceil(4)];
-    // SAFETY: the vector has at least as many bytes, and the alignment of the header.
-    unsafe {
-        pgrx::varlena::set_varsize_4b(value.as_mut_ptr().cast(), size as i32);
-        let place = value.as_mut_ptr().cast::<u8>().add(pg_sys::VARHDRSZ);
-        ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
-    }
-    value
-}
 
 /// A scan of a btree for its entries, ended when it goes away.
 pub(crate) struct BtreeScan<'s> {
@@ -120,7 +108,7 @@ impl<'s> BtreeScan<'s> {
             let mut entry = pg_sys::ScanKeyData::default();
             let (flags, argument) = match bytes {
                 Some(bytes) => {
-                    let limit = varlena(bytes);
+                    let limit = aligned_varlena(bytes);
                     let argument = pg_sys::Datum::from(limit.as_ptr().cast_mut());
                     limits.push(limit);
                     (0, argument)
@@ -147,7 +135,7 @@ impl<'s> BtreeScan<'s> {
         // arguments are kept in `limits`.
         let scan = unsafe {
             let count = raw.len() as i32;
-            let scan = compat::begin_index_scan(table.get().raw(), btree.raw(), snapshot.raw(), count);
+            let scan = compat::begin_index_scan(table.get().raw(), btree.raw(), snapshot.raw(), count, 0);
             (*scan).xs_want_itup = true;
             pg_sys::index_rescan(scan, raw.as_mut_ptr(), count, ptr::null_mut(), 0);
             scan

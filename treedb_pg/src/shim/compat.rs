@@ -422,13 +422,14 @@ pub(super) unsafe fn begin_index_scan(
     index: pg_sys::Relation,
     snapshot: pg_sys::Snapshot,
     keys: i32,
+    order_bys: i32,
 ) -> pg_sys::IndexScanDesc {
     // SAFETY: the caller's; nothing is counted for EXPLAIN.
     unsafe {
         #[cfg(not(feature = "pg18"))]
-        return pg_sys::index_beginscan(table, index, snapshot, keys, 0);
+        return pg_sys::index_beginscan(table, index, snapshot, keys, order_bys);
         #[cfg(feature = "pg18")]
-        return pg_sys::index_beginscan(table, index, snapshot, ptr::null_mut(), keys, 0);
+        return pg_sys::index_beginscan(table, index, snapshot, ptr::null_mut(), keys, order_bys);
     }
 }
 

@@ -27,6 +27,8 @@ pub(crate) enum Class {
     /// `regclass`, `oid`.
     Oid,
     Void,
+    /// Rows of the columns that the function has as arguments with `OUT`.
+    Record,
     /// The row that a trigger returns.
     Trigger,
     TableAm,
@@ -49,6 +51,7 @@ const fn class(name: &[u8]) -> Class {
         b"float8" => Class::Float8,
         b"regclass" | b"oid" => Class::Oid,
         b"void" => Class::Void,
+        b"record" => Class::Record,
         b"trigger" => Class::Trigger,
         b"table_am_handler" => Class::TableAm,
         b"index_am_handler" => Class::IndexAm,
@@ -104,13 +107,19 @@ const fn compare(mut at: usize, arguments: &[Class], result: Class, set: bool) {
             }
             end += 1;
         }
-        let (from, to) = last_word(if default > 0 { default } else { end });
-        assert!(count < arguments.len(), "the SQL script declares more arguments than the code reads");
-        assert!(
-            class(part(from, to)) as u8 == arguments[count] as u8,
-            "the SQL script declares another type for an argument"
-        );
-        count += 1;
+        while is_space(SQL[at]) {
+            at += 1;
+        }
+        // A column of the result.
+        if !stands_at(at, b"OUT ") {
+            let (from, to) = last_word(if default > 0 { default } else { end });
+            assert!(count < arguments.len(), "the SQL script declares more arguments than the code reads");
+            assert!(
+                class(part(from, to)) as u8 == arguments[count] as u8,
+                "the SQL script declares another type for an argument"
+            );
+            count += 1;
+        }
         at = if SQL[end] == b',' { end + 1 } else { end };
     }
     assert!(count == arguments.len(), "the SQL script declares fewer arguments than the code reads");

@@ -140,11 +140,15 @@ fn hint_of(code: ErrorCode) -> &'static str {
         }
         C::InvalidIdField => "Any other type can be an _id; without one it is generated.",
         C::ImmutableField => "Insert a new document and delete the old one to change its _id.",
-        C::IndexNotFound => "treedb.list_indexes() lists the indexes of a collection.",
+        C::IndexNotFound => {
+            "treedb.list_indexes() lists the indexes of a collection, treedb.list_search_indexes() those of vectors."
+        }
         C::IndexOptionsConflict | C::IndexKeySpecsConflict => {
             "Drop the existing index with treedb.drop_index(), or choose another name."
         }
-        C::CannotCreateIndex => "An index is written {\"field\": 1, \"other.field\": -1}.",
+        C::CannotCreateIndex => {
+            "An index is written {\"field\": 1, \"other.field\": -1}, one of vectors {\"fields\": [{\"type\": \"vector\", ..}]}."
+        }
         C::CannotIndexParallelArrays => "Index one of the two fields, or leave arrays out of one of them.",
         C::InvalidOptions => {
             "What is asked for is not possible here: the message says what; docs/postgres.md lists what is."

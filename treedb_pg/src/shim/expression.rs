@@ -5,11 +5,13 @@ use pgrx::pg_sys;
 use super::datum::{Datum, Layout};
 use super::relation::Index;
 
-/// A call of a function with a column of the table and a constant of variable length.
+/// A call of a function with a column of the table, a constant of variable length and, for some functions, an integer.
 pub(crate) struct ColumnCall {
     pub(crate) function: pg_sys::Oid,
     pub(crate) column: i16,
     pub(crate) constant: Vec<u8>,
+    /// The third argument, if there is one.
+    pub(crate) number: Option<i32>,
 }
 
 impl ColumnCall {
@@ -41,21 +43,48 @@ impl ColumnCall {
                 _ => return None,
             };
             let (column, constant) = (node(args, 0)?, node(args, 1)?);
-            if (*args).length != 2
-                || (*column).type_ != pg_sys::NodeTag::T_Var
-                || (*constant).type_ != pg_sys::NodeTag::T_Const
-            {
+            if (*column).type_ != pg_sys::NodeTag::T_Var {
                 return None;
             }
-            let (column, constant) = (&*column.cast::<pg_sys::Var>(), &*constant.cast::<pg_sys::Const>());
+            let number = match (*args).length {
+                2 => None,
+                3 => Some(integer(node(args, 2)?)?),
+                _ => return None,
+            };
+            let constant = non_null(constant)?;
             let layout = Layout::new(i16::try_from(constant.constlen).ok()?, constant.constbyval);
-            if constant.constisnull || layout != Layout::Varlena {
+            if layout != Layout::Varlena {
                 return None;
             }
             let bytes = Datum::from_raw(constant.constvalue, layout).bytes().to_vec();
-            Some(ColumnCall { function, column: column.varattno, constant: bytes })
+            let column = (*column.cast::<pg_sys::Var>()).varattno;
+            Some(ColumnCall { function, column, constant: bytes, number })
         }
     }
+}
+
+/// A constant that is not NULL.
+///
+/// # Safety
+/// A node of an expression.
+unsafe fn non_null<'n>(node: *mut pg_sys::Node) -> Option<&'n pg_sys::Const> {
+    // SAFETY: a node's tag says what structure it is.
+    unsafe {
+        if (*node).type_ != pg_sys::NodeTag::T_Const {
+            return None;
+        }
+        Some(&*node.cast::<pg_sys::Const>()).filter(|constant| !constant.constisnull)
+    }
+}
+
+/// A constant of type `integer`.
+///
+/// # Safety
+/// A node of an expression.
+unsafe fn integer(node: *mut pg_sys::Node) -> Option<i32> {
+    // SAFETY: the caller's.
+    let constant = unsafe { non_null(node)? };
+    (constant.consttype == pg_sys::INT4OID).then_some(constant.constvalue.value() as i32)
 }
 
 /// Element `at` of a list of nodes.

@@ -13,7 +13,7 @@ use super::datum::{Bytes, Datum, Layout};
 use super::declared::Class;
 use super::error::{SqlState, fail};
 use super::memory::{CString, Memory, Varlena};
-use super::rows::Set;
+use super::rows::{RecordSet, Set};
 use super::text;
 
 /// Defines an SQL-callable function with the exported name `$name`, and the record by which the server knows its
@@ -142,6 +142,11 @@ impl Args {
         self.get(n, Class::Bool).is_some_and(|datum| datum.value() != 0)
     }
 
+    /// Argument number `n`, an integer of 32 bits.
+    pub(crate) fn int4(&self, n: usize) -> i32 {
+        self.get(n, Class::Int4).map_or(0, |datum| datum.value() as i32)
+    }
+
     /// Argument number `n`, an integer of 64 bits.
     pub(crate) fn int8(&self, n: usize) -> i64 {
         self.get(n, Class::Int8).map_or(0, |datum| datum.value() as i64)
@@ -248,6 +253,15 @@ output! {
 
 impl Output for Set {
     const CLASS: Class = Class::Varlena;
+    const SET: bool = true;
+
+    fn into_datum(self, _: &Args) -> Option<pg_sys::Datum> {
+        None
+    }
+}
+
+impl Output for RecordSet {
+    const CLASS: Class = Class::Record;
     const SET: bool = true;
 
     fn into_datum(self, _: &Args) -> Option<pg_sys::Datum> {

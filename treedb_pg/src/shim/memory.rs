@@ -90,6 +90,19 @@ impl Varlena<'_> {
     }
 }
 
+/// A value of variable length in memory of our own, aligned as its header of four bytes is.
+pub(super) fn aligned_varlena(bytes: &[u8]) -> Vec<u32> {
+    let size = bytes.len() + pg_sys::VARHDRSZ;
+    let mut value = vec![0_u32; size.div_ceil(4)];
+    // SAFETY: the vector has at least as many bytes, and the alignment of the header.
+    unsafe {
+        pgrx::varlena::set_varsize_4b(value.as_mut_ptr().cast(), size as i32);
+        let place = value.as_mut_ptr().cast::<u8>().add(pg_sys::VARHDRSZ);
+        std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len());
+    }
+    value
+}
+
 /// A string closed by a zero byte in a [`Memory`].
 pub(crate) struct CString<'m> {
     value: *mut u8,

@@ -25,7 +25,8 @@
 //! * [`key_lock`]: locks of keys, and waiting for transactions that are at work on a row
 //! * [`comparison`], [`compression`]: comparison functions of operator classes; the server's compression
 //! * [`table_method`]: the same for a table access method, with [`heap`], [`rewrite`] and [`row_form`]
-//! * [`table`], [`btree_scan`], [`modify`], [`hot_update`]: reading tables and the server's btrees, changing rows
+//! * [`table`], [`btree_scan`], [`nearest_scan`], [`modify`], [`hot_update`]: reading tables, the server's btrees and indexes of
+//!   vectors, changing rows
 //! * [`sort_support`]: abbreviated sort keys
 //! * [`analyze`]: statistics of columns that ANALYZE collects
 //! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
@@ -67,6 +68,7 @@ pub(crate) mod invalidation;
 pub(crate) mod key_lock;
 pub(crate) mod memory;
 pub(crate) mod modify;
+pub(crate) mod nearest_scan;
 pub(crate) mod operator_class;
 pub(crate) mod parallel_build;
 pub(crate) mod parallel_scan;

@@ -164,7 +164,7 @@ impl<'c> IndexRows<'c> {
     fn begin(table: HeapTable<'c>, index: Index<'c>) -> IndexRows<'c> {
         // SAFETY: an open table and an index of it, whose entries are all asked for.
         unsafe {
-            let scan = compat::begin_index_scan(table.raw(), index.raw(), Snapshot::any().raw(), 0);
+            let scan = compat::begin_index_scan(table.raw(), index.raw(), Snapshot::any().raw(), 0, 0);
             pg_sys::index_rescan(scan, ptr::null_mut(), 0, ptr::null_mut(), 0);
             let slot = pg_sys::table_slot_create(table.raw(), ptr::null_mut());
             IndexRows { table, scan, slot, at_row: false }

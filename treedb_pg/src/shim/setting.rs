@@ -5,6 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, Ordering};
 
 use pgrx::pg_sys;
 
+use super::release::may_release;
+
 /// A setting that is on or off.
 pub(crate) struct Switch {
     name: &'static CStr,
@@ -131,6 +133,43 @@ impl Text {
         // SAFETY: null, or a string of the server's, which stays until the setting is changed.
         unsafe {
             value.as_ref().map_or_else(|| self.default.to_owned(), |value| CStr::from_ptr(value).to_owned())
+        }
+    }
+}
+
+/// Settings that have other values for as long as this lives, as those of a function with a clause SET.
+pub(crate) struct LocalSettings {
+    level: i32,
+}
+
+impl LocalSettings {
+    /// Sets them: names and values.
+    pub(crate) fn set(settings: &[(&CStr, &CStr)]) -> LocalSettings {
+        // SAFETY: the server copies the strings. After an error the transaction that is rolled back ends the level.
+        unsafe {
+            let level = pg_sys::NewGUCNestLevel();
+            for (name, value) in settings {
+                pg_sys::set_config_option(
+                    name.as_ptr(),
+                    value.as_ptr(),
+                    pg_sys::GucContext::PGC_USERSET,
+                    pg_sys::GucSource::PGC_S_SESSION,
+                    pg_sys::GucAction::GUC_ACTION_SAVE,
+                    true,
+                    0,
+                    false,
+                );
+            }
+            LocalSettings { level }
+        }
+    }
+}
+
+impl Drop for LocalSettings {
+    fn drop(&mut self) {
+        if may_release() {
+            // SAFETY: the level that was begun here, and that of every later one has ended.
+            unsafe { pg_sys::AtEOXact_GUC(true, self.level) }
         }
     }
 }

@@ -42,7 +42,9 @@ mod writer;
 pub(crate) use check::check;
 use graph::Graph;
 use kind::Kind;
+pub(crate) use kind::metric_of_reals;
 use meta::Meta;
+pub(crate) use value::{array, elements};
 use writer::Writer;
 
 pg_function! {

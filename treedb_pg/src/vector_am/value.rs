@@ -2,11 +2,16 @@
 
 use std::ops::Deref;
 
+use treedb_query::doc::Path;
+use treedb_query::index::vector::vector_at;
 use treedb_vector::metric::{Metric, Unfit};
 
 use super::kind::{Element, Kind};
 use crate::shim::error::{SqlState, fail};
 use crate::shim::function::{Args, pg_function};
+use crate::shim::memory::Varlena;
+use crate::shim::text;
+use crate::types::bson;
 
 /// Elements of an indexed vector are below this: their squares must have a sum.
 const GREATEST: f32 = 1e17;
@@ -55,6 +60,21 @@ fn read(element: Element, bytes: &[u8], vector: &mut Vec<f32>) {
             vector.extend(elements.map(|element| from_half(u16::from_ne_bytes(*element))));
         }
     }
+}
+
+/// The elements of a `real[]`, without the header of its length.
+pub(crate) fn elements(array: &[u8]) -> Vec<f32> {
+    let mut vector = Vec::new();
+    read(Element::Real, array, &mut vector);
+    vector
+}
+
+/// The `real[]` of a vector, without the header of its length.
+pub(crate) fn array(vector: &[f32]) -> Vec<u8> {
+    // One dimension, no NULLs, the type, as many elements, counted from 1.
+    let header = [1, 0, REAL, vector.len() as i32, 1];
+    let header = header.into_iter().flat_map(i32::to_ne_bytes);
+    header.chain(vector.iter().flat_map(|element| element.to_ne_bytes())).collect()
 }
 
 /// Whether an element of an array is NULL: its bit in the array's bitmap is 0. An array may have a bitmap and no NULL.
@@ -140,5 +160,42 @@ pg_function! {
     /// `real[] <+> real[]`: the sum of absolute differences.
     fn treedb_l1_distance(args: [Varlena, Varlena]) -> f64 {
         distance(args, Metric::L1)
+    }
+}
+
+/// The path that a call site reads, taken apart once.
+#[derive(Default)]
+struct KnownPath {
+    text: Vec<u8>,
+    path: Option<Path>,
+}
+
+impl KnownPath {
+    fn of(&mut self, text: &[u8]) -> &Path {
+        if self.text != text {
+            (self.text, self.path) = (text.to_vec(), None);
+        }
+        self.path.get_or_insert_with(|| Path::new(&text::to_utf8(text)))
+    }
+}
+
+pg_function! {
+    /// `treedb.vector_at(document, path, dimensions)`: the vector at a path of a document; NULL if there is none of so
+    /// many dimensions whose elements an index can have. So an index over this takes every document.
+    fn treedb_vector_at(args: [Varlena, Varlena, Int4]) -> Option<Varlena<'_>> {
+        let dimensions = match usize::try_from(args.int4(2)) {
+            Ok(dimensions) if dimensions > 0 => dimensions,
+            _ => fail(
+                SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
+                format!("a vector cannot have {} dimensions", args.int4(2)),
+                "Pass the number of elements that the vectors have: vector_at(doc, 'embedding', 384).",
+            ),
+        };
+        let (document, path) = (args.bytes(0), args.bytes(1));
+        let vector = args.with_kept(|known: &mut KnownPath| {
+            vector_at(bson::document(&document), known.of(&path), dimensions)
+        })?;
+        let indexable = vector.iter().all(|element| element.abs() <= GREATEST);
+        indexable.then(|| args.memory().varlena(&array(&vector)))
     }
 }

@@ -21,10 +21,15 @@ const BYTES: u8 = 0x03;
 /// Elements are bits.
 const BITS: u8 = 0x10;
 
+/// The vector of so many dimensions at a path of a document, whatever its elements are; `None` if there is none.
+pub fn vector_at(document: &RawDocument, path: &Path, dimensions: usize) -> Option<Vec<f32>> {
+    elements(value_at(path, document)?, dimensions).filter(|vector| vector.len() == dimensions)
+}
+
 impl VectorDef {
     /// The vector of a document; `None` if it has none that belongs in the index.
     pub fn vector(&self, document: &RawDocument) -> Option<Vec<f32>> {
-        let vector = elements(value_at(&self.path, document)?, self.dimensions)?;
+        let vector = vector_at(document, &self.path, self.dimensions)?;
         self.metric.check(&vector, self.dimensions).ok().map(|_| vector)
     }
 
@@ -67,7 +72,7 @@ fn value_at<'d>(path: &Path, document: &'d RawDocument) -> Option<Value<'d>> {
     })
 }
 
-/// The elements of a vector; `None` if it is none, or not of so many dimensions.
+/// The elements of a vector; `None` if it is none, or an array of more than so many dimensions.
 fn elements(value: Value<'_>, dimensions: usize) -> Option<Vec<f32>> {
     let mut vector = Vec::with_capacity(dimensions);
     match value {
@@ -174,6 +179,17 @@ mod tests {
         }
         let deep = VectorDef::new("a.v", 1, Metric::L2);
         assert_eq!(deep.vector(&rawdoc! { "a": { "v": [7] } }), Some(vec![7.0]));
+    }
+
+    #[test]
+    fn a_vector_of_other_dimensions_is_none() {
+        let path = Path::new("v");
+        for document in
+            [rawdoc! { "v": [1] }, rawdoc! { "v": [1, 2, 3] }, binary(vec![BYTES, 0, 1]), binary(vec![])]
+        {
+            assert_eq!(vector_at(&document, &path, 2), None, "{document:?}");
+        }
+        assert_eq!(vector_at(&rawdoc! { "v": [1, 0] }, &path, 2), Some(vec![1.0, 0.0]));
     }
 
     #[test]

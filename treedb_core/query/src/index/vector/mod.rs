@@ -9,5 +9,5 @@ mod definition;
 mod field;
 
 pub use definition::{Quantization, VectorDef};
-pub use field::query_vector;
+pub use field::{query_vector, vector_at};
 pub use treedb_vector::metric::Metric;

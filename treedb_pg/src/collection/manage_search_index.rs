@@ -1,0 +1,153 @@
+//! `treedb.create_search_index`, `list_search_indexes`, `drop_search_index`.
+//!
+//! As in [`super::manage`], SQL commands do the work.
+
+use std::ffi::CStr;
+
+use ::bson::raw::cstr;
+use ::bson::{RawDocument, RawDocumentBuf, rawdoc};
+use treedb_query::doc::Doc;
+use treedb_query::index::Definition;
+use treedb_query::index::vector::{Metric, Quantization, VectorDef};
+use treedb_query::query::Result;
+use treedb_query::{ErrorCode, QueryError};
+
+use super::index::Index;
+use super::manage::index_relation;
+use super::options;
+use super::search_index::{SearchIndex, not_found};
+use super::table::{Need, Table};
+use crate::shim::catalog::{literal, quoted, run};
+use crate::shim::error::{accept, refuse};
+use crate::shim::function::pg_function;
+use crate::shim::memory::Varlena;
+use crate::shim::rows::{Rows, Set};
+use crate::shim::text;
+use crate::types::bson;
+
+/// The options of a search index.
+const OPTIONS: &[&str] = &["name"];
+
+/// The index that a definition and options ask for. A definition is MongoDB's, `{"fields": [..]}`, or the whole specification
+/// that `list_search_indexes` shows.
+fn definition(given: &RawDocument, options: &RawDocument) -> Result<VectorDef> {
+    let is_whole = Doc::from(given).get("definition").is_some();
+    let mut spec = match is_whole {
+        true => given.to_owned(),
+        false => rawdoc! { "type": "vectorSearch", "definition": given.to_owned() },
+    };
+    if !VectorDef::is_specified_by(&spec) {
+        let message = "the \"type\" of a search index must be \"vectorSearch\"";
+        return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
+    }
+    for element in Doc::from(options).elements() {
+        let (name, value) = (element.name_str(), element.value());
+        if !OPTIONS.contains(&name) {
+            return Err(options::unknown(name, OPTIONS));
+        }
+        spec = with_name(&spec, &options::text(name, value)?)?;
+    }
+    let mut def = VectorDef::from_spec(&spec)?;
+    // A search may filter by any field, and the catalog has no place for their names.
+    def.filters.clear();
+    if def.quantization == Quantization::None {
+        let message = "\"quantization\" must be \"scalar\" in PostgreSQL; what a search finds is compared by the vectors themselves";
+        return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
+    }
+    Ok(def)
+}
+
+/// A specification with another name.
+fn with_name(spec: &RawDocument, name: &str) -> Result<RawDocumentBuf> {
+    let mut named = RawDocumentBuf::new();
+    for element in spec {
+        let (field, value) = element?;
+        if field.as_str() != "name" {
+            named.append(field, value);
+        }
+    }
+    named.append(cstr!("name"), name);
+    Ok(named)
+}
+
+/// The operator class of a metric.
+fn operator_class(metric: Metric) -> &'static CStr {
+    match metric {
+        Metric::Cosine => c"treedb.real_cosine_ops",
+        Metric::L2 => c"treedb.real_l2_ops",
+        Metric::InnerProduct => c"treedb.real_ip_ops",
+        Metric::L1 => c"treedb.real_l1_ops",
+    }
+}
+
+pg_function! {
+    /// `treedb.create_search_index(collection, definition, options)`: the index's name.
+    fn treedb_create_search_index(args: [Varlena, Varlena, Varlena]) -> Varlena<'_> {
+        let (given, options) = (args.bytes(1), args.bytes(2));
+        let def = accept(definition(bson::document(&given), bson::document(&options)));
+        let (table, relation) = {
+            let table = Table::open(&args.bytes(0), Need::Manage);
+            for index in SearchIndex::all(&table).iter().filter(|index| index.usable) {
+                if accept(def.is_same_as(&index.def)) {
+                    return args.memory().text(&index.def.name);
+                }
+            }
+            let wanted = Definition::Vector(def.clone());
+            for index in &Index::all(&table) {
+                accept(wanted.is_same_as(&Definition::Ordered((*index.def).clone())));
+            }
+            (table.quoted(), index_relation(&table.name(), &def.name))
+        };
+        let number = |number: usize| text::owned_cstring(&number.to_string());
+        let dimensions = number(def.dimensions);
+        run(&[
+            c"CREATE INDEX ",
+            &quoted(&relation),
+            c" ON ",
+            &table,
+            c" USING treedb_hnsw (treedb.vector_at(doc, ",
+            &literal(&text::owned_cstring(def.path.as_str())),
+            c"::pg_catalog.text, ",
+            &dimensions,
+            c") ",
+            operator_class(def.metric),
+            c") WITH (dimensions = ",
+            &dimensions,
+            c", m = ",
+            &number(def.links),
+            c", ef_construction = ",
+            &number(def.candidates),
+            c")",
+        ]);
+        args.memory().text(&def.name)
+    }
+}
+
+pg_function! {
+    /// `treedb.list_search_indexes(collection)`: as the library lists them.
+    fn treedb_list_search_indexes(args: [Varlena]) -> Set {
+        let mut rows = Rows::begin(args);
+        let table = Table::open(&args.bytes(0), Need::Manage);
+        for index in SearchIndex::all(&table).iter().filter(|index| index.usable) {
+            rows.put(index.def.spec().as_bytes());
+        }
+        rows.finish()
+    }
+}
+
+pg_function! {
+    /// `treedb.drop_search_index(collection, name)`.
+    fn treedb_drop_search_index(args: [Varlena, Varlena]) -> () {
+        let wanted = args.bytes(1);
+        let wanted = text::to_utf8(&wanted);
+        let found = {
+            let table = Table::open(&args.bytes(0), Need::Manage);
+            let all = SearchIndex::all(&table);
+            all.iter().find(|index| index.is_called(&wanted)).map(|index| index.relation.get().quoted())
+        };
+        match found {
+            Some(index) => run(&[c"DROP INDEX ", &index]),
+            None => refuse(not_found(&wanted)),
+        }
+    }
+}
