@@ -10,6 +10,10 @@ mod x86;
 
 use std::sync::OnceLock;
 
+/// Writes a code for each element: 128 and 127 times the element by the greatest one, rounded. Returns the greatest absolute
+/// value, and the sum and the squared sum of the codes less 128.
+pub type Encode = fn(&[f32], &mut [u8]) -> (f32, i32, i64);
+
 /// The sums. Where two slices differ in length, the end of the longer one is left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
@@ -27,9 +31,8 @@ pub struct Kernels {
     /// Vectors of 24 bits for each element as floats: of a code, as above the second ones are, and a number of 16 bits with its
     /// highest bit inverted too, little-endian, times the scale of these numbers.
     pub unpack: fn(&[u8], &[u8], f32, &mut [f32]),
-    /// Writes a code for each element: 128 and 127 times the element by the greatest one, rounded. Returns the greatest absolute
-    /// value, and the sum and the squared sum of the codes less 128.
-    pub encode: fn(&[f32], &mut [u8]) -> (f32, i32, i64),
+    /// Writes the codes of floats.
+    pub encode: Encode,
 }
 
 impl Kernels {

@@ -123,9 +123,9 @@ fn arrays_of_values_of_eight_bytes_come_back_whatever_their_length() {
     let mut shapes = Shapes::default();
     for len in (0..130).chain([999, 1000, 1001, 9_999, 10_001, 100_001]) {
         let doubles: bson::RawArrayBuf = (0..len).map(|n| f64::from(n) * 0.37 - 5.0).collect();
-        let times = (0..len).map(|n| bson::Timestamp { time: n.cast_unsigned(), increment: 7 });
+        let times = (0..len).map(|n: i32| bson::Timestamp { time: n.cast_unsigned(), increment: 7 });
         let times: bson::RawArrayBuf = times.collect();
-        round_trip(&mut shapes, rawdoc! { "a": doubles, "x": "behind", "t": times }.as_bytes());
+        round_trip(&mut shapes, rawdoc! { "a": doubles, "x": "between", "t": times }.as_bytes());
     }
     // A length that is no multiple of eight.
     let row = round_trip(&mut shapes, rawdoc! { "a": [0.5, 1.5] }.as_bytes());

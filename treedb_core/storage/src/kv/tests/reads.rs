@@ -83,10 +83,13 @@ fn a_prefix_of_0xff_bytes_has_no_upper_bound() {
     assert_eq!(under(b"\xff\xff\xff"), [&b""[..]; 0]);
 }
 
+/// What rows should contain.
+type Rows = BTreeMap<u64, Vec<u8>>;
+
 /// Random changes of rows in each of many transactions; `check` is given a snapshot after each, and the rows.
-fn change_rows(store: &Store, table: &Table, check: &mut dyn FnMut(ReadTxn, &BTreeMap<u64, Vec<u8>>)) {
+fn change_rows(store: &Store, table: &Table, check: &mut dyn FnMut(ReadTxn, &Rows)) {
     let mut rng = treedb_testing::Rng::new(11);
-    let mut model: BTreeMap<u64, Vec<u8>> = BTreeMap::new();
+    let mut model = Rows::new();
     for round in 0..60 {
         let mut txn = store.begin_write().unwrap();
         for _ in 0..rng.below(40) {
@@ -122,7 +125,7 @@ fn rows_stored_since_a_transaction_are_in_the_new_ranges_and_a_version_has_the_s
             let table = txn.create_table("rows", TableKind::Rows).unwrap();
             assert_eq!((txn.committed(), txn.version(&table).unwrap()), (None, None));
             txn.commit().unwrap();
-            let mut states: Vec<(u64, TableVersion, BTreeMap<u64, Vec<u8>>)> = Vec::new();
+            let mut states: Vec<(u64, TableVersion, Rows)> = Vec::new();
             change_rows(&store, &table, &mut |reads, rows| {
                 let now = reads.committed().unwrap();
                 assert_eq!(now, reads.txn());
