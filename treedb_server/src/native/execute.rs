@@ -9,6 +9,7 @@ use treedb_collections::{
     UpdateRequest, VectorSearchRequest,
 };
 use treedb_query::doc::{self, Limits};
+use treedb_query::query::NearestQuery;
 use treedb_storage::{Batch as KvChanges, Durability, Reads, TableKind};
 
 use super::call::{
@@ -155,9 +156,12 @@ impl Session {
     fn vector_search(&self, search: VectorSearch<'_>, out: &mut Vec<u8>) -> Done {
         let VectorSearch { namespace, index, limit, candidates, exact, vector, filter } = search;
         let request = VectorSearchRequest {
-            candidates: (candidates > 0).then_some(candidates as usize),
+            candidates: match NearestQuery::at_most("candidates", candidates as usize)? {
+                0 => None,
+                candidates => Some(candidates),
+            },
             exact,
-            ..VectorSearchRequest::new(index, vector, limit as usize)
+            ..VectorSearchRequest::new(index, vector, NearestQuery::at_most("limit", limit as usize)?)
         };
         let request = request.filter(valid(filter)?);
         let found = self.collection(namespace, Ack::Server)?.vector_search(&request)?;

@@ -17,7 +17,8 @@ use crate::maintenance::index_build;
 
 impl Collection {
     /// Creates search indexes, all of them or no new one, and returns them when they are ready, in the order of their specifications:
-    /// `{ name: "by meaning", type: "vectorSearch", definition: { fields: [..] } }`. One that exists already is no error.
+    /// `{ name: "by meaning", type: "vectorSearch", definition: { fields: [..] } }`. One that exists already is no error, also if
+    /// somebody else's call is still building it: it is returned as it is.
     ///
     /// # Errors
     /// `NamespaceNotFound`; `IndexAlreadyExists` if there is another index of the name; `CannotCreateIndex` for a definition that
@@ -67,7 +68,12 @@ impl Collection {
         match begun {
             None => Err(self.missing()),
             Some(None) => Ok(()),
-            Some(Some(id)) => index_build::build(db, namespace, id, name),
+            Some(Some(id)) => index_build::build(db, namespace, id, name).or_else(|error| {
+                db.edit(namespace, false, None, |edit| {
+                    edit.remove_indexes(|index| index.id == id && index.building.is_some())
+                })?;
+                Err(error)
+            }),
         }
     }
 

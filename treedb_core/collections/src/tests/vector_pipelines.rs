@@ -172,6 +172,16 @@ fn a_score_that_does_not_exist_is_refused() {
         vec![search(1.0, 2), facet],
         vec![search(1.0, 2), union, set()],
         vec![search(1.0, 2), window, set()],
+        vec![
+            search(1.0, 2),
+            doc! { "$setWindowFields": { "sortBy": { "_id": 1 }, "output": { "n": { "$sum": meta() } } } },
+        ],
+        vec![search(1.0, 2), doc! { "$bucketAuto": { "groupBy": meta(), "buckets": 2 } }],
+        vec![search(1.0, 2), doc! { "$fill": { "output": { "s": { "value": meta() } } } }],
+        vec![
+            search(1.0, 2),
+            doc! { "$merge": { "into": "other", "let": { "s": meta() }, "whenMatched": [] } },
+        ],
         vec![search(1.0, 2), doc! { "$set": { "s": { "$meta": "searchScore" } } }],
     ] {
         assert_eq!(code(run(&points, &stages)), ErrorCode::Location40218, "{stages:?}");
@@ -212,6 +222,8 @@ fn what_the_stage_cannot_do_is_refused_with_the_field_named() {
         (with(good(), "path", ""), ErrorCode::BadValue, "path"),
         (without(good(), "limit"), ErrorCode::BadValue, "\"limit\" is required"),
         (with(good(), "limit", "2"), ErrorCode::Location8575100, "limit"),
+        (with(good(), "limit", 10_001), ErrorCode::BadValue, "at most 10000"),
+        (with(good(), "numCandidates", 10_001), ErrorCode::BadValue, "at most 10000"),
         (with(good(), "limit", 0), ErrorCode::Location7912700, "positive"),
         (with(good(), "limit", -1), ErrorCode::Location7912700, "positive"),
         (with(good(), "limit", 1.5), ErrorCode::BadValue, "whole"),

@@ -67,6 +67,9 @@ const STAGES: &[(&str, Parse)] = &[
     ("$vectorSearch", stage::<VectorSearch>()),
 ];
 
+/// Stages that evaluate expressions after they have taken further documents: the current score is then another one's.
+const WITHOUT_SCORES: &[&str] = &["$bucketAuto", "$fill", "$merge", "$setWindowFields"];
+
 /// Stages of MongoDB that do not exist here.
 const UNSUPPORTED: &[&str] = &[
     "$currentOp",
@@ -113,10 +116,11 @@ fn parse_stages(stages: Value<'_>, parser: &StageParser) -> Result<Vec<PlannedSt
                 "$out and $merge can only be the final stage in the pipeline",
             ));
         }
-        let found = parse_stage(stage, own.as_ref().unwrap_or(parser))?;
+        let name = stage.elements().next().map(|element| element.name_str().to_owned()).unwrap_or_default();
+        let without_scores =
+            (has_scores && WITHOUT_SCORES.contains(&name.as_str())).then(|| parser.with_scores(false));
+        let found = parse_stage(stage, without_scores.as_ref().or(own.as_ref()).unwrap_or(parser))?;
         if at > 0 && found.first().is_some_and(|first| matches!(first.role(), Role::Source(_))) {
-            let name =
-                stage.elements().next().map(|element| element.name_str().to_owned()).unwrap_or_default();
             return Err(QueryError::new(
                 ErrorCode::Location40602,
                 format!("{name} is only valid as the first stage in a pipeline"),

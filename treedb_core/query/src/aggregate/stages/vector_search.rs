@@ -50,7 +50,7 @@ fn limit(operand: Doc<'_>) -> Result<usize> {
         ));
     }
     match (value.as_integer(), positive(value)) {
-        (_, Some(limit)) => Ok(limit),
+        (_, Some(limit)) => NearestQuery::at_most("limit", limit),
         (Some(_), None) => Err(QueryError::new(ErrorCode::Location7912700, "Expected limit to be positive")),
         (None, None) => Err(invalid("\"limit\" must be a whole number".to_owned())),
     }
@@ -72,7 +72,7 @@ fn candidates(operand: Doc<'_>) -> Result<(bool, Option<usize>)> {
             Err(invalid("\"numCandidates\" must be omitted when \"exact\" is set to true".to_owned()))
         }
         Some(value) => match positive(value).filter(|_| value.is_number()) {
-            Some(candidates) => Ok((false, Some(candidates))),
+            Some(candidates) => Ok((false, Some(NearestQuery::at_most("numCandidates", candidates)?))),
             None => Err(invalid("\"numCandidates\" must be a whole number greater than 0".to_owned())),
         },
     }

@@ -42,6 +42,26 @@ pub struct NearestQuery {
     pub filter: Query,
 }
 
+impl NearestQuery {
+    /// The greatest `limit` and `candidates` of `$vectorSearch` and of the native protocol: the documents found are in memory
+    /// together.
+    pub const MOST: usize = 10_000;
+
+    /// Refuses a `limit` or `candidates`, by the name that it has in the request, above [`NearestQuery::MOST`].
+    ///
+    /// # Errors
+    /// `BadValue`.
+    pub fn at_most(name: &str, number: usize) -> Result<usize> {
+        match number {
+            0..=Self::MOST => Ok(number),
+            _ => {
+                let message = format!("\"{name}\" must be at most {}, found {number}", Self::MOST);
+                Err(QueryError::bad_value(message))
+            }
+        }
+    }
+}
+
 /// A document that a search has found.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Neighbor {
@@ -168,6 +188,7 @@ impl Nearest<'_> {
                 farther += 1;
                 return Ok(if farther >= ef.max(1) { Flow::Break(()) } else { Flow::Continue(()) });
             }
+            farther = 0;
             let mut matches = all;
             if !all {
                 if seen == most {
