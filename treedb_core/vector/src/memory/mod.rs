@@ -74,6 +74,9 @@ impl Clone for MemoryGraph {
 }
 
 impl MemoryGraph {
+    /// Levels above level 0 that a full graph still has room for: those of 40,000 nodes, if all were of the highest level.
+    pub const SPARE_LEVELS: usize = 1 << 20;
+
     /// An empty one.
     pub fn new(metric: Metric, dimensions: usize, limits: Limits) -> MemoryGraph {
         MemoryGraph {
@@ -141,6 +144,30 @@ impl MemoryGraph {
         let scores = self.scores.as_ref().map_or(0, Records::bytes);
         let nodes = self.codes.bytes() + self.factors.bytes() + self.links.bytes() + scores;
         nodes + self.vectors.bytes() + self.above.bytes() + 4 * self.free.capacity()
+    }
+
+    /// Bytes that so many nodes take, about: how many are above level 0 is random.
+    pub fn bytes_of(&self, nodes: usize) -> usize {
+        let scores = self.scores.as_ref().map_or(0, |scores| scores.bytes_of(nodes));
+        let records = self.codes.bytes_of(nodes) + self.factors.bytes_of(nodes) + self.links.bytes_of(nodes);
+        records + scores + self.vectors.bytes_of(nodes) + self.above.bytes_of(nodes)
+    }
+
+    /// Bytes that it takes besides those that it shares with `other`, of which it is a clone, or `other` of it.
+    pub fn bytes_beside(&self, other: &MemoryGraph) -> usize {
+        let scores = match (&self.scores, &other.scores) {
+            (Some(own), Some(other)) => own.bytes_beside(other),
+            (own, _) => own.as_ref().map_or(0, Records::bytes),
+        };
+        let codes = self.codes.bytes_beside(&other.codes) + self.factors.bytes_beside(&other.factors);
+        let links = self.links.bytes_beside(&other.links) + self.above.bytes_beside(&other.above);
+        codes + links + scores + self.vectors.bytes_beside(&other.vectors) + 4 * self.free.capacity()
+    }
+
+    /// Whether it has about as many levels above level 0 as it can number. At most [`MemoryGraph::SPARE_LEVELS`] more may
+    /// be added.
+    pub fn is_full(&self) -> bool {
+        self.above.count() + MemoryGraph::SPARE_LEVELS > nodes::MOST_CHAINS
     }
 
     /// Adds a vector; returns its node.

@@ -36,7 +36,7 @@ pub(super) enum Progress {
     Partial,
     /// It has changes that the snapshot does not see.
     Older,
-    /// It takes too much memory.
+    /// It takes too much memory, or the graph has more nodes above level 0 than it can number.
     TooLarge,
 }
 
@@ -47,17 +47,22 @@ pub(super) struct Follower {
     /// The row of each node; 0 for a node without a vector: one that was linked to before its vector was read.
     rows: Records<u64>,
     nodes: BTreeMap<u64, u32>,
+    /// How many nodes have a vector.
+    vectors: usize,
     /// The row of the table where the build goes on; `None` if it has ended.
     next: Option<u64>,
     /// What was changed up to this transaction is in, but for what the build has not read; 0 before the first part.
     since: u64,
+    /// The newest transaction that anything was read of: it may have what older snapshots do not see.
+    newest: u64,
 }
 
 impl Follower {
     pub(super) fn new(def: &VectorDef) -> Follower {
         let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def)).without_scores();
         let graph = if def.quantization == Quantization::None { graph.exact() } else { graph };
-        Follower { graph, rows: Records::new(1), nodes: BTreeMap::new(), next: Some(0), since: 0 }
+        let (rows, nodes) = (Records::new(1), BTreeMap::new());
+        Follower { graph, rows, nodes, vectors: 0, next: Some(0), since: 0, newest: 0 }
     }
 
     /// Bytes that it takes.
@@ -65,14 +70,26 @@ impl Follower {
         (self.graph.bytes() + self.rows.bytes() + MAP_ENTRY * self.nodes.len()) as u64
     }
 
+    /// The graph and the rows of its nodes.
+    pub(super) fn contents(&self) -> (&MemoryGraph, &Records<u64>) {
+        (&self.graph, &self.rows)
+    }
+
     /// What it has now, as the image of a version of the table.
     pub(super) fn image(&self, version: TableVersion) -> Image {
         Image { version, graph: self.graph.clone(), rows: self.rows.clone() }
     }
 
-    /// Bytes that it takes for each node.
-    pub(super) fn node_bytes(&self) -> u64 {
-        self.bytes() / self.nodes.len().max(1) as u64
+    /// Whether some of the table was not read yet.
+    pub(super) fn is_partial(&self) -> bool {
+        self.next.is_some()
+    }
+
+    /// Bytes that an image of so many nodes takes, with some to spare.
+    fn bytes_of(&self, nodes: usize) -> u64 {
+        let bytes = self.graph.bytes_of(nodes) + self.rows.bytes_of(nodes) + MAP_ENTRY * nodes;
+        // More of them than on average may be above level 0.
+        (bytes + bytes / 16) as u64
     }
 
     /// Reads more of the table, or what is new in it. After an error it is of no use.
@@ -83,14 +100,17 @@ impl Follower {
         table: &Table,
         room: u64,
     ) -> Result<Progress> {
-        let Some(now) = view.reads.committed().filter(|now| *now >= self.since) else {
+        let Some(now) = view.reads.committed().filter(|now| *now >= self.newest) else {
             return Ok(Progress::Older);
         };
+        self.newest = now;
         let nodes = view.reads.len(table)? / 2;
+        if nodes > u64::from(u32::MAX) || self.bytes_of(nodes as usize) > room {
+            return Ok(Progress::TooLarge);
+        }
         let mut reading = Reading { follower: self, def, view, table };
         let complete = reading.build(now)?;
-        // The first part tells how much a node takes.
-        if reading.follower.node_bytes() * nodes > room {
+        if reading.follower.graph.is_full() {
             return Ok(Progress::TooLarge);
         }
         if !complete {
@@ -100,7 +120,7 @@ impl Follower {
             reading.follow(now)?;
         }
         reading.finish(nodes)?;
-        Ok(if self.bytes() > room { Progress::TooLarge } else { Progress::Complete })
+        Ok(Progress::Complete)
     }
 
     /// The node of a row; a new one, without a vector, if there is none.
@@ -121,6 +141,7 @@ impl Follower {
     /// Forgets a row.
     fn forget(&mut self, row: u64) {
         if let Some(node) = self.nodes.remove(&row) {
+            self.vectors -= usize::from(self.has_vector(node));
             self.graph.forget(node);
             self.rows.get_mut(node).fill(0);
         }
@@ -207,6 +228,7 @@ impl<R: Reads> Reading<'_, R> {
                 graph.set_vector(node, &vector).map_err(unfit)?;
             }
         }
+        self.follower.vectors += usize::from(!self.follower.has_vector(node));
         self.follower.rows.get_mut(node).fill(row);
         Ok(())
     }
@@ -244,7 +266,7 @@ impl<R: Reads> Reading<'_, R> {
         }
         let follower = &mut *self.follower;
         let known = |row: u64| follower.nodes.get(&row).copied().filter(|node| follower.has_vector(*node));
-        let whole = follower.nodes.len() as u64 == nodes;
+        let whole = [follower.nodes.len(), follower.vectors].iter().all(|count| *count as u64 == nodes);
         let entry = match StoredGraph::new(self.def, self.view.reads, self.table).head()?.entry {
             Some((row, level)) => known(row).map(|node| Some((node, level))),
             None => Some(None),
