@@ -171,6 +171,9 @@ SELECT treedb.check('docs');
 SELECT vector_at('{"a": {"v": [1, 2.5, -3]}}', 'a.v', 3), vector_at('{"v": [1, 2]}', 'v', 3), vector_at('{"v": 1}', 'v', 1), vector_at('{}', '', 1), vector_at('{"v": [1e18]}', 'v', 1), vector_at('{"v": [1e17]}', 'v', 1);
 SELECT vector_at('{"v": [1]}', 'v', 0);
 \echo :LAST_ERROR_SQLSTATE
+SELECT vector_at('{"v": 1}', 'v', 2001);
+SELECT vector_at('{"v": 1}', 'v', 2147483647);
+\echo :LAST_ERROR_SQLSTATE
 SET enable_seqscan = off;
 SELECT pg_temp.plan($$SELECT doc FROM docs ORDER BY vector_at(doc, 'meta.e', 16) <=> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}' LIMIT 5$$);
 SELECT pg_temp.plan($$SELECT doc FROM docs WHERE doc @@ '{"part": {"$lt": 50}}' ORDER BY vector_at(doc, 'meta.e', 16) <-> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}' LIMIT 5$$);
@@ -217,5 +220,57 @@ SELECT recall_of('euclidean') > 0.95 AS recall_is_high;
 -- dimensions that contradict each other make no search index
 CREATE INDEX docs_wrong ON docs USING treedb_hnsw (vector_at(doc, 'none', 3)) WITH (dimensions = 4);
 SELECT * FROM vector_search('docs', 'wrong', '{1, 2, 3}', 1);
+-- an index that is too new to be scanned, as rows were updated within their pages before, is there, and all documents are compared
+SELECT create_collection('fresh');
+SELECT insert_many('fresh', '[{"_id": 1, "v": [1, 0]}, {"_id": 2, "v": [0, 1]}]') AS inserted;
+SELECT FROM pg_stat_force_next_flush();
+BEGIN;
+SELECT treedb.update_many('fresh', '{}', '{"$set": {"a": 1}}') -> 'modifiedCount' AS updated;
+SELECT create_search_index('fresh', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "euclidean"}]}', '{"name": "near"}');
+SELECT create_index('fresh', '{"a": 1}');
+SELECT indexrelid::regclass, indisvalid, indcheckxmin FROM pg_index WHERE indrelid = 'fresh'::regclass AND NOT indisunique ORDER BY indexrelid;
+SELECT create_search_index('fresh', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "euclidean"}]}', '{"name": "near"}') AS again;
+SELECT create_index('fresh', '{"a": 1}') AS again;
+SELECT list_search_indexes('fresh') ->> 'name' AS name;
+SELECT list_indexes('fresh') ->> 'name' AS name;
+SELECT document -> '_id' AS id, distance FROM vector_search('fresh', 'near', '{1, 0}', 2);
+SELECT a -> '_id' AS id FROM aggregate('fresh', '[{"$vectorSearch": {"index": "near", "path": "v", "queryVector": [0, 1], "numCandidates": 10, "limit": 1}}]') a;
+SELECT pg_stat_get_xact_numscans('fresh_near'::regclass) AS scans_of_index;
+COMMIT;
+BEGIN;
+SELECT document -> '_id' AS id, distance FROM vector_search('fresh', 'near', '{1, 0}', 2);
+SELECT pg_stat_get_xact_numscans('fresh_near'::regclass) AS scans_of_index;
+COMMIT;
+-- the same documents are found whether the graph is searched or documents are compared
+SELECT insert_many('fresh', '[{"_id": 3, "a": 2, "v": [1e18, 0]}, {"_id": 4, "a": 2, "v": [1e17, 0]}, {"_id": 5, "a": 2, "v": [-1.1e17, 0]}]') AS inserted;
+SELECT document -> '_id' AS id FROM vector_search('fresh', 'near', '{1, 0}', 9);
+SELECT document -> '_id' AS id FROM vector_search('fresh', 'near', '{1, 0}', 9, '{}', '{"exact": true}');
+SELECT document -> '_id' AS id FROM vector_search('fresh', 'near', '{1, 0}', 9, '{"a": 2}');
+SELECT * FROM vector_search('fresh', 'near', '{1e18, 0}', 9);
+SELECT * FROM vector_search('fresh', 'near', '{1e18, 0}', 9, '{}', '{"exact": true}');
+\echo :LAST_ERROR_SQLSTATE
+-- ANALYZE collects no statistics of vectors
+ANALYZE fresh;
+SELECT tablename FROM pg_stats WHERE schemaname = 'vector_search' AND tablename = 'fresh_near';
+-- the name of an index comes before the name of another one's relation
+SELECT create_search_index('fresh', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "cosine"}]}', '{"name": "fresh_near"}');
+SELECT document -> '_id' AS id, distance FROM vector_search('fresh', 'fresh_near', '{0, 2}', 1);
+SELECT drop_search_index('fresh', 'fresh_near');
+SELECT list_search_indexes('fresh') ->> 'name' AS name;
+SELECT create_index('fresh', '{"b": 1}', '{"name": "fresh_a_1"}');
+SELECT drop_index('fresh', 'fresh_a_1');
+SELECT list_indexes('fresh') ->> 'name' AS name;
+-- a pipeline that searches for each of many documents keeps nothing of a search; kB, where the system tells them
+CREATE FUNCTION peak_memory() RETURNS int8 LANGUAGE sql AS $$
+    SELECT coalesce((regexp_match(pg_read_file('/proc/self/status', 0, 10000, true), 'VmHWM:\s+(\d+)'))[1]::int8, 0)
+$$;
+SELECT '{"$lookup": {"from": "docs", "let": {"id": "$_id"}, "as": "near", "pipeline": [
+    {"$vectorSearch": {"index": "cosine", "path": "meta.e", "queryVector": [1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1], "numCandidates": 300, "limit": 1}},
+    {"$match": {"$expr": {"$ne": ["$_id", "$$id"]}}}]}}' AS stage \gset
+SELECT format('[{"$limit": 10}, %s]', :'stage') AS few, format('[{"$limit": 1000}, %s]', :'stage') AS many \gset
+SELECT count(a #> '{near,0}') > 8 AS found FROM aggregate('docs', :'few') a;
+SELECT peak_memory() AS before \gset
+SELECT count(a #> '{near,0}') > 998 AS found FROM aggregate('docs', :'many') a;
+SELECT peak_memory() - :before < 10000 AS keeps_little;
 SET client_min_messages = warning;
 DROP SCHEMA vector_search CASCADE;

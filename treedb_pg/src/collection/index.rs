@@ -46,6 +46,8 @@ pub(super) struct Index {
     multikey: bool,
     pub(super) ordered: bool,
     /// False while it is being built, or after its building failed.
+    pub(super) built: bool,
+    /// Whether queries may use it: it is built, and has every row that they may see.
     pub(super) usable: bool,
 }
 
@@ -60,13 +62,15 @@ impl Index {
     pub(super) fn open(known: &KnownIndex) -> Index {
         let relation = OpenIndex::open(known.oid, LockMode::AccessShare);
         let index = relation.get();
-        let usable = is_usable(index);
+        let built = is_built(index);
+        let usable = built && !index.is_too_new();
         let mut found = Index {
             relation,
             kind: known.kind,
             def: Rc::clone(&known.def),
             multikey: false,
             ordered: true,
+            built,
             usable,
         };
         if known.kind == Kind::KeySets && usable {
@@ -93,9 +97,9 @@ impl Index {
     }
 }
 
-/// Whether queries may use an index: not while it is being built, nor after its building failed.
-pub(super) fn is_usable(index: OpenedIndex<'_>) -> bool {
-    index.is_valid() && index.is_ready() && index.is_live() && !index.is_too_new()
+/// Whether an index is there for queries: not while it is being built, nor after its building failed.
+pub(super) fn is_built(index: OpenedIndex<'_>) -> bool {
+    index.is_valid() && index.is_ready() && index.is_live()
 }
 
 /// What an index of `table` is called: as its relation, without the table's name in front.

@@ -95,7 +95,7 @@ pg_function! {
         let def = accept(definition(bson::document(&keys), bson::document(&options)));
         let (table, relation) = {
             let table = Table::open(&args.bytes(0), Need::Manage);
-            for index in Index::all(&table).iter().filter(|index| index.usable) {
+            for index in Index::all(&table).iter().filter(|index| index.built) {
                 let there = &index.def;
                 // The index on _id is unique whether that is asked for or not.
                 let is_id = there.is_id() && def.keys == there.keys && def.options == IndexOptions::default();
@@ -144,9 +144,8 @@ pg_function! {
         let found = {
             let table = Table::open(&args.bytes(0), Need::Manage);
             let all = Index::all(&table);
-            let found = all.iter().find(|index| {
-                index.def.name == wanted || index.relation_name() == wanted
-            });
+            let found = { all.iter().find(|index| index.def.name == wanted) }
+                .or_else(|| all.iter().find(|index| index.relation_name() == wanted));
             if found.is_some_and(|index| index.def.is_id()) {
                 refuse(QueryError::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
             }
@@ -164,7 +163,7 @@ pg_function! {
     fn treedb_list_indexes(args: [Varlena]) -> Set {
         let mut rows = Rows::begin(args);
         let table = Table::open(&args.bytes(0), Need::Manage);
-        for index in Index::all(&table).iter().filter(|index| index.usable) {
+        for index in Index::all(&table).iter().filter(|index| index.built) {
             rows.put(index.def.spec().as_bytes());
         }
         rows.finish()

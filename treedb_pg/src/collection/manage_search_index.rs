@@ -17,13 +17,14 @@ use super::manage::index_relation;
 use super::options;
 use super::search_index::{SearchIndex, not_found};
 use super::table::{Need, Table};
-use crate::shim::catalog::{literal, quoted, run};
+use crate::shim::catalog::{literal, qualified, quoted, run};
 use crate::shim::error::{accept, refuse};
 use crate::shim::function::pg_function;
 use crate::shim::memory::Varlena;
 use crate::shim::rows::{Rows, Set};
 use crate::shim::text;
 use crate::types::bson;
+use crate::vector_am;
 
 /// The options of a search index.
 const OPTIONS: &[&str] = &["name"];
@@ -50,6 +51,7 @@ fn definition(given: &RawDocument, options: &RawDocument) -> Result<VectorDef> {
     let mut def = VectorDef::from_spec(&spec)?;
     // A search may filter by any field, and the catalog has no place for their names.
     def.filters.clear();
+    def.greatest = Some(vector_am::GREATEST);
     if def.quantization == Quantization::None {
         let message = "\"quantization\" must be \"scalar\" in PostgreSQL; what a search finds is compared by the vectors themselves";
         return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
@@ -85,9 +87,9 @@ pg_function! {
     fn treedb_create_search_index(args: [Varlena, Varlena, Varlena]) -> Varlena<'_> {
         let (given, options) = (args.bytes(1), args.bytes(2));
         let def = accept(definition(bson::document(&given), bson::document(&options)));
-        let (table, relation) = {
+        let (table, relation, index) = {
             let table = Table::open(&args.bytes(0), Need::Manage);
-            for index in SearchIndex::all(&table).iter().filter(|index| index.usable) {
+            for index in SearchIndex::all(&table).iter().filter(|index| index.built) {
                 if accept(def.is_same_as(&index.def)) {
                     return args.memory().text(&index.def.name);
                 }
@@ -96,7 +98,9 @@ pg_function! {
             for index in &Index::all(&table) {
                 accept(wanted.is_same_as(&Definition::Ordered((*index.def).clone())));
             }
-            (table.quoted(), index_relation(&table.name(), &def.name))
+            let relation = index_relation(&table.name(), &def.name);
+            let index = qualified(table.relation.get().schema(), &relation);
+            (table.quoted(), relation, index)
         };
         let number = |number: usize| text::owned_cstring(&number.to_string());
         let dimensions = number(def.dimensions);
@@ -119,6 +123,8 @@ pg_function! {
             &number(def.candidates),
             c")",
         ]);
+        // Most common elements of vectors, which ANALYZE would collect, are of no use to the planner.
+        run(&[c"ALTER INDEX ", &index, c" ALTER COLUMN 1 SET STATISTICS 0"]);
         args.memory().text(&def.name)
     }
 }
@@ -128,7 +134,7 @@ pg_function! {
     fn treedb_list_search_indexes(args: [Varlena]) -> Set {
         let mut rows = Rows::begin(args);
         let table = Table::open(&args.bytes(0), Need::Manage);
-        for index in SearchIndex::all(&table).iter().filter(|index| index.usable) {
+        for index in SearchIndex::all(&table).iter().filter(|index| index.built) {
             rows.put(index.def.spec().as_bytes());
         }
         rows.finish()
@@ -143,7 +149,9 @@ pg_function! {
         let found = {
             let table = Table::open(&args.bytes(0), Need::Manage);
             let all = SearchIndex::all(&table);
-            all.iter().find(|index| index.is_called(&wanted)).map(|index| index.relation.get().quoted())
+            SearchIndex::position(&all, &wanted)
+                .and_then(|at| all.get(at))
+                .map(|index| index.relation.get().quoted())
         };
         match found {
             Some(index) => run(&[c"DROP INDEX ", &index]),

@@ -36,7 +36,9 @@ pub(super) struct SearchIndex {
     pub(super) relation: OpenIndex,
     pub(super) def: VectorDef,
     /// False while it is being built, or after its building failed.
-    pub(super) usable: bool,
+    pub(super) built: bool,
+    /// Whether it may not have every row that a snapshot shows: then only exact searches find them.
+    pub(super) too_new: bool,
 }
 
 impl SearchIndex {
@@ -45,17 +47,17 @@ impl SearchIndex {
         let open = |oid| {
             let relation = OpenIndex::open(oid, LockMode::AccessShare);
             let def = read(table, relation.get())?;
-            let usable = index::is_usable(relation.get());
-            Some(SearchIndex { relation, def, usable })
+            let (built, too_new) = (index::is_built(relation.get()), relation.get().is_too_new());
+            Some(SearchIndex { relation, def, built, too_new })
         };
         table.relation.get().indexes().into_iter().filter_map(open).collect()
     }
 
-    /// The usable one of that name, or else the only one of the vectors at that path.
+    /// The one of that name that is built, or else the only one of the vectors at that path.
     pub(super) fn find(table: &Table, wanted: &str) -> Result<SearchIndex> {
         let mut all = SearchIndex::all(table);
-        all.retain(|index| index.usable);
-        if let Some(at) = all.iter().position(|index| index.is_called(wanted)) {
+        all.retain(|index| index.built);
+        if let Some(at) = SearchIndex::position(&all, wanted) {
             return Ok(all.swap_remove(at));
         }
         all.retain(|index| index.def.path.as_str() == wanted);
@@ -73,9 +75,10 @@ impl SearchIndex {
         }
     }
 
-    /// Whether this is its name, or that of its relation.
-    pub(super) fn is_called(&self, name: &str) -> bool {
-        self.def.name == name || self.relation.get().shown() == name
+    /// The place of the one of that name, or else of the one whose relation is called so.
+    pub(super) fn position(all: &[SearchIndex], name: &str) -> Option<usize> {
+        { all.iter().position(|index| index.def.name == name) }
+            .or_else(|| all.iter().position(|index| index.relation.get().shown() == name))
     }
 
     /// Shows the rows that the reader's snapshot shows to `visit`, the nearest first as far as the graph knows, until it
@@ -137,6 +140,7 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<VectorDef> {
     let mut def = VectorDef::new("", dimensions, metric);
     def.name = index::name_of(table, index);
     def.path = Path::new(&text::to_utf8(&call.constant));
+    def.greatest = Some(vector_am::GREATEST);
     (def.links, def.candidates) = (number(options.m)?, number(options.ef_construction)?);
     Some(def)
 }

@@ -21,7 +21,8 @@ const OPTIONS: &[&str] = &["numCandidates", "exact", "collation"];
 /// The documents that a search finds in an open collection, by the index that it names.
 pub(super) fn search(table: Table, query: &NearestQuery) -> Result<Vec<Neighbor>> {
     let index = SearchIndex::find(&table, &query.index)?;
-    let query = NearestQuery { index: index.def.name.clone(), ..query.clone() };
+    let exact = query.exact || index.too_new;
+    let query = NearestQuery { index: index.def.name.clone(), exact, ..query.clone() };
     let reader = Reader::for_query(table, Registered::active(), &query.filter).with_search_index(index);
     nearest(&reader, &spilling(), &query)
 }

@@ -193,5 +193,6 @@ unsafe extern "C-unwind" fn get_tuple<M: DistanceMethod>(
     })
 }
 
-/// There is nothing to release: the state is dropped with its memory context.
+/// There is nothing to release: the state is dropped with its memory context. So a caller that scans many times gives each scan
+/// a context of its own.
 unsafe extern "C-unwind" fn end_scan(_scan: pg_sys::IndexScanDesc) {}

@@ -10,7 +10,7 @@ use super::catalog;
 use super::compat;
 use super::error::{SqlState, fail};
 use super::index_scan::to_server;
-use super::memory::aligned_varlena;
+use super::memory::{Context, aligned_varlena};
 use super::operator_class::DISTANCE;
 use super::relation::{OpenIndex, OpenTable};
 use super::release::may_release;
@@ -19,6 +19,9 @@ use super::snapshot::Snapshot;
 /// A scan of an index `USING treedb_hnsw` over `real[]`, ended when it goes away.
 pub(crate) struct NearestScan<'s> {
     scan: pg_sys::IndexScanDesc,
+    /// What the scan allocates, and the state of the access method: they are gone before the caller's context is, in which
+    /// there may be many scans.
+    context: Context,
     /// What the scan's key points to.
     _vector: Vec<u32>,
     _table: OpenTable,
@@ -52,24 +55,25 @@ impl<'s> NearestScan<'s> {
             sk_argument: pg_sys::Datum::from(vector.as_ptr().cast_mut()),
             ..Default::default()
         };
+        let context = Context::new(c"TreeDB nearest scan");
         // SAFETY: open relations and a snapshot, which live as long as this; the scan copies the key, whose argument is
         // of the type of the index's operator class and is kept here. The access method calls no function of the key.
-        let scan = unsafe {
+        let scan = context.enter(|| unsafe {
             let scan = compat::begin_index_scan(table.get().raw(), opened.raw(), snapshot.raw(), 0, 1);
             pg_sys::index_rescan(scan, ptr::null_mut(), 0, &raw mut key, 1);
             scan
-        };
+        });
         let (_table, _index) = (table.clone(), index.clone());
-        NearestScan { scan, _vector: vector, _table, _index, snapshot: PhantomData }
+        NearestScan { scan, context, _vector: vector, _table, _index, snapshot: PhantomData }
     }
 
     /// The next row, visible to the snapshot or not.
     pub(crate) fn next(&mut self) -> Option<pg_sys::ItemPointerData> {
         // SAFETY: the scan is ours.
-        unsafe {
+        self.context.enter(|| unsafe {
             let tid = pg_sys::index_getnext_tid(self.scan, to_server(Direction::Forward));
             tid.as_ref().copied()
-        }
+        })
     }
 }
 

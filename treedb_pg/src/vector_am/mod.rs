@@ -44,7 +44,7 @@ use graph::Graph;
 use kind::Kind;
 pub(crate) use kind::metric_of_reals;
 use meta::Meta;
-pub(crate) use value::{array, elements};
+pub(crate) use value::{GREATEST, array, elements};
 use writer::Writer;
 
 pg_function! {

@@ -11,10 +11,11 @@ use crate::shim::error::{SqlState, fail};
 use crate::shim::function::{Args, pg_function};
 use crate::shim::memory::Varlena;
 use crate::shim::text;
+use crate::shim::vector_options::MOST_DIMENSIONS;
 use crate::types::bson;
 
-/// Elements of an indexed vector are below this: their squares must have a sum.
-const GREATEST: f32 = 1e17;
+/// Elements of an indexed vector are no greater than this: their squares must have a sum.
+pub(crate) const GREATEST: f32 = 1e17;
 /// `real` in the catalog.
 const REAL: i32 = 700;
 
@@ -184,11 +185,13 @@ pg_function! {
     /// many dimensions whose elements an index can have. So an index over this takes every document.
     fn treedb_vector_at(args: [Varlena, Varlena, Int4]) -> Option<Varlena<'_>> {
         let dimensions = match usize::try_from(args.int4(2)) {
-            Ok(dimensions) if dimensions > 0 => dimensions,
+            Ok(dimensions) if (1..=MOST_DIMENSIONS as usize).contains(&dimensions) => dimensions,
             _ => fail(
                 SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
                 format!("a vector cannot have {} dimensions", args.int4(2)),
-                "Pass the number of elements that the vectors have: vector_at(doc, 'embedding', 384).",
+                format!(
+                    "Pass the number of elements that the vectors have, at most {MOST_DIMENSIONS}: vector_at(doc, 'embedding', 384)."
+                ),
             ),
         };
         let (document, path) = (args.bytes(0), args.bytes(1));

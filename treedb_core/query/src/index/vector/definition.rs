@@ -10,7 +10,7 @@ use crate::error::{ErrorCode, QueryError, Result};
 /// The type of a search index over vectors.
 const TYPE: &str = "vectorSearch";
 /// Most dimensions of a vector: MongoDB's limit.
-const MAX_DIMENSIONS: i64 = 8192;
+pub(super) const MAX_DIMENSIONS: i64 = 8192;
 /// Links of a node, and nodes looked at when one is linked, unless the definition says otherwise: MongoDB's.
 const LINKS: usize = 16;
 const CANDIDATES: usize = 100;
@@ -37,6 +37,8 @@ pub struct VectorDef {
     pub dimensions: usize,
     /// How far two vectors are from each other.
     pub metric: Metric,
+    /// The greatest magnitude of an element, if the index has such a limit. No specification has it.
+    pub greatest: Option<f32>,
     /// What is compared first.
     pub quantization: Quantization,
     /// Links that a new node of the graph gets (M).
@@ -58,6 +60,7 @@ impl VectorDef {
             filters: Vec::new(),
             dimensions,
             metric,
+            greatest: None,
             quantization: Quantization::Scalar,
             links: LINKS,
             candidates: CANDIDATES,

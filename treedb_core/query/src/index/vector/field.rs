@@ -8,7 +8,7 @@
 
 use bson::RawDocument;
 
-use super::definition::VectorDef;
+use super::definition::{MAX_DIMENSIONS, VectorDef};
 use crate::doc::value::kind;
 use crate::doc::{Doc, Fields, Path, Value};
 
@@ -30,7 +30,12 @@ impl VectorDef {
     /// The vector of a document; `None` if it has none that belongs in the index.
     pub fn vector(&self, document: &RawDocument) -> Option<Vec<f32>> {
         let vector = vector_at(document, &self.path, self.dimensions)?;
-        self.metric.check(&vector, self.dimensions).ok().map(|_| vector)
+        (self.metric.check(&vector, self.dimensions).is_ok() && self.has_room_for(&vector)).then_some(vector)
+    }
+
+    /// Whether no element is beyond the index's limit.
+    pub fn has_room_for(&self, vector: &[f32]) -> bool {
+        self.greatest.is_none_or(|greatest| vector.iter().all(|element| element.abs() <= greatest))
     }
 
     /// The field of a document that [`VectorDef::vector`] reads.
@@ -74,7 +79,8 @@ fn value_at<'d>(path: &Path, document: &'d RawDocument) -> Option<Value<'d>> {
 
 /// The elements of a vector; `None` if it is none, or an array of more than so many dimensions.
 fn elements(value: Value<'_>, dimensions: usize) -> Option<Vec<f32>> {
-    let mut vector = Vec::with_capacity(dimensions);
+    // The number is the caller's: it reserves no more than the longest vector of an index needs.
+    let mut vector = Vec::with_capacity(dimensions.min(MAX_DIMENSIONS as usize));
     match value {
         Value::Array(array) if doubles(array.as_bytes(), dimensions, &mut vector) => {}
         Value::Array(array) => {
@@ -190,6 +196,8 @@ mod tests {
             assert_eq!(vector_at(&document, &path, 2), None, "{document:?}");
         }
         assert_eq!(vector_at(&rawdoc! { "v": [1, 0] }, &path, 2), Some(vec![1.0, 0.0]));
+        // Memory is reserved for what there is, whatever number is asked for.
+        assert_eq!(vector_at(&rawdoc! { "v": [1, 0] }, &path, usize::MAX), None);
     }
 
     #[test]
@@ -216,6 +224,10 @@ mod tests {
         ] {
             assert_eq!(def.vector(&document), None, "{document:?}");
         }
+        // No greater element than the index allows.
+        let limited = VectorDef { greatest: Some(10.0), ..VectorDef::new("v", 2, Metric::L2) };
+        assert!(limited.vector(&rawdoc! { "v": [10, -10] }).is_some());
+        assert!(limited.vector(&rawdoc! { "v": [0, -10.5] }).is_none());
         // Only the cosine needs a direction.
         assert!(VectorDef::new("v", 2, Metric::L2).vector(&rawdoc! { "v": [0, 0] }).is_some());
     }

@@ -135,6 +135,12 @@ fn check(def: &VectorDef, search: &NearestQuery, within: Option<f32>) -> Result<
     if let Err(unfit) = def.metric.check(&search.vector, def.dimensions) {
         return Err(QueryError::bad_value(format!("vector index {}: {unfit}", def.name)));
     }
+    if let Some(greatest) = def.greatest.filter(|_| !def.has_room_for(&search.vector)) {
+        return Err(QueryError::bad_value(format!(
+            "vector index {}: elements are numbers from -{greatest:e} to {greatest:e}",
+            def.name
+        )));
+    }
     if let Some(path) = search.path.as_deref().filter(|path| *path != def.path.as_str()) {
         return Err(QueryError::bad_value(format!(
             "Path '{path}' needs to be indexed as vector: index {} is one of the field '{}'",
