@@ -47,17 +47,22 @@ pub(super) struct Follower {
     /// The row of each node; 0 for a node without a vector: one that was linked to before its vector was read.
     rows: Records<u64>,
     nodes: BTreeMap<u64, u32>,
+    /// How many nodes have a vector.
+    vectors: usize,
     /// The row of the table where the build goes on; `None` if it has ended.
     next: Option<u64>,
     /// What was changed up to this transaction is in, but for what the build has not read; 0 before the first part.
     since: u64,
+    /// The newest transaction that anything was read of: it may have what older snapshots do not see.
+    newest: u64,
 }
 
 impl Follower {
     pub(super) fn new(def: &VectorDef) -> Follower {
         let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def)).without_scores();
         let graph = if def.quantization == Quantization::None { graph.exact() } else { graph };
-        Follower { graph, rows: Records::new(1), nodes: BTreeMap::new(), next: Some(0), since: 0 }
+        let (rows, nodes) = (Records::new(1), BTreeMap::new());
+        Follower { graph, rows, nodes, vectors: 0, next: Some(0), since: 0, newest: 0 }
     }
 
     /// Bytes that it takes.
@@ -68,6 +73,11 @@ impl Follower {
     /// What it has now, as the image of a version of the table.
     pub(super) fn image(&self, version: TableVersion) -> Image {
         Image { version, graph: self.graph.clone(), rows: self.rows.clone() }
+    }
+
+    /// Whether some of the table was not read yet.
+    pub(super) fn is_partial(&self) -> bool {
+        self.next.is_some()
     }
 
     /// Bytes that it takes for each node.
@@ -83,9 +93,10 @@ impl Follower {
         table: &Table,
         room: u64,
     ) -> Result<Progress> {
-        let Some(now) = view.reads.committed().filter(|now| *now >= self.since) else {
+        let Some(now) = view.reads.committed().filter(|now| *now >= self.newest) else {
             return Ok(Progress::Older);
         };
+        self.newest = now;
         let nodes = view.reads.len(table)? / 2;
         let mut reading = Reading { follower: self, def, view, table };
         let complete = reading.build(now)?;
@@ -121,6 +132,7 @@ impl Follower {
     /// Forgets a row.
     fn forget(&mut self, row: u64) {
         if let Some(node) = self.nodes.remove(&row) {
+            self.vectors -= usize::from(self.has_vector(node));
             self.graph.forget(node);
             self.rows.get_mut(node).fill(0);
         }
@@ -207,6 +219,7 @@ impl<R: Reads> Reading<'_, R> {
                 graph.set_vector(node, &vector).map_err(unfit)?;
             }
         }
+        self.follower.vectors += usize::from(!self.follower.has_vector(node));
         self.follower.rows.get_mut(node).fill(row);
         Ok(())
     }
@@ -244,7 +257,7 @@ impl<R: Reads> Reading<'_, R> {
         }
         let follower = &mut *self.follower;
         let known = |row: u64| follower.nodes.get(&row).copied().filter(|node| follower.has_vector(*node));
-        let whole = follower.nodes.len() as u64 == nodes;
+        let whole = [follower.nodes.len(), follower.vectors].iter().all(|count| *count as u64 == nodes);
         let entry = match StoredGraph::new(self.def, self.view.reads, self.table).head()?.entry {
             Some((row, level)) => known(row).map(|node| Some((node, level))),
             None => Some(None),

@@ -200,7 +200,8 @@ impl Images {
         // After an error it is gone: it may have only some of the changes.
         let mut follower = state.follower.take().unwrap_or_else(|| Follower::new(def));
         let progress = follower.advance(def, view, table, room);
-        slot.building.store(!matches!(progress, Ok(Progress::Complete | Progress::Older)), Ordering::Relaxed);
+        let rebuilds = matches!(progress, Ok(Progress::TooLarge) | Err(_));
+        slot.building.store(rebuilds || follower.is_partial(), Ordering::Relaxed);
         let image = match progress {
             Ok(Progress::Complete) => Some(Arc::new(follower.image(version))),
             Ok(Progress::Partial | Progress::Older) => None,
