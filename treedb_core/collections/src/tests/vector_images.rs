@@ -250,6 +250,34 @@ fn a_build_whose_parts_are_read_in_snapshots_going_backwards_has_nothing_too_new
 }
 
 #[test]
+fn a_damaged_row_fails_only_the_searches_that_read_it() {
+    let mut rng = Rng::new(8);
+    let db = open(&SimDisk::new()).unwrap();
+    let things = things(&db, 600, "scalar", &mut rng);
+    let far = vec![9.0; DIMENSIONS];
+    things.insert_one(document(1000, &far)).unwrap();
+    let mut txn = db.store().begin_write().unwrap();
+    let table = txn.table("index/1/1").unwrap().unwrap();
+    let links = 2 * 601;
+    let whole = txn.row(&table, links).unwrap().unwrap().to_vec();
+    txn.put_row(&table, links, &[0, 200]).unwrap();
+    txn.commit().unwrap();
+    let near = VectorSearchRequest::new("near", vec![-0.9; DIMENSIONS], 3).candidates(10);
+    for _ in 0..5 {
+        assert_eq!(things.vector_search(&near).unwrap().len(), 3);
+        assert_eq!(db.vector_memory(), 0);
+    }
+    let error = things.vector_search(&VectorSearchRequest::new("near", far.clone(), 3)).unwrap_err();
+    assert!(error.to_string().contains("is damaged"), "{error}");
+    // The next version is read again.
+    let mut txn = db.store().begin_write().unwrap();
+    txn.put_row(&table, links, &whole).unwrap();
+    txn.commit().unwrap();
+    build_image(&db, &things, &mut rng);
+    check_all(&things, &mut rng);
+}
+
+#[test]
 fn images_take_no_more_memory_than_they_may_and_go_with_their_index() {
     let mut rng = Rng::new(6);
     let db = open(&SimDisk::new()).unwrap();

@@ -79,6 +79,8 @@ struct State {
     node_bytes: u64,
     /// The newest last.
     recent: Vec<Arc<Image>>,
+    /// The version that could not be read: some row that its image needs, but few searches, is damaged.
+    unreadable: Option<TableVersion>,
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -188,6 +190,9 @@ impl Images {
         if let Some(image) = state.recent.iter().find(|image| image.version == version) {
             return Ok(Some(image.clone()));
         }
+        if state.unreadable == Some(version) {
+            return Ok(None);
+        }
         let others = self.bytes().saturating_sub(slot.bytes.load(Ordering::Relaxed));
         let room = limit.saturating_sub(others);
         let node_bytes = state.node_bytes;
@@ -210,10 +215,11 @@ impl Images {
                 slot.bytes.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
-            Err(error) => {
-                *state = State::default();
+            // A search in the table fails only if it needs what is damaged, and with the same error then.
+            Err(_) => {
+                *state = State { unreadable: Some(version), ..State::default() };
                 slot.bytes.store(0, Ordering::Relaxed);
-                return Err(error);
+                return Ok(None);
             }
         };
         slot.bytes.store(follower.bytes(), Ordering::Relaxed);
