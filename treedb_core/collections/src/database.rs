@@ -169,6 +169,7 @@ impl Database {
         let Some(meta) = self.inner.catalog.drop(&mut txn, &namespace)? else { return Ok(false) };
         self.inner.changes.collection_dropped(&mut txn, &meta)?;
         txn.commit()?;
+        self.inner.catalog.images().remove(meta.vector_tables());
         self.after_commit();
         Ok(true)
     }
@@ -178,14 +179,17 @@ impl Database {
         check_database(database)?;
         let mut txn = self.inner.store.begin_write()?;
         let all = self.inner.catalog.list(&txn, &format!("{database}."))?;
+        let mut tables = Vec::new();
         for namespace in &all {
             if let Some(meta) = self.inner.catalog.drop(&mut txn, namespace)? {
                 self.inner.changes.collection_dropped(&mut txn, &meta)?;
+                tables.extend(meta.vector_tables());
             }
         }
         if !all.is_empty() {
             self.inner.changes.database_dropped(&mut txn, database)?;
             txn.commit()?;
+            self.inner.catalog.images().remove(tables);
             self.after_commit();
         }
         Ok(all.len())
@@ -265,13 +269,18 @@ impl Database {
             None if create => Arc::new(catalog.create(&mut txn, namespace, Document::new())?),
             None => return Ok(None),
         };
-        let mut edit = self.edit_in(&mut txn, meta)?;
+        let mut edit = self.edit_in(&mut txn, meta.clone())?;
         let recorded = edit.recorder.is_some();
         let done = work(&mut edit)?;
+        let now = edit.meta.clone();
         edit.finish()?;
         match durability {
             Some(durability) => txn.commit_with(durability)?,
             None => txn.commit()?,
+        }
+        if !Arc::ptr_eq(&meta, &now) {
+            let gone = meta.vector_tables().filter(|table| now.vector_tables().all(|kept| kept != *table));
+            catalog.images().remove(gone);
         }
         if recorded {
             self.after_commit();

@@ -142,6 +142,12 @@ pub(crate) fn collation_of(options: &Document) -> Result<Collation> {
 }
 
 impl Meta {
+    /// The numbers of the tables of the vector indexes.
+    pub(crate) fn vector_tables(&self) -> impl Iterator<Item = u32> {
+        let indexes = self.indexes.iter().filter(|index| index.def.as_vector().is_some());
+        indexes.map(|index| index.table.id())
+    }
+
     /// Sorts the indexes: the one on `_id` first, those being built last. Updates `infos` and clears the plan cache.
     pub(crate) fn sort_indexes(&mut self) {
         self.indexes.sort_by_key(|index| (index.building.is_some(), !index.def.is_id(), index.id));

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bson::{doc, rawdoc};
+use treedb_storage::Reads;
 use treedb_testing::Rng;
 
 use super::*;
@@ -300,7 +301,18 @@ fn images_take_no_more_memory_than_they_may_and_go_with_their_index() {
     things.insert_many(&more, true).unwrap();
     check_all(&things, &mut rng);
     assert_eq!(db.vector_memory(), 0);
+    db.set_vector_memory(20 * whole);
+    build_image(&db, &things, &mut rng);
+    let mut txn = db.begin().unwrap();
+    let before = txn.collection("shop.things").unwrap();
     things.drop_index("near").unwrap();
+    assert_eq!(db.vector_memory(), 0);
+    // A search of an older snapshot reads the table.
+    assert_eq!(
+        before.vector_search(&VectorSearchRequest::new("near", floats(&mut rng), 3)).unwrap().len(),
+        3
+    );
+    assert_eq!(db.vector_memory(), 0);
     let definition = rawdoc! { "path": "w", "numDimensions": 2, "similarity": "euclidean" };
     things.create_index(IndexSpec::vector(definition).name("other")).unwrap();
     things.insert_one(rawdoc! { "_id": -1, "w": [1, 2] }).unwrap();
@@ -308,4 +320,6 @@ fn images_take_no_more_memory_than_they_may_and_go_with_their_index() {
     assert_eq!(found.len(), 1);
     let bytes = db.vector_memory();
     assert!(bytes > 0 && bytes < whole / 2, "{bytes}");
+    assert!(db.drop_collection("shop.things").unwrap());
+    assert_eq!(db.vector_memory(), 0);
 }

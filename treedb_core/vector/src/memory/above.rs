@@ -90,4 +90,15 @@ impl Above {
     pub(super) fn bytes(&self) -> usize {
         self.records.bytes() + 4 * self.free.capacity()
     }
+
+    /// Bytes that the levels of so many nodes take on average: one in `links` nodes is above each level.
+    pub(super) fn bytes_of(&self, nodes: usize) -> usize {
+        let links = self.records.len().saturating_sub(LINKS);
+        self.records.bytes_of(1 + nodes.div_ceil(links.saturating_sub(1).max(1)))
+    }
+
+    /// Bytes that they take besides those that they share with `other`.
+    pub(super) fn bytes_beside(&self, other: &Above) -> usize {
+        self.records.bytes_beside(&other.records) + 4 * self.free.capacity()
+    }
 }

@@ -143,6 +143,24 @@ impl MemoryGraph {
         nodes + self.vectors.bytes() + self.above.bytes() + 4 * self.free.capacity()
     }
 
+    /// Bytes that so many nodes take, about: how many are above level 0 is random.
+    pub fn bytes_of(&self, nodes: usize) -> usize {
+        let scores = self.scores.as_ref().map_or(0, |scores| scores.bytes_of(nodes));
+        let records = self.codes.bytes_of(nodes) + self.factors.bytes_of(nodes) + self.links.bytes_of(nodes);
+        records + scores + self.vectors.bytes_of(nodes) + self.above.bytes_of(nodes)
+    }
+
+    /// Bytes that it takes besides those that it shares with `other`, of which it is a clone, or `other` of it.
+    pub fn bytes_beside(&self, other: &MemoryGraph) -> usize {
+        let scores = match (&self.scores, &other.scores) {
+            (Some(own), Some(other)) => own.bytes_beside(other),
+            (own, _) => own.as_ref().map_or(0, Records::bytes),
+        };
+        let codes = self.codes.bytes_beside(&other.codes) + self.factors.bytes_beside(&other.factors);
+        let links = self.links.bytes_beside(&other.links) + self.above.bytes_beside(&other.above);
+        codes + links + scores + self.vectors.bytes_beside(&other.vectors) + 4 * self.free.capacity()
+    }
+
     /// Adds a vector; returns its node.
     pub fn insert(&mut self, vector: &[f32]) -> Result<u32, Unfit> {
         let unit = self.metric.check(vector, self.dimensions)?;

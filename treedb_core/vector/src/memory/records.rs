@@ -63,6 +63,11 @@ impl<T: Copy + Default> Records<T> {
         Records { in_lines: true, ..Records::new(len) }
     }
 
+    /// Elements of a record.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
     /// How many there are.
     pub fn count(&self) -> usize {
         self.count
@@ -98,6 +103,21 @@ impl<T: Copy + Default> Records<T> {
     pub fn bytes(&self) -> usize {
         let elements: usize = self.segments.iter().map(|segment| segment.elements.len()).sum();
         elements * size_of::<T>() + self.segments.len() * size_of::<Segment<T>>()
+    }
+
+    /// Bytes that so many records take.
+    pub fn bytes_of(&self, count: usize) -> usize {
+        let room = if self.in_lines { LINE / size_of::<T>().max(1) } else { 0 };
+        let segment = (SEGMENT * self.len + room) * size_of::<T>() + size_of::<Segment<T>>();
+        count.div_ceil(SEGMENT) * segment
+    }
+
+    /// Bytes that they take besides those that they share with `other`, of which they are a clone, or it of them.
+    pub fn bytes_beside(&self, other: &Records<T>) -> usize {
+        let shared = |(own, other): (&Segment<T>, &Segment<T>)| {
+            if Arc::ptr_eq(&own.elements, &other.elements) { own.elements.len() * size_of::<T>() } else { 0 }
+        };
+        self.bytes() - self.segments.iter().zip(&other.segments).map(shared).sum::<usize>()
     }
 }
 
@@ -136,5 +156,21 @@ mod tests {
         }
         assert_eq!((clone.count(), records.count(), records.get(200)), (200, 201, &[0, 0, 0][..]));
         assert!(records.get(100_000).is_empty());
+    }
+
+    #[test]
+    fn a_clone_takes_memory_for_what_has_changed_since() {
+        for mut records in [Records::<u32>::new(5), Records::in_lines(32)] {
+            (0..200).for_each(|_| records.push());
+            assert_eq!(records.bytes(), records.bytes_of(200));
+            let clone = records.clone();
+            let unchanged = clone.bytes_beside(&records);
+            assert!(unchanged < 200, "{unchanged}");
+            // Two records of one segment, one of another.
+            [3, 7, 150].iter().for_each(|number| records.get_mut(*number).fill(1));
+            let segment = records.bytes_of(1) - size_of::<Segment<u32>>();
+            assert_eq!(clone.bytes_beside(&records), unchanged + 2 * segment);
+            assert_eq!(records.bytes_beside(&clone), unchanged + 2 * segment);
+        }
     }
 }

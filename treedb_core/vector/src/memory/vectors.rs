@@ -110,4 +110,21 @@ impl Vectors {
             Vectors::Packed(records) => records.bytes(),
         }
     }
+
+    /// Bytes that so many vectors take.
+    pub(super) fn bytes_of(&self, count: usize) -> usize {
+        match self {
+            Vectors::Floats(records) => records.bytes_of(count),
+            Vectors::Packed(records) => records.bytes_of(count),
+        }
+    }
+
+    /// Bytes that they take besides those that they share with `other`.
+    pub(super) fn bytes_beside(&self, other: &Vectors) -> usize {
+        match (self, other) {
+            (Vectors::Floats(own), Vectors::Floats(other)) => own.bytes_beside(other),
+            (Vectors::Packed(own), Vectors::Packed(other)) => own.bytes_beside(other),
+            _ => self.bytes(),
+        }
+    }
 }

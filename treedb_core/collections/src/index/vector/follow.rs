@@ -70,6 +70,11 @@ impl Follower {
         (self.graph.bytes() + self.rows.bytes() + MAP_ENTRY * self.nodes.len()) as u64
     }
 
+    /// The graph and the rows of its nodes.
+    pub(super) fn contents(&self) -> (&MemoryGraph, &Records<u64>) {
+        (&self.graph, &self.rows)
+    }
+
     /// What it has now, as the image of a version of the table.
     pub(super) fn image(&self, version: TableVersion) -> Image {
         Image { version, graph: self.graph.clone(), rows: self.rows.clone() }
@@ -80,9 +85,11 @@ impl Follower {
         self.next.is_some()
     }
 
-    /// Bytes that it takes for each node.
-    pub(super) fn node_bytes(&self) -> u64 {
-        self.bytes() / self.nodes.len().max(1) as u64
+    /// Bytes that an image of so many nodes takes, with some to spare.
+    fn bytes_of(&self, nodes: usize) -> u64 {
+        let bytes = self.graph.bytes_of(nodes) + self.rows.bytes_of(nodes) + MAP_ENTRY * nodes;
+        // More of them than on average may be above level 0.
+        (bytes + bytes / 16) as u64
     }
 
     /// Reads more of the table, or what is new in it. After an error it is of no use.
@@ -98,12 +105,11 @@ impl Follower {
         };
         self.newest = now;
         let nodes = view.reads.len(table)? / 2;
-        let mut reading = Reading { follower: self, def, view, table };
-        let complete = reading.build(now)?;
-        // The first part tells how much a node takes.
-        if reading.follower.node_bytes() * nodes > room {
+        if nodes > u64::from(u32::MAX) || self.bytes_of(nodes as usize) > room {
             return Ok(Progress::TooLarge);
         }
+        let mut reading = Reading { follower: self, def, view, table };
+        let complete = reading.build(now)?;
         if !complete {
             return Ok(Progress::Partial);
         }
@@ -111,7 +117,7 @@ impl Follower {
             reading.follow(now)?;
         }
         reading.finish(nodes)?;
-        Ok(if self.bytes() > room { Progress::TooLarge } else { Progress::Complete })
+        Ok(Progress::Complete)
     }
 
     /// The node of a row; a new one, without a vector, if there is none.

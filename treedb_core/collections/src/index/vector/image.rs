@@ -8,7 +8,7 @@
 //! A thread remembers the image that it used last, so that it finds it again without a lock.
 
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
@@ -41,6 +41,11 @@ impl Image {
     pub(super) fn row(&self, node: u32) -> u64 {
         self.rows.get(node).first().copied().unwrap_or(0)
     }
+
+    /// Bytes that it takes besides those that it shares with a newer one.
+    fn bytes_beside(&self, graph: &MemoryGraph, rows: &Records<u64>) -> u64 {
+        (self.graph.bytes_beside(graph) + self.rows.bytes_beside(rows)) as u64
+    }
 }
 
 /// The images of a database.
@@ -49,8 +54,21 @@ pub(crate) struct Images {
     /// Unique in this process.
     id: u64,
     limit: AtomicU64,
-    /// By the number of the index's table, which is never used again.
-    slots: Mutex<HashMap<u32, Arc<Slot>>>,
+    slots: Mutex<Slots>,
+}
+
+/// The images of all indexes, by the number of the index's table, which is never used again.
+#[derive(Debug, Default)]
+struct Slots {
+    by_table: HashMap<u32, Arc<Slot>>,
+    /// Those that were dropped: older snapshots read the table.
+    dropped: HashSet<u32>,
+}
+
+impl Slots {
+    fn bytes(&self) -> u64 {
+        self.by_table.values().map(|slot| slot.bytes.load(Ordering::Relaxed)).sum()
+    }
 }
 
 impl Default for Images {
@@ -64,8 +82,7 @@ impl Default for Images {
 /// The image of one index.
 #[derive(Debug)]
 struct Slot {
-    table: Table,
-    /// What [`Follower`] takes, for those who must not wait for it.
+    /// What [`State`] takes, for those who must not wait for it.
     bytes: AtomicU64,
     /// It is not complete: who would have to wait for the next part reads the table meanwhile.
     building: AtomicBool,
@@ -75,12 +92,23 @@ struct Slot {
 #[derive(Debug, Default)]
 struct State {
     follower: Option<Follower>,
-    /// Bytes of a node, once a part of an image was too large to go on with; 0 before.
-    node_bytes: u64,
     /// The newest last.
     recent: Vec<Arc<Image>>,
     /// The version that could not be read: some row that its image needs, but few searches, is damaged.
     unreadable: Option<TableVersion>,
+}
+
+impl State {
+    /// Bytes of what changes and of the images, what they share counted once.
+    fn bytes(&self) -> u64 {
+        let Some(follower) = &self.follower else { return 0 };
+        // What an image shares with the newest state it shares with every one between.
+        let newer = self.recent.iter().skip(1).map(|image| (&image.graph, &image.rows));
+        let newer = newer.chain([follower.contents()]);
+        let beside =
+            self.recent.iter().zip(newer).map(|(image, (graph, rows))| image.bytes_beside(graph, rows));
+        follower.bytes() + beside.sum::<u64>()
+    }
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -116,30 +144,34 @@ impl Images {
     pub(crate) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
         let mut slots = lock(&self.slots);
-        if slots.values().map(|slot| slot.bytes.load(Ordering::Relaxed)).sum::<u64>() > bytes {
-            slots.clear();
+        if slots.bytes() > bytes {
+            slots.by_table.clear();
         }
     }
 
     /// Bytes that the images take, without those that only searches under way still use.
     pub(crate) fn bytes(&self) -> u64 {
-        lock(&self.slots).values().map(|slot| slot.bytes.load(Ordering::Relaxed)).sum()
+        lock(&self.slots).bytes()
     }
 
-    /// The slot of an index. Those of indexes that were dropped go.
-    fn slot(&self, reads: &impl Reads, table: &Table) -> Arc<Slot> {
+    /// Drops the images of indexes, to be called once it is committed that their tables are dropped.
+    pub(crate) fn remove(&self, tables: impl IntoIterator<Item = u32>) {
         let mut slots = lock(&self.slots);
-        if let Some(slot) = slots.get(&table.id()) {
-            return slot.clone();
+        for table in tables {
+            slots.by_table.remove(&table);
+            slots.dropped.insert(table);
         }
-        slots.retain(|_, slot| reads.len(&slot.table).is_ok());
-        let slot = Slot {
-            table: table.clone(),
-            bytes: AtomicU64::default(),
-            building: AtomicBool::new(true),
-            state: Mutex::default(),
-        };
-        slots.entry(table.id()).or_insert_with(|| Arc::new(slot)).clone()
+    }
+
+    /// The slot of an index; `None` if the index was dropped.
+    fn slot(&self, table: &Table) -> Option<Arc<Slot>> {
+        let mut slots = lock(&self.slots);
+        if slots.dropped.contains(&table.id()) {
+            return None;
+        }
+        let new =
+            || Slot { bytes: AtomicU64::default(), building: AtomicBool::new(true), state: Mutex::default() };
+        Some(slots.by_table.entry(table.id()).or_insert_with(|| Arc::new(new())).clone())
     }
 
     /// The image of what `view` sees of an index; `None` if there is none now.
@@ -178,7 +210,7 @@ impl Images {
         if limit == 0 {
             return Ok(None);
         }
-        let slot = self.slot(view.reads, table);
+        let Some(slot) = self.slot(table) else { return Ok(None) };
         let mut state = match slot.building.load(Ordering::Relaxed) {
             false => lock(&slot.state),
             true => match slot.state.try_lock() {
@@ -195,13 +227,6 @@ impl Images {
         }
         let others = self.bytes().saturating_sub(slot.bytes.load(Ordering::Relaxed));
         let room = limit.saturating_sub(others);
-        let node_bytes = state.node_bytes;
-        if node_bytes.saturating_mul(view.reads.len(table)? / 2) > room {
-            *state = State { node_bytes, ..State::default() };
-            slot.bytes.store(0, Ordering::Relaxed);
-            slot.building.store(true, Ordering::Relaxed);
-            return Ok(None);
-        }
         // After an error it is gone: it may have only some of the changes.
         let mut follower = state.follower.take().unwrap_or_else(|| Follower::new(def));
         let progress = follower.advance(def, view, table, room);
@@ -211,7 +236,7 @@ impl Images {
             Ok(Progress::Complete) => Some(Arc::new(follower.image(version))),
             Ok(Progress::Partial | Progress::Older) => None,
             Ok(Progress::TooLarge) => {
-                *state = State { node_bytes: follower.node_bytes(), ..State::default() };
+                *state = State::default();
                 slot.bytes.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
@@ -222,14 +247,18 @@ impl Images {
                 return Ok(None);
             }
         };
-        slot.bytes.store(follower.bytes(), Ordering::Relaxed);
         state.follower = Some(follower);
-        if let Some(image) = &image {
-            if state.recent.len() == VERSIONS {
-                state.recent.remove(0);
-            }
-            state.recent.push(image.clone());
+        state.recent.extend(image.clone());
+        // The newest takes nothing of its own.
+        let needed = usize::from(image.is_some());
+        while state.recent.len() > VERSIONS || state.recent.len() > needed && state.bytes() > room {
+            state.recent.remove(0);
         }
+        if state.bytes() > room {
+            *state = State::default();
+            slot.building.store(true, Ordering::Relaxed);
+        }
+        slot.bytes.store(state.bytes(), Ordering::Relaxed);
         Ok(image)
     }
 }
