@@ -220,8 +220,8 @@ impl Target<'_> {
             if collected.graph.insert(&self.vector).is_ok() {
                 collected.rows.push(row.tid());
             }
-            let full =
-                collected.rows.len().is_multiple_of(MEASURED) && collected.bytes() > maintenance_memory();
+            let full = collected.rows.len().is_multiple_of(MEASURED)
+                && (collected.bytes() > maintenance_memory() || collected.graph.is_full());
             if full {
                 pgrx::notice!(
                     "the graph of index \"{}\" no longer fits into maintenance_work_mem after {} rows; the rest is inserted page by page",

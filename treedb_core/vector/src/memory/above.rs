@@ -101,4 +101,9 @@ impl Above {
     pub(super) fn bytes_beside(&self, other: &Above) -> usize {
         self.records.bytes_beside(&other.records) + 4 * self.free.capacity()
     }
+
+    /// How many levels there are, used or free, and number 0.
+    pub(super) fn count(&self) -> usize {
+        self.records.count()
+    }
 }

@@ -74,6 +74,9 @@ impl Clone for MemoryGraph {
 }
 
 impl MemoryGraph {
+    /// Levels above level 0 that a full graph still has room for: those of 40,000 nodes, if all were of the highest level.
+    pub const SPARE_LEVELS: usize = 1 << 20;
+
     /// An empty one.
     pub fn new(metric: Metric, dimensions: usize, limits: Limits) -> MemoryGraph {
         MemoryGraph {
@@ -159,6 +162,12 @@ impl MemoryGraph {
         let codes = self.codes.bytes_beside(&other.codes) + self.factors.bytes_beside(&other.factors);
         let links = self.links.bytes_beside(&other.links) + self.above.bytes_beside(&other.above);
         codes + links + scores + self.vectors.bytes_beside(&other.vectors) + 4 * self.free.capacity()
+    }
+
+    /// Whether it has about as many levels above level 0 as it can number. At most [`MemoryGraph::SPARE_LEVELS`] more may
+    /// be added.
+    pub fn is_full(&self) -> bool {
+        self.above.count() + MemoryGraph::SPARE_LEVELS > nodes::MOST_CHAINS
     }
 
     /// Adds a vector; returns its node.

@@ -8,6 +8,9 @@ use crate::code;
 use crate::graph::{Link, Nodes, NodesMut};
 use crate::kernel;
 
+/// Chains that can be numbered beside the number of links, with number 0: see [`MemoryGraph::is_full`].
+pub(super) const MOST_CHAINS: usize = 1 << 24;
+
 impl MemoryGraph {
     /// The links of a node in level 0.
     #[inline]

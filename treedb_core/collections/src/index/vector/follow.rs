@@ -36,7 +36,7 @@ pub(super) enum Progress {
     Partial,
     /// It has changes that the snapshot does not see.
     Older,
-    /// It takes too much memory.
+    /// It takes too much memory, or the graph has more nodes above level 0 than it can number.
     TooLarge,
 }
 
@@ -110,6 +110,9 @@ impl Follower {
         }
         let mut reading = Reading { follower: self, def, view, table };
         let complete = reading.build(now)?;
+        if reading.follower.graph.is_full() {
+            return Ok(Progress::TooLarge);
+        }
         if !complete {
             return Ok(Progress::Partial);
         }
