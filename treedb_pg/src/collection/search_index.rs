@@ -1,8 +1,8 @@
 //! The indexes of vectors that a collection has: `treedb_hnsw` over `treedb.vector_at(doc, path, dimensions)`.
 //!
-//! Path and dimensions are constants of the index's expression, the metric is its operator class's, and what the graph is
-//! like its storage parameters say: so the catalog needs no other memory of a definition, whoever created the index. It is
-//! called as its relation is, without the table's name in front.
+//! Path and dimensions are constants of the index's expression, the metric is that of its operator class, and the graph's
+//! options are its storage parameters: the definition is read from the catalog, also of an index that plain SQL created. Its
+//! name is that of its relation, without the table's name in front.
 
 use std::ffi::CStr;
 

@@ -1,4 +1,4 @@
-"""A server, and an embedding function that needs no model: words that two texts have in common make them near."""
+"""A server, and an embedding function that needs no model: texts with words in common have similar vectors."""
 import hashlib
 import itertools
 import math

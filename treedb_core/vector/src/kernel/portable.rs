@@ -42,7 +42,7 @@ fn unpack(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
     unpack_each(codes, rest, scale, out);
 }
 
-/// A loop that the compiler turns into the vector instructions of whoever calls it.
+/// Inlined into its callers, so that the compiler vectorizes the loop with the instructions that each caller enables.
 #[inline(always)]
 pub(super) fn unpack_each(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
     for ((code, rest), out) in codes.iter().zip(rest.as_chunks().0).zip(out) {

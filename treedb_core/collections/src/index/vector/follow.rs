@@ -4,6 +4,7 @@
 //! when it ends, as what is changed later: a page of the table says which transaction wrote it, so that only new pages are read.
 
 use std::collections::BTreeMap;
+use std::ops::RangeBounds;
 
 use treedb_query::access::{RowId, Source};
 use treedb_query::error::Result;
@@ -14,7 +15,7 @@ use treedb_vector::memory::{MemoryGraph, Records};
 
 use super::graph::{StoredGraph, limits};
 use super::image::Image;
-use super::record::{HEAD, coded, damaged, floats, for_each_link, level_of, node_of_vector_row, vector_row};
+use super::record::{HEAD, coded, damaged, floats, for_each_link, level_of, node_of_vector_row};
 use crate::read::view::View;
 
 /// Elements of vectors that a search reads for an image that is being built: some milliseconds.
@@ -147,7 +148,14 @@ impl Follower {
         }
     }
 
-    /// Whether a row has a vector.
+    /// Forgets the rows of a range that are not `there`, which is ascending.
+    fn forget_missing(&mut self, rows: impl RangeBounds<u64>, there: &[u64]) {
+        let known = self.nodes.range(rows).map(|(row, _)| *row);
+        let gone: Vec<u64> = known.filter(|row| there.binary_search(row).is_err()).collect();
+        gone.into_iter().for_each(|row| self.forget(row));
+    }
+
+    /// Whether a node has a vector.
     fn has_vector(&self, node: u32) -> bool {
         self.rows.get(node).first().is_some_and(|row| *row != 0)
     }
@@ -194,10 +202,7 @@ impl<R: Reads> Reading<'_, R> {
                 self.row(row, record, false)?;
                 there.extend(node_of_vector_row(row));
             }
-            let known = self.follower.nodes.range(range.start / 2..).map(|(row, _)| *row);
-            let known = known.take_while(|row| vector_row(*row) < range.end);
-            let gone: Vec<u64> = known.filter(|row| there.binary_search(row).is_err()).collect();
-            gone.into_iter().for_each(|row| self.follower.forget(row));
+            self.follower.forget_missing(range.start / 2..range.end / 2, &there);
         }
         self.follower.since = now;
         Ok(())
@@ -260,9 +265,7 @@ impl<R: Reads> Reading<'_, R> {
             while let Some((row, _)) = rows.lend_next()? {
                 there.extend(node_of_vector_row(row));
             }
-            let known = self.follower.nodes.keys().copied();
-            let gone: Vec<u64> = known.filter(|row| there.binary_search(row).is_err()).collect();
-            gone.into_iter().for_each(|row| self.follower.forget(row));
+            self.follower.forget_missing(.., &there);
         }
         let follower = &mut *self.follower;
         let known = |row: u64| follower.nodes.get(&row).copied().filter(|node| follower.has_vector(*node));

@@ -28,6 +28,7 @@ impl RowTree {
     }
 
     /// The leaf in whose range row `id` lies; `None` in an empty tree.
+    #[inline]
     pub fn leaf_of<S: PageSource + ?Sized>(src: &S, root: &TreeRoot, id: u64) -> Result<Option<PageId>> {
         if root.depth == 0 {
             return Ok(None);

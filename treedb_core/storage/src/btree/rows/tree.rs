@@ -60,14 +60,7 @@ impl RowTree {
         root: &TreeRoot,
         id: u64,
     ) -> Result<Option<Value<'a>>> {
-        if root.depth == 0 {
-            return Ok(None);
-        }
-        let mut page = root.root;
-        for _ in 1..root.depth {
-            let branch = RowBranch::open(src.page(page)?).at(src, page)?;
-            page = PageId(branch.child(branch.find(id)).at(src, page)?);
-        }
+        let Some(page) = RowTree::leaf_of(src, root, id)? else { return Ok(None) };
         let bytes = src.page(page)?;
         prefetch_from(bytes.as_ptr(), ROW_LINES);
         let leaf = RowLeaf::open(bytes).at(src, page)?;
