@@ -8,6 +8,7 @@
 //! | `mongo` | MongoDB's wire protocol: messages, commands, cursors |
 //! | [`native`] | the native protocol (docs/native-protocol.md) |
 //! | [`client`] | a client of the native protocol |
+//! | `access` | users, roles, authentication |
 //! | `admin` | `/livez`, `/readyz`, `/metrics` |
 //! | `backups` | copies of the database while it is served |
 //! | `context` | what connections share: database, cursors, budget, metrics |
@@ -21,6 +22,7 @@ pub mod config;
 pub mod native;
 pub mod server;
 
+mod access;
 mod admin;
 mod backups;
 mod context;

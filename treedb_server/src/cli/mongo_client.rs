@@ -4,9 +4,12 @@ use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
 
 use super::Failure;
+use crate::access::scram::{ClientExchange, Mechanism, Refused};
+use crate::config::Password;
 use crate::mongo::op_msg;
 use crate::mongo::wire::{HEADER_BYTES, Header, OP_MSG};
 
@@ -15,11 +18,49 @@ const PORT: u16 = 27017;
 /// Timeout of connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Where a server is: the host and port of a `mongodb://HOST[:PORT][/...]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where a server is, and who connects: `mongodb://[USER:PASSWORD@]HOST[:PORT][/[DATABASE][?authSource=DATABASE&..]]`.
+#[derive(Debug, Clone)]
 pub(super) struct Uri {
     host: String,
     port: u16,
+    user: Option<User>,
+}
+
+/// Who connects.
+#[derive(Debug, Clone)]
+struct User {
+    name: String,
+    password: Password,
+    database: String,
+}
+
+/// A part of a URI without its `%`-escapes.
+fn unescaped(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        if *first == b'%' {
+            let (digits, tail) = rest.split_at_checked(2)?;
+            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            rest = tail;
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// The user of a URI, whose part after the host is `path`.
+fn user(credentials: &str, path: &str) -> Option<User> {
+    let (name, password) = credentials.split_once(':')?;
+    let (database, options) = path.split_once('?').unwrap_or((path, ""));
+    let source = options.split('&').find_map(|option| option.strip_prefix("authSource="));
+    let database = source.or(Some(database.trim_start_matches('/'))).filter(|name| !name.is_empty());
+    Some(User {
+        name: unescaped(name).filter(|name| !name.is_empty())?,
+        password: Password::new(unescaped(password)?),
+        database: unescaped(database.unwrap_or("admin"))?,
+    })
 }
 
 impl std::str::FromStr for Uri {
@@ -28,10 +69,15 @@ impl std::str::FromStr for Uri {
     fn from_str(text: &str) -> Result<Uri, String> {
         let form = || "expected mongodb://HOST:PORT, such as mongodb://127.0.0.1:27017".to_owned();
         let rest = text.strip_prefix("mongodb://").ok_or_else(form)?;
-        let host = rest.split(['/', '?']).next().unwrap_or_default();
-        if host.contains('@') {
-            return Err("this version has no authentication: leave out user and password".to_owned());
-        }
+        let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let (user, host) = match host.rsplit_once('@') {
+            Some((credentials, host)) => {
+                let user = user(credentials, path)
+                    .ok_or("expected USER:PASSWORD before the @; write / : @ % in them as %2F %3A %40 %25")?;
+                (Some(user), host)
+            }
+            None => (None, host),
+        };
         if host.contains(',') {
             return Err("name one server, the one whose database is to be copied".to_owned());
         }
@@ -44,7 +90,7 @@ impl std::str::FromStr for Uri {
         if name.is_empty() {
             return Err(form());
         }
-        Ok(Uri { host: name.to_owned(), port })
+        Ok(Uri { host: name.to_owned(), port, user })
     }
 }
 
@@ -65,8 +111,40 @@ pub(super) struct MongoClient {
 }
 
 impl MongoClient {
-    /// Connects.
+    /// Connects, and authenticates as the user of the URI.
     pub(super) fn connect(at: &Uri) -> Result<MongoClient, Failure> {
+        let mut client = MongoClient::open(at)?;
+        if let Some(user) = &at.user {
+            client.authenticate(user)?;
+        }
+        Ok(client)
+    }
+
+    fn authenticate(&mut self, user: &User) -> Result<(), Failure> {
+        let at = self.at.to_string();
+        let refused = |why: Refused| Failure(format!("{at}: {why}"));
+        let binary =
+            |message: &str| Binary { subtype: BinarySubtype::Generic, bytes: message.as_bytes().to_vec() };
+        let payload = |reply: &RawDocument| {
+            reply.get_binary("payload").map(|found| found.bytes.to_vec()).unwrap_or_default()
+        };
+        let mechanism = Mechanism::Sha256;
+        let (mut exchange, first) =
+            ClientExchange::new(mechanism, &user.name, user.password.reveal()).map_err(refused)?;
+        let database = user.database.as_str();
+        let reply = self.run(&rawdoc! {
+            "saslStart": 1, "mechanism": mechanism.name(), "payload": binary(&first),
+            "options": { "skipEmptyExchange": true }, "$db": database,
+        })?;
+        let proof = exchange.answer(&payload(&reply)).map_err(refused)?;
+        let id = reply.get_i32("conversationId").unwrap_or_default();
+        let reply = self.run(&rawdoc! {
+            "saslContinue": 1, "conversationId": id, "payload": binary(&proof), "$db": database,
+        })?;
+        exchange.verify(&payload(&reply)).map_err(refused)
+    }
+
+    fn open(at: &Uri) -> Result<MongoClient, Failure> {
         let failed = |error: std::io::Error| {
             let hint = match error.kind() {
                 ErrorKind::ConnectionRefused => {
@@ -124,6 +202,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_user_is_read_from_a_uri() {
+        for (text, expected) in [
+            ("mongodb://ann:secret@h", ("ann", "secret", "admin")),
+            ("mongodb://ann:p%40ss%3A@h:5/shop", ("ann", "p@ss:", "shop")),
+            ("mongodb://ann:s@h/shop?tls=false&authSource=users", ("ann", "s", "users")),
+            ("mongodb://ann:s@h/?authSource=users", ("ann", "s", "users")),
+            ("mongodb://ann:s@h/?directConnection=true", ("ann", "s", "admin")),
+        ] {
+            let uri = text.parse::<Uri>().unwrap();
+            assert!(!format!("{uri} {uri:?}").contains(expected.1));
+            let user = uri.user.unwrap();
+            assert_eq!((&*user.name, user.password.reveal(), &*user.database), expected);
+        }
+    }
+
+    #[test]
     fn an_address_is_read_from_a_uri_or_refused_with_what_to_write() {
         for (text, address) in [
             ("mongodb://localhost", "localhost:27017"),
@@ -137,7 +231,9 @@ mod tests {
             ("127.0.0.1:27017", "mongodb://HOST:PORT"),
             ("mongodb://", "mongodb://HOST:PORT"),
             ("mongodb://h:port", "mongodb://HOST:PORT"),
-            ("mongodb://me:secret@h", "no authentication"),
+            ("mongodb://me@h", "USER:PASSWORD"),
+            ("mongodb://:secret@h", "USER:PASSWORD"),
+            ("mongodb://me:%zz@h", "%40"),
             ("mongodb://a,b", "one server"),
         ] {
             let error = text.parse::<Uri>().unwrap_err();

@@ -14,6 +14,7 @@ use super::error::CommandError;
 use super::op_msg::{self, OpMsg};
 use super::op_query;
 use super::wire::{self, Message, OP_COMPRESSED, OP_MSG, OP_QUERY};
+use crate::access::identity::Identity;
 use crate::config::FREE_BYTES;
 use crate::context::Context;
 use crate::metrics::Door;
@@ -27,14 +28,14 @@ const READ_BUFFER: usize = 16 * 1024;
 pub(crate) struct Session {
     /// Number of the connection since the server started.
     pub(crate) id: i32,
-    /// The client's address.
-    pub(crate) peer: SocketAddr,
+    /// Who the client is.
+    pub(crate) identity: Identity,
     replies: AtomicI32,
 }
 
 impl Session {
     pub(crate) fn new(id: i32, peer: SocketAddr) -> Self {
-        Session { id, peer, replies: AtomicI32::new(1) }
+        Session { id, identity: Identity::new(peer), replies: AtomicI32::new(1) }
     }
 
     fn next_reply(&self) -> i32 {

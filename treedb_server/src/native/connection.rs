@@ -88,7 +88,7 @@ pub(crate) async fn connection(
         stream: BufReader::with_capacity(READ_BUFFER, read),
         outbox,
         slots: Arc::new(Semaphore::new(MAX_REQUESTS)),
-        session: Arc::new(Session::new(context.database.clone())),
+        session: Arc::new(Session::new(context.database.clone(), Arc::clone(&context.access), peer)),
         working: JoinSet::new(),
         sweep: tokio::time::interval((context.limits.cursor_idle / 4).max(Duration::from_millis(10))),
         received: context.metrics.received.get_or_create_owned(&Door { door: DOOR }),
