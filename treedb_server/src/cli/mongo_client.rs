@@ -206,9 +206,9 @@ mod tests {
         for (text, expected) in [
             ("mongodb://ann:secret@h", ("ann", "secret", "admin")),
             ("mongodb://ann:p%40ss%3A@h:5/shop", ("ann", "p@ss:", "shop")),
-            ("mongodb://ann:s@h/shop?tls=false&authSource=users", ("ann", "s", "users")),
-            ("mongodb://ann:s@h/?authSource=users", ("ann", "s", "users")),
-            ("mongodb://ann:s@h/?directConnection=true", ("ann", "s", "admin")),
+            ("mongodb://ann:secret@h/shop?tls=false&authSource=users", ("ann", "secret", "users")),
+            ("mongodb://ann:secret@h/?authSource=users", ("ann", "secret", "users")),
+            ("mongodb://ann:secret@h/?directConnection=true", ("ann", "secret", "admin")),
         ] {
             let uri = text.parse::<Uri>().unwrap();
             assert!(!format!("{uri} {uri:?}").contains(expected.1));

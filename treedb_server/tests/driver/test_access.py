@@ -1,11 +1,16 @@
 """Authentication and authorization: users, roles, and what they permit."""
+import base64
+import hashlib
+import hmac
 import socket
 import subprocess
+from urllib.parse import quote
 
+import bson
 import pymongo
 import pytest
 from bson import Binary, Int64
-from pymongo.errors import ConfigurationError, OperationFailure
+from pymongo.errors import OperationFailure
 
 from server import BIN, Server
 from wire import Wire
@@ -250,22 +255,43 @@ def test_stages_need_what_they_read_and_write(root, user):
     refused(lambda: orders.find_one())
 
 
+def log_in(wire, name, password, database):
+    """Authenticates a raw connection, by the messages of SCRAM-SHA-256."""
+    first = b"n=" + name.encode() + b",r=abcdefgh"
+    begun = wire.command({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": Binary(b"n,," + first),
+                          "options": {"skipEmptyExchange": True}, "$db": database})
+    answer = begun["payload"]
+    nonce, salt, count = (part[2:] for part in answer.split(b","))
+    key = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(salt), int(count))
+    mac = lambda key, message: hmac.digest(key, message, "sha256")
+    client_key, last = mac(key, b"Client Key"), b"c=biws,r=" + nonce
+    signature = mac(hashlib.sha256(client_key).digest(), b",".join([first, answer, last]))
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature)))
+    return wire.command({"saslContinue": 1, "conversationId": begun["conversationId"], "$db": database,
+                         "payload": Binary(last + b",p=" + proof)})
+
+
 def test_a_field_that_occurs_twice_does_not_hide_what_a_command_does(locked, root, user):
-    client = user([{"role": "read", "db": "shop"}])
-    client.admin.command("ping")
-    from bson import encode
-    from bson.raw_bson import RawBSONDocument
+    user([{"role": "read", "db": "shop"}], name="ann")
 
-    def twice(first, second):
-        """A document with the fields of both, which may be the same."""
-        body = encode(first)[4:-1] + encode(second)[4:]
-        return RawBSONDocument((len(body) + 4).to_bytes(4, "little") + body)
+    def twice(command, again):
+        """The bytes of a document with the fields of both."""
+        fields = bson.encode(command)[4:-1] + bson.encode(again)[4:]
+        return b"\0" + (len(fields) + 4).to_bytes(4, "little") + fields
 
-    harmless = {"aggregate": "orders", "cursor": {}, "pipeline": []}
-    refused(lambda: client.shop.command(twice(harmless, {"pipeline": [{"$out": "stolen"}]})))
-    refused(lambda: client.shop.command(twice({"aggregate": "orders", "pipeline": [{"$out": "stolen"}], "cursor": {}},
-                                              {"pipeline": []})))
-    assert "stolen" not in root.shop.list_collection_names()
+    with Wire(locked) as wire:
+        assert log_in(wire, "ann", "secret", "admin")["done"] is True
+        writes = {"pipeline": [{"$out": "stolen"}]}
+        for message in [
+            twice({"aggregate": "orders", "$db": "shop", "cursor": {}, "pipeline": []}, writes),
+            twice({"aggregate": "orders", "$db": "shop", "cursor": {}, **writes}, {"pipeline": []}),
+            twice({"findAndModify": "orders", "$db": "shop", "query": {}, "remove": False}, {"remove": True}),
+            twice({"find": "orders", "$db": "shop"}, {"find": "secret", "$db": "other"}),
+        ]:
+            wire.msg(message)
+            reply = wire.reply()
+            assert reply["ok"] == 0.0 or reply["cursor"]["ns"] == "shop.orders", reply
+    assert "stolen" not in root.shop.list_collection_names() and root.shop.orders.count_documents({}) == 300
 
 
 def test_names_are_listed_to_those_who_may_read_them(user, root):
@@ -402,8 +428,15 @@ def test_users_are_shown_without_their_credentials_unless_asked_for(root):
 
 def test_no_query_reaches_the_users(root):
     for name in ("system.users", "system.roles"):
-        refused(lambda: root.admin[name].find_one(), 73)
-        refused(lambda: root.admin[name].insert_one({}), 73)
+        for run in [
+            lambda: root.admin[name].find_one(),
+            lambda: root.admin[name].insert_one({}),
+            lambda: root.admin[name].drop(),
+            lambda: list(root.shop.orders.aggregate([{"$merge": {"into": {"db": "admin", "coll": name}}}])),
+        ]:
+            with pytest.raises(OperationFailure) as error:
+                run()
+            assert error.value.code in (13, 73), error.value
     assert "system.users" not in root.admin.list_collection_names()
 
 
@@ -434,13 +467,13 @@ def test_a_shell_that_does_not_skip_the_last_message_gets_in(locked):
 def test_an_address_that_guesses_has_to_wait(tmp_path):
     server = Locked(tmp_path / "data")
     for _ in range(10):
-        with server.as_user(password="guess") as client:
+        with server.as_user(password="open sesame") as client:
             refused(lambda: client.shop.orders.find_one(), 18)
     with server.as_user() as client:
         assert "too many failed log-ins" in str(refused(lambda: client.shop.orders.find_one(), 18))
     assert server.stop() == 0
     failures = [line for line in server.log if "authentication failed" in line]
-    assert len(failures) == 10 and "root@admin" in failures[0] and "guess" not in "".join(server.log)
+    assert len(failures) == 10 and "root@admin" in failures[0] and "sesame" not in "".join(server.log)
 
 
 def test_the_first_user_is_created_from_this_machine_and_only_once(tmp_path):
@@ -474,6 +507,7 @@ def test_beyond_loopback_the_server_does_not_start_without_authentication(tmp_pa
         done = subprocess.run([BIN, "serve", "--dir", str(tmp_path / "d"), *flags], capture_output=True, text=True,
                               timeout=20)
         assert done.returncode == 1 and hint in done.stderr, done
+        assert not (tmp_path / "d").exists()
     server = Locked(tmp_path / "open", "--mongo", "0.0.0.0:0")
     port = server.addresses["mongo"][1]
     address = socket.gethostbyname(socket.gethostname())
@@ -503,8 +537,7 @@ def test_command_line_tools_authenticate(locked, tmp_path):
     denied = treedb("find", "shop.orders", *where, "--user", ROOT, "--password-file", str(wrong))
     assert denied.returncode == 1 and "Authentication failed" in denied.stderr, denied
     mongo = "{}:{}".format(*locked.addresses["mongo"])
-    from urllib.parse import quote_plus
-    copy = treedb("backup", "--uri", f"mongodb://{ROOT}:{quote_plus(PASSWORD).replace('+', '%20')}@{mongo}/",
+    copy = treedb("backup", "--uri", f"mongodb://{ROOT}:{quote(PASSWORD, safe='')}@{mongo}/",
                   str(tmp_path / "copy"))
     assert copy.returncode == 0, copy
     denied = treedb("backup", "--uri", f"mongodb://{mongo}/", str(tmp_path / "copy2"))

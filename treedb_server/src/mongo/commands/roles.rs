@@ -140,8 +140,8 @@ fn put(change: &mut Change<'_>, role: &Role) -> std::result::Result<(), QueryErr
 
 pub(super) fn create(request: &Request<'_>) -> Result {
     request.authorize(Action::CreateRole, Target::Database(request.database))?;
-    let name = name(request)?;
     let Changes { privileges, roles } = read(request)?;
+    let name = name(request)?;
     let (Some(privileges), Some(roles)) = (privileges, roles) else {
         return Err(invalid("\"createRole\" command requires a \"privileges\" array and a \"roles\" array"));
     };
@@ -175,11 +175,12 @@ fn change_role(
 }
 
 pub(super) fn update(request: &Request<'_>) -> Result {
-    let name = name(request)?;
     let Changes { privileges, roles } = read(request)?;
+    let name = name(request)?;
     if privileges.is_none() && roles.is_none() {
         return Err(invalid("\"updateRole\" command requires a \"privileges\" or a \"roles\" array"));
     }
+    request.authorize(Action::RevokeRole, Target::Database(request.database))?;
     let before = request.context.access.store.role(&name)?;
     if let Some(roles) = &roles {
         may_grant(request, roles)?;
@@ -230,7 +231,7 @@ fn privileges_argument(request: &Request<'_>) -> Result<Vec<Privilege>> {
 }
 
 pub(super) fn grant_privileges(request: &Request<'_>) -> Result {
-    let (name, privileges) = (name(request)?, privileges_argument(request)?);
+    let (privileges, name) = (privileges_argument(request)?, name(request)?);
     may_change(request, Action::GrantRole, &privileges)?;
     change_role(request, &name, |role| {
         privileges.into_iter().for_each(|privilege| add(&mut role.privileges, privilege));
@@ -239,7 +240,7 @@ pub(super) fn grant_privileges(request: &Request<'_>) -> Result {
 }
 
 pub(super) fn revoke_privileges(request: &Request<'_>) -> Result {
-    let (name, privileges) = (name(request)?, privileges_argument(request)?);
+    let (privileges, name) = (privileges_argument(request)?, name(request)?);
     may_change(request, Action::RevokeRole, &privileges)?;
     change_role(request, &name, |role| {
         for gone in privileges {
@@ -253,7 +254,7 @@ pub(super) fn revoke_privileges(request: &Request<'_>) -> Result {
 }
 
 pub(super) fn grant_roles(request: &Request<'_>) -> Result {
-    let (name, roles) = (name(request)?, roles_argument(request)?);
+    let (roles, name) = (roles_argument(request)?, name(request)?);
     may_grant(request, &roles)?;
     change_role(request, &name, |role| {
         for granted in roles {
@@ -266,7 +267,7 @@ pub(super) fn grant_roles(request: &Request<'_>) -> Result {
 }
 
 pub(super) fn revoke_roles(request: &Request<'_>) -> Result {
-    let (name, roles) = (name(request)?, roles_argument(request)?);
+    let (roles, name) = (roles_argument(request)?, name(request)?);
     may_revoke(request, &roles)?;
     change_role(request, &name, |role| {
         role.roles.retain(|known| !roles.contains(known));

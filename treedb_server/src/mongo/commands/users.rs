@@ -140,13 +140,13 @@ pub(super) fn create(request: &Request<'_>) -> Result {
 }
 
 pub(super) fn update(request: &Request<'_>) -> Result {
+    let Changes { password, roles, mechanisms, custom_data } = read(request)?;
     let name = name(request)?;
     let target = Target::Database(request.database);
     let own = request.session.identity.user().is_some_and(|user| user == name);
     let allowed = |action, of_own| {
         if own && request.permits(of_own, target)? { Ok(()) } else { request.authorize(action, target) }
     };
-    let Changes { password, roles, mechanisms, custom_data } = read(request)?;
     if password.is_none() && roles.is_none() && mechanisms.is_none() && custom_data.is_none() {
         return Err(invalid("Must specify at least one field to update in updateUser"));
     }
@@ -158,6 +158,7 @@ pub(super) fn update(request: &Request<'_>) -> Result {
     }
     let (access, before) = (&request.context.access, request.context.access.store.user(&name)?);
     if let Some(roles) = &roles {
+        request.authorize(Action::RevokeRole, target)?;
         may_grant(request, roles)?;
         may_revoke(request, &before.map(|user| user.roles).unwrap_or_default())?;
     }
@@ -252,7 +253,7 @@ pub(super) fn roles_argument(request: &Request<'_>) -> Result<Vec<QualifiedName>
 }
 
 pub(super) fn grant(request: &Request<'_>) -> Result {
-    let (name, roles) = (name(request)?, roles_argument(request)?);
+    let (roles, name) = (roles_argument(request)?, name(request)?);
     may_grant(request, &roles)?;
     request.context.access.store.change(|change| {
         let mut user = change.user(&name)?.ok_or_else(|| not_found(&name))?;
@@ -269,7 +270,7 @@ pub(super) fn grant(request: &Request<'_>) -> Result {
 }
 
 pub(super) fn revoke(request: &Request<'_>) -> Result {
-    let (name, roles) = (name(request)?, roles_argument(request)?);
+    let (roles, name) = (roles_argument(request)?, name(request)?);
     may_revoke(request, &roles)?;
     request.context.access.store.change(|change| {
         let mut user = change.user(&name)?.ok_or_else(|| not_found(&name))?;

@@ -145,9 +145,8 @@ mod tests {
     fn a_number_is_a_retryable_write_unless_the_fields_of_a_transaction_come_with_it() {
         let id = || Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
         let lsid = || rawdoc! { "id": id() };
-        let kind = |body: &RawDocument| {
-            TransactionNumber::read(body, None).map(|read| read.map(|read| read.kind))
-        };
+        let kind =
+            |body: &RawDocument| TransactionNumber::read(body, None).map(|read| read.map(|read| read.kind));
         assert_eq!(kind(&rawdoc! { "find": "c", "lsid": lsid() }).unwrap(), None);
         for (body, expected) in [
             (rawdoc! { "lsid": lsid(), "txnNumber": 1_i64 }, Kind::Retryable),
