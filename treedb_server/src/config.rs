@@ -9,6 +9,8 @@ use std::time::Duration;
 use treedb_collections::{ChangeLogOptions, Key};
 use treedb_storage::Durability;
 
+use crate::tls::TlsFiles;
+
 /// Largest message on either protocol, in bytes, header included: the value that `hello` reports to MongoDB's drivers.
 pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
 
@@ -39,6 +41,8 @@ pub struct Config {
     pub native: Option<Address>,
     /// Where `/livez`, `/readyz` and `/metrics` answer.
     pub admin: Option<Address>,
+    /// Certificate and key: clients of `mongo` and `admin` have to use TLS then.
+    pub tls: Option<TlsFiles>,
     /// Whether clients have to authenticate.
     pub authentication: bool,
     /// Name and password of the user that is created with the role `root` if there is no user.
@@ -220,6 +224,7 @@ mod tests {
             advertised: None,
             native,
             admin,
+            tls: None,
             authentication,
             first_user: None,
             allow_unprotected,

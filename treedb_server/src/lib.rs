@@ -12,6 +12,8 @@
 //! | `admin` | `/livez`, `/readyz`, `/metrics` |
 //! | `backups` | copies of the database while it is served |
 //! | `context` | what connections share: database, cursors, budget, metrics |
+//! | [`tls`] | the server's certificate |
+//! | `stream` | plain connections, and those through TLS |
 //! | `shutdown` | the shutdown signal |
 //! | `importers` | key/value databases of other programs, read (feature `importers`) |
 //! | `logs` | where log lines go |
@@ -35,3 +37,5 @@ mod logs;
 mod metrics;
 mod mongo;
 mod shutdown;
+mod stream;
+pub mod tls;

@@ -13,6 +13,7 @@ use crate::config::{Address, Changes, Config, Unprotected};
 use crate::context::Context;
 use crate::listener::Listener;
 use crate::mongo::topology::Topology;
+use crate::tls::{Tls, TlsError};
 use crate::{admin, mongo, native};
 
 pub use crate::shutdown::ShutdownHandle;
@@ -52,6 +53,14 @@ pub enum ServeError {
         /// What would have to be allowed.
         allow: Unprotected,
     },
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The native protocol would not be encrypted, although the others are.
+    #[error(
+        "native on {0}: the native protocol has no TLS in this version: bind it to 127.0.0.1, or leave out --tls-certificate"
+    )]
+    NativeWithoutTls(Address),
     /// The engine panicked.
     #[error("the engine failed: {0}")]
     Engine(#[from] JoinError),
@@ -62,6 +71,7 @@ pub enum ServeError {
 pub struct Server {
     context: Arc<Context>,
     shutdown: ShutdownHandle,
+    tls: Option<Tls>,
     mongo: Listener,
     native: Option<Listener>,
     admin: Option<Listener>,
@@ -76,6 +86,14 @@ impl Server {
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         if let Some((door, address, allow)) = config.unprotected() {
             return Err(ServeError::Unprotected { door, address, allow });
+        }
+        let beyond = |address: Option<Address>| address.filter(|address| !address.is_loopback());
+        if let (Some(_), Some(address)) = (&config.tls, beyond(config.native)) {
+            return Err(ServeError::NativeWithoutTls(address));
+        }
+        let tls = config.tls.map(Tls::new).transpose()?;
+        if tls.is_none() && (beyond(Some(config.mongo)).is_some() || beyond(config.native).is_some()) {
+            tracing::warn!("connections of other machines are not encrypted: see --tls-certificate");
         }
         let mut options = Options::default();
         options.durability = config.durability;
@@ -119,7 +137,7 @@ impl Server {
         let topology = Topology::new(config.replica_set, advertised);
         let context = Context::new(database, config.dir, config.durability, config.limits, topology, access);
         let context = Arc::new(context);
-        Ok(Server { context, shutdown: ShutdownHandle::new(), mongo, native, admin })
+        Ok(Server { context, shutdown: ShutdownHandle::new(), tls, mongo, native, admin })
     }
 
     /// Name and bound address of each listener: `mongo`, `native`, `admin`.
@@ -141,28 +159,31 @@ impl Server {
     /// # Errors
     /// The checkpoint failed. Acknowledged writes are in the log, and the next start recovers them.
     pub async fn run(self) -> Result<(), ServeError> {
-        let Server { context, shutdown, mongo, native, admin } = self;
+        let Server { context, shutdown, tls, mongo, native, admin } = self;
         for listener in [Some(&mongo), native.as_ref(), admin.as_ref()].into_iter().flatten() {
             tracing::info!(door = listener.door, address = %listener.address, "listening");
         }
-        let mongo = mongo.run(Arc::clone(&context), shutdown.subscribe(), mongo::connection);
+        let mongo = mongo.run(Arc::clone(&context), shutdown.subscribe(), tls.clone(), mongo::connection);
         let native = async {
             if let Some(listener) = native {
-                listener.run(Arc::clone(&context), shutdown.subscribe(), native::connection).await;
+                listener.run(Arc::clone(&context), shutdown.subscribe(), None, native::connection).await;
             }
         };
         let admin = async {
             if let Some(listener) = admin {
-                listener.run(Arc::clone(&context), shutdown.subscribe(), admin::connection).await;
+                listener
+                    .run(Arc::clone(&context), shutdown.subscribe(), tls.clone(), admin::connection)
+                    .await;
             }
         };
-        let reapers = [
+        let background = [
             tokio::spawn(reap(Arc::clone(&context))),
             tokio::spawn(reap_sessions(Arc::clone(&context))),
             tokio::spawn(log_index_builds(Arc::clone(&context))),
         ];
+        let reload = tls.clone().map(|tls| tokio::spawn(tls.reload()));
         tokio::join!(mongo, native, admin);
-        reapers.iter().for_each(tokio::task::JoinHandle::abort);
+        background.iter().chain(&reload).for_each(tokio::task::JoinHandle::abort);
         tokio::task::spawn_blocking(move || {
             // Cursors hold snapshots of the database that is about to be closed.
             context.cursors.clear();

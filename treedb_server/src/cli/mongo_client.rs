@@ -2,10 +2,15 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::Failure;
 use crate::access::scram::{ClientExchange, Mechanism, Refused};
@@ -24,6 +29,8 @@ pub(super) struct Uri {
     host: String,
     port: u16,
     user: Option<User>,
+    /// File with the certificates that the server's has to be certified by, if it is connected to through TLS.
+    authority: Option<PathBuf>,
 }
 
 /// Who connects.
@@ -50,11 +57,17 @@ fn unescaped(text: &str) -> Option<String> {
     String::from_utf8(bytes).ok()
 }
 
+/// An option of a URI, whose part after the host is `path`.
+fn option<'p>(path: &'p str, name: &str) -> Option<&'p str> {
+    let (_, options) = path.split_once('?')?;
+    options.split('&').find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+}
+
 /// The user of a URI, whose part after the host is `path`.
 fn user(credentials: &str, path: &str) -> Option<User> {
     let (name, password) = credentials.split_once(':')?;
-    let (database, options) = path.split_once('?').unwrap_or((path, ""));
-    let source = options.split('&').find_map(|option| option.strip_prefix("authSource="));
+    let database = path.split('?').next().unwrap_or_default();
+    let source = option(path, "authSource");
     let database = source.or(Some(database.trim_start_matches('/'))).filter(|name| !name.is_empty());
     Some(User {
         name: unescaped(name).filter(|name| !name.is_empty())?,
@@ -90,7 +103,15 @@ impl std::str::FromStr for Uri {
         if name.is_empty() {
             return Err(form());
         }
-        Ok(Uri { host: name.to_owned(), port, user })
+        let authority = option(path, "tlsCAFile").and_then(unescaped).map(PathBuf::from);
+        let tls = option(path, "tls").or(option(path, "ssl")) == Some("true");
+        if tls && authority.is_none() {
+            return Err(
+                "tls=true needs tlsCAFile=FILE, with the certificates that the server's is certified by"
+                    .to_owned(),
+            );
+        }
+        Ok(Uri { host: name.to_owned(), port, user, authority: authority.filter(|_| tls) })
     }
 }
 
@@ -103,9 +124,51 @@ impl std::fmt::Display for Uri {
     }
 }
 
+/// A socket, plain or through TLS.
+enum Socket {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Socket {
+    fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Socket::Plain(stream) => stream.write_all(bytes),
+            Socket::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    fn receive(&mut self, bytes: &mut [u8]) -> std::io::Result<()> {
+        match self {
+            Socket::Plain(stream) => stream.read_exact(bytes),
+            Socket::Tls(stream) => stream.read_exact(bytes),
+        }
+    }
+
+    /// Begins TLS with a server whose certificate has to be certified by those in a file.
+    fn secured(stream: TcpStream, host: &str, authority: &Path) -> Result<Socket, Failure> {
+        let unusable = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", authority.display()));
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(authority).map_err(|error| unusable(&error))? {
+            let certificate = certificate.map_err(|error| unusable(&error))?;
+            roots.add(certificate).map_err(|error| unusable(&error))?;
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(&error))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name =
+            ServerName::try_from(host.to_owned()).map_err(|error| Failure(format!("{host}: {error}")))?;
+        let session = ClientConnection::new(Arc::new(config), name)
+            .map_err(|error| Failure(format!("{host}: {error}")))?;
+        Ok(Socket::Tls(Box::new(StreamOwned::new(session, stream))))
+    }
+}
+
 /// A connection.
 pub(super) struct MongoClient {
-    stream: TcpStream,
+    stream: Socket,
     at: Uri,
     sent: i32,
 }
@@ -159,6 +222,10 @@ impl MongoClient {
             match TcpStream::connect_timeout(&address, CONNECT) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(failed)?;
+                    let stream = match &at.authority {
+                        Some(authority) => Socket::secured(stream, &at.host, authority)?,
+                        None => Socket::Plain(stream),
+                    };
                     return Ok(MongoClient { stream, at: at.clone(), sent: 0 });
                 }
                 Err(error) => last = error,
@@ -180,12 +247,12 @@ impl MongoClient {
     fn exchange(&mut self, command: &RawDocument) -> std::io::Result<RawDocumentBuf> {
         let wrong = |what: &str| std::io::Error::new(ErrorKind::InvalidData, what.to_owned());
         self.sent = self.sent.wrapping_add(1);
-        self.stream.write_all(&op_msg::message(self.sent, 0, command))?;
+        self.stream.send(&op_msg::message(self.sent, 0, command))?;
         let mut header = [0; HEADER_BYTES];
-        self.stream.read_exact(&mut header)?;
+        self.stream.receive(&mut header)?;
         let header = Header::parse(header).map_err(|error| wrong(&error.to_string()))?;
         let mut body = vec![0; header.length - HEADER_BYTES];
-        self.stream.read_exact(&mut body)?;
+        self.stream.receive(&mut body)?;
         match body.split_at_checked(5) {
             Some((_, document)) if header.opcode == OP_MSG => {
                 RawDocumentBuf::from_bytes(document.to_vec()).map_err(|error| wrong(&error.to_string()))
@@ -235,6 +302,7 @@ mod tests {
             ("mongodb://:secret@h", "USER:PASSWORD"),
             ("mongodb://me:%zz@h", "%40"),
             ("mongodb://a,b", "one server"),
+            ("mongodb://h/?tls=true", "tlsCAFile"),
         ] {
             let error = text.parse::<Uri>().unwrap_err();
             assert!(error.contains(message), "{text}: {error}");

@@ -18,6 +18,7 @@ use super::{Failure, error_hints};
 use crate::config::{Address, Changes, Config, Limits, Unprotected};
 use crate::logs::{self, LogFormat, LogLevel};
 use crate::server::Server;
+use crate::tls::TlsFiles;
 
 /// A generous estimate of the files that a server has open besides its connections.
 const OWN_FILES: u64 = 100;
@@ -56,6 +57,13 @@ pub(super) struct Serve {
     /// HTTP for /livez, /readyz and /metrics [default: not served]
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<Address>,
+    /// Serve --mongo and --admin through TLS only: file with the certificate and those that certify it (PEM); read again when it
+    /// changes
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// File with the private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
     /// Let clients in only as users, who may do what their roles permit
     #[arg(long)]
     auth: bool,
@@ -149,11 +157,16 @@ impl Serve {
 
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         logs::start(self.log_level, self.log_format);
+        let changes = self.changes();
         let first_user = match (&self.root_user, &self.root_password_file) {
             (Some(name), Some(file)) => Some((name.clone(), password(file)?)),
             _ => None,
         };
         let config = Config {
+            tls: match (self.tls_certificate, self.tls_key) {
+                (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+                _ => None,
+            },
             authentication: self.auth,
             first_user,
             allow_unprotected: self
@@ -165,7 +178,7 @@ impl Serve {
                 })
                 .collect(),
             advertised: self.advertise.clone(),
-            changes: self.changes(),
+            changes,
             key: self.key.key()?,
             cache_bytes: self.cache_bytes,
             dir: self.dir,

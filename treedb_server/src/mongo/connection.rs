@@ -7,7 +7,6 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use bson::RawDocumentBuf;
 use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::TcpStream;
 
 use super::commands;
 use super::error::CommandError;
@@ -19,6 +18,7 @@ use crate::config::FREE_BYTES;
 use crate::context::Context;
 use crate::metrics::Door;
 use crate::shutdown::Shutdown;
+use crate::stream::Stream;
 
 /// Large enough for most requests, so that a small one takes one read.
 const READ_BUFFER: usize = 16 * 1024;
@@ -51,7 +51,7 @@ struct Answer {
 
 /// Serves one connection until the peer closes it, violates the protocol, or the server shuts down.
 pub(crate) async fn connection(
-    stream: TcpStream,
+    stream: Stream,
     peer: SocketAddr,
     context: Arc<Context>,
     mut shutdown: Shutdown,

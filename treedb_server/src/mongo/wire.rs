@@ -143,6 +143,7 @@ pub(crate) async fn write(
     for part in bytes.chunks(STALL_CHUNK) {
         timeout(stall, writer.write_all(part)).await.map_err(|_| WireError::Stalled)??;
     }
+    timeout(stall, writer.flush()).await.map_err(|_| WireError::Stalled)??;
     Ok(())
 }
 

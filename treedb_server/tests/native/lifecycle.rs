@@ -81,6 +81,7 @@ fn with_limits(limits: Limits, test: impl FnOnce(std::net::SocketAddr)) {
         mongo: "127.0.0.1:0".parse().unwrap(),
         replica_set: None,
         advertised: None,
+        tls: None,
         authentication: false,
         first_user: None,
         allow_unprotected: Vec::new(),
