@@ -101,6 +101,11 @@ impl Access {
         Ok(())
     }
 
+    /// Whether a connection may send long messages: it has authenticated, or need not.
+    pub(crate) fn trusts(&self, identity: &Identity) -> bool {
+        !self.required || identity.user().is_some()
+    }
+
     /// Whether whoever is connected may do something.
     ///
     /// # Errors

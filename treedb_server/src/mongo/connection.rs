@@ -77,7 +77,8 @@ pub(crate) async fn connection(
                 break;
             }
         }
-        let message = match shutdown.within_grace(wire::read(&mut reader, &context)).await {
+        let trusted = context.access.trusts(&session.identity);
+        let message = match shutdown.within_grace(wire::read(&mut reader, &context, trusted)).await {
             Some(Ok(message)) => message,
             None => break,
             Some(Err(error)) => {

@@ -178,7 +178,8 @@ impl Reader {
 
     async fn one(&mut self) -> Result<(), CloseReason> {
         let header = self.header().await?;
-        header.within(MAX_BODY).map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
+        let longest = if self.session.is_trusted() { MAX_BODY } else { FREE_BYTES as u32 };
+        header.within(longest).map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
         if header.request == 0 {
             let message = "request id 0 means the connection itself: a request cannot have it";
             return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));

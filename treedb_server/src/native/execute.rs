@@ -57,6 +57,11 @@ impl Session {
         Session { database, access, identity: Identity::new(peer), cursors: Cursors::new() }
     }
 
+    /// Whether the client may send long frames.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.access.trusts(&self.identity)
+    }
+
     /// The connection's cursors.
     pub(crate) fn cursors(&self) -> &Cursors<Cursor> {
         &self.cursors

@@ -126,7 +126,7 @@ def test_a_user_has_only_the_mechanisms_that_were_asked_for(locked, user):
     with locked.as_user("modern", "secret", authMechanism="SCRAM-SHA-1") as client:
         refused(lambda: client.shop.orders.find_one(), 18)
     with locked.client() as client:
-        for name, mechanisms in [("modern", ["SCRAM-SHA-256"]), ("nobody", [])]:
+        for name, mechanisms in [("modern", ["SCRAM-SHA-256"]), ("nobody", ["SCRAM-SHA-256", "SCRAM-SHA-1"])]:
             assert client.admin.command("hello", saslSupportedMechs=f"admin.{name}")["saslSupportedMechs"] == mechanisms
     with locked.as_user() as client:
         client.admin.command("ping")
@@ -344,6 +344,7 @@ def test_users_change_their_own_passwords_only_where_a_role_permits_it(locked, u
     with locked.as_user("ann", "new secret") as client:
         assert client.admin.command("usersInfo", "ann")["users"][0]["user"] == "ann"
         refused(lambda: client.admin.command("usersInfo", "bob"))
+        refused(lambda: client.admin.command("usersInfo", "ann", showCredentials=True))
     with locked.as_user("ann", "secret") as client:
         refused(lambda: client.admin.command("usersInfo", "ann"), 18)
     root.admin.command("dropRole", "own")
@@ -445,6 +446,15 @@ def test_a_logged_out_connection_is_nobody(locked):
         client.shop.orders.find_one()
         client.admin.command("logout")
         assert "requires authentication" in str(refused(lambda: client.shop.orders.find_one()))
+
+
+def test_before_authentication_only_short_messages_are_read(locked):
+    with Wire(locked) as wire:
+        assert wire.command({"ping": 1, "$db": "admin", "comment": "x" * 60_000})["ok"] == 1.0
+        wire.msg(b"\0" + bson.encode({"ping": 1, "$db": "admin", "comment": "x" * 70_000}))
+        assert wire.is_closed()
+    with locked.as_user() as client:
+        assert client.admin.command({"ping": 1, "comment": "x" * 70_000})["ok"] == 1.0
 
 
 def test_a_shell_that_does_not_skip_the_last_message_gets_in(locked):

@@ -8,6 +8,7 @@ use treedb_query::query::ErrorCode;
 use super::Result;
 use super::request::{Request, done};
 use crate::access::identity::Step;
+use crate::access::scram::Mechanism;
 use crate::access::user::QualifiedName;
 use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
@@ -87,8 +88,10 @@ pub(super) fn append_to_hello(request: &Request<'_>, reply: &mut RawDocumentBuf)
         && let Some((database, name)) = user.split_once('.')
     {
         let mut mechanisms = RawArrayBuf::new();
-        if let Some(user) = request.context.access.store.user(&QualifiedName::new(database, name))? {
-            user.mechanisms().for_each(|mechanism| mechanisms.push(mechanism.name()));
+        match request.context.access.store.user(&QualifiedName::new(database, name))? {
+            Some(user) => user.mechanisms().for_each(|mechanism| mechanisms.push(mechanism.name())),
+            // Nobody learns here which users there are.
+            None => Mechanism::ALL.iter().for_each(|mechanism| mechanisms.push(mechanism.name())),
         }
         reply.append(cstr!("saslSupportedMechs"), mechanisms);
     }

@@ -333,7 +333,7 @@ pub(super) fn info(request: &Request<'_>) -> Result {
     } else if let Some(names) = asked_for(subject, "user", request.database)? {
         let mut users = Vec::new();
         for name in names {
-            if own.as_ref() != Some(&name) {
+            if credentials || own.as_ref() != Some(&name) {
                 request.authorize(Action::ViewUser, Target::Database(&name.database))?;
             }
             users.extend(store.user(&name)?);
