@@ -14,17 +14,17 @@ use hyper::header::{CONTENT_TYPE, HeaderValue};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
-use tokio::net::TcpStream;
 
 use crate::context::Context;
 use crate::shutdown::Shutdown;
+use crate::stream::Stream;
 
 /// Time limit of the read that `/readyz` performs.
 const READY: Duration = Duration::from_secs(2);
 
 /// Answers one HTTP connection.
 pub(crate) async fn connection(
-    stream: TcpStream,
+    stream: Stream,
     peer: SocketAddr,
     context: Arc<Context>,
     mut shutdown: Shutdown,

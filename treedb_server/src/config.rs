@@ -9,6 +9,8 @@ use std::time::Duration;
 use treedb_collections::{ChangeLogOptions, Key};
 use treedb_storage::Durability;
 
+use crate::tls::TlsFiles;
+
 /// Largest message on either protocol, in bytes, header included: the value that `hello` reports to MongoDB's drivers.
 pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
 
@@ -33,12 +35,44 @@ pub struct Config {
     pub mongo: Address,
     /// The name of the replica set of which the server is the only member, for drivers; `None`: it is a standalone.
     pub replica_set: Option<String>,
+    /// The address that drivers are told of, as the member of that replica set; `None`: where it listens.
+    pub advertised: Option<String>,
     /// Where native clients connect.
     pub native: Option<Address>,
     /// Where `/livez`, `/readyz` and `/metrics` answer.
     pub admin: Option<Address>,
+    /// Certificate and key: clients of `mongo` and `admin` have to use TLS then.
+    pub tls: Option<TlsFiles>,
+    /// Whether clients have to authenticate.
+    pub authentication: bool,
+    /// Name and password of the user that is created with the role `root` if there is no user.
+    pub first_user: Option<(String, Password)>,
+    /// Listeners that may be used without authentication from other machines.
+    pub allow_unprotected: Vec<Unprotected>,
     /// Limits.
     pub limits: Limits,
+}
+
+/// A password, which is not shown.
+#[derive(Clone)]
+pub struct Password(String);
+
+impl Password {
+    /// A password.
+    pub fn new(password: impl Into<String>) -> Password {
+        Password(password.into())
+    }
+
+    /// As it is.
+    pub(crate) fn reveal(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(..)")
+    }
 }
 
 /// Whether changes are recorded.
@@ -99,16 +133,22 @@ impl Default for Limits {
     }
 }
 
-/// A loopback address to listen on. Port 0 lets the system choose.
-///
-/// As there is no authentication yet, other addresses do not parse.
+/// An address to listen on. Port 0 lets the system choose.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Address(SocketAddr);
+pub struct Address {
+    socket: SocketAddr,
+    is_loopback: bool,
+}
 
 impl Address {
     /// The address.
     pub fn socket(self) -> SocketAddr {
-        self.0
+        self.socket
+    }
+
+    /// Whether only programs on the same machine can connect.
+    pub fn is_loopback(self) -> bool {
+        self.is_loopback
     }
 }
 
@@ -120,20 +160,37 @@ impl FromStr for Address {
             .to_socket_addrs()
             .map_err(|error| format!("expected HOST:PORT, such as 127.0.0.1:27017 ({error})"))?
             .collect();
-        if let Some(other) = all.iter().find(|address| !address.ip().is_loopback()) {
-            return Err(format!(
-                "{} is not a loopback address, and this version has no authentication: use 127.0.0.1 or localhost, \
-                 and a tunnel (ssh -L) to connect from another machine",
-                other.ip()
-            ));
-        }
-        all.first().copied().map(Address).ok_or_else(|| "the name has no address".to_owned())
+        let is_loopback = all.iter().all(|address| address.ip().to_canonical().is_loopback());
+        let socket = all.first().copied().ok_or_else(|| "the name has no address".to_owned())?;
+        Ok(Address { socket, is_loopback })
     }
 }
 
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+        self.socket.fmt(f)
+    }
+}
+
+/// A listener that clients need not authenticate on, though other machines can connect to it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Unprotected {
+    /// MongoDB's drivers and native clients.
+    Clients,
+    /// `/livez`, `/readyz` and `/metrics`.
+    Admin,
+}
+
+impl Config {
+    /// The first listener that other machines can connect to without authentication, although that is not allowed.
+    pub(crate) fn unprotected(&self) -> Option<(&'static str, Address, Unprotected)> {
+        let clients = [("mongo", Some(self.mongo)), ("native", self.native)]
+            .map(|(door, address)| (door, address, self.authentication, Unprotected::Clients));
+        let admin = ("admin", self.admin, false, Unprotected::Admin);
+        clients.into_iter().chain([admin]).find_map(|(door, address, protected, kind)| {
+            let address = address.filter(|address| !address.is_loopback())?;
+            (!protected && !self.allow_unprotected.contains(&kind)).then_some((door, address, kind))
+        })
     }
 }
 
@@ -142,14 +199,48 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_addresses_parse() {
-        for text in ["127.0.0.1:0", "127.9.9.9:27017", "localhost:1", "[::1]:5"] {
-            assert!(text.parse::<Address>().is_ok(), "{text}");
+    fn an_address_is_loopback_or_not() {
+        for text in ["127.0.0.1:0", "127.9.9.9:27017", "localhost:1", "[::1]:5", "[::ffff:127.0.0.1]:5"] {
+            assert!(text.parse::<Address>().unwrap().is_loopback(), "{text}");
         }
         for text in ["0.0.0.0:27017", "[::]:27017", "10.0.0.1:27017"] {
-            let error = text.parse::<Address>().unwrap_err();
-            assert!(error.contains("authentication"), "{error}");
+            assert!(!text.parse::<Address>().unwrap().is_loopback(), "{text}");
         }
         assert!("27017".parse::<Address>().unwrap_err().contains("HOST:PORT"));
+    }
+
+    #[test]
+    fn beyond_loopback_clients_authenticate_unless_that_is_allowed_explicitly() {
+        let address = |text: &str| text.parse::<Address>().unwrap();
+        let (here, everywhere) = (address("127.0.0.1:0"), address("0.0.0.0:0"));
+        let config = |mongo, native, admin, authentication, allow_unprotected| Config {
+            dir: PathBuf::new(),
+            key: None,
+            cache_bytes: None,
+            durability: Durability::Durable,
+            changes: Changes::Off,
+            mongo,
+            replica_set: None,
+            advertised: None,
+            native,
+            admin,
+            tls: None,
+            authentication,
+            first_user: None,
+            allow_unprotected,
+            limits: Limits::default(),
+        };
+        let unprotected = |config: Config| config.unprotected().map(|(door, ..)| door);
+        assert_eq!(unprotected(config(here, Some(here), Some(here), false, vec![])), None);
+        assert_eq!(unprotected(config(everywhere, None, None, false, vec![])), Some("mongo"));
+        assert_eq!(unprotected(config(everywhere, None, None, true, vec![])), None);
+        assert_eq!(unprotected(config(everywhere, None, None, false, vec![Unprotected::Clients])), None);
+        assert_eq!(unprotected(config(here, Some(everywhere), None, false, vec![])), Some("native"));
+        assert_eq!(unprotected(config(here, None, Some(everywhere), true, vec![])), Some("admin"));
+        assert_eq!(
+            unprotected(config(here, None, Some(everywhere), true, vec![Unprotected::Clients])),
+            Some("admin")
+        );
+        assert_eq!(unprotected(config(here, None, Some(everywhere), true, vec![Unprotected::Admin])), None);
     }
 }

@@ -9,6 +9,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use treedb_collections::{Database, QueryError};
 use treedb_storage::Durability;
 
+use crate::access::Access;
 use crate::backups::Backups;
 use crate::config::Limits;
 use crate::metrics::Metrics;
@@ -34,6 +35,8 @@ pub(crate) struct Context {
     pub(crate) sessions: Sessions,
     /// How the server presents itself to drivers.
     pub(crate) topology: Topology,
+    /// Who may do what.
+    pub(crate) access: Arc<Access>,
     /// Running backups.
     pub(crate) backups: Backups,
     /// When the server began.
@@ -50,6 +53,7 @@ impl Context {
         durability: Durability,
         limits: Limits,
         topology: Topology,
+        access: Access,
     ) -> Self {
         let metrics = Metrics::new();
         Context {
@@ -59,6 +63,7 @@ impl Context {
             cursors: Cursors::new(limits.cursors, limits.blocking_threads / 2, metrics.cursors.clone()),
             sessions: Sessions::new(limits.sessions),
             topology,
+            access: Arc::new(access),
             metrics,
             backups: Backups::default(),
             started: Instant::now(),
@@ -139,8 +144,9 @@ pub(crate) mod tests {
     pub(crate) fn context(limits: Limits) -> (Arc<Context>, tempfile::TempDir) {
         let dir = tempfile::tempdir().unwrap();
         let database = Database::open(dir.path()).unwrap();
-        let context =
-            Context::new(database, dir.path().to_owned(), Durability::Durable, limits, Topology::Standalone);
+        let access = Access::new(database.clone(), false).unwrap();
+        let path = dir.path().to_owned();
+        let context = Context::new(database, path, Durability::Durable, limits, Topology::Standalone, access);
         (Arc::new(context), dir)
     }
 

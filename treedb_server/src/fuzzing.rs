@@ -6,6 +6,7 @@ use treedb_collections::Database;
 use treedb_storage::Options;
 use treedb_storage::disk::SimDisk;
 
+use crate::access::Access;
 use crate::mongo::{op_msg::OpMsg, op_query};
 use crate::native::execute::Session;
 use crate::native::frame::{HEADER, Header, MAX_BODY};
@@ -39,7 +40,9 @@ impl Native {
         options.max_bytes = 64 << 20;
         options.log_segment_bytes = 256 << 10;
         options.value_segment_bytes = 256 << 10;
-        Ok(Native(Session::new(Database::open_with("/data", options)?)))
+        let database = Database::open_with("/data", options)?;
+        let access = Arc::new(Access::new(database.clone(), false)?);
+        Ok(Native(Session::new(database, access, ([127, 0, 0, 1], 1).into())))
     }
 
     /// Carries out the requests in `bytes`, frame after frame, and returns how many there were.

@@ -8,9 +8,12 @@
 //! | `mongo` | MongoDB's wire protocol: messages, commands, cursors |
 //! | [`native`] | the native protocol (docs/native-protocol.md) |
 //! | [`client`] | a client of the native protocol |
+//! | `access` | users, roles, authentication |
 //! | `admin` | `/livez`, `/readyz`, `/metrics` |
 //! | `backups` | copies of the database while it is served |
 //! | `context` | what connections share: database, cursors, budget, metrics |
+//! | [`tls`] | the server's certificate |
+//! | `stream` | plain connections, and those through TLS |
 //! | `shutdown` | the shutdown signal |
 //! | `importers` | key/value databases of other programs, read (feature `importers`) |
 //! | `logs` | where log lines go |
@@ -21,6 +24,7 @@ pub mod config;
 pub mod native;
 pub mod server;
 
+mod access;
 mod admin;
 mod backups;
 mod context;
@@ -33,3 +37,5 @@ mod logs;
 mod metrics;
 mod mongo;
 mod shutdown;
+mod stream;
+pub mod tls;

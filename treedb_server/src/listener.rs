@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use prometheus_client::metrics::gauge::Gauge;
-use tokio::net::{TcpListener, TcpStream};
+use tokio::net::TcpListener;
 use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
@@ -15,6 +15,8 @@ use crate::context::Context;
 use crate::metrics::Door;
 use crate::server::ServeError;
 use crate::shutdown::Shutdown;
+use crate::stream::{Either, Stream};
+use crate::tls::Tls;
 
 /// A bound listener and the name of its protocol.
 #[derive(Debug)]
@@ -41,7 +43,8 @@ impl Listener {
         self,
         context: Arc<Context>,
         mut shutdown: Shutdown,
-        serve: impl Fn(TcpStream, SocketAddr, Arc<Context>, Shutdown) -> F,
+        tls: Option<Tls>,
+        serve: impl Fn(Stream, SocketAddr, Arc<Context>, Shutdown) -> F + Copy + Send + 'static,
     ) where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -79,10 +82,28 @@ impl Listener {
                 continue;
             }
             let open = OpenConnection::new(context.metrics.connections.get_or_create_owned(&door), permit);
-            let connection = serve(stream, peer, Arc::clone(&context), shutdown.clone());
+            let (context, mut shutdown, tls) = (Arc::clone(&context), shutdown.clone(), tls.clone());
+            let name = self.door;
             tasks.spawn(async move {
                 let _open = open;
-                connection.await;
+                let stream = match tls {
+                    None => Ok(Either::Plain(stream)),
+                    Some(tls) => {
+                        let accepted = tokio::time::timeout(context.limits.stall, tls.accept(stream));
+                        match shutdown.within_grace(accepted).await {
+                            Some(Ok(accepted)) => accepted,
+                            Some(Err(_)) => Err(std::io::ErrorKind::TimedOut.into()),
+                            None => return,
+                        }
+                    }
+                };
+                match stream {
+                    Ok(stream) => serve(stream, peer, context, shutdown).await,
+                    Err(error) => {
+                        context.metrics.protocol_errors.get_or_create(&Door { door: name }).inc();
+                        tracing::debug!(door = name, %peer, %error, "closing: no TLS");
+                    }
+                }
             });
         }
         drop(self.socket);

@@ -8,10 +8,12 @@ use tokio::task::JoinError;
 use treedb_collections::{ChangeLogOptions, Database, QueryError};
 use treedb_storage::Options;
 
-use crate::config::{Address, Changes, Config};
+use crate::access::Access;
+use crate::config::{Address, Changes, Config, Unprotected};
 use crate::context::Context;
 use crate::listener::Listener;
 use crate::mongo::topology::Topology;
+use crate::tls::{Tls, TlsError};
 use crate::{admin, mongo, native};
 
 pub use crate::shutdown::ShutdownHandle;
@@ -33,6 +35,32 @@ pub enum ServeError {
         /// The system's error.
         source: std::io::Error,
     },
+    /// Other machines could use a listener without authentication.
+    #[error(
+        "{door} on {address} could be used from other machines without authentication: {}",
+        match allow {
+            Unprotected::Clients =>
+                "add --auth, or --allow-unauthenticated clients if only trusted machines can connect",
+            Unprotected::Admin =>
+                "bind it to 127.0.0.1, or add --allow-unauthenticated admin if everybody may see metrics",
+        }
+    )]
+    Unprotected {
+        /// The listener: `mongo`, `native` or `admin`.
+        door: &'static str,
+        /// The address.
+        address: Address,
+        /// What would have to be allowed.
+        allow: Unprotected,
+    },
+    /// The certificate cannot be used.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
+    /// The native protocol would not be encrypted, although the others are.
+    #[error(
+        "native on {0}: the native protocol has no TLS in this version: bind it to 127.0.0.1, or leave out --tls-certificate"
+    )]
+    NativeWithoutTls(Address),
     /// The engine panicked.
     #[error("the engine failed: {0}")]
     Engine(#[from] JoinError),
@@ -43,6 +71,7 @@ pub enum ServeError {
 pub struct Server {
     context: Arc<Context>,
     shutdown: ShutdownHandle,
+    tls: Option<Tls>,
     mongo: Listener,
     native: Option<Listener>,
     admin: Option<Listener>,
@@ -52,14 +81,27 @@ impl Server {
     /// Opens the database, recovering it if it was not closed, and binds every listener.
     ///
     /// # Errors
-    /// The directory is in use or damaged, or an address is in use. The message names it.
+    /// The directory is in use or damaged, an address is in use, or other machines could connect without authentication.
+    /// The message names it.
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
+        if let Some((door, address, allow)) = config.unprotected() {
+            return Err(ServeError::Unprotected { door, address, allow });
+        }
+        let beyond = |address: Option<Address>| address.filter(|address| !address.is_loopback());
+        if let (Some(_), Some(address)) = (&config.tls, beyond(config.native)) {
+            return Err(ServeError::NativeWithoutTls(address));
+        }
+        let tls = config.tls.map(Tls::new).transpose()?;
+        if tls.is_none() && (beyond(Some(config.mongo)).is_some() || beyond(config.native).is_some()) {
+            tracing::warn!("connections of other machines are not encrypted: see --tls-certificate");
+        }
         let mut options = Options::default();
         options.durability = config.durability;
         options.key = config.key;
         options.cache_bytes = config.cache_bytes;
         let dir = config.dir.clone();
-        let changes = config.changes;
+        let (changes, authentication, first_user) =
+            (config.changes, config.authentication, config.first_user);
         let open = move || {
             let database = Database::open_with(dir, options)?;
             let wanted = match changes {
@@ -69,9 +111,18 @@ impl Server {
                 Changes::On(options) => Some(Some(options)),
             };
             wanted.map(|wanted| database.record_changes(wanted)).transpose()?;
-            Ok::<_, treedb_collections::QueryError>(database)
+            let access = Access::new(database.clone(), authentication)?;
+            if let Some((name, password)) = first_user {
+                let created = access.create_first_user(&name, password.reveal())?;
+                tracing::info!(user = name, created, "the user to begin with, if there is no other");
+            } else if authentication && !access.store.has_user()? {
+                tracing::warn!(
+                    "there is no user yet: create one from this machine (the localhost exception), or use --root-user"
+                );
+            }
+            Ok::<_, treedb_collections::QueryError>((database, access))
         };
-        let database = tokio::task::spawn_blocking(open).await??;
+        let (database, access) = tokio::task::spawn_blocking(open).await??;
         tracing::info!(dir = %config.dir.display(), "database open");
         let mongo = Listener::bind("mongo", config.mongo).await?;
         let native = match config.native {
@@ -82,10 +133,11 @@ impl Server {
             Some(address) => Some(Listener::bind("admin", address).await?),
             None => None,
         };
-        let topology = Topology::new(config.replica_set, mongo.address);
-        let context =
-            Arc::new(Context::new(database, config.dir, config.durability, config.limits, topology));
-        Ok(Server { context, shutdown: ShutdownHandle::new(), mongo, native, admin })
+        let advertised = config.advertised.unwrap_or_else(|| mongo.address.to_string());
+        let topology = Topology::new(config.replica_set, advertised);
+        let context = Context::new(database, config.dir, config.durability, config.limits, topology, access);
+        let context = Arc::new(context);
+        Ok(Server { context, shutdown: ShutdownHandle::new(), tls, mongo, native, admin })
     }
 
     /// Name and bound address of each listener: `mongo`, `native`, `admin`.
@@ -107,34 +159,41 @@ impl Server {
     /// # Errors
     /// The checkpoint failed. Acknowledged writes are in the log, and the next start recovers them.
     pub async fn run(self) -> Result<(), ServeError> {
-        let Server { context, shutdown, mongo, native, admin } = self;
+        let Server { context, shutdown, tls, mongo, native, admin } = self;
         for listener in [Some(&mongo), native.as_ref(), admin.as_ref()].into_iter().flatten() {
             tracing::info!(door = listener.door, address = %listener.address, "listening");
         }
-        let mongo = mongo.run(Arc::clone(&context), shutdown.subscribe(), mongo::connection);
+        let mongo = mongo.run(Arc::clone(&context), shutdown.subscribe(), tls.clone(), mongo::connection);
         let native = async {
             if let Some(listener) = native {
-                listener.run(Arc::clone(&context), shutdown.subscribe(), native::connection).await;
+                listener.run(Arc::clone(&context), shutdown.subscribe(), None, native::connection).await;
             }
         };
         let admin = async {
             if let Some(listener) = admin {
-                listener.run(Arc::clone(&context), shutdown.subscribe(), admin::connection).await;
+                listener
+                    .run(Arc::clone(&context), shutdown.subscribe(), tls.clone(), admin::connection)
+                    .await;
             }
         };
-        let reapers = [
+        let background = [
             tokio::spawn(reap(Arc::clone(&context))),
             tokio::spawn(reap_sessions(Arc::clone(&context))),
             tokio::spawn(log_index_builds(Arc::clone(&context))),
         ];
+        let reload = tls.clone().map(|tls| tokio::spawn(tls.reload()));
         tokio::join!(mongo, native, admin);
-        reapers.iter().for_each(tokio::task::JoinHandle::abort);
+        background.iter().chain(&reload).for_each(tokio::task::JoinHandle::abort);
         tokio::task::spawn_blocking(move || {
             // Cursors hold snapshots of the database that is about to be closed.
             context.cursors.clear();
             context.sessions.end(None, &context.cursors);
             match Arc::try_unwrap(context) {
-                Ok(context) => context.database.close(),
+                Ok(Context { database, access, .. }) => {
+                    // It has a handle of the database too.
+                    drop(access);
+                    database.close()
+                }
                 // A command has outlived the grace period. It may continue to read; what it writes is in the log.
                 Err(context) => context.database.checkpoint(),
             }

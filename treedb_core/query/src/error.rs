@@ -44,6 +44,8 @@ codes! {
     UnknownError = 8,
     /// The shape of a filter, update or command is wrong.
     FailedToParse = 9,
+    /// The user does not exist.
+    UserNotFound = 11,
     /// Not allowed for this user.
     Unauthorized = 13,
     /// A value has another type than is needed there.
@@ -66,6 +68,10 @@ codes! {
     IndexNotFound = 27,
     /// The path of an update goes through a value that is neither a document nor an array.
     PathNotViable = 28,
+    /// The role does not exist.
+    RoleNotFound = 31,
+    /// The role does not have that role or privilege.
+    InvalidRoleModification = 35,
     /// Two updates of one statement touch the same path.
     ConflictingUpdateOperators = 40,
     /// The cursor does not exist: it was closed, it timed out, or it was never opened.
@@ -142,6 +148,8 @@ codes! {
     ChangeStreamFatalError = 280,
     /// The changes that a change stream would resume with have been removed.
     ChangeStreamHistoryLost = 286,
+    /// There is no authentication mechanism of that name.
+    MechanismUnavailable = 334,
     /// A legacy wire operation that is no longer supported.
     UnsupportedOpQueryCommand = 352,
     /// A document is larger than 16 MiB.
@@ -188,6 +196,10 @@ codes! {
     Location28714 = 28714,
     /// An operand that must be an array is not one.
     Location5126 = 5126,
+    /// A role of that name exists already.
+    Location51002 = 51002,
+    /// A user of that name exists already.
+    Location51003 = 51003,
     /// `$in` needs an array.
     Location40081 = 40081,
     /// The new root of a document is not a document.

@@ -16,6 +16,7 @@ mod progress;
 mod scan;
 mod serve;
 mod target;
+mod user;
 
 use std::fmt;
 use std::process::ExitCode;

@@ -2,11 +2,19 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::spec::BinarySubtype;
+use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
 
 use super::Failure;
+use crate::access::scram::{ClientExchange, Mechanism, Refused};
+use crate::config::Password;
 use crate::mongo::op_msg;
 use crate::mongo::wire::{HEADER_BYTES, Header, OP_MSG};
 
@@ -15,11 +23,57 @@ const PORT: u16 = 27017;
 /// Timeout of connecting.
 const CONNECT: Duration = Duration::from_secs(10);
 
-/// Where a server is: the host and port of a `mongodb://HOST[:PORT][/...]`.
-#[derive(Debug, Clone, PartialEq, Eq)]
+/// Where a server is, and who connects: `mongodb://[USER:PASSWORD@]HOST[:PORT][/[DATABASE][?authSource=DATABASE&..]]`.
+#[derive(Debug, Clone)]
 pub(super) struct Uri {
     host: String,
     port: u16,
+    user: Option<User>,
+    /// File with the certificates that the server's has to be certified by, if it is connected to through TLS.
+    authority: Option<PathBuf>,
+}
+
+/// Who connects.
+#[derive(Debug, Clone)]
+struct User {
+    name: String,
+    password: Password,
+    database: String,
+}
+
+/// A part of a URI without its `%`-escapes.
+fn unescaped(text: &str) -> Option<String> {
+    let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
+    while let Some((first, tail)) = rest.split_first() {
+        rest = tail;
+        if *first == b'%' {
+            let (digits, tail) = rest.split_at_checked(2)?;
+            bytes.push(u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?);
+            rest = tail;
+        } else {
+            bytes.push(*first);
+        }
+    }
+    String::from_utf8(bytes).ok()
+}
+
+/// An option of a URI, whose part after the host is `path`.
+fn option<'p>(path: &'p str, name: &str) -> Option<&'p str> {
+    let (_, options) = path.split_once('?')?;
+    options.split('&').find_map(|option| option.strip_prefix(name)?.strip_prefix('='))
+}
+
+/// The user of a URI, whose part after the host is `path`.
+fn user(credentials: &str, path: &str) -> Option<User> {
+    let (name, password) = credentials.split_once(':')?;
+    let database = path.split('?').next().unwrap_or_default();
+    let source = option(path, "authSource");
+    let database = source.or(Some(database.trim_start_matches('/'))).filter(|name| !name.is_empty());
+    Some(User {
+        name: unescaped(name).filter(|name| !name.is_empty())?,
+        password: Password::new(unescaped(password)?),
+        database: unescaped(database.unwrap_or("admin"))?,
+    })
 }
 
 impl std::str::FromStr for Uri {
@@ -28,10 +82,15 @@ impl std::str::FromStr for Uri {
     fn from_str(text: &str) -> Result<Uri, String> {
         let form = || "expected mongodb://HOST:PORT, such as mongodb://127.0.0.1:27017".to_owned();
         let rest = text.strip_prefix("mongodb://").ok_or_else(form)?;
-        let host = rest.split(['/', '?']).next().unwrap_or_default();
-        if host.contains('@') {
-            return Err("this version has no authentication: leave out user and password".to_owned());
-        }
+        let (host, path) = rest.split_at(rest.find(['/', '?']).unwrap_or(rest.len()));
+        let (user, host) = match host.rsplit_once('@') {
+            Some((credentials, host)) => {
+                let user = user(credentials, path)
+                    .ok_or("expected USER:PASSWORD before the @; write / : @ % in them as %2F %3A %40 %25")?;
+                (Some(user), host)
+            }
+            None => (None, host),
+        };
         if host.contains(',') {
             return Err("name one server, the one whose database is to be copied".to_owned());
         }
@@ -44,7 +103,15 @@ impl std::str::FromStr for Uri {
         if name.is_empty() {
             return Err(form());
         }
-        Ok(Uri { host: name.to_owned(), port })
+        let authority = option(path, "tlsCAFile").and_then(unescaped).map(PathBuf::from);
+        let tls = option(path, "tls").or(option(path, "ssl")) == Some("true");
+        if tls && authority.is_none() {
+            return Err(
+                "tls=true needs tlsCAFile=FILE, with the certificates that the server's is certified by"
+                    .to_owned(),
+            );
+        }
+        Ok(Uri { host: name.to_owned(), port, user, authority: authority.filter(|_| tls) })
     }
 }
 
@@ -57,16 +124,90 @@ impl std::fmt::Display for Uri {
     }
 }
 
+/// A socket, plain or through TLS.
+enum Socket {
+    Plain(TcpStream),
+    Tls(Box<StreamOwned<ClientConnection, TcpStream>>),
+}
+
+impl Socket {
+    fn send(&mut self, bytes: &[u8]) -> std::io::Result<()> {
+        match self {
+            Socket::Plain(stream) => stream.write_all(bytes),
+            Socket::Tls(stream) => stream.write_all(bytes).and_then(|()| stream.flush()),
+        }
+    }
+
+    fn receive(&mut self, bytes: &mut [u8]) -> std::io::Result<()> {
+        match self {
+            Socket::Plain(stream) => stream.read_exact(bytes),
+            Socket::Tls(stream) => stream.read_exact(bytes),
+        }
+    }
+
+    /// Begins TLS with a server whose certificate has to be certified by those in a file.
+    fn secured(stream: TcpStream, host: &str, authority: &Path) -> Result<Socket, Failure> {
+        let unusable = |error: &dyn std::fmt::Display| Failure(format!("{}: {error}", authority.display()));
+        let mut roots = RootCertStore::empty();
+        for certificate in CertificateDer::pem_file_iter(authority).map_err(|error| unusable(&error))? {
+            let certificate = certificate.map_err(|error| unusable(&error))?;
+            roots.add(certificate).map_err(|error| unusable(&error))?;
+        }
+        let config = ClientConfig::builder_with_provider(Arc::new(rustls::crypto::ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|error| unusable(&error))?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        let name =
+            ServerName::try_from(host.to_owned()).map_err(|error| Failure(format!("{host}: {error}")))?;
+        let session = ClientConnection::new(Arc::new(config), name)
+            .map_err(|error| Failure(format!("{host}: {error}")))?;
+        Ok(Socket::Tls(Box::new(StreamOwned::new(session, stream))))
+    }
+}
+
 /// A connection.
 pub(super) struct MongoClient {
-    stream: TcpStream,
+    stream: Socket,
     at: Uri,
     sent: i32,
 }
 
 impl MongoClient {
-    /// Connects.
+    /// Connects, and authenticates as the user of the URI.
     pub(super) fn connect(at: &Uri) -> Result<MongoClient, Failure> {
+        let mut client = MongoClient::open(at)?;
+        if let Some(user) = &at.user {
+            client.authenticate(user)?;
+        }
+        Ok(client)
+    }
+
+    fn authenticate(&mut self, user: &User) -> Result<(), Failure> {
+        let at = self.at.to_string();
+        let refused = |why: Refused| Failure(format!("{at}: {why}"));
+        let binary =
+            |message: &str| Binary { subtype: BinarySubtype::Generic, bytes: message.as_bytes().to_vec() };
+        let payload = |reply: &RawDocument| {
+            reply.get_binary("payload").map(|found| found.bytes.to_vec()).unwrap_or_default()
+        };
+        let mechanism = Mechanism::Sha256;
+        let (mut exchange, first) =
+            ClientExchange::new(mechanism, &user.name, user.password.reveal()).map_err(refused)?;
+        let database = user.database.as_str();
+        let reply = self.run(&rawdoc! {
+            "saslStart": 1, "mechanism": mechanism.name(), "payload": binary(&first),
+            "options": { "skipEmptyExchange": true }, "$db": database,
+        })?;
+        let proof = exchange.answer(&payload(&reply)).map_err(refused)?;
+        let id = reply.get_i32("conversationId").unwrap_or_default();
+        let reply = self.run(&rawdoc! {
+            "saslContinue": 1, "conversationId": id, "payload": binary(&proof), "$db": database,
+        })?;
+        exchange.verify(&payload(&reply)).map_err(refused)
+    }
+
+    fn open(at: &Uri) -> Result<MongoClient, Failure> {
         let failed = |error: std::io::Error| {
             let hint = match error.kind() {
                 ErrorKind::ConnectionRefused => {
@@ -81,6 +222,10 @@ impl MongoClient {
             match TcpStream::connect_timeout(&address, CONNECT) {
                 Ok(stream) => {
                     stream.set_nodelay(true).map_err(failed)?;
+                    let stream = match &at.authority {
+                        Some(authority) => Socket::secured(stream, &at.host, authority)?,
+                        None => Socket::Plain(stream),
+                    };
                     return Ok(MongoClient { stream, at: at.clone(), sent: 0 });
                 }
                 Err(error) => last = error,
@@ -102,12 +247,12 @@ impl MongoClient {
     fn exchange(&mut self, command: &RawDocument) -> std::io::Result<RawDocumentBuf> {
         let wrong = |what: &str| std::io::Error::new(ErrorKind::InvalidData, what.to_owned());
         self.sent = self.sent.wrapping_add(1);
-        self.stream.write_all(&op_msg::message(self.sent, 0, command))?;
+        self.stream.send(&op_msg::message(self.sent, 0, command))?;
         let mut header = [0; HEADER_BYTES];
-        self.stream.read_exact(&mut header)?;
+        self.stream.receive(&mut header)?;
         let header = Header::parse(header).map_err(|error| wrong(&error.to_string()))?;
         let mut body = vec![0; header.length - HEADER_BYTES];
-        self.stream.read_exact(&mut body)?;
+        self.stream.receive(&mut body)?;
         match body.split_at_checked(5) {
             Some((_, document)) if header.opcode == OP_MSG => {
                 RawDocumentBuf::from_bytes(document.to_vec()).map_err(|error| wrong(&error.to_string()))
@@ -124,6 +269,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_user_is_read_from_a_uri() {
+        for (text, expected) in [
+            ("mongodb://ann:secret@h", ("ann", "secret", "admin")),
+            ("mongodb://ann:p%40ss%3A@h:5/shop", ("ann", "p@ss:", "shop")),
+            ("mongodb://ann:secret@h/shop?tls=false&authSource=users", ("ann", "secret", "users")),
+            ("mongodb://ann:secret@h/?authSource=users", ("ann", "secret", "users")),
+            ("mongodb://ann:secret@h/?directConnection=true", ("ann", "secret", "admin")),
+        ] {
+            let uri = text.parse::<Uri>().unwrap();
+            assert!(!format!("{uri} {uri:?}").contains(expected.1));
+            let user = uri.user.unwrap();
+            assert_eq!((&*user.name, user.password.reveal(), &*user.database), expected);
+        }
+    }
+
+    #[test]
     fn an_address_is_read_from_a_uri_or_refused_with_what_to_write() {
         for (text, address) in [
             ("mongodb://localhost", "localhost:27017"),
@@ -137,8 +298,11 @@ mod tests {
             ("127.0.0.1:27017", "mongodb://HOST:PORT"),
             ("mongodb://", "mongodb://HOST:PORT"),
             ("mongodb://h:port", "mongodb://HOST:PORT"),
-            ("mongodb://me:secret@h", "no authentication"),
+            ("mongodb://me@h", "USER:PASSWORD"),
+            ("mongodb://:secret@h", "USER:PASSWORD"),
+            ("mongodb://me:%zz@h", "%40"),
             ("mongodb://a,b", "one server"),
+            ("mongodb://h/?tls=true", "tlsCAFile"),
         ] {
             let error = text.parse::<Uri>().unwrap_err();
             assert!(error.contains(message), "{text}: {error}");

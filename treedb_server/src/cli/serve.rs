@@ -13,10 +13,12 @@ use treedb_collections::ChangeLogOptions;
 use treedb_storage::Durability;
 
 use super::key::KeyArgs;
+use super::user::password;
 use super::{Failure, error_hints};
-use crate::config::{Address, Changes, Config, Limits};
+use crate::config::{Address, Changes, Config, Limits, Unprotected};
 use crate::logs::{self, LogFormat, LogLevel};
 use crate::server::Server;
+use crate::tls::TlsFiles;
 
 /// A generous estimate of the files that a server has open besides its connections.
 const OWN_FILES: u64 = 100;
@@ -28,7 +30,8 @@ Every listener is printed on standard output when it is ready, as `listening NAM
 port 0 and read the actual port. SIGTERM or SIGINT stops accepting, lets running commands finish, checkpoints and
 exits with status 0; a second signal exits at once.
 
-Without authentication, which this version does not have, only loopback addresses are accepted.")]
+Clients need not authenticate unless --auth is given; then only this machine can connect. With --auth, users and their roles
+decide: the first one is created by --root-user, or by createUser from this machine.")]
 pub(super) struct Serve {
     /// Directory of the database; created if missing
     #[arg(long, value_name = "DIR")]
@@ -45,12 +48,34 @@ pub(super) struct Serve {
     /// retry writes only on replica sets [default: a standalone server]
     #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     replica_set: Option<String>,
+    /// The address of that member that drivers are told of [default: where it listens]
+    #[arg(long, value_name = "HOST:PORT", requires = "replica_set")]
+    advertise: Option<String>,
     /// Where native clients connect [default: not served]
     #[arg(long, value_name = "HOST:PORT")]
     native: Option<Address>,
     /// HTTP for /livez, /readyz and /metrics [default: not served]
     #[arg(long, value_name = "HOST:PORT")]
     admin: Option<Address>,
+    /// Serve --mongo and --admin through TLS only: file with the certificate and those that certify it (PEM); read again when it
+    /// changes
+    #[arg(long, value_name = "FILE", requires = "tls_key")]
+    tls_certificate: Option<PathBuf>,
+    /// File with the private key of the certificate (PEM)
+    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
+    tls_key: Option<PathBuf>,
+    /// Let clients in only as users, who may do what their roles permit
+    #[arg(long)]
+    auth: bool,
+    /// Create this user with the role root if there is no user yet
+    #[arg(long, value_name = "NAME", requires = "root_password_file")]
+    root_user: Option<String>,
+    /// Where the password of that user is read from: the first line of the file
+    #[arg(long, value_name = "FILE", requires = "root_user")]
+    root_password_file: Option<PathBuf>,
+    /// Listeners that other machines may use without authentication: only behind a firewall
+    #[arg(long, value_enum, value_name = "WHICH", value_delimiter = ',')]
+    allow_unauthenticated: Vec<UnprotectedFlag>,
     /// When a write without a write concern is acknowledged
     #[arg(long, value_enum, default_value_t = DurabilityFlag::Durable)]
     durability: DurabilityFlag,
@@ -101,6 +126,14 @@ enum DurabilityFlag {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum UnprotectedFlag {
+    /// --mongo and --native
+    Clients,
+    /// --admin
+    Admin,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum ChangeLogFlag {
     On,
     Off,
@@ -124,8 +157,28 @@ impl Serve {
 
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         logs::start(self.log_level, self.log_format);
+        let changes = self.changes();
+        let first_user = match (&self.root_user, &self.root_password_file) {
+            (Some(name), Some(file)) => Some((name.clone(), password(file)?)),
+            _ => None,
+        };
         let config = Config {
-            changes: self.changes(),
+            tls: match (self.tls_certificate, self.tls_key) {
+                (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+                _ => None,
+            },
+            authentication: self.auth,
+            first_user,
+            allow_unprotected: self
+                .allow_unauthenticated
+                .iter()
+                .map(|which| match which {
+                    UnprotectedFlag::Clients => Unprotected::Clients,
+                    UnprotectedFlag::Admin => Unprotected::Admin,
+                })
+                .collect(),
+            advertised: self.advertise.clone(),
+            changes,
             key: self.key.key()?,
             cache_bytes: self.cache_bytes,
             dir: self.dir,

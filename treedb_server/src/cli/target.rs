@@ -9,6 +9,7 @@ use treedb_collections::Database;
 use treedb_collections::{FindRequest, IndexSpec, Namespace};
 
 use super::key::KeyArgs;
+use super::user::UserArgs;
 use super::{Failure, error_hints};
 use crate::client::{self, Client};
 
@@ -20,6 +21,8 @@ const SERVER_TIMEOUT: Duration = Duration::from_secs(600);
 pub(super) struct TargetArgs {
     #[command(flatten)]
     location: Location,
+    #[command(flatten)]
+    user: UserArgs,
     #[command(flatten)]
     key: KeyArgs,
 }
@@ -74,7 +77,10 @@ impl TargetArgs {
                 Ok(Target::Directory(database))
             }
             (None, Some(address)) => match Client::connect_timeout(address.as_str(), SERVER_TIMEOUT) {
-                Ok(client) => Ok(Target::Server(Box::new(client))),
+                Ok(mut client) => {
+                    self.user.authenticate(&mut client)?;
+                    Ok(Target::Server(Box::new(client)))
+                }
                 Err(error) => Err(error_hints::connection(address, &error)),
             },
             // clap requires one of the two.

@@ -9,9 +9,11 @@ use super::connection::Connection;
 use super::error::{Error, Result};
 use super::pipeline::Pipeline;
 use super::results::{Documents, Pairs};
+use crate::access::scram::{ClientExchange, Mechanism};
 use crate::native::call::{
-    Ack, Bound, Call, Count, CreateIndex, Delete, DropIndex, Find, Get, Insert, Inserted, KvBatch, KvDelete,
-    KvGet, KvPut, ListIndexes, Neighbor, Op, Ping, Update, UpdateSearchIndex, Updated, VectorSearch, Welcome,
+    Ack, Authenticate, Bound, Call, Count, CreateIndex, Delete, DropIndex, Find, Get, Insert, Inserted,
+    KvBatch, KvDelete, KvGet, KvPut, ListIndexes, Neighbor, Op, Ping, Prove, Update, UpdateSearchIndex,
+    Updated, VectorSearch, Welcome,
 };
 
 /// A connection to a server's native port.
@@ -42,6 +44,20 @@ impl Client {
     /// As [`Self::connect`].
     pub fn connect_timeout(address: impl ToSocketAddrs, timeout: Duration) -> Result<Self> {
         Ok(Client { connection: Connection::open(address, Some(timeout))?, ack: Ack::Server })
+    }
+
+    /// Authenticates as a user of `database`, by SCRAM-SHA-256.
+    ///
+    /// # Errors
+    /// Code 18 for a wrong user or password; the server does not know the password; the connection's.
+    pub fn authenticate(&mut self, database: &str, user: &str, password: &str) -> Result<()> {
+        let mechanism = Mechanism::Sha256;
+        let (mut exchange, first) = ClientExchange::new(mechanism, user, password)?;
+        let begin = Authenticate { database, mechanism: mechanism.name(), payload: first.as_bytes() };
+        let challenge = self.call(&begin)?;
+        let proof = exchange.answer(&challenge.payload)?;
+        let last = self.call(&Prove { exchange: challenge.exchange, payload: proof.as_bytes() })?;
+        Ok(exchange.verify(&last.payload)?)
     }
 
     /// When the writes of this client are acknowledged, from now on.

@@ -2,6 +2,7 @@
 
 use std::io;
 
+use crate::access::scram::Refused;
 use crate::native::bytes::Malformed;
 use crate::native::error_frame::ErrorFrame;
 
@@ -26,12 +27,21 @@ pub enum Error {
         /// What the system answered.
         source: io::Error,
     },
+    /// The password cannot be used, or the server does not know it.
+    #[error("authentication: {0}")]
+    Authentication(String),
     /// What came is not the native protocol, or not a version of it that this client speaks.
     #[error("not an answer of a TreeDB server: {0}; is this the native port (`treedb serve --native`)?")]
     Protocol(String),
     /// An earlier failure ended this connection.
     #[error("the connection has ended ({0}): connect again")]
     Ended(String),
+}
+
+impl From<Refused> for Error {
+    fn from(refused: Refused) -> Error {
+        Error::Authentication(refused.to_string())
+    }
 }
 
 impl Error {

@@ -7,17 +7,18 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use bson::RawDocumentBuf;
 use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncBufReadExt, BufReader};
-use tokio::net::TcpStream;
 
 use super::commands;
 use super::error::CommandError;
 use super::op_msg::{self, OpMsg};
 use super::op_query;
 use super::wire::{self, Message, OP_COMPRESSED, OP_MSG, OP_QUERY};
+use crate::access::identity::Identity;
 use crate::config::FREE_BYTES;
 use crate::context::Context;
 use crate::metrics::Door;
 use crate::shutdown::Shutdown;
+use crate::stream::Stream;
 
 /// Large enough for most requests, so that a small one takes one read.
 const READ_BUFFER: usize = 16 * 1024;
@@ -27,14 +28,14 @@ const READ_BUFFER: usize = 16 * 1024;
 pub(crate) struct Session {
     /// Number of the connection since the server started.
     pub(crate) id: i32,
-    /// The client's address.
-    pub(crate) peer: SocketAddr,
+    /// Who the client is.
+    pub(crate) identity: Identity,
     replies: AtomicI32,
 }
 
 impl Session {
     pub(crate) fn new(id: i32, peer: SocketAddr) -> Self {
-        Session { id, peer, replies: AtomicI32::new(1) }
+        Session { id, identity: Identity::new(peer), replies: AtomicI32::new(1) }
     }
 
     fn next_reply(&self) -> i32 {
@@ -50,7 +51,7 @@ struct Answer {
 
 /// Serves one connection until the peer closes it, violates the protocol, or the server shuts down.
 pub(crate) async fn connection(
-    stream: TcpStream,
+    stream: Stream,
     peer: SocketAddr,
     context: Arc<Context>,
     mut shutdown: Shutdown,
@@ -76,7 +77,8 @@ pub(crate) async fn connection(
                 break;
             }
         }
-        let message = match shutdown.within_grace(wire::read(&mut reader, &context)).await {
+        let trusted = context.access.trusts(&session.identity);
+        let message = match shutdown.within_grace(wire::read(&mut reader, &context, trusted)).await {
             Some(Ok(message)) => message,
             None => break,
             Some(Err(error)) => {

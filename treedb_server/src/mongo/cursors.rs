@@ -19,6 +19,8 @@ use treedb_query::query::ErrorCode;
 use super::error::CommandError;
 use super::reply::BatchReply;
 use super::sessions::{OpenTransaction, SessionId};
+use crate::access::identity::Identity;
+use crate::access::user::QualifiedName;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -212,6 +214,8 @@ pub(crate) struct Cursors {
 
 struct Slot {
     namespace: String,
+    /// The user who opened it; nobody, if clients do not authenticate.
+    owner: Option<QualifiedName>,
     used: Instant,
     /// `None` while a batch is being made.
     cursor: Option<Cursor>,
@@ -230,21 +234,24 @@ impl Cursors {
         }
     }
 
-    /// The reply with the first batch of `cursor`, which is kept if there is more (and `single` does not forbid it).
+    /// The reply with the first batch of `cursor`, which is kept for `owner` if there is more (and `single` does not forbid
+    /// it).
     pub(crate) fn first(
         &self,
+        owner: &Identity,
         cursor: Cursor,
         batch: usize,
         single: bool,
         until: Deadline,
     ) -> Result<RawDocumentBuf> {
-        self.first_in(None, cursor, batch, single, until)
+        self.first_in(None, owner, cursor, batch, single, until)
     }
 
     /// The same, of a cursor of the transaction `open`.
     pub(crate) fn first_in(
         &self,
         mut open: Option<&mut OpenTransaction>,
+        owner: &Identity,
         mut cursor: Cursor,
         batch: usize,
         single: bool,
@@ -253,24 +260,25 @@ impl Cursors {
         let mut reply = BatchReply::new("firstBatch");
         let more = cursor.fill(&mut reply, Some(batch), until, Duration::ZERO, open.as_deref())?;
         let namespace = cursor.namespace.clone();
-        let id = if more && !single { self.insert(cursor)? } else { 0 };
+        let id = if more && !single { self.insert(cursor, owner.user())? } else { 0 };
         if let Some(open) = open.as_mut().filter(|_| id != 0) {
             open.cursors.push(id);
         }
         reply.finish(id, &namespace)
     }
 
-    /// The reply with the next batch of the cursor `id`; `batch` documents at most (`None`: as many as fit). If it is a
+    /// The reply with the next batch of the cursor `id`, which belongs to `owner`; `batch` documents at most (`None`: as many as fit). If it is a
     /// change stream, its first event is waited for as long as `wait`.
     pub(crate) fn next(
         &self,
+        owner: &Identity,
         id: i64,
         namespace: &str,
         batch: Option<usize>,
         wait: Duration,
         open: Option<&OpenTransaction>,
     ) -> Result<RawDocumentBuf> {
-        let mut cursor = self.take(id, namespace)?;
+        let mut cursor = self.take(id, namespace, owner.user().as_ref())?;
         if let Err(error) = cursor.belongs_to(id, open) {
             self.put_back(id, cursor);
             return Err(error);
@@ -295,6 +303,11 @@ impl Cursors {
                 Err(error)
             }
         }
+    }
+
+    /// Whether there is a cursor `id`, and it belongs to somebody else.
+    pub(crate) fn is_of_another(&self, owner: &Identity, id: i64) -> bool {
+        self.lock().get(&id).is_some_and(|slot| slot.owner != owner.user())
     }
 
     /// Closes the cursor `id`. False if there is none with that id and namespace.
@@ -332,7 +345,7 @@ impl Cursors {
         drop(all);
     }
 
-    fn insert(&self, cursor: Cursor) -> Result<i64> {
+    fn insert(&self, cursor: Cursor, owner: Option<QualifiedName>) -> Result<i64> {
         let mut slots = self.lock();
         if slots.len() >= self.limit {
             return Err(CommandError::new(
@@ -349,13 +362,14 @@ impl Cursors {
             }
             salt += 1;
         };
-        let slot = Slot { namespace: cursor.namespace.clone(), used: Instant::now(), cursor: Some(cursor) };
+        let namespace = cursor.namespace.clone();
+        let slot = Slot { namespace, owner, used: Instant::now(), cursor: Some(cursor) };
         slots.insert(id, slot);
         self.count(&slots);
         Ok(id)
     }
 
-    fn take(&self, id: i64, namespace: &str) -> Result<Cursor> {
+    fn take(&self, id: i64, namespace: &str, user: Option<&QualifiedName>) -> Result<Cursor> {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(&id) else {
             return Err(CommandError::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found")));
@@ -367,6 +381,12 @@ impl Cursors {
                     "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
                     slot.namespace
                 ),
+            ));
+        }
+        if slot.owner.as_ref() != user {
+            return Err(CommandError::new(
+                ErrorCode::Unauthorized,
+                format!("cursor id {id} was not created by the authenticated user"),
             ));
         }
         slot.cursor.take().ok_or_else(|| {
@@ -423,6 +443,10 @@ mod tests {
         Cursors::new(3, 2, Gauge::default())
     }
 
+    fn nobody() -> Identity {
+        Identity::new("127.0.0.1:1".parse().unwrap())
+    }
+
     fn numbers(n: i32) -> Cursor {
         Cursor::new("a.b", Box::new((0..n).map(|i| Ok(rawdoc! { "_id": i }))))
     }
@@ -437,35 +461,35 @@ mod tests {
     #[test]
     fn batches_add_up_and_the_last_one_closes_the_cursor() {
         let cursors = cursors();
-        let (id, n) = parts(cursors.first(numbers(25), 10, false, Deadline::NEVER));
+        let (id, n) = parts(cursors.first(&nobody(), numbers(25), 10, false, Deadline::NEVER));
         assert!(id > 0 && n == 10);
-        assert_eq!(parts(cursors.next(id, "a.b", Some(10), Duration::ZERO, None)), (id, 10));
-        assert_eq!(parts(cursors.next(id, "a.b", None, Duration::ZERO, None)), (0, 5));
-        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 43);
-        assert_eq!(parts(cursors.first(numbers(10), 10, false, Deadline::NEVER)), (0, 10));
-        assert_eq!(parts(cursors.first(numbers(11), 10, true, Deadline::NEVER)), (0, 10));
+        assert_eq!(parts(cursors.next(&nobody(), id, "a.b", Some(10), Duration::ZERO, None)), (id, 10));
+        assert_eq!(parts(cursors.next(&nobody(), id, "a.b", None, Duration::ZERO, None)), (0, 5));
+        assert_eq!(cursors.next(&nobody(), id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 43);
+        assert_eq!(parts(cursors.first(&nobody(), numbers(10), 10, false, Deadline::NEVER)), (0, 10));
+        assert_eq!(parts(cursors.first(&nobody(), numbers(11), 10, true, Deadline::NEVER)), (0, 10));
     }
 
     #[test]
     fn a_batch_size_of_zero_opens_a_cursor_without_reading() {
         let cursors = cursors();
-        let (id, n) = parts(cursors.first(numbers(2), 0, false, Deadline::NEVER));
+        let (id, n) = parts(cursors.first(&nobody(), numbers(2), 0, false, Deadline::NEVER));
         assert!(id > 0 && n == 0);
-        assert_eq!(parts(cursors.next(id, "a.b", Some(0), Duration::ZERO, None)), (0, 2));
+        assert_eq!(parts(cursors.next(&nobody(), id, "a.b", Some(0), Duration::ZERO, None)), (0, 2));
     }
 
     #[test]
     fn a_cursor_is_killed_reaped_and_limited() {
         let cursors = cursors();
-        let (id, _) = parts(cursors.first(numbers(9), 1, false, Deadline::NEVER));
+        let (id, _) = parts(cursors.first(&nobody(), numbers(9), 1, false, Deadline::NEVER));
         assert!(!cursors.kill(id, "a.other"));
-        assert_eq!(cursors.next(id, "a.other", None, Duration::ZERO, None).unwrap_err().code, 13);
+        assert_eq!(cursors.next(&nobody(), id, "a.other", None, Duration::ZERO, None).unwrap_err().code, 13);
         assert!(cursors.kill(id, "a.b"));
         assert!(!cursors.kill(id, "a.b"));
-        cursors.first(numbers(9), 1, false, Deadline::NEVER).unwrap();
-        cursors.first(numbers(9).kept(true), 1, false, Deadline::NEVER).unwrap();
-        cursors.first(numbers(9), 1, false, Deadline::NEVER).unwrap();
-        assert_eq!(cursors.first(numbers(9), 1, false, Deadline::NEVER).unwrap_err().code, 146);
+        cursors.first(&nobody(), numbers(9), 1, false, Deadline::NEVER).unwrap();
+        cursors.first(&nobody(), numbers(9).kept(true), 1, false, Deadline::NEVER).unwrap();
+        cursors.first(&nobody(), numbers(9), 1, false, Deadline::NEVER).unwrap();
+        assert_eq!(cursors.first(&nobody(), numbers(9), 1, false, Deadline::NEVER).unwrap_err().code, 146);
         assert_eq!(cursors.reap(Duration::ZERO), 2);
         assert_eq!(cursors.gauge.get(), 1);
         cursors.clear();
@@ -475,13 +499,13 @@ mod tests {
     #[test]
     fn a_cursor_in_use_is_neither_used_twice_nor_reaped() {
         let cursors = cursors();
-        let (id, _) = parts(cursors.first(numbers(9), 1, false, Deadline::NEVER));
-        let taken = cursors.take(id, "a.b").unwrap();
-        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 143);
+        let (id, _) = parts(cursors.first(&nobody(), numbers(9), 1, false, Deadline::NEVER));
+        let taken = cursors.take(id, "a.b", None).unwrap();
+        assert_eq!(cursors.next(&nobody(), id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 143);
         assert_eq!(cursors.reap(Duration::ZERO), 0);
         assert!(cursors.kill(id, "a.b"));
         cursors.put_back(id, taken);
-        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 43);
+        assert_eq!(cursors.next(&nobody(), id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 43);
     }
 
     #[test]
@@ -492,8 +516,8 @@ mod tests {
             Ok(rawdoc! { "_id": i })
         });
         let cursor = Cursor::new("a.b", Box::new(slow));
-        assert_eq!(cursors.first(cursor, 100, false, Deadline::after(5)).unwrap_err().code, 50);
-        assert_eq!(parts(cursors.first(numbers(5), 100, false, Deadline::after(60_000))), (0, 5));
+        assert_eq!(cursors.first(&nobody(), cursor, 100, false, Deadline::after(5)).unwrap_err().code, 50);
+        assert_eq!(parts(cursors.first(&nobody(), numbers(5), 100, false, Deadline::after(60_000))), (0, 5));
     }
 
     #[test]
@@ -503,9 +527,14 @@ mod tests {
             2 => Err(CommandError::protocol("broken")),
             _ => Ok(rawdoc! { "_id": i }),
         });
-        let (id, _) =
-            parts(cursors.first(Cursor::new("a.b", Box::new(documents)), 1, false, Deadline::NEVER));
-        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 17);
-        assert_eq!(cursors.next(id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 43);
+        let (id, _) = parts(cursors.first(
+            &nobody(),
+            Cursor::new("a.b", Box::new(documents)),
+            1,
+            false,
+            Deadline::NEVER,
+        ));
+        assert_eq!(cursors.next(&nobody(), id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 17);
+        assert_eq!(cursors.next(&nobody(), id, "a.b", None, Duration::ZERO, None).unwrap_err().code, 43);
     }
 }

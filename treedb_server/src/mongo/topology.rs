@@ -5,7 +5,6 @@
 //! `directConnection=true`, and retryable writes cost a record each: this is why a replica set is opt-in. The server
 //! executes the same commands either way.
 
-use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -37,12 +36,10 @@ pub(crate) struct Member {
 }
 
 impl Topology {
-    /// The member of the replica set `set` that listens on `address`; a standalone without a set.
-    pub(crate) fn new(set: Option<String>, address: SocketAddr) -> Self {
+    /// The member of the replica set `set` that clients reach at `address`; a standalone without a set.
+    pub(crate) fn new(set: Option<String>, address: String) -> Self {
         match set {
-            Some(set) => {
-                Topology::Member(Member { set, address: address.to_string(), reported: AtomicU64::new(0) })
-            }
+            Some(set) => Topology::Member(Member { set, address, reported: AtomicU64::new(0) }),
             None => Topology::Standalone,
         }
     }

@@ -52,6 +52,9 @@ pub(crate) enum WireError {
     /// The length in the header is impossible.
     #[error("message length {0} is not between {HEADER_BYTES} and {MAX_MESSAGE_BYTES} bytes")]
     Length(i32),
+    /// The message is longer than those of a client that has not authenticated may be.
+    #[error("a message of {0} bytes before authentication: at most {FREE_BYTES} are read")]
+    BeforeAuthentication(usize),
     /// The peer neither sent nor read anything for too long.
     #[error("peer stalled inside a message")]
     Stalled,
@@ -96,15 +99,19 @@ pub(crate) struct Message {
     pub(crate) reserved: Option<Reserved>,
 }
 
-/// Reads one message, whose first byte has arrived.
+/// Reads one message, whose first byte has arrived. Of a client that is not `trusted`, only a short one.
 pub(crate) async fn read(
     reader: &mut (impl AsyncRead + Unpin),
     context: &Arc<Context>,
+    trusted: bool,
 ) -> Result<Message, WireError> {
     let stall = context.limits.stall;
     let mut header = [0; HEADER_BYTES];
     timeout(stall, reader.read_exact(&mut header)).await.map_err(|_| WireError::Stalled)??;
     let parsed = Header::parse(header)?;
+    if !trusted && parsed.length > FREE_BYTES {
+        return Err(WireError::BeforeAuthentication(parsed.length));
+    }
     let mut bytes = Vec::with_capacity(parsed.length.min(FREE_BYTES));
     bytes.extend_from_slice(&header);
     fill(reader, &mut bytes, parsed.length.min(FREE_BYTES), stall).await?;
@@ -143,6 +150,7 @@ pub(crate) async fn write(
     for part in bytes.chunks(STALL_CHUNK) {
         timeout(stall, writer.write_all(part)).await.map_err(|_| WireError::Stalled)??;
     }
+    timeout(stall, writer.flush()).await.map_err(|_| WireError::Stalled)??;
     Ok(())
 }
 
@@ -172,7 +180,7 @@ mod tests {
     async fn a_message_that_ends_early_is_an_error_and_not_a_wait() {
         let (context, _dir) = context(Limits::default());
         let bytes = header(100);
-        let error = read(&mut &bytes[..], &context).await.unwrap_err();
+        let error = read(&mut &bytes[..], &context, true).await.unwrap_err();
         assert!(matches!(error, WireError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof));
     }
 
@@ -181,7 +189,7 @@ mod tests {
         let (context, _dir) = context(Limits { stall: Duration::from_millis(100), ..Limits::default() });
         let (mut client, mut server) = tokio::io::duplex(1 << 16);
         client.write_all(&header(48_000_000)).await.unwrap();
-        let reading = read(&mut server, &context);
+        let reading = read(&mut server, &context, true);
         let mut reading = std::pin::pin!(reading);
         assert!(timeout(Duration::from_millis(20), reading.as_mut()).await.is_err());
         assert_eq!(context.metrics.inflight.get(), 0);

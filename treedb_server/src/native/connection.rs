@@ -19,8 +19,6 @@ use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Interval;
@@ -34,6 +32,7 @@ use crate::config::FREE_BYTES;
 use crate::context::{Context, Reserved};
 use crate::metrics::Door;
 use crate::shutdown::Shutdown;
+use crate::stream::{ReadHalf, Stream, WriteHalf};
 
 /// Concurrent requests of one connection.
 pub(crate) const MAX_REQUESTS: usize = 64;
@@ -75,12 +74,7 @@ impl From<io::Error> for CloseReason {
 }
 
 /// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
-pub(crate) async fn connection(
-    stream: TcpStream,
-    peer: SocketAddr,
-    context: Arc<Context>,
-    shutdown: Shutdown,
-) {
+pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Context>, shutdown: Shutdown) {
     let (read, write) = stream.into_split();
     let (outbox, queue) = mpsc::channel(MAX_REQUESTS + 1);
     let writer = tokio::spawn(write_answers(write, queue, Arc::clone(&context), shutdown.clone()));
@@ -88,7 +82,7 @@ pub(crate) async fn connection(
         stream: BufReader::with_capacity(READ_BUFFER, read),
         outbox,
         slots: Arc::new(Semaphore::new(MAX_REQUESTS)),
-        session: Arc::new(Session::new(context.database.clone())),
+        session: Arc::new(Session::new(context.database.clone(), Arc::clone(&context.access), peer)),
         working: JoinSet::new(),
         sweep: tokio::time::interval((context.limits.cursor_idle / 4).max(Duration::from_millis(10))),
         received: context.metrics.received.get_or_create_owned(&Door { door: DOOR }),
@@ -124,7 +118,7 @@ pub(crate) async fn connection(
 }
 
 struct Reader {
-    stream: BufReader<OwnedReadHalf>,
+    stream: BufReader<ReadHalf>,
     outbox: mpsc::Sender<Outgoing>,
     slots: Arc<Semaphore>,
     session: Arc<Session>,
@@ -184,7 +178,8 @@ impl Reader {
 
     async fn one(&mut self) -> Result<(), CloseReason> {
         let header = self.header().await?;
-        header.within(MAX_BODY).map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
+        let longest = if self.session.is_trusted() { MAX_BODY } else { FREE_BYTES as u32 };
+        header.within(longest).map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
         if header.request == 0 {
             let message = "request id 0 means the connection itself: a request cannot have it";
             return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
@@ -337,7 +332,7 @@ impl CompletedRequest {
 
 /// Writes answers until every sender is gone, or the peer does not read them.
 async fn write_answers(
-    mut stream: OwnedWriteHalf,
+    mut stream: WriteHalf,
     mut queue: mpsc::Receiver<Outgoing>,
     context: Arc<Context>,
     mut shutdown: Shutdown,
@@ -367,7 +362,7 @@ async fn write_answers(
 }
 
 /// Writes all of `bytes`; each step of it must make progress within `stall`.
-async fn write_all(stream: &mut OwnedWriteHalf, mut bytes: &[u8], stall: Duration) -> io::Result<()> {
+async fn write_all(stream: &mut WriteHalf, mut bytes: &[u8], stall: Duration) -> io::Result<()> {
     while !bytes.is_empty() {
         match tokio::time::timeout(stall, stream.write(bytes)).await {
             Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
@@ -376,5 +371,5 @@ async fn write_all(stream: &mut OwnedWriteHalf, mut bytes: &[u8], stall: Duratio
             Err(_) => return Err(io::ErrorKind::TimedOut.into()),
         }
     }
-    Ok(())
+    tokio::time::timeout(stall, stream.flush()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

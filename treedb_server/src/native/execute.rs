@@ -3,6 +3,9 @@
 //! Key/value tables of the wire are the store's tables `kv/NAME`, so that no request can touch the tables that
 //! collections live in. A program that opens the directory itself finds them under that name.
 
+use std::net::SocketAddr;
+use std::sync::Arc;
+
 use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::{
     Collection, Cursor, Database, DeleteRequest, ErrorCode, FindRequest, IndexSpec, QueryError, SearchIndex,
@@ -13,12 +16,16 @@ use treedb_query::query::NearestQuery;
 use treedb_storage::{Batch as KvChanges, Durability, Reads, TableKind};
 
 use super::call::{
-    Ack, BatchWriter, Count, CreateIndex, Delete, DocumentError, EntriesWriter, Find, Get, Insert, Inserted,
-    KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Request, Update, Updated, VectorSearch,
+    Ack, Authenticate, BatchWriter, Challenge, Count, CreateIndex, Delete, DocumentError, EntriesWriter,
+    Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Request,
+    Update, Updated, VectorSearch,
 };
 use super::cursors::Cursors;
 use super::error_frame::ErrorFrame;
 use super::frame::{self, ANSWER, ERROR, Header, MAX_BODY, opcode};
+use super::permission;
+use crate::access::Access;
+use crate::access::identity::{Identity, Step};
 
 /// Bytes after which a batch of documents or entries ends.
 const BATCH_BYTES: usize = 1 << 20;
@@ -34,6 +41,8 @@ type Done = Result<(), ErrorFrame>;
 /// The state that the requests of one connection share.
 pub(crate) struct Session {
     database: Database,
+    access: Arc<Access>,
+    identity: Identity,
     cursors: Cursors<Cursor>,
 }
 
@@ -43,8 +52,14 @@ pub(crate) fn is_quick(opcode: u16) -> bool {
 }
 
 impl Session {
-    pub(crate) fn new(database: Database) -> Self {
-        Session { database, cursors: Cursors::new() }
+    /// The state of a connection from this address.
+    pub(crate) fn new(database: Database, access: Arc<Access>, peer: SocketAddr) -> Self {
+        Session { database, access, identity: Identity::new(peer), cursors: Cursors::new() }
+    }
+
+    /// Whether the client may send long frames.
+    pub(crate) fn is_trusted(&self) -> bool {
+        self.access.trusts(&self.identity)
     }
 
     /// The connection's cursors.
@@ -70,10 +85,18 @@ impl Session {
                 format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
             return Err(ErrorFrame::new(ErrorCode::CommandNotFound, message));
         };
+        permission::check(&self.access, &self.identity, header.opcode, &request)?;
         match request {
             Request::Ping(ping) => {
                 out.extend_from_slice(ping.payload);
                 Ok(())
+            }
+            Request::Authenticate(begin) => {
+                let Authenticate { database, mechanism, payload } = begin;
+                answered(self.identity.begin(&self.access, database, mechanism, payload, true)?, out)
+            }
+            Request::Prove(prove) => {
+                answered(self.identity.proceed(&self.access, prove.exchange, prove.payload)?, out)
             }
             Request::Insert(insert) => self.insert(&insert, out),
             Request::Get(get) => self.get(&get, out),
@@ -309,6 +332,11 @@ impl Session {
         entries.finish(more, out);
         Ok(())
     }
+}
+
+/// The answer of a step of an authentication.
+fn answered(step: Step, out: &mut Vec<u8>) -> Done {
+    Ok(Challenge { exchange: step.id, payload: step.payload }.answer(out)?)
 }
 
 /// The error frame of `error`.

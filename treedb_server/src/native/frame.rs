@@ -47,6 +47,10 @@ pub mod opcode {
     pub const HELLO: u16 = 0x01;
     /// Sends the body back.
     pub const PING: u16 = 0x02;
+    /// Begins to authenticate.
+    pub const AUTHENTICATE: u16 = 0x03;
+    /// Proves that the client knows a password.
+    pub const PROVE: u16 = 0x04;
     /// Inserts documents.
     pub const INSERT: u16 = 0x10;
     /// One document by its `_id`.
@@ -89,6 +93,8 @@ pub mod opcode {
         match opcode {
             HELLO => "hello",
             PING => "ping",
+            AUTHENTICATE => "authenticate",
+            PROVE => "prove",
             INSERT => "insert",
             GET => "get",
             FIND => "find",

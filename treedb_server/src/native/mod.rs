@@ -11,6 +11,7 @@
 //! | [`call`] | every request with its answer: both directions of both, so that client and server cannot disagree |
 //! | [`error_frame`] | the fields of an error frame |
 //! | `connection` | one connection of the server: reading, working, writing |
+//! | `permission` | what a request needs |
 //! | `execute` | execution of requests |
 //! | `cursors` | the cursors of a connection |
 //!
@@ -27,6 +28,7 @@ pub mod frame;
 mod connection;
 mod cursors;
 pub(crate) mod execute;
+mod permission;
 pub(crate) use execute::TABLES;
 
 pub use bytes::Malformed;

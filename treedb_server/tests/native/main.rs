@@ -3,6 +3,7 @@
 // Helpers of tests, which clippy does not know as tests.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
+mod access;
 mod documents;
 mod hostile;
 mod indexes;

@@ -33,6 +33,11 @@ impl Server {
 
     /// A server on `dir`.
     pub(crate) fn on(dir: &Path) -> Self {
+        Self::with_flags(dir, &[])
+    }
+
+    /// A server on `dir`, with flags besides.
+    pub(crate) fn with_flags(dir: &Path, flags: &[&str]) -> Self {
         let mut child = Command::new(env!("CARGO_BIN_EXE_treedb"))
             .args([
                 "serve",
@@ -45,6 +50,7 @@ impl Server {
                 "--dir",
             ])
             .arg(dir)
+            .args(flags)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -156,11 +156,24 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         let found = open.txn.collection(namespace.as_str())?.aggregate(&pipeline)?;
         let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
         let cursor = Cursor::new(shown, documents).in_transaction(&open);
-        return request.context.cursors.first_in(Some(&mut *open), cursor, batch, false, until);
+        return request.context.cursors.first_in(
+            Some(&mut *open),
+            &request.session.identity,
+            cursor,
+            batch,
+            false,
+            until,
+        );
     }
     let found = database.aggregate(namespace.as_str(), &pipeline)?;
     let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
-    request.context.cursors.first(Cursor::new(shown, documents), batch, false, until)
+    request.context.cursors.first(
+        &request.session.identity,
+        Cursor::new(shown, documents),
+        batch,
+        false,
+        until,
+    )
 }
 
 /// Opens a change stream.
@@ -196,5 +209,11 @@ fn watch(request: &Request<'_>, watch: WatchRequest, batch: usize) -> Result {
         }
     };
     let stream = request.context.database.watch(watched, watch)?;
-    request.context.cursors.first(Cursor::changes(shown, stream), batch, false, Deadline::NEVER)
+    request.context.cursors.first(
+        &request.session.identity,
+        Cursor::changes(shown, stream),
+        batch,
+        false,
+        Deadline::NEVER,
+    )
 }

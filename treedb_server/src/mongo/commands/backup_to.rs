@@ -17,7 +17,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         return Err(bad_path("it is not a string"));
     };
     // Creating directories as the server's user is only for local clients.
-    if !request.session.peer.ip().to_canonical().is_loopback() {
+    if !request.session.identity.peer().ip().to_canonical().is_loopback() {
         let reason =
             "backupTo is for clients on the server's machine: connect through 127.0.0.1 or localhost";
         return Err(CommandError::new(ErrorCode::Unauthorized, reason));

@@ -26,16 +26,16 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
     let mut find = parse("find", request.body())?;
     let namespace = collection.namespace().to_string();
-    let cursors = &request.context.cursors;
+    let (cursors, identity) = (&request.context.cursors, &request.session.identity);
     if let Some(mut open) = request.transaction() {
         let found = open.txn.collection(&namespace)?.find(&find.request)?;
         let cursor = Cursor::of_transaction(namespace, found, &open);
-        return cursors.first_in(Some(&mut *open), cursor, find.batch, find.single, find.until);
+        return cursors.first_in(Some(&mut *open), identity, cursor, find.batch, find.single, find.until);
     }
     find.request.as_of = request.at.map(|at| at.moment);
     let found = collection.find(find.request)?.map(|document| document.map_err(CommandError::from));
     let cursor = Cursor::new(namespace, Box::new(found)).kept(find.keep);
-    ReadAt::append_to_reply(request.at, cursors.first(cursor, find.batch, find.single, find.until)?)
+    ReadAt::append_to_reply(request.at, cursors.first(identity, cursor, find.batch, find.single, find.until)?)
 }
 
 /// Reads the arguments of a `find`.

@@ -37,7 +37,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     })?;
     let namespace = cursor_namespace(request.database, collection)?;
     let open = request.transaction();
-    request.context.cursors.next(id, &namespace, batch, wait, open.as_deref())
+    request.context.cursors.next(&request.session.identity, id, &namespace, batch, wait, open.as_deref())
 }
 
 /// The namespace of a cursor. Cursors of listings have names that no collection can have.

@@ -1,7 +1,7 @@
 //! `hello`, and its legacy name `isMaster`.
 //!
-//! [`crate::mongo::topology`] adds the fields of a replica set. No compressors and no authentication are offered, so the reply
-//! has neither `compression` nor `saslSupportedMechs`.
+//! [`crate::mongo::topology`] adds the fields of a replica set, [`super::sasl`] those of authentication. No compressors are
+//! offered, so the reply has no `compression`.
 
 use bson::raw::cstr;
 use bson::{DateTime, RawDocumentBuf, rawdoc};
@@ -9,6 +9,7 @@ use treedb_query::doc::MAX_DOCUMENT_SIZE;
 
 use super::Result;
 use super::request::Request;
+use super::sasl;
 use crate::config::MAX_MESSAGE_BYTES;
 use crate::mongo::sessions;
 
@@ -54,6 +55,7 @@ fn greeting(request: &Request<'_>, primary: &str) -> Result<RawDocumentBuf> {
         reply.append(name, value);
     }
     request.context.topology.append_to_hello(&mut reply);
+    sasl::append_to_hello(request, &mut reply)?;
     Ok(reply)
 }
 

@@ -6,6 +6,8 @@ use treedb_query::query::ErrorCode;
 use super::Result;
 use super::get_more::cursor_namespace;
 use super::request::Request;
+use crate::access::action::Action;
+use crate::access::resource::Target;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -26,6 +28,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         let id = id?.as_i64().ok_or_else(|| {
             CommandError::new(ErrorCode::TypeMismatch, "BSON field 'killCursors.cursors' must hold longs")
         })?;
+        if request.context.cursors.is_of_another(&request.session.identity, id) {
+            request.authorize(Action::KillAnyCursor, Target::Cluster)?;
+        }
         if request.context.cursors.kill(id, &namespace) {
             killed.push(id);
         } else {

@@ -7,6 +7,8 @@ use treedb_query::query::Filter;
 
 use super::Result;
 use super::request::Request;
+use crate::access::action::Action;
+use crate::access::resource::Target;
 use crate::mongo::cursors::{Cursor, Deadline};
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -16,13 +18,22 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         match arg.name {
             "filter" => filter = arg.some_document()?,
             "nameOnly" => names_only = arg.bool()?,
+            // Who may not list all of them gets no others; who may gets all.
+            "authorizedCollections" => {
+                arg.bool()?;
+            }
             "cursor" => batch = batch_size(arg.document()?, batch)?,
             _ => arg.ignored_or_unknown()?,
         }
     }
     let filter = filter.map(|filter: RawDocumentBuf| Filter::parse(&filter)).transpose()?;
     let mut entries = Vec::new();
+    let all = request.permits(Action::ListCollections, Target::Database(request.database))?;
     for found in request.context.database.list_collections(request.database)? {
+        let collection = Target::Collection(request.database, found.namespace.collection());
+        if !(all || request.permits(Action::Find, collection)?) {
+            continue;
+        }
         let mut entry = rawdoc! { "name": found.namespace.collection(), "type": "collection" };
         if !names_only {
             let uuid = Binary { subtype: BinarySubtype::Uuid, bytes: found.uuid.bytes().to_vec() };
@@ -37,6 +48,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     }
     let namespace = format!("{}.$cmd.listCollections", request.database);
     request.context.cursors.first(
+        &request.session.identity,
         Cursor::new(namespace, Box::new(entries.into_iter())),
         batch,
         false,

@@ -1,25 +1,35 @@
-//! `listDatabases`. There are no sizes per database; the total is the size of the files.
+//! `listDatabases`: all of them to whoever may list them, to others those that they may read in. There are no sizes per database; the total is the size of the files.
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_query::query::Filter;
 
 use super::Result;
 use super::request::Request;
+use crate::access::action::Action;
+use crate::access::resource::Target;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let (mut filter, mut names_only) = (None, false);
+    let (mut filter, mut names_only, mut authorized_only) = (None, false, None);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
             "filter" => filter = arg.some_document()?,
             "nameOnly" => names_only = arg.bool()?,
+            "authorizedDatabases" => authorized_only = Some(arg.bool()?),
             _ => arg.ignored_or_unknown()?,
         }
     }
     let filter = filter.map(|filter: RawDocumentBuf| Filter::parse(&filter)).transpose()?;
     let database = &request.context.database;
+    let all = request.permits(Action::ListDatabases, Target::Cluster)? && authorized_only != Some(true);
+    if !all && authorized_only == Some(false) {
+        request.authorize(Action::ListDatabases, Target::Cluster)?;
+    }
     let mut databases = RawArrayBuf::new();
     for name in database.list_databases()? {
+        if !all && !request.may_see_database(&name)? {
+            continue;
+        }
         let entry = if names_only {
             rawdoc! { "name": name }
         } else {

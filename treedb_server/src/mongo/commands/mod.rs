@@ -30,13 +30,17 @@ mod list_collections;
 mod list_commands;
 mod list_databases;
 mod list_indexes;
+mod needs;
 mod ping;
 mod request;
+mod roles;
+mod sasl;
 mod search_indexes;
 mod server_status;
 mod sessions;
 mod transactions;
 mod update;
+mod users;
 mod whatsmyuri;
 mod writes;
 
@@ -47,6 +51,7 @@ use std::time::Instant;
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_query::query::ErrorCode;
 
+use self::needs::Needs;
 pub(crate) use self::request::Request;
 pub(crate) use self::writes::write_concern;
 use super::connection::Session;
@@ -54,6 +59,7 @@ use super::error::CommandError;
 use super::op_msg::OpMsg;
 use super::op_query;
 use super::sessions::CommandScope;
+use crate::access::action::Action;
 use crate::context::{Context, Reserved};
 
 type Result<T = RawDocumentBuf> = std::result::Result<T, CommandError>;
@@ -66,6 +72,8 @@ pub(crate) struct Command {
     aliases: &'static [&'static str],
     /// Its description in `listCommands`.
     help: &'static str,
+    /// Who may run it.
+    needs: Needs,
     /// Only in the database `admin`.
     admin: bool,
     /// Never blocks: it runs in the connection's task.
@@ -92,11 +100,17 @@ pub(crate) enum TransactionSupport {
 
 impl Command {
     /// A command that may block: it runs on a thread for blocking work.
-    const fn new(name: &'static str, help: &'static str, run: fn(&Request<'_>) -> Result) -> Self {
+    const fn new(
+        name: &'static str,
+        help: &'static str,
+        needs: Needs,
+        run: fn(&Request<'_>) -> Result,
+    ) -> Self {
         Command {
             name,
             aliases: &[],
             help,
+            needs,
             admin: false,
             quick: false,
             transactions: TransactionSupport::Never,
@@ -105,8 +119,13 @@ impl Command {
     }
 
     /// A command that only reads memory.
-    const fn quick(name: &'static str, help: &'static str, run: fn(&Request<'_>) -> Result) -> Self {
-        Command { quick: true, ..Self::new(name, help, run) }
+    const fn quick(
+        name: &'static str,
+        help: &'static str,
+        needs: Needs,
+        run: fn(&Request<'_>) -> Result,
+    ) -> Self {
+        Command { quick: true, ..Self::new(name, help, needs, run) }
     }
 
     const fn admin(self) -> Self {
@@ -124,66 +143,209 @@ impl Command {
 
 /// Every command, by name.
 pub(crate) static COMMANDS: &[Command] = &[
-    Command::new("abortTransaction", "Abort a transaction", transactions::run)
+    Command::new("abortTransaction", "Abort a transaction", Needs::Login, transactions::run)
         .admin()
         .transactions(TransactionSupport::Abort),
-    Command::new("aggregate", "Run a pipeline of the supported stages", aggregate::run)
-        .transactions(TransactionSupport::Inside),
-    Command::quick("backupStatus", "The running backups", backup_to::status).admin(),
-    Command::new("backupTo", "Copy the database into a new directory", backup_to::run).admin(),
-    Command::quick("buildInfo", "Versions and limits", build_info::run).also(&["buildinfo"]),
-    Command::new("collMod", "Change a validator or an index", coll_mod::run),
-    Command::new("commitTransaction", "Commit a transaction", transactions::run)
+    Command::new(
+        "aggregate",
+        "Run a pipeline of the supported stages",
+        Needs::Arguments(needs::aggregate),
+        aggregate::run,
+    )
+    .transactions(TransactionSupport::Inside),
+    Command::quick("backupStatus", "The running backups", Needs::Cluster(Action::Backup), backup_to::status)
+        .admin(),
+    Command::new(
+        "backupTo",
+        "Copy the database into a new directory",
+        Needs::Cluster(Action::Backup),
+        backup_to::run,
+    )
+    .admin(),
+    Command::quick("buildInfo", "Versions and limits", Needs::Nothing, build_info::run).also(&["buildinfo"]),
+    Command::new(
+        "collMod",
+        "Change a validator or an index",
+        Needs::Collection(Action::CollMod),
+        coll_mod::run,
+    ),
+    Command::new("commitTransaction", "Commit a transaction", Needs::Login, transactions::run)
         .admin()
         .transactions(TransactionSupport::Commit),
-    Command::quick("connectionStatus", "The authenticated users: none", connection_status::run),
-    Command::new("count", "Count documents", count::run),
-    Command::new("create", "Create a collection", create::run),
-    Command::new("createIndexes", "Create indexes and wait for them", create_indexes::run),
+    Command::quick("connectionStatus", "The authenticated user", Needs::Nothing, connection_status::run),
+    Command::new("count", "Count documents", Needs::Collection(Action::Find), count::run),
+    Command::new("create", "Create a collection", Needs::Collection(Action::CreateCollection), create::run),
+    Command::new(
+        "createIndexes",
+        "Create indexes and wait for them",
+        Needs::Collection(Action::CreateIndex),
+        create_indexes::run,
+    ),
+    Command::new("createRole", "Create a role", Needs::Login, roles::create),
     Command::new(
         "createSearchIndexes",
         "Create indexes of vectors and wait for them",
+        Needs::Collection(Action::CreateSearchIndexes),
         search_indexes::create,
     ),
-    Command::quick("currentOp", "Running index builds", current_op::run).admin(),
-    Command::new("delete", "Delete documents", delete::run).transactions(TransactionSupport::Write),
-    Command::new("distinct", "The distinct values of a field", distinct::run)
-        .transactions(TransactionSupport::Inside),
-    Command::new("drop", "Drop a collection", drop::run),
-    Command::new("dropDatabase", "Drop every collection of a database", drop_database::run),
-    Command::new("dropIndexes", "Drop indexes", drop_indexes::run).also(&["deleteIndexes"]),
-    Command::new("dropSearchIndex", "Drop an index of vectors", search_indexes::drop),
-    Command::new("endSessions", "End sessions", sessions::end),
-    Command::new("explain", "The plan of a find, count or aggregate", explain::run),
-    Command::new("find", "Find documents", find::run).transactions(TransactionSupport::Inside),
-    Command::new("findAndModify", "Update or delete one document and return it", find_and_modify::run)
-        .also(&["findandmodify"])
+    Command::new("createUser", "Create a user", Needs::Nothing, users::create),
+    Command::quick("currentOp", "Running index builds", Needs::Cluster(Action::Inprog), current_op::run)
+        .admin(),
+    Command::new("delete", "Delete documents", Needs::Collection(Action::Remove), delete::run)
         .transactions(TransactionSupport::Write),
-    Command::new("fsync", "Write a checkpoint", fsync::run).admin(),
-    Command::quick("getCmdLineOpts", "How the server was started", get_cmd_line_opts::run).admin(),
-    Command::quick("getLog", "Recent log lines: none are kept", get_log::run).admin(),
-    Command::new("getMore", "The next batch of a cursor", get_more::run)
+    Command::new(
+        "distinct",
+        "The distinct values of a field",
+        Needs::Collection(Action::Find),
+        distinct::run,
+    )
+    .transactions(TransactionSupport::Inside),
+    Command::new("drop", "Drop a collection", Needs::Collection(Action::DropCollection), drop::run),
+    Command::new(
+        "dropAllRolesFromDatabase",
+        "Drop every role of a database",
+        Needs::Database(Action::DropRole),
+        roles::drop_all,
+    ),
+    Command::new(
+        "dropAllUsersFromDatabase",
+        "Drop every user of a database",
+        Needs::Database(Action::DropUser),
+        users::drop_all,
+    ),
+    Command::new(
+        "dropDatabase",
+        "Drop every collection of a database",
+        Needs::Database(Action::DropDatabase),
+        drop_database::run,
+    ),
+    Command::new("dropIndexes", "Drop indexes", Needs::Collection(Action::DropIndex), drop_indexes::run)
+        .also(&["deleteIndexes"]),
+    Command::new("dropRole", "Drop a role", Needs::Database(Action::DropRole), roles::drop),
+    Command::new(
+        "dropSearchIndex",
+        "Drop an index of vectors",
+        Needs::Collection(Action::DropSearchIndex),
+        search_indexes::drop,
+    ),
+    Command::new("dropUser", "Drop a user", Needs::Database(Action::DropUser), users::drop),
+    Command::new("endSessions", "End sessions", Needs::Nothing, sessions::end),
+    Command::new(
+        "explain",
+        "The plan of a find, count or aggregate",
+        Needs::Arguments(needs::explain),
+        explain::run,
+    ),
+    Command::new("find", "Find documents", Needs::Collection(Action::Find), find::run)
         .transactions(TransactionSupport::Inside),
-    Command::quick("getParameter", "Parameters of the server", get_parameter::run).admin(),
-    Command::quick("hello", "Handshake", hello::run),
-    Command::quick("hostInfo", "The machine", host_info::run),
-    Command::new("insert", "Insert documents", insert::run).transactions(TransactionSupport::Write),
-    Command::quick("isMaster", "Handshake of old clients", hello::run_legacy).also(&["ismaster"]),
-    Command::new("killAllSessions", "End every session", sessions::kill_all),
-    Command::new("killCursors", "Close cursors", kill_cursors::run).transactions(TransactionSupport::Inside),
-    Command::new("killSessions", "End sessions", sessions::end),
-    Command::new("listCollections", "The collections of a database", list_collections::run),
-    Command::quick("listCommands", "The commands", list_commands::run),
-    Command::new("listDatabases", "The databases", list_databases::run).admin(),
-    Command::new("listIndexes", "The indexes of a collection", list_indexes::run),
-    Command::new("listSearchIndexes", "The indexes of vectors of a collection", search_indexes::list),
-    Command::quick("ping", "Answers", ping::run),
-    Command::quick("refreshSessions", "No effect: a session lives as long as it is used", sessions::refresh),
-    Command::new("serverStatus", "Counters of the server", server_status::run),
-    Command::quick("startSession", "A session id", sessions::start),
-    Command::new("update", "Update documents", update::run).transactions(TransactionSupport::Write),
-    Command::new("updateSearchIndex", "Change the definition of an index of vectors", search_indexes::update),
-    Command::quick("whatsmyuri", "The client's address", whatsmyuri::run),
+    Command::new(
+        "findAndModify",
+        "Update or delete one document and return it",
+        Needs::Arguments(needs::find_and_modify),
+        find_and_modify::run,
+    )
+    .also(&["findandmodify"])
+    .transactions(TransactionSupport::Write),
+    Command::new("fsync", "Write a checkpoint", Needs::Cluster(Action::Fsync), fsync::run).admin(),
+    Command::quick(
+        "getCmdLineOpts",
+        "How the server was started",
+        Needs::Cluster(Action::GetCmdLineOpts),
+        get_cmd_line_opts::run,
+    )
+    .admin(),
+    Command::quick("getLog", "Recent log lines: none are kept", Needs::Cluster(Action::GetLog), get_log::run)
+        .admin(),
+    Command::new("getMore", "The next batch of a cursor", Needs::Login, get_more::run)
+        .transactions(TransactionSupport::Inside),
+    Command::quick(
+        "getParameter",
+        "Parameters of the server",
+        Needs::Cluster(Action::GetParameter),
+        get_parameter::run,
+    )
+    .admin(),
+    Command::new("grantPrivilegesToRole", "Add privileges to a role", Needs::Login, roles::grant_privileges),
+    Command::new("grantRolesToRole", "Let a role inherit others", Needs::Login, roles::grant_roles),
+    Command::new("grantRolesToUser", "Give a user roles", Needs::Login, users::grant),
+    Command::quick("hello", "Handshake", Needs::Nothing, hello::run),
+    Command::quick("hostInfo", "The machine", Needs::Cluster(Action::HostInfo), host_info::run),
+    Command::new("insert", "Insert documents", Needs::Collection(Action::Insert), insert::run)
+        .transactions(TransactionSupport::Write),
+    Command::quick("isMaster", "Handshake of old clients", Needs::Nothing, hello::run_legacy)
+        .also(&["ismaster"]),
+    Command::new(
+        "killAllSessions",
+        "End every session",
+        Needs::Cluster(Action::KillAnySession),
+        sessions::kill_all,
+    ),
+    Command::new("killCursors", "Close cursors", Needs::Login, kill_cursors::run)
+        .transactions(TransactionSupport::Inside),
+    Command::new("killSessions", "End sessions", Needs::Login, sessions::end),
+    Command::new(
+        "listCollections",
+        "The collections of a database",
+        Needs::Arguments(needs::list_collections),
+        list_collections::run,
+    ),
+    Command::quick("listCommands", "The commands", Needs::Nothing, list_commands::run),
+    Command::new("listDatabases", "The databases", Needs::Login, list_databases::run).admin(),
+    Command::new(
+        "listIndexes",
+        "The indexes of a collection",
+        Needs::Collection(Action::ListIndexes),
+        list_indexes::run,
+    ),
+    Command::new(
+        "listSearchIndexes",
+        "The indexes of vectors of a collection",
+        Needs::Collection(Action::ListSearchIndexes),
+        search_indexes::list,
+    ),
+    Command::quick("logout", "Forget who the connection is", Needs::Nothing, sasl::log_out),
+    Command::quick("ping", "Answers", Needs::Nothing, ping::run),
+    Command::quick(
+        "refreshSessions",
+        "No effect: a session lives as long as it is used",
+        Needs::Login,
+        sessions::refresh,
+    ),
+    Command::new(
+        "revokePrivilegesFromRole",
+        "Take privileges from a role",
+        Needs::Login,
+        roles::revoke_privileges,
+    ),
+    Command::new(
+        "revokeRolesFromRole",
+        "Let a role no longer inherit others",
+        Needs::Login,
+        roles::revoke_roles,
+    ),
+    Command::new("revokeRolesFromUser", "Take roles from a user", Needs::Login, users::revoke),
+    Command::new("rolesInfo", "The roles", Needs::Login, roles::info),
+    Command::new("saslContinue", "Go on with an authentication", Needs::Nothing, sasl::proceed),
+    Command::new("saslStart", "Begin to authenticate", Needs::Nothing, sasl::start),
+    Command::new(
+        "serverStatus",
+        "Counters of the server",
+        Needs::Cluster(Action::ServerStatus),
+        server_status::run,
+    ),
+    Command::quick("startSession", "A session id", Needs::Login, sessions::start),
+    Command::new("update", "Update documents", Needs::Arguments(needs::update), update::run)
+        .transactions(TransactionSupport::Write),
+    Command::new("updateRole", "Change a role", Needs::Login, roles::update),
+    Command::new(
+        "updateSearchIndex",
+        "Change the definition of an index of vectors",
+        Needs::Collection(Action::UpdateSearchIndex),
+        search_indexes::update,
+    ),
+    Command::new("updateUser", "Change a user", Needs::Login, users::update),
+    Command::new("usersInfo", "The users", Needs::Login, users::info),
+    Command::quick("whatsmyuri", "The client's address", Needs::Nothing, whatsmyuri::run),
 ];
 
 fn lookup(name: &str) -> Option<&'static Command> {

@@ -8,6 +8,8 @@ use treedb_collections::{Collection, Namespace};
 use treedb_query::query::ErrorCode;
 
 use super::{Command, Result, TransactionSupport};
+use crate::access::action::Action;
+use crate::access::resource::Target;
 use crate::context::Context;
 use crate::mongo::args::{Arg, args, type_name};
 use crate::mongo::connection::Session;
@@ -29,9 +31,10 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Runs it, in its transaction if it has a transaction number.
+    /// Runs it if whoever is connected may do so, in its transaction if it has a transaction number.
     pub(crate) fn run(&self) -> Result {
-        match TransactionNumber::read(self.body())? {
+        self.command.needs.check(self)?;
+        match TransactionNumber::read(self.body(), self.session.identity.user().as_ref())? {
             None => self.execute(),
             Some(txn_number) => self.context.sessions.run(self, txn_number),
         }
@@ -44,6 +47,29 @@ impl<'a> Request<'a> {
             _ => read_at(&self.context.database, self.command.name, self.body())?,
         };
         (self.command.run)(&Request { at, ..*self })
+    }
+
+    /// Refuses what whoever is connected may not do.
+    pub(crate) fn authorize(&self, action: Action, target: Target<'_>) -> Result<()> {
+        Ok(self.context.access.authorize(&self.session.identity, action, target, self.command.name)?)
+    }
+
+    /// Whether whoever is connected may do something.
+    pub(crate) fn permits(&self, action: Action, target: Target<'_>) -> Result<bool> {
+        Ok(self.context.access.permits(&self.session.identity, action, target)?)
+    }
+
+    /// Whether whoever is connected may read in a database, or in one of its collections.
+    pub(crate) fn may_see_database(&self, database: &str) -> Result<bool> {
+        if self.permits(Action::Find, Target::Database(database))? {
+            return Ok(true);
+        }
+        for found in self.context.database.list_collections(database)? {
+            if self.permits(Action::Find, Target::Collection(database, found.namespace.collection()))? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// The same command, in another scope.

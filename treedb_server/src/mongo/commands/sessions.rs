@@ -18,8 +18,9 @@ pub(super) fn start(request: &Request<'_>) -> Result {
 
 /// `endSessions` and `killSessions`: open transactions of the sessions are aborted.
 pub(super) fn end(request: &Request<'_>) -> Result {
+    let user = request.session.identity.user();
     let ids: std::result::Result<Vec<_>, _> =
-        list(request)?.into_iter().map(|id| SessionId::read(id?)).collect();
+        list(request)?.into_iter().map(|id| SessionId::read(id?, user.as_ref())).collect();
     request.context.sessions.end(Some(&ids?), &request.context.cursors);
     done()
 }

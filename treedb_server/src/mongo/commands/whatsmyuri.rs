@@ -7,5 +7,5 @@ use super::request::Request;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     request.refuse_options()?;
-    Ok(rawdoc! { "you": request.session.peer.to_string() })
+    Ok(rawdoc! { "you": request.session.identity.peer().to_string() })
 }

@@ -229,7 +229,7 @@ mod tests {
 
     fn session() -> SessionId {
         let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![9; 16] };
-        SessionId::read(RawBson::Document(rawdoc! { "id": id }).as_raw_bson_ref()).unwrap()
+        SessionId::read(RawBson::Document(rawdoc! { "id": id }).as_raw_bson_ref(), None).unwrap()
     }
 
     fn outcome(found: u64, upserted: Option<i32>) -> Outcome {

@@ -5,8 +5,10 @@ use std::fmt;
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawBsonRef, RawDocument};
+use sha2::{Digest, Sha256};
 use treedb_query::query::ErrorCode;
 
+use crate::access::user::QualifiedName;
 use crate::mongo::args::number;
 use crate::mongo::error::CommandError;
 
@@ -17,24 +19,33 @@ type Result<T> = std::result::Result<T, CommandError>;
 pub(crate) struct SessionId([u8; 16]);
 
 impl SessionId {
-    /// Reads `{id: UUID}`.
+    /// Reads `{id: UUID}`. A session belongs to the user who began it: others get another one by the same id.
     ///
     /// # Errors
     /// `TypeMismatch` for anything else.
-    pub(crate) fn read(value: RawBsonRef<'_>) -> Result<Self> {
+    pub(crate) fn read(value: RawBsonRef<'_>, user: Option<&QualifiedName>) -> Result<Self> {
         let wrong = || {
             CommandError::new(ErrorCode::TypeMismatch, "a session id is a document {id: UUID} of 16 bytes")
         };
         match value.as_document().ok_or_else(wrong)?.get("id")? {
-            Some(RawBsonRef::Binary(id)) => id.bytes.try_into().map(SessionId).map_err(|_| wrong()),
+            Some(RawBsonRef::Binary(id)) => {
+                let id: [u8; 16] = id.bytes.try_into().map_err(|_| wrong())?;
+                Ok(SessionId(user.map_or(id, |user| own_id(id, user))))
+            }
             _ => Err(wrong()),
         }
     }
 
-    /// The id as a UUID.
+    /// The id as a UUID: the client's, or for a user a digest of that and the user.
     pub(super) fn binary(self) -> Binary {
         Binary { subtype: BinarySubtype::Uuid, bytes: self.0.to_vec() }
     }
+}
+
+/// The id of a user's session: 16 bytes of a digest of the client's id and the user.
+fn own_id(id: [u8; 16], user: &QualifiedName) -> [u8; 16] {
+    let digest = Sha256::new().chain_update(id).chain_update(user.id()).finalize();
+    digest.first_chunk().copied().unwrap_or(id)
 }
 
 impl fmt::Display for SessionId {
@@ -73,7 +84,7 @@ impl TransactionNumber {
     ///
     /// # Errors
     /// `InvalidOptions` for contradictory fields.
-    pub(crate) fn read(body: &RawDocument) -> Result<Option<Self>> {
+    pub(crate) fn read(body: &RawDocument, user: Option<&QualifiedName>) -> Result<Option<Self>> {
         let (mut session, mut txn_number, mut autocommit, mut start) = (None, None, None, None);
         for element in body {
             let (name, value) = element?;
@@ -120,7 +131,7 @@ impl TransactionNumber {
             (Some(_), _) => return invalid("Specifying autocommit=true is not allowed."),
             (None, Some(_)) => return invalid("'startTransaction' needs 'autocommit': false"),
         };
-        Ok(Some(TransactionNumber { session: SessionId::read(session)?, number: txn_number, kind }))
+        Ok(Some(TransactionNumber { session: SessionId::read(session, user)?, number: txn_number, kind }))
     }
 }
 
@@ -134,7 +145,8 @@ mod tests {
     fn a_number_is_a_retryable_write_unless_the_fields_of_a_transaction_come_with_it() {
         let id = || Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
         let lsid = || rawdoc! { "id": id() };
-        let kind = |body: &RawDocument| TransactionNumber::read(body).map(|read| read.map(|read| read.kind));
+        let kind =
+            |body: &RawDocument| TransactionNumber::read(body, None).map(|read| read.map(|read| read.kind));
         assert_eq!(kind(&rawdoc! { "find": "c", "lsid": lsid() }).unwrap(), None);
         for (body, expected) in [
             (rawdoc! { "lsid": lsid(), "txnNumber": 1_i64 }, Kind::Retryable),
@@ -161,5 +173,17 @@ mod tests {
         ] {
             assert_eq!(kind(&body).unwrap_err().code, code, "{body:?}");
         }
+    }
+
+    #[test]
+    fn users_do_not_share_a_session_by_choosing_the_same_id() {
+        let body = rawdoc! { "id": bson::Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
+        let of = |user: Option<&str>| {
+            let user = user.map(|name| QualifiedName::new("admin", name));
+            SessionId::read(RawBsonRef::Document(&body), user.as_ref()).unwrap()
+        };
+        assert_eq!(of(Some("ann")), of(Some("ann")));
+        assert_ne!(of(Some("ann")), of(Some("bob")));
+        assert_ne!(of(Some("ann")), of(None));
     }
 }

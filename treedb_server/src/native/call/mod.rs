@@ -4,6 +4,7 @@
 //! `read` and `answer` functions are what the server needs (read the request, write the answer). [`Request`] is any
 //! of them, as the server finds it in a frame.
 
+mod authentication;
 mod documents;
 mod find;
 mod greeting;
@@ -12,6 +13,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
+pub use authentication::{Authenticate, Challenge, Prove};
 pub use documents::{Count, Delete, DocumentError, Get, Insert, Inserted, Update, Updated};
 pub use find::{Batch, BatchWriter, Close, Find, Next};
 pub use greeting::{Hello, Ping, Welcome};
@@ -98,6 +100,8 @@ pub const DESCENDING: u16 = 1 << 2;
 #[allow(missing_docs, reason = "each variant is the struct of its name")]
 pub enum Request<'a> {
     Ping(Ping<'a>),
+    Authenticate(Authenticate<'a>),
+    Prove(Prove<'a>),
     Insert(Insert<'a>),
     Get(Get<'a>),
     Find(Find<'a>),
@@ -128,6 +132,8 @@ impl<'a> Request<'a> {
         let body = &mut reader;
         let (request, known) = match header.opcode {
             opcode::PING => (Request::Ping(Ping::read(body)?), 0),
+            opcode::AUTHENTICATE => (Request::Authenticate(Authenticate::read(body)?), 0),
+            opcode::PROVE => (Request::Prove(Prove::read(body)?), 0),
             opcode::INSERT => (Request::Insert(Insert::read(flags, body)?), Ack::BITS | UNORDERED),
             opcode::GET => (Request::Get(Get::read(body)?), 0),
             opcode::FIND => (Request::Find(Find::read(body)?), 0),

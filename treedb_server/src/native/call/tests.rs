@@ -18,6 +18,8 @@ fn frames() -> Vec<Vec<u8>> {
     let namespace = "db.coll";
     let ack = Ack::Relaxed;
     add(&mut frames, Ping { payload: b"are you there" });
+    add(&mut frames, Authenticate { database: "admin", mechanism: "SCRAM-SHA-256", payload: b"n,,n=a,r=b" });
+    add(&mut frames, Prove { exchange: 7, payload: b"c=biws" });
     add(&mut frames, Insert { namespace, documents: vec![&id, &filter], ordered: false, ack });
     add(&mut frames, Get { namespace, id: &id });
     add(
@@ -74,6 +76,8 @@ fn every_request_is_read_as_it_was_written() {
         let mut again = Vec::new();
         match request {
             Request::Ping(call) => call.frame(0xabcd, &mut again),
+            Request::Authenticate(call) => call.frame(0xabcd, &mut again),
+            Request::Prove(call) => call.frame(0xabcd, &mut again),
             Request::Insert(call) => call.frame(0xabcd, &mut again),
             Request::Get(call) => call.frame(0xabcd, &mut again),
             Request::Find(call) => call.frame(0xabcd, &mut again),

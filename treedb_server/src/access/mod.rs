@@ -1,0 +1,214 @@
+//! Who may connect, and what they may do: users, roles, authentication.
+//!
+//! | file | what it holds |
+//! |---|---|
+//! | [`action`] | what a command does: MongoDB's privilege actions |
+//! | [`resource`] | what it does it to |
+//! | [`privilege`] | a resource and the actions permitted on it |
+//! | [`builtin_roles`] | the roles that every server has |
+//! | [`user`] | users and roles, and how they are stored |
+//! | [`store`] | users and roles in the database |
+//! | [`scram`] | proving that one knows a password |
+//! | [`identity`] | who a connection is |
+//! | [`throttle`] | limiting failed log-ins |
+//!
+//! Both protocols ask [`Access::authorize`] before they execute anything. Users and roles are in tables of the store that no
+//! query can name; commands about users change them. A password is never stored, and neither that nor anything derived from
+//! it is logged.
+
+pub(crate) mod action;
+pub(crate) mod builtin_roles;
+pub(crate) mod identity;
+pub(crate) mod privilege;
+pub(crate) mod resource;
+pub(crate) mod scram;
+pub(crate) mod store;
+mod throttle;
+pub(crate) mod user;
+
+use std::time::Instant;
+
+use treedb_collections::{Database, ErrorCode, QueryError};
+
+use action::Action;
+use identity::Identity;
+use resource::Target;
+use scram::{Credentials, Mechanism};
+use store::Store;
+use throttle::Throttle;
+use user::{QualifiedName, User};
+
+type Result<T> = std::result::Result<T, QueryError>;
+
+/// The longest password, in bytes.
+const LONGEST_PASSWORD: usize = 1024;
+
+/// Who may do what on a server.
+#[derive(Debug)]
+pub(crate) struct Access {
+    /// Users and roles.
+    pub(crate) store: Store,
+    required: bool,
+    throttle: Throttle,
+    /// What salts of users that do not exist are made of.
+    secret: [u8; 32],
+}
+
+impl Access {
+    /// Access to a database, with or without authentication.
+    ///
+    /// # Errors
+    /// There is no randomness.
+    pub(crate) fn new(database: Database, required: bool) -> Result<Access> {
+        let mut secret = [0; 32];
+        getrandom::fill(&mut secret).map_err(|error| {
+            QueryError::new(ErrorCode::InternalError, format!("the system has no random numbers: {error}"))
+        })?;
+        Ok(Access { store: Store::new(database), required, throttle: Throttle::default(), secret })
+    }
+
+    /// Whether clients have to authenticate.
+    pub(crate) fn is_required(&self) -> bool {
+        self.required
+    }
+
+    /// Refuses what whoever is connected may not do.
+    ///
+    /// # Errors
+    /// `Unauthorized`; those of reading users.
+    pub(crate) fn authorize(
+        &self,
+        identity: &Identity,
+        action: Action,
+        target: Target<'_>,
+        command: &str,
+    ) -> Result<()> {
+        if !self.required {
+            return Ok(());
+        }
+        let login = identity.login(self)?.ok_or_else(|| not_authenticated(command))?;
+        if login.permits(action, target) { Ok(()) } else { Err(denied(&login.user, target, command)) }
+    }
+
+    /// Refuses whoever has not authenticated.
+    ///
+    /// # Errors
+    /// `Unauthorized`; those of reading users.
+    pub(crate) fn require_login(&self, identity: &Identity, command: &str) -> Result<()> {
+        if self.required && identity.login(self)?.is_none() {
+            return Err(not_authenticated(command));
+        }
+        Ok(())
+    }
+
+    /// Whether a connection may send long messages: it has authenticated, or need not.
+    pub(crate) fn trusts(&self, identity: &Identity) -> bool {
+        !self.required || identity.user().is_some()
+    }
+
+    /// Whether whoever is connected may do something.
+    ///
+    /// # Errors
+    /// Those of reading users.
+    pub(crate) fn permits(&self, identity: &Identity, action: Action, target: Target<'_>) -> Result<bool> {
+        if !self.required {
+            return Ok(true);
+        }
+        Ok(identity.login(self)?.is_some_and(|login| login.permits(action, target)))
+    }
+
+    /// The localhost exception: as long as there is no user, a connection from this machine may create the first one.
+    ///
+    /// # Errors
+    /// Those of reading users.
+    pub(crate) fn may_create_first_user(&self, identity: &Identity) -> Result<bool> {
+        Ok(self.required && identity.address().is_loopback() && !self.store.has_user()?)
+    }
+
+    /// What a client that claims to be this user has to prove. For a user that does not exist, nothing proves it.
+    fn credentials(&self, name: &QualifiedName, mechanism: Mechanism) -> Result<Credentials> {
+        let user = self.store.user(name)?;
+        let own = user.as_ref().and_then(|user| user.credentials(mechanism)).cloned();
+        Ok(own.unwrap_or_else(|| Credentials::of_nobody(mechanism, &self.secret, &name.id())))
+    }
+
+    /// Refuses an address that has failed too often.
+    fn check_throttle(&self, identity: &Identity) -> Result<()> {
+        match self.throttle.wait(identity.address(), Instant::now()) {
+            Some(wait) => Err(QueryError::new(
+                ErrorCode::AuthenticationFailed,
+                format!("too many failed log-ins from this address: try again in {} s", wait.as_secs() + 1),
+            )),
+            None => Ok(()),
+        }
+    }
+
+    /// Creates a user with the role `root` unless there is any user; false if there is one.
+    ///
+    /// # Errors
+    /// Those of [`set_password`]; those of writing.
+    pub(crate) fn create_first_user(&self, name: &str, password: &str) -> Result<bool> {
+        if self.store.has_user()? {
+            return Ok(false);
+        }
+        let mut user = User::new(QualifiedName::new("admin", name));
+        check_name("user", name)?;
+        set_password(&mut user, password, &Mechanism::ALL)?;
+        user.roles.push(QualifiedName::new("admin", "root"));
+        self.store.change(|change| {
+            if change.has_user()? {
+                return Ok(false);
+            }
+            change.put_user(&user)?;
+            Ok(true)
+        })
+    }
+}
+
+fn not_authenticated(command: &str) -> QueryError {
+    QueryError::new(ErrorCode::Unauthorized, format!("Command {command} requires authentication"))
+}
+
+fn denied(user: &QualifiedName, target: Target<'_>, command: &str) -> QueryError {
+    let on = match target {
+        Target::Cluster => "admin".to_owned(),
+        Target::Database(database) => database.to_owned(),
+        Target::Collection(database, collection) => format!("{database}.{collection}"),
+    };
+    let message = format!("not authorized on {on} to execute command {command}: {user} needs another role");
+    QueryError::new(ErrorCode::Unauthorized, message)
+}
+
+/// Refuses a name that no user or role can have.
+///
+/// # Errors
+/// `BadValue`.
+pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
+    if name.is_empty() || name.len() > 128 || name.contains('\0') {
+        return Err(QueryError::new(
+            ErrorCode::BadValue,
+            format!("the name of a {what} has 1 to 128 bytes, and no NUL"),
+        ));
+    }
+    Ok(())
+}
+
+/// Lets a user authenticate with a password, by these mechanisms.
+///
+/// # Errors
+/// `BadValue` for a password that is empty or too long, or has characters that none may have.
+pub(crate) fn set_password(user: &mut User, password: &str, mechanisms: &[Mechanism]) -> Result<()> {
+    if password.is_empty() || password.len() > LONGEST_PASSWORD {
+        return Err(QueryError::new(
+            ErrorCode::BadValue,
+            format!("a password has 1 to {LONGEST_PASSWORD} bytes"),
+        ));
+    }
+    let credentials = mechanisms.iter().map(|mechanism| {
+        let own = Credentials::new(*mechanism, &user.name.name, password);
+        own.map(|own| (*mechanism, own))
+            .map_err(|error| QueryError::new(ErrorCode::BadValue, error.to_string()))
+    });
+    user.credentials = credentials.collect::<Result<_>>()?;
+    Ok(())
+}

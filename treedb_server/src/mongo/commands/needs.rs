@@ -1,0 +1,272 @@
+//! Who may run a command: what the rows of the table of commands say, and what depends on the arguments.
+//!
+//! A field that occurs twice counts both times: which of them the command reads does not matter then.
+
+use bson::{RawBsonRef, RawDocument};
+use treedb_query::query::ErrorCode;
+
+use super::Result;
+use super::request::Request;
+use crate::access::action::Action;
+use crate::access::resource::Target;
+use crate::mongo::error::CommandError;
+
+/// Who may run a command.
+pub(super) enum Needs {
+    /// Whoever is connected: it is part of authenticating, says nothing of anybody's data, or checks by itself.
+    Nothing,
+    /// Who has authenticated: it is about the user's own things, or checks by itself.
+    Login,
+    /// Who may do this to the server.
+    Cluster(Action),
+    /// Who may do this to the database.
+    Database(Action),
+    /// Who may do this to the collection that the command's own field names.
+    Collection(Action),
+    /// Who may do what the arguments ask for.
+    Arguments(fn(&Request<'_>) -> Result<()>),
+}
+
+impl Needs {
+    /// Refuses a command of somebody who may not run it.
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub(super) fn check(&self, request: &Request<'_>) -> Result<()> {
+        let access = &request.context.access;
+        if !access.is_required() || matches!(self, Needs::Nothing) {
+            return Ok(());
+        }
+        // Before the arguments are looked at.
+        access.require_login(&request.session.identity, request.command.name)?;
+        match self {
+            Needs::Nothing | Needs::Login => Ok(()),
+            Needs::Cluster(action) => request.authorize(*action, Target::Cluster),
+            Needs::Database(action) => request.authorize(*action, Target::Database(request.database)),
+            Needs::Collection(action) => {
+                let collection = request.collection_name()?;
+                request.authorize(*action, Target::Collection(request.database, collection))
+            }
+            Needs::Arguments(check) => check(request),
+        }
+    }
+}
+
+/// Whether a field is true in one of its occurrences.
+fn is_set(document: &RawDocument, name: &str) -> Result<bool> {
+    for field in document {
+        let (field, value) = field?;
+        let off = matches!(
+            value,
+            RawBsonRef::Boolean(false) | RawBsonRef::Null | RawBsonRef::Undefined | RawBsonRef::Int32(0)
+        );
+        if field.as_str() == name && !off {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// An `update` that may insert needs that too.
+pub(super) fn update(request: &Request<'_>) -> Result<()> {
+    let target = Target::Collection(request.database, request.collection_name()?);
+    request.authorize(Action::Update, target)?;
+    for statement in request.documents("updates")? {
+        // Only its length has been checked. What follows a damaged field is not executed.
+        if is_set(statement, "upsert").unwrap_or(true) {
+            return request.authorize(Action::Insert, target);
+        }
+    }
+    Ok(())
+}
+
+/// A `findAndModify` reads, and deletes or updates.
+pub(super) fn find_and_modify(request: &Request<'_>) -> Result<()> {
+    let target = Target::Collection(request.database, request.collection_name()?);
+    request.authorize(Action::Find, target)?;
+    if is_set(request.body(), "remove")? {
+        request.authorize(Action::Remove, target)?;
+    } else {
+        request.authorize(Action::Update, target)?;
+    }
+    if is_set(request.body(), "upsert")? { request.authorize(Action::Insert, target) } else { Ok(()) }
+}
+
+/// Names of the collections that the user may read are listed to whoever asks for no more.
+pub(super) fn list_collections(request: &Request<'_>) -> Result<()> {
+    if is_set(request.body(), "nameOnly")? && is_set(request.body(), "authorizedCollections")? {
+        return Ok(());
+    }
+    request.authorize(Action::ListCollections, Target::Database(request.database))
+}
+
+/// An `aggregate` needs what each of its stages does.
+pub(super) fn aggregate(request: &Request<'_>) -> Result<()> {
+    pipelines(request, request.body())
+}
+
+/// An `explain` needs what the command does that it explains.
+pub(super) fn explain(request: &Request<'_>) -> Result<()> {
+    let Some(command) = request.subject()?.as_document() else { return Ok(()) };
+    let Some((name, collection)) = command.iter().next().transpose()? else { return Ok(()) };
+    match (name.as_str(), collection.as_str()) {
+        ("aggregate", _) => pipelines(request, command),
+        (_, Some(collection)) => {
+            request.authorize(Action::Find, Target::Collection(request.database, collection))
+        }
+        // Refused by the command itself.
+        _ => Ok(()),
+    }
+}
+
+/// Every pipeline of a command, which begins with `aggregate`.
+fn pipelines(request: &Request<'_>, command: &RawDocument) -> Result<()> {
+    let mut fields = command.iter();
+    let subject = fields.next().transpose()?.map(|(_, value)| value);
+    let source = match subject.and_then(|subject| subject.as_str()) {
+        Some(collection) => Target::Collection(request.database, collection),
+        None => Target::Database(request.database),
+    };
+    let mut any = false;
+    for field in fields {
+        let (name, value) = field?;
+        if name.as_str() == "pipeline"
+            && let Some(stages) = value.as_array()
+        {
+            any = true;
+            pipeline(request, source, stages, 0)?;
+        }
+    }
+    // Without a pipeline the command fails, but not before it is known who may say so.
+    if any { Ok(()) } else { request.authorize(Action::Find, source) }
+}
+
+/// Nesting of pipelines in stages.
+const DEEPEST: usize = 200;
+
+/// What a pipeline does that reads `source`.
+fn pipeline(request: &Request<'_>, source: Target<'_>, stages: &bson::RawArray, depth: usize) -> Result<()> {
+    if depth > DEEPEST {
+        return Err(CommandError::new(ErrorCode::FailedToParse, "pipelines are nested too deeply"));
+    }
+    let mut reads_source = true;
+    for (at, stage) in stages.into_iter().enumerate() {
+        let Some(stage) = stage?.as_document() else { continue };
+        for field in stage {
+            let (name, spec) = field?;
+            match name.as_str() {
+                "$changeStream" if at == 0 => {
+                    reads_source = false;
+                    let everything = match spec.as_document() {
+                        Some(spec) => is_set(spec, "allChangesForCluster")?,
+                        None => false,
+                    };
+                    let watched = if everything { Target::Collection("", "") } else { source };
+                    request.authorize(Action::ChangeStream, watched)?;
+                    request.authorize(Action::Find, watched)?;
+                }
+                "$documents" if at == 0 => reads_source = false,
+                "$collStats" if at == 0 => {
+                    reads_source = false;
+                    request.authorize(Action::CollStats, source)?;
+                }
+                "$indexStats" if at == 0 => {
+                    reads_source = false;
+                    request.authorize(Action::IndexStats, source)?;
+                }
+                "$listSearchIndexes" if at == 0 => {
+                    reads_source = false;
+                    request.authorize(Action::ListSearchIndexes, source)?;
+                }
+                "$facet" => {
+                    for branch in spec.as_document().into_iter().flatten() {
+                        if let Some(stages) = branch?.1.as_array() {
+                            pipeline(request, source, stages, depth + 1)?;
+                        }
+                    }
+                }
+                "$lookup" | "$graphLookup" | "$unionWith" => joined(request, spec, depth)?,
+                "$out" | "$merge" => written(request, name.as_str(), spec)?,
+                _ => {}
+            }
+        }
+    }
+    if reads_source { request.authorize(Action::Find, source) } else { Ok(()) }
+}
+
+/// A stage that reads another collection, of the same database.
+fn joined(request: &Request<'_>, spec: RawBsonRef<'_>, depth: usize) -> Result<()> {
+    let database = request.database;
+    if let Some(collection) = spec.as_str() {
+        return request.authorize(Action::Find, Target::Collection(database, collection));
+    }
+    let Some(spec) = spec.as_document() else { return Ok(()) };
+    let mut source = Target::Database(database);
+    for field in spec {
+        let (name, value) = field?;
+        if matches!(name.as_str(), "from" | "coll")
+            && let Some(collection) = value.as_str()
+        {
+            source = Target::Collection(database, collection);
+            request.authorize(Action::Find, source)?;
+        }
+    }
+    for field in spec {
+        let (name, value) = field?;
+        if name.as_str() == "pipeline"
+            && let Some(stages) = value.as_array()
+        {
+            pipeline(request, source, stages, depth + 1)?;
+        }
+    }
+    Ok(())
+}
+
+/// A stage that writes a collection, maybe of another database.
+fn written(request: &Request<'_>, stage: &str, spec: RawBsonRef<'_>) -> Result<()> {
+    let actions: &[Action] = match stage {
+        // It replaces what there is.
+        "$out" => &[Action::Insert, Action::Remove],
+        _ => &[Action::Insert, Action::Update],
+    };
+    let into = |target: RawBsonRef<'_>| -> Result<()> {
+        let mut targets: Vec<(&str, &str)> = Vec::new();
+        if let Some(collection) = target.as_str() {
+            targets.push((request.database, collection));
+        } else if let Some(target) = target.as_document() {
+            let (mut databases, mut collections) = (Vec::new(), Vec::new());
+            for field in target {
+                let (name, value) = field?;
+                match (name.as_str(), value.as_str()) {
+                    ("db", Some(name)) => databases.push(name),
+                    ("coll", Some(name)) => collections.push(name),
+                    _ => {}
+                }
+            }
+            if databases.is_empty() {
+                databases.push(request.database);
+            }
+            for database in databases {
+                targets.extend(collections.iter().map(|collection| (database, *collection)));
+            }
+        }
+        for (database, collection) in targets {
+            for action in actions {
+                request.authorize(*action, Target::Collection(database, collection))?;
+            }
+        }
+        Ok(())
+    };
+    match spec.as_document() {
+        Some(spec) if stage == "$merge" => {
+            for field in spec {
+                let (name, value) = field?;
+                if name.as_str() == "into" {
+                    into(value)?;
+                }
+            }
+            Ok(())
+        }
+        _ => into(spec),
+    }
+}

@@ -1,0 +1,77 @@
+//! What a request needs: the table of the native protocol.
+//!
+//! The tables of keys and values are collections of a database `kv` to the roles: who may read and write in that may use
+//! them.
+
+use super::call::{KvBatch, Op, Request};
+use super::error_frame::ErrorFrame;
+use super::frame::opcode;
+use crate::access::Access;
+use crate::access::action::Action;
+use crate::access::identity::Identity;
+use crate::access::resource::Target;
+
+/// The database that stands for the tables of keys and values.
+const KEY_VALUE: &str = "kv";
+
+/// Refuses a request of somebody who may not make it.
+///
+/// # Errors
+/// `Unauthorized`; those of reading users.
+pub(super) fn check(
+    access: &Access,
+    identity: &Identity,
+    code: u16,
+    request: &Request<'_>,
+) -> Result<(), ErrorFrame> {
+    if !access.is_required() {
+        return Ok(());
+    }
+    let name = opcode::name(code);
+    let collection = |namespace: &str, actions: &[Action]| {
+        // A name without a dot is refused where the request is executed.
+        let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+        actions.iter().try_for_each(|action| {
+            Ok(access.authorize(identity, *action, Target::Collection(database, collection), name)?)
+        })
+    };
+    let table = |table: &str, actions: &[Action]| {
+        actions.iter().try_for_each(|action| {
+            Ok(access.authorize(identity, *action, Target::Collection(KEY_VALUE, table), name)?)
+        })
+    };
+    match request {
+        Request::Ping(_) | Request::Authenticate(_) | Request::Prove(_) => Ok(()),
+        // Cursors belong to the connection.
+        Request::Next(_) | Request::Close(_) => Ok(access.require_login(identity, name)?),
+        Request::Insert(insert) => collection(insert.namespace, &[Action::Insert]),
+        Request::Get(get) => collection(get.namespace, &[Action::Find]),
+        Request::Find(find) => collection(find.namespace, &[Action::Find]),
+        Request::Count(count) => collection(count.namespace, &[Action::Find]),
+        Request::VectorSearch(search) => collection(search.namespace, &[Action::Find]),
+        Request::Update(update) if update.upsert => {
+            collection(update.namespace, &[Action::Update, Action::Insert])
+        }
+        Request::Update(update) => collection(update.namespace, &[Action::Update]),
+        Request::Delete(delete) => collection(delete.namespace, &[Action::Remove]),
+        Request::CreateIndex(create) => collection(create.namespace, &[Action::CreateIndex]),
+        Request::ListIndexes(list) => collection(list.namespace, &[Action::ListIndexes]),
+        Request::DropIndex(drop) => collection(drop.namespace, &[Action::DropIndex]),
+        Request::UpdateSearchIndex(update) => collection(update.namespace, &[Action::UpdateSearchIndex]),
+        Request::KvGet(get) => table(get.table, &[Action::Find]),
+        Request::KvRange(range) => table(range.table, &[Action::Find]),
+        Request::KvPut(put) => table(put.table, &[Action::Insert, Action::Update]),
+        Request::KvDelete(delete) => table(delete.table, &[Action::Remove]),
+        Request::KvBatch(batch) => table(batch.table, batch_actions(batch)),
+    }
+}
+
+fn batch_actions(batch: &KvBatch<'_>) -> &'static [Action] {
+    let deletes = batch.ops.iter().any(|op| matches!(op, Op::Delete(_)));
+    let puts = batch.ops.iter().any(|op| matches!(op, Op::Put(..)));
+    match (puts, deletes) {
+        (false, true) => &[Action::Remove],
+        (true, true) => &[Action::Insert, Action::Update, Action::Remove],
+        _ => &[Action::Insert, Action::Update],
+    }
+}

@@ -1,0 +1,153 @@
+//! TLS: the server's certificate, read again when its files change.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::{Duration, SystemTime};
+
+use rustls::ServerConfig;
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::sign::CertifiedKey;
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+
+use crate::stream::{Either, Stream};
+
+/// Time between two looks at the files.
+const RELOAD: Duration = Duration::from_secs(5);
+
+/// The files with a certificate and its key, in PEM.
+#[derive(Debug, Clone)]
+pub struct TlsFiles {
+    /// The certificate, and those that certify it.
+    pub certificate: PathBuf,
+    /// The private key.
+    pub key: PathBuf,
+}
+
+/// Why TLS cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum TlsError {
+    /// A file cannot be read, or does not hold what it should.
+    #[error("{}: {source}", file.display())]
+    File {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with it.
+        source: rustls::pki_types::pem::Error,
+    },
+    /// There is no certificate in the file.
+    #[error("{}: there is no certificate in it (PEM)", .0.display())]
+    NoCertificate(PathBuf),
+    /// The certificate or the key cannot be used, or they do not belong together.
+    #[error("{} and {}: {source}", files.certificate.display(), files.key.display())]
+    Unusable {
+        /// The files.
+        files: TlsFiles,
+        /// What is wrong with them.
+        source: rustls::Error,
+    },
+}
+
+/// TLS on the listeners of a server.
+#[derive(Clone)]
+pub(crate) struct Tls {
+    files: TlsFiles,
+    certificate: Arc<Certificate>,
+    acceptor: TlsAcceptor,
+}
+
+/// The certificate in use.
+#[derive(Debug)]
+struct Certificate(RwLock<Arc<CertifiedKey>>);
+
+impl ResolvesServerCert for Certificate {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+/// Reads both files.
+fn load(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
+    let failed = |file: &Path| {
+        let file = file.to_owned();
+        |source| TlsError::File { file, source }
+    };
+    let chain = CertificateDer::pem_file_iter(&files.certificate)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(failed(&files.certificate))?;
+    if chain.is_empty() {
+        return Err(TlsError::NoCertificate(files.certificate.clone()));
+    }
+    let key = PrivateKeyDer::from_pem_file(&files.key).map_err(failed(&files.key))?;
+    CertifiedKey::from_der(chain, key, &ring::default_provider())
+        .map_err(|source| TlsError::Unusable { files: files.clone(), source })
+}
+
+impl Tls {
+    /// TLS 1.2 and 1.3 with a certificate.
+    ///
+    /// # Errors
+    /// The files cannot be used; the message names them.
+    pub(crate) fn new(files: TlsFiles) -> Result<Tls, TlsError> {
+        let certificate = Arc::new(Certificate(RwLock::new(Arc::new(load(&files)?))));
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .map_err(|source| TlsError::Unusable { files: files.clone(), source })?
+            .with_no_client_auth()
+            .with_cert_resolver(Arc::clone(&certificate) as Arc<dyn ResolvesServerCert>);
+        Ok(Tls { files, certificate, acceptor: TlsAcceptor::from(Arc::new(config)) })
+    }
+
+    /// Begins TLS on a connection.
+    ///
+    /// # Errors
+    /// The peer does not, or not so that both understand.
+    pub(crate) async fn accept(&self, stream: TcpStream) -> std::io::Result<Stream> {
+        Ok(Either::Tls(Box::new(self.acceptor.accept(stream).await?)))
+    }
+
+    /// Reads the files again whenever they have changed. What cannot be used is not: the certificate stays as it is.
+    pub(crate) async fn reload(self) {
+        let mut before = changed(&self.files);
+        loop {
+            tokio::time::sleep(RELOAD).await;
+            let files = self.files.clone();
+            let Ok((now, loaded)) = tokio::task::spawn_blocking(move || {
+                let now = changed(&files);
+                (now, (now != before).then(|| load(&files)))
+            })
+            .await
+            else {
+                continue;
+            };
+            match loaded {
+                None => continue,
+                Some(Ok(loaded)) => {
+                    *self.certificate.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+                    tracing::info!(file = %self.files.certificate.display(), "certificate read again");
+                }
+                Some(Err(error)) => {
+                    tracing::warn!(%error, "the changed certificate cannot be used: the former one stays");
+                }
+            }
+            before = now;
+        }
+    }
+}
+
+impl std::fmt::Debug for Tls {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Tls").field("files", &self.files).finish_non_exhaustive()
+    }
+}
+
+/// When the files were changed, and their sizes.
+fn changed(files: &TlsFiles) -> [Option<(SystemTime, u64)>; 2] {
+    [&files.certificate, &files.key].map(|file| {
+        let about = std::fs::metadata(file).ok()?;
+        Some((about.modified().ok()?, about.len()))
+    })
+}

@@ -1,0 +1,571 @@
+"""Authentication and authorization: users, roles, and what they permit."""
+import base64
+import hashlib
+import hmac
+import socket
+import subprocess
+from urllib.parse import quote
+
+import bson
+import pymongo
+import pytest
+from bson import Binary, Int64
+from pymongo.errors import OperationFailure
+
+from server import BIN, Server
+from wire import Wire
+
+ROOT, PASSWORD = "root", "correct horse: battery, =staple%"
+
+
+class Locked(Server):
+    """A server that lets nobody in without a password."""
+
+    def __init__(self, directory, *flags, **options):
+        directory.mkdir(exist_ok=True)
+        password = directory.parent / f"{directory.name}.password"
+        password.write_text(PASSWORD + "\n")
+        super().__init__(directory, "--auth", "--root-user", ROOT, "--root-password-file", str(password),
+                         *flags, **options)
+        self.password_file = password
+
+    def as_user(self, name=ROOT, password=PASSWORD, database="admin", **options):
+        return self.client(username=name, password=password, authSource=database, **options)
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory):
+    server = Locked(tmp_path_factory.mktemp("locked") / "data", native=True, admin=True)
+    with server.as_user() as root:
+        root.shop.orders.insert_many([{"_id": i, "n": i} for i in range(300)])
+        root.shop.secret.insert_one({"_id": 1})
+        root.other.things.insert_one({"_id": 1})
+    yield server
+    assert server.stop() == 0
+    assert not [line for line in server.log if "panic" in line]
+    assert not [line for line in server.log if PASSWORD in line]
+
+
+@pytest.fixture
+def root(locked):
+    with locked.as_user() as client:
+        yield client
+
+
+@pytest.fixture
+def user(locked, root):
+    """Makes users; returns clients that have authenticated as them."""
+    made, clients = [], []
+
+    def make(roles, database="admin", name=None, **options):
+        name = name or f"user{len(made)}"
+        root[database].command("createUser", name, pwd="secret", roles=roles, **options)
+        made.append((database, name))
+        client = locked.as_user(name, "secret", database)
+        clients.append(client)
+        return client
+
+    yield make
+    for client in clients:
+        client.close()
+    for database, name in made:
+        if root[database].command("usersInfo", name)["users"]:
+            root[database].command("dropUser", name)
+
+
+def refused(run, code=13):
+    with pytest.raises(OperationFailure) as error:
+        run()
+    assert error.value.code == code, error.value
+    return error.value
+
+
+def test_without_authentication_only_the_handshake_is_answered(locked):
+    with locked.client() as client:
+        assert client.admin.command("hello")["ok"] == 1.0
+        assert client.admin.command("ping")["ok"] == 1.0
+        assert client.admin.command("buildInfo")["ok"] == 1.0
+        assert client.admin.command("connectionStatus")["authInfo"]["authenticatedUsers"] == []
+        for run in [
+            lambda: client.shop.orders.find_one(),
+            lambda: client.shop.orders.insert_one({}),
+            lambda: client.shop.command("create", "x"),
+            lambda: client.list_database_names(),
+            lambda: client.shop.list_collection_names(),
+            lambda: client.admin.command("serverStatus"),
+            lambda: client.admin.command("createUser", "mallory", pwd="x", roles=["root"]),
+            lambda: client.admin.command("usersInfo", 1),
+            lambda: client.admin.command("backupTo", "/tmp/never"),
+            lambda: client.shop.command("getMore", Int64(7), collection="orders"),
+        ]:
+            assert "requires authentication" in str(refused(run))
+
+
+@pytest.mark.parametrize("mechanism", ["SCRAM-SHA-1", "SCRAM-SHA-256"])
+def test_a_password_lets_its_user_in_by_both_mechanisms(locked, mechanism):
+    with locked.as_user(authMechanism=mechanism) as client:
+        assert client.shop.orders.count_documents({}) == 300
+        status = client.admin.command("connectionStatus", showPrivileges=True)["authInfo"]
+        assert status["authenticatedUsers"] == [{"user": "root", "db": "admin"}]
+        assert {"role": "root", "db": "admin"} in status["authenticatedUserRoles"]
+        assert status["authenticatedUserPrivileges"]
+
+
+@pytest.mark.parametrize("name, password, database", [
+    (ROOT, "wrong", "admin"), ("nobody", PASSWORD, "admin"), (ROOT, PASSWORD, "shop")])
+def test_a_wrong_user_password_or_database_is_refused_in_the_same_words(locked, name, password, database):
+    with locked.as_user(name, password, database) as client:
+        assert refused(lambda: client.shop.orders.find_one(), 18).details["errmsg"] == "Authentication failed."
+    # A success forgets the failures of this address.
+    with locked.as_user() as client:
+        client.admin.command("ping")
+
+
+def test_a_user_has_only_the_mechanisms_that_were_asked_for(locked, user):
+    user([], name="modern", mechanisms=["SCRAM-SHA-256"]).admin.command("ping")
+    with locked.as_user("modern", "secret", authMechanism="SCRAM-SHA-1") as client:
+        refused(lambda: client.shop.orders.find_one(), 18)
+    with locked.client() as client:
+        for name, mechanisms in [("modern", ["SCRAM-SHA-256"]), ("nobody", ["SCRAM-SHA-256", "SCRAM-SHA-1"])]:
+            assert client.admin.command("hello", saslSupportedMechs=f"admin.{name}")["saslSupportedMechs"] == mechanisms
+    with locked.as_user() as client:
+        client.admin.command("ping")
+
+
+# What each role may do in `shop`, where it belongs to a database: in that. R reads, W writes, D is the administrator of
+# the data, U that of users.
+ALLOWED = {
+    "read": "R", "readWrite": "RW", "dbAdmin": "D", "dbOwner": "RWDU", "userAdmin": "U",
+    "readAnyDatabase": "R", "readWriteAnyDatabase": "RW", "dbAdminAnyDatabase": "D", "userAdminAnyDatabase": "U",
+    "clusterMonitor": "M", "hostManager": "H", "clusterManager": "", "clusterAdmin": "MH", "backup": "rB", "restore": "wU",
+    "root": "RWDUMHB",
+}
+COMMANDS = [
+    ({"find": "orders", "limit": 1}, "Rr"),
+    ({"count": "orders"}, "Rr"),
+    ({"distinct": "orders", "key": "n"}, "Rr"),
+    ({"aggregate": "orders", "pipeline": [{"$limit": 1}], "cursor": {}}, "Rr"),
+    ({"explain": {"find": "orders"}}, "Rr"),
+    ({"explain": {"aggregate": "orders", "pipeline": [], "cursor": {}}}, "Rr"),
+    ({"aggregate": "orders", "pipeline": [{"$changeStream": {}}], "cursor": {}}, "R"),
+    ({"insert": "scratch", "documents": [{}]}, "Ww"),
+    ({"update": "scratch", "updates": [{"q": {"a": 1}, "u": {"$set": {"b": 1}}}]}, "Ww"),
+    ({"update": "scratch", "updates": [{"q": {"_id": 1}, "u": {"$set": {"b": 1}}, "upsert": True}]}, "Ww"),
+    ({"delete": "scratch", "deletes": [{"q": {"a": 1}, "limit": 0}]}, "Ww"),
+    ({"findAndModify": "scratch", "query": {"a": 1}, "update": {"$set": {"b": 1}}}, "W"),
+    ({"findAndModify": "scratch", "query": {"a": 1}, "remove": True}, "W"),
+    ({"aggregate": "orders", "pipeline": [{"$limit": 1}, {"$out": "copy"}], "cursor": {}}, "W"),
+    ({"aggregate": "orders", "pipeline": [{"$limit": 1}, {"$merge": "copy"}], "cursor": {}}, "W"),
+    ({"listCollections": 1, "cursor": {}}, "RDr"),
+    ({"listIndexes": "orders"}, "RDr"),
+    ({"listSearchIndexes": "orders"}, "RDr"),
+    ({"createIndexes": "scratch", "indexes": [{"key": {"a": 1}, "name": "a"}]}, "WDw"),
+    ({"dropIndexes": "scratch", "index": "a"}, "WD"),
+    ({"create": "created"}, "WDw"),
+    ({"drop": "created"}, "WDw"),
+    ({"collMod": "scratch", "validationLevel": "off"}, "Dw"),
+    ({"createUser": "temporary", "pwd": "x", "roles": []}, "U"),
+    ({"usersInfo": 1}, "U"),
+    ({"updateUser": "temporary", "customData": {}}, "U"),
+    ({"grantRolesToUser": "temporary", "roles": ["read"]}, "U"),
+    ({"revokeRolesFromUser": "temporary", "roles": ["read"]}, "U"),
+    ({"dropUser": "temporary"}, "U"),
+    ({"createRole": "temporary", "privileges": [], "roles": ["read"]}, "U"),
+    ({"rolesInfo": 1}, "U"),
+    ({"updateRole": "temporary", "roles": []}, "U"),
+    ({"dropRole": "temporary"}, "U"),
+    ({"serverStatus": 1}, "MB"),
+    ({"hostInfo": 1, "$db": "admin"}, "M"),
+    ({"getLog": "global", "$db": "admin"}, "M"),
+    ({"getParameter": 1, "featureCompatibilityVersion": 1, "$db": "admin"}, "MBrw"),
+    ({"getCmdLineOpts": 1, "$db": "admin"}, "M"),
+    ({"currentOp": 1, "$db": "admin"}, "M"),
+    ({"backupStatus": 1, "$db": "admin"}, "B"),
+    ({"fsync": 1, "$db": "admin"}, "H"),
+    ({"killAllSessions": [], "$db": "admin"}, "H"),
+]
+
+
+@pytest.mark.parametrize("role", sorted(ALLOWED))
+def test_every_role_may_run_what_it_permits_and_nothing_else(root, user, role):
+    own = role in ("read", "readWrite", "dbAdmin", "dbOwner", "userAdmin")
+    client = user([{"role": role, "db": "shop" if own else "admin"}])
+    root.shop.scratch.insert_one({"_id": 1})
+    root.shop.scratch.create_index("a", name="a")
+    root.shop.create_collection("created")
+    try:
+        for command, letters in COMMANDS:
+            allowed = bool(set(ALLOWED[role]) & set(letters))
+            # What a later command needs is there, whether or not the one before was allowed.
+            name = next(iter(command))
+            if name in ("updateUser", "dropUser", "grantRolesToUser", "revokeRolesFromUser"):
+                if not root.shop.command("usersInfo", "temporary")["users"]:
+                    root.shop.command("createUser", "temporary", pwd="x", roles=["read"])
+            if name in ("updateRole", "dropRole") and not root.shop.command("rolesInfo", "temporary")["roles"]:
+                root.shop.command("createRole", "temporary", privileges=[], roles=[])
+            if name == "drop" and "created" not in root.shop.list_collection_names():
+                root.shop.create_collection("created")
+            if name == "create":
+                root.shop.drop_collection("created")
+            if name == "dropIndexes":
+                root.shop.scratch.create_index("a", name="a")
+            database = client[command.get("$db", "shop")]
+            plain = {key: value for key, value in command.items() if key != "$db"}
+            try:
+                database.command(plain)
+                done = True
+            except OperationFailure as error:
+                assert error.code == 13, (role, command, error)
+                done = False
+            assert done == allowed, (role, command)
+            if own and "$db" not in command and name != "serverStatus":
+                refused(lambda: client.other.command(plain))
+    finally:
+        for name in ("scratch", "created", "copy"):
+            root.shop.drop_collection(name)
+        root.shop.command("dropAllUsersFromDatabase")
+        root.shop.command("dropAllRolesFromDatabase")
+
+
+def test_stages_need_what_they_read_and_write(root, user):
+    root.shop.command("createRole", "clerk", roles=[], privileges=[
+        {"resource": {"db": "shop", "collection": "orders"}, "actions": ["find"]}])
+    client = user([{"role": "clerk", "db": "shop"}])
+    orders = client.shop.orders
+    assert len(list(orders.aggregate([{"$match": {"n": 1}}]))) == 1
+    secret = {"from": "secret", "as": "s", "localField": "_id", "foreignField": "_id"}
+    for stage in [
+        {"$lookup": secret},
+        {"$lookup": {"from": "orders", "as": "s", "pipeline": [{"$unionWith": "secret"}]}},
+        {"$unionWith": "secret"},
+        {"$unionWith": {"coll": "secret", "pipeline": []}},
+        {"$graphLookup": {"from": "secret", "as": "s", "startWith": 1, "connectFromField": "a", "connectToField": "b"}},
+        {"$facet": {"a": [{"$lookup": secret}]}},
+        {"$out": "stolen"},
+        {"$out": {"db": "other", "coll": "stolen"}},
+        {"$merge": "stolen"},
+        {"$merge": {"into": {"db": "other", "coll": "stolen"}}},
+    ]:
+        refused(lambda: list(orders.aggregate([stage])))
+        refused(lambda: client.shop.command("explain", {"aggregate": "orders", "pipeline": [stage], "cursor": {}}))
+    refused(lambda: client.shop.watch())
+    refused(lambda: client.watch())
+    assert "stolen" not in root.shop.list_collection_names() + root.other.list_collection_names()
+    root.shop.command("dropRole", "clerk")
+    refused(lambda: orders.find_one())
+
+
+def log_in(wire, name, password, database):
+    """Authenticates a raw connection, by the messages of SCRAM-SHA-256."""
+    first = b"n=" + name.encode() + b",r=abcdefgh"
+    begun = wire.command({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": Binary(b"n,," + first),
+                          "options": {"skipEmptyExchange": True}, "$db": database})
+    answer = begun["payload"]
+    nonce, salt, count = (part[2:] for part in answer.split(b","))
+    key = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(salt), int(count))
+    mac = lambda key, message: hmac.digest(key, message, "sha256")
+    client_key, last = mac(key, b"Client Key"), b"c=biws,r=" + nonce
+    signature = mac(hashlib.sha256(client_key).digest(), b",".join([first, answer, last]))
+    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature)))
+    return wire.command({"saslContinue": 1, "conversationId": begun["conversationId"], "$db": database,
+                         "payload": Binary(last + b",p=" + proof)})
+
+
+def test_a_field_that_occurs_twice_does_not_hide_what_a_command_does(locked, root, user):
+    user([{"role": "read", "db": "shop"}], name="ann")
+
+    def twice(command, again):
+        """The bytes of a document with the fields of both."""
+        fields = bson.encode(command)[4:-1] + bson.encode(again)[4:]
+        return b"\0" + (len(fields) + 4).to_bytes(4, "little") + fields
+
+    with Wire(locked) as wire:
+        assert log_in(wire, "ann", "secret", "admin")["done"] is True
+        writes = {"pipeline": [{"$out": "stolen"}]}
+        for message in [
+            twice({"aggregate": "orders", "$db": "shop", "cursor": {}, "pipeline": []}, writes),
+            twice({"aggregate": "orders", "$db": "shop", "cursor": {}, **writes}, {"pipeline": []}),
+            twice({"findAndModify": "orders", "$db": "shop", "query": {}, "remove": False}, {"remove": True}),
+            twice({"find": "orders", "$db": "shop"}, {"find": "secret", "$db": "other"}),
+        ]:
+            wire.msg(message)
+            reply = wire.reply()
+            assert reply["ok"] == 0.0 or reply["cursor"]["ns"] == "shop.orders", reply
+    assert "stolen" not in root.shop.list_collection_names() and root.shop.orders.count_documents({}) == 300
+
+
+def test_names_are_listed_to_those_who_may_read_them(user, root):
+    root.shop.command("createRole", "one", roles=[], privileges=[
+        {"resource": {"db": "shop", "collection": "orders"}, "actions": ["find"]}])
+    client = user([{"role": "one", "db": "shop"}])
+    assert client.list_database_names() == ["shop"]
+    names = client.shop.command("listCollections", nameOnly=True, authorizedCollections=True)
+    assert [entry["name"] for entry in names["cursor"]["firstBatch"]] == ["orders"]
+    refused(lambda: client.shop.command("listCollections"))
+    refused(lambda: client.admin.command("listDatabases", authorizedDatabases=False))
+    assert {"shop", "other"} <= set(root.list_database_names())
+    assert "admin" not in user([{"role": "readWrite", "db": "shop"}]).list_database_names()
+    root.shop.command("dropRole", "one")
+
+
+def test_a_cursor_belongs_to_the_user_who_opened_it(user, root):
+    ann, bob = (user([{"role": "read", "db": "shop"}]) for _ in range(2))
+    opened = ann.shop.command("find", "orders", batchSize=1)["cursor"]["id"]
+    more = lambda client: client.shop.command("getMore", Int64(opened), collection="orders")
+    assert "not created by the authenticated user" in str(refused(lambda: more(bob)))
+    refused(lambda: bob.shop.command("killCursors", "orders", cursors=[Int64(opened)]))
+    assert more(ann)["cursor"]["nextBatch"]
+    opened = ann.shop.command("find", "orders", batchSize=1)["cursor"]["id"]
+    assert root.shop.command("killCursors", "orders", cursors=[Int64(opened)])["cursorsKilled"] == [opened]
+
+
+def test_a_change_of_rights_reaches_connections_that_are_open(user, root):
+    client = user([{"role": "read", "db": "shop"}], name="ann")
+    orders = client.shop.orders
+    orders.find_one()
+    refused(lambda: orders.insert_one({}))
+    root.admin.command("grantRolesToUser", "ann", roles=[{"role": "readWrite", "db": "shop"}])
+    orders.insert_one({"_id": "new"})
+    orders.delete_one({"_id": "new"})
+    root.admin.command("revokeRolesFromUser", "ann", roles=[{"role": "readWrite", "db": "shop"}])
+    refused(lambda: orders.insert_one({}))
+    root.admin.command("dropUser", "ann")
+    assert "requires authentication" in str(refused(lambda: orders.find_one()))
+
+
+def test_users_change_their_own_passwords_only_where_a_role_permits_it(locked, user, root):
+    root.admin.command("createRole", "own", roles=[], privileges=[
+        {"resource": {"db": "admin", "collection": ""}, "actions": ["changeOwnPassword"]}])
+    ann, bob = user(["own"], name="ann"), user([], name="bob")
+    ann.admin.command("updateUser", "ann", pwd="new secret")
+    refused(lambda: ann.admin.command("updateUser", "bob", pwd="x"))
+    refused(lambda: bob.admin.command("updateUser", "bob", pwd="x"))
+    refused(lambda: ann.admin.command("updateUser", "ann", roles=["root"]))
+    with locked.as_user("ann", "new secret") as client:
+        assert client.admin.command("usersInfo", "ann")["users"][0]["user"] == "ann"
+        refused(lambda: client.admin.command("usersInfo", "bob"))
+        refused(lambda: client.admin.command("usersInfo", "ann", showCredentials=True))
+    with locked.as_user("ann", "secret") as client:
+        refused(lambda: client.admin.command("usersInfo", "ann"), 18)
+    root.admin.command("dropRole", "own")
+
+
+def test_an_administrator_of_users_cannot_grant_roles_of_other_databases(user):
+    client = user([{"role": "userAdmin", "db": "shop"}])
+    refused(lambda: client.shop.command("createUser", "x", pwd="x", roles=[{"role": "root", "db": "admin"}]))
+    refused(lambda: client.shop.command("createRole", "x", roles=[], privileges=[
+        {"resource": {"cluster": True}, "actions": ["shutdown"]}]))
+    refused(lambda: client.shop.command("createRole", "x", privileges=[], roles=[{"role": "read", "db": "other"}]))
+
+
+@pytest.mark.parametrize("database, command, code", [
+    ("admin", {"createUser": "", "pwd": "x", "roles": []}, 2),
+    ("admin", {"createUser": "x", "roles": []}, 2),
+    ("admin", {"createUser": "x", "pwd": "", "roles": []}, 2),
+    ("admin", {"createUser": "x", "pwd": "x" * 2000, "roles": []}, 2),
+    ("admin", {"createUser": "x", "pwd": "bell\a", "roles": []}, 2),
+    ("admin", {"createUser": "x", "pwd": "x"}, 2),
+    ("admin", {"createUser": 7, "pwd": "x", "roles": []}, 14),
+    ("admin", {"createUser": "x", "pwd": "x", "roles": ["flyer"]}, 31),
+    ("admin", {"createUser": "x", "pwd": "x", "roles": [7]}, 2),
+    ("admin", {"createUser": "x", "pwd": "x", "roles": [], "mechanisms": []}, 2),
+    ("admin", {"createUser": "x", "pwd": "x", "roles": [], "mechanisms": ["PLAIN"]}, 2),
+    ("admin", {"createUser": "x", "pwd": "x", "roles": [], "digestPassword": False}, 2),
+    ("admin", {"createUser": "x", "pwd": "x", "roles": [], "fly": 1}, 40415),
+    ("admin", {"createUser": "root", "pwd": "x", "roles": []}, 51003),
+    ("admin", {"updateUser": "nobody", "pwd": "x"}, 11),
+    ("admin", {"updateUser": "root"}, 2),
+    ("admin", {"dropUser": "nobody"}, 11),
+    ("admin", {"grantRolesToUser": "root", "roles": []}, 2),
+    ("admin", {"createRole": "root", "privileges": [], "roles": []}, 35),
+    ("admin", {"createRole": "x", "privileges": []}, 2),
+    ("admin", {"createRole": "x", "roles": [], "privileges": [{"resource": {"db": "a"}, "actions": ["find"]}]}, 2),
+    ("admin", {"createRole": "x", "roles": [], "privileges": [{"resource": {"cluster": True}, "actions": ["fly"]}]}, 2),
+    ("admin", {"createRole": "x", "roles": [], "privileges": [{"resource": {"cluster": True}, "actions": []}]}, 2),
+    ("shop", {"createRole": "x", "roles": [], "privileges": [{"resource": {"cluster": True}, "actions": ["top"]}]}, 35),
+    ("admin", {"dropRole": "x"}, 31),
+    ("admin", {"updateRole": "x", "roles": []}, 31),
+    ("admin", {"saslStart": 1, "mechanism": "PLAIN", "payload": Binary(b"")}, 334),
+    ("admin", {"saslStart": 1, "mechanism": "SCRAM-SHA-256"}, 40414),
+    ("admin", {"saslContinue": 1, "conversationId": 99, "payload": Binary(b"x")}, 17),
+])
+def test_a_wrong_command_is_refused_with_what_is_wrong(root, database, command, code):
+    refused(lambda: root[database].command(command), code)
+
+
+def test_roles_inherit_and_may_not_do_so_in_a_circle(root, user):
+    shop = root.shop
+    shop.command("createRole", "a", roles=["read"], privileges=[])
+    shop.command("createRole", "b", roles=["a"], privileges=[])
+    refused(lambda: shop.command("grantRolesToRole", "a", roles=["b"]), 35)
+    refused(lambda: shop.command("updateRole", "a", roles=["a"]), 35)
+    client = user([{"role": "b", "db": "shop"}])
+    client.shop.orders.find_one()
+    find = {"resource": {"db": "shop", "collection": "orders"}, "actions": ["insert", "remove"]}
+    shop.command("grantPrivilegesToRole", "a", privileges=[find])
+    client.shop.orders.insert_one({"_id": "x"})
+    shop.command("revokePrivilegesFromRole", "a", privileges=[{**find, "actions": ["insert"]}])
+    refused(lambda: client.shop.orders.insert_one({"_id": "y"}))
+    client.shop.orders.delete_one({"_id": "x"})
+    shown = shop.command("rolesInfo", "b", showPrivileges=True)["roles"][0]
+    assert shown["roles"] == [{"role": "a", "db": "shop"}] and not shown["isBuiltin"]
+    assert {"role": "read", "db": "shop"} in shown["inheritedRoles"] and shown["inheritedPrivileges"]
+    names = [role["role"] for role in shop.command("rolesInfo", 1, showBuiltinRoles=True)["roles"]]
+    assert {"a", "b", "read", "dbOwner"} <= set(names) and "root" not in names
+    shop.command("revokeRolesFromRole", "b", roles=["a"])
+    refused(lambda: client.shop.orders.find_one())
+    assert shop.command("dropAllRolesFromDatabase")["n"] == 2
+
+
+def test_users_are_shown_without_their_credentials_unless_asked_for(root):
+    found = root.admin.command("usersInfo", ROOT)["users"][0]
+    assert found["_id"] == "admin.root" and found["mechanisms"] == ["SCRAM-SHA-256", "SCRAM-SHA-1"]
+    assert "credentials" not in found
+    credentials = root.admin.command("usersInfo", ROOT, showCredentials=True)["users"][0]["credentials"]
+    assert credentials["SCRAM-SHA-256"]["iterationCount"] == 15000
+    assert len(root.admin.command("usersInfo", {"forAllDBs": True})["users"]) >= 1
+    assert root.admin.command("usersInfo", {"user": ROOT, "db": "admin"}, filter={"user": "x"})["users"] == []
+
+
+def test_no_query_reaches_the_users(root):
+    for name in ("system.users", "system.roles"):
+        for run in [
+            lambda: root.admin[name].find_one(),
+            lambda: root.admin[name].insert_one({}),
+            lambda: root.admin[name].drop(),
+            lambda: list(root.shop.orders.aggregate([{"$merge": {"into": {"db": "admin", "coll": name}}}])),
+        ]:
+            with pytest.raises(OperationFailure) as error:
+                run()
+            assert error.value.code in (13, 73), error.value
+    assert "system.users" not in root.admin.list_collection_names()
+
+
+def test_a_logged_out_connection_is_nobody(locked):
+    with locked.as_user(maxPoolSize=1) as client:
+        client.shop.orders.find_one()
+        client.admin.command("logout")
+        assert "requires authentication" in str(refused(lambda: client.shop.orders.find_one()))
+
+
+def test_before_authentication_only_short_messages_are_read(locked):
+    with Wire(locked) as wire:
+        assert wire.command({"ping": 1, "$db": "admin", "comment": "x" * 60_000})["ok"] == 1.0
+        wire.msg(b"\0" + bson.encode({"ping": 1, "$db": "admin", "comment": "x" * 70_000}))
+        assert wire.is_closed()
+    with locked.as_user() as client:
+        assert client.admin.command({"ping": 1, "comment": "x" * 70_000})["ok"] == 1.0
+
+
+def test_a_shell_that_does_not_skip_the_last_message_gets_in(locked):
+    """Without skipEmptyExchange; and an attempt that failed is over."""
+    with Wire(locked) as wire:
+        reply = wire.command({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": Binary(b"n,,n=root,r=abc"),
+                              "$db": "admin"})
+        assert reply["ok"] == 1.0 and reply["done"] is False and reply["payload"].startswith(b"r=abc")
+        again = wire.command({"saslContinue": 1, "conversationId": reply["conversationId"],
+                              "payload": Binary(b"c=biws,r=abc,p=AAAA"), "$db": "admin"})
+        assert again["code"] == 18
+        # The attempt is over.
+        again = wire.command({"saslContinue": 1, "conversationId": reply["conversationId"],
+                              "payload": Binary(b"c=biws,r=abc,p=AAAA"), "$db": "admin"})
+        assert again["code"] == 17
+    with locked.as_user() as client:
+        client.admin.command("ping")
+
+
+def test_an_address_that_guesses_has_to_wait(tmp_path):
+    server = Locked(tmp_path / "data")
+    for _ in range(10):
+        with server.as_user(password="open sesame") as client:
+            refused(lambda: client.shop.orders.find_one(), 18)
+    with server.as_user() as client:
+        assert "too many failed log-ins" in str(refused(lambda: client.shop.orders.find_one(), 18))
+    assert server.stop() == 0
+    failures = [line for line in server.log if "authentication failed" in line]
+    assert len(failures) == 10 and "root@admin" in failures[0] and "sesame" not in "".join(server.log)
+
+
+def test_the_first_user_is_created_from_this_machine_and_only_once(tmp_path):
+    server = Server(tmp_path / "data", "--auth")
+    with server.client() as client:
+        refused(lambda: client.shop.orders.find_one())
+        client.admin.command("createUser", "first", pwd="secret", roles=["root"])
+        refused(lambda: client.admin.command("createUser", "second", pwd="secret", roles=["root"]))
+    with server.client(username="first", password="secret") as client:
+        client.shop.orders.insert_one({})
+    assert server.stop() == 0
+
+
+def test_users_survive_kill_9_and_restarts(tmp_path):
+    server = Locked(tmp_path / "data")
+    with server.as_user() as root:
+        root.shop.command("createUser", "ann", pwd="secret", roles=["readWrite"])
+    server.stop(sig=9)
+    server = Locked(tmp_path / "data")
+    with server.as_user("ann", "secret", "shop") as ann:
+        ann.shop.orders.insert_one({})
+    assert server.stop() == 0
+
+
+def test_beyond_loopback_the_server_does_not_start_without_authentication(tmp_path):
+    for flags, hint in [
+        (["--mongo", "0.0.0.0:0"], "--auth"),
+        (["--mongo", "127.0.0.1:0", "--native", "0.0.0.0:0"], "--auth"),
+        (["--mongo", "127.0.0.1:0", "--admin", "0.0.0.0:0", "--auth"], "--allow-unauthenticated admin"),
+    ]:
+        done = subprocess.run([BIN, "serve", "--dir", str(tmp_path / "d"), *flags], capture_output=True, text=True,
+                              timeout=20)
+        assert done.returncode == 1 and hint in done.stderr, done
+        assert not (tmp_path / "d").exists()
+    server = Locked(tmp_path / "open", "--mongo", "0.0.0.0:0")
+    port = server.addresses["mongo"][1]
+    address = socket.gethostbyname(socket.gethostname())
+    with pymongo.MongoClient(address, port, username=ROOT, password=PASSWORD, directConnection=True) as client:
+        client.shop.orders.insert_one({})
+    assert server.stop() == 0
+    server = Server(tmp_path / "trusted", "--mongo", "0.0.0.0:0", "--allow-unauthenticated", "clients")
+    with pymongo.MongoClient(address, server.addresses["mongo"][1], directConnection=True) as client:
+        client.shop.orders.insert_one({})
+    assert server.stop() == 0
+
+
+def test_command_line_tools_authenticate(locked, tmp_path):
+    host, port = locked.addresses["native"]
+    where = ["--native", f"{host}:{port}"]
+    who = ["--user", ROOT, "--password-file", str(locked.password_file)]
+
+    def treedb(*arguments):
+        return subprocess.run([BIN, *arguments], capture_output=True, text=True, timeout=60)
+
+    denied = treedb("find", "shop.orders", *where)
+    assert denied.returncode == 1 and "requires authentication" in denied.stderr, denied
+    found = treedb("find", "shop.orders", *where, *who, "--limit", "2")
+    assert found.returncode == 0 and len(found.stdout.splitlines()) == 2, found
+    wrong = tmp_path / "wrong"
+    wrong.write_text("wrong\n")
+    denied = treedb("find", "shop.orders", *where, "--user", ROOT, "--password-file", str(wrong))
+    assert denied.returncode == 1 and "Authentication failed" in denied.stderr, denied
+    mongo = "{}:{}".format(*locked.addresses["mongo"])
+    copy = treedb("backup", "--uri", f"mongodb://{ROOT}:{quote(PASSWORD, safe='')}@{mongo}/",
+                  str(tmp_path / "copy"))
+    assert copy.returncode == 0, copy
+    denied = treedb("backup", "--uri", f"mongodb://{mongo}/", str(tmp_path / "copy2"))
+    assert denied.returncode == 1 and "requires authentication" in denied.stderr, denied
+
+
+def test_a_session_of_one_user_is_not_that_of_another(tmp_path):
+    server = Locked(tmp_path / "data", "--replica-set", "rs0")
+    with server.as_user() as root:
+        root.shop.orders.insert_one({"_id": 0})
+        root.admin.command("createUser", "ann", pwd="secret", roles=[{"role": "readWrite", "db": "shop"}])
+        with server.as_user("ann", "secret") as ann, ann.start_session() as session:
+            with session.start_transaction():
+                ann.shop.orders.insert_one({"_id": 1}, session=session)
+                lsid = session.session_id
+                # The same id and number from somebody else do not reach the transaction.
+                refused(lambda: root.shop.command(
+                    {"find": "orders", "lsid": lsid, "txnNumber": Int64(1), "autocommit": False}), 251)
+                root.admin.command("killSessions", [lsid])
+            assert root.shop.orders.count_documents({}) == 2
+    assert server.stop() == 0
