@@ -113,7 +113,7 @@ impl Tree<'_> {
         self.insert_at(&boundary, |_, _| true, (key, &value), inserted);
     }
 
-    /// Inserts an entry, unless there may be another one with the same columns: one latch is held from looking for
+    /// Inserts an entry of a key set, unless there may be another one with the same columns: one latch is held from looking for
     /// such an entry to adding this one. False if nothing was done.
     fn insert_alone(&self, entry: &Entry, inserted: Inserted<'_>) -> bool {
         let Entry { key, value } = entry;
@@ -124,7 +124,7 @@ impl Tree<'_> {
         let is_alone = |block: u32, view: &View<'_>| {
             !self.schema.beyond(view.bound(), &high, Side::Before) && {
                 let leaf = self.checked(block, LeafView::open(view, self.schema.keys));
-                !self.checked(block, leaf.has_any(self.schema, &low, &high))
+                !self.checked(block, leaf.has_any(self.schema, columns))
             }
         };
         if let Some(page) = self.rightmost(&low) {

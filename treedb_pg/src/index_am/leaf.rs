@@ -222,21 +222,16 @@ impl<'a> LeafView<'a> {
         Ok(Selection { from, to, merged })
     }
 
-    /// Whether there are entries between two boundaries that are not marked.
-    pub(super) fn has_any(&self, schema: &Schema, low: &Boundary, high: &Boundary) -> Result<bool, Damage> {
-        for entry in self.area.entries() {
-            let entry = entry?;
-            if !entry.marked
-                && schema.order(entry.key, low) != Ordering::Less
-                && schema.order(entry.key, high) == Ordering::Less
-            {
-                return Ok(true);
-            }
+    /// Whether there are entries that are not marked whose keys begin with `columns`, in byte order.
+    pub(super) fn has_any(&self, schema: &Schema, columns: &[u8]) -> Result<bool, Damage> {
+        if self.area.has_prefix(columns)? {
+            return Ok(true);
         }
         let mut key = Vec::new();
-        for place in (self.sorted_before(schema, low)?..self.sorted_count()).map(Place::Sorted) {
+        let from = self.sorted_before(schema, &Boundary::Bytes(columns.to_vec()))?;
+        for place in (from..self.sorted_count()).map(Place::Sorted) {
             self.key_into(place, &mut key)?;
-            if schema.order(&key, high) != Ordering::Less {
+            if !key.starts_with(columns) {
                 break;
             }
             if !self.is_marked(place)? {
