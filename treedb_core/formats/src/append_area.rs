@@ -199,7 +199,11 @@ mod tests {
             for _ in 0..20 {
                 let prefix: Vec<u8> = (0..rng.below(11)).map(|_| rng.below(2) as u8).collect();
                 let wanted = entries.iter().any(|entry| !entry.marked && entry.key.starts_with(&prefix));
-                assert_eq!(AppendArea::new(&area).has_prefix(&prefix), Ok(wanted), "{prefix:?} in {entries:?}");
+                assert_eq!(
+                    AppendArea::new(&area).has_prefix(&prefix),
+                    Ok(wanted),
+                    "{prefix:?} in {entries:?}"
+                );
             }
         }
     }

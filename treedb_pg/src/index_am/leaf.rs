@@ -65,11 +65,6 @@ pub(super) struct Selection {
 const APPENDED: u16 = 0x8000;
 
 impl Selection {
-    /// The first `count` entries of the sorted part.
-    pub(super) fn sorted(count: usize) -> Selection {
-        Selection { from: 0, to: count, merged: Vec::new() }
-    }
-
     /// Whether the leaf has entries before these in its sorted part.
     pub(super) fn begins_inside(&self) -> bool {
         self.from > 0
@@ -310,6 +305,13 @@ impl<'a> LeafView<'a> {
         let Sorted::Packed(packed) = &self.sorted else { return None };
         let numbers = packed.numbers(at, len)?;
         Some(self.numbers_of(entries, numbers, move |key| key.get(at..at + len)))
+    }
+
+    /// The addresses of the rows of the sorted part as numbers, in order; `None` like [`LeafView::numbers`].
+    #[inline]
+    pub(super) fn sorted_addresses(&self) -> Option<impl Iterator<Item = u64> + use<'a>> {
+        let Sorted::Packed(packed) = &self.sorted else { return None };
+        Some(packed.numbers(packed.key_len().checked_sub(ADDRESS)?, ADDRESS)?.iter())
     }
 
     /// The addresses of the rows of a selection's entries as numbers, like [`LeafView::numbers`].

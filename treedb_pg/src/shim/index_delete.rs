@@ -21,7 +21,9 @@ pub(crate) struct Candidate {
     pub(crate) promising: bool,
 }
 
-/// Blocks of the table that are looked at first; then twice as many each time.
+/// Most blocks that are looked at one by one, until one has a dead row.
+const PROBES: usize = 8;
+/// Blocks that are looked at together then; after that twice as many each time.
 const FIRST_BLOCKS: usize = 16;
 /// Blocks are looked at as long as one of so many promising rows was dead in those before.
 const WORTHWHILE_PART: usize = 4;
@@ -97,7 +99,7 @@ pub(crate) fn known_dead(
     candidates: &[Candidate],
 ) -> Vec<bool> {
     let rows = Rows::of(candidates);
-    let dead = dead_of(table, index, block, &rows.rows);
+    let dead = dead_of(table, index, block, Look::All, &rows.rows);
     rows.flags(&dead)
 }
 
@@ -116,20 +118,33 @@ pub(crate) fn dead_versions(
     // Those with most promising rows first.
     blocks.sort_by_key(|rows| std::cmp::Reverse(promising(rows)));
     let mut blocks = blocks.into_iter();
-    let (mut dead, mut at_once, mut missing) = (Vec::new(), FIRST_BLOCKS, 0);
-    while missing < MOST_MISSING {
-        let mut chosen: Vec<Row> = Vec::new();
-        for rows in blocks.by_ref().take(at_once) {
-            match rows.first().is_some_and(|row| is_buffered(table, row.block())) {
-                true => chosen.extend(rows),
-                false => missing += 1,
-            }
-            if missing >= MOST_MISSING {
-                break;
-            }
+    let mut missing = 0;
+    let mut buffered = |rows: &&[Row]| {
+        let found = missing < MOST_MISSING && rows.first().is_some_and(|row| is_buffered(table, row.block()));
+        missing += usize::from(!found);
+        found
+    };
+    let probed = blocks.by_ref().take(PROBES).filter(&mut buffered);
+    let mut dead = probed
+        .map(|rows| dead_of(table, index, block, Look::AsWorthwhile, rows))
+        .find(|dead| !dead.is_empty())
+        .unwrap_or_default();
+    let Some(witness) = dead.first().map(|row| Row { known_dead: true, ..*row }) else {
+        return rows.flags(&dead);
+    };
+    let mut at_once = FIRST_BLOCKS;
+    loop {
+        let mut chosen: Vec<Row> =
+            blocks.by_ref().take(at_once).filter(&mut buffered).flatten().copied().collect();
+        let asked = promising(&chosen);
+        if asked == 0 {
+            break;
         }
-        let found = dead_of(table, index, block, &chosen);
-        let pays = !found.is_empty() && promising(&found) * WORTHWHILE_PART >= promising(&chosen);
+        // The table expects that a row of those which it is to look at is dead.
+        chosen.push(witness);
+        let mut found = dead_of(table, index, block, Look::All, &chosen);
+        found.retain(|row| !row.known_dead);
+        let pays = promising(&found) * WORTHWHILE_PART >= asked;
         dead.extend(found);
         if !pays {
             break;
@@ -146,9 +161,20 @@ fn is_buffered(table: Table<'_>, block: u32) -> bool {
     found.recent_buffer != pg_sys::InvalidBuffer as i32
 }
 
-/// Asks the table which of these rows are dead, and makes standbys cancel the queries that could still need them. All rows
-/// are looked at that are not known to be dead.
-fn dead_of(table: Table<'_>, index: Index<'_>, block: u32, of: &[Row]) -> Vec<Row> {
+/// At which of the rows the table looks.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Look {
+    /// At all. One of them at least has to be known to be dead.
+    All,
+    /// At those that it chooses. None of them is known to be dead.
+    AsWorthwhile,
+}
+
+/// Asks the table which of these rows are dead, and makes standbys cancel the queries that could still need them.
+fn dead_of(table: Table<'_>, index: Index<'_>, block: u32, look: Look, of: &[Row]) -> Vec<Row> {
+    // Where the table chooses, that is how it weighs what it finds: all rows are worth the same.
+    const SPACE: i16 = 1;
+    let all = look == Look::All;
     let mut rows: Vec<pg_sys::TM_IndexDelete> = Vec::with_capacity(of.len());
     let mut states: Vec<pg_sys::TM_IndexStatus> = Vec::with_capacity(of.len());
     for row in of {
@@ -156,9 +182,9 @@ fn dead_of(table: Table<'_>, index: Index<'_>, block: u32, of: &[Row]) -> Vec<Ro
         rows.push(pg_sys::TM_IndexDelete { tid: row.tid, id });
         states.push(pg_sys::TM_IndexStatus {
             idxoffnum: rows.len() as u16,
-            knowndeletable: row.known_dead,
-            promising: false,
-            freespace: 0,
+            knowndeletable: all && row.known_dead,
+            promising: !all && row.promising,
+            freespace: SPACE,
         });
     }
     if rows.is_empty() {
@@ -167,8 +193,8 @@ fn dead_of(table: Table<'_>, index: Index<'_>, block: u32, of: &[Row]) -> Vec<Ro
     let mut request = pg_sys::TM_IndexDeleteOp {
         irel: index.raw(),
         iblknum: block,
-        bottomup: false,
-        bottomupfreespace: 0,
+        bottomup: !all,
+        bottomupfreespace: if all { 0 } else { i32::MAX },
         ndeltids: rows.len() as i32,
         deltids: rows.as_mut_ptr(),
         status: states.as_mut_ptr(),

@@ -361,7 +361,9 @@ impl<'r> Index<'r> {
     /// Remembers such a buffer.
     pub(super) fn cache_buffer(self, block: u32, buffer: pg_sys::Buffer) {
         // SAFETY: as above; nobody else uses what is remembered meanwhile.
-        let Some(cached) = (unsafe { (*self.raw()).rd_amcache.cast::<CachedRoot>().as_mut() }) else { return };
+        let Some(cached) = (unsafe { (*self.raw()).rd_amcache.cast::<CachedRoot>().as_mut() }) else {
+            return;
+        };
         match block {
             0 => cached.meta_buffer = buffer,
             _ if block == cached.block => cached.root_buffer = buffer,
