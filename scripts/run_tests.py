@@ -53,6 +53,7 @@ SUITES = [
     ("pg_faults", 5, "scripts/pg_faults.sh", "damaged index files, a standby, dump and restore, cancelled work"),
     ("pg18_regress", 15, f"{ON_18} scripts/pg_regress.sh", "SQL against expected answers, on PostgreSQL 18"),
     ("pg18_isolation", 5, f"{ON_18} scripts/pg_isolation.sh", "concurrent Postgres sessions, on PostgreSQL 18"),
+    ("pg18_crash", 8, f"{ON_18} scripts/pg_crash.sh 20", "immediate stops of Postgres under load, on PostgreSQL 18"),
     ("pg18_twin", 5, f"{ON_18} scripts/pg_twin.sh", "random statements against tables with our indexes and with btree, on PostgreSQL 18"),
     ("pg18_faults", 5, f"{ON_18} scripts/pg_faults.sh",
      "damaged index files, a standby, dump and restore, cancelled work, on PostgreSQL 18"),

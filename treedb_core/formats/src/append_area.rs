@@ -103,6 +103,37 @@ impl<'a> AppendArea<'a> {
         Ok(Appended { at, key, value, marked: word & MARK != 0 })
     }
 
+    /// Whether there is an entry, not marked, whose key begins with `prefix`.
+    ///
+    /// # Errors
+    /// An entry before the one that is found is damaged.
+    pub fn has_prefix(&self, prefix: &[u8]) -> Result<bool, NodeDamage> {
+        // The end of a value differs more often than its beginning.
+        let end = prefix.last_chunk::<8>();
+        let mut at = 0;
+        while at < self.bytes.len() {
+            let damage = || NodeDamage::new(at, "an entry within the append area", self.bytes.len());
+            let rest = self.bytes.get(at..).unwrap_or(&[]);
+            let (&[k0, k1, v0, v1], rest) = rest.split_first_chunk::<APPENDED_HEADER>().ok_or_else(damage)?;
+            let (word, value) = (u16::from_le_bytes([k0, k1]), usize::from(u16::from_le_bytes([v0, v1])));
+            let key = rest.get(..usize::from(word & !MARK)).ok_or_else(damage)?;
+            if let Some(begin) = key.get(..prefix.len())
+                && begin.last() == prefix.last()
+                && (end.is_none() || begin.last_chunk::<8>() == end)
+                && begin == prefix
+                && word & MARK == 0
+            {
+                return Ok(true);
+            }
+            at += appended_size(key.len(), value);
+        }
+        // The last entry ends where the area does.
+        match at == self.bytes.len() {
+            true => Ok(false),
+            false => Err(NodeDamage::new(at, "an entry within the append area", self.bytes.len())),
+        }
+    }
+
     /// The entries, the one that came last first. It ends after damage.
     pub fn entries(self) -> impl Iterator<Item = Result<Appended<'a>, NodeDamage>> {
         let mut at = 0;
@@ -152,12 +183,41 @@ mod tests {
     }
 
     #[test]
+    fn a_prefix_is_found_in_entries_that_are_not_marked() {
+        let mut rng = Rng::new(3);
+        for _ in 0..500 {
+            let mut area = Vec::new();
+            for _ in 0..rng.below(12) {
+                let key: Vec<u8> = (0..rng.below(14)).map(|_| rng.below(2) as u8).collect();
+                let value: Vec<u8> = vec![7; rng.below(4)];
+                area.splice(0..0, [&appended_header(&key, &value)[..], &key, &value].concat());
+                if rng.below(3) == 0 {
+                    mark_appended(&mut area, 0).unwrap();
+                }
+            }
+            let entries: Vec<_> = AppendArea::new(&area).entries().map(Result::unwrap).collect();
+            for _ in 0..20 {
+                let prefix: Vec<u8> = (0..rng.below(11)).map(|_| rng.below(2) as u8).collect();
+                let wanted = entries.iter().any(|entry| !entry.marked && entry.key.starts_with(&prefix));
+                assert_eq!(
+                    AppendArea::new(&area).has_prefix(&prefix),
+                    Ok(wanted),
+                    "{prefix:?} in {entries:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
     fn hostile_bytes_are_damage_and_end_the_iteration() {
         let mut rng = Rng::new(2);
         for _ in 0..20_000 {
             let bytes: Vec<u8> = (0..rng.below(60)).map(|_| (rng.below(256) * rng.below(2)) as u8).collect();
             let read: Vec<_> = AppendArea::new(&bytes).entries().collect();
             assert!(read.iter().rev().skip(1).all(Result::is_ok));
+            let damaged = read.iter().any(Result::is_err);
+            // No key is so long.
+            assert_eq!(AppendArea::new(&bytes).has_prefix(&[9; 64]).is_err(), damaged, "{bytes:?}");
         }
     }
 }

@@ -86,6 +86,26 @@ impl PackedNumbers<'_> {
     }
 }
 
+impl<'a> PackedNumbers<'a> {
+    /// Those of all keys, in their order: faster than one by one.
+    #[inline]
+    pub fn iter(&self) -> impl Iterator<Item = u64> + use<'a> {
+        let PackedNumbers { len, shared, count, .. } = *self;
+        // Where nothing of the part is in the keys, there may be no bytes either.
+        let (from, width) = if len == 0 { (&[0; 1][..], 0) } else { (self.rest, self.width) };
+        let from = from.get(self.at.min(from.len())..).unwrap_or(&[]);
+        let shift = 64_u32.saturating_sub(8 * len as u32);
+        (0..count).map(move |i| {
+            let rest = from.get(i * width..).unwrap_or(&[]);
+            let number = match rest.first_chunk::<8>() {
+                Some(word) => u64::from_be_bytes(*word).checked_shr(shift).unwrap_or(0),
+                None => big_endian(rest.get(..len).unwrap_or(&[])),
+            };
+            shared | number
+        })
+    }
+}
+
 /// Bytes, 8 at most, as a number.
 #[inline]
 pub fn big_endian(bytes: &[u8]) -> u64 {
@@ -425,6 +445,13 @@ mod tests {
                     }
                 }
             }
+            for at in 0..len {
+                for part in (1..=8).filter(|part| at + part <= len) {
+                    let numbers: Vec<u64> = leaf.numbers(at, part).unwrap().iter().collect();
+                    let expected: Vec<u64> = keys.iter().map(|key| big_endian(&key[at..at + part])).collect();
+                    assert_eq!(numbers, expected);
+                }
+            }
             for probe in &probes {
                 let below = keys.range(..probe.clone()).count();
                 let expected = if keys.contains(probe) { Ok(below) } else { Err(below) };
@@ -513,6 +540,7 @@ mod tests {
                 let (at, len) = (rng.below(70), rng.below(10));
                 if let Some(numbers) = leaf.numbers(at, len) {
                     (0..leaf.count() + 1).for_each(|i| _ = numbers.get(i));
+                    assert!(numbers.iter().eq((0..leaf.count()).map(|i| numbers.get(i))));
                 }
                 let _ = (leaf.search(b"abc"), leaf.order(at, b"abc"), leaf.validate(), leaf.end());
             }

@@ -7,8 +7,10 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use pgrx::pg_sys;
+use treedb_query::index::Definition;
 use treedb_query::index::ordered::IndexDef;
 
 use super::index::Kind;
@@ -31,6 +33,8 @@ pub(super) struct KnownIndex {
     pub(super) oid: pg_sys::Oid,
     pub(super) kind: Kind,
     pub(super) def: Rc<IndexDef>,
+    /// The same for queries.
+    pub(super) definition: Arc<Definition>,
 }
 
 impl Known {

@@ -13,9 +13,11 @@
 
 use std::ffi::CStr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 use pgrx::pg_sys;
 use treedb_query::access::IndexInfo;
+use treedb_query::index::Definition;
 use treedb_query::index::ordered::IndexDef;
 
 use super::catalog_cache::{self, Known, KnownIndex};
@@ -42,6 +44,8 @@ pub(super) struct Index {
     pub(super) relation: OpenIndex,
     pub(super) kind: Kind,
     pub(super) def: Rc<IndexDef>,
+    /// The same for queries.
+    definition: Arc<Definition>,
     /// Whether a row may have several entries, and whether these are in the order of the keys, as [`IndexInfo`] says.
     multikey: bool,
     pub(super) ordered: bool,
@@ -68,6 +72,7 @@ impl Index {
             relation,
             kind: known.kind,
             def: Rc::clone(&known.def),
+            definition: Arc::clone(&known.definition),
             multikey: false,
             ordered: true,
             built,
@@ -82,7 +87,7 @@ impl Index {
 
     /// What a query is told of it.
     pub(super) fn info(&self) -> IndexInfo {
-        let info = IndexInfo::new((*self.def).clone(), self.multikey);
+        let info = IndexInfo::shared(Arc::clone(&self.definition), self.multikey);
         IndexInfo { ordered: info.ordered && self.ordered, ..info }
     }
 
@@ -117,7 +122,10 @@ pub(super) fn known(table: &Table) -> Rc<Known> {
         for oid in relation.indexes() {
             let index = OpenIndex::open(oid, LockMode::AccessShare);
             match read(table, index.get()) {
-                Some((kind, def)) => known.indexes.push(KnownIndex { oid, kind, def: Rc::new(def) }),
+                Some((kind, def)) => {
+                    let definition = Arc::new(Definition::Ordered(def.clone()));
+                    known.indexes.push(KnownIndex { oid, kind, def: Rc::new(def), definition });
+                }
                 None => known.others.push(oid),
             }
         }

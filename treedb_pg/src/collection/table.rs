@@ -128,7 +128,7 @@ impl Table {
         }
         let oid = self.relation.get().oid();
         catalog::expect_privileges(oid, privileges, name.relation());
-        if catalog::has_policies(oid) {
+        if catalog::has_policies(*self.relation.get()) {
             fail(
                 SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
                 format!("collection \"{}\" has row-level security policies", text::lossy(name.relation())),

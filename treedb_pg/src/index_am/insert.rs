@@ -1,7 +1,8 @@
 //! Inserting entries, and splitting pages that are full.
 //!
 //! An entry goes to the append area of its leaf ([`super::leaf`]). When that has many entries, or the page is full, they
-//! are merged into the sorted part. If the page is full then, entries of dead rows are removed, or it is split.
+//! are merged into the sorted part. If the page is full then, entries of dead rows are removed ([`super::dead_entries`]), or
+//! it is split.
 //!
 //! A split is two WAL records: one divides the page and marks the left half [`flag::INCOMPLETE`], the other inserts the
 //! right half into the parent (or makes a new root) and clears the mark. A crash in between leaves a tree in which
@@ -19,14 +20,13 @@ use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
 use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
-use super::schema::{ADDRESS, Entry, Schema, row_of};
+use super::schema::{ADDRESS, Entry, Schema};
 use super::tree::{MAX_MOVES, Stack, Tree};
 use super::unique_keys::Turn;
 use crate::pages::allocate::allocate;
 use crate::pages::page::{HEADER, ROOM, UPPER, View, ViewMut, flag};
 use crate::shim::buffer::{self, Exclusive, Page};
 use crate::shim::index_build::IndexRow;
-use crate::shim::index_delete::{Candidate, Search, dead_rows};
 use crate::shim::relation::{Index, Table};
 use crate::shim::wal::{Change, Content, patch};
 use crate::shim::{error, fault};
@@ -113,7 +113,7 @@ impl Tree<'_> {
         self.insert_at(&boundary, |_, _| true, (key, &value), inserted);
     }
 
-    /// Inserts an entry, unless there may be another one with the same columns: one latch is held from looking for
+    /// Inserts an entry of a key set, unless there may be another one with the same columns: one latch is held from looking for
     /// such an entry to adding this one. False if nothing was done.
     fn insert_alone(&self, entry: &Entry, inserted: Inserted<'_>) -> bool {
         let Entry { key, value } = entry;
@@ -124,7 +124,7 @@ impl Tree<'_> {
         let is_alone = |block: u32, view: &View<'_>| {
             !self.schema.beyond(view.bound(), &high, Side::Before) && {
                 let leaf = self.checked(block, LeafView::open(view, self.schema.keys));
-                !self.checked(block, leaf.has_any(self.schema, &low, &high))
+                !self.checked(block, leaf.has_any(self.schema, columns))
             }
         };
         if let Some(page) = self.rightmost(&low) {
@@ -239,11 +239,9 @@ impl Tree<'_> {
         let many = leaf.sorted_count() > 8 * MIN_ROOM;
         let spare = if many { MIN_ROOM * appended_size(key.len(), value.len()) } else { 0 };
         let fits = |entries: &LeafEntries| entries.size(0..entries.len()) + spare <= room;
-        let place = entries.insert(self.schema, key, value);
-        if !fits(&entries)
-            && (!self.remove_dead(block, &mut entries, place, inserted)
-                || entries.size(0..entries.len()) + WORTHWHILE > room)
-        {
+        entries.insert(self.schema, key, value);
+        let roomy = |entries: &LeafEntries| entries.size(0..entries.len()) + WORTHWHILE <= room;
+        if !fits(&entries) && !self.remove_dead(block, &mut entries, key, inserted, roomy) {
             return self.split_leaf(page, &view, &leaf, entries, (key, value), stack);
         }
         let mut change = Change::begin(self.index);
@@ -253,43 +251,6 @@ impl Tree<'_> {
         change.commit();
         fault::point("leaf_merge");
         true
-    }
-
-    /// Removes entries of rows that are dead to every transaction from the list of a full leaf: those that scans have
-    /// marked, or else, if that is likely to find any, those that the table finds. False if there are none. The entry
-    /// at `new` is the one that is being inserted.
-    fn remove_dead(&self, block: u32, entries: &mut LeafEntries, new: usize, inserted: Inserted<'_>) -> bool {
-        let marked = (0..entries.len()).any(|i| entries.is_marked(i));
-        if !marked && !inserted.unchanged {
-            return false;
-        }
-        let mut candidates = Vec::with_capacity(entries.len());
-        let columns = |i: usize| entries.key(i).len().checked_sub(ADDRESS);
-        let same = |a: usize, b: usize| {
-            let (Some(x), Some(y)) = (columns(a), columns(b)) else { return false };
-            entries.key(a).get(..x) == entries.key(b).get(..y)
-        };
-        let mut numbers = Vec::with_capacity(entries.len());
-        for i in (0..entries.len()).filter(|i| *i != new) {
-            let Ok(row) = row_of(entries.key(i)) else { continue };
-            let duplicate = i > 0 && same(i - 1, i) || i + 1 < entries.len() && same(i, i + 1);
-            if marked && !entries.is_marked(i) {
-                continue;
-            }
-            candidates.push(Candidate {
-                row,
-                known_dead: entries.is_marked(i),
-                promising: duplicate,
-                size: entries.entry_len(i),
-            });
-            numbers.push(i);
-        }
-        let search = if marked { Search::Known } else { Search::BottomUp(2 * WORTHWHILE) };
-        let dead = dead_rows(inserted.table, self.index, block, &candidates, search);
-        let gone: Vec<usize> =
-            numbers.into_iter().zip(dead).filter(|(_, dead)| *dead).map(|(i, _)| i).collect();
-        entries.retain(|i| gone.binary_search(&i).is_err());
-        !gone.is_empty()
     }
 
     /// Splits a full leaf whose entries, with a new one, are `entries`. False if it had to be split without the new

@@ -65,11 +65,6 @@ pub(super) struct Selection {
 const APPENDED: u16 = 0x8000;
 
 impl Selection {
-    /// The first `count` entries of the sorted part.
-    pub(super) fn sorted(count: usize) -> Selection {
-        Selection { from: 0, to: count, merged: Vec::new() }
-    }
-
     /// Whether the leaf has entries before these in its sorted part.
     pub(super) fn begins_inside(&self) -> bool {
         self.from > 0
@@ -222,21 +217,16 @@ impl<'a> LeafView<'a> {
         Ok(Selection { from, to, merged })
     }
 
-    /// Whether there are entries between two boundaries that are not marked.
-    pub(super) fn has_any(&self, schema: &Schema, low: &Boundary, high: &Boundary) -> Result<bool, Damage> {
-        for entry in self.area.entries() {
-            let entry = entry?;
-            if !entry.marked
-                && schema.order(entry.key, low) != Ordering::Less
-                && schema.order(entry.key, high) == Ordering::Less
-            {
-                return Ok(true);
-            }
+    /// Whether there are entries that are not marked whose keys begin with `columns`, in byte order.
+    pub(super) fn has_any(&self, schema: &Schema, columns: &[u8]) -> Result<bool, Damage> {
+        if self.area.has_prefix(columns)? {
+            return Ok(true);
         }
         let mut key = Vec::new();
-        for place in (self.sorted_before(schema, low)?..self.sorted_count()).map(Place::Sorted) {
+        let from = self.sorted_before(schema, &Boundary::Bytes(columns.to_vec()))?;
+        for place in (from..self.sorted_count()).map(Place::Sorted) {
             self.key_into(place, &mut key)?;
-            if schema.order(&key, high) != Ordering::Less {
+            if !key.starts_with(columns) {
                 break;
             }
             if !self.is_marked(place)? {
@@ -315,6 +305,13 @@ impl<'a> LeafView<'a> {
         let Sorted::Packed(packed) = &self.sorted else { return None };
         let numbers = packed.numbers(at, len)?;
         Some(self.numbers_of(entries, numbers, move |key| key.get(at..at + len)))
+    }
+
+    /// The addresses of the rows of the sorted part as numbers, in order; `None` like [`LeafView::numbers`].
+    #[inline]
+    pub(super) fn sorted_addresses(&self) -> Option<impl Iterator<Item = u64> + use<'a>> {
+        let Sorted::Packed(packed) = &self.sorted else { return None };
+        Some(packed.numbers(packed.key_len().checked_sub(ADDRESS)?, ADDRESS)?.iter())
     }
 
     /// The addresses of the rows of a selection's entries as numbers, like [`LeafView::numbers`].

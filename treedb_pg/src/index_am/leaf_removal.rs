@@ -10,7 +10,7 @@ use treedb_formats::append_area::{appended_header, mark_appended};
 use treedb_formats::node::LeafMut;
 use treedb_formats::packed::{PackedLeaf, is_packed, remove_packed};
 
-use super::leaf::{LeafView, Place, Selection};
+use super::leaf::{LeafView, Place};
 use super::leaf_entries::LeafEntries;
 use super::schema::{Schema, no_row, row_numbered, row_of};
 use crate::pages::page::{Damage, ViewMut, flag};
@@ -25,11 +25,10 @@ pub(super) fn rows(
     out: &mut Vec<pg_sys::ItemPointerData>,
 ) -> Result<(), Damage> {
     let count = leaf.sorted_count();
-    match leaf.addresses(&Selection::sorted(count)) {
+    match leaf.sorted_addresses() {
         Some(addresses) => {
             let mut damaged = false;
-            out.extend((0..count).map(|i| {
-                let address = addresses(i);
+            out.extend(addresses.map(|address| {
                 damaged |= address as u16 == 0;
                 row_numbered(address)
             }));

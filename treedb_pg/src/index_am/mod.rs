@@ -7,7 +7,7 @@
 //! | [`kind`], [`column`], [`stored`], [`schema`] | values as bytes, entries, comparison |
 //! | [`boundary`] | positions between entries, found in nodes |
 //! | [`tree`] | descending and moving right under latches |
-//! | [`insert`] | inserting, splitting, finishing splits |
+//! | [`insert`], [`dead_entries`] | inserting, splitting, finishing splits; making room instead |
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
 //! | [`argument`], [`range`] | what columns are compared with, conditions as ranges |
 //! | [`entry_reader`], [`cursor`] | reading ranges both ways; where a scan is, and what it keeps of a leaf |
@@ -48,6 +48,7 @@ mod check;
 mod check_tree;
 mod column;
 mod cursor;
+mod dead_entries;
 mod entry_reader;
 mod estimate;
 mod insert;

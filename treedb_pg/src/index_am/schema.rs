@@ -13,6 +13,7 @@
 //! comparison function): then columns are compared one by one ([`Keys::Custom`]).
 
 use std::cmp::Ordering;
+use std::rc::Rc;
 
 use pgrx::pg_sys;
 use treedb_formats::node::Keys;
@@ -73,9 +74,16 @@ impl Schema {
     }
 
     /// That of every index of key sets, whose entries are compared by their bytes, whatever its options say.
-    pub(super) fn of_key_sets() -> Schema {
-        let column = Column::new(Kind::Keys, Layout::Varlena, Order::Bytes, false, false);
-        Schema { columns: vec![column], included: Vec::new(), keys: Keys::Bytewise, fixed: None }
+    pub(super) fn of_key_sets() -> Rc<Schema> {
+        thread_local! {
+            static SCHEMA: Rc<Schema> = Rc::new(Schema {
+                columns: vec![Column::new(Kind::Keys, Layout::Varlena, Order::Bytes, false, false)],
+                included: Vec::new(),
+                keys: Keys::Bytewise,
+                fixed: None,
+            });
+        }
+        SCHEMA.with(Rc::clone)
     }
 
     /// The columns, if entries have nothing but values at fixed places of a key.

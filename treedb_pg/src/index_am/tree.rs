@@ -125,7 +125,7 @@ impl<'s> Tree<'s> {
 
     /// The meta page.
     pub(super) fn meta(&self) -> Meta {
-        let page: Page<Shared> = Page::read(self.index, 0);
+        let page: Page<Shared> = Page::read_top(self.index, 0);
         self.checked(0, Meta::read(page.bytes()))
     }
 
@@ -183,7 +183,8 @@ impl<'s> Tree<'s> {
             return None;
         }
         let (block, cached) = self.index.cached_root().filter(|(_, cached)| *cached > level)?;
-        let page: Page<Shared> = self.read(block);
+        self.expect_block(block);
+        let page: Page<Shared> = Page::read_top(self.index, block);
         let is_root = View::open(page.bytes())
             .is_ok_and(|view| view.has(flag::ROOT) && !view.has(flag::DELETED) && view.level() == cached);
         is_root.then_some((page, cached))

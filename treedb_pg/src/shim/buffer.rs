@@ -131,6 +131,32 @@ impl<L: LockMode> Page<L> {
         page
     }
 
+    /// The same of the meta page or the root, rather in the buffer where this backend found it the last time.
+    pub(crate) fn read_top(index: Index<'_>, block: u32) -> Page<L> {
+        let Some(known) = index.cached_buffer(block) else {
+            let page = Page::read(index, block);
+            index.cache_buffer(block, page.buffer);
+            return page;
+        };
+        // SAFETY: an open index, whose main fork is asked for; the server pins the buffer if it holds the block. Nothing in
+        // the boundary needs to be dropped.
+        let found = unsafe {
+            let file = super::compat::file(index.raw());
+            unguarded::guard(|| {
+                let found = unguarded::ReadRecentBuffer(file, pg_sys::ForkNumber::MAIN_FORKNUM, block, known);
+                if found {
+                    unguarded::LockBuffer(known, L::MODE as i32);
+                }
+                found
+            })
+        };
+        if found {
+            return Page { buffer: known, block, lock: PhantomData };
+        }
+        index.cache_buffer(block, 0);
+        Page::read_top(index, block)
+    }
+
     /// The same through a ring of buffers, for passes over a whole index.
     pub(crate) fn read_with(index: Index<'_>, block: u32, strategy: Strategy<'_>) -> Page<L> {
         // SAFETY: as above.

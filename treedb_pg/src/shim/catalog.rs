@@ -7,7 +7,8 @@ use pgrx::pg_sys;
 
 use super::compat;
 use super::datum::Bytes;
-use super::relation::{LockMode, OpenRelation, OpenTable};
+use super::relation::{LockMode, OpenRelation, OpenTable, Relation};
+use super::unguarded;
 
 /// The schema of the extension; it cannot be another.
 fn own_schema() -> pg_sys::Oid {
@@ -338,7 +339,7 @@ pub(crate) fn expect_privileges(table: pg_sys::Oid, privileges: u32, name: &CStr
     unsafe {
         let mask = pg_sys::AclMaskHow::ACLMASK_ALL;
         let privileges = compat::class_privileges(privileges);
-        if pg_sys::pg_class_aclmask(table, pg_sys::GetUserId(), privileges, mask) != privileges {
+        if pg_sys::pg_class_aclmask(table, unguarded::GetUserId(), privileges, mask) != privileges {
             let (denied, kind) = (pg_sys::AclResult::ACLCHECK_NO_PRIV, pg_sys::ObjectType::OBJECT_TABLE);
             pg_sys::aclcheck_error(denied, kind, name.as_ptr());
         }
@@ -369,9 +370,12 @@ pub(crate) fn expect_owner(relation: pg_sys::Oid) {
 }
 
 /// Whether policies decide which rows of a table the user sees.
-pub(crate) fn has_policies(table: pg_sys::Oid) -> bool {
+pub(crate) fn has_policies(table: Relation<'_>) -> bool {
+    if !table.has_row_security() {
+        return false;
+    }
     // SAFETY: a catalog look-up.
-    let policies = unsafe { pg_sys::check_enable_rls(table, pg_sys::InvalidOid, false) };
+    let policies = unsafe { pg_sys::check_enable_rls(table.oid(), pg_sys::InvalidOid, false) };
     policies == pg_sys::CheckEnableRlsResult::RLS_ENABLED as i32
 }
 

@@ -121,6 +121,9 @@ unsafe fn other_conditions(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::E
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let at = pg_sys::list_nth_int((*plan).custom_private, 1);
         let all = (*plan).scan.plan.qual;
+        if at == 0 && !all.is_null() && (*all).length == 1 {
+            return std::ptr::null_mut();
+        }
         // A part of the plan that is a condition's would be begun twice.
         if at < 0 || pg_sys::contain_subplans(all.cast()) {
             return (*node).ss.ps.qual;

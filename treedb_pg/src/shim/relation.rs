@@ -88,6 +88,11 @@ impl<'r> Relation<'r> {
         self.class().relkind as u8
     }
 
+    /// Whether row security is on; whether it is for this user is another question.
+    pub(super) fn has_row_security(self) -> bool {
+        self.class().relrowsecurity
+    }
+
     /// Its access method.
     pub(crate) fn access_method(self) -> pg_sys::Oid {
         self.class().relam
@@ -208,9 +213,13 @@ pub(crate) struct KeyColumn {
 }
 
 /// What a backend remembers of an index of ours between statements.
+#[derive(Default)]
 struct CachedRoot {
     block: u32,
     level: u16,
+    /// The buffers where the meta page and the root were, as far as they are known: they may hold other blocks by now.
+    meta_buffer: pg_sys::Buffer,
+    root_buffer: pg_sys::Buffer,
 }
 
 /// An index.
@@ -340,6 +349,28 @@ impl<'r> Index<'r> {
         Some((cached.block, cached.level))
     }
 
+    /// The buffer where the meta page (block 0) or the root was, if it is known.
+    #[inline]
+    pub(super) fn cached_buffer(self, block: u32) -> Option<pg_sys::Buffer> {
+        // SAFETY: as above.
+        let cached = unsafe { (*self.raw()).rd_amcache.cast::<CachedRoot>().as_ref() }?;
+        let buffer = if block == 0 { cached.meta_buffer } else { cached.root_buffer };
+        (buffer > 0 && (block == 0 || block == cached.block)).then_some(buffer)
+    }
+
+    /// Remembers such a buffer.
+    pub(super) fn cache_buffer(self, block: u32, buffer: pg_sys::Buffer) {
+        // SAFETY: as above; nobody else uses what is remembered meanwhile.
+        let Some(cached) = (unsafe { (*self.raw()).rd_amcache.cast::<CachedRoot>().as_mut() }) else {
+            return;
+        };
+        match block {
+            0 => cached.meta_buffer = buffer,
+            _ if block == cached.block => cached.root_buffer = buffer,
+            _ => {}
+        }
+    }
+
     /// Remembers block and level of the root.
     pub(crate) fn cache_root(self, block: u32, level: u16) {
         // SAFETY: open; the memory is of the context whose parts the server frees by this pointer.
@@ -349,7 +380,7 @@ impl<'r> Index<'r> {
                 *place =
                     pg_sys::MemoryContextAlloc((*self.raw()).rd_indexcxt, std::mem::size_of::<CachedRoot>());
             }
-            place.cast::<CachedRoot>().write(CachedRoot { block, level });
+            place.cast::<CachedRoot>().write(CachedRoot { block, level, ..CachedRoot::default() });
         }
     }
 

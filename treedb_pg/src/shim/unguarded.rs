@@ -8,9 +8,17 @@
 use std::ffi::c_int;
 
 pub(super) use pgrx::pg_sys::ffi::pg_guard_ffi_boundary as guard;
-use pgrx::pg_sys::{AttrNumber, BlockNumber, Buffer, Datum, FmgrInfo, Oid, Relation};
+use pgrx::pg_sys::{AttrNumber, BlockNumber, Buffer, Datum, FmgrInfo, ForkNumber, Oid, Relation};
+
+use super::compat::FileLocator;
 
 unsafe extern "C-unwind" {
+    pub(super) fn ReadRecentBuffer(
+        file: FileLocator,
+        fork: ForkNumber::Type,
+        block: BlockNumber,
+        known: Buffer,
+    ) -> bool;
     pub(super) fn ReadBuffer(relation: Relation, block: BlockNumber) -> Buffer;
     pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
     pub(super) fn UnlockReleaseBuffer(buffer: Buffer);
@@ -21,5 +29,6 @@ unsafe extern "C-unwind" {
     // These raise no error.
     pub(super) safe fn RecoveryInProgress() -> bool;
     pub(super) safe fn TransactionStartedDuringRecovery() -> bool;
+    pub(super) safe fn GetUserId() -> Oid;
     pub(super) safe fn GetDatabaseEncoding() -> c_int;
 }

@@ -184,7 +184,7 @@ impl<R: Reads> Source for Layer<'_, R> {
             return Err(Probe::refused(index));
         };
         let uncommitted = Uncommitted { entries, rows: &overlay.rows };
-        by_kind!(&info.def, kind => kind.walk_uncommitted(base.as_ref(), index, &uncommitted, probe))
+        by_kind!(&*info.def, kind => kind.walk_uncommitted(base.as_ref(), index, &uncommitted, probe))
     }
 
     fn estimated_rows(&self) -> u64 {
@@ -281,7 +281,7 @@ impl Sink for TransactionSink<'_> {
 
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
         check_document(self.validator(), None, doc)?;
-        let defs = self.overlay.infos.iter().map(|info| &info.def);
+        let defs = self.overlay.infos.iter().map(|info| &*info.def);
         let versions = Versions { namespace: &self.overlay.namespace, row: None, old: None, new: Some(doc) };
         let changes = index_changes(defs, &versions, &|index, key| self.holder(index, key))?;
         let row = self.overlay.new_row();
@@ -312,7 +312,7 @@ impl Sink for TransactionSink<'_> {
         if let Some(new) = &new {
             check_document(self.validator(), Some(&old), new)?;
         }
-        let defs = self.overlay.infos.iter().map(|info| &info.def);
+        let defs = self.overlay.infos.iter().map(|info| &*info.def);
         let versions = Versions {
             namespace: &self.overlay.namespace,
             row: Some(id),

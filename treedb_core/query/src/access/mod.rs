@@ -25,6 +25,7 @@ mod probe;
 pub mod statistics;
 
 use std::ops::ControlFlow;
+use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 
@@ -47,8 +48,8 @@ pub struct RowId(pub u64);
 /// An index that a query may use.
 #[derive(Debug, Clone, PartialEq)]
 pub struct IndexInfo {
-    /// What it is an index of.
-    pub def: Definition,
+    /// What it is an index of; shared, as every query is given it.
+    pub def: Arc<Definition>,
     /// True if a row may have more than one entry (some row has, or had, an array on one of the index's paths).
     /// When in doubt: true, which is only slower; a wrong false gives wrong answers.
     pub multikey: bool,
@@ -60,7 +61,11 @@ pub struct IndexInfo {
 impl IndexInfo {
     /// An index whose entries are in the order of `def`.
     pub fn new(def: impl Into<Definition>, multikey: bool) -> Self {
-        let def = def.into();
+        IndexInfo::shared(Arc::new(def.into()), multikey)
+    }
+
+    /// The same of a definition that others have too.
+    pub fn shared(def: Arc<Definition>, multikey: bool) -> Self {
         let ordered = def.as_ordered().is_some_and(|def| !matches!(def.options.kind, Kind::Hashed(_)));
         IndexInfo { def, multikey, ordered }
     }
