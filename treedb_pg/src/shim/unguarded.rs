@@ -8,10 +8,18 @@
 use std::ffi::c_int;
 
 pub(super) use pgrx::pg_sys::ffi::pg_guard_ffi_boundary as guard;
-use pgrx::pg_sys::{AttrNumber, BlockNumber, Buffer, Datum, FmgrInfo, Oid, Relation};
+use pgrx::pg_sys::{AttrNumber, BlockNumber, Buffer, Datum, FmgrInfo, ForkNumber, Oid, Relation};
+
+use super::compat::FileLocator;
 
 unsafe extern "C-unwind" {
     pub(super) fn ReadBuffer(relation: Relation, block: BlockNumber) -> Buffer;
+    pub(super) fn ReadRecentBuffer(
+        file: FileLocator,
+        fork: ForkNumber::Type,
+        block: BlockNumber,
+        buffer: Buffer,
+    ) -> bool;
     pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
     pub(super) fn UnlockReleaseBuffer(buffer: Buffer);
     pub(super) fn index_getprocid(index: Relation, column: AttrNumber, number: u16) -> Oid;
