@@ -21,6 +21,7 @@ FROM (VALUES (1, 'part < 1000'), (2, 'part < 500'), (3, 'part < 100'), (4, 'part
 SET enable_seqscan = off;
 SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1) LIMIT 100) x;
 SET enable_sort = off;
+SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1)) x;
 SET treedb.hnsw_strict_order = off;
 SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1)) x;
 RESET treedb.hnsw_strict_order;
@@ -28,7 +29,7 @@ RESET treedb.hnsw_strict_order;
 SET treedb.hnsw_max_scan_tuples = 100;
 SELECT count(*) < 3000 AS ended FROM (SELECT id FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1)) x;
 RESET treedb.hnsw_max_scan_tuples;
--- rows come in order, on which incremental sorts, window functions and WITH TIES rely: those found too late are left out
+-- rows come in order, on which incremental sorts, window functions and WITH TIES rely: those found too late come last
 SHOW treedb.hnsw_strict_order;
 SET treedb.hnsw_ef_search = 5;
 WITH found AS MATERIALIZED (
@@ -37,6 +38,11 @@ WITH found AS MATERIALIZED (
 FROM (SELECT d, lag(d) OVER (ORDER BY place) AS before FROM found) x;
 -- the k rows of a filter are there all the same
 SELECT q.id, count(n.id) FROM queries q, LATERAL (SELECT id FROM v WHERE part < 20 ORDER BY v.e <-> q.e LIMIT 10) n GROUP BY q.id HAVING count(n.id) < 10;
+-- where no more rows are left than the query asks for, it gets every one of them
+SELECT count(*) AS queries, min(count), max(count) FROM (
+    SELECT count(n.id) FROM queries q, generate_series(0, 990, 90) AS p(part),
+        LATERAL (SELECT id FROM v WHERE part = p.part OR part = p.part + 1 AND id < 4000 ORDER BY v.e <-> q.e LIMIT 10) n
+    GROUP BY q.id, p.part) x;
 RESET treedb.hnsw_ef_search;
 RESET enable_seqscan;
 RESET enable_sort;

@@ -61,6 +61,26 @@ DELETE FROM places WHERE id % 5 = 0;
 VACUUM (INDEX_CLEANUP ON) places;
 SELECT recall('places', '<->') > 0.97 AS recall_is_high;
 SELECT treedb.check('places');
+-- of more dimensions, of which nodes have codes of 8 bits; and with so many links that these have no codes
+CREATE TABLE long AS SELECT i AS id, random_vector(i % 30, 1100) AS e FROM generate_series(1, 400) i;
+CREATE INDEX long_e ON long USING treedb_hnsw (e real_cosine_ops) WITH (dimensions = 1100);
+CREATE INDEX long_m ON long USING treedb_hnsw (e) WITH (dimensions = 1100, m = 48);
+INSERT INTO long SELECT i, random_vector(i % 30, 1100) FROM generate_series(401, 500) i;
+DELETE FROM long WHERE id % 5 = 0;
+VACUUM (INDEX_CLEANUP ON) long;
+TRUNCATE queries;
+INSERT INTO queries SELECT i, random_vector(i, 1100) FROM generate_series(1, 10) i;
+SELECT recall('long', '<=>') > 0.97 AS recall_is_high;
+SELECT recall('long', '<->') > 0.97 AS recall_is_high;
+SELECT treedb.check('long');
+-- vectors that are inserted are compared by their differences, however far from zero they are
+CREATE TABLE far (id int, e real[]);
+CREATE INDEX far_e ON far USING treedb_hnsw (e) WITH (dimensions = 80);
+INSERT INTO far SELECT i, (SELECT array_agg((1000 + x)::real) FROM unnest(random_vector(i % 30, 80)) x) FROM generate_series(1, 1000) i;
+TRUNCATE queries;
+INSERT INTO queries SELECT i, (SELECT array_agg((1000 + x)::real) FROM unnest(random_vector(i, 80)) x) FROM generate_series(1, 10) i;
+SELECT recall('far', '<->') > 0.97 AS recall_is_high;
+SELECT treedb.check('far');
 -- many rows with the same vector are all found
 CREATE TABLE twins (id int, e real[]);
 CREATE INDEX twins_e ON twins USING treedb_hnsw (e) WITH (dimensions = 2, m = 4);

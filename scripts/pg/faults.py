@@ -69,6 +69,32 @@ def link_ring(data, dice):
     data[page + PAGE - 24:page + PAGE - 20] = dice.randrange(pages).to_bytes(4, "little")
 
 
+def a_check_finds_a_wrong_code_of_a_neighbour(cluster):
+    """One bit of the code of the first link of a graph: searches go on, the check reports it, REINDEX heals it."""
+    with cluster.connect() as db:
+        db.execute("CREATE TABLE coded (e real[])")
+        db.execute("INSERT INTO coded SELECT ARRAY[i] || array_fill(i % 7, ARRAY[69])::real[] FROM generate_series(1, 300) i")
+        db.execute("CREATE INDEX coded_e ON coded USING treedb_hnsw (e) WITH (dimensions = 70)")
+        same(db.execute("SELECT treedb.check('coded')").fetchall(), [], "check before")
+        path = one(db, "SELECT pg_relation_filepath('coded_e')")
+    cluster.stop()
+    file = cluster.data / path
+    data = bytearray(file.read_bytes())
+    # The page's header, the node's, and of its first link node, score and factor.
+    data[PAGE + 24 + 24 + 12] ^= 1
+    file.write_bytes(data)
+    cluster.start()
+    with cluster.connect() as db:
+        found = [problem for problem, in db.execute("SELECT treedb.check('coded')::text")]
+        check(len(found) == 1 and "slot 0 of block 1" in found[0], f"found {found}")
+        index_only(db)
+        db.execute("SET enable_sort = off")
+        same(one(db, "SELECT e[1] FROM coded ORDER BY e OPERATOR(treedb.<->) (SELECT e FROM coded WHERE e[1] = 9) LIMIT 1"), 9.0, "the nearest")
+        db.execute("REINDEX INDEX coded_e")
+        same(db.execute("SELECT treedb.check('coded')").fetchall(), [], "check after REINDEX")
+    return found[0]
+
+
 def damaged_pages_are_errors_and_never_crashes(cluster):
     """Whatever the bytes of an index file: an answer or SQLSTATE XX001/XX002, and REINDEX heals it."""
     dice = random.Random(7)
@@ -366,6 +392,7 @@ def a_standby_answers_as_the_primary(cluster):
             db.execute("CREATE TABLE r (id int PRIMARY KEY, k int, t text) USING treedb")
             db.execute("CREATE INDEX r_k ON r USING treedb_btree (k)")
             db.execute("CREATE INDEX r_near ON r USING treedb_hnsw ((ARRAY[k, id]::real[])) WITH (dimensions = 2, m = 4) WHERE id <= 100")
+            db.execute("CREATE INDEX r_coded ON r USING treedb_hnsw ((ARRAY[k, id]::real[] || array_fill(mod(k, 9), ARRAY[68])::real[])) WITH (dimensions = 70, m = 8) WHERE id <= 100")
             db.execute("INSERT INTO r SELECT i, i % 100, md5(i::text) FROM generate_series(1, 4000) i")
             cluster.program("pg_basebackup", "-D", str(standby.data), "-R", "-c", "fast", "--no-sync")
             standby.start()
@@ -418,6 +445,9 @@ def a_standby_answers_as_the_primary(cluster):
                 query = ("SELECT string_agg(id::text, ',') FROM (SELECT id FROM r WHERE id <= 100"
                          " ORDER BY ARRAY[k, id]::real[] OPERATOR(treedb.<->) '{50, 70}' LIMIT 20) x")
                 same(one(db, query), one(reader, query), "the nearest rows")
+                query = ("SELECT string_agg(id::text, ',') FROM (SELECT id FROM r WHERE id <= 100 ORDER BY"
+                         " ARRAY[k, id]::real[] || array_fill(mod(k, 9), ARRAY[68])::real[] OPERATOR(treedb.<->) array_fill(5, ARRAY[70])::real[] LIMIT 20) x")
+                same(one(db, query), one(reader, query), "the nearest rows by codes of neighbours")
                 plan = "\n".join(line for line, in reader.execute("EXPLAIN (COSTS OFF) SELECT k FROM r WHERE k = 5"))
                 check("Index Only" not in plan, f"an index-only scan on a standby: {plan}")
                 same(reader.execute("SELECT treedb.check('r')").fetchall(), [], "check on the standby")
@@ -505,7 +535,7 @@ TESTS = [writers_of_one_unique_index_over_arrays_never_share_an_element_and_neve
          a_build_shows_how_far_it_is, a_check_goes_on_beside_changes_and_reports_none_of_them,
          a_check_finds_what_is_missing_and_what_is_too_much, long_work_can_be_cancelled,
          a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary,
-         damaged_pages_are_errors_and_never_crashes]
+         a_check_finds_a_wrong_code_of_a_neighbour, damaged_pages_are_errors_and_never_crashes]
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""treedb_hnsw beside pgvector's hnsw on one server: scripts/pg_vectors.sh [--rows N] [--dimensions D] [--ef ..].
+"""treedb_hnsw beside pgvector's hnsw on one server: scripts/pg_vectors.sh [--rows N] [--dimensions D] [--vectors FILE] [--ef ..].
 
 Two tables have the same vectors of pgvector's type, one with each index, made by statements that differ in the name of the
 access method only. For each `ef` both answer the same queries: recall of the 10 nearest against brute force, and queries a second of
@@ -7,13 +7,15 @@ one pgbench client with prepared statements over a Unix socket, in rounds that a
 of CREATE INDEX with one process, microseconds for each row inserted one by one into a full index, bytes of the index, and the
 same with a condition that keeps one row in a hundred.
 
-The vectors lie in clusters, each of which varies in a few directions only, as embeddings do.
+The vectors lie in clusters, each of which varies in a few directions only, as embeddings do; or they are those of a file of
+little-endian floats (`--vectors FILE`), such as `bench/text_vectors.py` makes: 384 dimensions, the last ones are the queries.
 """
 import argparse
 import os
 import random
 import re
 import statistics
+import struct
 import time
 
 from claims import one
@@ -38,13 +40,25 @@ def vectors(count, dimensions, dice):
         yield "[" + ",".join(f"{element:.4f}" for element in vector) + "]"
 
 
+def stored_vectors(count, dimensions, file):
+    """The same of a file."""
+    size = 4 * dimensions
+    with open(file, "rb") as data:
+        for _ in range(count):
+            read = data.read(size)
+            if len(read) < size:
+                raise SystemExit(f"{file} has fewer than {count} vectors of {dimensions} dimensions")
+            yield "[" + ",".join(f"{element:.6f}" for element in struct.unpack(f"<{dimensions}f", read)) + "]"
+
+
 def fill(db, args):
-    dice = random.Random(1)
+    count = args.rows + args.queries
+    source = stored_vectors(count, args.dimensions, args.vectors) if args.vectors else vectors(count, args.dimensions, random.Random(1))
     db.execute("CREATE EXTENSION vector")
     db.execute("SELECT treedb.enable_pgvector()")
     db.execute(f"CREATE TABLE all_vectors (id int, part int, v vector({args.dimensions}))")
     with db.cursor().copy("COPY all_vectors FROM STDIN") as copy:
-        for number, vector in enumerate(vectors(args.rows + args.queries, args.dimensions, dice)):
+        for number, vector in enumerate(source):
             copy.write_row((number, number % 100, vector))
     db.execute(f"CREATE TABLE queries AS SELECT id - {args.rows} AS id, v FROM all_vectors WHERE id >= {args.rows}")
     db.execute("ALTER TABLE queries ADD PRIMARY KEY (id)")
@@ -84,7 +98,7 @@ def recall(db, args, side, setting, ef, limits, filtered):
 def queries_per_second(cluster, args, side, setting, ef, filtered):
     script = cluster.dir / f"{side}.sql"
     script.write_text(f"\\set q random(0, {args.queries - 1})\n{statement(side, filtered) % ':q'};\n")
-    options = f"-c {setting}={ef} -c enable_seqscan=off -c enable_sort=off" + (" -c hnsw.iterative_scan=relaxed_order" if side == "pgvector" and filtered else "")
+    options = f"-c {setting}={ef} -c treedb.hnsw_strict_order={args.strict_order} -c enable_seqscan=off -c enable_sort=off" + (" -c hnsw.iterative_scan=relaxed_order" if side == "pgvector" and filtered else "")
     os.environ["PGOPTIONS"] = options
     told = cluster.program("pgbench", "-n", "-M", "prepared", "-c", "1", "-T", str(args.seconds), "-f", str(script), "postgres")
     return float(re.search(r"tps = ([\d.]+)", told).group(1))
@@ -92,7 +106,7 @@ def queries_per_second(cluster, args, side, setting, ef, filtered):
 
 def insert(db, args, side):
     """Microseconds of a row, inserted one by one."""
-    rows = list(vectors(args.inserts, args.dimensions, random.Random(2)))
+    rows = list(stored_vectors(args.inserts, args.dimensions, args.vectors) if args.vectors else vectors(args.inserts, args.dimensions, random.Random(2)))
     begun = time.monotonic()
     with db.transaction():
         for number, vector in enumerate(rows):
@@ -104,11 +118,13 @@ def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=50_000)
     parser.add_argument("--dimensions", type=int, default=128)
+    parser.add_argument("--vectors", help="a file of little-endian floats")
     parser.add_argument("--queries", type=int, default=200)
     parser.add_argument("--inserts", type=int, default=500)
     parser.add_argument("--ef", type=int, nargs="+", default=[20, 40, 80, 160])
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=1)
+    parser.add_argument("--strict-order", choices=["on", "off"], default="on", help="treedb.hnsw_strict_order")
     args = parser.parse_args()
     cluster = Cluster(SETTINGS)
     try:
@@ -119,6 +135,7 @@ def main():
             db.execute("CREATE EXTENSION treedb")
             fill(db, args)
             db.execute("SET hnsw.iterative_scan = relaxed_order")
+            db.execute(f"SET treedb.hnsw_strict_order = {args.strict_order}")
             for filtered in (False, True):
                 print("one row in a hundred:" if filtered else "all rows:")
                 limits = exact(db, args, filtered)

@@ -317,12 +317,14 @@ def indexes_of_another_page_version_ask_for_reindex(cluster):
         paths = {name: one(db, "SELECT pg_relation_filepath(%s)", (name,)) for name in ("v_old", "v_new")}
         db.execute("SELECT treedb.create_collection('vc'); SELECT treedb.create_index('vc', '{\"a\": 1}'); SELECT treedb.insert_one('vc', '{\"_id\": 1, \"a\": 1}')")
         paths["vc_a_1"] = one(db, "SELECT pg_relation_filepath('vc_a_1')")
+        db.execute("CREATE TABLE near (e real[]); INSERT INTO near SELECT ARRAY[i, i % 7] FROM generate_series(1, 300) i; CREATE INDEX near_e ON near USING treedb_hnsw (e) WITH (dimensions = 2)")
+        paths["near_e"] = one(db, "SELECT pg_relation_filepath('near_e')")
     cluster.stop()
     # The version is the third pair of bytes of the meta page's payload.
-    for name, version in (("v_old", 1), ("v_new", 999), ("vc_a_1", 1)):
+    for name, version in (("v_old", 1), ("v_new", 999), ("vc_a_1", 1), ("near_e", 1)):
         path = cluster.data / paths[name]
         data = bytearray(path.read_bytes())
-        check(data[24:28] == b"TDBt", "the meta page begins with its magic number")
+        check(data[24:28] == (b"TDBh" if name == "near_e" else b"TDBt"), "the meta page begins with its magic number")
         data[28:30] = version.to_bytes(2, "little")
         path.write_bytes(data)
     cluster.start()
@@ -346,7 +348,15 @@ def indexes_of_another_page_version_ask_for_reindex(cluster):
         refused(db, """SELECT treedb.find('vc', '{"a": 1}')""", "XX002", "pages of version 1")
         db.execute("REINDEX INDEX vc_a_1")
         same(lines(db, """SELECT treedb.find('vc', '{"a": 1}')"""), ['{"_id":1,"a":1}'], "find after REINDEX")
-        db.execute("DROP TABLE v, vc")
+        nearest = "SELECT e FROM near ORDER BY e OPERATOR(treedb.<->) '{7, 3}' LIMIT 1"
+        db.execute("SET enable_seqscan = off; SET enable_sort = off; DELETE FROM near WHERE e[1] = 9")
+        for statement in (nearest, "INSERT INTO near VALUES ('{7, 3}')", "VACUUM (INDEX_CLEANUP ON) near"):
+            error = refused(db, statement, "XX002", 'index "near_e" cannot be read: the index has pages of version 1')
+            check("REINDEX" in error.diag.message_hint, f"{statement}: the hint is {error.diag.message_hint}")
+        db.execute("REINDEX INDEX near_e")
+        same(lines(db, "SELECT treedb.check('near')"), [], "check after REINDEX")
+        same(one(db, nearest), [8.0, 1.0], "the nearest row after REINDEX")
+        db.execute("DROP TABLE v, vc, near")
 
 
 # An index of each kind of entry, over rows that always get the same addresses.

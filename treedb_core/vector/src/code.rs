@@ -72,6 +72,11 @@ impl<'c> Coded<'c> {
         let squares: i64 = numbers.map(|number| number * number).sum();
         Factors { squares: squares as f32 * self.factors.scale * self.factors.scale, ..self.factors }
     }
+
+    /// The elements that the codes stand for.
+    pub fn elements(self) -> impl Iterator<Item = f32> + use<'c> {
+        self.codes.iter().map(move |code| self.factors.scale * f32::from(i16::from(*code) - i16::from(ZERO)))
+    }
 }
 
 /// Writes the codes of a vector over `codes`, which is as long; `unit` is what [`Metric::check`] has returned for it.
@@ -88,9 +93,7 @@ pub fn encode(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
 #[inline]
 pub fn score(metric: Metric, kernels: &Kernels, a: Coded<'_>, b: Coded<'_>) -> f32 {
     if metric == Metric::L1 {
-        let element = |of: &Factors, code: &u8| of.scale * f32::from(i16::from(*code) - i16::from(ZERO));
-        let pairs = a.codes.iter().zip(b.codes);
-        return pairs.map(|(x, y)| (element(&a.factors, x) - element(&b.factors, y)).abs()).sum();
+        return a.elements().zip(b.elements()).map(|(x, y)| (x - y).abs()).sum();
     }
     let products = (kernels.codes)(a.codes, b.codes) - i32::from(ZERO) * b.factors.sum;
     let dot = a.factors.scale * b.factors.scale * products as f32;

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
 use treedb_testing::Rng;
-use treedb_vector::graph::{self, Hashed, Limits, Link, Nodes, NodesMut, Scratch};
+use treedb_vector::graph::{self, Hashed, Limits, Link, Nodes, NodesMut, Scratch, Walk};
 use treedb_vector::metric::Metric;
 
 #[derive(Default)]
@@ -204,13 +204,19 @@ impl Nodes for Unlinking {
     fn prefetch_links(&self, _: u32) {}
 }
 
+/// How many of so many nodes a walk finds.
+fn found(store: &Unlinking, wanted: usize) -> usize {
+    let (mut walk, query) = (Walk::default(), &[50.0, 50.0, 50.0][..]);
+    let Ok(()) = walk.begin(store, &query);
+    let Ok(()) = walk.search(store, &query, wanted, usize::MAX);
+    walk.count()
+}
+
 #[test]
 fn a_search_whose_node_is_unlinked_under_it_begins_again() {
     for unlinked in [0, 1, 5] {
         let store = Unlinking { store: RefCell::new(filled(200)), left: Cell::new(unlinked) };
-        let mut scratch = Scratch::<u32, Hashed>::default();
-        let Ok(()) = graph::search_first(&store, &&[50.0, 50.0, 50.0][..], 20, &mut scratch);
-        assert_eq!(scratch.pool.found().len(), 20, "after {unlinked} removals");
+        assert_eq!(found(&store, 20), 20, "after {unlinked} removals");
         assert_eq!(store.left.get(), 0);
     }
 }
@@ -219,8 +225,6 @@ fn a_search_whose_node_is_unlinked_under_it_begins_again() {
 fn a_search_finds_the_only_node_or_none() {
     for count in [0, 1] {
         let store = Unlinking { store: RefCell::new(filled(count)), left: Cell::new(0) };
-        let mut scratch = Scratch::<u32, Hashed>::default();
-        let Ok(()) = graph::search_first(&store, &&[50.0, 50.0, 50.0][..], 20, &mut scratch);
-        assert_eq!(scratch.pool.found().len(), count as usize);
+        assert_eq!(found(&store, 20), count as usize);
     }
 }

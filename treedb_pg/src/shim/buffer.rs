@@ -112,13 +112,22 @@ impl<L: LockMode> Page<L> {
     /// The same, rather in the buffer where it was found before. Not for an index with local buffers.
     pub(crate) fn read_recent(index: Index<'_>, block: u32, recent: &mut RecentBuffers) -> Page<L> {
         let known = recent.buffers.get(block as usize).copied().unwrap_or(0);
-        // SAFETY: an open index, whose main fork is asked for; the server pins the buffer if it holds the block.
-        unsafe {
-            let file = super::compat::file(index.raw());
-            let fork = pg_sys::ForkNumber::MAIN_FORKNUM;
-            if known > 0 && pg_sys::ReadRecentBuffer(file, fork, block, known) {
-                return Page::lock(known);
-            }
+        // SAFETY: an open index, whose main fork is asked for; the server pins the buffer if it holds the block. Nothing in the
+        // boundary needs to be dropped.
+        let is_there = known > 0
+            && unsafe {
+                let file = super::compat::file(index.raw());
+                unguarded::guard(|| {
+                    let is_there =
+                        unguarded::ReadRecentBuffer(file, pg_sys::ForkNumber::MAIN_FORKNUM, block, known);
+                    if is_there {
+                        unguarded::LockBuffer(known, L::MODE as i32);
+                    }
+                    is_there
+                })
+            };
+        if is_there {
+            return Page { buffer: known, block, lock: PhantomData };
         }
         let page = Page::read(index, block);
         let at = block as usize;

@@ -49,6 +49,19 @@ pub(super) unsafe fn file(relation: pg_sys::Relation) -> FileLocator {
     }
 }
 
+/// The number of a relation's files: another one after each rewrite.
+///
+/// # Safety
+/// An open relation.
+pub(super) unsafe fn file_number(relation: pg_sys::Relation) -> u32 {
+    // SAFETY: the caller's.
+    let file = unsafe { file(relation) };
+    #[cfg(feature = "pg15")]
+    return file.relNode.to_u32();
+    #[cfg(not(feature = "pg15"))]
+    return file.relNumber.to_u32();
+}
+
 /// Whether the running transaction has given a relation the files that it has now.
 ///
 /// # Safety

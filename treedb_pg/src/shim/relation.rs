@@ -62,6 +62,12 @@ impl<'r> Relation<'r> {
         unsafe { (*self.raw).rd_id }
     }
 
+    /// The number of its files: another one after each rewrite.
+    pub(crate) fn file_number(self) -> u32 {
+        // SAFETY: open.
+        unsafe { super::compat::file_number(self.raw) }
+    }
+
     /// Its name, without schema, in the encoding of the database.
     pub(crate) fn name(self) -> CString {
         // SAFETY: a name is closed by a zero byte.

@@ -20,6 +20,12 @@ unsafe extern "C-unwind" {
         known: Buffer,
     ) -> bool;
     pub(super) fn ReadBuffer(relation: Relation, block: BlockNumber) -> Buffer;
+    pub(super) fn ReadRecentBuffer(
+        file: FileLocator,
+        fork: ForkNumber::Type,
+        block: BlockNumber,
+        buffer: Buffer,
+    ) -> bool;
     pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
     pub(super) fn UnlockReleaseBuffer(buffer: Buffer);
     pub(super) fn index_getprocid(index: Relation, column: AttrNumber, number: u16) -> Oid;

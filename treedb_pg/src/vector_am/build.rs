@@ -3,7 +3,9 @@
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::graph::{Link, Nodes, NodesMut};
+use treedb_vector::kernel::Kernels;
 use treedb_vector::memory::MemoryGraph;
+use treedb_vector::neighbour::Rotation;
 
 use super::kind::{Element, Kind};
 use super::meta::Meta;
@@ -68,7 +70,10 @@ struct Collected {
 impl Collected {
     fn new(meta: &Meta) -> Collected {
         let graph = MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits());
-        Collected { graph: if meta.layout().exact { graph.exact() } else { graph }, rows: Vec::new() }
+        Collected {
+            graph: if meta.layout().builds_exactly() { graph.exact() } else { graph },
+            rows: Vec::new(),
+        }
     }
 
     fn bytes(&self) -> usize {
@@ -119,6 +124,9 @@ impl<'i, 'm> Pages<'i, 'm> {
     }
 }
 
+/// The score of a link as it is stored, and its code.
+type Code<'c> = dyn Fn(&Link<u32>) -> (f32, Vec<u8>) + 'c;
+
 /// Writes and logs an index with the nodes of a graph in memory. Blocks 1 and following have the nodes in their order; the
 /// vectors come next, then the links above level 0.
 fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
@@ -134,10 +142,13 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
         Place { block: from + (at / per_page) as u32, slot: (at % per_page) as u16 }
     };
     let number = |node: u32| layout.node(place(Slots::Nodes, 1, node as usize)).unwrap_or(0);
-    let renumbered = |links: &[Link<u32>]| {
-        let links: Vec<Link<u32>> =
-            links.iter().map(|link| Link { node: number(link.node), ..*link }).collect();
-        record::link_bytes(&links)
+    let link_bytes = |links: &[Link<u32>], code: &Code<'_>| {
+        let mut bytes = (links.len() as u32).to_le_bytes().to_vec();
+        for link in links {
+            let (score, code) = code(link);
+            bytes.extend(Layout::link_bytes(&Link { node: number(link.node), score }, &code));
+        }
+        bytes
     };
     let put = |slot: &mut Vec<u8>, at: usize, bytes: &[u8]| {
         if slot.len() < at + bytes.len() {
@@ -147,6 +158,15 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
             place.copy_from_slice(bytes);
         }
     };
+
+    // The vector of a node as its slot has it.
+    let stored = |node: u32| -> Vec<f32> {
+        match layout.exact {
+            true => graph.vector(node).iter().map(|element| element * graph.unit(node)).collect(),
+            false => graph.coded(node).elements().collect(),
+        }
+    };
+    let (kernels, rotation) = (Kernels::best(), Rotation::new(layout.dimensions));
 
     drop(Page::extend(index, Fork::Main));
     let mut links = Vec::new();
@@ -161,9 +181,18 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
             false => place(Slots::Vectors, vectors_from, node as usize),
         };
         let body = layout.body(graph.vector(node), graph.unit(node), graph.coded(node));
-        let mut slot = record::node_bytes(&layout, *row, level, vector, above, &body);
+        let mut slot = record::node_bytes(*row, level, vector, above);
+        put(&mut slot, layout.body_at(), &body);
         let Ok(()) = graph.scored_links(node, 0, &mut links);
-        put(&mut slot, node::COUNT, &renumbered(&links));
+        let own = stored(node);
+        let code = |link: &Link<u32>| {
+            if layout.form.is_none() {
+                return (link.score, Vec::new());
+            }
+            let other = stored(link.node);
+            (layout.metric.score(&kernels, &own, &other, 1.0), layout.code(&rotation, &own, &other))
+        };
+        put(&mut slot, node::COUNT, &link_bytes(&links, &code));
         out.add(slot);
     }
     out.write();
@@ -181,7 +210,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
             let next = (level < top).then(|| place(Slots::Above, above_from, at));
             let mut slot = record::above_slot_bytes(number(node), next);
             let Ok(()) = graph.scored_links(node, level, &mut links);
-            put(&mut slot, above::COUNT, &renumbered(&links));
+            put(&mut slot, above::COUNT, &link_bytes(&links, &|link| (link.score, Vec::new())));
             out.add(slot);
         }
     }

@@ -1,8 +1,9 @@
-//! `treedb.check` of an index of this access method: links go both ways, every linked node is reached, nodes and vectors agree, and
-//! every row that a snapshot sees has a node.
+//! `treedb.check` of an index of this access method: links go both ways and have the codes of
+//! what they lead to, every linked node is reached, nodes and vectors agree, and every row that a snapshot sees has a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use pgrx::check_for_interrupts;
 use treedb_vector::graph;
 
 use super::record::{self, Slots, node};
@@ -12,6 +13,22 @@ use crate::shim::heap::tid_parts;
 use crate::shim::index_build::scan_table;
 use crate::shim::relation::{Index, OpenTable};
 use crate::shim::snapshot::{self, Registered};
+
+/// Whether the links of a node in level 0 have the codes of the vectors that they lead to.
+fn codes_agree(writer: &Writer<'_>, node: u32) -> bool {
+    let (layout, rotation) = (&writer.graph.layout, writer.graph.rotation());
+    if layout.form.is_none() {
+        return true;
+    }
+    check_for_interrupts!();
+    let slot = writer.graph.node(node, <[u8]>::to_vec);
+    let (mut own, mut other) = (Vec::new(), Vec::new());
+    layout.vector(&slot, &mut own);
+    layout.links(Slots::Nodes, &slot, node::COUNT).all(|(link, code)| {
+        writer.graph.node(link.node, |slot| layout.vector(slot, &mut other));
+        code == layout.code(&rotation, &own, &other)
+    })
+}
 
 /// Reports what is wrong with an index and, if `heapallindexed` asks for that, compares it with its table.
 pub(crate) fn check(
@@ -28,7 +45,7 @@ pub(crate) fn check(
     let (mut linked, mut vectors) = (BTreeSet::new(), BTreeMap::new());
     writer.each_node(|node, slot| {
         // One without links waits for a vacuum: its row was not committed.
-        if root == Some(node) || record::links(slot, node::COUNT).next().is_some() {
+        if root == Some(node) || layout.links(Slots::Nodes, slot, node::COUNT).next().is_some() {
             linked.insert(node);
             vectors.insert(node, (record::row(slot).map(record::row_bytes), record::vector_place(slot)));
         }
@@ -36,6 +53,15 @@ pub(crate) fn check(
     let Ok(damage) = graph::check(&writer, &linked, &writer.graph.meta.limits());
     for damage in damage {
         report(format!("the graph is not whole: {damage:?}"));
+    }
+    for node in &linked {
+        if !codes_agree(&writer, *node) {
+            let at = layout.place(*node);
+            report(format!(
+                "codes of links of slot {} of block {} are not their vectors'",
+                at.slot, at.block
+            ));
+        }
     }
     let mut rows = BTreeSet::new();
     for (node, (row, place)) in vectors {

@@ -8,13 +8,16 @@ use std::rc::Rc;
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::code::{self, Coded};
-use treedb_vector::graph::Nodes;
+use treedb_vector::graph::{Estimate, Nodes, Scored};
 use treedb_vector::kernel::Kernels;
+use treedb_vector::metric::Metric;
+use treedb_vector::neighbour::{Rotation, Seen};
 
 use super::meta::Meta;
-use super::record::{self, EXACT, Layout, Place, Slots, above, node};
+use super::record::{self, Layout, Place, Slots, above, node};
+use super::upper::Upper;
 use crate::pages::page::{Damage, View};
-use crate::shim::buffer::{LockMode, Page, RecentBuffers, Shared, has_block};
+use crate::shim::buffer::{Page, RecentBuffers, Shared, has_block};
 use crate::shim::error;
 use crate::shim::relation::Index;
 
@@ -23,48 +26,98 @@ pub(super) struct Graph<'i> {
     pub(super) index: Index<'i>,
     pub(super) meta: Meta,
     pub(super) layout: Layout,
-    kernels: Kernels,
-    /// Unless its buffers are local.
-    recent: Option<Rc<RefCell<RecentBuffers>>>,
+    pub(super) kernels: Kernels,
+    known: Rc<Known>,
+    /// A scan reads it: searches may go by what this backend remembers of the levels above 0, and scores under cosine are
+    /// distances.
+    for_scan: bool,
 }
 
-/// Where the pages of indexes were last.
-type RecentOfIndexes = HashMap<pg_sys::Oid, Rc<RefCell<RecentBuffers>>>;
+/// What a backend knows of an index.
+#[derive(Default)]
+struct Known {
+    /// Where its pages were last.
+    recent: RefCell<RecentBuffers>,
+    upper: RefCell<Upper>,
+    work: RefCell<Work>,
+    rotation: RefCell<Option<(usize, Rc<Rotation>)>>,
+}
+
+/// Memory for expanding a node.
+#[derive(Default)]
+struct Work {
+    vector: Vec<f32>,
+    seen: Seen,
+}
 
 thread_local! {
-    /// Of the indexes that this backend has read. An OID may be reused for another index; stale entries are harmless,
-    /// because the server checks each buffer.
-    static RECENT: RefCell<RecentOfIndexes> = RefCell::default();
+    /// Of the indexes that this backend has read. An OID may be reused for another index; stale entries are harmless:
+    /// the server checks each buffer, and the rest is kept with what it is of.
+    static KNOWN: RefCell<HashMap<pg_sys::Oid, Rc<Known>>> = RefCell::default();
 }
 
 /// Indexes that are remembered, so that a backend that reads many does not keep memory for each.
-const MOST_INDEXES: usize = 64;
+const MOST_INDEXES: usize = 16;
 
-fn recent_of(all: &mut RecentOfIndexes, index: pg_sys::Oid) -> Rc<RefCell<RecentBuffers>> {
-    if all.len() >= MOST_INDEXES && !all.contains_key(&index) {
-        all.clear();
-    }
-    all.entry(index).or_default().clone()
+fn known(index: Index<'_>) -> Rc<Known> {
+    KNOWN.with_borrow_mut(|all| {
+        if all.len() >= MOST_INDEXES && !all.contains_key(&index.oid()) {
+            all.clear();
+        }
+        all.entry(index.oid()).or_default().clone()
+    })
 }
 
 /// What a search looks for.
 #[derive(Clone, Copy)]
 pub(super) struct Query<'q> {
-    /// A vector, of length 1 where only its direction counts, and its codes; without one, all nodes are as far.
-    pub(super) vector: Option<(&'q [f32], Coded<'q>)>,
+    pub(super) vector: &'q [f32],
+    /// The same of length 1 where only its direction counts.
+    pub(super) direction: &'q [f32],
+    pub(super) coded: Coded<'q>,
 }
 
 impl<'i> Graph<'i> {
     /// Reads the meta page.
     pub(super) fn open(index: Index<'i>) -> Graph<'i> {
-        let meta = Meta::of(index);
-        let known = || RECENT.with_borrow_mut(|recent| recent_of(recent, index.oid()));
-        let recent = (!index.is_temporary()).then(known);
-        Graph { index, meta, layout: meta.layout(), kernels: Kernels::best(), recent }
+        Graph::opened(index, Meta::of(index))
+    }
+
+    /// The same of an index whose meta page has been read: where searches begin is read again, the rest never changes.
+    pub(super) fn opened(index: Index<'i>, meta: Meta) -> Graph<'i> {
+        let (layout, kernels) = (meta.layout(), Kernels::best());
+        Graph { index, meta, layout, kernels, known: known(index), for_scan: false }
+    }
+
+    /// Lets searches go by what this backend remembers of the levels above 0. That may be out of date when the index has
+    /// just been changed, so it leads a search to where it begins in level 0, but is not for choosing links.
+    pub(super) fn for_scan(self) -> Graph<'i> {
+        Graph { for_scan: true, ..self }
+    }
+
+    /// The rotation of the index's vectors.
+    pub(super) fn rotation(&self) -> Rc<Rotation> {
+        let mut known = self.known.rotation.borrow_mut();
+        match &*known {
+            Some((dimensions, rotation)) if *dimensions == self.layout.dimensions => rotation.clone(),
+            _ => {
+                let rotation = Rc::new(Rotation::new(self.layout.dimensions));
+                *known = Some((self.layout.dimensions, rotation.clone()));
+                rotation
+            }
+        }
+    }
+
+    /// Reads and latches a page that may be where it was before.
+    fn page_again(&self, block: u32) -> Page<Shared> {
+        if self.index.is_temporary() {
+            return Page::read(self.index, block);
+        }
+        Page::read_recent(self.index, block, &mut self.known.recent.borrow_mut())
     }
 
     /// Reads and latches a page of slots of one kind.
-    pub(super) fn page<L: LockMode>(&self, slots: Slots, block: u32) -> Page<L> {
+    pub(super) fn page(&self, slots: Slots, block: u32) -> Page<Shared> {
         if block == 0 || !has_block(*self.index, block) {
             error::corrupted(
                 &self.index.shown(),
@@ -72,7 +125,7 @@ impl<'i> Graph<'i> {
                 "a slot is said to be on this page, which is none of slots",
             );
         }
-        let page: Page<L> = Page::read(self.index, block);
+        let page = self.page_again(block);
         let found = checked(self.index, block, View::open(page.bytes())).level();
         if found != slots as u16 {
             let what = format!("expected a page of {slots:?}, found one of kind {found}");
@@ -84,7 +137,7 @@ impl<'i> Graph<'i> {
     /// Reads a slot.
     #[inline]
     pub(super) fn read<R>(&self, slots: Slots, place: Place, read: impl FnOnce(&[u8]) -> R) -> R {
-        let page: Page<Shared> = self.page(slots, place.block);
+        let page = self.page(slots, place.block);
         read(self.layout.slot(slots, page.bytes(), place.slot))
     }
 
@@ -93,10 +146,7 @@ impl<'i> Graph<'i> {
     #[inline]
     fn glance<R>(&self, node: u32, read: impl FnOnce(&[u8]) -> R) -> R {
         let place = self.layout.place(node);
-        let page: Page<Shared> = match &self.recent {
-            Some(recent) => Page::read_recent(self.index, place.block, &mut recent.borrow_mut()),
-            None => Page::read(self.index, place.block),
-        };
+        let page = self.page_again(place.block);
         read(self.layout.slot(Slots::Nodes, page.bytes(), place.slot))
     }
 
@@ -119,25 +169,61 @@ impl<'i> Graph<'i> {
         Some((Slots::Above, place, above::COUNT))
     }
 
-    /// The row of a node, and its vector, which is written over `vector`; `None` if the node was removed.
-    pub(super) fn row(&self, node: u32, vector: &mut Vec<f32>) -> Option<pg_sys::ItemPointerData> {
-        let (row, place) = self.node(node, |slot| {
+    /// Whether searches find nodes in the order of the distance: by their vectors, computed as the operators do.
+    pub(super) fn finds_in_order(&self) -> bool {
+        self.layout.form.is_some()
+    }
+
+    /// The row of a node that a search has found, and how far it is, as a number in the order of the distance; `None` if the
+    /// node was removed.
+    pub(super) fn row(
+        &self,
+        found: Scored,
+        query: Option<&Query<'_>>,
+        other: &mut Vec<f32>,
+    ) -> Option<(f32, pg_sys::ItemPointerData)> {
+        let in_order = self.finds_in_order();
+        let (row, place) = self.node(found.node, |slot| {
             let row = record::row(slot)?;
-            if self.layout.exact {
-                let mut buffer = [0.0; EXACT];
-                vector.clear();
-                vector.extend_from_slice(self.layout.floats(slot, &mut buffer));
+            if self.layout.exact && !in_order {
+                other.clear();
+                other.extend(self.layout.elements(slot).1);
             }
             Some((row, record::vector_place(slot)))
         })?;
-        let Some(place) = place else { return Some(row) };
+        let Some(query) = query.filter(|_| !in_order) else { return Some((found.score, row)) };
+        let metric = self.layout.metric;
+        let Some(place) = place else { return Some((metric.distance(query.vector, other), row)) };
         let row_bytes = record::row_bytes(row);
         self.read(Slots::Vectors, place, |slot| {
+            record::elements(slot, self.layout.dimensions, other);
             // Both may have become another row's in between.
             let same = slot.starts_with(&row_bytes);
-            record::elements(slot, self.layout.dimensions, vector);
-            same.then_some(row)
+            same.then(|| (metric.distance(query.vector, other), row))
         })
+    }
+
+    /// How far two vectors are from each other, which are as [`Layout::vector`] reads them.
+    pub(super) fn between(&self, a: &[f32], b: &[f32]) -> f32 {
+        self.meta.kind.metric.score(&self.kernels, a, b, 1.0)
+    }
+
+    /// The score of a node above level 0, from what is remembered of its vector, or is now.
+    fn remembered_score(&self, vector: &[f32], node: u32) -> f32 {
+        if let Some(remembered) = self.known.upper.borrow().vector(node) {
+            return self.between(remembered, vector);
+        }
+        let mut read = Vec::new();
+        let is_there = self.glance(node, |slot| {
+            self.layout.vector(slot, &mut read);
+            record::row(slot).is_some()
+        });
+        if !is_there {
+            return f32::INFINITY;
+        }
+        let score = self.between(&read, vector);
+        self.known.upper.borrow_mut().add_vector(node, read);
+        score
     }
 }
 
@@ -152,52 +238,100 @@ pub(super) fn checked<T>(index: Index<'_>, block: u32, read: Result<T, Damage>) 
 
 impl Nodes for Graph<'_> {
     type Node = u32;
-    type Query<'q> = Query<'q>;
+    /// Without one, all nodes are as far.
+    type Query<'q> = Option<Query<'q>>;
     /// The server's errors unwind.
     type Error = Infallible;
 
     /// Read again: vacuum may have moved it since the index was opened.
     fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
-        Ok(Meta::of(self.index).entry)
+        let Meta { entry, generation, .. } = Meta::of(self.index);
+        if self.for_scan {
+            self.known.upper.borrow_mut().begin((self.index.file_number(), generation));
+        }
+        Ok(entry)
     }
 
     fn links(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {
         check_for_interrupts!();
         out.clear();
+        let remembers = self.for_scan && level > 0;
+        if remembers && let Some(links) = self.known.upper.borrow().links(node, level) {
+            out.extend_from_slice(links);
+            return Ok(());
+        }
         if let Some((slots, place, count)) = self.links_at(node, level) {
-            self.read(slots, place, |slot| out.extend(record::links(slot, count).map(|link| link.node)));
+            self.read(slots, place, |slot| {
+                out.extend(self.layout.links(slots, slot, count).map(|(link, _)| link.node));
+            });
+        }
+        if remembers {
+            self.known.upper.borrow_mut().add_links(node, level, out);
         }
         Ok(())
     }
 
+    fn estimates(
+        &self,
+        query: &Option<Query<'_>>,
+        node: u32,
+        out: &mut Vec<Estimate<u32>>,
+    ) -> Result<Option<f32>, Infallible> {
+        let (Some(form), Some(query)) = (self.layout.form, query) else { return Ok(None) };
+        check_for_interrupts!();
+        out.clear();
+        let place = self.layout.place(node);
+        let page = self.page(Slots::Nodes, place.block);
+        let slot = self.layout.slot(Slots::Nodes, page.bytes(), place.slot);
+        if record::row(slot).is_none() {
+            // If what is remembered has led here, it is out of date.
+            self.known.upper.borrow_mut().clear();
+            return Ok(Some(f32::INFINITY));
+        }
+        let rotation = self.rotation();
+        let Work { vector: own, seen } = &mut *self.known.work.borrow_mut();
+        self.layout.vector(slot, own);
+        seen.look(self.layout.metric, &self.kernels, &rotation, own, query.direction);
+        // Under cosine as the distance, to the last bit: it tells which row is the next one.
+        let (mut score, mut shift) = (seen.score, 0.0);
+        if self.for_scan && self.layout.metric == Metric::Cosine {
+            shift = 1.0;
+            own.clear();
+            own.extend(self.layout.elements(slot).1);
+            score = self.layout.metric.distance(query.vector, own);
+        }
+        let (links, stride) = self.layout.links_below(slot);
+        seen.estimates(&self.kernels, form, links, stride, |node, score, error| {
+            out.push(Estimate { node: record::link_node(node), score: score + shift, error });
+        });
+        Ok(Some(score))
+    }
+
     #[inline]
-    fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
-        let metric = self.meta.kind.metric;
-        Ok(self.glance(node, |slot| match (record::row(slot), query.vector) {
+    fn score(&self, query: &Option<Query<'_>>, node: u32) -> Result<f32, Infallible> {
+        // With estimates, only nodes above level 0 are asked for their scores.
+        if let Some(query) = query
+            && self.for_scan
+            && self.layout.form.is_some()
+        {
+            return Ok(self.remembered_score(query.direction, node));
+        }
+        let metric = self.layout.metric;
+        Ok(self.glance(node, |slot| match (record::row(slot), query) {
             (None, _) => f32::INFINITY,
             (Some(_), None) => 0.0,
-            (Some(_), Some((vector, _))) if self.layout.exact => {
-                let mut buffer = [0.0; EXACT];
-                metric.score(&self.kernels, self.layout.floats(slot, &mut buffer), vector, 1.0)
+            (Some(_), Some(query)) if self.layout.exact => {
+                let own = &mut self.known.work.borrow_mut().vector;
+                self.layout.vector(slot, own);
+                self.between(own, query.direction)
             }
-            (Some(_), Some((_, coded))) => code::score(metric, &self.kernels, self.layout.coded(slot), coded),
+            (Some(_), Some(query)) => {
+                code::score(metric, &self.kernels, self.layout.coded(slot), query.coded)
+            }
         }))
     }
 
     fn prefetch(&self, _: u32) {}
 
     fn prefetch_links(&self, _: u32) {}
-}
-
-impl Graph<'_> {
-    /// How far two nodes are from each other, of which the bytes are given.
-    pub(super) fn between(&self, a: &[u8], b: &[u8]) -> f32 {
-        if self.layout.exact {
-            let (mut x, mut y) = ([0.0; EXACT], [0.0; EXACT]);
-            let (a, b) = (self.layout.floats(a, &mut x), self.layout.floats(b, &mut y));
-            return self.meta.kind.metric.score(&self.kernels, a, b, 1.0);
-        }
-        let (a, b) = (self.layout.coded(a), self.layout.coded(b));
-        code::score(self.meta.kind.metric, &self.kernels, a, b)
-    }
 }

@@ -3,7 +3,7 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBh" |
-//! | 4 | 2 | version, 1 |
+//! | 4 | 2 | version, 2 |
 //! | 6 | 2 | kind: metric and type of the column, as support function 1 returns it |
 //! | 8 | 2 | dimensions |
 //! | 10 | 2 | `m`: links that a new node gets |
@@ -12,6 +12,7 @@
 //! | 16 | 4 | that node, 0 for none |
 //! | 20 | 4 | the root of the tree that keeps level 0 in one piece, 0 for none |
 //! | 24 | 12 | for each kind of slots the block where the list of pages with free ones begins, 0 for none |
+//! | 36 | 4 | generation: a number that changes when links above level 0 do, or where searches begin |
 
 use treedb_vector::graph::Limits;
 
@@ -26,9 +27,9 @@ use crate::shim::vector_options::{MOST_DIMENSIONS, MOST_LINKS};
 /// Magic number of the meta page.
 const MAGIC: u32 = u32::from_le_bytes(*b"TDBh");
 /// Version of the page format. A library reads no other: it asks for REINDEX.
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 /// Bytes of the payload in use.
-const BYTES: usize = 36;
+const BYTES: usize = 40;
 
 /// What the meta page says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -41,12 +42,14 @@ pub(super) struct Meta {
     pub(super) entry: Option<(u32, u8)>,
     pub(super) root: Option<u32>,
     rooms: [u32; 3],
+    /// What a backend remembers of the levels above 0 is of one generation.
+    pub(super) generation: u32,
 }
 
 impl Meta {
     /// Of an empty index.
     pub(super) fn new(kind: Kind, dimensions: usize, m: usize, ef_construction: usize) -> Meta {
-        Meta { kind, dimensions, m, ef_construction, entry: None, root: None, rooms: [0; 3] }
+        Meta { kind, dimensions, m, ef_construction, entry: None, root: None, rooms: [0; 3], generation: 0 }
     }
 
     /// Of an index, as it is now.
@@ -85,6 +88,7 @@ impl Meta {
             entry: some(int(16)).map(|node| (node, word(14) as u8)),
             root: some(int(20)),
             rooms: [int(24), int(28), int(32)],
+            generation: int(36),
         })
     }
 
@@ -102,7 +106,8 @@ impl Meta {
         bytes.extend(VERSION.to_le_bytes());
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         let ints = [entry, self.root.unwrap_or(0)];
-        bytes.extend(ints.iter().chain(&self.rooms).flat_map(|int| int.to_le_bytes()));
+        let ints = ints.iter().chain(&self.rooms).chain([&self.generation]);
+        bytes.extend(ints.flat_map(|int| int.to_le_bytes()));
         (HEADER, bytes)
     }
 
@@ -138,7 +143,7 @@ impl Meta {
 
     /// Sizes of slots.
     pub(super) fn layout(&self) -> Layout {
-        Layout::new(self.dimensions, self.m)
+        Layout::new(self.kind.metric, self.dimensions, self.m)
     }
 
     /// How many links nodes have.

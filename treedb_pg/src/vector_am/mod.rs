@@ -7,6 +7,7 @@
 //! | [`value`] | vectors as SQL has them; the distance functions |
 //! | [`meta`], [`record`] | block 0; what the other pages hold |
 //! | [`graph`] | reading the graph |
+//! | [`upper`] | what a backend remembers of the levels above 0 |
 //! | [`writer`] | changing it: inserts, removals, free slots |
 //! | [`build`] | building an index from a table |
 //! | [`scan`] | reading rows by distance |
@@ -35,6 +36,7 @@ mod kind;
 mod meta;
 mod record;
 mod scan;
+mod upper;
 mod vacuum;
 mod value;
 mod writer;
@@ -124,7 +126,7 @@ impl DistanceMethod for Hnsw {
     }
 
     fn begin_scan() -> scan::State {
-        scan::State::default()
+        scan::State::new()
     }
 
     fn rescan(state: &mut scan::State, index: Index<'_>, target: Target<'_>) {

@@ -1,8 +1,9 @@
 //! What the pages hold: slots of one size, of one of three kinds.
 //!
-//! A node is a slot on a page of nodes, with its links in level 0 and the codes of its vector: all that a search needs of
-//! most nodes. The vector itself is in a slot of another page, and the links above level 0, which one node in `m` has, are
-//! in a slot for each level, each of which leads to the next.
+//! A node is a slot on a page of nodes, with its links in level 0 and its vector. Each link has a code of the vector that it
+//! leads to, as it is seen from the node ([`treedb_vector::neighbour`]): so a search pins one page for each node that it
+//! expands, and none for those that it only compares. The links above level 0, which one node in `m` has, are in a slot for
+//! each level, each of which leads to the next.
 //!
 //! | node: offset | size | what |
 //! |---|---|---|
@@ -13,12 +14,16 @@
 //! | 14 | 2 | slot of the links of level 1 |
 //! | 16 | 4 | its block, 0 for none |
 //! | 20 | 4 | number of links |
-//! | 24 | 24 m | links, the parent first: node, score, 4 bytes each |
-//! | then | 12 | factors of the codes |
-//! | then | d | codes |
+//! | 24 | l n | links, the parent first: node, score, 4 bytes each; then the factor of the code, 4 bytes, and its bits |
+//! | then | 4 | what the vector is to be multiplied with before it is compared: under cosine, what makes it of length 1 |
+//! | then | 4 d | its elements |
 //!
-//! Vectors of few dimensions are in their nodes, in place of codes: 4 d bytes of elements, of length 1 under cosine. Codes
-//! could not tell near ones apart that are far from zero, such as places on a map. They have no slot of their own.
+//! Links have no codes (so that `l` is 8) under L1 distance, which codes say nothing about; of vectors of few dimensions, which
+//! they could not tell apart; and where too few with codes would fit beside the elements. How many links `n` a node has room
+//! for [`Layout::new`] decides from `d` and `m`. A node whose links have no codes has codes of 8 bits instead of the elements
+//! ([`treedb_vector::code`]): 12 bytes of factors, d bytes. The vector is in a slot of another page then. Vectors of few
+//! dimensions are always in their nodes: codes of 8 bits could not tell near ones apart that are far from zero, such as places
+//! on a map.
 //!
 //! | vector: offset | size | what |
 //! |---|---|---|
@@ -39,6 +44,8 @@
 use pgrx::pg_sys;
 use treedb_vector::code::{Coded, Factors};
 use treedb_vector::graph::Link;
+use treedb_vector::metric::Metric;
+use treedb_vector::neighbour::{Form, Rotation};
 
 use crate::pages::page::{HEADER, ROOM};
 use crate::shim::heap;
@@ -51,11 +58,15 @@ pub(super) enum Slots {
     Above = 3,
 }
 
-/// Vectors of at most this many dimensions are stored in their nodes.
-pub(super) const EXACT: usize = 64;
+/// Vectors of at most this many dimensions are stored in their nodes, whatever else they have.
+const EXACT: usize = 64;
+/// Links have codes from so many dimensions on.
+const CODED: usize = 16;
 
-/// Bytes of a link.
-pub(super) const LINK: usize = 8;
+/// Bytes of a link without a code: node, score.
+const LINK: usize = 8;
+/// Bytes of a link before the bits of its code.
+const BITS: usize = LINK + 4;
 /// Offsets in a node.
 pub(super) mod node {
     pub(crate) const LEVEL: usize = 6;
@@ -83,11 +94,14 @@ pub(super) struct Place {
 /// Sizes of slots, and how many a page has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
+    pub(super) metric: Metric,
     pub(super) dimensions: usize,
     /// Links that a node may have in level 0.
     pub(super) most_below: usize,
-    /// Nodes have the vectors themselves.
+    /// Vectors are in their nodes.
     pub(super) exact: bool,
+    /// The form of the codes that links in level 0 have.
+    pub(super) form: Option<Form>,
     sizes: [usize; 3],
 }
 
@@ -99,14 +113,51 @@ fn int(bytes: &[u8], at: usize) -> u32 {
     bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b))
 }
 
+/// Bytes of what a node has of its vector.
+fn body_bytes(dimensions: usize, exact: bool) -> usize {
+    if exact { 4 + 4 * dimensions } else { Factors::BYTES + dimensions.next_multiple_of(4) }
+}
+
 impl Layout {
-    pub(super) fn new(dimensions: usize, m: usize) -> Layout {
-        let most_below = 3 * m;
-        let exact = dimensions <= EXACT;
-        let codes = if exact { 4 * dimensions } else { Factors::BYTES + dimensions };
-        let node = node::LINKS + LINK * most_below + codes;
+    pub(super) fn new(metric: Metric, dimensions: usize, m: usize) -> Layout {
+        // A graph has three times as many links where there is room (see `Limits`). With codes it rather has fewer, but twice as
+        // many, if that lets more nodes share a page. If not even half as many more than a new node gets fit beside the vector,
+        // it has no codes: reading the neighbours' codes of 8 bits is faster than vectors on pages of their own.
+        let with_codes = |form: Form| {
+            let link = BITS + form.padded();
+            let rest = node::LINKS + body_bytes(dimensions, true);
+            [2 * m, 3 * m / 2].into_iter().find_map(|least| {
+                let room = ROOM.checked_div(ROOM / (rest + least * link))? / 4 * 4;
+                Some((((room - rest) / link).min(3 * m), true, Some(form)))
+            })
+        };
+        let has_codes = metric != Metric::L1 && dimensions >= CODED;
+        let form = has_codes.then(|| Form::of(dimensions));
+        let (most_below, exact, form) =
+            form.and_then(with_codes).unwrap_or((3 * m, dimensions <= EXACT, None));
+        let mut layout = Layout { metric, dimensions, most_below, exact, form, sizes: [0; 3] };
+        let node = layout.body_at() + body_bytes(dimensions, exact);
         let sizes = [node, ELEMENTS + 4 * dimensions, above::LINKS + LINK * m];
-        Layout { dimensions, most_below, exact, sizes: sizes.map(|size| size.next_multiple_of(4)) }
+        layout.sizes = sizes.map(|size| size.next_multiple_of(4));
+        layout
+    }
+
+    /// A graph is built by the vectors themselves, not by codes of 8 bits, which is faster for longer ones.
+    pub(super) fn builds_exactly(&self) -> bool {
+        self.dimensions <= EXACT
+    }
+
+    /// Bytes of a link.
+    pub(super) fn link(&self, slots: Slots) -> usize {
+        match self.form {
+            Some(form) if slots == Slots::Nodes => BITS + form.padded(),
+            _ => LINK,
+        }
+    }
+
+    /// Where in a node that begins which it has of its vector.
+    pub(super) fn body_at(&self) -> usize {
+        node::LINKS + self.link(Slots::Nodes) * self.most_below
     }
 
     /// Bytes of a slot.
@@ -147,34 +198,99 @@ impl Layout {
         place.block.checked_mul(per_page)?.checked_add(place.slot.into())
     }
 
-    /// The elements of a vector that its node has.
-    pub(super) fn floats<'b>(&self, node: &[u8], buffer: &'b mut [f32; EXACT]) -> &'b [f32] {
-        let at = node::LINKS + LINK * self.most_below;
-        let elements = node.get(at..).unwrap_or(&[]).as_chunks().0;
-        for (place, element) in buffer.iter_mut().zip(elements) {
-            *place = f32::from_le_bytes(*element);
+    /// Reads the vector of a node over `out`, of length 1 where only its direction counts: its elements, or what its codes
+    /// stand for.
+    pub(super) fn vector(&self, node: &[u8], out: &mut Vec<f32>) {
+        out.clear();
+        if self.exact {
+            let (unit, elements) = self.elements(node);
+            out.extend(elements.map(|element| element * unit));
+        } else {
+            out.extend(self.coded(node).elements());
         }
-        buffer.get(..self.dimensions).unwrap_or(&[])
+    }
+
+    /// What the elements of the vector of a node are to be multiplied with, and the elements, if the node has them.
+    pub(super) fn elements<'p>(&self, node: &'p [u8]) -> (f32, impl Iterator<Item = f32> + use<'p>) {
+        let body = node.get(self.body_at()..).unwrap_or(&[]);
+        let (unit, elements) = body.split_first_chunk().unwrap_or((&[0; 4], &[]));
+        let elements = elements.as_chunks().0.iter().take(self.dimensions);
+        (f32::from_le_bytes(*unit), elements.map(|element| f32::from_le_bytes(*element)))
     }
 
     /// What a node has of its vector: `unit` makes it of length 1 where only its direction counts.
     pub(super) fn body(&self, vector: &[f32], unit: f32, coded: Coded<'_>) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(body_bytes(self.dimensions, self.exact));
         if self.exact {
-            return vector.iter().flat_map(|element| (element * unit).to_le_bytes()).collect();
+            bytes.extend_from_slice(&unit.to_le_bytes());
+            bytes.extend(vector.iter().flat_map(|element| element.to_le_bytes()));
+        } else {
+            bytes.extend_from_slice(&coded.factors.to_bytes());
+            bytes.extend_from_slice(coded.codes);
         }
-        let mut bytes = coded.factors.to_bytes().to_vec();
-        bytes.extend_from_slice(coded.codes);
         bytes
     }
 
-    /// The codes of a node.
+    /// The codes of a node that does not have its vector.
     pub(super) fn coded<'p>(&self, node: &'p [u8]) -> Coded<'p> {
-        let at = node::LINKS + LINK * self.most_below;
         let (factors, codes) =
-            node.get(at..).unwrap_or(&[]).split_at_checked(Factors::BYTES).unwrap_or_default();
+            node.get(self.body_at()..).unwrap_or(&[]).split_at_checked(Factors::BYTES).unwrap_or_default();
         let codes = codes.get(..self.dimensions).unwrap_or(&[]);
         Coded { factors: Factors::from_bytes(factors), codes }
     }
+
+    /// Links in a slot, whose number is at `count` and which begin 4 bytes later, and their codes.
+    pub(super) fn links<'p>(
+        &self,
+        slots: Slots,
+        slot: &'p [u8],
+        count: usize,
+    ) -> impl Iterator<Item = (Link<u32>, &'p [u8])> + use<'p> {
+        let number = int(slot, count) as usize;
+        let links = slot.get(count + 4..).unwrap_or(&[]).chunks_exact(self.link(slots)).take(number);
+        links.map(|link| {
+            let (node, score) = (int(link, 0), f32::from_bits(int(link, 4)));
+            (Link { node, score }, link.get(LINK..).unwrap_or(&[]))
+        })
+    }
+
+    /// The bytes of the links of a node in level 0, and of one of them.
+    #[inline]
+    pub(super) fn links_below<'p>(&self, node: &'p [u8]) -> (&'p [u8], usize) {
+        let stride = self.link(Slots::Nodes);
+        let bytes = (int(node, node::COUNT) as usize).min(self.most_below) * stride;
+        (node.get(node::LINKS..node::LINKS + bytes).unwrap_or(&[]), stride)
+    }
+
+    /// The bytes of a link; `code` is empty where links have none.
+    pub(super) fn link_bytes(link: &Link<u32>, code: &[u8]) -> Vec<u8> {
+        let mut bytes = Vec::with_capacity(LINK + code.len());
+        bytes.extend_from_slice(&link.node.to_le_bytes());
+        bytes.extend_from_slice(&link.score.to_le_bytes());
+        bytes.extend_from_slice(code);
+        bytes
+    }
+
+    /// The code of a link from a node to a neighbour, of their vectors as [`Layout::vector`] reads them; empty if links
+    /// have none.
+    pub(super) fn code(&self, rotation: &Rotation, node: &[f32], neighbour: &[f32]) -> Vec<u8> {
+        let Some(form) = self.form else { return Vec::new() };
+        let mut difference: Vec<f32> = neighbour.iter().zip(node).map(|(of, from)| of - from).collect();
+        rotation.rotate(&mut difference);
+        let mut bytes = vec![0; self.link(Slots::Nodes) - LINK];
+        if let Some((place, bits)) = bytes.split_first_chunk_mut()
+            && let Some(bits) = bits.get_mut(..form.bytes())
+        {
+            *place = form.encode(&difference, bits).to_le_bytes();
+        }
+        bytes
+    }
+}
+
+/// The node that a link leads to.
+#[inline]
+pub(super) fn link_node(link: &[u8]) -> u32 {
+    int(link, 0)
 }
 
 /// The row of a node, or of a vector; `None` of a free slot.
@@ -230,41 +346,20 @@ pub(super) fn above_bytes(place: Option<Place>) -> [u8; 6] {
     [a, b, c, d, e, f]
 }
 
-/// Links in a slot, whose number is at `count` and which begin 4 bytes later.
-pub(super) fn links(slot: &[u8], count: usize) -> impl Iterator<Item = Link<u32>> {
-    let number = int(slot, count) as usize;
-    let links = slot.get(count + 4..).unwrap_or(&[]).as_chunks::<LINK>().0.iter().take(number);
-    links.map(|link| Link { node: int(link, 0), score: f32::from_bits(int(link, 4)) })
-}
-
-/// The bytes of links: their number, each of them.
-pub(super) fn link_bytes(links: &[Link<u32>]) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(4 + LINK * links.len());
-    bytes.extend_from_slice(&(links.len() as u32).to_le_bytes());
-    for link in links {
-        bytes.extend_from_slice(&link.node.to_le_bytes());
-        bytes.extend_from_slice(&link.score.to_le_bytes());
-    }
-    bytes
-}
-
-/// The bytes of a node without links.
+/// The bytes of a node before its links, of which there are none yet.
 pub(super) fn node_bytes(
-    layout: &Layout,
     row: pg_sys::ItemPointerData,
     level: u8,
     vector: Place,
     above: Option<Place>,
-    body: &[u8],
 ) -> Vec<u8> {
-    let mut bytes = Vec::with_capacity(layout.size(Slots::Nodes));
+    let mut bytes = Vec::with_capacity(node::LINKS);
     bytes.extend_from_slice(&row_bytes(row));
     bytes.extend_from_slice(&u16::from(level).to_le_bytes());
     bytes.extend_from_slice(&vector.block.to_le_bytes());
     bytes.extend_from_slice(&vector.slot.to_le_bytes());
     bytes.extend_from_slice(&above_bytes(above));
-    bytes.resize(node::LINKS + LINK * layout.most_below, 0);
-    bytes.extend_from_slice(body);
+    bytes.resize(node::LINKS, 0);
     bytes
 }
 

@@ -1,21 +1,28 @@
 //! Reading rows by distance, as many as the executor asks for.
 //!
-//! A search keeps `treedb.hnsw_ef_search` nodes. They are found by their codes; before a row is returned, it and those
-//! that come next are compared by their vectors, so that rows are found in exact order, except where the codes badly
-//! misplace a row. When all nodes of a search have been returned, it goes on to as many more, until it has seen the whole
-//! graph. So a query whose conditions keep few rows still gets as many as it asks for, as long as there are some. Once
-//! `treedb.hnsw_max_scan_tuples` nodes have been compared, it goes no further, and only returns those that it has met.
+//! A search looks for `treedb.hnsw_ef_search` nodes before the nearest of them is returned. It goes on with each row that is
+//! returned ([`treedb_vector::graph::Walk`]), until it has seen the whole graph. So a query whose conditions keep few rows still
+//! gets as many as it asks for, as long as there are some. Once `treedb.hnsw_max_scan_tuples` nodes have been compared, it goes
+//! no further, and only returns those that it has met.
 //!
-//! A row that is found after a farther one has been returned is left out, unless `treedb.hnsw_strict_order` is off.
+//! Where nodes do not have their vectors, they are found by codes of 8 bits; before a row is returned, it and those that come
+//! next are compared by their vectors.
+//!
+//! Rows are returned in order. A scan that goes on looks three quarters as many nodes ahead as it has returned rows: one that it
+//! finds too late all the same, nearer than the last one that was returned, is kept back until there is no other. So the order holds for
+//! a query that is content with the rows that come in order, and one that is not loses none. With
+//! `treedb.hnsw_strict_order` off rows are returned as they are found.
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use pgrx::pg_sys;
 use treedb_vector::code::{self, Coded, Factors};
-use treedb_vector::graph::{Hashed, Scratch, search_first, search_on};
+use treedb_vector::graph::Walk;
 
 use super::graph::{Graph, Query};
+use super::meta::Meta;
 use super::value;
 use crate::shim::distance_method::Target;
 use crate::shim::error::{SqlState, fail};
@@ -36,11 +43,12 @@ static MAX_SCAN_TUPLES: Number = Number::new(
     i32::MAX,
 );
 
-/// On: a row that a search finds too late, nearer than one that was returned, is left out. So rows come in the order that
-/// the planner has been promised, which an incremental sort, a window function or `WITH TIES` relies on.
+/// On: a row that a search finds too late, nearer than one that was returned, comes after all others. So rows come in the
+/// order that the planner has been promised, which an incremental sort, a window function or `WITH TIES` relies on, for as long
+/// as there are any.
 static STRICT_ORDER: Switch = Switch::new(
     c"treedb.hnsw_strict_order",
-    c"Leaves rows out that a scan of a treedb_hnsw index finds too late to return them in order.",
+    c"Returns rows that a scan of a treedb_hnsw index finds too late to return them in order after all others.",
     true,
 );
 
@@ -56,10 +64,10 @@ pub(super) fn ef_search() -> usize {
     EF_SEARCH.get()
 }
 
-/// Rows that are compared by their vectors before the nearest of them is returned, at least.
+/// Rows that are compared by their vectors before the nearest of them is returned, where they were found by codes.
 const RANKED: usize = 20;
 
-/// A row, and how far it is.
+/// A row, and how far it is: whatever is in the order of the distance.
 struct Ranked {
     distance: f32,
     row: pg_sys::ItemPointerData,
@@ -92,13 +100,24 @@ enum Progress {
     #[default]
     Before,
     Searching,
-    Ended,
+    /// Only rows that were found too late are left.
+    AllFound,
 }
+
+thread_local! {
+    /// What a scan that has ended leaves to the next one, which need not allocate it.
+    static SPARE: Cell<Option<Walk>> = const { Cell::new(None) };
+}
+
+/// Bytes of memory that are left to the next scan, at most.
+const MOST_SPARE: usize = 1 << 20;
 
 /// A scan.
 #[derive(Default)]
 pub(super) struct State {
     progress: Progress,
+    /// What the index is, which does not change.
+    meta: Option<Meta>,
     /// The scan has an order.
     ordered: bool,
     /// What is looked for; empty if all rows are as far.
@@ -107,28 +126,42 @@ pub(super) struct State {
     direction: Vec<f32>,
     codes: Vec<u8>,
     factors: Factors,
-    scratch: Scratch<u32, Hashed>,
-    /// How many nodes of the pool have been compared by their vectors.
-    taken: usize,
+    walk: Walk,
     ready: BinaryHeap<Ranked>,
+    /// Rows that were found too late.
+    late: BinaryHeap<Ranked>,
     farthest: Option<f32>,
     /// Rows that have been returned.
     returned: usize,
-    /// The search has gone on from its first nodes.
-    went_on: bool,
-    /// All nodes have been found, or as many as may be.
-    exhausted: bool,
     other: Vec<f32>,
 }
 
+impl Drop for State {
+    fn drop(&mut self) {
+        if self.walk.bytes() <= MOST_SPARE {
+            // When the session ends there is no next scan.
+            let _ = SPARE.try_with(|spare| spare.set(Some(std::mem::take(&mut self.walk))));
+        }
+    }
+}
+
 impl State {
+    /// One that has not begun.
+    pub(super) fn new() -> State {
+        let mut state = State::default();
+        state.walk = SPARE.take().unwrap_or_default();
+        state
+    }
+
     /// Begins again.
     pub(super) fn rescan(&mut self, index: Index<'_>, target: Target<'_>) {
-        let meta = Graph::open(index).meta;
+        let meta = Meta::of(index);
+        self.meta = Some(meta);
         self.vector.clear();
+        self.direction.clear();
         self.ready.clear();
-        (self.progress, self.taken, self.farthest) = (Progress::Before, 0, None);
-        (self.returned, self.went_on, self.exhausted) = (0, false, false);
+        self.late.clear();
+        (self.progress, self.farthest, self.returned) = (Progress::Before, None, 0);
         self.ordered = !matches!(target, Target::Missing);
         if let Target::Value(value) = target {
             match value::indexable(meta.kind, meta.dimensions, value.bytes(), &mut self.vector) {
@@ -153,63 +186,54 @@ impl State {
                 "Order by the distance from a vector.",
             );
         }
-        if self.progress == Progress::Ended {
-            return None;
+        if self.progress == Progress::AllFound {
+            return self.late.pop().map(|late| late.row);
         }
-        let graph = Graph::open(index);
+        let meta = self.meta.unwrap_or_else(|| Meta::of(index));
+        let graph = Graph::opened(index, meta).for_scan();
+        let is_strict = STRICT_ORDER.is_on();
         loop {
-            // A scan that goes on keeps ahead by as many rows as it has returned, so that few are found too late.
-            let is_strict = STRICT_ORDER.is_on();
-            let ahead = if is_strict && self.went_on { self.returned.max(1) } else { 1 };
-            self.rank(&graph, ahead.max(RANKED));
-            if self.ready.len() < ahead && !self.exhausted {
-                self.went_on = self.progress == Progress::Searching;
-                self.search(&graph);
-                self.exhausted = self.scratch.pool.found().is_empty();
-                continue;
-            }
-            let Some(Ranked { distance, row }) = self.ready.pop() else {
-                self.progress = Progress::Ended;
-                return None;
+            self.search(&graph, is_strict);
+            let Some(found) = self.ready.pop() else {
+                self.progress = Progress::AllFound;
+                return self.late.pop().map(|late| late.row);
             };
-            if is_strict && self.farthest.is_some_and(|farthest| distance < farthest) {
+            if is_strict && self.farthest.is_some_and(|farthest| found.distance < farthest) {
+                self.late.push(found);
                 continue;
             }
-            self.farthest = Some(distance);
+            self.farthest = Some(found.distance);
             self.returned += 1;
-            return Some(row);
+            return Some(found.row);
         }
     }
 
-    /// Compares nodes by their vectors until so many rows are ready.
-    fn rank(&mut self, graph: &Graph<'_>, wanted: usize) {
-        if self.progress == Progress::Before {
-            return;
-        }
-        while self.ready.len() < wanted {
-            let Some(found) = self.scratch.pool.found().get(self.taken) else { return };
-            self.taken += 1;
-            if let Some(row) = graph.row(found.node, &mut self.other) {
-                let distance = match self.vector.is_empty() {
-                    true => 0.0,
-                    false => graph.meta.kind.metric.distance(&self.vector, &self.other),
-                };
-                self.ready.push(Ranked { distance, row });
-            }
-        }
-    }
-
-    /// Finds the first nodes, or the next ones.
-    fn search(&mut self, graph: &Graph<'_>) {
+    /// Finds the next rows, of which the nearest may be returned.
+    fn search(&mut self, graph: &Graph<'_>, is_strict: bool) {
         let coded = Coded { factors: self.factors, codes: &self.codes };
-        let query = Query { vector: (!self.vector.is_empty()).then_some((&self.direction, coded)) };
-        let Ok(()) = match self.progress {
-            Progress::Before => search_first(graph, &query, ef_search(), &mut self.scratch),
-            _ => {
-                let expand = self.scratch.compared < MAX_SCAN_TUPLES.get();
-                search_on(graph, &query, ef_search(), expand, &mut self.scratch)
-            }
+        let query = match self.vector.is_empty() {
+            true => None,
+            false => Some(Query { vector: &self.vector, direction: &self.direction, coded }),
         };
-        (self.progress, self.taken) = (Progress::Searching, 0);
+        if self.progress == Progress::Before {
+            let Ok(()) = self.walk.begin(graph, &query);
+            self.progress = Progress::Searching;
+        }
+        // The first search counts until half of its rows have been returned.
+        let ef = ef_search();
+        let mut ahead = ef.saturating_sub(self.returned).max(ef / 2);
+        if is_strict && ahead < self.returned / 4 * 3 {
+            ahead = self.returned / 4 * 3;
+            self.walk.go_on();
+        }
+        let ranked = if graph.finds_in_order() { 1 } else { RANKED };
+        let wanted = ahead.max(ranked).saturating_sub(self.ready.len()).max(1);
+        let Ok(()) = self.walk.search(graph, &query, wanted, MAX_SCAN_TUPLES.get());
+        while self.ready.len() < ranked
+            && let Some(found) = self.walk.take()
+        {
+            let row = graph.row(found, query.as_ref(), &mut self.other);
+            self.ready.extend(row.map(|(distance, row)| Ranked { distance, row }));
+        }
     }
 }

@@ -14,10 +14,10 @@ use std::rc::Rc;
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::code::{self, Coded};
-use treedb_vector::graph::{self, Hashed, Link, Nodes, NodesMut, Scratch};
+use treedb_vector::graph::{self, Estimate, Hashed, Link, Nodes, NodesMut, Scratch, Walk};
 
 use super::graph::{Graph, Query, checked};
-use super::record::{self, LINK, Layout, Place, Slots, node};
+use super::record::{self, Layout, Place, Slots, node};
 use crate::pages::allocate::{allocate, is_unused};
 use crate::pages::page::{NEXT, View, ViewMut};
 use crate::shim::buffer::{Exclusive, Page, Shared};
@@ -30,15 +30,21 @@ use crate::shim::wal::{Change, Content, PageParts, PagePatch, patch_pages};
 /// Parts of pages to be written, by blocks.
 type Parts = BTreeMap<u32, PageParts>;
 
+/// Pages of a record.
+const MOST_PAGES: usize = 4;
+
 /// The only writer of an index while it exists.
 pub(super) struct Writer<'i> {
     pub(super) graph: Graph<'i>,
     /// Links that are not written yet.
     changed: Vec<(u32, u8, Vec<Link<u32>>)>,
     meta_changed: bool,
-    /// Nodes whose codes were compared with each other.
-    nodes: RefCell<HashMap<u32, Rc<[u8]>>>,
+    /// Links above level 0 have changed, or where searches begin.
+    upper_changed: bool,
+    /// Vectors of nodes that were compared with each other.
+    vectors: RefCell<HashMap<u32, Rc<[f32]>>>,
     scratch: Scratch<u32, Hashed>,
+    walk: Walk,
     _lock: Option<KeyLock>,
 }
 
@@ -55,8 +61,10 @@ impl<'i> Writer<'i> {
             graph: Graph::open(index),
             changed: Vec::new(),
             meta_changed: false,
-            nodes: RefCell::default(),
+            upper_changed: false,
+            vectors: RefCell::default(),
             scratch: Scratch::default(),
+            walk: Walk::default(),
             _lock: None,
         }
     }
@@ -105,7 +113,7 @@ impl<'i> Writer<'i> {
                 self.add_page(slots);
                 continue;
             }
-            let page: Page<Shared> = self.graph.page(slots, block);
+            let page = self.graph.page(slots, block);
             let layout = self.layout();
             let free: Vec<Place> = (0..layout.per_page(slots) as u16)
                 .filter(|slot| record::is_free(slots, layout.slot(slots, page.bytes(), *slot)))
@@ -126,7 +134,7 @@ impl<'i> Writer<'i> {
 
     /// Adds a page that is about to get a free slot to the list of such pages.
     fn add_room(&mut self, slots: Slots, block: u32, parts: &mut Parts) {
-        let page: Page<Shared> = self.graph.page(slots, block);
+        let page = self.graph.page(slots, block);
         if checked(self.graph.index, block, View::open(page.bytes())).next().is_none() {
             let first = self.graph.meta.room(slots);
             let next = if first == 0 { block } else { first };
@@ -156,37 +164,42 @@ impl<'i> Writer<'i> {
             )
         };
         let mut parts = Parts::new();
-        let mut put = |slots: Slots, place: Place, bytes: Vec<u8>| {
-            let at = self.graph.layout.offset(slots, place.slot);
+        let mut put = |slots: Slots, place: Place, from: usize, bytes: Vec<u8>| {
+            let at = self.graph.layout.offset(slots, place.slot) + from;
             parts.entry(place.block).or_default().push((at, bytes));
         };
         let first = above.first().copied();
-        let body = self.graph.layout.body(vector, unit, coded);
+        let layout = self.graph.layout;
         let vector_place = vector_at.copied().unwrap_or_default();
-        let node_bytes = record::node_bytes(&self.graph.layout, row, level, vector_place, first, &body);
-        put(Slots::Nodes, *at, node_bytes);
+        // What links the slot had before is of no interest: it has none.
+        put(Slots::Nodes, *at, 0, record::node_bytes(row, level, vector_place, first));
+        put(Slots::Nodes, *at, layout.body_at(), layout.body(vector, unit, coded));
         if let Some(place) = vector_at {
-            put(Slots::Vectors, *place, record::vector_bytes(row, vector));
+            put(Slots::Vectors, *place, 0, record::vector_bytes(row, vector));
         }
         for (number, place) in above.iter().enumerate() {
-            put(Slots::Above, *place, record::above_slot_bytes(node, above.get(number + 1).copied()));
+            put(Slots::Above, *place, 0, record::above_slot_bytes(node, above.get(number + 1).copied()));
         }
         self.write(parts);
         fault::point("hnsw_node");
 
         let mut scratch = std::mem::take(&mut self.scratch);
-        let direction: Vec<f32> = vector.iter().map(|element| element * unit).collect();
-        let query = Query { vector: Some((&direction, coded)) };
+        // As others will read it.
+        let direction: Vec<f32> = match self.layout().exact {
+            true => vector.iter().map(|element| element * unit).collect(),
+            false => coded.elements().collect(),
+        };
+        let query = Some(Query { vector, direction: &direction, coded });
         let Ok(()) = graph::insert(self, node, level, &query, &limits, &mut scratch);
         self.scratch = scratch;
-        self.nodes.borrow_mut().clear();
+        self.vectors.borrow_mut().clear();
     }
 
     /// Removes a node.
     pub(super) fn remove(&mut self, node: u32) {
         let limits = self.graph.meta.limits();
         let Ok(()) = graph::delete(self, node, &limits);
-        self.nodes.borrow_mut().clear();
+        self.vectors.borrow_mut().clear();
         fault::point("hnsw_unlinked");
         let at = self.layout().place(node);
         let start = self.layout().offset(Slots::Nodes, at.slot);
@@ -227,10 +240,56 @@ impl<'i> Writer<'i> {
         }
     }
 
-    /// The bytes of a node, read once.
-    fn kept(&self, node: u32) -> Rc<[u8]> {
-        let read = || self.graph.node(node, |slot| slot.into());
-        self.nodes.borrow_mut().entry(node).or_insert_with(read).clone()
+    /// The vector of a node, read once.
+    pub(super) fn vector(&self, node: u32) -> Rc<[f32]> {
+        if let Some(vector) = self.vectors.borrow().get(&node) {
+            return vector.clone();
+        }
+        let mut vector = Vec::new();
+        self.graph.node(node, |slot| self.layout().vector(slot, &mut vector));
+        let vector: Rc<[f32]> = vector.into();
+        self.vectors.borrow_mut().insert(node, vector.clone());
+        vector
+    }
+
+    /// The bytes of new links of a node, of which each that it has already stays where it is: only what is new is written.
+    /// The first link, which leads to the parent, is the first one. `old` is what the slot has.
+    fn place_links(
+        &self,
+        slots: Slots,
+        node: u32,
+        links: &[Link<u32>],
+        old: &[u8],
+        count: usize,
+    ) -> Vec<Vec<u8>> {
+        let layout = self.layout();
+        let had: Vec<(Link<u32>, &[u8])> = layout.links(slots, old, count).collect();
+        let mut placed: Vec<Option<&Link<u32>>> = vec![None; links.len()];
+        let (first, others) = links.split_at(links.len().min(1));
+        let mut rest: Vec<&Link<u32>> = Vec::new();
+        for (place, link) in placed.iter_mut().zip(first) {
+            *place = Some(link);
+        }
+        for link in others {
+            let at = had.iter().position(|(had, _)| had.node == link.node);
+            match at.and_then(|at| placed.get_mut(at)) {
+                Some(place) if place.is_none() => *place = Some(link),
+                _ => rest.push(link),
+            }
+        }
+        let mut rest = rest.into_iter();
+        let rotation = self.graph.rotation();
+        let placed = placed.into_iter().filter_map(|place| place.or_else(|| rest.next()));
+        placed
+            .map(|link| match had.iter().find(|(had, _)| had.node == link.node) {
+                Some((_, code)) => Layout::link_bytes(link, code),
+                None if slots == Slots::Nodes && layout.form.is_some() => {
+                    let code = layout.code(&rotation, &self.vector(node), &self.vector(link.node));
+                    Layout::link_bytes(link, &code)
+                }
+                None => Layout::link_bytes(link, &[]),
+            })
+            .collect()
     }
 }
 
@@ -267,18 +326,25 @@ fn mixed(row: pg_sys::ItemPointerData) -> u64 {
     mixed ^ mixed >> 31
 }
 
-/// The part of new links that differs from the old ones, and where it begins.
-fn difference(old: &[u8], new: &[u8]) -> Option<(usize, Vec<u8>)> {
-    let same = |at: usize| old.get(at..at + LINK).is_some_and(|old| new.get(at..at + LINK) == Some(old));
-    let mut places = (0..new.len()).step_by(LINK);
-    let from = places.find(|at| !same(*at))?;
-    let last = places.rev().find(|at| !same(*at)).unwrap_or(from);
-    Some((from, new.get(from..last + LINK)?.to_vec()))
+/// The runs of new links that differ from what is there, and where each begins.
+fn differences(old: &[u8], new: &[Vec<u8>]) -> Vec<(usize, Vec<u8>)> {
+    let mut runs: Vec<(usize, Vec<u8>)> = Vec::new();
+    let mut at = 0;
+    for link in new {
+        if old.get(at..at + link.len()) != Some(link) {
+            match runs.last_mut().filter(|(from, run)| from + run.len() == at) {
+                Some((_, run)) => run.extend_from_slice(link),
+                None => runs.push((at, link.clone())),
+            }
+        }
+        at += link.len();
+    }
+    runs
 }
 
 impl Nodes for Writer<'_> {
     type Node = u32;
-    type Query<'q> = Query<'q>;
+    type Query<'q> = Option<Query<'q>>;
     type Error = Infallible;
 
     fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
@@ -289,7 +355,16 @@ impl Nodes for Writer<'_> {
         self.graph.links(node, level, out)
     }
 
-    fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
+    fn estimates(
+        &self,
+        query: &Option<Query<'_>>,
+        node: u32,
+        out: &mut Vec<Estimate<u32>>,
+    ) -> Result<Option<f32>, Infallible> {
+        self.graph.estimates(query, node, out)
+    }
+
+    fn score(&self, query: &Option<Query<'_>>, node: u32) -> Result<f32, Infallible> {
         self.graph.score(query, node)
     }
 
@@ -311,7 +386,7 @@ impl NodesMut for Writer<'_> {
 
     fn set_entry(&mut self, entry: Option<(u32, u8)>) -> Result<(), Infallible> {
         self.graph.meta.entry = entry;
-        self.meta_changed = true;
+        (self.meta_changed, self.upper_changed) = (true, true);
         Ok(())
     }
 
@@ -322,7 +397,10 @@ impl NodesMut for Writer<'_> {
         if let Some((_, _, links)) = changed {
             out.extend_from_slice(links);
         } else if let Some((slots, place, count)) = self.graph.links_at(node, level) {
-            self.graph.read(slots, place, |slot| out.extend(record::links(slot, count)));
+            let layout = self.layout();
+            self.graph.read(slots, place, |slot| {
+                out.extend(layout.links(slots, slot, count).map(|(link, _)| link));
+            });
         }
         Ok(())
     }
@@ -333,35 +411,57 @@ impl NodesMut for Writer<'_> {
         Ok(())
     }
 
+    fn nearest(
+        &mut self,
+        query: &Option<Query<'_>>,
+        from: &[(f32, u32)],
+        ef: usize,
+        out: &mut Vec<(f32, u32)>,
+    ) -> Result<bool, Infallible> {
+        if self.layout().form.is_none() {
+            return Ok(false);
+        }
+        let mut walk = std::mem::take(&mut self.walk);
+        let Ok(()) = walk.begin_at(self, query, from);
+        let Ok(()) = walk.search(self, query, ef, usize::MAX);
+        out.extend(walk.found().take(ef).map(|found| (found.score, found.node)));
+        self.walk = walk;
+        Ok(true)
+    }
+
     fn level(&self, node: u32) -> Result<u8, Infallible> {
         Ok(self.graph.node(node, record::level))
     }
 
     fn between(&self, a: u32, b: u32) -> Result<f32, Infallible> {
-        Ok(self.graph.between(&self.kept(a), &self.kept(b)))
+        Ok(self.graph.between(&self.vector(a), &self.vector(b)))
     }
 
     fn settle(&mut self) -> Result<(), Infallible> {
         let mut parts = Parts::new();
         for (node, level, links) in std::mem::take(&mut self.changed) {
             let Some((slots, place, count)) = self.graph.links_at(node, level) else { continue };
-            let new = record::link_bytes(&links);
-            let (number, new) = new.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
-            let start = self.layout().offset(slots, place.slot) + count;
-            let (number_differs, links_differ) = self.graph.read(slots, place, |slot| {
-                let old = slot.get(count..).unwrap_or(&[]);
-                let (old_number, old) = old.split_first_chunk::<4>().unwrap_or((&[0; 4], &[]));
-                (old_number != number, difference(old, new))
-            });
-            let place = parts.entry(place.block).or_default();
-            if number_differs {
-                place.push((start, number.to_vec()));
+            let old = self.graph.read(slots, place, <[u8]>::to_vec);
+            let new = self.place_links(slots, node, &links, &old, count);
+            let (number, at) = ((links.len() as u32).to_le_bytes(), count + 4);
+            let start = self.layout().offset(slots, place.slot);
+            let changes = parts.entry(place.block).or_default();
+            if old.get(count..at) != Some(&number) {
+                changes.push((start + count, number.to_vec()));
             }
-            if let Some((at, bytes)) = links_differ {
-                place.push((start + 4 + at, bytes));
-            }
+            let differences = differences(old.get(at..).unwrap_or(&[]), &new);
+            changes.extend(differences.into_iter().map(|(from, bytes)| (start + at + from, bytes)));
+            self.upper_changed |= level > 0;
         }
         parts.retain(|_, parts| !parts.is_empty());
+        if std::mem::take(&mut self.upper_changed) {
+            // With the change where the record has room; otherwise after it, so that nobody takes old links for new ones.
+            if parts.len() == MOST_PAGES {
+                self.write(std::mem::take(&mut parts));
+            }
+            self.graph.meta.generation = self.graph.meta.generation.wrapping_add(1);
+            self.meta_changed = true;
+        }
         self.write(parts);
         fault::point("hnsw_settled");
         Ok(())

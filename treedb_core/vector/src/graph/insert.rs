@@ -73,14 +73,16 @@ pub fn insert<S: NodesMut>(
     let mut nearest = vec![(store.score(query, entry)?, entry)];
     for above in (level + 1..=top).rev() {
         if let Some(first) = nearest.first_mut() {
-            *first = descend(store, query, *first, above, scratch)?;
+            *first = descend(store, query, *first, above, &mut scratch.links, &mut scratch.compared)?;
         }
     }
     let mut levels = Vec::new();
     for level in (0..=level.min(top)).rev() {
-        in_level(store, query, &nearest, level, limits.ef, scratch)?;
-        nearest.clear();
-        nearest.extend(scratch.pool.found().iter().map(|found| (found.score, found.node)));
+        let from = std::mem::take(&mut nearest);
+        if level > 0 || !store.nearest(query, &from, limits.ef, &mut nearest)? {
+            in_level(store, query, &from, level, limits.ef, scratch)?;
+            nearest.extend(scratch.pool.found().iter().map(|found| (found.score, found.node)));
+        }
         let near: Vec<Link<S::Node>> =
             nearest.iter().map(|(score, node)| Link { score: *score, node: *node }).collect();
         let mut chosen = Vec::new();

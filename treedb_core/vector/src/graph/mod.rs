@@ -18,6 +18,7 @@
 //! | `store` | what the graph algorithms require of a node store |
 //! | `search` | the nearest nodes to a query |
 //! | `pool` | the best nodes that a search has met |
+//! | `walk` | a search that goes on for as long as more nodes are asked for, by estimates of scores |
 //! | `insert` | linking a new node, choosing links |
 //! | `delete` | removing a node and linking its neighbours to each other |
 //! | `check` | whether a graph is what it should be |
@@ -28,10 +29,12 @@ mod insert;
 mod pool;
 mod search;
 mod store;
+mod walk;
 
 pub use check::{Damage, check};
 pub use delete::delete;
 pub use insert::{Limits, insert, level_of};
 pub use pool::{Found, Pool};
-pub use search::{Scratch, search, search_first, search_on};
-pub use store::{Hashed, Link, Nodes, NodesMut, Stamps, Visited};
+pub use search::{Scratch, search};
+pub use store::{Estimate, Hashed, Link, Nodes, NodesMut, Stamps, Visited};
+pub use walk::{Scored, Walk};

@@ -17,14 +17,11 @@ pub struct Pool<N> {
     most: usize,
     /// All before this one are expanded.
     next: usize,
-    /// The nodes that were not among the nearest, if they are kept.
-    rest: Vec<Found<N>>,
-    keeps_rest: bool,
 }
 
 impl<N> Default for Pool<N> {
     fn default() -> Self {
-        Pool { found: Vec::new(), most: 0, next: 0, rest: Vec::new(), keeps_rest: false }
+        Pool { found: Vec::new(), most: 0, next: 0 }
     }
 }
 
@@ -33,25 +30,6 @@ impl<N: Copy> Pool<N> {
     pub fn reset(&mut self, most: usize) {
         self.found.clear();
         self.found.reserve(most);
-        self.most = most;
-        self.next = 0;
-        self.rest.clear();
-        self.keeps_rest = false;
-    }
-
-    /// From now on keeps the nodes that are not among the nearest, for [`Pool::next_batch`].
-    pub fn keep_rest(&mut self) {
-        self.keeps_rest = true;
-    }
-
-    /// Replaces the nodes by the nearest of those that were kept, at most `most`.
-    pub fn next_batch(&mut self, most: usize) {
-        if self.rest.len() > most {
-            self.rest.select_nth_unstable_by(most, |a, b| a.score.total_cmp(&b.score));
-        }
-        let others = self.rest.split_off(most.min(self.rest.len()));
-        self.found = std::mem::replace(&mut self.rest, others);
-        self.found.sort_by(|a, b| a.score.total_cmp(&b.score));
         self.most = most;
         self.next = 0;
     }
@@ -66,14 +44,10 @@ impl<N: Copy> Pool<N> {
     pub fn insert(&mut self, score: f32, node: N) {
         if self.found.len() == self.most {
             // A NaN is never nearer.
-            let nearer = self.found.last().is_some_and(|last| score < last.score);
-            let gone = if nearer { self.found.pop() } else { Some(Found { score, node, expanded: false }) };
-            if self.keeps_rest {
-                self.rest.extend(gone);
-            }
-            if !nearer {
+            if !self.found.last().is_some_and(|last| score < last.score) {
                 return;
             }
+            self.found.pop();
         }
         let place = self.found.partition_point(|found| found.score <= score);
         self.found.insert(place, Found { score, node, expanded: false });
@@ -105,26 +79,6 @@ mod tests {
     use treedb_testing::Rng;
 
     use super::*;
-
-    #[test]
-    fn batches_of_a_pool_that_keeps_the_rest_have_every_node_once() {
-        let mut rng = Rng::new(6);
-        let mut pool = Pool::default();
-        pool.reset(10);
-        pool.keep_rest();
-        for node in 0..300 {
-            pool.insert(rng.below(100) as f32, node);
-        }
-        let (mut seen, mut last) = (Vec::new(), 0.0);
-        while !pool.found().is_empty() {
-            assert!(pool.found().first().unwrap().score >= last);
-            last = pool.found().last().unwrap().score;
-            seen.extend(pool.found().iter().map(|found| found.node));
-            pool.next_batch(7);
-        }
-        seen.sort_unstable();
-        assert_eq!(seen, (0..300).collect::<Vec<_>>());
-    }
 
     #[test]
     fn a_pool_keeps_the_nearest_and_expands_each_once() {

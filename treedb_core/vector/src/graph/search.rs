@@ -11,7 +11,7 @@ pub struct Scratch<N, V> {
     /// How many nodes the search has compared with the query.
     pub compared: usize,
     visited: V,
-    links: Vec<N>,
+    pub(super) links: Vec<N>,
 }
 
 impl<N: Copy, V: Default> Default for Scratch<N, V> {
@@ -33,47 +33,6 @@ pub fn search<S: Nodes>(
     }
 }
 
-/// How often a search begins again whose node was unlinked under it.
-const TRIES: usize = 16;
-
-/// The same, so that [`search_on`] can go on from there.
-///
-/// The graph may change meanwhile. If the node that the search has descended to was unlinked before its links in level 0
-/// were read, they lead nowhere, and the search begins again.
-pub fn search_first<S: Nodes>(
-    store: &S,
-    query: &S::Query<'_>,
-    ef: usize,
-    scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
-) -> Result<(), S::Error> {
-    for _ in 0..TRIES {
-        let Some(nearest) = begin(store, query, ef, scratch)? else { return Ok(()) };
-        let compared = scratch.compared;
-        enter(&[nearest], ef, scratch);
-        scratch.pool.keep_rest();
-        expand_all(store, query, 0, scratch)?;
-        // The only node there is has no links either.
-        if scratch.compared > compared || store.entry()?.is_none_or(|(entry, _)| entry == nearest.1) {
-            return Ok(());
-        }
-    }
-    Ok(())
-}
-
-/// Goes on with a search: replaces what is in [`Scratch::pool`] by the `ef` nearest nodes that have not been in there
-/// when a search or this ended; none if the whole graph has been. Some may be nearer than those before. Where `expand` is false,
-/// only nodes that the search has met already are among them.
-pub fn search_on<S: Nodes>(
-    store: &S,
-    query: &S::Query<'_>,
-    ef: usize,
-    expand: bool,
-    scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
-) -> Result<(), S::Error> {
-    scratch.pool.next_batch(ef.max(1));
-    if expand { expand_all(store, query, 0, scratch) } else { Ok(()) }
-}
-
 /// Descends to level 0: the node to begin at there. `None` if there is none.
 fn begin<S: Nodes>(
     store: &S,
@@ -86,27 +45,28 @@ fn begin<S: Nodes>(
     let mut nearest = (store.score(query, entry)?, entry);
     scratch.compared = 1;
     for level in (1..=top).rev() {
-        nearest = descend(store, query, nearest, level, scratch)?;
+        nearest = descend(store, query, nearest, level, &mut scratch.links, &mut scratch.compared)?;
     }
     Ok(Some(nearest))
 }
 
 /// The nearest node of a level that is reached by going to ever nearer ones from `nearest`.
-pub(super) fn descend<S: Nodes, V: Visited<S::Node>>(
+pub(super) fn descend<S: Nodes>(
     store: &S,
     query: &S::Query<'_>,
     mut nearest: (f32, S::Node),
     level: u8,
-    scratch: &mut Scratch<S::Node, V>,
+    links: &mut Vec<S::Node>,
+    compared: &mut usize,
 ) -> Result<(f32, S::Node), S::Error> {
     loop {
         let from = nearest.1;
-        store.links(from, level, &mut scratch.links)?;
-        scratch.compared += scratch.links.len();
-        for node in &scratch.links {
+        store.links(from, level, links)?;
+        *compared += links.len();
+        for node in &*links {
             store.prefetch(*node);
         }
-        for node in &scratch.links {
+        for node in &*links {
             let score = store.score(query, *node)?;
             if score < nearest.0 {
                 nearest = (score, *node);
@@ -127,12 +87,6 @@ pub(super) fn in_level<S: Nodes, V: Visited<S::Node>>(
     ef: usize,
     scratch: &mut Scratch<S::Node, V>,
 ) -> Result<(), S::Error> {
-    enter(from, ef, scratch);
-    expand_all(store, query, level, scratch)
-}
-
-/// Puts the nodes where a search of a level begins into an empty pool.
-fn enter<N: Copy, V: Visited<N>>(from: &[(f32, N)], ef: usize, scratch: &mut Scratch<N, V>) {
     scratch.pool.reset(ef.max(1));
     scratch.visited.clear();
     for (score, node) in from {
@@ -140,6 +94,7 @@ fn enter<N: Copy, V: Visited<N>>(from: &[(f32, N)], ef: usize, scratch: &mut Scr
             scratch.pool.insert(*score, *node);
         }
     }
+    expand_all(store, query, level, scratch)
 }
 
 /// Expands the nodes of the pool, the nearest first, until all of them are.

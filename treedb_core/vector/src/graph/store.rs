@@ -11,6 +11,17 @@ pub struct Link<N> {
     pub node: N,
 }
 
+/// What the score of a node is about.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Estimate<N> {
+    /// The node.
+    pub node: N,
+    /// Its score.
+    pub score: f32,
+    /// The standard error of that.
+    pub error: f32,
+}
+
 /// A place where nodes are, for reading.
 pub trait Nodes {
     /// The name of a node.
@@ -24,6 +35,17 @@ pub trait Nodes {
     fn entry(&self) -> Result<Option<(Self::Node, u8)>, Self::Error>;
     /// Writes the nodes that a node links to in a level over `out`.
     fn links(&self, node: Self::Node, level: u8, out: &mut Vec<Self::Node>) -> Result<(), Self::Error>;
+    /// Writes the nodes that a node links to in level 0 over `out`, each with what its score is about, and returns the
+    /// node's own score. `None` from a store that keeps nothing to tell that from: then each is asked for its score.
+    fn estimates(
+        &self,
+        query: &Self::Query<'_>,
+        node: Self::Node,
+        out: &mut Vec<Estimate<Self::Node>>,
+    ) -> Result<Option<f32>, Self::Error> {
+        let _ = (query, node, out);
+        Ok(None)
+    }
     /// How far a node is from a query: the less, the nearer.
     fn score(&self, query: &Self::Query<'_>, node: Self::Node) -> Result<f32, Self::Error>;
     /// Tells that the score of a node is about to be asked for.
@@ -54,6 +76,18 @@ pub trait NodesMut: Nodes {
         level: u8,
         links: &[Link<Self::Node>],
     ) -> Result<(), Self::Error>;
+    /// Writes the `ef` nearest nodes of level 0 over `out`, found from `from` on; false from a store that has no search of its
+    /// own.
+    fn nearest(
+        &mut self,
+        query: &Self::Query<'_>,
+        from: &[(f32, Self::Node)],
+        ef: usize,
+        out: &mut Vec<(f32, Self::Node)>,
+    ) -> Result<bool, Self::Error> {
+        let _ = (query, from, ef, out);
+        Ok(false)
+    }
     /// The level of a node.
     fn level(&self, node: Self::Node) -> Result<u8, Self::Error>;
     /// How far two nodes are from each other.

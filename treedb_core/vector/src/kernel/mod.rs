@@ -1,8 +1,8 @@
 //! Sums over two slices of equal length: what all distances are made of.
 //!
 //! [`Kernels::best`] chooses once, by the processor it runs on: AVX-512 with VNNI, AVX2 with FMA, or portable code, which
-//! the compiler turns into whatever the target always has (NEON on 64-bit ARM). All give the same sums of codes; sums of
-//! floats differ in the last bits, because they are added in another order.
+//! the compiler turns into whatever the target always has (NEON on 64-bit ARM). All give the same sums of codes and bits, and
+//! the same rotations; sums of floats differ in the last bits, because they are added in another order.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -10,9 +10,34 @@ mod x86;
 
 use std::sync::OnceLock;
 
+use crate::neighbour::Rotation;
+
 /// Writes a code for each element: 128 and 127 times the element by the greatest one, rounded. Returns the greatest absolute
 /// value, and the sum and the squared sum of the codes less 128.
 pub type Encode = fn(&[f32], &mut [u8]) -> (f32, i32, i64);
+
+/// Numbers of few bits in records of one length: the lowest bits of all of them, then the next ones. The first byte of such a
+/// plane is for the first eight numbers, the lowest bit first.
+#[derive(Clone, Copy, Debug)]
+pub struct Packed {
+    /// Bytes of a record.
+    pub stride: usize,
+    /// Where the planes begin in it.
+    pub at: usize,
+    /// Bytes of a plane.
+    pub plane: usize,
+    /// How many there are, at most 4.
+    pub planes: usize,
+}
+
+impl Packed {
+    /// The planes of each record.
+    #[inline(always)]
+    fn records<'r>(&self, records: &'r [u8]) -> impl Iterator<Item = &'r [u8]> {
+        let bits = self.at..self.at + self.plane * self.planes;
+        records.chunks_exact(self.stride.max(1)).map(move |record| record.get(bits.clone()).unwrap_or(&[]))
+    }
+}
 
 /// The sums. Where two slices differ in length, the end of the longer one is left out.
 #[derive(Clone, Copy, Debug)]
@@ -33,6 +58,13 @@ pub struct Kernels {
     pub unpack: fn(&[u8], &[u8], f32, &mut [f32]),
     /// Writes the codes of floats.
     pub encode: Encode,
+    /// Appends a sum for each record: of products of numbers and of those of few bits that it has. At most 2,048 numbers, and
+    /// as many as the next multiple of 64.
+    pub planes: fn(&[u8], Packed, &[i8], &mut Vec<i32>),
+    /// Rounds floats to whole numbers from -127 to 127 times a scale; returns it, and the sum of the numbers.
+    pub round: fn(&[f32], &mut [i8]) -> (f32, i32),
+    /// Rotates a vector, in the same way as all others do, to the last bit.
+    pub rotate: fn(&Rotation, &mut [f32]),
 }
 
 impl Kernels {
@@ -133,6 +165,73 @@ mod tests {
                         (i32::from(*code) - 128) * 65_536 + i32::from(u16::from_le_bytes(*rest)) - 32_768;
                     assert_eq!(found, wanted as f32 / 4.0, "{} at {len}", kernels.name);
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn all_kernels_agree_on_bits_and_rounded_numbers() {
+        let mut rng = Rng::new(2);
+        for len in (1..200).chain([256, 384, 511, 768, 1536, 2000, 2048]) {
+            let a = floats(&mut rng, len);
+            let plane = len.div_ceil(8);
+            let bits: Vec<u8> = (0..3 * plane).map(|_| rng.below(256) as u8).collect();
+            let packed = Packed { stride: 5 + 3 * plane, at: 3, plane, planes: 3 };
+            let record = [&[255; 3], &bits[..], &[255; 2]].concat();
+            let records = [&record[..], &vec![0; record.len()], &record[..], &[255]].concat();
+            let mut wanted = vec![0_i8; len.next_multiple_of(64)];
+            let (scale, sum) = (portable::KERNELS.round)(&a, &mut wanted);
+            assert_eq!(sum, wanted.iter().map(|number| i32::from(*number)).sum::<i32>());
+            for (element, number) in a.iter().zip(&wanted) {
+                assert!(
+                    (element - scale * f32::from(*number)).abs() <= 0.51 * scale,
+                    "{element} is {number}"
+                );
+            }
+            let bit = |at: usize, from: usize| {
+                let byte = bits.get(from * plane + at / 8).filter(|_| at < 8 * plane);
+                i32::from(byte.is_some_and(|byte| byte >> (at % 8) & 1 == 1))
+            };
+            let products = wanted
+                .iter()
+                .enumerate()
+                .map(|(at, number)| i32::from(*number) * (bit(at, 0) + 2 * bit(at, 1) + 4 * bit(at, 2)));
+            let of_bits: i32 = products.sum();
+            for kernels in Kernels::all() {
+                let mut numbers = vec![0_i8; wanted.len()];
+                assert_eq!((kernels.round)(&a, &mut numbers), (scale, sum), "{} at {len}", kernels.name);
+                assert_eq!(numbers, wanted, "{} at {len}", kernels.name);
+                let mut found = Vec::new();
+                (kernels.planes)(&records, packed, &numbers, &mut found);
+                assert_eq!(found, [of_bits, 0, of_bits], "{} bits at {len}", kernels.name);
+            }
+            for kernels in Kernels::all() {
+                let ones = vec![-127_i8; wanted.len()];
+                let (plane, sum) = (wanted.len() / 8, -127 * wanted.len() as i32);
+                let packed = Packed { stride: 4 * plane, at: 0, plane, planes: 4 };
+                let mut found = Vec::new();
+                (kernels.planes)(&vec![255; 4 * plane], packed, &ones, &mut found);
+                assert_eq!(found, [15 * sum], "{}", kernels.name);
+            }
+        }
+    }
+
+    #[test]
+    fn all_kernels_rotate_alike_and_keep_lengths() {
+        let mut rng = Rng::new(4);
+        for len in (0..80).chain([127, 128, 384, 1000, 1536, 2000]) {
+            let vector = floats(&mut rng, len);
+            let rotation = Rotation::new(len);
+            let rotated = Kernels::all().into_iter().map(|kernels| {
+                let mut rotated = vector.clone();
+                (kernels.rotate)(&rotation, &mut rotated);
+                rotated
+            });
+            let rotated: Vec<Vec<f32>> = rotated.collect();
+            assert!(rotated.iter().all(|of| Some(of) == rotated.first()), "at {len}");
+            let length = |of: &[f32]| of.iter().map(|element| element * element).sum::<f32>().sqrt();
+            for of in &rotated {
+                assert!((length(of) - length(&vector)).abs() < 1e-3, "at {len}");
             }
         }
     }

@@ -1,12 +1,13 @@
 //! The sums in plain Rust, in lanes that the compiler can keep in vector registers.
 
-use super::Kernels;
+use super::{Kernels, Packed};
+use crate::neighbour::Rotation;
 
 /// Independent sums: as many as two registers of eight floats hold.
 const LANES: usize = 16;
 
 pub(super) const KERNELS: Kernels =
-    Kernels { name: "portable", dot, squares, differences, codes, unpack, encode };
+    Kernels { name: "portable", dot, squares, differences, codes, unpack, encode, planes, round, rotate };
 
 #[inline]
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
@@ -89,4 +90,58 @@ pub(super) fn encode_each(vector: &[f32], codes: &mut [u8]) -> (f32, i32, i64) {
         square += i64::from(number * number);
     }
     (greatest, sum, square)
+}
+
+fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
+    planes_each(records, packed, numbers, out);
+}
+
+/// As [`unpack_each`]. Of 2,048 numbers from -127 to 127, each of eight sums of a plane is below 2^15.
+#[inline(always)]
+pub(super) fn planes_each(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
+    out.extend(packed.records(records).map(|bits| {
+        let mut total = 0;
+        for (place, bits) in bits.chunks_exact(packed.plane.max(1)).enumerate() {
+            let mut sums = [0_i16; 8];
+            for (byte, numbers) in bits.iter().zip(numbers.as_chunks::<8>().0) {
+                for (at, (sum, number)) in sums.iter_mut().zip(numbers).enumerate() {
+                    let is_set = byte & 1 << at != 0;
+                    *sum += if is_set { i16::from(*number) } else { 0 };
+                }
+            }
+            total += sums.iter().map(|sum| i32::from(*sum)).sum::<i32>() << place;
+        }
+        total
+    }));
+}
+
+fn round(floats: &[f32], numbers: &mut [i8]) -> (f32, i32) {
+    round_each(floats, numbers)
+}
+
+/// As [`unpack_each`].
+#[inline(always)]
+pub(super) fn round_each(floats: &[f32], numbers: &mut [i8]) -> (f32, i32) {
+    let (lanes, rest) = floats.as_chunks::<LANES>();
+    let greater = |a: f32, b: f32| if b > a { b } else { a };
+    let mut greatest = [0.0_f32; LANES];
+    for floats in lanes {
+        greatest.iter_mut().zip(floats).for_each(|(most, float)| *most = greater(*most, float.abs()));
+    }
+    let all = greatest.iter().copied().chain(rest.iter().map(|float| float.abs()));
+    let scale = all.fold(0.0, greater) / 127.0;
+    // Of a tiny scale this is infinite, and products with it are; their integers are in range again.
+    let times = if scale > 0.0 { 1.0 / scale } else { 0.0 };
+    let mut sum = 0;
+    for (number, float) in numbers.iter_mut().zip(floats) {
+        let scaled = (float * times).clamp(-127.0, 127.0);
+        let rounded = (scaled + 0.5_f32.copysign(scaled)) as i32;
+        *number = rounded as i8;
+        sum += rounded;
+    }
+    (scale, sum)
+}
+
+fn rotate(rotation: &Rotation, vector: &mut [f32]) {
+    rotation.rotate_inline(vector);
 }

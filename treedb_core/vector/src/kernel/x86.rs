@@ -2,8 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::Kernels;
-use super::portable::{encode_each, unpack_each};
+use super::portable::{encode_each, planes_each, round_each, unpack_each};
+use super::{Kernels, Packed};
+use crate::neighbour::Rotation;
 
 /// The kernels of a module, whose instructions the processor has.
 macro_rules! kernels {
@@ -22,6 +23,12 @@ macro_rules! kernels {
             unpack: |codes, rest, scale, out| unsafe { $name::unpack(codes, rest, scale, out) },
             // SAFETY: as above.
             encode: |vector, codes| unsafe { $name::encode(vector, codes) },
+            // SAFETY: as above.
+            planes: |records, packed, numbers, out| unsafe { $name::planes(records, packed, numbers, out) },
+            // SAFETY: as above.
+            round: |floats, numbers| unsafe { $name::round(floats, numbers) },
+            // SAFETY: as above.
+            rotate: |rotation, vector| unsafe { $name::rotate(rotation, vector) },
         }
     };
 }
@@ -152,6 +159,47 @@ mod avx512 {
         }
         _mm512_reduce_add_epi32(_mm512_add_epi32(even, odd))
     }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub(super) fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
+        let (words, rest) = (packed.plane / 8, packed.plane % 8);
+        for bits in packed.records(records) {
+            let mut sum = _mm512_setzero_si512();
+            for (place, bits) in bits.chunks_exact(packed.plane.max(1)).enumerate() {
+                let (whole, last) = bits.as_chunks::<8>();
+                for (word, numbers) in whole.iter().zip(numbers.as_chunks::<64>().0) {
+                    sum = add_set(sum, u64::from_le_bytes(*word), 1 << place, numbers);
+                }
+                if rest > 0
+                    && let Some(numbers) = numbers.as_chunks::<64>().0.get(words)
+                {
+                    let word = last.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+                    sum = add_set(sum, word, 1 << place, numbers);
+                }
+            }
+            out.push(_mm512_reduce_add_epi32(sum));
+        }
+    }
+
+    /// Adds those of 64 numbers whose bit is set, times `times`.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    fn add_set(sum: __m512i, set: u64, times: i8, numbers: &[i8; 64]) -> __m512i {
+        // SAFETY: 64 bytes.
+        let numbers = unsafe { _mm512_loadu_si512(numbers.as_ptr().cast()) };
+        _mm512_dpbusd_epi32(sum, _mm512_maskz_set1_epi8(set, times), numbers)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub(super) fn round(floats: &[f32], numbers: &mut [i8]) -> (f32, i32) {
+        round_each(floats, numbers)
+    }
+
+    // Without instructions that round once where the others round twice.
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn rotate(rotation: &Rotation, vector: &mut [f32]) {
+        rotation.rotate_inline(vector);
+    }
 }
 
 mod avx2 {
@@ -233,5 +281,20 @@ mod avx2 {
         let whole = len - len % 16;
         let rest = a.get(whole..len).unwrap_or(&[]).iter().zip(b.get(whole..len).unwrap_or(&[]));
         total + rest.map(|(x, y)| i32::from(*x) * (i32::from(*y) - 128)).sum::<i32>()
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
+        planes_each(records, packed, numbers, out);
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn round(floats: &[f32], numbers: &mut [i8]) -> (f32, i32) {
+        round_each(floats, numbers)
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn rotate(rotation: &Rotation, vector: &mut [f32]) {
+        rotation.rotate_inline(vector);
     }
 }

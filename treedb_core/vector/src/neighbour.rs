@@ -1,0 +1,399 @@
+//! What a node can keep of the vectors that it links to, so that a search estimates their scores without reading them.
+//!
+//! Of the difference between a neighbour's vector and the node's own, the direction is kept in a few bits for each
+//! dimension, and one factor that makes up for its rounding (RaBitQ, Gao and Long 2024, with the node as the centre, as
+//! SymphonyQG has it). Before, the difference is rotated at random, so that no dimension counts more than others. With `e`
+//! the rotated difference, `x` the numbers that its bits stand for, and `y` the rotated difference between a query and the
+//! node, `<e, y>` is about `<x, y> |e|² / <x, e>`. From this, the link's score and the query's to the node follows the
+//! score of the neighbour. The nearer both are to the node, the smaller the error: it is a share of `|e| |y|`, wherever
+//! the origin lies.
+//!
+//! Bits are in planes: the lowest bits of all dimensions, then the next ones. Of `b` bits, the number `k` stands for
+//! `2 k - 2^b + 1`. A factor is `|e|² / <x, e>`, or 0 if `e` is.
+//!
+//! The same vectors have the same codes on every machine: the arithmetic of rotation and coding is in one order.
+
+use crate::kernel::{Kernels, Packed};
+use crate::metric::Metric;
+
+/// Lanes that the arithmetic goes by.
+const LANES: usize = 16;
+/// Rounds of a rotation.
+const ROUNDS: usize = 1;
+
+/// A random rotation of vectors of one number of dimensions: always the same one.
+#[derive(Clone, Debug)]
+pub struct Rotation {
+    /// What each element is multiplied with before each Hadamard transform: plus or minus one, and for the elements that it
+    /// transforms also what keeps lengths.
+    factors: [Vec<f32>; 2 * ROUNDS],
+    /// Elements of a transform, a power of two: the first ones and the last ones take turns.
+    part: usize,
+}
+
+impl Rotation {
+    /// The rotation of vectors of so many dimensions.
+    pub fn new(dimensions: usize) -> Rotation {
+        let part = if dimensions == 0 { 0 } else { 1 << dimensions.ilog2() };
+        let keeping = 1.0 / (part.max(1) as f32).sqrt();
+        let mut state = 0_u64;
+        let mut turn = 0;
+        let factors = std::array::from_fn(|_| {
+            let range = Rotation::range(dimensions, part, turn);
+            turn += 1;
+            let factor = |at| {
+                // Steele and others' splitmix64.
+                state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+                let mixed = (state ^ state >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+                let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+                let sign = if mixed >> 63 == 0 { 1.0 } else { -1.0 };
+                if range.contains(&at) { sign * keeping } else { sign }
+            };
+            (0..dimensions).map(factor).collect()
+        });
+        Rotation { factors, part }
+    }
+
+    /// What the transform of a turn is of.
+    fn range(dimensions: usize, part: usize, turn: usize) -> std::ops::Range<usize> {
+        if turn.is_multiple_of(2) { 0..part } else { dimensions - part..dimensions }
+    }
+
+    /// Rotates a vector.
+    pub fn rotate(&self, vector: &mut [f32]) {
+        (Kernels::best().rotate)(self, vector);
+    }
+
+    /// The same, to be compiled for several sets of instructions.
+    #[inline(always)]
+    pub(crate) fn rotate_inline(&self, vector: &mut [f32]) {
+        let turns = if self.part == vector.len() { ROUNDS } else { 2 * ROUNDS };
+        for (turn, factors) in self.factors.iter().enumerate().take(turns) {
+            for (element, factor) in vector.iter_mut().zip(factors) {
+                *element *= factor;
+            }
+            let range = Rotation::range(vector.len(), self.part, turn);
+            if let Some(part) = vector.get_mut(range) {
+                hadamard(part);
+            }
+        }
+    }
+}
+
+/// The Hadamard transform, times the root of the number of elements.
+#[inline(always)]
+fn hadamard(part: &mut [f32]) {
+    let (rows, rest) = part.as_chunks_mut::<LANES>();
+    // A part is a power of two: shorter than a row, or whole rows.
+    let mut half = 1;
+    while half < rest.len() {
+        for pair in rest.chunks_exact_mut(2 * half) {
+            let (low, high) = pair.split_at_mut(half);
+            for (low, high) in low.iter_mut().zip(high) {
+                (*low, *high) = (*low + *high, *low - *high);
+            }
+        }
+        half *= 2;
+    }
+    for row in rows.iter_mut() {
+        turn_row::<1>(row);
+        turn_row::<2>(row);
+        turn_row::<4>(row);
+        turn_row::<8>(row);
+    }
+    let mut half = 1;
+    while half < rows.len() {
+        for pair in rows.chunks_exact_mut(2 * half) {
+            let (low, high) = pair.split_at_mut(half);
+            for (low, high) in low.iter_mut().zip(high) {
+                for (low, high) in low.iter_mut().zip(high) {
+                    (*low, *high) = (*low + *high, *low - *high);
+                }
+            }
+        }
+        half *= 2;
+    }
+}
+
+/// One step within a row: sums and differences of elements that are `HALF` apart.
+#[inline(always)]
+fn turn_row<const HALF: usize>(row: &mut [f32; LANES]) {
+    let old = *row;
+    for (at, element) in row.iter_mut().enumerate() {
+        let other = old[(at ^ HALF) % LANES];
+        *element = if at & HALF == 0 { *element + other } else { other - *element };
+    }
+}
+
+/// The sum of products in one order on every machine.
+fn product(a: &[f32], b: &[f32]) -> f32 {
+    let mut sums = [0.0_f32; LANES];
+    for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
+        for ((sum, a), b) in sums.iter_mut().zip(a).zip(b) {
+            *sum += a * b;
+        }
+    }
+    sums.iter().sum()
+}
+
+/// How codes are stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Form {
+    /// Dimensions of the vectors.
+    pub dimensions: usize,
+    /// Bits of a dimension, at most 4.
+    pub bits: usize,
+}
+
+impl Form {
+    /// Bytes of a plane.
+    fn plane(self) -> usize {
+        self.dimensions.div_ceil(8)
+    }
+
+    /// Bytes of the bits of a code.
+    pub fn bytes(self) -> usize {
+        self.bits * self.plane()
+    }
+
+    /// The same, up to a multiple of 4.
+    pub fn padded(self) -> usize {
+        self.bytes().next_multiple_of(4)
+    }
+
+    /// The step between the numbers of a code, in standard deviations: what rounds a normal distribution best.
+    fn step(self) -> f32 {
+        match self.bits {
+            ..=1 => 1.0,
+            2 => 0.995,
+            3 => 0.586,
+            _ => 0.335,
+        }
+    }
+
+    /// The form of codes that is fit for so many dimensions: of few, more bits must tell directions apart.
+    pub fn of(dimensions: usize) -> Form {
+        let bits = match dimensions {
+            0..=31 => 4,
+            32..=128 => 2,
+            _ => 1,
+        };
+        Form { dimensions, bits }
+    }
+
+    /// Writes the bits of a rotated difference over `bits`, which is as long as a code; returns the factor.
+    pub fn encode(self, rotated: &[f32], bits: &mut [u8]) -> f32 {
+        let squares = product(rotated, rotated);
+        let with_codes = match self.bits {
+            1 => self.encode_signs(rotated, bits),
+            _ => self.encode_numbers(rotated, squares, bits),
+        };
+        if with_codes > 0.0 { squares / with_codes } else { 0.0 }
+    }
+
+    fn encode_signs(self, rotated: &[f32], bits: &mut [u8]) -> f32 {
+        let mut sums = [0.0_f32; LANES];
+        for (byte, elements) in bits.iter_mut().zip(rotated.chunks(8)) {
+            *byte = 0;
+            for (at, (element, sum)) in elements.iter().zip(&mut sums).enumerate() {
+                *byte |= u8::from(*element > 0.0) << at;
+                *sum += element.abs();
+            }
+        }
+        sums.iter().sum()
+    }
+
+    fn encode_numbers(self, rotated: &[f32], squares: f32, bits: &mut [u8]) -> f32 {
+        bits.fill(0);
+        let width = (squares / self.dimensions.max(1) as f32).sqrt() * self.step();
+        let half = 1_i32 << self.bits >> 1;
+        let mut sums = [0.0_f32; LANES];
+        for (at, element) in rotated.iter().enumerate() {
+            // Of a vector of zeros this is NaN, whose integer is 0.
+            let number = (((element / width).floor() as i32).saturating_add(half)).clamp(0, 2 * half - 1);
+            sums[at % LANES] += (2 * (number - half) + 1) as f32 * element;
+            for plane in 0..self.bits {
+                if let Some(byte) = bits.get_mut(plane * self.plane() + at / 8) {
+                    *byte |= ((number >> plane & 1) as u8) << (at % 8);
+                }
+            }
+        }
+        sums.iter().sum()
+    }
+}
+
+/// How a query lies, seen from a node: kept from one node to the next, it allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    rotated: Vec<f32>,
+    /// The rotated difference in whole numbers, padded to a multiple of 64.
+    numbers: Vec<i8>,
+    sums: Vec<i32>,
+    /// What a number stands for.
+    scale: f32,
+    sum: i32,
+    /// The score of the node.
+    pub score: f32,
+    /// What is added to each link's score.
+    added: f32,
+    /// What products are multiplied with.
+    times: f32,
+    /// What a factor is to be multiplied with for the standard error.
+    error: f32,
+}
+
+/// The standard error of an estimate as a share of `factor |y|`: about the same for every number of bits.
+const ERROR: f32 = 0.6;
+
+impl Seen {
+    /// Looks from a node with this vector at a query; both are of length 1 under cosine.
+    pub fn look(
+        &mut self,
+        metric: Metric,
+        kernels: &Kernels,
+        rotation: &Rotation,
+        node: &[f32],
+        query: &[f32],
+    ) {
+        let Seen { rotated, numbers, .. } = self;
+        rotated.clear();
+        rotated.extend(query.iter().zip(node).map(|(query, node)| query - node));
+        (kernels.rotate)(rotation, rotated);
+        numbers.resize(rotated.len().next_multiple_of(64), 0);
+        let (scale, sum) = (kernels.round)(rotated, numbers);
+        (self.scale, self.sum) = (scale, sum);
+        self.score = metric.score(kernels, node, query, 1.0);
+        (self.added, self.times) = match metric {
+            Metric::L2 => (self.score, 2.0),
+            // The link's score is -<v, c>, of the difference -<v - c, c> is needed.
+            _ => (self.score + (kernels.dot)(node, node), 1.0),
+        };
+        self.error = ERROR * self.times * (kernels.dot)(&self.rotated, &self.rotated).sqrt();
+    }
+
+    /// What the scores of neighbours are about, and the standard errors of that, for each of which `links` has a record of so
+    /// many bytes. It ends with the score of the link and the factor, 4 bytes each, and the bits; `each` gets what is before.
+    #[inline]
+    pub fn estimates<'l>(
+        &mut self,
+        kernels: &Kernels,
+        form: Form,
+        links: &'l [u8],
+        stride: usize,
+        mut each: impl FnMut(&'l [u8], f32, f32),
+    ) {
+        let at = stride - form.padded() - 8;
+        let Seen { numbers, sums, .. } = self;
+        sums.clear();
+        let packed = Packed { stride, at: at + 8, plane: form.plane(), planes: form.bits };
+        (kernels.planes)(links, packed, numbers, sums);
+        let odd = ((1 << form.bits) - 1) * self.sum;
+        for (link, sum) in links.chunks_exact(stride.max(1)).zip(&self.sums) {
+            let (before, rest) = link.split_at(at.min(link.len()));
+            let ([score, factor, ..], _) = rest.as_chunks::<4>() else { continue };
+            let (score, factor) = (f32::from_le_bytes(*score), f32::from_le_bytes(*factor));
+            let product = self.scale * (2 * sum - odd) as f32;
+            each(before, self.added + score - self.times * factor * product, self.error * factor);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use treedb_testing::Rng;
+
+    use super::*;
+
+    const METRICS: [Metric; 3] = [Metric::Cosine, Metric::L2, Metric::InnerProduct];
+
+    /// What the score of one neighbour is about, and the standard error.
+    fn estimate(seen: &mut Seen, form: Form, link: f32, factor: f32, bits: &[u8]) -> (f32, f32) {
+        let mut record = b"node".to_vec();
+        record.extend(link.to_le_bytes().iter().chain(&factor.to_le_bytes()).chain(bits));
+        record.resize(12 + form.padded(), 0);
+        let mut found = None;
+        seen.estimates(&Kernels::best(), form, &record, record.len(), |before, score, error| {
+            assert_eq!(before, b"node");
+            assert!(found.replace((score, error)).is_none());
+        });
+        found.unwrap()
+    }
+
+    /// The root of the mean square of the errors of estimates, as a share of the distances from the node of both, and of what
+    /// the errors are said to be.
+    fn error(metric: Metric, dimensions: usize, form: Form, origin: f32) -> (f32, f32) {
+        let mut rng = Rng::new(7);
+        let (kernels, rotation) = (Kernels::best(), Rotation::new(dimensions));
+        let (mut sum, mut of_errors, mut count) = (0.0, 0.0, 0.0);
+        let mut seen = Seen::default();
+        for _ in 0..200 {
+            let mut vector = || {
+                let mut vector: Vec<f32> =
+                    (0..dimensions).map(|_| origin + rng.below(2001) as f32 / 1000.0 - 1.0).collect();
+                let unit = metric.check(&vector, dimensions).unwrap();
+                vector.iter_mut().for_each(|element| *element *= unit);
+                vector
+            };
+            let (node, neighbour, query) = (vector(), vector(), vector());
+            let mut difference: Vec<f32> = neighbour.iter().zip(&node).map(|(a, b)| a - b).collect();
+            let sizes = Metric::L2.distance(&neighbour, &node) * Metric::L2.distance(&query, &node);
+            rotation.rotate(&mut difference);
+            let mut bits = vec![0; form.bytes()];
+            let factor = form.encode(&difference, &mut bits);
+            let score = |a: &[f32], b: &[f32]| metric.score(&kernels, a, b, 1.0);
+            seen.look(metric, &kernels, &rotation, &node, &query);
+            assert_eq!(seen.score, score(&node, &query));
+            let (found, error) = estimate(&mut seen, form, score(&neighbour, &node), factor, &bits);
+            let off = found - score(&neighbour, &query);
+            sum += (off / sizes).powi(2);
+            of_errors += (off / error).powi(2);
+            count += 1.0;
+        }
+        (f32::sqrt(sum / count), f32::sqrt(of_errors / count))
+    }
+
+    #[test]
+    fn estimates_are_near_the_scores_wherever_the_origin_lies() {
+        for metric in METRICS {
+            for (dimensions, most) in
+                [(16, 0.12), (32, 0.16), (64, 0.14), (100, 0.1), (384, 0.09), (1536, 0.05)]
+            {
+                for origin in [0.0, 3.0] {
+                    let (found, said) = error(metric, dimensions, Form::of(dimensions), origin);
+                    let what = format!("{metric:?} of {dimensions} dimensions from {origin}");
+                    assert!(found < most, "{what}: {found}");
+                    assert!(
+                        (0.7..1.4).contains(&said),
+                        "{what}: errors are {said} of what they are said to be"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn more_bits_make_smaller_errors() {
+        for metric in METRICS {
+            let [one, two, four] =
+                [1, 2, 4].map(|bits| error(metric, 100, Form { dimensions: 100, bits }, 0.0).0);
+            assert!(two < 0.7 * one && four < 0.5 * two, "{metric:?}: {one} {two} {four}");
+        }
+    }
+
+    #[test]
+    fn a_copy_of_a_node_has_the_score_of_its_link() {
+        for dimensions in [3, 64, 100] {
+            let (form, kernels) = (Form::of(dimensions), Kernels::best());
+            let mut bits = vec![0; form.bytes()];
+            assert_eq!(form.encode(&vec![0.0; dimensions], &mut bits), 0.0);
+            let (node, query) = (vec![0.5; dimensions], vec![-0.25; dimensions]);
+            let mut seen = Seen::default();
+            seen.look(Metric::L2, &kernels, &Rotation::new(dimensions), &node, &query);
+            let score = seen.score;
+            assert_eq!(estimate(&mut seen, form, 0.0, 0.0, &bits), (score, 0.0));
+            // A query that is the node sees every neighbour at the distance of its link.
+            seen.look(Metric::L2, &kernels, &Rotation::new(dimensions), &node, &node);
+            assert_eq!(estimate(&mut seen, form, 7.0, 0.3, &bits), (7.0, 0.0));
+        }
+    }
+}
