@@ -18,11 +18,13 @@
 //! | `store` | what the graph algorithms require of a node store |
 //! | `search` | the nearest nodes to a query |
 //! | `pool` | the best nodes that a search has met |
-//! | `insert` | linking a new node, choosing links |
+//! | `insert` | linking a new node |
+//! | `choice` | which links a node gets, and which one goes |
 //! | `delete` | removing a node and linking its neighbours to each other |
 //! | `check` | whether a graph is what it should be |
 
 mod check;
+mod choice;
 mod delete;
 mod insert;
 mod pool;
@@ -30,8 +32,9 @@ mod search;
 mod store;
 
 pub use check::{Damage, check};
+pub use choice::{Ranking, Spare, spare_links};
 pub use delete::delete;
-pub use insert::{Limits, insert, level_of};
+pub use insert::{Limits, Plan, insert, level_of, link, plan};
 pub use pool::{Found, Pool};
 pub use search::{Scratch, search, search_first, search_on};
 pub use store::{Hashed, Link, Nodes, NodesMut, Stamps, Visited};

@@ -54,6 +54,43 @@ pub trait NodesMut: Nodes {
         level: u8,
         links: &[Link<Self::Node>],
     ) -> Result<(), Self::Error>;
+    /// Writes the nodes that a node links to in a level over `out`, in the order in which they were set. Unlike
+    /// [`Nodes::links`], it has what was set since [`NodesMut::settle`].
+    fn linked(&self, node: Self::Node, level: u8, out: &mut Vec<Self::Node>) -> Result<(), Self::Error> {
+        let mut links = Vec::new();
+        self.scored_links(node, level, &mut links)?;
+        out.clear();
+        out.extend(links.iter().map(|link| link.node));
+        Ok(())
+    }
+    /// Adds a link, after the first one.
+    fn add_link(&mut self, node: Self::Node, level: u8, link: Link<Self::Node>) -> Result<(), Self::Error> {
+        let mut links = Vec::new();
+        self.scored_links(node, level, &mut links)?;
+        links.push(link);
+        self.set_links(node, level, &links)
+    }
+    /// Takes the link to another node away.
+    fn remove_link(&mut self, node: Self::Node, level: u8, other: Self::Node) -> Result<(), Self::Error> {
+        let mut links = Vec::new();
+        self.scored_links(node, level, &mut links)?;
+        links.retain(|link| link.node != other);
+        self.set_links(node, level, &links)
+    }
+    /// Takes the link to another node away, and adds one, after the first one.
+    fn replace_link(
+        &mut self,
+        node: Self::Node,
+        level: u8,
+        other: Self::Node,
+        link: Link<Self::Node>,
+    ) -> Result<(), Self::Error> {
+        let mut links = Vec::new();
+        self.scored_links(node, level, &mut links)?;
+        links.retain(|link| link.node != other);
+        links.push(link);
+        self.set_links(node, level, &links)
+    }
     /// The level of a node.
     fn level(&self, node: Self::Node) -> Result<u8, Self::Error>;
     /// How far two nodes are from each other.
@@ -98,13 +135,8 @@ impl Visited<u32> for Stamps {
         if at >= self.stamps.len() {
             self.stamps.resize((at + 1).next_power_of_two(), 0);
         }
-        match self.stamps.get_mut(at) {
-            Some(stamp) if *stamp != self.now => {
-                *stamp = self.now;
-                true
-            }
-            _ => false,
-        }
+        let Some(stamp) = self.stamps.get_mut(at) else { return false };
+        std::mem::replace(stamp, self.now) != self.now
     }
 }
 
