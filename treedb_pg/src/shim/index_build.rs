@@ -145,9 +145,9 @@ impl<'c> Build<'c> {
 
     /// How many threads may take part, this one included: as many as [`Build::launch`] would have processes.
     pub(crate) fn threads(&self) -> usize {
-        let threads = 1 + parallel_build::planned_workers(self.table, self.index);
-        pgrx::debug1!("building index \"{}\" with {threads} threads", self.index.shown());
-        threads
+        let others = parallel_build::planned_workers(self.table, self.index);
+        pgrx::debug1!("building index \"{}\" with {others} threads beside the backend's own", self.index.shown());
+        others + 1
     }
 
     /// Shows every row that the index must have to `each`, except those that workers take.
