@@ -179,7 +179,7 @@ impl<N> Default for Spare<N> {
 }
 
 /// Links beyond those that are too many: not each of them can go when it is to.
-const BEYOND: usize = 4;
+const BEYOND: usize = 2;
 
 impl<N: Copy + Ord> Spare<N> {
     /// Adds those of a node that is after all before.
