@@ -232,7 +232,7 @@ fn a_vector_index_has_what_changed_while_its_graph_was_built_however_much_of_it_
 #[test]
 fn a_vector_index_that_is_dropped_while_it_is_built_leaves_nothing() {
     // While rows are read, while the graph is stored, while it is brought up to date.
-    for steps in [2, 9, 18] {
+    for steps in [2, 10, 17] {
         let (shop, mut dice) = (shop(), Rng::new(11));
         let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
         shop.fill(&docs);
