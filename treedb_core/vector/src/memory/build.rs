@@ -16,6 +16,10 @@ const SHARE: usize = 64;
 const MOST: usize = 1024;
 /// Elements of a batch at most.
 const MOST_ELEMENTS: usize = 1 << 19;
+/// Nodes that a thread plans at a time: a millisecond's work, against which starting a thread is little.
+const PLANNED: usize = 16;
+/// Nodes whose links a thread ranks at a time.
+const RANKED: usize = 256;
 
 /// Adds vectors to a graph.
 #[derive(Debug)]
@@ -63,7 +67,7 @@ impl<H: Host> Builder<H> {
         let Builder { graph, batch, workers, host } = self;
         let limits = graph.limits;
         let (frozen, nodes) = (&*graph, batch.as_slice());
-        let plans = divide(workers, 0..nodes.len(), host, |scratch, at| {
+        let plans = divide(workers, 0..nodes.len(), PLANNED, host, |scratch, at| {
             let (before, rest) = nodes.split_at_checked(at).unwrap_or_default();
             let (node, level) = rest.first().copied().unwrap_or_default();
             let Ok(plan) = graph::plan(frozen, level, &frozen.query(node), before, &limits, scratch);
@@ -71,7 +75,7 @@ impl<H: Host> Builder<H> {
         });
         let new = new_links(nodes, &plans);
         let groups: Vec<&[NewLink]> = new.chunk_by(|a, b| a.end() == b.end()).collect();
-        let spare = divide(workers, 0..groups.len(), host, |scratch, at| {
+        let spare = divide(workers, 0..groups.len(), RANKED, host, |scratch, at| {
             let group = groups.get(at).copied().unwrap_or_default();
             let Some((node, level)) = group.first().map(NewLink::end) else { return Vec::new() };
             let links = group.iter().map(|new| new.link);

@@ -7,9 +7,6 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
-/// Things that a thread takes at a time.
-const TAKEN: usize = 4;
-
 /// The program that the work is done in. All is called by the thread that asked for the work.
 pub trait Host {
     /// Calls `start` once, which starts the other threads.
@@ -17,7 +14,7 @@ pub trait Host {
         start();
     }
 
-    /// Whether the program has something to do meanwhile; asked every few milliseconds.
+    /// Whether the program has something to do meanwhile; asked every few hundredths of a second.
     fn is_interrupted(&mut self) -> bool {
         false
     }
@@ -32,17 +29,19 @@ pub struct Undisturbed;
 
 impl Host for Undisturbed {}
 
-/// Calls `work` with every number of a range, on as many threads as there are `workers`; the results in order.
+/// Calls `work` with every number of a range, on as many threads as there are `workers`; the results in order. A thread takes `taken`
+/// numbers at a time, and is started if there are so many for it.
 pub(super) fn divide<W: Send, T: Send>(
     workers: &mut [W],
     range: Range<usize>,
+    taken: usize,
     host: &mut impl Host,
     work: impl Fn(&mut W, usize) -> T + Sync,
 ) -> Vec<T> {
     let mut left: Vec<usize> = range.collect();
     let mut done = Vec::with_capacity(left.len());
     loop {
-        done.extend(divide_until_interrupted(workers, &left, host, &work));
+        done.extend(divide_until_interrupted(workers, &left, taken.max(1), host, &work));
         done.sort_unstable_by_key(|(number, _)| *number);
         left.retain(|number| done.binary_search_by_key(number, |(number, _)| *number).is_err());
         if left.is_empty() {
@@ -56,6 +55,7 @@ pub(super) fn divide<W: Send, T: Send>(
 fn divide_until_interrupted<W: Send, T: Send>(
     workers: &mut [W],
     numbers: &[usize],
+    taken: usize,
     host: &mut impl Host,
     work: &(impl Fn(&mut W, usize) -> T + Sync),
 ) -> Vec<(usize, T)> {
@@ -63,9 +63,9 @@ fn divide_until_interrupted<W: Send, T: Send>(
     let run = |worker: &mut W, is_interrupted: &mut dyn FnMut() -> bool| {
         let mut done = Vec::new();
         while !stop.load(Ordering::Relaxed) {
-            let from = next.fetch_add(TAKEN, Ordering::Relaxed);
-            let Some(taken) = numbers.get(from..).filter(|left| !left.is_empty()) else { break };
-            done.extend(taken.iter().take(TAKEN).map(|number| (*number, work(worker, *number))));
+            let from = next.fetch_add(taken, Ordering::Relaxed);
+            let Some(left) = numbers.get(from..).filter(|left| !left.is_empty()) else { break };
+            done.extend(left.iter().take(taken).map(|number| (*number, work(worker, *number))));
             if is_interrupted() {
                 stop.store(true, Ordering::Relaxed);
             }
@@ -74,7 +74,7 @@ fn divide_until_interrupted<W: Send, T: Send>(
     };
     let Some((own, others)) = workers.split_first_mut() else { return Vec::new() };
     // As many as have something to do.
-    let useful = (numbers.len() / TAKEN).saturating_sub(1).min(others.len());
+    let useful = (numbers.len() / taken).saturating_sub(1).min(others.len());
     let mut others = others.get_mut(..useful).filter(|others| !others.is_empty());
     thread::scope(|scope| {
         let mut threads = Vec::new();
@@ -132,7 +132,7 @@ mod tests {
                 *done += 1;
                 number * number
             };
-            let squares = divide(&mut workers, 0..count, &mut Undisturbed, work);
+            let squares = divide(&mut workers, 0..count, 4, &mut Undisturbed, work);
             assert_eq!(squares, (0..count).map(|number| number * number).collect::<Vec<_>>());
             assert_eq!(workers.iter().sum::<usize>(), count);
         }
@@ -142,7 +142,7 @@ mod tests {
     fn work_ends_however_often_the_host_is_interrupted() {
         for threads in [1, 3] {
             let mut host = Busy::default();
-            let done = divide(&mut vec![(); threads], 0..500, &mut host, |_, number| number);
+            let done = divide(&mut vec![(); threads], 0..500, 4, &mut host, |_, number| number);
             assert_eq!(done, (0..500).collect::<Vec<_>>());
             assert!(host.interrupted > 0, "{threads}");
             assert_eq!(host.started > 0, threads > 1);
@@ -162,6 +162,6 @@ mod tests {
                 panic!("cancelled");
             }
         }
-        divide(&mut [(); 3], 0..500, &mut Cancelled, |_, number| number);
+        divide(&mut [(); 3], 0..500, 4, &mut Cancelled, |_, number| number);
     }
 }
