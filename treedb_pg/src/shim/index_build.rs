@@ -146,7 +146,10 @@ impl<'c> Build<'c> {
     /// How many threads may take part, this one included: as many as [`Build::launch`] would have processes.
     pub(crate) fn threads(&self) -> usize {
         let others = parallel_build::planned_workers(self.table, self.index);
-        pgrx::debug1!("building index \"{}\" with {others} threads beside the backend's own", self.index.shown());
+        pgrx::debug1!(
+            "building index \"{}\" with {others} threads beside the backend's own",
+            self.index.shown()
+        );
         others + 1
     }
 

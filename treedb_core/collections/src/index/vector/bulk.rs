@@ -22,6 +22,9 @@ use crate::read::view::View;
 /// Rows that are read at a time, and nodes that one transaction stores.
 const STEP: usize = 4 * STEP_ROWS;
 
+/// A row and its vector.
+type RowVector = (u64, Vec<f32>);
+
 /// A graph in memory.
 struct Collected {
     graph: MemoryGraph,
@@ -82,7 +85,7 @@ fn read(
     reads: &impl Reads,
     meta: &Meta,
     from: u64,
-) -> Result<(Vec<(u64, Vec<f32>)>, Option<u64>)> {
+) -> Result<(Vec<RowVector>, Option<u64>)> {
     let (fields, mut vectors, mut rows, mut next) = (def.fields(), Vec::new(), 0, None);
     let view = View { reads, meta };
     view.scan_rows(Direction::Forward, from.checked_sub(1).map(RowId), &mut |id, row| {
