@@ -1,7 +1,7 @@
 //! TreeDB's graph and its peers behind one trait. All link a new node to 16 others, looking at 128.
 
 use treedb_vector::graph::Limits;
-use treedb_vector::memory::{MemoryGraph, Searcher};
+use treedb_vector::memory::{Builder, MemoryGraph, Searcher, Undisturbed};
 use treedb_vector::metric::Metric;
 
 use super::sets::Set;
@@ -34,17 +34,36 @@ pub(super) const LINKS: usize = 16;
 #[cfg(feature = "usearch")]
 pub(super) const CANDIDATES: usize = 128;
 
-/// Builds an index in one thread.
-type Build = fn(&Set) -> Result<Box<dyn VectorIndex>>;
+/// Builds an index with so many threads.
+type Build = fn(&Set, usize) -> Result<Box<dyn VectorIndex>>;
+
+/// An engine.
+pub(crate) struct Engine {
+    /// Its name in tables.
+    pub(crate) name: &'static str,
+    pub(crate) build: Build,
+    /// Whether it can build an index with several threads.
+    pub(crate) has_threads: bool,
+}
+
+impl Engine {
+    const fn new(name: &'static str, build: Build) -> Engine {
+        Engine { name, build, has_threads: true }
+    }
+}
 
 /// All engines, TreeDB first.
-pub(crate) fn all() -> Vec<(&'static str, Build)> {
+pub(crate) fn all() -> Vec<Engine> {
     #[cfg_attr(not(feature = "usearch"), expect(unused_mut, reason = "peers are added to it"))]
-    let mut all: Vec<(&'static str, Build)> = vec![("TreeDB", TreeDb::build)];
+    let mut all = vec![Engine::new("TreeDB", TreeDb::build)];
     #[cfg(feature = "usearch")]
     all.extend(usearch::ALL);
     #[cfg(feature = "peers")]
-    all.push((super::hnswlib::Hnswlib::NAME, super::hnswlib::Hnswlib::build));
+    all.push(Engine {
+        name: super::hnswlib::Hnswlib::NAME,
+        build: |set, _| super::hnswlib::Hnswlib::build(set),
+        has_threads: false,
+    });
     all
 }
 
@@ -55,12 +74,13 @@ struct TreeDb {
 }
 
 impl TreeDb {
-    fn build(set: &Set) -> Result<Box<dyn VectorIndex>> {
-        let mut graph = MemoryGraph::new(Metric::Cosine, set.dimensions, Limits::default());
+    fn build(set: &Set, threads: usize) -> Result<Box<dyn VectorIndex>> {
+        let graph = MemoryGraph::new(Metric::Cosine, set.dimensions, Limits::default());
+        let mut builder = Builder::new(graph, threads, Undisturbed);
         for vector in &set.vectors {
-            graph.insert(vector).map_err(|e| e.to_string())?;
+            builder.add(vector).map_err(|e| e.to_string())?;
         }
-        let graph = graph.packed();
+        let graph = builder.finish().packed();
         Ok(Box::new(TreeDb { graph, searcher: Searcher::default() }))
     }
 }
@@ -100,16 +120,18 @@ impl VectorIndex for TreeDb {
 mod usearch {
     //! USearch with elements of three kinds.
 
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
     use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
-    use super::{Build, CANDIDATES, LINKS, VectorIndex};
+    use super::{CANDIDATES, Engine, LINKS, VectorIndex};
     use crate::Result;
     use crate::vectors::Set;
 
-    pub(super) const ALL: [(&str, Build); 3] = [
-        ("USearch f32", |set| Peer::build(set, "USearch f32", ScalarKind::F32)),
-        ("USearch f16", |set| Peer::build(set, "USearch f16", ScalarKind::F16)),
-        ("USearch i8", |set| Peer::build(set, "USearch i8", ScalarKind::I8)),
+    pub(super) const ALL: [Engine; 3] = [
+        Engine::new("USearch f32", |set, threads| Peer::build(set, threads, "USearch f32", ScalarKind::F32)),
+        Engine::new("USearch f16", |set, threads| Peer::build(set, threads, "USearch f16", ScalarKind::F16)),
+        Engine::new("USearch i8", |set, threads| Peer::build(set, threads, "USearch i8", ScalarKind::I8)),
     ];
 
     struct Peer {
@@ -122,7 +144,12 @@ mod usearch {
     }
 
     impl Peer {
-        fn build(set: &Set, name: &'static str, kind: ScalarKind) -> Result<Box<dyn VectorIndex>> {
+        fn build(
+            set: &Set,
+            threads: usize,
+            name: &'static str,
+            kind: ScalarKind,
+        ) -> Result<Box<dyn VectorIndex>> {
             let options = IndexOptions {
                 dimensions: set.dimensions,
                 metric: MetricKind::Cos,
@@ -133,15 +160,31 @@ mod usearch {
                 multi: false,
             };
             let index = Index::new(&options)?;
-            index.reserve(set.vectors.len())?;
+            index.reserve_capacity_and_threads(set.vectors.len(), threads)?;
             let largest = set.vectors.iter().flatten().fold(0.0f32, |most, x| most.max(x.abs()));
             let peer = Peer { name, index, kind, scale: 127.0 / largest };
-            for (row, vector) in set.vectors.iter().enumerate() {
-                match kind {
-                    ScalarKind::I8 => peer.index.add(row as u64, &peer.scaled(vector))?,
-                    _ => peer.index.add(row as u64, vector)?,
+            // Each thread takes the next vector, as the order of insertion would be with one.
+            let next = AtomicUsize::new(0);
+            let add = || -> Result<()> {
+                loop {
+                    let row = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(vector) = set.vectors.get(row) else { return Ok(()) };
+                    match kind {
+                        ScalarKind::I8 => peer.index.add(row as u64, &peer.scaled(vector))?,
+                        _ => peer.index.add(row as u64, vector)?,
+                    }
                 }
-            }
+            };
+            let added: Result<()> = std::thread::scope(|scope| {
+                let others: Vec<_> =
+                    (1..threads).map(|_| scope.spawn(|| add().map_err(|e| e.to_string()))).collect();
+                add()?;
+                for other in others {
+                    other.join().map_err(|_| "a thread failed")??;
+                }
+                Ok(())
+            });
+            added?;
             Ok(Box::new(peer))
         }
 

@@ -107,6 +107,8 @@ impl Database {
     /// Sets how many bytes the images of vector indexes may take: graphs in memory that answer vector searches about ten times as
     /// fast as the tables of the indexes do. They are built by the first searches, follow every write, and are dropped where they take
     /// more. With 0 there are none. By default 1 GiB, or [`Options::cache_bytes`] if that is set.
+    ///
+    /// The graph of an index that is created may take what they leave: rows that do not fit are added one by one, which is slower.
     pub fn set_vector_memory(&self, bytes: u64) {
         self.inner.catalog.images().set_limit(bytes);
     }
@@ -114,6 +116,12 @@ impl Database {
     /// Bytes that the images of vector indexes take now.
     pub fn vector_memory(&self) -> u64 {
         self.inner.catalog.images().bytes()
+    }
+
+    /// Sets how many threads build the graph of a vector index that is created; 0, the default, for as many as there are cores. The
+    /// graph is the same however many they are.
+    pub fn set_vector_build_threads(&self, threads: usize) {
+        self.inner.catalog.images().set_build_threads(threads);
     }
 
     /// A handle of the collection of this name (`database.collection`). The collection itself is created with its first

@@ -143,6 +143,16 @@ impl<'c> Build<'c> {
         launched + 1
     }
 
+    /// How many threads may take part, this one included: as many as [`Build::launch`] would have processes.
+    pub(crate) fn threads(&self) -> usize {
+        let others = parallel_build::planned_workers(self.table, self.index);
+        pgrx::debug1!(
+            "building index \"{}\" with {others} threads beside the backend's own",
+            self.index.shown()
+        );
+        others + 1
+    }
+
     /// Shows every row that the index must have to `each`, except those that workers take.
     pub(crate) fn scan(&mut self, mut each: impl FnMut(&IndexRow<'_>)) {
         let with = self.team.as_ref().map_or(std::ptr::null_mut(), |team| team.scan(self.table));

@@ -32,7 +32,7 @@
 //! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
 //! * [`scan_node`]: the executor's nodes of custom scans
 //! * [`filter_path`], [`filter_scan`]: tables in FROM whose rows are found by a filter on their documents
-//! * [`temp_file`], [`thread`], [`release`]: temporary files; values that must not leave the server's thread; handles
+//! * [`temp_file`], [`thread`], [`release`]: temporary files; what threads other than the server's may do; handles
 //!   that the server has released already
 //! * [`setting`]: settings, and what is done when the library is loaded
 //! * [`server`]: functions whose headers the generated bindings do not read; [`compat`]: what differs between the

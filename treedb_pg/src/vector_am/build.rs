@@ -1,10 +1,12 @@
 //! Building an index: a graph in memory, written page by page when the table has been read. When it outgrows
 //! `maintenance_work_mem` it is written as it is, and the rest of the rows is inserted into the pages.
+//!
+//! Threads of the backend build the graph: they read memory and call nothing of the server.
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::graph::{Link, Nodes, NodesMut};
 use treedb_vector::kernel::Kernels;
-use treedb_vector::memory::MemoryGraph;
+use treedb_vector::memory::{Builder, Host, MemoryGraph};
 use treedb_vector::neighbour::Rotation;
 
 use super::kind::{Element, Kind};
@@ -18,6 +20,7 @@ use crate::shim::index_build::{
     Build, IndexRow, maintenance_memory, report_entries, report_loaded, report_phase,
 };
 use crate::shim::relation::Index;
+use crate::shim::thread;
 use crate::shim::vector_options::{MOST_DIMENSIONS, VectorOptions};
 use crate::shim::wal;
 
@@ -61,24 +64,52 @@ fn declared(index: Index<'_>) -> Meta {
     Meta::new(kind, dimensions as usize, m as usize, ef_construction as usize)
 }
 
+/// The backend that threads build a graph in.
+#[derive(Debug)]
+struct Backend;
+
+impl Host for Backend {
+    fn start(&mut self, start: &mut dyn FnMut()) {
+        thread::start_without_signals(start);
+    }
+
+    fn is_interrupted(&mut self) -> bool {
+        thread::is_interrupted()
+    }
+
+    fn interrupt(&mut self) {
+        check_for_interrupts!();
+    }
+}
+
+/// A graph that is built in memory, and the rows of its nodes.
+struct Collecting {
+    builder: Builder<Backend>,
+    rows: Vec<pg_sys::ItemPointerData>,
+}
+
+impl Collecting {
+    fn new(meta: &Meta, threads: usize) -> Collecting {
+        let graph = MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits());
+        let graph = if meta.layout().builds_exactly() { graph.exact() } else { graph };
+        Collecting { builder: Builder::new(graph, threads, Backend), rows: Vec::new() }
+    }
+
+    fn is_full(&self) -> bool {
+        let graph = self.builder.graph();
+        let bytes = graph.bytes() + self.rows.len() * size_of::<pg_sys::ItemPointerData>();
+        bytes > maintenance_memory() || graph.is_full()
+    }
+
+    fn finish(self) -> Collected {
+        Collected { graph: self.builder.finish(), rows: self.rows }
+    }
+}
+
 /// A graph in memory, and the rows of its nodes.
 struct Collected {
     graph: MemoryGraph,
     rows: Vec<pg_sys::ItemPointerData>,
-}
-
-impl Collected {
-    fn new(meta: &Meta) -> Collected {
-        let graph = MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits());
-        Collected {
-            graph: if meta.layout().builds_exactly() { graph.exact() } else { graph },
-            rows: Vec::new(),
-        }
-    }
-
-    fn bytes(&self) -> usize {
-        self.graph.bytes() + self.rows.len() * size_of::<pg_sys::ItemPointerData>()
-    }
 }
 
 /// Writes the slots of one kind to new pages; remembers the last one if it has free slots.
@@ -230,7 +261,7 @@ struct Target<'i> {
     index: Index<'i>,
     meta: Meta,
     /// Until the graph has outgrown its memory.
-    collected: Option<Collected>,
+    collecting: Option<Collecting>,
     writer: Option<Writer<'i>>,
     count: u64,
     vector: Vec<f32>,
@@ -244,14 +275,12 @@ impl Target<'_> {
         check_for_interrupts!();
         self.count += 1;
         report_loaded(self.count);
-        if let Some(collected) = &mut self.collected {
+        if let Some(collecting) = &mut self.collecting {
             // `indexable` has checked the vector.
-            if collected.graph.insert(&self.vector).is_ok() {
-                collected.rows.push(row.tid());
+            if collecting.builder.add(&self.vector).is_ok() {
+                collecting.rows.push(row.tid());
             }
-            let full = collected.rows.len().is_multiple_of(MEASURED)
-                && (collected.bytes() > maintenance_memory() || collected.graph.is_full());
-            if full {
+            if collecting.rows.len().is_multiple_of(MEASURED) && collecting.is_full() {
                 pgrx::notice!(
                     "the graph of index \"{}\" no longer fits into maintenance_work_mem after {} rows; the rest is inserted page by page",
                     self.index.shown(),
@@ -267,7 +296,8 @@ impl Target<'_> {
 
     /// Writes what was collected.
     fn write(&mut self) {
-        if let Some(collected) = self.collected.take() {
+        if let Some(collecting) = self.collecting.take() {
+            let collected = collecting.finish();
             report_phase(phase::PAGES);
             write(self.index, &mut self.meta, &collected);
         }
@@ -281,8 +311,8 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
         corrupted(&index.shown(), 0, "expected an empty relation to build an index in, found pages");
     }
     let meta = declared(index);
-    let collected = Some(Collected::new(&meta));
-    let mut target = Target { index, meta, collected, writer: None, count: 0, vector: Vec::new() };
+    let collecting = Some(Collecting::new(&meta, build.threads()));
+    let mut target = Target { index, meta, collecting, writer: None, count: 0, vector: Vec::new() };
     report_phase(phase::GRAPH);
     build.scan(|row| target.add(row));
     report_entries(build.rows());

@@ -44,7 +44,7 @@ pub(super) struct Writer<'i> {
     /// Vectors of nodes that were compared with each other.
     vectors: RefCell<HashMap<u32, Rc<[f32]>>>,
     scratch: Scratch<u32, Hashed>,
-    walk: Walk,
+    walk: RefCell<Walk>,
     _lock: Option<KeyLock>,
 }
 
@@ -64,7 +64,7 @@ impl<'i> Writer<'i> {
             upper_changed: false,
             vectors: RefCell::default(),
             scratch: Scratch::default(),
-            walk: Walk::default(),
+            walk: RefCell::default(),
             _lock: None,
         }
     }
@@ -412,7 +412,7 @@ impl NodesMut for Writer<'_> {
     }
 
     fn nearest(
-        &mut self,
+        &self,
         query: &Option<Query<'_>>,
         from: &[(f32, u32)],
         ef: usize,
@@ -421,11 +421,10 @@ impl NodesMut for Writer<'_> {
         if self.layout().form.is_none() {
             return Ok(false);
         }
-        let mut walk = std::mem::take(&mut self.walk);
+        let mut walk = self.walk.borrow_mut();
         let Ok(()) = walk.begin_at(self, query, from);
         let Ok(()) = walk.search(self, query, ef, usize::MAX);
         out.extend(walk.found().take(ef).map(|found| (found.score, found.node)));
-        self.walk = walk;
         Ok(true)
     }
 

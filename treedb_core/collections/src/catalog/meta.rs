@@ -23,7 +23,8 @@
 //! JSON text cannot represent exactly.
 //!
 //! `building` is present while an index is being built: the least row id that the build has not read yet. Such an index is
-//! maintained by every write and used by no query.
+//! maintained by every write and used by no query. While it is 0, a vector index may have a second table ([`new_index_table`]), which is
+//! to take the place of the first when it is complete; a build that is resumed drops it.
 
 use std::sync::Arc;
 
@@ -37,7 +38,7 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
 use treedb_query::index::ordered::IndexOptions;
 use treedb_query::query::definition_of;
-use treedb_storage::{Reads, Table};
+use treedb_storage::{Reads, Table, WriteTxn};
 
 use crate::catalog::namespace::Namespace;
 use crate::catalog::validator::Validator;
@@ -127,6 +128,18 @@ pub(crate) fn rows_table(id: i64) -> String {
 /// Name of the table that holds the entries of index `index` of collection `id`.
 pub(crate) fn index_table(id: i64, index: i64) -> String {
     format!("index/{id}/{index}")
+}
+
+/// Name of the table that is to take the place of an index's table when it is complete.
+pub(crate) fn new_index_table(id: i64, index: i64) -> String {
+    format!("{}/new", index_table(id, index))
+}
+
+/// Drops the tables of an index.
+pub(crate) fn drop_index_tables(txn: &mut WriteTxn, id: i64, index: i64) -> Result<()> {
+    txn.drop_table(&index_table(id, index))?;
+    txn.drop_table(&new_index_table(id, index))?;
+    Ok(())
 }
 
 /// The collation that a collection's options name.

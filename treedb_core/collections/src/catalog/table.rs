@@ -18,7 +18,9 @@ use treedb_query::index::Definition;
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::{Reads, Table, TableKind, WriteTxn};
 
-use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, collation_of, index_table, rows_table};
+use crate::catalog::meta::{
+    IndexFlags, IndexMeta, Meta, collation_of, drop_index_tables, index_table, rows_table,
+};
 use crate::catalog::namespace::Namespace;
 use crate::catalog::validator::Validator;
 use crate::index::Images;
@@ -216,7 +218,7 @@ impl Catalog {
     pub(crate) fn drop(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<Option<Meta>> {
         let Some(meta) = self.read(txn, namespace)? else { return Ok(None) };
         for index in &meta.indexes {
-            txn.drop_table(&index_table(meta.id, index.id))?;
+            drop_index_tables(txn, meta.id, index.id)?;
         }
         txn.delete(&self.table, namespace.as_str().as_bytes())?;
         self.next_generation(txn)?;

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use treedb_query::error::Result;
 use treedb_storage::{Durability, ReadTxn};
 
-use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, index_table};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, drop_index_tables};
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
 use crate::write::edit::Edit;
@@ -84,7 +84,7 @@ impl Edit<'_> {
         }
         let meta = Arc::make_mut(&mut self.meta);
         for removed in meta.indexes.extract_if(.., |index| is_meant(index)) {
-            self.txn.drop_table(&index_table(meta.id, removed.id))?;
+            drop_index_tables(self.txn, meta.id, removed.id)?;
         }
         meta.sort_indexes();
         self.catalog.write(self.txn, meta)?;

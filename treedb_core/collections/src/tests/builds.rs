@@ -8,8 +8,9 @@ use crate::catalog::namespace::Namespace;
 use crate::index::Progress;
 use crate::maintenance::backfill::advance;
 use crate::maintenance::index_build::add;
-use crate::{Collection, DeleteRequest, IndexSpec, UpdateRequest};
+use crate::{Collection, DeleteRequest, FindRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
+use treedb_storage::Reads;
 
 const ROWS: i32 = 200;
 
@@ -184,4 +185,79 @@ fn an_index_build_covers_rows_with_distant_ids() {
     shop.things.delete(DeleteRequest::many(few)).unwrap();
     shop.build(IndexSpec::new(rawdoc! { "tags": 1, "serial": 1 }), || {}).unwrap();
     shop.db.check().unwrap();
+}
+
+fn near() -> IndexSpec {
+    IndexSpec::vector(rawdoc! { "path": "in.v", "numDimensions": 3, "similarity": "euclidean" })
+}
+
+/// The names of the tables of a database.
+fn tables(db: &Database) -> Vec<String> {
+    let tables = db.store().begin_read().unwrap().tables().unwrap();
+    tables.iter().map(|table| table.name().to_owned()).collect()
+}
+
+#[test]
+fn a_vector_index_has_what_changed_while_its_graph_was_built_however_much_of_it_in_memory() {
+    // All of it in memory, about half, nothing.
+    for memory in [1 << 30, 60_000, 0] {
+        let (shop, mut dice) = (shop(), Rng::new(10));
+        shop.db.set_vector_memory(memory);
+        let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
+        shop.fill(&docs);
+        let mut next = 0;
+        let steps = shop
+            .build(near(), || {
+                let one = |id: i32| rawdoc! { "_id": (id * 37) % ROWS };
+                let changed = rawdoc! { "$set": { "in.v": [1, 2, next] } };
+                let without = rawdoc! { "$unset": { "in.v": 1 } };
+                shop.things.update(UpdateRequest::one(one(next), changed)).unwrap();
+                shop.things.update(UpdateRequest::one(one(next + 1), without)).unwrap();
+                shop.things.delete(DeleteRequest::one(one(next + 2))).unwrap();
+                shop.things.insert_one(raw(&thing(&mut dice, ROWS + next, 0))).unwrap();
+                next += 3;
+            })
+            .unwrap();
+        assert!(steps > 10, "{memory}: {steps} steps");
+        let checked = shop.db.check().unwrap();
+        let [collection] = &checked.collections[..] else { panic!("{checked:?}") };
+        let (_, entries) = &collection.indexes[1];
+        let has_vector = rawdoc! { "in.v": { "$exists": true } };
+        let with_vectors = FindRequest::filter(has_vector);
+        assert_eq!(*entries, shop.things.count(with_vectors).unwrap(), "{memory}");
+        assert!(tables(&shop.db).iter().all(|name| !name.ends_with("/new")));
+    }
+}
+
+#[test]
+fn a_vector_index_that_is_dropped_while_it_is_built_leaves_nothing() {
+    // While rows are read, while the graph is stored, while it is brought up to date.
+    for steps in [2, 10, 17] {
+        let (shop, mut dice) = (shop(), Rng::new(11));
+        let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
+        shop.fill(&docs);
+        let before = tables(&shop.db);
+        let create =
+            |edit: &mut crate::write::edit::Edit<'_>| add(edit, &near().definition(&edit.meta.collation)?);
+        let id = shop.db.edit(&shop.namespace, false, None, create).unwrap().flatten().unwrap();
+        let mut left = steps;
+        let progress = loop {
+            let progress = advance(&shop.db, &shop.namespace, id, |_| {
+                left -= 1;
+                if left == 0 {
+                    shop.db
+                        .edit(&shop.namespace, false, None, |edit| {
+                            edit.remove_indexes(|index| index.id == id)
+                        })
+                        .unwrap();
+                }
+            });
+            match progress.unwrap() {
+                Progress::More => {}
+                ended => break ended,
+            }
+        };
+        assert_eq!(progress, Progress::Dropped, "{steps}");
+        assert_eq!(tables(&shop.db), before, "{steps}");
+    }
 }

@@ -16,8 +16,8 @@ use super::*;
 use crate::changes::tests::{present, replay};
 use crate::{ChangeLogOptions, Collection, DeleteRequest, IndexSpec, UpdateRequest};
 use treedb_query::error::ErrorCode;
-use treedb_storage::Durability;
 use treedb_storage::disk::crash::Crash;
+use treedb_storage::{Durability, Reads};
 
 /// One operation of the workload and when it happened, in boundaries of the disk.
 struct Done {
@@ -404,6 +404,8 @@ fn verify(disk: &SimDisk, collated: bool, allowed: &[Done], what: &dyn Fn() -> S
         let own = db.collection(name).unwrap().collation().unwrap();
         assert_eq!(own.is_simple(), !collated, "{}: {name}", what());
     }
+    let tables = db.store().begin_read().unwrap().tables().unwrap();
+    assert!(tables.iter().all(|table| !table.name().ends_with("/new")), "{}: {tables:?}", what());
     // Skips the work of closing it.
     disk.cut_at(disk.boundaries());
     drop(db);
@@ -493,6 +495,30 @@ fn an_interrupted_index_build_is_finished_or_dropped_when_the_database_opens() {
     let begun = run.disk.boundaries();
     collection.create_index(IndexSpec::new(raw(&doc! { "serial": 1 })).unique()).unwrap();
     run.finished("create index".to_owned(), dump(&db).unwrap(), true, begun);
+    cut_at_every_boundary(&run);
+}
+
+#[test]
+fn a_vector_index_whose_graph_is_built_in_memory_is_finished_when_the_database_opens() {
+    let mut run = Run { vectors: true, ..Run::new(2) };
+    let db = open(&run.disk).unwrap();
+    let collection = db.collection("shop.orders").unwrap();
+    let docs: Vec<_> = (0..90).map(|_| run.document()).collect();
+    collection.insert_many(&docs.iter().map(raw).collect::<Vec<_>>(), true).unwrap();
+    let begun = run.disk.boundaries();
+    run.finished("insert".to_owned(), dump(&db).unwrap(), true, begun);
+    run.disk.record();
+    let specs = run.specs();
+    for spec in specs {
+        let begun = run.disk.boundaries();
+        collection.create_index(spec).unwrap();
+        run.finished("create index".to_owned(), dump(&db).unwrap(), true, begun);
+    }
+    cut_at_every_boundary(&run);
+}
+
+/// Cuts the power at every boundary that was recorded.
+fn cut_at_every_boundary(run: &Run) {
     let mut replay = run.disk.replay();
     let mut boundaries = 0;
     while let Some(point) = replay.next_point() {

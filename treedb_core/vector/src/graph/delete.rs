@@ -1,6 +1,7 @@
 //! Removing a node.
 
-use super::insert::{Limits, attach, choose, connect, is_parent};
+use super::choice::{Ranking, Spare, choose};
+use super::insert::{Limits, Room, attach, connect, is_parent};
 use super::store::{Link, NodesMut};
 
 /// Takes a node out of the graph, and links those that linked to it to each other, so that what was near stays near. The
@@ -9,6 +10,7 @@ use super::store::{Link, NodesMut};
 ///
 /// The node loses its links one by one, those above level 0 first, the one to its parent last.
 pub fn delete<S: NodesMut>(store: &mut S, node: S::Node, limits: &Limits) -> Result<(), S::Error> {
+    let mut room = Room { limits, spare: &Spare::default(), ranking: &mut Ranking::default() };
     let mut links = Vec::new();
     store.scored_links(node, 0, &mut links)?;
     let is_root = store.root()? == Some(node);
@@ -29,7 +31,7 @@ pub fn delete<S: NodesMut>(store: &mut S, node: S::Node, limits: &Limits) -> Res
             store.settle()?;
         }
         for link in &links {
-            replace_link(store, link.node, &links, level, limits)?;
+            relink(store, link.node, &links, level, &mut room)?;
         }
     }
     if is_root {
@@ -39,11 +41,11 @@ pub fn delete<S: NodesMut>(store: &mut S, node: S::Node, limits: &Limits) -> Res
     let parent = links.first().map(|first| first.node);
     let mut theirs = Vec::new();
     for link in links.iter().skip(1) {
-        store.scored_links(link.node, 0, &mut theirs)?;
+        store.linked(link.node, 0, &mut theirs)?;
         let is_child = store.root()? != Some(link.node) && is_parent(node, &theirs);
         disconnect(store, node, link.node, 0)?;
         if is_child {
-            attach(store, link.node, parent, Some(node), limits)?;
+            attach(store, link.node, parent, Some(node), &mut room)?;
         }
         store.settle()?;
     }
@@ -52,7 +54,7 @@ pub fn delete<S: NodesMut>(store: &mut S, node: S::Node, limits: &Limits) -> Res
         store.settle()?;
     }
     for link in &links {
-        replace_link(store, link.node, &links, 0, limits)?;
+        relink(store, link.node, &links, 0, &mut room)?;
     }
     Ok(())
 }
@@ -81,7 +83,7 @@ fn hand_over<S: NodesMut>(store: &mut S, root: S::Node) -> Result<(), S::Error> 
     store.scored_links(root, 0, &mut links)?;
     for at in 0..links.len() {
         let Some(link) = links.get(at).copied() else { continue };
-        store.scored_links(link.node, 0, &mut theirs)?;
+        store.linked(link.node, 0, &mut theirs)?;
         if is_parent(root, &theirs) {
             links.remove(at);
             links.insert(0, link);
@@ -95,35 +97,29 @@ fn hand_over<S: NodesMut>(store: &mut S, root: S::Node) -> Result<(), S::Error> 
 
 /// Takes the links between two nodes away.
 fn disconnect<S: NodesMut>(store: &mut S, a: S::Node, b: S::Node, level: u8) -> Result<(), S::Error> {
-    let mut links = Vec::new();
-    for (one, other) in [(a, b), (b, a)] {
-        store.scored_links(one, level, &mut links)?;
-        links.retain(|link| link.node != other);
-        store.set_links(one, level, &links)?;
-    }
-    Ok(())
+    store.remove_link(a, level, b)?;
+    store.remove_link(b, level, a)
 }
 
 /// Links a node that has lost a link to one of `near`, the nearest that it is not linked to.
-fn replace_link<S: NodesMut>(
+fn relink<S: NodesMut>(
     store: &mut S,
     node: S::Node,
     near: &[Link<S::Node>],
     level: u8,
-    limits: &Limits,
+    room: &mut Room<'_, S::Node>,
 ) -> Result<(), S::Error> {
-    let (mut own, mut chosen) = (Vec::new(), Vec::new());
-    store.scored_links(node, level, &mut own)?;
+    let mut own = Vec::new();
+    store.linked(node, level, &mut own)?;
     let mut others: Vec<Link<S::Node>> = Vec::new();
     for other in near {
-        if other.node != node && own.iter().all(|known| known.node != other.node) {
+        if other.node != node && !own.contains(&other.node) {
             others.push(Link { score: store.between(node, other.node)?, node: other.node });
         }
     }
     others.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.node.cmp(&b.node)));
-    choose(store, others, 1, &mut chosen)?;
-    match chosen.first() {
-        Some(link) => connect(store, node, *link, level, limits),
+    match choose(store, others, 1)?.first() {
+        Some(link) => connect(store, node, *link, level, room),
         None => Ok(()),
     }
 }

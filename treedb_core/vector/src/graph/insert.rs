@@ -1,11 +1,11 @@
-//! Linking a new node, and choosing links.
+//! Linking a new node.
 //!
-//! Of the nodes that are near, those are chosen that are nearer to the node than to any that was chosen before: they lie
-//! in different directions. Then the nearest of the others fill up the list; without them, graphs of near-duplicates
-//! fall apart (recall stops at .92).
+//! First it is planned what to link the node to, which only reads the graph; then it is linked. So a batch of nodes can be planned
+//! by several threads, each node with those before it in the batch among its candidates, and linked one after another.
 
 use std::collections::VecDeque;
 
+use super::choice::{Ranking, Spare, choose};
 use super::search::{Scratch, descend, in_level};
 use super::store::{Link, NodesMut, Visited};
 
@@ -37,7 +37,7 @@ impl Limits {
     }
 
     /// A link is taken away only from a node that keeps so many, where there is such a one.
-    fn enough(&self) -> usize {
+    pub(super) fn enough(&self) -> usize {
         (self.links / 4).max(1)
     }
 }
@@ -56,6 +56,22 @@ pub fn level_of(random: u64, limits: &Limits) -> u8 {
     level
 }
 
+/// What a new node is to be linked to.
+#[derive(Debug)]
+pub struct Plan<N> {
+    /// The level of the node.
+    level: u8,
+    /// The links of each level, the highest first.
+    chosen: Vec<(u8, Vec<Link<N>>)>,
+}
+
+impl<N: Copy> Plan<N> {
+    /// Every level with its links.
+    pub fn links(&self) -> impl Iterator<Item = (u8, &[Link<N>])> {
+        self.chosen.iter().map(|(level, links)| (*level, links.as_slice()))
+    }
+}
+
 /// Links a node that the store has, without links, at `level`. `query` is the node's own vector.
 pub fn insert<S: NodesMut>(
     store: &mut S,
@@ -65,43 +81,101 @@ pub fn insert<S: NodesMut>(
     limits: &Limits,
     scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
 ) -> Result<(), S::Error> {
-    let Some((entry, top)) = store.entry()? else {
+    let plan = plan(store, level, query, &[], limits, scratch)?;
+    link(store, node, &plan, limits, &Spare::default(), &mut scratch.ranking)
+}
+
+/// Plans the links of a node of this level that the store has. `beside` are nodes, with their levels, that will be linked before it,
+/// and are not yet.
+pub fn plan<S: NodesMut>(
+    store: &S,
+    level: u8,
+    query: &S::Query<'_>,
+    beside: &[(S::Node, u8)],
+    limits: &Limits,
+    scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
+) -> Result<Plan<S::Node>, S::Error> {
+    let entry = store.entry()?;
+    let mut near_beside = Vec::with_capacity(beside.len());
+    for (node, level) in beside {
+        near_beside.push((Link { score: store.score(query, *node)?, node: *node }, *level));
+    }
+    let mut nearest = Vec::new();
+    if let Some((entry, top)) = entry {
+        nearest.push((store.score(query, entry)?, entry));
+        for above in (level + 1..=top).rev() {
+            if let Some(first) = nearest.first_mut() {
+                *first = descend(store, query, *first, above, &mut scratch.links, &mut scratch.compared)?;
+            }
+        }
+    }
+    let linked = entry.map(|(_, level)| level);
+    let mut chosen = Vec::new();
+    if let Some(top) = linked.max(beside.iter().map(|(_, level)| *level).max()) {
+        for level in (0..=level.min(top)).rev() {
+            let mut near: Vec<Link<S::Node>> = Vec::with_capacity(limits.ef);
+            if linked.is_some_and(|top| level <= top) {
+                let from = std::mem::take(&mut nearest);
+                if level > 0 || !store.nearest(query, &from, limits.ef, &mut nearest)? {
+                    in_level(store, query, &from, level, limits.ef, scratch)?;
+                    nearest.extend(scratch.pool.found().iter().map(|found| (found.score, found.node)));
+                }
+                near.extend(nearest.iter().map(|(score, node)| Link { score: *score, node: *node }));
+            }
+            let farthest = near.last().filter(|_| near.len() >= limits.ef).map(|last| last.score);
+            let is_near = |score: f32| farthest.is_none_or(|farthest| score < farthest);
+            let found = near.len();
+            near.extend(
+                near_beside
+                    .iter()
+                    .filter(|(link, top)| *top >= level && is_near(link.score))
+                    .map(|(link, _)| *link),
+            );
+            if near.len() > found {
+                near.sort_by(|a, b| a.score.total_cmp(&b.score));
+                near.truncate(limits.ef);
+            }
+            chosen.push((level, choose(store, near, limits.links)?));
+        }
+    }
+    Ok(Plan { level, chosen })
+}
+
+/// Links a node as planned; those that were `beside` are linked. `spare` may say which links can go where there are too many.
+pub fn link<S: NodesMut>(
+    store: &mut S,
+    node: S::Node,
+    plan: &Plan<S::Node>,
+    limits: &Limits,
+    spare: &Spare<S::Node>,
+    ranking: &mut Ranking<S::Node>,
+) -> Result<(), S::Error> {
+    let Some((_, top)) = store.entry()? else {
         store.set_root(Some(node))?;
-        store.set_entry(Some((node, level)))?;
+        store.set_entry(Some((node, plan.level)))?;
         return store.settle();
     };
-    let mut nearest = vec![(store.score(query, entry)?, entry)];
-    for above in (level + 1..=top).rev() {
-        if let Some(first) = nearest.first_mut() {
-            *first = descend(store, query, *first, above, &mut scratch.links, &mut scratch.compared)?;
+    let mut room = Room { limits, spare, ranking };
+    for (level, chosen) in plan.chosen.iter().rev() {
+        if *level == 0 {
+            attach(store, node, chosen.first().map(|link| link.node), None, &mut room)?;
+        }
+        for link in chosen {
+            connect(store, node, *link, *level, &mut room)?;
         }
     }
-    let mut levels = Vec::new();
-    for level in (0..=level.min(top)).rev() {
-        let from = std::mem::take(&mut nearest);
-        if level > 0 || !store.nearest(query, &from, limits.ef, &mut nearest)? {
-            in_level(store, query, &from, level, limits.ef, scratch)?;
-            nearest.extend(scratch.pool.found().iter().map(|found| (found.score, found.node)));
-        }
-        let near: Vec<Link<S::Node>> =
-            nearest.iter().map(|(score, node)| Link { score: *score, node: *node }).collect();
-        let mut chosen = Vec::new();
-        choose(store, near, limits.links, &mut chosen)?;
-        levels.push((level, chosen));
-    }
-    for (level, chosen) in levels.into_iter().rev() {
-        if level == 0 {
-            attach(store, node, chosen.first().map(|link| link.node), None, limits)?;
-        }
-        for link in &chosen {
-            connect(store, node, *link, level, limits)?;
-        }
-    }
-    if level > top {
-        store.set_entry(Some((node, level)))?;
+    if plan.level > top {
+        store.set_entry(Some((node, plan.level)))?;
         store.settle()?;
     }
     Ok(())
+}
+
+/// How many links there may be, and what is needed to find those that go when there are more.
+pub(super) struct Room<'r, N> {
+    pub(super) limits: &'r Limits,
+    pub(super) spare: &'r Spare<N>,
+    pub(super) ranking: &'r mut Ranking<N>,
 }
 
 /// Gives a node without a parent one: `from`, or if that has no room, one below it in the tree, but none below
@@ -111,7 +185,7 @@ pub(super) fn attach<S: NodesMut>(
     node: S::Node,
     from: Option<S::Node>,
     except: Option<S::Node>,
-    limits: &Limits,
+    room: &mut Room<'_, S::Node>,
 ) -> Result<(), S::Error> {
     let (mut own, mut links, mut theirs) = (Vec::new(), Vec::new(), Vec::new());
     let mut next: VecDeque<S::Node> = from.into_iter().collect();
@@ -124,18 +198,18 @@ pub(super) fn attach<S: NodesMut>(
         };
         own.insert(0, link);
         store.set_links(node, 0, &own)?;
-        if known.is_some() || add(store, parent, Link { score: link.score, node }, 0, limits)? {
+        if known.is_some() || add(store, parent, Link { score: link.score, node }, 0, room)? {
             return store.settle();
         }
         own.remove(0);
         store.set_links(node, 0, &own)?;
         // All its links are to its parent and its children: one of these has room, or one of theirs.
-        store.scored_links(parent, 0, &mut links)?;
+        store.linked(parent, 0, &mut links)?;
         for child in &links {
-            store.scored_links(child.node, 0, &mut theirs)?;
-            let other = child.node != node && Some(child.node) != except;
-            if is_parent(parent, &theirs) && other && store.root()? != Some(child.node) {
-                next.push_back(child.node);
+            store.linked(*child, 0, &mut theirs)?;
+            let other = *child != node && Some(*child) != except;
+            if is_parent(parent, &theirs) && other && store.root()? != Some(*child) {
+                next.push_back(*child);
             }
         }
     }
@@ -148,25 +222,23 @@ pub(super) fn connect<S: NodesMut>(
     node: S::Node,
     link: Link<S::Node>,
     level: u8,
-    limits: &Limits,
+    room: &mut Room<'_, S::Node>,
 ) -> Result<(), S::Error> {
-    let mut own = Vec::new();
-    store.scored_links(node, level, &mut own)?;
-    if own.len() >= limits.at(level) || own.iter().any(|known| known.node == link.node) {
+    let own = &mut room.ranking.nodes;
+    store.linked(node, level, own)?;
+    if own.len() >= room.limits.at(level) || own.contains(&link.node) {
         return Ok(());
     }
-    own.push(link);
-    store.set_links(node, level, &own)?;
-    if !add(store, link.node, Link { score: link.score, node }, level, limits)? {
-        own.pop();
-        store.set_links(node, level, &own)?;
+    store.add_link(node, level, link)?;
+    if !add(store, link.node, Link { score: link.score, node }, level, room)? {
+        store.remove_link(node, level, link.node)?;
     }
     store.settle()
 }
 
 /// Whether a node with these links in level 0 has this parent. (Of the root it says nothing.)
-pub(super) fn is_parent<N: Copy + Ord>(parent: N, links: &[Link<N>]) -> bool {
-    links.first().is_some_and(|first| first.node == parent)
+pub(super) fn is_parent<N: Copy + Ord>(parent: N, links: &[N]) -> bool {
+    links.first() == Some(&parent)
 }
 
 /// Adds a link to a node whose other end has it already. If there are too many then, one goes, at both ends: maybe the new
@@ -176,94 +248,19 @@ fn add<S: NodesMut>(
     node: S::Node,
     new: Link<S::Node>,
     level: u8,
-    limits: &Limits,
+    room: &mut Room<'_, S::Node>,
 ) -> Result<bool, S::Error> {
-    let mut links = Vec::with_capacity(limits.at(level) + 1);
-    store.scored_links(node, level, &mut links)?;
-    if links.len() < limits.at(level) {
-        links.push(new);
-        store.set_links(node, level, &links)?;
+    let Room { limits, spare, ranking } = room;
+    store.linked(node, level, &mut ranking.nodes)?;
+    if ranking.nodes.len() < limits.at(level) {
+        store.add_link(node, level, new)?;
         return Ok(true);
     }
-    let root = store.root()?;
-    let parent = links.first().map(|first| first.node).filter(|_| level == 0 && root != Some(node));
-    links.push(new);
-    links.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.node.cmp(&b.node)));
-    let mut kept = Vec::with_capacity(links.len());
-    let others = divide(store, links, &mut kept)?;
-    // The last one is needed least: the farthest of those in the direction of another.
-    kept.extend(others);
-    let mut theirs = Vec::new();
-    let mut least = None;
-    for (at, link) in kept.iter().enumerate().rev().filter(|(_, link)| Some(link.node) != parent) {
-        store.scored_links(link.node, level, &mut theirs)?;
-        if level == 0 && root != Some(link.node) && is_parent(node, &theirs) {
-            continue;
-        }
-        least.get_or_insert(at);
-        // Rather one whose other end keeps enough links.
-        if theirs.len() > limits.enough() {
-            least = Some(at);
-            break;
-        }
+    let spare = spare.of(node, level);
+    let Some(gone) = ranking.least(store, (node, level), new, limits, spare)? else { return Ok(false) };
+    if gone != new.node {
+        store.replace_link(node, level, gone, new)?;
     }
-    let Some(least) = least else { return Ok(false) };
-    let gone = kept.remove(least);
-    if let Some(at) = kept.iter().position(|link| Some(link.node) == parent) {
-        let parent = kept.remove(at);
-        kept.insert(0, parent);
-    }
-    store.set_links(node, level, &kept)?;
-    store.scored_links(gone.node, level, &mut theirs)?;
-    theirs.retain(|link| link.node != node);
-    store.set_links(gone.node, level, &theirs)?;
-    Ok(true)
-}
-
-/// Chooses at most `most` links from nodes that are near, the nearest first; writes them over `chosen`.
-pub(super) fn choose<S: NodesMut>(
-    store: &S,
-    near: Vec<Link<S::Node>>,
-    most: usize,
-    chosen: &mut Vec<Link<S::Node>>,
-) -> Result<(), S::Error> {
-    chosen.clear();
-    let mut others = Vec::new();
-    for link in near {
-        if chosen.len() == most {
-            return Ok(());
-        }
-        if is_apart(store, &link, chosen)? { chosen.push(link) } else { others.push(link) }
-    }
-    let left = most - chosen.len();
-    chosen.extend(others.into_iter().take(left));
-    Ok(())
-}
-
-/// Divides links, the nearest first, into those in different directions, which are added to `apart`, and the others.
-fn divide<S: NodesMut>(
-    store: &S,
-    links: Vec<Link<S::Node>>,
-    apart: &mut Vec<Link<S::Node>>,
-) -> Result<Vec<Link<S::Node>>, S::Error> {
-    let mut others = Vec::new();
-    for link in links {
-        if is_apart(store, &link, apart)? { apart.push(link) } else { others.push(link) }
-    }
-    Ok(others)
-}
-
-/// Whether a node is farther from all of `chosen` than from where the links go out.
-fn is_apart<S: NodesMut>(
-    store: &S,
-    link: &Link<S::Node>,
-    chosen: &[Link<S::Node>],
-) -> Result<bool, S::Error> {
-    for other in chosen {
-        // Copies of one vector are in the same direction: they must not take all links.
-        if store.between(link.node, other.node)? <= link.score {
-            return Ok(false);
-        }
-    }
+    store.remove_link(gone, level, node)?;
     Ok(true)
 }

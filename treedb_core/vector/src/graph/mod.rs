@@ -19,11 +19,13 @@
 //! | `search` | the nearest nodes to a query |
 //! | `pool` | the best nodes that a search has met |
 //! | `walk` | a search that goes on for as long as more nodes are asked for, by estimates of scores |
-//! | `insert` | linking a new node, choosing links |
+//! | `insert` | linking a new node |
+//! | `choice` | which links a node gets, and which one goes |
 //! | `delete` | removing a node and linking its neighbours to each other |
 //! | `check` | whether a graph is what it should be |
 
 mod check;
+mod choice;
 mod delete;
 mod insert;
 mod pool;
@@ -32,8 +34,9 @@ mod store;
 mod walk;
 
 pub use check::{Damage, check};
+pub use choice::{Ranking, Spare, spare_links};
 pub use delete::delete;
-pub use insert::{Limits, insert, level_of};
+pub use insert::{Limits, Plan, insert, level_of, link, plan};
 pub use pool::{Found, Pool};
 pub use search::{Scratch, search};
 pub use store::{Estimate, Hashed, Link, Nodes, NodesMut, Stamps, Visited};

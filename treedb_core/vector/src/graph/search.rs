@@ -1,5 +1,6 @@
 //! The nearest nodes to a query.
 
+use super::choice::Ranking;
 use super::pool::Pool;
 use super::store::{Nodes, Visited};
 
@@ -12,11 +13,14 @@ pub struct Scratch<N, V> {
     pub compared: usize,
     visited: V,
     pub(super) links: Vec<N>,
+    /// What linking the node that was searched for needs.
+    pub ranking: Ranking<N>,
 }
 
 impl<N: Copy, V: Default> Default for Scratch<N, V> {
     fn default() -> Self {
-        Scratch { pool: Pool::default(), compared: 0, visited: V::default(), links: Vec::new() }
+        let (pool, ranking) = (Pool::default(), Ranking::default());
+        Scratch { pool, compared: 0, visited: V::default(), links: Vec::new(), ranking }
     }
 }
 
@@ -104,17 +108,21 @@ fn expand_all<S: Nodes, V: Visited<S::Node>>(
     level: u8,
     scratch: &mut Scratch<S::Node, V>,
 ) -> Result<(), S::Error> {
-    let Scratch { pool, visited, links, compared } = scratch;
+    let Scratch { pool, visited, links, compared, .. } = scratch;
     while let Some(node) = pool.expand() {
         store.links(node, level, links)?;
-        // All nodes are asked for before the first of them is needed.
-        links.retain(|node| {
-            let new = visited.insert(*node);
-            if new {
-                store.prefetch(*node);
+        // Without a branch: whether a node has been met cannot be predicted.
+        let mut new = 0;
+        for at in 0..links.len() {
+            let Some(node) = links.get(at).copied() else { break };
+            if let Some(place) = links.get_mut(new) {
+                *place = node;
             }
-            new
-        });
+            new += usize::from(visited.insert(node));
+        }
+        links.truncate(new);
+        // All nodes are asked for before the first of them is needed.
+        links.iter().for_each(|node| store.prefetch(*node));
         *compared += links.len();
         if let Some(upcoming) = pool.upcoming() {
             store.prefetch_links(upcoming);

@@ -79,7 +79,7 @@ pub trait NodesMut: Nodes {
     /// Writes the `ef` nearest nodes of level 0 over `out`, found from `from` on; false from a store that has no search of its
     /// own.
     fn nearest(
-        &mut self,
+        &self,
         query: &Self::Query<'_>,
         from: &[(f32, Self::Node)],
         ef: usize,
@@ -87,6 +87,43 @@ pub trait NodesMut: Nodes {
     ) -> Result<bool, Self::Error> {
         let _ = (query, from, ef, out);
         Ok(false)
+    }
+    /// Writes the nodes that a node links to in a level over `out`, in the order in which they were set. Unlike
+    /// [`Nodes::links`], it has what was set since [`NodesMut::settle`].
+    fn linked(&self, node: Self::Node, level: u8, out: &mut Vec<Self::Node>) -> Result<(), Self::Error> {
+        let mut links = Vec::new();
+        self.scored_links(node, level, &mut links)?;
+        out.clear();
+        out.extend(links.iter().map(|link| link.node));
+        Ok(())
+    }
+    /// Adds a link, after the first one.
+    fn add_link(&mut self, node: Self::Node, level: u8, link: Link<Self::Node>) -> Result<(), Self::Error> {
+        let mut links = Vec::new();
+        self.scored_links(node, level, &mut links)?;
+        links.push(link);
+        self.set_links(node, level, &links)
+    }
+    /// Takes the link to another node away.
+    fn remove_link(&mut self, node: Self::Node, level: u8, other: Self::Node) -> Result<(), Self::Error> {
+        let mut links = Vec::new();
+        self.scored_links(node, level, &mut links)?;
+        links.retain(|link| link.node != other);
+        self.set_links(node, level, &links)
+    }
+    /// Takes the link to another node away, and adds one, after the first one.
+    fn replace_link(
+        &mut self,
+        node: Self::Node,
+        level: u8,
+        other: Self::Node,
+        link: Link<Self::Node>,
+    ) -> Result<(), Self::Error> {
+        let mut links = Vec::new();
+        self.scored_links(node, level, &mut links)?;
+        links.retain(|link| link.node != other);
+        links.push(link);
+        self.set_links(node, level, &links)
     }
     /// The level of a node.
     fn level(&self, node: Self::Node) -> Result<u8, Self::Error>;
@@ -132,13 +169,8 @@ impl Visited<u32> for Stamps {
         if at >= self.stamps.len() {
             self.stamps.resize((at + 1).next_power_of_two(), 0);
         }
-        match self.stamps.get_mut(at) {
-            Some(stamp) if *stamp != self.now => {
-                *stamp = self.now;
-                true
-            }
-            _ => false,
-        }
+        let Some(stamp) = self.stamps.get_mut(at) else { return false };
+        std::mem::replace(stamp, self.now) != self.now
     }
 }
 

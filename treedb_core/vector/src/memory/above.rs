@@ -86,6 +86,25 @@ impl Above {
         }
     }
 
+    /// Takes a link away, and adds one.
+    pub(super) fn change_link(&mut self, chain: u32, level: u8, gone: Option<u32>, new: Option<u32>) {
+        let number = self.at(chain, level);
+        if number != 0
+            && let [count, _, places @ ..] = self.records.get_mut(number)
+        {
+            let links = places.get(..*count as usize).unwrap_or(&[]);
+            if let Some(at) = gone.and_then(|gone| links.iter().position(|link| *link == gone)) {
+                take(places, at, *count as usize);
+                *count -= 1;
+            }
+            if let Some(new) = new
+                && put(places, *count as usize, *count as usize, new)
+            {
+                *count += 1;
+            }
+        }
+    }
+
     /// Bytes that they take.
     pub(super) fn bytes(&self) -> usize {
         self.records.bytes() + 4 * self.free.capacity()
@@ -106,4 +125,21 @@ impl Above {
     pub(super) fn count(&self) -> usize {
         self.records.count()
     }
+}
+
+/// Takes an element out of the first `count`; those after it move up.
+pub(super) fn take<T>(places: &mut [T], at: usize, count: usize) {
+    if let Some(moved) = places.get_mut(at..count)
+        && !moved.is_empty()
+    {
+        moved.rotate_left(1);
+    }
+}
+
+/// Puts an element among the first `count`; those after it move down. False if there is no room.
+pub(super) fn put<T>(places: &mut [T], at: usize, count: usize, element: T) -> bool {
+    let Some(moved) = places.get_mut(at..=count) else { return false };
+    moved.rotate_right(1);
+    moved.iter_mut().take(1).zip([element]).for_each(|(place, element)| *place = element);
+    true
 }

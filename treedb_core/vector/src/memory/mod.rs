@@ -13,21 +13,27 @@
 //! | `above` | the links above level 0 |
 //! | `search` | the nearest vectors to another one |
 //! | `nodes` | the graph as a store of nodes |
+//! | `build` | adding many vectors, by several threads |
+//! | `threads` | work that is divided among threads |
 
 mod above;
+mod build;
 mod nodes;
 mod records;
 mod search;
+mod threads;
 mod vectors;
 
+pub use build::Builder;
 pub use records::Records;
 pub use search::{Query, Searcher};
+pub use threads::{Host, Undisturbed};
 
 use above::Above;
 use vectors::Vectors;
 
 use crate::code::{self, Coded, Factors};
-use crate::graph::{self, Limits, NodesMut, Scratch, Stamps};
+use crate::graph::{self, Limits, NodesMut, Scratch, Spare, Stamps};
 use crate::kernel::Kernels;
 use crate::metric::{Metric, Unfit};
 
@@ -172,18 +178,28 @@ impl MemoryGraph {
 
     /// Adds a vector; returns its node.
     pub fn insert(&mut self, vector: &[f32]) -> Result<u32, Unfit> {
+        let (node, level) = self.add_unlinked(vector)?;
+        let (limits, mut scratch) = (self.limits, std::mem::take(&mut self.scratch));
+        let Ok(plan) = graph::plan(self, level, &self.query(node), &[], &limits, &mut scratch);
+        let Ok(()) = graph::link(self, node, &plan, &limits, &Spare::default(), &mut scratch.ranking);
+        self.scratch = scratch;
+        Ok(node)
+    }
+
+    /// Adds a vector as a node without links; returns the node and its level.
+    fn add_unlinked(&mut self, vector: &[f32]) -> Result<(u32, u8), Unfit> {
         let unit = self.metric.check(vector, self.dimensions)?;
         let node = self.add_node();
         self.store_vector(node, vector, unit);
         let level = graph::level_of(self.next_random(), &self.limits);
         self.set_level(node, level);
-        let (limits, mut scratch) = (self.limits, std::mem::take(&mut self.scratch));
-        let codes = self.codes.get(node).to_vec();
-        let coded = Coded { factors: self.scored(node).factors, codes: &codes };
-        let query = Query { vector, unit, coded };
-        let Ok(()) = graph::insert(self, node, level, &query, &limits, &mut scratch);
-        self.scratch = scratch;
-        Ok(node)
+        Ok((node, level))
+    }
+
+    /// The vector of a node as a query.
+    fn query(&self, node: u32) -> Query<'_> {
+        let (vector, unit) = self.vectors.get(node);
+        Query { vector, unit, coded: self.scored(node) }
     }
 
     /// Removes a node that there is.
@@ -216,12 +232,11 @@ impl MemoryGraph {
     }
 
     fn store_vector(&mut self, node: u32, vector: &[f32], unit: f32) {
-        let mut codes = vec![0; self.dimensions];
-        let factors = code::encode(vector, unit, &mut codes);
-        self.codes.get_mut(node).iter_mut().zip(&codes).for_each(|(place, code)| *place = *code);
+        let codes = self.codes.get_mut(node);
+        let factors = code::encode(vector, unit, codes);
         let parts = [factors.scale.to_bits(), factors.sum.cast_unsigned(), factors.squares.to_bits()];
         self.factors.get_mut(node).iter_mut().zip(parts).for_each(|(place, part)| *place = part);
-        self.vectors.set(node, vector, unit, &codes);
+        self.vectors.set(node, vector, unit, codes);
     }
 
     /// Makes a node one of this level, without links above level 0, unless it is of this level.

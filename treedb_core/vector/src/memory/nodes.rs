@@ -3,6 +3,7 @@
 use std::convert::Infallible;
 
 use super::MemoryGraph;
+use super::above::{put, take};
 use super::search::Query;
 use crate::code;
 use crate::graph::{Link, Nodes, NodesMut};
@@ -30,6 +31,36 @@ impl MemoryGraph {
         if let Some(numbers) = self.links.get_mut(node).first_mut() {
             *numbers = *numbers & 0xff | chain << 8;
         }
+    }
+
+    /// Takes a link of a node away, and adds one: in level 0 in the order of their scores, but for the first.
+    fn change_link(&mut self, node: u32, level: u8, gone: Option<u32>, new: Option<Link<u32>>) {
+        if level > 0 {
+            self.above.change_link(self.chain(node), level, gone, new.map(|link| link.node));
+            return;
+        }
+        let [numbers, places @ ..] = self.links.get_mut(node) else { return };
+        let mut scores = self.scores.as_mut().map(|scores| scores.get_mut(node));
+        let mut count = (*numbers & 0xff) as usize;
+        let links = places.get(..count).unwrap_or(&[]);
+        if let Some(at) = gone.and_then(|gone| links.iter().position(|link| *link == gone)) {
+            take(places, at, count);
+            scores.iter_mut().for_each(|scores| take(scores, at, count));
+            count -= 1;
+        }
+        if let Some(new) = new {
+            let others = scores.as_ref().and_then(|scores| scores.get(1..count));
+            let nearer = |others: &[f32]| 1 + others.partition_point(|score| *score <= new.score);
+            let at = others.map_or(count, nearer);
+            if put(places, at, count, new.node) {
+                if let Some(scores) = &mut scores {
+                    put(scores, at, count, new.score);
+                }
+                count += 1;
+            }
+        }
+        // At most 192, by `Limits`.
+        *numbers = *numbers & !0xff | count.min(0xff) as u32;
     }
 
     /// How far a node is from a vector, which `unit` makes of length 1.
@@ -130,6 +161,25 @@ impl NodesMut for MemoryGraph {
             let places = scores.get_mut(node).iter_mut();
             places.zip(links).for_each(|(place, link)| *place = link.score);
         }
+        Ok(())
+    }
+
+    fn linked(&self, node: u32, level: u8, out: &mut Vec<u32>) -> Result<(), Infallible> {
+        self.links(node, level, out)
+    }
+
+    fn add_link(&mut self, node: u32, level: u8, link: Link<u32>) -> Result<(), Infallible> {
+        self.change_link(node, level, None, Some(link));
+        Ok(())
+    }
+
+    fn remove_link(&mut self, node: u32, level: u8, other: u32) -> Result<(), Infallible> {
+        self.change_link(node, level, Some(other), None);
+        Ok(())
+    }
+
+    fn replace_link(&mut self, node: u32, level: u8, other: u32, link: Link<u32>) -> Result<(), Infallible> {
+        self.change_link(node, level, Some(other), Some(link));
         Ok(())
     }
 

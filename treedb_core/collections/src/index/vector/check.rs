@@ -14,7 +14,8 @@ use crate::catalog::meta::IndexMeta;
 use crate::index::{Checker, Mismatch};
 use crate::read::view::View;
 
-/// Checks one index. One that is being built must not have wrong nodes, but may lack some.
+/// Checks one index. One that is being built may lack nodes, and may have nodes of rows as they were when the build began; the graph
+/// over them must be whole.
 pub(super) struct GraphChecker<'c> {
     def: &'c VectorDef,
     view: &'c View<'c, ReadTxn>,
@@ -37,21 +38,24 @@ impl Checker for GraphChecker<'_> {
         let there =
             reads.visit_row(&self.index.table, vector_row(row.0), &mut |found| same = *found == *record)?;
         match (there, same) {
-            (true, true) => {
+            (true, agrees) if agrees || self.index.building.is_some() => {
                 self.nodes.insert(row.0);
                 Ok(())
             }
-            (true, false) => Err(Mismatch::Found(format!("has another vector for row {row:?} than the row"))),
+            (true, _) => Err(Mismatch::Found(format!("has another vector for row {row:?} than the row"))),
             (false, _) if self.index.building.is_some() => Ok(()),
             (false, _) => Err(Mismatch::Found(format!("has no node for row {row:?}, which has a vector"))),
         }
     }
 
-    fn finish(self: Box<Self>) -> Result<u64, Mismatch> {
+    fn finish(mut self: Box<Self>) -> Result<u64, Mismatch> {
         let mut rows = self.view.reads.rows(&self.index.table, 0)?;
         while let Some((row, _)) = rows.lend_next()? {
             // Links and vector of a node have the same number, but for the last bit.
-            if row != HEAD && !self.nodes.contains(&node_of_vector_row(row).unwrap_or(row / 2)) {
+            let node = node_of_vector_row(row).unwrap_or(row / 2);
+            if row != HEAD && self.index.building.is_some() {
+                self.nodes.insert(node);
+            } else if row != HEAD && !self.nodes.contains(&node) {
                 let what = format!("has a node for row {}, which has no vector", row / 2);
                 return Err(Mismatch::Found(what));
             }

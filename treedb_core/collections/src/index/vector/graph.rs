@@ -101,8 +101,7 @@ impl<'g, R: Reads> StoredGraph<'g, R> {
     }
 
     fn between(&self, a: u64, b: u64) -> Result<f32> {
-        let a = self.with_vector(a, <[u8]>::to_vec)?;
-        self.with_vector(b, |b| self.comparison.score(&a, b))
+        self.with_vector(a, |a| self.with_vector(b, |b| self.comparison.score(a, b)))?
     }
 }
 

@@ -9,7 +9,7 @@
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
 use treedb_query::error::Result;
@@ -54,6 +54,8 @@ pub(crate) struct Images {
     /// Unique in this process.
     id: u64,
     limit: AtomicU64,
+    /// How many threads build an index; 0 for as many as there are cores.
+    build_threads: AtomicUsize,
     slots: Mutex<Slots>,
 }
 
@@ -75,7 +77,8 @@ impl Default for Images {
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        Images { id, limit: AtomicU64::new(DEFAULT_LIMIT), slots: Mutex::default() }
+        let (limit, build_threads) = (AtomicU64::new(DEFAULT_LIMIT), AtomicUsize::new(0));
+        Images { id, limit, build_threads, slots: Mutex::default() }
     }
 }
 
@@ -146,6 +149,24 @@ impl Images {
         let mut slots = lock(&self.slots);
         if slots.bytes() > bytes {
             slots.by_table.clear();
+        }
+    }
+
+    /// Bytes that there is room for beside the images.
+    pub(super) fn room(&self) -> u64 {
+        self.limit.load(Ordering::Relaxed).saturating_sub(self.bytes())
+    }
+
+    /// Sets how many threads build an index; 0 for as many as there are cores.
+    pub(crate) fn set_build_threads(&self, threads: usize) {
+        self.build_threads.store(threads, Ordering::Relaxed);
+    }
+
+    /// How many threads build an index.
+    pub(super) fn build_threads(&self) -> usize {
+        match self.build_threads.load(Ordering::Relaxed) {
+            0 => std::thread::available_parallelism().map_or(1, usize::from),
+            threads => threads,
         }
     }
 

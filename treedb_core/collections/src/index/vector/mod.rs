@@ -10,9 +10,11 @@
 //! | `follow` | building an image, and following the changes of the table |
 //! | `search` | the nearest vectors, as many as are asked for |
 //! | `build` | adding the rows of a collection |
+//! | `bulk` | the same in memory, as far as it goes |
 //! | `check` | comparing the graph with the rows |
 
 mod build;
+mod bulk;
 mod check;
 mod follow;
 mod graph;

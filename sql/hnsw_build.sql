@@ -1,0 +1,64 @@
+-- A treedb_hnsw index that several threads build is the one that the backend alone builds; CREATE INDEX and REINDEX can be cancelled,
+-- and run CONCURRENTLY.
+\set ECHO none
+\getenv dir PG_ABS_SRCDIR
+CREATE SCHEMA hnsw_build;
+SET search_path = hnsw_build, treedb, public;
+\set file :dir '/sql/include/vectors.psql'
+\i :file
+\set ECHO all
+SELECT setseed(0.25);
+CREATE TABLE queries AS SELECT i AS id, random_vector(i, 40) AS e FROM generate_series(1, 20) i;
+CREATE TABLE t (id int, e real[]) WITH (autovacuum_enabled = off, parallel_workers = 3);
+-- in groups of near-duplicates, one after another
+INSERT INTO t SELECT i, random_vector(i / 100, 40) FROM generate_series(1, 4000) i;
+SET max_parallel_maintenance_workers = 0;
+SET client_min_messages = debug1;
+\set VERBOSITY terse
+CREATE INDEX t_e ON t USING treedb_hnsw (e) WITH (dimensions = 40);
+RESET client_min_messages;
+-- what a search for a few candidates finds depends on every link
+SET treedb.hnsw_ef_search = 3;
+SET treedb.hnsw_max_scan_tuples = 1;
+SET enable_seqscan = off;
+SET enable_sort = off;
+CREATE TABLE found_by_one AS
+    SELECT q.id, array(SELECT t.id FROM t ORDER BY t.e <-> q.e LIMIT 3) AS ids FROM queries q;
+SELECT recall('t', '<->') < 0.9 AS is_only_a_part;
+SET max_parallel_maintenance_workers = 3;
+SET client_min_messages = debug1;
+REINDEX INDEX t_e;
+RESET client_min_messages;
+SELECT count(*) FROM queries q JOIN found_by_one f USING (id) WHERE f.ids = array(SELECT t.id FROM t ORDER BY t.e <-> q.e LIMIT 3);
+RESET treedb.hnsw_ef_search;
+RESET treedb.hnsw_max_scan_tuples;
+SELECT recall('t', '<->') > 0.97 AS recall_is_high;
+SELECT treedb.check('t');
+-- what the graph outgrows in memory is inserted page by page
+SET maintenance_work_mem = '1MB';
+SET client_min_messages = warning;
+REINDEX INDEX t_e;
+RESET client_min_messages;
+RESET maintenance_work_mem;
+SELECT recall('t', '<->') > 0.97 AS recall_is_high;
+SELECT treedb.check('t');
+-- cancelled
+SET statement_timeout = 5;
+REINDEX INDEX t_e;
+RESET statement_timeout;
+SELECT recall('t', '<->') > 0.97 AS recall_is_high;
+-- a vector that the index cannot have
+INSERT INTO t VALUES (0, ARRAY[1, 2]);
+DROP INDEX t_e;
+INSERT INTO t VALUES (0, ARRAY[1, 2]);
+CREATE INDEX t_e ON t USING treedb_hnsw (e) WITH (dimensions = 40);
+DELETE FROM t WHERE id = 0;
+-- rows without a vector are not in the index
+INSERT INTO t SELECT -i, NULL FROM generate_series(1, 10) i;
+CREATE INDEX CONCURRENTLY t_e ON t USING treedb_hnsw (e) WITH (dimensions = 40);
+SELECT recall('t', '<->') > 0.97 AS recall_is_high;
+UPDATE t SET e = random_vector(id % 30, 40) WHERE id % 5 = 0;
+REINDEX INDEX CONCURRENTLY t_e;
+SELECT recall('t', '<->') > 0.97 AS recall_is_high;
+SELECT treedb.check('t');
+DROP SCHEMA hnsw_build CASCADE;

@@ -1,0 +1,166 @@
+//! The first part of a build: the graph in memory, by several threads, and then in a table.
+//!
+//! Rows are read from a snapshot until there are no more or the graph takes as much memory as it may. Then the graph is stored in a table
+//! that nothing else knows, some hundred nodes in each transaction. Meanwhile others write, and change the table that the index
+//! has. In the end the new table takes its place. It is as old as the snapshot, so the steps of [`super::build`] go through all rows
+//! after that. After a crash in between the build begins again.
+
+use treedb_query::access::{Direction, Flow, RowId, Source};
+use treedb_query::error::Result;
+use treedb_query::index::vector::{Quantization, VectorDef};
+use treedb_storage::{Reads, Table, TableKind, WriteTxn};
+use treedb_vector::graph::{Link, Nodes, NodesMut};
+use treedb_vector::memory::{Builder, MemoryGraph, Undisturbed};
+
+use super::build::STEP_ROWS;
+use super::graph::limits;
+use super::record::{HEAD, Head, damaged, encode_links, encode_vector, links_row, vector_row};
+use crate::catalog::meta::{IndexFlags, Meta, index_table, new_index_table};
+use crate::index::{BuildSlice, Progress};
+use crate::read::view::View;
+
+/// Rows that are read at a time, and nodes that one transaction stores.
+const STEP: usize = 4 * STEP_ROWS;
+
+/// A row and its vector.
+type RowVector = (u64, Vec<f32>);
+
+/// A graph in memory.
+struct Collected {
+    graph: MemoryGraph,
+    /// The rows of its nodes, ascending.
+    rows: Vec<u64>,
+}
+
+/// Builds an index as far as memory goes, if it is worth it; otherwise nothing is done.
+pub(super) fn build(
+    def: &VectorDef,
+    slice: &BuildSlice<'_>,
+    on_progress: &mut dyn FnMut(u64),
+) -> Result<Option<Progress>> {
+    let Some(collected) = collect(def, slice, on_progress)? else { return Ok(None) };
+    let Some(table) = slice
+        .edit(|edit, index| {
+            let Some(name) =
+                edit.meta.indexes.get(index).map(|target| new_index_table(edit.meta.id, target.id))
+            else {
+                return Ok(None);
+            };
+            // That of a build that a crash has ended.
+            edit.txn.drop_table(&name)?;
+            edit.txn.create_table(&name, TableKind::Rows).map(Some).map_err(Into::into)
+        })?
+        .flatten()
+    else {
+        return Ok(Some(Progress::Dropped));
+    };
+    for from in (0..collected.rows.len()).step_by(STEP) {
+        let stored = slice.edit(|edit, _| collected.store(def, edit.txn, &table, from))?;
+        if stored.is_none() {
+            return Ok(Some(Progress::Dropped));
+        }
+        on_progress(0);
+    }
+    let replaced = slice.edit(|edit, index| {
+        let Some(id) = edit.meta.indexes.get(index).map(|target| target.id) else { return Ok(()) };
+        if let Some(head) = collected.head().encode() {
+            edit.txn.put_row(&table, HEAD, &head)?;
+        }
+        let name = index_table(edit.meta.id, id);
+        edit.txn.drop_table(&name)?;
+        edit.txn.rename_table(&new_index_table(edit.meta.id, id), &name)?;
+        let table = edit.txn.table(&name)?.ok_or_else(|| damaged(def, "the table"))?;
+        if let Some(target) = std::sync::Arc::make_mut(&mut edit.meta).indexes.get_mut(index) {
+            target.table = table;
+        }
+        // No row has number 0.
+        edit.finish_slice(index, IndexFlags::default(), Some(1))
+    })?;
+    Ok(Some(if replaced.is_some() { Progress::More } else { Progress::Dropped }))
+}
+
+/// The vectors of the next rows from `from` on, at most [`STEP`], and where the next ones begin.
+fn read(
+    def: &VectorDef,
+    reads: &impl Reads,
+    meta: &Meta,
+    from: u64,
+) -> Result<(Vec<RowVector>, Option<u64>)> {
+    let (fields, mut vectors, mut rows, mut next) = (def.fields(), Vec::new(), 0, None);
+    let view = View { reads, meta };
+    view.scan_rows(Direction::Forward, from.checked_sub(1).map(RowId), &mut |id, row| {
+        if rows == STEP {
+            next = Some(id.0);
+            return Ok(Flow::Break(()));
+        }
+        rows += 1;
+        vectors.extend(def.vector(row.partial_document(&fields)?).map(|vector| (id.0, vector)));
+        Ok(Flow::Continue(()))
+    })?;
+    Ok((vectors, next))
+}
+
+/// Builds the graph of the rows of the snapshot that there is memory for; `None` if a step does as well.
+fn collect(
+    def: &VectorDef,
+    slice: &BuildSlice<'_>,
+    on_progress: &mut dyn FnMut(u64),
+) -> Result<Option<Collected>> {
+    let images = slice.db.inner.catalog.images();
+    let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def));
+    let graph = if def.quantization == Quantization::None { graph.exact() } else { graph };
+    let mut builder = Builder::new(graph, images.build_threads(), Undisturbed);
+    let (mut rows, mut next) = (Vec::new(), Some(0));
+    let reads = slice.reads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    while let Some(from) = next {
+        let (vectors, after) = read(def, &*reads, &slice.meta, from)?;
+        let bytes = builder.graph().bytes_of(rows.len() + vectors.len()) + 8 * rows.capacity();
+        let is_too_large = bytes as u64 > images.room() || builder.graph().is_full();
+        if from == 0 && (is_too_large || after.is_none() && vectors.len() <= STEP_ROWS) {
+            return Ok(None);
+        }
+        if is_too_large {
+            break;
+        }
+        for (row, vector) in &vectors {
+            builder.add(vector).map_err(|_| damaged(def, "a vector"))?;
+            rows.push(*row);
+        }
+        on_progress(vectors.len() as u64);
+        next = after;
+    }
+    Ok(Some(Collected { graph: builder.finish(), rows }))
+}
+
+impl Collected {
+    /// The row of a node.
+    fn row(&self, node: u32) -> u64 {
+        self.rows.get(node as usize).copied().unwrap_or(0)
+    }
+
+    fn head(&self) -> Head {
+        let (Ok(entry), Ok(root)) = (self.graph.entry(), self.graph.root());
+        Head {
+            entry: entry.map(|(node, level)| (self.row(node), level)),
+            root: root.map(|node| self.row(node)),
+        }
+    }
+
+    /// Stores the nodes from number `from` on, as many as one transaction takes.
+    fn store(&self, def: &VectorDef, txn: &mut WriteTxn, table: &Table, from: usize) -> Result<()> {
+        let mut links = Vec::new();
+        for (at, row) in self.rows.iter().enumerate().skip(from).take(STEP) {
+            let node = at as u32;
+            let Ok(top) = self.graph.level(node);
+            let mut levels = Vec::new();
+            for level in 0..=top {
+                let Ok(()) = self.graph.scored_links(node, level, &mut links);
+                let linked = links.iter().map(|link| Link { score: link.score, node: self.row(link.node) });
+                levels.push(linked.collect());
+            }
+            txn.put_row(table, links_row(*row), &encode_links(&levels))?;
+            txn.put_row(table, vector_row(*row), &encode_vector(def, self.graph.vector(node)))?;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,224 @@
+//! Which links a node gets, and which one goes when it has too many.
+//!
+//! Of the nodes that are near, those are chosen that are nearer to the node than to any that was chosen before: they lie
+//! in different directions. Then the nearest of the others fill up the list; without them, graphs of near-duplicates
+//! fall apart (recall stops at .92).
+
+use super::insert::{Limits, is_parent};
+use super::store::{Link, NodesMut};
+
+/// Chooses at most `most` links from nodes that are near, the nearest first.
+pub(super) fn choose<S: NodesMut>(
+    store: &S,
+    near: Vec<Link<S::Node>>,
+    most: usize,
+) -> Result<Vec<Link<S::Node>>, S::Error> {
+    let (mut chosen, mut others) = (Vec::with_capacity(most), Vec::with_capacity(most));
+    for link in near {
+        if chosen.len() == most {
+            return Ok(chosen);
+        }
+        if is_apart(store, &link, &chosen)? {
+            chosen.push(link);
+        } else if others.len() < most {
+            others.push(link);
+        }
+    }
+    let left = most - chosen.len();
+    chosen.extend(others.into_iter().take(left));
+    Ok(chosen)
+}
+
+/// Whether a node is farther from all of `chosen` than from where the links go out.
+fn is_apart<S: NodesMut>(
+    store: &S,
+    link: &Link<S::Node>,
+    chosen: &[Link<S::Node>],
+) -> Result<bool, S::Error> {
+    for other in chosen {
+        // Copies of one vector are in the same direction: they must not take all links.
+        if store.between(link.node, other.node)? <= link.score {
+            return Ok(false);
+        }
+    }
+    Ok(true)
+}
+
+/// The links of a node by how much they are needed: first those that would be chosen in different directions, then the others, the
+/// nearest first. What is not asked for is not computed.
+///
+/// Kept from one node to the next, it allocates nothing.
+#[derive(Debug)]
+pub struct Ranking<N> {
+    /// The nearest first.
+    links: Vec<Link<N>>,
+    /// Whether each of them is in a direction of its own, as far as it is known.
+    apart: Vec<Option<bool>>,
+    /// The nodes that a node is linked to, without scores.
+    pub(super) nodes: Vec<N>,
+    theirs: Vec<N>,
+}
+
+impl<N> Default for Ranking<N> {
+    fn default() -> Self {
+        Ranking { links: Vec::new(), apart: Vec::new(), nodes: Vec::new(), theirs: Vec::new() }
+    }
+}
+
+impl<N: Copy + Ord> Ranking<N> {
+    /// Puts `links` in order.
+    fn rank(&mut self) {
+        self.links.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.node.cmp(&b.node)));
+        self.apart.clear();
+        self.apart.resize(self.links.len(), None);
+    }
+
+    /// Whether the link at a place is in another direction than all before it that are in directions of their own.
+    fn is_apart<S: NodesMut<Node = N>>(&mut self, store: &S, at: usize) -> Result<bool, S::Error> {
+        if let Some(Some(known)) = self.apart.get(at) {
+            return Ok(*known);
+        }
+        let mut apart = true;
+        if let Some(link) = self.links.get(at).copied() {
+            for before in 0..at {
+                let Some(other) = self.links.get(before).copied() else { break };
+                if self.apart.get(before) != Some(&Some(false))
+                    && store.between(link.node, other.node)? <= link.score
+                    && self.is_apart(store, before)?
+                {
+                    apart = false;
+                    break;
+                }
+            }
+        }
+        if let Some(place) = self.apart.get_mut(at) {
+            *place = Some(apart);
+        }
+        Ok(apart)
+    }
+
+    /// Calls `each` with the nodes, what is needed least first, until it returns true: the farthest in the direction of
+    /// another one, and at last the farthest of those in directions of their own.
+    fn least_first<S: NodesMut<Node = N>>(
+        &mut self,
+        store: &S,
+        mut each: impl FnMut(&mut Vec<N>, N) -> Result<bool, S::Error>,
+    ) -> Result<(), S::Error> {
+        for apart in [false, true] {
+            for at in (0..self.links.len()).rev() {
+                if self.is_apart(store, at)? == apart
+                    && let Some(link) = self.links.get(at)
+                    && each(&mut self.theirs, link.node)?
+                {
+                    return Ok(());
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The node to which a node with all the links it can have is linked no longer when it gets a new one: maybe the new one.
+    /// `None` if all are between a node and its parent.
+    pub(super) fn least<S: NodesMut<Node = N>>(
+        &mut self,
+        store: &S,
+        (node, level): (N, u8),
+        new: Link<N>,
+        limits: &Limits,
+        spare: &[N],
+    ) -> Result<Option<N>, S::Error> {
+        let is_root = store.root()? == Some(node);
+        let parent = self.nodes.first().copied().filter(|_| level == 0 && !is_root);
+        let root = store.root()?;
+        // How many links the other end has; `None` if its parent is here.
+        let count = |theirs: &mut Vec<N>, other: N| {
+            store.linked(other, level, theirs)?;
+            let is_child = level == 0 && root != Some(other) && is_parent(node, theirs);
+            Ok((!is_child && Some(other) != parent).then_some(theirs.len()))
+        };
+        // Rather one whose other end keeps enough links.
+        for other in spare {
+            if (*other == new.node || self.nodes.contains(other))
+                && count(&mut self.theirs, *other)?.is_some_and(|count| count > limits.enough())
+            {
+                return Ok(Some(*other));
+            }
+        }
+        let mut links = std::mem::take(&mut self.links);
+        store.scored_links(node, level, &mut links)?;
+        links.push(new);
+        self.links = links;
+        self.rank();
+        let mut least = None;
+        self.least_first(store, |theirs, other| {
+            let Some(count) = count(theirs, other)? else { return Ok(false) };
+            if count > limits.enough() {
+                least = Some(other);
+                return Ok(true);
+            }
+            least.get_or_insert(other);
+            Ok(false)
+        })?;
+        Ok(least)
+    }
+}
+
+/// Links that can go, for nodes that are about to get more than they can have: what is needed least, found out while nothing
+/// changed.
+#[derive(Debug)]
+pub struct Spare<N> {
+    /// In order; where the links of each begin.
+    nodes: Vec<(N, u8, usize)>,
+    links: Vec<N>,
+}
+
+impl<N> Default for Spare<N> {
+    fn default() -> Self {
+        Spare { nodes: Vec::new(), links: Vec::new() }
+    }
+}
+
+/// Links beyond those that are too many: not each of them can go when it is to.
+const BEYOND: usize = 2;
+
+impl<N: Copy + Ord> Spare<N> {
+    /// Adds those of a node that is after all before.
+    pub fn push(&mut self, node: N, level: u8, links: &[N]) {
+        self.nodes.push((node, level, self.links.len()));
+        self.links.extend_from_slice(links);
+    }
+
+    /// Those of a node; none if they are not known.
+    pub(super) fn of(&self, node: N, level: u8) -> &[N] {
+        let Ok(at) = self.nodes.binary_search_by(|(other, of, _)| (*other, *of).cmp(&(node, level))) else {
+            return &[];
+        };
+        let start = |at: usize| self.nodes.get(at).map_or(self.links.len(), |(_, _, start)| *start);
+        self.links.get(start(at)..start(at + 1)).unwrap_or(&[])
+    }
+}
+
+/// The links that can go when a node gets these new ones, what is needed least first; none if it has room for all of them.
+pub fn spare_links<S: NodesMut>(
+    store: &S,
+    node: S::Node,
+    level: u8,
+    new: impl Iterator<Item = Link<S::Node>>,
+    limits: &Limits,
+    ranking: &mut Ranking<S::Node>,
+) -> Result<Vec<S::Node>, S::Error> {
+    let mut links = std::mem::take(&mut ranking.links);
+    store.scored_links(node, level, &mut links)?;
+    links.extend(new);
+    let excess = links.len().saturating_sub(limits.at(level));
+    ranking.links = links;
+    let mut out = Vec::new();
+    if excess > 0 {
+        ranking.rank();
+        ranking.least_first(store, |_, other| {
+            out.push(other);
+            Ok(out.len() == excess + BEYOND)
+        })?;
+    }
+    Ok(out)
+}

@@ -1,0 +1,167 @@
+//! Work on many things that only read, divided among threads.
+//!
+//! The thread that calls takes part. What comes out does not depend on how many threads there are, nor on which of them did what.
+
+use std::ops::Range;
+use std::panic::resume_unwind;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread;
+
+/// The program that the work is done in. All is called by the thread that asked for the work.
+pub trait Host {
+    /// Calls `start` once, which starts the other threads.
+    fn start(&mut self, start: &mut dyn FnMut()) {
+        start();
+    }
+
+    /// Whether the program has something to do meanwhile; asked every few hundredths of a second.
+    fn is_interrupted(&mut self) -> bool {
+        false
+    }
+
+    /// Does it. No other thread is running then, and the work goes on afterwards unless this panics.
+    fn interrupt(&mut self) {}
+}
+
+/// A program that does nothing else.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Undisturbed;
+
+impl Host for Undisturbed {}
+
+/// Calls `work` with every number of a range, on as many threads as there are `workers`; the results in order. A thread takes `taken`
+/// numbers at a time, and is started if there are so many for it.
+pub(super) fn divide<W: Send, T: Send>(
+    workers: &mut [W],
+    range: Range<usize>,
+    taken: usize,
+    host: &mut impl Host,
+    work: impl Fn(&mut W, usize) -> T + Sync,
+) -> Vec<T> {
+    let mut left: Vec<usize> = range.collect();
+    let mut done = Vec::with_capacity(left.len());
+    loop {
+        done.extend(divide_until_interrupted(workers, &left, taken.max(1), host, &work));
+        done.sort_unstable_by_key(|(number, _)| *number);
+        left.retain(|number| done.binary_search_by_key(number, |(number, _)| *number).is_err());
+        if left.is_empty() {
+            return done.into_iter().map(|(_, result)| result).collect();
+        }
+        host.interrupt();
+    }
+}
+
+/// The same, until the host is interrupted: some of the results, each with its number.
+fn divide_until_interrupted<W: Send, T: Send>(
+    workers: &mut [W],
+    numbers: &[usize],
+    taken: usize,
+    host: &mut impl Host,
+    work: &(impl Fn(&mut W, usize) -> T + Sync),
+) -> Vec<(usize, T)> {
+    let (next, stop) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let run = |worker: &mut W, is_interrupted: &mut dyn FnMut() -> bool| {
+        let mut done = Vec::new();
+        while !stop.load(Ordering::Relaxed) {
+            let from = next.fetch_add(taken, Ordering::Relaxed);
+            let Some(left) = numbers.get(from..).filter(|left| !left.is_empty()) else { break };
+            done.extend(left.iter().take(taken).map(|number| (*number, work(worker, *number))));
+            if is_interrupted() {
+                stop.store(true, Ordering::Relaxed);
+            }
+        }
+        done
+    };
+    let Some((own, others)) = workers.split_first_mut() else { return Vec::new() };
+    // As many as have something to do.
+    let useful = (numbers.len() / taken).saturating_sub(1).min(others.len());
+    let mut others = others.get_mut(..useful).filter(|others| !others.is_empty());
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        if others.is_some() {
+            host.start(&mut || {
+                for worker in others.take().into_iter().flatten() {
+                    // Where no more threads can be started, those that there are do it.
+                    let work = || run(worker, &mut || false);
+                    threads.extend(thread::Builder::new().spawn_scoped(scope, work));
+                }
+            });
+        }
+        let mut done = run(own, &mut || host.is_interrupted());
+        for thread in threads {
+            match thread.join() {
+                Ok(others) => done.extend(others),
+                Err(panic) => resume_unwind(panic),
+            }
+        }
+        done
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Is interrupted whenever it is asked.
+    #[derive(Default)]
+    struct Busy {
+        started: usize,
+        interrupted: usize,
+    }
+
+    impl Host for Busy {
+        fn start(&mut self, start: &mut dyn FnMut()) {
+            self.started += 1;
+            start();
+        }
+
+        fn is_interrupted(&mut self) -> bool {
+            true
+        }
+
+        fn interrupt(&mut self) {
+            self.interrupted += 1;
+        }
+    }
+
+    #[test]
+    fn every_number_is_done_once_and_the_results_are_in_order() {
+        for (threads, count) in [(1, 0), (1, 1), (1, 100), (2, 7), (2, 1000), (5, 1000), (9, 20)] {
+            let mut workers = vec![0; threads];
+            let work = |done: &mut usize, number| {
+                *done += 1;
+                number * number
+            };
+            let squares = divide(&mut workers, 0..count, 4, &mut Undisturbed, work);
+            assert_eq!(squares, (0..count).map(|number| number * number).collect::<Vec<_>>());
+            assert_eq!(workers.iter().sum::<usize>(), count);
+        }
+    }
+
+    #[test]
+    fn work_ends_however_often_the_host_is_interrupted() {
+        for threads in [1, 3] {
+            let mut host = Busy::default();
+            let done = divide(&mut vec![(); threads], 0..500, 4, &mut host, |_, number| number);
+            assert_eq!(done, (0..500).collect::<Vec<_>>());
+            assert!(host.interrupted > 0, "{threads}");
+            assert_eq!(host.started > 0, threads > 1);
+        }
+    }
+
+    #[test]
+    #[should_panic(expected = "cancelled")]
+    fn a_host_may_end_the_work_by_a_panic_when_it_is_interrupted() {
+        struct Cancelled;
+        impl Host for Cancelled {
+            fn is_interrupted(&mut self) -> bool {
+                true
+            }
+
+            fn interrupt(&mut self) {
+                panic!("cancelled");
+            }
+        }
+        divide(&mut [(); 3], 0..500, 4, &mut Cancelled, |_, number| number);
+    }
+}
