@@ -93,7 +93,12 @@ fn a_query_vector_may_be_binary_data() {
     for vector in [binary(floats), binary(vec![0x03, 0, 7, 0])] {
         assert_eq!(ids(&run(&points, &[with(search(0.0, 1), "queryVector", vector)]).unwrap()), [7]);
     }
-    for (bytes, part) in [(vec![0x10, 0, 1], "bits"), (vec![0x27, 0, 1], "damaged"), (vec![], "damaged")] {
+    for (bytes, part) in [
+        (vec![0x10, 0, 1], "expected 2 dimensions, found 8"),
+        (vec![0x10, 9, 1], "damaged"),
+        (vec![0x27, 0, 1], "damaged"),
+        (vec![], "damaged"),
+    ] {
         let error = run(&points, &[with(search(0.0, 1), "queryVector", binary(bytes))]).unwrap_err();
         assert!(error.code == ErrorCode::BadValue && error.message.contains(part), "{error}");
     }

@@ -1,4 +1,4 @@
-//! The check of a vector index: its nodes are the rows that have a vector, with these vectors, and the graph leads to all of them.
+//! The check of a vector index: its nodes are the vectors of the rows, and the graph leads to all of them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use treedb_query::index::vector::VectorDef;
 use treedb_storage::{ReadTxn, Reads};
 
 use super::graph::damage;
-use super::record::{HEAD, encode_vector, node_of_vector_row, vector_row};
+use super::record::{HEAD, encode_vector, node_of, node_of_vector_row, position_of, row_of, vector_row};
 use crate::catalog::meta::IndexMeta;
 use crate::index::{Checker, Mismatch};
 use crate::read::view::View;
@@ -19,7 +19,7 @@ pub(super) struct GraphChecker<'c> {
     def: &'c VectorDef,
     view: &'c View<'c, ReadTxn>,
     index: &'c IndexMeta,
-    /// The nodes that belong to rows.
+    /// The nodes that belong to vectors of rows.
     nodes: BTreeSet<u64>,
 }
 
@@ -31,20 +31,28 @@ impl<'c> GraphChecker<'c> {
 
 impl Checker for GraphChecker<'_> {
     fn row(&mut self, row: RowId, document: &RawDocument) -> Result<(), Mismatch> {
-        let Some(vector) = self.def.vector(document) else { return Ok(()) };
-        let (record, mut same) = (encode_vector(self.def, &vector), false);
-        let reads = self.view.reads;
-        let there =
-            reads.visit_row(&self.index.table, vector_row(row.0), &mut |found| same = *found == *record)?;
-        match (there, same) {
-            (true, true) => {
-                self.nodes.insert(row.0);
-                Ok(())
+        for (position, vector) in self.def.vectors(document)?.iter() {
+            let node = node_of(self.def, row.0, position)?;
+            let (record, mut same) = (encode_vector(self.def, vector), false);
+            let reads = self.view.reads;
+            let there = reads
+                .visit_row(&self.index.table, vector_row(node), &mut |found| same = *found == *record)?;
+            match (there, same) {
+                (true, true) => drop(self.nodes.insert(node)),
+                (true, false) => {
+                    let what =
+                        format!("has another vector for row {row:?} at position {position} than the row");
+                    return Err(Mismatch::Found(what));
+                }
+                (false, _) if self.index.building.is_some() => {}
+                (false, _) => {
+                    let what =
+                        format!("has no node for row {row:?}, which has a vector at position {position}");
+                    return Err(Mismatch::Found(what));
+                }
             }
-            (true, false) => Err(Mismatch::Found(format!("has another vector for row {row:?} than the row"))),
-            (false, _) if self.index.building.is_some() => Ok(()),
-            (false, _) => Err(Mismatch::Found(format!("has no node for row {row:?}, which has a vector"))),
         }
+        Ok(())
     }
 
     fn finish(self: Box<Self>) -> Result<u64, Mismatch> {
@@ -52,7 +60,8 @@ impl Checker for GraphChecker<'_> {
         while let Some((row, _)) = rows.lend_next()? {
             // Links and vector of a node have the same number, but for the last bit.
             if row != HEAD && !self.nodes.contains(&node_of_vector_row(row).unwrap_or(row / 2)) {
-                let what = format!("has a node for row {}, which has no vector", row / 2);
+                let (row, position) = (row_of(row / 2), position_of(row / 2));
+                let what = format!("has a node for row {row}, which has no vector at position {position}");
                 return Err(Mismatch::Found(what));
             }
         }

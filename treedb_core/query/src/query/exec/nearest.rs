@@ -47,6 +47,11 @@ impl NearestQuery {
     /// together.
     pub const MOST: usize = 10_000;
 
+    /// The candidates of a search for so many documents that does not say how many.
+    pub fn default_candidates(limit: usize) -> usize {
+        limit.saturating_mul(CANDIDATES_PER_ROW).max(MIN_CANDIDATES)
+    }
+
     /// Refuses a `limit` or `candidates`, by the name that it has in the request, above [`NearestQuery::MOST`].
     ///
     /// # Errors
@@ -153,7 +158,7 @@ fn check(def: &VectorDef, search: &NearestQuery, within: Option<f32>) -> Result<
     }
     match search.candidates {
         candidates if within.is_some() => Ok(candidates.unwrap_or(MIN_CANDIDATES)),
-        None => Ok(search.limit.saturating_mul(CANDIDATES_PER_ROW).max(MIN_CANDIDATES)),
+        None => Ok(NearestQuery::default_candidates(search.limit)),
         Some(candidates) if candidates >= search.limit => Ok(candidates),
         Some(_) => Err(QueryError::bad_value("\"numCandidates\" must be greater than or equal to \"limit\"")),
     }
@@ -226,7 +231,7 @@ impl Nearest<'_> {
         let fields = self.def.fields();
         source.scan_rows(Direction::Forward, None, &mut |id, row| {
             if self.search.filter.filter.admits(row)? {
-                self.compare(id, row.partial_document(&fields)?);
+                self.compare(id, row.partial_document(&fields)?)?;
             }
             Ok(Flow::Continue(()))
         })
@@ -235,26 +240,24 @@ impl Nearest<'_> {
     fn compare_rows(&mut self, source: &dyn Source, rows: Vec<RowId>) -> Result<()> {
         let fields = self.def.fields();
         for id in rows {
-            source.fetch_row(id, &mut |row| {
-                self.compare(id, row.partial_document(&fields)?);
-                Ok(())
-            })?;
+            source.fetch_row(id, &mut |row| self.compare(id, row.partial_document(&fields)?))?;
         }
         Ok(())
     }
 
-    /// Compares a document, if it has a vector.
-    fn compare(&mut self, row: RowId, document: &RawDocument) {
-        let Some(vector) = self.def.vector(document) else { return };
-        let distance = self.def.metric.distance(&self.search.vector, &vector);
+    /// Compares a document, if it has a vector: the nearest of its vectors counts.
+    fn compare(&mut self, row: RowId, document: &RawDocument) -> Result<()> {
+        let vectors = self.def.vectors(document)?;
+        let Some(distance) = vectors.distance(self.def.metric, &self.search.vector) else { return Ok(()) };
         if self.within.is_some_and(|most| distance > most) {
-            return;
+            return Ok(());
         }
         self.found.push((distance, row));
         // Twice as many as are wanted, so that sorting them costs little for each.
         if self.found.len() >= self.search.limit.saturating_mul(2).saturating_add(MIN_CANDIDATES) {
             self.keep_nearest();
         }
+        Ok(())
     }
 
     fn keep_nearest(&mut self) {
