@@ -1,11 +1,12 @@
 //! Building the image of a vector index from its table, and following the table's changes.
 //!
-//! A build reads the table in parts, each in the snapshot of another search. What was changed between these snapshots is read again
-//! when it ends, as what is changed later: a page of the table says which transaction wrote it, so that only new pages are read.
+//! Both read the table in parts, each in the snapshot of another search, so that no search reads for long, and the memory
+//! of old versions can be given up in between; until the last part searches use the table. What was changed between the snapshots is read
+//! afterwards: a page of the table says which transaction wrote it, so that only new pages are read.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::BuildHasherDefault;
-use std::ops::RangeBounds;
+use std::ops::{Range, RangeBounds};
 
 use treedb_query::access::{RowId, Source};
 use treedb_query::error::Result;
@@ -29,6 +30,12 @@ const STEP_ELEMENTS: usize = 1 << 20;
 /// Small in tests, so that writes come between the parts of a build.
 #[cfg(test)]
 const STEP_ELEMENTS: usize = 1 << 13;
+
+/// So many times as much is read at once of what is new: most of that is on new pages, but has not changed.
+#[cfg(not(test))]
+const FOLLOWED_STEPS: usize = 16;
+#[cfg(test)]
+const FOLLOWED_STEPS: usize = 1;
 
 /// Bytes of an entry of a map of nodes, with what the map needs besides.
 const MAP_ENTRY: usize = 32;
@@ -59,10 +66,12 @@ pub(super) struct Follower {
     several: bool,
     /// How many nodes have a vector.
     vectors: usize,
-    /// The row of the table where the build goes on; `None` if it has ended.
-    next: Option<u64>,
-    /// What was changed up to this transaction is in, but for what the build has not read; 0 before the first part.
+    /// The rows of the table that are still to be read, ascending: all of them at first, later those that are new.
+    unread: VecDeque<Range<u64>>,
+    /// What was changed up to this transaction is in, but for the unread rows; 0 before the first part.
     since: u64,
+    /// What documents were changed up to this transaction is in, also for the unread rows that are not new.
+    documents_since: u64,
     /// The newest transaction that anything was read of: it may have what older snapshots do not see.
     newest: u64,
 }
@@ -72,7 +81,9 @@ impl Follower {
         let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def)).without_scores();
         let graph = if def.quantization == Quantization::None { graph.exact() } else { graph };
         let (numbers, nodes) = (Records::new(1), BTreeMap::new());
-        Follower { graph, numbers, nodes, several: false, vectors: 0, next: Some(0), since: 0, newest: 0 }
+        let unread = VecDeque::from_iter(std::iter::once(0..u64::MAX));
+        let (since, documents_since, newest) = (0, 0, 0);
+        Follower { graph, numbers, nodes, several: false, vectors: 0, unread, since, documents_since, newest }
     }
 
     /// Bytes that it takes.
@@ -93,7 +104,7 @@ impl Follower {
 
     /// Whether some of the table was not read yet.
     pub(super) fn is_partial(&self) -> bool {
-        self.next.is_some()
+        !self.unread.is_empty()
     }
 
     /// Bytes that an image of so many nodes takes, with some to spare.
@@ -120,15 +131,23 @@ impl Follower {
             return Ok(Progress::TooLarge);
         }
         let mut reading = Reading { follower: self, def, view, table, loaded: HashSet::default() };
-        let complete = reading.build(now)?;
+        let follower = &mut *reading.follower;
+        if follower.since == 0 {
+            (follower.since, follower.documents_since) = (now, now);
+        }
+        let step = 2 * (STEP_ELEMENTS / def.dimensions.max(1)).max(100);
+        let mut complete = reading.read(step)?;
+        let follower = &mut *reading.follower;
+        if complete && follower.since < now {
+            follower.unread = view.reads.new_rows(table, follower.since)?.into();
+            (follower.documents_since, follower.since) = (follower.since, now);
+            complete = reading.read(FOLLOWED_STEPS * step)?;
+        }
         if reading.follower.graph.is_full() {
             return Ok(Progress::TooLarge);
         }
         if !complete {
             return Ok(Progress::Partial);
-        }
-        if reading.follower.since < now {
-            reading.follow(now)?;
         }
         reading.finish(nodes)?;
         Ok(Progress::Complete)
@@ -192,42 +211,32 @@ struct Reading<'r, R> {
 }
 
 impl<R: Reads> Reading<'_, R> {
-    /// Reads the next part of the table, if the build has not ended; true if it has then.
-    fn build(&mut self, now: u64) -> Result<bool> {
-        let Some(from) = self.follower.next else { return Ok(true) };
-        if self.follower.since == 0 {
-            self.follower.since = now;
-        }
-        let mut rows = self.view.reads.rows(self.table, from)?;
-        let (mut count, most) = (0, 2 * (STEP_ELEMENTS / self.def.dimensions.max(1)).max(100));
-        while let Some((row, record)) = rows.lend_next()? {
-            if count == most {
-                self.follower.next = Some(row);
-                return Ok(false);
-            }
-            count += 1;
-            self.row(row, record)?;
-        }
-        self.follower.next = None;
-        Ok(true)
-    }
-
-    /// Reads what is new since [`Follower::since`].
-    fn follow(&mut self, now: u64) -> Result<()> {
-        for range in self.view.reads.new_rows(self.table, self.follower.since)? {
-            let mut there = Vec::new();
+    /// Reads at most so many of the rows that are to be read; true if there are no more.
+    fn read(&mut self, most: usize) -> Result<bool> {
+        let mut left = most;
+        while let Some(range) = self.follower.unread.pop_front() {
+            let (mut there, mut stopped) = (Vec::new(), None);
             let mut rows = self.view.reads.rows(self.table, range.start)?;
             while let Some((row, record)) = rows.lend_next()? {
                 if row >= range.end {
                     break;
                 }
+                if left == 0 {
+                    stopped = Some(row);
+                    break;
+                }
+                left -= 1;
                 self.row(row, record)?;
                 there.extend(node_of_vector_row(row));
             }
-            self.follower.forget_missing(range.start / 2..range.end / 2, &there);
+            let end = stopped.unwrap_or(range.end);
+            self.follower.forget_missing(range.start / 2..end / 2, &there);
+            if let Some(row) = stopped {
+                self.follower.unread.push_front(row..range.end);
+                return Ok(false);
+            }
         }
-        self.follower.since = now;
-        Ok(())
+        Ok(true)
     }
 
     /// Takes a row of the table over.
@@ -254,7 +263,7 @@ impl<R: Reads> Reading<'_, R> {
         let (now, then) = (coded(record), self.follower.graph.coded(node));
         let known = self.follower.has_vector(node) && now.codes == then.codes && now.factors == then.factors;
         // The same codes may stand for another vector, if the document was changed.
-        if known && !self.view.reads.may_be_new(&self.view.meta.rows, row, self.follower.since)? {
+        if known && !self.view.reads.may_be_new(&self.view.meta.rows, row, self.follower.documents_since)? {
             return Ok(());
         }
         let vectors = document_vectors(self.def, self.view, row)?;

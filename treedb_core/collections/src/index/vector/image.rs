@@ -2,7 +2,7 @@
 //!
 //! An image is derived data. It is never written and always exact for its version of the index's table: a search uses one only if its
 //! snapshot sees that version. The first searches build it, a part each (see [`super::follow`]); after a write the next search brings it
-//! up to date from the pages that are new. Searches of older snapshots, of transactions in progress and of indexes whose
+//! up to date from the pages that are new, or the next ones, after many writes. Searches of older snapshots, of transactions in progress and of indexes whose
 //! image is not complete or does not fit in memory read the table.
 //!
 //! A thread remembers the image that it used last, so that it finds it again without a lock.
@@ -86,7 +86,7 @@ impl Default for Images {
 struct Slot {
     /// What [`State`] takes, for those who must not wait for it.
     bytes: AtomicU64,
-    /// It is not complete: who would have to wait for the next part reads the table meanwhile.
+    /// It is not complete, or not up to date after many writes: who would have to wait for the next part reads the table meanwhile.
     building: AtomicBool,
     state: Mutex<State>,
 }

@@ -4,13 +4,15 @@
 //! another until enough of them match; if too few do, all documents that match are compared. So a search finds as many documents as
 //! there are, up to its limit.
 
+use std::time::Instant;
+
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{Direction, Flow, Probe, QueryContext, RowId, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::index::vector::VectorDef;
-use crate::query::Query;
 use crate::query::plan::{Path, Plan};
+use crate::query::{Deadline, Query};
 
 use super::find_rows;
 
@@ -40,6 +42,8 @@ pub struct NearestQuery {
     pub exact: bool,
     /// The documents that may be returned, with the filter's collation. Sort, limit and projection have no effect.
     pub filter: Query,
+    /// When the search gives up, if it does.
+    pub deadline: Option<Instant>,
 }
 
 impl NearestQuery {
@@ -81,7 +85,7 @@ pub struct Neighbor {
 /// The documents with the nearest vectors, the nearest first.
 ///
 /// # Errors
-/// `IndexNotFound` if there is no vector index of this name; `BadValue` for a vector that cannot be compared, which says
+/// `MaxTimeMSExpired`; `IndexNotFound` if there is no vector index of this name; `BadValue` for a vector that cannot be compared, which says
 /// why, for a limit of 0, and for fewer candidates than the limit; those of the filter.
 pub fn nearest(
     source: &dyn Source,
@@ -123,7 +127,8 @@ fn run(
         return Err(QueryError::new(ErrorCode::IndexNotFound, message));
     };
     let ef = check(def, search, within)?;
-    let mut nearest = Nearest { def, search, within, found: Vec::new() };
+    let deadline = Deadline::new(search.deadline);
+    let mut nearest = Nearest { def, search, within, found: Vec::new(), deadline };
     let by_index = Plan::choose(source, context, &search.filter)?.path != Path::CollectionScan;
     let mut enough = false;
     if !search.exact {
@@ -171,6 +176,7 @@ struct Nearest<'s> {
     /// The greatest distance, if there is one.
     within: Option<f32>,
     found: Vec<(f32, RowId)>,
+    deadline: Deadline,
 }
 
 impl Nearest<'_> {
@@ -193,8 +199,9 @@ impl Nearest<'_> {
         let k = if self.within.is_some() { limit.min(MIN_CANDIDATES) } else { limit };
         let most = (source.estimated_rows() / SCANNED_PER_CANDIDATE).max(FEW);
         let (mut seen, mut farther, mut enough) = (0, 0, true);
-        let (found, within) = (&mut self.found, self.within);
+        let (found, within, deadline) = (&mut self.found, self.within, &mut self.deadline);
         let visit = &mut |row, distance| {
+            deadline.tick()?;
             if within.is_some_and(|most| distance > most) {
                 farther += 1;
                 return Ok(if farther >= ef.max(1) { Flow::Break(()) } else { Flow::Continue(()) });
@@ -230,6 +237,7 @@ impl Nearest<'_> {
         }
         let fields = self.def.fields();
         source.scan_rows(Direction::Forward, None, &mut |id, row| {
+            self.deadline.tick()?;
             if self.search.filter.filter.admits(row)? {
                 self.compare(id, row.partial_document(&fields)?)?;
             }
@@ -240,6 +248,7 @@ impl Nearest<'_> {
     fn compare_rows(&mut self, source: &dyn Source, rows: Vec<RowId>) -> Result<()> {
         let fields = self.def.fields();
         for id in rows {
+            self.deadline.tick()?;
             source.fetch_row(id, &mut |row| self.compare(id, row.partial_document(&fields)?))?;
         }
         Ok(())
