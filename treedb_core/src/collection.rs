@@ -4,7 +4,7 @@ use std::fmt;
 use std::marker::PhantomData;
 
 use bson::Document;
-use treedb_collections::VectorSearchRequest;
+use treedb_collections::{Recall, VectorSearchRequest};
 use treedb_storage::Durability;
 
 use crate::aggregate::Aggregate;
@@ -16,7 +16,7 @@ use crate::index::{CreateIndexes, IndexModel};
 use crate::insert::{InsertMany, InsertOne};
 use crate::target::Target;
 use crate::update::{Replace, Update};
-use crate::vector_search::{self, CreateSearchIndex, SearchIndexModel, VectorSearch};
+use crate::vector_search::{self, CreateSearchIndex, SearchIndexModel, VectorSearch, VectorSearchMany};
 use crate::watch::Watch;
 use crate::{Error, Result, Revision};
 
@@ -274,6 +274,60 @@ impl<T> Collection<T> {
         limit: usize,
     ) -> VectorSearch<'_, T> {
         VectorSearch::new(&self.target, VectorSearchRequest::new(index, vector.into(), limit))
+    }
+
+    /// Finds the `limit` nearest documents to each of many vectors: in one snapshot, on all cores. In a transaction its own
+    /// changes are found, on one core.
+    ///
+    /// ```
+    /// # use treedb_core::{Database, bson::{Document, doc}};
+    /// # fn main() -> treedb_core::Result<()> {
+    /// # let db = Database::in_memory()?;
+    /// # let places = db.collection::<Document>("places");
+    /// # places.create_search_index(doc! { "fields": [
+    /// #     { "type": "vector", "path": "at", "numDimensions": 2, "similarity": "euclidean" },
+    /// # ] }).run()?;
+    /// places.insert_many([doc! { "_id": "a", "at": [0, 1] }, doc! { "_id": "b", "at": [5, 5] }]).run()?;
+    /// let found = places.vector_search_many("at_vectorSearch", [[4.0, 4.0], [0.0, 0.0]], 1).run()?;
+    /// let ids: Vec<&str> = found.iter().map(|nearest| nearest[0].document.get_str("_id")).collect::<Result<_, _>>()?;
+    /// assert_eq!(ids, ["b", "a"]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn vector_search_many(
+        &self,
+        index: impl Into<String>,
+        vectors: impl IntoIterator<Item = impl Into<Vec<f32>>>,
+        limit: usize,
+    ) -> VectorSearchMany<'_, T> {
+        let search = VectorSearch::new(&self.target, VectorSearchRequest::new(index, Vec::new(), limit));
+        VectorSearchMany::new(search, vectors.into_iter().map(Into::into).collect())
+    }
+
+    /// Measures the recall of every index of vectors: searches for the neighbours of about `searches` documents, and compares what the
+    /// index finds with what comparing all documents finds, which takes as long as so many exact searches.
+    ///
+    /// ```
+    /// # use treedb_core::{Database, bson::{Document, doc}};
+    /// # fn main() -> treedb_core::Result<()> {
+    /// # let db = Database::in_memory()?;
+    /// # let places = db.collection::<Document>("places");
+    /// # places.create_search_index(doc! { "fields": [
+    /// #     { "type": "vector", "path": "at", "numDimensions": 2, "similarity": "euclidean" },
+    /// # ] }).run()?;
+    /// # places.insert_many((0..50).map(|n| doc! { "at": [n, n * n % 7] })).run()?;
+    /// for measured in places.recall(20)? {
+    ///     println!("{}: {:.3} with {} candidates", measured.index, measured.recall, measured.candidates);
+    ///     assert!(measured.recall > 0.9);
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`.
+    pub fn recall(&self, searches: usize) -> Result<Vec<Recall>> {
+        Ok(self.target.outside("recall")?.recall(searches)?)
     }
 
     /// Drops the collection with its documents and indexes. It is no error if it does not exist.

@@ -155,13 +155,30 @@ impl Target {
         Ok(Documents::Aggregate(Box::new(answer)))
     }
 
+    /// The nearest documents; only those within a distance, if there is one.
     pub(crate) fn vector_search(
         &self,
         request: &engine::VectorSearchRequest,
+        within: Option<f32>,
     ) -> Result<Vec<engine::Neighbor>> {
+        match (&self.transaction, within) {
+            (None, None) => Ok(self.collection()?.vector_search(request)?),
+            (None, Some(distance)) => Ok(self.collection()?.vector_search_within(request, distance)?),
+            (Some(shared), None) => self.inside(shared, |c| c.vector_search(request)),
+            (Some(shared), Some(distance)) => {
+                self.inside(shared, |c| c.vector_search_within(request, distance))
+            }
+        }
+    }
+
+    /// In a transaction, which one thread uses, one after another.
+    pub(crate) fn vector_search_many(
+        &self,
+        requests: &[engine::VectorSearchRequest],
+    ) -> Result<Vec<Vec<engine::Neighbor>>> {
         match &self.transaction {
-            None => Ok(self.collection()?.vector_search(request)?),
-            Some(shared) => self.inside(shared, |c| c.vector_search(request)),
+            None => Ok(self.collection()?.vector_search_many(requests)?),
+            Some(_) => requests.iter().map(|request| self.vector_search(request, None)).collect(),
         }
     }
 

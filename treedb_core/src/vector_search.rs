@@ -21,9 +21,13 @@ use crate::target::Target;
 /// }] }).name("by_meaning");
 /// ```
 ///
-/// The similarity is `cosine`, `euclidean` or `dotProduct`, the quantization `scalar` (the default: a byte for each
-/// element is searched, and what is found is put in exact order) or `none`. A document is in the index if the field is
-/// an array of so many numbers, or binary data of subtype 9.
+/// The similarity is `cosine`, `euclidean` or `dotProduct`, as in MongoDB, `manhattan` (the sum of absolute differences), or, of bits,
+/// `hamming` (how many differ) or `jaccard` (1 minus the part that is set in both of those set in one). The quantization is
+/// `scalar` (the default of MongoDB's three: a byte for each element is searched, and what is found is put in exact order) or `none`.
+///
+/// A document is in the index if the field is an array of so many numbers, or binary data of subtype 9; or an array of such vectors, or
+/// several of them in an array of documents (path `chunks.embedding`): then the nearest of them counts. An index takes 1,000
+/// vectors of a document. Bits are binary data of subtype 9 with packed bits, or numbers that are 0 or 1.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchIndexModel {
     spec: Document,
@@ -88,13 +92,14 @@ pub struct Neighbor<T> {
 pub struct VectorSearch<'c, T> {
     target: &'c Target,
     request: VectorSearchRequest,
+    within: Option<f32>,
     deferred: Deferred,
     kind: PhantomData<fn() -> T>,
 }
 
 impl<'c, T> VectorSearch<'c, T> {
     pub(crate) fn new(target: &'c Target, request: VectorSearchRequest) -> Self {
-        VectorSearch { target, request, deferred: Deferred::default(), kind: PhantomData }
+        VectorSearch { target, request, within: None, deferred: Deferred::default(), kind: PhantomData }
     }
 
     /// Among the documents that match `filter`. As many are found as match, up to the limit.
@@ -107,6 +112,28 @@ impl<'c, T> VectorSearch<'c, T> {
     /// takes. By default ten times the limit, and at least 100.
     pub fn num_candidates(mut self, candidates: usize) -> Self {
         self.request.candidates = Some(candidates);
+        self
+    }
+
+    /// Only documents that are no farther than `distance`. There may be fewer than the limit; by the index, some near the distance may be
+    /// missed, the fewer, the more candidates.
+    ///
+    /// ```
+    /// # use treedb_core::{Database, bson::{Document, doc}};
+    /// # fn main() -> treedb_core::Result<()> {
+    /// # let db = Database::in_memory()?;
+    /// # let places = db.collection::<Document>("places");
+    /// # places.create_search_index(doc! { "fields": [
+    /// #     { "type": "vector", "path": "at", "numDimensions": 2, "similarity": "euclidean" },
+    /// # ] }).run()?;
+    /// places.insert_many((0..100).map(|n| doc! { "_id": n, "at": [n, 0] })).run()?;
+    /// let near = places.vector_search("at_vectorSearch", [50.2, 0.0], 1000).within(2.5).run()?;
+    /// assert_eq!(near.len(), 5);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn within(mut self, distance: f32) -> Self {
+        self.within = Some(distance);
         self
     }
 
@@ -126,19 +153,73 @@ impl<'c, T> VectorSearch<'c, T> {
     ///
     /// # Errors
     /// `IndexNotFound`; `NamespaceNotFound`; `BadValue` for a vector that the index cannot compare, which says why, for a
-    /// limit of 0 and for fewer candidates than the limit; [`Error::Bson`] if a document is no `T`.
+    /// limit of 0, for fewer candidates than the limit and for a distance that is not a number; [`Error::Bson`] if a document is
+    /// no `T`.
     pub fn run(self) -> Result<Vec<Neighbor<T>>>
     where
         T: DeserializeOwned,
     {
         self.deferred.check()?;
-        let found = self.target.vector_search(&self.request)?.into_iter();
-        let decoded = |found: treedb_collections::Neighbor| {
-            let document = decode(&found.document)?;
-            Ok(Neighbor { document, distance: found.distance, score: found.score })
-        };
-        found.map(decoded).collect()
+        decoded(self.target.vector_search(&self.request, self.within)?)
     }
+}
+
+/// The action of [`Collection::vector_search_many`](crate::Collection::vector_search_many).
+#[must_use = "an action does nothing until it is run"]
+pub struct VectorSearchMany<'c, T> {
+    /// The search for each of the vectors.
+    search: VectorSearch<'c, T>,
+    vectors: Vec<Vec<f32>>,
+}
+
+impl<'c, T> VectorSearchMany<'c, T> {
+    pub(crate) fn new(search: VectorSearch<'c, T>, vectors: Vec<Vec<f32>>) -> Self {
+        VectorSearchMany { search, vectors }
+    }
+
+    /// See [`VectorSearch::filter`].
+    pub fn filter(self, filter: impl IntoDocument) -> Self {
+        VectorSearchMany { search: self.search.filter(filter), ..self }
+    }
+
+    /// See [`VectorSearch::num_candidates`].
+    pub fn num_candidates(self, candidates: usize) -> Self {
+        VectorSearchMany { search: self.search.num_candidates(candidates), ..self }
+    }
+
+    /// See [`VectorSearch::exact`].
+    pub fn exact(self) -> Self {
+        VectorSearchMany { search: self.search.exact(), ..self }
+    }
+
+    /// See [`VectorSearch::collation`].
+    pub fn collation(self, collation: impl IntoDocument) -> Self {
+        VectorSearchMany { search: self.search.collation(collation), ..self }
+    }
+
+    /// For each vector, in their order, the documents with the nearest vectors, the nearest first.
+    ///
+    /// # Errors
+    /// Those of [`VectorSearch::run`].
+    pub fn run(self) -> Result<Vec<Vec<Neighbor<T>>>>
+    where
+        T: DeserializeOwned,
+    {
+        let VectorSearch { target, request, deferred, .. } = self.search;
+        deferred.check()?;
+        let request = |vector| VectorSearchRequest { vector, ..request.clone() };
+        let requests: Vec<_> = self.vectors.into_iter().map(request).collect();
+        target.vector_search_many(&requests)?.into_iter().map(decoded).collect()
+    }
+}
+
+/// What was found, as values.
+fn decoded<T: DeserializeOwned>(found: Vec<treedb_collections::Neighbor>) -> Result<Vec<Neighbor<T>>> {
+    let decoded = |found: treedb_collections::Neighbor| {
+        let document = decode(&found.document)?;
+        Ok(Neighbor { document, distance: found.distance, score: found.score })
+    };
+    found.into_iter().map(decoded).collect()
 }
 
 /// The search indexes of a collection.

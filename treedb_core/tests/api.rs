@@ -115,6 +115,87 @@ fn a_vector_search_in_a_transaction_finds_its_own_changes() {
 }
 
 #[test]
+fn all_documents_within_a_distance_are_found_and_none_beyond_it() {
+    let (db, places) = places();
+    let ids = |found: Vec<treedb_core::Neighbor<Place>>| -> Vec<i32> {
+        found.into_iter().map(|found| found.document.id).collect()
+    };
+    let within = |distance| places.vector_search("near", [50.2, 0.0], 1000).within(distance);
+    assert_eq!(ids(within(2.5).run().unwrap()), [50, 51, 49, 52, 48]);
+    assert_eq!(ids(within(2.5).exact().run().unwrap()), [50, 51, 49, 52, 48]);
+    assert_eq!(ids(within(11.0).filter(doc! { "kind": "inn" }).run().unwrap()), [50, 60, 40]);
+    assert_eq!(within(0.1).run().unwrap(), []);
+    assert_eq!(places.vector_search("near", [50.2, 0.0], 2).within(9.0).run().unwrap().len(), 2);
+    assert_eq!(within(f32::NAN).run().unwrap_err().code(), ErrorCode::BadValue);
+    db.transaction(|txn| {
+        let inside = txn.collection::<Place>("places");
+        inside.delete_one(doc! { "_id": 51 }).run()?;
+        let found = inside.vector_search("near", [50.2, 0.0], 1000).within(2.5).run()?;
+        assert_eq!(ids(found), [50, 49, 52, 48]);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
+fn many_searches_at_once_find_what_each_of_them_finds() {
+    let (db, places) = places();
+    let vectors: Vec<Vec<f32>> = (0..60).map(|at| vec![at as f32 * 3.1, 0.0]).collect();
+    let inns = |places: &Collection<Place>| -> Vec<Vec<treedb_core::Neighbor<Place>>> {
+        let many = places.vector_search_many("near", vectors.clone(), 3).filter(doc! { "kind": "inn" });
+        many.num_candidates(50).run().unwrap()
+    };
+    let found = inns(&places);
+    assert_eq!(found.len(), vectors.len());
+    for (vector, found) in vectors.iter().zip(&found) {
+        let one = places.vector_search("near", vector.clone(), 3).filter(doc! { "kind": "inn" }).exact();
+        assert_eq!(*found, one.run().unwrap());
+    }
+    db.transaction(|txn| {
+        let inside = txn.collection::<Place>("places");
+        assert_eq!(inns(&inside), found);
+        inside.delete_one(doc! { "_id": 10 }).run()?;
+        assert!(inns(&inside)[0].iter().all(|found| found.document.id != 10));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(places.vector_search_many("near", [[0.0; 2]; 0], 3).run().unwrap(), Vec::<Vec<_>>::new());
+    let unfit = places.vector_search_many("near", [vec![1.0, 0.0], vec![1.0]], 3).run();
+    assert_eq!(unfit.unwrap_err().code(), ErrorCode::BadValue);
+    let bad = places.vector_search_many("near", [[0.0; 2]], 3).exact().filter(doc! { "$no": 1 }).run();
+    assert_eq!(bad.unwrap_err().code(), ErrorCode::BadValue);
+}
+
+#[test]
+fn the_recall_of_every_vector_index_is_measured_with_its_own_documents() {
+    let (_, places) = places();
+    let measured = places.recall(30).unwrap();
+    assert_eq!(measured.len(), 1);
+    let near = &measured[0];
+    assert_eq!((near.index.as_str(), near.searches, near.candidates), ("near", 30, 110));
+    assert!(near.recall > 0.95 && near.recall <= 1.0, "{near:?}");
+}
+
+#[test]
+fn a_document_with_several_vectors_is_found_by_the_nearest_of_them() {
+    let db = Database::in_memory().unwrap();
+    let books = db.collection::<Document>("books");
+    let definition = doc! { "fields": [
+        { "type": "vector", "path": "chunks.at", "numDimensions": 2, "similarity": "manhattan" },
+    ] };
+    books.create_search_index(definition).run().unwrap();
+    let chunk = |x: i32, y: i32| doc! { "at": [x, y] };
+    let book = |id: i32, chunks: Vec<Document>| doc! { "_id": id, "chunks": chunks };
+    let all =
+        [book(1, vec![chunk(0, 0), chunk(9, 9)]), book(2, vec![chunk(3, 3), chunk(8, 9)]), book(3, vec![])];
+    books.insert_many(all).run().unwrap();
+    let found = books.vector_search("chunks.at_vectorSearch", [9.0, 8.0], 5).run().unwrap();
+    let found: Vec<_> =
+        found.iter().map(|one| (one.document.get_i32("_id").unwrap(), one.distance)).collect();
+    assert_eq!(found, [(1, 1.0), (2, 2.0)]);
+}
+
+#[test]
 fn search_indexes_are_listed_and_dropped_apart_from_other_indexes() {
     let (_, places) = places();
     places.create_index(doc! { "kind": 1 }).run().unwrap();

@@ -63,7 +63,12 @@ fn document(rng: &mut Rng, n: i32) -> Result<RawDocumentBuf> {
     };
     made.append(cstr!("any"), value(rng, n)?);
     if n % 6 != 2 {
-        made.append(cstr!("vector"), (0..5).map(|_| rng.below(100) as i32 - 50).collect::<RawArrayBuf>());
+        let mut vector = || (0..5).map(|_| rng.below(100) as i32 - 50).collect::<RawArrayBuf>();
+        let value: RawArrayBuf = if n % 4 == 0 { (0..n % 5).map(|_| vector()).collect() } else { vector() };
+        made.append(cstr!("vector"), value);
+        // 13 bits.
+        let bytes = vec![0x10, 3, rng.next_u64() as u8, (rng.next_u64() as u8) << 3];
+        made.append(cstr!("bits"), bson::Binary { subtype: bson::spec::BinarySubtype::from(9), bytes });
     }
     if n % 3 == 0 {
         made.append(cstr!("sometimes"), RawBson::Int32(n));
@@ -104,6 +109,7 @@ fn indexes() -> Vec<IndexSpec> {
             "hnswOptions": { "maxEdges": 4 },
         })
         .name("distances"),
+        IndexSpec::vector(rawdoc! { "path": "bits", "numDimensions": 13, "similarity": "hamming" }),
     ]
 }
 

@@ -4,11 +4,14 @@
 //! added. With it are kept: the scale; the sum of the codes; the squared length of the vector that the codes stand for. Of a
 //! vector under cosine, the codes are those of the vector of length 1 in its direction.
 //!
+//! The codes of bits ([`Metric::is_of_bits`]) are the bits, 8 in a byte, the first in the highest place, and the sum counts those that are
+//! set: their scores are distances.
+//!
 //! The graph is built and walked on these scores; what it finds is put in exact order by [`Metric::distance`]. Scores of
 //! [`Metric::L1`] are slow: the differences of codes with two scales are not a sum of products.
 
 use crate::kernel::Kernels;
-use crate::metric::Metric;
+use crate::metric::{Metric, jaccard};
 
 /// A code of zero.
 const ZERO: u8 = 128;
@@ -61,11 +64,17 @@ impl Factors {
 pub struct Coded<'c> {
     /// What is kept with them.
     pub factors: Factors,
-    /// One byte for each element.
+    /// One byte for each element, or for 8 bits.
     pub codes: &'c [u8],
 }
 
 impl<'c> Coded<'c> {
+    /// The codes of bits, with the factors that [`encode_for`] gives them.
+    pub fn of_bits(codes: &'c [u8]) -> Coded<'c> {
+        let sum: i32 = codes.iter().map(|code| code.count_ones().cast_signed()).sum();
+        Coded { factors: Factors { scale: 1.0, squares: sum as f32, sum }, codes }
+    }
+
     /// The factors with the squared length computed from the codes.
     pub fn with_squares(&self) -> Factors {
         let numbers = self.codes.iter().map(|code| i64::from(*code) - i64::from(ZERO));
@@ -79,7 +88,24 @@ impl<'c> Coded<'c> {
     }
 }
 
-/// Writes the codes of a vector over `codes`, which is as long; `unit` is what [`Metric::check`] has returned for it.
+/// Bytes of the codes of a vector.
+pub fn code_bytes(metric: Metric, dimensions: usize) -> usize {
+    if metric.is_of_bits() { dimensions.div_ceil(8) } else { dimensions }
+}
+
+/// Writes the codes of a vector over `codes`, which has [`code_bytes`]; `unit` is what [`Metric::check`] has returned for it.
+pub fn encode_for(metric: Metric, vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
+    if !metric.is_of_bits() {
+        return encode(vector, unit, codes);
+    }
+    for (code, bits) in codes.iter_mut().zip(vector.chunks(8)) {
+        *code =
+            { bits.iter().enumerate() }.fold(0, |code, (at, bit)| code | u8::from(*bit != 0.0) << (7 - at));
+    }
+    Coded::of_bits(codes).factors
+}
+
+/// Writes the codes of a vector of numbers over `codes`, which is as long.
 ///
 /// Stored indexes have these bytes, and a check compares them with those of the row: the same on every processor, and a
 /// change of them is a change of the file format.
@@ -92,6 +118,13 @@ pub fn encode(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
 /// A score: the smaller it is, the nearer two vectors are, in the order of the metric's distance.
 #[inline]
 pub fn score(metric: Metric, kernels: &Kernels, a: Coded<'_>, b: Coded<'_>) -> f32 {
+    if metric == Metric::Hamming {
+        return (kernels.differing)(a.codes, b.codes) as f32;
+    }
+    if metric == Metric::Jaccard {
+        let both = (kernels.common)(a.codes, b.codes) as f32;
+        return jaccard(a.factors.sum as f32, b.factors.sum as f32, both);
+    }
     if metric == Metric::L1 {
         return a.elements().zip(b.elements()).map(|(x, y)| (x - y).abs()).sum();
     }
@@ -99,7 +132,7 @@ pub fn score(metric: Metric, kernels: &Kernels, a: Coded<'_>, b: Coded<'_>) -> f
     let dot = a.factors.scale * b.factors.scale * products as f32;
     match metric {
         Metric::L2 => a.factors.squares + b.factors.squares - 2.0 * dot,
-        Metric::Cosine | Metric::InnerProduct | Metric::L1 => -dot,
+        _ => -dot,
     }
 }
 
@@ -150,6 +183,24 @@ mod tests {
             let factors = encode(&vector, 0.3, &mut codes);
             let coded = Coded { factors: Factors { squares: 0.0, ..factors }, codes: &codes };
             assert_eq!(coded.with_squares(), factors);
+        }
+    }
+
+    #[test]
+    fn scores_of_bits_are_their_distances() {
+        let mut rng = Rng::new(6);
+        for dimensions in [1, 8, 13, 64, 1024, 1500] {
+            let mut vector = || -> Vec<f32> { (0..dimensions).map(|_| rng.below(2) as f32).collect() };
+            let (a, b, zeros) = (vector(), vector(), vec![0.0; dimensions]);
+            for (a, b) in [(&a, &b), (&a, &a), (&a, &zeros), (&zeros, &zeros)] {
+                for metric in [Metric::Hamming, Metric::Jaccard] {
+                    let (mut x, mut y) = (vec![0; dimensions.div_ceil(8)], vec![0; dimensions.div_ceil(8)]);
+                    let a_coded = Coded { factors: encode_for(metric, a, 1.0, &mut x), codes: &x };
+                    let b_coded = Coded { factors: encode_for(metric, b, 1.0, &mut y), codes: &y };
+                    let found = score(metric, &Kernels::best(), a_coded, b_coded);
+                    assert!((found - metric.distance(a, b)).abs() < 1e-6, "{metric:?} {dimensions}");
+                }
+            }
         }
     }
 

@@ -15,6 +15,10 @@ pub enum Metric {
     InnerProduct,
     /// The sum of absolute differences.
     L1,
+    /// Of bits: how many differ.
+    Hamming,
+    /// Of bits: 1 minus the part of the bits that are set in one of the vectors that is set in both; 1 if none is.
+    Jaccard,
 }
 
 /// What is wrong with a vector.
@@ -32,6 +36,11 @@ pub enum Unfit {
         /// The place, from 0.
         at: usize,
     },
+    /// It has an element at this place, from 0, that is no bit: neither 0 nor 1.
+    NotABit {
+        /// The place, from 0.
+        at: usize,
+    },
     /// It is all zeros, or so small that it has no direction, which the cosine needs.
     NoDirection,
 }
@@ -45,6 +54,7 @@ impl std::fmt::Display for Unfit {
                 write!(f, "expected {expected} dimensions, found {found}")
             }
             Unfit::NotFinite { at } => write!(f, "element {at} is NaN or infinite"),
+            Unfit::NotABit { at } => write!(f, "element {at} is not a bit: neither 0 nor 1"),
             Unfit::NoDirection => {
                 write!(f, "a vector of zeros has no direction, which cosine distance needs")
             }
@@ -53,6 +63,12 @@ impl std::fmt::Display for Unfit {
 }
 
 impl Metric {
+    /// Whether it compares bits. Elements of their vectors are 0 or 1.
+    #[inline]
+    pub fn is_of_bits(self) -> bool {
+        matches!(self, Metric::Hamming | Metric::Jaccard)
+    }
+
     /// The distance; both vectors are fit for it (see [`Metric::check`]) and have as many dimensions.
     pub fn distance(self, a: &[f32], b: &[f32]) -> f32 {
         let kernels = Kernels::best();
@@ -67,7 +83,12 @@ impl Metric {
             }
             Metric::L2 => (kernels.squares)(a, b).sqrt(),
             Metric::InnerProduct => -(kernels.dot)(a, b),
-            Metric::L1 => (kernels.differences)(a, b),
+            // Of numbers that are 0 or 1, sums of products count those that are set in both.
+            Metric::L1 | Metric::Hamming => (kernels.differences)(a, b),
+            Metric::Jaccard => {
+                let set = [(a, a), (b, b), (a, b)].map(|(a, b)| (kernels.dot)(a, b));
+                jaccard(set[0], set[1], set[2])
+            }
         }
     }
 
@@ -79,6 +100,7 @@ impl Metric {
             Metric::L2 => (kernels.squares)(a, b),
             Metric::Cosine | Metric::InnerProduct => -(kernels.dot)(a, b) * unit,
             Metric::L1 => (kernels.differences)(a, b),
+            Metric::Hamming | Metric::Jaccard => self.distance(a, b),
         }
     }
 
@@ -94,8 +116,20 @@ impl Metric {
         match self {
             Metric::Cosine => unit_scale(vector).ok_or(Unfit::NoDirection),
             Metric::L2 | Metric::InnerProduct | Metric::L1 => Ok(1.0),
+            Metric::Hamming | Metric::Jaccard => {
+                match vector.iter().position(|element| *element != 0.0 && *element != 1.0) {
+                    Some(at) => Err(Unfit::NotABit { at }),
+                    None => Ok(1.0),
+                }
+            }
         }
     }
+}
+
+/// The Jaccard distance of vectors of which so many bits are set, and so many in both.
+#[inline]
+pub(crate) fn jaccard(one: f32, other: f32, both: f32) -> f32 {
+    if both == 0.0 { 1.0 } else { 1.0 - both / (one + other - both) }
 }
 
 /// Squared lengths between which `f32` neither overflows nor loses digits to underflow.
@@ -140,6 +174,16 @@ mod tests {
                 assert!((distance - 0.2).abs() < 1e-6, "{one} and {other}: {distance}");
             }
         }
+    }
+
+    #[test]
+    fn distances_of_bits_are_those_of_sets() {
+        let (a, b) = ([1.0, 1.0, 1.0, 0.0, 0.0], [0.0, 1.0, 1.0, 1.0, 0.0]);
+        assert_eq!((Metric::Hamming.distance(&a, &b), Metric::Jaccard.distance(&a, &b)), (2.0, 0.5));
+        assert_eq!((Metric::Hamming.distance(&a, &a), Metric::Jaccard.distance(&a, &a)), (0.0, 0.0));
+        assert_eq!(Metric::Jaccard.distance(&[0.0; 5], &[0.0; 5]), 1.0);
+        assert_eq!(Metric::Hamming.check(&[0.0, 1.0, 0.5], 3), Err(Unfit::NotABit { at: 2 }));
+        assert_eq!(Metric::Jaccard.check(&[0.0; 3], 3), Ok(1.0));
     }
 
     #[test]

@@ -64,6 +64,37 @@ fn recall_is_high_under_every_metric_after_inserts_and_stays_so_when_a_third_is_
 }
 
 #[test]
+fn recall_of_bits_is_high_and_stays_so_when_a_third_is_replaced() {
+    for metric in [Metric::Hamming, Metric::Jaccard] {
+        let mut data = Clusters::new(2, 250, 20, 12);
+        let mut bits = || -> Vec<f32> {
+            data.vector().iter().map(|element| f32::from(u8::from(*element > 0.0))).collect()
+        };
+        let mut graph = MemoryGraph::new(metric, 250, Limits::default());
+        let mut live: Vec<(u32, Vec<f32>)> = Vec::new();
+        for _ in 0..2000 {
+            let vector = bits();
+            live.push((graph.insert(&vector).unwrap(), vector));
+        }
+        let queries: Vec<Vec<f32>> = (0..50).map(|_| bits()).collect();
+        let before = recall(&graph, metric, &live, &queries, 80);
+        assert!(before > 0.95, "{metric:?}: {before}");
+        for at in 0..600 {
+            let (node, _) = live.swap_remove(at * 7 % live.len());
+            graph.remove(node);
+            let vector = bits();
+            live.push((graph.insert(&vector).unwrap(), vector));
+        }
+        assert_eq!(graph.check(), [], "{metric:?}");
+        let after = recall(&graph, metric, &live, &queries, 80);
+        assert!(after > before - 0.01, "{metric:?}: {before} before, {after} after");
+        // 32 bytes of bits, 12 of the rest, links and their scores.
+        assert!(graph.bytes() / graph.len() < 32 + 12 + 64 + 2 * 4 * 60, "{}", graph.bytes() / graph.len());
+        assert!(graph.insert(&[0.5; 250]).is_err());
+    }
+}
+
+#[test]
 fn a_graph_is_sound_after_any_inserts_and_removals() {
     for seed in 0..20 {
         let mut rng = Rng::new(seed);

@@ -49,6 +49,7 @@ fn definition(given: &RawDocument, options: &RawDocument) -> Result<VectorDef> {
         spec = with_name(&spec, &options::text(name, value)?)?;
     }
     let mut def = VectorDef::from_spec(&spec)?;
+    operator_class(def.metric)?;
     // A search may filter by any field, and the catalog has no place for their names.
     def.filters.clear();
     def.greatest = Some(vector_am::GREATEST);
@@ -72,13 +73,16 @@ fn with_name(spec: &RawDocument, name: &str) -> Result<RawDocumentBuf> {
     Ok(named)
 }
 
-/// The operator class of a metric.
-fn operator_class(metric: Metric) -> &'static CStr {
+/// The operator class of a metric that search indexes may have.
+fn operator_class(metric: Metric) -> Result<&'static CStr> {
     match metric {
-        Metric::Cosine => c"treedb.real_cosine_ops",
-        Metric::L2 => c"treedb.real_l2_ops",
-        Metric::InnerProduct => c"treedb.real_ip_ops",
-        Metric::L1 => c"treedb.real_l1_ops",
+        Metric::Cosine => Ok(c"treedb.real_cosine_ops"),
+        Metric::L2 => Ok(c"treedb.real_l2_ops"),
+        Metric::InnerProduct => Ok(c"treedb.real_ip_ops"),
+        Metric::L1 | Metric::Hamming | Metric::Jaccard => {
+            let message = "\"similarity\" must be \"cosine\", \"dotProduct\" or \"euclidean\" in PostgreSQL";
+            Err(QueryError::new(ErrorCode::CannotCreateIndex, message))
+        }
     }
 }
 
@@ -114,7 +118,7 @@ pg_function! {
             c"::pg_catalog.text, ",
             &dimensions,
             c") ",
-            operator_class(def.metric),
+            accept(operator_class(def.metric)),
             c") WITH (dimensions = ",
             &dimensions,
             c", m = ",

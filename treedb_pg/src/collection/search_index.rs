@@ -106,8 +106,9 @@ impl SearchIndex {
             check_for_interrupts!();
             if reader.read(tid, &mut slot)
                 && let Some(bytes) = document(&slot, &reader.table)
-                && let Some(found) = self.def.vector(bson::document(&bytes))
-                && visit(row_id(tid), self.def.metric.distance(vector, &found))?.is_break()
+                && let Some(distance) =
+                    self.def.vectors(bson::document(&bytes))?.distance(self.def.metric, vector)
+                && visit(row_id(tid), distance)?.is_break()
             {
                 break;
             }
@@ -132,7 +133,7 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<VectorDef> {
     let number = |option: i32| usize::try_from(option).ok();
     let dimensions =
         number(call.number?).filter(|dimensions| number(options.dimensions) == Some(*dimensions))?;
-    // MongoDB has no word for the sum of differences.
+    // `create_search_index` makes none of the sum of differences.
     let metric = vector_am::metric_of_reals(index).filter(|metric| *metric != Metric::L1)?;
     if !catalog::is_own_function(call.function, FUNCTION) {
         return None;
@@ -141,6 +142,8 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<VectorDef> {
     def.name = index::name_of(table, index);
     def.path = Path::new(&text::to_utf8(&call.constant));
     def.greatest = Some(vector_am::GREATEST);
+    // `vector_at` has one.
+    def.one_vector = true;
     (def.links, def.candidates) = (number(options.m)?, number(options.ef_construction)?);
     Some(def)
 }

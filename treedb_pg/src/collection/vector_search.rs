@@ -42,6 +42,8 @@ pg_function! {
             candidates: candidates.map(|candidates| usize::try_from(candidates).unwrap_or(usize::MAX)),
             exact: options.exact,
             filter: accept(options.query(bson::document(&filter))),
+            // The server has a limit of its own.
+            deadline: None,
         };
         let table = Table::open(&args.bytes(0), Need::Select);
         for found in accept(search(table, &query)) {

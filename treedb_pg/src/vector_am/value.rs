@@ -119,6 +119,9 @@ pub(super) fn indexable(
         Err(error @ Unfit::NotFinite { .. }) => {
             unfit(error.to_string(), "Elements of indexed vectors are finite numbers.")
         }
+        Err(error @ Unfit::NotABit { .. }) => {
+            unfit(error.to_string(), "Elements of vectors of bits are 0 or 1.")
+        }
     }
 }
 

@@ -1,13 +1,14 @@
 //! `treedb check`.
 
 use std::io::Write;
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
 use indicatif::{HumanBytes, HumanCount};
-use treedb_collections::Database;
+use treedb_collections::{Database, Recall};
 
 use super::key::KeyArgs;
 use super::{Failure, error_hints, target};
@@ -19,11 +20,18 @@ Each page must be reachable from exactly one place and have its checksum; keys m
 valid; every index entry is compared with its document, and every document with its index entries. A directory whose
 server was killed is recovered first, as by the next start of the server.
 
+With --recall, the vectors of some documents, evenly spread over each vector index, are searched for in it, and the answers are
+compared with exact ones: recall@10 is the part of the ten nearest other documents that the index finds, with as many
+candidates (ef) as a search for them has by default. It is a measurement, not a fault, however low it is.
+
 Prints what was checked. The exit status is 1 if anything is wrong, and the message says what and where.")]
 pub(super) struct Check {
     /// The directory, which no server may have open
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
+    /// Measure the recall of vector indexes too, with so many searches in each
+    #[arg(long, value_name = "SEARCHES", num_args = 0..=1, require_equals = true, default_missing_value = "100")]
+    recall: Option<NonZeroU32>,
     #[command(flatten)]
     key: KeyArgs,
 }
@@ -46,6 +54,13 @@ impl Check {
                     HumanCount(*entries)
                 )?;
             }
+            for measured in self.measure(&database, &collection.namespace)? {
+                let Recall { index, searches, candidates, recall } = measured;
+                writeln!(
+                    out,
+                    "  index {index}: recall@10 {recall:.4} with ef {candidates}, {searches} searches"
+                )?;
+            }
         }
         let store = &report.store;
         writeln!(out, "tables: {} with {} entries", HumanCount(store.tables), HumanCount(store.entries))?;
@@ -55,5 +70,13 @@ impl Check {
         database.close()?;
         writeln!(out, "no damage in {dir} ({:.2} s)", started.elapsed().as_secs_f64())?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// The recall of the vector indexes of a collection, if it was asked for.
+    fn measure(&self, database: &Database, namespace: &str) -> Result<Vec<Recall>, Failure> {
+        match self.recall {
+            Some(searches) => Ok(database.collection(namespace)?.recall(searches.get() as usize)?),
+            None => Ok(Vec::new()),
+        }
     }
 }

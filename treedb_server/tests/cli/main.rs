@@ -152,6 +152,36 @@ fn what_is_imported_is_found_counted_exported_and_checked_in_a_directory() {
 }
 
 #[test]
+fn a_check_measures_the_recall_of_vector_indexes_if_it_is_asked_to() {
+    let bench = Bench::new();
+    let index = r#"{"name": "near", "type": "vectorSearch", "definition": {"fields": [
+        {"type": "vector", "path": "v", "numDimensions": 2, "similarity": "euclidean"}]}}"#;
+    let index = bench.file("indexes.json", &index.replace('\n', " "));
+    let lines: String =
+        (0..400).map(|n| format!("{{\"_id\": {n}, \"v\": [{n}, {}]}}\n", n * n % 37)).collect();
+    let lines = bench.file("in.jsonl", &lines);
+    let done = treedb(&["import", "a.b", &lines, "--indexes", &index, "--dir", &bench.dir]);
+    assert_eq!(done.status, Some(0), "{done:?}");
+    assert!(!treedb(&["check", "--dir", &bench.dir]).out.contains("recall"));
+    for (option, searches) in [("--recall", 100), ("--recall=7", 7)] {
+        let done = treedb(&["check", option, "--dir", &bench.dir]);
+        let line = done
+            .out
+            .lines()
+            .find(|line| line.contains("index near: recall@10 "))
+            .unwrap_or_else(|| panic!("{done:?}"));
+        let (_, rest) = line.split_once("recall@10 ").unwrap();
+        let (recall, rest) = rest.split_once(' ').unwrap();
+        assert!((0.9..=1.0).contains(&recall.parse::<f64>().unwrap()), "{line}");
+        assert_eq!(rest, format!("with ef 110, {searches} searches"));
+    }
+    for option in ["--recall=0", "--recall=x"] {
+        assert_ne!(treedb(&["check", option, "--dir", &bench.dir]).status, Some(0));
+    }
+    assert!(treedb(&["check", "--help"]).out.contains("recall@10"));
+}
+
+#[test]
 fn the_same_commands_work_through_a_server() {
     let bench = Bench::new();
     let server = Server::start(Path::new(&bench.dir));

@@ -7,7 +7,7 @@ import threading
 import pytest
 from bson.binary import Binary, BinaryVectorDtype
 from bson.objectid import ObjectId
-from pymongo.errors import ConnectionFailure, OperationFailure
+from pymongo.errors import ConnectionFailure, OperationFailure, WriteError
 from pymongo.operations import SearchIndexModel
 
 from server import Server
@@ -173,6 +173,10 @@ def test_a_score_is_used_in_every_stage_that_can_use_it(things):
         [{"$sort": {"_id": 1}}, {"$sort": {"anything": score}}, {"$project": {"score": score}}],
         [{"$replaceWith": {"_id": "$_id", "score": score}}],
         [{"$match": {"$expr": {"$gte": [score, 0]}}}, {"$set": {"score": score}}],
+        [{"$setWindowFields": {"sortBy": {"_id": 1}, "output": {"n": {"$documentNumber": {}}}}}, {"$set": {"score": score}}, {"$sort": {"score": -1}}],
+        [{"$fill": {"sortBy": {"_id": 1}, "output": {"w": {"method": "locf"}}}}, {"$set": {"score": score}}, {"$sort": {"score": -1}}],
+        [{"$unionWith": {"coll": "nothing"}}, {"$set": {"score": score}}],
+        [{"$densify": {"field": "part", "range": {"step": 1, "bounds": [100, 100]}}}, {"$set": {"score": score}}, {"$sort": {"score": -1, "_id": 1}}],
     ]:
         found = list(things.aggregate([search(at, 5), *stages]))
         assert [d["_id"] for d in found] == ids, stages
@@ -236,9 +240,62 @@ def test_binary_vectors_are_stored_searched_for_and_searched_with(things):
     assert len(list(things.aggregate([search(vector(1), 1000, numCandidates=1000)]))) == 302
     assert things.count_documents({}) == 305
     message, _ = refused(2, things.aggregate, [search(bits)])
-    assert "bits" in message
+    assert "dimensions" in message
     message, _ = refused(2, things.aggregate, [search(damaged)])
     assert "damaged" in message
+
+
+@pytest.mark.parametrize("similarity", ["hamming", "jaccard"])
+def test_bits_are_found_by_distances_of_bits(db, similarity):
+    rng = random.Random(3)
+    numbers = [rng.getrandbits(64) for _ in range(200)]
+    packed = lambda number: Binary.from_vector(list(number.to_bytes(8, "big")), BinaryVectorDtype.PACKED_BIT)
+    db.things.insert_many([{"_id": n, "v": packed(number)} for n, number in enumerate(numbers)])
+    db.things.create_search_index(model(similarity=similarity, dimensions=64))
+    at = rng.getrandbits(64)
+
+    def score(number):
+        if similarity == "hamming":
+            return 1 - (number ^ at).bit_count() / 64
+        return (number & at).bit_count() / (number | at).bit_count()
+
+    best = sorted(map(score, numbers), reverse=True)[:5]
+    as_numbers = [float(digit) for digit in f"{at:064b}"]
+    for query in [packed(at), as_numbers]:
+        for options in [{}, {"exact": True, "numCandidates": None}]:
+            stages = [search(query, 5, **options), {"$set": {"score": {"$meta": "vectorSearchScore"}}}]
+            found = list(db.things.aggregate(stages))
+            assert [d["score"] for d in found] == pytest.approx(best, rel=1e-5)
+            assert [score(numbers[d["_id"]]) for d in found] == pytest.approx(best, rel=1e-5)
+    wrong = SearchIndexModel(definition(similarity, quantization="scalar"), name="wrong", type="vectorSearch")
+    assert refused(67, db.things.create_search_index, wrong)[1] == "CannotCreateIndex"
+
+
+def test_a_document_with_several_vectors_is_found_once_by_the_nearest(db):
+    chunks = lambda n: [{"text": "t", "v": vector(m)} for m in range(n, n + n % 4)]
+    db.things.insert_many([{"_id": n, "chunks": chunks(n)} for n in range(100)])
+    index = {"fields": [{"type": "vector", "path": "chunks.v", "numDimensions": DIMENSIONS, "similarity": "manhattan"}]}
+    db.things.create_search_index(SearchIndexModel(index, name="near", type="vectorSearch"))
+    at = vector(50.2)
+    l1 = lambda n: min(sum(abs(a - b) for a, b in zip(c["v"], at)) for c in chunks(n))
+    best = sorted((n for n in range(100) if n % 4), key=l1)[:8]
+    found = list(db.things.aggregate([search(at, 8, path="chunks.v"), {"$set": {"score": {"$meta": "vectorSearchScore"}}}]))
+    assert len({d["_id"] for d in found}) == 8
+    assert [d["score"] for d in found] == pytest.approx([1 / (1 + l1(n)) for n in best], rel=1e-5)
+    many = {"_id": "many", "chunks": [{"v": vector(n)} for n in range(1001)]}
+    with pytest.raises(WriteError, match="more than 1000 vectors") as error:
+        db.things.insert_one(many)
+    assert error.value.code == 2
+    db.things.update_one({"_id": 0}, {"$push": {"chunks": {"v": at}}})
+    assert db.things.aggregate([search(at, 1, path="chunks.v")]).next()["_id"] == 0
+
+
+def test_a_search_ends_when_its_time_is_up(db):
+    db.things.insert_many([{"_id": n, "v": vector(n), "other": "x" * 200} for n in range(5000)])
+    db.things.create_search_index(model())
+    slow = {"$expr": {"$gt": [{"$strLenCP": {"$reduce": {"input": {"$range": [0, 50]}, "initialValue": "", "in": {"$concat": ["$$value", "a"]}}}}, 60]}}
+    stages = [search(vector(1), 5, exact=True, numCandidates=None, filter=slow)]
+    assert refused(50, db.things.aggregate, stages, maxTimeMS=10)[1] == "MaxTimeMSExpired"
 
 
 def test_a_transaction_finds_its_own_changes_and_others_do_not(things):

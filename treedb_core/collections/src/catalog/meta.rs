@@ -5,12 +5,13 @@
 //! ```text
 //! { v: 1, id: int64, uuid: binary, format: int32, shapes: binary?, options: document, next_index: int64,
 //!   indexes: [ { id: int64, name: string, key: document, unique: bool, multikey: bool, shortened: true?,
-//!                building: int64?, sort_keys: int32?, .. } ] }
+//!                several: true?, building: int64?, sort_keys: int32?, .. } ] }
 //! ```
 //!
 //! `v` is the least version that has all the features the entry uses: 1; 2 if an index has options; 3 if the collection has a
 //! collation (`options.collation`), which its queries and indexes inherit; 4 if an index has, or had, shortened keys
-//! (`shortened`, see `long_key`); 5 if an index has a collation; 6 if there is a vector index. The options of an index have the names
+//! (`shortened`, see `long_key`); 5 if an index has a collation; 6 if there is a vector index; 7 if there is one that has all vectors of a document
+//! (`several`: those of version 6 do not have documents with several). The options of an index have the names
 //! that `createIndexes` gives them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`,
 //! `wildcardProjection`). A vector index has `type` and `definition`, as `createSearchIndexes` gives them, instead of `key` and options.
 //!
@@ -56,6 +57,8 @@ const VERSION_SHORTENED: i32 = 4;
 const VERSION_SORT_KEYS: i32 = 5;
 /// Version of an entry with a vector index.
 const VERSION_VECTOR: i32 = 6;
+/// Version of an entry with a vector index that has all vectors of a document.
+const VERSION_SEVERAL: i32 = 7;
 /// Version of the sort keys of an index that names none.
 const FIRST_SORT_KEYS: i32 = 1;
 
@@ -183,6 +186,7 @@ impl Meta {
         let is_plain = |index: &IndexMeta| index.def.as_ordered().is_some_and(|def| def.options == plain);
         let vector = self.indexes.iter().any(|index| index.def.as_vector().is_some());
         let version = match self.indexes.iter().all(is_plain) {
+            _ if self.indexes.iter().any(IndexMeta::has_several) => VERSION_SEVERAL,
             _ if vector => VERSION_VECTOR,
             _ if sort_keys => VERSION_SORT_KEYS,
             _ if shortened => VERSION_SHORTENED,
@@ -225,7 +229,7 @@ impl Meta {
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
         let row_format = match format
-            .filter(|_| matches!(v, Some(VERSION..=VERSION_VECTOR)))
+            .filter(|_| matches!(v, Some(VERSION..=VERSION_SEVERAL)))
             .and_then(Rows::decoder)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
@@ -305,6 +309,9 @@ impl IndexMeta {
         if self.flags.shortened {
             entry.insert("shortened", true);
         }
+        if self.has_several() {
+            entry.insert("several", true);
+        }
         if let Some(next) = self.building {
             entry.insert("building", next.cast_signed());
         }
@@ -312,6 +319,11 @@ impl IndexMeta {
             entry.insert("sort_keys", self.sort_keys);
         }
         Ok(entry)
+    }
+
+    /// True for a vector index that has documents with several vectors.
+    fn has_several(&self) -> bool {
+        self.def.as_vector().is_some_and(|def| !def.one_vector)
     }
 
     fn has_sort_keys(&self) -> bool {
@@ -326,5 +338,9 @@ impl IndexMeta {
 
 /// Decodes the definition of an index in a catalog entry.
 fn decode_def(index: &Document) -> Result<Definition> {
-    definition_of(&RawDocumentBuf::try_from(index)?)
+    let mut def = definition_of(&RawDocumentBuf::try_from(index)?)?;
+    if let Some(def) = def.as_vector_mut() {
+        def.one_vector = !index.get_bool("several").unwrap_or(false);
+    }
+    Ok(def)
 }

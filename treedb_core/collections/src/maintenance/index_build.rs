@@ -5,7 +5,8 @@
 //! ([`crate::maintenance::backfill`]); the last marks the index as ready, and the planner can use it. After a crash the index is
 //! still building, and opening the database resumes the build.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use treedb_query::doc::Collation;
 use treedb_query::doc::collation::KEY_VERSION;
@@ -50,11 +51,20 @@ pub struct IndexBuild {
 
 /// The builds in progress.
 #[derive(Debug, Default)]
-pub(crate) struct Builds(Mutex<Vec<(u64, IndexBuild)>>);
+pub(crate) struct Builds {
+    list: Mutex<Vec<(u64, IndexBuild)>>,
+    /// Notified when one has ended.
+    ended: Condvar,
+}
 
 impl Builds {
     fn list(&self) -> MutexGuard<'_, Vec<(u64, IndexBuild)>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until a build ends, but no longer than this.
+    pub(crate) fn wait(&self, most: Duration) {
+        drop(self.ended.wait_timeout(self.list(), most).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Adds a build, which is listed until the result is dropped.
@@ -83,6 +93,7 @@ impl ListedBuild<'_> {
 impl Drop for ListedBuild<'_> {
     fn drop(&mut self) {
         self.builds.list().retain(|(number, _)| *number != self.number);
+        self.builds.ended.notify_all();
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use treedb_query::access::{Direction, Flow, RowId, Source};
 use treedb_query::error::Result;
-use treedb_query::query::Neighbor;
+use treedb_query::query::{NearestQuery, Neighbor};
 use treedb_storage::Reads;
 
 use crate::read::vector_search::vector_search;
@@ -21,7 +21,9 @@ pub struct Recall {
     pub index: String,
     /// Searches.
     pub searches: usize,
-    /// The part of the ten nearest other documents that the index finds, with as many candidates as a search has by default.
+    /// How many candidates the index kept (`ef`): as many as a search has by default.
+    pub candidates: usize,
+    /// The part of the ten nearest other documents that the index finds, from 0 to 1.
     pub recall: f64,
 }
 
@@ -31,7 +33,7 @@ pub struct Recall {
 /// # Errors
 /// Those of the searches.
 pub(crate) fn recall(view: &View<'_, impl Reads>, searches: usize) -> Result<Vec<Recall>> {
-    let mut last = 0;
+    let (mut last, candidates) = (0, NearestQuery::default_candidates(NEIGHBORS + 1));
     view.scan_rows(Direction::Backward, None, &mut |row, _| {
         last = row.0;
         Ok(Flow::Break(()))
@@ -44,14 +46,15 @@ pub(crate) fn recall(view: &View<'_, impl Reads>, searches: usize) -> Result<Vec
             let after = (u128::from(last) * u128::from(at) / searches.max(1) as u128) as u64;
             let mut found = None;
             view.scan_rows(Direction::Forward, Some(RowId(after)), &mut |row, document| {
-                found = def.vector(document.partial_document(&fields)?).map(|vector| (row, vector));
+                let vectors = def.vectors(document.partial_document(&fields)?)?;
+                found = vectors.iter().next().map(|(_, vector)| (row, vector.to_vec()));
                 Ok(if found.is_some() { Flow::Break(()) } else { Flow::Continue(()) })
             })?;
             let Some((row, vector)) = found else { break };
             if !rows.insert(row) {
                 continue;
             }
-            let request = VectorSearchRequest::new(&def.name, vector, NEIGHBORS + 1);
+            let request = VectorSearchRequest::new(&def.name, vector, NEIGHBORS + 1).candidates(candidates);
             let others = |found: Vec<Neighbor>| -> Vec<f32> {
                 // Its own document is the nearest, or as near as the nearest.
                 found.iter().skip(1).map(|neighbor| neighbor.distance).collect()
@@ -64,7 +67,7 @@ pub(crate) fn recall(view: &View<'_, impl Reads>, searches: usize) -> Result<Vec
             wanted += exact.len();
         }
         let recall = if wanted == 0 { 1.0 } else { hits as f64 / wanted as f64 };
-        measured.push(Recall { index: def.name.clone(), searches: rows.len(), recall });
+        measured.push(Recall { index: def.name.clone(), searches: rows.len(), candidates, recall });
     }
     Ok(measured)
 }

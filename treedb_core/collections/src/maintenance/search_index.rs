@@ -3,6 +3,8 @@
 //! An index with another definition is built next to the old one under the same name, which searches use until the new one is
 //! ready and replaces it, in one transaction. After a crash the build is resumed like any other.
 
+use std::time::Duration;
+
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use treedb_query::doc::Collation;
@@ -15,13 +17,16 @@ use crate::collection::Collection;
 use crate::database::Database;
 use crate::maintenance::index_build;
 
+/// How long a call waits for another one's build before it looks again whether there still is one.
+const WAIT: Duration = Duration::from_millis(100);
+
 impl Collection {
     /// Creates search indexes, all of them or no new one, and returns them when they are ready, in the order of their specifications:
-    /// `{ name: "by meaning", type: "vectorSearch", definition: { fields: [..] } }`. One that exists already is no error, also if
-    /// somebody else's call is still building it: it is returned as it is.
+    /// `{ name: "by meaning", type: "vectorSearch", definition: { fields: [..] } }`. One that exists already is no error; if another call is still
+    /// building it, this one waits for it.
     ///
     /// # Errors
-    /// `NamespaceNotFound`; `IndexAlreadyExists` if there is another index of the name; `CannotCreateIndex` for a definition that
+    /// `IndexBuildAborted` if that call fails, or the index is dropped meanwhile; `NamespaceNotFound`; `IndexAlreadyExists` if there is another index of the name; `CannotCreateIndex` for a definition that
     /// is not complete or not supported.
     pub fn create_search_indexes(&self, specs: &[RawDocumentBuf]) -> Result<Vec<SearchIndex>> {
         let specs: Vec<IndexSpec> = specs.iter().map(|spec| IndexSpec::from_document(spec)).collect();
@@ -35,10 +40,25 @@ impl Collection {
             }
             _ => error,
         })?;
-        let mut listed = self.search_indexes()?.unwrap_or_default();
-        listed.retain(|index| names.contains(&index.name));
-        listed.sort_by_key(|index| names.iter().position(|name| *name == index.name));
-        Ok(listed)
+        names.iter().map(|name| self.queryable_search_index(name)).collect()
+    }
+
+    /// The search index of this name, once it can be used.
+    fn queryable_search_index(&self, name: &str) -> Result<SearchIndex> {
+        loop {
+            let listed = self.search_indexes()?.unwrap_or_default();
+            match listed.into_iter().find(|index| index.name == name) {
+                Some(index) if index.queryable => return Ok(index),
+                Some(_) => self.database().inner.builds.wait(WAIT),
+                None => {
+                    let message = format!(
+                        "{}: the index {name} was dropped while it was being built",
+                        self.namespace()
+                    );
+                    return Err(QueryError::new(ErrorCode::IndexBuildAborted, message));
+                }
+            }
+        }
     }
 
     /// Gives the search index of this name another definition: `{ fields: [..] }`. It returns when the index is ready; until then

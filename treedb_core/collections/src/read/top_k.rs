@@ -6,9 +6,9 @@ use std::sync::{Arc, Mutex};
 use bson::RawDocumentBuf;
 
 use treedb_query::access::Flow;
-use treedb_query::aggregate::{Deadline, run_in_parallel};
+use treedb_query::aggregate::run_in_parallel;
 use treedb_query::error::Result;
-use treedb_query::query::{Counters, Execution, Path, Plan, Query, TopK};
+use treedb_query::query::{Counters, Deadline, Execution, Path, Plan, Query, TopK};
 use treedb_storage::{ReadTxn, SharedReadTxn};
 
 use crate::read::aggregate::{Examined, Limits};

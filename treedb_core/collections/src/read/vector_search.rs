@@ -42,7 +42,7 @@ fn query(context: &QueryContext<'_>, request: &VectorSearchRequest) -> Result<Ne
     let VectorSearchRequest { index, vector, limit, candidates, exact, filter, collation } = request.clone();
     let filter = parse(&FindRequest { filter, collation, ..FindRequest::default() })?
         .with_default_collation(context.collation)?;
-    Ok(NearestQuery { index, path: None, vector, limit, candidates, exact, filter })
+    Ok(NearestQuery { index, path: None, vector, limit, candidates, exact, filter, deadline: None })
 }
 
 /// The answers to many requests in one snapshot, in their order, by as many threads as there are cores.

@@ -111,7 +111,7 @@ impl Run {
             doc.extend(doc! { "word": WORDS[self.dice.below(WORDS.len())], "code": code });
         }
         if self.vectors {
-            doc.insert("v", self.vector());
+            doc.insert("v", self.vectors());
         }
         // Some documents need a new shape.
         if self.dice.chance(8) {
@@ -120,7 +120,15 @@ impl Run {
         doc
     }
 
-    /// A vector, or something else.
+    /// Vectors, or something else.
+    fn vectors(&mut self) -> Bson {
+        match self.dice.below(3) {
+            0 => (0..self.dice.below(4)).map(|_| self.vector()).collect::<Vec<_>>().into(),
+            _ => self.vector(),
+        }
+    }
+
+    /// A vector of the right dimensions, or of others.
     fn vector(&mut self) -> Bson {
         let dimensions = if self.dice.chance(10) { 2 } else { 4 };
         (0..dimensions).map(|_| self.dice.below(100) as i32 - 50).collect::<Vec<_>>().into()
@@ -246,7 +254,7 @@ impl Run {
                 let note = "n".repeat(self.dice.below(10) * 150);
                 let mut set = doc! { "tags": tags, "note": note };
                 if self.vectors {
-                    set.insert("v", self.vector());
+                    set.insert("v", self.vectors());
                 }
                 let update = doc! { "$inc": { "kind": 1 }, "$set": set.clone() };
                 let wanted = self.wanted(kind);

@@ -279,6 +279,38 @@ fn a_damaged_row_fails_only_the_searches_that_read_it() {
 }
 
 #[test]
+fn a_change_of_all_vectors_is_read_in_parts_within_the_memory_limit() {
+    let mut rng = Rng::new(9);
+    let db = open(&SimDisk::new()).unwrap();
+    let things = things(&db, 1500, "scalar", &mut rng);
+    build_image(&db, &things, &mut rng);
+    let whole = db.vector_memory();
+    let limit = whole + whole / 5;
+    db.set_vector_memory(limit);
+    let all: Vec<RawDocumentBuf> = (0..500).map(|id| document(id, &floats(&mut rng))).collect();
+    things.delete(DeleteRequest::many(rawdoc! { "_id": { "$lt": 500 } })).unwrap();
+    things.insert_many(&all, true).unwrap();
+    for id in (500..1500).step_by(3) {
+        things.update(UpdateRequest::one(rawdoc! { "_id": id }, set(&floats(&mut rng)))).unwrap();
+    }
+    let mut sizes = BTreeSet::new();
+    for round in 0..9 {
+        check_all(&things, &mut rng);
+        sizes.insert(db.vector_memory());
+        assert!(db.vector_memory() <= limit, "{} of {limit}", db.vector_memory());
+        if round % 3 == 0 {
+            // Changes between the parts.
+            things.delete(DeleteRequest::one(rawdoc! { "_id": round * 50 })).unwrap();
+            things
+                .update(UpdateRequest::one(rawdoc! { "_id": round * 50 + 1 }, set(&floats(&mut rng))))
+                .unwrap();
+        }
+    }
+    assert!(sizes.len() > 2 && db.vector_memory() > whole / 2, "{sizes:?}");
+    db.check().unwrap();
+}
+
+#[test]
 fn images_take_no_more_memory_than_they_may_and_go_with_their_index() {
     let mut rng = Rng::new(6);
     let db = open(&SimDisk::new()).unwrap();

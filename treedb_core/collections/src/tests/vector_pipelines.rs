@@ -4,7 +4,7 @@ use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, doc, rawdoc};
 
 use super::*;
-use crate::maintenance::index_build::add_empty;
+use crate::maintenance::index_build::{add_empty, build};
 use crate::{AggregateRequest, Collection, IndexSpec, Transaction, VectorSearchRequest};
 use treedb_query::doc::Collation;
 use treedb_query::error::ErrorCode;
@@ -93,7 +93,12 @@ fn a_query_vector_may_be_binary_data() {
     for vector in [binary(floats), binary(vec![0x03, 0, 7, 0])] {
         assert_eq!(ids(&run(&points, &[with(search(0.0, 1), "queryVector", vector)]).unwrap()), [7]);
     }
-    for (bytes, part) in [(vec![0x10, 0, 1], "bits"), (vec![0x27, 0, 1], "damaged"), (vec![], "damaged")] {
+    for (bytes, part) in [
+        (vec![0x10, 0, 1], "expected 2 dimensions, found 8"),
+        (vec![0x10, 9, 1], "damaged"),
+        (vec![0x27, 0, 1], "damaged"),
+        (vec![], "damaged"),
+    ] {
         let error = run(&points, &[with(search(0.0, 1), "queryVector", binary(bytes))]).unwrap_err();
         assert!(error.code == ErrorCode::BadValue && error.message.contains(part), "{error}");
     }
@@ -150,10 +155,86 @@ fn a_score_stays_with_its_document_through_stages_that_keep_or_order_documents()
     let lookup =
         doc! { "$lookup": { "from": "points", "localField": "_id", "foreignField": "_id", "as": "same" } };
     assert_eq!(scored(&[lookup, set(), doc! { "$sort": { "_id": 1 } }]), [8, 9, 10, 11, 12]);
+    // Stages that hold documents back and change them.
+    let window = doc! { "$setWindowFields": {
+        "partitionBy": "$odd", "sortBy": { "_id": -1 }, "output": { "sum": { "$sum": "$_id", "window": { "documents": [-1, 0] } } },
+    } };
+    assert_eq!(scored(&[window, set()]), [12, 10, 8, 11, 9]);
+    let fill = doc! { "$fill": { "sortBy": { "_id": 1 }, "output": { "w": { "method": "locf" }, "u": { "value": 1 } } } };
+    assert_eq!(scored(&[fill, set()]), [8, 9, 10, 11, 12]);
     let best = doc! { "$group": { "_id": null, "best": { "$max": meta() }, "all": { "$push": "$$ROOT" } } };
     let grouped = run(&points, &[search(10.0, 3), best]).unwrap();
     assert_eq!(grouped[0].get_f64("best").unwrap(), 1.0);
     assert!(!grouped[0].to_string().contains("vectorSearchScore"));
+}
+
+#[test]
+fn documents_that_a_stage_adds_have_no_score_and_the_others_keep_theirs() {
+    let (_db, points) = points();
+    let set = || doc! { "$set": { "score": meta() } };
+    let scores = |stages: &[Document]| -> Vec<(Option<i32>, Option<f64>)> {
+        let found = run(&points, &[&[search(10.0, 3)], stages].concat()).unwrap();
+        found.iter().map(|doc| (doc.get_i32("_id").ok(), doc.get_f64("score").ok())).collect()
+    };
+    let union =
+        doc! { "$unionWith": { "coll": "points", "pipeline": [{ "$match": { "_id": { "$lt": 2 } } }] } };
+    let both = [
+        (Some(10), Some(1.0)),
+        (Some(9), Some(0.5)),
+        (Some(11), Some(0.5)),
+        (Some(0), None),
+        (Some(1), None),
+    ];
+    assert_eq!(scores(&[union.clone(), set()]), both);
+    let sort = doc! { "$sort": { "_id": 1 } };
+    assert_eq!(scores(&[union, sort, set()]), [both[3], both[4], both[1], both[0], both[2]]);
+    let densify = doc! { "$densify": { "field": "n", "range": { "step": 1, "bounds": [8, 11] } } };
+    let numbered = doc! { "$set": { "n": "$_id" } };
+    assert_eq!(scores(&[numbered, densify, set()]), [(None, None), both[1], both[0], both[2]]);
+}
+
+#[test]
+fn a_search_gives_up_at_its_deadline() {
+    let (_db, points) = points();
+    let more: Vec<_> = (100..400).map(|at| raw(&doc! { "_id": at, "v": [at, 0] })).collect();
+    points.insert_many(&more, true).unwrap();
+    let exact = without(with(search(1.0, 300), "exact", true), "numCandidates");
+    let all = with(with(search(1.0, 300), "numCandidates", 300), "filter", doc! { "no": null });
+    for stage in [exact, all] {
+        let mut late = request(std::slice::from_ref(&stage));
+        late.until = Some(std::time::Instant::now());
+        let error = points.aggregate(&late).map(Iterator::collect::<Result<Vec<_>>>).and_then(|found| found);
+        assert_eq!(error.unwrap_err().code, ErrorCode::MaxTimeMSExpired, "{stage:?}");
+        assert!(!run(&points, &[stage]).unwrap().is_empty());
+    }
+}
+
+#[test]
+fn creating_an_index_waits_for_another_call_that_is_building_it() {
+    let (db, points) = points();
+    let spec = raw(&doc! { "name": "other", "type": "vectorSearch", "definition": definition(2) });
+    let def = IndexSpec::from_document(&spec).definition(&Collation::Simple).unwrap();
+    let begin = || db.edit(points.namespace(), false, None, |edit| add_empty(edit, &def)).unwrap().unwrap();
+    let id = begin();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| points.create_search_indexes(std::slice::from_ref(&spec)).unwrap());
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        assert!(!other.is_finished());
+        let listed = points.search_indexes().unwrap().unwrap();
+        assert_eq!((listed[1].name.as_str(), listed[1].ready, listed[1].queryable), ("other", false, false));
+        assert_eq!(listed[1].listed().get_str("status").unwrap(), "BUILDING");
+        build(&db, points.namespace(), id, "other").unwrap();
+        assert!(other.join().unwrap()[0].queryable);
+    });
+    // One that is dropped instead.
+    points.drop_search_index("other").unwrap();
+    begin();
+    std::thread::scope(|scope| {
+        let other = scope.spawn(|| points.create_search_indexes(std::slice::from_ref(&spec)));
+        std::thread::sleep(std::time::Duration::from_millis(30));
+        points.drop_search_index("other").unwrap();
+        assert_eq!(other.join().unwrap().unwrap_err().code, ErrorCode::IndexBuildAborted);
+    });
 }
 
 #[test]
@@ -170,8 +251,8 @@ fn a_score_that_does_not_exist_is_refused() {
         vec![doc! { "$match": {} }, doc! { "$sort": { "s": meta() } }],
         vec![search(1.0, 2), group, set()],
         vec![search(1.0, 2), facet],
-        vec![search(1.0, 2), union, set()],
-        vec![search(1.0, 2), window, set()],
+        vec![union, set()],
+        vec![window, set()],
         vec![
             search(1.0, 2),
             doc! { "$setWindowFields": { "sortBy": { "_id": 1 }, "output": { "n": { "$sum": meta() } } } },

@@ -5,7 +5,7 @@ use bson::{Bson, RawDocument, RawDocumentBuf};
 use crate::catalog::namespace::Namespace;
 use crate::read::aggregate::{AggregateRequest, Aggregation};
 use crate::read::batch::Batch;
-use crate::read::vector_search::vector_search;
+use crate::read::vector_search::{vector_search, vector_search_within};
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
     VectorSearchRequest,
@@ -97,6 +97,20 @@ impl<'t> TransactionCollection<'t> {
         let seen = self.txn.collection_snapshot(&self.namespace)?;
         let layer = seen.through(&self.txn.reads);
         vector_search(&layer, &layer.context(), request)
+    }
+
+    /// Those of them that are no farther than `distance`.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn vector_search_within(
+        &self,
+        request: &VectorSearchRequest,
+        distance: f32,
+    ) -> Result<Vec<Neighbor>> {
+        let seen = self.txn.collection_snapshot(&self.namespace)?;
+        let layer = seen.through(&self.txn.reads);
+        vector_search_within(&layer, &layer.context(), request, distance)
     }
 
     /// How many documents match, `skip` and `limit` of the request applied.

@@ -47,7 +47,6 @@ mod threads;
 pub use crate::access::TempFile;
 pub use collections::{Collections, EqualityLookup, WriteBody};
 pub use context::Context;
-pub use deadline::Deadline;
 pub use parser::MAX_STAGES;
 pub use pipeline::Pipeline;
 pub use stream::{BoxedStream, DocumentStream, VecStream, Visitor};

@@ -4,7 +4,8 @@
 //! A score is no field of its document. The search in front of a pipeline sets [`CurrentScore`] with each document that it
 //! passes on, and a stage that makes its documents one by one evaluates its expressions before it takes the next one. A stage
 //! that holds documents back and returns them unchanged gets them with their scores in a field ([`AttachedStream`]), which is
-//! taken off again after it ([`DetachedStream`]). After any other stage there are no scores, and `$meta` is refused by the parser.
+//! taken off again after it ([`DetachedStream`]). One that holds them back and changes them keeps their scores itself, in
+//! [`Scored`]. After any other stage there are no scores, and `$meta` is refused by the parser.
 
 use bson::RawDocumentBuf;
 
@@ -24,7 +25,7 @@ pub(crate) const SCORE_FIELD: &str = "$vectorSearchScore";
 pub(crate) enum Scores {
     /// It begins a pipeline and gives each document one.
     Given,
-    /// It passes each document on before it takes the next one.
+    /// It passes each document on before it takes the next one, or sets its score again when it passes it on.
     Kept,
     /// It holds documents back and passes them on unchanged.
     Held,
@@ -41,6 +42,22 @@ impl Scores {
             Scores::Lost => false,
         }
     }
+}
+
+/// A document and its score.
+pub(crate) struct Scored {
+    pub(crate) document: RawDocumentBuf,
+    pub(crate) score: Option<f64>,
+}
+
+/// Passes on the next of the documents that a stage has held back.
+pub(crate) fn pass_on(
+    held: &mut std::vec::IntoIter<Scored>,
+    current: &CurrentScore,
+) -> Option<RawDocumentBuf> {
+    let Scored { document, score } = held.next()?;
+    current.set(score);
+    Some(document)
 }
 
 /// Documents with their scores in a field.

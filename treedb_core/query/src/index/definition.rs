@@ -104,6 +104,14 @@ impl Definition {
         }
     }
 
+    /// [`Self::as_vector`], to change options.
+    pub fn as_vector_mut(&mut self) -> Option<&mut VectorDef> {
+        match self {
+            Definition::Vector(def) => Some(def),
+            Definition::Ordered(_) => None,
+        }
+    }
+
     /// [`Self::as_ordered`], to change options.
     pub fn as_ordered_mut(&mut self) -> Option<&mut IndexDef> {
         match self {

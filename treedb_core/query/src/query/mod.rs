@@ -7,9 +7,11 @@
 //! | `update` | [`Update`]: what a document becomes |
 //! | `projection` | [`Projection`], [`Reshape`]: which fields are returned; [`UsedFields`]: which are decoded |
 //! | `validation` | [`Validator`]: whether a collection accepts a document |
+//! | `deadline` | [`Deadline`]: when an operation gives up |
 //! | `plan` | [`Query`] and [`Plan`]: which indexes, which ranges of their keys |
 //! | `exec` | [`Execution`], [`count`], [`update()`], [`delete`]: carrying a plan out; `explain` |
 
+mod deadline;
 mod exec;
 pub mod expr;
 pub mod filter;
@@ -19,6 +21,7 @@ mod update;
 mod validation;
 
 pub use crate::error::{DuplicateKey, ErrorCode, QueryError, Result};
+pub use deadline::Deadline;
 pub use exec::{
     Counters, DistinctValues, Execution, Modified, NearestQuery, Neighbor, RowCandidates, TopK, Updated,
     count, counted, delete, distinct_by_index, explain, find_and_modify, find_rows, nearest, project, update,

@@ -1,8 +1,9 @@
 //! Sums over two slices of equal length: what all distances are made of.
 //!
 //! [`Kernels::best`] chooses once, by the processor it runs on: AVX-512 with VNNI, AVX2 with FMA, or portable code, which
-//! the compiler turns into whatever the target always has (NEON on 64-bit ARM). All give the same sums of codes and bits, and
-//! the same rotations; sums of floats differ in the last bits, because they are added in another order.
+//! the compiler turns into whatever the target always has (NEON on 64-bit ARM). Bits are counted by VPOPCNTDQ, POPCNT, or
+//! portable code. All give the same sums of codes and bits, and the same rotations; sums of floats differ in the last bits,
+//! because they are added in another order.
 
 mod portable;
 #[cfg(target_arch = "x86_64")]
@@ -53,6 +54,10 @@ pub struct Kernels {
     /// Sum of products of codes, of which the first are numbers from 0 to 255, the second from -128 to 127, stored with
     /// their highest bit inverted (128 added).
     pub codes: fn(&[u8], &[u8]) -> i32,
+    /// How many bits differ.
+    pub differing: fn(&[u8], &[u8]) -> u32,
+    /// How many bits are set in both.
+    pub common: fn(&[u8], &[u8]) -> u32,
     /// Vectors of 24 bits for each element as floats: of a code, as above the second ones are, and a number of 16 bits with its
     /// highest bit inverted too, little-endian, times the scale of these numbers.
     pub unpack: fn(&[u8], &[u8], f32, &mut [f32]),
@@ -126,6 +131,11 @@ mod tests {
                     kernels.name
                 );
                 assert_eq!((kernels.codes)(&x, &y), of_codes, "{} codes at {len}", kernels.name);
+                let count =
+                    |bits: fn(u8, u8) -> u8| x.iter().zip(&y).map(|(x, y)| bits(*x, *y).count_ones()).sum();
+                let (differing, common): (u32, u32) = (count(|x, y| x ^ y), count(|x, y| x & y));
+                assert_eq!((kernels.differing)(&x, &y), differing, "{} differing at {len}", kernels.name);
+                assert_eq!((kernels.common)(&x, &y), common, "{} common at {len}", kernels.name);
             }
         }
     }
@@ -251,6 +261,8 @@ mod tests {
         for kernels in Kernels::all() {
             assert_eq!((kernels.dot)(&[1.0; 100], &[1.0; 70]), 70.0, "{}", kernels.name);
             assert_eq!((kernels.codes)(&[1; 70], &[129; 100]), 70, "{}", kernels.name);
+            assert_eq!((kernels.differing)(&[255; 70], &[127; 100]), 70, "{}", kernels.name);
+            assert_eq!((kernels.common)(&[255; 100], &[1; 70]), 70, "{}", kernels.name);
         }
     }
 }

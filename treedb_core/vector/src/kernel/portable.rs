@@ -6,8 +6,20 @@ use crate::neighbour::Rotation;
 /// Independent sums: as many as two registers of eight floats hold.
 const LANES: usize = 16;
 
-pub(super) const KERNELS: Kernels =
-    Kernels { name: "portable", dot, squares, differences, codes, unpack, encode, planes, round, rotate };
+pub(super) const KERNELS: Kernels = Kernels {
+    name: "portable",
+    dot,
+    squares,
+    differences,
+    codes,
+    differing,
+    common,
+    unpack,
+    encode,
+    planes,
+    round,
+    rotate,
+};
 
 #[inline]
 fn sum(a: &[f32], b: &[f32], term: impl Fn(f32, f32) -> f32) -> f32 {
@@ -37,6 +49,26 @@ fn differences(a: &[f32], b: &[f32]) -> f32 {
 
 fn codes(a: &[u8], b: &[u8]) -> i32 {
     a.iter().zip(b).map(|(a, b)| i32::from(*a) * (i32::from(*b) - 128)).sum()
+}
+
+fn differing(a: &[u8], b: &[u8]) -> u32 {
+    count_each(a, b, |a, b| a ^ b)
+}
+
+fn common(a: &[u8], b: &[u8]) -> u32 {
+    count_each(a, b, |a, b| a & b)
+}
+
+/// The bits that are set in what `combine` makes of two slices. Inlined as [`unpack_each`] is.
+#[inline(always)]
+pub(super) fn count_each(a: &[u8], b: &[u8], combine: impl Fn(u64, u64) -> u64) -> u32 {
+    let len = a.len().min(b.len());
+    let (a, b) = (a.get(..len).unwrap_or(a), b.get(..len).unwrap_or(b));
+    let ((a_words, a_rest), (b_words, b_rest)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let words =
+        a_words.iter().zip(b_words).map(|(a, b)| combine(u64::from_ne_bytes(*a), u64::from_ne_bytes(*b)));
+    let rest = a_rest.iter().zip(b_rest).map(|(a, b)| combine(u64::from(*a), u64::from(*b)));
+    words.chain(rest).map(u64::count_ones).sum()
 }
 
 fn unpack(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {

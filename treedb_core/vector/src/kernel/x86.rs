@@ -2,7 +2,7 @@
 
 use std::arch::x86_64::*;
 
-use super::portable::{encode_each, planes_each, round_each, unpack_each};
+use super::portable::{count_each, encode_each, planes_each, round_each, unpack_each};
 use super::{Kernels, Packed};
 use crate::neighbour::Rotation;
 
@@ -20,6 +20,10 @@ macro_rules! kernels {
             // SAFETY: as above.
             codes: |a, b| unsafe { $name::codes(a, b) },
             // SAFETY: as above.
+            differing: |a, b| unsafe { $name::differing(a, b) },
+            // SAFETY: as above.
+            common: |a, b| unsafe { $name::common(a, b) },
+            // SAFETY: as above.
             unpack: |codes, rest, scale, out| unsafe { $name::unpack(codes, rest, scale, out) },
             // SAFETY: as above.
             encode: |vector, codes| unsafe { $name::encode(vector, codes) },
@@ -36,13 +40,25 @@ macro_rules! kernels {
 /// The kernels that this processor can run, the fastest first.
 pub(super) fn available() -> Vec<Kernels> {
     let mut all = Vec::new();
-    if is_x86_feature_detected!("avx512f")
+    let avx2 = is_x86_feature_detected!("avx2")
+        && is_x86_feature_detected!("fma")
+        && is_x86_feature_detected!("popcnt");
+    if avx2
+        && is_x86_feature_detected!("avx512f")
         && is_x86_feature_detected!("avx512bw")
         && is_x86_feature_detected!("avx512vnni")
     {
-        all.push(kernels!(avx512));
+        let kernels = kernels!(avx512);
+        all.push(match is_x86_feature_detected!("avx512vpopcntdq") {
+            true => kernels,
+            // The first processors with these instructions count no bits in them.
+            false => {
+                let Kernels { differing, common, .. } = kernels!(avx2);
+                Kernels { differing, common, ..kernels }
+            }
+        });
     }
-    if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") {
+    if avx2 {
         all.push(kernels!(avx2));
     }
     all
@@ -126,6 +142,31 @@ mod avx512 {
         _mm512_fmadd_ps(difference, difference, sum)
     });
     sum_of_floats!(differences, |sum, a, b| _mm512_add_ps(sum, _mm512_abs_ps(_mm512_sub_ps(a, b))));
+
+    macro_rules! count_of_bits {
+        ($name:ident, $combine:ident) => {
+            #[target_feature(enable = "avx512f,avx512bw,avx512vpopcntdq")]
+            pub(super) fn $name(a: &[u8], b: &[u8]) -> u32 {
+                let len = a.len().min(b.len());
+                let mut sum = _mm512_setzero_si512();
+                for i in (0..len).step_by(64) {
+                    let mask = first64(len - i);
+                    // SAFETY: the mask keeps the loads within both slices, which are at least `len` long.
+                    let (x, y) = unsafe {
+                        (
+                            _mm512_maskz_loadu_epi8(mask, a.as_ptr().add(i).cast()),
+                            _mm512_maskz_loadu_epi8(mask, b.as_ptr().add(i).cast()),
+                        )
+                    };
+                    sum = _mm512_add_epi64(sum, _mm512_popcnt_epi64($combine(x, y)));
+                }
+                _mm512_reduce_add_epi64(sum) as u32
+            }
+        };
+    }
+
+    count_of_bits!(differing, _mm512_xor_si512);
+    count_of_bits!(common, _mm512_and_si512);
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub(super) fn codes(a: &[u8], b: &[u8]) -> i32 {
@@ -213,6 +254,16 @@ mod avx2 {
     #[target_feature(enable = "avx2")]
     pub(super) fn unpack(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
         unpack_each(codes, rest, scale, out);
+    }
+
+    #[target_feature(enable = "avx2,popcnt")]
+    pub(super) fn differing(a: &[u8], b: &[u8]) -> u32 {
+        count_each(a, b, |a, b| a ^ b)
+    }
+
+    #[target_feature(enable = "avx2,popcnt")]
+    pub(super) fn common(a: &[u8], b: &[u8]) -> u32 {
+        count_each(a, b, |a, b| a & b)
     }
 
     #[target_feature(enable = "avx2")]

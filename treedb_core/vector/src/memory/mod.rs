@@ -93,11 +93,12 @@ impl MemoryGraph {
             exact: metric == Metric::L1,
             entry: None,
             root: None,
-            codes: Records::in_lines(dimensions),
+            codes: Records::in_lines(code::code_bytes(metric, dimensions)),
             factors: Records::new(if metric == Metric::L2 { 3 } else { 2 }),
             links: Records::new(1 + limits.links_below),
             scores: Some(Records::new(limits.links_below)),
-            vectors: Vectors::floats(dimensions),
+            // Codes of bits are the vectors.
+            vectors: Vectors::floats(if metric.is_of_bits() { 0 } else { dimensions }),
             above: Above::new(limits.links),
             free: Vec::new(),
             random: 0,
@@ -106,9 +107,9 @@ impl MemoryGraph {
     }
 
     /// Lets searches and links go by the vectors, not by their codes, which cannot tell vectors of few dimensions apart
-    /// that are near each other and far from zero. To be called before anything is inserted.
+    /// that are near each other and far from zero. To be called before anything is inserted. The codes of bits are the vectors.
     pub fn exact(self) -> MemoryGraph {
-        MemoryGraph { exact: true, ..self }
+        MemoryGraph { exact: !self.metric.is_of_bits(), ..self }
     }
 
     /// Does not keep the scores of links, which only changes of the graph need: those take longer, and it takes a fifth less
@@ -122,7 +123,7 @@ impl MemoryGraph {
     /// Of a graph whose searches go by the vectors, they stay as they are.
     pub fn packed(self) -> MemoryGraph {
         let mut graph = MemoryGraph { scores: None, ..self };
-        if graph.exact || graph.vectors.is_packed() {
+        if graph.exact || graph.vectors.is_packed() || graph.metric.is_of_bits() {
             return graph;
         }
         let mut packed = Vectors::packed(graph.dimensions);
@@ -233,7 +234,7 @@ impl MemoryGraph {
 
     fn store_vector(&mut self, node: u32, vector: &[f32], unit: f32) {
         let codes = self.codes.get_mut(node);
-        let factors = code::encode(vector, unit, codes);
+        let factors = code::encode_for(self.metric, vector, unit, codes);
         let parts = [factors.scale.to_bits(), factors.sum.cast_unsigned(), factors.squares.to_bits()];
         self.factors.get_mut(node).iter_mut().zip(parts).for_each(|(place, part)| *place = part);
         self.vectors.set(node, vector, unit, codes);
@@ -264,7 +265,8 @@ impl MemoryGraph {
         damage
     }
 
-    /// The vector of a node; empty if there is none of this number, or if the graph is [`MemoryGraph::packed`].
+    /// The vector of a node; empty if there is none of this number, if the graph is [`MemoryGraph::packed`], or if it is one of bits, which are
+    /// the codes.
     #[inline]
     pub fn vector(&self, node: u32) -> &[f32] {
         self.vectors.get(node).0
@@ -278,7 +280,10 @@ impl MemoryGraph {
     /// The codes of a node's vector.
     pub fn coded(&self, node: u32) -> Coded<'_> {
         let coded = self.scored(node);
-        let factors = if self.metric == Metric::L2 { coded.factors } else { coded.with_squares() };
+        let factors = match self.metric {
+            Metric::L2 | Metric::Hamming | Metric::Jaccard => coded.factors,
+            _ => coded.with_squares(),
+        };
         Coded { factors, ..coded }
     }
 

@@ -50,7 +50,10 @@ impl MemoryGraph {
         for found in ranked.clone() {
             self.vectors.prefetch(found.node);
         }
-        nearest.extend(ranked.map(|found| (self.distance(vector, unit, found.node, unpacked), found.node)));
+        nearest.extend(ranked.map(|found| match self.metric.is_of_bits() {
+            true => (found.score, found.node),
+            false => (self.distance(vector, unit, found.node, unpacked), found.node),
+        }));
         nearest.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         nearest.truncate(k);
         Ok(nearest)
@@ -78,8 +81,8 @@ impl MemoryGraph {
     fn candidates(&self, vector: &[f32], ef: usize, searcher: &mut Searcher) -> Result<f32, Unfit> {
         let unit = self.metric.check(vector, self.dimensions)?;
         let Searcher { scratch, codes, .. } = searcher;
-        codes.resize(self.dimensions, 0);
-        let factors = code::encode(vector, unit, codes);
+        codes.resize(code::code_bytes(self.metric, self.dimensions), 0);
+        let factors = code::encode_for(self.metric, vector, unit, codes);
         let query = Query { vector, unit, coded: Coded { factors, codes } };
         let Ok(()) = graph::search(self, &query, ef, scratch);
         Ok(unit)

@@ -1,6 +1,6 @@
 //! `createSearchIndexes`, `updateSearchIndex`, `dropSearchIndex` and `listSearchIndexes`: indexes of vectors.
 //!
-//! The first two reply when the index is ready. MongoDB replies at once, and its drivers then ask for the status until it is
+//! The first two reply when the index is ready, also if another client is building it. MongoDB replies at once, and its drivers then ask for the status until it is
 //! `READY`: here they find that the first time.
 
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};

@@ -4,18 +4,22 @@
 //! writer, and makes the graph agree with them. Rows that were inserted or changed since the build began are there already; what
 //! was built in memory is as old as the snapshot that it was built from.
 
+use std::collections::BTreeSet;
+
 use treedb_query::access::{Direction, Flow, RowId, Source};
 use treedb_query::error::Result;
-use treedb_query::index::vector::VectorDef;
+use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{Reads, Table, WriteTxn};
 
 use super::bulk;
 use super::graph::{insert_nodes, remove_node};
-use super::record::{encode_vector, links_row, node_of_vector_row, vector_row};
+use super::record::{
+    encode_vector, first_node, links_row, node_of, node_of_vector_row, position_of, row_of, vector_row,
+};
 use crate::catalog::meta::{IndexFlags, new_index_table};
 use crate::index::{BuildSlice, Prepared, Progress};
 
-/// Rows that one transaction adds to the graph.
+/// Rows that one transaction adds to the graph, or fewer that have as many vectors.
 #[cfg(not(test))]
 pub(super) const STEP_ROWS: usize = 128;
 /// Small in tests, so that a simulated power loss can happen between any two steps.
@@ -47,45 +51,44 @@ pub(super) fn build(
             // That of a build in memory that a crash has ended, if there is no memory now.
             edit.txn.drop_table(&new_index_table(edit.meta.id, target.id))?;
         }
-        // Nodes of rows with vectors, ascending, and those among them that the graph lacks.
-        let (mut nodes, mut missing, mut outdated) = (Vec::new(), Vec::new(), Vec::new());
+        // Nodes that the rows have, and those among them that the graph lacks.
+        let (mut nodes, mut missing, mut outdated) = (BTreeSet::new(), Vec::new(), Vec::new());
         let (mut read, mut agreeing, mut next) = (0, 0, None);
         let view = edit.view();
         view.scan_rows(Direction::Forward, from.checked_sub(1).map(RowId), &mut |id, row| {
-            if read == STEP_READ || missing.len() == STEP_ROWS {
+            if read == STEP_READ || missing.len() >= STEP_ROWS {
                 next = Some(id.0);
                 return Ok(Flow::Break(()));
             }
             read += 1;
-            let Some(vector) = def.vector(row.partial_document(&fields)?) else {
-                return Ok(Flow::Continue(()));
-            };
-            nodes.push(id.0);
-            let (record, mut agrees) = (encode_vector(def, &vector), false);
-            let there =
-                view.reads.visit_row(&table, vector_row(id.0), &mut |found| agrees = *found == *record)?;
-            if agrees {
-                agreeing += 1;
-                return Ok(Flow::Continue(()));
+            let vectors = def.vectors(row.partial_document(&fields)?)?;
+            let before = (nodes.len(), missing.len());
+            for (position, vector) in vectors.iter() {
+                let node = node_of(def, id.0, position)?;
+                nodes.insert(node);
+                let (record, mut agrees) = (encode_vector(def, vector), false);
+                let there = view
+                    .reads
+                    .visit_row(&table, vector_row(node), &mut |found| agrees = *found == *record)?;
+                if agrees {
+                    continue;
+                }
+                if there {
+                    outdated.push(node);
+                }
+                missing.push((node, vector.to_vec()));
             }
-            if there {
-                outdated.push(id.0);
-            }
-            missing.push((id.0, vector));
+            agreeing += usize::from(nodes.len() > before.0 && missing.len() == before.1);
             Ok(Flow::Continue(()))
         })?;
-        let mut stored = view.reads.rows(&table, links_row(from))?;
-        while let Some((row, _)) = stored.lend_next()? {
-            if next.is_some_and(|next| row >= links_row(next)) {
-                break;
+        stored_nodes(view.reads, &table, from, next, &mut |node| {
+            if !nodes.contains(&node) {
+                outdated.push(node);
             }
-            outdated.extend(node_of_vector_row(row).filter(|node| nodes.binary_search(node).is_err()));
-        }
-        drop(stored);
+        })?;
         for node in outdated {
             remove_node(def, edit.txn, &table, node)?;
         }
-        let missing: Vec<(u64, &[f32])> = missing.iter().map(|(row, vector)| (*row, &**vector)).collect();
         insert_nodes(def, edit.txn, &table, &missing)?;
         edit.finish_slice(index, IndexFlags::default(), next)?;
         Ok((read - agreeing, next))
@@ -95,11 +98,51 @@ pub(super) fn build(
     Ok(if next.is_some() { Progress::More } else { Progress::Ready })
 }
 
+/// Calls `visit` with the nodes in a table that belong to rows from `from` on, but before `next`.
+fn stored_nodes(
+    reads: &impl Reads,
+    table: &Table,
+    from: u64,
+    next: Option<u64>,
+    visit: &mut dyn FnMut(u64),
+) -> Result<()> {
+    // Nodes are in the order of their positions first: those of each position are looked up by themselves.
+    let mut position = 0;
+    loop {
+        let mut after = None;
+        let mut rows = reads.rows(table, links_row(first_node(position, from)))?;
+        while let Some((row, _)) = rows.lend_next()? {
+            let Some(node) = node_of_vector_row(row) else { continue };
+            if position_of(node) > position {
+                after = Some(position_of(node));
+                break;
+            }
+            if next.is_some_and(|next| row_of(node) >= next) {
+                after = Some(position + 1);
+                break;
+            }
+            visit(node);
+        }
+        match after {
+            Some(after) => position = after,
+            None => return Ok(()),
+        }
+    }
+}
+
+/// Adds the nodes of a row to `nodes`.
+fn add_nodes(def: &VectorDef, row: RowId, vectors: &Vectors, nodes: &mut Vec<(u64, Vec<f32>)>) -> Result<()> {
+    for (position, vector) in vectors.iter() {
+        nodes.push((node_of(def, row.0, position)?, vector.to_vec()));
+    }
+    Ok(())
+}
+
 /// The vectors of documents that are to be inserted.
 pub(super) struct PreparedVectors {
     pub(super) def: VectorDef,
     /// In the order of the documents.
-    pub(super) vectors: Vec<Option<Vec<f32>>>,
+    pub(super) vectors: Vec<Vectors>,
 }
 
 impl Prepared for PreparedVectors {
@@ -108,11 +151,10 @@ impl Prepared for PreparedVectors {
     }
 
     fn write(&self, txn: &mut WriteTxn, table: &Table, rows: &[RowId]) -> Result<()> {
-        let vectors: Vec<(u64, &[f32])> = rows
-            .iter()
-            .zip(&self.vectors)
-            .filter_map(|(row, vector)| Some((row.0, vector.as_deref()?)))
-            .collect();
-        insert_nodes(&self.def, txn, table, &vectors).map(drop)
+        let mut nodes = Vec::with_capacity(rows.len());
+        for (row, vectors) in rows.iter().zip(&self.vectors) {
+            add_nodes(&self.def, *row, vectors, &mut nodes)?;
+        }
+        insert_nodes(&self.def, txn, table, &nodes).map(drop)
     }
 }

@@ -9,12 +9,15 @@ use treedb_query::access::{Direction, Flow, RowId, Source};
 use treedb_query::error::Result;
 use treedb_query::index::vector::{Quantization, VectorDef};
 use treedb_storage::{Reads, Table, TableKind, WriteTxn};
+use treedb_vector::code::Coded;
 use treedb_vector::graph::{Link, Nodes, NodesMut};
 use treedb_vector::memory::{Builder, MemoryGraph, Undisturbed};
 
 use super::build::STEP_ROWS;
 use super::graph::limits;
-use super::record::{HEAD, Head, damaged, encode_links, encode_vector, links_row, vector_row};
+use super::record::{
+    HEAD, Head, damaged, encode_coded, encode_links, encode_vector, links_row, node_of, vector_row,
+};
 use crate::catalog::meta::{IndexFlags, Meta, index_table, new_index_table};
 use crate::index::{BuildSlice, Progress};
 use crate::read::view::View;
@@ -22,14 +25,14 @@ use crate::read::view::View;
 /// Rows that are read at a time, and nodes that one transaction stores.
 const STEP: usize = 4 * STEP_ROWS;
 
-/// A row and its vector.
-type RowVector = (u64, Vec<f32>);
+/// A node and its vector.
+type NodeVector = (u64, Vec<f32>);
 
 /// A graph in memory.
 struct Collected {
     graph: MemoryGraph,
-    /// The rows of its nodes, ascending.
-    rows: Vec<u64>,
+    /// The numbers that its nodes have in the table.
+    numbers: Vec<u64>,
 }
 
 /// Builds an index as far as memory goes, if it is worth it; otherwise nothing is done.
@@ -54,7 +57,7 @@ pub(super) fn build(
     else {
         return Ok(Some(Progress::Dropped));
     };
-    for from in (0..collected.rows.len()).step_by(STEP) {
+    for from in (0..collected.numbers.len()).step_by(STEP) {
         let stored = slice.edit(|edit, _| collected.store(def, edit.txn, &table, from))?;
         if stored.is_none() {
             return Ok(Some(Progress::Dropped));
@@ -79,25 +82,34 @@ pub(super) fn build(
     Ok(Some(if replaced.is_some() { Progress::More } else { Progress::Dropped }))
 }
 
-/// The vectors of the next rows from `from` on, at most [`STEP`], and where the next ones begin.
-fn read(
-    def: &VectorDef,
-    reads: &impl Reads,
-    meta: &Meta,
-    from: u64,
-) -> Result<(Vec<RowVector>, Option<u64>)> {
-    let (fields, mut vectors, mut rows, mut next) = (def.fields(), Vec::new(), 0, None);
+/// Rows that were read.
+struct Slice {
+    vectors: Vec<NodeVector>,
+    /// How many of the rows have vectors.
+    rows: u64,
+    /// Where the next ones begin.
+    next: Option<u64>,
+}
+
+/// The vectors of the next rows from `from` on, at most [`STEP`], or fewer that have as many vectors.
+fn read(def: &VectorDef, reads: &impl Reads, meta: &Meta, from: u64) -> Result<Slice> {
+    let (fields, mut read) = (def.fields(), 0);
+    let mut slice = Slice { vectors: Vec::new(), rows: 0, next: None };
     let view = View { reads, meta };
     view.scan_rows(Direction::Forward, from.checked_sub(1).map(RowId), &mut |id, row| {
-        if rows == STEP {
-            next = Some(id.0);
+        if read == STEP || slice.vectors.len() >= STEP {
+            slice.next = Some(id.0);
             return Ok(Flow::Break(()));
         }
-        rows += 1;
-        vectors.extend(def.vector(row.partial_document(&fields)?).map(|vector| (id.0, vector)));
+        read += 1;
+        let before = slice.vectors.len();
+        for (position, vector) in def.vectors(row.partial_document(&fields)?)?.iter() {
+            slice.vectors.push((node_of(def, id.0, position)?, vector.to_vec()));
+        }
+        slice.rows += u64::from(slice.vectors.len() > before);
         Ok(Flow::Continue(()))
     })?;
-    Ok((vectors, next))
+    Ok(slice)
 }
 
 /// Builds the graph of the rows of the snapshot that there is memory for; `None` if a step does as well.
@@ -110,11 +122,11 @@ fn collect(
     let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def));
     let graph = if def.quantization == Quantization::None { graph.exact() } else { graph };
     let mut builder = Builder::new(graph, images.build_threads(), Undisturbed);
-    let (mut rows, mut next) = (Vec::new(), Some(0));
+    let (mut numbers, mut next) = (Vec::new(), Some(0));
     let reads = slice.reads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     while let Some(from) = next {
-        let (vectors, after) = read(def, &*reads, &slice.meta, from)?;
-        let bytes = builder.graph().bytes_of(rows.len() + vectors.len()) + 8 * rows.capacity();
+        let Slice { vectors, rows, next: after } = read(def, &*reads, &slice.meta, from)?;
+        let bytes = builder.graph().bytes_of(numbers.len() + vectors.len()) + 8 * numbers.capacity();
         let is_too_large = bytes as u64 > images.room() || builder.graph().is_full();
         if from == 0 && (is_too_large || after.is_none() && vectors.len() <= STEP_ROWS) {
             return Ok(None);
@@ -122,44 +134,50 @@ fn collect(
         if is_too_large {
             break;
         }
-        for (row, vector) in &vectors {
+        for (number, vector) in &vectors {
             builder.add(vector).map_err(|_| damaged(def, "a vector"))?;
-            rows.push(*row);
+            numbers.push(*number);
         }
-        on_progress(vectors.len() as u64);
+        on_progress(rows);
         next = after;
     }
-    Ok(Some(Collected { graph: builder.finish(), rows }))
+    Ok(Some(Collected { graph: builder.finish(), numbers }))
 }
 
 impl Collected {
-    /// The row of a node.
-    fn row(&self, node: u32) -> u64 {
-        self.rows.get(node as usize).copied().unwrap_or(0)
+    /// The number of a node.
+    fn number(&self, node: u32) -> u64 {
+        self.numbers.get(node as usize).copied().unwrap_or(0)
     }
 
     fn head(&self) -> Head {
         let (Ok(entry), Ok(root)) = (self.graph.entry(), self.graph.root());
         Head {
-            entry: entry.map(|(node, level)| (self.row(node), level)),
-            root: root.map(|node| self.row(node)),
+            entry: entry.map(|(node, level)| (self.number(node), level)),
+            root: root.map(|node| self.number(node)),
         }
     }
 
     /// Stores the nodes from number `from` on, as many as one transaction takes.
     fn store(&self, def: &VectorDef, txn: &mut WriteTxn, table: &Table, from: usize) -> Result<()> {
         let mut links = Vec::new();
-        for (at, row) in self.rows.iter().enumerate().skip(from).take(STEP) {
+        for (at, number) in self.numbers.iter().enumerate().skip(from).take(STEP) {
             let node = at as u32;
             let Ok(top) = self.graph.level(node);
             let mut levels = Vec::new();
             for level in 0..=top {
                 let Ok(()) = self.graph.scored_links(node, level, &mut links);
-                let linked = links.iter().map(|link| Link { score: link.score, node: self.row(link.node) });
+                let linked =
+                    links.iter().map(|link| Link { score: link.score, node: self.number(link.node) });
                 levels.push(linked.collect());
             }
-            txn.put_row(table, links_row(*row), &encode_links(&levels))?;
-            txn.put_row(table, vector_row(*row), &encode_vector(def, self.graph.vector(node)))?;
+            // Of bits, the graph has the codes only.
+            let vector = match def.metric.is_of_bits() {
+                true => encode_coded(Coded::of_bits(self.graph.coded(node).codes)),
+                false => encode_vector(def, self.graph.vector(node)),
+            };
+            txn.put_row(table, links_row(*number), &encode_links(&levels))?;
+            txn.put_row(table, vector_row(*number), &vector)?;
         }
         Ok(())
     }

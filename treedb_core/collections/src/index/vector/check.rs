@@ -1,4 +1,4 @@
-//! The check of a vector index: its nodes are the rows that have a vector, with these vectors, and the graph leads to all of them.
+//! The check of a vector index: its nodes are the vectors of the rows, and the graph leads to all of them.
 
 use std::collections::BTreeSet;
 
@@ -9,7 +9,7 @@ use treedb_query::index::vector::VectorDef;
 use treedb_storage::{ReadTxn, Reads};
 
 use super::graph::damage;
-use super::record::{HEAD, encode_vector, node_of_vector_row, vector_row};
+use super::record::{HEAD, encode_vector, node_of, node_of_vector_row, position_of, row_of, vector_row};
 use crate::catalog::meta::IndexMeta;
 use crate::index::{Checker, Mismatch};
 use crate::read::view::View;
@@ -20,7 +20,7 @@ pub(super) struct GraphChecker<'c> {
     def: &'c VectorDef,
     view: &'c View<'c, ReadTxn>,
     index: &'c IndexMeta,
-    /// The nodes that belong to rows.
+    /// The nodes that belong to vectors of rows.
     nodes: BTreeSet<u64>,
 }
 
@@ -32,20 +32,28 @@ impl<'c> GraphChecker<'c> {
 
 impl Checker for GraphChecker<'_> {
     fn row(&mut self, row: RowId, document: &RawDocument) -> Result<(), Mismatch> {
-        let Some(vector) = self.def.vector(document) else { return Ok(()) };
-        let (record, mut same) = (encode_vector(self.def, &vector), false);
-        let reads = self.view.reads;
-        let there =
-            reads.visit_row(&self.index.table, vector_row(row.0), &mut |found| same = *found == *record)?;
-        match (there, same) {
-            (true, agrees) if agrees || self.index.building.is_some() => {
-                self.nodes.insert(row.0);
-                Ok(())
+        for (position, vector) in self.def.vectors(document)?.iter() {
+            let node = node_of(self.def, row.0, position)?;
+            let (record, mut same) = (encode_vector(self.def, vector), false);
+            let reads = self.view.reads;
+            let there = reads
+                .visit_row(&self.index.table, vector_row(node), &mut |found| same = *found == *record)?;
+            match (there, same) {
+                (true, same) if same || self.index.building.is_some() => drop(self.nodes.insert(node)),
+                (true, _) => {
+                    let what =
+                        format!("has another vector for row {row:?} at position {position} than the row");
+                    return Err(Mismatch::Found(what));
+                }
+                (false, _) if self.index.building.is_some() => {}
+                (false, _) => {
+                    let what =
+                        format!("has no node for row {row:?}, which has a vector at position {position}");
+                    return Err(Mismatch::Found(what));
+                }
             }
-            (true, _) => Err(Mismatch::Found(format!("has another vector for row {row:?} than the row"))),
-            (false, _) if self.index.building.is_some() => Ok(()),
-            (false, _) => Err(Mismatch::Found(format!("has no node for row {row:?}, which has a vector"))),
         }
+        Ok(())
     }
 
     fn finish(mut self: Box<Self>) -> Result<u64, Mismatch> {
@@ -56,7 +64,8 @@ impl Checker for GraphChecker<'_> {
             if row != HEAD && self.index.building.is_some() {
                 self.nodes.insert(node);
             } else if row != HEAD && !self.nodes.contains(&node) {
-                let what = format!("has a node for row {}, which has no vector", row / 2);
+                let (row, position) = (row_of(node), position_of(node));
+                let what = format!("has a node for row {row}, which has no vector at position {position}");
                 return Err(Mismatch::Found(what));
             }
         }

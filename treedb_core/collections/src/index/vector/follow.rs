@@ -1,21 +1,27 @@
 //! Building the image of a vector index from its table, and following the table's changes.
 //!
-//! A build reads the table in parts, each in the snapshot of another search. What was changed between these snapshots is read again
-//! when it ends, as what is changed later: a page of the table says which transaction wrote it, so that only new pages are read.
+//! Both read the table in parts, each in the snapshot of another search, so that no search reads for long, and the memory
+//! of old versions can be given up in between; until the last part searches use the table. What was changed between the snapshots is read
+//! afterwards: a page of the table says which transaction wrote it, so that only new pages are read.
 
-use std::collections::BTreeMap;
-use std::ops::RangeBounds;
+use std::collections::{BTreeMap, HashSet, VecDeque};
+use std::hash::BuildHasherDefault;
+use std::ops::{Range, RangeBounds};
 
 use treedb_query::access::{RowId, Source};
 use treedb_query::error::Result;
-use treedb_query::index::vector::{Quantization, VectorDef};
+use treedb_query::index::vector::{Quantization, VectorDef, Vectors};
 use treedb_storage::{Reads, Table, TableVersion};
 use treedb_vector::graph::{Link, NodesMut};
 use treedb_vector::memory::{MemoryGraph, Records};
+use treedb_vector::metric::Unfit;
 
-use super::graph::{StoredGraph, limits};
+use super::graph::{NodeHasher, StoredGraph, limits};
 use super::image::Image;
-use super::record::{HEAD, coded, damaged, floats, for_each_link, level_of, node_of_vector_row};
+use super::record::{
+    HEAD, bits, coded, damaged, floats, for_each_link, level_of, node_of, node_of_vector_row, position_of,
+    row_of,
+};
 use crate::read::view::View;
 
 /// Elements of vectors that a search reads for an image that is being built: some milliseconds.
@@ -25,7 +31,13 @@ const STEP_ELEMENTS: usize = 1 << 20;
 #[cfg(test)]
 const STEP_ELEMENTS: usize = 1 << 13;
 
-/// Bytes of an entry of a map of rows, with what the map needs besides.
+/// So many times as much is read at once of what is new: most of that is on new pages, but has not changed.
+#[cfg(not(test))]
+const FOLLOWED_STEPS: usize = 16;
+#[cfg(test)]
+const FOLLOWED_STEPS: usize = 1;
+
+/// Bytes of an entry of a map of nodes, with what the map needs besides.
 const MAP_ENTRY: usize = 32;
 
 /// How far an image is.
@@ -45,15 +57,21 @@ pub(super) enum Progress {
 #[derive(Debug)]
 pub(super) struct Follower {
     graph: MemoryGraph,
-    /// The row of each node; 0 for a node without a vector: one that was linked to before its vector was read.
-    rows: Records<u64>,
+    /// The number that each node has in the table; 0 for a node without a vector: one that was linked to before its vector was
+    /// read.
+    numbers: Records<u64>,
+    /// The nodes by these numbers.
     nodes: BTreeMap<u64, u32>,
+    /// Some row had several vectors.
+    several: bool,
     /// How many nodes have a vector.
     vectors: usize,
-    /// The row of the table where the build goes on; `None` if it has ended.
-    next: Option<u64>,
-    /// What was changed up to this transaction is in, but for what the build has not read; 0 before the first part.
+    /// The rows of the table that are still to be read, ascending: all of them at first, later those that are new.
+    unread: VecDeque<Range<u64>>,
+    /// What was changed up to this transaction is in, but for the unread rows; 0 before the first part.
     since: u64,
+    /// What documents were changed up to this transaction is in, also for the unread rows that are not new.
+    documents_since: u64,
     /// The newest transaction that anything was read of: it may have what older snapshots do not see.
     newest: u64,
 }
@@ -62,33 +80,36 @@ impl Follower {
     pub(super) fn new(def: &VectorDef) -> Follower {
         let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def)).without_scores();
         let graph = if def.quantization == Quantization::None { graph.exact() } else { graph };
-        let (rows, nodes) = (Records::new(1), BTreeMap::new());
-        Follower { graph, rows, nodes, vectors: 0, next: Some(0), since: 0, newest: 0 }
+        let (numbers, nodes) = (Records::new(1), BTreeMap::new());
+        let unread = VecDeque::from_iter(std::iter::once(0..u64::MAX));
+        let (since, documents_since, newest) = (0, 0, 0);
+        Follower { graph, numbers, nodes, several: false, vectors: 0, unread, since, documents_since, newest }
     }
 
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> u64 {
-        (self.graph.bytes() + self.rows.bytes() + MAP_ENTRY * self.nodes.len()) as u64
+        (self.graph.bytes() + self.numbers.bytes() + MAP_ENTRY * self.nodes.len()) as u64
     }
 
-    /// The graph and the rows of its nodes.
+    /// The graph and the numbers of its nodes.
     pub(super) fn contents(&self) -> (&MemoryGraph, &Records<u64>) {
-        (&self.graph, &self.rows)
+        (&self.graph, &self.numbers)
     }
 
     /// What it has now, as the image of a version of the table.
     pub(super) fn image(&self, version: TableVersion) -> Image {
-        Image { version, graph: self.graph.clone(), rows: self.rows.clone() }
+        let (graph, numbers) = (self.graph.clone(), self.numbers.clone());
+        Image { version, graph, numbers, several: self.several }
     }
 
     /// Whether some of the table was not read yet.
     pub(super) fn is_partial(&self) -> bool {
-        self.next.is_some()
+        !self.unread.is_empty()
     }
 
     /// Bytes that an image of so many nodes takes, with some to spare.
     fn bytes_of(&self, nodes: usize) -> u64 {
-        let bytes = self.graph.bytes_of(nodes) + self.rows.bytes_of(nodes) + MAP_ENTRY * nodes;
+        let bytes = self.graph.bytes_of(nodes) + self.numbers.bytes_of(nodes) + MAP_ENTRY * nodes;
         // More of them than on average may be above level 0.
         (bytes + bytes / 16) as u64
     }
@@ -109,55 +130,73 @@ impl Follower {
         if nodes > u64::from(u32::MAX) || self.bytes_of(nodes as usize) > room {
             return Ok(Progress::TooLarge);
         }
-        let mut reading = Reading { follower: self, def, view, table };
-        let complete = reading.build(now)?;
+        let mut reading = Reading { follower: self, def, view, table, loaded: HashSet::default() };
+        let follower = &mut *reading.follower;
+        if follower.since == 0 {
+            (follower.since, follower.documents_since) = (now, now);
+        }
+        let step = 2 * (STEP_ELEMENTS / def.dimensions.max(1)).max(100);
+        let mut complete = reading.read(step)?;
+        let follower = &mut *reading.follower;
+        if complete && follower.since < now {
+            follower.unread = view.reads.new_rows(table, follower.since)?.into();
+            (follower.documents_since, follower.since) = (follower.since, now);
+            complete = reading.read(FOLLOWED_STEPS * step)?;
+        }
         if reading.follower.graph.is_full() {
             return Ok(Progress::TooLarge);
         }
         if !complete {
             return Ok(Progress::Partial);
         }
-        if reading.follower.since < now {
-            reading.follow(now)?;
-        }
         reading.finish(nodes)?;
         Ok(Progress::Complete)
     }
 
-    /// The node of a row; a new one, without a vector, if there is none.
-    fn node(&mut self, row: u64) -> u32 {
-        match self.nodes.get(&row) {
+    /// The node of this number in the table; a new one, without a vector, if there is none.
+    fn node(&mut self, number: u64) -> u32 {
+        match self.nodes.get(&number) {
             Some(node) => *node,
             None => {
                 let node = self.graph.add_node();
-                if node as usize == self.rows.count() {
-                    self.rows.push();
+                if node as usize == self.numbers.count() {
+                    self.numbers.push();
                 }
-                self.nodes.insert(row, node);
+                self.nodes.insert(number, node);
                 node
             }
         }
     }
 
-    /// Forgets a row.
-    fn forget(&mut self, row: u64) {
-        if let Some(node) = self.nodes.remove(&row) {
+    /// Sets the vector of a node.
+    fn set_vector(&mut self, number: u64, vector: &[f32]) -> std::result::Result<(), Unfit> {
+        let node = self.node(number);
+        self.graph.set_vector(node, vector)?;
+        self.vectors += usize::from(!self.has_vector(node));
+        self.numbers.get_mut(node).fill(number);
+        self.several |= position_of(number) > 0;
+        Ok(())
+    }
+
+    /// Forgets a node.
+    fn forget(&mut self, number: u64) {
+        if let Some(node) = self.nodes.remove(&number) {
             self.vectors -= usize::from(self.has_vector(node));
             self.graph.forget(node);
-            self.rows.get_mut(node).fill(0);
+            self.numbers.get_mut(node).fill(0);
         }
     }
 
-    /// Forgets the rows of a range that are not `there`, which is ascending.
-    fn forget_missing(&mut self, rows: impl RangeBounds<u64>, there: &[u64]) {
-        let known = self.nodes.range(rows).map(|(row, _)| *row);
-        let gone: Vec<u64> = known.filter(|row| there.binary_search(row).is_err()).collect();
-        gone.into_iter().for_each(|row| self.forget(row));
+    /// Forgets the nodes whose numbers are in a range and not `there`, which is ascending.
+    fn forget_missing(&mut self, numbers: impl RangeBounds<u64>, there: &[u64]) {
+        let known = self.nodes.range(numbers).map(|(number, _)| *number);
+        let gone: Vec<u64> = known.filter(|number| there.binary_search(number).is_err()).collect();
+        gone.into_iter().for_each(|number| self.forget(number));
     }
 
     /// Whether a node has a vector.
     fn has_vector(&self, node: u32) -> bool {
-        self.rows.get(node).first().is_some_and(|row| *row != 0)
+        self.numbers.get(node).first().is_some_and(|number| *number != 0)
     }
 }
 
@@ -167,80 +206,83 @@ struct Reading<'r, R> {
     def: &'r VectorDef,
     view: &'r View<'r, R>,
     table: &'r Table,
+    /// The rows with several vectors whose vectors were all taken from the document.
+    loaded: HashSet<u64, BuildHasherDefault<NodeHasher>>,
 }
 
 impl<R: Reads> Reading<'_, R> {
-    /// Reads the next part of the table, if the build has not ended; true if it has then.
-    fn build(&mut self, now: u64) -> Result<bool> {
-        let Some(from) = self.follower.next else { return Ok(true) };
-        if self.follower.since == 0 {
-            self.follower.since = now;
-        }
-        let mut rows = self.view.reads.rows(self.table, from)?;
-        let (mut count, most) = (0, 2 * (STEP_ELEMENTS / self.def.dimensions.max(1)).max(100));
-        while let Some((row, record)) = rows.lend_next()? {
-            if count == most {
-                self.follower.next = Some(row);
-                return Ok(false);
-            }
-            count += 1;
-            self.row(row, record, true)?;
-        }
-        self.follower.next = None;
-        Ok(true)
-    }
-
-    /// Reads what is new since [`Follower::since`].
-    fn follow(&mut self, now: u64) -> Result<()> {
-        for range in self.view.reads.new_rows(self.table, self.follower.since)? {
-            let mut there = Vec::new();
+    /// Reads at most so many of the rows that are to be read; true if there are no more.
+    fn read(&mut self, most: usize) -> Result<bool> {
+        let mut left = most;
+        while let Some(range) = self.follower.unread.pop_front() {
+            let (mut there, mut stopped) = (Vec::new(), None);
             let mut rows = self.view.reads.rows(self.table, range.start)?;
             while let Some((row, record)) = rows.lend_next()? {
                 if row >= range.end {
                     break;
                 }
-                self.row(row, record, false)?;
+                if left == 0 {
+                    stopped = Some(row);
+                    break;
+                }
+                left -= 1;
+                self.row(row, record)?;
                 there.extend(node_of_vector_row(row));
             }
-            self.follower.forget_missing(range.start / 2..range.end / 2, &there);
+            let end = stopped.unwrap_or(range.end);
+            self.follower.forget_missing(range.start / 2..end / 2, &there);
+            if let Some(row) = stopped {
+                self.follower.unread.push_front(row..range.end);
+                return Ok(false);
+            }
         }
-        self.follower.since = now;
-        Ok(())
+        Ok(true)
     }
 
-    /// Takes a row of the table over. `all` if the vector has to be read, whatever the node has now.
-    fn row(&mut self, row: u64, record: &[u8], all: bool) -> Result<()> {
+    /// Takes a row of the table over.
+    fn row(&mut self, row: u64, record: &[u8]) -> Result<()> {
         match node_of_vector_row(row) {
-            Some(row) => self.vector(row, record, all),
+            Some(number) => self.vector(number, record),
             None if row == HEAD => Ok(()),
             None => self.links(row / 2, record),
         }
     }
 
-    fn vector(&mut self, row: u64, record: &[u8], all: bool) -> Result<()> {
-        let node = self.follower.node(row);
-        let all = all || !self.follower.has_vector(node);
-        let graph = &mut self.follower.graph;
-        let unfit = |_| damaged(self.def, "a node");
-        if self.def.quantization == Quantization::None {
-            graph.set_vector(node, &floats(record).1).map_err(unfit)?;
-        } else {
-            let (now, then) = (coded(record), graph.coded(node));
-            // The same codes may stand for another vector, if the document was changed.
-            let same = !all && now.codes == then.codes && now.factors == then.factors;
-            if !same || self.view.reads.may_be_new(&self.view.meta.rows, row, self.follower.since)? {
-                let vector = document_vector(self.def, self.view, row)?;
-                graph.set_vector(node, &vector).map_err(unfit)?;
-            }
+    fn vector(&mut self, number: u64, record: &[u8]) -> Result<()> {
+        if self.def.metric.is_of_bits() {
+            return self.set_vector(number, &bits(self.def, record));
         }
-        self.follower.vectors += usize::from(!self.follower.has_vector(node));
-        self.follower.rows.get_mut(node).fill(row);
+        if self.def.quantization == Quantization::None {
+            return self.set_vector(number, &floats(record).1);
+        }
+        let row = row_of(number);
+        if self.loaded.contains(&row) {
+            return Ok(());
+        }
+        let node = self.follower.node(number);
+        let (now, then) = (coded(record), self.follower.graph.coded(node));
+        let known = self.follower.has_vector(node) && now.codes == then.codes && now.factors == then.factors;
+        // The same codes may stand for another vector, if the document was changed.
+        if known && !self.view.reads.may_be_new(&self.view.meta.rows, row, self.follower.documents_since)? {
+            return Ok(());
+        }
+        let vectors = document_vectors(self.def, self.view, row)?;
+        for (position, vector) in vectors.iter() {
+            self.set_vector(node_of(self.def, row, position)?, vector)?;
+        }
+        if vectors.len() > 1 {
+            self.loaded.insert(row);
+        }
         Ok(())
     }
 
-    fn links(&mut self, row: u64, record: &[u8]) -> Result<()> {
+    fn set_vector(&mut self, number: u64, vector: &[f32]) -> Result<()> {
+        self.follower.set_vector(number, vector).map_err(|_| damaged(self.def, "a node"))
+    }
+
+    fn links(&mut self, number: u64, record: &[u8]) -> Result<()> {
         let broken = || damaged(self.def, "a node");
-        let node = self.follower.node(row);
+        let node = self.follower.node(number);
         let top = level_of(record).ok_or_else(broken)?;
         self.follower.graph.set_level(node, top);
         let mut links: Vec<Link<u32>> = Vec::new();
@@ -256,7 +298,7 @@ impl<R: Reads> Reading<'_, R> {
         Ok(())
     }
 
-    /// Sets where searches begin, once all has been read. Forgets the rows whose deletion no new page tells: see
+    /// Sets where searches begin, once all has been read. Forgets the nodes whose deletion no new page tells: see
     /// [`Reads::new_rows`].
     fn finish(&mut self, nodes: u64) -> Result<()> {
         if self.follower.nodes.len() as u64 != nodes {
@@ -268,10 +310,11 @@ impl<R: Reads> Reading<'_, R> {
             self.follower.forget_missing(.., &there);
         }
         let follower = &mut *self.follower;
-        let known = |row: u64| follower.nodes.get(&row).copied().filter(|node| follower.has_vector(*node));
+        let known =
+            |number: u64| follower.nodes.get(&number).copied().filter(|node| follower.has_vector(*node));
         let whole = [follower.nodes.len(), follower.vectors].iter().all(|count| *count as u64 == nodes);
         let entry = match StoredGraph::new(self.def, self.view.reads, self.table).head()?.entry {
-            Some((row, level)) => known(row).map(|node| Some((node, level))),
+            Some((number, level)) => known(number).map(|node| Some((node, level))),
             None => Some(None),
         };
         let Some(entry) = entry.filter(|_| whole) else { return Err(damaged(self.def, "the graph")) };
@@ -280,13 +323,13 @@ impl<R: Reads> Reading<'_, R> {
     }
 }
 
-/// The vector of a document that is in the index.
-fn document_vector(def: &VectorDef, view: &View<'_, impl Reads>, row: u64) -> Result<Vec<f32>> {
+/// The vectors of a document that is in the index.
+pub(super) fn document_vectors(def: &VectorDef, view: &View<'_, impl Reads>, row: u64) -> Result<Vectors> {
     let fields = def.fields();
-    let mut found = None;
+    let mut found = Vectors::default();
     view.fetch_row(RowId(row), &mut |document| {
-        found = def.vector(document.partial_document(&fields)?);
+        found = def.vectors(document.partial_document(&fields)?)?;
         Ok(())
     })?;
-    found.ok_or_else(|| damaged(def, "a node"))
+    if found.is_empty() { Err(damaged(def, "a node")) } else { Ok(found) }
 }

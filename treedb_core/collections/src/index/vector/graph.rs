@@ -171,7 +171,7 @@ pub(super) fn insert_nodes(
     def: &VectorDef,
     txn: &mut WriteTxn,
     table: &Table,
-    nodes: &[(u64, &[f32])],
+    nodes: &[(u64, Vec<f32>)],
 ) -> Result<usize> {
     let mut new = Vec::with_capacity(nodes.len());
     for (node, vector) in nodes {

@@ -2,7 +2,7 @@
 //!
 //! An image is derived data. It is never written and always exact for its version of the index's table: a search uses one only if its
 //! snapshot sees that version. The first searches build it, a part each (see [`super::follow`]); after a write the next search brings it
-//! up to date from the pages that are new. Searches of older snapshots, of transactions in progress and of indexes whose
+//! up to date from the pages that are new, or the next ones, after many writes. Searches of older snapshots, of transactions in progress and of indexes whose
 //! image is not complete or does not fit in memory read the table.
 //!
 //! A thread remembers the image that it used last, so that it finds it again without a lock.
@@ -31,20 +31,22 @@ const VERSIONS: usize = 2;
 pub(super) struct Image {
     pub(super) version: TableVersion,
     pub(super) graph: MemoryGraph,
-    /// The row of each node.
-    pub(super) rows: Records<u64>,
+    /// The number that each node has in the table.
+    pub(super) numbers: Records<u64>,
+    /// Rows may have several vectors.
+    pub(super) several: bool,
 }
 
 impl Image {
-    /// The row of a node.
+    /// The number that a node has in the table; 0 if there is no such node.
     #[inline]
-    pub(super) fn row(&self, node: u32) -> u64 {
-        self.rows.get(node).first().copied().unwrap_or(0)
+    pub(super) fn number(&self, node: u32) -> u64 {
+        self.numbers.get(node).first().copied().unwrap_or(0)
     }
 
     /// Bytes that it takes besides those that it shares with a newer one.
-    fn bytes_beside(&self, graph: &MemoryGraph, rows: &Records<u64>) -> u64 {
-        (self.graph.bytes_beside(graph) + self.rows.bytes_beside(rows)) as u64
+    fn bytes_beside(&self, graph: &MemoryGraph, numbers: &Records<u64>) -> u64 {
+        (self.graph.bytes_beside(graph) + self.numbers.bytes_beside(numbers)) as u64
     }
 }
 
@@ -87,7 +89,7 @@ impl Default for Images {
 struct Slot {
     /// What [`State`] takes, for those who must not wait for it.
     bytes: AtomicU64,
-    /// It is not complete: who would have to wait for the next part reads the table meanwhile.
+    /// It is not complete, or not up to date after many writes: who would have to wait for the next part reads the table meanwhile.
     building: AtomicBool,
     state: Mutex<State>,
 }
@@ -106,10 +108,10 @@ impl State {
     fn bytes(&self) -> u64 {
         let Some(follower) = &self.follower else { return 0 };
         // What an image shares with the newest state it shares with every one between.
-        let newer = self.recent.iter().skip(1).map(|image| (&image.graph, &image.rows));
+        let newer = self.recent.iter().skip(1).map(|image| (&image.graph, &image.numbers));
         let newer = newer.chain([follower.contents()]);
         let beside =
-            self.recent.iter().zip(newer).map(|(image, (graph, rows))| image.bytes_beside(graph, rows));
+            self.recent.iter().zip(newer).map(|(image, (graph, numbers))| image.bytes_beside(graph, numbers));
         follower.bytes() + beside.sum::<u64>()
     }
 }

@@ -1,6 +1,7 @@
 //! Vector indexes: a graph of near vectors, in a table of rows.
 //!
-//! An entry is a vector's elements, 4 bytes each; a row has one at most.
+//! An entry is all vectors of a row: the position of each in the document and its elements, 4 bytes each. So a row has one
+//! entry at most, and a node of the graph for each vector.
 //!
 //! | file | what it holds |
 //! |---|---|
@@ -24,25 +25,42 @@ mod search;
 
 pub(crate) use image::Images;
 
+use std::collections::BTreeMap;
+
 use bson::RawDocument;
 
 use treedb_query::access::{Probe, RowId};
 use treedb_query::error::Result;
-use treedb_query::index::vector::VectorDef;
+use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{ReadTxn, Reads, Table, TableKind, WriteTxn};
 
+use self::record::node_of;
 use super::{BuildSlice, Checker, Holder, IndexChange, IndexKind, Prepared, Progress, Uncommitted, Versions};
 use crate::catalog::meta::{IndexFlags, IndexMeta};
 use crate::read::view::View;
 
-/// The entry of a vector.
-fn entry_of(vector: &[f32]) -> Vec<u8> {
-    vector.iter().flat_map(|element| element.to_le_bytes()).collect()
+/// The entry of a document's vectors; `None` if there are none.
+fn entry_of(vectors: &Vectors) -> Option<Vec<u8>> {
+    let mut entry = Vec::new();
+    for (position, vector) in vectors.iter() {
+        entry.extend_from_slice(&position.to_le_bytes());
+        entry.extend(vector.iter().flat_map(|element| element.to_le_bytes()));
+    }
+    (!vectors.is_empty()).then_some(entry)
 }
 
-/// The vector of an entry.
-fn vector_of(entry: &[u8]) -> Vec<f32> {
-    entry.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element)).collect()
+/// The vectors of an entry, as bytes, with their positions.
+fn parts_of<'e>(def: &VectorDef, entry: Option<&'e Vec<u8>>) -> impl Iterator<Item = (u32, &'e [u8])> {
+    let parts = entry.map_or(&[][..], Vec::as_slice).chunks_exact(4 + 4 * def.dimensions);
+    parts.filter_map(|part| {
+        let (position, vector) = part.split_first_chunk()?;
+        Some((u32::from_le_bytes(*position), vector))
+    })
+}
+
+/// A vector from the bytes of its elements.
+fn floats_of(bytes: &[u8]) -> Vec<f32> {
+    bytes.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element)).collect()
 }
 
 impl IndexKind for VectorDef {
@@ -57,10 +75,9 @@ impl IndexKind for VectorDef {
         {
             return Ok(IndexChange::default());
         }
-        let entry = |document: Option<&RawDocument>| {
-            document.and_then(|document| self.vector(document)).map(|vector| entry_of(&vector))
-        };
-        let (old, new) = (entry(old), entry(new));
+        // A document that was there before the index may have too many vectors: it is in no index, and can be changed.
+        let old = old.and_then(|old| entry_of(&self.vectors(old).unwrap_or_default()));
+        let new = new.map(|new| self.vectors(new)).transpose()?.and_then(|new| entry_of(&new));
         if old == new {
             return Ok(IndexChange::default());
         }
@@ -75,12 +92,18 @@ impl IndexKind for VectorDef {
         row: RowId,
         change: &IndexChange,
     ) -> Result<IndexFlags> {
-        if !change.remove.is_empty() {
-            graph::remove_node(self, txn, table, row.0)?;
+        let old: BTreeMap<u32, &[u8]> = parts_of(self, change.remove.first()).collect();
+        let new: BTreeMap<u32, &[u8]> = parts_of(self, change.add.first()).collect();
+        // A vector that stays where it was keeps its node. If an index that is being built has not got it, the build adds it.
+        for (position, _) in old.iter().filter(|(position, vector)| new.get(*position) != Some(*vector)) {
+            graph::remove_node(self, txn, table, node_of(self, row.0, *position)?)?;
         }
-        for entry in &change.add {
-            graph::insert_nodes(self, txn, table, &[(row.0, &vector_of(entry))])?;
+        let mut nodes = Vec::with_capacity(new.len());
+        for (position, vector) in new.iter().filter(|(position, vector)| old.get(*position) != Some(*vector))
+        {
+            nodes.push((node_of(self, row.0, *position)?, floats_of(vector)));
         }
+        graph::insert_nodes(self, txn, table, &nodes)?;
         Ok(IndexFlags::default())
     }
 
@@ -94,8 +117,10 @@ impl IndexKind for VectorDef {
         _: &Table,
         documents: &[&RawDocument],
     ) -> Result<Option<Box<dyn Prepared>>> {
-        let vectors = documents.iter().map(|document| self.vector(document)).collect();
-        Ok(Some(Box::new(build::PreparedVectors { def: self.clone(), vectors })))
+        // A document with too many vectors is refused.
+        let vectors: Result<Vec<Vectors>> = documents.iter().map(|document| self.vectors(document)).collect();
+        let prepared = vectors.ok().map(|vectors| build::PreparedVectors { def: self.clone(), vectors });
+        Ok(prepared.map(|prepared| Box::new(prepared) as Box<dyn Prepared>))
     }
 
     fn build(&self, slice: &BuildSlice<'_>, on_progress: &mut dyn FnMut(u64)) -> Result<Progress> {

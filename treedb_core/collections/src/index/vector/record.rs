@@ -4,16 +4,45 @@
 //! |---|---|
 //! | 1 | the head: level of the entry point, 1 byte; its node, 8 bytes; the root, 8 bytes. Missing if there are no nodes |
 //! | `2n` | the links of node `n`: its level, 1 byte; then for every level from 0 on the number of links, 1 byte, and the links: node, 8 bytes, score, 4 bytes |
-//! | `2n + 1` | the vector of node `n`; `scalar`: scale, squared length and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]); `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each |
+//! | `2n + 1` | the vector of node `n`; `scalar`: scale, squared length and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]); `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each; of bits: as `scalar`, with 8 bits in a byte, the first in its highest place, and 0s at the end |
 //!
-//! A node is a row of the collection, whose number it has. Numbers are little-endian.
+//! A node is a vector of a row of the collection: its number has the number of the row in its lowest 40 bits, and the
+//! position of the vector in the row's document above them, which is 0 if that is its only one. Numbers are little-endian.
 
-use treedb_query::error::{ErrorCode, QueryError};
-use treedb_query::index::vector::{Quantization, VectorDef};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::vector::VectorDef;
 use treedb_vector::code::{self, Coded, Factors};
 use treedb_vector::graph::Link;
 use treedb_vector::kernel::Kernels;
 use treedb_vector::metric::Metric;
+
+/// Bits of a node's number that are its row's.
+const ROW_BITS: u32 = 40;
+
+/// The node of a row's vector at this position of the document.
+pub(super) fn node_of(def: &VectorDef, row: u64, position: u32) -> Result<u64> {
+    if row >> ROW_BITS != 0 {
+        let message =
+            format!("index {}: a collection with more than 2^{ROW_BITS} rows cannot have it", def.name);
+        return Err(QueryError::new(ErrorCode::InternalError, message));
+    }
+    Ok(u64::from(position) << ROW_BITS | row)
+}
+
+/// The first node of a position whose row is `row` or a later one.
+pub(super) fn first_node(position: u64, row: u64) -> u64 {
+    position << ROW_BITS | row
+}
+
+/// The row of a node.
+pub(super) fn row_of(node: u64) -> u64 {
+    node & ((1 << ROW_BITS) - 1)
+}
+
+/// The position of a node's vector in the row's document.
+pub(super) fn position_of(node: u64) -> u64 {
+    node >> ROW_BITS
+}
 
 /// The row of the head.
 pub(super) const HEAD: u64 = 1;
@@ -112,48 +141,42 @@ pub(super) fn for_each_link(record: &[u8], level: u8, each: &mut dyn FnMut(Link<
 pub(super) fn encode_vector(def: &VectorDef, vector: &[f32]) -> Vec<u8> {
     // The definition has let it in, so it fits.
     let unit = def.metric.check(vector, def.dimensions).unwrap_or(1.0);
-    match def.quantization {
-        Quantization::Scalar => {
-            let mut codes = vec![0; vector.len()];
-            let factors = code::encode(vector, unit, &mut codes);
-            [&factors.to_bytes()[..], &codes].concat()
-        }
-        Quantization::None => {
-            let mut out = Vec::with_capacity(4 + 4 * vector.len());
-            out.extend_from_slice(&unit.to_le_bytes());
-            vector.iter().for_each(|element| out.extend_from_slice(&element.to_le_bytes()));
-            out
-        }
+    if def.has_codes() {
+        let mut codes = vec![0; code::code_bytes(def.metric, vector.len())];
+        let factors = code::encode_for(def.metric, vector, unit, &mut codes);
+        return encode_coded(Coded { factors, codes: &codes });
     }
+    let mut out = Vec::with_capacity(4 + 4 * vector.len());
+    out.extend_from_slice(&unit.to_le_bytes());
+    vector.iter().for_each(|element| out.extend_from_slice(&element.to_le_bytes()));
+    out
+}
+
+/// The record of the codes of a vector.
+pub(super) fn encode_coded(coded: Coded<'_>) -> Vec<u8> {
+    [&coded.factors.to_bytes()[..], coded.codes].concat()
 }
 
 /// Compares records of vectors.
 #[derive(Debug)]
 pub(super) struct Comparison {
     metric: Metric,
-    quantization: Quantization,
+    has_codes: bool,
     kernels: Kernels,
 }
 
 impl Comparison {
     pub(super) fn of(def: &VectorDef) -> Self {
-        Comparison { metric: def.metric, quantization: def.quantization, kernels: Kernels::best() }
+        Comparison { metric: def.metric, has_codes: def.has_codes(), kernels: Kernels::best() }
     }
 
     /// A number that is the less, the nearer two vectors are, from their records.
     pub(super) fn score(&self, a: &[u8], b: &[u8]) -> f32 {
-        match self.quantization {
-            Quantization::Scalar => code::score(self.metric, &self.kernels, coded(a), coded(b)),
-            Quantization::None => {
-                let ((unit_a, a), (unit_b, b)) = (floats(a), floats(b));
-                match self.metric {
-                    Metric::Cosine => -(self.kernels.dot)(&a, &b) * unit_a * unit_b,
-                    Metric::InnerProduct => -(self.kernels.dot)(&a, &b),
-                    Metric::L2 => (self.kernels.squares)(&a, &b),
-                    Metric::L1 => (self.kernels.differences)(&a, &b),
-                }
-            }
+        if self.has_codes {
+            return code::score(self.metric, &self.kernels, coded(a), coded(b));
         }
+        let ((unit_a, a), (unit_b, b)) = (floats(a), floats(b));
+        self.metric.score(&self.kernels, &a, &b, unit_a * unit_b)
     }
 }
 
@@ -167,6 +190,12 @@ pub(super) fn coded(record: &[u8]) -> Coded<'_> {
 pub(super) fn floats(record: &[u8]) -> (f32, Vec<f32>) {
     let mut all = record.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
     (all.next().unwrap_or(1.0), all.collect())
+}
+
+/// The bits in a record of a vector of bits, as elements.
+pub(super) fn bits(def: &VectorDef, record: &[u8]) -> Vec<f32> {
+    let bits = coded(record).codes.iter().flat_map(|byte| (0..8).map(move |at| byte << at & 0x80 != 0));
+    bits.take(def.dimensions).map(f32::from).collect()
 }
 
 #[cfg(test)]
@@ -190,6 +219,14 @@ mod tests {
         }
         assert_eq!(for_each_link(&record, 3, &mut |_| unreachable!("there is no such level")), Some(()));
         assert_eq!(for_each_link(&record[..5], 0, &mut |_| ()), None);
+        let def = VectorDef::new("v", 2, Metric::L2);
+        for (row, position) in [(1, 0), (7, 999), ((1 << 40) - 1, 3)] {
+            let node = node_of(&def, row, position).unwrap();
+            assert_eq!((row_of(node), position_of(node)), (row, u64::from(position)));
+            assert_eq!(node_of_vector_row(vector_row(node)), Some(node));
+        }
+        assert_eq!(node_of(&def, 5, 0).unwrap(), 5);
+        assert!(node_of(&def, 1 << 40, 0).is_err());
         for node in [1, 2, 1 << 40] {
             assert_eq!(node_of_vector_row(vector_row(node)), Some(node));
             assert_eq!(node_of_vector_row(links_row(node)), None);

@@ -3,23 +3,27 @@
 //! The graph finds `ef` rows by what its nodes have of the vectors; the vectors themselves, which are in the documents, put them in
 //! exact order, some at a time. If the query wants more, the graph is searched again with a greater `ef`, and in the end
 //! all other nodes are compared one by one: every row of the index is visited sooner or later.
+//!
+//! A row with several vectors is visited when the first of them is found, with the distance of the nearest of all its vectors, which the
+//! document tells.
 
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
-use treedb_query::access::{Flow, RowId, Source, VisitNearest};
-use treedb_query::doc::Fields;
+use treedb_query::access::{Flow, RowId, VisitNearest};
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Table};
-use treedb_vector::graph::{self, Scratch};
+use treedb_vector::code;
+use treedb_vector::graph::{self, Scratch, Visited};
+use treedb_vector::kernel::Kernels;
 use treedb_vector::memory::Searcher;
-use treedb_vector::metric::Metric;
 
+use super::follow::document_vectors;
 use super::graph::{Met, NodeHasher, StoredGraph};
 use super::image::{Image, Workspace, with_workspace};
-use super::record::{damaged, encode_vector, node_of_vector_row};
-use super::vector_of;
+use super::record::{coded, damaged, encode_vector, node_of_vector_row, row_of};
+use super::{floats_of, parts_of};
 use crate::index::Uncommitted;
 use crate::read::view::View;
 
@@ -39,6 +43,8 @@ pub(super) struct Batch {
     nearest: Vec<(f32, u64)>,
     /// Candidates of batches before.
     visited: HashSet<u64, BuildHasherDefault<NodeHasher>>,
+    /// The rows visited, if a row may have several candidates.
+    rows: HashSet<u64, BuildHasherDefault<NodeHasher>>,
 }
 
 /// A graph that gives candidates.
@@ -51,6 +57,10 @@ trait Candidates {
     fn prefetch(&self, candidates: &[u64]);
     /// The exact distance of a candidate, and its row.
     fn distance(&mut self, candidate: u64) -> Result<(f32, u64)>;
+    /// Whether a row may have several candidates.
+    fn repeats_rows(&self) -> bool;
+    /// The exact distance of the nearest vector of a row.
+    fn row_distance(&mut self, row: u64) -> Result<f32>;
 }
 
 /// The graph in the table of an index. A candidate is a row.
@@ -59,16 +69,13 @@ struct Stored<'s, R> {
     graph: StoredGraph<'s, R>,
     vector: &'s [f32],
     query: Vec<u8>,
-    /// The indexed field.
-    fields: Fields,
     scratch: Scratch<u64, Met>,
 }
 
 impl<R: Reads> Candidates for Stored<'_, R> {
     fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<()> {
         graph::search(&self.graph, &&*self.query, ef, &mut self.scratch)?;
-        out.clear();
-        out.extend(self.scratch.pool.found().iter().map(|found| found.node));
+        set_rows(self.scratch.pool.found().iter().map(|found| found.node), out);
         Ok(())
     }
 
@@ -81,34 +88,62 @@ impl<R: Reads> Candidates for Stored<'_, R> {
             }
         }
         all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        out.clear();
-        out.extend(all.into_iter().map(|(_, node)| node));
+        set_rows(all.into_iter().map(|(_, node)| node), out);
         Ok(())
     }
 
     fn prefetch(&self, _: &[u64]) {}
 
     fn distance(&mut self, row: u64) -> Result<(f32, u64)> {
-        let def = self.graph.def;
-        let mut found = None;
-        self.view.fetch_row(RowId(row), &mut |document| {
-            let vector = def.vector(document.partial_document(&self.fields)?);
-            found = vector.map(|vector| def.metric.distance(self.vector, &vector));
-            Ok(())
-        })?;
-        found.map(|distance| (distance, row)).ok_or_else(|| damaged(def, "a node"))
+        Ok((nearest_of(self.graph.def, self.view, row, self.vector)?, row))
+    }
+
+    fn repeats_rows(&self) -> bool {
+        false
+    }
+
+    fn row_distance(&mut self, row: u64) -> Result<f32> {
+        Ok(self.distance(row)?.0)
     }
 }
 
+/// Writes the rows of nodes over `rows`, each once.
+fn set_rows(nodes: impl Iterator<Item = u64>, rows: &mut Vec<u64>) {
+    let mut met = Met::default();
+    rows.clear();
+    rows.extend(nodes.map(row_of).filter(|row| met.insert(*row)));
+}
+
+/// The distance of the nearest vector of a row.
+fn nearest_of(def: &VectorDef, view: &View<'_, impl Reads>, row: u64, vector: &[f32]) -> Result<f32> {
+    let vectors = document_vectors(def, view, row)?;
+    vectors.distance(def.metric, vector).ok_or_else(|| damaged(def, "a node"))
+}
+
 /// The graph in an image. A candidate is a node.
-struct Imaged<'i> {
+struct Imaged<'i, R> {
+    def: &'i VectorDef,
+    view: &'i View<'i, R>,
     image: &'i Image,
-    metric: Metric,
     vector: &'i [f32],
+    /// The record of a vector of bits, whose codes are compared.
+    bits: Option<Vec<u8>>,
     searcher: &'i mut Searcher,
 }
 
-impl Candidates for Imaged<'_> {
+impl<R> Imaged<'_, R> {
+    /// The exact distance of a node.
+    #[inline]
+    fn node_distance(&self, node: u32) -> f32 {
+        let (metric, graph) = (self.def.metric, &self.image.graph);
+        match &self.bits {
+            Some(bits) => code::score(metric, &Kernels::best(), coded(bits), graph.coded(node)),
+            None => metric.distance(self.vector, graph.vector(node)),
+        }
+    }
+}
+
+impl<R: Reads> Candidates for Imaged<'_, R> {
     fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<()> {
         out.clear();
         // A vector that no node can be compared with is near none.
@@ -119,9 +154,8 @@ impl Candidates for Imaged<'_> {
     }
 
     fn all(&mut self, out: &mut Vec<u64>) -> Result<()> {
-        let nodes = (0..self.image.rows.count() as u32).filter(|node| self.image.row(*node) != 0);
-        let distance = |node| self.metric.distance(self.vector, self.image.graph.vector(node));
-        let mut all: Vec<(f32, u32)> = nodes.map(|node| (distance(node), node)).collect();
+        let nodes = (0..self.image.numbers.count() as u32).filter(|node| self.image.number(*node) != 0);
+        let mut all: Vec<(f32, u32)> = nodes.map(|node| (self.node_distance(node), node)).collect();
         all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         out.clear();
         out.extend(all.into_iter().map(|(_, node)| u64::from(node)));
@@ -134,8 +168,16 @@ impl Candidates for Imaged<'_> {
 
     fn distance(&mut self, node: u64) -> Result<(f32, u64)> {
         let node = node as u32;
-        let distance = self.metric.distance(self.vector, self.image.graph.vector(node));
-        Ok((distance, self.image.row(node)))
+        let distance = self.node_distance(node);
+        Ok((distance, row_of(self.image.number(node))))
+    }
+
+    fn repeats_rows(&self) -> bool {
+        self.image.several
+    }
+
+    fn row_distance(&mut self, row: u64) -> Result<f32> {
+        nearest_of(self.def, self.view, row, self.vector)
     }
 }
 
@@ -147,7 +189,10 @@ impl Batch {
         ranked: usize,
         visit: &mut VisitNearest<'_>,
     ) -> Result<Flow> {
-        let Batch { candidates, nearest, visited } = self;
+        let Batch { candidates, nearest, visited, rows } = self;
+        let several = graph.repeats_rows();
+        // Many of them may be of the same few rows.
+        let ranked = if several { ranked.max(candidates.len()) } else { ranked };
         if !visited.is_empty() {
             candidates.retain(|candidate| !visited.contains(candidate));
         }
@@ -159,7 +204,11 @@ impl Batch {
             }
             nearest.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             for (distance, row) in nearest.iter() {
-                if visit(RowId(*row), *distance)? == Flow::Break(()) {
+                if several && !rows.insert(*row) {
+                    continue;
+                }
+                let distance = if several { graph.row_distance(*row)? } else { *distance };
+                if visit(RowId(*row), distance)? == Flow::Break(()) {
                     return Ok(Flow::Break(()));
                 }
             }
@@ -177,6 +226,7 @@ impl Batch {
         visit: &mut VisitNearest<'_>,
     ) -> Result<()> {
         self.visited.clear();
+        self.rows.clear();
         let ranked = k.saturating_mul(2).max(RANKED);
         let mut ef = ef.max(k).max(1);
         while ef <= MOST && self.visited.len() < nodes {
@@ -209,7 +259,8 @@ pub(super) fn nearest(
     with_workspace(|workspace| {
         if let Some(image) = view.meta.images.image(def, view, table, workspace)? {
             let Workspace { searcher, batch, .. } = workspace;
-            let mut graph = Imaged { image: &image, metric: def.metric, vector, searcher };
+            let bits = def.metric.is_of_bits().then(|| encode_vector(def, vector));
+            let mut graph = Imaged { def, view, image: &image, vector, bits, searcher };
             return batch.walk(&mut graph, nodes, (k, ef), visit);
         }
         let mut graph = Stored {
@@ -217,11 +268,16 @@ pub(super) fn nearest(
             graph: StoredGraph::new(def, view.reads, table),
             vector,
             query: encode_vector(def, vector),
-            fields: def.fields(),
             scratch: Scratch::default(),
         };
         workspace.batch.walk(&mut graph, nodes, (k, ef), visit)
     })
+}
+
+/// The distance of the nearest vector of an entry.
+fn least_of(def: &VectorDef, entry: &Vec<u8>, vector: &[f32]) -> Option<f32> {
+    let parts = parts_of(def, Some(entry)).map(|(_, part)| def.metric.distance(vector, &floats_of(part)));
+    parts.min_by(f32::total_cmp)
 }
 
 /// [`nearest`] in an open transaction: the rows of the snapshot whose vectors it has not changed, and the vectors that it has
@@ -240,7 +296,7 @@ pub(super) fn nearest_uncommitted(
     let removed: HashSet<RowId> = uncommitted.entries.removed_rows().collect();
     let added = uncommitted.entries.added();
     let mut own: Vec<(f32, RowId)> =
-        added.map(|(entry, row)| (def.metric.distance(vector, &vector_of(entry)), *row)).collect();
+        added.filter_map(|(entry, row)| Some((least_of(def, entry, vector)?, *row))).collect();
     own.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
     let mut own = own.into_iter().peekable();
     let mut stopped = false;

@@ -18,6 +18,7 @@ use crate::aggregate::context::Context;
 use crate::aggregate::operand::{
     document, failed, known_fields, memory_exceeded, optional_string, required_string,
 };
+use crate::aggregate::score::{Scored, Scores, pass_on};
 use crate::aggregate::set_value::with_value;
 use crate::aggregate::stage::{PlannedStage, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream};
@@ -129,14 +130,14 @@ impl Densify {
 #[derive(Default)]
 struct Partition {
     fields: Vec<Option<OwnedValue>>,
-    docs: Vec<(Option<Point>, RawDocumentBuf)>,
+    docs: Vec<(Option<Point>, Scored)>,
 }
 
 struct DensifyStream {
     stage: Arc<Densify>,
     context: Context,
     input: Option<BoxedStream>,
-    ready: std::vec::IntoIter<RawDocumentBuf>,
+    ready: std::vec::IntoIter<Scored>,
 }
 
 impl Stage for Densify {
@@ -195,10 +196,15 @@ impl Stage for Densify {
             ready: Vec::new().into_iter(),
         }))
     }
+
+    /// A document that is added has none.
+    fn scores(&self) -> Scores {
+        Scores::Kept
+    }
 }
 
 impl DensifyStream {
-    fn read(&self, mut input: BoxedStream) -> Result<Vec<RawDocumentBuf>> {
+    fn read(&self, mut input: BoxedStream) -> Result<Vec<Scored>> {
         let (stage, memory) = (&*self.stage, self.context.memory_limit);
         let mut parts: BTreeMap<Vec<u8>, Partition> = BTreeMap::new();
         let mut bytes = 0;
@@ -229,7 +235,8 @@ impl DensifyStream {
             };
             let part = parts.entry(key).or_default();
             part.fields = fields;
-            part.docs.push((point, document.to_owned()));
+            let (document, score) = (document.to_owned(), self.context.globals.score.get());
+            part.docs.push((point, Scored { document, score }));
             Ok(Flow::Continue(()))
         })?;
         let order = |a: &Point, b: &Point| a.partial_cmp(b).unwrap_or(std::cmp::Ordering::Equal);
@@ -282,7 +289,8 @@ impl DensifyStream {
                         let value = value.as_ref().map(|value| value.value());
                         document = with_value(Doc::from(&document), path, value)?;
                     }
-                    all.push(with_value(Doc::from(&document), &stage.field, Some(next.value()))?);
+                    let document = with_value(Doc::from(&document), &stage.field, Some(next.value()))?;
+                    all.push(Scored { document, score: None });
                 }
             }
             all.extend(docs.map(|(_, document)| document));
@@ -296,7 +304,7 @@ impl DocumentStream for DensifyStream {
         if let Some(input) = self.input.take() {
             self.ready = self.read(input)?.into_iter();
         }
-        Ok(self.ready.next())
+        Ok(pass_on(&mut self.ready, &self.context.globals.score))
     }
 }
 

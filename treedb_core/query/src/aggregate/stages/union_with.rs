@@ -6,10 +6,12 @@ use bson::RawDocumentBuf;
 
 use crate::doc::{Doc, Element, Value};
 use crate::error::Result;
+use crate::query::expr::CurrentScore;
 
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::{document, failed, known_fields, optional_string};
 use crate::aggregate::pipeline::Pipeline;
+use crate::aggregate::score::Scores;
 use crate::aggregate::stage::{PlannedStage, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream};
 
@@ -46,7 +48,11 @@ impl Stage for UnionWith {
         context: &Context,
     ) -> Result<BoxedStream> {
         let second = self.pipeline.open(&context.namespace(&self.from), context)?;
-        Ok(Box::new(UnionStream { first: Some(input), second }))
+        Ok(Box::new(UnionStream { first: Some(input), second, score: context.globals.score.clone() }))
+    }
+
+    fn scores(&self) -> Scores {
+        Scores::Kept
     }
 }
 
@@ -54,6 +60,8 @@ struct UnionStream {
     /// `None` once it has ended.
     first: Option<BoxedStream>,
     second: BoxedStream,
+    /// That of the first ones; the second ones have none here.
+    score: CurrentScore,
 }
 
 impl DocumentStream for UnionStream {
@@ -64,6 +72,7 @@ impl DocumentStream for UnionStream {
             }
             self.first = None;
         }
+        self.score.set(None);
         self.second.next()
     }
 }

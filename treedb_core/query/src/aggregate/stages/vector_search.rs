@@ -101,6 +101,7 @@ impl Stage for VectorSearch {
             candidates,
             exact,
             filter: Query::new(filter).collated(parser.names.collation())?,
+            deadline: None,
         }))
     }
 
@@ -119,7 +120,8 @@ impl Stage for VectorSearch {
 
 impl Source for VectorSearch {
     fn open_source(&self, namespace: &str, context: &Context) -> Result<BoxedStream> {
-        let found = context.collections.vector_search(namespace, &self.0)?.into_iter();
+        let search = NearestQuery { deadline: context.deadline, ..self.0.clone() };
+        let found = context.collections.vector_search(namespace, &search)?.into_iter();
         Ok(Box::new(FoundStream { found, score: context.globals.score.clone() }))
     }
 

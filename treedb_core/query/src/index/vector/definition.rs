@@ -39,6 +39,9 @@ pub struct VectorDef {
     pub metric: Metric,
     /// The greatest magnitude of an element, if the index has such a limit. No specification has it.
     pub greatest: Option<f32>,
+    /// Documents with several vectors are not in the index: it was created by a version that did not know them, or is
+    /// PostgreSQL's. No specification has it.
+    pub one_vector: bool,
     /// What is compared first.
     pub quantization: Quantization,
     /// Links that a new node of the graph gets (M).
@@ -61,7 +64,8 @@ impl VectorDef {
             dimensions,
             metric,
             greatest: None,
-            quantization: Quantization::Scalar,
+            one_vector: false,
+            quantization: default_quantization(metric),
             links: LINKS,
             candidates: CANDIDATES,
         }
@@ -153,7 +157,8 @@ impl VectorDef {
     /// # Errors
     /// `IndexKeySpecsConflict` if it is another one of the same name.
     pub fn is_same_as(&self, existing: &VectorDef) -> Result<bool> {
-        match (self == existing, self.name == existing.name) {
+        let same = *self == VectorDef { one_vector: self.one_vector, ..existing.clone() };
+        match (same, self.name == existing.name) {
             (false, true) => Err(QueryError::new(
                 ErrorCode::IndexKeySpecsConflict,
                 format!(
@@ -167,6 +172,11 @@ impl VectorDef {
         }
     }
 
+    /// Whether the index has codes of vectors; otherwise it has the vectors. The codes of bits are the bits.
+    pub fn has_codes(&self) -> bool {
+        self.quantization == Quantization::Scalar || self.metric.is_of_bits()
+    }
+
     /// The score of a vector at a distance, as MongoDB computes it: the greater, the nearer.
     pub fn score(&self, distance: f32) -> f64 {
         let distance = f64::from(distance);
@@ -176,16 +186,34 @@ impl VectorDef {
             // The distance is the product, negated.
             Metric::InnerProduct => (1.0 - distance) / 2.0,
             Metric::L2 | Metric::L1 => 1.0 / (1.0 + distance),
+            // The part of the bits that are equal.
+            Metric::Hamming => 1.0 - distance / self.dimensions as f64,
+            Metric::Jaccard => 1.0 - distance,
         }
     }
 }
 
+/// The metrics and their names. MongoDB has the first three.
+const SIMILARITIES: [(&str, Metric); 6] = [
+    ("cosine", Metric::Cosine),
+    ("dotProduct", Metric::InnerProduct),
+    ("euclidean", Metric::L2),
+    ("manhattan", Metric::L1),
+    ("hamming", Metric::Hamming),
+    ("jaccard", Metric::Jaccard),
+];
+
 /// The name of a metric.
 fn similarity(metric: Metric) -> &'static str {
+    SIMILARITIES.iter().find(|(_, own)| *own == metric).map_or("", |(name, _)| name)
+}
+
+/// The quantization of an index that does not say which. Sums of differences of codes take longer than those of vectors, and bits are
+/// kept as they are.
+fn default_quantization(metric: Metric) -> Quantization {
     match metric {
-        Metric::Cosine => "cosine",
-        Metric::InnerProduct => "dotProduct",
-        Metric::L2 | Metric::L1 => "euclidean",
+        Metric::Cosine | Metric::InnerProduct | Metric::L2 => Quantization::Scalar,
+        Metric::L1 | Metric::Hamming | Metric::Jaccard => Quantization::None,
     }
 }
 
@@ -203,21 +231,19 @@ fn vector_field(field: Doc<'_>) -> Result<VectorDef> {
     let path = path_of(field, "vector")?;
     let dimensions = number(field, "numDimensions", 1..=MAX_DIMENSIONS)?
         .ok_or_else(|| invalid("a vector field needs \"numDimensions\"".to_owned()))?;
-    let metric = match text(field, "similarity")?.as_deref() {
-        Some("cosine") => Metric::Cosine,
-        Some("dotProduct") => Metric::InnerProduct,
-        Some("euclidean") => Metric::L2,
-        other => {
-            let other = other.unwrap_or_default();
-            return Err(invalid(format!(
-                "\"similarity\" must be \"cosine\", \"dotProduct\" or \"euclidean\", not \"{other}\""
-            )));
-        }
-    };
+    let wanted = text(field, "similarity")?.unwrap_or_default();
+    let metric = SIMILARITIES.iter().find(|(name, _)| *name == wanted).map(|(_, metric)| *metric);
+    let metric = metric.ok_or_else(|| {
+        let names = SIMILARITIES.map(|(name, _)| name).join(", ");
+        invalid(format!("\"similarity\" must be one of {names}, not \"{wanted}\""))
+    })?;
     let mut def = VectorDef::new(&path, dimensions, metric);
     match text(field, "quantization")?.as_deref() {
         None => {}
         Some("none") => def.quantization = Quantization::None,
+        Some("scalar") if metric.is_of_bits() => {
+            return Err(invalid(format!("\"quantization\" of bits ({wanted}) must be \"none\"")));
+        }
         Some("scalar") => def.quantization = Quantization::Scalar,
         Some(other) => {
             return Err(invalid(format!("\"quantization\" must be \"none\" or \"scalar\", not \"{other}\"")));
@@ -272,7 +298,7 @@ mod tests {
         let def = VectorDef::from_spec(&spec(field)).unwrap();
         let wanted = VectorDef { name: "near".to_owned(), ..VectorDef::new("a.v", 3, Metric::Cosine) };
         assert_eq!(def, wanted);
-        for similarity in ["cosine", "dotProduct", "euclidean"] {
+        for similarity in ["cosine", "dotProduct", "euclidean", "manhattan"] {
             for quantization in ["none", "scalar"] {
                 let field = rawdoc! {
                     "type": "vector", "path": "v", "numDimensions": 4.0, "similarity": similarity,
@@ -336,5 +362,24 @@ mod tests {
         assert_eq!([0.0, 1.0, 2.0].map(|far| score(Metric::Cosine, far)), [1.0, 0.5, 0.0]);
         assert_eq!([-1.0, 0.0].map(|far| score(Metric::InnerProduct, far)), [1.0, 0.5]);
         assert_eq!([0.0, 1.0, 3.0].map(|far| score(Metric::L2, far)), [1.0, 0.5, 0.25]);
+        assert_eq!([0.0, 1.0, 2.0].map(|far| score(Metric::Hamming, far)), [1.0, 0.5, 0.0]);
+        assert_eq!([0.0, 1.0].map(|far| score(Metric::Jaccard, far)), [1.0, 0.0]);
+    }
+
+    #[test]
+    fn indexes_of_bits_are_not_quantized() {
+        for similarity in ["hamming", "jaccard"] {
+            let field = |quantization: Option<&str>| {
+                let mut field =
+                    rawdoc! { "type": "vector", "path": "v", "numDimensions": 13, "similarity": similarity };
+                quantization.into_iter().for_each(|name| field.append(cstr!("quantization"), name));
+                VectorDef::from_spec(&spec(field))
+            };
+            let def = field(None).unwrap();
+            assert_eq!(def, field(Some("none")).unwrap());
+            assert!(def.metric.is_of_bits() && def.quantization == Quantization::None);
+            assert_eq!(VectorDef::from_spec(&def.spec()).unwrap(), def);
+            assert!(field(Some("scalar")).unwrap_err().message.contains(similarity));
+        }
     }
 }

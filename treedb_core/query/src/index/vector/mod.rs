@@ -3,11 +3,11 @@
 //! | file | what it holds |
 //! |---|---|
 //! | `definition` | [`VectorDef`]: which field, which distance, how it is indexed |
-//! | `field` | the vector of a document |
+//! | `field` | the vectors of a document |
 
 mod definition;
 mod field;
 
 pub use definition::{Quantization, VectorDef};
-pub use field::{query_vector, vector_at};
+pub use field::{Vectors, query_vector, vector_at};
 pub use treedb_vector::metric::Metric;

@@ -4,13 +4,15 @@
 //! another until enough of them match; if too few do, all documents that match are compared. So a search finds as many documents as
 //! there are, up to its limit.
 
+use std::time::Instant;
+
 use bson::{RawDocument, RawDocumentBuf};
 
 use crate::access::{Direction, Flow, Probe, QueryContext, RowId, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::index::vector::VectorDef;
-use crate::query::Query;
 use crate::query::plan::{Path, Plan};
+use crate::query::{Deadline, Query};
 
 use super::find_rows;
 
@@ -40,12 +42,19 @@ pub struct NearestQuery {
     pub exact: bool,
     /// The documents that may be returned, with the filter's collation. Sort, limit and projection have no effect.
     pub filter: Query,
+    /// When the search gives up, if it does.
+    pub deadline: Option<Instant>,
 }
 
 impl NearestQuery {
     /// The greatest `limit` and `candidates` of `$vectorSearch` and of the native protocol: the documents found are in memory
     /// together.
     pub const MOST: usize = 10_000;
+
+    /// The candidates of a search for so many documents that does not say how many.
+    pub fn default_candidates(limit: usize) -> usize {
+        limit.saturating_mul(CANDIDATES_PER_ROW).max(MIN_CANDIDATES)
+    }
 
     /// Refuses a `limit` or `candidates`, by the name that it has in the request, above [`NearestQuery::MOST`].
     ///
@@ -76,7 +85,7 @@ pub struct Neighbor {
 /// The documents with the nearest vectors, the nearest first.
 ///
 /// # Errors
-/// `IndexNotFound` if there is no vector index of this name; `BadValue` for a vector that cannot be compared, which says
+/// `MaxTimeMSExpired`; `IndexNotFound` if there is no vector index of this name; `BadValue` for a vector that cannot be compared, which says
 /// why, for a limit of 0, and for fewer candidates than the limit; those of the filter.
 pub fn nearest(
     source: &dyn Source,
@@ -118,7 +127,8 @@ fn run(
         return Err(QueryError::new(ErrorCode::IndexNotFound, message));
     };
     let ef = check(def, search, within)?;
-    let mut nearest = Nearest { def, search, within, found: Vec::new() };
+    let deadline = Deadline::new(search.deadline);
+    let mut nearest = Nearest { def, search, within, found: Vec::new(), deadline };
     let by_index = Plan::choose(source, context, &search.filter)?.path != Path::CollectionScan;
     let mut enough = false;
     if !search.exact {
@@ -153,7 +163,7 @@ fn check(def: &VectorDef, search: &NearestQuery, within: Option<f32>) -> Result<
     }
     match search.candidates {
         candidates if within.is_some() => Ok(candidates.unwrap_or(MIN_CANDIDATES)),
-        None => Ok(search.limit.saturating_mul(CANDIDATES_PER_ROW).max(MIN_CANDIDATES)),
+        None => Ok(NearestQuery::default_candidates(search.limit)),
         Some(candidates) if candidates >= search.limit => Ok(candidates),
         Some(_) => Err(QueryError::bad_value("\"numCandidates\" must be greater than or equal to \"limit\"")),
     }
@@ -166,6 +176,7 @@ struct Nearest<'s> {
     /// The greatest distance, if there is one.
     within: Option<f32>,
     found: Vec<(f32, RowId)>,
+    deadline: Deadline,
 }
 
 impl Nearest<'_> {
@@ -188,8 +199,9 @@ impl Nearest<'_> {
         let k = if self.within.is_some() { limit.min(MIN_CANDIDATES) } else { limit };
         let most = (source.estimated_rows() / SCANNED_PER_CANDIDATE).max(FEW);
         let (mut seen, mut farther, mut enough) = (0, 0, true);
-        let (found, within) = (&mut self.found, self.within);
+        let (found, within, deadline) = (&mut self.found, self.within, &mut self.deadline);
         let visit = &mut |row, distance| {
+            deadline.tick()?;
             if within.is_some_and(|most| distance > most) {
                 farther += 1;
                 return Ok(if farther >= ef.max(1) { Flow::Break(()) } else { Flow::Continue(()) });
@@ -225,8 +237,9 @@ impl Nearest<'_> {
         }
         let fields = self.def.fields();
         source.scan_rows(Direction::Forward, None, &mut |id, row| {
+            self.deadline.tick()?;
             if self.search.filter.filter.admits(row)? {
-                self.compare(id, row.partial_document(&fields)?);
+                self.compare(id, row.partial_document(&fields)?)?;
             }
             Ok(Flow::Continue(()))
         })
@@ -235,26 +248,25 @@ impl Nearest<'_> {
     fn compare_rows(&mut self, source: &dyn Source, rows: Vec<RowId>) -> Result<()> {
         let fields = self.def.fields();
         for id in rows {
-            source.fetch_row(id, &mut |row| {
-                self.compare(id, row.partial_document(&fields)?);
-                Ok(())
-            })?;
+            self.deadline.tick()?;
+            source.fetch_row(id, &mut |row| self.compare(id, row.partial_document(&fields)?))?;
         }
         Ok(())
     }
 
-    /// Compares a document, if it has a vector.
-    fn compare(&mut self, row: RowId, document: &RawDocument) {
-        let Some(vector) = self.def.vector(document) else { return };
-        let distance = self.def.metric.distance(&self.search.vector, &vector);
+    /// Compares a document, if it has a vector: the nearest of its vectors counts.
+    fn compare(&mut self, row: RowId, document: &RawDocument) -> Result<()> {
+        let vectors = self.def.vectors(document)?;
+        let Some(distance) = vectors.distance(self.def.metric, &self.search.vector) else { return Ok(()) };
         if self.within.is_some_and(|most| distance > most) {
-            return;
+            return Ok(());
         }
         self.found.push((distance, row));
         // Twice as many as are wanted, so that sorting them costs little for each.
         if self.found.len() >= self.search.limit.saturating_mul(2).saturating_add(MIN_CANDIDATES) {
             self.keep_nearest();
         }
+        Ok(())
     }
 
     fn keep_nearest(&mut self) {

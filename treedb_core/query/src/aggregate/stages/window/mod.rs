@@ -21,6 +21,7 @@ use crate::query::expr::{Arena, Expr, Scope, check_path};
 
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::{document, failed, known_fields, memory_exceeded, raw};
+use crate::aggregate::score::{Scored, Scores, pass_on};
 use crate::aggregate::set_value::with_value;
 use crate::aggregate::stage::{PlannedStage, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream};
@@ -41,7 +42,7 @@ struct WindowStream {
     stage: Arc<Window>,
     context: Context,
     input: Option<BoxedStream>,
-    ready: std::vec::IntoIter<RawDocumentBuf>,
+    ready: std::vec::IntoIter<Scored>,
 }
 
 impl Stage for Window {
@@ -78,14 +79,18 @@ impl Stage for Window {
         let context = context.clone();
         Ok(Box::new(WindowStream { stage: self, context, input: Some(input), ready: Vec::new().into_iter() }))
     }
+
+    fn scores(&self) -> Scores {
+        Scores::Kept
+    }
 }
 
 impl WindowStream {
-    fn read(&self, mut input: BoxedStream) -> Result<Vec<RawDocumentBuf>> {
+    fn read(&self, mut input: BoxedStream) -> Result<Vec<Scored>> {
         let (stage, context) = (&*self.stage, &self.context);
         let (mut arena, mut bytes) = (Arena::new(), 0);
         let mut numbers: HashMap<Vec<u8>, usize> = HashMap::new();
-        let mut partitions: Vec<Vec<(Vec<u8>, RawDocumentBuf)>> = Vec::new();
+        let mut partitions: Vec<Vec<(Vec<u8>, Scored)>> = Vec::new();
         input.for_each(&mut |document| {
             let mut partition_key = Vec::new();
             if let Some(by) = &stage.partition {
@@ -103,15 +108,22 @@ impl WindowStream {
                 partitions.push(Vec::new());
             }
             if let Some(partition) = partitions.get_mut(at) {
-                partition.push((key, document.to_owned()));
+                let (document, score) = (document.to_owned(), context.globals.score.get());
+                partition.push((key, Scored { document, score }));
             }
             Ok(Flow::Continue(()))
         })?;
         let mut all = Vec::new();
         for mut partition in partitions {
             partition.sort_by(|a, b| a.0.cmp(&b.0));
-            let (keys, docs): (Vec<_>, Vec<_>) = partition.into_iter().unzip();
-            all.extend(self.evaluate(keys, docs)?);
+            let (mut keys, mut docs, mut scores) = (Vec::new(), Vec::new(), Vec::new());
+            for (key, Scored { document, score }) in partition {
+                keys.push(key);
+                docs.push(document);
+                scores.push(score);
+            }
+            let scored = self.evaluate(keys, docs)?.into_iter().zip(scores);
+            all.extend(scored.map(|(document, score)| Scored { document, score }));
         }
         Ok(all)
     }
@@ -150,6 +162,6 @@ impl DocumentStream for WindowStream {
         if let Some(input) = self.input.take() {
             self.ready = self.read(input)?.into_iter();
         }
-        Ok(self.ready.next())
+        Ok(pass_on(&mut self.ready, &self.context.globals.score))
     }
 }
