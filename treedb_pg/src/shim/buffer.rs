@@ -112,22 +112,10 @@ impl<L: LockMode> Page<L> {
     /// The same, rather in the buffer where it was found before. Not for an index with local buffers.
     pub(crate) fn read_recent(index: Index<'_>, block: u32, recent: &mut RecentBuffers) -> Page<L> {
         let known = recent.buffers.get(block as usize).copied().unwrap_or(0);
-        // SAFETY: an open index, whose main fork is asked for; the server pins the buffer if it holds the block. Nothing in the
-        // boundary needs to be dropped.
-        let is_there = known > 0
-            && unsafe {
-                let file = super::compat::file(index.raw());
-                unguarded::guard(|| {
-                    let is_there =
-                        unguarded::ReadRecentBuffer(file, pg_sys::ForkNumber::MAIN_FORKNUM, block, known);
-                    if is_there {
-                        unguarded::LockBuffer(known, L::MODE as i32);
-                    }
-                    is_there
-                })
-            };
-        if is_there {
-            return Page { buffer: known, block, lock: PhantomData };
+        if known > 0
+            && let Some(page) = Page::lock_recent(index, block, known)
+        {
+            return page;
         }
         let page = Page::read(index, block);
         let at = block as usize;
@@ -147,6 +135,15 @@ impl<L: LockMode> Page<L> {
             index.cache_buffer(block, page.buffer);
             return page;
         };
+        if let Some(page) = Page::lock_recent(index, block, known) {
+            return page;
+        }
+        index.cache_buffer(block, 0);
+        Page::read_top(index, block)
+    }
+
+    /// The block, locked, if this buffer of the shared ones holds it.
+    fn lock_recent(index: Index<'_>, block: u32, known: pg_sys::Buffer) -> Option<Page<L>> {
         // SAFETY: an open index, whose main fork is asked for; the server pins the buffer if it holds the block. Nothing in
         // the boundary needs to be dropped.
         let found = unsafe {
@@ -159,14 +156,10 @@ impl<L: LockMode> Page<L> {
                 found
             })
         };
-        if found {
-            return Page { buffer: known, block, lock: PhantomData };
-        }
-        index.cache_buffer(block, 0);
-        Page::read_top(index, block)
+        found.then_some(Page { buffer: known, block, lock: PhantomData })
     }
 
-    /// The same through a ring of buffers, for passes over a whole index.
+    /// As [`Page::read`], through a ring of buffers, for passes over a whole index.
     pub(crate) fn read_with(index: Index<'_>, block: u32, strategy: Strategy<'_>) -> Page<L> {
         // SAFETY: as above.
         unsafe {

@@ -13,12 +13,6 @@ use pgrx::pg_sys::{AttrNumber, BlockNumber, Buffer, Datum, FmgrInfo, ForkNumber,
 use super::compat::FileLocator;
 
 unsafe extern "C-unwind" {
-    pub(super) fn ReadRecentBuffer(
-        file: FileLocator,
-        fork: ForkNumber::Type,
-        block: BlockNumber,
-        known: Buffer,
-    ) -> bool;
     pub(super) fn ReadBuffer(relation: Relation, block: BlockNumber) -> Buffer;
     pub(super) fn ReadRecentBuffer(
         file: FileLocator,
