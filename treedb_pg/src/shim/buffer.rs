@@ -156,7 +156,8 @@ impl<L: LockMode> Page<L> {
                 found
             })
         };
-        found.then_some(Page { buffer: known, block, lock: PhantomData })
+        // Made only then: what is dropped is unlocked.
+        found.then(|| Page { buffer: known, block, lock: PhantomData })
     }
 
     /// As [`Page::read`], through a ring of buffers, for passes over a whole index.
