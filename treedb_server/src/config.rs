@@ -18,6 +18,10 @@ pub const MAX_MESSAGE_BYTES: usize = 48_000_000;
 /// answer that is sent without. What is sent slowly or never holds nothing.
 pub(crate) const FREE_BYTES: usize = 64 * 1024;
 
+/// How long a client that has not authenticated may send nothing, where clients have to. Monitoring connections of drivers never
+/// do, but send something every ten seconds.
+pub(crate) const UNAUTHENTICATED_IDLE: Duration = Duration::from_secs(120);
+
 /// A server's configuration.
 #[derive(Debug, Clone)]
 pub struct Config {

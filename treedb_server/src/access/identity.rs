@@ -2,9 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use bson::Binary;
 use treedb_collections::{ErrorCode, QueryError};
 
 use super::action::Action;
@@ -30,12 +29,19 @@ struct State {
     exchanges: i32,
 }
 
+/// How long a client may take to answer in an authentication.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// What no other user has, nor had: who cursors and sessions belong to.
+pub(crate) type UserId = [u8; 16];
+
 /// An authentication that is not finished.
 #[derive(Debug)]
 struct Pending {
     user: QualifiedName,
     mechanism: Mechanism,
     exchange: Exchange,
+    began: Instant,
     id: i32,
     /// The client does not send an empty message after the server's last one.
     skip_empty: bool,
@@ -61,7 +67,7 @@ pub(crate) struct Login {
     pub(crate) roles: Vec<QualifiedName>,
     /// What it may do.
     pub(crate) privileges: Vec<Privilege>,
-    id: Binary,
+    id: UserId,
     version: u64,
 }
 
@@ -76,12 +82,13 @@ impl Login {
         // The version first: what is read afterwards is of this version or a later one.
         let version = access.store.version();
         let Some(stored) = access.store.user(user)? else { return Ok(None) };
-        if before.is_some_and(|before| before.id != stored.id) {
+        let id = stored.id.bytes.first_chunk().copied().unwrap_or_default();
+        if before.is_some_and(|before| before.id != id) {
             return Ok(None);
         }
         let resolved = access.store.resolve(&stored.roles)?;
         let (roles, privileges) = (resolved.roles, resolved.privileges);
-        Ok(Some(Login { user: stored.name, roles, privileges, id: stored.id, version }))
+        Ok(Some(Login { user: stored.name, roles, privileges, id, version }))
     }
 }
 
@@ -119,7 +126,12 @@ impl Identity {
         Ok(now)
     }
 
-    /// The user that has authenticated, whether or not it still exists: who its cursors and sessions belong to.
+    /// Who its cursors and sessions belong to.
+    pub(crate) fn owner(&self) -> Option<UserId> {
+        self.lock().login.as_ref().map(|login| login.id)
+    }
+
+    /// The user that has authenticated, whether or not it still exists.
     pub(crate) fn user(&self) -> Option<QualifiedName> {
         self.lock().login.as_ref().map(|login| login.user.clone())
     }
@@ -141,15 +153,17 @@ impl Identity {
             let mut state = self.lock();
             (state.pending, state.ending) = (None, None);
         }
-        access.check_throttle(self)?;
         let Some(mechanism) = Mechanism::named(mechanism) else {
             return Err(QueryError::new(
                 ErrorCode::MechanismUnavailable,
                 format!("Received authentication for mechanism {mechanism} which is not enabled"),
             ));
         };
-        let first = ClientFirst::parse(payload).map_err(|why| self.refuse(access, None, mechanism, &why))?;
+        let nobody = QualifiedName::new(database, "");
+        let first =
+            ClientFirst::parse(payload).map_err(|why| self.refuse(access, &nobody, mechanism, &why))?;
         let user = QualifiedName::new(database, &first.user);
+        access.check_throttle(self, &user)?;
         if let Some(known) = self.user().filter(|known| *known != user) {
             return Err(QueryError::new(
                 ErrorCode::IllegalOperation,
@@ -162,7 +176,7 @@ impl Identity {
         let mut state = self.lock();
         state.exchanges = state.exchanges.wrapping_add(1);
         let id = state.exchanges;
-        state.pending = Some(Pending { user, mechanism, exchange, id, skip_empty });
+        state.pending = Some(Pending { user, mechanism, exchange, began: Instant::now(), id, skip_empty });
         Ok(Step { id, payload: answer.into_bytes(), done: false })
     }
 
@@ -176,18 +190,21 @@ impl Identity {
             if payload.is_empty() && state.ending.take() == Some(id) {
                 return Ok(Step { id, payload: Vec::new(), done: true });
             }
-            state.pending.take().filter(|pending| pending.id == id)
+            state.pending.take().filter(|pending| pending.id == id && pending.began.elapsed() < PATIENCE)
         };
         let Some(Pending { user, mechanism, exchange, skip_empty, .. }) = pending else {
             return Err(QueryError::new(ErrorCode::ProtocolError, "No SASL session state found"));
         };
         // Whoever has begun many exchanges at a time does not get to finish them all.
-        access.check_throttle(self)?;
-        let answer =
-            exchange.finish(payload).map_err(|why| self.refuse(access, Some(&user), mechanism, &why))?;
-        let login = Login::load(access, &user, None)?
-            .ok_or_else(|| self.refuse(access, Some(&user), mechanism, &Refused::WrongProof))?;
-        access.throttle.succeeded(self.address());
+        access.check_throttle(self, &user)?;
+        let answer = exchange.finish(payload).map_err(|why| self.refuse(access, &user, mechanism, &why))?;
+        let login = Login::load(access, &user, None)?;
+        // The user may have got another password meanwhile, or be another one of the same name.
+        let login = match login {
+            Some(login) if access.credentials(&user, mechanism)? == *exchange.credentials() => login,
+            _ => return Err(self.refuse(access, &user, mechanism, &Refused::WrongProof)),
+        };
+        access.throttle.succeeded(self.address(), &user);
         tracing::info!(%user, mechanism = mechanism.name(), peer = %self.peer, "authenticated");
         let mut state = self.lock();
         state.login = Some(Arc::new(login));
@@ -205,13 +222,12 @@ impl Identity {
     fn refuse(
         &self,
         access: &Access,
-        user: Option<&QualifiedName>,
+        user: &QualifiedName,
         mechanism: Mechanism,
         why: &Refused,
     ) -> QueryError {
-        access.throttle.failed(self.address(), Instant::now());
-        let user = user.map(ToString::to_string);
-        tracing::warn!(user, mechanism = mechanism.name(), peer = %self.peer, %why, "authentication failed");
+        access.throttle.failed(self.address(), user, Instant::now());
+        tracing::warn!(user = %user.to_string().escape_debug(), mechanism = mechanism.name(), peer = %self.peer, %why, "authentication failed");
         QueryError::new(ErrorCode::AuthenticationFailed, "Authentication failed.")
     }
 

@@ -44,27 +44,24 @@ type Result<T> = std::result::Result<T, QueryError>;
 const LONGEST_PASSWORD: usize = 1024;
 
 /// Who may do what on a server.
-#[derive(Debug)]
 pub(crate) struct Access {
     /// Users and roles.
     pub(crate) store: Store,
     required: bool,
     throttle: Throttle,
-    /// What salts of users that do not exist are made of.
-    secret: [u8; 32],
+    /// What salts of users that do not exist are made of: always the same, as those of the others are.
+    secret: Vec<u8>,
 }
 
 impl Access {
     /// Access to a database, with or without authentication.
     ///
     /// # Errors
-    /// There is no randomness.
+    /// There is no randomness; those of the storage engine.
     pub(crate) fn new(database: Database, required: bool) -> Result<Access> {
-        let mut secret = [0; 32];
-        getrandom::fill(&mut secret).map_err(|error| {
-            QueryError::new(ErrorCode::InternalError, format!("the system has no random numbers: {error}"))
-        })?;
-        Ok(Access { store: Store::new(database), required, throttle: Throttle::default(), secret })
+        let store = Store::new(database);
+        let secret = if required { store.secret()? } else { Vec::new() };
+        Ok(Access { store, required, throttle: Throttle::default(), secret })
     }
 
     /// Whether clients have to authenticate.
@@ -117,7 +114,7 @@ impl Access {
         Ok(identity.login(self)?.is_some_and(|login| login.permits(action, target)))
     }
 
-    /// The localhost exception: as long as there is no user, a connection from this machine may create the first one.
+    /// The localhost exception: as long as there is no user, a connection from this machine may create one.
     ///
     /// # Errors
     /// Those of reading users.
@@ -133,8 +130,8 @@ impl Access {
     }
 
     /// Refuses an address that has failed too often.
-    fn check_throttle(&self, identity: &Identity) -> Result<()> {
-        match self.throttle.wait(identity.address(), Instant::now()) {
+    fn check_throttle(&self, identity: &Identity, user: &QualifiedName) -> Result<()> {
+        match self.throttle.wait(identity.address(), user, Instant::now()) {
             Some(wait) => Err(QueryError::new(
                 ErrorCode::AuthenticationFailed,
                 format!("too many failed log-ins from this address: try again in {} s", wait.as_secs() + 1),
@@ -162,6 +159,15 @@ impl Access {
             change.put_user(&user)?;
             Ok(true)
         })
+    }
+}
+
+impl std::fmt::Debug for Access {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Access")
+            .field("store", &self.store)
+            .field("required", &self.required)
+            .finish_non_exhaustive()
     }
 }
 

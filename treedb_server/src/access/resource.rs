@@ -31,9 +31,9 @@ pub(crate) enum Resource {
     },
 }
 
-/// Whether a collection has a name that is reserved for the server.
-fn is_system(collection: &str) -> bool {
-    collection.starts_with("system.")
+/// Whether a collection is the server's: its name is reserved, or it has the replies to retryable writes of all users.
+fn is_system(database: &str, collection: &str) -> bool {
+    collection.starts_with("system.") || (database, collection) == ("config", "transactions")
 }
 
 impl Resource {
@@ -60,14 +60,11 @@ impl Resource {
             Target::Cluster => return false,
         };
         let of_database = match own_database {
-            "" => {
-                collection.is_some_and(|name| own_collection == name)
-                    || !matches!(database, "local" | "config")
-            }
+            "" => !matches!(database, "local" | "config"),
             own => own == database,
         };
         let of_collection = match (own_collection, collection) {
-            ("", Some(name)) => !is_system(name),
+            ("", Some(name)) => !is_system(database, name),
             ("", None) => true,
             (own, name) => name == Some(own),
         };

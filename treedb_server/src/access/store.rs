@@ -18,6 +18,9 @@ type Result<T> = std::result::Result<T, QueryError>;
 
 const USERS: &str = "server/users";
 const ROLES: &str = "server/roles";
+const SECRETS: &str = "server/secrets";
+/// The key of the secret that salts of users that do not exist are made of.
+const SALT: &[u8] = b"salt";
 
 /// Roles that a user may have, inherited ones included.
 const MOST_ROLES: usize = 1_000;
@@ -26,7 +29,7 @@ const MOST_ROLES: usize = 1_000;
 pub(crate) struct Store {
     database: Database,
     version: AtomicU64,
-    /// There has been a user since the server started.
+    /// There was a user when it was asked for the last time, and none has been dropped since.
     has_user: AtomicBool,
 }
 
@@ -74,6 +77,25 @@ impl Store {
         };
         self.has_user.store(found, Ordering::Relaxed);
         Ok(found)
+    }
+
+    /// Random bytes that a database keeps, made when they are asked for the first time.
+    ///
+    /// # Errors
+    /// There is no randomness; those of the storage engine.
+    pub(crate) fn secret(&self) -> Result<Vec<u8>> {
+        let mut txn = self.database.store().begin_write()?;
+        let table = txn.open_table(SECRETS, TableKind::Ordered)?;
+        if let Some(secret) = txn.get(&table, SALT)? {
+            return Ok(secret.to_vec());
+        }
+        let mut secret = vec![0; 32];
+        getrandom::fill(&mut secret).map_err(|error| {
+            QueryError::new(ErrorCode::InternalError, format!("the system has no random numbers: {error}"))
+        })?;
+        txn.put(&table, SALT, &secret)?;
+        txn.commit_with(Durability::Durable)?;
+        Ok(secret)
     }
 
     /// A user.

@@ -1,24 +1,29 @@
-//! Limiting failed log-ins: an address that fails often has to wait.
+//! Limiting failed log-ins: an address that often fails to be a user has to wait.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Failures of one address after which it has to wait.
+use super::user::QualifiedName;
+
+/// Failures after which an address has to wait.
 const FREE: u32 = 10;
 /// How long an address waits then, after each further failure.
 const PAUSE: Duration = Duration::from_secs(5);
 /// After so long without a failure an address is forgotten.
 const MEMORY: Duration = Duration::from_secs(300);
-/// Addresses that are remembered.
-const MOST_ADDRESSES: usize = 10_000;
+/// Addresses with users that are remembered.
+const MOST: usize = 10_000;
 
-/// Failed log-ins by address.
+/// Failed log-ins by address and user.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
-    failures: Mutex<HashMap<IpAddr, Failures>>,
+    failures: Mutex<HashMap<Key, Failures>>,
 }
+
+/// An address, of version 6 its network of 64 bits, and who it tried to be.
+type Key = (IpAddr, QualifiedName);
 
 #[derive(Debug, Clone, Copy)]
 struct Failures {
@@ -26,11 +31,19 @@ struct Failures {
     last: Instant,
 }
 
+fn key(address: IpAddr, user: &QualifiedName) -> Key {
+    let network = match address {
+        IpAddr::V4(_) => address,
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+    };
+    (network, user.clone())
+}
+
 impl Throttle {
-    /// How long an address has to wait before it may try.
-    pub(crate) fn wait(&self, address: IpAddr, now: Instant) -> Option<Duration> {
+    /// How long an address has to wait before it may try to be this user.
+    pub(crate) fn wait(&self, address: IpAddr, user: &QualifiedName, now: Instant) -> Option<Duration> {
         let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let Failures { count, last } = *failures.get(&address)?;
+        let Failures { count, last } = *failures.get(&key(address, user))?;
         if count < FREE {
             return None;
         }
@@ -38,26 +51,23 @@ impl Throttle {
     }
 
     /// Remembers a failure.
-    pub(crate) fn failed(&self, address: IpAddr, now: Instant) {
+    pub(crate) fn failed(&self, address: IpAddr, user: &QualifiedName, now: Instant) {
+        let key = key(address, user);
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= MOST_ADDRESSES {
-            failures.retain(|_, known| now.saturating_duration_since(known.last) < PAUSE);
+        if failures.len() >= MOST && !failures.contains_key(&key) {
+            let oldest = failures.iter().min_by_key(|(_, known)| known.last).map(|(key, _)| key.clone());
+            oldest.and_then(|oldest| failures.remove(&oldest));
         }
-        let full = failures.len() >= MOST_ADDRESSES && !failures.contains_key(&address);
-        if full {
-            // So many addresses fail at a time: one more that is not counted makes no difference.
-            return;
-        }
-        let known = failures.entry(address).or_insert(Failures { count: 0, last: now });
+        let known = failures.entry(key).or_insert(Failures { count: 0, last: now });
         if now.saturating_duration_since(known.last) > MEMORY {
             known.count = 0;
         }
         *known = Failures { count: known.count.saturating_add(1), last: now };
     }
 
-    /// Forgets the failures of an address, which knows a password.
-    pub(crate) fn succeeded(&self, address: IpAddr) {
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).remove(&address);
+    /// Forgets the failures of an address with a user, whose password it knows.
+    pub(crate) fn succeeded(&self, address: IpAddr, user: &QualifiedName) {
+        self.failures.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(address, user));
     }
 }
 
@@ -69,31 +79,42 @@ mod tests {
     fn an_address_that_fails_often_waits_and_others_do_not() {
         let throttle = Throttle::default();
         let (bad, good) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let (ann, bob) = (QualifiedName::new("admin", "ann"), QualifiedName::new("admin", "bob"));
         let now = Instant::now();
         for _ in 0..FREE {
-            assert_eq!(throttle.wait(bad, now), None);
-            throttle.failed(bad, now);
+            assert_eq!(throttle.wait(bad, &ann, now), None);
+            throttle.failed(bad, &ann, now);
         }
-        assert_eq!(throttle.wait(bad, now), Some(PAUSE));
-        assert_eq!(throttle.wait(good, now), None);
+        assert_eq!(throttle.wait(bad, &ann, now), Some(PAUSE));
+        assert_eq!(throttle.wait(good, &ann, now), None);
+        assert_eq!(throttle.wait(bad, &bob, now), None);
+        // One's own password does not help to guess another's.
+        throttle.succeeded(bad, &bob);
+        assert_eq!(throttle.wait(bad, &ann, now), Some(PAUSE));
         let later = now + PAUSE;
-        assert_eq!(throttle.wait(bad, later), None);
-        throttle.failed(bad, later);
-        assert_eq!(throttle.wait(bad, later), Some(PAUSE));
-        throttle.succeeded(bad);
-        assert_eq!(throttle.wait(bad, later), None);
-        throttle.failed(good, now);
-        throttle.failed(good, now + 2 * MEMORY);
-        assert_eq!(throttle.failures.lock().unwrap()[&good].count, 1);
+        assert_eq!(throttle.wait(bad, &ann, later), None);
+        throttle.failed(bad, &ann, later);
+        assert_eq!(throttle.wait(bad, &ann, later), Some(PAUSE));
+        throttle.succeeded(bad, &ann);
+        assert_eq!(throttle.wait(bad, &ann, later), None);
+        throttle.failed(good, &ann, now);
+        throttle.failed(good, &ann, now + 2 * MEMORY);
+        assert_eq!(throttle.failures.lock().unwrap()[&key(good, &ann)].count, 1);
     }
 
     #[test]
-    fn the_addresses_that_are_remembered_are_limited() {
+    fn addresses_of_one_network_are_one_and_what_is_remembered_is_limited() {
         let throttle = Throttle::default();
-        let now = Instant::now();
-        for address in 0..2 * MOST_ADDRESSES as u32 {
-            throttle.failed(IpAddr::from(address.to_be_bytes()), now);
+        let (ann, now) = (QualifiedName::new("admin", "ann"), Instant::now());
+        for host in 0..FREE {
+            throttle.failed(IpAddr::from([0x2001, 0xdb8, 0, 1, 0, 0, 0, host as u16]), &ann, now);
         }
-        assert_eq!(throttle.failures.lock().unwrap().len(), MOST_ADDRESSES);
+        assert_eq!(throttle.wait(IpAddr::from([0x2001, 0xdb8, 0, 1, 9, 9, 9, 9]), &ann, now), Some(PAUSE));
+        for address in 0..MOST as u32 + 10 {
+            throttle.failed(IpAddr::from(address.to_be_bytes()), &ann, now + Duration::from_secs(1));
+        }
+        assert_eq!(throttle.failures.lock().unwrap().len(), MOST);
+        let last = IpAddr::from((MOST as u32 + 9).to_be_bytes());
+        assert!(throttle.failures.lock().unwrap().contains_key(&key(last, &ann)));
     }
 }

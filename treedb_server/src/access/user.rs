@@ -51,6 +51,9 @@ impl QualifiedName {
         }
         let document = value.as_document().ok_or("a role is a string, or {role: .., db: ..}")?;
         match (document.get_str("role"), document.get_str("db")) {
+            (Ok(_), Ok(database)) if database.contains('.') => {
+                Err(format!("there is no database '{database}': its name may not have a dot"))
+            }
             (Ok(name), Ok(database)) => Ok(QualifiedName::new(database, name)),
             _ => Err("a role as a document has a string 'role' and a string 'db'".to_owned()),
         }

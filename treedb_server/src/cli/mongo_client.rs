@@ -104,7 +104,13 @@ impl std::str::FromStr for Uri {
             return Err(form());
         }
         let authority = option(path, "tlsCAFile").and_then(unescaped).map(PathBuf::from);
-        let tls = option(path, "tls").or(option(path, "ssl")) == Some("true");
+        let tls = match option(path, "tls").or(option(path, "ssl")) {
+            Some("true") => true,
+            Some("false") => false,
+            Some(other) => return Err(format!("tls is true or false, and not {other}")),
+            // Who names certificates wants them to be asked for.
+            None => authority.is_some(),
+        };
         if tls && authority.is_none() {
             return Err(
                 "tls=true needs tlsCAFile=FILE, with the certificates that the server's is certified by"
@@ -303,6 +309,7 @@ mod tests {
             ("mongodb://me:%zz@h", "%40"),
             ("mongodb://a,b", "one server"),
             ("mongodb://h/?tls=true", "tlsCAFile"),
+            ("mongodb://h/?tls=yes", "true or false"),
         ] {
             let error = text.parse::<Uri>().unwrap_err();
             assert!(error.contains(message), "{text}: {error}");

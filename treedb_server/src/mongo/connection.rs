@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use bson::RawDocumentBuf;
 use prometheus_client::metrics::counter::Counter;
-use tokio::io::{AsyncBufReadExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use super::commands;
 use super::error::CommandError;
@@ -14,7 +14,7 @@ use super::op_msg::{self, OpMsg};
 use super::op_query;
 use super::wire::{self, Message, OP_COMPRESSED, OP_MSG, OP_QUERY};
 use crate::access::identity::Identity;
-use crate::config::FREE_BYTES;
+use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::Context;
 use crate::metrics::Door;
 use crate::shutdown::Shutdown;
@@ -64,10 +64,15 @@ pub(crate) async fn connection(
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::with_capacity(READ_BUFFER, reader);
     loop {
+        let trusted = context.access.trusts(&session.identity);
         let arrived = tokio::select! {
             biased;
             () = shutdown.requested() => break,
             arrived = reader.fill_buf() => arrived.map(|bytes| !bytes.is_empty()),
+            () = tokio::time::sleep(UNAUTHENTICATED_IDLE), if !trusted => {
+                tracing::debug!(connection = session.id, %peer, "closing: idle without authentication");
+                break;
+            }
         };
         match arrived {
             Ok(true) => {}
@@ -77,7 +82,6 @@ pub(crate) async fn connection(
                 break;
             }
         }
-        let trusted = context.access.trusts(&session.identity);
         let message = match shutdown.within_grace(wire::read(&mut reader, &context, trusted)).await {
             Some(Ok(message)) => message,
             None => break,
@@ -107,6 +111,8 @@ pub(crate) async fn connection(
             break;
         }
     }
+    // Through TLS, tells the peer that this is the end.
+    let _ = tokio::time::timeout(context.limits.stall, writer.shutdown()).await;
     tracing::debug!(connection = session.id, "mongo connection closed");
 }
 

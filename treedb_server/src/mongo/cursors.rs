@@ -19,8 +19,7 @@ use treedb_query::query::ErrorCode;
 use super::error::CommandError;
 use super::reply::BatchReply;
 use super::sessions::{OpenTransaction, SessionId};
-use crate::access::identity::Identity;
-use crate::access::user::QualifiedName;
+use crate::access::identity::{Identity, UserId};
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -215,7 +214,7 @@ pub(crate) struct Cursors {
 struct Slot {
     namespace: String,
     /// The user who opened it; nobody, if clients do not authenticate.
-    owner: Option<QualifiedName>,
+    owner: Option<UserId>,
     used: Instant,
     /// `None` while a batch is being made.
     cursor: Option<Cursor>,
@@ -260,7 +259,7 @@ impl Cursors {
         let mut reply = BatchReply::new("firstBatch");
         let more = cursor.fill(&mut reply, Some(batch), until, Duration::ZERO, open.as_deref())?;
         let namespace = cursor.namespace.clone();
-        let id = if more && !single { self.insert(cursor, owner.user())? } else { 0 };
+        let id = if more && !single { self.insert(cursor, owner.owner())? } else { 0 };
         if let Some(open) = open.as_mut().filter(|_| id != 0) {
             open.cursors.push(id);
         }
@@ -278,7 +277,7 @@ impl Cursors {
         wait: Duration,
         open: Option<&OpenTransaction>,
     ) -> Result<RawDocumentBuf> {
-        let mut cursor = self.take(id, namespace, owner.user().as_ref())?;
+        let mut cursor = self.take(id, namespace, owner.owner().as_ref())?;
         if let Err(error) = cursor.belongs_to(id, open) {
             self.put_back(id, cursor);
             return Err(error);
@@ -307,7 +306,14 @@ impl Cursors {
 
     /// Whether there is a cursor `id`, and it belongs to somebody else.
     pub(crate) fn is_of_another(&self, owner: &Identity, id: i64) -> bool {
-        self.lock().get(&id).is_some_and(|slot| slot.owner != owner.user())
+        self.lock().get(&id).is_some_and(|slot| slot.owner != owner.owner())
+    }
+
+    /// Whether the cursor `id` is one of a change stream. (Not while a batch of it is being made.)
+    pub(crate) fn is_change_stream(&self, id: i64) -> bool {
+        let slots = self.lock();
+        let cursor = slots.get(&id).and_then(|slot| slot.cursor.as_ref());
+        cursor.is_some_and(|cursor| matches!(cursor.content, Content::Changes(_)))
     }
 
     /// Closes the cursor `id`. False if there is none with that id and namespace.
@@ -345,7 +351,7 @@ impl Cursors {
         drop(all);
     }
 
-    fn insert(&self, cursor: Cursor, owner: Option<QualifiedName>) -> Result<i64> {
+    fn insert(&self, cursor: Cursor, owner: Option<UserId>) -> Result<i64> {
         let mut slots = self.lock();
         if slots.len() >= self.limit {
             return Err(CommandError::new(
@@ -369,11 +375,17 @@ impl Cursors {
         Ok(id)
     }
 
-    fn take(&self, id: i64, namespace: &str, user: Option<&QualifiedName>) -> Result<Cursor> {
+    fn take(&self, id: i64, namespace: &str, user: Option<&UserId>) -> Result<Cursor> {
         let mut slots = self.lock();
         let Some(slot) = slots.get_mut(&id) else {
             return Err(CommandError::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found")));
         };
+        if slot.owner.as_ref() != user {
+            return Err(CommandError::new(
+                ErrorCode::Unauthorized,
+                format!("cursor id {id} was not created by the authenticated user"),
+            ));
+        }
         if slot.namespace != namespace {
             return Err(CommandError::new(
                 ErrorCode::Unauthorized,
@@ -381,12 +393,6 @@ impl Cursors {
                     "Requested getMore on namespace '{namespace}', but cursor belongs to a different namespace {}",
                     slot.namespace
                 ),
-            ));
-        }
-        if slot.owner.as_ref() != user {
-            return Err(CommandError::new(
-                ErrorCode::Unauthorized,
-                format!("cursor id {id} was not created by the authenticated user"),
             ));
         }
         slot.cursor.take().ok_or_else(|| {

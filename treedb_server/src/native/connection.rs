@@ -28,7 +28,7 @@ use super::call::{Hello, Welcome};
 use super::error_frame::ErrorFrame;
 use super::execute::{Session, encode_error, is_quick};
 use super::frame::{self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode};
-use crate::config::FREE_BYTES;
+use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
 use crate::metrics::Door;
 use crate::shutdown::Shutdown;
@@ -224,6 +224,7 @@ impl Reader {
         let stall = self.context.limits.stall;
         let idle = self.context.limits.cursor_idle;
         let mut bytes = [0; HEADER];
+        let idle_since = tokio::time::Instant::now();
         // With a full pipeline the next header has been read already.
         while self.stream.buffer().is_empty() {
             tokio::select! {
@@ -234,6 +235,10 @@ impl Reader {
                     [] => return Err(CloseReason::Peer),
                     _ => break,
                 },
+                () = tokio::time::sleep_until(idle_since + UNAUTHENTICATED_IDLE), if !self.session.is_trusted() => {
+                    let error = ErrorFrame::new(ErrorCode::Unauthorized, "idle without authentication");
+                    return Err(CloseReason::Protocol(error));
+                }
                 _ = self.sweep.tick() => {
                     let closed = self.session.cursors().reap(idle);
                     if closed > 0 {

@@ -255,8 +255,8 @@ def test_stages_need_what_they_read_and_write(root, user):
     refused(lambda: orders.find_one())
 
 
-def log_in(wire, name, password, database):
-    """Authenticates a raw connection, by the messages of SCRAM-SHA-256."""
+def log_in(wire, name, password, database, meanwhile=lambda: None, code=None):
+    """Authenticates a raw connection, by the messages of SCRAM-SHA-256. Something happens between them."""
     first = b"n=" + name.encode() + b",r=abcdefgh"
     begun = wire.command({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": Binary(b"n,," + first),
                           "options": {"skipEmptyExchange": True}, "$db": database})
@@ -267,8 +267,93 @@ def log_in(wire, name, password, database):
     client_key, last = mac(key, b"Client Key"), b"c=biws,r=" + nonce
     signature = mac(hashlib.sha256(client_key).digest(), b",".join([first, answer, last]))
     proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature)))
-    return wire.command({"saslContinue": 1, "conversationId": begun["conversationId"], "$db": database,
+    meanwhile()
+    reply = wire.command({"saslContinue": 1, "conversationId": begun["conversationId"], "$db": database,
                          "payload": Binary(last + b",p=" + proof)})
+    assert reply.get("code") == code, reply
+    return reply
+
+
+def test_a_merge_reads_nothing_beside_its_target(root, user):
+    root.shop.command("createRole", "own", roles=[], privileges=[
+        {"resource": {"db": "shop", "collection": "mine"}, "actions": ["find", "insert", "update"]}])
+    root.shop.mine.insert_one({"_id": 1})
+    mine = user([{"role": "own", "db": "shop"}]).shop.mine
+    for stage in [{"$lookup": {"from": "secret", "pipeline": [], "as": "x"}}, {"$unionWith": "secret"},
+                  {"$facet": {"x": [{"$unionWith": "secret"}]}}]:
+        merge = {"$merge": {"into": "mine", "whenMatched": [stage]}}
+        refused(lambda: list(mine.aggregate([merge])))
+        # Nobody else may either: such a pipeline makes one document of another.
+        refused(lambda: list(root.shop.mine.aggregate([merge])), 9)
+    list(mine.aggregate([{"$merge": {"into": "mine", "whenMatched": [{"$set": {"x": 1}}]}}]))
+    assert list(root.shop.mine.find()) == [{"_id": 1, "x": 1}]
+    root.shop.mine.drop()
+    root.shop.command("dropRole", "own")
+
+
+@pytest.mark.parametrize("off", [0, 0.0, Int64(0), False, None])
+def test_a_find_and_modify_is_what_it_does_and_not_what_it_looks_like(root, user, off):
+    root.shop.command("createRole", "remover", roles=[], privileges=[
+        {"resource": {"db": "shop", "collection": "mine"}, "actions": ["find", "remove"]}])
+    root.shop.mine.insert_one({"_id": 1})
+    client = user([{"role": "remover", "db": "shop"}])
+    refused(lambda: client.shop.command({"findAndModify": "mine", "query": {}, "update": {"$set": {"x": 1}},
+                                         "remove": off}))
+    assert client.shop.mine.find_one_and_delete({"_id": 1}) == {"_id": 1}
+    root.shop.command("dropRole", "remover")
+
+
+def test_a_change_stream_ends_with_the_right_to_read(user, root):
+    client = user([{"role": "read", "db": "shop"}], name="ann")
+    with client.shop.orders.watch(max_await_time_ms=100) as changes:
+        root.shop.orders.insert_one({"_id": "seen"})
+        assert changes.next()["documentKey"] == {"_id": "seen"}
+        root.admin.command("revokeRolesFromUser", "ann", roles=[{"role": "read", "db": "shop"}])
+        root.shop.orders.delete_one({"_id": "seen"})
+        refused(lambda: client.shop.command("getMore", Int64(changes._cursor.cursor_id), collection="orders"))
+
+
+def test_a_half_finished_authentication_does_not_outlive_its_password(locked, root, user):
+    user([], name="ann")
+    with Wire(locked) as wire:
+        log_in(wire, "ann", "secret", "admin",
+               meanwhile=lambda: root.admin.command("updateUser", "ann", pwd="another"), code=18)
+    user([], name="bob")
+
+    def again():
+        root.admin.command("dropUser", "bob")
+        root.admin.command("createUser", "bob", pwd="secret", roles=["root"])
+
+    with Wire(locked) as wire:
+        log_in(wire, "bob", "secret", "admin", meanwhile=again, code=18)
+    with locked.as_user() as client:
+        client.admin.command("ping")
+
+
+def test_databases_that_cannot_be_are_refused(root, user):
+    root.admin.command("createRole", "files", roles=[], privileges=[
+        {"resource": {"db": "", "collection": "files"}, "actions": ["find", "insert", "remove"]}])
+    client = user(["files"])
+    client.shop.files.insert_one({"_id": 1})
+    for command in [
+        {"explain": {"find": "files"}, "$db": "shop.x"},
+        {"find": "files", "$db": "shop.x"},
+        {"aggregate": "files", "pipeline": [{"$out": {"db": "shop.x", "coll": "files"}}], "cursor": {}, "$db": "shop"},
+    ]:
+        with pytest.raises((OperationFailure, pymongo.errors.InvalidName)) as error:
+            client[command.pop("$db")].command(command)
+        assert getattr(error.value, "code", 73) in (13, 73)
+    # What the server keeps of retried writes of others is not for every role.
+    refused(lambda: client.config.transactions.find_one())
+    root.shop.files.drop()
+    root.admin.command("dropRole", "files")
+
+
+def test_roles_and_privileges_are_limited(root):
+    many = [f"r{i}" for i in range(2000)]
+    refused(lambda: root.admin.command("createUser", "x", pwd="x", roles=many), 2)
+    refused(lambda: root.admin.command("createRole", "x", roles=[], privileges=[
+        {"resource": {"db": "a", "collection": f"c{i}"}, "actions": ["find"]} for i in range(2000)]), 2)
 
 
 def test_a_field_that_occurs_twice_does_not_hide_what_a_command_does(locked, root, user):
@@ -479,17 +564,21 @@ def test_an_address_that_guesses_has_to_wait(tmp_path):
     for _ in range(10):
         with server.as_user(password="open sesame") as client:
             refused(lambda: client.shop.orders.find_one(), 18)
+        with server.as_user("other", "open sesame") as client:
+            refused(lambda: client.shop.orders.find_one(), 18)
     with server.as_user() as client:
         assert "too many failed log-ins" in str(refused(lambda: client.shop.orders.find_one(), 18))
     assert server.stop() == 0
     failures = [line for line in server.log if "authentication failed" in line]
-    assert len(failures) == 10 and "root@admin" in failures[0] and "sesame" not in "".join(server.log)
+    assert len(failures) == 20 and "root@admin" in failures[0] and "sesame" not in "".join(server.log)
 
 
 def test_the_first_user_is_created_from_this_machine_and_only_once(tmp_path):
     server = Server(tmp_path / "data", "--auth")
     with server.client() as client:
         refused(lambda: client.shop.orders.find_one())
+        for database, roles in [("shop", ["dbOwner"]), ("admin", []), ("admin", ["read"])]:
+            refused(lambda: client[database].command("createUser", "first", pwd="secret", roles=roles))
         client.admin.command("createUser", "first", pwd="secret", roles=["root"])
         refused(lambda: client.admin.command("createUser", "second", pwd="secret", roles=["root"]))
     with server.client(username="first", password="secret") as client:

@@ -36,6 +36,11 @@ impl Credentials {
         iterations: u32,
     ) -> Result<Credentials, Refused> {
         let password = mechanism.prepared(user, password)?;
+        if password.is_empty() {
+            return Err(Refused::Malformed(
+                "nothing is left of the password but characters that do not count",
+            ));
+        }
         let key = mechanism.salted_password(&password, &salt, iterations);
         Ok(Credentials {
             mechanism,
@@ -111,6 +116,7 @@ mod tests {
             assert!(!shown.contains(&STANDARD.encode(&credentials.server_key)) && !shown.contains("key"));
         }
         assert!(Credentials::new(Mechanism::Sha256, "ann", "bell\u{7}").is_err());
+        assert!(Credentials::new(Mechanism::Sha256, "ann", "\u{ad}").is_err());
     }
 
     #[test]

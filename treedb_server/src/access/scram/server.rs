@@ -92,6 +92,11 @@ impl Exchange {
         (Exchange { first, credentials, nonce, answered: answered.clone() }, answered)
     }
 
+    /// What the client has to know the password of.
+    pub(crate) fn credentials(&self) -> &Credentials {
+        &self.credentials
+    }
+
     /// The answer to the client's last message, if that proves that it knows the password.
     ///
     /// # Errors

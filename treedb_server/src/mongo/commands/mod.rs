@@ -49,6 +49,7 @@ use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
 use bson::{RawDocument, RawDocumentBuf};
+use treedb_collections::Namespace;
 use treedb_query::query::ErrorCode;
 
 use self::needs::Needs;
@@ -256,7 +257,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     .admin(),
     Command::quick("getLog", "Recent log lines: none are kept", Needs::Cluster(Action::GetLog), get_log::run)
         .admin(),
-    Command::new("getMore", "The next batch of a cursor", Needs::Login, get_more::run)
+    Command::new("getMore", "The next batch of a cursor", Needs::Arguments(needs::get_more), get_more::run)
         .transactions(TransactionSupport::Inside),
     Command::quick(
         "getParameter",
@@ -442,6 +443,10 @@ fn find(message: &OpMsg) -> Result<(&'static Command, String)> {
         })?,
         None => return Err(CommandError::location(40_571, "OP_MSG requests require a $db argument")),
     };
+    // Names that no database can have must not be taken for others.
+    if !database.is_empty() {
+        Namespace::new(database, "any")?;
+    }
     let command = lookup(name)
         .ok_or_else(|| CommandError::new(ErrorCode::CommandNotFound, format!("no such command: '{name}'")))?;
     if command.admin && database != "admin" {

@@ -1,14 +1,17 @@
 //! Who may run a command: what the rows of the table of commands say, and what depends on the arguments.
 //!
-//! A field that occurs twice counts both times: which of them the command reads does not matter then.
+//! A field that occurs twice counts both times, for what it would do each time: which of them the command reads does not
+//! matter then.
 
 use bson::{RawBsonRef, RawDocument};
+use treedb_collections::Namespace;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
 use crate::access::action::Action;
 use crate::access::resource::Target;
+use crate::mongo::args::number;
 use crate::mongo::error::CommandError;
 
 /// Who may run a command.
@@ -52,19 +55,30 @@ impl Needs {
     }
 }
 
-/// Whether a field is true in one of its occurrences.
-fn is_set(document: &RawDocument, name: &str) -> Result<bool> {
+/// Whether a value is true, as [`Arg::bool`](crate::mongo::args::Arg::bool) reads it.
+fn is_true(value: RawBsonRef<'_>) -> bool {
+    match value {
+        RawBsonRef::Boolean(value) => value,
+        RawBsonRef::Null | RawBsonRef::Undefined => false,
+        // What is neither is refused by the command.
+        other => number(other) != Some(0.0),
+    }
+}
+
+/// Whether a field is `wanted`, true or false, in one of its occurrences.
+fn is_set_to(document: &RawDocument, name: &str, wanted: bool) -> Result<bool> {
     for field in document {
         let (field, value) = field?;
-        let off = matches!(
-            value,
-            RawBsonRef::Boolean(false) | RawBsonRef::Null | RawBsonRef::Undefined | RawBsonRef::Int32(0)
-        );
-        if field.as_str() == name && !off {
+        if field.as_str() == name && is_true(value) == wanted {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Whether a field is true in one of its occurrences.
+fn is_set(document: &RawDocument, name: &str) -> Result<bool> {
+    is_set_to(document, name, true)
 }
 
 /// An `update` that may insert needs that too.
@@ -84,9 +98,11 @@ pub(super) fn update(request: &Request<'_>) -> Result<()> {
 pub(super) fn find_and_modify(request: &Request<'_>) -> Result<()> {
     let target = Target::Collection(request.database, request.collection_name()?);
     request.authorize(Action::Find, target)?;
-    if is_set(request.body(), "remove")? {
+    let removes = is_set(request.body(), "remove")?;
+    if removes {
         request.authorize(Action::Remove, target)?;
-    } else {
+    }
+    if !removes || is_set_to(request.body(), "remove", false)? || request.body().get("update")?.is_some() {
         request.authorize(Action::Update, target)?;
     }
     if is_set(request.body(), "upsert")? { request.authorize(Action::Insert, target) } else { Ok(()) }
@@ -144,8 +160,42 @@ fn pipelines(request: &Request<'_>, command: &RawDocument) -> Result<()> {
 /// Nesting of pipelines in stages.
 const DEEPEST: usize = 200;
 
+/// The next batch of a cursor needs that its collection may still be read; others than documents are statistics, which whoever
+/// administers the data may read.
+pub(super) fn get_more(request: &Request<'_>) -> Result<()> {
+    let id = request.subject()?.as_i64().unwrap_or_default();
+    for field in request.body() {
+        let (name, value) = field?;
+        let (true, Some(collection)) = (name.as_str() == "collection", value.as_str()) else { continue };
+        let target = match collection.starts_with("$cmd.") {
+            true => Target::Database(request.database),
+            false => Target::Collection(request.database, collection),
+        };
+        if request.context.cursors.is_change_stream(id) {
+            request.authorize(Action::ChangeStream, target)?;
+            request.authorize(Action::Find, target)?;
+        } else if let Target::Collection(..) = target
+            && !request.permits(Action::IndexStats, target)?
+        {
+            request.authorize(Action::Find, target)?;
+        }
+    }
+    Ok(())
+}
+
 /// What a pipeline does that reads `source`.
 fn pipeline(request: &Request<'_>, source: Target<'_>, stages: &bson::RawArray, depth: usize) -> Result<()> {
+    let reads_source = each_stage(request, source, stages, depth)?;
+    if reads_source { request.authorize(Action::Find, source) } else { Ok(()) }
+}
+
+/// What the stages of a pipeline do besides reading `source`; whether they read that.
+fn each_stage(
+    request: &Request<'_>,
+    source: Target<'_>,
+    stages: &bson::RawArray,
+    depth: usize,
+) -> Result<bool> {
     if depth > DEEPEST {
         return Err(CommandError::new(ErrorCode::FailedToParse, "pipelines are nested too deeply"));
     }
@@ -186,12 +236,12 @@ fn pipeline(request: &Request<'_>, source: Target<'_>, stages: &bson::RawArray, 
                     }
                 }
                 "$lookup" | "$graphLookup" | "$unionWith" => joined(request, spec, depth)?,
-                "$out" | "$merge" => written(request, name.as_str(), spec)?,
+                "$out" | "$merge" => written(request, name.as_str(), spec, depth)?,
                 _ => {}
             }
         }
     }
-    if reads_source { request.authorize(Action::Find, source) } else { Ok(()) }
+    Ok(reads_source)
 }
 
 /// A stage that reads another collection, of the same database.
@@ -223,7 +273,7 @@ fn joined(request: &Request<'_>, spec: RawBsonRef<'_>, depth: usize) -> Result<(
 }
 
 /// A stage that writes a collection, maybe of another database.
-fn written(request: &Request<'_>, stage: &str, spec: RawBsonRef<'_>) -> Result<()> {
+fn written(request: &Request<'_>, stage: &str, spec: RawBsonRef<'_>, depth: usize) -> Result<()> {
     let actions: &[Action] = match stage {
         // It replaces what there is.
         "$out" => &[Action::Insert, Action::Remove],
@@ -251,6 +301,8 @@ fn written(request: &Request<'_>, stage: &str, spec: RawBsonRef<'_>) -> Result<(
             }
         }
         for (database, collection) in targets {
+            // What it will be, also if the name of the database has a dot.
+            Namespace::new(database, collection)?;
             for action in actions {
                 request.authorize(*action, Target::Collection(database, collection))?;
             }
@@ -263,6 +315,9 @@ fn written(request: &Request<'_>, stage: &str, spec: RawBsonRef<'_>) -> Result<(
                 let (name, value) = field?;
                 if name.as_str() == "into" {
                     into(value)?;
+                } else if let Some(stages) = value.as_array() {
+                    // `whenMatched`: stages on a document that is there already.
+                    each_stage(request, Target::Database(request.database), stages, depth + 1)?;
                 }
             }
             Ok(())

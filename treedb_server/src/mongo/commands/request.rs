@@ -34,7 +34,7 @@ impl<'a> Request<'a> {
     /// Runs it if whoever is connected may do so, in its transaction if it has a transaction number.
     pub(crate) fn run(&self) -> Result {
         self.command.needs.check(self)?;
-        match TransactionNumber::read(self.body(), self.session.identity.user().as_ref())? {
+        match TransactionNumber::read(self.body(), self.session.identity.owner().as_ref())? {
             None => self.execute(),
             Some(txn_number) => self.context.sessions.run(self, txn_number),
         }

@@ -27,6 +27,7 @@ pub(super) fn read_roles(arg: &Arg<'_>, database: &str) -> Result<Vec<QualifiedN
     let mut roles = Vec::new();
     for value in arg.array()? {
         let role = QualifiedName::read_role(value?, database).map_err(invalid)?;
+        check_count(roles.len(), "roles")?;
         if !roles.contains(&role) {
             roles.push(role);
         }
@@ -34,13 +35,25 @@ pub(super) fn read_roles(arg: &Arg<'_>, database: &str) -> Result<Vec<QualifiedN
     Ok(roles)
 }
 
+/// Refuses more of something than a user or a role may have.
+fn check_count(count: usize, of: &str) -> Result<()> {
+    if count < MOST {
+        return Ok(());
+    }
+    Err(invalid(format!("there may be at most {MOST} {of}: put some into roles of their own")))
+}
+
 fn read_privileges(arg: &Arg<'_>) -> Result<Vec<Privilege>> {
     let mut privileges = Vec::new();
     for document in arg.documents()? {
+        check_count(privileges.len(), "privileges")?;
         add(&mut privileges, Privilege::read(&document).map_err(invalid)?);
     }
     Ok(privileges)
 }
+
+/// Roles, or privileges, of one user or role.
+const MOST: usize = 1_000;
 
 /// What a command says of a role.
 #[derive(Default)]

@@ -90,7 +90,7 @@ pub(super) fn append_to_hello(request: &Request<'_>, reply: &mut RawDocumentBuf)
         let mut mechanisms = RawArrayBuf::new();
         match request.context.access.store.user(&QualifiedName::new(database, name))? {
             Some(user) => user.mechanisms().for_each(|mechanism| mechanisms.push(mechanism.name())),
-            // Nobody learns here which users there are.
+            // As of most users, so that this does not say who there is.
             None => Mechanism::ALL.iter().for_each(|mechanism| mechanisms.push(mechanism.name())),
         }
         reply.append(cstr!("saslSupportedMechs"), mechanisms);

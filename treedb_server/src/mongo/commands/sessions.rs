@@ -18,7 +18,7 @@ pub(super) fn start(request: &Request<'_>) -> Result {
 
 /// `endSessions` and `killSessions`: open transactions of the sessions are aborted.
 pub(super) fn end(request: &Request<'_>) -> Result {
-    let user = request.session.identity.user();
+    let user = request.session.identity.owner();
     let ids: std::result::Result<Vec<_>, _> =
         list(request)?.into_iter().map(|id| SessionId::read(id?, user.as_ref())).collect();
     request.context.sessions.end(Some(&ids?), &request.context.cursors);
@@ -29,7 +29,7 @@ pub(super) fn end(request: &Request<'_>) -> Result {
 pub(super) fn kill_all(request: &Request<'_>) -> Result {
     if list(request)?.into_iter().next().is_some() {
         return Err(CommandError::not_implemented(
-            "killAllSessions of some users only is not supported: there are none",
+            "killAllSessions of some users only is not supported: leave the array empty",
         ));
     }
     request.context.sessions.end(None, &request.context.cursors);

@@ -8,6 +8,7 @@ use super::request::{Request, done};
 use super::roles::read_roles;
 use super::writes::write_concern;
 use crate::access::action::Action;
+use crate::access::privilege::permits;
 use crate::access::resource::Target;
 use crate::access::scram::Mechanism;
 use crate::access::user::{QualifiedName, User, role_documents};
@@ -114,8 +115,15 @@ pub(super) fn create(request: &Request<'_>) -> Result {
     let mut user = User::new(name(request)?);
     let password = password.ok_or_else(|| invalid("Must provide a 'pwd' field for all user documents"))?;
     let roles = roles.ok_or_else(|| invalid("\"createUser\" command requires a \"roles\" array"))?;
+    let able = access.store.resolve(&roles)?.privileges;
     if !first {
         may_grant(request, &roles)?;
+    } else if request.database != "admin" || !permits(&able, Action::GrantRole, Target::Database("admin")) {
+        // Nobody could create another one afterwards.
+        return Err(CommandError::new(
+            ErrorCode::Unauthorized,
+            "the first user belongs to admin, and has a role that creates others: root, or userAdminAnyDatabase",
+        ));
     }
     set_password(&mut user, password, mechanisms.as_deref().unwrap_or(&Mechanism::ALL))?;
     (user.roles, user.custom_data) = (roles, custom_data);

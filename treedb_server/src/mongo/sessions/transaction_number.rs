@@ -8,7 +8,7 @@ use bson::{Binary, RawBsonRef, RawDocument};
 use sha2::{Digest, Sha256};
 use treedb_query::query::ErrorCode;
 
-use crate::access::user::QualifiedName;
+use crate::access::identity::UserId;
 use crate::mongo::args::number;
 use crate::mongo::error::CommandError;
 
@@ -23,7 +23,7 @@ impl SessionId {
     ///
     /// # Errors
     /// `TypeMismatch` for anything else.
-    pub(crate) fn read(value: RawBsonRef<'_>, user: Option<&QualifiedName>) -> Result<Self> {
+    pub(crate) fn read(value: RawBsonRef<'_>, user: Option<&UserId>) -> Result<Self> {
         let wrong = || {
             CommandError::new(ErrorCode::TypeMismatch, "a session id is a document {id: UUID} of 16 bytes")
         };
@@ -43,8 +43,8 @@ impl SessionId {
 }
 
 /// The id of a user's session: 16 bytes of a digest of the client's id and the user.
-fn own_id(id: [u8; 16], user: &QualifiedName) -> [u8; 16] {
-    let digest = Sha256::new().chain_update(id).chain_update(user.id()).finalize();
+fn own_id(id: [u8; 16], user: &UserId) -> [u8; 16] {
+    let digest = Sha256::new().chain_update(id).chain_update(user).finalize();
     digest.first_chunk().copied().unwrap_or(id)
 }
 
@@ -84,7 +84,7 @@ impl TransactionNumber {
     ///
     /// # Errors
     /// `InvalidOptions` for contradictory fields.
-    pub(crate) fn read(body: &RawDocument, user: Option<&QualifiedName>) -> Result<Option<Self>> {
+    pub(crate) fn read(body: &RawDocument, user: Option<&UserId>) -> Result<Option<Self>> {
         let (mut session, mut txn_number, mut autocommit, mut start) = (None, None, None, None);
         for element in body {
             let (name, value) = element?;
@@ -178,12 +178,9 @@ mod tests {
     #[test]
     fn users_do_not_share_a_session_by_choosing_the_same_id() {
         let body = rawdoc! { "id": bson::Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] } };
-        let of = |user: Option<&str>| {
-            let user = user.map(|name| QualifiedName::new("admin", name));
-            SessionId::read(RawBsonRef::Document(&body), user.as_ref()).unwrap()
-        };
-        assert_eq!(of(Some("ann")), of(Some("ann")));
-        assert_ne!(of(Some("ann")), of(Some("bob")));
-        assert_ne!(of(Some("ann")), of(None));
+        let of = |user: Option<UserId>| SessionId::read(RawBsonRef::Document(&body), user.as_ref()).unwrap();
+        assert_eq!(of(Some([1; 16])), of(Some([1; 16])));
+        assert_ne!(of(Some([1; 16])), of(Some([2; 16])));
+        assert_ne!(of(Some([1; 16])), of(None));
     }
 }

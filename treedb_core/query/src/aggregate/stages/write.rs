@@ -62,6 +62,23 @@ enum WhenNotMatched {
     Fail,
 }
 
+/// The stages that a pipeline of `whenMatched` may have: those that make another document of one, by itself.
+const OF_A_DOCUMENT: [&[u8]; 6] =
+    [b"$addFields", b"$project", b"$replaceRoot", b"$replaceWith", b"$set", b"$unset"];
+
+/// Refuses other stages.
+fn check_stages(stages: Value<'_>) -> Result<()> {
+    let Value::Array(stages) = stages else { return Ok(()) };
+    for stage in stages.elements() {
+        let Value::Document(stage) = stage.value() else { continue };
+        if let Some(other) = stage.elements().find(|field| !OF_A_DOCUMENT.contains(&field.name)) {
+            let name = other.name_str();
+            return Err(failed(format!("$merge: a pipeline in 'whenMatched' cannot have the stage {name}")));
+        }
+    }
+    Ok(())
+}
+
 /// A collection's name: a string, or `{ db, coll }`.
 fn target(stage: &str, value: Value<'_>) -> Result<(Option<String>, String)> {
     match value {
@@ -112,6 +129,7 @@ impl Write {
             Some(Value::String(b"keepExisting")) => WhenMatched::Keep,
             Some(Value::String(b"fail")) => WhenMatched::Fail,
             Some(stages @ Value::Array(_)) => {
+                check_stages(stages)?;
                 WhenMatched::Pipeline(Pipeline::within(stages, &parser.nested(parser.names.renamed(names))?)?)
             }
             Some(_) => {
