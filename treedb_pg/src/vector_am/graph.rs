@@ -214,6 +214,10 @@ impl<'i> Graph<'i> {
             return self.between(remembered, vector);
         }
         let mut read = Vec::new();
+        // What is remembered of links may be out of date.
+        if !has_block(*self.index, self.layout.place(node).block) {
+            return f32::INFINITY;
+        }
         let is_there = self.glance(node, |slot| {
             self.layout.vector(slot, &mut read);
             record::row(slot).is_some()

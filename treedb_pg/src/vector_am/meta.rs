@@ -14,6 +14,8 @@
 //! | 24 | 12 | for each kind of slots the block where the list of pages with free ones begins, 0 for none |
 //! | 36 | 4 | generation: a number that changes when links above level 0 do, or where searches begin |
 
+use std::hash::{BuildHasher, Hasher, RandomState};
+
 use treedb_vector::graph::Limits;
 
 use super::graph::checked;
@@ -49,7 +51,9 @@ pub(super) struct Meta {
 impl Meta {
     /// Of an empty index.
     pub(super) fn new(kind: Kind, dimensions: usize, m: usize, ef_construction: usize) -> Meta {
-        Meta { kind, dimensions, m, ef_construction, entry: None, root: None, rooms: [0; 3], generation: 0 }
+        // Another one each time: a truncation in the transaction that has made the table keeps the files.
+        let generation = RandomState::new().build_hasher().finish() as u32;
+        Meta { kind, dimensions, m, ef_construction, entry: None, root: None, rooms: [0; 3], generation }
     }
 
     /// Of an index, as it is now.

@@ -228,12 +228,19 @@ impl State {
         }
         let ranked = if graph.finds_in_order() { 1 } else { RANKED };
         let wanted = ahead.max(ranked).saturating_sub(self.ready.len()).max(1);
-        let Ok(()) = self.walk.search(graph, &query, wanted, MAX_SCAN_TUPLES.get());
-        while self.ready.len() < ranked
-            && let Some(found) = self.walk.take()
-        {
-            let row = graph.row(found, query.as_ref(), &mut self.other);
-            self.ready.extend(row.map(|(distance, row)| Ranked { distance, row }));
+        loop {
+            let Ok(()) = self.walk.search(graph, &query, wanted, MAX_SCAN_TUPLES.get());
+            let has_ended = self.walk.count() == 0;
+            while self.ready.len() < ranked
+                && let Some(found) = self.walk.take()
+            {
+                let row = graph.row(found, query.as_ref(), &mut self.other);
+                self.ready.extend(row.map(|(distance, row)| Ranked { distance, row }));
+            }
+            // Nodes that were found may have been vacuumed since, all of them even: there may be others.
+            if has_ended || self.ready.len() >= ranked {
+                return;
+            }
         }
     }
 }

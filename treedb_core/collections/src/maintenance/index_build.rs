@@ -133,7 +133,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
             // The indexes after it have not been started and are removed as well.
             db.edit(namespace, false, None, |edit| {
                 for (id, _) in new.iter().skip(at) {
-                    edit.remove_indexes(|index| index.id == *id)?;
+                    edit.remove_indexes(|index| index.id == *id && index.building.is_some())?;
                 }
                 Ok(())
             })?;

@@ -15,10 +15,19 @@ use crate::catalog::index_spec::IndexSpec;
 use crate::catalog::search_index::SearchIndex;
 use crate::collection::Collection;
 use crate::database::Database;
+use crate::index::building;
 use crate::maintenance::index_build;
 
 /// How long a call waits for another one's build before it looks again whether there still is one.
 const WAIT: Duration = Duration::from_millis(100);
+
+/// What there is of an index with the definition that an update asks for.
+enum Begun {
+    Ready,
+    /// Another call builds it: two builds of one index would be in each other's way.
+    ByAnother(i64),
+    Here(i64),
+}
 
 impl Collection {
     /// Creates search indexes, all of them or no new one, and returns them when they are ready, in the order of their specifications:
@@ -43,6 +52,27 @@ impl Collection {
         names.iter().map(|name| self.queryable_search_index(name)).collect()
     }
 
+    /// Waits until another call has built the index of this number.
+    fn wait_for_build(&self, id: i64, name: &str) -> Result<()> {
+        let inner = &self.database().inner;
+        loop {
+            let reads = inner.store.begin_read()?;
+            let meta = inner.catalog.find(&reads, self.namespace())?.ok_or_else(|| self.missing())?;
+            match building(&meta, id) {
+                Some((_, None)) => return Ok(()),
+                Some((_, Some(_))) => {}
+                None => return Err(self.dropped_meanwhile(name)),
+            }
+            drop(reads);
+            inner.builds.wait(WAIT);
+        }
+    }
+
+    fn dropped_meanwhile(&self, name: &str) -> QueryError {
+        let message = format!("{}: the index {name} was dropped while it was being built", self.namespace());
+        QueryError::new(ErrorCode::IndexBuildAborted, message)
+    }
+
     /// The search index of this name, once it can be used.
     fn queryable_search_index(&self, name: &str) -> Result<SearchIndex> {
         loop {
@@ -50,13 +80,7 @@ impl Collection {
             match listed.into_iter().find(|index| index.name == name) {
                 Some(index) if index.queryable => return Ok(index),
                 Some(_) => self.database().inner.builds.wait(WAIT),
-                None => {
-                    let message = format!(
-                        "{}: the index {name} was dropped while it was being built",
-                        self.namespace()
-                    );
-                    return Err(QueryError::new(ErrorCode::IndexBuildAborted, message));
-                }
+                None => return Err(self.dropped_meanwhile(name)),
             }
         }
     }
@@ -79,16 +103,17 @@ impl Collection {
             }
             let Some((latest, building)) = latest else { return Err(self.no_search_index(name)) };
             if edit.meta.indexes.iter().any(|index| index.id == latest && index.def == def) {
-                return Ok(building.then_some(latest));
+                return Ok(if building { Begun::ByAnother(latest) } else { Begun::Ready });
             }
             // An unfinished build, of the index or of its replacement, is given up.
             edit.remove_indexes(|index| same_name(&index.def) && index.building.is_some())?;
-            index_build::add_empty(edit, &def).map(Some)
+            index_build::add_empty(edit, &def).map(Begun::Here)
         })?;
         match begun {
             None => Err(self.missing()),
-            Some(None) => Ok(()),
-            Some(Some(id)) => index_build::build(db, namespace, id, name).or_else(|error| {
+            Some(Begun::Ready) => Ok(()),
+            Some(Begun::ByAnother(id)) => self.wait_for_build(id, name),
+            Some(Begun::Here(id)) => index_build::build(db, namespace, id, name).or_else(|error| {
                 db.edit(namespace, false, None, |edit| {
                     edit.remove_indexes(|index| index.id == id && index.building.is_some())
                 })?;

@@ -10,7 +10,7 @@
 //! candidates are never expanded: those beyond what is wanted now wait in no order.
 
 use std::cmp::Ordering;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashSet, VecDeque};
 
 use super::search::descend;
 use super::store::{Estimate, Nodes};
@@ -92,6 +92,11 @@ pub struct Walk {
     /// How many nodes have been compared with the query.
     compared: usize,
     caution: f32,
+    /// A node was removed before its links were read: what they led to may not have been met.
+    lost: bool,
+    /// Nodes that were expanded before the search began again, and how often it did.
+    before: HashSet<u32>,
+    tries: usize,
     links: Vec<u32>,
     estimates: Vec<Estimate<u32>>,
 }
@@ -121,12 +126,7 @@ impl Walk {
     pub fn begin<S: Nodes<Node = u32>>(&mut self, store: &S, query: &S::Query<'_>) -> Result<(), S::Error> {
         for _ in 0..TRIES {
             self.clear();
-            let Some((entry, top)) = store.entry()? else { return Ok(()) };
-            let mut nearest = (store.score(query, entry)?, entry);
-            self.compared = 1;
-            for level in (1..=top).rev() {
-                nearest = descend(store, query, nearest, level, &mut self.links, &mut self.compared)?;
-            }
+            let Some(nearest) = self.descend(store, query)? else { return Ok(()) };
             self.from(store, query, &[nearest])?;
             let has_links = self.met.count > 1;
             // The only node there is has no links either.
@@ -135,6 +135,44 @@ impl Walk {
             }
         }
         Ok(())
+    }
+
+    /// The node that the descent through the levels above level 0 leads to; `None` if there are no nodes.
+    fn descend<S: Nodes<Node = u32>>(
+        &mut self,
+        store: &S,
+        query: &S::Query<'_>,
+    ) -> Result<Option<(f32, u32)>, S::Error> {
+        let Some((entry, top)) = store.entry()? else { return Ok(None) };
+        let mut nearest = (store.score(query, entry)?, entry);
+        self.compared += 1;
+        for level in (1..=top).rev() {
+            nearest = descend(store, query, nearest, level, &mut self.links, &mut self.compared)?;
+        }
+        Ok(Some(nearest))
+    }
+
+    /// Begins again when there are no candidates left, if nodes have been removed that could have led to others. Nodes that have
+    /// been expanded lead on then, but are no results again. False if the whole graph has been seen.
+    fn begin_again<S: Nodes<Node = u32>>(
+        &mut self,
+        store: &S,
+        query: &S::Query<'_>,
+    ) -> Result<bool, S::Error> {
+        if !std::mem::take(&mut self.lost) || self.tries == TRIES {
+            return Ok(false);
+        }
+        self.tries += 1;
+        let known = self.before.len();
+        self.before.extend(self.met.expanded());
+        if self.tries > 1 && self.before.len() == known {
+            return Ok(false);
+        }
+        self.met.clear();
+        (self.least, self.limit) = (f32::INFINITY, f32::INFINITY);
+        let Some(nearest) = self.descend(store, query)? else { return Ok(false) };
+        self.from(store, query, &[nearest])?;
+        Ok(true)
     }
 
     /// Begins a search in level 0 at these nodes, whose scores are known.
@@ -153,7 +191,8 @@ impl Walk {
         self.waiting.clear();
         self.results.clear();
         self.met.clear();
-        (self.compared, self.caution) = (0, FIRST);
+        self.before.clear();
+        (self.compared, self.caution, self.lost, self.tries) = (0, FIRST, false, 0);
         (self.least, self.limit) = (f32::INFINITY, f32::INFINITY);
     }
 
@@ -194,7 +233,12 @@ impl Walk {
                 self.order_next();
                 continue;
             }
-            let Some(candidate) = self.candidates.pop() else { return Ok(()) };
+            let Some(candidate) = self.candidates.pop() else {
+                if self.compared < most && self.begin_again(store, query)? {
+                    continue;
+                }
+                return Ok(());
+            };
             let Some(estimate) = self.met.unexpanded(candidate.node) else { continue };
             let key = self.key(&estimate);
             if key > candidate.key {
@@ -314,7 +358,9 @@ impl Walk {
         }
         self.estimates = estimates;
         // Infinitely far is what has been removed.
-        if score < f32::INFINITY || score.is_nan() {
+        if score == f32::INFINITY {
+            self.lost = true;
+        } else if !self.before.contains(&node) {
             self.results.insert(Scored { score, node });
         }
         Ok(())
@@ -329,6 +375,7 @@ impl Walk {
         out: &mut Vec<Estimate<u32>>,
     ) -> Result<(), S::Error> {
         store.links(node, 0, &mut self.links)?;
+        self.lost |= self.links.is_empty();
         let met = &self.met;
         self.links.retain(|node| !met.has(*node));
         for node in &self.links {
@@ -503,6 +550,12 @@ impl Met {
             place.error = (share * other).sqrt();
         }
         Meeting::Again { before, now: place.estimate() }
+    }
+
+    /// The nodes that have been expanded.
+    fn expanded(&self) -> impl Iterator<Item = u32> {
+        let own = self.places.iter().filter(|place| place.search == self.now && place.error == EXPANDED);
+        own.map(|place| place.node)
     }
 
     fn expand(&mut self, node: u32) {

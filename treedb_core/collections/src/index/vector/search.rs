@@ -202,13 +202,16 @@ impl Batch {
             for candidate in some {
                 nearest.push(graph.distance(*candidate)?);
             }
+            if several {
+                // A row is as far as its nearest vector, which need not be one of those that were found.
+                nearest.retain(|(_, row)| rows.insert(*row));
+                for (distance, row) in nearest.iter_mut() {
+                    *distance = graph.row_distance(*row)?;
+                }
+            }
             nearest.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
             for (distance, row) in nearest.iter() {
-                if several && !rows.insert(*row) {
-                    continue;
-                }
-                let distance = if several { graph.row_distance(*row)? } else { *distance };
-                if visit(RowId(*row), distance)? == Flow::Break(()) {
+                if visit(RowId(*row), *distance)? == Flow::Break(()) {
                     return Ok(Flow::Break(()));
                 }
             }
