@@ -26,7 +26,7 @@ macro_rules! actions {
 }
 
 actions! {
-    AnyAction = "anyAction",
+    Any = "anyAction",
     AppendOplogNote = "appendOplogNote",
     ApplicationMessage = "applicationMessage",
     ApplyOps = "applyOps",
@@ -160,7 +160,7 @@ impl ActionSet {
 
     /// Whether it permits an action.
     pub(crate) const fn permits(self, action: Action) -> bool {
-        self.0 & (action.bit() | Action::AnyAction.bit()) != 0
+        self.0 & (action.bit() | Action::Any.bit()) != 0
     }
 
     /// The actions, by name.
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn any_action_permits_every_action() {
-        assert!(ActionSet::of(&[Action::AnyAction]).permits(Action::Shutdown));
+        assert!(ActionSet::of(&[Action::Any]).permits(Action::Shutdown));
         let set = ActionSet::of(&[Action::Find, Action::Insert]);
         assert!(set.permits(Action::Find) && !set.permits(Action::Remove));
         assert!(set.without(ActionSet::of(&[Action::Find])).permits(Action::Insert));

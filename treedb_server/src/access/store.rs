@@ -126,7 +126,7 @@ impl Store {
                 break;
             }
             // What cannot be read permits nothing, and must not hide the others.
-            found.extend(read(&value));
+            found.extend(read(value));
         }
         Ok(found)
     }
@@ -293,7 +293,7 @@ impl Change<'_> {
         let Some(table) = self.txn.table(table)? else { return Ok(Vec::new()) };
         let mut all = Vec::new();
         for entry in self.txn.range(&table, (Bound::Unbounded::<&[u8]>, Bound::Unbounded))? {
-            all.extend(read(&entry?.1));
+            all.extend(read(entry?.1));
         }
         Ok(all)
     }
