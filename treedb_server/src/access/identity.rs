@@ -195,7 +195,7 @@ impl Identity {
         let Some(Pending { user, mechanism, exchange, skip_empty, .. }) = pending else {
             return Err(QueryError::new(ErrorCode::ProtocolError, "No SASL session state found"));
         };
-        // Whoever has begun many exchanges at a time does not get to finish them all.
+        // So exchanges that were begun on many connections cannot all be finished.
         access.check_throttle(self, &user)?;
         let answer = exchange.finish(payload).map_err(|why| self.refuse(access, &user, mechanism, &why))?;
         let login = Login::load(access, &user, None)?;

@@ -69,7 +69,7 @@ impl Access {
         self.required
     }
 
-    /// Refuses what whoever is connected may not do.
+    /// Refuses what the client may not do.
     ///
     /// # Errors
     /// `Unauthorized`; those of reading users.
@@ -87,7 +87,7 @@ impl Access {
         if login.permits(action, target) { Ok(()) } else { Err(denied(&login.user, target, command)) }
     }
 
-    /// Refuses whoever has not authenticated.
+    /// Refuses a client that has not authenticated.
     ///
     /// # Errors
     /// `Unauthorized`; those of reading users.
@@ -103,7 +103,7 @@ impl Access {
         !self.required || identity.user().is_some()
     }
 
-    /// Whether whoever is connected may do something.
+    /// Whether the client may do something.
     ///
     /// # Errors
     /// Those of reading users.

@@ -82,7 +82,7 @@ pub(crate) struct User {
     pub(crate) credentials: Vec<(Mechanism, Credentials)>,
     /// The roles that were granted.
     pub(crate) roles: Vec<QualifiedName>,
-    /// Whatever whoever created it wanted to note.
+    /// Data of the application's (`customData`).
     pub(crate) custom_data: Option<Document>,
 }
 

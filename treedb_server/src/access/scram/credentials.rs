@@ -95,7 +95,7 @@ impl Credentials {
 
 impl std::fmt::Debug for Credentials {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // Never the keys: whoever has the server's can pretend to be it.
+        // Never the keys: with the server's anybody can pretend to be it.
         f.debug_struct("Credentials").field("mechanism", &self.mechanism).finish_non_exhaustive()
     }
 }

@@ -1,4 +1,4 @@
-//! `listDatabases`: all of them to whoever may list them, to others those that they may read in. There are no sizes per database; the total is the size of the files.
+//! `listDatabases`: all of them for users who may list them, otherwise those that the user may read in. There are no sizes per database; the total is the size of the files.
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_query::query::Filter;

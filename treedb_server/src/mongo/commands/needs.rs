@@ -16,7 +16,7 @@ use crate::mongo::error::CommandError;
 
 /// Who may run a command.
 pub(super) enum Needs {
-    /// Whoever is connected: it is part of authenticating, says nothing of anybody's data, or checks by itself.
+    /// Any client: it is part of authenticating, says nothing of anybody's data, or checks by itself.
     Nothing,
     /// Who has authenticated: it is about the user's own things, or checks by itself.
     Login,
@@ -108,7 +108,7 @@ pub(super) fn find_and_modify(request: &Request<'_>) -> Result<()> {
     if is_set(request.body(), "upsert")? { request.authorize(Action::Insert, target) } else { Ok(()) }
 }
 
-/// Names of the collections that the user may read are listed to whoever asks for no more.
+/// Names of the collections that the user may read are listed for users who ask for no more.
 pub(super) fn list_collections(request: &Request<'_>) -> Result<()> {
     if is_set(request.body(), "nameOnly")? && is_set(request.body(), "authorizedCollections")? {
         return Ok(());
@@ -160,8 +160,8 @@ fn pipelines(request: &Request<'_>, command: &RawDocument) -> Result<()> {
 /// Nesting of pipelines in stages.
 const DEEPEST: usize = 200;
 
-/// The next batch of a cursor needs that its collection may still be read; others than documents are statistics, which whoever
-/// administers the data may read.
+/// The next batch of a cursor needs that its collection may still be read; others than documents are statistics, which administrators of the
+/// data may read.
 pub(super) fn get_more(request: &Request<'_>) -> Result<()> {
     let id = request.subject()?.as_i64().unwrap_or_default();
     for field in request.body() {

@@ -31,7 +31,7 @@ pub(crate) struct Request<'a> {
 }
 
 impl<'a> Request<'a> {
-    /// Runs it if whoever is connected may do so, in its transaction if it has a transaction number.
+    /// Runs it if the client may do so, in its transaction if it has a transaction number.
     pub(crate) fn run(&self) -> Result {
         self.command.needs.check(self)?;
         match TransactionNumber::read(self.body(), self.session.identity.owner().as_ref())? {
@@ -49,17 +49,17 @@ impl<'a> Request<'a> {
         (self.command.run)(&Request { at, ..*self })
     }
 
-    /// Refuses what whoever is connected may not do.
+    /// Refuses what the client may not do.
     pub(crate) fn authorize(&self, action: Action, target: Target<'_>) -> Result<()> {
         Ok(self.context.access.authorize(&self.session.identity, action, target, self.command.name)?)
     }
 
-    /// Whether whoever is connected may do something.
+    /// Whether the client may do something.
     pub(crate) fn permits(&self, action: Action, target: Target<'_>) -> Result<bool> {
         Ok(self.context.access.permits(&self.session.identity, action, target)?)
     }
 
-    /// Whether whoever is connected may read in a database, or in one of its collections.
+    /// Whether the client may read in a database, or in one of its collections.
     pub(crate) fn may_see_database(&self, database: &str) -> Result<bool> {
         if self.permits(Action::Find, Target::Database(database))? {
             return Ok(true);
@@ -116,6 +116,17 @@ impl<'a> Request<'a> {
             Some(first) => Ok(first?.1),
             None => Err(CommandError::protocol("empty command")),
         }
+    }
+
+    /// The name of a user or role that the command's own field gives.
+    pub(crate) fn subject_name(&self) -> Result<&'a str> {
+        self.subject()?.as_str().ok_or_else(|| {
+            let command = self.command.name;
+            CommandError::new(
+                ErrorCode::TypeMismatch,
+                format!("BSON field '{command}.{command}' must be a string"),
+            )
+        })
     }
 
     /// The collection's name that the command's own field gives.

@@ -79,13 +79,7 @@ fn read(request: &Request<'_>) -> Result<Changes> {
 
 /// The role that the command is about.
 fn name(request: &Request<'_>) -> Result<QualifiedName> {
-    let name = request.subject()?.as_str().ok_or_else(|| {
-        let command = request.command.name;
-        CommandError::new(
-            ErrorCode::TypeMismatch,
-            format!("BSON field '{command}.{command}' must be a string"),
-        )
-    })?;
+    let name = request.subject_name()?;
     check_name("role", name)?;
     if builtin_roles::privileges(name, request.database).is_some() {
         return Err(CommandError::new(
@@ -111,7 +105,7 @@ fn database_of(resource: &Resource) -> &str {
     }
 }
 
-/// Refuses privileges that whoever is connected may not grant or revoke, by `action`.
+/// Refuses privileges that the client may not grant or revoke, by `action`.
 fn may_change(request: &Request<'_>, action: Action, privileges: &[Privilege]) -> Result<()> {
     privileges.iter().try_for_each(|privilege| {
         request.authorize(action, Target::Database(database_of(&privilege.resource)))

@@ -71,13 +71,7 @@ fn mechanisms(arg: &Arg<'_>) -> Result<Vec<Mechanism>> {
 
 /// The user that the command is about.
 fn name(request: &Request<'_>) -> Result<QualifiedName> {
-    let name = request.subject()?.as_str().ok_or_else(|| {
-        let command = request.command.name;
-        CommandError::new(
-            ErrorCode::TypeMismatch,
-            format!("BSON field '{command}.{command}' must be a string"),
-        )
-    })?;
+    let name = request.subject_name()?;
     check_name("user", name)?;
     Ok(QualifiedName::new(request.database, name))
 }
@@ -95,12 +89,12 @@ pub(super) fn log(request: &Request<'_>, what: &QualifiedName) {
     tracing::info!(command = request.command.name, %what, by, "users or roles changed");
 }
 
-/// Refuses roles that whoever is connected may not grant.
+/// Refuses roles that the client may not grant.
 pub(super) fn may_grant(request: &Request<'_>, roles: &[QualifiedName]) -> Result<()> {
     roles.iter().try_for_each(|role| request.authorize(Action::GrantRole, Target::Database(&role.database)))
 }
 
-/// Refuses roles that whoever is connected may not revoke.
+/// Refuses roles that the client may not revoke.
 pub(super) fn may_revoke(request: &Request<'_>, roles: &[QualifiedName]) -> Result<()> {
     roles.iter().try_for_each(|role| request.authorize(Action::RevokeRole, Target::Database(&role.database)))
 }
