@@ -100,7 +100,7 @@ impl Access {
 
     /// Whether a connection may send long messages: it has authenticated, or need not.
     pub(crate) fn trusts(&self, identity: &Identity) -> bool {
-        !self.required || identity.user().is_some()
+        !self.required || identity.owner().is_some()
     }
 
     /// Whether the client may do something.

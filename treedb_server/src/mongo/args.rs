@@ -97,14 +97,7 @@ impl<'a> Arg<'a> {
 
     /// A boolean; numbers are true if they are not zero.
     pub(crate) fn bool(&self) -> Result<bool> {
-        match self.value {
-            RawBsonRef::Boolean(value) => Ok(value),
-            RawBsonRef::Null | RawBsonRef::Undefined => Ok(false),
-            _ => match number(self.value) {
-                Some(number) => Ok(number != 0.0),
-                None => Err(self.wrong_type("[bool, long, int, decimal, double]")),
-            },
-        }
+        truth(self.value).ok_or_else(|| self.wrong_type("[bool, long, int, decimal, double]"))
     }
 
     /// An integer; fractions are truncated, as in MongoDB.
@@ -202,6 +195,15 @@ impl<'a> Arg<'a> {
                 type_name(self.value),
             ),
         )
+    }
+}
+
+/// Whether a value is true: a boolean, a number that is not zero; `None` for other types.
+pub(crate) fn truth(value: RawBsonRef<'_>) -> Option<bool> {
+    match value {
+        RawBsonRef::Boolean(value) => Some(value),
+        RawBsonRef::Null | RawBsonRef::Undefined => Some(false),
+        other => number(other).map(|number| number != 0.0),
     }
 }
 

@@ -45,11 +45,23 @@ fn begin<S: Nodes>(
     scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
 ) -> Result<Option<(f32, S::Node)>, S::Error> {
     scratch.pool.reset(ef.max(1));
+    scratch.compared = 0;
+    descend_all(store, query, &mut scratch.links, &mut scratch.compared)
+}
+
+/// The node that the descent through all levels above level 0 leads to; `None` if there are no nodes. `compared` counts the nodes
+/// that were compared with the query.
+pub(super) fn descend_all<S: Nodes>(
+    store: &S,
+    query: &S::Query<'_>,
+    links: &mut Vec<S::Node>,
+    compared: &mut usize,
+) -> Result<Option<(f32, S::Node)>, S::Error> {
     let Some((entry, top)) = store.entry()? else { return Ok(None) };
     let mut nearest = (store.score(query, entry)?, entry);
-    scratch.compared = 1;
+    *compared += 1;
     for level in (1..=top).rev() {
-        nearest = descend(store, query, nearest, level, &mut scratch.links, &mut scratch.compared)?;
+        nearest = descend(store, query, nearest, level, links, compared)?;
     }
     Ok(Some(nearest))
 }

@@ -12,7 +12,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 
-use super::search::descend;
+use super::search::descend_all;
 use super::store::{Estimate, Nodes};
 
 /// A node that was found, and its score.
@@ -126,7 +126,9 @@ impl Walk {
     pub fn begin<S: Nodes<Node = u32>>(&mut self, store: &S, query: &S::Query<'_>) -> Result<(), S::Error> {
         for _ in 0..TRIES {
             self.clear();
-            let Some(nearest) = self.descend(store, query)? else { return Ok(()) };
+            let Some(nearest) = descend_all(store, query, &mut self.links, &mut self.compared)? else {
+                return Ok(());
+            };
             self.from(store, query, &[nearest])?;
             let has_links = self.met.count > 1;
             // The only node there is has no links either.
@@ -135,21 +137,6 @@ impl Walk {
             }
         }
         Ok(())
-    }
-
-    /// The node that the descent through the levels above level 0 leads to; `None` if there are no nodes.
-    fn descend<S: Nodes<Node = u32>>(
-        &mut self,
-        store: &S,
-        query: &S::Query<'_>,
-    ) -> Result<Option<(f32, u32)>, S::Error> {
-        let Some((entry, top)) = store.entry()? else { return Ok(None) };
-        let mut nearest = (store.score(query, entry)?, entry);
-        self.compared += 1;
-        for level in (1..=top).rev() {
-            nearest = descend(store, query, nearest, level, &mut self.links, &mut self.compared)?;
-        }
-        Ok(Some(nearest))
     }
 
     /// Begins again when there are no candidates left, if nodes have been removed that could have led to others. Nodes that have
@@ -170,7 +157,9 @@ impl Walk {
         }
         self.met.clear();
         (self.least, self.limit) = (f32::INFINITY, f32::INFINITY);
-        let Some(nearest) = self.descend(store, query)? else { return Ok(false) };
+        let Some(nearest) = descend_all(store, query, &mut self.links, &mut self.compared)? else {
+            return Ok(false);
+        };
         self.from(store, query, &[nearest])?;
         Ok(true)
     }

@@ -11,7 +11,7 @@ use super::Result;
 use super::request::Request;
 use crate::access::action::Action;
 use crate::access::resource::Target;
-use crate::mongo::args::number;
+use crate::mongo::args::truth;
 use crate::mongo::error::CommandError;
 
 /// Who may run a command.
@@ -55,21 +55,12 @@ impl Needs {
     }
 }
 
-/// Whether a value is true, as [`Arg::bool`](crate::mongo::args::Arg::bool) reads it.
-fn is_true(value: RawBsonRef<'_>) -> bool {
-    match value {
-        RawBsonRef::Boolean(value) => value,
-        RawBsonRef::Null | RawBsonRef::Undefined => false,
-        // What is neither is refused by the command.
-        other => number(other) != Some(0.0),
-    }
-}
-
 /// Whether a field is `wanted`, true or false, in one of its occurrences.
 fn is_set_to(document: &RawDocument, name: &str, wanted: bool) -> Result<bool> {
     for field in document {
         let (field, value) = field?;
-        if field.as_str() == name && is_true(value) == wanted {
+        // What is neither true nor false is refused by the command.
+        if field.as_str() == name && truth(value).unwrap_or(true) == wanted {
             return Ok(true);
         }
     }

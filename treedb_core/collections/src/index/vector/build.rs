@@ -131,7 +131,12 @@ fn stored_nodes(
 }
 
 /// Adds the nodes of a row to `nodes`.
-fn add_nodes(def: &VectorDef, row: RowId, vectors: &Vectors, nodes: &mut Vec<(u64, Vec<f32>)>) -> Result<()> {
+pub(super) fn add_nodes(
+    def: &VectorDef,
+    row: RowId,
+    vectors: &Vectors,
+    nodes: &mut Vec<(u64, Vec<f32>)>,
+) -> Result<()> {
     for (position, vector) in vectors.iter() {
         nodes.push((node_of(def, row.0, position)?, vector.to_vec()));
     }

@@ -13,11 +13,9 @@ use treedb_vector::code::Coded;
 use treedb_vector::graph::{Link, Nodes, NodesMut};
 use treedb_vector::memory::{Builder, MemoryGraph, Undisturbed};
 
-use super::build::STEP_ROWS;
+use super::build::{STEP_ROWS, add_nodes};
 use super::graph::limits;
-use super::record::{
-    HEAD, Head, damaged, encode_coded, encode_links, encode_vector, links_row, node_of, vector_row,
-};
+use super::record::{HEAD, Head, damaged, encode_coded, encode_links, encode_vector, links_row, vector_row};
 use crate::catalog::meta::{IndexFlags, Meta, index_table, new_index_table};
 use crate::index::{BuildSlice, Progress};
 use crate::read::view::View;
@@ -103,9 +101,7 @@ fn read(def: &VectorDef, reads: &impl Reads, meta: &Meta, from: u64) -> Result<S
         }
         read += 1;
         let before = slice.vectors.len();
-        for (position, vector) in def.vectors(row.partial_document(&fields)?)?.iter() {
-            slice.vectors.push((node_of(def, id.0, position)?, vector.to_vec()));
-        }
+        add_nodes(def, id, &def.vectors(row.partial_document(&fields)?)?, &mut slice.vectors)?;
         slice.rows += u64::from(slice.vectors.len() > before);
         Ok(Flow::Continue(()))
     })?;
