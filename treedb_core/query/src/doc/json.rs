@@ -180,9 +180,9 @@ fn append_hex(byte: u8, out: &mut Vec<u8>) {
 /// Writes a string, quoted; what is not UTF-8 in it as replacement characters.
 fn append_text(text: &[u8], out: &mut Vec<u8>) {
     let escaped = |byte: u8| byte < 0x20 || byte == b'"' || byte == b'\\';
+    out.reserve(text.len() + 2);
     out.push(b'"');
-    // Looks at every byte, so that many are looked at at once.
-    if text.iter().fold(true, |plain, &byte| plain & !escaped(byte) & byte.is_ascii()) {
+    if is_plain(text) {
         out.extend_from_slice(text);
         return out.push(b'"');
     }
@@ -208,6 +208,39 @@ fn append_text(text: &[u8], out: &mut Vec<u8>) {
     }
     out.extend_from_slice(rest);
     out.push(b'"');
+}
+
+/// Whether a string is written as it is: ASCII without control characters, quotes and backslashes. Most are, and most are
+/// short: eight bytes are looked at at once.
+fn is_plain(text: &[u8]) -> bool {
+    const ONES: u64 = u64::MAX / 0xff;
+    const TOPS: u64 = ONES * 0x80;
+    // Of a word without top bits, the top bits of the bytes that are below 0x20, or are 0 after the exclusive or.
+    let other = |word: u64| {
+        let below = |word: u64, limit: u64| word.wrapping_sub(ONES * limit) & !word & TOPS;
+        let special = below(word, 0x20) | below(word ^ (ONES * 0x22), 1) | below(word ^ (ONES * 0x5c), 1);
+        (special | word & TOPS) != 0
+    };
+    // Fewer than eight bytes make a word in which some are twice; of more the last eight do, some of which have been seen.
+    if let Some(last) = text.last_chunk::<8>() {
+        let (words, _) = text.as_chunks::<8>();
+        return !words.iter().any(|word| other(u64::from_le_bytes(*word)))
+            && !other(u64::from_le_bytes(*last));
+    }
+    let twice = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
+    let word = match text {
+        [] => return true,
+        [byte] => u64::from(*byte) * ONES,
+        [first, .., last] => match (text.first_chunk::<4>(), text.last_chunk::<4>()) {
+            (Some(low), Some(high)) => twice(u32::from_le_bytes(*low), u32::from_le_bytes(*high)),
+            _ => {
+                let middle = text.get(1).copied().unwrap_or(*last);
+                let bytes = u32::from_le_bytes([*first, middle, *last, *last]);
+                twice(bytes, bytes)
+            }
+        },
+    };
+    !other(word)
 }
 
 /// The rarer types, by way of the `bson` crate.
@@ -240,6 +273,19 @@ mod tests {
             let back = from_json(&json).unwrap();
             let (a, b) = (Value::Document((&doc).into()), Value::Document((&back).into()));
             assert!(compare(a, b).is_eq(), "{json}");
+        }
+    }
+
+    #[test]
+    fn every_byte_that_has_to_be_escaped_is_seen_wherever_it_is() {
+        for len in 0..20 {
+            assert!(is_plain(&vec![b'~'; len]) && is_plain(&vec![0x7f; len]));
+            for (at, byte) in (0..len).flat_map(|at| (0..=255_u8).map(move |byte| (at, byte))) {
+                let mut text = vec![b'!'; len];
+                text[at] = byte;
+                let plain = (0x20..0x80).contains(&byte) && byte != b'"' && byte != b'\\';
+                assert_eq!(is_plain(&text), plain, "{byte:#x} at {at} of {len}");
+            }
         }
     }
 

@@ -47,6 +47,9 @@ pub(crate) mod bracket {
     pub(crate) const AFTER_NUMBERS: u8 = 0x18;
 }
 
+/// Bytes that the floor of a number takes at most.
+const GROUPS: usize = 9;
+
 /// Appends the encoding of `value` to `out`.
 pub fn encode(value: RawBsonRef<'_>, out: &mut Vec<u8>) {
     Value::with(value, |value| encode_value(value, out));
@@ -155,18 +158,26 @@ fn encode_number(number: Number, out: &mut Vec<u8>) {
         Number::Signed { negative, floor, digits } => (negative, floor, digits),
     };
     out.push(if negative { NEGATIVE } else { POSITIVE });
-    let start = out.len();
     let bits = floor.to_bits();
-    for shift in (0..=56).rev().step_by(7) {
-        let more = bits & ((1 << shift) - 1) != 0 || digits.is_some();
-        out.push(((bits >> shift) as u8 & 0x7f) << 1 | u8::from(more));
-        if !more {
-            break;
+    // Nine groups of seven bits, each with the bit that says that more follows.
+    let mut groups = [0_u8; GROUPS];
+    for (at, group) in groups.iter_mut().enumerate() {
+        *group = ((bits >> (7 * (GROUPS - 1 - at))) as u8) << 1 | 1;
+    }
+    let Some(digits) = digits else {
+        // The group of the lowest bit that is set is the last; that of a floor of zero, the first.
+        let last = (GROUPS - 1).saturating_sub(bits.trailing_zeros() as usize / 7);
+        if let Some(group) = groups.get_mut(last) {
+            *group &= !1;
         }
-    }
-    if let Some(digits) = digits {
-        encode_digits(digits, out);
-    }
+        if negative {
+            invert(&mut groups);
+        }
+        return out.extend_from_slice(groups.get(..=last).unwrap_or_default());
+    };
+    let start = out.len();
+    out.extend_from_slice(&groups);
+    encode_digits(digits, out);
     if negative && let Some(bytes) = out.get_mut(start..) {
         invert(bytes);
     }
