@@ -448,6 +448,60 @@ impl Database {
         Ok(Explanation { planner, stages })
     }
 
+    /// The answer of a pipeline whose front is run over parts of the collection, each as another process would run it: what
+    /// it has made is sent as bytes. `None` if the pipeline is not divided, or does not fit in memory.
+    #[cfg(test)]
+    pub(crate) fn aggregate_in_parts(
+        &self,
+        namespace: &str,
+        request: &AggregateRequest,
+        parts: Vec<Vec<RawDocumentBuf>>,
+    ) -> Result<Option<Vec<RawDocumentBuf>>> {
+        let reads = Arc::new(Mutex::new(self.inner.store.begin_read()?));
+        let Prepared { pipeline, context, .. } = self.prepare(reads, None, namespace, request)?;
+        let Some(divided) = pipeline.divided(&context)? else { return Ok(None) };
+        let query = divided.query();
+        if query.projection.is_some() {
+            return Ok(None);
+        }
+        let mut whole: Option<treedb_query::aggregate::PipelinePart> = None;
+        for mut part in parts {
+            let mut wrong = None;
+            part.retain(|document| match query.filter.matches(document) {
+                Ok(matches) => matches,
+                Err(error) => {
+                    wrong = Some(error);
+                    false
+                }
+            });
+            wrong.map_or(Ok(()), Err)?;
+            let Some(made) = divided.part(Box::new(VecStream::new(part)), &context)? else { return Ok(None) };
+            let Some(whole) = &mut whole else {
+                whole = Some(made);
+                continue;
+            };
+            let mut fits = true;
+            made.send(&mut |message| {
+                fits = fits && whole.receive(message)?;
+                // A message that has been cut off is an error, and nothing else.
+                for end in (0..message.len()).step_by(message.len() / 5 + 1).skip(1) {
+                    let mut other = divided.part(Box::new(VecStream::new(Vec::new())), &context)?;
+                    let _ = other.as_mut().map(|other| other.receive(message.get(..end).unwrap_or_default()));
+                }
+                Ok(())
+            })?;
+            if !fits {
+                return Ok(None);
+            }
+        }
+        let Some(whole) = whole else { return Ok(None) };
+        let (mut documents, mut answer) = (divided.finish(whole, &context)?, Vec::new());
+        while let Some(document) = documents.next()? {
+            answer.push(document);
+        }
+        Ok(Some(answer))
+    }
+
     fn prepare(
         &self,
         reads: Arc<Mutex<ReadTxn>>,

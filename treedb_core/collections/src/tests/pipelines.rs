@@ -19,6 +19,9 @@ struct Tested {
     refused: usize,
     ordered: usize,
     by_index: usize,
+    /// How often a pipeline was run in parts, and how often not.
+    divided: usize,
+    undivided: usize,
     wrong: Vec<String>,
 }
 
@@ -123,6 +126,25 @@ fn one_database(rng: &mut Rng, seen: &mut Tested) {
         let request = AggregateRequest::new(case.stages.iter().map(raw));
         let found = txn.collection("db.docs").unwrap().aggregate(&request).and_then(all);
         answers.push(("in a transaction", 1 << 20, found));
+        // As several processes would, each over some of the documents.
+        let mut deal = Rng::new(seen.pipelines as u64);
+        let mut parts = vec![Vec::new(); 1 + deal.below(4)];
+        for doc in &docs {
+            let part = deal.below(parts.len());
+            parts[part].push(raw(doc));
+        }
+        for memory in [1 << 20, 6000] {
+            let request = AggregateRequest { memory, ..AggregateRequest::new(case.stages.iter().map(raw)) };
+            if let Some(found) = dbs[1].aggregate_in_parts("db.docs", &request, parts.clone()).transpose() {
+                seen.divided += 1;
+                let found = found.and_then(|found| {
+                    found.iter().map(|doc| Ok(Document::try_from(&**doc)?)).collect::<Result<Vec<_>>>()
+                });
+                answers.push(("in parts", memory, found));
+            } else {
+                seen.undivided += 1;
+            }
+        }
         for (way, memory, answer) in answers {
             match (answer, &case.answer) {
                 (Ok(found), Some(wanted)) => {
@@ -159,6 +181,7 @@ fn every_pipeline_gives_the_same_as_the_naive_evaluator() {
     assert!(seen.wrong.is_empty(), "{}", seen.wrong.join("\n\n"));
     println!("{seen:?}");
     assert!(seen.documents > 2000 && seen.ordered > 200 && seen.by_index > 50, "{seen:?}");
+    assert!(seen.divided > 50 && seen.undivided > 200, "{seen:?}");
 }
 
 #[test]

@@ -19,7 +19,8 @@
 //! | `stage` | the trait of a stage: how it is parsed, opened, explained and what the optimizer knows of it |
 //! | `following`, `reorder` | what later stages need of a stage; moving stages to the front |
 //! | `pipeline` | [`Pipeline`]: the query in front, and the streams of the stages |
-//! | `key_table`, `group_key`, `accumulator`, `set_value` | what several stages are made of |
+//! | `divided` | [`DividedPipeline`]: the front of a pipeline run by several processes |
+//! | `key_table`, `group_key`, `accumulator`, `state_bytes`, `set_value` | what several stages are made of |
 //! | `stages/` | the stages, one file or folder each |
 //! | `parser` | the table of all stages, and [`Pipeline::parse`] |
 //!
@@ -29,6 +30,7 @@ mod accumulator;
 mod collections;
 mod context;
 mod deadline;
+mod divided;
 mod following;
 mod group_key;
 mod key_table;
@@ -41,12 +43,14 @@ mod score;
 mod set_value;
 mod stage;
 mod stages;
+mod state_bytes;
 mod stream;
 mod threads;
 
 pub use crate::access::TempFile;
 pub use collections::{Collections, EqualityLookup, WriteBody};
 pub use context::Context;
+pub use divided::{DividedPipeline, PipelinePart};
 pub use parser::MAX_STAGES;
 pub use pipeline::Pipeline;
 pub use stream::{BoxedStream, DocumentStream, VecStream, Visitor};

@@ -147,11 +147,8 @@ impl Pipeline {
             return open_all(following, source.open_source(namespace, context)?, context);
         }
         let (mut query, covered) = self.front(namespace, hint, context)?;
-        let stages = self.stages.get(covered..).unwrap_or_default();
-        if query.projection.is_none() {
-            let fields = fields_needed(stages, Vec::new());
-            query.used = fields.map(|fields| UsedFields::new(&fields, &query.filter));
-        }
+        let stages = self.stages_after(covered);
+        Self::limit_fields(&mut query, stages);
         // The first stage that needs more than one document at a time may have a faster way to read the collection.
         if let Some(before) = stages.iter().position(|stage| !stage.stage.is_partitionable())
             && let Some(stage) = stages.get(before)
@@ -163,6 +160,19 @@ impl Pipeline {
         }
         let documents = with_deadline(context.collections.find(namespace, query)?, context.deadline);
         open_all(stages, documents, context)
+    }
+
+    /// The stages after the first `covered`.
+    pub(super) fn stages_after(&self, covered: usize) -> &[PlannedStage] {
+        self.stages.get(covered..).unwrap_or_default()
+    }
+
+    /// Tells the query which fields the stages after it use, unless it has a projection.
+    pub(super) fn limit_fields(query: &mut Query, stages: &[PlannedStage]) {
+        if query.projection.is_none() {
+            let fields = fields_needed(stages, Vec::new());
+            query.used = fields.map(|fields| UsedFields::new(&fields, &query.filter));
+        }
     }
 
     /// The query that the pipeline begins with, and how many stages that covers.

@@ -57,6 +57,25 @@ pub(crate) trait Stage: Debug + Send + Sync {
         Ok(None)
     }
 
+    /// True if several processes may each do a part of the stage's work, over parts of its input that have no order
+    /// ([`Self::open_part`]).
+    fn is_divisible(&self) -> bool {
+        false
+    }
+
+    /// Does the stage's work over a part of its input. `None` if it takes more memory than there is, or if the stage is not
+    /// divisible.
+    ///
+    /// # Errors
+    /// Those of `input`.
+    fn open_part(
+        self: Arc<Self>,
+        _input: BoxedStream,
+        _context: &Context,
+    ) -> Result<Option<Box<dyn StagePart>>> {
+        Ok(None)
+    }
+
     /// The stage as `explain` shows it; `source` is how it was written.
     fn explain(&self, source: &RawDocument) -> RawDocumentBuf {
         source.to_owned()
@@ -124,6 +143,24 @@ pub(crate) trait Stage: Debug + Send + Sync {
     fn input_field(&self, _path: &str) -> Option<String> {
         None
     }
+}
+
+/// What a stage has made of a part of its input, in one of several processes.
+pub(crate) trait StagePart {
+    /// Passes all of it to `send`, as messages for another process.
+    ///
+    /// # Errors
+    /// Those of `send`.
+    fn send(&self, send: &mut dyn FnMut(&[u8]) -> Result<()>) -> Result<()>;
+
+    /// Adds what a message of another process holds. False if that takes more memory than there is.
+    ///
+    /// # Errors
+    /// `InternalError` if the message is none of such a part.
+    fn receive(&mut self, message: &[u8]) -> Result<bool>;
+
+    /// The stage's documents, once all parts have been added.
+    fn open(self: Box<Self>, context: &Context) -> BoxedStream;
 }
 
 /// What the optimizer may do with a stage as a whole.

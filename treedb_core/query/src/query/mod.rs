@@ -11,6 +11,7 @@
 //! | `plan` | [`Query`] and [`Plan`]: which indexes, which ranges of their keys |
 //! | `exec` | [`Execution`], [`count`], [`update()`], [`delete`]: carrying a plan out; `explain` |
 
+pub(crate) mod byte_form;
 mod deadline;
 mod exec;
 pub mod expr;

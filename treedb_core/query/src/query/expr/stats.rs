@@ -3,6 +3,7 @@
 use crate::doc::{Decimal, Value};
 
 use super::number::Num;
+use crate::query::byte_form::{put_bytes, take};
 
 /// A sum of numbers of all types. Integers are added exactly, doubles with a compensation term for the
 /// rounding error.
@@ -64,6 +65,37 @@ impl Sum {
             self.add_double(other.double);
             self.error += other.error;
         }
+    }
+
+    /// Appends the sum as bytes.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.whole.to_le_bytes());
+        put_bytes(out, self.double.to_le_bytes());
+        put_bytes(out, self.error.to_le_bytes());
+        put_bytes(out, self.count.to_le_bytes());
+        let decimal = self.rare.as_ref().and_then(|rare| rare.decimal);
+        let flags = [self.long, self.doubles, self.rare.is_some(), decimal.is_some()];
+        put_bytes(out, flags.map(u8::from));
+        if let Some(rare) = &self.rare {
+            put_bytes(out, rare.whole.to_le_bytes());
+        }
+        if let Some(decimal) = decimal {
+            put_bytes(out, decimal.to_bytes());
+        }
+    }
+
+    /// Takes a sum off the front of `bytes`.
+    pub(crate) fn take(bytes: &mut &[u8]) -> Option<Sum> {
+        let (whole, double) = (i64::from_le_bytes(take(bytes)?), f64::from_le_bytes(take(bytes)?));
+        let (error, count) = (f64::from_le_bytes(take(bytes)?), u64::from_le_bytes(take(bytes)?));
+        let [long, doubles, rare, decimal] = take::<4>(bytes)?.map(|flag| flag != 0);
+        let mut sum = Sum { whole, double, error, count, rare: None, long, doubles };
+        if rare {
+            let whole = i128::from_le_bytes(take(bytes)?);
+            let decimal = if decimal { Some(Decimal::new(take(bytes)?)) } else { None };
+            sum.rare = Some(Box::new(Rare { whole, decimal }));
+        }
+        Some(sum)
     }
 
     #[inline]
@@ -162,6 +194,20 @@ impl Deviation {
         self.count += other.count;
         self.mean += delta * new / (own + new);
         self.squares += other.squares + delta * delta * own * new / (own + new);
+    }
+
+    /// Appends the deviation as bytes.
+    pub(crate) fn put(&self, out: &mut Vec<u8>) {
+        put_bytes(out, self.count.to_le_bytes());
+        put_bytes(out, self.mean.to_le_bytes());
+        put_bytes(out, self.squares.to_le_bytes());
+    }
+
+    /// Takes a deviation off the front of `bytes`.
+    pub(crate) fn take(bytes: &mut &[u8]) -> Option<Deviation> {
+        let count = u64::from_le_bytes(take(bytes)?);
+        let (mean, squares) = (f64::from_le_bytes(take(bytes)?), f64::from_le_bytes(take(bytes)?));
+        Some(Deviation { count, mean, squares })
     }
 
     /// The deviation of a whole population, or (`sample`) estimated from a sample; `None` for too few numbers.

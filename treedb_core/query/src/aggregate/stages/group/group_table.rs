@@ -80,20 +80,41 @@ impl GroupTable {
         let (mut states, mut offset, mut grown) = (other.states.into_iter(), 0, 0);
         while let Some((key, id, next)) = other.keys.read(offset) {
             offset = next;
-            let hash = self.keys.hash(key);
-            let theirs = states.by_ref().take(self.width);
-            match self.entry(hash, key) {
-                Entry::Vacant(slot) => drop(self.insert_at(slot, hash, key, id, theirs)),
-                Entry::Occupied(number) => {
-                    for ((own, theirs), (_, accumulator)) in
-                        self.states(number).iter_mut().zip(theirs).zip(&outputs.0)
-                    {
-                        grown += accumulator.merge(own, theirs)?;
-                    }
+            grown += self.merge_group(key, id, states.by_ref().take(self.width), outputs)?;
+        }
+        Ok(grown)
+    }
+
+    /// Merges a group of another table: its key, its `_id` if that is not the key, and its states.
+    pub(super) fn merge_group(
+        &mut self,
+        key: &[u8],
+        id: &[u8],
+        theirs: impl Iterator<Item = State>,
+        outputs: &Outputs,
+    ) -> Result<usize> {
+        let (hash, mut grown) = (self.keys.hash(key), 0);
+        match self.entry(hash, key) {
+            Entry::Vacant(slot) => drop(self.insert_at(slot, hash, key, id, theirs)),
+            Entry::Occupied(number) => {
+                let own = self.states(number).iter_mut();
+                for ((own, theirs), (_, accumulator)) in own.zip(theirs).zip(&outputs.0) {
+                    grown += accumulator.merge(own, theirs)?;
                 }
             }
         }
         Ok(grown)
+    }
+
+    /// Calls `each` with the groups in the order they were inserted: key, `_id` if that is not the key, and states.
+    pub(super) fn groups(&self, mut each: impl FnMut(&[u8], &[u8], &[State]) -> Result<()>) -> Result<()> {
+        let (mut offset, mut start) = (0, 0);
+        while let Some((key, id, next)) = self.keys.read(offset) {
+            let states = self.states.get(start..start + self.width).unwrap_or_default();
+            each(key, id, states)?;
+            (offset, start) = (next, start + self.width);
+        }
+        Ok(())
     }
 }
 

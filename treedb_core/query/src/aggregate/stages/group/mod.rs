@@ -11,10 +11,12 @@
 //! | `group_table` | the groups: their keys and the states of their accumulators |
 //! | `spill` | the records of documents whose groups do not fit in memory |
 //! | `parallel` | one pass by several threads |
+//! | `part` | the groups that one of several processes has made |
 
 mod aggregator;
 mod group_table;
 mod parallel;
+mod part;
 mod row_fields;
 mod spill;
 
@@ -32,11 +34,12 @@ use crate::query::spill::SpillReader;
 
 use crate::aggregate::accumulator::{Outputs, State};
 use crate::aggregate::context::Context;
-use crate::aggregate::stage::{DeferredStream, PlannedStage, Reads, Scan, Stage, StageParser};
+use crate::aggregate::stage::{DeferredStream, PlannedStage, Reads, Scan, Stage, StageParser, StagePart};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, VecStream, Visitor};
 
 use aggregator::RowLayout;
-use group_table::GroupOutput;
+use group_table::{GroupOutput, GroupTable};
+use part::GroupPart;
 
 /// `$group`.
 #[derive(Debug)]
@@ -170,6 +173,19 @@ impl Stage for Group {
         Ok(Some(Box::new(GroupStream::new(self, input, context))))
     }
 
+    fn is_divisible(&self) -> bool {
+        !self.needs_order()
+    }
+
+    fn open_part(
+        self: Arc<Self>,
+        input: BoxedStream,
+        context: &Context,
+    ) -> Result<Option<Box<dyn StagePart>>> {
+        let part = GroupPart::new(self, input, context)?;
+        Ok(part.map(|part| Box::new(part) as Box<dyn StagePart>))
+    }
+
     fn needs_order(&self) -> bool {
         self.outputs.0.iter().any(|(_, accumulator)| accumulator.needs_order())
     }
@@ -231,6 +247,12 @@ impl GroupStream {
     fn new(stage: Arc<Group>, input: Input, context: &Context) -> Self {
         let (output, spilled) = (GroupOutput::default(), Vec::new());
         GroupStream { stage, context: context.clone(), input: Some(input), output, spilled }
+    }
+
+    /// The documents of groups that have been made.
+    fn grouped(stage: Arc<Group>, tables: Vec<GroupTable>, context: &Context) -> Self {
+        let output = GroupOutput::new(tables);
+        GroupStream { stage, context: context.clone(), input: None, output, spilled: Vec::new() }
     }
 
     /// Makes the groups of the next pass; false after the last.

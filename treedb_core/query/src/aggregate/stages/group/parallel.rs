@@ -60,6 +60,22 @@ pub(super) fn group_records(stage: &Group, context: &Context, records: SpillRead
     Ok((aggregator.tables, aggregator.spill.readers()?))
 }
 
+/// The groups of a stream that is a part of the documents, and the bytes that their states have allocated; `None` if they
+/// do not fit in memory.
+pub(super) fn group_part(
+    stage: &Group,
+    context: &Context,
+    input: BoxedStream,
+) -> Result<Option<(GroupTable, usize)>> {
+    let budget = MemoryBudget::new(context.memory_limit, 1);
+    let stop = StopSignal { stopped: AtomicBool::new(false), when_full: true };
+    let table = GroupTable::new(HashSeed::new(), &stage.outputs);
+    let aggregator = Aggregator::new(stage, context, &budget, vec![table]);
+    let mut partial = add_all(context, aggregator, input, Some(&stop))?;
+    let table = if stop.stopped.into_inner() { None } else { partial.tables.pop() };
+    Ok(table.map(|table| (table, partial.allocated)))
+}
+
 /// The groups of several streams, each read by a thread of its own. `None` if they do not fit in memory and the result
 /// depends on the order of the documents.
 pub(super) fn group_partitions(
