@@ -18,6 +18,7 @@ use treedb_query::query::{Execution, NearestQuery, Neighbor, Path, Plan, Query, 
 use treedb_query::{ErrorCode, QueryError};
 
 use super::options::Options;
+use super::parallel_pipeline;
 use super::reader::Reader;
 use super::spill;
 use super::table::{Need, Table};
@@ -27,6 +28,7 @@ use crate::shim::datum::Bytes;
 use crate::shim::error::accept;
 use crate::shim::function::pg_function;
 use crate::shim::rows::{Rows, Set};
+use crate::shim::streamed::{ARGUMENTS, Argument};
 use crate::shim::text;
 use crate::shim::thread::ServerThread;
 use crate::types::{bson, value};
@@ -42,7 +44,7 @@ pg_function! {
     /// `treedb.aggregate(collection, pipeline, options)`: the documents that the pipeline gives.
     fn treedb_aggregate(args: [Varlena, Varlena, Varlena]) -> Set {
         let mut rows = Rows::begin(args);
-        let mut documents = open(&args.bytes(0), &args.bytes(1), &args.bytes(2));
+        let (mut documents, _) = open(&args.bytes(0), &args.bytes(1), &args.bytes(2));
         while let Some(document) = accept(documents.next()) {
             pgrx::check_for_interrupts!();
             rows.put(document.as_bytes());
@@ -51,18 +53,24 @@ pg_function! {
     }
 }
 
-/// The documents of a call: name, stages, options.
-pub(super) fn open(name: &Bytes<'_>, stages: &[u8], options: &[u8]) -> BoxedStream {
+/// The documents of a call (name, stages, options), and how many workers have helped.
+pub(super) fn open(name: &Bytes<'_>, stages: &[u8], options: &[u8]) -> (BoxedStream, usize) {
     let options = accept(Options::read(bson::document(options), &["hint"]));
     let pipeline = accept(Pipeline::parse(value::decode(stages), &Names::default()));
     if pipeline.writes() {
         accept::<()>(Err(refused("$out and $merge", "INSERT INTO .. SELECT treedb.aggregate(..)")));
     }
+    let context = context();
     if !pipeline.has_source() {
         // An SQL error if there is none, or if the caller may not read it.
-        drop(Table::open(name, Need::Select));
+        let table = Table::open(name, Need::Select);
+        if options.hint.is_none()
+            && let Some(opened) = parallel_pipeline::open(&table, &pipeline, stages, &context)
+        {
+            return opened;
+        }
     }
-    accept(pipeline.open_with_hint(&namespace(name), options.hint, &context()))
+    (accept(pipeline.open_with_hint(&namespace(name), options.hint, &context)), 0)
 }
 
 /// What the stages of a pipeline get from the session.
@@ -77,6 +85,23 @@ pub(super) fn context() -> Context {
         // What the server gives us it gives to this thread.
         threads: Some(1),
     }
+}
+
+/// The documents that a query finds.
+pub(super) fn documents(reader: Reader, query: Query) -> Result<BoxedStream> {
+    let execution = Execution::new(&reader, &spill::spilling(), query)?;
+    let found = Found { reader, execution, ready: VecDeque::new(), batch: 1, more: true };
+    Ok(Box::new(FoundHere(ServerThread::new(found))))
+}
+
+/// How many workers a call is likely to have; it raises no error.
+pub(super) fn planned_workers(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<usize> {
+    let [name, stages, options] = arguments.each_ref().map(Argument::constant);
+    let pipeline = Pipeline::parse(value::decode(&stages?.bytes()), &Names::default()).ok()?;
+    let plain = Options::read(bson::document(&options?.bytes()), &["hint"])
+        .is_ok_and(|options| options.hint.is_none());
+    let table = (plain && !pipeline.has_source()).then(|| Table::open_quietly(&name?.bytes()))??;
+    parallel_pipeline::planned(table, &pipeline, &context())
 }
 
 /// The name of a collection as stages name it.
@@ -134,9 +159,7 @@ impl Tables {
 impl Collections for Tables {
     fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
         let Some(reader) = Self::reader(namespace)? else { return Ok(Box::new(VecStream::new(Vec::new()))) };
-        let execution = Execution::new(&reader, &spill::spilling(), query)?;
-        let found = Found { reader, execution, ready: VecDeque::new(), batch: 1, more: true };
-        Ok(Box::new(FoundHere(ServerThread::new(found))))
+        documents(reader, query)
     }
 
     fn vector_search(&self, namespace: &str, search: &NearestQuery) -> Result<Vec<Neighbor>> {

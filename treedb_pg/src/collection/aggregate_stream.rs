@@ -8,12 +8,17 @@ use super::aggregate;
 use super::estimate;
 use super::find_stream::{show_document, show_expression, show_name};
 use crate::shim::error::accept;
+use crate::shim::snapshot::Registered;
 use crate::shim::streamed::{ARGUMENTS, Argument, Batch, Call, Estimate, Explanation, StreamedFunction};
 use crate::shim::text;
 use crate::types::value;
 
 /// A call of `treedb.aggregate` that is being executed.
-pub(crate) struct AggregateStream(BoxedStream);
+pub(crate) struct AggregateStream {
+    documents: BoxedStream,
+    /// How many workers have helped.
+    workers: usize,
+}
 
 impl StreamedFunction for AggregateStream {
     const FUNCTION: &'static CStr = c"aggregate";
@@ -26,9 +31,10 @@ impl StreamedFunction for AggregateStream {
         estimate::aggregate(arguments)
     }
 
-    fn open(call: &Call<'_>) -> AggregateStream {
+    fn open(call: &Call<'_>, _: Registered) -> AggregateStream {
         let [name, stages, options] = &call.arguments;
-        AggregateStream(aggregate::open(&name.bytes(), &stages.bytes(), &options.bytes()))
+        let (documents, workers) = aggregate::open(&name.bytes(), &stages.bytes(), &options.bytes());
+        AggregateStream { documents, workers }
     }
 
     fn reopen(&mut self, _: &Call<'_>) -> bool {
@@ -37,7 +43,7 @@ impl StreamedFunction for AggregateStream {
 
     fn fill(&mut self, batch: &mut Batch) -> bool {
         pgrx::check_for_interrupts!();
-        match accept(self.0.next()) {
+        match accept(self.documents.next()) {
             Some(document) => {
                 batch.put(document.as_bytes());
                 true
@@ -46,7 +52,7 @@ impl StreamedFunction for AggregateStream {
         }
     }
 
-    fn explain(_: Option<&Self>, arguments: &[Argument<'_>; ARGUMENTS], shown: &mut Explanation<'_>) {
+    fn explain(running: Option<&Self>, arguments: &[Argument<'_>; ARGUMENTS], shown: &mut Explanation<'_>) {
         let [name, stages, options] = arguments;
         show_name(name, shown, Self::LABELS[0]);
         match stages {
@@ -58,5 +64,12 @@ impl StreamedFunction for AggregateStream {
             other => show_expression(other, shown, Self::LABELS[1]),
         }
         show_document(options, shown, Self::LABELS[2]);
+        if let Some(workers) = aggregate::planned_workers(arguments) {
+            shown.number(c"Workers Planned", workers as u64);
+            if shown.is_analyze() {
+                let launched = running.map_or(0, |stream| stream.workers);
+                shown.number(c"Workers Launched", launched as u64);
+            }
+        }
     }
 }

@@ -18,7 +18,7 @@ use crate::shim::catalog;
 use crate::shim::datum::Datum;
 use crate::shim::error::accept;
 use crate::shim::filter_scan::{FilteredRows, Given, Scanned};
-use crate::shim::snapshot::{Registered, Snapshot};
+use crate::shim::snapshot::Registered;
 use crate::shim::streamed::{Argument, Estimate, Explanation};
 use crate::shim::table::Slot;
 use crate::shim::text;
@@ -116,8 +116,8 @@ impl FilteredRows for FilterRows {
         estimate::share(table, filter)
     }
 
-    fn open(table: Scanned, filter: Datum<'_>, snapshot: Snapshot<'_>) -> Self {
-        let mut reader = Reader::without_indexes(Table::of_plan(table), Registered::of(snapshot));
+    fn open(table: Scanned, filter: Datum<'_>, snapshot: Registered) -> Self {
+        let mut reader = Reader::without_indexes(Table::of_plan(table), snapshot);
         let search = Search::begin(&mut reader, filter);
         FilterRows { reader, search, batch: Vec::new(), taken: 0, size: FIRST, more: true, keys_before: 0 }
     }

@@ -1,9 +1,11 @@
 //! `treedb.find`, `count`.
 
 use treedb_query::access::{Flow, QueryContext};
+use treedb_query::doc::Doc;
 use treedb_query::query::{Execution, Query, Result, count};
 
 use super::options::Options;
+use super::parallel_pipeline;
 use super::reader::Reader;
 use super::spill::{spilling, work_mem};
 use super::table::{Need, Table};
@@ -52,6 +54,10 @@ pg_function! {
     /// `treedb.count(collection, filter, options)`.
     fn treedb_count(args: [Varlena, Varlena, Varlena]) -> i64 {
         let (reader, query) = parse_call(args, &["skip", "limit", "hint", "collation"]);
+        let plain = Doc::from(bson::document(&args.bytes(2))).is_empty();
+        if plain && let Some(counted) = parallel_pipeline::count(&reader, &query, &args.bytes(1)) {
+            return counted as i64;
+        }
         let reader = reader.counting();
         accept(count(&reader, &QueryContext::default(), &query)) as i64
     }

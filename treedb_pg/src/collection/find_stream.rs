@@ -131,11 +131,11 @@ impl StreamedFunction for FindStream {
         estimate::find(arguments)
     }
 
-    fn open(call: &Call<'_>) -> FindStream {
+    fn open(call: &Call<'_>, snapshot: Registered) -> FindStream {
         let [name, filter, options] = call.arguments.map(Datum::bytes);
         let asked = Asked::read(&filter, &options);
         let table = Table::open(&name, Need::Select);
-        let mut reader = Reader::without_indexes(table, Registered::of(call.snapshot));
+        let mut reader = Reader::without_indexes(table, snapshot);
         let search = Search::begin(&mut reader, asked);
         let batch = search.first_batch(call.wanted);
         FindStream { name: name.to_vec(), reader, search, batch, before: Counters::default() }

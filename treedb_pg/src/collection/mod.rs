@@ -12,6 +12,7 @@
 //! | [`validator`] | the trigger that checks documents, and its options |
 //! | [`options`] | the last argument of the SQL functions |
 //! | [`find`], [`distinct`], [`aggregate`], [`vector_search`], [`explain`] | the SQL functions that read |
+//! | [`parallel_pipeline`] | pipelines whose `$group` several processes make |
 //! | [`write`], [`find_and_modify`], [`bulk`] | those that write |
 //! | [`manage`], [`manage_index`], [`manage_search_index`] | those that create and change collections and indexes |
 //! | [`find_stream`], [`aggregate_stream`] | `find` and `aggregate` in FROM, one document after the other |
@@ -44,6 +45,7 @@ mod manage;
 mod manage_index;
 mod manage_search_index;
 mod options;
+mod parallel_pipeline;
 mod point_scan;
 mod reader;
 mod search_index;

@@ -27,6 +27,7 @@ use crate::index_am::keyset_scan::{self, KeysetScan};
 use crate::shim::btree_scan::{BtreeKey, BtreeScan};
 use crate::shim::datum::{Bytes, Datum};
 use crate::shim::heap;
+use crate::shim::scan_team::SharedScan;
 use crate::shim::snapshot::Registered;
 use crate::shim::table::{Fetch, Slot, TableScan, VisiblePages};
 use crate::types::bson;
@@ -40,6 +41,12 @@ pub(super) fn address(row: RowId) -> pg_sys::ItemPointerData {
 /// The document of the row in a slot; `None` where the column is NULL.
 pub(super) fn document<'s>(slot: &'s Slot, table: &Table) -> Option<Bytes<'s>> {
     slot.value(table.doc).map(Datum::bytes)
+}
+
+/// A part of a scan that several processes share. It goes on where it was, as no address says what is left of it.
+struct SharedPart {
+    scan: SharedScan,
+    begun: Cell<Option<TableScan<'static>>>,
 }
 
 /// A collection as a snapshot shows it.
@@ -57,6 +64,8 @@ pub(super) struct Reader {
     fetch: Fetch,
     /// The slot of [`Reader::fetch`], unless one is in progress.
     spare: Cell<Option<Slot>>,
+    /// The scan that this process has a part of, and the part once it has begun.
+    shared: Option<SharedPart>,
     /// Which pages need not be read for a row that is only counted.
     visible: Option<VisiblePages>,
     statistics: KnownStatistics,
@@ -82,11 +91,22 @@ impl Reader {
     /// Reads `table` under a snapshot; indexes are opened later.
     pub(super) fn without_indexes(table: Table, snapshot: Registered) -> Reader {
         let known = index::known(&table);
+        Reader::knowing(table, known, snapshot)
+    }
+
+    /// Reads the part of a shared scan that falls to this process, under a snapshot that is the scan's.
+    pub(super) fn of_part(table: Table, snapshot: Registered, scan: SharedScan) -> Reader {
+        let known = Known { doc: table.doc, indexes: Vec::new(), others: Vec::new() };
+        let shared = Some(SharedPart { scan, begun: Cell::new(None) });
+        Reader { shared, ..Reader::knowing(table, Rc::new(known), snapshot) }
+    }
+
+    fn knowing(table: Table, known: Rc<Known>, snapshot: Registered) -> Reader {
         let opened = vec![false; known.indexes.len()];
         let fetch = Fetch::begin(&table.relation);
         let spare = Cell::new(Some(Slot::new(table.relation.get())));
         let (indexes, infos, statistics) = (Vec::new(), Vec::new(), KnownStatistics::default());
-        let (search_index, visible) = (None, None);
+        let (search_index, visible, shared) = (None, None, None);
         Reader {
             table,
             snapshot,
@@ -97,6 +117,7 @@ impl Reader {
             opened,
             fetch,
             spare,
+            shared,
             visible,
             statistics,
         }
@@ -189,6 +210,14 @@ impl Source for Reader {
     fn scan(&self, direction: Direction, after: Option<RowId>, visit: &mut VisitRow<'_>) -> Result<()> {
         let mut slot = Slot::new(self.table.relation.get());
         let (table, snapshot) = (&self.table.relation, self.snapshot.get());
+        if let Some(part) = &self.shared {
+            let mut scan = part.begun.take().unwrap_or_else(|| TableScan::shared(table, part.scan.clone()));
+            let flow = self.scan_rows(&mut scan, Direction::Forward, &mut slot, visit)?;
+            if flow.is_break() {
+                part.begun.set(Some(scan));
+            }
+            return Ok(());
+        }
         let (mut low, mut high) = (heap::tid(0, 0), heap::tid(u32::MAX, u16::MAX));
         let mut scan = match (direction, after) {
             (Direction::Forward, None) => TableScan::all(table, snapshot),
@@ -201,17 +230,7 @@ impl Source for Reader {
                 TableScan::range(table, snapshot, low, high)
             }
         };
-        loop {
-            check_for_interrupts!();
-            if !scan.next(direction, &mut slot) {
-                return Ok(());
-            }
-            if let Some(bytes) = document(&slot, &self.table)
-                && visit(row_id(slot.tid()), bson::document(&bytes))? == Flow::Break(())
-            {
-                return Ok(());
-            }
-        }
+        self.scan_rows(&mut scan, direction, &mut slot, visit).map(drop)
     }
 
     fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()> {
@@ -296,6 +315,27 @@ impl Source for Reader {
 type VisitBtreeEntry<'a> = dyn FnMut(RowId, &dyn Fn(&mut Vec<u8>)) -> Result<Flow> + 'a;
 
 impl Reader {
+    /// Shows the documents of a scan.
+    fn scan_rows(
+        &self,
+        scan: &mut TableScan<'_>,
+        direction: Direction,
+        slot: &mut Slot,
+        visit: &mut VisitRow<'_>,
+    ) -> Result<Flow> {
+        loop {
+            check_for_interrupts!();
+            if !scan.next(direction, slot) {
+                return Ok(Flow::Continue(()));
+            }
+            if let Some(bytes) = document(slot, &self.table)
+                && visit(row_id(slot.tid()), bson::document(&bytes))?.is_break()
+            {
+                return Ok(Flow::Break(()));
+            }
+        }
+    }
+
     fn index(&self, number: usize) -> Result<&Index> {
         self.indexes.get(number).ok_or_else(|| Probe::refused(number))
     }

@@ -49,7 +49,8 @@ impl Need {
     }
 }
 
-/// An open table of documents. The lock stays until the end of the transaction.
+/// An open table of documents. The lock stays until the end of the transaction. Clones share it.
+#[derive(Clone)]
 pub(super) struct Table {
     pub(super) relation: OpenTable,
     /// Number of the column `doc`.

@@ -1,6 +1,6 @@
 //! The catalog: types and functions of the extension, names, privileges; commands of SQL.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
@@ -27,6 +27,49 @@ enum Kind {
 
 thread_local! {
     static NUMBERS: RefCell<Numbers> = const { RefCell::new(Vec::new()) };
+}
+
+/// A privilege of a user on an object: the user, the object, and what it is (`ACL_SELECT` and so on).
+type Privilege = (pg_sys::Oid, pg_sys::Oid, u32);
+
+/// Most privileges that are remembered; when there would be more, all are forgotten.
+const MOST_ALLOWED: usize = 64;
+
+thread_local! {
+    /// What this backend has found to be allowed. Tables and functions are different objects of the same number so rarely
+    /// that they are told apart by the privileges that they can have.
+    static ALLOWED: RefCell<Vec<Privilege>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `check`, which raises an error unless the current user has privileges on a table or a function, unless it has
+/// not raised one since something changed that it depends on.
+pub(super) fn once_allowed(object: pg_sys::Oid, privileges: u32, check: impl FnOnce()) {
+    let wanted = (unguarded::GetUserId(), object, privileges);
+    if ALLOWED.with_borrow(|allowed| allowed.contains(&wanted)) {
+        return;
+    }
+    let before = CHANGES.get();
+    check();
+    // What has changed while it was checked is checked again.
+    if CHANGES.get() == before {
+        ALLOWED.with_borrow_mut(|allowed| {
+            if allowed.len() >= MOST_ALLOWED {
+                allowed.clear();
+            }
+            allowed.push(wanted);
+        });
+    }
+}
+
+thread_local! {
+    /// How often something has changed that privileges depend on.
+    static CHANGES: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Forgets what is allowed, because a relation, a function, a schema, a role, a membership or a database has changed.
+pub(super) fn forget_allowed() {
+    CHANGES.set(CHANGES.get().wrapping_add(1));
+    ALLOWED.with_borrow_mut(Vec::clear);
 }
 
 /// Forgets all numbers, because a type, a function or a schema has changed.
@@ -336,14 +379,14 @@ impl RelationName {
 /// Raises an error if the user does not have all of `privileges` (`ACL_SELECT` and so on) on a table.
 pub(crate) fn expect_privileges(table: pg_sys::Oid, privileges: u32, name: &CStr) {
     // SAFETY: catalog look-ups.
-    unsafe {
+    once_allowed(table, privileges, || unsafe {
         let mask = pg_sys::AclMaskHow::ACLMASK_ALL;
         let privileges = compat::class_privileges(privileges);
         if pg_sys::pg_class_aclmask(table, unguarded::GetUserId(), privileges, mask) != privileges {
             let (denied, kind) = (pg_sys::AclResult::ACLCHECK_NO_PRIV, pg_sys::ObjectType::OBJECT_TABLE);
             pg_sys::aclcheck_error(denied, kind, name.as_ptr());
         }
-    }
+    });
 }
 
 /// Whether the user may read all rows of a table.

@@ -8,13 +8,15 @@ use std::ffi::{CStr, CString};
 
 use pgrx::pg_sys;
 
+use super::catalog;
 use super::compat;
 use super::datum::{Datum, Layout};
 use super::error::{SqlState, fail};
 use super::memory::Context;
 use super::scan_node::{NodeMethods, ScanNode, access, store_virtual};
-use super::snapshot::Snapshot;
+use super::snapshot::Registered;
 use super::streamed::{ARGUMENTS, Argument, Batch, Call, Explanation, StreamedFunction};
+use super::unguarded;
 
 /// What plans of calls of `T` are executed by.
 pub(super) struct Methods<T>(std::marker::PhantomData<T>);
@@ -36,8 +38,10 @@ struct Running<T> {
     arguments: [Prepared; ARGUMENTS],
     /// How many rows are likely to be asked for; 0 for all.
     wanted: usize,
+    /// Whether the next batch is the first of a stream, which is read in `memory`: most calls have one.
+    fresh: bool,
     /// What is allocated while a batch is read.
-    scratch: Context,
+    scratch: Option<Context>,
     /// What the stream allocates in.
     memory: Context,
 }
@@ -92,7 +96,7 @@ unsafe fn call_of(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::FuncExpr {
     // SAFETY: `function_path` makes plans with one expression, the call.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-        pg_sys::list_nth((*plan).custom_exprs, 0).cast()
+        unguarded::nth((*plan).custom_exprs, 0).cast()
     }
 }
 
@@ -103,11 +107,13 @@ unsafe fn call_of(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::FuncExpr {
 unsafe fn expect_execute(function: pg_sys::Oid) {
     // SAFETY: catalog look-ups; the hook is the server's way to call it.
     unsafe {
-        let allowed = compat::may(compat::Object::Function, function, pg_sys::ACL_EXECUTE);
-        if allowed != pg_sys::AclResult::ACLCHECK_OK {
-            let name = pg_sys::get_func_name(function);
-            pg_sys::aclcheck_error(allowed, pg_sys::ObjectType::OBJECT_FUNCTION, name);
-        }
+        catalog::once_allowed(function, pg_sys::ACL_EXECUTE, || {
+            let allowed = compat::may(compat::Object::Function, function, pg_sys::ACL_EXECUTE);
+            if allowed != pg_sys::AclResult::ACLCHECK_OK {
+                let name = pg_sys::get_func_name(function);
+                pg_sys::aclcheck_error(allowed, pg_sys::ObjectType::OBJECT_FUNCTION, name);
+            }
+        });
         let hook = pg_sys::object_access_hook;
         if hook.is_some() {
             pg_sys::RunFunctionExecuteHook(function);
@@ -123,9 +129,8 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
         unsafe {
             let call = call_of(node);
             expect_execute((*call).funcid);
-            let arguments = std::array::from_fn(|at| {
-                Prepared::new(pg_sys::list_nth((*call).args, at as i32).cast(), node)
-            });
+            let arguments =
+                std::array::from_fn(|at| Prepared::new(unguarded::nth((*call).args, at).cast(), node));
             let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
             Running {
                 stream: None,
@@ -133,8 +138,9 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
                 more: false,
                 rows: Batch::default(),
                 arguments,
-                wanted: usize::try_from(pg_sys::list_nth_int((*plan).custom_private, 0)).unwrap_or(0),
-                scratch: Context::new(c"TreeDB rows"),
+                wanted: usize::try_from(unguarded::nth_number((*plan).custom_private, 0)).unwrap_or(0),
+                fresh: false,
+                scratch: None,
                 memory: Context::new(c"TreeDB scan"),
             }
         }
@@ -186,20 +192,27 @@ impl<T: StreamedFunction> Running<T> {
                 return Some(value);
             }
             self.rows.clear();
-            // SAFETY: a stream uses nothing of an earlier call of `fill` unless it says so.
-            unsafe { self.scratch.reset() };
             if !self.opened {
                 self.opened = true;
                 // SAFETY: the caller's.
                 self.more = unsafe { self.open(node) };
             }
-            let Running { stream, more, rows, scratch, memory, .. } = self;
+            let Running { stream, more, rows, fresh, scratch, memory, .. } = self;
             let stream = stream.as_mut().filter(|_| *more)?;
             // After an error there are no more rows.
             *more = false;
-            let context = if T::KEEPS_MEMORY { memory } else { scratch };
+            let in_memory = std::mem::take(fresh) || T::KEEPS_MEMORY;
+            let context = if in_memory { memory } else { Running::<T>::scratch(scratch, memory) };
             *more = context.enter(|| stream.fill(rows));
         }
+    }
+
+    /// The context of a batch, empty.
+    fn scratch<'c>(scratch: &'c mut Option<Context>, memory: &Context) -> &'c Context {
+        let scratch = scratch.get_or_insert_with(|| Context::beside(c"TreeDB rows", memory));
+        // SAFETY: a stream uses nothing of an earlier call of `fill` unless it says so.
+        unsafe { scratch.reset() };
+        scratch
     }
 
     /// Evaluates the arguments and begins the stream; false if there are no rows, as one of them is NULL.
@@ -208,21 +221,24 @@ impl<T: StreamedFunction> Running<T> {
     /// `node` is the plan state that this belongs to.
     unsafe fn open(&mut self, node: *mut pg_sys::CustomScanState) -> bool {
         // SAFETY: arguments of this node, of variable length, as the declaration of the function says.
-        let (snapshot, evaluated) = unsafe {
-            let values = self
-                .arguments
-                .map(|argument| argument.value(node).map(|value| Datum::from_raw(value, Layout::Varlena)));
-            (Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot), values)
+        let evaluated = unsafe {
+            self.arguments
+                .map(|argument| argument.value(node).map(|value| Datum::from_raw(value, Layout::Varlena)))
         };
         let [Some(first), Some(second), Some(third)] = evaluated else { return false };
-        let call = Call { arguments: [first, second, third], snapshot, wanted: self.wanted };
-        let Running { stream, scratch, memory, .. } = self;
-        let reopened = stream.as_mut().is_some_and(|stream| scratch.enter(|| stream.reopen(&call)));
+        let call = Call { arguments: [first, second, third], wanted: self.wanted };
+        let Running { stream, fresh, scratch, memory, .. } = self;
+        let reopened = stream
+            .as_mut()
+            .is_some_and(|stream| Running::<T>::scratch(scratch, memory).enter(|| stream.reopen(&call)));
         if !reopened {
             drop(stream.take());
             // SAFETY: the stream that used it is gone.
             unsafe { memory.reset() };
-            *stream = Some(memory.enter(|| T::open(&call)));
+            // SAFETY: the stream is dropped when the node ends.
+            let snapshot = unsafe { Registered::of_executor((*(*node).ss.ps.state).es_snapshot) };
+            *stream = Some(memory.enter(|| T::open(&call, snapshot)));
+            *fresh = true;
         }
         true
     }

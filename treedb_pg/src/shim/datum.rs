@@ -133,6 +133,18 @@ impl<'m> Datum<'m> {
         Bytes { value, copied: !std::ptr::eq(value, stored), memory: PhantomData }
     }
 
+    /// The bytes of a value of variable length that is neither compressed nor stored elsewhere; `None` if it is.
+    #[inline]
+    pub(super) fn plain_bytes(self) -> Option<&'m [u8]> {
+        let stored = self.raw.cast_mut_ptr::<pg_sys::varlena>();
+        // SAFETY: the layout says that this points to such a value, which is not written for as long as `'m`.
+        unsafe {
+            let plain = pgrx::varlena::varatt_is_4b_u(stored)
+                || pgrx::varlena::varatt_is_1b(stored) && !pgrx::varlena::varatt_is_1b_e(stored);
+            (self.layout == Layout::Varlena && plain).then(|| pgrx::varlena::varlena_to_byte_slice(stored))
+        }
+    }
+
     /// The bytes of a value of exactly `N` bytes.
     pub(crate) fn fixed<const N: usize>(self) -> &'m [u8; N] {
         self.expect(Layout::Fixed(N));

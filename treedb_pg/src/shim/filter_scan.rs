@@ -18,9 +18,10 @@ use super::custom_scan::argument_of;
 use super::datum::{Datum, Layout};
 use super::memory::Context;
 use super::scan_node::{NodeMethods, ScanNode, store_virtual};
-use super::snapshot::Snapshot;
+use super::snapshot::Registered;
 use super::streamed::{Argument, Estimate, Explanation};
 use super::table::Slot;
+use super::unguarded;
 
 /// A table in a plan, which the statement has locked, and its column of documents.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -51,8 +52,8 @@ pub(crate) trait FilteredRows: Sized + 'static {
     /// Which share of the rows matches; `None` if nothing is known. It must not raise errors either.
     fn share(table: Scanned, filter: &Argument<'_>) -> Option<f64>;
 
-    /// Begins a search.
-    fn open(table: Scanned, filter: Datum<'_>, snapshot: Snapshot<'_>) -> Self;
+    /// Begins a search under the snapshot of the statement.
+    fn open(table: Scanned, filter: Datum<'_>, snapshot: Registered) -> Self;
     /// Begins it again, with another filter perhaps.
     fn reopen(&mut self, filter: Datum<'_>);
     /// Whether every row that is returned for this filter matches it.
@@ -103,9 +104,9 @@ unsafe fn plan_of(node: *mut pg_sys::CustomScanState) -> (Scanned, *mut pg_sys::
     // opened the table.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-        let column = pg_sys::list_nth_int((*plan).custom_private, 0) as i16;
+        let column = unguarded::nth_number((*plan).custom_private, 0) as i16;
         let table = (*(*node).ss.ss_currentRelation).rd_id;
-        (Scanned { table, column }, pg_sys::list_nth((*plan).custom_exprs, 0).cast())
+        (Scanned { table, column }, unguarded::nth((*plan).custom_exprs, 0).cast())
     }
 }
 
@@ -119,7 +120,7 @@ unsafe fn other_conditions(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::E
     // conditions, of which the server makes no other list.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-        let at = pg_sys::list_nth_int((*plan).custom_private, 1);
+        let at = unguarded::nth_number((*plan).custom_private, 1);
         let all = (*plan).scan.plan.qual;
         if at == 0 && !all.is_null() && (*all).length == 1 {
             return std::ptr::null_mut();
@@ -281,7 +282,8 @@ impl<T: FilteredRows> Running<T> {
                 return false;
             }
             let state = (*node).ss.ps.state;
-            let snapshot = Snapshot::from_raw((*state).es_snapshot);
+            // The search is dropped when the node ends.
+            let snapshot = Registered::of_executor((*state).es_snapshot);
             (plan_of(node).0, Datum::from_raw(filter, Layout::Varlena), snapshot)
         };
         let Running { search, memory, .. } = self;

@@ -19,8 +19,11 @@ use super::text;
 /// Defines an SQL-callable function with the exported name `$name`, and the record by which the server knows its
 /// calling convention. `$args` is [`Args`], with arguments of the [`Class`]es named; the body returns an [`Output`],
 /// whose lifetime `'_` is that of the call.
+///
+/// `quick = function;` before it names a function of the bytes of two arguments of variable length that gives the result of
+/// most calls without the frame that errors need: it calls nothing of the server. Where it panics, the body is what counts.
 macro_rules! pg_function {
-    ($(#[doc = $doc:literal])* fn $name:ident($args:ident: [$($class:ident),*]) -> $result:ty $body:block) => {
+    ($(#[doc = $doc:literal])* $(quick = $quick:path;)? fn $name:ident($args:ident: [$($class:ident),*]) -> $result:ty $body:block) => {
         const _: () = {
             const CLASSES: &[$crate::shim::declared::Class] = &[$($crate::shim::declared::Class::$class),*];
             const fn agree<T: $crate::shim::function::Output>(_: fn(&'static $crate::shim::function::Args) -> T) {
@@ -38,6 +41,11 @@ macro_rules! pg_function {
                 // SAFETY: called by the server, with arguments of the types that the SQL script declares, which
                 // `check` has found to be those of `CLASSES`.
                 unsafe {
+                    $(
+                        if let Some(result) = $crate::shim::function::quick(info, CLASSES, $quick) {
+                            return result;
+                        }
+                    )?
                     $crate::shim::function::call(info, CLASSES, |args| {
                         $crate::shim::function::Output::into_datum(function(args), args)
                     })
@@ -75,6 +83,26 @@ pub(crate) unsafe fn call(
             }
         })
     }
+}
+
+/// The result of a function of the bytes of two arguments; `None` if one of them is NULL or not stored as it is, or if
+/// `work` panics.
+///
+/// # Safety
+/// As [`call`]; `work` calls nothing of the server.
+pub(crate) unsafe fn quick<R: Output>(
+    info: pg_sys::FunctionCallInfo,
+    classes: &'static [Class],
+    work: fn(&[u8], &[u8]) -> R,
+) -> Option<pg_sys::Datum> {
+    let args = Args { info, classes };
+    let stored = |n| {
+        let datum = args.get(n, Class::Varlena)?;
+        // SAFETY: declared with such a type; arguments live as long as the call.
+        unsafe { Datum::from_raw(datum, Layout::Varlena) }.plain_bytes()
+    };
+    let result = std::panic::catch_unwind(|| Some(work(stored(0)?, stored(1)?))).ok()??;
+    result.into_datum(&args)
 }
 
 /// The arguments of one call. Only [`call`] makes one, and lends it for as long as the call lasts.

@@ -26,6 +26,14 @@ pub(crate) fn listen(listener: Listener) {
         ] {
             pg_sys::CacheRegisterSyscacheCallback(catalog as i32, Some(catalog_changed), none);
         }
+        // What privileges depend on beside those: roles, their members, and who owns the database.
+        for catalog in [
+            pg_sys::SysCacheIdentifier::AUTHOID,
+            pg_sys::SysCacheIdentifier::AUTHMEMROLEMEM,
+            pg_sys::SysCacheIdentifier::DATABASEOID,
+        ] {
+            pg_sys::CacheRegisterSyscacheCallback(catalog as i32, Some(roles_changed), none);
+        }
     }
 }
 
@@ -36,11 +44,17 @@ fn tell(changed: Option<pg_sys::Oid>) {
     }
 }
 
+unsafe extern "C-unwind" fn roles_changed(_: pg_sys::Datum, _catalog: i32, _hash: u32) {
+    super::catalog::forget_allowed();
+}
+
 unsafe extern "C-unwind" fn relation_changed(_: pg_sys::Datum, relation: pg_sys::Oid) {
+    super::catalog::forget_allowed();
     tell((relation != pg_sys::InvalidOid).then_some(relation));
 }
 
 unsafe extern "C-unwind" fn catalog_changed(_: pg_sys::Datum, _catalog: i32, _hash: u32) {
     super::catalog::forget_numbers();
+    super::catalog::forget_allowed();
     tell(None);
 }

@@ -122,16 +122,29 @@ pub(super) fn bytes_of_words(words: &mut [u64]) -> &mut [u8] {
     unsafe { std::slice::from_raw_parts_mut(words.as_mut_ptr().cast::<u8>(), size_of_val(words)) }
 }
 
-/// A memory context of our own, a child of the one that was current when it was made.
+/// A memory context of our own, a child of the server's.
 pub(super) struct Context(pg_sys::MemoryContext);
 
 impl Context {
     /// A new context.
     pub(super) fn new(name: &'static CStr) -> Context {
-        // SAFETY: the current context is alive, and the name is kept for as long as the program runs.
+        // SAFETY: a global of this backend, alive.
+        unsafe { Context::within(name, pg_sys::CurrentMemoryContext) }
+    }
+
+    /// A new context, a child of the one that `other` is a child of.
+    pub(super) fn beside(name: &'static CStr, other: &Context) -> Context {
+        // SAFETY: a context is alive as long as its children.
+        unsafe { Context::within(name, (*other.0).parent) }
+    }
+
+    /// # Safety
+    /// `parent` is alive.
+    unsafe fn within(name: &'static CStr, parent: pg_sys::MemoryContext) -> Context {
+        // SAFETY: the caller's; the name is kept for as long as the program runs.
         Context(unsafe {
             pg_sys::AllocSetContextCreateInternal(
-                pg_sys::CurrentMemoryContext,
+                parent,
                 name.as_ptr(),
                 pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
                 pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,

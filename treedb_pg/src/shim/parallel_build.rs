@@ -6,28 +6,26 @@
 //!
 //! | key | what |
 //! |---|---|
-//! | 1 | [`Shared`]: what is built, and the set of shared files; then a [`Report`] for each worker |
-//! | 2 | the server's description of the shared scan of the table |
-//! | 3 | the text of the query, for `pg_stat_activity` |
-//! | 4, 5 | what each worker used of buffers and WAL |
+//! | 16 | [`Shared`]: what is built, and the set of shared files; then a [`Report`] for each worker |
+//! | 17 | the server's description of the shared scan of the table |
+//!
+//! beside those of every context ([`super::parallel_segment`]).
 //!
 //! An error of a worker is raised in the leader, when it takes interrupts. When the leader fails, the server ends the
 //! workers, and removes the files with the segment.
 
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::CStr;
 use std::marker::PhantomData;
 
 use pgrx::pg_sys;
 
 use super::index_method::IndexMethod;
+use super::parallel_segment::{Context, FIRST_OWN, NewContext, run_worker};
 use super::relation::{Index, LockMode, OpenIndex, OpenTable, Table};
 use super::temp_file::SharedFiles;
 
-const KEY_SHARED: u64 = 1;
-const KEY_SCAN: u64 = 2;
-const KEY_QUERY: u64 = 3;
-const KEY_BUFFERS: u64 = 4;
-const KEY_WAL: u64 = 5;
+const KEY_SHARED: u64 = FIRST_OWN;
+const KEY_SCAN: u64 = FIRST_OWN + 1;
 
 /// What is built, by whom.
 #[repr(C)]
@@ -53,19 +51,6 @@ struct Report {
 /// Bytes of the shared state before the reports.
 const REPORTS: usize = size_of::<Shared>().next_multiple_of(align_of::<Report>());
 
-/// Adds room for a chunk, and its key, to what a context will need.
-///
-/// # Safety
-/// The context's segment has not been made yet.
-unsafe fn reserve(context: *mut pg_sys::ParallelContext, bytes: usize) {
-    // What the server's macro does; chunks are aligned to this.
-    const ALIGN: usize = pg_sys::ALIGNOF_BUFFER as usize;
-    // SAFETY: a context of the server's.
-    let estimator = unsafe { &mut (*context).estimator };
-    estimator.space_for_chunks += bytes.next_multiple_of(ALIGN);
-    estimator.number_of_keys += 1;
-}
-
 /// The place of a worker's report.
 ///
 /// # Safety
@@ -85,13 +70,11 @@ pub(crate) struct WorkerRuns {
 
 /// The workers of a build, as their leader sees them.
 pub(super) struct Team<'c> {
-    context: *mut pg_sys::ParallelContext,
+    context: Context,
     shared: *mut Shared,
     scan: pg_sys::ParallelTableScanDesc,
     /// Registered for a concurrent build.
     snapshot: pg_sys::Snapshot,
-    buffers: *mut pg_sys::BufferUsage,
-    wal: *mut pg_sys::WalUsage,
     lifetime: PhantomData<&'c ()>,
 }
 
@@ -125,70 +108,36 @@ impl<'c> Team<'c> {
         wanted: usize,
         worker: &CStr,
     ) -> Option<Team<'c>> {
-        // SAFETY: the caller's. The context is the server's, and lives until `end` or the end of the transaction; each
-        // chunk is allocated with the size that was reserved for it, and filled before a worker starts.
+        // SAFETY: the caller's. The context lives until `end` or the end of the transaction; each chunk is allocated with the
+        // size that was reserved for it, and filled before a worker starts.
         unsafe {
-            pg_sys::EnterParallelMode();
-            let context = pg_sys::CreateParallelContext(
-                c"$libdir/treedb_pg".as_ptr(),
-                worker.as_ptr(),
-                i32::try_from(wanted).unwrap_or(i32::MAX),
-            );
+            let mut context = NewContext::new(wanted, worker);
             let concurrent = (*info).ii_Concurrent;
             let snapshot = if concurrent {
                 pg_sys::RegisterSnapshot(pg_sys::GetTransactionSnapshot())
             } else {
                 &raw mut pg_sys::SnapshotAnyData
             };
-            let most = usize::try_from((*context).nworkers).unwrap_or(0);
+            let registered = if concurrent { snapshot } else { std::ptr::null_mut() };
+            let most = context.most_workers();
             let shared_size = REPORTS + most * size_of::<Report>();
             let scan_size = pg_sys::table_parallelscan_estimate(table.raw(), snapshot);
-            let query = pg_sys::debug_query_string;
-            let query_size = if query.is_null() { 0 } else { CStr::from_ptr(query).count_bytes() + 1 };
-            let (buffers_size, wal_size) =
-                (most * size_of::<pg_sys::BufferUsage>(), most * size_of::<pg_sys::WalUsage>());
-            for size in [shared_size, scan_size, buffers_size, wal_size] {
-                reserve(context, size);
-            }
-            if query_size > 0 {
-                reserve(context, query_size);
-            }
-            pg_sys::InitializeParallelDSM(context);
-            let mut team = Team {
-                context,
-                shared: std::ptr::null_mut(),
-                scan: std::ptr::null_mut(),
-                snapshot: if concurrent { snapshot } else { std::ptr::null_mut() },
-                buffers: std::ptr::null_mut(),
-                wal: std::ptr::null_mut(),
-                lifetime: PhantomData,
-            };
-            // Without shared memory there are no workers.
-            if (*context).seg.is_null() {
-                team.end();
+            context.reserve(shared_size);
+            context.reserve(scan_size);
+            let Some(context) = context.with_segment() else {
+                if concurrent {
+                    pg_sys::UnregisterSnapshot(snapshot);
+                }
                 return None;
-            }
-            let put = |key: u64, size: usize| -> *mut c_void {
-                let place = pg_sys::shm_toc_allocate((*context).toc, size);
-                pg_sys::shm_toc_insert((*context).toc, key, place);
-                std::ptr::write_bytes(place.cast::<u8>(), 0, size);
-                place
             };
-            team.shared = put(KEY_SHARED, shared_size).cast::<Shared>();
-            let shared = &mut *team.shared;
-            (shared.table, shared.index, shared.concurrent) = (table.oid(), index.oid(), concurrent);
-            shared.participants = most as u32 + 1;
-            pg_sys::SharedFileSetInit(&raw mut shared.files, (*context).seg);
-            team.scan = put(KEY_SCAN, scan_size).cast();
-            pg_sys::table_parallelscan_initialize(table.raw(), team.scan, snapshot);
-            if query_size > 0 {
-                let text = put(KEY_QUERY, query_size).cast::<c_char>();
-                std::ptr::copy_nonoverlapping(query, text, query_size);
-            }
-            team.buffers = put(KEY_BUFFERS, buffers_size).cast();
-            team.wal = put(KEY_WAL, wal_size).cast();
-            pg_sys::LaunchParallelWorkers(context);
-            if (*context).nworkers_launched == 0 {
+            let shared = context.put(KEY_SHARED, shared_size).cast::<Shared>();
+            ((*shared).table, (*shared).index, (*shared).concurrent) = (table.oid(), index.oid(), concurrent);
+            (*shared).participants = most as u32 + 1;
+            pg_sys::SharedFileSetInit(&raw mut (*shared).files, (*context.raw()).seg);
+            let scan: pg_sys::ParallelTableScanDesc = context.put(KEY_SCAN, scan_size).cast();
+            pg_sys::table_parallelscan_initialize(table.raw(), scan, snapshot);
+            let team = Team { context, shared, scan, snapshot: registered, lifetime: PhantomData };
+            if !team.context.launch() {
                 team.end();
                 return None;
             }
@@ -198,8 +147,7 @@ impl<'c> Team<'c> {
 
     /// How many workers were launched.
     pub(super) fn launched(&self) -> usize {
-        // SAFETY: our own context.
-        usize::try_from(unsafe { (*self.context).nworkers_launched }).unwrap_or(0)
+        self.context.launched()
     }
 
     /// The scan of the table that all take part in; the server ends it.
@@ -211,17 +159,14 @@ impl<'c> Team<'c> {
     /// Waits until all workers have ended; an SQL error if one has failed.
     pub(super) fn wait(&self) -> Work {
         let mut work = Work::default();
-        // SAFETY: our own context. A worker that has ended has written its report.
-        unsafe {
-            pg_sys::WaitForParallelWorkersToFinish(self.context);
-            for worker in 0..self.launched() {
-                pg_sys::InstrAccumParallelQuery(self.buffers.add(worker), self.wal.add(worker));
-                let report = report_of(self.shared, worker).read();
-                work.rows += report.rows;
-                work.facts |= report.facts;
-                work.broken_hot_chain |= report.broken_hot_chain;
-                work.runs.push(WorkerRuns { worker: worker as u32, runs: report.runs });
-            }
+        self.context.wait();
+        for worker in 0..self.launched() {
+            // SAFETY: the segment stays until `end`. A worker that has ended has written its report.
+            let report = unsafe { report_of(self.shared, worker).read() };
+            work.rows += report.rows;
+            work.facts |= report.facts;
+            work.broken_hot_chain |= report.broken_hot_chain;
+            work.runs.push(WorkerRuns { worker: worker as u32, runs: report.runs });
         }
         work
     }
@@ -233,15 +178,12 @@ impl<'c> Team<'c> {
     }
 
     /// Removes what the processes shared, the files among it. After an error the server does that.
-    pub(super) fn end(self) {
-        // SAFETY: our own context, ended once; a snapshot that was registered is given back.
-        unsafe {
-            if !self.snapshot.is_null() {
-                pg_sys::UnregisterSnapshot(self.snapshot);
-            }
-            pg_sys::DestroyParallelContext(self.context);
-            pg_sys::ExitParallelMode();
+    pub(super) fn end(mut self) {
+        if !self.snapshot.is_null() {
+            // SAFETY: registered by `launch`, given back once.
+            unsafe { pg_sys::UnregisterSnapshot(self.snapshot) };
         }
+        self.context.end();
     }
 }
 
@@ -325,9 +267,6 @@ pub(crate) unsafe fn work<M: IndexMethod>(segment: *mut pg_sys::dsm_segment, con
     // the worker is attached to it. The leader holds the same locks, which do not conflict within their group.
     unsafe {
         super::error_frame::guarded(|| {
-            let query: *const c_char = pg_sys::shm_toc_lookup(contents, KEY_QUERY, true).cast();
-            pg_sys::debug_query_string = query;
-            pg_sys::pgstat_report_activity(pg_sys::BackendState::STATE_RUNNING, query);
             let shared = pg_sys::shm_toc_lookup(contents, KEY_SHARED, false).cast::<Shared>();
             let (table_lock, index_lock) = if (*shared).concurrent {
                 (LockMode::ShareUpdateExclusive, LockMode::RowExclusive)
@@ -339,20 +278,17 @@ pub(crate) unsafe fn work<M: IndexMethod>(segment: *mut pg_sys::dsm_segment, con
             let info = pg_sys::BuildIndexInfo(index.get().raw());
             (*info).ii_Concurrent = (*shared).concurrent;
             pg_sys::SharedFileSetAttach(&raw mut (*shared).files, segment);
-            pg_sys::InstrStartParallelQuery();
-            let worker = u32::try_from(pg_sys::ParallelWorkerNumber).unwrap_or(0);
-            M::build_part(&mut Part {
-                table: table.get(),
-                index: index.get(),
-                info,
-                scan: pg_sys::shm_toc_lookup(contents, KEY_SCAN, false).cast(),
-                shared,
-                worker,
-                rows: 0.0,
+            run_worker(contents, |worker| {
+                M::build_part(&mut Part {
+                    table: table.get(),
+                    index: index.get(),
+                    info,
+                    scan: pg_sys::shm_toc_lookup(contents, KEY_SCAN, false).cast(),
+                    shared,
+                    worker: worker as u32,
+                    rows: 0.0,
+                });
             });
-            let buffers = pg_sys::shm_toc_lookup(contents, KEY_BUFFERS, false).cast::<pg_sys::BufferUsage>();
-            let wal = pg_sys::shm_toc_lookup(contents, KEY_WAL, false).cast::<pg_sys::WalUsage>();
-            pg_sys::InstrEndParallelQuery(buffers.add(worker as usize), wal.add(worker as usize));
         })
     }
 }

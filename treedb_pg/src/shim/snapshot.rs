@@ -47,8 +47,12 @@ impl Snapshot<'_> {
 
     /// Notes that a serializable transaction has read all of a relation.
     pub(crate) fn lock_predicate(self, relation: Relation<'_>) {
-        // SAFETY: an open relation and a snapshot.
-        unsafe { super::server::predicate_lock_relation(relation.raw(), self.raw) }
+        // SAFETY: a global of the backend, an open relation and a snapshot. Only serializable transactions take such locks.
+        unsafe {
+            if pg_sys::XactIsoLevel >= pg_sys::XACT_SERIALIZABLE as i32 {
+                super::server::predicate_lock_relation(relation.raw(), self.raw);
+            }
+        }
     }
 }
 
@@ -57,8 +61,12 @@ fn any() -> pg_sys::Snapshot {
     &raw mut pg_sys::SnapshotAnyData
 }
 
-/// A snapshot that is registered as long as this lives.
-pub(crate) struct Registered(pg_sys::Snapshot);
+/// A snapshot that is kept as long as this lives: registered, or by the executor.
+pub(crate) struct Registered {
+    raw: pg_sys::Snapshot,
+    /// Whether it has to be given back.
+    ours: bool,
+}
 
 impl Registered {
     /// The snapshot of the running statement; that of the transaction if it has none.
@@ -66,41 +74,48 @@ impl Registered {
         // SAFETY: there is an active snapshot, which the server copies or counts a reference of.
         unsafe {
             if pg_sys::ActiveSnapshotSet() {
-                return Registered(pg_sys::RegisterSnapshot(pg_sys::GetActiveSnapshot()));
+                return Registered::new(pg_sys::RegisterSnapshot(pg_sys::GetActiveSnapshot()));
             }
         }
         Registered::transaction()
     }
 
-    /// One that somebody else keeps, for longer than that.
-    pub(crate) fn of(snapshot: Snapshot<'_>) -> Registered {
-        // SAFETY: alive; the server copies it or counts a reference.
-        Registered(unsafe { pg_sys::RegisterSnapshot(snapshot.raw) })
+    /// That of a statement whose executor calls us.
+    ///
+    /// # Safety
+    /// The result belongs to a node of the executor: it is dropped before the executor ends, which gives the snapshot back
+    /// after its nodes have ended.
+    pub(super) unsafe fn of_executor(raw: pg_sys::Snapshot) -> Registered {
+        Registered { raw, ours: false }
+    }
+
+    fn new(raw: pg_sys::Snapshot) -> Registered {
+        Registered { raw, ours: true }
     }
 
     /// The snapshot of the transaction, or a new one where each statement has its own.
     pub(crate) fn transaction() -> Registered {
         // SAFETY: the server makes one, or raises an error outside a transaction.
-        Registered(unsafe { pg_sys::RegisterSnapshot(pg_sys::GetTransactionSnapshot()) })
+        Registered::new(unsafe { pg_sys::RegisterSnapshot(pg_sys::GetTransactionSnapshot()) })
     }
 
     /// A new one, whatever the isolation level.
     pub(crate) fn latest() -> Registered {
         // SAFETY: as above.
-        Registered(unsafe { pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot()) })
+        Registered::new(unsafe { pg_sys::RegisterSnapshot(pg_sys::GetLatestSnapshot()) })
     }
 
     /// The snapshot.
     pub(crate) fn get(&self) -> Snapshot<'_> {
-        Snapshot { raw: self.0, lifetime: PhantomData }
+        Snapshot { raw: self.raw, lifetime: PhantomData }
     }
 }
 
 impl Drop for Registered {
     fn drop(&mut self) {
-        if may_release() {
+        if self.ours && may_release() {
             // SAFETY: registered by us.
-            unsafe { pg_sys::UnregisterSnapshot(self.0) }
+            unsafe { pg_sys::UnregisterSnapshot(self.raw) }
         }
     }
 }

@@ -9,7 +9,7 @@ use pgrx::pg_sys;
 
 use super::datum::Datum;
 use super::memory::bytes_of_words;
-use super::snapshot::Snapshot;
+use super::snapshot::Registered;
 
 /// The number of arguments that such a function has, all of which are of variable length.
 pub(crate) const ARGUMENTS: usize = 3;
@@ -31,8 +31,8 @@ pub(crate) trait StreamedFunction: Sized + 'static {
     /// never be executed.
     fn estimate(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate>;
 
-    /// Begins a call.
-    fn open(call: &Call<'_>) -> Self;
+    /// Begins a call, under the snapshot of the statement.
+    fn open(call: &Call<'_>, snapshot: Registered) -> Self;
     /// Begins a call again, with other arguments; false if that takes [`Self::open`].
     fn reopen(&mut self, call: &Call<'_>) -> bool;
     /// Adds the next rows to a batch, at least one if there are any. False if there are no more.
@@ -77,8 +77,6 @@ impl<'a> Argument<'a> {
 pub(crate) struct Call<'c> {
     /// The arguments, none of which is NULL.
     pub(crate) arguments: [Datum<'c>; ARGUMENTS],
-    /// The snapshot of the statement.
-    pub(crate) snapshot: Snapshot<'c>,
     /// How many rows are likely to be asked for; 0 for all.
     pub(crate) wanted: usize,
 }

@@ -13,8 +13,9 @@ use super::heap;
 use super::index_scan::to_server;
 use super::relation::{OpenTable, Table, layout};
 use super::release::may_release;
-
+use super::scan_team::SharedScan;
 use super::snapshot::{self, Snapshot};
+use super::unguarded;
 
 /// A place for one row of a table at a time, whose page stays pinned while the row is in it.
 pub(crate) struct Slot {
@@ -60,15 +61,19 @@ impl Slot {
     /// The value of the column of that number in the row; `None` for NULL, or if there is no row.
     pub(crate) fn value(&self, column: i16) -> Option<Datum<'_>> {
         let at = usize::try_from(column).ok()?.checked_sub(1)?;
-        let mut null = false;
         // SAFETY: holds a row, and the row has that column; it stays in the slot while `self` is borrowed.
         unsafe {
             let layout = layout((*self.slot).tts_tupleDescriptor, at)?;
             if self.is_empty() {
                 return None;
             }
-            let datum = pg_sys::slot_getattr(self.slot, i32::from(column), &raw mut null);
-            (!null).then(|| Datum::from_raw(datum, layout))
+            // What `slot_getattr` does for a column of a table.
+            if (*self.slot).tts_nvalid < column {
+                unguarded::slot_getsomeattrs_int(self.slot, i32::from(column));
+            }
+            let (value, null) =
+                ((*self.slot).tts_values.add(at).read(), (*self.slot).tts_isnull.add(at).read());
+            (!null).then(|| Datum::from_raw(value, layout))
         }
     }
 
@@ -200,6 +205,8 @@ pub(crate) struct TableScan<'s> {
     table: OpenTable,
     /// Only a range of addresses is scanned.
     range: bool,
+    /// Other processes scan the rest.
+    shared: Option<SharedScan>,
     snapshot: PhantomData<Snapshot<'s>>,
 }
 
@@ -211,7 +218,21 @@ impl<'s> TableScan<'s> {
         let scan = unsafe {
             pg_sys::table_beginscan_strat(table.get().raw(), snapshot.raw(), 0, ptr::null_mut(), true, false)
         };
-        TableScan { scan, table: table.clone(), range: false, snapshot: PhantomData }
+        TableScan { scan, table: table.clone(), range: false, shared: None, snapshot: PhantomData }
+    }
+
+    /// Scans the part of the rows that falls to this process, in no order, under the snapshot that the scan was made with.
+    pub(crate) fn shared(table: &OpenTable, shared: SharedScan) -> TableScan<'static> {
+        if shared.table() != table.get().oid() {
+            fail(
+                SqlState::ERRCODE_INTERNAL_ERROR,
+                "a scan is of another table",
+                "Report this as a bug of treedb.",
+            );
+        }
+        // SAFETY: the table of the scan.
+        let scan = unsafe { shared.begin(table.get()) };
+        TableScan { scan, table: table.clone(), range: false, shared: Some(shared), snapshot: PhantomData }
     }
 
     /// Scans the rows from one address to another, both included.
@@ -240,12 +261,16 @@ impl<'s> TableScan<'s> {
         // SAFETY: as `all`; the server copies the addresses.
         let scan =
             unsafe { pg_sys::table_beginscan_tidrange(raw, snapshot.raw(), &raw mut low, &raw mut high) };
-        TableScan { scan, table: table.clone(), range: true, snapshot: PhantomData }
+        TableScan { scan, table: table.clone(), range: true, shared: None, snapshot: PhantomData }
     }
 
     /// Puts the next row into `slot`; false at the end.
     pub(crate) fn next(&mut self, direction: Direction, slot: &mut Slot) -> bool {
         slot.expect_table(&self.table);
+        if self.shared.as_ref().is_some_and(SharedScan::is_stopped) {
+            slot.clear();
+            return false;
+        }
         // SAFETY: the scan's own table and slot.
         unsafe {
             if self.range {

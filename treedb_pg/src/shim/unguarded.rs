@@ -5,10 +5,12 @@
 //! declared here, to be called several in one boundary. A function called outside one would jump over our frames,
 //! except for the few that are safe: they only answer a question.
 
-use std::ffi::c_int;
+use std::ffi::{c_int, c_void};
 
 pub(super) use pgrx::pg_sys::ffi::pg_guard_ffi_boundary as guard;
-use pgrx::pg_sys::{AttrNumber, BlockNumber, Buffer, Datum, FmgrInfo, ForkNumber, Oid, Relation};
+use pgrx::pg_sys::{
+    AttrNumber, BlockNumber, Buffer, Datum, FmgrInfo, ForkNumber, List, Oid, Relation, TupleTableSlot,
+};
 
 use super::compat::FileLocator;
 
@@ -25,10 +27,30 @@ unsafe extern "C-unwind" {
     pub(super) fn index_getprocid(index: Relation, column: AttrNumber, number: u16) -> Oid;
     pub(super) fn index_getprocinfo(index: Relation, column: AttrNumber, number: u16) -> *mut FmgrInfo;
     pub(super) fn FunctionCall0Coll(function: *mut FmgrInfo, collation: Oid) -> Datum;
+    // Raises no error for a column that a row of a table has.
+    pub(super) fn slot_getsomeattrs_int(slot: *mut TupleTableSlot, columns: c_int);
 
     // These raise no error.
     pub(super) safe fn RecoveryInProgress() -> bool;
     pub(super) safe fn TransactionStartedDuringRecovery() -> bool;
     pub(super) safe fn GetUserId() -> Oid;
     pub(super) safe fn GetDatabaseEncoding() -> c_int;
+}
+
+/// Element `at` of a list of pointers, which has it.
+///
+/// # Safety
+/// A list of pointers with more than `at` elements.
+pub(super) unsafe fn nth(list: *const List, at: usize) -> *mut c_void {
+    // SAFETY: the caller's.
+    unsafe { (*(*list).elements.add(at)).ptr_value }
+}
+
+/// The same of a list of numbers.
+///
+/// # Safety
+/// A list of numbers with more than `at` elements.
+pub(super) unsafe fn nth_number(list: *const List, at: usize) -> c_int {
+    // SAFETY: the caller's.
+    unsafe { (*(*list).elements.add(at)).int_value }
 }

@@ -25,9 +25,14 @@ thread_local! {
 
 /// Calls `with` with the order-preserving key of the first argument. Values that are equal have equal keys.
 pub(super) fn with_key<R>(args: &Args, decode: Decode, with: impl FnOnce(&[u8]) -> R) -> R {
+    with_key_of(decode(&args.bytes(0)), with)
+}
+
+/// The same of a value.
+pub(super) fn with_key_of<R>(value: Value<'_>, with: impl FnOnce(&[u8]) -> R) -> R {
     let mut key = KEY.take();
     key.clear();
-    key::encode_value(decode(&args.bytes(0)), &mut key);
+    key::encode_value(value, &mut key);
     let result = with(&key);
     if key.capacity() <= KEPT {
         KEY.set(key);

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use treedb_query::doc::{Element, OwnedValue, Value, json, key};
 
 use super::bson::{refuse_text, with_path};
-use super::order::{ordered, with_key};
+use super::order::{ordered, with_key_of};
 use crate::shim::error::accept;
 use crate::shim::function::{Args, pg_function};
 use crate::shim::memory::{CString, Memory, Varlena};
@@ -120,11 +120,30 @@ pg_function! {
 
 /// A value against an encoded key (argument 1, a bytea): how an index on values is searched by keys.
 fn order_to_key(args: &Args) -> Ordering {
-    with_key(args, decode, |key| key.cmp(&args.bytes(1)))
+    order_of(&args.bytes(0), &args.bytes(1))
+}
+
+fn order_of(value: &[u8], key: &[u8]) -> Ordering {
+    with_key_of(decode(value), |own| own.cmp(key))
+}
+
+// A scan of an index on values asks for each of its entries.
+
+fn cmp_key(value: &[u8], key: &[u8]) -> i32 {
+    order_of(value, key) as i32
+}
+
+fn ge_key(value: &[u8], key: &[u8]) -> bool {
+    order_of(value, key).is_ge()
+}
+
+fn lt_key(value: &[u8], key: &[u8]) -> bool {
+    order_of(value, key).is_lt()
 }
 
 pg_function! {
     /// A value against a key: -1, 0 or 1.
+    quick = cmp_key;
     fn treedb_value_cmp_key(args: [Varlena, Varlena]) -> i32 {
         order_to_key(args) as i32
     }
@@ -132,6 +151,7 @@ pg_function! {
 
 pg_function! {
     /// A value not below a key.
+    quick = ge_key;
     fn treedb_value_ge_key(args: [Varlena, Varlena]) -> bool {
         order_to_key(args).is_ge()
     }
@@ -139,6 +159,7 @@ pg_function! {
 
 pg_function! {
     /// A value below a key.
+    quick = lt_key;
     fn treedb_value_lt_key(args: [Varlena, Varlena]) -> bool {
         order_to_key(args).is_lt()
     }

@@ -1,0 +1,339 @@
+//! Scans of a table by several processes, each of which sends what it has made of its rows to the one that leads them.
+//!
+//! The server launches workers by itself only for its own nodes. What the processes share lies in the segment of a parallel
+//! context, under these keys:
+//!
+//! | key | what |
+//! |---|---|
+//! | 16 | [`Shared`]: the table, whether to stop; then for each worker how it has ended ([`Outcome`]) |
+//! | 17 | the server's description of the shared scan, with the snapshot |
+//! | 18 | the job: bytes that the extension's code reads |
+//! | 19 | a queue for each worker |
+//!
+//! beside those of every context ([`super::parallel_segment`]). An error of a worker is raised in the leader, when it
+//! takes interrupts or waits; when the leader fails, the server ends the workers.
+
+use std::ffi::{CStr, c_void};
+use std::rc::Rc;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+
+use pgrx::pg_sys;
+
+use super::parallel_segment::{Context, FIRST_OWN, NewContext, run_worker};
+use super::relation::{LockMode, OpenTable, Table};
+use super::release::may_release;
+use super::snapshot::Snapshot;
+
+const KEY_SHARED: u64 = FIRST_OWN;
+const KEY_SCAN: u64 = FIRST_OWN + 1;
+const KEY_JOB: u64 = FIRST_OWN + 2;
+const KEY_QUEUES: u64 = FIRST_OWN + 3;
+
+/// Bytes of a worker's queue.
+const QUEUE: usize = 256 * 1024;
+
+/// What all processes know.
+#[repr(C)]
+struct Shared {
+    table: pg_sys::Oid,
+    job_size: usize,
+    /// Nothing more is wanted.
+    stop: AtomicBool,
+}
+
+/// How a worker has ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u32)]
+pub(crate) enum Outcome {
+    /// It has sent everything.
+    Complete = 1,
+    /// What it has made does not fit in its memory.
+    TooLarge = 2,
+}
+
+/// Bytes of the shared state before the outcomes.
+const OUTCOMES: usize = size_of::<Shared>().next_multiple_of(align_of::<AtomicU32>());
+
+/// Where a worker tells how it has ended.
+///
+/// # Safety
+/// `shared` was made for more than `worker` workers, and stays for `'c`.
+unsafe fn outcome_of<'c>(shared: *mut Shared, worker: usize) -> &'c AtomicU32 {
+    // SAFETY: the caller's; zeros at first, which only atomic operations change.
+    unsafe { &*shared.cast::<u8>().add(OUTCOMES).cast::<AtomicU32>().add(worker) }
+}
+
+/// How many workers a scan of a table should have, by the settings and the size of the table, if each row costs
+/// `row_cost` in the planner's units; 0 if this process alone is to do it.
+pub(crate) fn planned_workers(table: Table<'_>, rows: f64, row_cost: f64) -> usize {
+    // What the planner takes the part of the leader to be, which receives what the others send.
+    const LEADER_LESS: f64 = 0.3;
+    // SAFETY: settings and the state of the backend; an open table, whose options are those of a plain table.
+    unsafe {
+        let most = pg_sys::max_parallel_workers_per_gather;
+        if most <= 0
+            || table.is_temporary()
+            || pg_sys::IsInParallelMode()
+            || pg_sys::ParallelWorkerNumber >= 0
+        {
+            return 0;
+        }
+        let options = (*table.raw()).rd_options.cast::<pg_sys::StdRdOptions>().as_ref();
+        let mut planned = pg_sys::RelOptInfo {
+            reloptkind: pg_sys::RelOptKind::RELOPT_BASEREL,
+            rel_parallel_workers: options.map_or(-1, |options| options.parallel_workers),
+            ..pg_sys::RelOptInfo::default()
+        };
+        let blocks = f64::from(table.blocks());
+        let workers = pg_sys::compute_parallel_worker(&raw mut planned, blocks, -1.0, most);
+        let count = f64::from(workers);
+        let leader = if leader_takes_part() { (1.0 - LEADER_LESS * count).max(0.0) } else { 0.0 };
+        let saved = rows * row_cost * (1.0 - 1.0 / (count + leader).max(1.0));
+        if saved > pg_sys::parallel_setup_cost { usize::try_from(workers).unwrap_or(0) } else { 0 }
+    }
+}
+
+/// Whether the leader of a scan scans a part of the table, as the settings say.
+pub(crate) fn leader_takes_part() -> bool {
+    // SAFETY: a setting.
+    unsafe { pg_sys::parallel_leader_participation }
+}
+
+/// The context, ended when the last who uses its segment goes away.
+struct Held(Context);
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        if may_release() {
+            self.0.end();
+        }
+    }
+}
+
+/// A scan that several processes share, as one of them sees it.
+#[derive(Clone)]
+pub(crate) struct SharedScan {
+    scan: pg_sys::ParallelTableScanDesc,
+    shared: *mut Shared,
+    /// What keeps the segment, in the leader. A worker ends with its segment.
+    _held: Option<Rc<Held>>,
+}
+
+impl SharedScan {
+    /// Begins this process's part.
+    ///
+    /// # Safety
+    /// `table` is the table that the scan is of.
+    pub(super) unsafe fn begin(&self, table: Table<'_>) -> pg_sys::TableScanDesc {
+        // SAFETY: the description was made for this table.
+        unsafe { pg_sys::table_beginscan_parallel(table.raw(), self.scan) }
+    }
+
+    /// The table that the scan is of.
+    pub(super) fn table(&self) -> pg_sys::Oid {
+        // SAFETY: in the segment, which stays; nobody changes it.
+        unsafe { (*self.shared).table }
+    }
+
+    /// Whether nothing more is wanted.
+    pub(super) fn is_stopped(&self) -> bool {
+        // SAFETY: in the segment, which stays.
+        unsafe { (*self.shared).stop.load(Ordering::Relaxed) }
+    }
+}
+
+/// The workers of a scan, as their leader sees them.
+pub(crate) struct Team {
+    held: Rc<Held>,
+    shared: *mut Shared,
+    scan: pg_sys::ParallelTableScanDesc,
+    queues: Vec<*mut pg_sys::shm_mq_handle>,
+}
+
+impl Team {
+    /// Launches up to `wanted` workers, which run the function of this name, made by [`scan_worker`]. `None` if there are
+    /// none to be had.
+    pub(crate) fn launch(
+        table: &OpenTable,
+        snapshot: Snapshot<'_>,
+        wanted: usize,
+        worker: &CStr,
+        job: &[u8],
+    ) -> Option<Team> {
+        // SAFETY: each chunk is allocated with the size that was reserved for it, and filled before a worker starts.
+        unsafe {
+            let raw = table.get().raw();
+            let mut context = NewContext::new(wanted, worker);
+            let most = context.most_workers();
+            let shared_size = OUTCOMES + most * size_of::<AtomicU32>();
+            let scan_size = pg_sys::table_parallelscan_estimate(raw, snapshot.raw());
+            for size in [shared_size, scan_size, job.len(), most * QUEUE] {
+                context.reserve(size);
+            }
+            let context = context.with_segment()?;
+            let shared = context.put(KEY_SHARED, shared_size).cast::<Shared>();
+            ((*shared).table, (*shared).job_size) = (table.get().oid(), job.len());
+            let scan: pg_sys::ParallelTableScanDesc = context.put(KEY_SCAN, scan_size).cast();
+            pg_sys::table_parallelscan_initialize(raw, scan, snapshot.raw());
+            let place = context.put(KEY_JOB, job.len()).cast::<u8>();
+            std::ptr::copy_nonoverlapping(job.as_ptr(), place, job.len());
+            let queues = context.put(KEY_QUEUES, most * QUEUE).cast::<u8>();
+            let queues: Vec<*mut pg_sys::shm_mq> = (0..most)
+                .map(|worker| {
+                    let queue = pg_sys::shm_mq_create(queues.add(worker * QUEUE).cast(), QUEUE);
+                    pg_sys::shm_mq_set_receiver(queue, pg_sys::MyProc);
+                    queue
+                })
+                .collect();
+            let mut team = Team { held: Rc::new(Held(context)), shared, scan, queues: Vec::new() };
+            if !team.held.0.launch() {
+                return None;
+            }
+            let context = team.held.0.raw();
+            for (worker, queue) in queues.into_iter().take(team.launched()).enumerate() {
+                // The handle of the worker tells when it ends without having sent anything.
+                let process = (*(*context).worker.add(worker)).bgwhandle;
+                team.queues.push(pg_sys::shm_mq_attach(queue, (*context).seg, process));
+            }
+            Some(team)
+        }
+    }
+
+    /// How many workers were launched.
+    pub(crate) fn launched(&self) -> usize {
+        self.held.0.launched()
+    }
+
+    /// The leader's part of the scan.
+    pub(crate) fn scan(&self) -> SharedScan {
+        SharedScan { scan: self.scan, shared: self.shared, _held: Some(Rc::clone(&self.held)) }
+    }
+
+    /// Passes the messages of the workers to `each` until they have ended, or `each` says false. True if all of them have
+    /// sent everything.
+    pub(crate) fn receive(&mut self, each: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        for (worker, queue) in self.queues.iter().enumerate() {
+            loop {
+                let (mut size, mut data) = (0, std::ptr::null_mut::<c_void>());
+                // SAFETY: our own handle. A message stays until the next one is received.
+                let message = unsafe {
+                    let got = pg_sys::shm_mq_receive(*queue, &raw mut size, &raw mut data, false);
+                    if got != pg_sys::shm_mq_result::SHM_MQ_SUCCESS {
+                        break;
+                    }
+                    std::slice::from_raw_parts(data.cast::<u8>(), size)
+                };
+                if !each(message) {
+                    return false;
+                }
+            }
+            // SAFETY: in the segment, which stays as long as the context.
+            let outcome = unsafe { outcome_of(self.shared, worker) }.load(Ordering::Acquire);
+            if outcome == Outcome::TooLarge as u32 {
+                return false;
+            }
+            if outcome != Outcome::Complete as u32 {
+                // It has failed: waiting for it raises its error.
+                self.held.0.wait();
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Ends the scan: workers that still run stop. An SQL error if one has failed.
+    pub(crate) fn end(self) {
+        // SAFETY: in the segment; our own handles, of which nothing more is received. A worker that waits for room in its
+        // queue wakes up.
+        unsafe {
+            (*self.shared).stop.store(true, Ordering::Relaxed);
+            self.queues.iter().for_each(|queue| pg_sys::shm_mq_detach(*queue));
+        }
+        self.held.0.wait();
+    }
+}
+
+/// A worker's part in a scan.
+pub(crate) struct Part {
+    table: OpenTable,
+    scan: SharedScan,
+    job: &'static [u8],
+    queue: *mut pg_sys::shm_mq_handle,
+}
+
+impl Part {
+    /// What is to be done.
+    pub(crate) fn job(&self) -> &'static [u8] {
+        self.job
+    }
+
+    /// The table.
+    pub(crate) fn table(&self) -> &OpenTable {
+        &self.table
+    }
+
+    /// This worker's part of the scan.
+    pub(crate) fn scan(&self) -> SharedScan {
+        self.scan.clone()
+    }
+
+    /// Sends a message; false if the leader wants no more.
+    pub(crate) fn send(&self, message: &[u8]) -> bool {
+        // SAFETY: our own handle; the message is copied.
+        let sent =
+            unsafe { pg_sys::shm_mq_send(self.queue, message.len(), message.as_ptr().cast(), false, false) };
+        sent == pg_sys::shm_mq_result::SHM_MQ_SUCCESS
+    }
+}
+
+/// Exports the function that a worker of a scan runs: `$work`, which takes a [`Part`] and returns the [`Outcome`].
+macro_rules! scan_worker {
+    ($name:ident, $work:path) => {
+        const _: () = {
+            #[allow(unsafe_code)]
+            #[unsafe(no_mangle)]
+            unsafe extern "C-unwind" fn $name(
+                segment: *mut pgrx::pg_sys::dsm_segment,
+                contents: *mut pgrx::pg_sys::shm_toc,
+            ) {
+                // SAFETY: called by the server in a worker of a scan that `Team::launch` has begun.
+                unsafe { $crate::shim::scan_team::work($work, segment, contents) }
+            }
+        };
+    };
+}
+pub(crate) use scan_worker;
+
+/// What a worker does.
+///
+/// # Safety
+/// Called by the server in a worker that [`Team::launch`] has launched, with its segment.
+pub(crate) unsafe fn work(
+    part: fn(&Part) -> Outcome,
+    segment: *mut pg_sys::dsm_segment,
+    contents: *mut pg_sys::shm_toc,
+) {
+    // SAFETY: the outermost Rust frame below the server's. What the leader put into the segment stays there as long as
+    // the worker is attached to it, which is until it ends. The leader has locked the table.
+    unsafe {
+        super::error_frame::guarded(|| {
+            run_worker(contents, |worker| {
+                let chunk = |key: u64| pg_sys::shm_toc_lookup(contents, key, false);
+                let shared = chunk(KEY_SHARED).cast::<Shared>();
+                let queue: *mut pg_sys::shm_mq = chunk(KEY_QUEUES).cast::<u8>().add(worker * QUEUE).cast();
+                pg_sys::shm_mq_set_sender(queue, pg_sys::MyProc);
+                let queue = pg_sys::shm_mq_attach(queue, segment, std::ptr::null_mut());
+                let this = Part {
+                    table: OpenTable::open((*shared).table, LockMode::AccessShare),
+                    scan: SharedScan { scan: chunk(KEY_SCAN).cast(), shared, _held: None },
+                    job: std::slice::from_raw_parts(chunk(KEY_JOB).cast::<u8>(), (*shared).job_size),
+                    queue,
+                };
+                let outcome = part(&this);
+                // Before the leader sees that nothing more comes.
+                outcome_of(shared, worker).store(outcome as u32, Ordering::Release);
+                pg_sys::shm_mq_detach(queue);
+            });
+        })
+    }
+}
