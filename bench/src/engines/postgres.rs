@@ -74,12 +74,12 @@ impl Postgres {
         Ok(client)
     }
 
-    /// Executes a script of pgbench `times` times with prepared statements, and returns how many nanoseconds that took
-    /// without the connection.
+    /// Executes a script of pgbench `times` times with prepared statements that may have up to `workers` parallel workers, and
+    /// returns how many nanoseconds that took without the connection.
     ///
     /// # Errors
     /// An error in the script, or output that is not pgbench's.
-    pub fn pgbench(&self, script: &str, times: u64, seed: u64) -> Result<u64> {
+    pub fn pgbench(&self, script: &str, times: u64, seed: u64, workers: u32) -> Result<u64> {
         let file = self.dir.join("script.sql");
         std::fs::write(&file, script)?;
         let done = self
@@ -88,6 +88,7 @@ impl Postgres {
             .arg(format!("--random-seed={seed}"))
             .arg("-f")
             .arg(&file)
+            .env("PGOPTIONS", format!("-c max_parallel_workers_per_gather={workers}"))
             .stdin(Stdio::null())
             .output()?;
         let output = String::from_utf8_lossy(&done.stdout);

@@ -13,7 +13,7 @@ use crate::report::{Row, rows};
 
 pub(super) const ABOUT: &str = "Both indexes are in one server and are timed inside it: on two heap tables that differ \
     only in the access method of their index (int4 and 32-character text, \"C\" collation, all values distinct and in \
-    random order). No parallel workers, everything in shared buffers, no flushes. Lookups are a prepared statement in a \
+    random order). No parallel workers unless a row says so, everything in shared buffers, no flushes. Lookups are a prepared statement in a \
     loop. Checksums are sums over the rows found. The rows from \"find\" on compare a collection with a heap table of jsonb \
     under btree indexes on expressions of the same paths, and, where the peer is called GIN, under a GIN index of \
     jsonb_path_ops: 200,000 documents, statements prepared once and executed by one pgbench client over a Unix socket. \

@@ -15,7 +15,6 @@ const DURABILITY: &str = super::pg::DURABILITY;
 const OURS: &str = "TreeDB";
 const BTREE: &str = "jsonb, btree";
 const GIN: &str = "jsonb, GIN";
-const ALONE: &str = "jsonb, no workers";
 
 /// Documents of the collection `c`, of `k`, which has an index in the order of a sort, the table `j` under btrees and the table `g` under GIN.
 const TABLES: &str = r#"
@@ -64,6 +63,8 @@ struct Workload {
     times: u64,
     /// The greatest value of `:k`.
     keys: u64,
+    /// How many parallel workers a statement may have.
+    workers: u32,
     sides: &'static [(&'static str, &'static str)],
     goals: Goals<'static>,
 }
@@ -76,6 +77,7 @@ const READS: &[Workload] = &[
         name: "find: one document by an indexed field",
         times: 3_000,
         keys: 200_000,
+        workers: 0,
         sides: &[
             (OURS, r#"SELECT doc FROM treedb.find('c', format('{"n": %s}', :n::int)::treedb.bson) doc"#),
             (BTREE, "SELECT doc FROM j WHERE (doc ->> 'n')::int = :n"),
@@ -86,6 +88,7 @@ const READS: &[Workload] = &[
         name: "doc @@ filter: one document by an indexed field",
         times: 3_000,
         keys: 200_000,
+        workers: 0,
         sides: &[
             (
                 OURS,
@@ -99,6 +102,7 @@ const READS: &[Workload] = &[
         name: "find: 100 documents in a range of _id",
         times: 400,
         keys: 199_000,
+        workers: 0,
         sides: &[
             (
                 OURS,
@@ -112,6 +116,7 @@ const READS: &[Workload] = &[
         name: "find: the first ten from a value on",
         times: 2_000,
         keys: 200_000,
+        workers: 0,
         sides: &[
             (
                 OURS,
@@ -125,6 +130,7 @@ const READS: &[Workload] = &[
         name: "find: the first ten of a group in the order of another field",
         times: 200,
         keys: 200,
+        workers: 0,
         sides: &[
             (
                 OURS,
@@ -141,6 +147,7 @@ const READS: &[Workload] = &[
         name: "find: the same by an index on both fields",
         times: 1_000,
         keys: 200,
+        workers: 0,
         sides: &[
             (
                 OURS,
@@ -157,6 +164,7 @@ const READS: &[Workload] = &[
         name: "count of 1,000 documents",
         times: 200,
         keys: 200,
+        workers: 0,
         sides: &[
             (OURS, r#"SELECT treedb.count('c', format('{"g": %s}', :k - 1)::treedb.bson) AS doc"#),
             (BTREE, "SELECT count(*) AS doc FROM j WHERE (doc ->> 'g')::int = :k - 1"),
@@ -167,6 +175,7 @@ const READS: &[Workload] = &[
         name: "find: two predicates, 40 documents",
         times: 200,
         keys: 100,
+        workers: 0,
         sides: &[
             (
                 OURS,
@@ -181,6 +190,7 @@ const READS: &[Workload] = &[
         name: "doc @@ filter: two predicates, 40 documents",
         times: 200,
         keys: 100,
+        workers: 0,
         sides: &[
             (
                 OURS,
@@ -195,6 +205,7 @@ const READS: &[Workload] = &[
         name: "count by two predicates, 40 documents",
         times: 200,
         keys: 100,
+        workers: 0,
         sides: &[
             (
                 OURS,
@@ -215,6 +226,7 @@ const READS: &[Workload] = &[
         name: "join of 20 rows with find",
         times: 300,
         keys: 20_000,
+        workers: 0,
         sides: &[
             (
                 OURS,
@@ -231,6 +243,7 @@ const READS: &[Workload] = &[
         name: "join of 20 rows with doc @@ filter",
         times: 300,
         keys: 20_000,
+        workers: 0,
         sides: &[
             (
                 OURS,
@@ -247,40 +260,43 @@ const READS: &[Workload] = &[
         name: "find: LIMIT 1 of all documents",
         times: 3_000,
         keys: 1,
+        workers: 0,
         sides: &[
             (OURS, "SELECT doc FROM treedb.find('c') doc LIMIT 1"),
             (BTREE, "SELECT doc FROM j LIMIT 1"),
         ],
         goals: &[],
     },
-    Workload {
-        name: "sums of 100 groups of all documents",
-        times: 1,
-        keys: 1,
-        sides: &[
-            (
-                OURS,
-                r#"SELECT treedb.get_text(doc, 's')::bigint + treedb.get_text(doc, '_id')::int AS doc FROM treedb.aggregate('c', '[{"$group": {"_id": "$a", "s": {"$sum": "$v"}}}]') doc"#,
-            ),
-            (
-                BTREE,
-                "SELECT sum((doc ->> 'v')::int) + (doc ->> 'a')::int AS doc FROM j GROUP BY (doc ->> 'a')::int",
-            ),
-            // A function that a worker must not call, evaluated once.
-            (
-                ALONE,
-                "SELECT sum((doc ->> 'v')::int) + (doc ->> 'a')::int AS doc FROM j WHERE pg_backend_pid() > 0 GROUP BY (doc ->> 'a')::int",
-            ),
-        ],
-        goals: &[(BTREE, 1.2), (ALONE, 1.2)],
-    },
+    Workload { name: "sums of 100 groups of all documents", workers: 0, ..GROUPS },
+    Workload { name: "sums of 100 groups of all documents, 1 worker", workers: 1, ..GROUPS },
+    Workload { name: "sums of 100 groups of all documents, 2 workers", workers: 2, ..GROUPS },
 ];
+
+/// A group of all documents, with as many workers as the workloads say that are made of it.
+const GROUPS: Workload = Workload {
+    name: "",
+    times: 1,
+    keys: 1,
+    workers: 0,
+    sides: &[
+        (
+            OURS,
+            r#"SELECT treedb.get_text(doc, 's')::bigint + treedb.get_text(doc, '_id')::int AS doc FROM treedb.aggregate('c', '[{"$group": {"_id": "$a", "s": {"$sum": "$v"}}}]') doc"#,
+        ),
+        (
+            BTREE,
+            "SELECT sum((doc ->> 'v')::int) + (doc ->> 'a')::int AS doc FROM j GROUP BY (doc ->> 'a')::int",
+        ),
+    ],
+    goals: &[(BTREE, 1.2)],
+};
 
 /// What a change of one document does on both sides.
 const UPDATE: Workload = Workload {
     name: "update_one by _id",
     times: 1_000,
     keys: 200_000,
+    workers: 0,
     sides: &[
         (
             OURS,
@@ -328,7 +344,11 @@ fn measure(pg: &Postgres, scale: Scale, size: u64, workload: &Workload, out: &mu
             // `shuffled` in the language of pgbench.
             let script =
                 format!("\\set k random(1, {keys})\n\\set n (:k * 2654435761) % 2147483647\n{statement};\n");
-            Ok(Measurement { ops: times, spent: pg.pgbench(&script, times, round + 1)?, checksum })
+            Ok(Measurement {
+                ops: times,
+                spent: pg.pgbench(&script, times, round + 1, workload.workers)?,
+                checksum,
+            })
         };
         candidates.push(Candidate { name, run: Box::new(run) });
     }
@@ -383,6 +403,35 @@ fn fill(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
             progress(&row);
             out.push(row);
         }
+    }
+    vacuum(pg, scale, count, out)
+}
+
+/// Vacuums tables of which every document was updated in an indexed field.
+fn vacuum(pg: &Postgres, scale: Scale, count: u64, out: &mut Vec<Row>) -> Result<()> {
+    let name = "vacuum after an update of every document, five indexes";
+    if !scale.wants(name) {
+        return Ok(());
+    }
+    eprintln!("pg: {name}");
+    let file = pg.file("documents.txt");
+    let sides = [
+        (OURS, "fc", r#"SELECT treedb.update_many('fc', '{}', '{"$inc": {"n": 1}}') IS NOT NULL"#),
+        (BTREE, "fj", "UPDATE fj SET doc = jsonb_set(doc, '{n}', to_jsonb((doc ->> 'n')::int + 1))"),
+    ];
+    let mut candidates: Vec<Candidate<'_>> = Vec::new();
+    for (side, table, update) in sides {
+        let sql = format!(
+            "TRUNCATE {table}; COPY {table} FROM '{file}'; VACUUM {table}; {update}; CHECKPOINT; \
+             SELECT clock_timestamp() AS since \\gset\nVACUUM {table}; SELECT nanos(:'since') || '|0';"
+        );
+        let run = move |_| pg.measure(count, &sql);
+        candidates.push(Candidate { name: side, run: Box::new(run) });
+    }
+    let samples = compare(Unit::Microseconds, scale.rounds, &mut candidates)?;
+    for row in rows(name, DURABILITY, Unit::Microseconds, samples, &[(BTREE, 1.0)]) {
+        progress(&row);
+        out.push(row);
     }
     Ok(())
 }
