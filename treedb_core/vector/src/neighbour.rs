@@ -8,6 +8,11 @@
 //! score of the neighbour. The nearer both are to the node, the smaller the error: it is a share of `|e| |y|`, wherever
 //! the origin lies.
 //!
+//! Where all vectors are of length 1, a link also keeps `<x, c>` times the factor, of the rotated vector `c` of the node. Then
+//! `<x, y>` is the difference of that and of the product with the rotated query itself, which is rotated once for a whole
+//! search ([`Turned`]) and not once for each node; and differences are those of rotated vectors. Of vectors of any length it is not done: far from the origin the
+//! two products would be large, and their difference inexact.
+//!
 //! Bits are in planes: the lowest bits of all dimensions, then the next ones. Of `b` bits, the number `k` stands for
 //! `2 k - 2^b + 1`. A factor is `|e|² / <x, e>`, or 0 if `e` is.
 //!
@@ -143,6 +148,17 @@ pub struct Form {
     pub dimensions: usize,
     /// Bits of a dimension, at most 4.
     pub bits: usize,
+    /// The vectors are of length 1, and links have a product with the node's own.
+    pub of_units: bool,
+}
+
+/// What is kept of a code beside its bits.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Rounding {
+    /// What makes up for the rounding.
+    factor: f32,
+    /// The product of the code and the node's own rotated vector, times the factor; only of vectors of length 1.
+    own: f32,
 }
 
 impl Form {
@@ -172,23 +188,94 @@ impl Form {
     }
 
     /// The form of codes that is fit for so many dimensions: of few, more bits must tell directions apart.
-    pub fn of(dimensions: usize) -> Form {
+    pub fn of(metric: Metric, dimensions: usize) -> Form {
         let bits = match dimensions {
             0..=31 => 4,
             32..=128 => 2,
             _ => 1,
         };
-        Form { dimensions, bits }
+        Form { dimensions, bits, of_units: metric == Metric::Cosine }
     }
 
-    /// Writes the bits of a rotated difference over `bits`, which is as long as a code; returns the factor.
-    pub fn encode(self, rotated: &[f32], bits: &mut [u8]) -> f32 {
+    /// Bytes of what is kept beside the bits of a code.
+    fn rounding(self) -> usize {
+        if self.of_units { 8 } else { 4 }
+    }
+
+    /// Bytes of a code, with what is kept beside its bits: a multiple of 4.
+    pub fn code(self) -> usize {
+        self.rounding() + self.padded()
+    }
+
+    /// A vector as [`Form::code_of`] needs it: rotated, if it is of length 1.
+    pub fn prepare(self, rotation: &Rotation, vector: &mut [f32]) {
+        if self.of_units {
+            rotation.rotate(vector);
+        }
+    }
+
+    /// Appends the code of a neighbour, as a node sees it, both prepared; `difference` is overwritten.
+    pub fn code_of(
+        self,
+        rotation: &Rotation,
+        neighbour: &[f32],
+        node: &[f32],
+        difference: &mut Vec<f32>,
+        out: &mut Vec<u8>,
+    ) {
+        difference.clear();
+        difference.extend(neighbour.iter().zip(node).map(|(of, from)| of - from));
+        if !self.of_units {
+            rotation.rotate(difference);
+        }
+        let at = out.len();
+        out.resize(at + self.code(), 0);
+        let Some((places, bits)) =
+            out.get_mut(at..).and_then(|code| code.split_at_mut_checked(self.rounding()))
+        else {
+            return;
+        };
+        if let Some(bits) = bits.get_mut(..self.bytes()) {
+            let Rounding { factor, own } = self.encode(difference, node, bits);
+            let parts = [factor, own].map(f32::to_le_bytes);
+            places.as_chunks_mut().0.iter_mut().zip(parts).for_each(|(place, part)| *place = part);
+        }
+    }
+
+    /// Writes the bits of a rotated difference over `bits`, which is as long as a code. `own` is the rotated vector of the
+    /// node from which it goes out.
+    fn encode(self, rotated: &[f32], own: &[f32], bits: &mut [u8]) -> Rounding {
         let squares = product(rotated, rotated);
         let with_codes = match self.bits {
             1 => self.encode_signs(rotated, bits),
             _ => self.encode_numbers(rotated, squares, bits),
         };
-        if with_codes > 0.0 { squares / with_codes } else { 0.0 }
+        if with_codes <= 0.0 || with_codes.is_nan() {
+            return Rounding::default();
+        }
+        let factor = squares / with_codes;
+        let own = if self.of_units { factor * self.product(bits, own) } else { 0.0 };
+        Rounding { factor, own }
+    }
+
+    /// The sum of products of the numbers that bits stand for and of a rotated vector.
+    fn product(self, bits: &[u8], rotated: &[f32]) -> f32 {
+        let odd = ((1_u32 << self.bits) - 1) as f32;
+        let (mut sums, mut all) = ([0.0_f32; LANES], [0.0_f32; LANES]);
+        for elements in rotated.chunks(LANES) {
+            all.iter_mut().zip(elements).for_each(|(sum, element)| *sum += element);
+        }
+        for (place, plane) in bits.chunks(self.plane().max(1)).enumerate() {
+            let times = (2_u32 << place) as f32;
+            for (bytes, elements) in plane.chunks(LANES / 8).zip(rotated.chunks(LANES)) {
+                let word = bytes.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+                for (at, (sum, element)) in sums.iter_mut().zip(elements).enumerate() {
+                    // Without a branch: which bits are set cannot be predicted.
+                    *sum += times * (word >> at & 1) as f32 * element;
+                }
+            }
+        }
+        sums.iter().sum::<f32>() - odd * all.iter().sum::<f32>()
     }
 
     fn encode_signs(self, rotated: &[f32], bits: &mut [u8]) -> f32 {
@@ -222,16 +309,36 @@ impl Form {
     }
 }
 
-/// How a query lies, seen from a node: kept from one node to the next, it allocates nothing.
+/// A rotated vector in whole numbers: kept from one to the next, it allocates nothing.
 #[derive(Clone, Debug, Default)]
-pub struct Seen {
+pub struct Turned {
     rotated: Vec<f32>,
-    /// The rotated difference in whole numbers, padded to a multiple of 64.
+    /// Padded to a multiple of 64.
     numbers: Vec<i8>,
-    sums: Vec<i32>,
     /// What a number stands for.
     scale: f32,
     sum: i32,
+}
+
+impl Turned {
+    /// Rotates a vector.
+    pub fn turn(&mut self, kernels: &Kernels, rotation: &Rotation, vector: impl Iterator<Item = f32>) {
+        let Turned { rotated, numbers, .. } = self;
+        rotated.clear();
+        rotated.extend(vector);
+        (kernels.rotate)(rotation, rotated);
+        numbers.resize(rotated.len().next_multiple_of(64), 0);
+        let (scale, sum) = (kernels.round)(rotated, numbers);
+        (self.scale, self.sum) = (scale, sum);
+    }
+}
+
+/// How a query lies, seen from a node: kept from one node to the next, it allocates nothing.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// The difference between query and node.
+    turned: Turned,
+    sums: Vec<i32>,
     /// The score of the node.
     pub score: f32,
     /// What is added to each link's score.
@@ -246,7 +353,7 @@ pub struct Seen {
 const ERROR: f32 = 0.6;
 
 impl Seen {
-    /// Looks from a node with this vector at a query; both are of length 1 under cosine.
+    /// Looks from a node with this vector at a query.
     pub fn look(
         &mut self,
         metric: Metric,
@@ -255,45 +362,52 @@ impl Seen {
         node: &[f32],
         query: &[f32],
     ) {
-        let Seen { rotated, numbers, .. } = self;
-        rotated.clear();
-        rotated.extend(query.iter().zip(node).map(|(query, node)| query - node));
-        (kernels.rotate)(rotation, rotated);
-        numbers.resize(rotated.len().next_multiple_of(64), 0);
-        let (scale, sum) = (kernels.round)(rotated, numbers);
-        (self.scale, self.sum) = (scale, sum);
+        let difference = query.iter().zip(node).map(|(query, node)| query - node);
+        self.turned.turn(kernels, rotation, difference);
         self.score = metric.score(kernels, node, query, 1.0);
         (self.added, self.times) = match metric {
             Metric::L2 => (self.score, 2.0),
             // The link's score is -<v, c>, of the difference -<v - c, c> is needed.
             _ => (self.score + (kernels.dot)(node, node), 1.0),
         };
-        self.error = ERROR * self.times * (kernels.dot)(&self.rotated, &self.rotated).sqrt();
+        let rotated = &self.turned.rotated;
+        self.error = ERROR * self.times * (kernels.dot)(rotated, rotated).sqrt();
+    }
+
+    /// The same where both are of length 1: of the node only its score is needed, minus the cosine. Codes are
+    /// [`Form::of_units`], and the query is turned.
+    pub fn look_at_unit(&mut self, score: f32) {
+        (self.score, self.added, self.times) = (score, score + 1.0, 1.0);
+        self.error = ERROR * (2.0 + 2.0 * score).max(0.0).sqrt();
     }
 
     /// What the scores of neighbours are about, and the standard errors of that, for each of which `links` has a record of so
-    /// many bytes. It ends with the score of the link and the factor, 4 bytes each, and the bits; `each` gets what is before.
+    /// many bytes. It ends with the score of the link, 4 bytes, and the code; `each` gets what is before. `query` is the
+    /// rotated query where codes are [`Form::of_units`], otherwise nothing.
     #[inline]
     pub fn estimates<'l>(
         &mut self,
         kernels: &Kernels,
         form: Form,
+        query: Option<&Turned>,
         links: &'l [u8],
         stride: usize,
         mut each: impl FnMut(&'l [u8], f32, f32),
     ) {
-        let at = stride - form.padded() - 8;
-        let Seen { numbers, sums, .. } = self;
+        let at = stride - form.code() - 4;
+        let Seen { sums, .. } = self;
+        let Turned { numbers, scale, sum, .. } = query.unwrap_or(&self.turned);
         sums.clear();
-        let packed = Packed { stride, at: at + 8, plane: form.plane(), planes: form.bits };
+        let packed = Packed { stride, at: at + 4 + form.rounding(), plane: form.plane(), planes: form.bits };
         (kernels.planes)(links, packed, numbers, sums);
-        let odd = ((1 << form.bits) - 1) * self.sum;
-        for (link, sum) in links.chunks_exact(stride.max(1)).zip(&self.sums) {
+        let odd = ((1 << form.bits) - 1) * sum;
+        for (link, sum) in links.chunks_exact(stride.max(1)).zip(&*sums) {
             let (before, rest) = link.split_at(at.min(link.len()));
-            let ([score, factor, ..], _) = rest.as_chunks::<4>() else { continue };
+            let ([score, factor, own, ..], _) = rest.as_chunks::<4>() else { continue };
             let (score, factor) = (f32::from_le_bytes(*score), f32::from_le_bytes(*factor));
-            let product = self.scale * (2 * sum - odd) as f32;
-            each(before, self.added + score - self.times * factor * product, self.error * factor);
+            let own = if form.of_units { f32::from_le_bytes(*own) } else { 0.0 };
+            let product = factor * (scale * (2 * sum - odd) as f32) - own;
+            each(before, self.added + score - self.times * product, self.error * factor);
         }
     }
 }
@@ -307,12 +421,11 @@ mod tests {
     const METRICS: [Metric; 3] = [Metric::Cosine, Metric::L2, Metric::InnerProduct];
 
     /// What the score of one neighbour is about, and the standard error.
-    fn estimate(seen: &mut Seen, form: Form, link: f32, factor: f32, bits: &[u8]) -> (f32, f32) {
+    fn estimate(seen: &mut Seen, form: Form, query: Option<&Turned>, link: f32, code: &[u8]) -> (f32, f32) {
         let mut record = b"node".to_vec();
-        record.extend(link.to_le_bytes().iter().chain(&factor.to_le_bytes()).chain(bits));
-        record.resize(12 + form.padded(), 0);
+        record.extend(link.to_le_bytes().iter().chain(code));
         let mut found = None;
-        seen.estimates(&Kernels::best(), form, &record, record.len(), |before, score, error| {
+        seen.estimates(&Kernels::best(), form, query, &record, record.len(), |before, score, error| {
             assert_eq!(before, b"node");
             assert!(found.replace((score, error)).is_none());
         });
@@ -325,7 +438,8 @@ mod tests {
         let mut rng = Rng::new(7);
         let (kernels, rotation) = (Kernels::best(), Rotation::new(dimensions));
         let (mut sum, mut of_errors, mut count) = (0.0, 0.0, 0.0);
-        let mut seen = Seen::default();
+        let (mut seen, mut turned) = (Seen::default(), Turned::default());
+        let (mut difference, mut code) = (Vec::new(), Vec::new());
         for _ in 0..200 {
             let mut vector = || {
                 let mut vector: Vec<f32> =
@@ -335,15 +449,24 @@ mod tests {
                 vector
             };
             let (node, neighbour, query) = (vector(), vector(), vector());
-            let mut difference: Vec<f32> = neighbour.iter().zip(&node).map(|(a, b)| a - b).collect();
             let sizes = Metric::L2.distance(&neighbour, &node) * Metric::L2.distance(&query, &node);
-            rotation.rotate(&mut difference);
-            let mut bits = vec![0; form.bytes()];
-            let factor = form.encode(&difference, &mut bits);
+            let [mut prepared, mut own] = [neighbour.clone(), node.clone()];
+            form.prepare(&rotation, &mut prepared);
+            form.prepare(&rotation, &mut own);
+            code.clear();
+            form.code_of(&rotation, &prepared, &own, &mut difference, &mut code);
             let score = |a: &[f32], b: &[f32]| metric.score(&kernels, a, b, 1.0);
-            seen.look(metric, &kernels, &rotation, &node, &query);
+            let query_turned = form.of_units.then_some(&mut turned).map(|turned| {
+                turned.turn(&kernels, &rotation, query.iter().copied());
+                &*turned
+            });
+            match query_turned {
+                Some(_) => seen.look_at_unit(score(&node, &query)),
+                None => seen.look(metric, &kernels, &rotation, &node, &query),
+            }
             assert_eq!(seen.score, score(&node, &query));
-            let (found, error) = estimate(&mut seen, form, score(&neighbour, &node), factor, &bits);
+            let link = score(&neighbour, &node);
+            let (found, error) = estimate(&mut seen, form, query_turned, link, &code);
             let off = found - score(&neighbour, &query);
             sum += (off / sizes).powi(2);
             of_errors += (off / error).powi(2);
@@ -359,7 +482,7 @@ mod tests {
                 [(16, 0.12), (32, 0.16), (64, 0.14), (100, 0.1), (384, 0.09), (1536, 0.05)]
             {
                 for origin in [0.0, 3.0] {
-                    let (found, said) = error(metric, dimensions, Form::of(dimensions), origin);
+                    let (found, said) = error(metric, dimensions, Form::of(metric, dimensions), origin);
                     let what = format!("{metric:?} of {dimensions} dimensions from {origin}");
                     assert!(found < most, "{what}: {found}");
                     assert!(
@@ -375,7 +498,7 @@ mod tests {
     fn more_bits_make_smaller_errors() {
         for metric in METRICS {
             let [one, two, four] =
-                [1, 2, 4].map(|bits| error(metric, 100, Form { dimensions: 100, bits }, 0.0).0);
+                [1, 2, 4].map(|bits| error(metric, 100, Form { bits, ..Form::of(metric, 100) }, 0.0).0);
             assert!(two < 0.7 * one && four < 0.5 * two, "{metric:?}: {one} {two} {four}");
         }
     }
@@ -383,17 +506,21 @@ mod tests {
     #[test]
     fn a_copy_of_a_node_has_the_score_of_its_link() {
         for dimensions in [3, 64, 100] {
-            let (form, kernels) = (Form::of(dimensions), Kernels::best());
-            let mut bits = vec![0; form.bytes()];
-            assert_eq!(form.encode(&vec![0.0; dimensions], &mut bits), 0.0);
+            let (form, kernels) = (Form::of(Metric::L2, dimensions), Kernels::best());
+            let rotation = Rotation::new(dimensions);
             let (node, query) = (vec![0.5; dimensions], vec![-0.25; dimensions]);
-            let mut seen = Seen::default();
-            seen.look(Metric::L2, &kernels, &Rotation::new(dimensions), &node, &query);
+            for form in [form, Form::of(Metric::Cosine, dimensions)] {
+                let bits = &mut vec![0; form.bytes()];
+                assert_eq!(form.encode(&vec![0.0; dimensions], &node, bits), Rounding::default());
+            }
+            let (mut code, mut seen) = (Vec::new(), Seen::default());
+            form.code_of(&rotation, &node, &node, &mut Vec::new(), &mut code);
+            seen.look(Metric::L2, &kernels, &rotation, &node, &query);
             let score = seen.score;
-            assert_eq!(estimate(&mut seen, form, 0.0, 0.0, &bits), (score, 0.0));
+            assert_eq!(estimate(&mut seen, form, None, 0.0, &code), (score, 0.0));
             // A query that is the node sees every neighbour at the distance of its link.
-            seen.look(Metric::L2, &kernels, &Rotation::new(dimensions), &node, &node);
-            assert_eq!(estimate(&mut seen, form, 7.0, 0.3, &bits), (7.0, 0.0));
+            seen.look(Metric::L2, &kernels, &rotation, &node, &node);
+            assert_eq!(estimate(&mut seen, form, None, 7.0, &code), (7.0, 0.0));
         }
     }
 }

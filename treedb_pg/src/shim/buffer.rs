@@ -66,6 +66,37 @@ pub(crate) struct RecentBuffers {
     buffers: Vec<pg_sys::Buffer>,
 }
 
+impl RecentBuffers {
+    /// Asks the processor to bring a part of a block nearer that is about to be read, if it was read before.
+    #[inline]
+    pub(crate) fn prefetch(&self, block: u32, part: std::ops::Range<usize>) {
+        let known = self.buffers.get(block as usize).copied().unwrap_or(0);
+        if known <= 0 || part.end > PAGE_SIZE {
+            return;
+        }
+        // SAFETY: a shared buffer of this number was pinned before, and buffers stay where they are. Nothing is read.
+        let page = unsafe { pg_sys::BufferGetPage(known) }.cast::<u8>();
+        for at in std::iter::once(0).chain(part.step_by(LINE)) {
+            prefetch_line(page.wrapping_add(at));
+        }
+    }
+}
+
+/// Bytes of a cache line.
+const LINE: usize = 64;
+
+/// Asks the processor to bring a cache line nearer.
+#[inline]
+fn prefetch_line(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: the instruction reads nothing that the program could see, whatever the address is.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
 /// A page, pinned and locked.
 pub(crate) struct Page<L: LockMode> {
     buffer: pg_sys::Buffer,

@@ -3,11 +3,14 @@
 //!
 //! Threads of the backend build the graph: they read memory and call nothing of the server.
 
+use std::borrow::Cow;
+use std::cell::RefCell;
+
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::graph::{Link, Nodes, NodesMut};
 use treedb_vector::kernel::Kernels;
 use treedb_vector::memory::{Builder, Host, MemoryGraph};
-use treedb_vector::neighbour::Rotation;
+use treedb_vector::neighbour::{Form, Rotation};
 
 use super::kind::{Element, Kind};
 use super::meta::Meta;
@@ -155,6 +158,57 @@ impl<'i, 'm> Pages<'i, 'm> {
     }
 }
 
+/// Writes the vector of a node over `out`, of length 1 where only its direction counts: as [`Layout::vector`] reads it.
+fn scaled(graph: &MemoryGraph, node: u32, out: &mut Vec<f32>) {
+    let unit = graph.unit(node);
+    out.clear();
+    out.extend(graph.vector(node).iter().map(|element| element * unit));
+}
+
+/// The vectors of a graph as codes of links need them.
+struct Prepared<'g> {
+    graph: &'g MemoryGraph,
+    form: Form,
+    rotation: &'g Rotation,
+    /// Those that need work, one after another; none if there is no memory for them.
+    all: Vec<f32>,
+}
+
+impl<'g> Prepared<'g> {
+    fn new(graph: &'g MemoryGraph, form: Form, rotation: &'g Rotation) -> Self {
+        let mut prepared = Prepared { graph, form, rotation, all: Vec::new() };
+        let count = graph.len() * form.dimensions;
+        if form.of_units && graph.bytes() + size_of::<f32>() * count <= maintenance_memory() {
+            prepared.all.reserve_exact(count);
+            for node in 0..graph.len() as u32 {
+                check_for_interrupts!();
+                let vector = prepared.make(node);
+                prepared.all.extend(vector);
+            }
+        }
+        prepared
+    }
+
+    fn make(&self, node: u32) -> Vec<f32> {
+        let mut vector = Vec::new();
+        scaled(self.graph, node, &mut vector);
+        self.form.prepare(self.rotation, &mut vector);
+        vector
+    }
+
+    /// The vector of a node.
+    fn vector(&self, node: u32) -> Cow<'_, [f32]> {
+        if !self.form.of_units {
+            return Cow::Borrowed(self.graph.vector(node));
+        }
+        let from = node as usize * self.form.dimensions;
+        match self.all.get(from..from + self.form.dimensions) {
+            Some(vector) => Cow::Borrowed(vector),
+            None => Cow::Owned(self.make(node)),
+        }
+    }
+}
+
 /// The score of a link as it is stored, and its code.
 type Code<'c> = dyn Fn(&Link<u32>) -> (f32, Vec<u8>) + 'c;
 
@@ -177,7 +231,8 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
         let mut bytes = (links.len() as u32).to_le_bytes().to_vec();
         for link in links {
             let (score, code) = code(link);
-            bytes.extend(Layout::link_bytes(&Link { node: number(link.node), score }, &code));
+            record::push_link(&Link { node: number(link.node), score }, &mut bytes);
+            bytes.extend_from_slice(&code);
         }
         bytes
     };
@@ -190,14 +245,8 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
         }
     };
 
-    // The vector of a node as its slot has it.
-    let stored = |node: u32| -> Vec<f32> {
-        match layout.exact {
-            true => graph.vector(node).iter().map(|element| element * graph.unit(node)).collect(),
-            false => graph.coded(node).elements().collect(),
-        }
-    };
     let (kernels, rotation) = (Kernels::best(), Rotation::new(layout.dimensions));
+    let prepared = layout.form.map(|form| Prepared::new(graph, form, &rotation));
 
     drop(Page::extend(index, Fork::Main));
     let mut links = Vec::new();
@@ -215,13 +264,17 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
         let mut slot = record::node_bytes(*row, level, vector, above);
         put(&mut slot, layout.body_at(), &body);
         let Ok(()) = graph.scored_links(node, 0, &mut links);
-        let own = stored(node);
+        let own = prepared.as_ref().map(|prepared| prepared.vector(node));
+        let [mut from, to, difference] = [const { Vec::new() }; 3];
+        scaled(graph, node, &mut from);
+        let work = RefCell::new((to, difference));
         let code = |link: &Link<u32>| {
-            if layout.form.is_none() {
-                return (link.score, Vec::new());
-            }
-            let other = stored(link.node);
-            (layout.metric.score(&kernels, &own, &other, 1.0), layout.code(&rotation, &own, &other))
+            let (Some(prepared), Some(own)) = (&prepared, &own) else { return (link.score, Vec::new()) };
+            let (to, difference) = &mut *work.borrow_mut();
+            scaled(graph, link.node, to);
+            let mut code = Vec::new();
+            prepared.form.code_of(&rotation, &prepared.vector(link.node), own, difference, &mut code);
+            (layout.metric.score(&kernels, &from, to, 1.0), code)
         };
         put(&mut slot, node::COUNT, &link_bytes(&links, &code));
         out.add(slot);

@@ -10,8 +10,7 @@ use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::code::{self, Coded};
 use treedb_vector::graph::{Estimate, Nodes, Scored};
 use treedb_vector::kernel::Kernels;
-use treedb_vector::metric::Metric;
-use treedb_vector::neighbour::{Rotation, Seen};
+use treedb_vector::neighbour::{Rotation, Seen, Turned};
 
 use super::meta::Meta;
 use super::record::{self, Layout, Place, Slots, above, node};
@@ -75,6 +74,8 @@ pub(super) struct Query<'q> {
     /// The same of length 1 where only its direction counts.
     pub(super) direction: &'q [f32],
     pub(super) coded: Coded<'q>,
+    /// The direction as estimates need it: see [`Graph::turn`].
+    pub(super) turned: &'q Turned,
 }
 
 impl<'i> Graph<'i> {
@@ -105,6 +106,13 @@ impl<'i> Graph<'i> {
                 *known = Some((self.layout.dimensions, rotation.clone()));
                 rotation
             }
+        }
+    }
+
+    /// Rotates the direction of a query, if that is done once for all nodes.
+    pub(super) fn turn(&self, direction: &[f32], turned: &mut Turned) {
+        if self.layout.form.is_some_and(|form| form.of_units) {
+            turned.turn(&self.kernels, &self.rotation(), direction.iter().copied());
         }
     }
 
@@ -292,20 +300,28 @@ impl Nodes for Graph<'_> {
             self.known.upper.borrow_mut().clear();
             return Ok(Some(f32::INFINITY));
         }
-        let rotation = self.rotation();
         let Work { vector: own, seen } = &mut *self.known.work.borrow_mut();
-        self.layout.vector(slot, own);
-        seen.look(self.layout.metric, &self.kernels, &rotation, own, query.direction);
-        // Under cosine as the distance, to the last bit: it tells which row is the next one.
-        let (mut score, mut shift) = (seen.score, 0.0);
-        if self.for_scan && self.layout.metric == Metric::Cosine {
-            shift = 1.0;
-            own.clear();
-            own.extend(self.layout.elements(slot).1);
-            score = self.layout.metric.distance(query.vector, own);
+        let (mut shift, mut turned) = (0.0, None);
+        let score;
+        if form.of_units {
+            if self.for_scan {
+                // As the distance, to the last bit: it tells which row is the next one.
+                own.clear();
+                own.extend(self.layout.elements(slot).1);
+                (score, shift) = (self.layout.metric.distance(query.vector, own), 1.0);
+            } else {
+                self.layout.vector(slot, own);
+                score = self.between(own, query.direction);
+            }
+            seen.look_at_unit(score - shift);
+            turned = Some(query.turned);
+        } else {
+            self.layout.vector(slot, own);
+            seen.look(self.layout.metric, &self.kernels, &self.rotation(), own, query.direction);
+            score = seen.score;
         }
         let (links, stride) = self.layout.links_below(slot);
-        seen.estimates(&self.kernels, form, links, stride, |node, score, error| {
+        seen.estimates(&self.kernels, form, turned, links, stride, |node, score, error| {
             out.push(Estimate { node: record::link_node(node), score: score + shift, error });
         });
         Ok(Some(score))
@@ -337,5 +353,13 @@ impl Nodes for Graph<'_> {
 
     fn prefetch(&self, _: u32) {}
 
-    fn prefetch_links(&self, _: u32) {}
+    #[inline]
+    fn prefetch_links(&self, node: u32) {
+        if self.layout.form.is_some() && !self.index.is_temporary() {
+            let place = self.layout.place(node);
+            let from = self.layout.offset(Slots::Nodes, place.slot);
+            let part = from..from + self.layout.size(Slots::Nodes);
+            self.known.recent.borrow().prefetch(place.block, part);
+        }
+    }
 }

@@ -3,7 +3,7 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBh" |
-//! | 4 | 2 | version, 2 |
+//! | 4 | 2 | version, 3 |
 //! | 6 | 2 | kind: metric and type of the column, as support function 1 returns it |
 //! | 8 | 2 | dimensions |
 //! | 10 | 2 | `m`: links that a new node gets |
@@ -29,7 +29,7 @@ use crate::shim::vector_options::{MOST_DIMENSIONS, MOST_LINKS};
 /// Magic number of the meta page.
 const MAGIC: u32 = u32::from_le_bytes(*b"TDBh");
 /// Version of the page format. A library reads no other: it asks for REINDEX.
-const VERSION: u16 = 2;
+const VERSION: u16 = 3;
 /// Bytes of the payload in use.
 const BYTES: usize = 40;
 

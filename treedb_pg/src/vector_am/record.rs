@@ -14,7 +14,7 @@
 //! | 14 | 2 | slot of the links of level 1 |
 //! | 16 | 4 | its block, 0 for none |
 //! | 20 | 4 | number of links |
-//! | 24 | l n | links, the parent first: node, score, 4 bytes each; then the factor of the code, 4 bytes, and its bits |
+//! | 24 | l n | links, the parent first: node, score, 4 bytes each; then the code: its factor, 4 bytes, under cosine its product with the node's own vector, 4 bytes, and its bits |
 //! | then | 4 | what the vector is to be multiplied with before it is compared: under cosine, what makes it of length 1 |
 //! | then | 4 d | its elements |
 //!
@@ -45,7 +45,7 @@ use pgrx::pg_sys;
 use treedb_vector::code::{Coded, Factors};
 use treedb_vector::graph::Link;
 use treedb_vector::metric::Metric;
-use treedb_vector::neighbour::{Form, Rotation};
+use treedb_vector::neighbour::Form;
 
 use crate::pages::page::{HEADER, ROOM};
 use crate::shim::heap;
@@ -65,8 +65,6 @@ const CODED: usize = 16;
 
 /// Bytes of a link without a code: node, score.
 const LINK: usize = 8;
-/// Bytes of a link before the bits of its code.
-const BITS: usize = LINK + 4;
 /// Offsets in a node.
 pub(super) mod node {
     pub(crate) const LEVEL: usize = 6;
@@ -121,18 +119,18 @@ fn body_bytes(dimensions: usize, exact: bool) -> usize {
 impl Layout {
     pub(super) fn new(metric: Metric, dimensions: usize, m: usize) -> Layout {
         // A graph has three times as many links where there is room (see `Limits`). With codes it rather has fewer, but twice as
-        // many, if that lets more nodes share a page. If not even half as many more than a new node gets fit beside the vector,
+        // many or hardly fewer, if that lets more nodes share a page. If not even half as many more than a new node gets fit beside the vector,
         // it has no codes: reading the neighbours' codes of 8 bits is faster than vectors on pages of their own.
         let with_codes = |form: Form| {
-            let link = BITS + form.padded();
+            let link = LINK + form.code();
             let rest = node::LINKS + body_bytes(dimensions, true);
-            [2 * m, 3 * m / 2].into_iter().find_map(|least| {
+            [2 * m - m / 16, 3 * m / 2].into_iter().find_map(|least| {
                 let room = ROOM.checked_div(ROOM / (rest + least * link))? / 4 * 4;
                 Some((((room - rest) / link).min(3 * m), true, Some(form)))
             })
         };
         let has_codes = metric != Metric::L1 && dimensions >= CODED;
-        let form = has_codes.then(|| Form::of(dimensions));
+        let form = has_codes.then(|| Form::of(metric, dimensions));
         let (most_below, exact, form) =
             form.and_then(with_codes).unwrap_or((3 * m, dimensions <= EXACT, None));
         let mut layout = Layout { metric, dimensions, most_below, exact, form, sizes: [0; 3] };
@@ -150,7 +148,7 @@ impl Layout {
     /// Bytes of a link.
     pub(super) fn link(&self, slots: Slots) -> usize {
         match self.form {
-            Some(form) if slots == Slots::Nodes => BITS + form.padded(),
+            Some(form) if slots == Slots::Nodes => LINK + form.code(),
             _ => LINK,
         }
     }
@@ -261,30 +259,12 @@ impl Layout {
         let bytes = (int(node, node::COUNT) as usize).min(self.most_below) * stride;
         (node.get(node::LINKS..node::LINKS + bytes).unwrap_or(&[]), stride)
     }
+}
 
-    /// The bytes of a link; `code` is empty where links have none.
-    pub(super) fn link_bytes(link: &Link<u32>, code: &[u8]) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(LINK + code.len());
-        bytes.extend_from_slice(&link.node.to_le_bytes());
-        bytes.extend_from_slice(&link.score.to_le_bytes());
-        bytes.extend_from_slice(code);
-        bytes
-    }
-
-    /// The code of a link from a node to a neighbour, of their vectors as [`Layout::vector`] reads them; empty if links
-    /// have none.
-    pub(super) fn code(&self, rotation: &Rotation, node: &[f32], neighbour: &[f32]) -> Vec<u8> {
-        let Some(form) = self.form else { return Vec::new() };
-        let mut difference: Vec<f32> = neighbour.iter().zip(node).map(|(of, from)| of - from).collect();
-        rotation.rotate(&mut difference);
-        let mut bytes = vec![0; self.link(Slots::Nodes) - LINK];
-        if let Some((place, bits)) = bytes.split_first_chunk_mut()
-            && let Some(bits) = bits.get_mut(..form.bytes())
-        {
-            *place = form.encode(&difference, bits).to_le_bytes();
-        }
-        bytes
-    }
+/// Appends the bytes of a link, but for its code.
+pub(super) fn push_link(link: &Link<u32>, out: &mut Vec<u8>) {
+    out.extend_from_slice(&link.node.to_le_bytes());
+    out.extend_from_slice(&link.score.to_le_bytes());
 }
 
 /// The node that a link leads to.

@@ -8,7 +8,7 @@
 //! Where nodes do not have their vectors, they are found by codes of 8 bits; before a row is returned, it and those that come
 //! next are compared by their vectors.
 //!
-//! Rows are returned in order. A scan that goes on looks three quarters as many nodes ahead as it has returned rows: one that it
+//! Rows are returned in order. A scan that goes on looks half as many nodes ahead as it has returned rows: one that it
 //! finds too late all the same, nearer than the last one that was returned, is kept back until there is no other. So the order holds for
 //! a query that is content with the rows that come in order, and one that is not loses none. With
 //! `treedb.hnsw_strict_order` off rows are returned as they are found.
@@ -20,6 +20,7 @@ use std::collections::BinaryHeap;
 use pgrx::pg_sys;
 use treedb_vector::code::{self, Coded, Factors};
 use treedb_vector::graph::Walk;
+use treedb_vector::neighbour::Turned;
 
 use super::graph::{Graph, Query};
 use super::meta::Meta;
@@ -124,6 +125,7 @@ pub(super) struct State {
     vector: Vec<f32>,
     /// The same of length 1 where only its direction counts.
     direction: Vec<f32>,
+    turned: Turned,
     codes: Vec<u8>,
     factors: Factors,
     walk: Walk,
@@ -170,6 +172,7 @@ impl State {
                     self.direction.clear();
                     self.direction.extend(self.vector.iter().map(|element| element * unit));
                     self.factors = code::encode(&self.vector, unit, &mut self.codes);
+                    Graph::opened(index, meta).turn(&self.direction, &mut self.turned);
                 }
                 // It has no direction: its distance from every row is NaN.
                 None => self.vector.clear(),
@@ -213,7 +216,9 @@ impl State {
         let coded = Coded { factors: self.factors, codes: &self.codes };
         let query = match self.vector.is_empty() {
             true => None,
-            false => Some(Query { vector: &self.vector, direction: &self.direction, coded }),
+            false => {
+                Some(Query { vector: &self.vector, direction: &self.direction, coded, turned: &self.turned })
+            }
         };
         if self.progress == Progress::Before {
             let Ok(()) = self.walk.begin(graph, &query);
@@ -222,8 +227,8 @@ impl State {
         // The first search counts until half of its rows have been returned.
         let ef = ef_search();
         let mut ahead = ef.saturating_sub(self.returned).max(ef / 2);
-        if is_strict && ahead < self.returned / 4 * 3 {
-            ahead = self.returned / 4 * 3;
+        if is_strict && ahead < self.returned / 2 {
+            ahead = self.returned / 2;
             self.walk.go_on();
         }
         let ranked = if graph.finds_in_order() { 1 } else { RANKED };

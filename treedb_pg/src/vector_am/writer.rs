@@ -15,6 +15,7 @@ use std::rc::Rc;
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::code::{self, Coded};
 use treedb_vector::graph::{self, Estimate, Hashed, Link, Nodes, NodesMut, Scratch, Walk};
+use treedb_vector::neighbour::Turned;
 
 use super::graph::{Graph, Query, checked};
 use super::record::{self, Layout, Place, Slots, node};
@@ -43,6 +44,8 @@ pub(super) struct Writer<'i> {
     upper_changed: bool,
     /// Vectors of nodes that were compared with each other.
     vectors: RefCell<HashMap<u32, Rc<[f32]>>>,
+    /// The same as codes of links need them.
+    prepared: RefCell<HashMap<u32, Rc<[f32]>>>,
     scratch: Scratch<u32, Hashed>,
     walk: RefCell<Walk>,
     _lock: Option<KeyLock>,
@@ -63,6 +66,7 @@ impl<'i> Writer<'i> {
             meta_changed: false,
             upper_changed: false,
             vectors: RefCell::default(),
+            prepared: RefCell::default(),
             scratch: Scratch::default(),
             walk: RefCell::default(),
             _lock: None,
@@ -189,17 +193,19 @@ impl<'i> Writer<'i> {
             true => vector.iter().map(|element| element * unit).collect(),
             false => coded.elements().collect(),
         };
-        let query = Some(Query { vector, direction: &direction, coded });
+        let mut turned = Turned::default();
+        self.graph.turn(&direction, &mut turned);
+        let query = Some(Query { vector, direction: &direction, coded, turned: &turned });
         let Ok(()) = graph::insert(self, node, level, &query, &limits, &mut scratch);
         self.scratch = scratch;
-        self.vectors.borrow_mut().clear();
+        self.forget_vectors();
     }
 
     /// Removes a node.
     pub(super) fn remove(&mut self, node: u32) {
         let limits = self.graph.meta.limits();
         let Ok(()) = graph::delete(self, node, &limits);
-        self.vectors.borrow_mut().clear();
+        self.forget_vectors();
         fault::point("hnsw_unlinked");
         let at = self.layout().place(node);
         let start = self.layout().offset(Slots::Nodes, at.slot);
@@ -252,16 +258,32 @@ impl<'i> Writer<'i> {
         vector
     }
 
+    /// The same as codes of links need it.
+    fn prepared(&self, node: u32) -> Rc<[f32]> {
+        if let Some(prepared) = self.prepared.borrow().get(&node) {
+            return prepared.clone();
+        }
+        let vector = self.vector(node);
+        let prepared = match self.layout().form {
+            Some(form) if form.of_units => {
+                let mut prepared = vector.to_vec();
+                form.prepare(&self.graph.rotation(), &mut prepared);
+                prepared.into()
+            }
+            _ => vector,
+        };
+        self.prepared.borrow_mut().insert(node, prepared.clone());
+        prepared
+    }
+
+    fn forget_vectors(&self) {
+        self.vectors.borrow_mut().clear();
+        self.prepared.borrow_mut().clear();
+    }
+
     /// The bytes of new links of a node, of which each that it has already stays where it is: only what is new is written.
     /// The first link, which leads to the parent, is the first one. `old` is what the slot has.
-    fn place_links(
-        &self,
-        slots: Slots,
-        node: u32,
-        links: &[Link<u32>],
-        old: &[u8],
-        count: usize,
-    ) -> Vec<Vec<u8>> {
+    fn place_links(&self, slots: Slots, node: u32, links: &[Link<u32>], old: &[u8], count: usize) -> Vec<u8> {
         let layout = self.layout();
         let had: Vec<(Link<u32>, &[u8])> = layout.links(slots, old, count).collect();
         let mut placed: Vec<Option<&Link<u32>>> = vec![None; links.len()];
@@ -278,18 +300,20 @@ impl<'i> Writer<'i> {
             }
         }
         let mut rest = rest.into_iter();
-        let rotation = self.graph.rotation();
         let placed = placed.into_iter().filter_map(|place| place.or_else(|| rest.next()));
-        placed
-            .map(|link| match had.iter().find(|(had, _)| had.node == link.node) {
-                Some((_, code)) => Layout::link_bytes(link, code),
-                None if slots == Slots::Nodes && layout.form.is_some() => {
-                    let code = layout.code(&rotation, &self.vector(node), &self.vector(link.node));
-                    Layout::link_bytes(link, &code)
-                }
-                None => Layout::link_bytes(link, &[]),
-            })
-            .collect()
+        let form = layout.form.filter(|_| slots == Slots::Nodes);
+        let mut difference = Vec::new();
+        let mut bytes = Vec::with_capacity(links.len() * layout.link(slots));
+        for link in placed {
+            record::push_link(link, &mut bytes);
+            if let Some((_, code)) = had.iter().find(|(had, _)| had.node == link.node) {
+                bytes.extend_from_slice(code);
+            } else if let Some(form) = form {
+                let (of, from) = (self.prepared(link.node), self.prepared(node));
+                form.code_of(&self.graph.rotation(), &of, &from, &mut difference, &mut bytes);
+            }
+        }
+        bytes
     }
 }
 
@@ -327,14 +351,14 @@ fn mixed(row: pg_sys::ItemPointerData) -> u64 {
 }
 
 /// The runs of new links that differ from what is there, and where each begins.
-fn differences(old: &[u8], new: &[Vec<u8>]) -> Vec<(usize, Vec<u8>)> {
+fn differences(old: &[u8], new: &[u8], stride: usize) -> Vec<(usize, Vec<u8>)> {
     let mut runs: Vec<(usize, Vec<u8>)> = Vec::new();
     let mut at = 0;
-    for link in new {
+    for link in new.chunks_exact(stride) {
         if old.get(at..at + link.len()) != Some(link) {
             match runs.last_mut().filter(|(from, run)| from + run.len() == at) {
                 Some((_, run)) => run.extend_from_slice(link),
-                None => runs.push((at, link.clone())),
+                None => runs.push((at, link.to_vec())),
             }
         }
         at += link.len();
@@ -370,7 +394,9 @@ impl Nodes for Writer<'_> {
 
     fn prefetch(&self, _: u32) {}
 
-    fn prefetch_links(&self, _: u32) {}
+    fn prefetch_links(&self, node: u32) {
+        self.graph.prefetch_links(node);
+    }
 }
 
 impl NodesMut for Writer<'_> {
@@ -448,7 +474,7 @@ impl NodesMut for Writer<'_> {
             if old.get(count..at) != Some(&number) {
                 changes.push((start + count, number.to_vec()));
             }
-            let differences = differences(old.get(at..).unwrap_or(&[]), &new);
+            let differences = differences(old.get(at..).unwrap_or(&[]), &new, self.layout().link(slots));
             changes.extend(differences.into_iter().map(|(from, bytes)| (start + at + from, bytes)));
             self.upper_changed |= level > 0;
         }

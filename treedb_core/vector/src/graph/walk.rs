@@ -14,6 +14,7 @@ use std::collections::{BinaryHeap, HashSet, VecDeque};
 
 use super::search::descend_all;
 use super::store::{Estimate, Nodes};
+use crate::kernel;
 
 /// A node that was found, and its score.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -75,9 +76,9 @@ impl Ord for Candidate {
 const FIRST: f32 = 0.25;
 const GOING_ON: f32 = 1.0;
 
-/// Waiting candidates that are put in order at a time, at least, and the share of them.
+/// Waiting candidates that are put in order at a time, at least, and the share of them: a small heap stays in the cache.
 const BATCH: usize = 64;
-const SHARE: usize = 4;
+const SHARE: usize = 16;
 
 /// A search, and what it has found. Kept from one search to the next, it allocates nothing.
 #[derive(Debug, Default)]
@@ -234,6 +235,10 @@ impl Walk {
                 self.add(Candidate { key, ..candidate });
                 continue;
             }
+            // Maybe the next one, while this one is read.
+            if let Some(next) = self.candidates.peek() {
+                store.prefetch_links(next.node);
+            }
             self.expand(store, query, estimate, self.compared < most)?;
             self.limit = self.limit.min(self.results.last(wanted));
         }
@@ -341,6 +346,10 @@ impl Walk {
             }
         };
         if follow {
+            // All places are asked for before the first of them is needed.
+            for estimate in &estimates {
+                self.met.prefetch(estimate.node);
+            }
             for estimate in &estimates {
                 self.meet(*estimate);
             }
@@ -487,12 +496,18 @@ impl Met {
         };
     }
 
+    /// The place where a node would be in an empty table.
+    #[inline]
+    fn first_place(places: &[Place], node: u32) -> usize {
+        // Fibonacci hashing.
+        (u64::from(node).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & places.len().wrapping_sub(1)
+    }
+
     /// The place that a node has, or would have.
     #[inline]
     fn place(places: &[Place], now: u32, node: u32) -> usize {
         let mask = places.len().wrapping_sub(1);
-        // Fibonacci hashing.
-        let mut at = (u64::from(node).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & mask;
+        let mut at = Met::first_place(places, node);
         while places.get(at).is_some_and(|place| place.search == now && place.node != node) {
             at = (at + 1) & mask;
         }
@@ -502,6 +517,15 @@ impl Met {
     #[inline]
     fn known(&self, node: u32) -> Option<&Place> {
         self.places.get(Met::place(&self.places, self.now, node)).filter(|place| place.search == self.now)
+    }
+
+    /// Asks the processor to bring the place of a node nearer.
+    #[inline]
+    fn prefetch(&self, node: u32) {
+        let at = Met::first_place(&self.places, node);
+        if let Some(place) = self.places.get(at) {
+            kernel::prefetch(std::slice::from_ref(place));
+        }
     }
 
     fn has(&self, node: u32) -> bool {

@@ -100,6 +100,8 @@ fn divide_until_interrupted<W: Send, T: Send>(
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     /// Is interrupted whenever it is asked.
@@ -142,7 +144,12 @@ mod tests {
     fn work_ends_however_often_the_host_is_interrupted() {
         for threads in [1, 3] {
             let mut host = Busy::default();
-            let done = divide(&mut vec![(); threads], 0..500, 4, &mut host, |_, number| number);
+            // Long enough that the calling thread gets some of it.
+            let work = |(): &mut (), number| {
+                thread::sleep(Duration::from_micros(50));
+                number
+            };
+            let done = divide(&mut vec![(); threads], 0..500, 4, &mut host, work);
             assert_eq!(done, (0..500).collect::<Vec<_>>());
             assert!(host.interrupted > 0, "{threads}");
             assert_eq!(host.started > 0, threads > 1);
@@ -162,6 +169,7 @@ mod tests {
                 panic!("cancelled");
             }
         }
-        divide(&mut [(); 3], 0..500, 4, &mut Cancelled, |_, number| number);
+        let work = |(): &mut (), _| thread::sleep(Duration::from_micros(50));
+        divide(&mut [(); 3], 0..500, 4, &mut Cancelled, work);
     }
 }
