@@ -40,16 +40,28 @@ pub struct Collection {
     db: Database,
     namespace: Namespace,
     durability: Option<Durability>,
+    /// Whether its validator applies to what this handle writes.
+    validates: bool,
 }
 
 impl Collection {
     pub(crate) fn new(db: Database, namespace: Namespace) -> Self {
-        Collection { db, namespace, durability: None }
+        Collection { db, namespace, durability: None, validates: true }
     }
 
     /// The same collection, with this durability of its writes instead of the database's.
     pub fn with_durability(&self, durability: Durability) -> Self {
         Collection { durability: Some(durability), ..self.clone() }
+    }
+
+    /// The same collection; what this handle writes need not match the validator.
+    pub fn without_validation(&self) -> Self {
+        Collection { validates: false, ..self.clone() }
+    }
+
+    /// False for [`Self::without_validation`].
+    pub fn validates(&self) -> bool {
+        self.validates
     }
 
     /// The database it is in.
@@ -344,6 +356,16 @@ impl Collection {
         Ok(self.snapshot()?.map(|(_, meta)| SearchIndex::all(&meta)))
     }
 
+    /// Gives the collection another name (`database.collection`), by which it is known from then on; see
+    /// [`Database::rename_collection`]. Returns the handle of the new name.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rename(&self, to: &str, drop_target: bool) -> Result<Collection> {
+        self.db.rename_collection(self.namespace.as_str(), to, drop_target)?;
+        Ok(Collection { namespace: Namespace::parse(to)?, ..self.clone() })
+    }
+
     pub(crate) fn snapshot(&self) -> Result<Option<(ReadTxn, Arc<Meta>)>> {
         let reads = self.db.inner.store.begin_read()?;
         let meta = self.db.inner.catalog.with_meta(&reads, reads.txn(), &self.namespace, Arc::clone)?;
@@ -355,6 +377,9 @@ impl Collection {
         create: bool,
         work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        self.db.edit(&self.namespace, create, self.durability, work)
+        self.db.edit(&self.namespace, create, self.durability, |edit| {
+            edit.validates = self.validates;
+            work(edit)
+        })
     }
 }

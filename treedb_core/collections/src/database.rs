@@ -302,7 +302,7 @@ impl Database {
             true => self.inner.changes.begin(txn, meta.id)?,
             false => None,
         };
-        Ok(Edit { txn, catalog: &self.inner.catalog, meta, recorder })
+        Ok(Edit { txn, catalog: &self.inner.catalog, meta, recorder, validates: true })
     }
 
     /// The error of an operation that needs the collection to exist.

@@ -162,6 +162,8 @@ codes! {
     Interrupted = 11601,
     /// The disk is full.
     OutOfDiskSpace = 14031,
+    /// An index of the collection is being built.
+    BackgroundOperationInProgressForNamespace = 12587,
     /// A key is too long to be indexed.
     KeyTooLong = 17280,
     /// The direction of a sort is neither 1 nor -1.
@@ -276,6 +278,24 @@ codes! {
     Location31253 = 31253,
     /// An inclusion projection excludes a field.
     Location31254 = 31254,
+    /// A field of an exclusion projection is computed.
+    Location31252 = 31252,
+    /// A field of an exclusion projection is a literal.
+    Location31310 = 31310,
+    /// A `path.$` of a projection is neither 0 nor 1.
+    Location31271 = 31271,
+    /// An operator of a projection does not exist.
+    Location31325 = 31325,
+    /// A field of a projection is an empty document.
+    Location51270 = 51270,
+    /// Bounds without an index to which they apply.
+    Location51173 = 51173,
+    /// Bounds that do not fit the index.
+    Location51174 = 51174,
+    /// The upper bound is not above the lower one.
+    Location51175 = 51175,
+    /// The bounds have different fields.
+    Location51176 = 51176,
     /// An `$elemMatch` projection is on a nested field.
     Location31255 = 31255,
     /// A projection has more than one `path.$`.

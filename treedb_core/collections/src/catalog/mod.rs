@@ -8,6 +8,7 @@
 //! | `namespace` | [`namespace::Namespace`]: `database.collection` |
 //! | `index_spec` | [`index_spec::IndexSpec`]: an index to create |
 //! | `index_change` | the options of an index that `collMod` changes |
+//! | `rename` | giving a collection another name |
 //! | `search_index` | [`search_index::SearchIndex`]: a search index as it is listed |
 //! | `validator` | validation of documents |
 
@@ -16,6 +17,7 @@ mod index_change;
 pub(crate) mod index_spec;
 pub(crate) mod meta;
 pub(crate) mod namespace;
+mod rename;
 pub(crate) mod search_index;
 mod table;
 pub(crate) mod validator;

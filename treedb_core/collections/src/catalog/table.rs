@@ -225,6 +225,12 @@ impl Catalog {
         Ok(Some(meta))
     }
 
+    /// Gives a collection another name, which no collection has.
+    pub(crate) fn rename(&self, txn: &mut WriteTxn, meta: &Meta, to: &Namespace) -> Result<()> {
+        txn.delete(&self.table, meta.namespace.as_str().as_bytes())?;
+        self.write(txn, &Meta { namespace: to.clone(), ..meta.clone() })
+    }
+
     fn next_generation(&self, txn: &mut WriteTxn) -> Result<()> {
         let mut counters = Counters::decode(txn.get(&self.table, b"")?);
         counters.generation += 1;

@@ -12,11 +12,11 @@ use treedb_query::aggregate::{
     BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, EqualityLookup, Pipeline,
     TempFile, VecStream, Visitor, WriteBody,
 };
-use treedb_query::doc::{Collation, Doc, Fields, OwnedValue, Path, Value, validate_with};
+use treedb_query::doc::{Collation, Doc, Fields, Path, Value, validate_with};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
 use treedb_query::query::explain::{self, Wanted};
-use treedb_query::query::expr::{Arena, Expr, Globals, Names, Scope};
+use treedb_query::query::expr::Variables;
 use treedb_query::query::{
     Counters, Execution, Hint, NearestQuery, Neighbor, Plan, PointLookup, PointQuery, Query, nearest,
 };
@@ -32,6 +32,7 @@ use crate::read::point_lookup;
 use crate::read::top_k::top_k;
 use crate::read::view::View;
 use crate::transaction::{CollectionSnapshot, Overlay, collection_snapshot};
+use crate::write::edit::Edit;
 
 /// A pipeline to run.
 #[derive(Debug, Clone)]
@@ -54,6 +55,8 @@ pub struct AggregateRequest {
     pub durability: Option<Durability>,
     /// How strings compare in all stages: `{ locale: "en", strength: 2 }`; `None` as the collection says.
     pub collation: Option<RawDocumentBuf>,
+    /// Whether what `$out` and `$merge` write must match the validator of its collection.
+    pub validates: bool,
 }
 
 impl AggregateRequest {
@@ -76,6 +79,7 @@ impl AggregateRequest {
             threads: None,
             durability: None,
             collation: None,
+            validates: true,
         }
     }
 }
@@ -130,6 +134,7 @@ struct SnapshotCollections {
     /// What a transaction has changed; `None` outside of one.
     changed: Option<Overlays>,
     durability: Option<Durability>,
+    validates: bool,
     examined: Arc<Examined>,
 }
 
@@ -283,8 +288,8 @@ impl Collections for SnapshotCollections {
         if let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged) {
             let reads = locked(&self.reads);
             let view = View { reads: &*reads, meta };
-            if Plan::choose(&view, &view.context(), &query)?.path == treedb_query::query::Path::CollectionScan
-            {
+            let plan = Plan::choose(&view, &view.context(), &query)?;
+            if plan.path == treedb_query::query::Path::CollectionScan && !plan.backward {
                 let scan = ParallelScan::new(&view, threads, in_order)?;
                 drop(reads);
                 if let Some(scan) = scan {
@@ -347,7 +352,11 @@ impl Collections for SnapshotCollections {
 
     fn write(&self, namespace: &str, body: &mut WriteBody<'_>) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
-        self.db.edit(&namespace, true, self.durability, |edit| body(edit)).map(drop)
+        let work = |edit: &mut Edit<'_>| {
+            edit.validates = self.validates;
+            body(edit)
+        };
+        self.db.edit(&namespace, true, self.durability, work).map(drop)
     }
 
     fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf> {
@@ -462,6 +471,7 @@ impl Database {
             reads,
             changed,
             durability: request.durability,
+            validates: request.validates,
             examined,
         });
         let collation = match (request.collation.as_deref(), collections.seen(namespace.as_str())?) {
@@ -469,7 +479,8 @@ impl Database {
             (None, Some(seen)) => seen.through(&*locked(&collections.reads)).context().collation.clone(),
             (None, None) => Collation::Simple,
         };
-        let (names, globals) = variables(request, collation)?;
+        let variables = Variables::of(request.variables.as_deref(), &collation)?;
+        let (names, globals) = (variables.names(&collation), variables.globals());
         let stages = RawDocument::from_bytes(request.pipeline.as_bytes())?;
         validate_with(stages.as_bytes(), treedb_query::doc::MESSAGE)?;
         let pipeline = Pipeline::parse(Value::Array(Doc::from(stages)), &names)?;
@@ -534,28 +545,4 @@ impl crate::Collection {
     pub fn aggregate(&self, request: &AggregateRequest) -> Result<Aggregation> {
         self.database().aggregate(self.namespace().as_str(), request)
     }
-}
-
-/// The variables of the request, evaluated once. Strings compare as `collation` says, also where the variables are used.
-fn variables(request: &AggregateRequest, collation: Collation) -> Result<(Names, Globals)> {
-    let (plain, mut globals) = (Names::default().collated(collation), Globals::now());
-    let Some(given) = &request.variables else { return Ok((plain, globals)) };
-    let mut names = Vec::new();
-    validate_with(given.as_bytes(), treedb_query::doc::MESSAGE)?;
-    let (arena, empty) = (Arena::new(), globals.clone());
-    for variable in Doc::from(given).elements() {
-        let name = variable.name_str();
-        if name.starts_with('$') || name.is_empty() || name.contains('.') {
-            return Err(QueryError::new(
-                ErrorCode::FailedToParse,
-                format!("let: '{name}' cannot name a variable"),
-            ));
-        }
-        let expr = Expr::parse_element(&variable, &plain)?;
-        globals
-            .values
-            .push(expr.eval(&mut Scope::new(Doc::EMPTY, &empty, &arena))?.map(OwnedValue::from_value));
-        names.push(name.to_owned());
-    }
-    Ok((plain.renamed(names), globals))
 }

@@ -17,6 +17,7 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::{Counters, Execution, Neighbor, Plan, count};
 
 use super::Transaction;
+use super::layer::TransactionSink;
 
 /// A collection in a transaction: see [`Transaction::collection`]. The methods and their errors are those of
 /// [`Collection`](crate::Collection). Methods that write also return `WriteConflict`, `TransactionTooLarge` and, after a statement
@@ -25,11 +26,26 @@ use super::Transaction;
 pub struct TransactionCollection<'t> {
     txn: &'t mut Transaction,
     namespace: Namespace,
+    validates: bool,
 }
 
 impl<'t> TransactionCollection<'t> {
     pub(super) fn new(txn: &'t mut Transaction, namespace: Namespace) -> Self {
-        TransactionCollection { txn, namespace }
+        TransactionCollection { txn, namespace, validates: true }
+    }
+
+    /// The same collection; what is written through it need not match the validator, unless `validates`.
+    pub fn validated(self, validates: bool) -> Self {
+        TransactionCollection { validates, ..self }
+    }
+
+    /// Runs a statement that writes.
+    fn write<T>(&mut self, work: impl FnOnce(&mut TransactionSink<'_>) -> Result<T>) -> Result<T> {
+        let validates = self.validates;
+        self.txn.write(&self.namespace, |sink| {
+            sink.validates = validates;
+            work(sink)
+        })
     }
 
     /// The transaction, to step a [`TransactionCursor`] with.
@@ -42,7 +58,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn insert_one(&mut self, document: impl AsRef<RawDocument>) -> Result<Bson> {
-        self.txn.write(&self.namespace, |sink| {
+        self.write(|sink| {
             let document = with_id(document.as_ref())?;
             sink.insert(&document)?;
             id_of(&document)
@@ -54,7 +70,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn insert_many<D: AsRef<RawDocument>>(&mut self, documents: &[D]) -> Result<u64> {
-        self.txn.write(&self.namespace, |sink| {
+        self.write(|sink| {
             for document in documents {
                 let document = with_id(document.as_ref())?;
                 sink.insert(&document)?;
@@ -147,7 +163,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn update(&mut self, request: UpdateRequest) -> Result<UpdateOutcome> {
-        self.txn.write(&self.namespace, |sink| UpdateStatement::parse(request)?.run(sink))
+        self.write(|sink| UpdateStatement::parse(request)?.run(sink))
     }
 
     /// Deletes the documents that match and returns their number.
@@ -155,7 +171,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn delete(&mut self, request: DeleteRequest) -> Result<u64> {
-        self.txn.write(&self.namespace, |sink| DeleteStatement::parse(request)?.run(sink))
+        self.write(|sink| DeleteStatement::parse(request)?.run(sink))
     }
 
     /// Updates or deletes the first document found, and returns it.
@@ -163,7 +179,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn find_and_modify(&mut self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
-        self.txn.write(&self.namespace, |sink| FindAndModifyStatement::parse(request)?.run(sink))
+        self.write(|sink| FindAndModifyStatement::parse(request)?.run(sink))
     }
 }
 

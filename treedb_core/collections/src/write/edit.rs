@@ -15,6 +15,7 @@ use treedb_storage::{Table, WriteTxn};
 
 use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
+use crate::catalog::validator::Validator;
 use crate::changes::Recorder;
 use crate::index::{IndexChange, IndexKind, Versions, by_kind, index_changes};
 use crate::read::view::View;
@@ -30,6 +31,8 @@ pub(crate) struct Edit<'a> {
     pub(crate) meta: Arc<Meta>,
     /// What is to be recorded of it; `None` if nothing is.
     pub(crate) recorder: Option<Recorder>,
+    /// Whether the collection's validator applies.
+    pub(crate) validates: bool,
 }
 
 impl<'a> Edit<'a> {
@@ -44,6 +47,11 @@ impl<'a> Edit<'a> {
     /// The last step of every edit.
     pub(crate) fn finish(mut self) -> Result<()> {
         self.flush_recorder(false)
+    }
+
+    /// The validator that applies.
+    pub(crate) fn validator(&self) -> Option<&Validator> {
+        self.meta.validator.as_ref().filter(|_| self.validates)
     }
 
     pub(crate) fn view(&self) -> View<'_, WriteTxn> {
@@ -132,7 +140,7 @@ impl<'a> Edit<'a> {
         if !matches!(self.meta.row_format, Rows::Json) {
             return self.insert(doc);
         }
-        check_document(self.meta.validator.as_ref(), None, doc)?;
+        check_document(self.validator(), None, doc)?;
         let changes = self.changes(None, None, Some(doc))?;
         let row = RowId(self.txn.append_row(&self.meta.rows, text.as_bytes())?);
         if let Some(recorder) = &mut self.recorder {
@@ -150,7 +158,7 @@ impl Sink for Edit<'_> {
     }
 
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
-        check_document(self.meta.validator.as_ref(), None, doc)?;
+        check_document(self.validator(), None, doc)?;
         let changes = self.changes(None, None, Some(doc))?;
         let row = self.append(doc)?;
         self.apply(row, changes)?;
@@ -171,7 +179,7 @@ impl Sink for Edit<'_> {
         match change {
             Change::Keep => {}
             Change::Replace(new) | Change::Update(new) => {
-                check_document(self.meta.validator.as_ref(), Some(&old), &new)?;
+                check_document(self.validator(), Some(&old), &new)?;
                 let changes = self.changes(Some(id), Some(&old), Some(&new))?;
                 if let Some(recorder) = &mut self.recorder {
                     recorder.update(id, &old, &new, whole);

@@ -33,7 +33,7 @@ fn read<'a>(
 ) -> std::result::Result<Arguments, CommandError> {
     let (mut stages, mut batch, mut index_hint, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
     let (mut disk, mut variables, mut explain, mut durability) = (true, None, false, None);
-    let mut collation = None;
+    let (mut collation, mut bypass) = (None, false);
     for arg in args {
         let arg = arg?;
         match arg.name {
@@ -46,7 +46,8 @@ fn read<'a>(
             "allowDiskUse" => disk = arg.bool()?,
             "explain" => explain = arg.bool()?,
             "writeConcern" => durability = write_concern(arg.document()?)?,
-            "bypassDocumentValidation" | "exchange" | "fromMongos" | "isMapReduceCommand" | "needsMerge" => {
+            "bypassDocumentValidation" => bypass = arg.bool()?,
+            "exchange" | "fromMongos" | "isMapReduceCommand" | "needsMerge" => {
                 arg.unsupported()?;
             }
             _ => arg.ignored_or_unknown()?,
@@ -62,6 +63,7 @@ fn read<'a>(
     pipeline.until = until.instant();
     pipeline.durability = durability;
     pipeline.hint = index_hint;
+    pipeline.validates = !bypass;
     Ok(Arguments { pipeline, batch, until, explain })
 }
 

@@ -3,7 +3,7 @@
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::FindRequest;
 use treedb_query::index::ordered::same_key_pattern;
-use treedb_query::query::Hint;
+use treedb_query::query::{ErrorCode, Hint};
 
 use super::Result;
 use super::request::Request;
@@ -62,8 +62,12 @@ pub(super) fn parse(owner: &str, command: &RawDocument) -> Result<Find> {
             "maxTimeMS" => find.until = Deadline::after(arg.count()?),
             "collation" => find.request.collation = arg.some_document()?,
             "allowDiskUse" => find.request.in_memory = !arg.bool()?,
-            "awaitData" | "let" | "max" | "min" | "requestResumeToken" | "resumeAfter" | "returnKey"
-            | "showRecordId" | "tailable" => arg.unsupported()?,
+            "let" => find.request.variables = arg.some_document()?,
+            "min" => find.request.bounds.min = arg.some_document()?,
+            "max" => find.request.bounds.max = arg.some_document()?,
+            "returnKey" => find.request.returns.key = arg.bool()?,
+            "showRecordId" => find.request.returns.record_id = arg.bool()?,
+            "awaitData" | "requestResumeToken" | "resumeAfter" | "tailable" => arg.unsupported()?,
             _ => arg.ignored_or_unknown()?,
         }
     }
@@ -77,10 +81,11 @@ pub(super) fn hint(arg: &Arg<'_>) -> Result<Option<Hint>> {
     }
     let Some(pattern) = arg.some_document()? else { return Ok(None) };
     if let Some(direction) = pattern.get("$natural")?
-        && number(direction).is_some_and(|direction| direction < 0.0)
+        && !matches!(number(direction), Some(1.0 | -1.0))
     {
-        return Err(CommandError::not_implemented(
-            "the hint { $natural: -1 } is not supported: use { $natural: 1 }, or sort",
+        return Err(CommandError::new(
+            ErrorCode::BadValue,
+            "$natural hint cannot be set to a value other than -1 or 1.",
         ));
     }
     Ok(Some(Hint::from(pattern)))

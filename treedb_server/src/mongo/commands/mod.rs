@@ -32,6 +32,7 @@ mod list_databases;
 mod list_indexes;
 mod needs;
 mod ping;
+mod rename_collection;
 mod request;
 mod roles;
 mod sasl;
@@ -175,13 +176,15 @@ pub(crate) static COMMANDS: &[Command] = &[
         .transactions(TransactionSupport::Commit),
     Command::quick("connectionStatus", "The authenticated user", Needs::Nothing, connection_status::run),
     Command::new("count", "Count documents", Needs::Collection(Action::Find), count::run),
-    Command::new("create", "Create a collection", Needs::Collection(Action::CreateCollection), create::run),
+    Command::new("create", "Create a collection", Needs::Collection(Action::CreateCollection), create::run)
+        .transactions(TransactionSupport::Inside),
     Command::new(
         "createIndexes",
         "Create indexes and wait for them",
         Needs::Collection(Action::CreateIndex),
         create_indexes::run,
-    ),
+    )
+    .transactions(TransactionSupport::Inside),
     Command::new("createRole", "Create a role", Needs::Login, roles::create),
     Command::new(
         "createSearchIndexes",
@@ -271,7 +274,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("grantRolesToUser", "Give a user roles", Needs::Login, users::grant),
     Command::quick("hello", "Handshake", Needs::Nothing, hello::run),
     Command::quick("hostInfo", "The machine", Needs::Cluster(Action::HostInfo), host_info::run),
-    Command::new("insert", "Insert documents", Needs::Collection(Action::Insert), insert::run)
+    Command::new("insert", "Insert documents", Needs::Arguments(needs::insert), insert::run)
         .transactions(TransactionSupport::Write),
     Command::quick("isMaster", "Handshake of old clients", Needs::Nothing, hello::run_legacy)
         .also(&["ismaster"]),
@@ -312,6 +315,13 @@ pub(crate) static COMMANDS: &[Command] = &[
         Needs::Login,
         sessions::refresh,
     ),
+    Command::new(
+        "renameCollection",
+        "Give a collection another name",
+        Needs::Arguments(needs::rename_collection),
+        rename_collection::run,
+    )
+    .admin(),
     Command::new(
         "revokePrivilegesFromRole",
         "Take privileges from a role",

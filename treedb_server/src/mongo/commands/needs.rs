@@ -8,6 +8,7 @@ use treedb_collections::Namespace;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
+use super::rename_collection;
 use super::request::Request;
 use crate::access::action::Action;
 use crate::access::resource::Target;
@@ -72,10 +73,26 @@ fn is_set(document: &RawDocument, name: &str) -> Result<bool> {
     is_set_to(document, name, true)
 }
 
+/// A write that is to pass by the collection's validator needs that too.
+fn bypass(request: &Request<'_>, target: Target<'_>) -> Result<()> {
+    match is_set(request.body(), "bypassDocumentValidation")? {
+        true => request.authorize(Action::BypassDocumentValidation, target),
+        false => Ok(()),
+    }
+}
+
+/// An `insert`.
+pub(super) fn insert(request: &Request<'_>) -> Result<()> {
+    let target = Target::Collection(request.database, request.collection_name()?);
+    request.authorize(Action::Insert, target)?;
+    bypass(request, target)
+}
+
 /// An `update` that may insert needs that too.
 pub(super) fn update(request: &Request<'_>) -> Result<()> {
     let target = Target::Collection(request.database, request.collection_name()?);
     request.authorize(Action::Update, target)?;
+    bypass(request, target)?;
     for statement in request.documents("updates")? {
         // Only its length has been checked. What follows a damaged field is not executed.
         if is_set(statement, "upsert").unwrap_or(true) {
@@ -89,6 +106,7 @@ pub(super) fn update(request: &Request<'_>) -> Result<()> {
 pub(super) fn find_and_modify(request: &Request<'_>) -> Result<()> {
     let target = Target::Collection(request.database, request.collection_name()?);
     request.authorize(Action::Find, target)?;
+    bypass(request, target)?;
     let removes = is_set(request.body(), "remove")?;
     if removes {
         request.authorize(Action::Remove, target)?;
@@ -97,6 +115,31 @@ pub(super) fn find_and_modify(request: &Request<'_>) -> Result<()> {
         request.authorize(Action::Update, target)?;
     }
     if is_set(request.body(), "upsert")? { request.authorize(Action::Insert, target) } else { Ok(()) }
+}
+
+/// A `renameCollection` reads the collection and drops it, and makes another; within a database there is an action for it, unless it would let the
+/// user read documents that could not be read before.
+pub(super) fn rename_collection(request: &Request<'_>) -> Result<()> {
+    let (from, to) = rename_collection::names(request)?;
+    let source = Target::Collection(from.database(), from.collection());
+    let target = Target::Collection(to.database(), to.collection());
+    let drops = is_set(request.body(), "dropTarget")?;
+    if from.database() == to.database() {
+        let database = Target::Database(from.database());
+        if request.permits(Action::RenameCollectionSameDb, database)?
+            && (!drops || request.permits(Action::DropCollection, target)?)
+            && (request.permits(Action::Find, source)? || !request.permits(Action::Find, target)?)
+        {
+            return Ok(());
+        }
+    }
+    for action in [Action::Find, Action::DropCollection] {
+        request.authorize(action, source)?;
+    }
+    for action in [Action::CreateCollection, Action::Insert, Action::CreateIndex] {
+        request.authorize(action, target)?;
+    }
+    if drops { request.authorize(Action::DropCollection, target) } else { Ok(()) }
 }
 
 /// Names of the collections that the user may read are listed for users who ask for no more.
@@ -297,6 +340,7 @@ fn written(request: &Request<'_>, stage: &str, spec: RawBsonRef<'_>, depth: usiz
             for action in actions {
                 request.authorize(*action, Target::Collection(database, collection))?;
             }
+            bypass(request, Target::Collection(database, collection))?;
         }
         Ok(())
     };

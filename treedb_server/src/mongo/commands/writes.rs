@@ -25,6 +25,8 @@ pub(super) struct Options {
     pub(super) ordered: bool,
     /// When the write is acknowledged; `None` for the database's own default.
     pub(super) durability: Option<Durability>,
+    /// Documents need not match the collection's validator.
+    bypass: bool,
     /// The number of the first statement; the others follow.
     first: i32,
     /// The number of each.
@@ -34,7 +36,7 @@ pub(super) struct Options {
 impl Options {
     /// The defaults.
     pub(super) fn new() -> Self {
-        Options { ordered: true, durability: None, first: 0, numbers: Vec::new() }
+        Options { ordered: true, durability: None, bypass: false, first: 0, numbers: Vec::new() }
     }
 
     /// The number of the statement with index `at`, by which a retry identifies it.
@@ -45,6 +47,7 @@ impl Options {
 
     /// `collection`, writing as the command asks.
     pub(super) fn acknowledge(&self, collection: Collection) -> Collection {
+        let collection = if self.bypass { collection.without_validation() } else { collection };
         match self.durability {
             Some(durability) => collection.with_durability(durability),
             None => collection,
@@ -78,7 +81,8 @@ impl Options {
         match arg.name {
             "ordered" => self.ordered = arg.bool()?,
             "writeConcern" => self.durability = write_concern(arg.document()?)?,
-            "bypassDocumentValidation" | "isTimeseriesNamespace" => arg.unsupported()?,
+            "bypassDocumentValidation" => self.bypass = arg.bool()?,
+            "isTimeseriesNamespace" => arg.unsupported()?,
             "stmtId" => self.first = statement_number(arg.integer()?)?,
             "stmtIds" => {
                 for number in arg.array()? {
@@ -188,6 +192,18 @@ pub(super) fn statements<'a>(request: &Request<'a>, name: &str) -> Result<Vec<&'
     Ok(statements)
 }
 
+/// The variables that a command's `let` gives its statements.
+pub(super) fn variables(request: &Request<'_>) -> Result<Option<RawDocumentBuf>> {
+    let mut variables = None;
+    for arg in request.args() {
+        let arg = arg?;
+        if arg.name == "let" {
+            variables = arg.some_document()?;
+        }
+    }
+    Ok(variables)
+}
+
 /// Executes the statements `name` of a command. `each` gets a statement's index, the statement and the target of its writes.
 /// With `ordered` the first error ends the command.
 ///
@@ -206,7 +222,8 @@ pub(super) fn each_statement(
         let arg = arg?;
         match arg.name {
             _ if arg.name == name => {}
-            "let" => arg.unsupported()?,
+            // Read by the command.
+            "let" if name != "documents" => {}
             _ if options.read(&arg)? => {}
             _ => arg.ignored_or_unknown()?,
         }

@@ -33,6 +33,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use crate::access::Row;
 use crate::doc::{Doc, Fields, OwnedValue, Path, Value};
 use crate::error::Result;
+use crate::query::expr::Variables;
 
 pub use bits::Bits;
 pub use compare::Op;
@@ -183,7 +184,15 @@ impl Filter {
     /// `BadValue` naming the operator and field for an unknown operator or an invalid operand; `InvalidBSON`
     /// for bytes that are not a document.
     pub fn parse(filter: &RawDocument) -> Result<Self> {
-        Ok(Self::of(parse::filter(filter)?, filter.to_owned()))
+        Self::parse_with(filter, Variables::NONE)
+    }
+
+    /// [`Self::parse`] of a filter whose expressions may use `variables`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn parse_with(filter: &RawDocument, variables: &Variables) -> Result<Self> {
+        Ok(Self::of(parse::filter(filter, variables)?, filter.to_owned()))
     }
 
     fn of(root: Node, source: RawDocumentBuf) -> Self {
