@@ -48,8 +48,15 @@ pub struct CollectionInfo {
     pub namespace: Namespace,
     /// The options it was created with.
     pub options: Document,
-    /// Its identity, which only dropping it ends.
-    pub uuid: bson::Uuid,
+    /// Its identity, which only dropping it ends; `None` for a view.
+    pub uuid: Option<bson::Uuid>,
+}
+
+impl CollectionInfo {
+    /// True for a view.
+    pub fn is_view(&self) -> bool {
+        self.uuid.is_none()
+    }
 }
 
 /// What [`Database::check`] has checked.
@@ -140,6 +147,10 @@ impl Database {
     /// `NamespaceExists`, `InvalidNamespace`; those of the options.
     pub fn create_collection(&self, namespace: &str, options: Document) -> Result<Collection> {
         let namespace = Namespace::parse(namespace)?;
+        if options.contains_key("viewOn") {
+            self.create_view_of(namespace.clone(), options)?;
+            return Ok(Collection::new(self.clone(), namespace));
+        }
         let mut txn = self.inner.store.begin_write()?;
         self.inner.catalog.create(&mut txn, &namespace, options)?;
         txn.commit()?;
@@ -153,6 +164,15 @@ impl Database {
     /// `NamespaceNotFound`; those of the validator's filter; `InvalidOptions` for a `collation`, which cannot be changed.
     pub fn modify_collection(&self, namespace: &str, options: Document) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
+        if self.modify_view(&namespace, &options)? {
+            return Ok(());
+        }
+        if options.contains_key("viewOn") || options.contains_key("pipeline") {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                format!("{namespace} is not a view: it has neither 'viewOn' nor 'pipeline'"),
+            ));
+        }
         let mut txn = self.inner.store.begin_write()?;
         let Some(mut meta) = self.inner.catalog.read(&txn, &namespace)? else {
             return Err(Self::namespace_not_found(&namespace));
@@ -174,6 +194,10 @@ impl Database {
     pub fn drop_collection(&self, namespace: &str) -> Result<bool> {
         let namespace = Namespace::parse(namespace)?;
         let mut txn = self.inner.store.begin_write()?;
+        if self.inner.catalog.drop_view(&mut txn, &namespace)? {
+            txn.commit()?;
+            return Ok(true);
+        }
         let Some(meta) = self.inner.catalog.drop(&mut txn, &namespace)? else { return Ok(false) };
         self.inner.changes.collection_dropped(&mut txn, &meta)?;
         txn.commit()?;
@@ -186,9 +210,12 @@ impl Database {
     pub fn drop_database(&self, database: &str) -> Result<usize> {
         check_database(database)?;
         let mut txn = self.inner.store.begin_write()?;
-        let all = self.inner.catalog.list(&txn, &format!("{database}."))?;
+        let all = self.inner.catalog.list_with_views(&txn, &format!("{database}."))?;
         let mut tables = Vec::new();
-        for namespace in &all {
+        for (namespace, _) in &all {
+            if self.inner.catalog.drop_view(&mut txn, namespace)? {
+                continue;
+            }
             if let Some(meta) = self.inner.catalog.drop(&mut txn, namespace)? {
                 self.inner.changes.collection_dropped(&mut txn, &meta)?;
                 tables.extend(meta.vector_tables());
@@ -208,9 +235,15 @@ impl Database {
         check_database(database)?;
         let reads = self.inner.store.begin_read()?;
         let mut found = Vec::new();
-        for namespace in self.inner.catalog.list(&reads, &format!("{database}."))? {
-            if let Some(meta) = self.inner.catalog.find(&reads, &namespace)? {
-                found.push(CollectionInfo { namespace, options: meta.options.clone(), uuid: meta.uuid });
+        for (namespace, _) in self.inner.catalog.list_with_views(&reads, &format!("{database}."))? {
+            if let Some(view) = self.inner.catalog.view(&reads, &namespace)? {
+                found.push(CollectionInfo { namespace, options: view.options, uuid: None });
+            } else if let Some(meta) = self.inner.catalog.find(&reads, &namespace)? {
+                found.push(CollectionInfo {
+                    namespace,
+                    options: meta.options.clone(),
+                    uuid: Some(meta.uuid),
+                });
             }
         }
         Ok(found)
@@ -219,8 +252,8 @@ impl Database {
     /// The databases that have collections, by name.
     pub fn list_databases(&self) -> Result<Vec<String>> {
         let reads = self.inner.store.begin_read()?;
-        let mut names: Vec<String> =
-            self.inner.catalog.list(&reads, "")?.iter().map(|ns| ns.database().to_owned()).collect();
+        let all = self.inner.catalog.list_with_views(&reads, "")?;
+        let mut names: Vec<String> = all.iter().map(|(name, _)| name.database().to_owned()).collect();
         names.dedup();
         Ok(names)
     }
@@ -239,7 +272,10 @@ impl Database {
         let store = self.inner.store.check()?;
         let reads = self.inner.store.begin_read()?;
         let mut collections = Vec::new();
-        for namespace in self.inner.catalog.list(&reads, "")? {
+        for (namespace, _) in self.inner.catalog.list_with_views(&reads, "")? {
+            if self.inner.catalog.view(&reads, &namespace)?.is_some() {
+                continue;
+            }
             if let Some(meta) = self.inner.catalog.find(&reads, &namespace)? {
                 collections.push(check::collection(&reads, &meta)?);
             }

@@ -114,6 +114,18 @@ codes! {
     ShutdownInProgress = 91,
     /// Two transactions changed the same document: try again.
     WriteConflict = 112,
+    /// Views would read each other in a circle.
+    GraphContainsCycle = 5,
+    /// The next documents of a tailable cursor have been deleted.
+    CappedPositionLost = 136,
+    /// The pipelines of a view and of those that it reads are too long.
+    ViewPipelineMaxSizeExceeded = 164,
+    /// Too many views read each other.
+    ViewDepthLimitExceeded = 165,
+    /// A view was named where a collection is needed.
+    CommandNotSupportedOnView = 166,
+    /// An option that views do not have.
+    OptionNotSupportedOnView = 167,
     /// A document does not match the collection's validator.
     DocumentValidationFailure = 121,
     /// More memory than allowed would be needed.

@@ -59,6 +59,8 @@ const VERSION_SORT_KEYS: i32 = 5;
 const VERSION_VECTOR: i32 = 6;
 /// Version of an entry with a vector index that has all vectors of a document.
 const VERSION_SEVERAL: i32 = 7;
+/// Version of the entry of a view, and of a collection of a special kind (`special`).
+pub(crate) const VERSION_KINDS: i32 = 8;
 /// Version of the sort keys of an index that names none.
 const FIRST_SORT_KEYS: i32 = 1;
 
@@ -229,7 +231,7 @@ impl Meta {
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
         let row_format = match format
-            .filter(|_| matches!(v, Some(VERSION..=VERSION_SEVERAL)))
+            .filter(|_| matches!(v, Some(VERSION..=VERSION_KINDS)))
             .and_then(Rows::decoder)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,

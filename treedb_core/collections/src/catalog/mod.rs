@@ -10,6 +10,7 @@
 //! | `index_change` | the options of an index that `collMod` changes |
 //! | `rename` | giving a collection another name |
 //! | `search_index` | [`search_index::SearchIndex`]: a search index as it is listed |
+//! | `view_def`, `views` | views: their entries, and creating and reading them |
 //! | `validator` | validation of documents |
 
 pub(crate) mod cache;
@@ -21,5 +22,7 @@ mod rename;
 pub(crate) mod search_index;
 mod table;
 pub(crate) mod validator;
+pub(crate) mod view_def;
+mod views;
 
 pub(crate) use table::Catalog;

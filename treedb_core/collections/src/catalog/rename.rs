@@ -29,6 +29,12 @@ impl Database {
                 format!("Source collection {from} does not exist"),
             ));
         };
+        if catalog.view(&txn, &to)?.is_some() {
+            return Err(QueryError::new(
+                ErrorCode::NamespaceExists,
+                format!("a view already exists with that name: {to}"),
+            ));
+        }
         let replaced = catalog.read(&txn, &to)?;
         if replaced.is_some() && !drop_target {
             return Err(QueryError::new(ErrorCode::NamespaceExists, "target namespace exists"));

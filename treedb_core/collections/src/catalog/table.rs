@@ -23,6 +23,7 @@ use crate::catalog::meta::{
 };
 use crate::catalog::namespace::Namespace;
 use crate::catalog::validator::Validator;
+use crate::catalog::view_def::{ViewDef, is_view, not_a_collection};
 use crate::index::Images;
 use crate::write::row::Format;
 
@@ -129,6 +130,7 @@ impl Catalog {
     /// The collection of this name in a transaction, with its own changes.
     pub(crate) fn read(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<Meta>> {
         match reads.get(&self.table, namespace.as_str().as_bytes())? {
+            Some(bytes) if is_view(bytes) => Err(not_a_collection(namespace)),
             Some(bytes) => {
                 let meta = Meta::decode(namespace.clone(), bytes, reads)?;
                 Ok(Some(Meta { images: self.images.clone(), ..meta }))
@@ -137,21 +139,63 @@ impl Catalog {
         }
     }
 
-    /// All namespaces that start with `prefix`, in order.
+    /// The view of this name; `None` if there is none, or if it is the name of a collection.
+    pub(crate) fn view(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<ViewDef>> {
+        match reads.get(&self.table, namespace.as_str().as_bytes())? {
+            Some(bytes) if is_view(bytes) => ViewDef::decode(namespace, bytes).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// All collections whose names start with `prefix`, in order.
     pub(crate) fn list(&self, reads: &impl Reads, prefix: &str) -> Result<Vec<Namespace>> {
+        let mut all = self.list_with_views(reads, prefix)?;
+        all.retain(|(_, is_view)| !is_view);
+        Ok(all.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// All collections and views whose names start with `prefix`, in order; with each whether it is a view.
+    pub(crate) fn list_with_views(&self, reads: &impl Reads, prefix: &str) -> Result<Vec<(Namespace, bool)>> {
         let mut found = Vec::new();
         for entry in reads.range(&self.table, (Bound::Included(prefix.as_bytes()), Bound::Unbounded))? {
-            let (key, _) = entry?;
+            let (key, value) = entry?;
             if !key.starts_with(prefix.as_bytes()) {
                 break;
             }
             if let Ok(name) = std::str::from_utf8(&key)
                 && !name.is_empty()
             {
-                found.push(Namespace::parse(name)?);
+                found.push((Namespace::parse(name)?, is_view(value)));
             }
         }
         Ok(found)
+    }
+
+    /// Stores a view.
+    pub(crate) fn write_view(&self, txn: &mut WriteTxn, view: &ViewDef) -> Result<()> {
+        txn.put(&self.table, view.namespace.as_str().as_bytes(), &view.encode()?)?;
+        self.next_generation(txn)
+    }
+
+    /// Drops a view. False if there is none of that name.
+    pub(crate) fn drop_view(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<bool> {
+        if self.view(txn, namespace)?.is_none() {
+            return Ok(false);
+        }
+        txn.delete(&self.table, namespace.as_str().as_bytes())?;
+        self.next_generation(txn)?;
+        Ok(true)
+    }
+
+    /// `NamespaceExists` if there is a collection or view of this name.
+    pub(crate) fn check_free(&self, reads: &impl Reads, namespace: &Namespace) -> Result<()> {
+        match reads.get(&self.table, namespace.as_str().as_bytes())? {
+            None => Ok(()),
+            Some(_) => Err(QueryError::new(
+                ErrorCode::NamespaceExists,
+                format!("Collection {namespace} already exists."),
+            )),
+        }
     }
 
     /// Creates a collection with its index on `_id`; `NamespaceExists` if there is one.
@@ -161,12 +205,7 @@ impl Catalog {
         namespace: &Namespace,
         mut options: Document,
     ) -> Result<Meta> {
-        if txn.get(&self.table, namespace.as_str().as_bytes())?.is_some() {
-            return Err(QueryError::new(
-                ErrorCode::NamespaceExists,
-                format!("Collection {namespace} already exists."),
-            ));
-        }
+        self.check_free(txn, namespace)?;
         let mut counters = Counters::decode(txn.get(&self.table, b"")?);
         let id = counters.next_collection;
         counters.next_collection += 1;

@@ -20,6 +20,7 @@ use super::resume_token::ResumeToken;
 use super::watch::{WatchFrom, WatchRequest, Watched};
 use crate::Collection;
 use crate::catalog::namespace::{Namespace, check_database};
+use crate::catalog::view_def::not_a_collection;
 use crate::database::Database;
 
 /// The most events in a batch.
@@ -76,6 +77,11 @@ impl Database {
         }
         request.check_stages()?;
         let reads = self.inner.store.begin_read()?;
+        if let Watched::Collection(name) = &watched
+            && self.inner.catalog.view(&reads, name)?.is_some()
+        {
+            return Err(not_a_collection(name));
+        }
         let Some(log) = Log::find(&reads)? else {
             return Err(QueryError::new(
                 ErrorCode::Location40573,

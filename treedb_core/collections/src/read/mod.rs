@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `view` | a collection in a snapshot, as the query layer's [`Source`](treedb_query::access::Source) |
 //! | `cursor`, `batch` | [`cursor::Cursor`]: the documents of a find, fetched in batches |
+//! | `of_view` | finds in views, by their pipelines |
 //! | `point_lookup` | finds by `_id` and other indexed values, by the planner's rules and without a plan |
 //! | `vector_search` | the documents with the nearest vectors |
 //! | `distinct` | the distinct values of a field |
@@ -19,6 +20,7 @@ pub(crate) mod cursor;
 mod distinct;
 mod for_each;
 pub(crate) mod json;
+pub(crate) mod of_view;
 pub(crate) mod parallel_scan;
 pub(crate) mod point_lookup;
 mod top_k;

@@ -3,8 +3,10 @@
 use bson::{Bson, RawDocument, RawDocumentBuf};
 
 use crate::catalog::namespace::Namespace;
+use crate::catalog::view_def::is_about_a_view;
 use crate::read::aggregate::{AggregateRequest, Aggregation};
 use crate::read::batch::Batch;
+use crate::read::of_view::FoundInView;
 use crate::read::vector_search::{vector_search, vector_search_within};
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
@@ -86,15 +88,22 @@ impl<'t> TransactionCollection<'t> {
     pub fn find(&self, request: &FindRequest) -> Result<TransactionCursor> {
         reject_as_of(request)?;
         let query = parse(request)?;
-        let seen = self.txn.collection_snapshot(&self.namespace)?;
+        let namespace = self.namespace.clone();
+        let seen = match self.txn.collection_snapshot(&self.namespace) {
+            Err(error) if is_about_a_view(&error) => {
+                let found = FoundInView::new(request, |pipeline| self.aggregate(pipeline))?;
+                return Ok(TransactionCursor { namespace, documents: Documents::View(Box::new(found)) });
+            }
+            seen => seen?,
+        };
         let layer = seen.through(&self.txn.reads);
         let execution = Execution::new(
             &layer,
             &layer.context(),
             query.with_default_collation(layer.context().collation)?,
         )?;
-        let namespace = self.namespace.clone();
-        Ok(TransactionCursor { namespace, execution, batch: Batch::new() })
+        let documents = Documents::Collection(Box::new((execution, Batch::new())));
+        Ok(TransactionCursor { namespace, documents })
     }
 
     /// The first document that matches.
@@ -135,15 +144,32 @@ impl<'t> TransactionCollection<'t> {
     /// See the type.
     pub fn count(&self, request: FindRequest) -> Result<u64> {
         reject_as_of(&request)?;
-        let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
-        let seen = self.txn.collection_snapshot(&self.namespace)?;
+        let request = FindRequest { sort: None, projection: None, ..request };
+        let query = parse(&request)?;
+        let seen = match self.txn.collection_snapshot(&self.namespace) {
+            Err(error) if is_about_a_view(&error) => {
+                let mut found = FoundInView::new(&request, |pipeline| self.aggregate(pipeline))?;
+                let mut count = 0;
+                while found.next()?.is_some() {
+                    count += 1;
+                }
+                return Ok(count);
+            }
+            seen => seen?,
+        };
         let layer = seen.through(&self.txn.reads);
         count(&layer, &layer.context(), &query.with_default_collation(layer.context().collation)?)
     }
 
     /// The default collation.
     pub(crate) fn collation(&self) -> Result<Collation> {
-        let seen = self.txn.collection_snapshot(&self.namespace)?;
+        let seen = match self.txn.collection_snapshot(&self.namespace) {
+            Err(error) if is_about_a_view(&error) => {
+                let view = self.txn.db.inner.catalog.view(&self.txn.reads, &self.namespace)?;
+                return Ok(view.map(|view| view.collation).unwrap_or_default());
+            }
+            seen => seen?,
+        };
         Ok(seen.through(&self.txn.reads).context().collation.clone())
     }
 
@@ -195,11 +221,15 @@ fn reject_as_of(request: &FindRequest) -> Result<()> {
 }
 
 /// The cursor of a find in a transaction.
-#[derive(Debug)]
 pub struct TransactionCursor {
     namespace: Namespace,
-    execution: Execution,
-    batch: Batch,
+    documents: Documents,
+}
+
+enum Documents {
+    Collection(Box<(Execution, Batch)>),
+    /// As the transaction saw it when the find began.
+    View(Box<FoundInView>),
 }
 
 impl TransactionCursor {
@@ -209,12 +239,16 @@ impl TransactionCursor {
     /// # Errors
     /// Those of filters and expressions; no documents are returned after an error.
     pub fn next(&mut self, txn: &Transaction) -> Result<Option<RawDocumentBuf>> {
-        while self.batch.needs_fetch() {
+        let (execution, batch) = match &mut self.documents {
+            Documents::View(found) => return found.next(),
+            Documents::Collection(found) => (&mut found.0, &mut found.1),
+        };
+        while batch.needs_fetch() {
             let seen = txn.collection_snapshot(&self.namespace)?;
             let layer = seen.through(&txn.reads);
-            self.batch.fetch(&mut self.execution, &layer, &layer.context())?;
+            batch.fetch(execution, &layer, &layer.context())?;
         }
-        Ok(self.batch.ready.pop_front())
+        Ok(batch.ready.pop_front())
     }
 
     /// All remaining documents.
@@ -229,13 +263,28 @@ impl TransactionCursor {
         Ok(all)
     }
 
-    /// The plan.
-    pub fn plan(&self) -> &Plan {
-        self.execution.plan()
+    /// The plan; `None` for a view.
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.documents {
+            Documents::Collection(found) => Some(found.0.plan()),
+            Documents::View(_) => None,
+        }
     }
 
-    /// Work done so far.
+    /// Work done so far; that of reading a view is not counted.
     pub fn counters(&self) -> Counters {
-        self.execution.counters()
+        match &self.documents {
+            Documents::Collection(found) => found.0.counters(),
+            Documents::View(_) => Counters::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for TransactionCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransactionCursor")
+            .field("namespace", &self.namespace)
+            .field("plan", &self.plan())
+            .finish_non_exhaustive()
     }
 }

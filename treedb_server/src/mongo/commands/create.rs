@@ -1,6 +1,6 @@
 //! `create`.
 
-use bson::{Bson, Document, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_query::doc::Collation;
 use treedb_query::index::ordered::same_key_pattern;
 use treedb_query::query::ErrorCode;
@@ -22,8 +22,6 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         match arg.name {
             "capped"
             | "timeseries"
-            | "viewOn"
-            | "pipeline"
             | "clusteredIndex"
             | "expireAfterSeconds"
             | "encryptedFields"
@@ -50,6 +48,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "storageEngine" => {
                 options.insert(arg.name, Bson::Document(arg.document()?.try_into()?));
             }
+            "viewOn" => {
+                options.insert(arg.name, arg.str()?);
+            }
+            "pipeline" => {
+                options.insert(arg.name, Bson::try_from(RawBsonRef::Array(arg.array()?))?);
+            }
             "idIndex" => id_index = Some(arg.document()?),
             "autoIndexId" => {
                 if !arg.bool()? {
@@ -60,6 +64,15 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             }
             _ => arg.ignored_or_unknown()?,
         }
+    }
+    if options.contains_key("pipeline") && !options.contains_key("viewOn") {
+        return Err(CommandError::new(
+            ErrorCode::InvalidOptions,
+            "'pipeline' requires 'viewOn' to also be specified",
+        ));
+    }
+    if options.contains_key("viewOn") && id_index.is_some() {
+        return Err(CommandError::new(ErrorCode::InvalidOptions, "'idIndex' is not allowed with 'viewOn'"));
     }
     if let Some(id_index) = id_index {
         check_id_index(id_index, &options)?;

@@ -168,7 +168,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new(
         "collMod",
         "Change a validator or an index",
-        Needs::Collection(Action::CollMod),
+        Needs::Arguments(needs::coll_mod),
         coll_mod::run,
     ),
     Command::new("commitTransaction", "Commit a transaction", Needs::Login, transactions::run)
@@ -176,7 +176,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         .transactions(TransactionSupport::Commit),
     Command::quick("connectionStatus", "The authenticated user", Needs::Nothing, connection_status::run),
     Command::new("count", "Count documents", Needs::Collection(Action::Find), count::run),
-    Command::new("create", "Create a collection", Needs::Collection(Action::CreateCollection), create::run)
+    Command::new("create", "Create a collection or view", Needs::Arguments(needs::create), create::run)
         .transactions(TransactionSupport::Inside),
     Command::new(
         "createIndexes",

@@ -117,6 +117,45 @@ pub(super) fn find_and_modify(request: &Request<'_>) -> Result<()> {
     if is_set(request.body(), "upsert")? { request.authorize(Action::Insert, target) } else { Ok(()) }
 }
 
+/// A `create` of a view that the user may read needs what its pipeline does, or else it would let him read what he may not.
+pub(super) fn create(request: &Request<'_>) -> Result<()> {
+    let view = Target::Collection(request.database, request.collection_name()?);
+    request.authorize(Action::CreateCollection, view)?;
+    view_pipeline(request, view)
+}
+
+/// As for `create`.
+pub(super) fn coll_mod(request: &Request<'_>) -> Result<()> {
+    let view = Target::Collection(request.database, request.collection_name()?);
+    request.authorize(Action::CollMod, view)?;
+    view_pipeline(request, view)
+}
+
+fn view_pipeline(request: &Request<'_>, view: Target<'_>) -> Result<()> {
+    let mut sources = Vec::new();
+    let mut pipelines = Vec::new();
+    for field in request.body() {
+        let (name, value) = field?;
+        match name.as_str() {
+            "viewOn" => sources.extend(value.as_str()),
+            "pipeline" => pipelines.extend(value.as_array()),
+            _ => {}
+        }
+    }
+    if sources.is_empty() && pipelines.is_empty() || !request.permits(Action::Find, view)? {
+        return Ok(());
+    }
+    // Without `viewOn` a pipeline is refused by the command.
+    for source in sources {
+        let source = Target::Collection(request.database, source);
+        request.authorize(Action::Find, source)?;
+        for stages in &pipelines {
+            pipeline(request, source, stages, 0)?;
+        }
+    }
+    Ok(())
+}
+
 /// A `renameCollection` reads the collection and drops it, and makes another; within a database there is an action for it, unless it would let the
 /// user read documents that could not be read before.
 pub(super) fn rename_collection(request: &Request<'_>) -> Result<()> {
