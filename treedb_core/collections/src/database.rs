@@ -12,6 +12,7 @@ use crate::Collection;
 use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::{Namespace, check_database};
+use crate::catalog::special::make_capped;
 use crate::catalog::validator::Validator;
 use crate::changes::{self, ChangeLog};
 use crate::maintenance::check::{self, CollectionCheck};
@@ -189,6 +190,41 @@ impl Database {
         Ok(txn.commit()?)
     }
 
+    /// Makes a collection capped: it keeps its last documents only, of at most `size` bytes. Its indexes stay.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`; `BadValue` for the size; `InvalidOptions` for a collection that cannot be capped.
+    pub fn convert_to_capped(&self, namespace: &str, size: u64, max: Option<u64>) -> Result<()> {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let mut limits = bson::doc! { "capped": true, "size": number(size) };
+        if let Some(max) = max {
+            limits.insert("max", number(max));
+        }
+        self.change_limits(&Namespace::parse(namespace)?, &limits)
+    }
+
+    /// Changes limits of a capped collection: those of `size` and `max` that are given.
+    ///
+    /// # Errors
+    /// As [`Self::convert_to_capped`]; `InvalidOptions` if the collection is not capped.
+    pub fn modify_capped(&self, namespace: &str, limits: &Document) -> Result<()> {
+        let namespace = Namespace::parse(namespace)?;
+        let reads = self.inner.store.begin_read()?;
+        if self.inner.catalog.find(&reads, &namespace)?.is_some_and(|meta| meta.special.capped.is_none()) {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                format!("{namespace} is not capped: its limits cannot be changed"),
+            ));
+        }
+        drop(reads);
+        self.change_limits(&namespace, limits)
+    }
+
+    fn change_limits(&self, namespace: &Namespace, limits: &Document) -> Result<()> {
+        self.edit(namespace, false, None, |edit| make_capped(edit, limits))?
+            .ok_or_else(|| Self::namespace_not_found(namespace))
+    }
+
     /// Drops a collection with its rows and indexes. False if there is none of that name. Open cursors keep their
     /// snapshots and remain usable.
     pub fn drop_collection(&self, namespace: &str) -> Result<bool> {
@@ -328,6 +364,8 @@ impl Database {
         }
         if recorded {
             self.after_commit();
+        } else if now.special.capped.is_some() {
+            self.inner.changes.notify();
         }
         Ok(Some(done))
     }
@@ -338,7 +376,7 @@ impl Database {
             true => self.inner.changes.begin(txn, meta.id)?,
             false => None,
         };
-        Ok(Edit { txn, catalog: &self.inner.catalog, meta, recorder, validates: true })
+        Ok(Edit { txn, catalog: &self.inner.catalog, meta, recorder, validates: true, grown: 0 })
     }
 
     /// The error of an operation that needs the collection to exist.

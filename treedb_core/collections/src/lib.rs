@@ -44,6 +44,7 @@ pub use maintenance::recall::Recall;
 pub use read::aggregate::{AggregateRequest, Aggregation, Explanation};
 pub use read::cursor::Cursor;
 pub use read::json::JsonCursor;
+pub use read::tail::Tail;
 pub use request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
     UpdateRequest, VectorSearchRequest,

@@ -128,6 +128,10 @@ codes! {
     OptionNotSupportedOnView = 167,
     /// A document does not match the collection's validator.
     DocumentValidationFailure = 121,
+    /// An option does not exist for this index.
+    InvalidIndexSpecificationOption = 197,
+    /// The collection that a cursor reads is gone.
+    QueryPlanKilled = 175,
     /// More memory than allowed would be needed.
     ExceededMemoryLimit = 146,
     /// There is no expression operator of that name.

@@ -97,6 +97,7 @@ ARGUMENTS = {
     "findAndModify": {"findAndModify": "c", "query": {}, "remove": True},
     "getLog": {"getLog": "global"},
     "getMore": {"getMore": bson.Int64(1), "collection": "c"},
+    "convertToCapped": {"convertToCapped": "c", "size": 1000},
     "insert": {"insert": "c", "documents": [{}]},
     "killAllSessions": {"killAllSessions": []},
     "killCursors": {"killCursors": "c", "cursors": []},

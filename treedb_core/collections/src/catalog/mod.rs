@@ -11,6 +11,7 @@
 //! | `rename` | giving a collection another name |
 //! | `search_index` | [`search_index::SearchIndex`]: a search index as it is listed |
 //! | `view_def`, `views` | views: their entries, and creating and reading them |
+//! | `special` | capped, clustered and time series collections |
 //! | `validator` | validation of documents |
 
 pub(crate) mod cache;
@@ -20,6 +21,7 @@ pub(crate) mod meta;
 pub(crate) mod namespace;
 mod rename;
 pub(crate) mod search_index;
+pub(crate) mod special;
 mod table;
 pub(crate) mod validator;
 pub(crate) mod view_def;

@@ -22,6 +22,7 @@ use crate::catalog::meta::{
     IndexFlags, IndexMeta, Meta, collation_of, drop_index_tables, index_table, rows_table,
 };
 use crate::catalog::namespace::Namespace;
+use crate::catalog::special::{Special, capped_table, create_capped_table};
 use crate::catalog::validator::Validator;
 use crate::catalog::view_def::{ViewDef, is_view, not_a_collection};
 use crate::index::Images;
@@ -211,12 +212,20 @@ impl Catalog {
         counters.next_collection += 1;
         txn.put(&self.table, b"", &counters.encode())?;
         let collation = collation_of(&options)?;
+        let mut special = Special::complete(&mut options)?;
         match collation.document() {
             Some(whole) => drop(options.insert("collation", Document::try_from(whole)?)),
             None => drop(options.remove("collation")),
         }
         let mut def = IndexDef::id();
         def.options.collation = collation.clone();
+        let expire_after = options.get_i64("expireAfterSeconds").ok();
+        if special.clustered {
+            def.options.expire_after = expire_after;
+        }
+        if let Some(capped) = &mut special.capped {
+            capped.table = Some(create_capped_table(txn, id)?);
+        }
         let rows = txn.create_table(&rows_table(id), TableKind::Rows)?;
         let table = txn.create_table(&index_table(id, 0), TableKind::Ordered)?;
         let mut meta = Meta {
@@ -224,6 +233,7 @@ impl Catalog {
             id,
             uuid: bson::Uuid::new(),
             validator: Validator::from_options(namespace, &options, &collation)?,
+            special,
             collation,
             row_format: Format::from_options(&options)?.rows(),
             options,
@@ -259,6 +269,7 @@ impl Catalog {
         for index in &meta.indexes {
             drop_index_tables(txn, meta.id, index.id)?;
         }
+        txn.drop_table(&capped_table(meta.id))?;
         txn.delete(&self.table, namespace.as_str().as_bytes())?;
         self.next_generation(txn)?;
         Ok(Some(meta))

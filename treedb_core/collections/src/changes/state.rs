@@ -157,7 +157,7 @@ impl ChangeLog {
     }
 
     /// Calls `check` after each commit until it returns something or the timeout is over.
-    pub(super) fn wait<T>(
+    pub(crate) fn wait<T>(
         &self,
         timeout: Duration,
         mut check: impl FnMut() -> Result<Option<T>>,

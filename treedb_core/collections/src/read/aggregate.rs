@@ -476,12 +476,13 @@ impl Collections for SnapshotCollections {
         let layer = seen.through(&*reads);
         let count = i64::try_from(layer.estimated_rows()).unwrap_or(i64::MAX);
         let indexes = seen.unchanged().map_or(0, |meta| meta.indexes.len());
+        let capped = seen.unchanged().is_some_and(|meta| meta.special.capped.is_some());
         Ok(rawdoc! {
             "ns": namespace,
             "localTime": bson::DateTime::now(),
             "count": count,
             "storageStats": {
-                "count": count, "nindexes": i32::try_from(indexes).unwrap_or(i32::MAX), "capped": false
+                "count": count, "nindexes": i32::try_from(indexes).unwrap_or(i32::MAX), "capped": capped
             },
         })
     }

@@ -12,6 +12,7 @@
 //! | `json` | documents as JSON text |
 //! | `aggregate` | pipelines over the collections of one snapshot |
 //! | `parallel_scan` | a pipeline's first stages, run by several threads over parts of a collection |
+//! | `tail` | [`tail::Tail`]: the documents of a capped collection as they are inserted |
 //! | `top_k` | the first documents of a sort order |
 
 pub(crate) mod aggregate;
@@ -23,6 +24,7 @@ pub(crate) mod json;
 pub(crate) mod of_view;
 pub(crate) mod parallel_scan;
 pub(crate) mod point_lookup;
+pub(crate) mod tail;
 mod top_k;
 pub(crate) mod vector_search;
 pub(crate) mod view;

@@ -34,6 +34,15 @@ pub(super) struct NewCollection {
 
 impl NewCollection {
     fn new(namespace: &Namespace, options: Document) -> Result<Self> {
+        if ["capped", "timeseries", "viewOn", "clusteredIndex"]
+            .iter()
+            .any(|special| options.contains_key(*special))
+        {
+            return Err(QueryError::new(
+                ErrorCode::OperationNotSupportedInTransaction,
+                format!("Cannot create {namespace} in a multi-document transaction: only plain collections"),
+            ));
+        }
         let collation = collation_of(&options)?;
         let validator = Validator::from_options(namespace, &options, &collation)?;
         Ok(NewCollection { options, collation, validator, indexes: Vec::new() })

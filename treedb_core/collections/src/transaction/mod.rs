@@ -191,6 +191,15 @@ impl Transaction {
         let Some(overlay) = overlays.get_mut(namespace) else {
             return Err(Database::namespace_not_found(namespace));
         };
+        let special = overlay.base.as_ref().map(|base| &base.special);
+        if special.is_some_and(|special| special.capped.is_some() || special.time_field.is_some()) {
+            return Err(QueryError::new(
+                ErrorCode::OperationNotSupportedInTransaction,
+                format!(
+                    "Collection '{namespace}' is capped or a time series. Writes in transactions are not allowed on such collections."
+                ),
+            ));
+        }
         let overlay = Arc::make_mut(overlay);
         let done = work(&mut layer::TransactionSink { db, reads, overlay, ops, bytes, validates: true })?;
         self.failed = false;

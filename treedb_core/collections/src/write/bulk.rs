@@ -32,7 +32,9 @@ pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Res
     // A validator that warns would log its warnings twice if another document is refused.
     if documents.len() < MIN_DOCUMENTS
         || validator.is_some_and(Validator::warns)
-        || documents.iter().any(|document| check_document(validator, None, document).is_err())
+        || documents.iter().any(|document| {
+            edit.meta.special.check(document).is_err() || check_document(validator, None, document).is_err()
+        })
     {
         return Ok(false);
     }

@@ -188,7 +188,8 @@ impl WriteBatch {
             return Ok(None);
         };
         let mut edit = self.db.edit_in(&mut self.txn, meta)?;
-        self.recorded |= edit.recorder.is_some();
+        // Tailable cursors wait for capped collections.
+        self.recorded |= edit.recorder.is_some() || edit.meta.special.capped.is_some();
         edit.validates = self.validates;
         let done = work(&mut edit)?;
         let meta = Arc::clone(&edit.meta);

@@ -14,6 +14,7 @@ use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let (mut options, mut index, mut durability) = (Document::new(), None, None);
+    let mut limits = Document::new();
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
@@ -26,6 +27,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             }
             "index" => index = Some(IndexChange::parse(arg.document()?)?),
             "expireAfterSeconds" => arg.unsupported()?,
+            "cappedSize" => {
+                limits.insert("size", arg.integer()?);
+            }
+            "cappedMax" => {
+                limits.insert("max", arg.integer()?);
+            }
             "viewOn" => {
                 options.insert(arg.name, arg.str()?);
             }
@@ -45,6 +52,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     }
     let namespace = request.namespace()?;
     request.context.database.modify_collection(namespace.as_str(), options)?;
+    if !limits.is_empty() {
+        request.context.database.modify_capped(namespace.as_str(), &limits)?;
+    }
     let reply = match index {
         Some(index) => index.execute(request)?,
         None => RawDocumentBuf::new(),

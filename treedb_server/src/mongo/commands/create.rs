@@ -20,16 +20,19 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
-            "capped"
-            | "timeseries"
-            | "clusteredIndex"
-            | "expireAfterSeconds"
-            | "encryptedFields"
-            | "indexOptionDefaults"
-            | "size"
-            | "max"
-            | "temp" => {
-                arg.unsupported()?;
+            "encryptedFields" | "indexOptionDefaults" | "temp" => arg.unsupported()?,
+            "capped" => {
+                options.insert(arg.name, arg.bool()?);
+            }
+            "size" | "max" | "expireAfterSeconds" => {
+                options.insert(arg.name, Bson::Int64(arg.integer()?));
+            }
+            "timeseries" => {
+                options.insert(arg.name, Bson::Document(arg.document()?.try_into()?));
+            }
+            // `true` for internal collections only.
+            "clusteredIndex" => {
+                options.insert(arg.name, Bson::Document(arg.document()?.try_into()?));
             }
             "collation" => {
                 if let Some(collation) = arg.some_document()? {

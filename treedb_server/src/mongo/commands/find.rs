@@ -19,6 +19,9 @@ pub(super) struct Find {
     batch: usize,
     single: bool,
     keep: bool,
+    tailable: bool,
+    /// A tailable cursor waits for documents.
+    awaits: bool,
     until: Deadline,
 }
 
@@ -27,6 +30,16 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let mut find = parse("find", request.body())?;
     let namespace = collection.namespace().to_string();
     let (cursors, identity) = (&request.context.cursors, &request.session.identity);
+    if find.tailable {
+        if request.transaction().is_some() || request.at.is_some() {
+            return Err(CommandError::new(
+                ErrorCode::OperationNotSupportedInTransaction,
+                "tailable cursors are not supported in a transaction or at a time in the past",
+            ));
+        }
+        let cursor = Cursor::tail(namespace, collection.tail(&find.request)?, find.awaits).kept(find.keep);
+        return cursors.first(identity, cursor, find.batch, false, find.until);
+    }
     if let Some(mut open) = request.transaction() {
         let found = open.txn.collection(&namespace)?.find(&find.request)?;
         let cursor = Cursor::of_transaction(namespace, found, &open);
@@ -45,6 +58,8 @@ pub(super) fn parse(owner: &str, command: &RawDocument) -> Result<Find> {
         batch: FIRST_BATCH,
         single: false,
         keep: false,
+        tailable: false,
+        awaits: false,
         until: Deadline::NEVER,
     };
     for arg in args(owner, command).skip(1) {
@@ -67,11 +82,21 @@ pub(super) fn parse(owner: &str, command: &RawDocument) -> Result<Find> {
             "max" => find.request.bounds.max = arg.some_document()?,
             "returnKey" => find.request.returns.key = arg.bool()?,
             "showRecordId" => find.request.returns.record_id = arg.bool()?,
-            "awaitData" | "requestResumeToken" | "resumeAfter" | "tailable" => arg.unsupported()?,
+            "tailable" => find.tailable = arg.bool()?,
+            "awaitData" => find.awaits = arg.bool()?,
+            "requestResumeToken" | "resumeAfter" => arg.unsupported()?,
             _ => arg.ignored_or_unknown()?,
         }
     }
-    Ok(find)
+    let contradiction = match find.tailable {
+        false if find.awaits => Some("Cannot set 'awaitData' without also setting 'tailable'"),
+        true if find.single => Some("Cannot use 'tailable' option with the 'singleBatch' option"),
+        _ => None,
+    };
+    match contradiction {
+        Some(message) => Err(CommandError::new(ErrorCode::FailedToParse, message)),
+        None => Ok(find),
+    }
 }
 
 /// The hint of a command: the name or the key pattern of an index.

@@ -34,7 +34,11 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         if !(all || request.permits(Action::Find, collection)?) {
             continue;
         }
-        let kind = if found.is_view() { "view" } else { "collection" };
+        let kind = match found.is_view() {
+            true => "view",
+            false if found.options.contains_key("timeseries") => "timeseries",
+            false => "collection",
+        };
         let mut entry = rawdoc! { "name": found.namespace.collection(), "type": kind };
         if !names_only {
             entry.append(cstr!("options"), RawDocumentBuf::try_from(&found.options)?);

@@ -5,6 +5,7 @@ mod backup_to;
 mod build_info;
 mod coll_mod;
 mod connection_status;
+mod convert_to_capped;
 mod count;
 mod create;
 mod create_indexes;
@@ -175,6 +176,12 @@ pub(crate) static COMMANDS: &[Command] = &[
         .admin()
         .transactions(TransactionSupport::Commit),
     Command::quick("connectionStatus", "The authenticated user", Needs::Nothing, connection_status::run),
+    Command::new(
+        "convertToCapped",
+        "Make a collection capped",
+        Needs::Collection(Action::ConvertToCapped),
+        convert_to_capped::run,
+    ),
     Command::new("count", "Count documents", Needs::Collection(Action::Find), count::run),
     Command::new("create", "Create a collection or view", Needs::Arguments(needs::create), create::run)
         .transactions(TransactionSupport::Inside),
