@@ -66,6 +66,14 @@ impl Collection {
         self.validates
     }
 
+    /// The collection of another name (`database.collection`), written to as this one is.
+    ///
+    /// # Errors
+    /// `InvalidNamespace`.
+    pub fn sibling(&self, namespace: &str) -> Result<Self> {
+        Ok(Collection { namespace: Namespace::parse(namespace)?, ..self.clone() })
+    }
+
     /// The database it is in.
     pub fn database(&self) -> &Database {
         &self.db

@@ -159,8 +159,8 @@ impl Cursor {
         }
     }
 
-    /// Fills `reply` with up to `limit` documents (`None`: as many as fit). True if there are more. A change stream or tailable cursor
-    /// and a tailable cursor that may wait for their first document as long as `wait`; a cursor of a transaction needs that.
+    /// Fills `reply` with up to `limit` documents (`None`: as many as fit). True if there are more. A change stream
+    /// and a tailable cursor wait for their first document as long as `wait`; a cursor of a transaction needs that.
     fn fill(
         &mut self,
         reply: &mut BatchReply,

@@ -98,6 +98,7 @@ ARGUMENTS = {
     "getLog": {"getLog": "global"},
     "getMore": {"getMore": bson.Int64(1), "collection": "c"},
     "convertToCapped": {"convertToCapped": "c", "size": 1000},
+    "bulkWrite": {"bulkWrite": 1, "ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": "a.b"}]},
     "insert": {"insert": "c", "documents": [{}]},
     "killAllSessions": {"killAllSessions": []},
     "killCursors": {"killCursors": "c", "cursors": []},

@@ -3,6 +3,7 @@
 mod aggregate;
 mod backup_to;
 mod build_info;
+mod bulk_write;
 mod coll_mod;
 mod connection_status;
 mod convert_to_capped;
@@ -166,6 +167,14 @@ pub(crate) static COMMANDS: &[Command] = &[
     )
     .admin(),
     Command::quick("buildInfo", "Versions and limits", Needs::Nothing, build_info::run).also(&["buildinfo"]),
+    Command::new(
+        "bulkWrite",
+        "Insert, update and delete documents of several collections",
+        Needs::Arguments(needs::bulk_write),
+        bulk_write::run,
+    )
+    .admin()
+    .transactions(TransactionSupport::Write),
     Command::new(
         "collMod",
         "Change a validator or an index",

@@ -8,8 +8,8 @@ use treedb_collections::Namespace;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
-use super::rename_collection;
 use super::request::Request;
+use super::{bulk_write, rename_collection};
 use crate::access::action::Action;
 use crate::access::resource::Target;
 use crate::mongo::args::truth;
@@ -97,6 +97,30 @@ pub(super) fn update(request: &Request<'_>) -> Result<()> {
         // Only its length has been checked. What follows a damaged field is not executed.
         if is_set(statement, "upsert").unwrap_or(true) {
             return request.authorize(Action::Insert, target);
+        }
+    }
+    Ok(())
+}
+
+/// A `bulkWrite` needs what each of its operations does.
+pub(super) fn bulk_write(request: &Request<'_>) -> Result<()> {
+    let collections = bulk_write::collections(request)?;
+    for namespace in &collections {
+        bypass(request, Target::Collection(namespace.database(), namespace.collection()))?;
+    }
+    for operation in request.documents("ops")? {
+        let (kind, on) = bulk_write::subject(operation)?;
+        // The command refuses a number that is none of theirs.
+        let Some(namespace) = collections.get(on) else { continue };
+        let target = Target::Collection(namespace.database(), namespace.collection());
+        let action = match kind {
+            "insert" => Action::Insert,
+            "update" => Action::Update,
+            _ => Action::Remove,
+        };
+        request.authorize(action, target)?;
+        if kind == "update" && is_set(operation, "upsert")? {
+            request.authorize(Action::Insert, target)?;
         }
     }
     Ok(())

@@ -58,19 +58,7 @@ fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) -> Result<U
     };
     let filter = filter.ok_or_else(|| missing("q"))?;
     let update = update.ok_or_else(|| missing("u"))?;
-    let replaces = match &update {
-        Changes::Document(update) => {
-            update.iter().next().transpose()?.is_none_or(|(name, _)| !name.as_str().starts_with('$'))
-        }
-        Changes::Pipeline(_) => false,
-    };
-    if multi && replaces {
-        return Err(CommandError::new(
-            ErrorCode::FailedToParse,
-            "multi update is not supported for replacement-style update",
-        ));
-    }
-    Ok(UpdateRequest {
+    let parsed = UpdateRequest {
         filter,
         update,
         array_filters,
@@ -80,7 +68,26 @@ fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) -> Result<U
         collation,
         sort,
         variables,
-    })
+    };
+    refuse_many_replacements(&parsed)?;
+    Ok(parsed)
+}
+
+/// Refuses to replace several documents by one.
+pub(super) fn refuse_many_replacements(update: &UpdateRequest) -> Result<()> {
+    let replaces = match &update.update {
+        Changes::Document(update) => {
+            update.iter().next().transpose()?.is_none_or(|(name, _)| !name.as_str().starts_with('$'))
+        }
+        Changes::Pipeline(_) => false,
+    };
+    if update.multi && replaces {
+        return Err(CommandError::new(
+            ErrorCode::FailedToParse,
+            "multi update is not supported for replacement-style update",
+        ));
+    }
+    Ok(())
 }
 
 /// The update in an argument: a document, or the stages of a pipeline.
