@@ -12,7 +12,7 @@ use crate::Collection;
 use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::{Namespace, check_database};
-use crate::catalog::special::make_capped;
+use crate::catalog::special::{indexes_of_series, make_capped};
 use crate::catalog::validator::Validator;
 use crate::changes::{self, ChangeLog};
 use crate::maintenance::check::{self, CollectionCheck};
@@ -153,8 +153,18 @@ impl Database {
             return Ok(Collection::new(self.clone(), namespace));
         }
         let mut txn = self.inner.store.begin_write()?;
-        self.inner.catalog.create(&mut txn, &namespace, options)?;
+        let meta = Arc::new(self.inner.catalog.create(&mut txn, &namespace, options)?);
+        let indexes = indexes_of_series(&meta.options)?;
+        let expires = meta.options.contains_key("expireAfterSeconds");
+        let mut edit = self.edit_in(&mut txn, meta)?;
+        for def in &indexes {
+            index_build::add_ready(&mut edit, def)?;
+        }
+        edit.finish()?;
         txn.commit()?;
+        if expires {
+            self.inner.ttl_monitor.start(self);
+        }
         Ok(Collection::new(self.clone(), namespace))
     }
 

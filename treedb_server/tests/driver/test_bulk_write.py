@@ -78,8 +78,8 @@ def test_a_bulk_write_that_cannot_be_does_nothing(client, db, bulk):
 
 def test_operations_come_in_sections_of_a_message(server, db):
     with Wire(server) as wire:
-        reply = wire.command({"bulkWrite": 1, "$db": "admin"}, [
-            ("ops", [{"insert": 0, "document": {"_id": i}} for i in range(3)]), ("nsInfo", [{"ns": f"{db.name}.a"}])])
+        reply = wire.command({"bulkWrite": 1, "$db": "admin"},
+                             ops=[{"insert": 0, "document": {"_id": i}} for i in range(3)], nsInfo=[{"ns": f"{db.name}.a"}])
     assert reply["nInserted"] == 3 and db.a.count_documents({}) == 3
 
 

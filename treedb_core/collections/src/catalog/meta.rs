@@ -277,6 +277,12 @@ impl Meta {
             });
         }
         let options = entry.get_document("options").cloned().unwrap_or_default();
+        if options.contains_key("clusteredIndex") {
+            let id = indexes.iter_mut().filter(|index: &&mut IndexMeta| index.def.is_id());
+            id.filter_map(|index| index.def.as_ordered_mut()).for_each(|def| {
+                def.options.expire_after = options.get_i64("expireAfterSeconds").ok();
+            });
+        }
         let collation = collation_of(&options).map_err(|error| unsupported("it", &error))?;
         let mut special = Special::of(&options)?;
         if let Some(capped) = &mut special.capped {
@@ -313,6 +319,7 @@ impl Meta {
             if self.special.clustered && index.def.is_id() {
                 spec.insert("unique", true);
                 spec.insert("clustered", true);
+                spec.remove("expireAfterSeconds");
                 if let Ok(named) =
                     self.options.get_document("clusteredIndex").and_then(|index| index.get_str("name"))
                 {
@@ -330,6 +337,10 @@ impl IndexMeta {
         let mut entry = doc! { "id": self.id };
         entry.extend(Document::try_from(self.def.spec())?);
         entry.remove("v");
+        if self.def.is_id() {
+            // It is an option of the collection.
+            entry.remove("expireAfterSeconds");
+        }
         entry.insert("unique", self.def.as_ordered().is_some_and(|def| def.unique));
         entry.insert("multikey", self.flags.multikey);
         if self.flags.shortened {

@@ -6,13 +6,15 @@
 //! * A **clustered** collection is one like any other whose index on `_id` may have another name, and may delete documents that expire.
 //! * A **time series** is a collection whose documents have a date in `timeField`. Its documents are rows, not buckets.
 
-use bson::{Bson, Document, RawDocument};
+use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
 use treedb_query::access::Change;
 use treedb_query::access::{Direction, Flow, RowId, Sink, Source};
 use treedb_query::doc::{Doc, OwnedValue, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::Definition;
 use treedb_query::index::ordered::expiry;
+use treedb_query::query::definition_of;
 use treedb_storage::{Reads, Table, TableKind, WriteTxn};
 
 use crate::catalog::meta::Meta;
@@ -182,6 +184,26 @@ fn complete_capped(options: &mut Document) -> Result<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// The indexes that a new time series has: one by `metaField` and `timeField`, as in MongoDB, and one that lets its documents expire.
+pub(crate) fn indexes_of_series(options: &Document) -> Result<Vec<Definition>> {
+    let mut indexes = Vec::new();
+    let Ok(series) = options.get_document("timeseries") else { return Ok(indexes) };
+    let Ok(time) = series.get_str("timeField") else { return Ok(indexes) };
+    if let Ok(meta) = series.get_str("metaField") {
+        let mut keys = Document::new();
+        keys.insert(meta, 1);
+        keys.insert(time, 1);
+        indexes.push(definition_of(&RawDocumentBuf::try_from(&bson::doc! { "key": keys })?)?);
+    }
+    if let Ok(seconds) = options.get_i64("expireAfterSeconds") {
+        let mut keys = Document::new();
+        keys.insert(time, 1);
+        let spec = bson::doc! { "key": keys, "expireAfterSeconds": seconds };
+        indexes.push(definition_of(&RawDocumentBuf::try_from(&spec)?)?);
+    }
+    Ok(indexes)
 }
 
 fn number(number: i64) -> Bson {

@@ -70,7 +70,7 @@ impl Collection {
         }
         tail.id = meta.id;
         tail.fill()?;
-        tail.ended = tail.last.is_none();
+        tail.ended |= tail.last.is_none();
         Ok(tail)
     }
 }
