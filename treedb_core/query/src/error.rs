@@ -342,6 +342,8 @@ codes! {
     Location8575100 = 8_575_100,
     /// The query did not match an array element for a `path.$`.
     Location51246 = 51246,
+    /// The match of a regular expression was given up.
+    Location51156 = 51156,
     /// A regular expression has an option that does not exist.
     Location51108 = 51108,
 }

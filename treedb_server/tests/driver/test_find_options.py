@@ -1,5 +1,6 @@
 """Options of reads and writes: `let`, computed projections, natural order, bounds of keys, and others."""
 import pytest
+from bson import DBRef
 from pymongo.errors import OperationFailure
 
 
@@ -128,3 +129,49 @@ def test_validation_is_bypassed_if_a_write_says_so(client, db):
     with client.start_session() as session, session.start_transaction():
         db.c.insert_one({"_id": 200, "n": -1}, session=session, bypass_document_validation=True)
     assert db.c.find_one({"_id": 200}) == {"_id": 200, "n": -1}
+
+
+def test_the_fields_of_a_dbref_are_paths_like_any_other(db):
+    db.a.insert_many([{"_id": i, "r": DBRef("x", i, "d"), "l": [DBRef("x", i), DBRef("y", i + 1)]} for i in range(3)])
+    ids = lambda query: [d["_id"] for d in db.a.find(query)]
+    assert ids({"r.$id": 1}) == [1] and ids({"r.$ref": "x", "r.$db": "d"}) == [0, 1, 2]
+    assert ids({"l": {"$elemMatch": {"$ref": "y", "$id": 2}}}) == [1]
+    assert db.a.find_one({"_id": 1}, {"_id": 0, "r.$id": 1}) == {"r": {"$id": 1}}
+    assert "r" in db.a.find_one({"_id": 1}, {"r.$id": 0})
+    assert [d["x"] for d in db.a.aggregate([{"$project": {"x": "$r.$id"}}])] == [0, 1, 2]
+    joined = db.a.aggregate([{"$lookup": {"from": "a", "localField": "r.$id", "foreignField": "_id", "as": "z"}}])
+    assert [d["z"][0]["_id"] for d in joined] == [0, 1, 2]
+    db.a.create_index("r.$id")
+    assert db.a.find({"r.$id": 1}).explain()["queryPlanner"]["winningPlan"]["inputStage"]["stage"] == "IXSCAN"
+    db.a.update_one({"_id": 1}, {"$set": {"r.$id": 7}})
+    assert ids({"r.$id": 7}) == [1]
+    for work, expected in [
+        (lambda: db.a.update_one({}, {"$set": {"$id": 1}}), 52), (lambda: db.a.update_one({}, {"$set": {"r.$no": 1}}), 52),
+        (lambda: db.a.create_index("r.$no"), 67), (lambda: db.a.create_index("$id"), 67),
+        (lambda: list(db.a.find({}, {"r.$no": 1})), 31394), (lambda: list(db.a.aggregate([{"$project": {"x": "$r.$no"}}])), 9),
+    ]:
+        assert code(work) == expected
+
+
+def test_a_sample_is_drawn_by_rate(db):
+    db.a.insert_many([{"_id": i} for i in range(2000)])
+    assert 700 < db.a.count_documents({"$sampleRate": 0.5}) < 1300
+    assert db.a.count_documents({"$sampleRate": 0}) == 0 and db.a.count_documents({"$sampleRate": 1}) == 2000
+    assert 0 < len(list(db.a.aggregate([{"$match": {"$sampleRate": 0.1, "_id": {"$lt": 500}}}]))) < 150
+    for bad in [{"$sampleRate": 2}, {"$sampleRate": -0.1}, {"$sampleRate": "x"}, {"a": {"$elemMatch": {"$sampleRate": 0.5}}}]:
+        assert code(db.a.find_one, bad) == 2, bad
+
+
+def test_patterns_look_around_and_refer_back_within_a_number_of_steps(db):
+    db.a.insert_many([{"_id": i, "s": s} for i, s in enumerate(["draft one", "one", "hello", "ab", None, "a" * 40])])
+    db.a.create_index("s")
+    ids = lambda pattern: [d["_id"] for d in db.a.find({"s": {"$regex": pattern}}).sort("_id", 1)]
+    assert ids("^(?!draft)") == [1, 2, 3, 5] and ids("(?<=a)b") == [3] and ids(r"([a-z])\1") == [2, 5]
+    assert ids(r"^(?=h)hel{2}o$") == [2]
+    found = db.a.aggregate([{"$match": {"_id": 2}}, {"$project": {"f": {"$regexFindAll": {"input": "$s", "regex": r"(\w)\1"}}}}])
+    assert next(found)["f"] == [{"match": "ll", "idx": 2, "captures": ["l"]}]
+    endless = r"^((a+)\2?)+(?!a)[bd]"
+    assert code(lambda: ids(endless)) == 51156
+    assert code(lambda: list(db.a.find({"s": {"$not": {"$regex": endless}}}))) == 51156
+    assert code(lambda: list(db.a.aggregate([{"$project": {"m": {"$regexMatch": {"input": "$s", "regex": endless}}}}]))) == 51156
+    assert code(lambda: ids("(?<=a")) == 51091

@@ -10,6 +10,7 @@ use super::regex::Pattern;
 use super::schema::Schema;
 use super::{Node, Op, Test, array};
 use crate::doc::compare::compare;
+use crate::doc::write::{ArrayWriter, Writer};
 use crate::doc::{Doc, Element, MESSAGE, OwnedValue, Path, Value, validate_with};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::Variables;
@@ -36,6 +37,9 @@ pub(super) fn document(doc: Doc<'_>, variables: Option<&Variables>) -> Result<No
                     return Err(QueryError::bad_value("$expr can only be applied to the top-level document"));
                 }
             },
+            "$sampleRate" => nodes.push(sample_rate(&element, variables)?),
+            // Fields of a DBRef.
+            "$ref" | "$id" | "$db" => field(&Path::new(name), &element, &mut nodes)?,
             "$where" => {
                 return Err(QueryError::new(
                     ErrorCode::NotImplemented,
@@ -52,6 +56,33 @@ pub(super) fn document(doc: Doc<'_>, variables: Option<&Variables>) -> Result<No
         }
     }
     Ok(unwrap_single(nodes, Node::And))
+}
+
+/// `$sampleRate`: a random choice, which is what `{ $expr: { $lt: [{ $rand: {} }, rate] } }` is.
+fn sample_rate(element: &Element<'_>, variables: Option<&Variables>) -> Result<Node> {
+    let rate = match element.value() {
+        Value::Double(rate) => Some(rate),
+        value => value.as_integer().map(|rate| rate as f64),
+    };
+    let Some(rate) = rate.filter(|rate| variables.is_some() && (0.0..=1.0).contains(rate)) else {
+        return Err(QueryError::bad_value(
+            "numeric argument to $sampleRate must be in [0, 1], and only at the top level of a filter",
+        ));
+    };
+    let mut sides = ArrayWriter::new();
+    let rand = bson::rawdoc! { "$rand": bson::rawdoc! {} };
+    sides.push(Value::Document(Doc::from(&rand)));
+    sides.push(Value::Double(rate));
+    let mut operator = Writer::new(64);
+    operator.value(b"$lt", Value::Array(Doc::new(&sides.into_bytes())));
+    let operator = operator.finish();
+    let mut condition = Writer::new(64);
+    condition.value(b"$expr", Value::Document(Doc::from(&operator)));
+    let condition = condition.finish();
+    match Doc::from(&condition).elements().next() {
+        Some(condition) => Ok(Node::Expr(Box::new(Condition::parse(&condition, Variables::NONE)?))),
+        None => Err(QueryError::bad_value("$sampleRate needs a number")),
+    }
 }
 
 /// The only node, or a list of the nodes.

@@ -7,6 +7,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
+use crate::doc::path::is_dollar_prefixed;
 use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Element, MAX_DEPTH, OwnedValue, Value, validate};
 use crate::error::{ErrorCode, QueryError, Result};
@@ -506,7 +507,7 @@ fn collect(projection: Doc<'_>, prefix: &str, wishes: &mut Vec<(String, Wish)>) 
             Some(path) => (path.to_owned(), true),
             None => (path, false),
         };
-        if path.split('.').any(|part| part.starts_with('$')) {
+        if path.split('.').any(is_dollar_prefixed) {
             return Err(QueryError::new(
                 ErrorCode::Location31394,
                 "As of 4.4, it's illegal to specify positional operator in the middle of a path. Positional projection \
