@@ -176,6 +176,8 @@ codes! {
     InterruptedAtShutdown = 11600,
     /// The operation was interrupted on request.
     Interrupted = 11601,
+    /// The name of a database differs only in case from that of another.
+    DatabaseDifferCase = 13297,
     /// The disk is full.
     OutOfDiskSpace = 14031,
     /// An index of the collection is being built.

@@ -188,13 +188,31 @@ impl Catalog {
         Ok(true)
     }
 
-    /// `NamespaceExists` if there is a collection or view of this name.
+    /// `NamespaceExists` if there is a collection or view of this name; `DatabaseDifferCase` if it would be the first of a database whose name
+    /// differs only in case from that of another.
     pub(crate) fn check_free(&self, reads: &impl Reads, namespace: &Namespace) -> Result<()> {
-        match reads.get(&self.table, namespace.as_str().as_bytes())? {
-            None => Ok(()),
-            Some(_) => Err(QueryError::new(
+        if reads.get(&self.table, namespace.as_str().as_bytes())?.is_some() {
+            return Err(QueryError::new(
                 ErrorCode::NamespaceExists,
                 format!("Collection {namespace} already exists."),
+            ));
+        }
+        let database = namespace.database();
+        let prefix = format!("{database}.");
+        let mut own = reads.range(&self.table, (Bound::Included(prefix.as_bytes()), Bound::Unbounded))?;
+        if own.next().transpose()?.is_some_and(|(key, _)| key.starts_with(prefix.as_bytes())) {
+            return Ok(());
+        }
+        drop(own);
+        let all = self.list_with_views(reads, "")?;
+        match all.iter().find(|(other, _)| other.database().eq_ignore_ascii_case(database)) {
+            None => Ok(()),
+            Some((other, _)) => Err(QueryError::new(
+                ErrorCode::DatabaseDifferCase,
+                format!(
+                    "db already exists with different case already have: [{}] trying to create [{database}]",
+                    other.database()
+                ),
             )),
         }
     }
