@@ -13,7 +13,7 @@ use treedb_query::access::{Direction, Flow, RowId, Sink, Source};
 use treedb_query::doc::{Doc, OwnedValue, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
-use treedb_query::index::ordered::expiry;
+use treedb_query::index::ordered::{expiry, same_key_pattern};
 use treedb_query::query::definition_of;
 use treedb_storage::{Reads, Table, TableKind, WriteTxn};
 
@@ -298,11 +298,8 @@ fn complete_clustered(options: &mut Document) -> Result<()> {
             format!("BSON field 'create.clusteredIndex.{other}' is an unknown field."),
         ));
     }
-    let key = index.get_document("key").ok();
-    let by_id = key
-        .is_some_and(|key| key.len() == 1 && matches!(key.get("_id"), Some(Bson::Int32(1) | Bson::Int64(1))))
-        || key.is_some_and(|key| key.len() == 1 && key.get("_id") == Some(&Bson::Double(1.0)));
-    if !by_id {
+    let key = index.get_document("key").ok().map(RawDocumentBuf::try_from).transpose()?;
+    if !key.is_some_and(|key| same_key_pattern(&key, &bson::rawdoc! { "_id": 1 })) {
         return Err(QueryError::new(
             ErrorCode::InvalidIndexSpecificationOption,
             "The clusteredIndex option is only supported with the key {_id: 1}",
@@ -329,14 +326,16 @@ impl Edit<'_> {
         self.grown += new as i64 - old as i64;
     }
 
-    /// Deletes the oldest documents of a capped collection that has too many.
+    /// Deletes the oldest documents of a capped collection that has grown too large.
     pub(crate) fn enforce_cap(&mut self) -> Result<()> {
+        if self.grown == 0 { Ok(()) } else { self.delete_oldest() }
+    }
+
+    /// Deletes the oldest documents until the collection is within its limits, and stores how many bytes it has.
+    fn delete_oldest(&mut self) -> Result<()> {
         let Some(Capped { size, max, table: Some(table) }) = self.meta.special.capped.clone() else {
             return Ok(());
         };
-        if self.grown == 0 {
-            return Ok(());
-        }
         let mut held = bytes(&*self.txn, &table)?.saturating_add_signed(std::mem::take(&mut self.grown));
         let mut rows = self.txn.len(&self.meta.rows)?;
         while rows > 1 && (held > size || max.is_some_and(|max| rows > max)) {
@@ -364,7 +363,7 @@ pub(crate) fn create_capped_table(txn: &mut WriteTxn, id: i64) -> Result<Table> 
     Ok(txn.create_table(&capped_table(id), TableKind::Ordered)?)
 }
 
-/// Makes a collection capped, or changes its limits, and counts its bytes. Documents that are too many are deleted when the edit ends.
+/// Makes a collection capped, or changes its limits: counts its bytes, and deletes the documents that are too many.
 pub(crate) fn make_capped(edit: &mut Edit<'_>, limits: &Document) -> Result<()> {
     let was = edit.meta.special.capped.clone();
     let mut options = edit.meta.options.clone();
@@ -393,9 +392,5 @@ pub(crate) fn make_capped(edit: &mut Edit<'_>, limits: &Document) -> Result<()> 
     let meta: &mut Meta = std::sync::Arc::make_mut(&mut edit.meta);
     (meta.options, meta.special) = (options, special);
     edit.catalog.write(edit.txn, meta)?;
-    // Counted as a change, so that the limits are enforced.
-    let held = bytes(&*edit.txn, &table)?;
-    edit.txn.put(&table, b"", &held.saturating_sub(1).to_le_bytes())?;
-    edit.grown += i64::from(held > 0);
-    Ok(())
+    edit.delete_oldest()
 }
