@@ -33,6 +33,8 @@ CHAPTERS = [
     ("Backup stream", STORAGE, "kv/backup/mod.rs", "Bytes of a stream"),
     ("Catalog of collections", CORE, "catalog/table.rs", None),
     ("A collection's catalog entry", CORE, "catalog/meta.rs", None),
+    ("A view's catalog entry", CORE, "catalog/view_def.rs", None),
+    ("Capped collections", CORE, "catalog/special.rs", None),
     ("Template rows: a row", QUERY, "doc/template/mod.rs", "A row"),
     ("Template rows: a shape", QUERY, "doc/template/mod.rs", "A shape"),
     ("Index entries", QUERY, "index/ordered/mod.rs", None),

@@ -340,6 +340,28 @@ impl<T> Collection<T> {
         Ok(())
     }
 
+    /// Gives the collection another name, by which it is known from then on: `films`, in the database `test`, or `cinema.films`. With
+    /// `drop_target` a collection that has the name is dropped.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`, `NamespaceExists`, `IllegalOperation`.
+    pub fn rename(&self, to: &str, drop_target: bool) -> Result<Collection<T>> {
+        self.target.outside("rename")?;
+        let renamed = Target::new(self.target.database().clone(), to, None);
+        self.target.database().rename_collection(self.namespace(), renamed.name(), drop_target)?;
+        Ok(Collection::new(renamed))
+    }
+
+    /// The documents of a capped collection (`create_collection` with the options `capped` and `size`) that match, in the order of their
+    /// insertion, and those that are inserted later: see [`Tail::next_timeout`](crate::Tail::next_timeout).
+    ///
+    /// # Errors
+    /// `BadValue` for a collection that is not capped; those of the filter.
+    pub fn tail(&self, filter: impl IntoDocument) -> Result<crate::Tail> {
+        let request = treedb_collections::FindRequest::filter(filter.into_document()?);
+        Ok(self.target.outside("tail")?.tail(&request)?)
+    }
+
     /// Watches the changes of the collection. The database must record changes: see
     /// [`Database::record_changes`](crate::Database::record_changes).
     pub fn watch(&self) -> Watch<'_, T> {

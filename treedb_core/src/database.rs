@@ -66,6 +66,36 @@ impl Database {
         CreateCollection { db: self, name, options: Document::new() }
     }
 
+    /// Creates a view: a name by which the documents are read that `pipeline` makes of those of `on`, a collection or view of the same
+    /// database. It cannot be written to.
+    ///
+    /// ```
+    /// use treedb_core::{Collection, Database, bson::doc};
+    ///
+    /// # fn main() -> treedb_core::Result<()> {
+    /// let db = Database::in_memory()?;
+    /// let films: Collection = db.collection("films");
+    /// films.insert_many([doc! { "title": "Alien", "year": 1979 }, doc! { "title": "Heat", "year": 1995 }]).run()?;
+    /// db.create_view("old", "films", [doc! { "$match": { "year": { "$lt": 1990 } } }])?;
+    /// let old: Collection = db.collection("old");
+    /// assert_eq!(old.find(doc! {}).run()?.count(), 1);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NamespaceExists`; those of the stages; `GraphContainsCycle`, `OptionNotSupportedOnView`.
+    pub fn create_view(
+        &self,
+        name: &str,
+        on: &str,
+        pipeline: impl IntoIterator<Item = Document>,
+    ) -> Result<()> {
+        let name = Target::new(self.engine.clone(), name, None).name().to_owned();
+        self.engine.create_view(&name, on, pipeline.into_iter().collect())?;
+        Ok(())
+    }
+
     /// The full names of all collections, in order.
     ///
     /// # Errors

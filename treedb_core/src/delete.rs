@@ -20,7 +20,7 @@ impl<'c> Delete<'c> {
     pub(crate) fn new(target: &'c Target, filter: impl IntoDocument, limit: u64) -> Self {
         let mut deferred = Deferred::default();
         let filter = deferred.take(filter).unwrap_or_default();
-        let request = DeleteRequest { filter, limit, hint: None, collation: None };
+        let request = DeleteRequest { limit, ..DeleteRequest::many(filter) };
         Delete { target, request, deferred }
     }
 

@@ -78,6 +78,13 @@ macro_rules! options {
             self
         }
     };
+    (let_vars) => {
+        /// Variables that expressions in the filter and the projection may use as `$$name`.
+        pub fn let_vars(mut self, variables: impl IntoDocument) -> Self {
+            self.search.request.variables = self.search.deferred.take(variables);
+            self
+        }
+    };
     (as_of) => {
         /// Among the documents as they were at that time, as far as the change log has them.
         pub fn as_of(mut self, moment: AsOf) -> Self {
@@ -100,7 +107,19 @@ impl<'c, T> Find<'c, T> {
         Find { search: Search::new(target, filter), kind: PhantomData }
     }
 
-    options!(sort skip limit projection hint collation as_of);
+    options!(sort skip limit projection hint collation let_vars as_of);
+
+    /// From this key of the index on that [`Self::hint`] names: a value for each of its fields.
+    pub fn min(mut self, key: impl IntoDocument) -> Self {
+        self.search.request.bounds.min = self.search.deferred.take(key);
+        self
+    }
+
+    /// Up to this key of that index, and without it.
+    pub fn max(mut self, key: impl IntoDocument) -> Self {
+        self.search.request.bounds.max = self.search.deferred.take(key);
+        self
+    }
 
     /// Whether a sort that needs more than 100 MiB may use temporary files, as it may by default.
     pub fn allow_disk_use(mut self, allow: bool) -> Self {

@@ -56,6 +56,16 @@ impl<'c> Update<'c> {
         self.set(|request, deferred| request.collation = deferred.take(collation))
     }
 
+    /// Of several documents that match, the first of this order is updated. Not by `update_many`.
+    pub fn sort(self, sort: impl IntoDocument) -> Self {
+        self.set(|request, deferred| request.sort = deferred.take(sort))
+    }
+
+    /// Variables that expressions in the filter and in a pipeline may use as `$$name`.
+    pub fn let_vars(self, variables: impl IntoDocument) -> Self {
+        self.set(|request, deferred| request.variables = deferred.take(variables))
+    }
+
     fn set(mut self, change: impl FnOnce(&mut UpdateRequest, &mut Deferred)) -> Self {
         if let Ok(request) = &mut self.request {
             change(request, &mut self.deferred);

@@ -588,6 +588,52 @@ fn changes_are_watched_as_typed_values_and_past_states_are_read() {
 }
 
 #[test]
+fn collections_are_renamed_and_capped_and_read_by_views() {
+    let (db, films) = films();
+    let all = films.count_documents(doc! {}).run().unwrap();
+    assert!(all > 2);
+    let renamed = films.rename("pictures", false).unwrap();
+    assert_eq!(renamed.namespace(), "test.pictures");
+    assert_eq!(renamed.count_documents(doc! {}).run().unwrap(), all);
+    assert_eq!(films.rename("x", false).unwrap_err().code(), ErrorCode::NamespaceNotFound);
+    db.create_view("titles", "pictures", [doc! { "$match": { "_id": { "$lte": 2 } } }]).unwrap();
+    let titles: Collection<Film> = db.collection("titles");
+    assert_eq!(titles.count_documents(doc! {}).run().unwrap(), 2);
+    let mut seen = 0;
+    let count = |_: &bson::RawDocument| {
+        seen += 1;
+        std::ops::ControlFlow::Continue(())
+    };
+    titles.find(doc! {}).for_each(count).unwrap();
+    assert_eq!(seen, 2);
+    let refused = titles.insert_one(film(9, "Brazil", 1985)).run().unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::CommandNotSupportedOnView);
+    let over =
+        renamed.find(doc! { "$expr": { "$gt": ["$_id", "$$n"] } }).let_vars(doc! { "n": 1 }).run().unwrap();
+    assert_eq!(over.count() as u64, all - 1);
+    let between =
+        renamed.find(doc! {}).hint("_id_").min(doc! { "_id": 1 }).max(doc! { "_id": 2 }).run().unwrap();
+    assert_eq!(between.count(), 1);
+    let last =
+        renamed.update_one(doc! {}, doc! { "$set": { "year": 1 } }).sort(doc! { "_id": -1 }).run().unwrap();
+    assert_eq!(last.modified_count, 1);
+    assert_eq!(
+        renamed.find_one(doc! { "_id": { "$lt": 2 } }).run().unwrap().map(|film| film.year == 1),
+        Some(false)
+    );
+
+    db.create_collection("log").options(doc! { "capped": true, "size": 4096, "max": 2 }).run().unwrap();
+    let log: Collection = db.collection("log");
+    log.insert_many((0..5).map(|n| doc! { "_id": n })).run().unwrap();
+    let mut tail = log.tail(doc! {}).unwrap();
+    let mut next =
+        || tail.next_timeout(Duration::from_millis(1)).unwrap().map(|doc| doc.get_i32("_id").unwrap());
+    assert_eq!((next(), next(), next()), (Some(3), Some(4), None));
+    log.insert_one(doc! { "_id": 5 }).run().unwrap();
+    assert_eq!(next(), Some(5));
+}
+
+#[test]
 fn the_text_of_a_json_collection_round_trips_unchanged() {
     let db = Database::in_memory().unwrap();
     let format = doc! { "storageEngine": { "treedb": { "format": "json" } } };

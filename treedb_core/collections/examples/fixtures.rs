@@ -172,6 +172,27 @@ fn collections(folder: &Path, name: &str, count: i32) -> Result<()> {
     database.checkpoint()?;
     work(&mut rng, &mut model, &things, count, 2 * count)?;
     database.drop_collection("shop.gone")?;
+    let capped = doc! { "capped": true, "size": 1024, "max": 4 };
+    let log = database.create_collection("shop.last", capped)?;
+    log.insert_many(&(0..7).map(|n| rawdoc! { "_id": n }).collect::<Vec<_>>(), true)?;
+    for n in 3..7 {
+        model.insert(("shop.renamed".to_owned(), n), rawdoc! { "_id": n });
+    }
+    log.rename("shop.renamed", false)?;
+    let clustered = doc! { "clusteredIndex": { "key": { "_id": 1 }, "unique": true, "name": "by id" } };
+    insert(
+        &mut model,
+        &database.create_collection("shop.clustered", clustered)?,
+        vec![rawdoc! { "_id": 1 }],
+    )?;
+    let series =
+        doc! { "timeseries": { "timeField": "at", "metaField": "of" }, "expireAfterSeconds": 1_000_000_000 };
+    let measured = rawdoc! { "_id": 1, "at": bson::DateTime::from_millis(7_000_000_000_000), "of": "x" };
+    insert(&mut model, &database.create_collection("shop.series", series)?, vec![measured])?;
+    database.create_view("shop.view", "renamed", vec![doc! { "$match": { "_id": { "$gt": 4 } } }])?;
+    for n in 5..7 {
+        model.insert(("shop.view".to_owned(), n), rawdoc! { "_id": n });
+    }
     plain.create_index(rawdoc! { "number": 1 })?;
     texts.insert_json("{ \"_id\": 3, \"after\": \"the checkpoint\" }")?;
     model.insert(("shop.texts".to_owned(), 3), rawdoc! { "_id": 3, "after": "the checkpoint" });

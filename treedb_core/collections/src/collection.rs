@@ -15,11 +15,13 @@ use crate::catalog::index_spec::IndexSpec;
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
 use crate::catalog::search_index::SearchIndex;
+use crate::catalog::view_def::is_about_a_view;
 use crate::changes::AsOfOverlay;
 use crate::database::Database;
 use crate::maintenance::index_build::{self, IndexesCreated};
 use crate::maintenance::recall::{Recall, recall};
 use crate::read::cursor::Cursor;
+use crate::read::of_view::FoundInView;
 use crate::read::point_lookup::{self, PointFind};
 use crate::read::vector_search::{vector_search, vector_search_many, vector_search_within};
 use crate::read::view::View;
@@ -40,16 +42,36 @@ pub struct Collection {
     db: Database,
     namespace: Namespace,
     durability: Option<Durability>,
+    /// Whether its validator applies to what this handle writes.
+    validates: bool,
 }
 
 impl Collection {
     pub(crate) fn new(db: Database, namespace: Namespace) -> Self {
-        Collection { db, namespace, durability: None }
+        Collection { db, namespace, durability: None, validates: true }
     }
 
     /// The same collection, with this durability of its writes instead of the database's.
     pub fn with_durability(&self, durability: Durability) -> Self {
         Collection { durability: Some(durability), ..self.clone() }
+    }
+
+    /// The same collection; what this handle writes need not match the validator.
+    pub fn without_validation(&self) -> Self {
+        Collection { validates: false, ..self.clone() }
+    }
+
+    /// False for [`Self::without_validation`].
+    pub fn validates(&self) -> bool {
+        self.validates
+    }
+
+    /// The collection of another name (`database.collection`), written to as this one is.
+    ///
+    /// # Errors
+    /// `InvalidNamespace`.
+    pub fn sibling(&self, namespace: &str) -> Result<Self> {
+        Ok(Collection { namespace: Namespace::parse(namespace)?, ..self.clone() })
     }
 
     /// The database it is in.
@@ -93,16 +115,21 @@ impl Collection {
     /// # Errors
     /// `BadValue` and others of the filter, sort and projection, each naming the field.
     pub fn find(&self, request: FindRequest) -> Result<Cursor> {
-        if let Some(point) = point_lookup::of_request(&request)?
-            && let Some((reads, meta)) = self.snapshot()?
-        {
-            return match PointFind::new(&point, &request, &meta)? {
-                Some(find) => Cursor::by_point_lookup(reads, meta, find),
-                None => {
-                    let query = parse(&request)?.with_default_collation(&meta.collation)?;
-                    Cursor::open(reads, meta, query)
+        if let Some(point) = point_lookup::of_request(&request)? {
+            match self.snapshot() {
+                Ok(None) => return Ok(Cursor::empty()),
+                Ok(Some((reads, meta))) => {
+                    return match PointFind::new(&point, &request, &meta)? {
+                        Some(find) => Cursor::by_point_lookup(reads, meta, find),
+                        None => {
+                            let query = parse(&request)?.with_default_collation(&meta.collation)?;
+                            Cursor::open(reads, meta, query)
+                        }
+                    };
                 }
-            };
+                Err(error) if is_about_a_view(&error) => {}
+                Err(error) => return Err(error),
+            }
         }
         self.find_by_plan(request)
     }
@@ -120,12 +147,16 @@ impl Collection {
                 None => Ok(Cursor::empty()),
             };
         }
-        match self.snapshot()? {
-            Some((reads, meta)) => {
+        match self.snapshot() {
+            Ok(Some((reads, meta))) => {
                 let query = query.with_default_collation(&meta.collation)?;
                 Cursor::open(reads, meta, query)
             }
-            None => Ok(Cursor::empty()),
+            Ok(None) => Ok(Cursor::empty()),
+            Err(error) if is_about_a_view(&error) => {
+                FoundInView::new(&request, |pipeline| self.aggregate(pipeline)).map(Cursor::of_view)
+            }
+            Err(error) => Err(error),
         }
     }
 
@@ -135,11 +166,16 @@ impl Collection {
             let reads = self.db.inner.store.snapshot()?;
             let found = self.db.inner.catalog.with_meta(&reads, reads.txn(), &self.namespace, |meta| {
                 point_lookup::first(&point, &reads, meta)
-            })?;
-            if let Some(found) = found
-                && let Some(found) = found?
-            {
-                return Ok(found);
+            });
+            match found {
+                Ok(Some(found)) => {
+                    if let Some(found) = found? {
+                        return Ok(found);
+                    }
+                }
+                Ok(None) => {}
+                Err(error) if is_about_a_view(&error) => {}
+                Err(error) => return Err(error),
             }
         }
         self.find_by_plan(FindRequest::filter(filter).limit(1))?.next().transpose()
@@ -202,29 +238,44 @@ impl Collection {
         if request.as_of.is_some() {
             return self.find(request)?.try_fold(0, |count, document| document.map(|_| count + 1));
         }
-        let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
-        match self.snapshot()? {
-            Some((reads, meta)) => {
+        let request = FindRequest { sort: None, projection: None, ..request };
+        let query = parse(&request)?;
+        match self.snapshot() {
+            Ok(Some((reads, meta))) => {
                 let view = View { reads: &reads, meta: &meta };
                 count(&view, &view.context(), &query.with_default_collation(&meta.collation)?)
             }
-            None => Ok(0),
+            Ok(None) => Ok(0),
+            Err(error) if is_about_a_view(&error) => {
+                self.find(request)?.try_fold(0, |count, document| document.map(|_| count + 1))
+            }
+            Err(error) => Err(error),
         }
     }
 
     /// The distinct values of a field in all documents, if an index has them; `None` if the documents have to be read.
     /// Values that compare equal are one; a missing field has none.
     pub(crate) fn distinct_by_index(&self, path: &str) -> Result<Option<Vec<OwnedValue>>> {
-        match self.snapshot()? {
-            Some((_, meta)) if !meta.collation.is_simple() => Ok(None),
-            Some((reads, meta)) => distinct_by_index(&View { reads: &reads, meta: &meta }, path),
-            None => Ok(Some(Vec::new())),
+        match self.snapshot() {
+            Ok(Some((_, meta))) if !meta.collation.is_simple() => Ok(None),
+            Ok(Some((reads, meta))) => distinct_by_index(&View { reads: &reads, meta: &meta }, path),
+            Ok(None) => Ok(Some(Vec::new())),
+            Err(error) if is_about_a_view(&error) => Ok(None),
+            Err(error) => Err(error),
         }
     }
 
-    /// The default collation of the collection; the simple one if it does not exist.
+    /// The default collation of the collection or view; the simple one if it does not exist.
     pub fn collation(&self) -> Result<Collation> {
-        Ok(self.snapshot()?.map(|(_, meta)| meta.collation.clone()).unwrap_or_default())
+        match self.snapshot() {
+            Ok(found) => Ok(found.map(|(_, meta)| meta.collation.clone()).unwrap_or_default()),
+            Err(error) if is_about_a_view(&error) => {
+                let reads = self.db.inner.store.begin_read()?;
+                let view = self.db.inner.catalog.view(&reads, &self.namespace)?;
+                Ok(view.map(|view| view.collation).unwrap_or_default())
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The number of rows, without reading them.
@@ -344,6 +395,16 @@ impl Collection {
         Ok(self.snapshot()?.map(|(_, meta)| SearchIndex::all(&meta)))
     }
 
+    /// Gives the collection another name (`database.collection`), by which it is known from then on; see
+    /// [`Database::rename_collection`]. Returns the handle of the new name.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn rename(&self, to: &str, drop_target: bool) -> Result<Collection> {
+        self.db.rename_collection(self.namespace.as_str(), to, drop_target)?;
+        Ok(Collection { namespace: Namespace::parse(to)?, ..self.clone() })
+    }
+
     pub(crate) fn snapshot(&self) -> Result<Option<(ReadTxn, Arc<Meta>)>> {
         let reads = self.db.inner.store.begin_read()?;
         let meta = self.db.inner.catalog.with_meta(&reads, reads.txn(), &self.namespace, Arc::clone)?;
@@ -355,6 +416,9 @@ impl Collection {
         create: bool,
         work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        self.db.edit(&self.namespace, create, self.durability, work)
+        self.db.edit(&self.namespace, create, self.durability, |edit| {
+            edit.validates = self.validates;
+            work(edit)
+        })
     }
 }

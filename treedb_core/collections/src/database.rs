@@ -12,6 +12,7 @@ use crate::Collection;
 use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::{Namespace, check_database};
+use crate::catalog::special::{indexes_of_series, make_capped};
 use crate::catalog::validator::Validator;
 use crate::changes::{self, ChangeLog};
 use crate::maintenance::check::{self, CollectionCheck};
@@ -48,8 +49,15 @@ pub struct CollectionInfo {
     pub namespace: Namespace,
     /// The options it was created with.
     pub options: Document,
-    /// Its identity, which only dropping it ends.
-    pub uuid: bson::Uuid,
+    /// Its identity, which only dropping it ends; `None` for a view.
+    pub uuid: Option<bson::Uuid>,
+}
+
+impl CollectionInfo {
+    /// True for a view.
+    pub fn is_view(&self) -> bool {
+        self.uuid.is_none()
+    }
 }
 
 /// What [`Database::check`] has checked.
@@ -140,9 +148,23 @@ impl Database {
     /// `NamespaceExists`, `InvalidNamespace`; those of the options.
     pub fn create_collection(&self, namespace: &str, options: Document) -> Result<Collection> {
         let namespace = Namespace::parse(namespace)?;
+        if options.contains_key("viewOn") {
+            self.create_view_of(namespace.clone(), options)?;
+            return Ok(Collection::new(self.clone(), namespace));
+        }
         let mut txn = self.inner.store.begin_write()?;
-        self.inner.catalog.create(&mut txn, &namespace, options)?;
+        let meta = Arc::new(self.inner.catalog.create(&mut txn, &namespace, options)?);
+        let indexes = indexes_of_series(&meta.options)?;
+        let expires = meta.options.contains_key("expireAfterSeconds");
+        let mut edit = self.edit_in(&mut txn, meta)?;
+        for def in &indexes {
+            index_build::add_ready(&mut edit, def)?;
+        }
+        edit.finish()?;
         txn.commit()?;
+        if expires {
+            self.inner.ttl_monitor.start(self);
+        }
         Ok(Collection::new(self.clone(), namespace))
     }
 
@@ -153,6 +175,15 @@ impl Database {
     /// `NamespaceNotFound`; those of the validator's filter; `InvalidOptions` for a `collation`, which cannot be changed.
     pub fn modify_collection(&self, namespace: &str, options: Document) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
+        if self.modify_view(&namespace, &options)? {
+            return Ok(());
+        }
+        if options.contains_key("viewOn") || options.contains_key("pipeline") {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                format!("{namespace} is not a view: it has neither 'viewOn' nor 'pipeline'"),
+            ));
+        }
         let mut txn = self.inner.store.begin_write()?;
         let Some(mut meta) = self.inner.catalog.read(&txn, &namespace)? else {
             return Err(Self::namespace_not_found(&namespace));
@@ -169,11 +200,50 @@ impl Database {
         Ok(txn.commit()?)
     }
 
+    /// Makes a collection capped: it keeps its last documents only, of at most `size` bytes. Its indexes stay.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`; `BadValue` for the size; `InvalidOptions` for a collection that cannot be capped.
+    pub fn convert_to_capped(&self, namespace: &str, size: u64, max: Option<u64>) -> Result<()> {
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        let mut limits = bson::doc! { "capped": true, "size": number(size) };
+        if let Some(max) = max {
+            limits.insert("max", number(max));
+        }
+        self.change_limits(&Namespace::parse(namespace)?, &limits)
+    }
+
+    /// Changes limits of a capped collection: those of `size` and `max` that are given.
+    ///
+    /// # Errors
+    /// As [`Self::convert_to_capped`]; `InvalidOptions` if the collection is not capped.
+    pub fn modify_capped(&self, namespace: &str, limits: &Document) -> Result<()> {
+        let namespace = Namespace::parse(namespace)?;
+        let reads = self.inner.store.begin_read()?;
+        if self.inner.catalog.find(&reads, &namespace)?.is_some_and(|meta| meta.special.capped.is_none()) {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                format!("{namespace} is not capped: its limits cannot be changed"),
+            ));
+        }
+        drop(reads);
+        self.change_limits(&namespace, limits)
+    }
+
+    fn change_limits(&self, namespace: &Namespace, limits: &Document) -> Result<()> {
+        self.edit(namespace, false, None, |edit| make_capped(edit, limits))?
+            .ok_or_else(|| Self::namespace_not_found(namespace))
+    }
+
     /// Drops a collection with its rows and indexes. False if there is none of that name. Open cursors keep their
     /// snapshots and remain usable.
     pub fn drop_collection(&self, namespace: &str) -> Result<bool> {
         let namespace = Namespace::parse(namespace)?;
         let mut txn = self.inner.store.begin_write()?;
+        if self.inner.catalog.drop_view(&mut txn, &namespace)? {
+            txn.commit()?;
+            return Ok(true);
+        }
         let Some(meta) = self.inner.catalog.drop(&mut txn, &namespace)? else { return Ok(false) };
         self.inner.changes.collection_dropped(&mut txn, &meta)?;
         txn.commit()?;
@@ -186,9 +256,12 @@ impl Database {
     pub fn drop_database(&self, database: &str) -> Result<usize> {
         check_database(database)?;
         let mut txn = self.inner.store.begin_write()?;
-        let all = self.inner.catalog.list(&txn, &format!("{database}."))?;
+        let all = self.inner.catalog.list_with_views(&txn, &format!("{database}."))?;
         let mut tables = Vec::new();
-        for namespace in &all {
+        for (namespace, _) in &all {
+            if self.inner.catalog.drop_view(&mut txn, namespace)? {
+                continue;
+            }
             if let Some(meta) = self.inner.catalog.drop(&mut txn, namespace)? {
                 self.inner.changes.collection_dropped(&mut txn, &meta)?;
                 tables.extend(meta.vector_tables());
@@ -208,9 +281,15 @@ impl Database {
         check_database(database)?;
         let reads = self.inner.store.begin_read()?;
         let mut found = Vec::new();
-        for namespace in self.inner.catalog.list(&reads, &format!("{database}."))? {
-            if let Some(meta) = self.inner.catalog.find(&reads, &namespace)? {
-                found.push(CollectionInfo { namespace, options: meta.options.clone(), uuid: meta.uuid });
+        for (namespace, _) in self.inner.catalog.list_with_views(&reads, &format!("{database}."))? {
+            if let Some(view) = self.inner.catalog.view(&reads, &namespace)? {
+                found.push(CollectionInfo { namespace, options: view.options, uuid: None });
+            } else if let Some(meta) = self.inner.catalog.find(&reads, &namespace)? {
+                found.push(CollectionInfo {
+                    namespace,
+                    options: meta.options.clone(),
+                    uuid: Some(meta.uuid),
+                });
             }
         }
         Ok(found)
@@ -219,8 +298,8 @@ impl Database {
     /// The databases that have collections, by name.
     pub fn list_databases(&self) -> Result<Vec<String>> {
         let reads = self.inner.store.begin_read()?;
-        let mut names: Vec<String> =
-            self.inner.catalog.list(&reads, "")?.iter().map(|ns| ns.database().to_owned()).collect();
+        let all = self.inner.catalog.list_with_views(&reads, "")?;
+        let mut names: Vec<String> = all.iter().map(|(name, _)| name.database().to_owned()).collect();
         names.dedup();
         Ok(names)
     }
@@ -239,7 +318,10 @@ impl Database {
         let store = self.inner.store.check()?;
         let reads = self.inner.store.begin_read()?;
         let mut collections = Vec::new();
-        for namespace in self.inner.catalog.list(&reads, "")? {
+        for (namespace, _) in self.inner.catalog.list_with_views(&reads, "")? {
+            if self.inner.catalog.view(&reads, &namespace)?.is_some() {
+                continue;
+            }
             if let Some(meta) = self.inner.catalog.find(&reads, &namespace)? {
                 collections.push(check::collection(&reads, &meta)?);
             }
@@ -292,6 +374,8 @@ impl Database {
         }
         if recorded {
             self.after_commit();
+        } else if now.special.capped.is_some() {
+            self.inner.changes.notify();
         }
         Ok(Some(done))
     }
@@ -302,7 +386,7 @@ impl Database {
             true => self.inner.changes.begin(txn, meta.id)?,
             false => None,
         };
-        Ok(Edit { txn, catalog: &self.inner.catalog, meta, recorder })
+        Ok(Edit { txn, catalog: &self.inner.catalog, meta, recorder, validates: true, grown: 0 })
     }
 
     /// The error of an operation that needs the collection to exist.

@@ -44,6 +44,7 @@ pub use maintenance::recall::Recall;
 pub use read::aggregate::{AggregateRequest, Aggregation, Explanation};
 pub use read::cursor::Cursor;
 pub use read::json::JsonCursor;
+pub use read::tail::Tail;
 pub use request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
     UpdateRequest, VectorSearchRequest,
@@ -51,7 +52,7 @@ pub use request::{
 pub use transaction::{
     MAX_BYTES as MAX_TRANSACTION_BYTES, Transaction, TransactionCollection, TransactionCursor,
 };
-pub use treedb_query::query::Neighbor;
+pub use treedb_query::query::{KeyBounds, Neighbor, Returns};
 pub use treedb_query::{DuplicateKey, ErrorCode, QueryError, RowId, bson};
 pub use treedb_storage::{Corruption, Durability, Error, Key, Options, Store};
 pub use write::change::MAX_DOCUMENT;

@@ -3,7 +3,7 @@
 use bson::{Bson, RawDocumentBuf, rawdoc};
 
 use treedb_query::error::QueryError;
-use treedb_query::query::{Changes, Hint};
+use treedb_query::query::{Changes, Hint, KeyBounds, Returns};
 
 use crate::changes::AsOf;
 
@@ -28,6 +28,12 @@ pub struct FindRequest {
     pub collation: Option<RawDocumentBuf>,
     /// Refuses a sort that needs more than 100 MiB, instead of using temporary files.
     pub in_memory: bool,
+    /// Variables that the expressions of filter and projection, and of an update, may use as `$$name`: a document of expressions.
+    pub variables: Option<RawDocumentBuf>,
+    /// Bounds of the keys of the index that the hint names.
+    pub bounds: KeyBounds,
+    /// What is returned of each document.
+    pub returns: Returns,
 }
 
 impl FindRequest {
@@ -65,6 +71,11 @@ impl FindRequest {
     /// Sets the collation.
     pub fn collation(self, collation: RawDocumentBuf) -> Self {
         FindRequest { collation: Some(collation), ..self }
+    }
+
+    /// Sets the variables that expressions may use.
+    pub fn variables(self, variables: RawDocumentBuf) -> Self {
+        FindRequest { variables: Some(variables), ..self }
     }
 
     /// Refuses a sort that exceeds the memory limit with `QueryExceededMemoryLimitNoDiskUseAllowed`.
@@ -139,6 +150,10 @@ pub struct UpdateRequest {
     /// How strings are compared, in the filter and by operators of the update:
     /// `{ locale: "en", strength: 2 }`; `None` for the collation of the collection.
     pub collation: Option<RawDocumentBuf>,
+    /// Which of the documents is the first; `None` for any. Not with `multi`.
+    pub sort: Option<RawDocumentBuf>,
+    /// Variables that the expressions of the filter and of a pipeline may use as `$$name`: a document of expressions.
+    pub variables: Option<RawDocumentBuf>,
 }
 
 impl UpdateRequest {
@@ -154,6 +169,8 @@ impl UpdateRequest {
             upsert: false,
             hint: None,
             collation: None,
+            sort: None,
+            variables: None,
         }
     }
 
@@ -165,6 +182,16 @@ impl UpdateRequest {
     /// Sets the filters for `$[identifier]`.
     pub fn array_filters(self, filters: Vec<RawDocumentBuf>) -> Self {
         UpdateRequest { array_filters: filters, ..self }
+    }
+
+    /// Sets the order in which the first document is found.
+    pub fn sort(self, sort: RawDocumentBuf) -> Self {
+        UpdateRequest { sort: Some(sort), ..self }
+    }
+
+    /// Sets the variables that expressions may use.
+    pub fn variables(self, variables: RawDocumentBuf) -> Self {
+        UpdateRequest { variables: Some(variables), ..self }
     }
 
     /// Inserts a document if none matches.
@@ -201,17 +228,19 @@ pub struct DeleteRequest {
     /// How strings are compared in the filter: `{ locale: "en", strength: 2 }`; `None` for the collation of
     /// the collection.
     pub collation: Option<RawDocumentBuf>,
+    /// Variables that the expressions of the filter may use as `$$name`: a document of expressions.
+    pub variables: Option<RawDocumentBuf>,
 }
 
 impl DeleteRequest {
     /// Deletes the first document found.
     pub fn one(filter: RawDocumentBuf) -> Self {
-        DeleteRequest { filter, limit: 1, hint: None, collation: None }
+        DeleteRequest { limit: 1, ..Self::many(filter) }
     }
 
     /// Deletes all documents that match.
     pub fn many(filter: RawDocumentBuf) -> Self {
-        DeleteRequest { filter, limit: 0, hint: None, collation: None }
+        DeleteRequest { filter, limit: 0, hint: None, collation: None, variables: None }
     }
 
     /// Sets the collation.

@@ -114,8 +114,24 @@ codes! {
     ShutdownInProgress = 91,
     /// Two transactions changed the same document: try again.
     WriteConflict = 112,
+    /// Views would read each other in a circle.
+    GraphContainsCycle = 5,
+    /// The next documents of a tailable cursor have been deleted.
+    CappedPositionLost = 136,
+    /// The pipelines of a view and of those that it reads are too long.
+    ViewPipelineMaxSizeExceeded = 164,
+    /// Too many views read each other.
+    ViewDepthLimitExceeded = 165,
+    /// A view was named where a collection is needed.
+    CommandNotSupportedOnView = 166,
+    /// An option that views do not have.
+    OptionNotSupportedOnView = 167,
     /// A document does not match the collection's validator.
     DocumentValidationFailure = 121,
+    /// An option does not exist for this index.
+    InvalidIndexSpecificationOption = 197,
+    /// The collection that a cursor reads is gone.
+    QueryPlanKilled = 175,
     /// More memory than allowed would be needed.
     ExceededMemoryLimit = 146,
     /// There is no expression operator of that name.
@@ -160,8 +176,12 @@ codes! {
     InterruptedAtShutdown = 11600,
     /// The operation was interrupted on request.
     Interrupted = 11601,
+    /// The name of a database differs only in case from that of another.
+    DatabaseDifferCase = 13297,
     /// The disk is full.
     OutOfDiskSpace = 14031,
+    /// An index of the collection is being built.
+    BackgroundOperationInProgressForNamespace = 12587,
     /// A key is too long to be indexed.
     KeyTooLong = 17280,
     /// The direction of a sort is neither 1 nor -1.
@@ -276,6 +296,24 @@ codes! {
     Location31253 = 31253,
     /// An inclusion projection excludes a field.
     Location31254 = 31254,
+    /// A field of an exclusion projection is computed.
+    Location31252 = 31252,
+    /// A field of an exclusion projection is a literal.
+    Location31310 = 31310,
+    /// A `path.$` of a projection is neither 0 nor 1.
+    Location31271 = 31271,
+    /// An operator of a projection does not exist.
+    Location31325 = 31325,
+    /// A field of a projection is an empty document.
+    Location51270 = 51270,
+    /// Bounds without an index to which they apply.
+    Location51173 = 51173,
+    /// Bounds that do not fit the index.
+    Location51174 = 51174,
+    /// The upper bound is not above the lower one.
+    Location51175 = 51175,
+    /// The bounds have different fields.
+    Location51176 = 51176,
     /// An `$elemMatch` projection is on a nested field.
     Location31255 = 31255,
     /// A projection has more than one `path.$`.
@@ -306,6 +344,8 @@ codes! {
     Location8575100 = 8_575_100,
     /// The query did not match an array element for a `path.$`.
     Location51246 = 51246,
+    /// The match of a regular expression was given up.
+    Location51156 = 51156,
     /// A regular expression has an option that does not exist.
     Location51108 = 51108,
 }

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use bson::RawDocumentBuf;
 use prometheus_client::metrics::gauge::Gauge;
-use treedb_collections::{ChangeStream, TransactionCursor};
+use treedb_collections::{ChangeStream, Tail, TransactionCursor};
 use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;
@@ -86,12 +86,19 @@ enum Content {
     },
     /// Has no end, but for what it watches being dropped.
     Changes(Box<ChangeStream>),
+    /// Of a capped collection; and whether it waits for documents.
+    Tail(Box<Tail>, bool),
 }
 
 impl Cursor {
     /// A cursor over the events of a change stream.
     pub(crate) fn changes(namespace: impl Into<String>, stream: ChangeStream) -> Self {
         Cursor { namespace: namespace.into(), content: Content::Changes(Box::new(stream)), keep: false }
+    }
+
+    /// A tailable cursor, which waits for documents if `awaits`.
+    pub(crate) fn tail(namespace: impl Into<String>, tail: Tail, awaits: bool) -> Self {
+        Cursor { namespace: namespace.into(), content: Content::Tail(Box::new(tail), awaits), keep: false }
     }
 
     /// A cursor over what a find in the transaction `open` finds.
@@ -129,7 +136,7 @@ impl Cursor {
         let own = match &self.content {
             Content::Transaction { key, .. } => Some(*key),
             Content::Documents { key, .. } => *key,
-            Content::Changes(_) => None,
+            Content::Changes(_) | Content::Tail(..) => None,
         };
         let refuse = |code, what: String| {
             Err(CommandError::location(code, format!("Cannot run getMore on cursor {id}, which was {what}")))
@@ -153,7 +160,7 @@ impl Cursor {
     }
 
     /// Fills `reply` with up to `limit` documents (`None`: as many as fit). True if there are more. A change stream
-    /// waits for its first event as long as `wait`; a cursor of a transaction needs that.
+    /// and a tailable cursor wait for their first document as long as `wait`; a cursor of a transaction needs that.
     fn fill(
         &mut self,
         reply: &mut BatchReply,
@@ -169,6 +176,20 @@ impl Cursor {
                 Some(open) => (Box::new(|| Ok(documents.next(&open.txn)?)), ahead),
                 None => return Ok(false),
             },
+            Content::Tail(tail, awaits) => {
+                if !*awaits {
+                    wait = Duration::ZERO;
+                }
+                while limit.is_none_or(|limit| reply.len() < limit)
+                    && let Some(document) = tail.wait(wait)?
+                    && reply.has_room_for(document)
+                {
+                    reply.push(document);
+                    tail.next_timeout(Duration::ZERO)?;
+                    wait = Duration::ZERO;
+                }
+                return Ok(!tail.is_closed());
+            }
             Content::Changes(stream) => {
                 while limit.is_none_or(|limit| reply.len() < limit)
                     && let Some(event) = stream.wait(wait)?

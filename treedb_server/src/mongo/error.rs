@@ -58,6 +58,17 @@ impl CommandError {
         CommandError { transient, ..self }
     }
 
+    /// Refuses the databases that transactions cannot use.
+    pub(crate) fn refuse_in_transaction(database: &str) -> Result<(), Self> {
+        if matches!(database, "config" | "admin" | "local") {
+            return Err(Self::new(
+                ErrorCode::OperationNotSupportedInTransaction,
+                format!("Cannot run command against the '{database}' database in a transaction."),
+            ));
+        }
+        Ok(())
+    }
+
     /// A `ProtocolError`.
     pub(crate) fn protocol(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::ProtocolError, message)

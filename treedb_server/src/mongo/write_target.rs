@@ -2,8 +2,8 @@
 
 use bson::{RawBson, RawDocument};
 use treedb_collections::{
-    Collection, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, Transaction, UpdateRequest,
-    WriteBatch,
+    Collection, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, Transaction,
+    TransactionCollection, UpdateRequest, WriteBatch,
 };
 
 use super::error::CommandError;
@@ -36,11 +36,9 @@ impl WriteTarget<'_> {
     pub(crate) fn insert(&mut self, document: &RawDocument) -> Result<Outcome> {
         match self {
             WriteTarget::Collection(collection) => collection.insert_one(document)?,
-            WriteTarget::Transaction(txn, collection) => {
-                txn.collection(collection.namespace().as_str())?.insert_one(document)?
-            }
+            WriteTarget::Transaction(txn, collection) => part(txn, collection)?.insert_one(document)?,
             WriteTarget::Batch(batch, collection) => {
-                batch.insert_one(collection.namespace().as_str(), document)?
+                writes(batch, collection).insert_one(collection.namespace().as_str(), document)?
             }
         };
         Ok(Outcome { found: 1, ..Outcome::default() })
@@ -50,11 +48,9 @@ impl WriteTarget<'_> {
     pub(crate) fn update(&mut self, request: UpdateRequest) -> Result<Outcome> {
         let done = match self {
             WriteTarget::Collection(collection) => collection.update(request)?,
-            WriteTarget::Transaction(txn, collection) => {
-                txn.collection(collection.namespace().as_str())?.update(request)?
-            }
+            WriteTarget::Transaction(txn, collection) => part(txn, collection)?.update(request)?,
             WriteTarget::Batch(batch, collection) => {
-                batch.update(collection.namespace().as_str(), request)?
+                writes(batch, collection).update(collection.namespace().as_str(), request)?
             }
         };
         let upserted = done.upserted.map(RawBson::try_from).transpose()?;
@@ -66,11 +62,9 @@ impl WriteTarget<'_> {
     pub(crate) fn delete(&mut self, request: DeleteRequest) -> Result<Outcome> {
         let found = match self {
             WriteTarget::Collection(collection) => collection.delete(request)?,
-            WriteTarget::Transaction(txn, collection) => {
-                txn.collection(collection.namespace().as_str())?.delete(request)?
-            }
+            WriteTarget::Transaction(txn, collection) => part(txn, collection)?.delete(request)?,
             WriteTarget::Batch(batch, collection) => {
-                batch.delete(collection.namespace().as_str(), request)?
+                writes(batch, collection).delete(collection.namespace().as_str(), request)?
             }
         };
         Ok(Outcome { found, ..Outcome::default() })
@@ -80,14 +74,23 @@ impl WriteTarget<'_> {
     pub(crate) fn find_and_modify(&mut self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
         Ok(match self {
             WriteTarget::Collection(collection) => collection.find_and_modify(request)?,
-            WriteTarget::Transaction(txn, collection) => {
-                txn.collection(collection.namespace().as_str())?.find_and_modify(request)?
-            }
+            WriteTarget::Transaction(txn, collection) => part(txn, collection)?.find_and_modify(request)?,
             WriteTarget::Batch(batch, collection) => {
-                batch.find_and_modify(collection.namespace().as_str(), request)?
+                writes(batch, collection).find_and_modify(collection.namespace().as_str(), request)?
             }
         })
     }
+}
+
+/// The collection in a transaction, with or without its validator.
+fn part<'t>(txn: &'t mut Transaction, collection: &Collection) -> Result<TransactionCollection<'t>> {
+    Ok(txn.collection(collection.namespace().as_str())?.validated(collection.validates()))
+}
+
+/// The batch, with or without the collection's validator.
+fn writes<'b>(batch: &'b mut WriteBatch, collection: &Collection) -> &'b mut WriteBatch {
+    batch.set_validation(collection.validates());
+    batch
 }
 
 impl Outcome {

@@ -234,13 +234,9 @@ impl Session {
 
     fn update(&self, update: &Update<'_>, out: &mut Vec<u8>) -> Done {
         let outcome = self.collection(update.namespace, update.ack)?.update(UpdateRequest {
-            filter: valid(update.filter)?,
-            update: valid(update.update)?.into(),
-            array_filters: Vec::new(),
             multi: update.multi,
             upsert: update.upsert,
-            hint: None,
-            collation: None,
+            ..UpdateRequest::one(valid(update.filter)?, valid(update.update)?)
         })?;
         let upserted = outcome.upserted.map(id_document).transpose()?;
         Updated { matched: outcome.matched, modified: outcome.modified, upserted }.answer(out);
@@ -248,8 +244,7 @@ impl Session {
     }
 
     fn delete(&self, delete: &Delete<'_>, out: &mut Vec<u8>) -> Done {
-        let request =
-            DeleteRequest { filter: valid(delete.filter)?, limit: delete.limit, hint: None, collation: None };
+        let request = DeleteRequest { limit: delete.limit, ..DeleteRequest::many(valid(delete.filter)?) };
         let deleted = self.collection(delete.namespace, delete.ack)?.delete(request)?;
         out.extend_from_slice(&deleted.to_le_bytes());
         Ok(())

@@ -3,7 +3,7 @@ import time
 
 import pytest
 from pymongo import ASCENDING, DESCENDING, IndexModel
-from pymongo.errors import CollectionInvalid, DuplicateKeyError, OperationFailure, WriteError
+from pymongo.errors import BulkWriteError, CollectionInvalid, DuplicateKeyError, OperationFailure, WriteError
 
 
 def test_collections_come_and_go(client, db):
@@ -49,8 +49,7 @@ def test_names_that_are_not_allowed(client):
 
 
 def test_options_that_would_not_be_kept_are_refused(db):
-    for options in [{"capped": True, "size": 1000}, {"viewOn": "x", "pipeline": []},
-                    {"timeseries": {"timeField": "t"}}]:
+    for options in [{"temp": True}, {"encryptedFields": {"a": 1}}, {"indexOptionDefaults": {"a": 1}}]:
         reply = db.command({"create": "c", **options}, check=False)
         assert reply["code"] == 238, options
     reply = db.command({"create": "c", "nonsense": 1}, check=False)
@@ -183,3 +182,31 @@ def test_a_validator_that_warns_lets_in_and_writes_a_line(db, server):
     assert db.v.update_one({"_id": "warned about"}, {"$set": {"n": 2}}).modified_count == 1
     with pytest.raises(WriteError):
         db.v.update_one({"_id": "fine"}, {"$set": {"n": 2}})
+
+
+def test_two_databases_do_not_differ_in_case_only(client, db):
+    other = client[db.name.upper()]
+    other.command({"create": "a"}) and other.command("dropDatabase")
+    db.a.insert_one({})
+    for work in [lambda: other.a.insert_one({}), lambda: other.command({"create": "a"}), lambda: other.create_collection("v", viewOn="a"),
+                 lambda: client.admin.command("renameCollection", f"{db.name}.a", to=f"{other.name}.a")]:
+        with pytest.raises(OperationFailure) as refused:
+            work()
+        assert (refused.value.code, refused.value.details.get("codeName", "DatabaseDifferCase")) == (13297, "DatabaseDifferCase")
+    db.b.insert_one({})
+
+
+def test_an_id_has_no_fields_that_look_like_operators(db):
+    for work in [lambda: db.a.insert_one({"_id": {"$a": 1}}), lambda: db.a.insert_many([{"_id": {"b": 1}}, {"_id": {"a": 1, "$b": 1}}]),
+                 lambda: db.a.update_one({"x": 1}, {"$set": {"_id": {"$a": 1}}}, upsert=True)]:
+        with pytest.raises((OperationFailure, BulkWriteError)) as refused:
+            work()
+        details = refused.value.details
+        assert (details["writeErrors"][0] if "writeErrors" in details else details)["code"] == 52
+    assert db.a.count_documents({}) == 1
+
+
+def test_a_pipeline_that_writes_is_not_linearizable(films):
+    for stage in [{"$out": "x"}, {"$merge": "x"}]:
+        command = {"aggregate": "films", "pipeline": [stage], "cursor": {}, "readConcern": {"level": "linearizable"}}
+        assert films.database.command(command, check=False)["code"] == 72

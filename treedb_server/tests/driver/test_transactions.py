@@ -209,7 +209,7 @@ def test_numbers_that_do_not_fit_are_told_apart(db, raw):
     assert code(raw, {**insert(9, "begin"), "writeConcern": {"w": 1}}) == 72
     assert code(raw, {"find": "a", **numbered(9, "begin", session, readConcern={"level": "linearizable"})}) == 72
     assert code(raw, {"find": "a", **numbered(9, "write", session)}) == 50768
-    for command in ({"create": "c"}, {"count": "a"}, {"drop": "a"}, {"ping": 1}, {"hello": 1}):
+    for command in ({"dropIndexes": "a", "index": "x"}, {"count": "a"}, {"drop": "a"}, {"ping": 1}, {"hello": 1}):
         assert code(raw, {**command, **numbered(9, "begin", session)}) == 263
     assert code(raw, insert(9, "begin"), "config") == 263
 

@@ -11,7 +11,8 @@
 //! `v` is the least version that has all the features the entry uses: 1; 2 if an index has options; 3 if the collection has a
 //! collation (`options.collation`), which its queries and indexes inherit; 4 if an index has, or had, shortened keys
 //! (`shortened`, see `long_key`); 5 if an index has a collation; 6 if there is a vector index; 7 if there is one that has all vectors of a document
-//! (`several`: those of version 6 do not have documents with several). The options of an index have the names
+//! (`several`: those of version 6 do not have documents with several); 8 for a view ([`super::view_def`]), and for a collection that is capped,
+//! clustered or a time series ([`super::special`]). The options of an index have the names
 //! that `createIndexes` gives them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `collation`,
 //! `wildcardProjection`). A vector index has `type` and `definition`, as `createSearchIndexes` gives them, instead of `key` and options.
 //!
@@ -42,6 +43,7 @@ use treedb_query::query::definition_of;
 use treedb_storage::{Reads, Table, WriteTxn};
 
 use crate::catalog::namespace::Namespace;
+use crate::catalog::special::{Special, capped_table};
 use crate::catalog::validator::Validator;
 use crate::index::Images;
 use crate::write::row::Rows;
@@ -59,6 +61,8 @@ const VERSION_SORT_KEYS: i32 = 5;
 const VERSION_VECTOR: i32 = 6;
 /// Version of an entry with a vector index that has all vectors of a document.
 const VERSION_SEVERAL: i32 = 7;
+/// Version of the entry of a view, and of a collection of a special kind (`special`).
+pub(crate) const VERSION_KINDS: i32 = 8;
 /// Version of the sort keys of an index that names none.
 const FIRST_SORT_KEYS: i32 = 1;
 
@@ -71,6 +75,8 @@ pub(crate) struct Meta {
     /// The options of `create` and `collMod`, such as `validator`.
     pub(crate) options: Document,
     pub(crate) validator: Option<Validator>,
+    /// What the options make of it.
+    pub(crate) special: Special,
     /// The default collation, from the options.
     pub(crate) collation: Collation,
     pub(crate) next_index: i64,
@@ -186,6 +192,7 @@ impl Meta {
         let is_plain = |index: &IndexMeta| index.def.as_ordered().is_some_and(|def| def.options == plain);
         let vector = self.indexes.iter().any(|index| index.def.as_vector().is_some());
         let version = match self.indexes.iter().all(is_plain) {
+            _ if self.special.is_any() => VERSION_KINDS,
             _ if self.indexes.iter().any(IndexMeta::has_several) => VERSION_SEVERAL,
             _ if vector => VERSION_VECTOR,
             _ if sort_keys => VERSION_SORT_KEYS,
@@ -229,7 +236,7 @@ impl Meta {
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
         let row_format = match format
-            .filter(|_| matches!(v, Some(VERSION..=VERSION_SEVERAL)))
+            .filter(|_| matches!(v, Some(VERSION..=VERSION_KINDS)))
             .and_then(Rows::decoder)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
@@ -270,10 +277,22 @@ impl Meta {
             });
         }
         let options = entry.get_document("options").cloned().unwrap_or_default();
+        if options.contains_key("clusteredIndex") {
+            let id = indexes.iter_mut().filter(|index: &&mut IndexMeta| index.def.is_id());
+            id.filter_map(|index| index.def.as_ordered_mut()).for_each(|def| {
+                def.options.expire_after = options.get_i64("expireAfterSeconds").ok();
+            });
+        }
         let collation = collation_of(&options).map_err(|error| unsupported("it", &error))?;
+        let mut special = Special::of(&options)?;
+        if let Some(capped) = &mut special.capped {
+            // The rows of a dropped collection are kept without it.
+            capped.table = reads.table(&capped_table(id))?;
+        }
         let mut meta = Meta {
             id,
             uuid,
+            special,
             validator: Validator::from_options(&namespace, &options, &collation)?,
             collation,
             options,
@@ -295,7 +314,21 @@ impl Meta {
     pub(crate) fn list_indexes(&self) -> Result<Vec<Document>> {
         let shown = |index: &&IndexMeta| index.building.is_none() && index.def.as_vector().is_none();
         let ready = self.indexes.iter().filter(shown);
-        ready.map(|index| Ok(Document::try_from(index.def.spec())?)).collect()
+        let listed = ready.map(|index| {
+            let mut spec = Document::try_from(index.def.spec())?;
+            if self.special.clustered && index.def.is_id() {
+                spec.insert("unique", true);
+                spec.insert("clustered", true);
+                spec.remove("expireAfterSeconds");
+                if let Ok(named) =
+                    self.options.get_document("clusteredIndex").and_then(|index| index.get_str("name"))
+                {
+                    spec.insert("name", named);
+                }
+            }
+            Ok(spec)
+        });
+        listed.collect()
     }
 }
 
@@ -304,6 +337,10 @@ impl IndexMeta {
         let mut entry = doc! { "id": self.id };
         entry.extend(Document::try_from(self.def.spec())?);
         entry.remove("v");
+        if self.def.is_id() {
+            // It is an option of the collection.
+            entry.remove("expireAfterSeconds");
+        }
         entry.insert("unique", self.def.as_ordered().is_some_and(|def| def.unique));
         entry.insert("multikey", self.flags.multikey);
         if self.flags.shortened {

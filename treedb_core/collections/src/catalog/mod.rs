@@ -8,7 +8,10 @@
 //! | `namespace` | [`namespace::Namespace`]: `database.collection` |
 //! | `index_spec` | [`index_spec::IndexSpec`]: an index to create |
 //! | `index_change` | the options of an index that `collMod` changes |
+//! | `rename` | giving a collection another name |
 //! | `search_index` | [`search_index::SearchIndex`]: a search index as it is listed |
+//! | `view_def`, `views` | views: their entries, and creating and reading them |
+//! | `special` | capped, clustered and time series collections |
 //! | `validator` | validation of documents |
 
 pub(crate) mod cache;
@@ -16,8 +19,12 @@ mod index_change;
 pub(crate) mod index_spec;
 pub(crate) mod meta;
 pub(crate) mod namespace;
+mod rename;
 pub(crate) mod search_index;
+pub(crate) mod special;
 mod table;
 pub(crate) mod validator;
+pub(crate) mod view_def;
+mod views;
 
 pub(crate) use table::Catalog;

@@ -22,7 +22,9 @@ use crate::catalog::meta::{
     IndexFlags, IndexMeta, Meta, collation_of, drop_index_tables, index_table, rows_table,
 };
 use crate::catalog::namespace::Namespace;
+use crate::catalog::special::{Special, capped_table, create_capped_table};
 use crate::catalog::validator::Validator;
+use crate::catalog::view_def::{ViewDef, is_view, not_a_collection};
 use crate::index::Images;
 use crate::write::row::Format;
 
@@ -129,6 +131,7 @@ impl Catalog {
     /// The collection of this name in a transaction, with its own changes.
     pub(crate) fn read(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<Meta>> {
         match reads.get(&self.table, namespace.as_str().as_bytes())? {
+            Some(bytes) if is_view(bytes) => Err(not_a_collection(namespace)),
             Some(bytes) => {
                 let meta = Meta::decode(namespace.clone(), bytes, reads)?;
                 Ok(Some(Meta { images: self.images.clone(), ..meta }))
@@ -137,21 +140,81 @@ impl Catalog {
         }
     }
 
-    /// All namespaces that start with `prefix`, in order.
+    /// The view of this name; `None` if there is none, or if it is the name of a collection.
+    pub(crate) fn view(&self, reads: &impl Reads, namespace: &Namespace) -> Result<Option<ViewDef>> {
+        match reads.get(&self.table, namespace.as_str().as_bytes())? {
+            Some(bytes) if is_view(bytes) => ViewDef::decode(namespace, bytes).map(Some),
+            _ => Ok(None),
+        }
+    }
+
+    /// All collections whose names start with `prefix`, in order.
     pub(crate) fn list(&self, reads: &impl Reads, prefix: &str) -> Result<Vec<Namespace>> {
+        let mut all = self.list_with_views(reads, prefix)?;
+        all.retain(|(_, is_view)| !is_view);
+        Ok(all.into_iter().map(|(name, _)| name).collect())
+    }
+
+    /// All collections and views whose names start with `prefix`, in order; with each whether it is a view.
+    pub(crate) fn list_with_views(&self, reads: &impl Reads, prefix: &str) -> Result<Vec<(Namespace, bool)>> {
         let mut found = Vec::new();
         for entry in reads.range(&self.table, (Bound::Included(prefix.as_bytes()), Bound::Unbounded))? {
-            let (key, _) = entry?;
+            let (key, value) = entry?;
             if !key.starts_with(prefix.as_bytes()) {
                 break;
             }
             if let Ok(name) = std::str::from_utf8(&key)
                 && !name.is_empty()
             {
-                found.push(Namespace::parse(name)?);
+                found.push((Namespace::parse(name)?, is_view(value)));
             }
         }
         Ok(found)
+    }
+
+    /// Stores a view.
+    pub(crate) fn write_view(&self, txn: &mut WriteTxn, view: &ViewDef) -> Result<()> {
+        txn.put(&self.table, view.namespace.as_str().as_bytes(), &view.encode()?)?;
+        self.next_generation(txn)
+    }
+
+    /// Drops a view. False if there is none of that name.
+    pub(crate) fn drop_view(&self, txn: &mut WriteTxn, namespace: &Namespace) -> Result<bool> {
+        if self.view(txn, namespace)?.is_none() {
+            return Ok(false);
+        }
+        txn.delete(&self.table, namespace.as_str().as_bytes())?;
+        self.next_generation(txn)?;
+        Ok(true)
+    }
+
+    /// `NamespaceExists` if there is a collection or view of this name; `DatabaseDifferCase` if it would be the first of a database whose name
+    /// differs only in case from that of another.
+    pub(crate) fn check_free(&self, reads: &impl Reads, namespace: &Namespace) -> Result<()> {
+        if reads.get(&self.table, namespace.as_str().as_bytes())?.is_some() {
+            return Err(QueryError::new(
+                ErrorCode::NamespaceExists,
+                format!("Collection {namespace} already exists."),
+            ));
+        }
+        let database = namespace.database();
+        let prefix = format!("{database}.");
+        let mut own = reads.range(&self.table, (Bound::Included(prefix.as_bytes()), Bound::Unbounded))?;
+        if own.next().transpose()?.is_some_and(|(key, _)| key.starts_with(prefix.as_bytes())) {
+            return Ok(());
+        }
+        drop(own);
+        let all = self.list_with_views(reads, "")?;
+        match all.iter().find(|(other, _)| other.database().eq_ignore_ascii_case(database)) {
+            None => Ok(()),
+            Some((other, _)) => Err(QueryError::new(
+                ErrorCode::DatabaseDifferCase,
+                format!(
+                    "db already exists with different case already have: [{}] trying to create [{database}]",
+                    other.database()
+                ),
+            )),
+        }
     }
 
     /// Creates a collection with its index on `_id`; `NamespaceExists` if there is one.
@@ -161,23 +224,26 @@ impl Catalog {
         namespace: &Namespace,
         mut options: Document,
     ) -> Result<Meta> {
-        if txn.get(&self.table, namespace.as_str().as_bytes())?.is_some() {
-            return Err(QueryError::new(
-                ErrorCode::NamespaceExists,
-                format!("Collection {namespace} already exists."),
-            ));
-        }
+        self.check_free(txn, namespace)?;
         let mut counters = Counters::decode(txn.get(&self.table, b"")?);
         let id = counters.next_collection;
         counters.next_collection += 1;
         txn.put(&self.table, b"", &counters.encode())?;
         let collation = collation_of(&options)?;
+        let mut special = Special::complete(&mut options)?;
         match collation.document() {
             Some(whole) => drop(options.insert("collation", Document::try_from(whole)?)),
             None => drop(options.remove("collation")),
         }
         let mut def = IndexDef::id();
         def.options.collation = collation.clone();
+        let expire_after = options.get_i64("expireAfterSeconds").ok();
+        if special.clustered {
+            def.options.expire_after = expire_after;
+        }
+        if let Some(capped) = &mut special.capped {
+            capped.table = Some(create_capped_table(txn, id)?);
+        }
         let rows = txn.create_table(&rows_table(id), TableKind::Rows)?;
         let table = txn.create_table(&index_table(id, 0), TableKind::Ordered)?;
         let mut meta = Meta {
@@ -185,6 +251,7 @@ impl Catalog {
             id,
             uuid: bson::Uuid::new(),
             validator: Validator::from_options(namespace, &options, &collation)?,
+            special,
             collation,
             row_format: Format::from_options(&options)?.rows(),
             options,
@@ -220,9 +287,16 @@ impl Catalog {
         for index in &meta.indexes {
             drop_index_tables(txn, meta.id, index.id)?;
         }
+        txn.drop_table(&capped_table(meta.id))?;
         txn.delete(&self.table, namespace.as_str().as_bytes())?;
         self.next_generation(txn)?;
         Ok(Some(meta))
+    }
+
+    /// Gives a collection another name, which no collection has.
+    pub(crate) fn rename(&self, txn: &mut WriteTxn, meta: &Meta, to: &Namespace) -> Result<()> {
+        txn.delete(&self.table, meta.namespace.as_str().as_bytes())?;
+        self.write(txn, &Meta { namespace: to.clone(), ..meta.clone() })
     }
 
     fn next_generation(&self, txn: &mut WriteTxn) -> Result<()> {

@@ -105,18 +105,28 @@ impl AsOfOverlay {
         let seq = resolve_as_of(reads, &log, at)?;
         let mut names = HashMap::new();
         let mut collections = CollectionsById::new(catalog, &mut names);
+        let earlier_names = log.names_at(reads, seq)?;
         // Of the dropped collections of this name, the first to be dropped since was the one at that time.
         let dropped = log
             .dropped_collections(reads)?
             .into_iter()
             .filter(|dropped| dropped.namespace == *namespace && dropped.seq > seq)
+            .filter(|dropped| earlier_names.iter().all(|rename| rename.id != dropped.id))
             .min_by_key(|dropped| dropped.seq);
-        let meta = match dropped {
+        // Or the first to be given another name, if that was before; or else the one of today, unless it was called otherwise.
+        let renamed =
+            earlier_names.iter().filter(|rename| rename.from == *namespace).min_by_key(|rename| rename.seq);
+        let dropped_id = match (dropped, renamed) {
+            (Some(dropped), Some(renamed)) if renamed.seq < dropped.seq => Some(renamed.id),
+            (Some(dropped), _) => Some(dropped.id),
+            (None, renamed) => renamed.map(|renamed| renamed.id),
+        };
+        let meta = match dropped_id {
             None => match catalog.find(reads, namespace)? {
-                Some(meta) => meta,
-                None => return Ok(None),
+                Some(meta) if earlier_names.iter().all(|rename| rename.id != meta.id) => meta,
+                _ => return Ok(None),
             },
-            Some(dropped) => match collections.meta(reads, &log, dropped.id)? {
+            Some(id) => match collections.meta(reads, &log, id)? {
                 RetainedRows::Available(meta) => meta,
                 RetainedRows::Discarded => {
                     let why = format!("{namespace} was dropped since, and its documents are no longer kept");

@@ -59,5 +59,6 @@ pub(crate) fn check(reads: &impl Reads) -> Result<u64> {
     for dropped in log.dropped_collections(reads)? {
         dropped.meta(reads)?;
     }
+    log.renames(reads)?;
     Ok(changes)
 }

@@ -6,11 +6,12 @@ use std::sync::Arc;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, doc};
 
-use treedb_query::error::Result;
+use treedb_query::error::{QueryError, Result};
 use treedb_storage::{Reads, WriteTxn};
 
 use super::log::Log;
 use super::record::damaged;
+use super::renames::Rename;
 use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
@@ -68,12 +69,14 @@ impl DroppedCollection {
 impl Log {
     /// The dropped collections in the log, by id.
     pub(super) fn dropped_collections(&self, reads: &impl Reads) -> Result<Vec<DroppedCollection>> {
-        reads
-            .range(&self.dropped, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))?
-            .map(|entry| {
-                entry.map_err(Into::into).and_then(|(key, value)| DroppedCollection::decode(&key, value))
-            })
-            .collect()
+        let mut found = Vec::new();
+        for entry in reads.range(&self.dropped, (std::ops::Bound::Unbounded, std::ops::Bound::Unbounded))? {
+            let (key, value) = entry?;
+            if key.len() != Rename::KEY {
+                found.push(DroppedCollection::decode(&key, value)?);
+            }
+        }
+        Ok(found)
     }
 }
 
@@ -88,7 +91,7 @@ pub(crate) enum RetainedRows {
 #[derive(Debug)]
 pub(crate) struct CollectionsById<'c> {
     catalog: &'c Catalog,
-    /// Names never change, so they are kept from one snapshot to the next.
+    /// The name that each had at the change where the log is read, kept from one snapshot to the next.
     names: &'c mut HashMap<i64, Namespace>,
     found: HashMap<i64, RetainedRows>,
 }
@@ -98,19 +101,36 @@ impl<'c> CollectionsById<'c> {
         CollectionsById { catalog, names, found: HashMap::new() }
     }
 
-    /// The name of a collection that the log refers to.
-    pub(crate) fn name(&mut self, reads: &impl Reads, log: &Log, id: i64) -> Result<&Namespace> {
+    /// The name that the collection `id`, which the log refers to, had at change `seq`. Changes are asked for in their order.
+    pub(crate) fn name(&mut self, reads: &impl Reads, log: &Log, id: i64, seq: u64) -> Result<&Namespace> {
         if !self.names.contains_key(&id) {
-            for namespace in self.catalog.list(reads, "")? {
-                if let Some(meta) = self.catalog.find(reads, &namespace)? {
-                    self.names.insert(meta.id, namespace);
-                }
+            for (id, name) in self.present_names(reads, log)? {
+                self.names.entry(id).or_insert(name);
             }
-            for dropped in log.dropped_collections(reads)? {
-                self.names.insert(dropped.id, dropped.namespace);
+            for rename in log.names_at(reads, seq.saturating_sub(1))? {
+                self.names.insert(rename.id, rename.from);
             }
         }
         self.names.get(&id).ok_or_else(|| damaged("changes of an unknown collection"))
+    }
+
+    /// Must be called when the log has been read up to a rename.
+    pub(crate) fn renamed(&mut self, id: i64) {
+        self.names.remove(&id);
+    }
+
+    /// The names of all collections in the snapshot, those of dropped ones included.
+    fn present_names(&self, reads: &impl Reads, log: &Log) -> Result<HashMap<i64, Namespace>> {
+        let mut names = HashMap::new();
+        for namespace in self.catalog.list(reads, "")? {
+            if let Some(meta) = self.catalog.find(reads, &namespace)? {
+                names.insert(meta.id, namespace);
+            }
+        }
+        for dropped in log.dropped_collections(reads)? {
+            names.insert(dropped.id, dropped.namespace);
+        }
+        Ok(names)
     }
 
     /// The entry of a collection whose rows are still available.
@@ -118,8 +138,15 @@ impl<'c> CollectionsById<'c> {
         if let Some(kept) = self.found.get(&id) {
             return Ok(kept.clone());
         }
-        let name = self.name(reads, log, id)?.clone();
-        let live = self.catalog.find(reads, &name)?.filter(|meta| meta.id == id);
+        let called = |catalog: &Catalog, name: Option<&Namespace>| match name {
+            Some(name) => Ok(catalog.find(reads, name)?.filter(|meta| meta.id == id)),
+            None => Ok::<_, QueryError>(None),
+        };
+        let live = match called(self.catalog, self.names.get(&id))? {
+            Some(meta) => Some(meta),
+            // It was dropped, or renamed since.
+            None => called(self.catalog, self.present_names(reads, log)?.get(&id))?,
+        };
         let kept = match live {
             Some(meta) => RetainedRows::Available(meta),
             None => {

@@ -75,6 +75,7 @@ impl<R: Reads> EventBuilder<'_, R> {
             Operation::Delete(old) => ("delete", Some(document(old)?), None, false),
             Operation::Drop(_) => ("drop", None, None, false),
             Operation::DropDatabase(_) => ("dropDatabase", None, None, false),
+            Operation::Rename { .. } => ("rename", None, None, false),
         };
         let mut event = self.header(kind, head, change.seq, false);
         if let Some(new) = &new {
@@ -82,8 +83,11 @@ impl<R: Reads> EventBuilder<'_, R> {
         }
         match &change.operation {
             Operation::DropDatabase(name) => event.append(cstr!("ns"), rawdoc! { "db": *name }),
-            _ => event
-                .append(cstr!("ns"), rawdoc! { "db": namespace.database(), "coll": namespace.collection() }),
+            Operation::Rename { from, to } => {
+                event.append(cstr!("ns"), parts(&Namespace::parse(from)?));
+                event.append(cstr!("to"), parts(&Namespace::parse(to)?));
+            }
+            _ => event.append(cstr!("ns"), parts(namespace)),
         }
         if let Some(document) = new.as_ref().or(old.as_ref()) {
             event.append(cstr!("documentKey"), document_key(document)?);
@@ -161,6 +165,11 @@ impl<R: Reads> EventBuilder<'_, R> {
             RetainedRows::Discarded => false,
         })
     }
+}
+
+/// A name as events have it.
+fn parts(namespace: &Namespace) -> RawDocumentBuf {
+    rawdoc! { "db": namespace.database(), "coll": namespace.collection() }
 }
 
 fn or_null(document: Option<RawDocumentBuf>) -> RawBson {

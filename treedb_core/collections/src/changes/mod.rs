@@ -7,7 +7,7 @@
 //! | `record` | the bytes of a record |
 //! | `log` | the log in a transaction: its first and last record, earlier versions of documents |
 //! | `row_history` | the changes of each row |
-//! | `dropped_collections` | collections by id, including dropped ones |
+//! | `dropped_collections`, `renames` | collections by id, including dropped ones, and their earlier names |
 //! | `state` | the log of an open database: switching it on and off, waking waiters at commits |
 //! | `retention` | removing changes that are too old or exceed the size limit |
 //! | `check` | consistency checks of the log |
@@ -32,7 +32,7 @@
 //! changes          ordered table
 //!   key ""         settings, BSON: { v: 1, on: bool, from: int64, since: int64 (ms), keep_ms: int64, bytes: int64 }
 //!   key seq        u64 BE, number of the record's first change, >= 1:
-//!     u8           version, 1
+//!     u8           version, 1; 2 of a record with a rename
 //!     number       changes in the record, >= 1
 //!     number       time of the commit, ms since 1970, not before that of the previous record
 //!     number       bytes of all records so far, including this one and its entries in the row history
@@ -42,6 +42,7 @@
 //!       1, 2       update, replacement: number row, earlier version
 //!       3          delete: number row, number length, document
 //!       4, 5       drop of the collection, of the database: number length, name
+//!       6          rename of the collection: number length, old name, number length, new name
 //!   earlier version: number length << 1 | 1, document
 //!                 or number length << 1, number prefix, number suffix, bytes: a document whose bytes after the first four
 //!                    are the first `prefix` bytes of the later version after its first four, then these, then the last
@@ -53,6 +54,7 @@
 //!   2 bytes        the low 16 bits of seq, BE
 //! changes/dropped  ordered table: collection id, u64 BE -> BSON { ns, seq: int64, time: int64 (ms), bytes: int64,
 //!                  entry: binary? }: `entry` is the catalog entry without indexes, present while the rows are kept
+//!   collection id, u64 BE, seq, u64 BE -> BSON { from }: a rename, and the name that the collection had until then
 //! ```
 
 mod as_of;
@@ -62,6 +64,7 @@ mod event;
 mod log;
 mod record;
 mod recorder;
+mod renames;
 mod resume_token;
 mod retention;
 mod row_history;

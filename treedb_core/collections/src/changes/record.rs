@@ -6,6 +6,8 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 
 /// Version of the record's bytes.
 const VERSION: u8 = 1;
+/// Version of a record with a rename, which earlier programs do not know.
+const VERSION_RENAME: u8 = 2;
 
 const INSERT: u8 = 0;
 const UPDATE: u8 = 1;
@@ -13,6 +15,7 @@ const REPLACE: u8 = 2;
 const DELETE: u8 = 3;
 const DROP: u8 = 4;
 const DROP_DATABASE: u8 = 5;
+const RENAME: u8 = 6;
 
 /// The header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,6 +55,8 @@ pub(crate) enum Operation<'a> {
     Drop(&'a str),
     /// The database was dropped, after its collections.
     DropDatabase(&'a str),
+    /// The collection was renamed.
+    Rename { from: &'a str, to: &'a str },
 }
 
 impl Operation<'_> {
@@ -132,7 +137,7 @@ impl<'a> Record<'a> {
     fn read(key: &[u8], value: &'a [u8]) -> Option<Record<'a>> {
         let first = u64::from_be_bytes(key.try_into().ok()?);
         let (&version, mut rest) = value.split_first()?;
-        if version != VERSION {
+        if !matches!(version, VERSION | VERSION_RENAME) {
             return None;
         }
         let count = take_number(&mut rest)?;
@@ -197,6 +202,7 @@ impl<'a> Changes<'a> {
                 DELETE => (take_number(&mut self.rest)?, Operation::Delete(take_bytes(&mut self.rest)?)),
                 DROP => (0, Operation::Drop(self.name()?)),
                 DROP_DATABASE => (0, Operation::DropDatabase(self.name()?)),
+                RENAME => (0, Operation::Rename { from: self.name()?, to: self.name()? }),
                 _ => return None,
             };
             if kind != INSERT {
@@ -256,6 +262,8 @@ pub(crate) struct RecordBuilder {
     count: u64,
     /// Inserts that are not in `bytes` yet: first row and number of rows.
     span: Option<(u64, u64)>,
+    /// It has a rename.
+    renames: bool,
 }
 
 impl RecordBuilder {
@@ -311,6 +319,18 @@ impl RecordBuilder {
     /// The drop of the collection, or of the whole database, called `name`.
     pub(crate) fn drop(&mut self, name: &str, database: bool) {
         self.begin(if database { DROP_DATABASE } else { DROP });
+        self.put_name(name);
+    }
+
+    /// The rename of the collection.
+    pub(crate) fn rename(&mut self, from: &str, to: &str) {
+        self.begin(RENAME);
+        self.put_name(from);
+        self.put_name(to);
+        self.renames = true;
+    }
+
+    fn put_name(&mut self, name: &str) {
         put_number(&mut self.bytes, name.len() as u64);
         self.bytes.extend_from_slice(name.as_bytes());
     }
@@ -334,7 +354,7 @@ impl RecordBuilder {
     pub(crate) fn finish(&mut self, time: i64, collection: i64, before: u64, more: u64) -> Vec<u8> {
         self.end_span();
         let mut value = Vec::with_capacity(self.bytes.len() + 32);
-        value.push(VERSION);
+        value.push(if std::mem::take(&mut self.renames) { VERSION_RENAME } else { VERSION });
         put_number(&mut value, self.count);
         put_number(&mut value, u64::try_from(time).unwrap_or(0));
         // The length of the header is estimated: it depends on this number.
@@ -452,6 +472,10 @@ mod tests {
         assert_eq!(earlier.restore(None).unwrap(), b);
         assert_eq!(changes[9].operation, Operation::Delete(a.as_bytes()));
         assert_eq!(changes[10].operation, Operation::Drop("x.y"));
+        body.rename("x.y", "x.z");
+        let value = body.finish(1234, 5, 1000, 0);
+        let renamed = Record::parse(&key(111), &value).unwrap().changes().next().unwrap().unwrap();
+        assert_eq!(renamed.operation, Operation::Rename { from: "x.y", to: "x.z" });
         for from in 98..113 {
             let rest: Vec<_> = record.changes_from(from).map(Result::unwrap).collect();
             assert_eq!(rest, changes[(from.clamp(100, 111) - 100) as usize..], "{from}");

@@ -74,6 +74,11 @@ impl Recorder {
         self.body.drop(name, database);
     }
 
+    /// Records that the collection was renamed.
+    pub(super) fn rename(&mut self, from: &str, to: &str) {
+        self.body.rename(from, to);
+    }
+
     /// True if [`Self::flush`] is due before the end of the transaction.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {

@@ -101,6 +101,9 @@ impl Database {
             if let Some(to) = plan.to {
                 txn.delete_range(&log.changes, (Bound::Included(&key(0)), Bound::Excluded(&key(to))))?;
                 row_history::trim(&mut txn, &log.row_history, to)?;
+                for rename in log.renames(&txn)?.iter().filter(|rename| rename.seq < to) {
+                    rename.remove(&mut txn, &log)?;
+                }
                 for dropped in log.dropped_collections(&txn)?.iter().filter(|dropped| dropped.seq < to) {
                     txn.drop_table(&rows_table(dropped.id))?;
                     txn.delete(&log.dropped, &dropped.id.to_be_bytes())?;

@@ -10,10 +10,12 @@ use treedb_storage::{Reads, TableKind, WriteTxn};
 use super::AsOf;
 use super::dropped_collections::DroppedCollection;
 use super::event::cluster_time;
-use super::log::{CHANGES, DROPPED, Log, ROW_HISTORY};
+use super::log::{CHANGES, DROPPED, End, Log, ROW_HISTORY};
 use super::recorder::Recorder;
+use super::renames::Rename;
 use super::settings::{ChangeLogOptions, ChangeLogStatus, Settings};
 use crate::catalog::meta::{Meta, rows_table};
+use crate::catalog::namespace::Namespace;
 use crate::database::Database;
 
 /// A database's change log.
@@ -79,16 +81,48 @@ impl ChangeLog {
 
     /// Records that a collection was dropped. Keeps its rows, whose table still exists, if the log needs them, or drops the table.
     pub(crate) fn collection_dropped(&self, txn: &mut WriteTxn, meta: &Meta) -> Result<()> {
-        let log = if meta.namespace.is_recorded() { self.current(txn)? } else { None };
-        let Some(log) = log else {
+        let recorder = if meta.namespace.is_recorded() { self.begin(txn, meta.id)? } else { None };
+        let Some(mut recorder) = recorder else {
             txn.drop_table(&rows_table(meta.id))?;
             return Ok(());
         };
-        let Some(mut recorder) = self.begin(txn, meta.id)? else { return Ok(()) };
         recorder.drop(meta.namespace.as_str(), false);
         recorder.flush(txn)?;
-        let pages = txn.table_stats(&meta.rows)?.pages();
+        match recorder.end() {
+            Some(end) => self.keep_rows(txn, meta, end),
+            None => Ok(()),
+        }
+    }
+
+    /// Records that the collection `id` was renamed. The collection `replaced`, which had the name, was dropped by that.
+    pub(crate) fn collection_renamed(
+        &self,
+        txn: &mut WriteTxn,
+        id: i64,
+        (from, to): (&Namespace, &Namespace),
+        replaced: Option<&Meta>,
+    ) -> Result<()> {
+        let recorder = if from.is_recorded() { self.begin(txn, id)? } else { None };
+        let (Some(mut recorder), Some(log)) = (recorder, self.current(txn)?) else {
+            if let Some(replaced) = replaced {
+                txn.drop_table(&rows_table(replaced.id))?;
+            }
+            return Ok(());
+        };
+        recorder.rename(from.as_str(), to.as_str());
+        recorder.flush(txn)?;
         let Some(end) = recorder.end() else { return Ok(()) };
+        Rename { id, seq: end.next - 1, from: from.clone() }.store(txn, &log)?;
+        match replaced {
+            Some(replaced) => self.keep_rows(txn, replaced, end),
+            None => Ok(()),
+        }
+    }
+
+    /// Keeps the rows of a collection that was dropped by the change before `end`.
+    fn keep_rows(&self, txn: &mut WriteTxn, meta: &Meta, end: End) -> Result<()> {
+        let Some(log) = self.current(txn)? else { return Ok(()) };
+        let pages = txn.table_stats(&meta.rows)?.pages();
         let entry = Meta { indexes: Vec::new(), infos: Vec::new(), ..meta.clone() }.encode()?;
         let dropped = DroppedCollection {
             id: meta.id,
@@ -123,7 +157,7 @@ impl ChangeLog {
     }
 
     /// Calls `check` after each commit until it returns something or the timeout is over.
-    pub(super) fn wait<T>(
+    pub(crate) fn wait<T>(
         &self,
         timeout: Duration,
         mut check: impl FnMut() -> Result<Option<T>>,

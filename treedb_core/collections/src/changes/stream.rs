@@ -20,6 +20,7 @@ use super::resume_token::ResumeToken;
 use super::watch::{WatchFrom, WatchRequest, Watched};
 use crate::Collection;
 use crate::catalog::namespace::{Namespace, check_database};
+use crate::catalog::view_def::not_a_collection;
 use crate::database::Database;
 
 /// The most events in a batch.
@@ -76,6 +77,11 @@ impl Database {
         }
         request.check_stages()?;
         let reads = self.inner.store.begin_read()?;
+        if let Watched::Collection(name) = &watched
+            && self.inner.catalog.view(&reads, name)?.is_some()
+        {
+            return Err(not_a_collection(name));
+        }
         let Some(log) = Log::find(&reads)? else {
             return Err(QueryError::new(
                 ErrorCode::Location40573,
@@ -310,14 +316,24 @@ impl ChangeStream {
             records += 1;
             let namespace = match head.collection {
                 0 => None,
-                id => Some(collections.name(&reads, &log, id)?.clone()),
+                id => Some(collections.name(&reads, &log, id, head.first.max(batch.next))?.clone()),
             };
-            let is_watched = match (&self.watched, &namespace) {
-                (Watched::Everything, _) => true,
-                (Watched::Database(name), Some(namespace)) => namespace.database() == name,
-                (Watched::Collection(watched), Some(namespace)) => watched == namespace,
-                (Watched::Database(_), None) => true,
-                (Watched::Collection(_), None) => false,
+            // A rename is a record of its own, which concerns both names.
+            let renamed_to = match record.changes().next().transpose()?.map(|change| change.operation) {
+                Some(Operation::Rename { to, .. }) => {
+                    collections.renamed(head.collection);
+                    Some(Namespace::parse(to)?)
+                }
+                _ => None,
+            };
+            let concerns = |name: &Namespace| match &self.watched {
+                Watched::Everything => true,
+                Watched::Database(watched) => name.database() == watched,
+                Watched::Collection(watched) => watched == name,
+            };
+            let is_watched = match &namespace {
+                Some(namespace) => concerns(namespace) || renamed_to.as_ref().is_some_and(concerns),
+                None => !matches!(self.watched, Watched::Collection(_)),
             };
             if is_watched {
                 for change in record.changes_from(batch.next) {
@@ -340,7 +356,7 @@ impl ChangeStream {
                         batch.events.push(event);
                         let ends = matches!(
                             (&change.operation, &self.watched),
-                            (Operation::Drop(_), Watched::Collection(_))
+                            (Operation::Drop(_) | Operation::Rename { .. }, Watched::Collection(_))
                                 | (Operation::DropDatabase(_), Watched::Database(_))
                         );
                         if ends {

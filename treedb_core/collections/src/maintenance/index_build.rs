@@ -12,7 +12,6 @@ use treedb_query::doc::Collation;
 use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
-use treedb_query::index::ordered::IndexDef;
 
 use crate::catalog::index_spec::IndexSpec;
 use crate::catalog::meta::{IndexFlags, IndexMeta, index_table};
@@ -140,8 +139,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
             return Err(error);
         }
     }
-    let expires = |def: &IndexDef| def.options.expire_after.is_some();
-    if defs.iter().any(|def| def.as_ordered().is_some_and(expires)) {
+    if defs.iter().any(expires) {
         db.inner.ttl_monitor.start(db);
     }
     Ok(IndexesCreated { before, after: before + new.len(), created_collection: !existed })
@@ -155,17 +153,37 @@ pub(crate) fn add(edit: &mut Edit<'_>, def: &Definition) -> Result<Option<i64>> 
             return Ok(None);
         }
     }
-    if edit.meta.indexes.len() >= MAX_INDEXES {
+    check_count(&edit.meta.namespace, edit.meta.indexes.len())?;
+    add_empty(edit, def).map(Some)
+}
+
+/// Refuses one more index of a collection that has `count`.
+pub(crate) fn check_count(namespace: &Namespace, count: usize) -> Result<()> {
+    if count >= MAX_INDEXES {
         return Err(QueryError::new(
             ErrorCode::CannotCreateIndex,
-            format!("{} has {MAX_INDEXES} indexes already: drop one first", edit.meta.namespace),
+            format!("{namespace} has {MAX_INDEXES} indexes already: drop one first"),
         ));
     }
-    add_empty(edit, def).map(Some)
+    Ok(())
+}
+
+/// True for an index that deletes documents which expire.
+pub(crate) fn expires(def: &Definition) -> bool {
+    def.as_ordered().is_some_and(|def| def.options.expire_after.is_some())
 }
 
 /// Adds `def` to the catalog as an index that is being built, without checking the others, and returns its id.
 pub(crate) fn add_empty(edit: &mut Edit<'_>, def: &Definition) -> Result<i64> {
+    add_in_state(edit, def, Some(0))
+}
+
+/// Adds `def` to the catalog of a collection without rows: as a ready index.
+pub(crate) fn add_ready(edit: &mut Edit<'_>, def: &Definition) -> Result<i64> {
+    add_in_state(edit, def, None)
+}
+
+fn add_in_state(edit: &mut Edit<'_>, def: &Definition, building: Option<u64>) -> Result<i64> {
     let meta = Arc::make_mut(&mut edit.meta);
     let id = meta.next_index;
     meta.next_index += 1;
@@ -175,7 +193,7 @@ pub(crate) fn add_empty(edit: &mut Edit<'_>, def: &Definition) -> Result<i64> {
         id,
         def: def.clone(),
         flags: IndexFlags::default(),
-        building: Some(0),
+        building,
         sort_keys: KEY_VERSION,
         table,
     });

@@ -12,19 +12,21 @@ use treedb_query::aggregate::{
     BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, EqualityLookup, Pipeline,
     TempFile, VecStream, Visitor, WriteBody,
 };
-use treedb_query::doc::{Collation, Doc, Fields, OwnedValue, Path, Value, validate_with};
+use treedb_query::doc::{Collation, Doc, Fields, Path, Value, validate_with};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
 use treedb_query::query::explain::{self, Wanted};
-use treedb_query::query::expr::{Arena, Expr, Globals, Names, Scope};
+use treedb_query::query::expr::Variables;
 use treedb_query::query::{
-    Counters, Execution, Hint, NearestQuery, Neighbor, Plan, PointLookup, PointQuery, Query, nearest,
+    Counters, Execution, Hint, NearestQuery, Neighbor, Plan, PointLookup, PointQuery, Projection, Query,
+    nearest,
 };
 use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
 
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
 use crate::catalog::search_index::SearchIndex;
+use crate::catalog::view_def::ResolvedView;
 use crate::database::Database;
 use crate::read::batch::Batch;
 use crate::read::parallel_scan::ParallelScan;
@@ -32,6 +34,7 @@ use crate::read::point_lookup;
 use crate::read::top_k::top_k;
 use crate::read::view::View;
 use crate::transaction::{CollectionSnapshot, Overlay, collection_snapshot};
+use crate::write::edit::Edit;
 
 /// A pipeline to run.
 #[derive(Debug, Clone)]
@@ -54,6 +57,8 @@ pub struct AggregateRequest {
     pub durability: Option<Durability>,
     /// How strings compare in all stages: `{ locale: "en", strength: 2 }`; `None` as the collection says.
     pub collation: Option<RawDocumentBuf>,
+    /// Whether what `$out` and `$merge` write must match the validator of its collection.
+    pub validates: bool,
 }
 
 impl AggregateRequest {
@@ -76,6 +81,7 @@ impl AggregateRequest {
             threads: None,
             durability: None,
             collation: None,
+            validates: true,
         }
     }
 }
@@ -124,13 +130,19 @@ impl Iterator for Aggregation {
 }
 
 /// The collections of one snapshot, or as a transaction sees them.
+#[derive(Clone)]
 struct SnapshotCollections {
     db: Database,
     reads: Arc<Mutex<ReadTxn>>,
     /// What a transaction has changed; `None` outside of one.
     changed: Option<Overlays>,
     durability: Option<Durability>,
+    validates: bool,
     examined: Arc<Examined>,
+    /// The limits of the stages, those of views included.
+    memory: usize,
+    allow_disk_use: bool,
+    until: Option<Instant>,
 }
 
 /// The collections that a transaction has changed.
@@ -147,6 +159,65 @@ impl SnapshotCollections {
         let changed = self.changed.as_ref().unwrap_or(&nothing);
         let seen = collection_snapshot(&self.db, &*locked(&self.reads), changed, &namespace)?;
         Ok((!seen.is_nothing()).then_some(seen))
+    }
+
+    /// What the view of this name comes to; `None` for a collection, and where there is neither.
+    fn view(&self, namespace: &str) -> Result<Option<ResolvedView>> {
+        self.db.inner.catalog.resolve_view(&*locked(&self.reads), &Namespace::parse(namespace)?)
+    }
+
+    /// True for a view.
+    fn is_view(&self, namespace: &str) -> Result<bool> {
+        Ok(self.view(namespace)?.is_some())
+    }
+
+    /// The documents of a view that `query` finds: its stages follow those of the view.
+    fn find_in_view(&self, view: &ResolvedView, query: Query) -> Result<BoxedStream> {
+        if view.collation != query.collation {
+            return Err(QueryError::new(
+                ErrorCode::OptionNotSupportedOnView,
+                "Cannot override a view's default collation: the pipeline that reads it must compare strings as it does",
+            ));
+        }
+        let mut stages = RawArrayBuf::new();
+        for stage in &view.stages {
+            stages.push(RawDocumentBuf::try_from(stage)?);
+        }
+        if !query.filter.is_all() {
+            stages.push(rawdoc! { "$match": query.filter.source().to_owned() });
+        }
+        if let Some(sort) = &query.sort {
+            stages.push(rawdoc! { "$sort": sort.written() });
+        }
+        let number = |number: u64| i64::try_from(number).unwrap_or(i64::MAX);
+        if query.skip > 0 {
+            stages.push(rawdoc! { "$skip": number(query.skip) });
+        }
+        if query.limit > 0 {
+            stages.push(rawdoc! { "$limit": number(query.limit) });
+        }
+        let names = Variables::NONE.names(&view.collation);
+        let pipeline =
+            Pipeline::parse(Value::Array(Doc::from(RawDocument::from_bytes(stages.as_bytes())?)), &names)?;
+        let documents =
+            pipeline.open(view.source.as_str(), &self.context(&view.source, Variables::NONE, Some(1)))?;
+        Ok(match query.projection {
+            Some(projection) => Box::new(Projected { documents, projection }),
+            None => documents,
+        })
+    }
+
+    /// What the stages of a pipeline share that reads `namespace`.
+    fn context(&self, namespace: &Namespace, variables: &Variables, threads: Option<usize>) -> Context {
+        Context {
+            collections: Arc::new(self.clone()),
+            database: namespace.database().to_owned(),
+            globals: Arc::new(variables.globals()),
+            memory_limit: self.memory,
+            allow_disk_use: self.allow_disk_use,
+            deadline: self.until,
+            threads,
+        }
     }
 
     fn plan(&self, namespace: &Namespace, query: Option<Query>) -> Result<Option<Plan>> {
@@ -188,6 +259,21 @@ fn unsupported_in_transaction(stage: &str) -> QueryError {
         ErrorCode::OperationNotSupportedInTransaction,
         format!("Stage not supported inside of a multi-document transaction: {stage}"),
     )
+}
+
+/// Documents, each with what a projection leaves of it.
+struct Projected {
+    documents: BoxedStream,
+    projection: Projection,
+}
+
+impl DocumentStream for Projected {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        match self.documents.next()? {
+            Some(document) => self.projection.apply(&document).map(Some),
+            None => Ok(None),
+        }
+    }
 }
 
 /// The documents of a query, in a snapshot that other streams read as well.
@@ -258,7 +344,14 @@ impl EqualityLookup for IndexLookup {
 
 impl Collections for SnapshotCollections {
     fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
-        let Some(seen) = self.seen(namespace)? else { return Ok(Box::new(VecStream::new(Vec::new()))) };
+        let seen = match self.seen(namespace) {
+            Ok(Some(seen)) => seen,
+            Ok(None) => return Ok(Box::new(VecStream::new(Vec::new()))),
+            Err(error) => match self.view(namespace)? {
+                Some(view) => return self.find_in_view(&view, query),
+                None => return Err(error),
+            },
+        };
         let execution = {
             let reads = locked(&self.reads);
             let layer = seen.through(&*reads);
@@ -278,13 +371,14 @@ impl Collections for SnapshotCollections {
     ) -> Result<Vec<BoxedStream>> {
         let is_plain =
             query.sort.is_none() && query.skip == 0 && query.limit == 0 && query.projection.is_none();
-        let seen = if is_plain && threads != Some(1) { self.seen(namespace)? } else { None };
+        let is_plain = is_plain && threads != Some(1) && !self.is_view(namespace)?;
+        let seen = if is_plain { self.seen(namespace)? } else { None };
         // The changes of a transaction are read by its own thread.
         if let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged) {
             let reads = locked(&self.reads);
             let view = View { reads: &*reads, meta };
-            if Plan::choose(&view, &view.context(), &query)?.path == treedb_query::query::Path::CollectionScan
-            {
+            let plan = Plan::choose(&view, &view.context(), &query)?;
+            if plan.path == treedb_query::query::Path::CollectionScan && !plan.backward {
                 let scan = ParallelScan::new(&view, threads, in_order)?;
                 drop(reads);
                 if let Some(scan) = scan {
@@ -304,12 +398,22 @@ impl Collections for SnapshotCollections {
         deadline: Option<Instant>,
         threads: Option<usize>,
     ) -> Result<Option<Vec<RawDocumentBuf>>> {
+        if self.is_view(namespace)? {
+            return Ok(None);
+        }
         let Some(seen) = self.seen(namespace)? else { return Ok(Some(Vec::new())) };
         let limits = Limits { memory: memory_limit, deadline, threads };
         top_k(&self.reads, &seen, query.clone(), &limits, &self.examined)
     }
 
     fn count(&self, namespace: &str, query: Query) -> Result<u64> {
+        if self.is_view(namespace)? {
+            let (mut documents, mut count) = (self.find(namespace, query)?, 0);
+            while documents.next()?.is_some() {
+                count += 1;
+            }
+            return Ok(count);
+        }
         let Some(seen) = self.seen(namespace)? else { return Ok(0) };
         let reads = locked(&self.reads);
         let layer = seen.through(&*reads);
@@ -321,6 +425,9 @@ impl Collections for SnapshotCollections {
     }
 
     fn point_lookup(&self, namespace: &str, path: &Path) -> Result<Option<Box<dyn EqualityLookup>>> {
+        if self.is_view(namespace)? {
+            return Ok(None);
+        }
         let seen = self.seen(namespace)?;
         // A collection that a transaction has changed is queried.
         let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged).map(Arc::clone) else {
@@ -335,19 +442,29 @@ impl Collections for SnapshotCollections {
     }
 
     fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {
+        if self.is_view(namespace)? {
+            return Ok(false);
+        }
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
         let plan = self.choose(&seen, query)?;
         Ok(plan.path != treedb_query::query::Path::CollectionScan)
     }
 
     fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool> {
+        if self.is_view(namespace)? {
+            return Ok(false);
+        }
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
         Ok(!self.choose(&seen, query)?.sort_in_memory)
     }
 
     fn write(&self, namespace: &str, body: &mut WriteBody<'_>) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
-        self.db.edit(&namespace, true, self.durability, |edit| body(edit)).map(drop)
+        let work = |edit: &mut Edit<'_>| {
+            edit.validates = self.validates;
+            body(edit)
+        };
+        self.db.edit(&namespace, true, self.durability, work).map(drop)
     }
 
     fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf> {
@@ -359,12 +476,13 @@ impl Collections for SnapshotCollections {
         let layer = seen.through(&*reads);
         let count = i64::try_from(layer.estimated_rows()).unwrap_or(i64::MAX);
         let indexes = seen.unchanged().map_or(0, |meta| meta.indexes.len());
+        let capped = seen.unchanged().is_some_and(|meta| meta.special.capped.is_some());
         Ok(rawdoc! {
             "ns": namespace,
             "localTime": bson::DateTime::now(),
             "count": count,
             "storageStats": {
-                "count": count, "nindexes": i32::try_from(indexes).unwrap_or(i32::MAX), "capped": false
+                "count": count, "nindexes": i32::try_from(indexes).unwrap_or(i32::MAX), "capped": capped
             },
         })
     }
@@ -516,26 +634,51 @@ impl Database {
             reads,
             changed,
             durability: request.durability,
+            validates: request.validates,
             examined,
+            memory: request.memory,
+            allow_disk_use: request.allow_disk_use,
+            until: request.until,
         });
-        let collation = match (request.collation.as_deref(), collections.seen(namespace.as_str())?) {
-            (Some(named), _) => Collation::parse(named)?,
-            (None, Some(seen)) => seen.through(&*locked(&collections.reads)).context().collation.clone(),
-            (None, None) => Collation::Simple,
+        let named = request.collation.as_deref().map(Collation::parse).transpose()?;
+        let mut resolved = None;
+        let own = match collections.seen(namespace.as_str()) {
+            Ok(Some(seen)) => seen.through(&*locked(&collections.reads)).context().collation.clone(),
+            Ok(None) => Collation::Simple,
+            Err(error) => {
+                let view = collections.view(namespace.as_str())?.ok_or(error)?;
+                if named.as_ref().is_some_and(|named| *named != view.collation) {
+                    return Err(QueryError::new(
+                        ErrorCode::OptionNotSupportedOnView,
+                        "Cannot override a view's default collation",
+                    ));
+                }
+                resolved.insert(view).collation.clone()
+            }
         };
-        let (names, globals) = variables(request, collation)?;
+        let collation = named.unwrap_or(own);
+        let variables = Variables::of(request.variables.as_deref(), &collation)?;
+        let names = variables.names(&collation);
         let stages = RawDocument::from_bytes(request.pipeline.as_bytes())?;
         validate_with(stages.as_bytes(), treedb_query::doc::MESSAGE)?;
-        let pipeline = Pipeline::parse(Value::Array(Doc::from(stages)), &names)?;
-        let context = Context {
-            collections: Arc::clone(&collections) as Arc<dyn Collections>,
-            database: namespace.database().to_owned(),
-            globals: Arc::new(globals),
-            memory_limit: request.memory,
-            allow_disk_use: request.allow_disk_use,
-            deadline: request.until,
-            threads: request.threads,
+        let (namespace, pipeline) = match resolved {
+            None => (namespace, Pipeline::parse(Value::Array(Doc::from(stages)), &names)?),
+            Some(view) => {
+                let mut all = RawArrayBuf::new();
+                // Documents of its own are not those of the view.
+                if !Pipeline::parse(Value::Array(Doc::from(stages)), &names)?.has_source() {
+                    for stage in &view.stages {
+                        all.push(RawDocumentBuf::try_from(stage)?);
+                    }
+                }
+                for stage in &request.pipeline {
+                    all.push(stage?);
+                }
+                let all = RawDocument::from_bytes(all.as_bytes())?;
+                (view.source, Pipeline::parse(Value::Array(Doc::from(all)), &names)?)
+            }
         };
+        let context = collections.context(&namespace, &variables, request.threads);
         Ok(Prepared { namespace, pipeline, collections, context })
     }
 }
@@ -588,28 +731,4 @@ impl crate::Collection {
     pub fn aggregate(&self, request: &AggregateRequest) -> Result<Aggregation> {
         self.database().aggregate(self.namespace().as_str(), request)
     }
-}
-
-/// The variables of the request, evaluated once. Strings compare as `collation` says, also where the variables are used.
-fn variables(request: &AggregateRequest, collation: Collation) -> Result<(Names, Globals)> {
-    let (plain, mut globals) = (Names::default().collated(collation), Globals::now());
-    let Some(given) = &request.variables else { return Ok((plain, globals)) };
-    let mut names = Vec::new();
-    validate_with(given.as_bytes(), treedb_query::doc::MESSAGE)?;
-    let (arena, empty) = (Arena::new(), globals.clone());
-    for variable in Doc::from(given).elements() {
-        let name = variable.name_str();
-        if name.starts_with('$') || name.is_empty() || name.contains('.') {
-            return Err(QueryError::new(
-                ErrorCode::FailedToParse,
-                format!("let: '{name}' cannot name a variable"),
-            ));
-        }
-        let expr = Expr::parse_element(&variable, &plain)?;
-        globals
-            .values
-            .push(expr.eval(&mut Scope::new(Doc::EMPTY, &empty, &arena))?.map(OwnedValue::from_value));
-        names.push(name.to_owned());
-    }
-    Ok((plain.renamed(names), globals))
 }

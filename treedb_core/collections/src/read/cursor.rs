@@ -12,6 +12,7 @@ use treedb_storage::ReadTxn;
 use crate::catalog::meta::Meta;
 use crate::changes::{AsOfOverlay, AsOfView};
 use crate::read::batch::Batch;
+use crate::read::of_view::FoundInView;
 use crate::read::point_lookup::PointFind;
 use crate::read::view::View;
 
@@ -32,6 +33,7 @@ enum State {
     Point(Box<Walked<PointFind>>),
     Walk(Box<Walk>),
     AsOf(Box<Walk>, Box<AsOfOverlay>),
+    View(Box<FoundInView>),
 }
 
 /// A running query: snapshot, collection, position.
@@ -47,6 +49,11 @@ impl Cursor {
     /// A cursor without documents, for a collection that does not exist.
     pub(crate) fn empty() -> Self {
         Cursor { state: State::Empty, batch: Batch::complete([]) }
+    }
+
+    /// The documents of a find in a view.
+    pub(crate) fn of_view(found: FoundInView) -> Self {
+        Cursor { state: State::View(Box::new(found)), batch: Batch::complete([]) }
     }
 
     /// The answer of a point look-up in `reads`.
@@ -72,7 +79,7 @@ impl Cursor {
         match &self.state {
             State::Walk(walk) => Some((&walk.reads, &walk.meta)),
             State::Point(walk) => Some((&walk.reads, &walk.meta)),
-            State::Empty | State::One(..) | State::AsOf(..) => None,
+            State::Empty | State::One(..) | State::AsOf(..) | State::View(_) => None,
         }
     }
 
@@ -92,7 +99,7 @@ impl Cursor {
     /// The plan; `None` if the collection does not exist.
     pub fn plan(&self) -> Option<&Plan> {
         match &self.state {
-            State::Empty => None,
+            State::Empty | State::View(_) => None,
             State::One(find, meta) => find.plan(meta),
             State::Point(walk) => walk.execution.plan(&walk.meta),
             State::Walk(walk) | State::AsOf(walk, _) => Some(walk.execution.plan()),
@@ -102,7 +109,7 @@ impl Cursor {
     /// Work done so far.
     pub fn counters(&self) -> Counters {
         match &self.state {
-            State::Empty => Counters::default(),
+            State::Empty | State::View(_) => Counters::default(),
             State::One(find, _) => find.counters(),
             State::Point(walk) => walk.execution.counters(),
             State::Walk(walk) | State::AsOf(walk, _) => walk.execution.counters(),
@@ -117,6 +124,12 @@ impl Cursor {
 
     /// Fetches the next batch if the last is used up.
     fn fill(&mut self) -> Result<()> {
+        if let State::View(found) = &mut self.state {
+            if self.batch.ready.is_empty() {
+                self.batch.ready.extend(found.next()?);
+            }
+            return Ok(());
+        }
         while self.batch.needs_fetch() {
             let (walk, overlay) = match &mut self.state {
                 State::Walk(walk) => (walk, None),
@@ -126,7 +139,7 @@ impl Cursor {
                     execution.fetch(reads, meta, &mut self.batch)?;
                     continue;
                 }
-                State::Empty | State::One(..) => return Ok(()),
+                State::Empty | State::One(..) | State::View(_) => return Ok(()),
             };
             let Walk { reads, meta, execution } = &mut **walk;
             match overlay {

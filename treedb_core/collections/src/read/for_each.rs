@@ -6,6 +6,7 @@ use treedb_query::access::Flow;
 use treedb_query::error::Result;
 use treedb_query::query::Execution;
 
+use crate::catalog::view_def::is_about_a_view;
 use crate::collection::Collection;
 use crate::read::view::View;
 use crate::request::FindRequest;
@@ -22,16 +23,20 @@ impl Collection {
         request: FindRequest,
         visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
     ) -> Result<()> {
-        if request.as_of.is_some() {
+        let snapshot = match self.snapshot() {
+            Err(error) if is_about_a_view(&error) => None,
+            Ok(None) if request.as_of.is_none() => return Ok(()),
+            snapshot => snapshot?.filter(|_| request.as_of.is_none()),
+        };
+        let Some((reads, meta)) = snapshot else {
             for document in self.find(request)? {
                 if visit(&document?)?.is_break() {
                     break;
                 }
             }
             return Ok(());
-        }
+        };
         let query = parse(&request)?;
-        let Some((reads, meta)) = self.snapshot()? else { return Ok(()) };
         let view = View { reads: &reads, meta: &meta };
         let context = view.context();
         Execution::new(&view, &context, query.with_default_collation(&meta.collation)?)?

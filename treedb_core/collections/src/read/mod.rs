@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `view` | a collection in a snapshot, as the query layer's [`Source`](treedb_query::access::Source) |
 //! | `cursor`, `batch` | [`cursor::Cursor`]: the documents of a find, fetched in batches |
+//! | `of_view` | finds in views, by their pipelines |
 //! | `point_lookup` | finds by `_id` and other indexed values, by the planner's rules and without a plan |
 //! | `vector_search` | the documents with the nearest vectors |
 //! | `distinct` | the distinct values of a field |
@@ -11,6 +12,7 @@
 //! | `json` | documents as JSON text |
 //! | `aggregate` | pipelines over the collections of one snapshot |
 //! | `parallel_scan` | a pipeline's first stages, run by several threads over parts of a collection |
+//! | `tail` | [`tail::Tail`]: the documents of a capped collection as they are inserted |
 //! | `top_k` | the first documents of a sort order |
 
 pub(crate) mod aggregate;
@@ -19,8 +21,10 @@ pub(crate) mod cursor;
 mod distinct;
 mod for_each;
 pub(crate) mod json;
+pub(crate) mod of_view;
 pub(crate) mod parallel_scan;
 pub(crate) mod point_lookup;
+pub(crate) mod tail;
 mod top_k;
 pub(crate) mod vector_search;
 pub(crate) mod view;

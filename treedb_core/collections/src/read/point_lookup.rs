@@ -10,7 +10,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use treedb_query::access::Source;
 use treedb_query::doc::Fields;
 use treedb_query::error::Result;
-use treedb_query::query::{Counters, Plan, PointLookup, PointQuery, Projection, project};
+use treedb_query::query::{Counters, Plan, PointLookup, PointQuery, Projection, Returns, project};
 use treedb_storage::Reads;
 
 use crate::catalog::meta::{IndexMeta, Meta};
@@ -34,11 +34,17 @@ pub(crate) fn of_request(request: &FindRequest) -> Result<Option<PointQuery<'_>>
         hint: None,
         as_of: None,
         collation: None,
+        variables: None,
+        bounds,
+        returns,
         ..
     } = request
     else {
         return Ok(None);
     };
+    if !bounds.is_none() || *returns != Returns::default() {
+        return Ok(None);
+    }
     PointQuery::of_filter(filter)
 }
 

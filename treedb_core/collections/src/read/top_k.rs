@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use bson::RawDocumentBuf;
 
-use treedb_query::access::Flow;
+use treedb_query::access::{Direction, Flow};
 use treedb_query::aggregate::run_in_parallel;
 use treedb_query::error::Result;
-use treedb_query::query::{Counters, Deadline, Execution, Path, Plan, Query, TopK};
+use treedb_query::query::{Counters, Deadline, Execution, Hint, Path, Plan, Query, TopK};
 use treedb_storage::{ReadTxn, SharedReadTxn};
 
 use crate::read::aggregate::{Examined, Limits};
@@ -31,6 +31,7 @@ pub(crate) fn top_k(
     let partitions = match seen.unchanged() {
         Some(meta)
             if limits.threads != Some(1)
+                && !matches!(query.hint, Some(Hint::Natural(Direction::Backward)))
                 && Plan::choose(&source, &source.context(), &query)?.path == Path::CollectionScan =>
         {
             let view = View { reads: &beside, meta };

@@ -342,6 +342,21 @@ impl Run {
                     "drop collection".to_owned()
                 }
             }
+            96 if after.contains_key(name) => {
+                // In the place of the other, if there is one.
+                let other = NAMES.into_iter().find(|other| *other != name).unwrap();
+                db.rename_collection(name, other, true)?;
+                let renamed = after.remove(name).unwrap();
+                after.insert(other.to_owned(), renamed);
+                if self.collated {
+                    self.finished("rename collection".to_owned(), after.clone(), true, begun);
+                    begun = self.create(db, name)?;
+                    after.insert(name.to_owned(), Contents::fresh());
+                    "create collection".to_owned()
+                } else {
+                    "rename collection".to_owned()
+                }
+            }
             _ => {
                 db.checkpoint()?;
                 "checkpoint".to_owned()

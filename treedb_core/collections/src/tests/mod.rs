@@ -13,6 +13,7 @@ mod pipelines;
 mod planner;
 mod point_lookup;
 mod several_vectors;
+mod special;
 mod top_k;
 mod transactions;
 mod twins;

@@ -1,6 +1,6 @@
 //! Which plan is chosen, and that it avoids fetching documents and planning again.
 
-use bson::{Bson, doc};
+use bson::{Bson, doc, rawdoc};
 
 use super::*;
 use crate::read::view::View;
@@ -267,4 +267,35 @@ fn a_hint_of_a_missing_index_is_refused() {
     let view = View { reads: &reads, meta: &meta };
     let query = Query { hint: Some("$natural".into()), ..Query::new(Filter::all()) };
     assert_eq!(Plan::choose(&view, &view.context(), &query).unwrap().path, Path::CollectionScan);
+}
+
+/// The documents between two keys of an index, and those that a scan finds between them, are the same.
+#[test]
+fn min_and_max_select_what_lies_between_two_keys_of_the_index() {
+    let db = super::open(&treedb_storage::disk::SimDisk::new()).unwrap();
+    let things = db.collection("x.things").unwrap();
+    things.create_index(rawdoc! { "a": 1, "b": -1 }).unwrap();
+    let mut rng = treedb_testing::Rng::new(3);
+    let mut all = Vec::new();
+    for id in 0..200 {
+        let (a, b) = (rng.below(6) as i32, rng.below(6) as i32);
+        things.insert_one(rawdoc! { "_id": id, "a": a, "b": b }).unwrap();
+        all.push((a, -b, id));
+    }
+    all.sort_unstable();
+    for _ in 0..100 {
+        let mut bound = || (rng.below(7) as i32, -(rng.below(7) as i32));
+        let (min, max) = (bound(), bound());
+        let key = |(a, b): (i32, i32)| Some(rawdoc! { "a": a, "b": -b });
+        let bounds = crate::KeyBounds { min: key(min), max: key(max) };
+        let request = FindRequest { bounds, ..FindRequest::default() }.hint(rawdoc! { "a": 1, "b": -1 });
+        let found = things.find(request);
+        if max <= min {
+            assert_eq!(found.unwrap_err().code, treedb_query::error::ErrorCode::Location51175);
+            continue;
+        }
+        let found: Vec<i32> = found.unwrap().map(|doc| doc.unwrap().get_i32("_id").unwrap()).collect();
+        let between = all.iter().filter(|(a, b, _)| (*a, *b) >= min && (*a, *b) < max);
+        assert_eq!(found, between.map(|(_, _, id)| *id).collect::<Vec<_>>(), "{min:?} {max:?}");
+    }
 }

@@ -3,8 +3,10 @@
 use bson::{Bson, RawDocument, RawDocumentBuf};
 
 use crate::catalog::namespace::Namespace;
+use crate::catalog::view_def::is_about_a_view;
 use crate::read::aggregate::{AggregateRequest, Aggregation};
 use crate::read::batch::Batch;
+use crate::read::of_view::FoundInView;
 use crate::read::vector_search::{vector_search, vector_search_within};
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
@@ -17,6 +19,7 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::{Counters, Execution, Neighbor, Plan, count};
 
 use super::Transaction;
+use super::layer::TransactionSink;
 
 /// A collection in a transaction: see [`Transaction::collection`]. The methods and their errors are those of
 /// [`Collection`](crate::Collection). Methods that write also return `WriteConflict`, `TransactionTooLarge` and, after a statement
@@ -25,11 +28,26 @@ use super::Transaction;
 pub struct TransactionCollection<'t> {
     txn: &'t mut Transaction,
     namespace: Namespace,
+    validates: bool,
 }
 
 impl<'t> TransactionCollection<'t> {
     pub(super) fn new(txn: &'t mut Transaction, namespace: Namespace) -> Self {
-        TransactionCollection { txn, namespace }
+        TransactionCollection { txn, namespace, validates: true }
+    }
+
+    /// The same collection; what is written through it need not match the validator, unless `validates`.
+    pub fn validated(self, validates: bool) -> Self {
+        TransactionCollection { validates, ..self }
+    }
+
+    /// Runs a statement that writes.
+    fn write<T>(&mut self, work: impl FnOnce(&mut TransactionSink<'_>) -> Result<T>) -> Result<T> {
+        let validates = self.validates;
+        self.txn.write(&self.namespace, |sink| {
+            sink.validates = validates;
+            work(sink)
+        })
     }
 
     /// The transaction, to step a [`TransactionCursor`] with.
@@ -42,7 +60,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn insert_one(&mut self, document: impl AsRef<RawDocument>) -> Result<Bson> {
-        self.txn.write(&self.namespace, |sink| {
+        self.write(|sink| {
             let document = with_id(document.as_ref())?;
             sink.insert(&document)?;
             id_of(&document)
@@ -54,7 +72,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn insert_many<D: AsRef<RawDocument>>(&mut self, documents: &[D]) -> Result<u64> {
-        self.txn.write(&self.namespace, |sink| {
+        self.write(|sink| {
             for document in documents {
                 let document = with_id(document.as_ref())?;
                 sink.insert(&document)?;
@@ -70,15 +88,22 @@ impl<'t> TransactionCollection<'t> {
     pub fn find(&self, request: &FindRequest) -> Result<TransactionCursor> {
         reject_as_of(request)?;
         let query = parse(request)?;
-        let seen = self.txn.collection_snapshot(&self.namespace)?;
+        let namespace = self.namespace.clone();
+        let seen = match self.txn.collection_snapshot(&self.namespace) {
+            Err(error) if is_about_a_view(&error) => {
+                let found = FoundInView::new(request, |pipeline| self.aggregate(pipeline))?;
+                return Ok(TransactionCursor { namespace, documents: Documents::View(Box::new(found)) });
+            }
+            seen => seen?,
+        };
         let layer = seen.through(&self.txn.reads);
         let execution = Execution::new(
             &layer,
             &layer.context(),
             query.with_default_collation(layer.context().collation)?,
         )?;
-        let namespace = self.namespace.clone();
-        Ok(TransactionCursor { namespace, execution, batch: Batch::new() })
+        let documents = Documents::Collection(Box::new((execution, Batch::new())));
+        Ok(TransactionCursor { namespace, documents })
     }
 
     /// The first document that matches.
@@ -119,15 +144,32 @@ impl<'t> TransactionCollection<'t> {
     /// See the type.
     pub fn count(&self, request: FindRequest) -> Result<u64> {
         reject_as_of(&request)?;
-        let query = parse(&FindRequest { sort: None, projection: None, ..request })?;
-        let seen = self.txn.collection_snapshot(&self.namespace)?;
+        let request = FindRequest { sort: None, projection: None, ..request };
+        let query = parse(&request)?;
+        let seen = match self.txn.collection_snapshot(&self.namespace) {
+            Err(error) if is_about_a_view(&error) => {
+                let mut found = FoundInView::new(&request, |pipeline| self.aggregate(pipeline))?;
+                let mut count = 0;
+                while found.next()?.is_some() {
+                    count += 1;
+                }
+                return Ok(count);
+            }
+            seen => seen?,
+        };
         let layer = seen.through(&self.txn.reads);
         count(&layer, &layer.context(), &query.with_default_collation(layer.context().collation)?)
     }
 
     /// The default collation.
     pub(crate) fn collation(&self) -> Result<Collation> {
-        let seen = self.txn.collection_snapshot(&self.namespace)?;
+        let seen = match self.txn.collection_snapshot(&self.namespace) {
+            Err(error) if is_about_a_view(&error) => {
+                let view = self.txn.db.inner.catalog.view(&self.txn.reads, &self.namespace)?;
+                return Ok(view.map(|view| view.collation).unwrap_or_default());
+            }
+            seen => seen?,
+        };
         Ok(seen.through(&self.txn.reads).context().collation.clone())
     }
 
@@ -147,7 +189,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn update(&mut self, request: UpdateRequest) -> Result<UpdateOutcome> {
-        self.txn.write(&self.namespace, |sink| UpdateStatement::parse(request)?.run(sink))
+        self.write(|sink| UpdateStatement::parse(request)?.run(sink))
     }
 
     /// Deletes the documents that match and returns their number.
@@ -155,7 +197,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn delete(&mut self, request: DeleteRequest) -> Result<u64> {
-        self.txn.write(&self.namespace, |sink| DeleteStatement::parse(request)?.run(sink))
+        self.write(|sink| DeleteStatement::parse(request)?.run(sink))
     }
 
     /// Updates or deletes the first document found, and returns it.
@@ -163,7 +205,7 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn find_and_modify(&mut self, request: FindAndModifyRequest) -> Result<FindAndModifyOutcome> {
-        self.txn.write(&self.namespace, |sink| FindAndModifyStatement::parse(request)?.run(sink))
+        self.write(|sink| FindAndModifyStatement::parse(request)?.run(sink))
     }
 }
 
@@ -179,11 +221,15 @@ fn reject_as_of(request: &FindRequest) -> Result<()> {
 }
 
 /// The cursor of a find in a transaction.
-#[derive(Debug)]
 pub struct TransactionCursor {
     namespace: Namespace,
-    execution: Execution,
-    batch: Batch,
+    documents: Documents,
+}
+
+enum Documents {
+    Collection(Box<(Execution, Batch)>),
+    /// As the transaction saw it when the find began.
+    View(Box<FoundInView>),
 }
 
 impl TransactionCursor {
@@ -193,12 +239,16 @@ impl TransactionCursor {
     /// # Errors
     /// Those of filters and expressions; no documents are returned after an error.
     pub fn next(&mut self, txn: &Transaction) -> Result<Option<RawDocumentBuf>> {
-        while self.batch.needs_fetch() {
+        let (execution, batch) = match &mut self.documents {
+            Documents::View(found) => return found.next(),
+            Documents::Collection(found) => (&mut found.0, &mut found.1),
+        };
+        while batch.needs_fetch() {
             let seen = txn.collection_snapshot(&self.namespace)?;
             let layer = seen.through(&txn.reads);
-            self.batch.fetch(&mut self.execution, &layer, &layer.context())?;
+            batch.fetch(execution, &layer, &layer.context())?;
         }
-        Ok(self.batch.ready.pop_front())
+        Ok(batch.ready.pop_front())
     }
 
     /// All remaining documents.
@@ -213,13 +263,28 @@ impl TransactionCursor {
         Ok(all)
     }
 
-    /// The plan.
-    pub fn plan(&self) -> &Plan {
-        self.execution.plan()
+    /// The plan; `None` for a view.
+    pub fn plan(&self) -> Option<&Plan> {
+        match &self.documents {
+            Documents::Collection(found) => Some(found.0.plan()),
+            Documents::View(_) => None,
+        }
     }
 
-    /// Work done so far.
+    /// Work done so far; that of reading a view is not counted.
     pub fn counters(&self) -> Counters {
-        self.execution.counters()
+        match &self.documents {
+            Documents::Collection(found) => found.0.counters(),
+            Documents::View(_) => Counters::default(),
+        }
+    }
+}
+
+impl std::fmt::Debug for TransactionCursor {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TransactionCursor")
+            .field("namespace", &self.namespace)
+            .field("plan", &self.plan())
+            .finish_non_exhaustive()
     }
 }

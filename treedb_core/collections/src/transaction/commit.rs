@@ -8,29 +8,28 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use bson::Document;
-
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
 use treedb_query::access::{Change, RowId, Sink};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Durability, Reads, WriteTxn};
 
+use super::catalog::NewCollection;
 use super::overlay::{FIRST_NEW_ROW, Op, Overlay};
 use super::{Transaction, conflict};
 
 impl Transaction {
     pub(super) fn commit_as(mut self, durability: Option<Durability>) -> Result<()> {
         self.check_active()?;
-        let ops = std::mem::take(&mut self.ops);
-        if ops.is_empty() {
+        if self.changes() == 0 {
             return Ok(());
         }
+        let ops = std::mem::take(&mut self.ops);
         let mut txn = self.db.inner.store.begin_write()?;
         let mut metas = BTreeMap::new();
         for (namespace, overlay) in &self.overlays {
             // A statement used the collection without changing it.
-            if overlay.rows.is_empty() {
+            if overlay.is_unchanged() {
                 continue;
             }
             metas.insert(namespace.clone(), self.collection_now(&mut txn, overlay)?);
@@ -46,6 +45,8 @@ impl Transaction {
                     RowId(FIRST_NEW_ROW..) => rows.get(&(namespace, row.0)).copied(),
                     old => Some(*old),
                 };
+                let overlay = self.overlays.get(namespace);
+                edit.validates = overlay.is_none_or(|overlay| !overlay.unvalidated.contains(&op.row().0));
                 let done = match op {
                     Op::Insert(row, document) => edit.insert(document).map(|real| {
                         rows.insert((namespace, row.0), real);
@@ -78,6 +79,9 @@ impl Transaction {
             None => txn.commit()?,
         }
         self.db.after_commit();
+        if self.overlays.values().filter_map(|overlay| overlay.created.as_ref()).any(NewCollection::expires) {
+            self.db.inner.ttl_monitor.start(&self.db);
+        }
         Ok(())
     }
 
@@ -87,10 +91,11 @@ impl Transaction {
         let catalog = &self.db.inner.catalog;
         let lost = || conflict(&overlay.namespace);
         let now = match catalog.read(txn, &overlay.namespace)? {
-            Some(now) => Arc::new(now),
-            None if overlay.base.is_none() => {
-                Arc::new(catalog.create(txn, &overlay.namespace, Document::new())?)
+            Some(now) => {
+                Self::check_created(overlay)?;
+                Arc::new(now)
             }
+            None if overlay.base.is_none() => self.create_now(txn, overlay)?,
             None => return Err(lost()),
         };
         let Some(base) = &overlay.base else { return Ok(now) };

@@ -107,7 +107,11 @@ impl<R: Reads> Layer<'_, R> {
     /// What queries of the collection need beside its rows.
     pub(crate) fn context(&self) -> QueryContext<'_> {
         QueryContext {
-            collation: self.meta.map_or(&Collation::Simple, |meta| &meta.collation),
+            collation: match (self.meta, self.overlay.and_then(|overlay| overlay.created.as_ref())) {
+                (Some(meta), _) => &meta.collation,
+                (None, Some(created)) => &created.collation,
+                (None, None) => &Collation::Simple,
+            },
             temp_files: Some(self),
             plan_cache: self.meta.map(|meta| &*meta.plans),
         }
@@ -217,6 +221,8 @@ pub(super) struct TransactionSink<'a> {
     pub(super) overlay: &'a mut Overlay,
     pub(super) ops: &'a mut Vec<(Namespace, Op)>,
     pub(super) bytes: &'a mut usize,
+    /// Whether the collection's validator applies.
+    pub(super) validates: bool,
 }
 
 impl TransactionSink<'_> {
@@ -237,11 +243,20 @@ impl TransactionSink<'_> {
     }
 
     fn validator(&self) -> Option<&crate::catalog::validator::Validator> {
-        self.overlay.base.as_ref()?.validator.as_ref()
+        if !self.validates {
+            return None;
+        }
+        match &self.overlay.base {
+            Some(base) => base.validator.as_ref(),
+            None => self.overlay.created.as_ref()?.validator.as_ref(),
+        }
     }
 
     fn push_op(&mut self, bytes: usize, op: Op) -> Result<()> {
         *self.bytes += bytes + size_of::<(Namespace, Op)>();
+        if !self.validates {
+            self.overlay.unvalidated.insert(op.row().0);
+        }
         self.ops.push((self.overlay.namespace.clone(), op));
         if *self.bytes > MAX_BYTES {
             return Err(QueryError::new(

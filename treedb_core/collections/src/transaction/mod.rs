@@ -2,6 +2,7 @@
 //!
 //! | file | what it holds |
 //! |---|---|
+//! | `catalog` | collections and indexes that the transaction creates |
 //! | `collection` | [`TransactionCollection`]: a collection in the transaction, with the methods of a [`Collection`](crate::Collection) |
 //! | `overlay` | the changes of one collection: rows and index entries added and removed |
 //! | `layer` | snapshot and changes combined, for the query layer |
@@ -21,6 +22,7 @@
 //! The changes are kept in memory (at most [`MAX_BYTES`]), and the snapshot keeps old pages in use: a transaction should take
 //! seconds, not hours.
 
+mod catalog;
 mod collection;
 mod commit;
 mod layer;
@@ -136,9 +138,9 @@ impl Transaction {
     /// Aborts the transaction, as dropping it does.
     pub fn abort(self) {}
 
-    /// The number of inserts, updates and deletes of documents so far.
+    /// The number of inserts, updates and deletes of documents, and of collections created, so far.
     pub fn changes(&self) -> usize {
-        self.ops.len()
+        self.ops.len() + self.overlays.values().filter(|overlay| overlay.created.is_some()).count()
     }
 
     /// Bytes of memory that its changes take, of at most [`MAX_BYTES`].
@@ -189,8 +191,17 @@ impl Transaction {
         let Some(overlay) = overlays.get_mut(namespace) else {
             return Err(Database::namespace_not_found(namespace));
         };
+        let special = overlay.base.as_ref().map(|base| &base.special);
+        if special.is_some_and(|special| special.capped.is_some() || special.time_field.is_some()) {
+            return Err(QueryError::new(
+                ErrorCode::OperationNotSupportedInTransaction,
+                format!(
+                    "Collection '{namespace}' is capped or a time series. Writes in transactions are not allowed on such collections."
+                ),
+            ));
+        }
         let overlay = Arc::make_mut(overlay);
-        let done = work(&mut layer::TransactionSink { db, reads, overlay, ops, bytes })?;
+        let done = work(&mut layer::TransactionSink { db, reads, overlay, ops, bytes, validates: true })?;
         self.failed = false;
         Ok(done)
     }

@@ -1,6 +1,6 @@
 //! The changes that a transaction has made to one collection.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use bson::RawDocumentBuf;
@@ -10,6 +10,9 @@ use crate::catalog::namespace::Namespace;
 use crate::index::{IndexChange, Pending};
 use treedb_query::access::{IndexInfo, RowId};
 use treedb_query::index::Definition;
+use treedb_query::index::ordered::IndexDef;
+
+use super::catalog::NewCollection;
 
 /// The first temporary id for rows that the transaction inserts, above all real ids. The rows get their real ids when the
 /// transaction commits.
@@ -29,18 +32,31 @@ pub(super) enum Op {
     Delete(RowId),
 }
 
+impl Op {
+    /// The row, by its temporary id if the transaction has inserted it.
+    pub(super) fn row(&self) -> RowId {
+        match self {
+            Op::Insert(row, _) | Op::Replace { row, .. } | Op::Delete(row) => *row,
+        }
+    }
+}
+
 /// The changes of one collection.
 #[derive(Debug, Clone)]
 pub(crate) struct Overlay {
     pub(super) namespace: Namespace,
     /// The collection in the snapshot, if it exists there.
     pub(super) base: Option<Arc<Meta>>,
+    /// What the transaction creates explicitly; `None` if it only writes to the collection.
+    pub(super) created: Option<NewCollection>,
     /// Its indexes in the transaction.
     pub(super) infos: Vec<IndexInfo>,
     /// Documents that the transaction inserted or changed; `None` if deleted.
     pub(super) rows: BTreeMap<u64, Option<RawDocumentBuf>>,
     /// The changed entries of each index, in the order of `infos`.
     pub(super) pending: Vec<Pending>,
+    /// Rows that were written without regard to the validator.
+    pub(super) unvalidated: BTreeSet<u64>,
     next: u64,
     /// Rows inserted minus rows deleted.
     pub(super) row_delta: i64,
@@ -53,7 +69,36 @@ impl Overlay {
             None => vec![IndexInfo::new(Definition::id(), false)],
         };
         let pending = infos.iter().map(|_| Pending::default()).collect();
-        Overlay { namespace, base, infos, rows: BTreeMap::new(), pending, next: FIRST_NEW_ROW, row_delta: 0 }
+        Overlay {
+            namespace,
+            base,
+            created: None,
+            infos,
+            rows: BTreeMap::new(),
+            pending,
+            unvalidated: BTreeSet::new(),
+            next: FIRST_NEW_ROW,
+            row_delta: 0,
+        }
+    }
+
+    /// The changes of a collection that the transaction creates.
+    pub(super) fn of_created(namespace: Namespace, created: NewCollection) -> Self {
+        let mut id = IndexDef::id();
+        id.options.collation = created.collation.clone();
+        let infos = vec![IndexInfo::new(Definition::Ordered(id), false)];
+        Overlay { infos, created: Some(created), ..Overlay::new(namespace, None) }
+    }
+
+    /// Adds an index to a collection that has no documents.
+    pub(super) fn add_index(&mut self, def: Definition) {
+        self.infos.push(IndexInfo::new(def, false));
+        self.pending.push(Pending::default());
+    }
+
+    /// True if the transaction changes neither the collection nor its documents.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.rows.is_empty() && self.created.is_none()
     }
 
     /// A temporary id for a new row.

@@ -28,11 +28,13 @@ const CHUNK: usize = 512;
 /// # Errors
 /// Those of the storage engine.
 pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Result<bool> {
-    let validator = edit.meta.validator.as_ref();
+    let validator = edit.validator();
     // A validator that warns would log its warnings twice if another document is refused.
     if documents.len() < MIN_DOCUMENTS
         || validator.is_some_and(Validator::warns)
-        || documents.iter().any(|document| check_document(validator, None, document).is_err())
+        || documents.iter().any(|document| {
+            edit.meta.special.check(document).is_err() || check_document(validator, None, document).is_err()
+        })
     {
         return Ok(false);
     }

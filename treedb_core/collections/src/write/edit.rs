@@ -15,6 +15,7 @@ use treedb_storage::{Table, WriteTxn};
 
 use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
+use crate::catalog::validator::Validator;
 use crate::changes::Recorder;
 use crate::index::{IndexChange, IndexKind, Versions, by_kind, index_changes};
 use crate::read::view::View;
@@ -30,6 +31,10 @@ pub(crate) struct Edit<'a> {
     pub(crate) meta: Arc<Meta>,
     /// What is to be recorded of it; `None` if nothing is.
     pub(crate) recorder: Option<Recorder>,
+    /// Whether the collection's validator applies.
+    pub(crate) validates: bool,
+    /// Bytes by which the documents have grown since the last count, if the collection is capped.
+    pub(crate) grown: i64,
 }
 
 impl<'a> Edit<'a> {
@@ -43,7 +48,15 @@ impl<'a> Edit<'a> {
 
     /// The last step of every edit.
     pub(crate) fn finish(mut self) -> Result<()> {
+        if self.meta.special.capped.is_some() {
+            self.enforce_cap()?;
+        }
         self.flush_recorder(false)
+    }
+
+    /// The validator that applies.
+    pub(crate) fn validator(&self) -> Option<&Validator> {
+        self.meta.validator.as_ref().filter(|_| self.validates)
     }
 
     pub(crate) fn view(&self) -> View<'_, WriteTxn> {
@@ -89,8 +102,15 @@ impl<'a> Edit<'a> {
         })
     }
 
+    /// Refuses a document that the collection cannot have.
+    fn check_new(&self, doc: &RawDocument) -> Result<()> {
+        self.meta.special.check(doc)?;
+        check_document(self.validator(), None, doc)
+    }
+
     /// Stores `doc` as a new row, without index entries.
     pub(crate) fn append(&mut self, doc: &RawDocument) -> Result<RowId> {
+        self.count_bytes(0, doc.as_bytes().len());
         let row = RowId(self.store(doc, |txn, rows, bytes| txn.append_row(rows, bytes))?);
         if let Some(recorder) = &mut self.recorder {
             recorder.insert(row);
@@ -102,6 +122,7 @@ impl<'a> Edit<'a> {
     pub(crate) fn append_all(&mut self, docs: &[&RawDocument]) -> Result<Range<u64>> {
         let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(docs.len()));
         for doc in docs {
+            self.count_bytes(0, doc.as_bytes().len());
             with_scratch(|scratch| {
                 let row = self.meta.row_format.encode(doc, scratch);
                 bytes.extend_from_slice(row.bytes);
@@ -132,8 +153,9 @@ impl<'a> Edit<'a> {
         if !matches!(self.meta.row_format, Rows::Json) {
             return self.insert(doc);
         }
-        check_document(self.meta.validator.as_ref(), None, doc)?;
+        self.check_new(doc)?;
         let changes = self.changes(None, None, Some(doc))?;
+        self.count_bytes(0, doc.as_bytes().len());
         let row = RowId(self.txn.append_row(&self.meta.rows, text.as_bytes())?);
         if let Some(recorder) = &mut self.recorder {
             recorder.insert(row);
@@ -150,7 +172,7 @@ impl Sink for Edit<'_> {
     }
 
     fn insert(&mut self, doc: &RawDocument) -> Result<RowId> {
-        check_document(self.meta.validator.as_ref(), None, doc)?;
+        self.check_new(doc)?;
         let changes = self.changes(None, None, Some(doc))?;
         let row = self.append(doc)?;
         self.apply(row, changes)?;
@@ -171,12 +193,15 @@ impl Sink for Edit<'_> {
         match change {
             Change::Keep => {}
             Change::Replace(new) | Change::Update(new) => {
-                check_document(self.meta.validator.as_ref(), Some(&old), &new)?;
+                self.meta.special.check(&new)?;
+                check_document(self.validator(), Some(&old), &new)?;
                 let changes = self.changes(Some(id), Some(&old), Some(&new))?;
                 if let Some(recorder) = &mut self.recorder {
                     recorder.update(id, &old, &new, whole);
                 }
+                let lengths = (old.as_bytes().len(), new.as_bytes().len());
                 self.store(&new, |txn, rows, bytes| txn.put_row(rows, id.0, bytes))?;
+                self.count_bytes(lengths.0, lengths.1);
                 self.apply(id, changes)?;
             }
             Change::Delete => {
@@ -184,7 +209,9 @@ impl Sink for Edit<'_> {
                 if let Some(recorder) = &mut self.recorder {
                     recorder.delete(id, &old);
                 }
+                let length = old.as_bytes().len();
                 self.txn.delete_row(&self.meta.rows, id.0)?;
+                self.count_bytes(length, 0);
                 self.apply(id, changes)?;
             }
         }

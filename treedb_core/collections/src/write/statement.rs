@@ -2,11 +2,14 @@
 //! [`WriteBatch`](crate::WriteBatch) or in a [`Transaction`](crate::Transaction). A request is parsed, and refused if it is
 //! invalid, before anything is locked.
 
+use std::borrow::Cow;
+
 use bson::{Bson, RawDocument};
 
 use treedb_query::access::Sink;
 use treedb_query::doc::{Collation, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::query::expr::Variables;
 use treedb_query::query::{self, Filter, Projection, Query, Update};
 
 use crate::request::{
@@ -58,19 +61,33 @@ pub(crate) struct UpdateStatement {
     update: Update,
     multi: bool,
     upsert: bool,
+    /// The first document of an order is updated.
+    sorted: bool,
 }
 
 impl UpdateStatement {
     pub(crate) fn parse(request: UpdateRequest) -> Result<Self> {
-        let update = Update::read(&request.update, &request.array_filters)?;
-        let mut query = Query::new(Filter::parse(&request.filter)?);
-        query.hint = request.hint;
-        let query = ParsedQuery::new(query, request.collation.as_deref())?;
-        Ok(UpdateStatement { query, update, multi: request.multi, upsert: request.upsert })
+        let sorted = request.sort.is_some();
+        if sorted && request.multi {
+            return Err(QueryError::new(ErrorCode::FailedToParse, "Cannot specify sort with multi=true"));
+        }
+        let collation = request.collation.as_deref();
+        let variables = variables_of(request.variables.as_deref(), collation)?;
+        let update = Update::read_with(&request.update, &request.array_filters, &variables)?;
+        let query = Query::parse_with(&request.filter, request.sort.as_deref(), None, &variables)?;
+        let query = ParsedQuery::new(query.hinted(request.hint)?, collation)?;
+        Ok(UpdateStatement { query, update, multi: request.multi, upsert: request.upsert, sorted })
     }
 
     pub(crate) fn run(self, sink: &mut dyn Sink) -> Result<UpdateOutcome> {
-        let query = self.query.with_default_collation(&collation_of(sink)?)?;
+        let own = collation_of(sink)?;
+        let query = self.query.with_default_collation(&own)?;
+        if self.sorted {
+            let done = query::find_and_modify(sink, &query, &own, Some(&self.update), self.upsert)?;
+            let upserted = done.new.as_deref().filter(|_| done.upserted).map(id_of).transpose()?;
+            let modified = u64::from(done.old.is_some() && done.old != done.new);
+            return Ok(UpdateOutcome { matched: u64::from(done.old.is_some()), modified, upserted });
+        }
         let done = query::update(sink, &query, &self.update, self.multi, self.upsert)?;
         let upserted = done.upserted.as_deref().map(id_of).transpose()?;
         Ok(UpdateOutcome { matched: done.matched, modified: done.modified, upserted })
@@ -85,9 +102,11 @@ pub(crate) struct DeleteStatement {
 
 impl DeleteStatement {
     pub(crate) fn parse(request: DeleteRequest) -> Result<Self> {
-        let mut query = Query::new(Filter::parse(&request.filter)?);
+        let collation = request.collation.as_deref();
+        let variables = variables_of(request.variables.as_deref(), collation)?;
+        let mut query = Query::new(Filter::parse_with(&request.filter, &variables)?);
         query.hint = request.hint;
-        let query = ParsedQuery::new(query, request.collation.as_deref())?;
+        let query = ParsedQuery::new(query, collation)?;
         Ok(DeleteStatement { query, limit: request.limit })
     }
 
@@ -117,12 +136,14 @@ impl FindAndModifyStatement {
             ));
         }
         let projection = find.projection.take();
+        let variables = variables_of(find.variables.as_deref(), find.collation.as_deref())?.into_owned();
         let query = parse(&FindRequest { skip: 0, limit: 1, ..find })?;
         let projection = projection
-            .map(|fields| Projection::parse_for(&fields, &query.query.filter))
+            .map(|fields| Projection::parse_with(&fields, &query.query.filter, &variables))
             .transpose()?
             .flatten();
-        let update = update.map(|update| Update::read(&update, &array_filters)).transpose()?;
+        let update =
+            update.map(|update| Update::read_with(&update, &array_filters, &variables)).transpose()?;
         Ok(FindAndModifyStatement { query, projection, update, upsert, after })
     }
 
@@ -169,18 +190,35 @@ pub(crate) fn id_of(document: &RawDocument) -> Result<Bson> {
     }
 }
 
+/// The variables of a request. Their strings compare by its collation, whatever that of the collection is.
+fn variables_of(
+    variables: Option<&RawDocument>,
+    collation: Option<&RawDocument>,
+) -> Result<Cow<'static, Variables>> {
+    match variables {
+        None => Ok(Cow::Borrowed(Variables::NONE)),
+        given => {
+            Variables::of(given, &collation.map(Collation::parse).transpose()?.unwrap_or(Collation::Simple))
+        }
+    }
+}
+
 /// Parses a request.
 pub(crate) fn parse(request: &FindRequest) -> Result<ParsedQuery> {
     let all = empty_filter();
-    let mut query = Query::parse(
+    let variables = variables_of(request.variables.as_deref(), request.collation.as_deref())?;
+    let query = Query::parse_with(
         request.filter.as_ref().unwrap_or(&all),
         request.sort.as_deref(),
         request.projection.as_deref(),
+        &variables,
     )?;
+    let mut query = query.hinted(request.hint.clone())?;
     query.skip = request.skip;
     query.limit = request.limit;
-    query.hint = request.hint.clone();
     query.spill = !request.in_memory;
+    query.bounds = request.bounds.clone();
+    query.returns = request.returns;
     ParsedQuery::new(query, request.collation.as_deref())
 }
 

@@ -37,6 +37,7 @@ pub struct WriteBatch {
     changes: u64,
     recorded: bool,
     failed: bool,
+    validates: bool,
 }
 
 impl Database {
@@ -73,6 +74,7 @@ impl Database {
             changes: 0,
             recorded: false,
             failed: false,
+            validates: true,
         })
     }
 }
@@ -144,6 +146,11 @@ impl WriteBatch {
         Ok(done)
     }
 
+    /// Sets whether what is written from now on must match the validators of its collections.
+    pub fn set_validation(&mut self, validates: bool) {
+        self.validates = validates;
+    }
+
     /// The number of documents inserted, updated and deleted so far.
     pub fn changes(&self) -> u64 {
         self.changes
@@ -181,7 +188,9 @@ impl WriteBatch {
             return Ok(None);
         };
         let mut edit = self.db.edit_in(&mut self.txn, meta)?;
-        self.recorded |= edit.recorder.is_some();
+        // Tailable cursors wait for capped collections.
+        self.recorded |= edit.recorder.is_some() || edit.meta.special.capped.is_some();
+        edit.validates = self.validates;
         let done = work(&mut edit)?;
         let meta = Arc::clone(&edit.meta);
         edit.finish()?;

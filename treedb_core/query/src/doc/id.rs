@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use bson::RawDocument;
 use bson::oid::ObjectId;
 
+use crate::doc::path::is_dollar_prefixed;
 use crate::doc::write::Writer;
 use crate::doc::{Doc, Element, Value, validate};
 use crate::error::{ErrorCode, QueryError, Result};
@@ -16,7 +17,8 @@ const OBJECT_ID: u8 = 0x07;
 /// a new [`ObjectId`] put in front.
 ///
 /// # Errors
-/// `InvalidBSON` for damaged bytes, `InvalidIdField` for an `_id` of a type that cannot be one.
+/// `InvalidBSON` for damaged bytes, `InvalidIdField` for an `_id` of a type that cannot be one, `DollarPrefixedFieldName` for a document with
+/// fields that look like operators, for which no filter could ask.
 pub fn with_id(document: &RawDocument) -> Result<Cow<'_, RawDocument>> {
     validate(document.as_bytes())?;
     let doc = Doc::from(document);
@@ -46,6 +48,17 @@ fn check(id: Value<'_>) -> Result<()> {
         return Err(QueryError::new(
             ErrorCode::InvalidIdField,
             format!("The '_id' value cannot be of type {}", id.type_name()),
+        ));
+    }
+    if let Value::Document(id) = id
+        && let Some(field) = id.elements().find(|field| is_dollar_prefixed(field.name_str()))
+    {
+        return Err(QueryError::new(
+            ErrorCode::DollarPrefixedFieldName,
+            format!(
+                "_id fields may not contain '$'-prefixed fields: {} is not valid for storage.",
+                field.name_str()
+            ),
         ));
     }
     Ok(())
@@ -79,5 +92,8 @@ mod tests {
             assert_eq!(prepared(doc! { "_id": id }).unwrap_err().code, ErrorCode::InvalidIdField);
         }
         assert!(prepared(doc! { "_id": Bson::Null }).is_ok());
+        let code = |id: Document| prepared(doc! { "_id": id }).map_err(|error| error.code);
+        assert_eq!(code(doc! { "$a": 1 }), Err(ErrorCode::DollarPrefixedFieldName));
+        assert!(code(doc! { "$ref": "a", "$id": 1 }).is_ok());
     }
 }

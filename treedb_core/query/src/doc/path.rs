@@ -41,6 +41,11 @@ impl Part {
     }
 }
 
+/// True for a part of a path that stored documents do not have, behind its first part: it begins with `$`, and is not one of a DBRef.
+pub(crate) fn is_dollar_prefixed(part: &str) -> bool {
+    part.starts_with('$') && !matches!(part, "$id" | "$ref" | "$db")
+}
+
 impl Path {
     /// The path written as `text`, parts separated by dots.
     pub fn new(text: &str) -> Self {

@@ -33,7 +33,7 @@ fn read<'a>(
 ) -> std::result::Result<Arguments, CommandError> {
     let (mut stages, mut batch, mut index_hint, mut until) = (None, FIRST_BATCH, None, Deadline::NEVER);
     let (mut disk, mut variables, mut explain, mut durability) = (true, None, false, None);
-    let mut collation = None;
+    let (mut collation, mut bypass) = (None, false);
     for arg in args {
         let arg = arg?;
         match arg.name {
@@ -46,7 +46,8 @@ fn read<'a>(
             "allowDiskUse" => disk = arg.bool()?,
             "explain" => explain = arg.bool()?,
             "writeConcern" => durability = write_concern(arg.document()?)?,
-            "bypassDocumentValidation" | "exchange" | "fromMongos" | "isMapReduceCommand" | "needsMerge" => {
+            "bypassDocumentValidation" => bypass = arg.bool()?,
+            "exchange" | "fromMongos" | "isMapReduceCommand" | "needsMerge" => {
                 arg.unsupported()?;
             }
             _ => arg.ignored_or_unknown()?,
@@ -62,6 +63,7 @@ fn read<'a>(
     pipeline.until = until.instant();
     pipeline.durability = durability;
     pipeline.hint = index_hint;
+    pipeline.validates = !bypass;
     Ok(Arguments { pipeline, batch, until, explain })
 }
 
@@ -127,6 +129,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if let Some(parsed) = WatchRequest::read(&pipeline.pipeline)? {
         return watch(request, parsed, batch);
     }
+    refuse_linearizable_writes(request, &pipeline)?;
     pipeline.durability = Some(pipeline.durability.unwrap_or(request.context.durability));
     let database = &request.context.database;
     let (namespace, shown) = match request.subject()?.as_str() {
@@ -174,6 +177,27 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         false,
         until,
     )
+}
+
+/// What a pipeline writes is not read at one moment with what it reads.
+fn refuse_linearizable_writes(request: &Request<'_>, pipeline: &AggregateRequest) -> Result<()> {
+    let concern = request.body().get("readConcern")?.and_then(|concern| concern.as_document());
+    let level = concern.map(|concern| concern.get("level")).transpose()?.flatten();
+    if level.and_then(|level| level.as_str()) != Some("linearizable") {
+        return Ok(());
+    }
+    for stage in &pipeline.pipeline {
+        let first = stage?.as_document().and_then(|stage| stage.iter().next()).transpose()?;
+        if let Some((name, _)) = first
+            && matches!(name.as_str(), "$out" | "$merge")
+        {
+            return Err(CommandError::new(
+                ErrorCode::InvalidOptions,
+                format!("{} cannot be used with a 'linearizable' read concern level", name.as_str()),
+            ));
+        }
+    }
+    Ok(())
 }
 
 /// Opens a change stream.

@@ -1,7 +1,7 @@
 //! `collMod`: changes a collection's validator, hides an index, or changes its expiry.
 
 use bson::raw::cstr;
-use bson::{Bson, Document, RawDocument, RawDocumentBuf};
+use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_query::query::ErrorCode;
 
 use super::Result;
@@ -14,6 +14,7 @@ use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let (mut options, mut index, mut durability) = (Document::new(), None, None);
+    let mut limits = Document::new();
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
@@ -25,15 +26,35 @@ pub(super) fn run(request: &Request<'_>) -> Result {
                 options.insert(arg.name, Bson::try_from(arg.value())?);
             }
             "index" => index = Some(IndexChange::parse(arg.document()?)?),
-            "expireAfterSeconds" | "pipeline" | "viewOn" => {
-                arg.unsupported()?;
+            "expireAfterSeconds" => arg.unsupported()?,
+            "cappedSize" => {
+                limits.insert("size", arg.integer()?);
+            }
+            "cappedMax" => {
+                limits.insert("max", arg.integer()?);
+            }
+            "viewOn" => {
+                options.insert(arg.name, arg.str()?);
+            }
+            "pipeline" => {
+                options.insert(arg.name, Bson::try_from(RawBsonRef::Array(arg.array()?))?);
             }
             "writeConcern" => durability = write_concern(arg.document()?)?,
             _ => arg.ignored_or_unknown()?,
         }
     }
+    // Who may change a view is decided by both.
+    if options.contains_key("viewOn") != options.contains_key("pipeline") {
+        return Err(CommandError::new(
+            ErrorCode::InvalidOptions,
+            "Must specify both 'viewOn' and 'pipeline' when modifying a view",
+        ));
+    }
     let namespace = request.namespace()?;
     request.context.database.modify_collection(namespace.as_str(), options)?;
+    if !limits.is_empty() {
+        request.context.database.modify_capped(namespace.as_str(), &limits)?;
+    }
     let reply = match index {
         Some(index) => index.execute(request)?,
         None => RawDocumentBuf::new(),

@@ -1,6 +1,8 @@
 //! `create`.
 
-use bson::{Bson, Document};
+use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use treedb_query::doc::Collation;
+use treedb_query::index::ordered::same_key_pattern;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
@@ -14,22 +16,23 @@ pub(super) const VALIDATION: &[&str] = &["validator", "validationLevel", "valida
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let mut options = Document::new();
-    let mut durability = None;
+    let (mut durability, mut id_index) = (None, None);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
-            "capped"
-            | "timeseries"
-            | "viewOn"
-            | "pipeline"
-            | "clusteredIndex"
-            | "expireAfterSeconds"
-            | "encryptedFields"
-            | "indexOptionDefaults"
-            | "size"
-            | "max"
-            | "temp" => {
-                arg.unsupported()?;
+            "encryptedFields" | "indexOptionDefaults" | "temp" => arg.unsupported()?,
+            "capped" => {
+                options.insert(arg.name, arg.bool()?);
+            }
+            "size" | "max" | "expireAfterSeconds" => {
+                options.insert(arg.name, Bson::Int64(arg.integer()?));
+            }
+            "timeseries" => {
+                options.insert(arg.name, Bson::Document(arg.document()?.try_into()?));
+            }
+            // `true` for internal collections only.
+            "clusteredIndex" => {
+                options.insert(arg.name, Bson::Document(arg.document()?.try_into()?));
             }
             "collation" => {
                 if let Some(collation) = arg.some_document()? {
@@ -48,6 +51,13 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "storageEngine" => {
                 options.insert(arg.name, Bson::Document(arg.document()?.try_into()?));
             }
+            "viewOn" => {
+                options.insert(arg.name, arg.str()?);
+            }
+            "pipeline" => {
+                options.insert(arg.name, Bson::try_from(RawBsonRef::Array(arg.array()?))?);
+            }
+            "idIndex" => id_index = Some(arg.document()?),
             "autoIndexId" => {
                 if !arg.bool()? {
                     return Err(CommandError::not_implemented(
@@ -58,18 +68,80 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             _ => arg.ignored_or_unknown()?,
         }
     }
+    if options.contains_key("pipeline") && !options.contains_key("viewOn") {
+        return Err(CommandError::new(
+            ErrorCode::InvalidOptions,
+            "'pipeline' requires 'viewOn' to also be specified",
+        ));
+    }
+    if options.contains_key("viewOn") && id_index.is_some() {
+        return Err(CommandError::new(ErrorCode::InvalidOptions, "'idIndex' is not allowed with 'viewOn'"));
+    }
+    if let Some(id_index) = id_index {
+        check_id_index(id_index, &options)?;
+    }
     let namespace = request.namespace()?;
-    request.context.database.create_collection(namespace.as_str(), options).map_err(|error| {
-        let exists = error.code == ErrorCode::NamespaceExists;
-        let mut error = CommandError::from(error);
-        if exists {
-            error.message = format!("Collection {namespace} already exists.");
-        }
-        error
-    })?;
+    if let Some(mut open) = request.transaction() {
+        open.txn.create_collection(namespace.as_str(), options)?;
+        return done();
+    }
+    request.context.database.create_collection(namespace.as_str(), options)?;
     flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection created");
     done()
+}
+
+/// Refuses an `idIndex` that is not the index on `_id` that every collection has; `options` are those of the collection.
+fn check_id_index(index: &RawDocument, options: &Document) -> Result<()> {
+    let (mut key, mut collation) = (None, None);
+    for arg in args("create.idIndex", index) {
+        let arg = arg?;
+        match arg.name {
+            "key" => key = Some(arg.document()?),
+            "collation" => collation = arg.some_document()?,
+            // The name is always `_id_`.
+            "name" | "ns" => {
+                arg.str()?;
+            }
+            "v" => {
+                arg.integer()?;
+            }
+            other => {
+                return Err(CommandError::named(
+                    197,
+                    "InvalidIndexSpecificationOption",
+                    format!(
+                        "The field '{other}' is not valid for an _id index specification. Specification: {index:?}"
+                    ),
+                ));
+            }
+        }
+    }
+    let key = key.ok_or_else(|| {
+        CommandError::new(
+            ErrorCode::FailedToParse,
+            "The 'key' field is a required property of an index specification",
+        )
+    })?;
+    if !same_key_pattern(key, &rawdoc! { "_id": 1 }) {
+        return Err(CommandError::new(
+            ErrorCode::BadValue,
+            format!("The field 'key' for an _id index must be {{_id: 1}}, but got {key:?}"),
+        ));
+    }
+    let of_collection = options.get_document("collation").ok().map(RawDocumentBuf::try_from).transpose()?;
+    let parse = |collation: Option<RawDocumentBuf>| match collation {
+        Some(collation) => Collation::parse(&collation),
+        None => Ok(Collation::Simple),
+    };
+    // An index without a collation has that of its collection.
+    if collation.is_some() && parse(collation)? != parse(of_collection)? {
+        return Err(CommandError::new(
+            ErrorCode::BadValue,
+            "'idIndex' must have the same collation as the collection.",
+        ));
+    }
+    Ok(())
 }
 
 /// Refuses a `changeStreamPreAndPostImages` that is not `{enabled: bool}`.

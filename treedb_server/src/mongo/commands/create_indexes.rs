@@ -32,7 +32,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if specs.is_empty() {
         return Err(CommandError::new(ErrorCode::BadValue, "Must specify at least one index to create"));
     }
-    let created = collection.create_indexes(&specs)?;
+    let created = match request.transaction() {
+        Some(mut open) => open.txn.create_indexes(collection.namespace().as_str(), &specs)?,
+        None => collection.create_indexes(&specs)?,
+    };
     flush_catalog_change(request, durability)?;
     let count = |n: usize| i32::try_from(n).unwrap_or(i32::MAX);
     let mut reply = rawdoc! {

@@ -8,13 +8,14 @@ use treedb_query::query::ErrorCode;
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use super::writes::{append_count, check_statement, each_statement, not_many};
+use super::writes::{append_count, check_statement, each_statement, not_many, variables};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
+    let variables = variables(request)?;
     let tally = each_statement(request, "deletes", &mut |_, statement, target| {
-        let parsed = parse(statement)?;
+        let parsed = parse(statement, variables.clone())?;
         not_many(request, parsed.limit == 0)?;
         target.delete(parsed)
     })?;
@@ -24,7 +25,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-fn parse(statement: &RawDocument) -> Result<DeleteRequest> {
+fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) -> Result<DeleteRequest> {
     check_statement(statement)?;
     let (mut filter, mut limit, mut index_hint, mut collation) = (None, None, None, None);
     for arg in args("delete.deletes", statement) {
@@ -53,5 +54,6 @@ fn parse(statement: &RawDocument) -> Result<DeleteRequest> {
             ));
         }
     };
-    Ok(DeleteRequest { filter: filter.ok_or_else(|| missing("q"))?, limit, hint: index_hint, collation })
+    let filter = filter.ok_or_else(|| missing("q"))?;
+    Ok(DeleteRequest { filter, limit, hint: index_hint, collation, variables })
 }

@@ -18,7 +18,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     }
     let collection = request.collection()?;
-    let indexes = collection.indexes()?.map_or(0, |indexes| indexes.len());
+    let indexes = match collection.indexes() {
+        Ok(indexes) => indexes.map_or(0, |indexes| indexes.len()),
+        // A view has none.
+        Err(error) if error.code == ErrorCode::CommandNotSupportedOnView => 0,
+        Err(error) => return Err(error.into()),
+    };
     let namespace = collection.namespace();
     if !request.context.database.drop_collection(namespace.as_str())? {
         return Err(CommandError::new(ErrorCode::NamespaceNotFound, "ns not found"));

@@ -3,7 +3,7 @@
 use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::FindRequest;
 use treedb_query::index::ordered::same_key_pattern;
-use treedb_query::query::Hint;
+use treedb_query::query::{ErrorCode, Hint};
 
 use super::Result;
 use super::request::Request;
@@ -19,6 +19,9 @@ pub(super) struct Find {
     batch: usize,
     single: bool,
     keep: bool,
+    tailable: bool,
+    /// A tailable cursor waits for documents.
+    awaits: bool,
     until: Deadline,
 }
 
@@ -27,6 +30,16 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let mut find = parse("find", request.body())?;
     let namespace = collection.namespace().to_string();
     let (cursors, identity) = (&request.context.cursors, &request.session.identity);
+    if find.tailable {
+        if request.transaction().is_some() || request.at.is_some() {
+            return Err(CommandError::new(
+                ErrorCode::OperationNotSupportedInTransaction,
+                "tailable cursors are not supported in a transaction or at a time in the past",
+            ));
+        }
+        let cursor = Cursor::tail(namespace, collection.tail(&find.request)?, find.awaits).kept(find.keep);
+        return cursors.first(identity, cursor, find.batch, false, find.until);
+    }
     if let Some(mut open) = request.transaction() {
         let found = open.txn.collection(&namespace)?.find(&find.request)?;
         let cursor = Cursor::of_transaction(namespace, found, &open);
@@ -45,6 +58,8 @@ pub(super) fn parse(owner: &str, command: &RawDocument) -> Result<Find> {
         batch: FIRST_BATCH,
         single: false,
         keep: false,
+        tailable: false,
+        awaits: false,
         until: Deadline::NEVER,
     };
     for arg in args(owner, command).skip(1) {
@@ -62,12 +77,26 @@ pub(super) fn parse(owner: &str, command: &RawDocument) -> Result<Find> {
             "maxTimeMS" => find.until = Deadline::after(arg.count()?),
             "collation" => find.request.collation = arg.some_document()?,
             "allowDiskUse" => find.request.in_memory = !arg.bool()?,
-            "awaitData" | "let" | "max" | "min" | "requestResumeToken" | "resumeAfter" | "returnKey"
-            | "showRecordId" | "tailable" => arg.unsupported()?,
+            "let" => find.request.variables = arg.some_document()?,
+            "min" => find.request.bounds.min = arg.some_document()?,
+            "max" => find.request.bounds.max = arg.some_document()?,
+            "returnKey" => find.request.returns.key = arg.bool()?,
+            "showRecordId" => find.request.returns.record_id = arg.bool()?,
+            "tailable" => find.tailable = arg.bool()?,
+            "awaitData" => find.awaits = arg.bool()?,
+            "requestResumeToken" | "resumeAfter" => arg.unsupported()?,
             _ => arg.ignored_or_unknown()?,
         }
     }
-    Ok(find)
+    let contradiction = match find.tailable {
+        false if find.awaits => Some("Cannot set 'awaitData' without also setting 'tailable'"),
+        true if find.single => Some("Cannot use 'tailable' option with the 'singleBatch' option"),
+        _ => None,
+    };
+    match contradiction {
+        Some(message) => Err(CommandError::new(ErrorCode::FailedToParse, message)),
+        None => Ok(find),
+    }
 }
 
 /// The hint of a command: the name or the key pattern of an index.
@@ -77,10 +106,11 @@ pub(super) fn hint(arg: &Arg<'_>) -> Result<Option<Hint>> {
     }
     let Some(pattern) = arg.some_document()? else { return Ok(None) };
     if let Some(direction) = pattern.get("$natural")?
-        && number(direction).is_some_and(|direction| direction < 0.0)
+        && !matches!(number(direction), Some(1.0 | -1.0))
     {
-        return Err(CommandError::not_implemented(
-            "the hint { $natural: -1 } is not supported: use { $natural: 1 }, or sort",
+        return Err(CommandError::new(
+            ErrorCode::BadValue,
+            "$natural hint cannot be set to a value other than -1 or 1.",
         ));
     }
     Ok(Some(Hint::from(pattern)))

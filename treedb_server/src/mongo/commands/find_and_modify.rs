@@ -33,7 +33,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "new" => after = arg.bool()?,
             "upsert" => upsert = arg.bool()?,
             "arrayFilters" => array_filters = arg.documents()?,
-            "let" => arg.unsupported()?,
+            "let" => find.variables = arg.some_document()?,
             "ordered" => arg.ignored_or_unknown()?,
             _ if options.read(&arg)? => {}
             _ => arg.ignored_or_unknown()?,

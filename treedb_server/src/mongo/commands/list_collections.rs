@@ -34,12 +34,22 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         if !(all || request.permits(Action::Find, collection)?) {
             continue;
         }
-        let mut entry = rawdoc! { "name": found.namespace.collection(), "type": "collection" };
+        let kind = match found.is_view() {
+            true => "view",
+            false if found.options.contains_key("timeseries") => "timeseries",
+            false => "collection",
+        };
+        let mut entry = rawdoc! { "name": found.namespace.collection(), "type": kind };
         if !names_only {
-            let uuid = Binary { subtype: BinarySubtype::Uuid, bytes: found.uuid.bytes().to_vec() };
             entry.append(cstr!("options"), RawDocumentBuf::try_from(&found.options)?);
-            entry.append(cstr!("info"), rawdoc! { "readOnly": false, "uuid": uuid });
-            entry.append(cstr!("idIndex"), rawdoc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" });
+            match found.uuid {
+                Some(uuid) => {
+                    let uuid = Binary { subtype: BinarySubtype::Uuid, bytes: uuid.bytes().to_vec() };
+                    entry.append(cstr!("info"), rawdoc! { "readOnly": false, "uuid": uuid });
+                    entry.append(cstr!("idIndex"), rawdoc! { "v": 2, "key": { "_id": 1 }, "name": "_id_" });
+                }
+                None => entry.append(cstr!("info"), rawdoc! { "readOnly": true }),
+            }
         }
         let wanted = filter.as_ref().map(|filter| filter.matches(&entry)).transpose()?;
         if wanted != Some(false) {

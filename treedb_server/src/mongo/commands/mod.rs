@@ -3,8 +3,10 @@
 mod aggregate;
 mod backup_to;
 mod build_info;
+mod bulk_write;
 mod coll_mod;
 mod connection_status;
+mod convert_to_capped;
 mod count;
 mod create;
 mod create_indexes;
@@ -32,6 +34,7 @@ mod list_databases;
 mod list_indexes;
 mod needs;
 mod ping;
+mod rename_collection;
 mod request;
 mod roles;
 mod sasl;
@@ -165,23 +168,39 @@ pub(crate) static COMMANDS: &[Command] = &[
     .admin(),
     Command::quick("buildInfo", "Versions and limits", Needs::Nothing, build_info::run).also(&["buildinfo"]),
     Command::new(
+        "bulkWrite",
+        "Insert, update and delete documents of several collections",
+        Needs::Arguments(needs::bulk_write),
+        bulk_write::run,
+    )
+    .admin()
+    .transactions(TransactionSupport::Write),
+    Command::new(
         "collMod",
         "Change a validator or an index",
-        Needs::Collection(Action::CollMod),
+        Needs::Arguments(needs::coll_mod),
         coll_mod::run,
     ),
     Command::new("commitTransaction", "Commit a transaction", Needs::Login, transactions::run)
         .admin()
         .transactions(TransactionSupport::Commit),
     Command::quick("connectionStatus", "The authenticated user", Needs::Nothing, connection_status::run),
+    Command::new(
+        "convertToCapped",
+        "Make a collection capped",
+        Needs::Collection(Action::ConvertToCapped),
+        convert_to_capped::run,
+    ),
     Command::new("count", "Count documents", Needs::Collection(Action::Find), count::run),
-    Command::new("create", "Create a collection", Needs::Collection(Action::CreateCollection), create::run),
+    Command::new("create", "Create a collection or view", Needs::Arguments(needs::create), create::run)
+        .transactions(TransactionSupport::Inside),
     Command::new(
         "createIndexes",
         "Create indexes and wait for them",
         Needs::Collection(Action::CreateIndex),
         create_indexes::run,
-    ),
+    )
+    .transactions(TransactionSupport::Inside),
     Command::new("createRole", "Create a role", Needs::Login, roles::create),
     Command::new(
         "createSearchIndexes",
@@ -271,7 +290,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("grantRolesToUser", "Give a user roles", Needs::Login, users::grant),
     Command::quick("hello", "Handshake", Needs::Nothing, hello::run),
     Command::quick("hostInfo", "The machine", Needs::Cluster(Action::HostInfo), host_info::run),
-    Command::new("insert", "Insert documents", Needs::Collection(Action::Insert), insert::run)
+    Command::new("insert", "Insert documents", Needs::Arguments(needs::insert), insert::run)
         .transactions(TransactionSupport::Write),
     Command::quick("isMaster", "Handshake of old clients", Needs::Nothing, hello::run_legacy)
         .also(&["ismaster"]),
@@ -312,6 +331,13 @@ pub(crate) static COMMANDS: &[Command] = &[
         Needs::Login,
         sessions::refresh,
     ),
+    Command::new(
+        "renameCollection",
+        "Give a collection another name",
+        Needs::Arguments(needs::rename_collection),
+        rename_collection::run,
+    )
+    .admin(),
     Command::new(
         "revokePrivilegesFromRole",
         "Take privileges from a role",

@@ -9,6 +9,7 @@ use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
+use super::{bulk_write, rename_collection};
 use crate::access::action::Action;
 use crate::access::resource::Target;
 use crate::mongo::args::truth;
@@ -72,10 +73,26 @@ fn is_set(document: &RawDocument, name: &str) -> Result<bool> {
     is_set_to(document, name, true)
 }
 
+/// A write that is to pass by the collection's validator needs that too.
+fn bypass(request: &Request<'_>, target: Target<'_>) -> Result<()> {
+    match is_set(request.body(), "bypassDocumentValidation")? {
+        true => request.authorize(Action::BypassDocumentValidation, target),
+        false => Ok(()),
+    }
+}
+
+/// An `insert`.
+pub(super) fn insert(request: &Request<'_>) -> Result<()> {
+    let target = Target::Collection(request.database, request.collection_name()?);
+    request.authorize(Action::Insert, target)?;
+    bypass(request, target)
+}
+
 /// An `update` that may insert needs that too.
 pub(super) fn update(request: &Request<'_>) -> Result<()> {
     let target = Target::Collection(request.database, request.collection_name()?);
     request.authorize(Action::Update, target)?;
+    bypass(request, target)?;
     for statement in request.documents("updates")? {
         // Only its length has been checked. What follows a damaged field is not executed.
         if is_set(statement, "upsert").unwrap_or(true) {
@@ -85,10 +102,35 @@ pub(super) fn update(request: &Request<'_>) -> Result<()> {
     Ok(())
 }
 
+/// A `bulkWrite` needs what each of its operations does.
+pub(super) fn bulk_write(request: &Request<'_>) -> Result<()> {
+    let collections = bulk_write::collections(request)?;
+    for namespace in &collections {
+        bypass(request, Target::Collection(namespace.database(), namespace.collection()))?;
+    }
+    for operation in request.documents("ops")? {
+        let (kind, on) = bulk_write::subject(operation)?;
+        // The command refuses a number that is none of theirs.
+        let Some(namespace) = collections.get(on) else { continue };
+        let target = Target::Collection(namespace.database(), namespace.collection());
+        let action = match kind {
+            "insert" => Action::Insert,
+            "update" => Action::Update,
+            _ => Action::Remove,
+        };
+        request.authorize(action, target)?;
+        if kind == "update" && is_set(operation, "upsert")? {
+            request.authorize(Action::Insert, target)?;
+        }
+    }
+    Ok(())
+}
+
 /// A `findAndModify` reads, and deletes or updates.
 pub(super) fn find_and_modify(request: &Request<'_>) -> Result<()> {
     let target = Target::Collection(request.database, request.collection_name()?);
     request.authorize(Action::Find, target)?;
+    bypass(request, target)?;
     let removes = is_set(request.body(), "remove")?;
     if removes {
         request.authorize(Action::Remove, target)?;
@@ -97,6 +139,70 @@ pub(super) fn find_and_modify(request: &Request<'_>) -> Result<()> {
         request.authorize(Action::Update, target)?;
     }
     if is_set(request.body(), "upsert")? { request.authorize(Action::Insert, target) } else { Ok(()) }
+}
+
+/// A `create` of a view that the user may read needs what its pipeline does, or else it would let him read what he may not.
+pub(super) fn create(request: &Request<'_>) -> Result<()> {
+    let view = Target::Collection(request.database, request.collection_name()?);
+    request.authorize(Action::CreateCollection, view)?;
+    view_pipeline(request, view)
+}
+
+/// As for `create`.
+pub(super) fn coll_mod(request: &Request<'_>) -> Result<()> {
+    let view = Target::Collection(request.database, request.collection_name()?);
+    request.authorize(Action::CollMod, view)?;
+    view_pipeline(request, view)
+}
+
+fn view_pipeline(request: &Request<'_>, view: Target<'_>) -> Result<()> {
+    let mut sources = Vec::new();
+    let mut pipelines = Vec::new();
+    for field in request.body() {
+        let (name, value) = field?;
+        match name.as_str() {
+            "viewOn" => sources.extend(value.as_str()),
+            "pipeline" => pipelines.extend(value.as_array()),
+            _ => {}
+        }
+    }
+    if sources.is_empty() && pipelines.is_empty() || !request.permits(Action::Find, view)? {
+        return Ok(());
+    }
+    // Without `viewOn` a pipeline is refused by the command.
+    for source in sources {
+        let source = Target::Collection(request.database, source);
+        request.authorize(Action::Find, source)?;
+        for stages in &pipelines {
+            pipeline(request, source, stages, 0)?;
+        }
+    }
+    Ok(())
+}
+
+/// A `renameCollection` reads the collection and drops it, and makes another; within a database there is an action for it, unless it would let the
+/// user read documents that could not be read before.
+pub(super) fn rename_collection(request: &Request<'_>) -> Result<()> {
+    let (from, to) = rename_collection::names(request)?;
+    let source = Target::Collection(from.database(), from.collection());
+    let target = Target::Collection(to.database(), to.collection());
+    let drops = is_set(request.body(), "dropTarget")?;
+    if from.database() == to.database() {
+        let database = Target::Database(from.database());
+        if request.permits(Action::RenameCollectionSameDb, database)?
+            && (!drops || request.permits(Action::DropCollection, target)?)
+            && (request.permits(Action::Find, source)? || !request.permits(Action::Find, target)?)
+        {
+            return Ok(());
+        }
+    }
+    for action in [Action::Find, Action::DropCollection] {
+        request.authorize(action, source)?;
+    }
+    for action in [Action::CreateCollection, Action::Insert, Action::CreateIndex] {
+        request.authorize(action, target)?;
+    }
+    if drops { request.authorize(Action::DropCollection, target) } else { Ok(()) }
 }
 
 /// Names of the collections that the user may read are listed for users who ask for no more.
@@ -297,6 +403,7 @@ fn written(request: &Request<'_>, stage: &str, spec: RawBsonRef<'_>, depth: usiz
             for action in actions {
                 request.authorize(*action, Target::Collection(database, collection))?;
             }
+            bypass(request, Target::Collection(database, collection))?;
         }
         Ok(())
     };

@@ -87,6 +87,11 @@ impl<'a> Request<'a> {
         matches!(self.command.name, "getMore" | "killCursors")
     }
 
+    /// True if its operations name databases, and it has none of its own.
+    pub(crate) fn names_its_databases(&self) -> bool {
+        self.command.name == "bulkWrite"
+    }
+
     /// The transaction it is part of.
     pub(crate) fn transaction(&self) -> Option<RefMut<'a, OpenTransaction>> {
         match self.scope {

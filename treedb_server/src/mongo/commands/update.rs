@@ -8,13 +8,14 @@ use treedb_query::query::{Changes, ErrorCode};
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use super::writes::{append_count, check_statement, each_statement, not_many};
+use super::writes::{append_count, check_statement, each_statement, not_many, variables};
 use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
+    let variables = variables(request)?;
     let tally = each_statement(request, "updates", &mut |_, statement, target| {
-        let parsed = parse(statement)?;
+        let parsed = parse(statement, variables.clone())?;
         not_many(request, parsed.multi)?;
         target.update(parsed)
     })?;
@@ -28,10 +29,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-fn parse(statement: &RawDocument) -> Result<UpdateRequest> {
+fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) -> Result<UpdateRequest> {
     check_statement(statement)?;
     let (mut filter, mut update, mut multi, mut upsert, mut index_hint) = (None, None, false, false, None);
-    let (mut array_filters, mut collation) = (Vec::new(), None);
+    let (mut array_filters, mut collation, mut sort) = (Vec::new(), None, None);
     for arg in args("update.updates", statement) {
         let arg = arg?;
         match arg.name {
@@ -44,7 +45,8 @@ fn parse(statement: &RawDocument) -> Result<UpdateRequest> {
             "hint" => index_hint = hint(&arg)?,
             "collation" => collation = arg.some_document()?,
             "arrayFilters" => array_filters = arg.documents()?,
-            "c" | "sort" | "upsertSupplied" => arg.unsupported()?,
+            "sort" => sort = arg.some_document()?,
+            "c" | "upsertSupplied" => arg.unsupported()?,
             _ => arg.nested_ignored_or_unknown()?,
         }
     }
@@ -56,19 +58,36 @@ fn parse(statement: &RawDocument) -> Result<UpdateRequest> {
     };
     let filter = filter.ok_or_else(|| missing("q"))?;
     let update = update.ok_or_else(|| missing("u"))?;
-    let replaces = match &update {
+    let parsed = UpdateRequest {
+        filter,
+        update,
+        array_filters,
+        multi,
+        upsert,
+        hint: index_hint,
+        collation,
+        sort,
+        variables,
+    };
+    refuse_many_replacements(&parsed)?;
+    Ok(parsed)
+}
+
+/// Refuses to replace several documents by one.
+pub(super) fn refuse_many_replacements(update: &UpdateRequest) -> Result<()> {
+    let replaces = match &update.update {
         Changes::Document(update) => {
             update.iter().next().transpose()?.is_none_or(|(name, _)| !name.as_str().starts_with('$'))
         }
         Changes::Pipeline(_) => false,
     };
-    if multi && replaces {
+    if update.multi && replaces {
         return Err(CommandError::new(
             ErrorCode::FailedToParse,
             "multi update is not supported for replacement-style update",
         ));
     }
-    Ok(UpdateRequest { filter, update, array_filters, multi, upsert, hint: index_hint, collation })
+    Ok(())
 }
 
 /// The update in an argument: a document, or the stages of a pipeline.

@@ -25,6 +25,8 @@ pub(super) struct Options {
     pub(super) ordered: bool,
     /// When the write is acknowledged; `None` for the database's own default.
     pub(super) durability: Option<Durability>,
+    /// Documents need not match the collection's validator.
+    bypass: bool,
     /// The number of the first statement; the others follow.
     first: i32,
     /// The number of each.
@@ -34,7 +36,7 @@ pub(super) struct Options {
 impl Options {
     /// The defaults.
     pub(super) fn new() -> Self {
-        Options { ordered: true, durability: None, first: 0, numbers: Vec::new() }
+        Options { ordered: true, durability: None, bypass: false, first: 0, numbers: Vec::new() }
     }
 
     /// The number of the statement with index `at`, by which a retry identifies it.
@@ -45,6 +47,7 @@ impl Options {
 
     /// `collection`, writing as the command asks.
     pub(super) fn acknowledge(&self, collection: Collection) -> Collection {
+        let collection = if self.bypass { collection.without_validation() } else { collection };
         match self.durability {
             Some(durability) => collection.with_durability(durability),
             None => collection,
@@ -78,7 +81,8 @@ impl Options {
         match arg.name {
             "ordered" => self.ordered = arg.bool()?,
             "writeConcern" => self.durability = write_concern(arg.document()?)?,
-            "bypassDocumentValidation" | "isTimeseriesNamespace" => arg.unsupported()?,
+            "bypassDocumentValidation" => self.bypass = arg.bool()?,
+            "isTimeseriesNamespace" => arg.unsupported()?,
             "stmtId" => self.first = statement_number(arg.integer()?)?,
             "stmtIds" => {
                 for number in arg.array()? {
@@ -175,7 +179,11 @@ pub(super) fn flush_catalog_change(request: &Request<'_>, requested: Option<Dura
 /// The statements of a write command.
 pub(super) fn statements<'a>(request: &Request<'a>, name: &str) -> Result<Vec<&'a RawDocument>> {
     request.only_sequence(name)?;
-    let statements = request.documents(name)?;
+    checked_count(request.documents(name)?)
+}
+
+/// The same statements, if they are not too many.
+pub(super) fn checked_count(statements: Vec<&RawDocument>) -> Result<Vec<&RawDocument>> {
     if statements.is_empty() || statements.len() > MAX_WRITE_BATCH {
         return Err(CommandError::new(
             ErrorCode::InvalidLength,
@@ -186,6 +194,18 @@ pub(super) fn statements<'a>(request: &Request<'a>, name: &str) -> Result<Vec<&'
         ));
     }
     Ok(statements)
+}
+
+/// The variables that a command's `let` gives its statements.
+pub(super) fn variables(request: &Request<'_>) -> Result<Option<RawDocumentBuf>> {
+    let mut variables = None;
+    for arg in request.args() {
+        let arg = arg?;
+        if arg.name == "let" {
+            variables = arg.some_document()?;
+        }
+    }
+    Ok(variables)
 }
 
 /// Executes the statements `name` of a command. `each` gets a statement's index, the statement and the target of its writes.
@@ -206,7 +226,8 @@ pub(super) fn each_statement(
         let arg = arg?;
         match arg.name {
             _ if arg.name == name => {}
-            "let" => arg.unsupported()?,
+            // Read by the command.
+            "let" if name != "documents" => {}
             _ if options.read(&arg)? => {}
             _ => arg.ignored_or_unknown()?,
         }
@@ -214,21 +235,36 @@ pub(super) fn each_statement(
     let statements = statements(request, name)?;
     let collection = options.acknowledge(request.collection()?);
     let mut tally = Tally::default();
+    let inserts = name == "documents";
+    execute(request, &options, &statements, &collection, inserts, each, &mut |at, done| tally.add(at, done))?;
+    Ok(tally)
+}
+
+/// Executes statements, which are `inserts` if they are documents, and reports the outcome of each.
+pub(super) fn execute(
+    request: &Request<'_>,
+    options: &Options,
+    statements: &[&RawDocument],
+    collection: &Collection,
+    inserts: bool,
+    each: &mut ApplyStatement<'_>,
+    report: &mut dyn FnMut(usize, Result<Outcome>),
+) -> Result<()> {
     match request.scope {
         CommandScope::Standalone => {
-            let relaxed = options.in_between(request, &collection);
-            let last = statements.len() - 1;
+            let relaxed = options.in_between(request, collection);
+            let last = statements.len().saturating_sub(1);
             // There are writes that have not been flushed.
             let mut unflushed = false;
-            for (index, statement) in statements.into_iter().enumerate() {
-                let to = if index == last { &collection } else { &relaxed };
+            for (index, statement) in statements.iter().enumerate() {
+                let to = if index == last { collection } else { &relaxed };
                 let done = each(index, statement, &mut WriteTarget::Collection(to));
                 unflushed = match &done {
                     Ok(outcome) if outcome.wrote() => index != last,
                     _ => unflushed,
                 };
                 let failed = done.is_err();
-                tally.add(index, done);
+                report(index, done);
                 if failed && options.ordered {
                     break;
                 }
@@ -241,27 +277,25 @@ pub(super) fn each_statement(
             let promised = options.promised(request);
             let between = if promised == Durability::Durable { Durability::Relaxed } else { promised };
             let statements = Statements {
-                statements: &statements,
+                statements,
                 number: &|at| options.number(at),
                 ordered: options.ordered,
-                inserts: name == "documents",
+                inserts,
                 durability: (promised, between),
             };
-            let unflushed = retries.borrow_mut().run(&statements, &collection, each, &mut |at, done| {
-                tally.add(at, done);
-            })?;
+            let unflushed = retries.borrow_mut().run(&statements, collection, each, report)?;
             if unflushed {
                 options.flush(request)?;
             }
         }
         CommandScope::Transaction(open) => {
             let mut open = open.borrow_mut();
-            for (index, statement) in statements.into_iter().enumerate() {
-                match each(index, statement, &mut WriteTarget::Transaction(&mut open.txn, &collection)) {
+            for (index, statement) in statements.iter().enumerate() {
+                match each(index, statement, &mut WriteTarget::Transaction(&mut open.txn, collection)) {
                     Err(error) if error.is_conflict() => return Err(error),
                     done => {
                         open.failed = done.is_err();
-                        tally.add(index, done);
+                        report(index, done);
                     }
                 }
                 if open.failed {
@@ -270,7 +304,7 @@ pub(super) fn each_statement(
             }
         }
     }
-    Ok(tally)
+    Ok(())
 }
 
 /// The outcomes of the statements of a command.

@@ -193,7 +193,7 @@ pub(super) fn write(
     if from == 0 && old > 1 {
         let others = rawdoc! { "$gte": part_id(session, 1), "$lte": part_id(session, i32::MAX) };
         let filter = rawdoc! { "_id": others };
-        to.delete(DeleteRequest { filter, limit: 0, hint: None, collation: None })?;
+        to.delete(DeleteRequest::many(filter))?;
     }
     for (at, content) in (from..).zip(parts) {
         let id = part_id(session, at);
@@ -215,7 +215,7 @@ pub(super) fn forget(database: &Database, age: Duration) -> Result<u64> {
     let before = DateTime::from_millis(DateTime::now().timestamp_millis().saturating_sub(age));
     let filter = rawdoc! { "lastWriteDate": { "$lt": before } };
     let records = database.collection(RECORDS)?;
-    Ok(records.delete(DeleteRequest { filter, limit: 0, hint: None, collation: None })?)
+    Ok(records.delete(DeleteRequest::many(filter))?)
 }
 
 #[cfg(test)]

@@ -148,11 +148,8 @@ impl Sessions {
             }
             return Ok(());
         }
-        if matches!(request.database, "config" | "admin" | "local") && !request.is_about_cursors() {
-            return Err(CommandError::new(
-                ErrorCode::OperationNotSupportedInTransaction,
-                format!("Cannot run command against the '{}' database in a transaction.", request.database),
-            ));
+        if !request.is_about_cursors() && !request.names_its_databases() {
+            CommandError::refuse_in_transaction(request.database)?;
         }
         if request.body().get("writeConcern")?.is_some() {
             return invalid(

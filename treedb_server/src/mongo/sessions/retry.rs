@@ -170,6 +170,7 @@ impl Retries {
         report: &mut dyn FnMut(usize, Result<Outcome>),
     ) -> Result<()> {
         let mut batch = self.database.write_batch()?;
+        batch.set_validation(collection.validates());
         let done =
             batch.insert_many(collection.namespace().as_str(), statements.statements, statements.ordered)?;
         let inserted = Outcome { found: 1, ..Outcome::default() };

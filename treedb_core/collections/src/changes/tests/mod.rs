@@ -30,7 +30,7 @@ pub(crate) fn replay(db: &Database) -> Result<Rows> {
         let id = record.head.collection;
         let name = match id {
             0 => String::new(),
-            id => collections.name(&reads, &log, id)?.to_string(),
+            id => collections.name(&reads, &log, id, record.head.first)?.to_string(),
         };
         for change in record.changes() {
             let change = change?;
@@ -57,6 +57,12 @@ pub(crate) fn replay(db: &Database) -> Result<Rows> {
                 Operation::Drop(dropped) => {
                     assert_eq!(*dropped, name);
                     all.remove(&name);
+                }
+                Operation::Rename { from, to } => {
+                    assert_eq!(*from, name);
+                    let renamed = all.remove(&name).unwrap_or_default();
+                    all.insert((*to).to_owned(), renamed);
+                    collections.renamed(id);
                 }
                 Operation::DropDatabase(database) => {
                     assert!(!all.keys().any(|name| name.starts_with(&format!("{database}."))));

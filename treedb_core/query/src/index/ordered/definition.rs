@@ -7,6 +7,7 @@ use super::options::{IndexOptions, Kind, Partial};
 use super::wildcard::Wildcard;
 use crate::doc::compare::compare;
 use crate::doc::key::{encode_value, invert};
+use crate::doc::path::is_dollar_prefixed;
 use crate::doc::{Collation, Doc, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
@@ -294,7 +295,7 @@ impl IndexDef {
             }
             let wildcard = Wildcard::of(path);
             let named = wildcard.as_ref().map_or(path, Wildcard::root);
-            if named.split('.').any(|part| part.starts_with('$')) {
+            if named.starts_with('$') || named.split('.').any(is_dollar_prefixed) {
                 return Err(cannot_create(format!(
                     "Index key contains an illegal field name: field name starts with '$': '{path}'."
                 )));

@@ -11,12 +11,13 @@ use crate::error::{ErrorCode, QueryError, Result};
 
 use super::Counters;
 use super::external_sort::{KeyedDocument, SortedRuns, memory_size};
+use super::returned::ReturnedDocument;
 use super::top_k::TopK;
 use super::walk::{RowContent, Walk};
 use crate::query::Projection;
-use crate::query::Query;
 use crate::query::filter::Filter;
 use crate::query::plan::{Path, Plan, evict_if_misestimated};
+use crate::query::{Query, Returns};
 
 /// Bytes a sort may hold: MongoDB's limit for a sort in memory.
 const MAX_SORT_BYTES: usize = 100 * 1024 * 1024;
@@ -89,13 +90,17 @@ impl Execution {
             return Ok(false);
         }
         let mut returned = counters.returned;
-        walk.documents(source, plan, query, counters, &mut |document| {
+        let returns = ReturnedDocument::of(source, plan, query)?;
+        walk.documents(source, plan, query, counters, &mut |row, document| {
             if *to_skip > 0 {
                 *to_skip -= 1;
                 return Ok(Flow::Continue(()));
             }
             returned += 1;
-            let flow = take(project(query.projection.as_ref(), document)?);
+            let flow = take(match &returns {
+                None => project(query.projection.as_ref(), document)?,
+                Some(returns) => returns.finish(query, &returns.with_row(document, row))?,
+            });
             Ok(if query.limit > 0 && returned >= query.limit { Flow::Break(()) } else { flow })
         })?;
         counters.returned = returned;
@@ -115,7 +120,10 @@ impl Execution {
         context: &QueryContext<'_>,
         visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
     ) -> Result<bool> {
-        if self.plan.sort_in_memory || self.query.projection.is_some() {
+        if self.plan.sort_in_memory
+            || self.query.projection.is_some()
+            || self.query.returns != Returns::default()
+        {
             let mut failed = None;
             let more = self.run(source, context, &mut |document| {
                 visit(&document).unwrap_or_else(|error| {
@@ -130,7 +138,7 @@ impl Execution {
             return Ok(false);
         }
         let mut returned = counters.returned;
-        walk.documents(source, plan, query, counters, &mut |document| {
+        walk.documents(source, plan, query, counters, &mut |_, document| {
             if *to_skip > 0 {
                 *to_skip -= 1;
                 return Ok(Flow::Continue(()));
@@ -159,13 +167,18 @@ impl Execution {
             Some(sorted) => sorted,
             None => self.sort(source, context)?,
         };
-        let Execution { query, counters, .. } = self;
+        let Execution { query, plan, counters, .. } = self;
+        let returns = ReturnedDocument::of(source, plan, query)?;
         let wanted = |returned: u64| query.limit == 0 || returned < query.limit;
         while wanted(counters.returned)
             && let Some(document) = sorted.next()?
         {
             counters.returned += 1;
-            if take(project(query.projection.as_ref(), &document)?) == Flow::Break(()) {
+            let document = match &returns {
+                None => project(query.projection.as_ref(), &document)?,
+                Some(returns) => returns.finish(query, &document)?,
+            };
+            if take(document) == Flow::Break(()) {
                 break;
             }
         }
@@ -205,8 +218,8 @@ impl Execution {
         tick: &mut dyn FnMut() -> Result<()>,
     ) -> Result<Option<Vec<KeyedDocument>>> {
         let Execution { query, plan, walk, counters, sort_memory, .. } = self;
-        // A covered plan does not fetch rows.
-        if query.limit == 0 || plan.covered().is_some() {
+        // A covered plan does not fetch rows; and what is returned beside the document is not in its row.
+        if query.limit == 0 || plan.covered().is_some() || query.returns != Returns::default() {
             return Ok(None);
         }
         let Some(mut top) = TopK::new(query, *sort_memory) else { return Ok(None) };
@@ -221,7 +234,8 @@ impl Execution {
         };
         match &plan.path {
             Path::CollectionScan => {
-                source.scan_rows(Direction::Forward, None, &mut offer)?;
+                let direction = if plan.backward { Direction::Backward } else { Direction::Forward };
+                source.scan_rows(direction, None, &mut offer)?;
                 counters.docs_examined += number;
             }
             _ => {
@@ -247,10 +261,12 @@ impl Execution {
         let (mut all, mut bytes, keep) = (Vec::<KeyedDocument>::new(), 0_usize, query.wanted());
         // The sort is stable: documents with equal keys stay in the order in which they were found.
         let sort_by_key = |all: &mut Vec<KeyedDocument>| all.sort_by(|a, b| a.0.cmp(&b.0));
-        walk.documents(source, plan, query, counters, &mut |document| {
+        let returns = ReturnedDocument::of(source, plan, query)?;
+        walk.documents(source, plan, query, counters, &mut |row, document| {
             let key = sort.key(document)?;
             bytes += memory_size(&key, document);
-            all.push((key, document.to_owned()));
+            let kept = returns.as_ref().map_or_else(|| document.to_owned(), |returns| returns.with_row(document, row));
+            all.push((key, kept));
             // From time to time, documents that cannot be among the first are dropped.
             if all.len() / 2 > keep.saturating_add(SORT_SLACK) {
                 sort_by_key(&mut all);

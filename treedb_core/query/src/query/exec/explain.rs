@@ -235,7 +235,7 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
             if !query.filter.is_all() {
                 scan.append(cstr!("filter"), filter.to_owned());
             }
-            scan.append(cstr!("direction"), "forward");
+            scan.append(cstr!("direction"), if plan.backward { "backward" } else { "forward" });
             scan
         }
         Path::Index { index, ranges, direction, keys, .. } => {

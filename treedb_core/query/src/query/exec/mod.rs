@@ -5,6 +5,7 @@
 //! | `execution` | [`Execution`]: runs a plan, batch by batch |
 //! | `walk` | the rows that a plan leads to, one after the other |
 //! | `bitmap`, `row_set` | the rows that several indexes lead to together |
+//! | `returned` | what a find returns beside or instead of a document: the keys of its index, the number of its row |
 //! | `row_candidates` | [`RowCandidates`]: the rows that an index leads to, for an owner that reads them itself |
 //! | `counters` | [`Counters`]: keys and documents examined |
 //! | `count` | [`count`], [`find_rows`]: queries that need no documents |
@@ -28,6 +29,7 @@ pub mod explain;
 pub(crate) mod external_sort;
 mod find_and_modify;
 mod nearest;
+mod returned;
 mod row_candidates;
 mod row_set;
 pub(crate) mod spill;

@@ -97,7 +97,8 @@ impl RowCandidates {
             Path::Empty => Ok(false),
             Path::CollectionScan => {
                 let after = last.as_ref().map(|(_, row)| *row);
-                source.scan_rows(Direction::Forward, after, &mut |row, _| {
+                let direction = if plan.backward { Direction::Backward } else { Direction::Forward };
+                source.scan_rows(direction, after, &mut |row, _| {
                     found.push(row);
                     Ok(if found.len() < most { Flow::Continue(()) } else { Flow::Break(()) })
                 })?;

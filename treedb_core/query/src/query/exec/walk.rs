@@ -78,11 +78,11 @@ impl Walk {
         plan: &Plan,
         query: &Query,
         counters: &mut Counters,
-        visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
+        visit: &mut dyn FnMut(RowId, &RawDocument) -> Result<Flow>,
     ) -> Result<()> {
         let show = query.used.as_ref().map_or(RowContent::Documents, RowContent::Fields);
-        self.run(source, plan, &query.filter, counters, show, &mut |_, row| match row {
-            Some(row) => visit(row.document()?),
+        self.run(source, plan, &query.filter, counters, show, &mut |id, row| match row {
+            Some(row) => visit(id, row.document()?),
             None => Ok(Flow::Continue(())),
         })
     }
@@ -100,7 +100,10 @@ impl Walk {
     ) -> Result<()> {
         match &plan.path {
             Path::Empty => self.done = true,
-            Path::CollectionScan => self.rows(source, filter, counters, show, visit)?,
+            Path::CollectionScan => {
+                let direction = if plan.backward { Direction::Backward } else { Direction::Forward };
+                self.rows(source, direction, filter, counters, show, visit)?
+            }
             Path::Bitmap(set) => self.bitmap(source, set, filter, counters, show, visit)?,
             Path::Index { ranges, .. } => {
                 while self.range < ranges.len() {
@@ -119,6 +122,7 @@ impl Walk {
     fn rows(
         &mut self,
         source: &dyn Source,
+        direction: Direction,
         filter: &Filter,
         counters: &mut Counters,
         show: RowContent<'_>,
@@ -126,7 +130,7 @@ impl Walk {
     ) -> Result<()> {
         let mut stopped = false;
         let Walk { last_row: last, tally, .. } = self;
-        source.scan_rows(Direction::Forward, *last, &mut |id, row| {
+        source.scan_rows(direction, *last, &mut |id, row| {
             counters.docs_examined += 1;
             *last = Some(id);
             let flow = match show {

@@ -12,6 +12,7 @@
 //! | `table` | the other operators, each with its operands and its function |
 //! | `regex` | compiles regular expressions |
 //! | `reads` | which fields of a document an expression reads |
+//! | `variables` | the variables of a command's `let` |
 //! | `number`, `string`, `pattern`, `date`, `array`, `object`, `convert` | those functions |
 
 mod array;
@@ -32,12 +33,14 @@ mod string;
 mod table;
 #[cfg(test)]
 mod tests;
+mod variables;
 
 pub(crate) use array::positive;
 pub(crate) use logic::random;
 pub(crate) use object::merged;
 pub(crate) use parse::{check_path, check_variable, score_metadata};
 pub use scope::{Arena, CurrentScore, Globals, Names, Scope};
+pub use variables::Variables;
 
 use crate::doc::{Collation, Element, OwnedValue, Path, Value};
 use crate::error::Result;

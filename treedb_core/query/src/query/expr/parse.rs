@@ -1,5 +1,6 @@
 //! Parses MongoDB's notation into the expression tree.
 
+use crate::doc::path::is_dollar_prefixed;
 use crate::doc::{Doc, Element, OwnedValue, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Sort;
@@ -119,7 +120,7 @@ pub(crate) fn check_path(path: &str) -> Result<()> {
             format!("FieldPath '{path}' has an empty field name or begins or ends with a '.'"),
         ));
     }
-    if path.split('.').any(|part| part.starts_with('$')) || path.contains('\0') {
+    if path.starts_with('$') || path.split('.').any(is_dollar_prefixed) || path.contains('\0') {
         return Err(QueryError::new(
             ErrorCode::FailedToParse,
             format!(

@@ -5,16 +5,16 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use regex::Regex;
-
 use crate::doc::Value;
 use crate::doc::write::{ArrayWriter, Writer};
 use crate::error::{QueryError, Result};
-use crate::query::expr::regex::RegexSource;
+use crate::query::expr::regex::{Engine, RegexSource, gave_up};
 
 use super::number::wrong_type;
 use super::string::utf8;
 use super::{Found, Scope, nullish};
+
+type Regex = Engine<regex::Regex>;
 
 /// Compiled patterns in a thread's cache.
 const CACHED_PATTERNS: usize = 16;
@@ -82,44 +82,99 @@ fn operands<'a>(operator: &str, args: &[Found<'a>]) -> Result<Option<(&'a str, R
     }
 }
 
+impl Regex {
+    fn is_match(&self, text: &str) -> Result<bool> {
+        match self {
+            Engine::Linear(regex) => Ok(regex.is_match(text)),
+            Engine::Backtracking(regex) => regex.is_match(text).map_err(|_| gave_up()),
+        }
+    }
+
+    /// Calls `visit` with the groups of each match, the whole first, until it returns false.
+    fn for_each(&self, text: &str, visit: &mut dyn FnMut(&[Group<'_>]) -> Result<bool>) -> Result<()> {
+        let mut groups: Vec<Group<'_>> = Vec::new();
+        match self {
+            Engine::Linear(regex) => {
+                for captures in regex.captures_iter(text) {
+                    groups.clear();
+                    groups.extend(
+                        captures.iter().map(|group| group.map(|group| (group.start(), group.as_str()))),
+                    );
+                    if !visit(&groups)? {
+                        break;
+                    }
+                }
+            }
+            Engine::Backtracking(regex) => {
+                for captures in regex.captures_iter(text) {
+                    let captures = captures.map_err(|_| gave_up())?;
+                    groups.clear();
+                    groups.extend(
+                        captures.iter().map(|group| group.map(|group| (group.start(), group.as_str()))),
+                    );
+                    if !visit(&groups)? {
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Where a group of a match begins, and its text; `None` if it took no part.
+type Group<'t> = Option<(usize, &'t str)>;
+
 pub(super) fn regex_match<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    let found = operands("$regexMatch", args)?;
-    Ok(Some(Value::Bool(found.is_some_and(|(text, regex)| regex.is_match(text)))))
+    let found = match operands("$regexMatch", args)? {
+        Some((text, regex)) => regex.is_match(text)?,
+        None => false,
+    };
+    Ok(Some(Value::Bool(found)))
 }
 
 /// MongoDB's document for one match; `index` is the number of code points before it.
-fn match_document<'a>(scope: &Scope<'a>, captures: &regex::Captures<'_>, index: usize) -> Result<Value<'a>> {
+fn match_document<'a>(scope: &Scope<'a>, groups: &[Group<'_>], index: usize) -> Result<Value<'a>> {
     let mut out = Writer::new(64);
-    let whole = captures.get(0).map_or("", |whole| whole.as_str());
+    let whole = groups.first().copied().flatten().map_or("", |(_, text)| text);
     out.value(b"match", Value::String(whole.as_bytes()));
     out.value(b"idx", Value::Int32(i32::try_from(index).unwrap_or(i32::MAX)));
-    let mut groups = ArrayWriter::new();
-    for group in captures.iter().skip(1) {
-        groups.push(group.map_or(Value::Null, |group| Value::String(group.as_str().as_bytes())));
+    let mut captures = ArrayWriter::new();
+    for group in groups.iter().skip(1) {
+        captures.push(group.map_or(Value::Null, |(_, text)| Value::String(text.as_bytes())));
     }
-    out.value(b"captures", scope.array(groups)?);
+    out.value(b"captures", scope.array(captures)?);
     scope.document(out)
+}
+
+/// Where a match begins.
+fn start_of(groups: &[Group<'_>]) -> usize {
+    groups.first().copied().flatten().map_or(0, |(start, _)| start)
 }
 
 pub(super) fn regex_find<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let Some((text, regex)) = operands("$regexFind", args)? else { return Ok(Some(Value::Null)) };
-    let Some(captures) = regex.captures(text) else { return Ok(Some(Value::Null)) };
-    let start = captures.get(0).map_or(0, |whole| whole.start());
-    let index = text.get(..start).unwrap_or_default().chars().count();
-    match_document(scope, &captures, index).map(Some)
+    let mut found = Value::Null;
+    regex.for_each(text, &mut |groups| {
+        let index = text.get(..start_of(groups)).unwrap_or_default().chars().count();
+        found = match_document(scope, groups, index)?;
+        Ok(false)
+    })?;
+    Ok(Some(found))
 }
 
 pub(super) fn regex_find_all<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let mut out = ArrayWriter::new();
     if let Some((text, regex)) = operands("$regexFindAll", args)? {
         let (mut index, mut reached) = (0, 0);
-        for captures in regex.captures_iter(text) {
-            let start = captures.get(0).map_or(0, |whole| whole.start());
+        regex.for_each(text, &mut |groups| {
+            let start = start_of(groups);
             index += text.get(reached..start).unwrap_or_default().chars().count();
             reached = start;
-            out.push(match_document(scope, &captures, index)?);
+            out.push(match_document(scope, groups, index)?);
             scope.check_size(out.bytes())?;
-        }
+            Ok(true)
+        })?;
     }
     scope.array(out).map(Some)
 }

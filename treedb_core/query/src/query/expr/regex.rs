@@ -1,7 +1,9 @@
 //! Compiles regular expressions for filters and expressions: options, limits, errors.
 //!
 //! Patterns are those of the `regex` crate: Perl's without look-around and back-references, which makes matching linear in
-//! the length of the string. The options `i m s x` have MongoDB's meaning, and `u` has none.
+//! the length of the string. A pattern that has them is one of the `fancy-regex` crate, which goes back and tries again, as Perl does, but not
+//! more than [`MAX_STEPS`] times for one string: beyond that there is an error, and no answer. The options `i m s x` have MongoDB's meaning, and
+//! `u` has none.
 
 use regex_syntax::hir::Hir;
 
@@ -11,6 +13,8 @@ use crate::error::{ErrorCode, QueryError, Result};
 const MAX_PATTERN: usize = 32_764;
 /// Bytes a compiled pattern may take.
 const MAX_COMPILED: usize = 10 << 20;
+/// Times that a match of one string may go back to try something else.
+const MAX_STEPS: usize = 1_000_000;
 
 /// A pattern and its options, checked.
 #[derive(Debug, Clone, Copy)]
@@ -56,20 +60,32 @@ impl<'p> RegexSource<'p> {
     ///
     /// # Errors
     /// `Location51091` for a pattern that is not valid, or takes too much memory.
-    pub(in crate::query) fn for_bytes(self) -> Result<regex::bytes::Regex> {
+    pub(in crate::query) fn for_bytes(self) -> Result<Engine<regex::bytes::Regex>> {
         let mut builder = regex::bytes::RegexBuilder::new(self.pattern);
         let built = with_options!(self, builder).size_limit(MAX_COMPILED).build();
-        built.map_err(|error| invalid(&error.to_string()))
+        built.map(Engine::Linear).or_else(|error| self.backtracking(&error))
     }
 
     /// Compiles it for matching strings.
     ///
     /// # Errors
     /// As [`Self::for_bytes`].
-    pub(in crate::query) fn for_text(self) -> Result<regex::Regex> {
+    pub(in crate::query) fn for_text(self) -> Result<Engine<regex::Regex>> {
         let mut builder = regex::RegexBuilder::new(self.pattern);
         let built = with_options!(self, builder).size_limit(MAX_COMPILED).build();
-        built.map_err(|error| invalid(&error.to_string()))
+        built.map(Engine::Linear).or_else(|error| self.backtracking(&error))
+    }
+
+    /// Compiles a pattern that the first engine has refused with `error`.
+    fn backtracking<R>(self, error: &regex::Error) -> Result<Engine<R>> {
+        // Too large for the first is too large for both.
+        if matches!(error, regex::Error::CompiledTooBig(_)) {
+            return Err(invalid(&error.to_string()));
+        }
+        let mut builder = fancy_regex::RegexBuilder::new(self.pattern);
+        let builder =
+            with_options!(self, builder).backtrack_limit(MAX_STEPS).delegate_size_limit(MAX_COMPILED);
+        builder.build().map(Engine::Backtracking).map_err(|_| invalid(&error.to_string()))
     }
 
     /// The syntax tree of the pattern; `None` if the pattern is not valid.
@@ -79,9 +95,25 @@ impl<'p> RegexSource<'p> {
     }
 }
 
+/// A compiled pattern.
+#[derive(Debug, Clone)]
+pub(in crate::query) enum Engine<R> {
+    /// Linear in the length of the string.
+    Linear(R),
+    /// With look-around or back-references.
+    Backtracking(fancy_regex::Regex),
+}
+
 fn invalid(why: &str) -> QueryError {
+    QueryError::new(ErrorCode::Location51091, format!("Regular expression is invalid: {why}"))
+}
+
+/// The error of a match that was given up.
+pub(in crate::query) fn gave_up() -> QueryError {
     QueryError::new(
-        ErrorCode::Location51091,
-        format!("Regular expression is invalid: {why} (look-around and back-references are not supported)"),
+        ErrorCode::Location51156,
+        format!(
+            "a regular expression with look-around or back-references took more than {MAX_STEPS} steps for one string"
+        ),
     )
 }

@@ -179,7 +179,10 @@ fn string_operators_work_by_bytes_and_by_code_points() {
         ],
     );
     assert_eq!(code(r#"{"$substrBytes":["ü",1,1]}"#), ErrorCode::BadValue);
-    assert_eq!(code(r#"{"$regexMatch":{"input":"a","regex":"(?=a)"}}"#), ErrorCode::Location51091);
+    assert_eq!(code(r#"{"$regexMatch":{"input":"a","regex":"(?=a"}}"#), ErrorCode::Location51091);
+    let endless =
+        format!(r#"{{"$regexFind":{{"input":"{}","regex":"^((a+)\\2?)+(?!a)[bd]"}}}}"#, "a".repeat(40));
+    assert_eq!(code(&endless), ErrorCode::Location51156);
 }
 
 #[test]

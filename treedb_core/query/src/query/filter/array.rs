@@ -31,7 +31,7 @@ pub(super) fn elem_match(path: &Path, operand: &Element<'_>) -> Result<Node> {
         let condition = Box::new(parse::unwrap_single(nodes, Node::And));
         return Ok(Node::Element { path: path.clone(), condition });
     }
-    Ok(Node::Member { path: path.clone(), filter: Box::new(parse::document(doc, true)?) })
+    Ok(Node::Member { path: path.clone(), filter: Box::new(parse::document(doc, None)?) })
 }
 
 /// The `$elemMatch` in an operand of `$all`, if that is what it is.

@@ -2,13 +2,14 @@
 
 use crate::doc::{Collation, Doc, Element, OwnedValue};
 use crate::error::Result;
-use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
+use crate::query::expr::{Arena, Expr, Globals, Scope, Variables};
 
-/// A parsed expression, with the value of `$$NOW`.
+/// A parsed expression, with the values of its variables and of `$$NOW`.
 #[derive(Debug, Clone)]
 pub struct Condition {
     expr: Expr,
     collation: Collation,
+    variables: Variables,
     globals: Globals,
     source: OwnedValue,
 }
@@ -20,15 +21,16 @@ impl PartialEq for Condition {
 }
 
 impl Condition {
-    /// Parses the operand of `$expr`.
+    /// Parses the operand of `$expr`, which may use `variables`.
     ///
     /// # Errors
     /// The errors of [`Expr::parse`].
-    pub(super) fn parse(operand: &Element<'_>) -> Result<Self> {
+    pub(super) fn parse(operand: &Element<'_>, variables: &Variables) -> Result<Self> {
         Ok(Condition {
-            expr: Expr::parse_element(operand, &Names::default())?,
+            expr: Expr::parse_element(operand, &variables.names(&Collation::Simple))?,
             collation: Collation::Simple,
-            globals: Globals::now(),
+            variables: variables.clone(),
+            globals: variables.globals(),
             source: OwnedValue::from_element(operand),
         })
     }
@@ -38,8 +40,7 @@ impl Condition {
     /// # Errors
     /// None: the expression was parsed before.
     pub(super) fn collated(self, collation: &Collation) -> Result<Self> {
-        let names = Names::default().collated(collation.clone());
-        let expr = Expr::parse(self.source.value(), &names)?;
+        let expr = Expr::parse(self.source.value(), &self.variables.names(collation))?;
         Ok(Condition { expr, collation: collation.clone(), ..self })
     }
 

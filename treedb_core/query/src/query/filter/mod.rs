@@ -33,6 +33,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use crate::access::Row;
 use crate::doc::{Doc, Fields, OwnedValue, Path, Value};
 use crate::error::Result;
+use crate::query::expr::Variables;
 
 pub use bits::Bits;
 pub use compare::Op;
@@ -50,6 +51,8 @@ pub struct Filter {
     source: RawDocumentBuf,
     /// The top-level fields that the filter reads; `None` if it may read the whole document.
     fields: Option<Fields>,
+    /// It has patterns whose matches may be given up.
+    backtracks: bool,
 }
 
 /// A node of a filter's tree.
@@ -132,6 +135,11 @@ pub enum Test {
 }
 
 impl Test {
+    /// True if a value may need so many steps that there is no answer.
+    pub(in crate::query) fn backtracks(&self) -> bool {
+        matches!(self, Test::Regex(pattern) if pattern.backtracks())
+    }
+
     pub(super) fn passes(&self, value: Value<'_>) -> bool {
         match self {
             Test::Type(types) => types.has(value),
@@ -155,6 +163,20 @@ impl Node {
             | Node::Member { path, .. } => Some(path),
             Node::Folded(folded) => folded.node().path(),
             Node::And(_) | Node::Or(_) | Node::Not(_) | Node::Expr(_) | Node::Schema(_) => None,
+        }
+    }
+
+    /// True if it has patterns whose matches may be given up.
+    fn backtracks(&self) -> bool {
+        match self {
+            Node::And(nodes) | Node::Or(nodes) => nodes.iter().any(Node::backtracks),
+            Node::Not(node) | Node::Element { condition: node, .. } | Node::Member { filter: node, .. } => {
+                node.backtracks()
+            }
+            Node::Value { test: Test::Regex(pattern), .. } => pattern.backtracks(),
+            // Its patterns are not looked for.
+            Node::Schema(_) => true,
+            _ => false,
         }
     }
 
@@ -183,19 +205,33 @@ impl Filter {
     /// `BadValue` naming the operator and field for an unknown operator or an invalid operand; `InvalidBSON`
     /// for bytes that are not a document.
     pub fn parse(filter: &RawDocument) -> Result<Self> {
-        Ok(Self::of(parse::filter(filter)?, filter.to_owned()))
+        Self::parse_with(filter, Variables::NONE)
+    }
+
+    /// [`Self::parse`] of a filter whose expressions may use `variables`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn parse_with(filter: &RawDocument, variables: &Variables) -> Result<Self> {
+        Ok(Self::of(parse::filter(filter, variables)?, filter.to_owned()))
     }
 
     fn of(root: Node, source: RawDocumentBuf) -> Self {
         let mut names = Vec::new();
         let known = root.names(&mut names);
         let fields = known.then(|| Fields::new(names.into_iter().map(str::as_bytes)));
-        Filter { fields, source, root }
+        let backtracks = root.backtracks();
+        Filter { fields, source, root, backtracks }
     }
 
     /// The filter that every document matches.
     pub fn all() -> Self {
-        Filter { root: Node::And(Vec::new()), source: RawDocumentBuf::new(), fields: Some(Fields::default()) }
+        Filter {
+            root: Node::And(Vec::new()),
+            source: RawDocumentBuf::new(),
+            fields: Some(Fields::default()),
+            backtracks: false,
+        }
     }
 
     /// The top-level fields that the filter reads; `None` if it may read the whole document.
@@ -231,7 +267,10 @@ impl Filter {
     /// # Errors
     /// The errors of the expressions of an `$expr`.
     pub fn matches(&self, doc: &RawDocument) -> Result<bool> {
-        matches::matches(&self.root, doc.into())
+        match self.backtracks {
+            false => matches::matches(&self.root, doc.into()),
+            true => regex::with_step_limit(|| matches::matches(&self.root, doc.into())),
+        }
     }
 
     /// Whether a row matches. Only the fields that the filter reads are decoded.

@@ -10,29 +10,36 @@ use super::regex::Pattern;
 use super::schema::Schema;
 use super::{Node, Op, Test, array};
 use crate::doc::compare::compare;
+use crate::doc::write::{ArrayWriter, Writer};
 use crate::doc::{Doc, Element, MESSAGE, OwnedValue, Path, Value, validate_with};
 use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::expr::Variables;
 
-pub(super) fn filter(filter: &RawDocument) -> Result<Node> {
+pub(super) fn filter(filter: &RawDocument, variables: &Variables) -> Result<Node> {
     validate_with(filter.as_bytes(), MESSAGE)?;
-    document(filter.into(), false)
+    document(filter.into(), Some(variables))
 }
 
-/// Parses a filter. `nested` is true inside an `$elemMatch`, where `$expr` is not allowed.
-pub(super) fn document(doc: Doc<'_>, nested: bool) -> Result<Node> {
+/// Parses a filter whose expressions may use `variables`: `None` inside an `$elemMatch`, where `$expr` is not allowed.
+pub(super) fn document(doc: Doc<'_>, variables: Option<&Variables>) -> Result<Node> {
     let mut nodes = Vec::new();
     for element in doc.elements() {
         let name = element.name_str();
         match name {
-            "$and" => nodes.push(unwrap_single(clauses(&element, nested)?, Node::And)),
-            "$or" => nodes.push(unwrap_single(clauses(&element, nested)?, Node::Or)),
-            "$nor" => nodes.push(Node::Not(Box::new(unwrap_single(clauses(&element, nested)?, Node::Or)))),
+            "$and" => nodes.push(unwrap_single(clauses(&element, variables)?, Node::And)),
+            "$or" => nodes.push(unwrap_single(clauses(&element, variables)?, Node::Or)),
+            "$nor" => nodes.push(Node::Not(Box::new(unwrap_single(clauses(&element, variables)?, Node::Or)))),
             "$comment" => {}
             "$jsonSchema" => nodes.push(Node::Schema(Box::new(Schema::parse(&element)?))),
-            "$expr" if nested => {
-                return Err(QueryError::bad_value("$expr can only be applied to the top-level document"));
-            }
-            "$expr" => nodes.push(Node::Expr(Box::new(Condition::parse(&element)?))),
+            "$expr" => match variables {
+                Some(variables) => nodes.push(Node::Expr(Box::new(Condition::parse(&element, variables)?))),
+                None => {
+                    return Err(QueryError::bad_value("$expr can only be applied to the top-level document"));
+                }
+            },
+            "$sampleRate" => nodes.push(sample_rate(&element, variables)?),
+            // Fields of a DBRef.
+            "$ref" | "$id" | "$db" => field(&Path::new(name), &element, &mut nodes)?,
             "$where" => {
                 return Err(QueryError::new(
                     ErrorCode::NotImplemented,
@@ -51,6 +58,33 @@ pub(super) fn document(doc: Doc<'_>, nested: bool) -> Result<Node> {
     Ok(unwrap_single(nodes, Node::And))
 }
 
+/// `$sampleRate`: a random choice, which is what `{ $expr: { $lt: [{ $rand: {} }, rate] } }` is.
+fn sample_rate(element: &Element<'_>, variables: Option<&Variables>) -> Result<Node> {
+    let rate = match element.value() {
+        Value::Double(rate) => Some(rate),
+        value => value.as_integer().map(|rate| rate as f64),
+    };
+    let Some(rate) = rate.filter(|rate| variables.is_some() && (0.0..=1.0).contains(rate)) else {
+        return Err(QueryError::bad_value(
+            "numeric argument to $sampleRate must be in [0, 1], and only at the top level of a filter",
+        ));
+    };
+    let mut sides = ArrayWriter::new();
+    let rand = bson::rawdoc! { "$rand": bson::rawdoc! {} };
+    sides.push(Value::Document(Doc::from(&rand)));
+    sides.push(Value::Double(rate));
+    let mut operator = Writer::new(64);
+    operator.value(b"$lt", Value::Array(Doc::new(&sides.into_bytes())));
+    let operator = operator.finish();
+    let mut condition = Writer::new(64);
+    condition.value(b"$expr", Value::Document(Doc::from(&operator)));
+    let condition = condition.finish();
+    match Doc::from(&condition).elements().next() {
+        Some(condition) => Ok(Node::Expr(Box::new(Condition::parse(&condition, Variables::NONE)?))),
+        None => Err(QueryError::bad_value("$sampleRate needs a number")),
+    }
+}
+
 /// The only node, or a list of the nodes.
 pub(super) fn unwrap_single(mut nodes: Vec<Node>, list: fn(Vec<Node>) -> Node) -> Node {
     match nodes.pop() {
@@ -63,7 +97,7 @@ pub(super) fn unwrap_single(mut nodes: Vec<Node>, list: fn(Vec<Node>) -> Node) -
     }
 }
 
-fn clauses(element: &Element<'_>, nested: bool) -> Result<Vec<Node>> {
+fn clauses(element: &Element<'_>, variables: Option<&Variables>) -> Result<Vec<Node>> {
     let name = element.name_str();
     let Value::Array(array) = element.value() else {
         return Err(QueryError::bad_value(format!("{name} must be an array")));
@@ -72,7 +106,7 @@ fn clauses(element: &Element<'_>, nested: bool) -> Result<Vec<Node>> {
         return Err(QueryError::bad_value(format!("{name} argument must be a non-empty array")));
     }
     let clause = |element: Element<'_>| match element.value() {
-        Value::Document(doc) => document(doc, nested),
+        Value::Document(doc) => document(doc, variables),
         _ => Err(QueryError::bad_value(format!("{name} argument's entries must be objects"))),
     };
     array.elements().map(clause).collect()

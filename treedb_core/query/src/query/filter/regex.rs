@@ -1,17 +1,36 @@
 //! `$regex`: matching strings with a pattern.
+//!
+//! A pattern with look-around or back-references may need more steps than are allowed. That is an error of the whole filter, not an answer
+//! about one value: the thread remembers it until the filter has been evaluated ([`with_step_limit`]).
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::doc::Value;
 use crate::error::Result;
-use crate::query::expr::regex::RegexSource;
+use crate::query::expr::regex::{Engine, RegexSource, gave_up};
+
+thread_local! {
+    /// A match was given up since the evaluation of a filter began.
+    static GAVE_UP: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Calls `evaluate` of a filter with patterns that backtrack.
+///
+/// # Errors
+/// Those of `evaluate`; `Location51156` if a match was given up.
+pub(super) fn with_step_limit(evaluate: impl FnOnce() -> Result<bool>) -> Result<bool> {
+    GAVE_UP.set(false);
+    let found = evaluate()?;
+    if GAVE_UP.get() { Err(gave_up()) } else { Ok(found) }
+}
 
 /// A compiled pattern.
 #[derive(Debug, Clone)]
 pub struct Pattern {
-    regex: Arc<regex::bytes::Regex>,
+    regex: Arc<Engine<regex::bytes::Regex>>,
     source: Box<str>,
     options: Box<str>,
     prefix: Box<str>,
@@ -59,7 +78,20 @@ impl Pattern {
 
     /// True if the pattern matches anywhere in the string.
     pub fn finds(&self, text: &[u8]) -> bool {
-        self.regex.is_match(text)
+        match &*self.regex {
+            Engine::Linear(regex) => regex.is_match(text),
+            Engine::Backtracking(regex) => {
+                regex.is_match(&*String::from_utf8_lossy(text)).unwrap_or_else(|_| {
+                    GAVE_UP.set(true);
+                    false
+                })
+            }
+        }
+    }
+
+    /// True if it has look-around or back-references, so that a match may be given up.
+    pub(in crate::query) fn backtracks(&self) -> bool {
+        matches!(*self.regex, Engine::Backtracking(_))
     }
 
     /// True for strings that match, and for the same pattern as a value.
@@ -145,10 +177,35 @@ mod tests {
     }
 
     #[test]
+    fn look_around_and_back_references_match_as_in_perl_or_give_up() {
+        for (pattern, options, text, expected) in [
+            ("^(?!draft)", "", "draft 1", false),
+            ("^(?!draft)", "", "final", true),
+            ("(?<=a)b", "", "ab", true),
+            ("(?<=a)b", "", "cb", false),
+            ("(\\w)\\1", "", "hello", true),
+            ("(\\w)\\1", "", "helo", false),
+            ("(?=A)a", "i", "xa", true),
+            ("(?=a) b?", "x", "a", true),
+        ] {
+            let found = Pattern::new(pattern, options).unwrap().finds(text.as_bytes());
+            assert_eq!(found, expected, "/{pattern}/{options} on {text:?}");
+        }
+        let filter = |pattern: &str| {
+            crate::query::Filter::parse(&bson::rawdoc! { "a": { "$not": { "$regex": pattern } } }).unwrap()
+        };
+        let document = bson::rawdoc! { "a": "a".repeat(40) };
+        let endless = filter("^((a+)\\2?)+(?!a)[bd]");
+        assert_eq!(endless.matches(&document).unwrap_err().code, ErrorCode::Location51156);
+        assert!(filter("(?=c)").matches(&document).unwrap(), "the next filter is not affected");
+    }
+
+    #[test]
     fn invalid_patterns_and_options_are_refused() {
         let code = |pattern: &str, options: &str| Pattern::new(pattern, options).unwrap_err().code;
         assert_eq!(code("a(", ""), ErrorCode::Location51091);
-        assert_eq!(code("(?=a)", ""), ErrorCode::Location51091);
+        assert_eq!(code("(?=a", ""), ErrorCode::Location51091);
+        assert_eq!(code("(a)\\2", ""), ErrorCode::Location51091);
         assert_eq!(code(&"a".repeat(40_000), ""), ErrorCode::Location51091);
         assert_eq!(code("(((a{100}){100}){100}){100}", ""), ErrorCode::Location51091);
         assert_eq!(code("a", "g"), ErrorCode::Location51108);

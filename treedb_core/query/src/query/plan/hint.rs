@@ -4,7 +4,7 @@ use std::fmt;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::access::IndexInfo;
+use crate::access::{Direction, IndexInfo};
 use crate::doc::{Doc, Value, shown};
 use crate::index::ordered::same_key_pattern;
 
@@ -14,8 +14,8 @@ const NATURAL: &str = "$natural";
 /// The index to use, as a request names it.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Hint {
-    /// None: `{ $natural: 1 }`, a collection scan.
-    Natural,
+    /// None: `{ $natural: 1 }`, a collection scan in this direction.
+    Natural(Direction),
     /// The index with this name.
     Name(String),
     /// The first index with this key pattern.
@@ -31,16 +31,25 @@ impl Hint {
     /// True if the hint names the index with this name and key pattern.
     pub(super) fn names(&self, index: &str, key_pattern: impl FnOnce() -> RawDocumentBuf) -> bool {
         match self {
-            Hint::Natural => false,
+            Hint::Natural(_) => false,
             Hint::Name(name) => index == name,
             Hint::KeyPattern(pattern) => same_key_pattern(&key_pattern(), pattern),
         }
     }
 }
 
+/// The direction that a value of `$natural` stands for: 1 or -1.
+pub(super) fn natural_direction(value: Value<'_>) -> Option<Direction> {
+    match value.as_integer() {
+        Some(1) => Some(Direction::Forward),
+        Some(-1) => Some(Direction::Backward),
+        _ => None,
+    }
+}
+
 impl From<&str> for Hint {
     fn from(name: &str) -> Self {
-        if name == NATURAL { Hint::Natural } else { Hint::Name(name.to_owned()) }
+        if name == NATURAL { Hint::Natural(Direction::Forward) } else { Hint::Name(name.to_owned()) }
     }
 }
 
@@ -53,7 +62,7 @@ impl From<String> for Hint {
 impl From<&RawDocument> for Hint {
     fn from(pattern: &RawDocument) -> Self {
         match Doc::from(pattern).get(NATURAL) {
-            Some(_) => Hint::Natural,
+            Some(value) => Hint::Natural(natural_direction(value).unwrap_or(Direction::Forward)),
             None => Hint::KeyPattern(pattern.to_owned()),
         }
     }
@@ -75,7 +84,7 @@ impl From<bson::Document> for Hint {
 impl fmt::Display for Hint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Hint::Natural => f.write_str(NATURAL),
+            Hint::Natural(_) => f.write_str(NATURAL),
             Hint::Name(name) => f.write_str(name),
             Hint::KeyPattern(pattern) => f.write_str(&shown(Value::Document((&**pattern).into()))),
         }
@@ -100,7 +109,7 @@ mod tests {
         assert_eq!(found(rawdoc! { "a": "hashed" }.into()), Some(1));
         assert_eq!(found(rawdoc! { "b": -1, "a": 1 }.into()), None);
         assert_eq!(found("a_1_b_-1".into()), None);
-        assert_eq!(Hint::from(rawdoc! { "$natural": -1 }), Hint::Natural);
-        assert_eq!(Hint::from("$natural"), Hint::Natural);
+        assert_eq!(Hint::from(rawdoc! { "$natural": -1 }), Hint::Natural(Direction::Backward));
+        assert_eq!(Hint::from("$natural"), Hint::Natural(Direction::Forward));
     }
 }

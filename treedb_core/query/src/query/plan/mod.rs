@@ -9,6 +9,7 @@
 //! |---|---|
 //! | `query` | [`Query`]: what is planned |
 //! | `sort` | [`Sort`]: the requested sort order |
+//! | `bounds` | plans of the bounds that a request gives for the keys of an index |
 //! | `hint` | [`Hint`]: the index that a request wants to be used |
 //! | `index_spec` | [`index_of`]: parses the specification of an index |
 //! | `implication` | whether conditions imply other conditions |
@@ -17,6 +18,7 @@
 //! | `selectivity` | which share of the documents matches |
 //! | `query_shape` | the plan cache: chosen indexes by the shape of queries |
 
+mod bounds;
 mod estimate;
 mod hint;
 mod implication;
@@ -37,7 +39,7 @@ pub use index_spec::{definition_of, index_of};
 use ordered::{Candidate, CostedCandidate, candidates, relevant_indexes};
 pub(super) use ordered::{Cover, KeyMatch, OrderedIndex, SplitKey, bounds_of};
 pub use ordered::{IndexFilter, PointLookup, PointQuery};
-pub use query::Query;
+pub use query::{KeyBounds, Query, Returns};
 use query_shape::Expected;
 pub(super) use query_shape::evict_if_misestimated;
 pub use selectivity::matching_share;
@@ -50,6 +52,8 @@ pub struct Plan {
     pub path: Path,
     /// True if they have to be sorted.
     pub sort_in_memory: bool,
+    /// True for a collection scan from the last row to the first.
+    pub backward: bool,
     /// True if it is a look-up of one key of a unique index, which finds one row at most (or the few that an array's
     /// elements lead to).
     pub unique: bool,
@@ -130,7 +134,7 @@ pub struct KeyPredicate {
 impl Plan {
     /// A plan with this path, whose rows are sorted in memory or not.
     pub fn new(path: Path, sort_in_memory: bool) -> Plan {
-        Plan { path, sort_in_memory, unique: false, cover: None, expected: None }
+        Plan { path, sort_in_memory, backward: false, unique: false, cover: None, expected: None }
     }
 
     /// The plan for `query` over `source`.
@@ -142,6 +146,7 @@ impl Plan {
         if let Some(hint) = &query.hint {
             return Self::hinted(source, query, &conditions, hint);
         }
+        bounds::refuse(&query.bounds)?;
         if let Some(plan) = ordered::choose_point_lookup(source, query, &conditions) {
             return Ok(plan);
         }
@@ -208,8 +213,9 @@ impl Plan {
 
     /// The plan with the index that a hint names.
     fn hinted(source: &dyn Source, query: &Query, conditions: &[&Node], hint: &Hint) -> Result<Plan> {
-        if *hint == Hint::Natural {
-            return Ok(Self::rows(query));
+        if let Hint::Natural(direction) = hint {
+            bounds::refuse(&query.bounds)?;
+            return Ok(Plan { backward: *direction == Direction::Backward, ..Self::rows(query) });
         }
         let missing = |why: &str| {
             let message = format!("hint provided does not correspond to an existing index: {hint}{why}");
@@ -220,6 +226,9 @@ impl Plan {
         };
         if index.def.as_ordered().is_some_and(|def| def.options.hidden) {
             return missing(" (it is hidden)");
+        }
+        if !query.bounds.is_none() {
+            return bounds::plan(index, number, query);
         }
         let ways = candidates(source, number, query, conditions);
         match ordered::cheapest(ordered::with_costs(source, query, ways)) {

@@ -1,13 +1,15 @@
 //! [`Query`]: filter, order, skip, limit and projection of a `find`.
 
-use bson::RawDocument;
+use bson::{RawDocument, RawDocumentBuf};
 
-use crate::doc::{Collation, Doc, Value};
-use crate::error::Result;
+use crate::access::Direction;
+use crate::doc::{Collation, Doc};
+use crate::error::{QueryError, Result};
+use crate::query::expr::Variables;
 use crate::query::filter::Filter;
 use crate::query::projection::{Projection, UsedFields};
 
-use super::hint::Hint;
+use super::hint::{Hint, natural_direction};
 use super::sort::Sort;
 
 /// A parsed `find`.
@@ -31,6 +33,36 @@ pub struct Query {
     pub spill: bool,
     /// The top-level fields the caller uses; returned documents may lack the others. `None` for all.
     pub used: Option<UsedFields>,
+    /// The bounds of the keys of the index that the hint names; see [`KeyBounds`].
+    pub bounds: KeyBounds,
+    /// What is returned of each document found.
+    pub returns: Returns,
+}
+
+/// Bounds of an index's keys: documents whose values for all of its fields, in the index's order. They select documents in addition to the
+/// filter.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct KeyBounds {
+    /// The least key.
+    pub min: Option<RawDocumentBuf>,
+    /// The least key that is too great.
+    pub max: Option<RawDocumentBuf>,
+}
+
+impl KeyBounds {
+    /// True if there are none.
+    pub fn is_none(&self) -> bool {
+        self.min.is_none() && self.max.is_none()
+    }
+}
+
+/// What a find returns of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Returns {
+    /// Only the fields of the index's key by which it was found; nothing of one that was found otherwise.
+    pub key: bool,
+    /// Also the number of its row, as `$recordId`.
+    pub record_id: bool,
 }
 
 impl Query {
@@ -46,6 +78,8 @@ impl Query {
             collation: Collation::Simple,
             spill: true,
             used: None,
+            bounds: KeyBounds::default(),
+            returns: Returns::default(),
         }
     }
 
@@ -58,15 +92,41 @@ impl Query {
         sort: Option<&RawDocument>,
         projection: Option<&RawDocument>,
     ) -> Result<Self> {
-        let mut query = Query::new(Filter::parse(filter)?);
-        // Natural order is the order of a query without a sort.
-        let natural = |sort: &RawDocument| {
-            matches!(Doc::from(sort).get("$natural"), Some(Value::Int32(1) | Value::Int64(1)))
-        };
-        query.sort = sort.filter(|sort| !natural(sort)).map(Sort::parse).transpose()?.flatten();
-        let parse = |projection: &RawDocument| Projection::parse_for(projection, &query.filter);
+        Self::parse_with(filter, sort, projection, Variables::NONE)
+    }
+
+    /// [`Self::parse`] with `variables` for the expressions of filter and projection.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn parse_with(
+        filter: &RawDocument,
+        sort: Option<&RawDocument>,
+        projection: Option<&RawDocument>,
+        variables: &Variables,
+    ) -> Result<Self> {
+        let mut query = Query::new(Filter::parse_with(filter, variables)?);
+        match sort.map(natural_order).transpose()?.flatten() {
+            Some(direction) => query.hint = Some(Hint::Natural(direction)),
+            None => query.sort = sort.map(Sort::parse).transpose()?.flatten(),
+        }
+        let parse = |projection: &RawDocument| Projection::parse_with(projection, &query.filter, variables);
         query.projection = projection.map(parse).transpose()?.flatten();
         Ok(query)
+    }
+
+    /// The same query with this hint.
+    ///
+    /// # Errors
+    /// `BadValue` for a hint that contradicts a sort by `$natural`.
+    pub fn hinted(self, hint: Option<Hint>) -> Result<Self> {
+        match (&self.hint, &hint) {
+            (Some(natural), Some(other)) if natural != other => Err(QueryError::bad_value(format!(
+                "a sort by $natural cannot be combined with another order or with an index: remove the hint {other}"
+            ))),
+            (_, None) => Ok(self),
+            _ => Ok(Query { hint, ..self }),
+        }
     }
 
     /// The number of documents that it needs from the beginning of the sort order.
@@ -88,4 +148,16 @@ impl Query {
         self.collation = collation.clone();
         Ok(self)
     }
+}
+
+/// The direction of a sort by `$natural`; `None` for any other sort.
+fn natural_order(sort: &RawDocument) -> Result<Option<Direction>> {
+    let sort = Doc::from(sort);
+    let Some(value) = sort.get("$natural") else { return Ok(None) };
+    if sort.elements().nth(1).is_some() {
+        return Err(QueryError::bad_value("$natural sort cannot be combined with other sort fields"));
+    }
+    natural_direction(value)
+        .map(Some)
+        .ok_or_else(|| QueryError::bad_value("$natural sort cannot be set to a value other than -1 or 1."))
 }

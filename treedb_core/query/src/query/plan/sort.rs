@@ -86,7 +86,7 @@ impl Sort {
     }
 
     /// The sort in MongoDB's notation.
-    pub(crate) fn written(&self) -> RawDocumentBuf {
+    pub fn written(&self) -> RawDocumentBuf {
         let mut out = Writer::new(64);
         for key in &self.keys {
             let way = if key.direction == SortOrder::Ascending { 1 } else { -1 };

@@ -2,14 +2,18 @@
 //!
 //! Either the fields to include or those to exclude, `_id` by a rule of its own; dotted paths reach into documents and
 //! into documents in arrays. Fields stay in the document's order. A projection can return part of an array: `$slice`, the
-//! first element that matches an `$elemMatch`, or with `path.$` the element that the query matched.
+//! first element that matches an `$elemMatch`, or with `path.$` the element that the query matched. Fields may also be computed
+//! by expressions: then a [`Reshape`] makes the document, and parts of arrays are taken from what it made.
 
 use bson::{RawDocument, RawDocumentBuf};
 
+use crate::doc::path::is_dollar_prefixed;
 use crate::doc::write::Writer;
-use crate::doc::{Collation, Doc, Element, MAX_DEPTH, Value, validate};
+use crate::doc::{Collation, Doc, Element, MAX_DEPTH, OwnedValue, Value, validate};
 use crate::error::{ErrorCode, QueryError, Result};
 
+use super::reshape::Reshape;
+use crate::query::expr::{Arena, Globals, Variables};
 use crate::query::filter::Filter;
 
 /// A parsed projection.
@@ -21,6 +25,38 @@ pub struct Projection {
     /// Whether `_id` is returned.
     id: bool,
     positional: Option<Positional>,
+    computed: Option<Box<Computed>>,
+}
+
+/// A projection with computed fields: the whole of it as a `$project`, but for the parts of arrays.
+#[derive(Debug, Clone)]
+struct Computed {
+    reshape: Reshape,
+    source: RawDocumentBuf,
+    variables: Variables,
+    globals: Globals,
+}
+
+impl PartialEq for Computed {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl Computed {
+    fn parse(source: RawDocumentBuf, variables: &Variables, collation: &Collation) -> Result<Self> {
+        let mut stage = Writer::new(source.as_bytes().len() + 16);
+        stage.value(b"$project", Value::Document(Doc::from(&source)));
+        let stage = stage.finish();
+        let reshape = Doc::from(&stage)
+            .elements()
+            .next()
+            .map(|stage| Reshape::parse(&stage, &variables.names(collation)))
+            .transpose()?
+            .flatten()
+            .ok_or_else(|| QueryError::bad_value("the projection is empty"))?;
+        Ok(Computed { reshape, source, variables: variables.clone(), globals: variables.globals() })
+    }
 }
 
 /// `path.$`: of the first array on the path only the element that the query matched by.
@@ -58,6 +94,8 @@ enum Wish {
     Slice(Slice),
     ElemMatch(Filter),
     Positional,
+    /// An expression or a literal.
+    Compute(OwnedValue),
 }
 
 impl Fields {
@@ -117,9 +155,13 @@ impl Projection {
         let positional = self.positional.map(|Positional { path, filter }| {
             Ok::<_, QueryError>(Positional { path, filter: filter.collated(collation)? })
         });
+        let computed = self
+            .computed
+            .map(|computed| Computed::parse(computed.source, &computed.variables, collation).map(Box::new));
         Ok(Projection {
             fields: self.fields.collated(collation)?,
             positional: positional.transpose()?,
+            computed: computed.transpose()?,
             ..self
         })
     }
@@ -128,7 +170,7 @@ impl Projection {
     ///
     /// # Errors
     /// `Location31253`/`31254` if fields to keep and to leave out are mixed, `Location31249` if paths overlap,
-    /// `BadValue` for unknown operators and computed fields.
+    /// `Location31252`/`31310` for computed fields among those to leave out; those of the expressions.
     pub fn parse(projection: &RawDocument) -> Result<Option<Self>> {
         Self::parse_for(projection, &Filter::all())
     }
@@ -138,6 +180,18 @@ impl Projection {
     /// # Errors
     /// As there; `Location31276` for more than one `$`, `Location31395` for one among fields to leave out.
     pub fn parse_for(projection: &RawDocument, filter: &Filter) -> Result<Option<Self>> {
+        Self::parse_with(projection, filter, Variables::NONE)
+    }
+
+    /// [`Self::parse_for`] of a projection whose expressions may use `variables`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn parse_with(
+        projection: &RawDocument,
+        filter: &Filter,
+        variables: &Variables,
+    ) -> Result<Option<Self>> {
         validate(projection.as_bytes())?;
         let mut wishes = Vec::new();
         collect(Doc::from(projection), "", &mut wishes)?;
@@ -148,7 +202,7 @@ impl Projection {
         wishes.retain(|(path, wish)| path != "_id" || !matches!(wish, Wish::Keep(_)));
         let says = wishes.iter().find_map(|(_, wish)| match wish {
             Wish::Keep(keep) => Some(*keep),
-            Wish::ElemMatch(_) | Wish::Positional => Some(true),
+            Wish::ElemMatch(_) | Wish::Positional | Wish::Compute(_) => Some(true),
             Wish::Slice(_) => None,
         });
         let keep = match says.or(id) {
@@ -157,6 +211,9 @@ impl Projection {
             None if !wishes.is_empty() => false,
             None => return Ok(None),
         };
+        if wishes.iter().any(|(_, wish)| matches!(wish, Wish::Compute(_))) {
+            return Self::computed(wishes, id, keep, filter, variables).map(Some);
+        }
         let (mut fields, mut positional) = (Fields::default(), None);
         for (path, wish) in wishes {
             let named = match wish {
@@ -164,14 +221,7 @@ impl Projection {
                 Wish::Keep(kept) if kept == keep => Named::Whole,
                 Wish::ElemMatch(filter) if keep => Named::ElemMatch(filter),
                 Wish::Positional if keep => {
-                    if positional.is_some() {
-                        return Err(QueryError::new(
-                            ErrorCode::Location31276,
-                            "Cannot specify more than one positional projection per query.",
-                        ));
-                    }
-                    let path = path.split('.').map(str::to_owned).collect();
-                    positional = Some(Positional { path, filter: filter.clone() });
+                    Positional::set(&mut positional, &path, filter)?;
                     Named::Whole
                 }
                 Wish::Positional => {
@@ -184,7 +234,54 @@ impl Projection {
             };
             fields.add(&path, &path, named)?;
         }
-        Ok(Some(Projection { keep, fields, id: id.unwrap_or(true), positional }))
+        Ok(Some(Projection { keep, fields, id: id.unwrap_or(true), positional, computed: None }))
+    }
+
+    /// The projection of `wishes` some of which are computed fields.
+    fn computed(
+        wishes: Vec<(String, Wish)>,
+        id: Option<bool>,
+        keep: bool,
+        filter: &Filter,
+        variables: &Variables,
+    ) -> Result<Self> {
+        let mut project = Writer::new(128);
+        if let Some(id) = id {
+            project.value(b"_id", Value::Bool(id));
+        }
+        let (mut fields, mut positional) = (Fields::default(), None);
+        for (path, wish) in wishes {
+            let mut part = None;
+            match wish {
+                Wish::Compute(value) if keep => {
+                    project.value(path.as_bytes(), value.value());
+                    continue;
+                }
+                Wish::Compute(value) => {
+                    let (code, what) = match value.value() {
+                        Value::Document(_) | Value::Array(_) | Value::String(_) => (
+                            ErrorCode::Location31252,
+                            "Cannot use expression other than $meta in exclusion projection",
+                        ),
+                        _ => {
+                            (ErrorCode::Location31310, "Cannot use an expression in an exclusion projection")
+                        }
+                    };
+                    return Err(QueryError::new(code, format!("{what} (field '{path}')")));
+                }
+                Wish::Keep(kept) if kept == keep => {}
+                Wish::Keep(_) => return Err(mixed(&path, keep)),
+                Wish::Slice(slice) => part = Some(Named::Slice(slice)),
+                Wish::ElemMatch(filter) => part = Some(Named::ElemMatch(filter)),
+                Wish::Positional => Positional::set(&mut positional, &path, filter)?,
+            }
+            project.value(path.as_bytes(), Value::Bool(true));
+            if let Some(part) = part {
+                fields.add(&path, &path, part)?;
+            }
+        }
+        let computed = Computed::parse(project.finish(), variables, &Collation::Simple)?;
+        Ok(Projection { keep: false, fields, id: true, positional, computed: Some(Box::new(computed)) })
     }
 
     /// The paths whose values are all that is returned, `_id` first if it is one of them; `None` if that is not a list
@@ -216,6 +313,15 @@ impl Projection {
     /// # Errors
     /// `Location51246` if a `path.$` finds no element that the query matched by.
     pub fn apply(&self, document: &RawDocument) -> Result<RawDocumentBuf> {
+        if let Some(computed) = &self.computed {
+            let mut made = computed.reshape.apply(document, &computed.globals, &Arena::new())?;
+            if let Some(Positional { path, filter }) = &self.positional {
+                let mut out = Writer::new(made.as_bytes().len());
+                only_matched(&mut out, Doc::from(&made), path, filter.position(document))?;
+                made = out.finish();
+            }
+            return Ok(if self.fields.0.is_empty() { made } else { self.part_of(&made) });
+        }
         if let Some(Positional { path, filter }) = &self.positional {
             let mut out = Writer::new(document.as_bytes().len());
             only_matched(&mut out, Doc::from(document), path, filter.position(document))?;
@@ -283,6 +389,21 @@ impl Projection {
                 }
             }
         }
+    }
+}
+
+impl Positional {
+    /// Sets the projection's `path.$`.
+    fn set(positional: &mut Option<Positional>, path: &str, filter: &Filter) -> Result<()> {
+        if positional.is_some() {
+            return Err(QueryError::new(
+                ErrorCode::Location31276,
+                "Cannot specify more than one positional projection per query.",
+            ));
+        }
+        let path = path.split('.').map(str::to_owned).collect();
+        *positional = Some(Positional { path, filter: filter.clone() });
+        Ok(())
     }
 }
 
@@ -386,7 +507,7 @@ fn collect(projection: Doc<'_>, prefix: &str, wishes: &mut Vec<(String, Wish)>) 
             Some(path) => (path.to_owned(), true),
             None => (path, false),
         };
-        if path.split('.').any(|part| part.starts_with('$')) {
+        if path.split('.').any(is_dollar_prefixed) {
             return Err(QueryError::new(
                 ErrorCode::Location31394,
                 "As of 4.4, it's illegal to specify positional operator in the middle of a path. Positional projection \
@@ -401,7 +522,21 @@ fn collect(projection: Doc<'_>, prefix: &str, wishes: &mut Vec<(String, Wish)>) 
             ));
         }
         let wish = match (element.value(), operators) {
-            (_, Some(operator)) if !positional => part_of_array(&path, &element, &operator)?,
+            (value, Some(operator)) if !positional => match operator.name {
+                b"$slice" if matches!(operator.value(), Value::Array(array) if array.elements().count() > 2 || has_expression(array)) => {
+                    Wish::Compute(OwnedValue::from_value(value))
+                }
+                b"$slice" | b"$elemMatch" => part_of_array(&path, &element, &operator)?,
+                _ => Wish::Compute(OwnedValue::from_value(value)),
+            },
+            (Value::Document(inner), None) if inner.is_empty() && !positional => {
+                return Err(QueryError::new(
+                    ErrorCode::Location51270,
+                    format!(
+                        "An empty sub-projection is not a valid value. Found empty object at path {path}"
+                    ),
+                ));
+            }
             (Value::Document(inner), None) if !inner.is_empty() && !positional => {
                 collect(inner, &format!("{path}."), wishes)?;
                 continue;
@@ -412,17 +547,22 @@ fn collect(projection: Doc<'_>, prefix: &str, wishes: &mut Vec<(String, Wish)>) 
                     (_, keep) => Wish::Keep(keep),
                 }
             }
-            (value, _) => {
-                return Err(QueryError::bad_value(format!(
-                    "projection of field '{path}' must be 0 or 1, found a value of type {}: computed fields are not \
-                     supported",
-                    value.type_name()
-                )));
+            (_, _) if positional => {
+                return Err(QueryError::new(
+                    ErrorCode::Location31271,
+                    format!("positional projection cannot be used with a literal (field '{path}.$')"),
+                ));
             }
+            (value, _) => Wish::Compute(OwnedValue::from_value(value)),
         };
         wishes.push((path, wish));
     }
     Ok(())
+}
+
+/// True if an operand of `$slice` is more than a number: it is the operator of expressions then, over an array of its own.
+fn has_expression(operands: Doc<'_>) -> bool {
+    operands.elements().next().is_some_and(|first| !first.value().is_number())
 }
 
 /// `$slice` or `$elemMatch`, the value of `element`.
@@ -438,10 +578,10 @@ fn part_of_array(path: &str, element: &Element<'_>, operator: &Element<'_>) -> R
             condition.put(path.as_bytes(), element);
             Filter::parse(&condition.finish()).map(Wish::ElemMatch)
         }
-        _ => Err(QueryError::bad_value(format!(
-            "unknown projection operator {} on field '{path}'",
-            operator.name_str()
-        ))),
+        _ => Err(QueryError::new(
+            ErrorCode::Location31325,
+            format!("Unknown expression {} (field '{path}')", operator.name_str()),
+        )),
     }
 }
 
@@ -513,8 +653,12 @@ mod tests {
         assert_eq!(code(doc! { "a": 1, "a.b": 1 }), ErrorCode::Location31249);
         assert_eq!(code(doc! { "a.b": 1, "a": 1 }), ErrorCode::Location31249);
         assert_eq!(code(doc! { "a..b": 1 }), ErrorCode::Location40352);
-        assert_eq!(code(doc! { "a": "$b" }), ErrorCode::BadValue);
-        assert_eq!(code(doc! { "a": { "$foo": 1 } }), ErrorCode::BadValue);
+        assert_eq!(code(doc! { "a": "$b", "c": 0 }), ErrorCode::Location31254);
+        assert_eq!(code(doc! { "c": 0, "a": "$b" }), ErrorCode::Location31252);
+        assert_eq!(code(doc! { "c": 0, "a": bson::Bson::Null }), ErrorCode::Location31310);
+        assert_eq!(code(doc! { "a": {} }), ErrorCode::Location51270);
+        assert_eq!(code(doc! { "a.$": "x" }), ErrorCode::Location31271);
+        assert_eq!(code(doc! { "a": { "$foo": 1 } }), ErrorCode::InvalidPipelineOperator);
         assert_eq!(code(doc! { "a.b": { "$elemMatch": { "x": 1 } } }), ErrorCode::Location31255);
         assert_eq!(code(doc! { "a": { "$slice": "x" } }), ErrorCode::Location28667);
         assert_eq!(code(doc! { "a": { "$slice": [0, 0] } }), ErrorCode::Location28724);
@@ -523,6 +667,31 @@ mod tests {
         assert_eq!(code(doc! { "b": 0, "a.$": 1 }), ErrorCode::Location31395);
         assert_eq!(code(doc! { "cast.$": 1 }), ErrorCode::Location51246);
         assert_eq!(code(doc! { vec!["a"; 5_000_000].join("."): 1 }), ErrorCode::Overflow);
+    }
+
+    #[test]
+    fn fields_are_computed_by_expressions_and_literals_beside_parts_of_arrays() {
+        assert_eq!(
+            project(
+                doc! { "title": 1, "who": "$by.name", "age": { "$subtract": ["$year", "$by.born"] } },
+                film()
+            )
+            .unwrap(),
+            doc! { "_id": 1, "title": "Alien", "who": "Scott", "age": 42 }
+        );
+        assert_eq!(
+            project(doc! { "_id": 0, "by": { "name": "x" }, "year": bson::Bson::Null }, film()).unwrap(),
+            doc! { "by": { "name": "x" }, "year": bson::Bson::Null }
+        );
+        assert_eq!(
+            project(doc! { "_id": 0, "cast": { "$slice": 1 }, "n": { "$size": "$cast" } }, film()).unwrap(),
+            doc! { "cast": [{ "name": "Weaver", "role": "Ripley" }], "n": 3 }
+        );
+        assert_eq!(
+            project(doc! { "_id": 0, "cast": { "$slice": ["$cast", 1, 1] } }, film()).unwrap(),
+            doc! { "cast": ["extras"] }
+        );
+        assert_eq!(project(doc! { "none": "$nothing" }, film()).unwrap(), doc! { "_id": 1 });
     }
 
     #[test]

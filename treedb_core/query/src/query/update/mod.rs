@@ -36,6 +36,7 @@ use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
 use crate::doc::{Collation, Doc, MESSAGE, Value, shown, validate, validate_with};
 use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::expr::Variables;
 use crate::query::filter::Filter;
 
 use action::Action;
@@ -134,9 +135,17 @@ impl Update {
     /// As [`Self::with_array_filters`] and [`Self::pipeline`]; `FailedToParse` for a pipeline with array
     /// filters.
     pub fn read(changes: &Changes, filters: &[RawDocumentBuf]) -> Result<Self> {
+        Self::read_with(changes, filters, Variables::NONE)
+    }
+
+    /// [`Self::read`] of an update whose pipeline may use `variables`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn read_with(changes: &Changes, filters: &[RawDocumentBuf], variables: &Variables) -> Result<Self> {
         match changes {
             Changes::Document(update) => Self::with_array_filters(update, filters),
-            Changes::Pipeline(stages) if filters.is_empty() => Self::pipeline(stages),
+            Changes::Pipeline(stages) if filters.is_empty() => Self::pipeline_with(stages, variables),
             Changes::Pipeline(_) => Err(QueryError::new(
                 ErrorCode::FailedToParse,
                 "arrayFilters may not be specified for pipeline-style updates",
@@ -149,7 +158,11 @@ impl Update {
     /// # Errors
     /// `InvalidOptions` for a stage that is not allowed in an update, and the errors of the stages.
     pub fn pipeline(stages: &[RawDocumentBuf]) -> Result<Self> {
-        let kind = Kind::Pipeline(Pipeline::parse(stages, &Collation::Simple)?);
+        Self::pipeline_with(stages, Variables::NONE)
+    }
+
+    fn pipeline_with(stages: &[RawDocumentBuf], variables: &Variables) -> Result<Self> {
+        let kind = Kind::Pipeline(Pipeline::parse(stages, &Collation::Simple, variables)?);
         Ok(Update { kind, filters: ArrayFilters::default(), collation: Collation::Simple })
     }
 

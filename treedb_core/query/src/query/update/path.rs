@@ -7,6 +7,7 @@ use std::fmt;
 use bson::{Bson, Document};
 
 use crate::doc::MAX_DEPTH;
+use crate::doc::path::is_dollar_prefixed;
 use crate::error::{ErrorCode, QueryError, Result};
 
 /// How many nulls may be inserted to set an array element past the end: MongoDB's limit.
@@ -50,7 +51,11 @@ impl Path {
                 "Too many positional (i.e. '$') elements found in path '{text}'"
             )));
         }
-        if let Some(part) = parts.iter().find(|part| part.starts_with('$') && !is_positional(part)) {
+        let refused = |(at, part): &(usize, &String)| match at {
+            0 => part.starts_with('$'),
+            _ => is_dollar_prefixed(part) && !is_positional(part),
+        };
+        if let Some((_, part)) = parts.iter().enumerate().find(refused) {
             return Err(QueryError::new(
                 ErrorCode::DollarPrefixedFieldName,
                 format!("The dollar ($) prefixed field '{part}' in '{text}' is not valid for storage."),

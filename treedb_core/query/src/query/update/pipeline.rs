@@ -5,7 +5,7 @@ use bson::{Document, RawDocument, RawDocumentBuf};
 use crate::doc::{Collation, Doc, MESSAGE, validate_with};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Reshape;
-use crate::query::expr::{Arena, Globals, Names};
+use crate::query::expr::{Arena, Globals, Variables};
 
 /// The stages; each computes a document from the one before.
 #[derive(Debug, Clone)]
@@ -13,17 +13,22 @@ pub(super) struct Pipeline {
     stages: Vec<Reshape>,
     /// The stages as the client sent them.
     source: Vec<RawDocumentBuf>,
+    variables: Variables,
     globals: Globals,
 }
 
 impl Pipeline {
-    /// Parses the stages; `collation` is the one they compare strings by.
+    /// Parses the stages, which may use `variables`; `collation` is the one they compare strings by.
     ///
     /// # Errors
     /// `InvalidOptions` for a stage that is not allowed in an update, `Location40323` for a stage with other
     /// than one field, and the errors of the stages.
-    pub(super) fn parse(stages: &[RawDocumentBuf], collation: &Collation) -> Result<Self> {
-        let names = Names::default().collated(collation.clone());
+    pub(super) fn parse(
+        stages: &[RawDocumentBuf],
+        collation: &Collation,
+        variables: &Variables,
+    ) -> Result<Self> {
+        let names = variables.names(collation);
         let stage = |stage: &RawDocumentBuf| {
             validate_with(stage.as_bytes(), MESSAGE)?;
             let mut elements = Doc::from(stage).elements();
@@ -41,12 +46,16 @@ impl Pipeline {
             })
         };
         let parsed = stages.iter().map(stage).collect::<Result<_>>()?;
-        Ok(Pipeline { stages: parsed, source: stages.to_vec(), globals: Globals::now() })
+        let (source, globals) = (stages.to_vec(), variables.globals());
+        Ok(Pipeline { stages: parsed, source, variables: variables.clone(), globals })
     }
 
     /// The same stages with another collation.
     pub(super) fn collated(&self, collation: &Collation) -> Result<Self> {
-        Ok(Pipeline { globals: self.globals.clone(), ..Pipeline::parse(&self.source, collation)? })
+        Ok(Pipeline {
+            globals: self.globals.clone(),
+            ..Pipeline::parse(&self.source, collation, &self.variables)?
+        })
     }
 
     /// Applies the stages to `document`.

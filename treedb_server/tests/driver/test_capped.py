@@ -1,0 +1,203 @@
+"""Capped collections and tailable cursors; clustered and time series collections."""
+import datetime
+import threading
+import time
+
+import pytest
+from bson import ObjectId
+from pymongo import CursorType
+from pymongo.errors import CollectionInvalid, OperationFailure
+
+from server import Server
+
+
+def code(work, *args, **options):
+    with pytest.raises(OperationFailure) as failure:
+        work(*args, **options)
+    return failure.value.code
+
+
+def ids(cursor):
+    return [d["_id"] for d in cursor]
+
+
+def test_a_capped_collection_keeps_its_last_documents_in_the_order_of_insertion(db):
+    db.create_collection("log", capped=True, size=4000, max=10)
+    assert db.log.options() == {"capped": True, "size": 4096, "max": 10}
+    db.log.create_index("n")
+    for i in reversed(range(30)):
+        db.log.insert_one({"_id": i, "n": i % 3})
+    assert ids(db.log.find()) == list(range(9, -1, -1))
+    assert ids(db.log.find({"n": 0})) == [9, 6, 3, 0] and db.log.count_documents({}) == 10
+    assert ids(db.log.find().sort("$natural", -1)) == list(range(10))
+    db.log.insert_many([{"_id": 100 + i} for i in range(25)])
+    assert ids(db.log.find()) == list(range(115, 125))
+    assert db.log.delete_one({"_id": 120}).deleted_count == 1
+    assert db.log.update_one({"_id": 121}, {"$set": {"long": "x" * 50}}).modified_count == 1
+    assert next(db.log.aggregate([{"$collStats": {"storageStats": {}}}]))["storageStats"]["capped"] is True
+    assert code(db.log.insert_one, {"x": "y" * 5000}) == 2
+
+
+def test_a_capped_collection_keeps_to_its_size(db):
+    db.create_collection("log", capped=True, size=10_000)
+    for i in range(300):
+        db.log.insert_one({"_id": i, "x": "y" * (i % 90 + 30)})
+    sizes = [d["size"] for d in db.log.aggregate([{"$project": {"size": {"$bsonSize": "$$ROOT"}}}])]
+    assert 9_900 < sum(sizes) <= 10_240
+    assert ids(db.log.find())[-1] == 299 and ids(db.log.find())[0] == 300 - len(sizes)
+    db.command({"collMod": "log", "cappedMax": 5})
+    assert ids(db.log.find()) == [295, 296, 297, 298, 299]
+    db.command({"collMod": "log", "cappedSize": 256})
+    assert db.log.count_documents({}) < 5 and db.log.options() == {"capped": True, "max": 5, "size": 256}
+
+
+def test_limits_survive_a_restart(tmp_path):
+    server = Server(tmp_path)
+    with server.client() as client:
+        client.shop.create_collection("log", capped=True, size=1 << 20, max=7)
+        client.shop.log.insert_many([{"_id": i} for i in range(20)])
+    assert server.stop() == 0
+    server = Server(tmp_path)
+    with server.client() as client:
+        client.shop.log.insert_one({"_id": 20})
+        assert ids(client.shop.log.find()) == list(range(14, 21))
+        client.shop.log.rename("renamed")
+        client.shop.renamed.insert_one({"_id": 21})
+        assert ids(client.shop.renamed.find()) == list(range(15, 22))
+        client.shop.renamed.drop()
+        client.shop.create_collection("renamed", capped=True, size=100)
+    assert server.stop() == 0
+
+
+def test_capped_options_that_cannot_be(db):
+    create = lambda **options: db.command({"create": "c", **options})
+    for options, expected in [
+        ({"capped": True}, 72), ({"size": 100}, 72), ({"max": 100}, 72), ({"capped": True, "size": 0}, 2),
+        ({"capped": True, "size": 1 << 51}, 2), ({"capped": True, "size": 100, "max": 1 << 31}, 2),
+        ({"capped": True, "size": "x"}, 14), ({"capped": True, "size": 100, "clusteredIndex": {"key": {"_id": 1}, "unique": True}}, 72),
+        ({"capped": "x"}, 14),
+    ]:
+        assert code(create, **options) == expected, options
+    db.plain.insert_one({})
+    assert code(db.command, {"collMod": "plain", "cappedMax": 5}) == 72
+    assert db.list_collection_names() == ["plain"]
+
+
+def test_a_collection_is_made_capped(db):
+    db.c.insert_many([{"_id": i, "n": -i} for i in range(100)])
+    db.c.create_index("n", unique=True)
+    db.command({"convertToCapped": "c", "size": 1000})
+    assert db.c.options() == {"capped": True, "size": 1024}
+    kept = ids(db.c.find())
+    assert kept == list(range(100 - len(kept), 100)) and 10 < len(kept) < 60
+    assert db.c.find_one({"n": -99}) == {"_id": 99, "n": -99}
+    db.c.insert_one({"_id": 1000, "n": 1})
+    assert ids(db.c.find())[-1] == 1000 and db.c.find_one({"_id": kept[0]}) is None
+    assert code(db.command, {"convertToCapped": "none", "size": 1000}) == 26
+    assert code(db.command, {"convertToCapped": "c"}) == 40414
+    assert code(db.command, {"convertToCapped": "c", "size": 0}) == 2
+
+
+def test_a_tailable_cursor_sees_what_comes_later(db):
+    db.create_collection("log", capped=True, size=100_000)
+    db.log.insert_many([{"_id": i, "even": i % 2 == 0} for i in range(5)])
+    cursor = db.log.find({"even": True}, cursor_type=CursorType.TAILABLE, batch_size=2)
+    assert [next(cursor)["_id"] for _ in range(3)] == [0, 2, 4]
+    assert next(cursor, None) is None and cursor.alive
+    db.log.insert_many([{"_id": i, "even": i % 2 == 0} for i in range(5, 9)])
+    assert [next(cursor)["_id"] for _ in range(2)] == [6, 8]
+    cursor.close()
+    two = db.log.find({}, {"_id": 1}, cursor_type=CursorType.TAILABLE, limit=2, skip=1)
+    assert ids(two) == [1, 2] and not two.alive
+
+
+def test_a_cursor_that_awaits_data_waits_for_it(db):
+    db.create_collection("log", capped=True, size=100_000)
+    db.log.insert_one({"_id": 0})
+    cursor = db.log.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(4000)
+    assert next(cursor) == {"_id": 0}
+    threading.Timer(0.3, lambda: db.log.insert_one({"_id": 1})).start()
+    begun = time.monotonic()
+    assert next(cursor) == {"_id": 1}
+    assert 0.1 < time.monotonic() - begun < 3.5
+    cursor.close()
+    short = db.log.find(cursor_type=CursorType.TAILABLE_AWAIT).max_await_time_ms(200)
+    assert ids([next(short), next(short)]) == [0, 1]
+    begun = time.monotonic()
+    assert next(short, None) is None and short.alive
+    assert 0.15 < time.monotonic() - begun < 2
+
+
+def test_a_tailable_cursor_that_is_overtaken_or_whose_collection_goes_fails(db):
+    db.create_collection("log", capped=True, size=100_000, max=5)
+    db.log.insert_many([{"_id": i} for i in range(5)])
+    cursor = db.log.find(cursor_type=CursorType.TAILABLE, batch_size=5)
+    assert len([next(cursor) for _ in range(5)]) == 5
+    db.log.insert_many([{"_id": i} for i in range(5, 20)])
+    with pytest.raises(OperationFailure) as lost:
+        db.command({"getMore": cursor.cursor_id, "collection": "log"})
+    assert lost.value.code == 136 and lost.value.details["codeName"] == "CappedPositionLost"
+    other = db.log.find(cursor_type=CursorType.TAILABLE)
+    assert len([next(other) for _ in range(5)]) == 5
+    db.log.drop()
+    assert code(db.command, {"getMore": other.cursor_id, "collection": "log"}) == 175
+
+
+def test_tailable_cursors_that_cannot_be(db):
+    db.plain.insert_one({})
+    db.create_collection("log", capped=True, size=1000)
+    find = lambda name, **more: db.command({"find": name, **more})
+    assert code(find, "plain", tailable=True) == 2
+    assert code(find, "log", awaitData=True) == 9
+    assert code(find, "log", tailable=True, singleBatch=True) == 9
+    assert code(find, "log", tailable=True, sort={"n": 1}) == 2
+    assert code(find, "log", tailable=True, sort={"$natural": -1}) == 2
+    assert find("log", tailable=True)["cursor"]["id"] == 0, "nothing there"
+    assert find("none", tailable=True)["cursor"]["id"] == 0
+
+
+def test_capped_collections_are_not_written_in_transactions(client, db):
+    db.create_collection("log", capped=True, size=1000)
+    with client.start_session() as session:
+        session.start_transaction()
+        assert code(db.log.insert_one, {}, session=session) == 263
+        session.abort_transaction()
+        session.start_transaction()
+        assert code(db.command, {"create": "other", "capped": True, "size": 100}, session=session) == 263
+        session.abort_transaction()
+
+
+def test_a_clustered_collection_lists_its_index_and_expires(db):
+    db.create_collection("c", clusteredIndex={"key": {"_id": 1}, "unique": True, "name": "by time"}, expireAfterSeconds=3600)
+    assert db.c.options() == {"clusteredIndex": {"v": 2, "key": {"_id": 1}, "name": "by time", "unique": True}, "expireAfterSeconds": 3600}
+    listed = db.c.index_information()["by time"]
+    assert listed["clustered"] is True and listed["unique"] is True
+    db.c.insert_one({"_id": datetime.datetime(2020, 1, 1)})
+    assert db.c.count_documents({"_id": datetime.datetime(2020, 1, 1)}) == 1
+    for index, expected in [({"key": {"a": 1}, "unique": True}, 197), ({"key": {"_id": 1}}, 2), ({"key": {"_id": 1}, "unique": True, "x": 1}, 40415), (5, 14)]:
+        assert code(db.command, {"create": "d", "clusteredIndex": index}) == expected, index
+    assert code(db.command, {"create": "d", "expireAfterSeconds": 5}) == 72
+
+
+def test_a_time_series_wants_the_date_of_each_document(db):
+    series = {"timeField": "t", "metaField": "m"}
+    db.create_collection("s", timeseries={**series, "granularity": "minutes"}, expireAfterSeconds=86400)
+    listed = next(db.list_collections())
+    assert listed["type"] == "timeseries"
+    assert listed["options"] == {"timeseries": {**series, "granularity": "minutes", "bucketMaxSpanSeconds": 86400}, "expireAfterSeconds": 86400}
+    now = datetime.datetime(2026, 1, 1)
+    db.s.insert_many([{"t": now + datetime.timedelta(minutes=i), "m": {"sensor": i % 3}, "v": i} for i in range(60)])
+    for bad in [{}, {"t": 5}, {"t": "2020-01-01"}, {"t": None}]:
+        assert code(db.s.insert_one, bad) == 2, bad
+    found = list(db.s.aggregate([{"$match": {"m.sensor": 1}}, {"$group": {"_id": "$m.sensor", "n": {"$sum": 1}, "last": {"$max": "$v"}}}]))
+    assert found == [{"_id": 1, "n": 20, "last": 58}]
+    assert isinstance(db.s.find_one()["_id"], ObjectId)
+    assert set(db.s.index_information()) == {"_id_", "m_1_t_1", "t_1"}
+    for options, expected in [
+        ({}, 40414), ({"timeField": 5}, 14), ({"timeField": "_id"}, 72), ({"timeField": "t", "metaField": "t"}, 72),
+        ({"timeField": "t", "granularity": "years"}, 2), ({"timeField": "t", "no": 1}, 40415),
+        ({"timeField": "t", "bucketMaxSpanSeconds": 60}, 72),
+    ]:
+        assert code(db.command, {"create": "x", "timeseries": options}) == expected, options
+    db.create_collection("y", timeseries={"timeField": "t", "bucketMaxSpanSeconds": 60, "bucketRoundingSeconds": 60})
+    assert db.y.options()["timeseries"]["bucketMaxSpanSeconds"] == 60
