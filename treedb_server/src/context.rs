@@ -14,8 +14,10 @@ use crate::backups::Backups;
 use crate::config::Limits;
 use crate::metrics::Metrics;
 use crate::mongo::cursors::Cursors;
+use crate::mongo::operations::Operations;
 use crate::mongo::sessions::Sessions;
 use crate::mongo::topology::Topology;
+use crate::parameters::Parameters;
 
 /// Shared by every connection of a server.
 pub(crate) struct Context {
@@ -37,6 +39,10 @@ pub(crate) struct Context {
     pub(crate) topology: Topology,
     /// Who may do what.
     pub(crate) access: Arc<Access>,
+    /// What runs and has run, on the Mongo protocol.
+    pub(crate) operations: Operations,
+    /// What `setParameter` sets.
+    pub(crate) parameters: Parameters,
     /// Running backups.
     pub(crate) backups: Backups,
     /// When the server began.
@@ -66,6 +72,8 @@ impl Context {
             access: Arc::new(access),
             metrics,
             backups: Backups::default(),
+            operations: Operations::default(),
+            parameters: Parameters::new(&limits),
             started: Instant::now(),
             budget: Arc::new(Semaphore::new(limits.inflight_bytes.min(Semaphore::MAX_PERMITS))),
             connection_permits: Arc::new(Semaphore::new(limits.connections)),

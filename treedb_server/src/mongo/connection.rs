@@ -1,10 +1,10 @@
 //! One connection: reads a message, runs its command and sends the reply, until either side closes it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
 use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
@@ -12,6 +12,7 @@ use super::commands;
 use super::error::CommandError;
 use super::op_msg::{self, OpMsg};
 use super::op_query;
+use super::operations::Slot;
 use super::wire::{self, Message, OP_COMPRESSED, OP_MSG, OP_QUERY};
 use crate::access::identity::Identity;
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
@@ -23,6 +24,9 @@ use crate::stream::Stream;
 /// Large enough for most requests, so that a small one takes one read.
 const READ_BUFFER: usize = 16 * 1024;
 
+/// Bytes of what a client may say of itself, as in MongoDB.
+const CLIENT_BYTES: usize = 512;
+
 /// The connection that a command came from.
 #[derive(Debug)]
 pub(crate) struct Session {
@@ -30,12 +34,39 @@ pub(crate) struct Session {
     pub(crate) id: i32,
     /// Who the client is.
     pub(crate) identity: Identity,
+    /// What it runs.
+    pub(crate) operation: Slot,
+    /// What the client says of itself in its first `hello`.
+    client: OnceLock<RawDocumentBuf>,
     replies: AtomicI32,
 }
 
 impl Session {
     pub(crate) fn new(id: i32, peer: SocketAddr) -> Self {
-        Session { id, identity: Identity::new(peer), replies: AtomicI32::new(1) }
+        Session {
+            id,
+            identity: Identity::new(peer),
+            operation: Slot::default(),
+            client: OnceLock::new(),
+            replies: AtomicI32::new(1),
+        }
+    }
+
+    /// Keeps what the client says of itself; only the first time, as MongoDB does.
+    pub(crate) fn introduce(&self, client: &RawDocument) {
+        if client.as_bytes().len() <= CLIENT_BYTES {
+            let _ = self.client.set(client.to_owned());
+        }
+    }
+
+    /// What the client has said of itself.
+    pub(crate) fn metadata(&self) -> Option<&RawDocument> {
+        self.client.get().map(|client| &**client)
+    }
+
+    /// The name of the program that the client is, if it has given one.
+    pub(crate) fn app_name(&self) -> Option<&str> {
+        self.metadata()?.get_document("application").ok()?.get_str("name").ok()
     }
 
     fn next_reply(&self) -> i32 {
@@ -57,6 +88,7 @@ pub(crate) async fn connection(
     mut shutdown: Shutdown,
 ) {
     let session = Arc::new(Session::new(context.next_connection(), peer));
+    let _listed = context.operations.list(&session);
     let door = Door { door: "mongo" };
     let received: Counter = context.metrics.received.get_or_create_owned(&door);
     let sent: Counter = context.metrics.sent.get_or_create_owned(&door);

@@ -14,6 +14,7 @@
 //! | [`write_target`] | the target of a write statement: a collection, a transaction or a batch |
 //! | [`read_concern`] | read concerns outside of transactions |
 //! | [`sessions`] | transactions and retryable writes |
+//! | [`operations`] | what runs and has run: `currentOp`, `top`, the profiler |
 //! | [`cursors`] | cursors: results of more than one message |
 //!
 //! A message with an invalid frame (length, opcode, sections, checksum) ends its connection, with an error reply where the
@@ -28,6 +29,7 @@ pub(crate) mod error;
 pub(crate) mod ignored_options;
 pub(crate) mod op_msg;
 pub(crate) mod op_query;
+pub(crate) mod operations;
 pub(crate) mod read_concern;
 pub(crate) mod reply;
 pub(crate) mod sessions;

@@ -13,6 +13,7 @@ use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
 use treedb_query::index::ordered::IndexDef;
+use treedb_query::query::interrupt;
 
 use crate::catalog::index_spec::IndexSpec;
 use crate::catalog::meta::{IndexFlags, IndexMeta, index_table};
@@ -178,6 +179,7 @@ pub(crate) fn add_empty(edit: &mut Edit<'_>, def: &Definition) -> Result<i64> {
         building: Some(0),
         sort_keys: KEY_VERSION,
         table,
+        uses: Arc::default(),
     });
     meta.sort_indexes();
     edit.catalog.write(edit.txn, meta)?;
@@ -187,12 +189,13 @@ pub(crate) fn add_empty(edit: &mut Edit<'_>, def: &Definition) -> Result<i64> {
 /// Builds the index `id`, called `name`, until it is ready.
 ///
 /// # Errors
-/// Those of indexing the documents; `IndexBuildAborted` if it is dropped meanwhile.
+/// Those of indexing the documents; `IndexBuildAborted` if it is dropped meanwhile; `Interrupted`.
 pub(crate) fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -> Result<()> {
     let collection = db.collection(namespace.as_str())?;
     let (name, total) = (name.to_owned(), collection.len()?);
     let listed = db.inner.builds.begin(IndexBuild { namespace: namespace.clone(), name, done: 0, total });
     loop {
+        interrupt::check()?;
         match backfill::advance(db, namespace, id, |rows| listed.step(rows))? {
             Progress::More => {}
             // This commit makes it as durable as the database's other writes.

@@ -30,6 +30,9 @@ pub(super) fn run_legacy(request: &Request<'_>) -> Result {
 
 fn greeting(request: &Request<'_>, primary: &str) -> Result<RawDocumentBuf> {
     request.refuse_options()?;
+    if let Some(client) = request.body().get("client")?.and_then(|client| client.as_document()) {
+        request.session.introduce(client);
+    }
     let mut reply = RawDocumentBuf::new();
     if request.body().get("helloOk")?.and_then(|value| value.as_bool()) == Some(true) {
         reply.append(cstr!("helloOk"), true);

@@ -99,6 +99,14 @@ pub(super) fn find_and_modify(request: &Request<'_>) -> Result<()> {
     if is_set(request.body(), "upsert")? { request.authorize(Action::Insert, target) } else { Ok(()) }
 }
 
+/// One's own operations may be seen by anybody.
+pub(super) fn current_op(request: &Request<'_>) -> Result<()> {
+    if is_set(request.body(), "$ownOps")? && !is_set_to(request.body(), "$ownOps", false)? {
+        return Ok(());
+    }
+    request.authorize(Action::Inprog, Target::Cluster)
+}
+
 /// Names of the collections that the user may read are listed for users who ask for no more.
 pub(super) fn list_collections(request: &Request<'_>) -> Result<()> {
     if is_set(request.body(), "nameOnly")? && is_set(request.body(), "authorizedCollections")? {
@@ -207,6 +215,17 @@ fn each_stage(
                     request.authorize(Action::Find, watched)?;
                 }
                 "$documents" if at == 0 => reads_source = false,
+                "$currentOp" if at == 0 => {
+                    reads_source = false;
+                    // One's own operations may be seen by anybody.
+                    if spec.as_document().is_some_and(|spec| is_set(spec, "allUsers").unwrap_or(true)) {
+                        request.authorize(Action::Inprog, Target::Cluster)?;
+                    }
+                }
+                "$listLocalSessions" | "$listSessions" if at == 0 => {
+                    reads_source = false;
+                    request.authorize(Action::ListSessions, Target::Cluster)?;
+                }
                 "$collStats" if at == 0 => {
                     reads_source = false;
                     request.authorize(Action::CollStats, source)?;
