@@ -12,6 +12,7 @@ use crate::access::Access;
 use crate::config::{Address, Changes, Config, Unprotected};
 use crate::context::Context;
 use crate::listener::Listener;
+use crate::mongo::fail_points::FailPoints;
 use crate::mongo::topology::Topology;
 use crate::tls::{Tls, TlsError};
 use crate::{admin, logs, mongo, native};
@@ -135,7 +136,10 @@ impl Server {
         };
         let advertised = config.advertised.unwrap_or_else(|| mongo.address.to_string());
         let topology = Topology::new(config.replica_set, advertised);
-        let context = Context::new(database, config.dir, config.durability, config.limits, topology, access);
+        let mut context =
+            Context::new(database, config.dir, config.durability, config.limits, topology, access);
+        context.compressors = config.compressors;
+        context.fail_points = config.test_commands.then(FailPoints::default);
         let context = Arc::new(context);
         Ok(Server { context, shutdown: ShutdownHandle::new(), tls, mongo, native, admin })
     }

@@ -28,9 +28,6 @@ const fn row(owner: &'static str, option: &'static str, why: &'static str) -> Ig
 pub(crate) static IGNORED_OPTIONS: &[IgnoredOption] = &[
     row(ANY_COMMAND, "$clusterTime", "there is one server, whose clock is the cluster's"),
     row(ANY_COMMAND, "$readPreference", "the only server is the primary"),
-    row(ANY_COMMAND, "apiDeprecationErrors", "no supported command is deprecated"),
-    row(ANY_COMMAND, "apiStrict", "commands outside of the Stable API are not refused"),
-    row(ANY_COMMAND, "apiVersion", "there is one version of each command"),
     row(ANY_COMMAND, "comment", "it is shown with its command, by `currentOp` and the profiler"),
     row("`$changeStream`", "showExpandedEvents", "there are no expanded events"),
     row("`$changeStream`", "showMigrationEvents", "there are no shards to migrate between"),
@@ -50,7 +47,7 @@ pub(crate) static IGNORED_OPTIONS: &[IgnoredOption] = &[
     row("`find`", "readOnce", "it is about MongoDB's cache"),
     row("`fsync`", "async", "the reply always waits for the checkpoint"),
     row("`fsync`", "fsyncLockAcquisitionTimeoutMillis", "`lock` is refused"),
-    row("`hello`", "*", "metadata of the driver, and requests for compression, which is not offered"),
+    row("`hello`", "*", "metadata of the driver, which `currentOp` shows"),
     row("`isMaster`", "*", "as for `hello`"),
     row("`readConcern`", "afterClusterTime", "every read sees all writes acknowledged before it"),
     row("`readConcern`", "provenance", "it only names the origin of the read concern"),

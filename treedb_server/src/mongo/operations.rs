@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use bson::raw::cstr;
 use bson::{DateTime, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use treedb_collections::Namespace;
 use treedb_query::query::interrupt::Interrupt;
 
 use super::args::number;
@@ -299,6 +300,8 @@ impl Operations {
         let mut shown = locked(&request.session.operation.0);
         let usage = counted.then(|| match &shown.usage {
             Some((last, usage)) if *last == namespace => Arc::clone(usage),
+            // What no collection can be called is refused, and not counted.
+            _ if Namespace::parse(&namespace).is_err() => Arc::default(),
             _ => {
                 let usage = self.usage_of(&namespace);
                 shown.usage = Some((namespace.clone(), Arc::clone(&usage)));

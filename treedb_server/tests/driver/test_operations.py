@@ -2,12 +2,15 @@
 import json
 import threading
 import time
+import uuid
 
+import bson
 import pymongo
 import pytest
 from pymongo.errors import ExecutionTimeout, OperationFailure
 
 from server import Server
+from wire import Wire
 
 
 def code(call):
@@ -130,15 +133,14 @@ def test_the_stages_of_a_whole_server(server, client, db):
     assert code(lambda: list(db.c.aggregate([{"$currentOp": {}}]))) == 73
     assert code(lambda: list(client.admin.aggregate([{"$currentOp": {"nonsense": 1}}]))) == 40415
     assert code(lambda: list(client.admin.aggregate([{"$currentOp": 1}]))) == 9
-    with client.start_session() as session:
-        client.admin.command({"insert": "scratch", "documents": [{}], "lsid": session.session_id, "txnNumber": 1, "$db": db.name},
-                             check=False)
-        raw = db.command({"insert": "scratch", "documents": [{}], "txnNumber": 7}, session=session)
-        assert raw["n"] == 1
-        ids = [bytes(each["_id"]["id"]) for each in db.aggregate([{"$listLocalSessions": {}}])]
-        assert bytes(session.session_id["id"]) in ids
-        listed = client.config["system.sessions"].aggregate([{"$listSessions": {"allUsers": True}}])
-        assert bytes(session.session_id["id"]) in [bytes(each["_id"]["id"]) for each in listed]
+    lsid = bson.Binary.from_uuid(uuid.uuid4())
+    with Wire(server) as wire:
+        command = {"insert": "c", "documents": [{}], "lsid": {"id": lsid}, "txnNumber": bson.Int64(7), "$db": db.name}
+        assert wire.command(command)["n"] == 1
+    local = db.aggregate([{"$listLocalSessions": {}}])
+    stored = client.config["system.sessions"].aggregate([{"$listSessions": {"allUsers": True}}])
+    for listed in (local, stored):
+        assert bytes(lsid) in [bytes(each["_id"]["id"]) for each in listed]
     assert code(lambda: list(db.c.aggregate([{"$listLocalSessions": {}}]))) == 73
     assert code(lambda: list(db.c.aggregate([{"$listSessions": {}}]))) == 73
 
@@ -170,6 +172,8 @@ def test_top_counts_by_collection_and_forgets_what_is_dropped(client, db):
     found = totals[f"{db.name}.c"]
     assert [found[kind]["count"] for kind in ("insert", "queries", "update", "remove", "total")] == [1, 1, 1, 1, 4]
     assert found["writeLock"]["time"] >= found["insert"]["time"] > 0 and found["readLock"]["count"] == 1
+    # What no collection can be called is refused and not counted.
+    assert code(lambda: db.command("find", "a\0b")) == 73
     db.drop_collection("c")
     assert f"{db.name}.c" not in client.admin.command("top")["totals"]
 

@@ -24,7 +24,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-fn parse(statement: &RawDocument) -> Result<DeleteRequest> {
+pub(super) fn parse(statement: &RawDocument) -> Result<DeleteRequest> {
     check_statement(statement)?;
     let (mut filter, mut limit, mut index_hint, mut collation) = (None, None, None, None);
     for arg in args("delete.deletes", statement) {

@@ -6,6 +6,7 @@ mod build_info;
 mod coll_mod;
 mod coll_stats;
 mod compact;
+mod configure_fail_point;
 mod conn_pool_stats;
 mod connection_status;
 mod count;
@@ -48,6 +49,7 @@ mod search_indexes;
 mod server_status;
 mod sessions;
 mod set_parameter;
+mod stable_api;
 mod top;
 mod transactions;
 mod update;
@@ -190,6 +192,13 @@ pub(crate) static COMMANDS: &[Command] = &[
         .transactions(TransactionSupport::Commit),
     Command::new("compact", "Make the files smaller", Needs::Collection(Action::Compact), compact::run),
     Command::quick(
+        "configureFailPoint",
+        "Make commands fail, for tests",
+        Needs::Cluster(Action::Any),
+        configure_fail_point::run,
+    )
+    .admin(),
+    Command::quick(
         "connPoolStats",
         "Connections to other servers",
         Needs::Cluster(Action::ConnPoolStats),
@@ -262,12 +271,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
     Command::new("dropUser", "Drop a user", Needs::Database(Action::DropUser), users::drop),
     Command::new("endSessions", "End sessions", Needs::Nothing, sessions::end),
-    Command::new(
-        "explain",
-        "The plan of a find, count or aggregate",
-        Needs::Arguments(needs::explain),
-        explain::run,
-    ),
+    Command::new("explain", "The plan of a command", Needs::Arguments(needs::explain), explain::run),
     Command::new("find", "Find documents", Needs::Collection(Action::Find), find::run)
         .transactions(TransactionSupport::Inside),
     Command::new(

@@ -126,6 +126,13 @@ pub(super) fn explain(request: &Request<'_>) -> Result<()> {
     let Some((name, collection)) = command.iter().next().transpose()? else { return Ok(()) };
     match (name.as_str(), collection.as_str()) {
         ("aggregate", _) => pipelines(request, command),
+        // What would be changed may be counted by those who may change it.
+        ("update", Some(collection)) => {
+            request.authorize(Action::Update, Target::Collection(request.database, collection))
+        }
+        ("delete", Some(collection)) => {
+            request.authorize(Action::Remove, Target::Collection(request.database, collection))
+        }
         (_, Some(collection)) => {
             request.authorize(Action::Find, Target::Collection(request.database, collection))
         }

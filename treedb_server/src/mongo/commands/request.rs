@@ -8,7 +8,8 @@ use treedb_collections::{Collection, Namespace};
 use treedb_query::query::ErrorCode;
 
 use super::needs::Needs;
-use super::{Command, Result, TransactionSupport, profile};
+use super::writes::Unsatisfiable;
+use super::{Command, Result, TransactionSupport, profile, stable_api};
 use crate::access::action::Action;
 use crate::access::resource::Target;
 use crate::context::Context;
@@ -41,10 +42,23 @@ impl<'a> Request<'a> {
     }
 
     fn checked(&self) -> Result {
+        match &self.context.fail_points {
+            None => self.authorized(),
+            Some(points) => points.enter(self).run(self, || self.authorized()),
+        }
+    }
+
+    fn authorized(&self) -> Result {
+        stable_api::check(self)?;
         self.command.needs.check(self)?;
-        match TransactionNumber::read(self.body(), self.session.identity.owner().as_ref())? {
+        let unsatisfiable = Unsatisfiable::of(self)?;
+        let done = match TransactionNumber::read(self.body(), self.session.identity.owner().as_ref())? {
             None => self.execute(),
             Some(txn_number) => self.context.sessions.run(self, txn_number),
+        };
+        match unsatisfiable {
+            Some(unsatisfiable) => done.map(|reply| unsatisfiable.report(reply)),
+            None => done,
         }
     }
 

@@ -28,7 +28,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-fn parse(statement: &RawDocument) -> Result<UpdateRequest> {
+pub(super) fn parse(statement: &RawDocument) -> Result<UpdateRequest> {
     check_statement(statement)?;
     let (mut filter, mut update, mut multi, mut upsert, mut index_hint) = (None, None, false, false, None);
     let (mut array_filters, mut collation) = (Vec::new(), None);
