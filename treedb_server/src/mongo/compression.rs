@@ -23,6 +23,8 @@ use crate::config::{FREE_BYTES, MAX_MESSAGE_BYTES};
 const PREFIX_BYTES: usize = HEADER_BYTES + 9;
 /// Shorter replies are sent as they are: compressing them saves no packet.
 const LEAST_BYTES: usize = 512;
+/// A zstd frame may ask for a window of this size, or of what it announces if that is more: what the usual levels take.
+const MAX_ZSTD_WINDOW: u64 = 8 << 20;
 /// The level of zlib: its usual one.
 const ZLIB_LEVEL: u8 = 6;
 
@@ -154,7 +156,7 @@ fn inflate_now(message: Message, agreed: Compressors) -> Result<(Message, Compre
     let size = usize::try_from(size).ok().filter(|size| HEADER_BYTES + size <= MAX_MESSAGE_BYTES);
     let size = size.ok_or_else(|| protocol("OP_COMPRESSED announces an impossible size"))?;
     let length = HEADER_BYTES + size;
-    let mut plain = Vec::with_capacity(length);
+    let mut plain = Vec::with_capacity(length + 1);
     // The answered request of a request means nothing.
     plain.extend_from_slice(&Header::bytes(length, header.request_id, 0, opcode));
     expand(compressor, compressed, size, &mut plain)
@@ -177,10 +179,21 @@ fn expand(compressor: Compressor, compressed: &[u8], size: usize, to: &mut Vec<u
             snap::raw::Decoder::new().decompress(compressed, to.get_mut(from..)?).ok()?;
         }
         Compressor::Zlib => {
-            let found = miniz_oxide::inflate::decompress_to_vec_zlib_with_limit(compressed, size).ok()?;
-            to.extend_from_slice(&found);
+            let from = to.len();
+            to.resize(from + size, 0);
+            let source = std::iter::once(compressed);
+            let found = miniz_oxide::inflate::decompress_slice_iter_to_slice(
+                to.get_mut(from..)?,
+                source,
+                true,
+                false,
+            );
+            to.truncate(from + found.ok()?);
         }
         Compressor::Zstd => {
+            if zstd_window(compressed)? > MAX_ZSTD_WINDOW.max(size as u64) {
+                return None;
+            }
             let source = compressed;
             let mut decoder = ruzstd::decoding::StreamingDecoder::new(source).ok()?;
             // One more than there may be, so that more is noticed.
@@ -188,6 +201,29 @@ fn expand(compressor: Compressor, compressed: &[u8], size: usize, to: &mut Vec<u
         }
     }
     Some(())
+}
+
+/// Bytes of the window that a zstd frame asks for, which the decoder allocates at once.
+fn zstd_window(frame: &[u8]) -> Option<u64> {
+    let field = |at: usize, bytes: usize| -> Option<u64> {
+        let mut word = [0; 8];
+        word.get_mut(..bytes)?.copy_from_slice(frame.get(at..at + bytes)?);
+        Some(u64::from_le_bytes(word))
+    };
+    let descriptor = *frame.get(4)?;
+    if descriptor & 0x20 == 0 {
+        let window = *frame.get(5)?;
+        let base = 1_u64 << (10 + (window >> 3));
+        return Some(base + base / 8 * u64::from(window & 7));
+    }
+    // All of the content is the window: after the number of a dictionary, its length.
+    let at = 5 + [0, 1, 2, 4].get(usize::from(descriptor & 3))?;
+    match descriptor >> 6 {
+        0 => field(at, 1),
+        1 => field(at, 2).map(|length| length + 256),
+        2 => field(at, 4),
+        _ => field(at, 8),
+    }
 }
 
 /// A reply as it is sent to a client that has compressed its command: compressed too, if that makes it shorter.
@@ -289,6 +325,21 @@ mod tests {
         nested[16..20].copy_from_slice(&OP_COMPRESSED.to_le_bytes());
         let error = inflate(message(nested), Compressors::ALL).await.unwrap_err();
         assert!(error.message.contains("within"));
+    }
+
+    #[test]
+    fn a_window_is_read_as_the_format_says() {
+        for (frame, window) in [
+            (&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x00][..], Some(1 << 10)),
+            (&[0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x59], Some((2 << 20) + (2 << 20) / 8)),
+            (&[0x28, 0xb5, 0x2f, 0xfd, 0x20, 0x07], Some(7)),
+            (&[0x28, 0xb5, 0x2f, 0xfd, 0x60, 0x01, 0x00], Some(257)),
+            (&[0x28, 0xb5, 0x2f, 0xfd, 0xa1, 0x09, 0xff, 0xff, 0xff, 0xff], Some(0xffff_ffff)),
+            (&[0x28, 0xb5, 0x2f, 0xfd, 0xe0, 1, 2], None),
+            (&[0x28, 0xb5], None),
+        ] {
+            assert_eq!(zstd_window(frame), window, "{frame:x?}");
+        }
     }
 
     #[test]

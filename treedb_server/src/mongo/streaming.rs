@@ -13,10 +13,8 @@ use treedb_query::query::ErrorCode;
 use super::args::number;
 use super::error::CommandError;
 use super::op_msg::OpMsg;
+use crate::config::UNAUTHENTICATED_IDLE;
 use crate::context::Context;
-
-/// The longest that a `hello` waits.
-const LONGEST: Duration = Duration::from_secs(3600);
 
 fn name(command: &RawDocument) -> &str {
     command.iter().next().and_then(|field| field.ok()).map_or("", |(name, _)| name.as_str())
@@ -87,7 +85,8 @@ pub(crate) fn wait_of_hello(request: &OpMsg, context: &Context) -> Option<Durati
         return None;
     }
     let wait = number(command.get("maxAwaitTimeMS").ok()??)?;
-    Some(Duration::from_millis(wait as u64).min(LONGEST))
+    // Whoever has not authenticated may not be idle for longer either.
+    Some(Duration::from_millis(wait as u64).min(UNAUTHENTICATED_IDLE))
 }
 
 /// Whether a command may get more than one reply.

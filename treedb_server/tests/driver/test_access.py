@@ -241,6 +241,35 @@ def test_every_role_may_run_what_it_permits_and_nothing_else(root, user, role):
         root.shop.command("dropAllRolesFromDatabase")
 
 
+def test_what_the_profiler_keeps_is_for_administrators_of_the_database(root, user):
+    root.shop.command("profile", 2)
+    root.shop.orders.find_one()
+    root.shop.command("profile", 0)
+    admin = user([{"role": "dbAdmin", "db": "shop"}])
+    assert admin.shop["system.profile"].find_one({"op": "query"})["ns"] == "shop.orders"
+    assert admin.shop.command("profile", -1)["was"] == 0
+    refused(lambda: admin.other["system.profile"].find_one())
+    refused(lambda: admin.shop.orders.find_one())
+    reader = user([{"role": "read", "db": "shop"}])
+    refused(lambda: reader.shop["system.profile"].find_one())
+    refused(lambda: reader.shop.command("profile", -1))
+
+
+def test_ones_own_operations_may_be_seen_and_stopped_and_no_others(root, user):
+    reader = user([{"role": "read", "db": "shop"}])
+    own, = reader.admin.aggregate([{"$currentOp": {}}])
+    assert own["effectiveUsers"][0]["db"] == "admin" and own["command"]["aggregate"] == 1
+    assert len(reader.admin.command({"currentOp": 1, "$ownOps": True})["inprog"]) == 1
+    refused(lambda: reader.admin.command("currentOp"))
+    refused(lambda: reader.admin.command({"currentOp": 1, "$ownOps": False}))
+    refused(lambda: list(reader.admin.aggregate([{"$currentOp": {"allUsers": True}}])))
+    # One that has ended is nobody's.
+    refused(lambda: reader.admin.command("killOp", op=own["opid"]))
+    refused(lambda: reader.admin.command("killOp", op=root.admin.command("currentOp")["inprog"][0]["opid"]))
+    # Explaining a write needs what the write does.
+    refused(lambda: reader.shop.command({"explain": {"delete": "orders", "deletes": [{"q": {}, "limit": 0}]}}))
+
+
 def test_stages_need_what_they_read_and_write(root, user):
     root.shop.command("createRole", "clerk", roles=[], privileges=[
         {"resource": {"db": "shop", "collection": "orders"}, "actions": ["find"]}])

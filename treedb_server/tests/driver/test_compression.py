@@ -157,6 +157,9 @@ def test_many_large_messages_at_once_wait_for_their_share_and_all_end(server, db
     compressed("snappy", message(PING), id=3),
     b"", b"\x00" * 8, struct.pack("<iiB", OP_MSG, 26, 2),
     struct.pack("<iiB", OP_MSG, 26, 3) + b"\x28\xb5\x2f\xfd" + b"\xff" * 40,
+    # A window of a gigabyte, and a content of four.
+    struct.pack("<iiB", OP_MSG, 26, 3) + b"\x28\xb5\x2f\xfd\x00\xa0" + b"\xff" * 40,
+    struct.pack("<iiB", OP_MSG, 26, 3) + b"\x28\xb5\x2f\xfd\xa0\xff\xff\xff\xff" + b"\x01\x00\x00",
     struct.pack("<iiB", OP_MSG, 26, 1) + b"\xff\xff\xff\xff\x0f",
 ])
 def test_damaged_frames_are_refused(wire, frame):

@@ -110,6 +110,17 @@ def test_a_time_limit_ends_any_command(db, slow):
         db.slow.find(expr).max_time_ms(30).to_list()
 
 
+def test_an_index_build_is_killed_and_leaves_no_index(server, client, db):
+    db.c.insert_many([{"_id": i, "words": [f"word {j} of {i}" for j in range(60)]} for i in range(20_000)])
+    with server.client() as other:
+        join = in_background(lambda: other[db.name].c.create_index("words"))
+        op = wait_for(client, **{"command.createIndexes": "c", "opid": {"$exists": True}})
+        client.admin.command("killOp", op=op["opid"])
+        assert join().code == 11601
+    assert set(db.c.index_information()) == {"_id_"}
+    db.c.create_index("words")
+
+
 @pytest.mark.parametrize("arguments, expected", [
     ({}, 4), ({"op": "x"}, 14), ({"op": 2**40}, 26823), ({"op": 1, "nonsense": 1}, 40415)])
 def test_kill_op_refuses_bad_arguments(client, arguments, expected):

@@ -194,7 +194,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::quick(
         "configureFailPoint",
         "Make commands fail, for tests",
-        Needs::Cluster(Action::Any),
+        Needs::Login,
         configure_fail_point::run,
     )
     .admin(),
