@@ -13,7 +13,6 @@ use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
 use treedb_query::index::ordered::IndexDef;
-use treedb_query::query::interrupt;
 
 use crate::catalog::index_spec::IndexSpec;
 use crate::catalog::meta::{IndexFlags, IndexMeta, index_table};
@@ -195,7 +194,6 @@ pub(crate) fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -
     let (name, total) = (name.to_owned(), collection.len()?);
     let listed = db.inner.builds.begin(IndexBuild { namespace: namespace.clone(), name, done: 0, total });
     loop {
-        interrupt::check()?;
         match backfill::advance(db, namespace, id, |rows| listed.step(rows))? {
             Progress::More => {}
             // This commit makes it as durable as the database's other writes.
