@@ -9,6 +9,7 @@ use std::time::Duration;
 use treedb_collections::{ChangeLogOptions, Key};
 use treedb_storage::Durability;
 
+pub use crate::mongo::compression::Compressors;
 use crate::tls::TlsFiles;
 
 /// Largest message on either protocol, in bytes, header included: the value that `hello` reports to MongoDB's drivers.
@@ -41,6 +42,10 @@ pub struct Config {
     pub replica_set: Option<String>,
     /// The address that drivers are told of, as the member of that replica set; `None`: where it listens.
     pub advertised: Option<String>,
+    /// Commands that make others fail, for tests of drivers.
+    pub test_commands: bool,
+    /// Compressors that are offered to MongoDB's drivers.
+    pub compressors: Compressors,
     /// Where native clients connect.
     pub native: Option<Address>,
     /// Where `/livez`, `/readyz` and `/metrics` answer.
@@ -226,6 +231,8 @@ mod tests {
             mongo,
             replica_set: None,
             advertised: None,
+            compressors: Compressors::ALL,
+            test_commands: false,
             native,
             admin,
             tls: None,

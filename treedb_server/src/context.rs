@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Instant;
 
+use bson::oid::ObjectId;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use treedb_collections::{Database, QueryError};
 use treedb_storage::Durability;
@@ -13,9 +14,13 @@ use crate::access::Access;
 use crate::backups::Backups;
 use crate::config::Limits;
 use crate::metrics::Metrics;
+use crate::mongo::compression::Compressors;
 use crate::mongo::cursors::Cursors;
+use crate::mongo::fail_points::FailPoints;
+use crate::mongo::operations::Operations;
 use crate::mongo::sessions::Sessions;
 use crate::mongo::topology::Topology;
+use crate::parameters::Parameters;
 
 /// Shared by every connection of a server.
 pub(crate) struct Context {
@@ -37,6 +42,16 @@ pub(crate) struct Context {
     pub(crate) topology: Topology,
     /// Who may do what.
     pub(crate) access: Arc<Access>,
+    /// What runs and has run, on the Mongo protocol.
+    pub(crate) operations: Operations,
+    /// The compressors that are offered.
+    pub(crate) compressors: Compressors,
+    /// Failures on request; `None` if test commands are not enabled.
+    pub(crate) fail_points: Option<FailPoints>,
+    /// Random, for this run of the server.
+    pub(crate) process: ObjectId,
+    /// What `setParameter` sets.
+    pub(crate) parameters: Parameters,
     /// Running backups.
     pub(crate) backups: Backups,
     /// When the server began.
@@ -66,6 +81,11 @@ impl Context {
             access: Arc::new(access),
             metrics,
             backups: Backups::default(),
+            operations: Operations::default(),
+            compressors: Compressors::ALL,
+            fail_points: None,
+            process: ObjectId::new(),
+            parameters: Parameters::new(&limits),
             started: Instant::now(),
             budget: Arc::new(Semaphore::new(limits.inflight_bytes.min(Semaphore::MAX_PERMITS))),
             connection_permits: Arc::new(Semaphore::new(limits.connections)),

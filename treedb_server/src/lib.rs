@@ -13,6 +13,7 @@
 //! | `backups` | copies of the database while it is served |
 //! | `context` | what connections share: database, cursors, budget, metrics |
 //! | [`tls`] | the server's certificate |
+//! | `parameters` | limits that can be changed while it runs |
 //! | `stream` | plain connections, and those through TLS |
 //! | `shutdown` | the shutdown signal |
 //! | `importers` | key/value databases of other programs, read (feature `importers`) |
@@ -36,6 +37,7 @@ mod listener;
 mod logs;
 mod metrics;
 mod mongo;
+mod parameters;
 mod shutdown;
 mod stream;
 pub mod tls;

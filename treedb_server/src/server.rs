@@ -12,9 +12,10 @@ use crate::access::Access;
 use crate::config::{Address, Changes, Config, Unprotected};
 use crate::context::Context;
 use crate::listener::Listener;
+use crate::mongo::fail_points::FailPoints;
 use crate::mongo::topology::Topology;
 use crate::tls::{Tls, TlsError};
-use crate::{admin, mongo, native};
+use crate::{admin, logs, mongo, native};
 
 pub use crate::shutdown::ShutdownHandle;
 
@@ -135,7 +136,10 @@ impl Server {
         };
         let advertised = config.advertised.unwrap_or_else(|| mongo.address.to_string());
         let topology = Topology::new(config.replica_set, advertised);
-        let context = Context::new(database, config.dir, config.durability, config.limits, topology, access);
+        let mut context =
+            Context::new(database, config.dir, config.durability, config.limits, topology, access);
+        context.compressors = config.compressors;
+        context.fail_points = config.test_commands.then(FailPoints::default);
         let context = Arc::new(context);
         Ok(Server { context, shutdown: ShutdownHandle::new(), tls, mongo, native, admin })
     }
@@ -160,6 +164,7 @@ impl Server {
     /// The checkpoint failed. Acknowledged writes are in the log, and the next start recovers them.
     pub async fn run(self) -> Result<(), ServeError> {
         let Server { context, shutdown, tls, mongo, native, admin } = self;
+        logs::has_started();
         for listener in [Some(&mongo), native.as_ref(), admin.as_ref()].into_iter().flatten() {
             tracing::info!(door = listener.door, address = %listener.address, "listening");
         }
@@ -212,8 +217,8 @@ const FORGET_INTERVAL_SECS: u64 = 300;
 
 /// Closes idle cursors.
 async fn reap(context: Arc<Context>) {
-    let idle = context.limits.cursor_idle;
     loop {
+        let idle = context.parameters.cursor_idle();
         tokio::time::sleep((idle / 4).min(Duration::from_secs(60))).await;
         let context = Arc::clone(&context);
         // Closing a cursor ends a snapshot, which may have pages to free.
@@ -247,7 +252,7 @@ async fn reap_sessions(context: Arc<Context>) {
             if forget_sessions && let Err(error) = context.sessions.forget(&context.database) {
                 tracing::warn!(error = error.message, "old records of sessions could not be deleted");
             }
-            context.sessions.expire(context.limits.transaction_life, &context.cursors)
+            context.sessions.expire(context.parameters.transaction_life(), &context.cursors)
         })
         .await;
         if let Ok(count @ 1..) = reaped {

@@ -18,8 +18,10 @@ use crate::catalog::search_index::SearchIndex;
 use crate::catalog::view_def::is_about_a_view;
 use crate::changes::AsOfOverlay;
 use crate::database::Database;
+use crate::maintenance::check::{self, CollectionCheck};
 use crate::maintenance::index_build::{self, IndexesCreated};
 use crate::maintenance::recall::{Recall, recall};
+use crate::maintenance::stats::{self, CollectionStats};
 use crate::read::cursor::Cursor;
 use crate::read::of_view::FoundInView;
 use crate::read::point_lookup::{self, PointFind};
@@ -290,6 +292,31 @@ impl Collection {
     /// True if the collection has no rows, or does not exist.
     pub fn is_empty(&self) -> Result<bool> {
         Ok(self.len()? == 0)
+    }
+
+    /// Sizes of the collection and its indexes; `None` if it does not exist. Documents are read for it: all of a small collection, a
+    /// sample of a large one.
+    pub fn stats(&self) -> Result<Option<CollectionStats>> {
+        self.snapshot()?.map(|(reads, meta)| stats::of(&reads, &meta)).transpose()
+    }
+
+    /// Bytes on disk of the collection and its indexes; 0 if it does not exist.
+    pub fn disk_size(&self) -> Result<u64> {
+        self.snapshot()?.map_or(Ok(0), |(reads, meta)| stats::disk_size(&reads, &meta))
+    }
+
+    /// The number and the bytes of all documents, as BSON; of none if the collection does not exist. All of them are read.
+    pub fn data_size(&self) -> Result<(u64, u64)> {
+        self.snapshot()?.map_or(Ok((0, 0)), |(reads, meta)| stats::data_size(&reads, &meta))
+    }
+
+    /// Verifies the collection: every document valid, every index entry against its row and every row against its indexes. `None` if it
+    /// does not exist. [`Database::check`] also verifies the pages.
+    ///
+    /// # Errors
+    /// The first inconsistency found, and where it is; `Interrupted`.
+    pub fn check(&self) -> Result<Option<CollectionCheck>> {
+        self.snapshot()?.map(|(reads, meta)| check::collection(&reads, &meta)).transpose()
     }
 
     /// The plan of `request`, and the work it takes: the query is run to its end. `None` if the collection does not exist.

@@ -179,13 +179,15 @@ impl Collections for Tables {
         Err(refused("$out and $merge", "INSERT INTO .. SELECT treedb.aggregate(..)"))
     }
 
-    fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf> {
+    fn document_count(&self, namespace: &str) -> Result<u64> {
+        Ok(Self::existing(namespace)?.estimated_rows())
+    }
+
+    fn storage_stats(&self, namespace: &str, _: f64) -> Result<RawDocumentBuf> {
         let reader = Self::existing(namespace)?;
         let count = i64::try_from(reader.estimated_rows()).unwrap_or(i64::MAX);
         let indexes = i32::try_from(reader.indexes().len()).unwrap_or(i32::MAX);
-        Ok(rawdoc! {
-            "ns": reader.table.namespace(), "count": count, "storageStats": { "count": count, "nindexes": indexes },
-        })
+        Ok(rawdoc! { "count": count, "nindexes": indexes })
     }
 
     fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {

@@ -180,16 +180,22 @@ fn of(role: &str, database: &str) -> Vec<Privilege> {
     let users = |actions: ActionSet| {
         ["system.users", "system.roles"].map(|name| on(Resource::collection("admin", name), actions))
     };
+    let profile = |database: &str, actions| on(Resource::collection(database, "system.profile"), actions);
     let all = |roles: &[&str]| roles.iter().flat_map(|role| of(role, database)).collect();
     match role {
         "read" => own(READ),
         "readWrite" => own(READ_WRITE),
-        "dbAdmin" => own(DB_ADMIN),
+        "dbAdmin" => vec![on(Resource::database(database), DB_ADMIN), profile(database, READ)],
         "userAdmin" => own(USER_ADMIN),
-        "dbOwner" => own(READ_WRITE.and(DB_ADMIN).and(USER_ADMIN)),
+        "dbOwner" => {
+            vec![
+                on(Resource::database(database), READ_WRITE.and(DB_ADMIN).and(USER_ADMIN)),
+                profile(database, READ),
+            ]
+        }
         "readAnyDatabase" => vec![everywhere(READ), list()],
         "readWriteAnyDatabase" => vec![everywhere(READ_WRITE), list()],
-        "dbAdminAnyDatabase" => vec![everywhere(DB_ADMIN), list()],
+        "dbAdminAnyDatabase" => vec![everywhere(DB_ADMIN), profile("", READ), list()],
         "userAdminAnyDatabase" => {
             let mut privileges = vec![
                 everywhere(USER_ADMIN),
@@ -203,6 +209,7 @@ fn of(role: &str, database: &str) -> Vec<Privilege> {
         "clusterMonitor" => vec![
             cluster(MONITOR),
             everywhere(MONITOR_DATABASES),
+            profile("", ActionSet::of(&[Find])),
             on(Resource::database("config"), READ),
             on(Resource::database("local"), READ),
         ],
@@ -270,6 +277,10 @@ mod tests {
             ("readWrite", "shop", Insert, orders, true),
             ("readWrite", "shop", DropDatabase, Target::Database("shop"), false),
             ("dbAdmin", "shop", Find, orders, false),
+            ("dbAdmin", "shop", Find, Target::Collection("shop", "system.profile"), true),
+            ("dbAdmin", "shop", Find, Target::Collection("other", "system.profile"), false),
+            ("read", "shop", Find, Target::Collection("shop", "system.profile"), false),
+            ("clusterMonitor", "admin", Find, Target::Collection("shop", "system.profile"), true),
             ("dbAdmin", "shop", DropDatabase, Target::Database("shop"), true),
             ("userAdmin", "shop", CreateUser, Target::Database("shop"), true),
             ("userAdmin", "shop", CreateUser, Target::Database("other"), false),

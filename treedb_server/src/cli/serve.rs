@@ -15,7 +15,7 @@ use treedb_storage::Durability;
 use super::key::KeyArgs;
 use super::user::password;
 use super::{Failure, error_hints};
-use crate::config::{Address, Changes, Config, Limits, Unprotected};
+use crate::config::{Address, Changes, Compressors, Config, Limits, Unprotected};
 use crate::logs::{self, LogFormat, LogLevel};
 use crate::server::Server;
 use crate::tls::TlsFiles;
@@ -51,6 +51,12 @@ pub(super) struct Serve {
     /// The address of that member that drivers are told of [default: where it listens]
     #[arg(long, value_name = "HOST:PORT", requires = "replica_set")]
     advertise: Option<String>,
+    /// How messages of MongoDB drivers may be compressed: snappy, zstd, zlib, or none
+    #[arg(long, value_name = "NAMES", default_value = "snappy,zstd,zlib")]
+    compressors: Compressors,
+    /// Accept configureFailPoint, by which drivers test how they retry: not where data matters
+    #[arg(long)]
+    enable_test_commands: bool,
     /// Where native clients connect [default: not served]
     #[arg(long, value_name = "HOST:PORT")]
     native: Option<Address>,
@@ -189,6 +195,8 @@ impl Serve {
             },
             mongo: self.mongo,
             replica_set: self.replica_set,
+            compressors: self.compressors,
+            test_commands: self.enable_test_commands,
             native: self.native,
             admin: self.admin,
             limits: Limits {

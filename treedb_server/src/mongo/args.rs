@@ -9,9 +9,20 @@ use super::ignored_options::{is_ignored, is_ignored_by_every_command};
 
 type Result<T> = std::result::Result<T, CommandError>;
 
-/// Options that are read for every command before it runs: session, transaction, read concern.
-const READ_FOR_EVERY_COMMAND: &[&str] =
-    &["$db", "autocommit", "lsid", "readConcern", "startTransaction", "txnNumber"];
+/// Options that are read for every command before it runs: session, transaction, read concern, time limit, version
+/// of the interface.
+const READ_FOR_EVERY_COMMAND: &[&str] = &[
+    "$db",
+    "apiDeprecationErrors",
+    "apiStrict",
+    "apiVersion",
+    "autocommit",
+    "lsid",
+    "maxTimeMS",
+    "readConcern",
+    "startTransaction",
+    "txnNumber",
+];
 
 /// Options that only the members of a sharded cluster send each other.
 const CLUSTER_INTERNAL: &[&str] = &[

@@ -1,27 +1,32 @@
 //! One connection: reads a message, runs its command and sends the reply, until either side closes it.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
+use std::sync::{Arc, OnceLock};
 
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
 use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 
 use super::commands;
-use super::error::CommandError;
+use super::compression::{self, Compressor, Compressors};
 use super::op_msg::{self, OpMsg};
 use super::op_query;
-use super::wire::{self, Message, OP_COMPRESSED, OP_MSG, OP_QUERY};
+use super::operations::Slot;
+use super::streaming;
+use super::wire::{self, Message, OP_COMPRESSED, OP_MSG, OP_QUERY, WireError};
 use crate::access::identity::Identity;
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
-use crate::context::Context;
+use crate::context::{Context, Reserved};
 use crate::metrics::Door;
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
 
 /// Large enough for most requests, so that a small one takes one read.
 const READ_BUFFER: usize = 16 * 1024;
+
+/// Bytes of what a client may say of itself, as in MongoDB.
+const CLIENT_BYTES: usize = 512;
 
 /// The connection that a command came from.
 #[derive(Debug)]
@@ -30,12 +35,64 @@ pub(crate) struct Session {
     pub(crate) id: i32,
     /// Who the client is.
     pub(crate) identity: Identity,
+    /// What it runs.
+    pub(crate) operation: Slot,
+    /// What the client says of itself in its first `hello`.
+    client: OnceLock<RawDocumentBuf>,
+    /// The compressors that `hello` has agreed to, as bits.
+    compressors: AtomicU8,
+    /// A failpoint has closed it.
+    hangs_up: AtomicBool,
     replies: AtomicI32,
 }
 
 impl Session {
     pub(crate) fn new(id: i32, peer: SocketAddr) -> Self {
-        Session { id, identity: Identity::new(peer), replies: AtomicI32::new(1) }
+        Session {
+            id,
+            identity: Identity::new(peer),
+            operation: Slot::default(),
+            client: OnceLock::new(),
+            compressors: AtomicU8::new(0),
+            hangs_up: AtomicBool::new(false),
+            replies: AtomicI32::new(1),
+        }
+    }
+
+    /// Keeps what the client says of itself; only the first time, as MongoDB does.
+    pub(crate) fn introduce(&self, client: &RawDocument) {
+        if client.as_bytes().len() <= CLIENT_BYTES {
+            let _ = self.client.set(client.to_owned());
+        }
+    }
+
+    /// What the client has said of itself.
+    pub(crate) fn metadata(&self) -> Option<&RawDocument> {
+        self.client.get().map(|client| &**client)
+    }
+
+    /// The name of the program that the client is, if it has given one.
+    pub(crate) fn app_name(&self) -> Option<&str> {
+        self.metadata()?.get_document("application").ok()?.get_str("name").ok()
+    }
+
+    /// The compressors that `hello` has agreed to.
+    fn compressors(&self) -> Compressors {
+        Compressors::from_bits(self.compressors.load(Ordering::Relaxed))
+    }
+
+    /// Sets them.
+    pub(crate) fn set_compressors(&self, compressors: Compressors) {
+        self.compressors.store(compressors.bits(), Ordering::Relaxed);
+    }
+
+    /// Closes the connection instead of answering its command.
+    pub(crate) fn hang_up(&self) {
+        self.hangs_up.store(true, Ordering::Relaxed);
+    }
+
+    fn hangs_up(&self) -> bool {
+        self.hangs_up.load(Ordering::Relaxed)
     }
 
     fn next_reply(&self) -> i32 {
@@ -47,7 +104,23 @@ impl Session {
 struct Answer {
     bytes: Option<Vec<u8>>,
     keep_open: bool,
+    /// A command to run again: the client takes more replies.
+    again: Option<Command>,
 }
+
+/// A command to run.
+struct Command {
+    request: OpMsg,
+    /// The message that it answers.
+    to: i32,
+    /// How it was compressed.
+    compressor: Option<Compressor>,
+}
+
+/// What a browser is told.
+const HTTP_REPLY: &[u8] =
+    b"HTTP/1.0 200 OK\r\nConnection: close\r\nContent-Type: text/plain\r\nContent-Length: 85\r\n\r\n\
+It looks like you are trying to access MongoDB over HTTP on the native driver port.\r\n";
 
 /// Serves one connection until the peer closes it, violates the protocol, or the server shuts down.
 pub(crate) async fn connection(
@@ -57,13 +130,14 @@ pub(crate) async fn connection(
     mut shutdown: Shutdown,
 ) {
     let session = Arc::new(Session::new(context.next_connection(), peer));
+    let _listed = context.operations.list(&session);
     let door = Door { door: "mongo" };
     let received: Counter = context.metrics.received.get_or_create_owned(&door);
     let sent: Counter = context.metrics.sent.get_or_create_owned(&door);
     tracing::debug!(connection = session.id, %peer, "mongo connection opened");
     let (reader, mut writer) = stream.into_split();
     let mut reader = BufReader::with_capacity(READ_BUFFER, reader);
-    loop {
+    'messages: loop {
         let trusted = context.access.trusts(&session.identity);
         let arrived = tokio::select! {
             biased;
@@ -88,26 +162,39 @@ pub(crate) async fn connection(
             Some(Err(error)) => {
                 context.metrics.protocol_errors.get_or_create(&door).inc();
                 tracing::debug!(connection = session.id, %peer, %error, "closing: no message");
+                if matches!(error, WireError::Http) {
+                    let _ = wire::write(&mut writer, HTTP_REPLY, context.limits.stall).await;
+                }
                 break;
             }
         };
         received.inc_by(message.bytes.len() as u64);
-        let Answer { bytes, keep_open } = answer(message, &context, &session).await;
-        if let Some(bytes) = bytes {
-            sent.inc_by(bytes.len() as u64);
-            // Long answers count against the byte budget until they are written.
-            let _reserved =
-                if bytes.len() > FREE_BYTES { Some(context.reserve(bytes.len()).await) } else { None };
-            let written = shutdown.within_grace(wire::write(&mut writer, &bytes, context.limits.stall)).await;
-            if let Some(Err(error)) = &written {
-                tracing::debug!(connection = session.id, %error, "closing: the answer was not read");
+        let mut next = answer(message, &context, &session, &mut shutdown).await;
+        let keep_open = loop {
+            let Answer { bytes, keep_open, again } = next;
+            if let Some(bytes) = bytes {
+                sent.inc_by(bytes.len() as u64);
+                // Long answers count against the byte budget until they are written.
+                let _reserved =
+                    if bytes.len() > FREE_BYTES { Some(context.reserve(bytes.len()).await) } else { None };
+                let written =
+                    shutdown.within_grace(wire::write(&mut writer, &bytes, context.limits.stall)).await;
+                if let Some(Err(error)) = &written {
+                    tracing::debug!(connection = session.id, %error, "closing: the answer was not read");
+                }
+                if !matches!(written, Some(Ok(()))) {
+                    break 'messages;
+                }
             }
-            if !matches!(written, Some(Ok(()))) {
-                break;
+            match again {
+                Some(again) => next = respond(again, None, &context, &session, &mut shutdown).await,
+                None => break keep_open,
             }
-        }
+        };
         if !keep_open {
-            context.metrics.protocol_errors.get_or_create(&door).inc();
+            if !session.hangs_up() {
+                context.metrics.protocol_errors.get_or_create(&door).inc();
+            }
             break;
         }
     }
@@ -116,16 +203,34 @@ pub(crate) async fn connection(
     tracing::debug!(connection = session.id, "mongo connection closed");
 }
 
-async fn answer(message: Message, context: &Arc<Context>, session: &Arc<Session>) -> Answer {
-    let Message { header, bytes, reserved } = message;
-    let to = header.request_id;
+async fn answer(
+    message: Message,
+    context: &Arc<Context>,
+    session: &Arc<Session>,
+    shutdown: &mut Shutdown,
+) -> Answer {
+    let to = message.header.request_id;
     let msg = |reply: &RawDocumentBuf| op_msg::message(session.next_reply(), to, reply);
+    let (message, compressor) = if message.header.opcode == OP_COMPRESSED {
+        match compression::inflate(message, session.compressors()).await {
+            Ok((message, compressor)) => (message, Some(compressor)),
+            Err(error) => {
+                tracing::debug!(
+                    connection = session.id,
+                    error = error.message,
+                    "closing: not to be inflated"
+                );
+                return Answer { bytes: Some(msg(&error.reply())), keep_open: false, again: None };
+            }
+        }
+    } else {
+        (message, None)
+    };
+    let Message { header, bytes, reserved } = message;
     match header.opcode {
         OP_MSG => match OpMsg::parse(bytes) {
             Ok(request) => {
-                let silent = request.more_to_come;
-                let reply = commands::run(request, context, session, reserved).await;
-                Answer { bytes: (!silent).then(|| msg(&reply)), keep_open: true }
+                respond(Command { request, to, compressor }, reserved, context, session, shutdown).await
             }
             Err(malformed) => {
                 tracing::debug!(
@@ -135,7 +240,7 @@ async fn answer(message: Message, context: &Arc<Context>, session: &Arc<Session>
                     "malformed message"
                 );
                 let bytes = (!malformed.more_to_come).then(|| msg(&malformed.error.reply()));
-                Answer { bytes, keep_open: malformed.keep_open }
+                Answer { bytes, keep_open: malformed.keep_open, again: None }
             }
         },
         OP_QUERY => {
@@ -148,15 +253,48 @@ async fn answer(message: Message, context: &Arc<Context>, session: &Arc<Session>
                 Err(error) => (error.reply(), true),
             };
             let bytes = op_query::reply(session.next_reply(), to, &reply, failed);
-            Answer { bytes: Some(bytes), keep_open: !failed }
-        }
-        OP_COMPRESSED => {
-            let error = CommandError::protocol("OP_COMPRESSED was not negotiated: no compressor is offered");
-            Answer { bytes: Some(msg(&error.reply())), keep_open: false }
+            Answer { bytes: Some(bytes), keep_open: !failed, again: None }
         }
         other => {
             tracing::debug!(connection = session.id, opcode = other, "closing: unknown opcode");
-            Answer { bytes: None, keep_open: false }
+            Answer { bytes: None, keep_open: false, again: None }
         }
     }
+}
+
+/// Runs a command, after the time that it asks to wait.
+async fn respond(
+    command: Command,
+    reserved: Option<Reserved>,
+    context: &Arc<Context>,
+    session: &Arc<Session>,
+    shutdown: &mut Shutdown,
+) -> Answer {
+    let Command { request, to, compressor } = command;
+    let silent = request.more_to_come;
+    let again = streaming::may_be_repeated(&request).then(|| request.clone());
+    if let Some(wait) = streaming::wait_of_hello(&request, context) {
+        tokio::select! {
+            () = shutdown.requested() => return Answer { bytes: None, keep_open: true, again: None },
+            () = tokio::time::sleep(wait) => {}
+        }
+    }
+    let compressor = compressor.filter(|_| compression::may_compress(request.body()));
+    let reply = commands::run(request, context, session, reserved).await;
+    if session.hangs_up() {
+        return Answer { bytes: None, keep_open: false, again: None };
+    }
+    if silent {
+        return Answer { bytes: None, keep_open: true, again: None };
+    }
+    let id = session.next_reply();
+    let again = again.filter(|request| streaming::is_repeated(request, &reply));
+    let bytes = op_msg::reply(id, to, again.is_some(), &reply);
+    let bytes = match compressor {
+        Some(compressor) => compression::deflate(bytes, compressor),
+        None => bytes,
+    };
+    // Each reply answers the one before it.
+    let again = again.map(|request| Command { request, to: id, compressor });
+    Answer { bytes: Some(bytes), keep_open: true, again }
 }

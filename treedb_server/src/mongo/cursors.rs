@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -230,6 +230,8 @@ pub(crate) struct Cursors {
     /// Batches being made, and how many of them may wait for long.
     waiting: AtomicUsize,
     waiters: usize,
+    /// Documents in all batches so far.
+    returned: AtomicU64,
 }
 
 struct Slot {
@@ -251,6 +253,7 @@ impl Cursors {
             gauge,
             waiting: AtomicUsize::new(0),
             waiters,
+            returned: AtomicU64::new(0),
         }
     }
 
@@ -279,6 +282,7 @@ impl Cursors {
     ) -> Result<RawDocumentBuf> {
         let mut reply = BatchReply::new("firstBatch");
         let more = cursor.fill(&mut reply, Some(batch), until, Duration::ZERO, open.as_deref())?;
+        self.returned.fetch_add(reply.len() as u64, Ordering::Relaxed);
         let namespace = cursor.namespace.clone();
         let id = if more && !single { self.insert(cursor, owner.owner())? } else { 0 };
         if let Some(open) = open.as_mut().filter(|_| id != 0) {
@@ -309,6 +313,7 @@ impl Cursors {
         let wait = if waiting < self.waiters { wait } else { wait.min(CROWDED) };
         let filled = cursor.fill(&mut reply, batch.filter(|&batch| batch > 0), Deadline::NEVER, wait, open);
         self.waiting.fetch_sub(1, Ordering::Relaxed);
+        self.returned.fetch_add(reply.len() as u64, Ordering::Relaxed);
         match filled {
             Ok(true) => {
                 self.put_back(id, cursor);
@@ -323,6 +328,11 @@ impl Cursors {
                 Err(error)
             }
         }
+    }
+
+    /// Documents that were returned so far.
+    pub(crate) fn returned(&self) -> u64 {
+        self.returned.load(Ordering::Relaxed)
     }
 
     /// Whether there is a cursor `id`, and it belongs to somebody else.

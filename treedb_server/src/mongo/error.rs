@@ -20,6 +20,8 @@ pub(crate) struct CommandError {
     info: Option<Box<RawDocumentBuf>>,
     /// The transaction may be retried.
     transient: bool,
+    /// Labels that a failpoint adds.
+    labels: Vec<String>,
 }
 
 impl CommandError {
@@ -39,7 +41,15 @@ impl CommandError {
     }
 
     fn of(code: i32, name: Cow<'static, str>, message: impl Into<String>) -> Self {
-        CommandError { code, name, message: message.into(), duplicate: None, info: None, transient: false }
+        CommandError {
+            code,
+            name,
+            message: message.into(),
+            duplicate: None,
+            info: None,
+            transient: false,
+            labels: Vec::new(),
+        }
     }
 
     /// Keeps only the code.
@@ -69,6 +79,11 @@ impl CommandError {
         Ok(())
     }
 
+    /// The same, with labels.
+    pub(crate) fn with_labels(self, labels: Vec<String>) -> Self {
+        CommandError { labels, ..self }
+    }
+
     /// A `ProtocolError`.
     pub(crate) fn protocol(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::ProtocolError, message)
@@ -88,9 +103,12 @@ impl CommandError {
             "codeName": &*self.name,
         };
         self.append_more(&mut reply);
-        if self.transient {
+        if self.transient || !self.labels.is_empty() {
             let mut labels = RawArrayBuf::new();
-            labels.push("TransientTransactionError");
+            if self.transient {
+                labels.push("TransientTransactionError");
+            }
+            self.labels.iter().for_each(|label| labels.push(label.as_str()));
             reply.append(bson::raw::cstr!("errorLabels"), labels);
         }
         reply

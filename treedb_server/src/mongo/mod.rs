@@ -4,6 +4,8 @@
 //! |---|---|
 //! | [`wire`] | messages on the socket: header, size limits, stalls |
 //! | [`op_msg`] | the message format of all current drivers |
+//! | [`compression`] | compressed messages |
+//! | [`streaming`] | commands with more than one reply: exhaust cursors, and the `hello` of drivers' monitors |
 //! | [`op_query`] | the legacy message format, for the handshake only |
 //! | [`connection`](mod@connection) | one connection's loop |
 //! | [`commands`] | the table of commands, one file each |
@@ -14,6 +16,8 @@
 //! | [`write_target`] | the target of a write statement: a collection, a transaction or a batch |
 //! | [`read_concern`] | read concerns outside of transactions |
 //! | [`sessions`] | transactions and retryable writes |
+//! | [`operations`] | what runs and has run: `currentOp`, `top`, the profiler |
+//! | [`fail_points`] | failures on request, for tests of drivers |
 //! | [`cursors`] | cursors: results of more than one message |
 //!
 //! A message with an invalid frame (length, opcode, sections, checksum) ends its connection, with an error reply where the
@@ -22,15 +26,19 @@
 
 pub(crate) mod args;
 pub(crate) mod commands;
+pub(crate) mod compression;
 pub(crate) mod connection;
 pub(crate) mod cursors;
 pub(crate) mod error;
+pub(crate) mod fail_points;
 pub(crate) mod ignored_options;
 pub(crate) mod op_msg;
 pub(crate) mod op_query;
+pub(crate) mod operations;
 pub(crate) mod read_concern;
 pub(crate) mod reply;
 pub(crate) mod sessions;
+pub(crate) mod streaming;
 pub(crate) mod topology;
 pub(crate) mod wire;
 pub(crate) mod write_target;

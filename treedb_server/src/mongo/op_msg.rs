@@ -19,6 +19,7 @@ use super::wire::{HEADER_BYTES, Header, OP_MSG};
 
 const CHECKSUM_PRESENT: u32 = 1;
 const MORE_TO_COME: u32 = 1 << 1;
+const EXHAUST_ALLOWED: u32 = 1 << 16;
 /// Bits that a receiver must know.
 const REQUIRED_BITS: u32 = 0xffff;
 
@@ -28,16 +29,18 @@ const COMMAND_DEPTH: usize = doc::MAX_DEPTH + 4;
 const COMMAND_BYTES: usize = doc::MAX_DOCUMENT_SIZE + 16 * 1024;
 
 /// A parsed message. It owns its bytes; documents are borrowed from it.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct OpMsg {
     bytes: Vec<u8>,
     body: Range<usize>,
     sequences: Vec<Sequence>,
     /// The sender wants no reply.
     pub(crate) more_to_come: bool,
+    /// The sender takes more than one reply.
+    pub(crate) exhaust_allowed: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 struct Sequence {
     name: String,
     documents: Vec<Range<usize>>,
@@ -71,13 +74,19 @@ impl OpMsg {
             keep_open: true,
             more_to_come,
         })?;
-        Ok(OpMsg { bytes, body, sequences, more_to_come })
+        Ok(OpMsg { bytes, body, sequences, more_to_come, exhaust_allowed: flags & EXHAUST_ALLOWED != 0 })
     }
 
     /// A message of nothing but a command that has been checked.
     pub(crate) fn of(command: &RawDocument) -> Self {
         let bytes = command.as_bytes().to_vec();
-        OpMsg { body: 0..bytes.len(), bytes, sequences: Vec::new(), more_to_come: false }
+        OpMsg {
+            body: 0..bytes.len(),
+            bytes,
+            sequences: Vec::new(),
+            more_to_come: false,
+            exhaust_allowed: false,
+        }
     }
 
     /// The command.
@@ -197,12 +206,24 @@ fn document_at(bytes: &[u8], at: usize, end: usize) -> Result<Range<usize>, Comm
     }
 }
 
-/// The bytes of a reply with one document.
+/// The bytes of a message with one document.
 pub(crate) fn message(request_id: i32, response_to: i32, document: &RawDocument) -> Vec<u8> {
+    reply(request_id, response_to, false, document)
+}
+
+/// The bytes of a reply with one document, after which more follow without being asked for, if `more_to_come`.
+pub(crate) fn reply(
+    request_id: i32,
+    response_to: i32,
+    more_to_come: bool,
+    document: &RawDocument,
+) -> Vec<u8> {
     let length = HEADER_BYTES + 4 + 1 + document.as_bytes().len();
     let mut bytes = Vec::with_capacity(length);
     bytes.extend_from_slice(&Header::bytes(length, request_id, response_to, OP_MSG));
-    bytes.extend_from_slice(&[0; 5]);
+    let flags = if more_to_come { MORE_TO_COME } else { 0 };
+    bytes.extend_from_slice(&flags.to_le_bytes());
+    bytes.push(0);
     bytes.extend_from_slice(document.as_bytes());
     bytes
 }

@@ -69,10 +69,7 @@ impl Topology {
         reply: &mut RawDocumentBuf,
     ) -> Result<(), CommandError> {
         let Topology::Member(member) = self else { return Ok(()) };
-        let last = database.operation_time()?.unwrap_or(Timestamp { time: seconds(), increment: 1 });
-        let last = u64::from(last.time) << 32 | u64::from(last.increment);
-        let time = last.max(member.reported.fetch_max(last, Ordering::Relaxed));
-        let time = Timestamp { time: (time >> 32) as u32, increment: time as u32 };
+        let time = member.last_change(database)?;
         // There is no key to sign it with, and no member that would verify the signature.
         let hash = Binary { subtype: BinarySubtype::Generic, bytes: vec![0; 20] };
         reply.append(
@@ -81,6 +78,26 @@ impl Topology {
         );
         reply.append(cstr!("operationTime"), time);
         Ok(())
+    }
+}
+
+impl Member {
+    /// The name of the set.
+    pub(crate) fn set(&self) -> &str {
+        &self.set
+    }
+
+    /// Where clients reach the member.
+    pub(crate) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// The time of the last change, which never decreases.
+    pub(crate) fn last_change(&self, database: &Database) -> Result<Timestamp, CommandError> {
+        let last = database.operation_time()?.unwrap_or(Timestamp { time: seconds(), increment: 1 });
+        let last = u64::from(last.time) << 32 | u64::from(last.increment);
+        let time = last.max(self.reported.fetch_max(last, Ordering::Relaxed));
+        Ok(Timestamp { time: (time >> 32) as u32, increment: time as u32 })
     }
 }
 

@@ -15,6 +15,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 
+use super::compression;
 use crate::config::{FREE_BYTES, MAX_MESSAGE_BYTES};
 use crate::context::{Context, Reserved};
 
@@ -24,7 +25,7 @@ pub(crate) const HEADER_BYTES: usize = 16;
 pub(crate) const OP_REPLY: i32 = 1;
 /// The legacy query, still used for the first message of a connection.
 pub(crate) const OP_QUERY: i32 = 2004;
-/// A compressed message; never negotiated here.
+/// A compressed message, see [`super::compression`].
 pub(crate) const OP_COMPRESSED: i32 = 2012;
 /// The modern message.
 pub(crate) const OP_MSG: i32 = 2013;
@@ -52,6 +53,9 @@ pub(crate) enum WireError {
     /// The length in the header is impossible.
     #[error("message length {0} is not between {HEADER_BYTES} and {MAX_MESSAGE_BYTES} bytes")]
     Length(i32),
+    /// A browser, or another program that speaks HTTP.
+    #[error("an HTTP request")]
+    Http,
     /// The message is longer than those of a client that has not authenticated may be.
     #[error("a message of {0} bytes before authentication: at most {FREE_BYTES} are read")]
     BeforeAuthentication(usize),
@@ -69,6 +73,9 @@ impl Header {
             i32::from_le_bytes(four)
         };
         let length = field(0);
+        if matches!(&bytes[..4], b"GET " | b"HEAD" | b"POST" | b"PUT " | b"DELE" | b"OPTI") {
+            return Err(WireError::Http);
+        }
         match usize::try_from(length) {
             Ok(length) if (HEADER_BYTES..=MAX_MESSAGE_BYTES).contains(&length) => {
                 Ok(Header { length, request_id: field(4), opcode: field(12) })
@@ -116,8 +123,13 @@ pub(crate) async fn read(
     bytes.extend_from_slice(&header);
     fill(reader, &mut bytes, parsed.length.min(FREE_BYTES), stall).await?;
     let mut reserved = None;
-    if parsed.length > FREE_BYTES {
-        reserved = Some(context.reserve(parsed.length).await);
+    // What it will be inflated to is asked for together with it: nobody waits for one share and holds another.
+    let inflated = if parsed.opcode == OP_COMPRESSED { compression::announced(&bytes) } else { 0 };
+    if !trusted && parsed.length + inflated > FREE_BYTES {
+        return Err(WireError::BeforeAuthentication(parsed.length + inflated));
+    }
+    if parsed.length + inflated > FREE_BYTES {
+        reserved = Some(context.reserve(parsed.length + inflated).await);
         fill(reader, &mut bytes, parsed.length, stall).await?;
     }
     Ok(Message { header: parsed, bytes, reserved })

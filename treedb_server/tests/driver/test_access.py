@@ -137,8 +137,8 @@ def test_a_user_has_only_the_mechanisms_that_were_asked_for(locked, user):
 ALLOWED = {
     "read": "R", "readWrite": "RW", "dbAdmin": "D", "dbOwner": "RWDU", "userAdmin": "U",
     "readAnyDatabase": "R", "readWriteAnyDatabase": "RW", "dbAdminAnyDatabase": "D", "userAdminAnyDatabase": "U",
-    "clusterMonitor": "M", "hostManager": "H", "clusterManager": "", "clusterAdmin": "MH", "backup": "rB", "restore": "wU",
-    "root": "RWDUMHB",
+    "clusterMonitor": "M", "hostManager": "H", "clusterManager": "C", "clusterAdmin": "MHC", "backup": "rB", "restore": "wU",
+    "root": "RWDUMHBC",
 }
 COMMANDS = [
     ({"find": "orders", "limit": 1}, "Rr"),
@@ -180,6 +180,20 @@ COMMANDS = [
     ({"getParameter": 1, "featureCompatibilityVersion": 1, "$db": "admin"}, "MBrw"),
     ({"getCmdLineOpts": 1, "$db": "admin"}, "M"),
     ({"currentOp": 1, "$db": "admin"}, "M"),
+    ({"aggregate": 1, "pipeline": [{"$currentOp": {"allUsers": True}}], "cursor": {}, "$db": "admin"}, "M"),
+    ({"aggregate": 1, "pipeline": [{"$listLocalSessions": {}}], "cursor": {}, "$db": "admin"}, "MC"),
+    ({"top": 1, "$db": "admin"}, "M"),
+    ({"connPoolStats": 1, "$db": "admin"}, "M"),
+    ({"setParameter": 1, "cursorTimeoutMillis": 600000, "$db": "admin"}, "H"),
+    ({"killOp": 1, "op": 1, "$db": "admin"}, "H"),
+    ({"dbStats": 1}, "RDM"),
+    ({"collStats": "orders"}, "RDM"),
+    ({"aggregate": "orders", "pipeline": [{"$collStats": {"count": {}, "latencyStats": {}}}], "cursor": {}}, "RDM"),
+    ({"aggregate": "orders", "pipeline": [{"$indexStats": {}}], "cursor": {}}, "DM"),
+    ({"dataSize": "shop.orders", "$db": "shop"}, "Rr"),
+    ({"validate": "orders"}, "D"),
+    ({"compact": "orders"}, "D"),
+    ({"profile": 0}, "D"),
     ({"backupStatus": 1, "$db": "admin"}, "B"),
     ({"fsync": 1, "$db": "admin"}, "H"),
     ({"killAllSessions": [], "$db": "admin"}, "H"),
@@ -225,6 +239,35 @@ def test_every_role_may_run_what_it_permits_and_nothing_else(root, user, role):
             root.shop.drop_collection(name)
         root.shop.command("dropAllUsersFromDatabase")
         root.shop.command("dropAllRolesFromDatabase")
+
+
+def test_what_the_profiler_keeps_is_for_administrators_of_the_database(root, user):
+    root.shop.command("profile", 2)
+    root.shop.orders.find_one()
+    root.shop.command("profile", 0)
+    admin = user([{"role": "dbAdmin", "db": "shop"}])
+    assert admin.shop["system.profile"].find_one({"op": "query"})["ns"] == "shop.orders"
+    assert admin.shop.command("profile", -1)["was"] == 0
+    refused(lambda: admin.other["system.profile"].find_one())
+    refused(lambda: admin.shop.orders.find_one())
+    reader = user([{"role": "read", "db": "shop"}])
+    refused(lambda: reader.shop["system.profile"].find_one())
+    refused(lambda: reader.shop.command("profile", -1))
+
+
+def test_ones_own_operations_may_be_seen_and_stopped_and_no_others(root, user):
+    reader = user([{"role": "read", "db": "shop"}])
+    own, = reader.admin.aggregate([{"$currentOp": {}}])
+    assert own["effectiveUsers"][0]["db"] == "admin" and own["command"]["aggregate"] == 1
+    assert len(reader.admin.command({"currentOp": 1, "$ownOps": True})["inprog"]) == 1
+    refused(lambda: reader.admin.command("currentOp"))
+    refused(lambda: reader.admin.command({"currentOp": 1, "$ownOps": False}))
+    refused(lambda: list(reader.admin.aggregate([{"$currentOp": {"allUsers": True}}])))
+    # One that has ended is nobody's.
+    refused(lambda: reader.admin.command("killOp", op=own["opid"]))
+    refused(lambda: reader.admin.command("killOp", op=root.admin.command("currentOp")["inprog"][0]["opid"]))
+    # Explaining a write needs what the write does.
+    refused(lambda: reader.shop.command({"explain": {"delete": "orders", "deletes": [{"q": {}, "limit": 0}]}}))
 
 
 def test_stages_need_what_they_read_and_write(root, user):

@@ -86,7 +86,7 @@ def test_collmod_hides_an_index_and_changes_when_documents_expire(things):
         list(things.find({"s": 1}).hint("s_1"))
     things.database.command({"collMod": "things", "index": {"name": "s_1", "hidden": False}})
     assert index_of(things.find({"s": 1})) == "s_1"
-    assert things.database.client.admin.command("currentOp")["inprog"] == []
+    assert things.database.client.admin.command("currentOp", desc="IndexBuild")["inprog"] == []
 
 
 def test_options_that_cannot_be(things):

@@ -57,6 +57,7 @@ PLACES = {
     "listCollections": lambda option: {"listCollections": 1, **option},
     "listDatabases": lambda option: {"listDatabases": 1, "$db": "admin", **option},
     "readConcern": lambda option: {"find": "c", "readConcern": {"level": "local", **option}},
+    "validate": lambda option: {"validate": "c", **option},
     "writeConcern": lambda option: {"insert": "c", "documents": [{"a": 1}], "writeConcern": {"w": 1, **option}},
 }
 
@@ -96,6 +97,7 @@ ARGUMENTS = {
     "find": {"find": "c"},
     "findAndModify": {"findAndModify": "c", "query": {}, "remove": True},
     "getLog": {"getLog": "global"},
+    "killOp": {"killOp": 1, "op": 1},
     "getMore": {"getMore": bson.Int64(1), "collection": "c"},
     "convertToCapped": {"convertToCapped": "c", "size": 1000},
     "bulkWrite": {"bulkWrite": 1, "ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": "a.b"}]},
@@ -112,7 +114,8 @@ ARGUMENTS = {
 
 # Where a field that is no option means something: any of the driver's, a filter, the name of a section or a parameter; or
 # the command is about a transaction, without which it is refused before.
-OPEN = {"hello", "isMaster", "currentOp", "serverStatus", "getParameter", "abortTransaction", "commitTransaction"}
+OPEN = {"hello", "isMaster", "currentOp", "serverStatus", "getParameter", "setParameter", "abortTransaction",
+        "commitTransaction"}
 
 
 def test_an_unknown_option_of_any_command_is_refused(server, db, client):
@@ -170,6 +173,8 @@ def test_privileges_are_shown_when_asked_for(client):
 
 
 def test_current_op_takes_a_filter(client):
-    assert client.admin.command("currentOp", {"$all": True}, active=True)["inprog"] == []
+    assert client.admin.command("currentOp", active=False)["inprog"] == []
+    own, = client.admin.command({"currentOp": 1, "$ownOps": True, "active": True})["inprog"]
+    assert own["command"]["$ownOps"] is True and own["op"] == "command" and own["secs_running"] == 0
     with pytest.raises(Exception, match=re.escape("unknown operator: $nonsense")):
         client.admin.command("currentOp", active={"$nonsense": 1})

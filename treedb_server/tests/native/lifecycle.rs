@@ -85,6 +85,8 @@ fn with_limits(limits: Limits, test: impl FnOnce(std::net::SocketAddr)) {
         authentication: false,
         first_user: None,
         allow_unprotected: Vec::new(),
+        compressors: treedb_server::config::Compressors::NONE,
+        test_commands: false,
         native: Some("127.0.0.1:0".parse().unwrap()),
         admin: None,
         durability: Default::default(),

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use bson::spec::BinarySubtype;
 use bson::{Binary, Bson, Document, RawDocumentBuf, doc};
 
-use treedb_query::access::{IndexInfo, PlanCache};
+use treedb_query::access::{IndexInfo, IndexUse, PlanCache};
 use treedb_query::doc::Collation;
 use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -106,6 +106,8 @@ pub(crate) struct IndexMeta {
     pub(crate) sort_keys: i32,
     /// The table of its entries.
     pub(crate) table: Table,
+    /// How often it was used.
+    pub(crate) uses: Arc<IndexUse>,
 }
 
 /// Properties that some entry of an index has, or had.
@@ -178,7 +180,10 @@ impl Meta {
             .indexes
             .iter()
             .filter(|index| index.building.is_none())
-            .map(|index| IndexInfo::new(index.def.clone(), index.flags.multikey))
+            .map(|index| IndexInfo {
+                uses: Arc::clone(&index.uses),
+                ..IndexInfo::new(index.def.clone(), index.flags.multikey)
+            })
             .collect();
     }
 
@@ -274,6 +279,7 @@ impl Meta {
                 building: index.get_i64("building").ok().map(i64::cast_unsigned),
                 sort_keys: index.get_i32("sort_keys").unwrap_or(FIRST_SORT_KEYS),
                 table: table(index_table(id, index_id))?,
+                uses: Arc::default(),
             });
         }
         let options = entry.get_document("options").cloned().unwrap_or_default();

@@ -12,6 +12,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bson::Document;
 
+use treedb_query::access::IndexUse;
 use treedb_query::doc::collation::KEY_VERSION;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
@@ -60,6 +61,8 @@ pub(crate) struct Catalog {
     table: Table,
     cache: Mutex<Cache>,
     images: Arc<Images>,
+    /// How often each index was used, by the number of its table: entries are decoded again whenever the catalog changes.
+    uses: Mutex<HashMap<u32, Arc<IndexUse>>>,
 }
 
 /// Entries of one generation.
@@ -86,6 +89,7 @@ impl Catalog {
             table,
             cache: Mutex::default(),
             images: Arc::default(),
+            uses: Mutex::default(),
         })
     }
 
@@ -133,8 +137,15 @@ impl Catalog {
         match reads.get(&self.table, namespace.as_str().as_bytes())? {
             Some(bytes) if is_view(bytes) => Err(not_a_collection(namespace)),
             Some(bytes) => {
-                let meta = Meta::decode(namespace.clone(), bytes, reads)?;
-                Ok(Some(Meta { images: self.images.clone(), ..meta }))
+                let mut meta = Meta::decode(namespace.clone(), bytes, reads)?;
+                meta.images = self.images.clone();
+                let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+                for index in &mut meta.indexes {
+                    index.uses = Arc::clone(uses.entry(index.table.id()).or_default());
+                }
+                drop(uses);
+                meta.sort_indexes();
+                Ok(Some(meta))
             }
             None => Ok(None),
         }
@@ -264,6 +275,7 @@ impl Catalog {
                 building: None,
                 sort_keys: KEY_VERSION,
                 table,
+                uses: Arc::default(),
             }],
             infos: Vec::new(),
             plans: Arc::default(),
@@ -286,6 +298,7 @@ impl Catalog {
         let Some(meta) = self.read(txn, namespace)? else { return Ok(None) };
         for index in &meta.indexes {
             drop_index_tables(txn, meta.id, index.id)?;
+            self.uses.lock().unwrap_or_else(PoisonError::into_inner).remove(&index.table.id());
         }
         txn.drop_table(&capped_table(meta.id))?;
         txn.delete(&self.table, namespace.as_str().as_bytes())?;

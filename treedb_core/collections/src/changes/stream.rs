@@ -449,7 +449,11 @@ impl treedb_query::aggregate::Collections for NoCollections {
         ))
     }
 
-    fn collection_stats(&self, _: &str) -> Result<RawDocumentBuf> {
+    fn document_count(&self, _: &str) -> Result<u64> {
+        Ok(0)
+    }
+
+    fn storage_stats(&self, _: &str, _: f64) -> Result<RawDocumentBuf> {
         Ok(RawDocumentBuf::new())
     }
 

@@ -7,6 +7,7 @@
 use std::sync::{Arc, Mutex};
 
 use treedb_query::error::Result;
+use treedb_query::query::interrupt;
 use treedb_storage::{Durability, ReadTxn};
 
 use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, drop_index_tables};
@@ -41,7 +42,11 @@ pub(crate) struct BuildSlice<'b> {
 
 impl BuildSlice<'_> {
     /// Runs `work` in a transaction with the present position of the index; `None` if it was dropped.
+    ///
+    /// # Errors
+    /// Those of `work`; `Interrupted`, if the build was.
     pub(crate) fn edit<T>(&self, work: impl FnOnce(&mut Edit<'_>, usize) -> Result<T>) -> Result<Option<T>> {
+        interrupt::check()?;
         let done = self.db.edit(self.namespace, false, Some(Durability::Relaxed), |edit| {
             match building(&edit.meta, self.id) {
                 Some((index, Some(_))) => work(edit, index).map(Some),

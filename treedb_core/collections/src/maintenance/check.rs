@@ -3,6 +3,7 @@
 use treedb_query::access::{Direction, Flow, Source};
 use treedb_query::doc;
 use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::query::interrupt::InterruptTick;
 use treedb_storage::ReadTxn;
 
 use crate::catalog::meta::Meta;
@@ -34,8 +35,9 @@ pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck
     for index in &meta.indexes {
         checkers.push((index.def.name(), by_kind!(&index.def, kind => kind.checker(&view, index))));
     }
-    let mut rows = 0;
+    let (mut rows, mut interrupt) = (0, InterruptTick::default());
     view.scan(Direction::Forward, None, &mut |row, document| {
+        interrupt.tick()?;
         rows += 1;
         doc::validate(document.as_bytes())?;
         for (name, checker) in &mut checkers {

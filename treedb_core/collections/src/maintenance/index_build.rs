@@ -196,6 +196,7 @@ fn add_in_state(edit: &mut Edit<'_>, def: &Definition, building: Option<u64>) ->
         building,
         sort_keys: KEY_VERSION,
         table,
+        uses: Arc::default(),
     });
     meta.sort_indexes();
     edit.catalog.write(edit.txn, meta)?;
@@ -205,7 +206,7 @@ fn add_in_state(edit: &mut Edit<'_>, def: &Definition, building: Option<u64>) ->
 /// Builds the index `id`, called `name`, until it is ready.
 ///
 /// # Errors
-/// Those of indexing the documents; `IndexBuildAborted` if it is dropped meanwhile.
+/// Those of indexing the documents; `IndexBuildAborted` if it is dropped meanwhile; `Interrupted`.
 pub(crate) fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -> Result<()> {
     let collection = db.collection(namespace.as_str())?;
     let (name, total) = (name.to_owned(), collection.len()?);

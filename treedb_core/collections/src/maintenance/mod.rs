@@ -17,3 +17,4 @@ pub(crate) mod index_build;
 pub(crate) mod index_rebuild;
 pub(crate) mod recall;
 mod search_index;
+pub(crate) mod stats;

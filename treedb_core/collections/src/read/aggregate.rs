@@ -14,7 +14,6 @@ use treedb_query::aggregate::{
 };
 use treedb_query::doc::{Collation, Doc, Fields, Path, Value, validate_with};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::index::Definition;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::Variables;
 use treedb_query::query::{
@@ -23,11 +22,12 @@ use treedb_query::query::{
 };
 use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
 
-use crate::catalog::meta::Meta;
+use crate::catalog::meta::{IndexMeta, Meta};
 use crate::catalog::namespace::Namespace;
 use crate::catalog::search_index::SearchIndex;
 use crate::catalog::view_def::ResolvedView;
 use crate::database::Database;
+use crate::maintenance::stats;
 use crate::read::batch::Batch;
 use crate::read::parallel_scan::ParallelScan;
 use crate::read::point_lookup;
@@ -437,6 +437,7 @@ impl Collections for SnapshotCollections {
         let Some(lookup) = PointLookup::by_field(field, &meta.infos, &meta.collation) else {
             return Ok(None);
         };
+        meta.indexes.get(lookup.index).iter().for_each(|index| index.uses.add());
         let (name, reads) = (path.as_str().into(), SharedReadTxn::new(&self.reads));
         Ok(Some(Box::new(IndexLookup { reads, meta, lookup, name, examined: Arc::clone(&self.examined) })))
     }
@@ -467,38 +468,44 @@ impl Collections for SnapshotCollections {
         self.db.edit(&namespace, true, self.durability, work).map(drop)
     }
 
-    fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf> {
+    fn document_count(&self, namespace: &str) -> Result<u64> {
         self.refuse_in_transaction("$collStats")?;
         let Some(seen) = self.seen(namespace)? else {
             return Err(Database::namespace_not_found(&Namespace::parse(namespace)?));
         };
         let reads = locked(&self.reads);
-        let layer = seen.through(&*reads);
-        let count = i64::try_from(layer.estimated_rows()).unwrap_or(i64::MAX);
-        let indexes = seen.unchanged().map_or(0, |meta| meta.indexes.len());
-        let capped = seen.unchanged().is_some_and(|meta| meta.special.capped.is_some());
-        Ok(rawdoc! {
-            "ns": namespace,
-            "localTime": bson::DateTime::now(),
-            "count": count,
-            "storageStats": {
-                "count": count, "nindexes": i32::try_from(indexes).unwrap_or(i32::MAX), "capped": capped
-            },
-        })
+        Ok(seen.through(&*reads).estimated_rows())
+    }
+
+    fn storage_stats(&self, namespace: &str, scale: f64) -> Result<RawDocumentBuf> {
+        self.refuse_in_transaction("$collStats")?;
+        let Some(seen) = self.seen(namespace)? else {
+            return Err(Database::namespace_not_found(&Namespace::parse(namespace)?));
+        };
+        let reads = locked(&self.reads);
+        let meta = seen.unchanged().ok_or_else(|| unsupported_in_transaction("$collStats"))?;
+        stats::of(&reads, meta)?.storage_document(scale)
     }
 
     fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
         self.refuse_in_transaction("$indexStats")?;
         let seen = self.seen(namespace)?;
         let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged) else { return Ok(Vec::new()) };
-        let shown = |def: &Definition, building: bool| {
-            let mut stats = rawdoc! { "name": def.name(), "key": def.key_pattern(), "spec": def.spec() };
-            if building {
+        let shown = |index: &IndexMeta| {
+            let def = &index.def;
+            let accesses = rawdoc! {
+                "ops": i64::try_from(index.uses.operations()).unwrap_or(i64::MAX),
+                "since": bson::DateTime::from_system_time(index.uses.since()),
+            };
+            let mut stats = rawdoc! {
+                "name": def.name(), "key": def.key_pattern(), "accesses": accesses, "spec": def.spec(),
+            };
+            if index.building.is_some() {
                 stats.append(bson::raw::cstr!("building"), true);
             }
             stats
         };
-        Ok(meta.indexes.iter().map(|index| shown(&index.def, index.building.is_some())).collect())
+        Ok(meta.indexes.iter().map(shown).collect())
     }
 
     fn vector_search(&self, namespace: &str, search: &NearestQuery) -> Result<Vec<Neighbor>> {

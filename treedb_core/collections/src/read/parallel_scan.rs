@@ -9,6 +9,7 @@ use bson::RawDocumentBuf;
 use treedb_query::access::{Direction, Flow, RowId, Source, VisitLazyRow};
 use treedb_query::aggregate::{BoxedStream, DocumentStream, Visitor};
 use treedb_query::error::Result;
+use treedb_query::query::interrupt::InterruptTick;
 use treedb_query::query::{Counters, MatchRate, Query};
 use treedb_storage::{ReadTxn, Reads, SharedReadTxn};
 
@@ -125,11 +126,13 @@ impl Partition {
             let end = self.next.saturating_add(self.step);
             let after = self.at.or(self.next.checked_sub(1).map(RowId));
             let (at, mut stopped, mut examined) = (&mut self.at, false, Counters::default());
+            let mut interrupt = InterruptTick::default();
             let view = View { reads: &self.reads, meta: &self.meta };
             view.scan_rows(Direction::Forward, after, &mut |id, row| {
                 if id.0 >= end {
                     return Ok(Flow::Break(()));
                 }
+                interrupt.tick()?;
                 examined.docs_examined += 1;
                 let flow = visit(id, row)?;
                 if flow == Flow::Break(()) {

@@ -55,6 +55,14 @@ fn encode_key(lookup: PointLookup, query: &PointQuery<'_>, index: Ordered<'_>, k
     key.len() <= PREFIX_LEN
 }
 
+/// Counts one more use of the index of `lookup`.
+#[inline]
+fn count_use(lookup: PointLookup, meta: &Meta) {
+    if let Some(index) = meta.indexes.get(lookup.index) {
+        index.uses.add();
+    }
+}
+
 /// The first document that `query` finds. The outer `None`: this is no point look-up in the collection.
 ///
 /// # Errors
@@ -72,6 +80,7 @@ pub(crate) fn first(
         if !encode_key(lookup, query, index, key) {
             return Ok(None);
         }
+        count_use(lookup, meta);
         if lookup.at_most_one {
             return one(index, key, reads, meta).map(Some);
         }
@@ -177,6 +186,7 @@ impl PointFind {
         if !encode_key(lookup, query, index, &mut key) {
             return Ok(None);
         }
+        count_use(lookup, meta);
         let projection = request.projection.as_deref().map(Projection::parse).transpose()?.flatten();
         let (limit, counters) = (request.limit, Counters::default());
         Ok(Some(PointFind { lookup, key, last: None, projection, limit, counters, plan: OnceLock::new() }))

@@ -20,6 +20,7 @@
 //! implementation may return *more* entries than the range contains (a lossy or coarser index), never fewer.
 
 mod context;
+mod index_use;
 mod plan_cache;
 mod probe;
 pub mod statistics;
@@ -37,6 +38,7 @@ use crate::index::ordered::Kind;
 pub use treedb_formats::key::after_prefix;
 
 pub use context::{QueryContext, TempFile, TempFiles};
+pub use index_use::IndexUse;
 pub use plan_cache::{CachedPlan, PlanCache};
 pub use probe::{Probe, VisitEntry, VisitNearest, VisitRowId, VisitRowIds, VisitTypedEntry};
 use statistics::PathStatistics;
@@ -56,6 +58,8 @@ pub struct IndexInfo {
     /// True if entries are in exactly the order of their key bytes, so that a scan can replace a sort. False
     /// for an index over shortened or hashed keys, which can still be searched, and for kinds without an order.
     pub ordered: bool,
+    /// How often it was used.
+    pub uses: Arc<IndexUse>,
 }
 
 impl IndexInfo {
@@ -67,7 +71,7 @@ impl IndexInfo {
     /// The same of a definition that others have too.
     pub fn shared(def: Arc<Definition>, multikey: bool) -> Self {
         let ordered = def.as_ordered().is_some_and(|def| !matches!(def.options.kind, Kind::Hashed(_)));
-        IndexInfo { def, multikey, ordered }
+        IndexInfo { def, multikey, ordered, uses: Arc::default() }
     }
 }
 

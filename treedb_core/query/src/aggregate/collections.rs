@@ -115,11 +115,17 @@ pub trait Collections: Send + Sync {
     /// Those of `body`; nothing is changed then.
     fn write(&self, namespace: &str, body: &mut WriteBody<'_>) -> Result<()>;
 
-    /// The document of `$collStats`: `count`, `storageStats`.
+    /// How many documents there are: the `count` of `$collStats`.
     ///
     /// # Errors
     /// `NamespaceNotFound`.
-    fn collection_stats(&self, namespace: &str) -> Result<RawDocumentBuf>;
+    fn document_count(&self, namespace: &str) -> Result<u64>;
+
+    /// The `storageStats` of `$collStats`, with sizes divided by `scale`.
+    ///
+    /// # Errors
+    /// `NamespaceNotFound`.
+    fn storage_stats(&self, namespace: &str, scale: f64) -> Result<RawDocumentBuf>;
 
     /// The documents of `$indexStats`, one for each index.
     ///

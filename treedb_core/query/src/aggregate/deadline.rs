@@ -1,25 +1,25 @@
-//! The time limit of a pipeline.
+//! The time limit of a pipeline, and its interruption.
 
 use std::time::Instant;
 
 use bson::RawDocumentBuf;
 
 use crate::error::Result;
-use crate::query::Deadline;
+use crate::query::{Deadline, interrupt};
 
 use super::stream::{BoxedStream, DocumentStream, Visitor};
 
-/// A stream that fails once the deadline has passed.
+/// A stream that fails once the deadline has passed or the operation was told to stop.
 struct DeadlineStream {
     input: BoxedStream,
     deadline: Deadline,
 }
 
-/// The documents of `input`, until the time is up.
+/// The documents of `input`, until the time is up or the operation that the calling thread runs is interrupted.
 pub(crate) fn with_deadline(input: BoxedStream, at: Option<Instant>) -> BoxedStream {
     match at {
-        Some(_) => Box::new(DeadlineStream { input, deadline: Deadline::new(at) }),
-        None => input,
+        None if interrupt::current().is_none() => input,
+        _ => Box::new(DeadlineStream { input, deadline: Deadline::new(at) }),
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use super::interrupt;
 use crate::error::{ErrorCode, QueryError, Result};
 
 /// Calls of [`Deadline::tick`] for each reading of the clock.
@@ -29,11 +30,12 @@ impl Deadline {
         if self.ticks.is_multiple_of(TICKS_PER_CHECK) { self.check() } else { Ok(()) }
     }
 
-    /// Reads the clock.
+    /// Reads the clock, and asks whether the operation may go on ([`interrupt::check`]).
     ///
     /// # Errors
-    /// `MaxTimeMSExpired`.
+    /// `MaxTimeMSExpired`, `Interrupted`.
     pub fn check(&self) -> Result<()> {
+        interrupt::check()?;
         match self.at {
             Some(at) if Instant::now() >= at => {
                 Err(QueryError::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"))

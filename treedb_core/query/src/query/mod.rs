@@ -8,6 +8,7 @@
 //! | `projection` | [`Projection`], [`Reshape`]: which fields are returned; [`UsedFields`]: which are decoded |
 //! | `validation` | [`Validator`]: whether a collection accepts a document |
 //! | `deadline` | [`Deadline`]: when an operation gives up |
+//! | [`interrupt`] | telling an operation of another thread to stop |
 //! | `plan` | [`Query`] and [`Plan`]: which indexes, which ranges of their keys |
 //! | `exec` | [`Execution`], [`count`], [`update()`], [`delete`]: carrying a plan out; `explain` |
 
@@ -16,6 +17,7 @@ mod deadline;
 mod exec;
 pub mod expr;
 pub mod filter;
+pub mod interrupt;
 mod plan;
 mod projection;
 mod update;

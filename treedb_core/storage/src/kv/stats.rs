@@ -2,9 +2,10 @@
 
 use super::catalog::{Record, Table, TableKind};
 use super::dup;
+use super::large_values::INLINE;
 use crate::Result;
 use crate::btree::{RowRoot, RowTree, Tree};
-use crate::page::Pager;
+use crate::page::{PAGE_SIZE, Pager};
 
 /// Statistics of a table, as of one moment.
 #[derive(Debug, Clone)]
@@ -49,6 +50,16 @@ impl TableStats {
             branch_pages,
             leaf_pages,
         })
+    }
+
+    /// Bytes of its pages.
+    pub fn page_bytes(&self) -> u64 {
+        self.pages() * PAGE_SIZE as u64
+    }
+
+    /// Whether a value of this length is in the value log.
+    pub fn is_large(length: usize) -> bool {
+        length > INLINE
     }
 
     /// All its pages.

@@ -130,12 +130,17 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         return watch(request, parsed, batch);
     }
     refuse_linearizable_writes(request, &pipeline)?;
+    let replaced = super::own_sources::replaced(request, &pipeline.pipeline)?;
+    let is_own = replaced.is_some();
+    if let Some(replaced) = replaced {
+        pipeline.pipeline = replaced;
+    }
     pipeline.durability = Some(pipeline.durability.unwrap_or(request.context.durability));
     let database = &request.context.database;
     let (namespace, shown) = match request.subject()?.as_str() {
-        Some(_) => (request.namespace()?, request.namespace()?.to_string()),
+        Some(_) if !is_own => (request.namespace()?, request.namespace()?.to_string()),
         // Only a pipeline with documents of its own needs no collection.
-        None => {
+        _ => {
             let first = pipeline.pipeline.into_iter().next().transpose()?;
             let own = first.and_then(|stage| stage.as_document()).is_some_and(|stage| {
                 stage
@@ -146,7 +151,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             if !own {
                 return Err(CommandError::new(
                     ErrorCode::InvalidNamespace,
-                    "aggregate of a whole database needs a pipeline that begins with $documents: name a collection",
+                    "aggregate of a whole database needs a pipeline that begins with $documents, $currentOp or $listLocalSessions: name a collection",
                 ));
             }
             (Namespace::new(request.database, "aggregate")?, format!("{}.{NO_COLLECTION}", request.database))

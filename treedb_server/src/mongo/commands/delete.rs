@@ -13,7 +13,7 @@ use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let variables = variables(request)?;
+    let variables = variables("delete", request.body())?;
     let tally = each_statement(request, "deletes", &mut |_, statement, target| {
         let parsed = parse(statement, variables.clone())?;
         not_many(request, parsed.limit == 0)?;
@@ -25,7 +25,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) -> Result<DeleteRequest> {
+pub(super) fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) -> Result<DeleteRequest> {
     check_statement(statement)?;
     let (mut filter, mut limit, mut index_hint, mut collation) = (None, None, None, None);
     for arg in args("delete.deletes", statement) {

@@ -28,6 +28,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if !request.context.database.drop_collection(namespace.as_str())? {
         return Err(CommandError::new(ErrorCode::NamespaceNotFound, "ns not found"));
     }
+    request.context.operations.forget(request.database, Some(namespace.collection()));
     flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection dropped");
     Ok(rawdoc! { "nIndexesWas": i32::try_from(indexes).unwrap_or(i32::MAX), "ns": namespace.as_str() })

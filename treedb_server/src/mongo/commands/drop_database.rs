@@ -19,6 +19,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if dropped == 0 {
         return done();
     }
+    request.context.operations.forget(request.database, None);
     flush_catalog_change(request, durability)?;
     tracing::info!(database = request.database, collections = dropped, "database dropped");
     Ok(rawdoc! { "dropped": request.database })

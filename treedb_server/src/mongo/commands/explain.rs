@@ -1,14 +1,17 @@
-//! `explain` of `find`, `count` and `aggregate`: the plan, and with a verbosity above `queryPlanner` its execution statistics.
+//! `explain`: the plan, and with a verbosity above `queryPlanner` its execution statistics. Of a write it is the plan that finds the
+//! documents, which are counted and not changed.
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use treedb_collections::{Collection, FindRequest};
 use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::build_info::MONGODB_VERSION;
 use super::host_info::hostname;
 use super::request::Request;
-use super::{count, find};
+use super::{count, delete, find, update, writes};
+use crate::mongo::args::{args, number};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -26,6 +29,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "verbosity string must be one of {'queryPlanner', 'executionStats', 'allPlansExecution'}",
         ));
     }
+    let execute = verbosity != "queryPlanner";
     let subject = request.subject()?;
     let command = subject.as_document().ok_or_else(|| {
         CommandError::new(ErrorCode::TypeMismatch, "BSON field 'explain.explain' must be a command")
@@ -38,18 +42,176 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         CommandError::new(ErrorCode::InvalidNamespace, format!("{name} names its collection by a string"))
     })?;
     let collection = request.context.database.collection(&format!("{}.{target}", request.database))?;
-    let find = match name {
-        "find" => find::parse("find", command)?.request,
-        "count" => count::parse(command)?,
-        "aggregate" => return super::aggregate::explain(&collection, command, verbosity != "queryPlanner"),
+    let plain =
+        |find: &FindRequest, counting| -> Result { Ok(collection.explain_find(find, counting, execute)?) };
+    let mut reply = match name {
+        "find" => plain(&find::parse("find", command)?.request, false)?,
+        "count" => plain(&count::parse(command)?, true)?,
+        "distinct" => plain(&of_distinct(command)?, false)?,
+        "aggregate" => return super::aggregate::explain(&collection, command, execute),
+        "update" => of_write(&collection, &of_update(command)?, execute)?,
+        "delete" => of_write(&collection, &of_delete(command)?, execute)?,
+        "findAndModify" | "findandmodify" => of_write(&collection, &of_find_and_modify(command)?, execute)?,
         other => {
             return Err(CommandError::not_implemented(format!(
-                "explain of {other} is not supported: only find, count and aggregate"
+                "explain of {other} is not supported: only aggregate, count, delete, distinct, find, findAndModify and update"
             )));
         }
     };
-    let mut reply = collection.explain_find(&find, name == "count", verbosity != "queryPlanner")?;
     append_command(&mut reply, command);
+    Ok(reply)
+}
+
+/// A write, as far as it is explained.
+struct Write {
+    stage: &'static str,
+    find: FindRequest,
+    upsert: bool,
+}
+
+/// The find of a `distinct`.
+fn of_distinct(command: &RawDocument) -> Result<FindRequest> {
+    let (mut find, mut key) = (FindRequest::default(), false);
+    for arg in args("distinct", command).skip(1) {
+        let arg = arg?;
+        match arg.name {
+            "key" => {
+                arg.str()?;
+                key = true;
+            }
+            "query" => find.filter = arg.some_document()?,
+            "hint" => find.hint = find::hint(&arg)?,
+            "collation" => find.collation = arg.some_document()?,
+            _ => arg.ignored_or_unknown()?,
+        }
+    }
+    if !key {
+        return Err(CommandError::location(
+            40_414,
+            "BSON field 'distinct.key' is missing but a required field",
+        ));
+    }
+    Ok(find)
+}
+
+/// The only statement of a write command.
+fn statement<'a>(command: &'a RawDocument, field: &str) -> Result<&'a RawDocument> {
+    let mut only = None;
+    for arg in args("explain", command) {
+        let arg = arg?;
+        if arg.name != field {
+            continue;
+        }
+        let mut statements = arg.array()?.into_iter();
+        only = match (statements.next().transpose()?, statements.next()) {
+            (Some(statement), None) => statement.as_document(),
+            _ => {
+                return Err(CommandError::new(
+                    ErrorCode::InvalidLength,
+                    "explained write batches must be of size 1",
+                ));
+            }
+        };
+    }
+    only.ok_or_else(|| {
+        CommandError::location(40_414, format!("BSON field '{field}' is missing but a required field"))
+    })
+}
+
+fn of_update(command: &RawDocument) -> Result<Write> {
+    let parsed = update::parse(statement(command, "updates")?, writes::variables("update", command)?)?;
+    let limit = u64::from(!parsed.multi);
+    let find = FindRequest {
+        hint: parsed.hint,
+        sort: parsed.sort,
+        variables: parsed.variables,
+        collation: parsed.collation,
+        limit,
+        ..FindRequest::filter(parsed.filter)
+    };
+    Ok(Write { stage: "UPDATE", find, upsert: parsed.upsert })
+}
+
+fn of_delete(command: &RawDocument) -> Result<Write> {
+    let parsed = delete::parse(statement(command, "deletes")?, writes::variables("delete", command)?)?;
+    let find = FindRequest {
+        hint: parsed.hint,
+        variables: parsed.variables,
+        collation: parsed.collation,
+        limit: parsed.limit,
+        ..FindRequest::filter(parsed.filter)
+    };
+    Ok(Write { stage: "DELETE", find, upsert: false })
+}
+
+fn of_find_and_modify(command: &RawDocument) -> Result<Write> {
+    let (mut find, mut remove, mut updates, mut upsert) =
+        (FindRequest::default().limit(1), false, false, false);
+    for arg in args("findAndModify", command).skip(1) {
+        let arg = arg?;
+        match arg.name {
+            "query" => find.filter = arg.some_document()?,
+            "sort" => find.sort = arg.some_document()?,
+            "hint" => find.hint = find::hint(&arg)?,
+            "collation" => find.collation = arg.some_document()?,
+            "remove" => remove = arg.bool()?,
+            "update" => updates = true,
+            "upsert" => upsert = arg.bool()?,
+            "let" => find.variables = arg.some_document()?,
+            "fields" | "new" | "arrayFilters" | "writeConcern" | "bypassDocumentValidation" => {}
+            _ => arg.ignored_or_unknown()?,
+        }
+    }
+    if remove == updates {
+        return Err(CommandError::new(
+            ErrorCode::FailedToParse,
+            "Either an update or remove=true must be specified, and not both",
+        ));
+    }
+    Ok(Write { stage: if remove { "DELETE" } else { "UPDATE" }, find, upsert })
+}
+
+/// The plan that finds the documents of a write, below the stage that would change them.
+fn of_write(collection: &Collection, write: &Write, execute: bool) -> Result {
+    let found = collection.explain_find(&write.find, false, execute)?;
+    let stats = found.get_document("executionStats").ok();
+    let matched =
+        stats.and_then(|stats| stats.get("nReturned").ok().flatten()).and_then(number).map(|n| n as i64);
+    let stage = |input: &RawDocument, counts: bool| {
+        let mut stage = rawdoc! { "stage": write.stage };
+        if let Some(matched) = matched.filter(|_| counts) {
+            match write.stage {
+                "DELETE" => stage.append(cstr!("nWouldDelete"), matched),
+                _ => {
+                    stage.append(cstr!("nMatched"), matched);
+                    stage.append(cstr!("nWouldUpsert"), i64::from(write.upsert && matched == 0));
+                }
+            }
+        }
+        stage.append(cstr!("inputStage"), input);
+        stage
+    };
+    let within = |whole: &RawDocument, field: &str, counts: bool| -> Result {
+        let mut changed = RawDocumentBuf::new();
+        for element in whole {
+            let (name, value) = element?;
+            match value.as_document() {
+                Some(input) if name.as_str() == field => changed.append(name, stage(input, counts)),
+                _ if counts && name.as_str() == "nReturned" => changed.append(name, 0_i64),
+                _ => changed.append(name, value),
+            }
+        }
+        Ok(changed)
+    };
+    let mut reply = RawDocumentBuf::new();
+    for element in &found {
+        let (name, value) = element?;
+        match (name.as_str(), value.as_document()) {
+            ("queryPlanner", Some(planner)) => reply.append(name, within(planner, "winningPlan", false)?),
+            ("executionStats", Some(stats)) => reply.append(name, within(stats, "executionStages", true)?),
+            _ => reply.append(name, value),
+        }
+    }
     Ok(reply)
 }
 

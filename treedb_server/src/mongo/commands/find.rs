@@ -25,6 +25,13 @@ pub(super) struct Find {
     until: Deadline,
 }
 
+impl Find {
+    /// How many documents the first batch has, and whether it is the only one.
+    pub(super) fn batch(&self) -> (usize, bool) {
+        (self.batch, self.single)
+    }
+}
+
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
     let mut find = parse("find", request.body())?;

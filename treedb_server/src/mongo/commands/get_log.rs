@@ -1,21 +1,33 @@
-//! `getLog`: log lines go to standard error and are not kept, so every list is empty.
+//! `getLog`: the last lines of the log, each a JSON document as MongoDB writes them.
 
-use bson::rawdoc;
+use bson::{RawArrayBuf, rawdoc};
 use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
+use crate::logs::{self, Kept};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     request.refuse_options()?;
-    match request.subject()?.as_str() {
-        Some("*") => Ok(rawdoc! { "names": ["global", "startupWarnings"] }),
-        Some("global" | "startupWarnings") => Ok(rawdoc! { "totalLinesWritten": 0, "log": [] }),
-        Some(other) => Err(CommandError::new(
-            ErrorCode::BadValue,
-            format!("No log named '{other}': 'global' or 'startupWarnings'"),
-        )),
-        None => Err(CommandError::new(ErrorCode::TypeMismatch, "Argument to getLog must be of type String")),
-    }
+    let kept = match request.subject()?.as_str() {
+        Some("*") => return Ok(rawdoc! { "names": ["global", "startupWarnings"] }),
+        Some("global") => logs::kept(Kept::All),
+        Some("startupWarnings") => logs::kept(Kept::StartupWarnings),
+        Some(other) => {
+            return Err(CommandError::new(
+                ErrorCode::BadValue,
+                format!("No log named '{other}': 'global' or 'startupWarnings'"),
+            ));
+        }
+        None => {
+            return Err(CommandError::new(
+                ErrorCode::TypeMismatch,
+                "Argument to getLog must be of type String",
+            ));
+        }
+    };
+    let mut lines = RawArrayBuf::new();
+    kept.lines.into_iter().for_each(|line| lines.push(line));
+    Ok(rawdoc! { "totalLinesWritten": i64::try_from(kept.written).unwrap_or(i64::MAX), "log": lines })
 }

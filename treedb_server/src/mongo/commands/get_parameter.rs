@@ -1,34 +1,92 @@
-//! `getParameter`: the few parameters that tools request.
+//! `getParameter`: the parameters that tools request. Those that can be changed are changed by [`super::set_parameter`].
+
+use std::time::Duration;
 
 use bson::raw::CString;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
-use crate::mongo::args::number;
+use super::set_parameter::duration;
+use crate::logs;
+use crate::mongo::args::{Arg, number};
 use crate::mongo::error::CommandError;
 
-fn parameters() -> RawDocumentBuf {
-    rawdoc! {
-        "authenticationMechanisms": [],
-        "featureCompatibilityVersion": { "version": "7.0" },
-        "logicalSessionRefreshMillis": 300_000,
-        "maxBSONDepth": i32::try_from(treedb_query::doc::MAX_DEPTH).unwrap_or(i32::MAX),
-        "quiet": false,
-    }
+/// Sets a parameter.
+type Set = fn(&Request<'_>, &Arg<'_>) -> std::result::Result<(), CommandError>;
+
+/// A parameter.
+pub(super) struct Parameter {
+    pub(super) name: &'static str,
+    pub(super) get: fn(&Request<'_>) -> RawBson,
+    /// `None` if it cannot be changed while the server runs.
+    pub(super) set: Option<Set>,
+}
+
+const fn fixed(name: &'static str, get: fn(&Request<'_>) -> RawBson) -> Parameter {
+    Parameter { name, get, set: None }
+}
+
+/// All of them, by name.
+pub(super) static PARAMETERS: &[Parameter] = &[
+    fixed("authenticationMechanisms", |_| {
+        let mut all = bson::RawArrayBuf::new();
+        ["SCRAM-SHA-1", "SCRAM-SHA-256"].into_iter().for_each(|name| all.push(name));
+        RawBson::Array(all)
+    }),
+    Parameter {
+        name: "cursorTimeoutMillis",
+        get: |request| millis(request.context.parameters.cursor_idle()).into(),
+        set: Some(|request, arg| {
+            request.context.parameters.set_cursor_idle(duration(arg, Duration::from_millis(1))?);
+            Ok(())
+        }),
+    },
+    fixed("featureCompatibilityVersion", |_| RawBson::Document(rawdoc! { "version": "7.0" })),
+    Parameter {
+        name: "logLevel",
+        get: |_| logs::verbosity().into(),
+        set: Some(|_, arg| match i32::try_from(arg.integer()?) {
+            Ok(level @ 0..=5) => {
+                logs::set_verbosity(level);
+                Ok(())
+            }
+            _ => Err(CommandError::new(
+                ErrorCode::BadValue,
+                "Invalid value for parameter logLevel: it is a number from 0 to 5",
+            )),
+        }),
+    },
+    fixed("logicalSessionRefreshMillis", |_| 300_000.into()),
+    fixed("maxBSONDepth", |_| i32::try_from(treedb_query::doc::MAX_DEPTH).unwrap_or(i32::MAX).into()),
+    fixed("quiet", |_| false.into()),
+    Parameter {
+        name: "transactionLifetimeLimitSeconds",
+        get: |request| (millis(request.context.parameters.transaction_life()) / 1000).into(),
+        set: Some(|request, arg| {
+            request.context.parameters.set_transaction_life(duration(arg, Duration::from_secs(1))?);
+            Ok(())
+        }),
+    },
+];
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let all = parameters();
-    if wants_all(request.subject()?) {
-        return Ok(all);
-    }
     let mut reply = RawDocumentBuf::new();
+    if wants_all(request.subject()?) {
+        for parameter in PARAMETERS {
+            reply.append(CString::try_from(parameter.name)?, (parameter.get)(request));
+        }
+        return Ok(reply);
+    }
     for arg in request.args() {
         let arg = arg?;
-        if let Some(value) = all.get(arg.name)? {
-            append(&mut reply, arg.name, value)?;
+        if let Some(parameter) = PARAMETERS.iter().find(|parameter| parameter.name == arg.name) {
+            reply.append(CString::try_from(arg.name)?, (parameter.get)(request));
         } else {
             arg.ignored_or_unknown()
                 .or(Err(CommandError::new(ErrorCode::InvalidOptions, "no option found to get")))?;
@@ -53,11 +111,6 @@ fn wants_all(subject: RawBsonRef<'_>) -> bool {
     }
 }
 
-fn append(reply: &mut RawDocumentBuf, name: &str, value: RawBsonRef<'_>) -> Result<()> {
-    reply.append(CString::try_from(name)?, value);
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -72,5 +125,10 @@ mod tests {
         ] {
             assert_eq!(wants_all(command.get("x").unwrap().unwrap()), all);
         }
+    }
+
+    #[test]
+    fn parameters_are_sorted() {
+        assert!(PARAMETERS.is_sorted_by(|a, b| a.name < b.name));
     }
 }

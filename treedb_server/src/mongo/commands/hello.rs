@@ -1,7 +1,7 @@
 //! `hello`, and its legacy name `isMaster`.
 //!
-//! [`crate::mongo::topology`] adds the fields of a replica set, [`super::sasl`] those of authentication. No compressors are
-//! offered, so the reply has no `compression`.
+//! [`crate::mongo::topology`] adds the fields of a replica set, [`super::sasl`] those of authentication. With `topologyVersion` and
+//! `maxAwaitTimeMS` it is answered when that time is over, since nothing changes: [`crate::mongo::streaming`].
 
 use bson::raw::cstr;
 use bson::{DateTime, RawDocumentBuf, rawdoc};
@@ -11,7 +11,8 @@ use super::Result;
 use super::request::Request;
 use super::sasl;
 use crate::config::MAX_MESSAGE_BYTES;
-use crate::mongo::sessions;
+use crate::mongo::compression::Compressors;
+use crate::mongo::{sessions, streaming};
 
 /// Statements in one write command.
 pub(super) const MAX_WRITE_BATCH: usize = 100_000;
@@ -30,6 +31,10 @@ pub(super) fn run_legacy(request: &Request<'_>) -> Result {
 
 fn greeting(request: &Request<'_>, primary: &str) -> Result<RawDocumentBuf> {
     request.refuse_options()?;
+    if let Some(client) = request.body().get("client")?.and_then(|client| client.as_document()) {
+        request.session.introduce(client);
+    }
+    streaming::check_hello(request.body())?;
     let mut reply = RawDocumentBuf::new();
     if request.body().get("helloOk")?.and_then(|value| value.as_bool()) == Some(true) {
         reply.append(cstr!("helloOk"), true);
@@ -55,6 +60,14 @@ fn greeting(request: &Request<'_>, primary: &str) -> Result<RawDocumentBuf> {
         reply.append(name, value);
     }
     request.context.topology.append_to_hello(&mut reply);
+    reply.append(cstr!("topologyVersion"), streaming::topology_version(request.context));
+    if let Some(wanted) = request.body().get("compression")?.and_then(|wanted| wanted.as_array()) {
+        let (agreed, names) = request.context.compressors.agreed(wanted);
+        request.session.set_compressors(agreed);
+        if agreed != Compressors::NONE {
+            reply.append(cstr!("compression"), names);
+        }
+    }
     sasl::append_to_hello(request, &mut reply)?;
     Ok(reply)
 }

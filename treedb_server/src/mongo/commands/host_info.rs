@@ -23,7 +23,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 }
 
 /// The machine's host name.
-pub(super) fn hostname() -> String {
+pub(crate) fn hostname() -> String {
     let name = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let name = name.trim();
     if name.is_empty() { "localhost".to_owned() } else { name.to_owned() }

@@ -9,7 +9,8 @@ use super::{COMMANDS, Result};
 pub(super) fn run(request: &Request<'_>) -> Result {
     request.refuse_options()?;
     let mut commands = RawDocumentBuf::new();
-    for command in COMMANDS {
+    let listed = |name| name != "configureFailPoint" || request.context.fail_points.is_some();
+    for command in COMMANDS.iter().filter(|command| listed(command.name)) {
         let about = rawdoc! {
             "help": command.help,
             "requiresAuth": false,

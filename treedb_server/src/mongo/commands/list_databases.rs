@@ -1,4 +1,5 @@
-//! `listDatabases`: all of them for users who may list them, otherwise those that the user may read in. There are no sizes per database; the total is the size of the files.
+//! `listDatabases`: all of them for users who may list them, otherwise those that the user may read in. The size of a database is that of
+//! the pages of its collections; the total is the size of the files, which hold the log, free pages and the change log too.
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_query::query::Filter;
@@ -33,7 +34,11 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         let entry = if names_only {
             rawdoc! { "name": name }
         } else {
-            rawdoc! { "name": name, "sizeOnDisk": 0_i64, "empty": false }
+            let mut bytes = 0;
+            for found in database.list_collections(&name)? {
+                bytes += database.collection(found.namespace.as_str())?.disk_size()?;
+            }
+            rawdoc! { "name": name, "sizeOnDisk": i64::try_from(bytes).unwrap_or(i64::MAX), "empty": false }
         };
         let wanted = filter.as_ref().map(|filter| filter.matches(&entry)).transpose()?;
         if wanted != Some(false) {

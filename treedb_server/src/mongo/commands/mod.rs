@@ -5,12 +5,18 @@ mod backup_to;
 mod build_info;
 mod bulk_write;
 mod coll_mod;
+mod coll_stats;
+mod compact;
+mod configure_fail_point;
+mod conn_pool_stats;
 mod connection_status;
 mod convert_to_capped;
 mod count;
 mod create;
 mod create_indexes;
 mod current_op;
+mod data_size;
+mod db_stats;
 mod delete;
 mod distinct;
 mod drop;
@@ -28,22 +34,30 @@ mod hello;
 mod host_info;
 mod insert;
 mod kill_cursors;
+mod kill_op;
 mod list_collections;
 mod list_commands;
 mod list_databases;
 mod list_indexes;
 mod needs;
+mod own_sources;
 mod ping;
+mod profile;
 mod rename_collection;
+mod replica_set;
 mod request;
 mod roles;
 mod sasl;
 mod search_indexes;
 mod server_status;
 mod sessions;
+mod set_parameter;
+mod stable_api;
+mod top;
 mod transactions;
 mod update;
 mod users;
+mod validate;
 mod whatsmyuri;
 mod writes;
 
@@ -55,6 +69,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::Namespace;
 use treedb_query::query::ErrorCode;
 
+pub(crate) use self::host_info::hostname;
 use self::needs::Needs;
 pub(crate) use self::request::Request;
 pub(crate) use self::writes::write_concern;
@@ -181,9 +196,25 @@ pub(crate) static COMMANDS: &[Command] = &[
         Needs::Arguments(needs::coll_mod),
         coll_mod::run,
     ),
+    Command::new("collStats", "Sizes of a collection", Needs::Collection(Action::CollStats), coll_stats::run)
+        .also(&["collstats"]),
     Command::new("commitTransaction", "Commit a transaction", Needs::Login, transactions::run)
         .admin()
         .transactions(TransactionSupport::Commit),
+    Command::new("compact", "Make the files smaller", Needs::Collection(Action::Compact), compact::run),
+    Command::quick(
+        "configureFailPoint",
+        "Make commands fail, for tests",
+        Needs::Login,
+        configure_fail_point::run,
+    )
+    .admin(),
+    Command::quick(
+        "connPoolStats",
+        "Connections to other servers",
+        Needs::Cluster(Action::ConnPoolStats),
+        conn_pool_stats::run,
+    ),
     Command::quick("connectionStatus", "The authenticated user", Needs::Nothing, connection_status::run),
     Command::new(
         "convertToCapped",
@@ -209,8 +240,17 @@ pub(crate) static COMMANDS: &[Command] = &[
         search_indexes::create,
     ),
     Command::new("createUser", "Create a user", Needs::Nothing, users::create),
-    Command::quick("currentOp", "Running index builds", Needs::Cluster(Action::Inprog), current_op::run)
+    Command::quick("currentOp", "What is running", Needs::Arguments(needs::current_op), current_op::run)
         .admin(),
+    Command::new(
+        "dataSize",
+        "Bytes of the documents of a collection",
+        Needs::Arguments(data_size::needs),
+        data_size::run,
+    )
+    .also(&["datasize"]),
+    Command::new("dbStats", "Sizes of a database", Needs::Database(Action::DbStats), db_stats::run)
+        .also(&["dbstats"]),
     Command::new("delete", "Delete documents", Needs::Collection(Action::Remove), delete::run)
         .transactions(TransactionSupport::Write),
     Command::new(
@@ -250,12 +290,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
     Command::new("dropUser", "Drop a user", Needs::Database(Action::DropUser), users::drop),
     Command::new("endSessions", "End sessions", Needs::Nothing, sessions::end),
-    Command::new(
-        "explain",
-        "The plan of a find, count or aggregate",
-        Needs::Arguments(needs::explain),
-        explain::run,
-    ),
+    Command::new("explain", "The plan of a command", Needs::Arguments(needs::explain), explain::run),
     Command::new("find", "Find documents", Needs::Collection(Action::Find), find::run)
         .transactions(TransactionSupport::Inside),
     Command::new(
@@ -274,8 +309,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         get_cmd_line_opts::run,
     )
     .admin(),
-    Command::quick("getLog", "Recent log lines: none are kept", Needs::Cluster(Action::GetLog), get_log::run)
-        .admin(),
+    Command::quick("getLog", "Recent log lines", Needs::Cluster(Action::GetLog), get_log::run).admin(),
     Command::new("getMore", "The next batch of a cursor", Needs::Arguments(needs::get_more), get_more::run)
         .transactions(TransactionSupport::Inside),
     Command::quick(
@@ -302,6 +336,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
     Command::new("killCursors", "Close cursors", Needs::Login, kill_cursors::run)
         .transactions(TransactionSupport::Inside),
+    Command::quick("killOp", "Stop an operation", Needs::Login, kill_op::run).admin(),
     Command::new("killSessions", "End sessions", Needs::Login, sessions::end),
     Command::new(
         "listCollections",
@@ -325,6 +360,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
     Command::quick("logout", "Forget who the connection is", Needs::Nothing, sasl::log_out),
     Command::quick("ping", "Answers", Needs::Nothing, ping::run),
+    Command::quick("profile", "Keep slow commands", Needs::Arguments(profile::needs), profile::run),
     Command::quick(
         "refreshSessions",
         "No effect: a session lives as long as it is used",
@@ -336,6 +372,20 @@ pub(crate) static COMMANDS: &[Command] = &[
         "Give a collection another name",
         Needs::Arguments(needs::rename_collection),
         rename_collection::run,
+    )
+    .admin(),
+    Command::quick(
+        "replSetGetConfig",
+        "The configuration of the replica set",
+        Needs::Cluster(Action::ReplSetGetConfig),
+        replica_set::config,
+    )
+    .admin(),
+    Command::new(
+        "replSetGetStatus",
+        "The state of the replica set",
+        Needs::Cluster(Action::ReplSetGetStatus),
+        replica_set::status,
     )
     .admin(),
     Command::new(
@@ -360,7 +410,15 @@ pub(crate) static COMMANDS: &[Command] = &[
         Needs::Cluster(Action::ServerStatus),
         server_status::run,
     ),
+    Command::quick(
+        "setParameter",
+        "Change a parameter of the server",
+        Needs::Cluster(Action::SetParameter),
+        set_parameter::run,
+    )
+    .admin(),
     Command::quick("startSession", "A session id", Needs::Login, sessions::start),
+    Command::quick("top", "Use of each collection", Needs::Cluster(Action::Top), top::run).admin(),
     Command::new("update", "Update documents", Needs::Arguments(needs::update), update::run)
         .transactions(TransactionSupport::Write),
     Command::new("updateRole", "Change a role", Needs::Login, roles::update),
@@ -372,6 +430,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     ),
     Command::new("updateUser", "Change a user", Needs::Login, users::update),
     Command::new("usersInfo", "The users", Needs::Login, users::info),
+    Command::new("validate", "Check a collection", Needs::Collection(Action::Validate), validate::run),
     Command::quick("whatsmyuri", "The client's address", Needs::Nothing, whatsmyuri::run),
 ];
 

@@ -205,6 +205,14 @@ pub(super) fn rename_collection(request: &Request<'_>) -> Result<()> {
     if drops { request.authorize(Action::DropCollection, target) } else { Ok(()) }
 }
 
+/// One's own operations may be seen by anybody.
+pub(super) fn current_op(request: &Request<'_>) -> Result<()> {
+    if is_set(request.body(), "$ownOps")? && !is_set_to(request.body(), "$ownOps", false)? {
+        return Ok(());
+    }
+    request.authorize(Action::Inprog, Target::Cluster)
+}
+
 /// Names of the collections that the user may read are listed for users who ask for no more.
 pub(super) fn list_collections(request: &Request<'_>) -> Result<()> {
     if is_set(request.body(), "nameOnly")? && is_set(request.body(), "authorizedCollections")? {
@@ -224,6 +232,13 @@ pub(super) fn explain(request: &Request<'_>) -> Result<()> {
     let Some((name, collection)) = command.iter().next().transpose()? else { return Ok(()) };
     match (name.as_str(), collection.as_str()) {
         ("aggregate", _) => pipelines(request, command),
+        // What would be changed may be counted by those who may change it.
+        ("update", Some(collection)) => {
+            request.authorize(Action::Update, Target::Collection(request.database, collection))
+        }
+        ("delete", Some(collection)) => {
+            request.authorize(Action::Remove, Target::Collection(request.database, collection))
+        }
         (_, Some(collection)) => {
             request.authorize(Action::Find, Target::Collection(request.database, collection))
         }
@@ -313,6 +328,17 @@ fn each_stage(
                     request.authorize(Action::Find, watched)?;
                 }
                 "$documents" if at == 0 => reads_source = false,
+                "$currentOp" if at == 0 => {
+                    reads_source = false;
+                    // One's own operations may be seen by anybody.
+                    if spec.as_document().is_some_and(|spec| is_set(spec, "allUsers").unwrap_or(true)) {
+                        request.authorize(Action::Inprog, Target::Cluster)?;
+                    }
+                }
+                "$listLocalSessions" | "$listSessions" if at == 0 => {
+                    reads_source = false;
+                    request.authorize(Action::ListSessions, Target::Cluster)?;
+                }
                 "$collStats" if at == 0 => {
                     reads_source = false;
                     request.authorize(Action::CollStats, source)?;

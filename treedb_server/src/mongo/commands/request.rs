@@ -7,7 +7,9 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::{Collection, Namespace};
 use treedb_query::query::ErrorCode;
 
-use super::{Command, Result, TransactionSupport};
+use super::needs::Needs;
+use super::writes::Unsatisfiable;
+use super::{Command, Result, TransactionSupport, profile, stable_api};
 use crate::access::action::Action;
 use crate::access::resource::Target;
 use crate::context::Context;
@@ -33,10 +35,30 @@ pub(crate) struct Request<'a> {
 impl<'a> Request<'a> {
     /// Runs it if the client may do so, in its transaction if it has a transaction number.
     pub(crate) fn run(&self) -> Result {
+        let running = self.context.operations.begin(self)?;
+        let done = self.checked();
+        running.finish(&done);
+        done
+    }
+
+    fn checked(&self) -> Result {
+        match &self.context.fail_points {
+            None => self.authorized(),
+            Some(points) => points.enter(self).run(self, || self.authorized()),
+        }
+    }
+
+    fn authorized(&self) -> Result {
+        stable_api::check(self)?;
         self.command.needs.check(self)?;
-        match TransactionNumber::read(self.body(), self.session.identity.owner().as_ref())? {
+        let unsatisfiable = Unsatisfiable::of(self)?;
+        let done = match TransactionNumber::read(self.body(), self.session.identity.owner().as_ref())? {
             None => self.execute(),
             Some(txn_number) => self.context.sessions.run(self, txn_number),
+        };
+        match unsatisfiable {
+            Some(unsatisfiable) => done.map(|reply| unsatisfiable.report(reply)),
+            None => done,
         }
     }
 
@@ -46,7 +68,10 @@ impl<'a> Request<'a> {
             CommandScope::Transaction(_) => None,
             _ => read_at(&self.context.database, self.command.name, self.body())?,
         };
-        (self.command.run)(&Request { at, ..*self })
+        match profile::read(self) {
+            Some(kept) => kept,
+            None => (self.command.run)(&Request { at, ..*self }),
+        }
     }
 
     /// Refuses what the client may not do.
@@ -80,6 +105,23 @@ impl<'a> Request<'a> {
     /// How it takes part in transactions.
     pub(crate) fn transaction_support(&self) -> TransactionSupport {
         self.command.transactions
+    }
+
+    /// True if its own field, or for a `getMore` the field `collection`, names a collection.
+    pub(crate) fn is_about_a_collection(&self) -> bool {
+        match self.command.needs {
+            Needs::Collection(_) => true,
+            _ => matches!(self.command.name, "aggregate" | "findAndModify" | "getMore" | "update"),
+        }
+    }
+
+    /// How many documents its argument `name` has.
+    pub(crate) fn statement_count(&self, name: &str) -> u64 {
+        let count = match self.message.sequence(name) {
+            Some(documents) => documents.len(),
+            None => self.body().get_array(name).map_or(0, |array| array.into_iter().count()),
+        };
+        count as u64
     }
 
     /// True if it works on a cursor rather than on a collection.

@@ -1,12 +1,14 @@
 //! `serverStatus`: the counters that shells and monitoring tools show. `/metrics` has all counters.
 
-use bson::{DateTime, RawDocumentBuf, rawdoc};
+use bson::raw::cstr;
+use bson::{DateTime, RawArrayBuf, RawDocumentBuf, rawdoc};
 
 use super::Result;
 use super::build_info::MONGODB_VERSION;
 use super::host_info::hostname;
 use super::request::Request;
 use crate::metrics::Door;
+use crate::mongo::topology::Topology;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     // Every other field names a section, which 0 leaves out: `{ serverStatus: 1, network: 0 }`.
@@ -28,25 +30,74 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             prometheus_client::metrics::counter::Counter,
         >| { i64::try_from(family.get_or_create(&Door { door: "mongo" }).get()).unwrap_or(i64::MAX) };
     let uptime = context.started.elapsed();
-    let all = rawdoc! {
+    let counts = context.operations.counts();
+    let (active, readers, writers) = context.operations.active();
+    let memory = Memory::read();
+    let mut all = rawdoc! {
         "host": hostname(),
         "version": MONGODB_VERSION,
         "process": "treedb",
         "pid": i64::from(std::process::id()),
         "uptime": uptime.as_secs_f64().floor(),
         "uptimeMillis": i64::try_from(uptime.as_millis()).unwrap_or(i64::MAX),
+        "uptimeEstimate": i64::try_from(uptime.as_secs()).unwrap_or(i64::MAX),
         "localTime": DateTime::now(),
         "connections": {
             "current": current,
             "available": limit.saturating_sub(current),
             "totalCreated": i64::from(context.connections_so_far()),
+            "active": active,
         },
-        "network": { "bytesIn": bytes(&metrics.received), "bytesOut": bytes(&metrics.sent) },
-        "metrics": { "cursor": { "open": { "total": metrics.cursors.get() } } },
-        "transactions": { "currentOpen": i64::try_from(context.sessions.open()).unwrap_or(i64::MAX) },
+        "extra_info": { "note": "fields vary by platform", "page_faults": memory.page_faults },
+        // Nothing queues for a global lock: what waits for another writer is among the active.
+        "globalLock": {
+            "totalTime": i64::try_from(uptime.as_micros()).unwrap_or(i64::MAX),
+            "currentQueue": { "total": 0, "readers": 0, "writers": 0 },
+            "activeClients": { "total": active, "readers": readers, "writers": writers },
+        },
+        "logicalSessionRecordCache": { "activeSessionsCount": size(context.sessions.known().len()) },
+        "mem": { "bits": 64, "resident": memory.resident >> 20, "virtual": memory.virtual_ >> 20, "supported": memory.known },
+        "metrics": {
+            "cursor": { "open": { "total": metrics.cursors.get() } },
+            "document": {
+                "deleted": counts.deleted,
+                "inserted": counts.inserted,
+                "returned": i64::try_from(context.cursors.returned()).unwrap_or(i64::MAX),
+                "updated": counts.updated,
+            },
+        },
+        "network": {
+            "bytesIn": bytes(&metrics.received),
+            "bytesOut": bytes(&metrics.sent),
+            "numRequests": counts.requests,
+        },
+        "opcounters": {
+            "insert": counts.insert,
+            "query": counts.query,
+            "update": counts.update,
+            "delete": counts.delete,
+            "getmore": counts.getmore,
+            "command": counts.command,
+        },
+        // No other member's writes are applied.
+        "opcountersRepl": {
+            "insert": 0_i64, "query": 0_i64, "update": 0_i64, "delete": 0_i64, "getmore": 0_i64, "command": 0_i64,
+        },
         "storageEngine": { "name": "treedb", "persistent": true, "supportsCommittedReads": true },
+        "transactions": { "currentOpen": i64::try_from(context.sessions.open()).unwrap_or(i64::MAX) },
         "treedb": { "version": env!("CARGO_PKG_VERSION"), "diskBytes": disk_bytes(request)? },
     };
+    if let Topology::Member(member) = &context.topology {
+        let mut hosts = RawArrayBuf::new();
+        hosts.push(member.address());
+        all.append(
+            cstr!("repl"),
+            rawdoc! {
+                "setName": member.set(), "setVersion": 1, "isWritablePrimary": true, "secondary": false,
+                "hosts": hosts, "primary": member.address(), "me": member.address(),
+            },
+        );
+    }
     if left_out.is_empty() {
         return Ok(all);
     }
@@ -75,4 +126,32 @@ pub(super) fn disk_bytes(request: &Request<'_>) -> Result<i64> {
         }
     }
     Ok(i64::try_from(total).unwrap_or(i64::MAX))
+}
+
+fn size(n: usize) -> i32 {
+    i32::try_from(n).unwrap_or(i32::MAX)
+}
+
+/// What the system says of the process; zeros where it does not.
+#[derive(Debug, Default)]
+struct Memory {
+    known: bool,
+    resident: i64,
+    virtual_: i64,
+    page_faults: i64,
+}
+
+impl Memory {
+    fn read() -> Memory {
+        let Ok(pages) = std::fs::read_to_string("/proc/self/statm") else { return Memory::default() };
+        let page = i64::try_from(rustix::param::page_size()).unwrap_or(4096);
+        let mut sizes = pages.split_whitespace().map(|pages| pages.parse().unwrap_or(0_i64) * page);
+        let (virtual_, resident) = (sizes.next().unwrap_or(0), sizes.next().unwrap_or(0));
+        // The name of the program, in parentheses, may have spaces. After it: state, parent, group, session, terminal, its
+        // group, flags, minor faults, those of children, major faults.
+        let stat = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
+        let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+        let page_faults = fields.split_whitespace().nth(9).and_then(|n| n.parse().ok()).unwrap_or(0);
+        Memory { known: true, resident, virtual_, page_faults }
+    }
 }

@@ -13,7 +13,7 @@ use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let variables = variables(request)?;
+    let variables = variables("update", request.body())?;
     let tally = each_statement(request, "updates", &mut |_, statement, target| {
         let parsed = parse(statement, variables.clone())?;
         not_many(request, parsed.multi)?;
@@ -29,7 +29,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) -> Result<UpdateRequest> {
+pub(super) fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) -> Result<UpdateRequest> {
     check_statement(statement)?;
     let (mut filter, mut update, mut multi, mut upsert, mut index_hint) = (None, None, false, false, None);
     let (mut array_filters, mut collation, mut sort) = (Vec::new(), None, None);

@@ -1,7 +1,7 @@
 //! The common part of the write commands: options, statements, and the reply.
 
 use bson::raw::cstr;
-use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf};
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::Collection;
 use treedb_query::doc::{self, validate_with};
 use treedb_query::query::ErrorCode;
@@ -10,10 +10,11 @@ use treedb_storage::Durability;
 use super::Result;
 use super::hello::MAX_WRITE_BATCH;
 use super::request::Request;
-use crate::mongo::args::{Arg, number};
+use crate::mongo::args::{Arg, args, number};
 use crate::mongo::error::CommandError;
 use crate::mongo::ignored_options::is_ignored;
 use crate::mongo::sessions::{ApplyStatement, CommandScope, Statements};
+use crate::mongo::topology::Topology;
 use crate::mongo::write_target::{Outcome, WriteTarget};
 
 /// Bytes of write errors in one reply; the rest are counted only. A reply is a document.
@@ -112,29 +113,21 @@ fn statement_number(number: i64) -> Result<i32> {
 /// | `w: 0` | like `j: false`, and drivers do not wait for the reply at all |
 ///
 /// # Errors
-/// `w` greater than 1: there are no other members that could acknowledge.
+/// `FailedToParse` and `BadValue` for what is no write concern.
 pub(crate) fn write_concern(concern: &RawDocument) -> Result<Option<Durability>> {
     let (mut w0, mut journal) = (false, None);
     for element in concern {
         let (name, value) = element?;
         match (name.as_str(), value) {
-            ("w", RawBsonRef::String("majority")) => {}
-            ("w", RawBsonRef::String(tag)) => {
-                return Err(CommandError::location(79, format!("No write concern mode named '{tag}' found")));
-            }
+            ("w", RawBsonRef::String(_)) => {}
             ("w", value) => match number(value) {
                 Some(0.0) => w0 = true,
-                Some(1.0) => {}
-                Some(n) if n > 1.0 => {
-                    return Err(CommandError::new(
-                        ErrorCode::BadValue,
-                        "cannot use 'w' > 1 when a host is not replicated",
-                    ));
-                }
+                // Of more members than there are: [`Unsatisfiable`].
+                Some(1.0..=50.0) => {}
                 _ => {
                     return Err(CommandError::new(
                         ErrorCode::FailedToParse,
-                        "w must be a number or 'majority'",
+                        "w must be a number from 0 to 50, or a string",
                     ));
                 }
             },
@@ -168,6 +161,50 @@ pub(crate) fn write_concern(concern: &RawDocument) -> Result<Option<Durability>>
     })
 }
 
+/// A write concern that more members would have to acknowledge than there are.
+pub(super) struct Unsatisfiable(RawDocumentBuf);
+
+impl Unsatisfiable {
+    /// That of a command; `None` if the only member is enough.
+    ///
+    /// # Errors
+    /// `BadValue` on a standalone. The member of a replica set executes the command, and reports the failure afterwards.
+    pub(super) fn of(request: &Request<'_>) -> Result<Option<Self>> {
+        let Some(RawBsonRef::Document(concern)) = request.body().get("writeConcern")? else {
+            return Ok(None);
+        };
+        let Some(w) = concern.get("w")? else { return Ok(None) };
+        let (code, name, message) = match w {
+            RawBsonRef::String("majority") => return Ok(None),
+            RawBsonRef::String(tag) => {
+                (79, "UnknownReplWriteConcern", format!("No write concern mode named '{tag}' found"))
+            }
+            other if number(other).is_some_and(|n| n > 1.0) => {
+                (100, "UnsatisfiableWriteConcern", "Not enough data-bearing nodes".to_owned())
+            }
+            _ => return Ok(None),
+        };
+        if matches!(request.context.topology, Topology::Standalone) {
+            return Err(match w {
+                RawBsonRef::String(_) => CommandError::named(code, name, message),
+                _ => {
+                    CommandError::new(ErrorCode::BadValue, "cannot use 'w' > 1 when a host is not replicated")
+                }
+            });
+        }
+        let info = rawdoc! { "writeConcern": concern.to_owned() };
+        Ok(Some(Unsatisfiable(
+            rawdoc! { "code": code, "codeName": name, "errmsg": message, "errInfo": info },
+        )))
+    }
+
+    /// Adds the failure to the reply of the command, which has been executed.
+    pub(super) fn report(self, mut reply: RawDocumentBuf) -> RawDocumentBuf {
+        reply.append(cstr!("writeConcernError"), self.0);
+        reply
+    }
+}
+
 /// Makes a change of the catalog, which is committed as the server's default says, as durable as its write concern asks.
 pub(super) fn flush_catalog_change(request: &Request<'_>, requested: Option<Durability>) -> Result<()> {
     if requested == Some(Durability::Durable) && request.context.durability != Durability::Durable {
@@ -197,9 +234,9 @@ pub(super) fn checked_count(statements: Vec<&RawDocument>) -> Result<Vec<&RawDoc
 }
 
 /// The variables that a command's `let` gives its statements.
-pub(super) fn variables(request: &Request<'_>) -> Result<Option<RawDocumentBuf>> {
+pub(super) fn variables(owner: &str, command: &RawDocument) -> Result<Option<RawDocumentBuf>> {
     let mut variables = None;
-    for arg in request.args() {
+    for arg in args(owner, command).skip(1) {
         let arg = arg?;
         if arg.name == "let" {
             variables = arg.some_document()?;
@@ -407,8 +444,8 @@ mod tests {
             assert_eq!(write_concern(&concern).unwrap(), expected, "{concern:?}");
         }
         for (concern, code) in [
-            (rawdoc! { "w": 2 }, 2),
-            (rawdoc! { "w": "dc1" }, 79),
+            (rawdoc! { "w": 51 }, 9),
+            (rawdoc! { "w": -1 }, 9),
             (rawdoc! { "w": true }, 9),
             (rawdoc! { "w": 0, "j": true }, 2),
             (rawdoc! { "x": 0 }, 9),

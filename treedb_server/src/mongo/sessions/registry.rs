@@ -49,6 +49,14 @@ impl Sessions {
         self.usage.open()
     }
 
+    /// The ids of the sessions, and how long each has not been used. Those that run a command now are used.
+    pub(crate) fn known(&self) -> Vec<(bson::Binary, Duration)> {
+        let idle = |slot: &Arc<Mutex<Session>>| {
+            slot.try_lock().map_or(Duration::ZERO, |session| session.used.elapsed())
+        };
+        locked(&self.slots).iter().map(|(id, slot)| (id.binary(), idle(slot))).collect()
+    }
+
     /// Runs a command that has a transaction number.
     ///
     /// # Errors

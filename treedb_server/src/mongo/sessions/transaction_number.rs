@@ -9,7 +9,7 @@ use sha2::{Digest, Sha256};
 use treedb_query::query::ErrorCode;
 
 use crate::access::identity::UserId;
-use crate::mongo::args::number;
+use crate::mongo::args::{args, number};
 use crate::mongo::error::CommandError;
 
 type Result<T> = std::result::Result<T, CommandError>;
@@ -27,8 +27,16 @@ impl SessionId {
         let wrong = || {
             CommandError::new(ErrorCode::TypeMismatch, "a session id is a document {id: UUID} of 16 bytes")
         };
-        match value.as_document().ok_or_else(wrong)?.get("id")? {
-            Some(RawBsonRef::Binary(id)) => {
+        let document = value.as_document().ok_or_else(wrong)?;
+        for arg in args("lsid", document) {
+            let arg = arg?;
+            // The rest of what an internal session of MongoDB has.
+            if !matches!(arg.name, "id" | "uid" | "txnNumber" | "txnUUID") {
+                arg.nested_ignored_or_unknown()?;
+            }
+        }
+        match document.get("id")? {
+            Some(RawBsonRef::Binary(id)) if id.subtype == BinarySubtype::Uuid => {
                 let id: [u8; 16] = id.bytes.try_into().map_err(|_| wrong())?;
                 Ok(SessionId(user.map_or(id, |user| own_id(id, user))))
             }
@@ -97,13 +105,14 @@ impl TransactionNumber {
             }
         }
         let invalid = |message: &str| Err(CommandError::new(ErrorCode::InvalidOptions, message));
+        let id = session.map(|session| SessionId::read(session, user)).transpose()?;
         let Some(txn_number) = txn_number else {
             return match (autocommit, start) {
                 (None, None) => Ok(None),
                 _ => invalid("'autocommit' and 'startTransaction' need a 'txnNumber'"),
             };
         };
-        let Some(session) = session else {
+        let Some(session) = id else {
             return invalid("Transaction number requires a session ID to also be specified");
         };
         let txn_number = match txn_number {
@@ -131,7 +140,7 @@ impl TransactionNumber {
             (Some(_), _) => return invalid("Specifying autocommit=true is not allowed."),
             (None, Some(_)) => return invalid("'startTransaction' needs 'autocommit': false"),
         };
-        Ok(Some(TransactionNumber { session: SessionId::read(session, user)?, number: txn_number, kind }))
+        Ok(Some(TransactionNumber { session, number: txn_number, kind }))
     }
 }
 

@@ -22,6 +22,7 @@ use treedb_query::aggregate::run_in_parallel;
 use treedb_query::doc::Fields;
 use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
+use treedb_query::query::interrupt::InterruptTick;
 use treedb_storage::{ReadTxn, Reads, SharedReadTxn};
 
 use super::Ordered;
@@ -176,7 +177,9 @@ impl BlockReader<'_> {
         let (mut entries, mut deferred) = (Entries::default(), Vec::new());
         let (mut rows, mut flags, mut full, mut next) = (0, IndexFlags::default(), false, None);
         let view = View { reads, meta: self.meta };
+        let mut interrupt = InterruptTick::default();
         view.scan_rows(Direction::Forward, from.checked_sub(1).map(RowId), &mut |id, row| {
+            interrupt.tick()?;
             full = entries.size() >= BLOCK_MEMORY;
             if id.0 >= end || full {
                 next = Some(id.0);

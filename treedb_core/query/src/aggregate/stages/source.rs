@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::doc::{Doc, Element, Value};
@@ -18,7 +19,7 @@ use crate::aggregate::stream::{BoxedStream, VecStream};
 #[derive(Debug)]
 pub(crate) enum OwnSource {
     Documents(Expr),
-    CollectionStats,
+    CollectionStats(CollectionStats),
     IndexStats,
     /// The one with this name or id, if one is given.
     SearchIndexes {
@@ -27,14 +28,67 @@ pub(crate) enum OwnSource {
     },
 }
 
+/// What a `$collStats` asks for.
+#[derive(Debug)]
+pub(crate) struct CollectionStats {
+    count: bool,
+    /// The storage statistics, with sizes divided by this.
+    storage: Option<f64>,
+}
+
+impl CollectionStats {
+    fn parse(operand: Doc<'_>) -> Result<Self> {
+        let stage = "$collStats";
+        known_fields(stage, operand, &["count", "storageStats"])?;
+        let inner = |name: &str| match operand.get(name) {
+            None => Ok(None),
+            Some(Value::Document(options)) => Ok(Some(options)),
+            Some(other) => Err(QueryError::new(
+                ErrorCode::TypeMismatch,
+                format!("{stage}: '{name}' must be an object, not {}", other.type_name()),
+            )),
+        };
+        let storage = match inner("storageStats")? {
+            None => None,
+            Some(options) => {
+                known_fields("$collStats.storageStats", options, &["scale"])?;
+                match options.get("scale") {
+                    None | Some(Value::Null) => Some(1.0),
+                    Some(scale) => match scale.as_integer() {
+                        Some(scale) if scale >= 1 => Some(scale as f64),
+                        _ => {
+                            return Err(QueryError::new(
+                                ErrorCode::BadValue,
+                                format!("{stage}: 'scale' must be a number that is at least 1"),
+                            ));
+                        }
+                    },
+                }
+            }
+        };
+        let count =
+            inner("count")?.map(|options| known_fields("$collStats.count", options, &[])).transpose()?;
+        Ok(CollectionStats { count: count.is_some(), storage })
+    }
+
+    fn document(&self, namespace: &str, context: &Context) -> Result<RawDocumentBuf> {
+        let count = context.collections.document_count(namespace)?;
+        let mut found = rawdoc! { "ns": namespace, "localTime": bson::DateTime::now() };
+        if let Some(scale) = self.storage {
+            found.append(cstr!("storageStats"), context.collections.storage_stats(namespace, scale)?);
+        }
+        if self.count {
+            found.append(cstr!("count"), i64::try_from(count).unwrap_or(i64::MAX));
+        }
+        Ok(found)
+    }
+}
+
 impl Stage for OwnSource {
     fn parse(stage: &Element<'_>, parser: &StageParser) -> Result<Self> {
         Ok(match stage.name {
             b"$documents" => OwnSource::Documents(Expr::parse(stage.value(), &parser.names)?),
-            b"$collStats" => {
-                known_fields("$collStats", document(stage)?, &["count", "storageStats"])?;
-                OwnSource::CollectionStats
-            }
+            b"$collStats" => OwnSource::CollectionStats(CollectionStats::parse(document(stage)?)?),
             b"$listSearchIndexes" => {
                 let (stage, operand) = ("$listSearchIndexes", document(stage)?);
                 known_fields(stage, operand, &["name", "id"])?;
@@ -59,7 +113,7 @@ impl Stage for OwnSource {
     fn explain(&self, source: &RawDocument) -> RawDocumentBuf {
         match self {
             OwnSource::Documents(_) => rawdoc! { "$documents": {} },
-            OwnSource::CollectionStats => rawdoc! { "$collStats": {} },
+            OwnSource::CollectionStats(_) => source.to_owned(),
             OwnSource::IndexStats => rawdoc! { "$indexStats": {} },
             OwnSource::SearchIndexes { .. } => source.to_owned(),
         }
@@ -73,7 +127,7 @@ impl Stage for OwnSource {
 impl Source for OwnSource {
     fn open_source(&self, namespace: &str, context: &Context) -> Result<BoxedStream> {
         let documents = match self {
-            OwnSource::CollectionStats => vec![context.collections.collection_stats(namespace)?],
+            OwnSource::CollectionStats(wanted) => vec![wanted.document(namespace, context)?],
             OwnSource::IndexStats => context.collections.index_stats(namespace)?,
             OwnSource::SearchIndexes { name, id } => {
                 let is = |index: &RawDocument, field: &str, wanted: &Option<String>| {

@@ -17,6 +17,7 @@ pub fn find_rows(
     limit: u64,
 ) -> Result<Vec<RowId>> {
     let plan = Plan::choose(source, context, query)?;
+    plan.count_use(source);
     let mut rows = Vec::new();
     let mut walk = Walk::default();
     walk.run(source, &plan, &query.filter, &mut Counters::default(), RowContent::RowIds, &mut |row, _| {
@@ -38,6 +39,7 @@ pub fn count(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> 
 pub fn counted(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<(Plan, Counters)> {
     let query = Query { sort: None, projection: None, ..query.clone() };
     let plan = Plan::choose(source, context, &query)?;
+    plan.count_use(source);
     let most = if query.limit == 0 { u64::MAX } else { query.skip.saturating_add(query.limit) };
     let (mut found, mut counters) = (0_u64, Counters::default());
     let all = if query.filter.is_all() && query.hint.is_none() { source.known_rows()? } else { None };

@@ -8,6 +8,7 @@ use crate::access::{Direction, Flow, Row, RowId, Source};
 use crate::error::Result;
 
 use crate::query::filter::Filter;
+use crate::query::interrupt::InterruptTick;
 use crate::query::plan::{BitmapScan, KeyMatch, Path, Plan, SplitKey};
 use crate::query::{Counters, Query};
 use crate::query::{MatchRate, UsedFields};
@@ -130,7 +131,9 @@ impl Walk {
     ) -> Result<()> {
         let mut stopped = false;
         let Walk { last_row: last, tally, .. } = self;
+        let mut interrupt = InterruptTick::default();
         source.scan_rows(direction, *last, &mut |id, row| {
+            interrupt.tick()?;
             counters.docs_examined += 1;
             *last = Some(id);
             let flow = match show {
@@ -170,10 +173,11 @@ impl Walk {
         let decided = keys.complete && (exact || source.keys_decide(*index));
         let from = last_row.map(|row| (last_key.clone(), row));
         let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
-        let mut ended = Flow::Continue(());
+        let (mut ended, mut interrupt) = (Flow::Continue(()), InterruptTick::default());
         let cover = if show == RowContent::Documents && decided && exact { plan.covered() } else { None };
         if keys.test.is_none() && cover.is_none() {
             let key = source.index_rows(*index, range, *direction, after, &mut |row| {
+                interrupt.tick()?;
                 counters.keys_examined += 1;
                 if !*distinct && !seen.insert(row) {
                     return Ok(Flow::Continue(()));
@@ -195,6 +199,7 @@ impl Walk {
             return Ok(ended);
         }
         source.index_range_typed(*index, range, *direction, after, &mut |row, key, type_bits| {
+            interrupt.tick()?;
             counters.keys_examined += 1;
             let truth = keys.test.as_ref().map_or(KeyMatch::Yes, |test| test.check(key, split));
             if truth == KeyMatch::No || !*distinct && !seen.insert(row) {

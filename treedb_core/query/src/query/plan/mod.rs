@@ -131,10 +131,36 @@ pub struct KeyPredicate {
     pub complete: bool,
 }
 
+fn count_use(source: &dyn Source, index: usize) {
+    if let Some(index) = source.indexes().get(index) {
+        index.uses.add();
+    }
+}
+
+impl BitmapScan {
+    fn count_use(&self, source: &dyn Source) {
+        match self {
+            BitmapScan::Index { index, .. } => count_use(source, *index),
+            BitmapScan::Or(sets) | BitmapScan::And(sets) => {
+                sets.iter().for_each(|set| set.count_use(source));
+            }
+        }
+    }
+}
+
 impl Plan {
     /// A plan with this path, whose rows are sorted in memory or not.
     pub fn new(path: Path, sort_in_memory: bool) -> Plan {
         Plan { path, sort_in_memory, backward: false, unique: false, cover: None, expected: None }
+    }
+
+    /// Counts one more use of each index that the plan reads, of the indexes of `source`.
+    pub(in crate::query) fn count_use(&self, source: &dyn Source) {
+        match &self.path {
+            Path::Empty | Path::CollectionScan => {}
+            Path::Index { index, .. } => count_use(source, *index),
+            Path::Bitmap(set) => set.count_use(source),
+        }
     }
 
     /// The plan for `query` over `source`.

@@ -57,7 +57,7 @@ impl<'i> OrderedIndex<'i> {
     /// `None` if it is of another kind.
     #[inline]
     pub(in crate::query) fn of(info: &'i IndexInfo) -> Option<Self> {
-        let IndexInfo { def, multikey, ordered } = info;
+        let IndexInfo { def, multikey, ordered, .. } = info;
         let def = Cow::Borrowed(def.as_ordered()?);
         Some(OrderedIndex { def, multikey: *multikey, ordered: *ordered })
     }

@@ -1,0 +1,134 @@
+//! [`Interrupt`]: telling an operation to stop.
+//!
+//! Whoever starts an operation makes an [`Interrupt`] and enters it on the thread that runs the operation; loops over rows, keys and
+//! documents ask [`check`] now and then, through an [`InterruptTick`]. Threads that work for the operation enter it too
+//! (`run_in_parallel` does that). Where nobody has entered one, asking costs a look at a thread-local variable.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use crate::error::{ErrorCode, QueryError, Result};
+
+/// Calls of [`InterruptTick::tick`] for each [`check`].
+const TICKS_PER_CHECK: u32 = 128;
+
+/// What an operation is stopped by: somebody's order, or its time limit.
+#[derive(Debug, Default)]
+pub struct Interrupt {
+    killed: AtomicBool,
+    until: Option<Instant>,
+}
+
+impl Interrupt {
+    /// An operation that may be stopped, and has to end by `until`.
+    pub fn new(until: Option<Instant>) -> Self {
+        Interrupt { killed: AtomicBool::new(false), until }
+    }
+
+    /// Tells the operation to stop. It does so with `Interrupted` where it next asks.
+    pub fn kill(&self) {
+        self.killed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether it was told to stop.
+    pub fn is_killed(&self) -> bool {
+        self.killed.load(Ordering::Relaxed)
+    }
+
+    /// Whether the operation may go on.
+    ///
+    /// # Errors
+    /// `Interrupted`, `MaxTimeMSExpired`.
+    pub fn check(&self) -> Result<()> {
+        if self.is_killed() {
+            return Err(QueryError::new(ErrorCode::Interrupted, "operation was interrupted"));
+        }
+        match self.until {
+            Some(until) if Instant::now() >= until => {
+                Err(QueryError::new(ErrorCode::MaxTimeMSExpired, "operation exceeded time limit"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Makes this the operation of the calling thread, until the result is dropped.
+    pub fn enter(self: Arc<Self>) -> Entered {
+        Entered { before: CURRENT.with(|current| current.replace(Some(self))) }
+    }
+}
+
+thread_local! {
+    /// That of the operation that the thread runs.
+    static CURRENT: RefCell<Option<Arc<Interrupt>>> = const { RefCell::new(None) };
+}
+
+/// The time in which a thread runs an operation.
+#[derive(Debug)]
+pub struct Entered {
+    before: Option<Arc<Interrupt>>,
+}
+
+impl Drop for Entered {
+    fn drop(&mut self) {
+        let before = self.before.take();
+        // The variable is gone while the thread ends.
+        let _ = CURRENT.try_with(|current| current.replace(before));
+    }
+}
+
+/// That of the operation that the calling thread runs, for other threads that work for it.
+pub fn current() -> Option<Arc<Interrupt>> {
+    CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+}
+
+/// Whether the operation of the calling thread may go on; always, if it runs none.
+///
+/// # Errors
+/// Those of [`Interrupt::check`].
+pub fn check() -> Result<()> {
+    CURRENT
+        .try_with(|current| current.borrow().as_ref().map_or(Ok(()), |interrupt| interrupt.check()))
+        .unwrap_or(Ok(()))
+}
+
+/// Asks [`check`] on some of the rounds of a loop.
+#[derive(Debug, Default)]
+pub struct InterruptTick(u32);
+
+impl InterruptTick {
+    /// One round.
+    ///
+    /// # Errors
+    /// Those of [`check`].
+    #[inline]
+    pub fn tick(&mut self) -> Result<()> {
+        self.0 = self.0.wrapping_add(1);
+        if self.0.is_multiple_of(TICKS_PER_CHECK) { check() } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_thread_that_runs_an_operation_is_stopped_and_only_as_long_as_it_does() {
+        let interrupt = Arc::new(Interrupt::new(None));
+        let entered = Arc::clone(&interrupt).enter();
+        check().unwrap();
+        interrupt.kill();
+        assert_eq!(check().unwrap_err().code, ErrorCode::Interrupted);
+        std::thread::spawn(|| check().unwrap()).join().unwrap();
+        let mut tick = InterruptTick::default();
+        assert!((0..TICKS_PER_CHECK).any(|_| tick.tick().is_err()));
+        {
+            let _inner = Arc::new(Interrupt::new(Some(Instant::now()))).enter();
+            assert_eq!(check().unwrap_err().code, ErrorCode::MaxTimeMSExpired);
+        }
+        assert_eq!(check().unwrap_err().code, ErrorCode::Interrupted);
+        drop(entered);
+        check().unwrap();
+    }
+}

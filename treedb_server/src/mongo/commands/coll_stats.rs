@@ -1,0 +1,46 @@
+//! `collStats`: sizes of a collection and its indexes.
+
+use bson::{RawDocumentBuf, rawdoc};
+
+use super::Result;
+use super::request::Request;
+use crate::mongo::args::Arg;
+use crate::mongo::error::CommandError;
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let mut scale_factor = 1.0;
+    for arg in request.args() {
+        let arg = arg?;
+        match arg.name {
+            "scale" => scale_factor = scale(&arg)?,
+            _ => arg.ignored_or_unknown()?,
+        }
+    }
+    let collection = request.collection()?;
+    let mut reply = RawDocumentBuf::new();
+    reply.append(bson::raw::cstr!("ns"), collection.namespace().as_str());
+    let stats = match collection.stats()? {
+        Some(stats) => stats.storage_document(scale_factor)?,
+        // As MongoDB answers.
+        None => rawdoc! {
+            "size": 0, "count": 0, "numOrphanDocs": 0, "storageSize": 0, "totalSize": 0, "nindexes": 0,
+            "totalIndexSize": 0, "indexDetails": {}, "indexSizes": {}, "scaleFactor": scale_factor,
+        },
+    };
+    for field in &stats {
+        let (name, value) = field?;
+        reply.append(name, value);
+    }
+    Ok(reply)
+}
+
+/// What sizes are divided by.
+pub(super) fn scale(arg: &Arg<'_>) -> std::result::Result<f64, CommandError> {
+    match arg.integer()? {
+        scale if scale >= 1 => Ok(scale as f64),
+        scale => Err(CommandError::location(
+            51_024,
+            format!("BSON field '{}' value must be >= 1, actual value '{scale}'", arg.path()),
+        )),
+    }
+}

@@ -1,0 +1,103 @@
+//! Stages whose documents are the server's own: `$currentOp`, `$listLocalSessions`, `$listSessions`, and `$collStats` with
+//! `latencyStats`. The pipeline gets a `$documents` in their place.
+
+use bson::raw::cstr;
+use bson::{DateTime, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use treedb_query::query::ErrorCode;
+
+use super::request::Request;
+use super::{Result, current_op, hostname};
+use crate::mongo::args::args;
+use crate::mongo::error::CommandError;
+
+/// The pipeline with the documents of its first stage, if that is one of the server's own.
+pub(super) fn replaced(request: &Request<'_>, pipeline: &RawArray) -> Result<Option<RawArrayBuf>> {
+    let mut stages = pipeline.into_iter();
+    let Some(RawBsonRef::Document(first)) = stages.next().transpose()? else { return Ok(None) };
+    let Some((name, operand)) = first.iter().next().transpose()? else { return Ok(None) };
+    let operand = || {
+        operand.as_document().ok_or_else(|| {
+            CommandError::new(ErrorCode::FailedToParse, format!("{} must be an object", name.as_str()))
+        })
+    };
+    let documents = match name.as_str() {
+        "$currentOp" => current_op::documents(request, operand()?)?,
+        "$listLocalSessions" | "$listSessions" => sessions(request, name.as_str(), operand()?)?,
+        "$collStats" if operand()?.get("latencyStats")?.is_some() => vec![collection(request, operand()?)?],
+        _ => return Ok(None),
+    };
+    let mut literal = RawArrayBuf::new();
+    documents.into_iter().for_each(|document| literal.push(document));
+    let mut replaced = RawArrayBuf::new();
+    replaced.push(rawdoc! { "$documents": { "$literal": literal } });
+    for stage in stages {
+        replaced.push(stage?);
+    }
+    Ok(Some(replaced))
+}
+
+/// The sessions that have begun a transaction or sent a retryable write.
+fn sessions(request: &Request<'_>, stage: &str, options: &RawDocument) -> Result<Vec<RawDocumentBuf>> {
+    for arg in args(stage, options) {
+        let arg = arg?;
+        match arg.name {
+            "allUsers" => drop(arg.bool()?),
+            "users" => arg.unsupported()?,
+            _ => arg.nested_ignored_or_unknown()?,
+        }
+    }
+    let aggregates_collection = request.subject()?.as_str();
+    let is_placed = match stage {
+        "$listLocalSessions" => aggregates_collection.is_none(),
+        _ => request.database == "config" && aggregates_collection == Some("system.sessions"),
+    };
+    if !is_placed {
+        let place = match stage {
+            "$listLocalSessions" => "with {aggregate: 1}",
+            _ => "against the collection config.system.sessions",
+        };
+        return Err(CommandError::new(ErrorCode::InvalidNamespace, format!("{stage} must be run {place}")));
+    }
+    let known = request.context.sessions.known().into_iter();
+    Ok(known
+        .map(|(id, idle)| {
+            let used = DateTime::from_system_time(std::time::SystemTime::now() - idle);
+            rawdoc! { "_id": { "id": id }, "lastUse": used }
+        })
+        .collect())
+}
+
+/// The document of `$collStats`, with latencies.
+fn collection(request: &Request<'_>, options: &RawDocument) -> Result<RawDocumentBuf> {
+    let collection = request.collection()?;
+    let namespace = collection.namespace().to_string();
+    let Some(stats) = collection.stats()? else {
+        return Err(CommandError::new(
+            ErrorCode::NamespaceNotFound,
+            format!("Collection [{namespace}] not found."),
+        ));
+    };
+    let mut found = rawdoc! { "ns": namespace.as_str(), "host": hostname(), "localTime": DateTime::now() };
+    for arg in args("$collStats", options) {
+        let arg = arg?;
+        let (mut histograms, mut scale) = (false, 1.0);
+        for inner in args(arg.name, arg.document()?) {
+            let inner = inner?;
+            match (arg.name, inner.name) {
+                ("latencyStats", "histograms") => histograms = inner.bool()?,
+                ("storageStats", "scale") => scale = super::coll_stats::scale(&inner)?,
+                _ => inner.nested_ignored_or_unknown()?,
+            }
+        }
+        match arg.name {
+            "latencyStats" => {
+                let usage = request.context.operations.usage(&namespace).unwrap_or_default();
+                found.append(cstr!("latencyStats"), usage.latency_stats(histograms));
+            }
+            "storageStats" => found.append(cstr!("storageStats"), stats.storage_document(scale)?),
+            "count" => found.append(cstr!("count"), i64::try_from(stats.documents).unwrap_or(i64::MAX)),
+            _ => arg.nested_ignored_or_unknown()?,
+        }
+    }
+    Ok(found)
+}

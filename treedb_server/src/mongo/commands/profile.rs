@@ -1,0 +1,147 @@
+//! `profile`: which commands of a database are kept, and `system.profile`, where they can be read.
+//!
+//! What is kept is in memory, the last [`PROFILED`] of each database, and gone when the server stops. `find`, `count` and `aggregate` of
+//! `system.profile` read it.
+
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+use treedb_collections::{AggregateRequest, Namespace};
+use treedb_query::query::ErrorCode;
+
+use super::Result;
+use super::find;
+use super::list_collections::batch_size;
+use super::request::Request;
+use crate::mongo::args::{args, number};
+use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
+use crate::mongo::error::CommandError;
+use crate::mongo::operations::Profiler;
+
+/// The collection where what is kept can be read.
+const COLLECTION: &str = "system.profile";
+
+pub(super) fn run(request: &Request<'_>) -> Result {
+    let operations = &request.context.operations;
+    let level = number(request.subject()?).ok_or_else(|| {
+        CommandError::new(
+            ErrorCode::TypeMismatch,
+            "BSON field 'profile.profile' is the wrong type, expected types '[long, int, decimal, double]'",
+        )
+    })?;
+    let (mut slow, was, slow_was) = (None, operations.profiler(request.database), operations.slow_millis());
+    for arg in request.args() {
+        let arg = arg?;
+        match arg.name {
+            "slowms" => slow = Some(arg.integer()?),
+            "sampleRate" if number(arg.value()) == Some(1.0) => {}
+            "sampleRate" | "filter" => arg.unsupported()?,
+            _ => arg.ignored_or_unknown()?,
+        }
+    }
+    // Other levels, usually -1, only ask.
+    let level = level as i32;
+    if (0..=2).contains(&level) {
+        operations.set_profiler(request.database, Profiler { level });
+    }
+    if let Some(slow) = slow {
+        operations.set_slow_millis(slow);
+    }
+    Ok(rawdoc! { "was": was.level, "slowms": slow_was, "sampleRate": 1.0 })
+}
+
+/// Who may change it; who may read `system.profile` may ask.
+pub(super) fn needs(request: &Request<'_>) -> super::Result<()> {
+    use crate::access::action::Action;
+    use crate::access::resource::Target;
+    let asks = number(request.subject()?) == Some(-1.0) && request.body().get("slowms")?.is_none();
+    let profile = Target::Collection(request.database, COLLECTION);
+    if asks && request.permits(Action::Find, profile)? {
+        return Ok(());
+    }
+    request.authorize(Action::EnableProfiler, Target::Database(request.database))
+}
+
+/// The reply to a `find`, `count` or `aggregate` of `system.profile`; `None` for other commands.
+pub(super) fn read(request: &Request<'_>) -> Option<Result> {
+    let name = request.command.name;
+    if !matches!(name, "find" | "count" | "aggregate")
+        || !request.collection_name().is_ok_and(|it| it == COLLECTION)
+    {
+        return None;
+    }
+    Some(answer(request, name))
+}
+
+fn answer(request: &Request<'_>, name: &str) -> Result {
+    let mut kept = RawArrayBuf::new();
+    request.context.operations.profiled(request.database).into_iter().for_each(|entry| kept.push(entry));
+    let mut stages = RawArrayBuf::new();
+    stages.push(rawdoc! { "$documents": { "$literal": kept } });
+    let (mut batch, mut single) = (FIRST_BATCH, false);
+    match name {
+        "aggregate" => {
+            for arg in args("aggregate", request.body()).skip(1) {
+                let arg = arg?;
+                match arg.name {
+                    "pipeline" => arg.array()?.into_iter().try_for_each(|stage| {
+                        stages.push(stage?);
+                        Ok::<_, CommandError>(())
+                    })?,
+                    "cursor" => batch = batch_size(arg.document()?, batch)?,
+                    "allowDiskUse" => drop(arg.bool()?),
+                    _ => arg.ignored_or_unknown()?,
+                }
+            }
+        }
+        "count" => {
+            let counted = super::count::parse(request.body())?;
+            push_find(&mut stages, &counted);
+            stages.push(rawdoc! { "$count": "n" });
+        }
+        _ => {
+            let parsed = find::parse("find", request.body())?;
+            push_find(&mut stages, &parsed.request);
+            (batch, single) = parsed.batch();
+        }
+    }
+    let pipeline = AggregateRequest::of(stages);
+    // No collection can have the name of `system.profile`, so that a getMore has to be told another.
+    let shown = format!("{}.$cmd.profile", request.database);
+    let place = Namespace::new(request.database, "profile")?;
+    let mut found = request.context.database.aggregate(place.as_str(), &pipeline)?;
+    if name == "count" {
+        let n =
+            found.next().transpose()?.and_then(|counted| counted.get("n").ok().flatten().and_then(number));
+        return Ok(rawdoc! { "n": n.unwrap_or(0.0) as i32 });
+    }
+    let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
+    let cursor = Cursor::new(shown, documents);
+    request.context.cursors.first(&request.session.identity, cursor, batch, single, Deadline::NEVER)
+}
+
+/// Adds the stages that a find stands for.
+fn push_find(stages: &mut RawArrayBuf, find: &treedb_collections::FindRequest) {
+    let mut push = |name: &'static bson::raw::CStr, value: Option<RawDocumentBuf>| {
+        if let Some(value) = value.filter(|value| value.iter().next().is_some()) {
+            let mut stage = RawDocumentBuf::new();
+            stage.append(name, value);
+            stages.push(stage);
+        }
+    };
+    push(bson::raw::cstr!("$match"), find.filter.clone());
+    // The newest first is what everybody asks for; entries have no other order than that of `ts`.
+    let natural = find.sort.as_ref().and_then(|sort| sort.get("$natural").ok().flatten()).and_then(number);
+    match natural {
+        Some(direction) => push(bson::raw::cstr!("$sort"), Some(rawdoc! { "ts": direction as i32 })),
+        None => push(bson::raw::cstr!("$sort"), find.sort.clone()),
+    }
+    if find.skip > 0 {
+        stages.push(rawdoc! { "$skip": i64::try_from(find.skip).unwrap_or(i64::MAX) });
+    }
+    if find.limit > 0 {
+        stages.push(rawdoc! { "$limit": i64::try_from(find.limit).unwrap_or(i64::MAX) });
+    }
+    if let Some(projection) = find.projection.clone().filter(|projection| projection.iter().next().is_some())
+    {
+        stages.push(rawdoc! { "$project": projection });
+    }
+}

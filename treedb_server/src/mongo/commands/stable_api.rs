@@ -1,0 +1,105 @@
+//! The Stable API: `apiVersion`, `apiStrict` and `apiDeprecationErrors`. There is one version, and nothing in it is deprecated.
+
+use super::Result;
+use super::request::Request;
+use crate::mongo::args::args;
+use crate::mongo::error::CommandError;
+
+/// The commands of version 1.
+const COMMANDS: &[&str] = &[
+    "abortTransaction",
+    "aggregate",
+    "bulkWrite",
+    "collMod",
+    "commitTransaction",
+    "count",
+    "create",
+    "createIndexes",
+    "delete",
+    "drop",
+    "dropDatabase",
+    "dropIndexes",
+    "endSessions",
+    "explain",
+    "find",
+    "findAndModify",
+    "getMore",
+    "hello",
+    "insert",
+    "isMaster",
+    "killCursors",
+    "listCollections",
+    "listDatabases",
+    "listIndexes",
+    "ping",
+    "refreshSessions",
+    "saslContinue",
+    "saslStart",
+    "update",
+];
+
+/// The stages that version 1 does not have.
+const OTHER_STAGES: &[&str] =
+    &["$currentOp", "$indexStats", "$listLocalSessions", "$listSearchIndexes", "$listSessions"];
+
+/// Refuses a command that the version it asks for does not have.
+///
+/// # Errors
+/// `APIVersionError`, `APIStrictError`; those of arguments of the wrong type.
+pub(super) fn check(request: &Request<'_>) -> Result<()> {
+    let (mut version, mut strict, mut others) = (None, false, false);
+    for arg in args(request.command.name, request.body()) {
+        let arg = arg?;
+        match arg.name {
+            "apiVersion" => version = Some(arg.str()?),
+            "apiStrict" => (strict, others) = (arg.bool()?, true),
+            "apiDeprecationErrors" => {
+                arg.bool()?;
+                others = true;
+            }
+            _ => {}
+        }
+    }
+    match version {
+        None if others => {
+            return Err(CommandError::location(
+                4_886_600,
+                "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion",
+            ));
+        }
+        None | Some("1") => {}
+        Some(other) => {
+            return Err(CommandError::named(
+                322,
+                "APIVersionError",
+                format!("API version must be \"1\", not \"{other}\""),
+            ));
+        }
+    }
+    if !strict {
+        return Ok(());
+    }
+    let refused = |what: String| {
+        Err(CommandError::named(
+            323,
+            "APIStrictError",
+            format!("Provided apiStrict:true, but {what} is not in API Version 1"),
+        ))
+    };
+    let name = request.command.name;
+    if !COMMANDS.contains(&name) {
+        return refused(format!("the command {name}"));
+    }
+    let Ok(pipeline) = request.body().get_array("pipeline") else { return Ok(()) };
+    for stage in pipeline.into_iter().flatten() {
+        let Some((stage, _)) =
+            stage.as_document().and_then(|stage| stage.iter().next()).and_then(|field| field.ok())
+        else {
+            continue;
+        };
+        if OTHER_STAGES.contains(&stage.as_str()) {
+            return refused(format!("the stage {}", stage.as_str()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,259 @@
+"""What runs and has run: currentOp, killOp, top, the profiler, the log, counters and parameters."""
+import json
+import threading
+import time
+import uuid
+
+import bson
+import pymongo
+import pytest
+from pymongo.errors import ExecutionTimeout, OperationFailure
+
+from server import Server
+from wire import Wire
+
+
+def code(call):
+    with pytest.raises(OperationFailure) as failure:
+        call()
+    return failure.value.code
+
+
+@pytest.fixture
+def slow(db):
+    """A collection that keeps a cross join of itself busy for minutes."""
+    db.slow.insert_many([{"_id": i, "n": i % 10, "text": "x" * 50} for i in range(20_000)])
+    return db.slow
+
+
+# Each looks at every pair of documents.
+PAIRS = [{"$lookup": {"from": "slow", "let": {"n": "$n"}, "as": "pairs", "pipeline": [
+    {"$match": {"$expr": {"$and": [{"$eq": ["$$n", -1]}, {"$ne": ["$text", "$$n"]}]}}}]}}, {"$match": {"pairs": {"$ne": []}}}]
+
+
+def wait_for(client, **filter):
+    for _ in range(200):
+        found = client.admin.command("currentOp", **filter)["inprog"]
+        if found:
+            return found[0]
+        time.sleep(0.02)
+    raise AssertionError("it does not run")
+
+
+def in_background(call):
+    """Runs `call` on another thread; the result waits for it and returns what it raised."""
+    raised = []
+
+    def run():
+        try:
+            call()
+        except pymongo.errors.PyMongoError as error:
+            raised.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+
+    def join():
+        thread.join(30)
+        assert not thread.is_alive()
+        return raised[0] if raised else None
+
+    return join
+
+
+def test_a_long_aggregation_is_listed_and_killed(server, client, slow):
+    with server.client(appname="the-slow-one") as other:
+        pairs = other[slow.database.name].slow
+        join = in_background(lambda: list(pairs.aggregate(PAIRS, comment="look at me")))
+        op = wait_for(client, **{"command.comment": "look at me"})
+        assert op["ns"] == slow.full_name and op["op"] == "command" and op["active"] is True
+        assert op["appName"] == "the-slow-one" and op["client"].startswith("127.0.0.1:")
+        assert op["command"]["aggregate"] == "slow" and op["secs_running"] >= 0 and op["desc"] == f"conn{op['connectionId']}"
+        assert op["clientMetadata"]["driver"]["name"].startswith("PyMongo")
+        began = time.monotonic()
+        assert client.admin.command("killOp", op=op["opid"])["ok"] == 1
+        assert join().code == 11601
+        assert time.monotonic() - began < 5
+        assert pairs.count_documents({}) == 20_000
+
+
+@pytest.mark.parametrize("run", [
+    lambda c: c.find_one({"$expr": {"$eq": [{"$reduce": {"input": {"$range": [0, 5000]}, "initialValue": 0,
+                                                        "in": {"$add": ["$$value", "$$this"]}}}, -1]}}),
+    lambda c: list(c.find({"$expr": {"$gt": [{"$reduce": {"input": {"$range": [0, 5000]}, "initialValue": 0,
+                                                         "in": {"$add": ["$$value", "$$this"]}}}, -1]}}).sort("text", 1)),
+    lambda c: c.count_documents({"$expr": {"$eq": [{"$reduce": {"input": {"$range": [0, 5000]}, "initialValue": 0,
+                                                              "in": {"$add": ["$$value", "$$this"]}}}, -1]}}),
+    lambda c: c.update_many({"$expr": {"$eq": [{"$reduce": {"input": {"$range": [0, 5000]}, "initialValue": 0,
+                                                          "in": {"$add": ["$$value", "$$this"]}}}, -1]}}, {"$set": {"a": 1}}),
+], ids=["find", "sort", "count", "update"])
+def test_finds_sorts_counts_and_updates_are_killed(server, client, slow, run):
+    with server.client() as other:
+        join = in_background(lambda: run(other[slow.database.name].slow))
+        op = wait_for(client, ns=slow.full_name)
+        client.admin.command("killOp", op=op["opid"])
+        assert join().code == 11601
+
+
+def test_a_time_limit_ends_any_command(db, slow):
+    expr = {"$expr": {"$eq": [{"$reduce": {"input": {"$range": [0, 5000]}, "initialValue": 0,
+                                         "in": {"$add": ["$$value", "$$this"]}}}, -1]}}
+    for command in [{"find": "slow", "filter": expr}, {"count": "slow", "query": expr},
+                    {"distinct": "slow", "key": "n", "query": expr},
+                    {"update": "slow", "updates": [{"q": expr, "u": {"$set": {"a": 1}}}]},
+                    {"findAndModify": "slow", "query": expr, "remove": True}]:
+        reply = db.command({**command, "maxTimeMS": 30}, check=False)
+        found = reply["writeErrors"][0]["code"] if "writeErrors" in reply else reply.get("code")
+        assert found == 50, (command, reply)
+    assert code(lambda: db.command("ping", maxTimeMS="x")) == 14
+    with pytest.raises(ExecutionTimeout):
+        db.slow.find(expr).max_time_ms(30).to_list()
+
+
+def test_an_index_build_is_killed_and_leaves_no_index(server, client, db):
+    db.c.insert_many([{"_id": i, "words": [f"word {j} of {i}" for j in range(60)]} for i in range(20_000)])
+    with server.client() as other:
+        join = in_background(lambda: other[db.name].c.create_index("words"))
+        op = wait_for(client, **{"command.createIndexes": "c", "opid": {"$exists": True}})
+        client.admin.command("killOp", op=op["opid"])
+        assert join().code == 11601
+    assert set(db.c.index_information()) == {"_id_"}
+    db.c.create_index("words")
+
+
+@pytest.mark.parametrize("arguments, expected", [
+    ({}, 4), ({"op": "x"}, 14), ({"op": 2**40}, 26823), ({"op": 1, "nonsense": 1}, 40415)])
+def test_kill_op_refuses_bad_arguments(client, arguments, expected):
+    assert code(lambda: client.admin.command({"killOp": 1, **arguments})) == expected
+    assert code(lambda: client.other.command({"killOp": 1, "op": 1})) == 13
+
+
+def test_an_operation_that_is_no_more_may_be_killed(client):
+    assert client.admin.command("killOp", op=2_000_000_000)["info"] == "attempting to kill op"
+
+
+def test_the_stages_of_a_whole_server(server, client, db):
+    with server.client(appname="idler") as idler:
+        idler.admin.command("ping")
+        ops = list(client.admin.aggregate([{"$currentOp": {"allUsers": True, "idleConnections": True}},
+                                           {"$match": {"appName": "idler"}}]))
+        assert ops and all(op["active"] is False for op in ops)
+    own, = client.admin.aggregate([{"$currentOp": {}}, {"$match": {"command.pipeline.0": {"$exists": True}}}])
+    assert own["command"]["aggregate"] == 1
+    assert code(lambda: list(db.aggregate([{"$currentOp": {}}]))) == 73
+    assert code(lambda: list(db.c.aggregate([{"$currentOp": {}}]))) == 73
+    assert code(lambda: list(client.admin.aggregate([{"$currentOp": {"nonsense": 1}}]))) == 40415
+    assert code(lambda: list(client.admin.aggregate([{"$currentOp": 1}]))) == 9
+    lsid = bson.Binary.from_uuid(uuid.uuid4())
+    with Wire(server) as wire:
+        command = {"insert": "c", "documents": [{}], "lsid": {"id": lsid}, "txnNumber": bson.Int64(7), "$db": db.name}
+        assert wire.command(command)["n"] == 1
+    local = db.aggregate([{"$listLocalSessions": {}}])
+    stored = client.config["system.sessions"].aggregate([{"$listSessions": {"allUsers": True}}])
+    for listed in (local, stored):
+        assert bytes(lsid) in [bytes(each["_id"]["id"]) for each in listed]
+    assert code(lambda: list(db.c.aggregate([{"$listLocalSessions": {}}]))) == 73
+    assert code(lambda: list(db.c.aggregate([{"$listSessions": {}}]))) == 73
+
+
+def test_server_status_counts_operations_and_documents(client, db):
+    before = client.admin.command("serverStatus")
+    db.c.insert_many([{"_id": i} for i in range(10)])
+    db.c.bulk_write([pymongo.UpdateOne({"_id": i}, {"$set": {"a": 1}}) for i in range(3)])
+    db.c.delete_many({"_id": {"$gte": 8}})
+    assert len(list(db.c.find({}, batch_size=5))) == 8
+    after = client.admin.command("serverStatus")
+    ops = {kind: after["opcounters"][kind] - before["opcounters"][kind] for kind in after["opcounters"]}
+    assert (ops["insert"], ops["update"], ops["delete"], ops["query"], ops["getmore"]) == (10, 3, 1, 1, 1)
+    assert ops["command"] >= 1
+    documents = {kind: after["metrics"]["document"][kind] - before["metrics"]["document"][kind]
+                 for kind in after["metrics"]["document"]}
+    assert documents == {"inserted": 10, "updated": 3, "deleted": 2, "returned": 8}
+    assert after["network"]["numRequests"] > before["network"]["numRequests"]
+    assert after["mem"]["resident"] > 0 and after["globalLock"]["activeClients"]["total"] >= 1
+    assert "repl" not in after
+
+
+def test_top_counts_by_collection_and_forgets_what_is_dropped(client, db):
+    db.c.insert_one({"_id": 1})
+    db.c.find_one()
+    db.c.update_one({}, {"$set": {"a": 1}})
+    db.c.delete_one({})
+    totals = client.admin.command("top")["totals"]
+    found = totals[f"{db.name}.c"]
+    assert [found[kind]["count"] for kind in ("insert", "queries", "update", "remove", "total")] == [1, 1, 1, 1, 4]
+    assert found["writeLock"]["time"] >= found["insert"]["time"] > 0 and found["readLock"]["count"] == 1
+    # What no collection can be called is refused and not counted.
+    assert code(lambda: db.command("find", "a\0b")) == 73
+    db.drop_collection("c")
+    assert f"{db.name}.c" not in client.admin.command("top")["totals"]
+
+
+def test_the_profiler_keeps_what_its_level_says(client, db):
+    assert db.command("profile", -1) == {"was": 0, "slowms": 100, "sampleRate": 1.0, "ok": 1.0}
+    db.command("profile", 2)
+    try:
+        db.c.insert_many([{"_id": i} for i in range(5)])
+        list(db.c.find({"_id": {"$gt": 1}}, comment="kept"))
+        with pytest.raises(OperationFailure):
+            list(db.c.find({"$nonsense": 1}))
+        db.c.insert_one({"text": "y" * 5_000})
+        kept = list(db["system.profile"].find().sort("$natural", 1))
+        assert [each["op"] for each in kept] == ["insert", "query", "query", "insert"]
+        found = db["system.profile"].find_one({"command.comment": "kept"})
+        assert found["ns"] == f"{db.name}.c" and found["nreturned"] == 3 and found["millis"] >= 0
+        failed, = db["system.profile"].find({"ok": 0}, {"errCode": 1, "errName": 1})
+        assert (failed["errCode"], failed["errName"]) == (2, "BadValue")
+        assert db["system.profile"].count_documents({"op": "insert"}) == 2
+        assert db.command("count", "system.profile", query={"op": "query"})["n"] == 2
+        # Commands are kept by their beginning, so that the profiler takes little memory.
+        assert all(len(str(each)) < 4_000 for each in kept)
+        assert db.command("profile", 1, slowms=60_000)["was"] == 2
+        list(db.c.find())
+        assert db["system.profile"].count_documents({}) == 4
+    finally:
+        db.command("profile", 0, slowms=100)
+    assert code(lambda: db.command("profile", "x")) == 14
+    assert code(lambda: db.command("profile", 1, sampleRate=0.5)) == 238
+
+
+def test_slow_operations_are_logged_without_what_users_store(server, client, db):
+    db.command("profile", 0, slowms=0)
+    try:
+        list(db.c.find({"name": "do not log me"}))
+    finally:
+        db.command("profile", 0, slowms=100)
+    lines = [json.loads(line) for line in client.admin.command({"getLog": "global"})["log"]]
+    slow = [line for line in lines if line["msg"] == "slow operation" and line["attr"]["namespace"] == f"{db.name}.c"]
+    assert slow and slow[0]["attr"]["command"] == "find" and slow[0]["s"] == "I" and "$date" in slow[0]["t"]
+    assert not [line for line in lines if line["s"] == "I" and "do not log me" in json.dumps(line)]
+
+
+def test_parameters_are_read_and_changed(client):
+    admin = client.admin
+    was = admin.command({"getParameter": 1, "cursorTimeoutMillis": 1})["cursorTimeoutMillis"]
+    try:
+        assert admin.command({"setParameter": 1, "cursorTimeoutMillis": 1234})["was"] == was
+        assert admin.command({"getParameter": 1, "cursorTimeoutMillis": 1})["cursorTimeoutMillis"] == 1234
+    finally:
+        admin.command({"setParameter": 1, "cursorTimeoutMillis": was})
+    assert admin.command({"setParameter": 1, "logLevel": 1})["was"] == 1
+    assert admin.command({"getParameter": 1, "transactionLifetimeLimitSeconds": 1})["transactionLifetimeLimitSeconds"] == 60
+    for command, expected in [({"nonsense": 1}, 72), ({}, 72), ({"maxBSONDepth": 5}, 20), ({"logLevel": 9}, 2),
+                              ({"cursorTimeoutMillis": 0}, 2), ({"cursorTimeoutMillis": "x"}, 14)]:
+        assert code(lambda: admin.command({"setParameter": 1, **command})) == expected
+
+
+def test_a_replica_set_says_what_it_is(tmp_path, client):
+    for name in ("replSetGetStatus", "replSetGetConfig"):
+        assert code(lambda: client.admin.command(name)) == 76
+    assert client.admin.command("connPoolStats")["totalCreated"] == 0
+    server = Server(tmp_path, "--replica-set", "rs0")
+    with server.client() as member:
+        status = member.admin.command("replSetGetStatus")
+        assert (status["set"], status["myState"]) == ("rs0", 1)
+        assert [each["stateStr"] for each in status["members"]] == ["PRIMARY"]
+        config = member.admin.command("replSetGetConfig")["config"]
+        assert config["_id"] == "rs0" and config["members"][0]["host"] == status["members"][0]["name"]
+        assert member.admin.command("serverStatus")["repl"]["setName"] == "rs0"
+    assert server.stop() == 0

@@ -1,0 +1,158 @@
+"""Sizes, checks and use of collections: what dbStats, collStats, dataSize, validate, compact, listDatabases and the stages say."""
+import bson
+import pytest
+from pymongo.errors import OperationFailure
+
+
+def code(call):
+    with pytest.raises(OperationFailure) as failure:
+        call()
+    return failure.value.code
+
+
+def test_collection_sizes_are_those_of_the_documents_as_bson(db, films):
+    bytes_ = sum(len(bson.encode(film)) for film in films.find())
+    stats = db.command("collStats", "films")
+    assert (stats["ns"], stats["count"], stats["size"]) == (f"{db.name}.films", 12, bytes_)
+    assert stats["avgObjSize"] == bytes_ // 12 and stats["sizeIsEstimated"] is False
+    assert stats["nindexes"] == 1 and set(stats["indexSizes"]) == {"_id_"}
+    assert stats["totalSize"] == stats["storageSize"] + stats["totalIndexSize"] > 0
+    assert db.command("dataSize", f"{db.name}.films")["size"] == bytes_
+    assert db.command("dataSize", f"{db.name}.films")["numObjects"] == 12
+    assert db.command("collStats", "films", scale=1024)["size"] == bytes_ // 1024
+    assert db.command("collStats", "films", scale=1024)["scaleFactor"] == 1024
+
+
+def test_the_size_of_many_documents_is_estimated_and_says_so(db):
+    db.many.insert_many([{"_id": i, "text": "x" * (100 + i % 50)} for i in range(8_000)])
+    stats = db.command("collStats", "many")
+    exact = db.command("dataSize", f"{db.name}.many")
+    assert stats["count"] == exact["numObjects"] == 8_000 and stats["sizeIsEstimated"] is True
+    assert abs(stats["size"] - exact["size"]) < exact["size"] * 0.05
+    estimate = db.command("dataSize", f"{db.name}.many", estimate=True)
+    assert estimate["estimate"] is True and estimate["size"] == stats["size"]
+
+
+def test_values_too_long_for_a_page_count_on_disk(db):
+    db.long.insert_many([{"_id": i, "text": "".join(chr(33 + (i * j) % 90) for j in range(50_000))} for i in range(10)])
+    assert db.command("collStats", "long")["storageSize"] > 10 * 50_000
+
+
+def test_database_sizes_are_the_sum_of_its_collections(db, films):
+    db.other.insert_one({"a": 1})
+    db.other.create_index("a")
+    parts = [db.command("collStats", name) for name in ("films", "other")]
+    stats = db.command("dbStats")
+    assert (stats["db"], stats["collections"], stats["objects"], stats["indexes"]) == (db.name, 2, 13, 3)
+    for whole, part in [("dataSize", "size"), ("storageSize", "storageSize"), ("indexSize", "totalIndexSize"),
+                        ("totalSize", "totalSize")]:
+        assert stats[whole] == sum(each[part] for each in parts)
+    assert stats["fsTotalSize"] > stats["fsUsedSize"] > 0
+    assert db.client["nothing-here"].command("dbStats")["objects"] == 0
+
+
+def test_listed_databases_have_the_size_of_their_pages(db, films):
+    listed = {each["name"]: each for each in db.client.admin.command("listDatabases")["databases"]}
+    assert listed[db.name]["sizeOnDisk"] == db.command("dbStats")["totalSize"] > 0
+
+
+def test_a_collection_that_does_not_exist_has_no_sizes_and_cannot_be_checked(db):
+    stats = db.command("collStats", "none")
+    assert (stats["count"], stats["size"], stats["totalIndexSize"]) == (0, 0, 0)
+    assert db.command("dataSize", f"{db.name}.none")["size"] == 0
+    assert code(lambda: db.command("validate", "none")) == 26
+    assert code(lambda: db.command("compact", "none")) == 26
+    assert code(lambda: list(db.none.aggregate([{"$collStats": {"storageStats": {}}}]))) == 26
+    assert code(lambda: list(db.none.aggregate([{"$collStats": {"latencyStats": {}}}]))) == 26
+
+
+@pytest.mark.parametrize("command, expected", [
+    ({"collStats": "c", "scale": 0}, 51024),
+    ({"collStats": "c", "scale": "x"}, 14),
+    ({"collStats": 1}, 73),
+    ({"dbStats": 1, "scale": -1}, 51024),
+    ({"dataSize": 1}, 73),
+    ({"dataSize": "c"}, 73),
+    ({"dataSize": "elsewhere.c"}, 73),
+    ({"dataSize": "DB.c", "min": {"a": 1}}, 238),
+    ({"validate": "c", "repair": True}, 238),
+    ({"validate": 1}, 73),
+    ({"compact": "c", "freeSpaceTargetMB": 5}, 238),
+])
+def test_statistics_refuse_bad_arguments(db, command, expected):
+    name = next(iter(command))
+    value = command[name]
+    plain = {**command, name: value.replace("DB", db.name) if isinstance(value, str) else value}
+    assert code(lambda: db.command(plain)) == expected
+
+
+@pytest.mark.parametrize("stage, expected", [
+    ({"storageStats": 1}, 14),
+    ({"count": 1}, 14),
+    ({"storageStats": {"scale": 0}}, 2),
+    ({"storageStats": {"nonsense": 1}}, 40415),
+    ({"latencyStats": {"nonsense": 1}}, 40415),
+    ({"nonsense": {}}, 40415),
+])
+def test_the_stage_refuses_bad_operands(films, stage, expected):
+    found = code(lambda: list(films.aggregate([{"$collStats": stage}])))
+    assert found == expected or found in (9, 40415), found
+
+
+def test_the_stage_says_what_it_is_asked_for(db, films):
+    found, = films.aggregate([{"$collStats": {"count": {}, "storageStats": {"scale": 2}}}])
+    assert found["ns"] == films.full_name and found["count"] == 12
+    assert found["storageStats"]["size"] == db.command("collStats", "films", scale=2)["size"]
+    assert "storageStats" not in next(films.aggregate([{"$collStats": {"count": {}}}]))
+    films.find_one()
+    found, = films.aggregate([{"$collStats": {"latencyStats": {"histograms": True}, "count": {}}}, {"$unset": "host"}])
+    assert found["latencyStats"]["reads"]["ops"] >= 1 and found["latencyStats"]["writes"]["ops"] == 1
+    assert sum(each["count"] for each in found["latencyStats"]["writes"]["histogram"]) == 1
+    assert found["count"] == 12 and "host" not in found
+
+
+def uses(collection):
+    return {each["name"]: each["accesses"]["ops"] for each in collection.aggregate([{"$indexStats": {}}])}
+
+
+def test_each_use_of_an_index_is_counted_once(films):
+    films.create_index("year")
+    films.create_index("title", unique=True)
+    assert uses(films) == {"_id_": 0, "year_1": 0, "title_1": 0}
+    list(films.find({"year": 1991}).batch_size(1))
+    list(films.find({"year": {"$gt": 1991}}).sort("year", 1))
+    films.count_documents({"year": 1992})
+    films.find_one({"title": "film 01"})
+    films.find_one({"_id": 3})
+    films.update_one({"_id": 3}, {"$set": {"x": 1}})
+    films.find_one({"rating.stars": 1})
+    assert uses(films) == {"_id_": 2, "year_1": 3, "title_1": 1}
+    # The catalog changes: counts stay, those of an index that is dropped and created again begin anew.
+    films.drop_index("year_1")
+    films.create_index("year")
+    assert uses(films) == {"_id_": 2, "year_1": 0, "title_1": 1}
+    list(films.aggregate([{"$limit": 1}, {"$lookup": {
+        "from": "films", "localField": "year", "foreignField": "year", "as": "same"}}]))
+    assert uses(films)["year_1"] >= 1
+    assert uses(films.database.none) == {}
+
+
+def test_validate_checks_documents_and_index_entries(db, films):
+    films.create_index("cast")
+    for full in (False, True):
+        found = db.validate_collection("films", full=full)
+        assert found["valid"] is True and found["errors"] == [] and found["nrecords"] == 12
+        assert found["keysPerIndex"] == {"_id_": 12, "cast_1": 24} and found["nIndexes"] == 2
+        assert found["indexDetails"]["cast_1"]["valid"] is True
+    metadata = db.command("validate", "films", metadata=True)
+    assert metadata["valid"] is True and "nrecords" not in metadata
+
+
+def test_compact_returns_what_dropped_collections_took(db):
+    db.kept.insert_one({"_id": 1})
+    db.dropped.insert_many([{"_id": i, "x": "y" * 1_000} for i in range(5_000)])
+    db.client.admin.command("fsync")
+    db.dropped.drop()
+    assert db.command("compact", "kept", dryRun=True)["estimatedBytesFreed"] >= 0
+    assert db.command("compact", "kept")["bytesFreed"] > 0
+    assert db.kept.find_one() == {"_id": 1}
