@@ -16,10 +16,12 @@ use crate::metrics::Metrics;
 use crate::mongo::cursors::Cursors;
 use crate::mongo::sessions::Sessions;
 use crate::mongo::topology::Topology;
+use crate::threads::Threads;
 
 /// Shared by every connection of a server.
 pub(crate) struct Context {
-    /// The database. Its calls may wait for the disk: not from a task of the runtime, but from `spawn_blocking`.
+    /// The database. Its calls may wait for the disk: not from a task of the runtime, but after
+    /// [`crate::threads::may_block`] or from `spawn_blocking`.
     pub(crate) database: Database,
     /// Where its files are.
     pub(crate) dir: PathBuf,
@@ -37,6 +39,8 @@ pub(crate) struct Context {
     pub(crate) topology: Topology,
     /// Who may do what.
     pub(crate) access: Arc<Access>,
+    /// Connections on threads that may block.
+    pub(crate) threads: Arc<Threads>,
     /// Running backups.
     pub(crate) backups: Backups,
     /// When the server began.
@@ -65,6 +69,7 @@ impl Context {
             topology,
             access: Arc::new(access),
             metrics,
+            threads: Arc::new(Threads::new(limits.blocking_threads / 4)),
             backups: Backups::default(),
             started: Instant::now(),
             budget: Arc::new(Semaphore::new(limits.inflight_bytes.min(Semaphore::MAX_PERMITS))),

@@ -38,4 +38,5 @@ mod metrics;
 mod mongo;
 mod shutdown;
 mod stream;
+mod threads;
 pub mod tls;
