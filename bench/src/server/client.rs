@@ -10,7 +10,7 @@ use crate::Result;
 
 /// How a client speaks with a server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Protocol {
+pub(crate) enum Protocol {
     /// MongoDB's.
     Mongo,
     /// TreeDB's.
@@ -18,7 +18,7 @@ pub enum Protocol {
 }
 
 /// A connection to a server.
-pub enum Client {
+pub(crate) enum Client {
     /// By MongoDB's protocol.
     Mongo(Wire),
     /// By TreeDB's.
@@ -34,7 +34,7 @@ impl Client {
     ///
     /// # Errors
     /// The server does not answer, or does not speak the protocol.
-    pub fn connect(server: &Process, protocol: Protocol) -> Result<Client> {
+    pub(crate) fn connect(server: &Process, protocol: Protocol) -> Result<Client> {
         Ok(match protocol {
             Protocol::Mongo => {
                 let mut wire = Wire::connect(&server.mongo)?;
@@ -52,7 +52,7 @@ impl Client {
     ///
     /// # Errors
     /// Not all of them were inserted.
-    pub fn insert(&mut self, documents: &[RawDocumentBuf]) -> Result<()> {
+    pub(crate) fn insert(&mut self, documents: &[RawDocumentBuf]) -> Result<()> {
         match self {
             Client::Mongo(wire) => {
                 let mut array = bson::RawArrayBuf::new();
@@ -74,7 +74,7 @@ impl Client {
     ///
     /// # Errors
     /// There is none.
-    pub fn read(&mut self, id: &str, see: impl FnOnce(&RawDocument) -> Result<()>) -> Result<()> {
+    pub(crate) fn read(&mut self, id: &str, see: impl FnOnce(&RawDocument) -> Result<()>) -> Result<()> {
         match self {
             Client::Mongo(wire) => {
                 let filter = rawdoc! { "_id": id };
@@ -96,7 +96,7 @@ impl Client {
     ///
     /// # Errors
     /// There is none.
-    pub fn update(&mut self, id: &str, field: &str, value: &str) -> Result<()> {
+    pub(crate) fn update(&mut self, id: &str, field: &str, value: &str) -> Result<()> {
         let filter = rawdoc! { "_id": id };
         let mut set = RawDocumentBuf::new();
         set.append(bson::raw::CString::try_from(field)?, value);
@@ -116,7 +116,7 @@ impl Client {
     ///
     /// # Errors
     /// Those of the server and of `see`.
-    pub fn scan(
+    pub(crate) fn scan(
         &mut self,
         from: &str,
         count: u32,
@@ -140,7 +140,7 @@ impl Client {
             }
             Client::Native(native) => {
                 let mut find = Find::new(NAMESPACE, &filter);
-                (find.sort, find.limit, find.batch) = (Some(&sort), u64::from(count), count);
+                (find.sort, find.limit, find.batch) = (Some(&*sort), u64::from(count), count);
                 for document in native.find(&find)? {
                     see(&document?)?;
                     seen += 1;

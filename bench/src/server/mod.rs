@@ -5,6 +5,6 @@ mod process;
 mod wire;
 mod ycsb;
 
-pub use client::{Client, Protocol};
-pub use process::Process;
-pub use ycsb::{Done, RECORDS, Workload, load, run};
+pub(crate) use client::Protocol;
+pub(crate) use process::Process;
+pub(crate) use ycsb::{Done, RECORDS, Workload, load, run};

@@ -10,12 +10,12 @@ use crate::Result;
 use crate::engines::DataDir;
 
 /// A running server, killed on drop.
-pub struct Process {
+pub(crate) struct Process {
     child: Child,
     /// Where drivers of MongoDB connect.
-    pub mongo: String,
+    pub(crate) mongo: String,
     /// Where clients of TreeDB's native protocol connect.
-    pub native: Option<String>,
+    pub(crate) native: Option<String>,
     _dir: DataDir,
 }
 
@@ -31,7 +31,7 @@ impl Process {
     ///
     /// # Errors
     /// It does not start.
-    pub fn treedb() -> Result<Process> {
+    pub(crate) fn treedb() -> Result<Process> {
         let dir = DataDir::new("treedb-server")?;
         let mut child = program("BENCH_TREEDB")?
             .args(["serve", "--mongo", "127.0.0.1:0", "--native", "127.0.0.1:0", "--log-level", "error"])
@@ -53,7 +53,7 @@ impl Process {
     ///
     /// # Errors
     /// It does not start.
-    pub fn wired_tiger() -> Result<Process> {
+    pub(crate) fn wired_tiger() -> Result<Process> {
         let dir = DataDir::new("wiredtiger-server")?;
         let port = TcpListener::bind("127.0.0.1:0")?.local_addr()?.port();
         let child = program("BENCH_SECANTUSD")?
@@ -87,7 +87,7 @@ impl Process {
     ///
     /// # Errors
     /// It has ended.
-    pub fn cpu_nanos(&self) -> Result<u64> {
+    pub(crate) fn cpu_nanos(&self) -> Result<u64> {
         let stat = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
         // The name in parentheses may contain anything.
         let (_, fields) = stat.rsplit_once(')').ok_or("no name")?;
@@ -100,7 +100,7 @@ impl Process {
     ///
     /// # Errors
     /// It has ended.
-    pub fn memory(&self) -> Result<u64> {
+    pub(crate) fn memory(&self) -> Result<u64> {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
         let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).ok_or("no RssAnon")?;
         Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)

@@ -12,7 +12,7 @@ const HEADER: usize = 16;
 const OP_MSG: i32 = 2013;
 
 /// A connection.
-pub struct Wire {
+pub(crate) struct Wire {
     stream: TcpStream,
     bytes: Vec<u8>,
     last: i32,
@@ -20,14 +20,14 @@ pub struct Wire {
 
 impl Wire {
     /// Connects.
-    pub fn connect(address: &str) -> Result<Wire> {
+    pub(crate) fn connect(address: &str) -> Result<Wire> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         Ok(Wire { stream, bytes: Vec::new(), last: 0 })
     }
 
     /// Sends a command and returns its reply, which says `ok: 1` and has no write errors.
-    pub fn command(&mut self, command: &RawDocument) -> Result<RawDocumentBuf> {
+    pub(crate) fn command(&mut self, command: &RawDocument) -> Result<RawDocumentBuf> {
         self.last += 1;
         let bytes = &mut self.bytes;
         bytes.clear();

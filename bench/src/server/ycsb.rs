@@ -23,16 +23,14 @@ use super::process::Process;
 use crate::Result;
 
 /// Records before the first workload.
-pub const RECORDS: u64 = 200_000;
+pub(crate) const RECORDS: u64 = 200_000;
 
 const FIELDS: u64 = 10;
 const VALUE_BYTES: usize = 100;
-/// Records that one insert of the load has.
-const LOAD_BATCH: u64 = 1;
 
 /// A workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Workload {
+pub(crate) enum Workload {
     A,
     B,
     C,
@@ -43,11 +41,11 @@ pub enum Workload {
 
 impl Workload {
     /// All of them, in the order in which YCSB runs them over one set of records; those that insert come last.
-    pub const ALL: [Workload; 6] =
+    pub(crate) const ALL: [Workload; 6] =
         [Workload::A, Workload::B, Workload::C, Workload::F, Workload::D, Workload::E];
 
     /// Its description in a row.
-    pub fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Workload::A => "YCSB A, half updates",
             Workload::B => "YCSB B, 5 % updates",
@@ -70,13 +68,13 @@ impl Workload {
 
 /// What some connections have done.
 #[derive(Debug, Clone, Copy)]
-pub struct Done {
+pub(crate) struct Done {
     /// Operations.
-    pub ops: u64,
+    pub(crate) ops: u64,
     /// How long it took.
-    pub time: Duration,
+    pub(crate) time: Duration,
     /// 99 % of the operations took at most that.
-    pub p99: Duration,
+    pub(crate) p99: Duration,
 }
 
 fn hash(n: u64) -> u64 {
@@ -186,23 +184,30 @@ fn nanos(since: Instant) -> u32 {
     u32::try_from(since.elapsed().as_nanos()).unwrap_or(u32::MAX)
 }
 
-/// Inserts the records from `first` on, one at a time each, on so many connections.
+/// Inserts `count` records from `first` on by so many connections, `batch` of them with one command.
 ///
 /// # Errors
 /// The server's.
-pub fn load(server: &Process, protocol: Protocol, threads: u64, first: u64, count: u64) -> Result<Done> {
+pub(crate) fn load(
+    server: &Process,
+    protocol: Protocol,
+    threads: u64,
+    first: u64,
+    count: u64,
+    batch: u64,
+) -> Result<Done> {
     let next = AtomicU64::new(first);
     let started = Instant::now();
     let latencies = connections(server, protocol, threads, |mut client, _| {
         let mut latencies = Vec::new();
         loop {
-            let n = next.fetch_add(LOAD_BATCH, Ordering::Relaxed);
+            let n = next.fetch_add(batch, Ordering::Relaxed);
             if n >= first + count {
                 return Ok(latencies);
             }
-            let document = record(n)?;
+            let documents = (n..(n + batch).min(first + count)).map(record).collect::<Result<Vec<_>>>()?;
             let began = Instant::now();
-            client.insert(&[document])?;
+            client.insert(&documents)?;
             latencies.push(nanos(began));
         }
     })?;
@@ -213,7 +218,7 @@ pub fn load(server: &Process, protocol: Protocol, threads: u64, first: u64, coun
 ///
 /// # Errors
 /// The server's, or a record that is not as it must be.
-pub fn run(
+pub(crate) fn run(
     server: &Process,
     protocol: Protocol,
     workload: Workload,

@@ -109,7 +109,7 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let all = [&gateway[0], &gateway[1], &both[0]];
     for side in all {
         eprintln!("server: {} records into {}", scale.of(RECORDS), side.server.mongo);
-        load(side.server, side.protocol, 8, 0, scale.of(RECORDS))?;
+        load(side.server, side.protocol, 1, 0, scale.of(RECORDS), 1_000)?;
         side.records.store(scale.of(RECORDS), std::sync::atomic::Ordering::Relaxed);
     }
     let time = Duration::from_millis(scale.of(1_500));
@@ -120,7 +120,7 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
             let count = scale.of(if threads == 1 { 500 } else { 4_000 });
             let insert = |side: &Side<'_>, _| {
                 let first = side.records.fetch_add(count, std::sync::atomic::Ordering::Relaxed);
-                load(side.server, side.protocol, threads, first, count)
+                load(side.server, side.protocol, threads, first, count, 1)
             };
             let goals = [(PEER, if threads == 1 { 1.3 } else { 4.0 })];
             out.extend(compare(&name, scale.rounds, &gateway, &goals, &insert)?);
