@@ -14,6 +14,21 @@ case ${1:-all} in
         export BENCH_POLODB
         ;;
 esac
+# The servers are processes of their own. The peer is a program of its own too, installed once: seven minutes on two cores.
+case ${1:-all} in
+    all | server)
+        cargo build -q --release -p treedb_server --bin treedb
+        BENCH_TREEDB=$(realpath "$target/release/treedb")
+        if [ -z "${BENCH_SECANTUSD:-}" ]; then
+            peers=$(realpath "$target")/peers
+            [ -x "$peers/bin/secantusd-rs" ] ||
+                CARGO_RESOLVER_INCOMPATIBLE_RUST_VERSIONS=fallback CARGO_TARGET_DIR=$target/secantus cargo install -q \
+                    secantus-mdb --version 0.5.3-beta.196 --ignore-rust-version --root "$peers"
+            BENCH_SECANTUSD=$peers/bin/secantusd-rs
+        fi
+        export BENCH_TREEDB BENCH_SECANTUSD
+        ;;
+esac
 # Without these the bindings would compile a RocksDB of their own.
 ROCKSDB_LIB_DIR=/usr/lib/$(gcc -print-multiarch)
 export ROCKSDB_LIB_DIR ROCKSDB_INCLUDE_DIR=/usr/include

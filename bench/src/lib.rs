@@ -5,6 +5,7 @@
 //! | [`suites`] | the workloads: `kv`, `documents`, `durable` and so on |
 //! | [`engines`] | TreeDB and its peers behind common traits |
 //! | `debian_packages` | a data set of real documents |
+//! | `server` | servers, clients and YCSB's workloads |
 //! | `vectors` | sets of vectors, and indexes over them |
 //! | [`comparison`] | interleaved rounds, clocks, units and checksums |
 //! | [`worker`] | work that needs a process of its own |
@@ -26,6 +27,7 @@ pub mod machine;
 pub mod page;
 pub mod report;
 pub mod results;
+mod server;
 pub mod suites;
 mod vectors;
 pub mod worker;

@@ -104,7 +104,8 @@ pub struct Limits {
     /// Bytes of requests in progress and of unread answers, over all connections. Further requests wait, unread.
     /// At least [`MAX_MESSAGE_BYTES`].
     pub inflight_bytes: usize,
-    /// Commands executed at a time: threads that may wait for the disk.
+    /// Commands executed at a time: threads that may wait for the disk. A quarter of them may wait for the next message of
+    /// a connection.
     pub blocking_threads: usize,
     /// How long a peer may stall in the middle of a message, or leave its answer unread.
     pub stall: Duration,
@@ -129,7 +130,7 @@ impl Default for Limits {
         Limits {
             connections: 1_000,
             inflight_bytes: 256 << 20,
-            blocking_threads: 256,
+            blocking_threads: 1_024,
             stall: Duration::from_secs(30),
             cursor_idle: Duration::from_secs(600),
             cursors: 10_000,

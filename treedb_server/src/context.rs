@@ -21,10 +21,12 @@ use crate::mongo::operations::Operations;
 use crate::mongo::sessions::Sessions;
 use crate::mongo::topology::Topology;
 use crate::parameters::Parameters;
+use crate::threads::Threads;
 
 /// Shared by every connection of a server.
 pub(crate) struct Context {
-    /// The database. Its calls may wait for the disk: not from a task of the runtime, but from `spawn_blocking`.
+    /// The database. Its calls may wait for the disk: not from a task of the runtime, but after
+    /// [`crate::threads::may_block`] or from `spawn_blocking`.
     pub(crate) database: Database,
     /// Where its files are.
     pub(crate) dir: PathBuf,
@@ -52,6 +54,8 @@ pub(crate) struct Context {
     pub(crate) process: ObjectId,
     /// What `setParameter` sets.
     pub(crate) parameters: Parameters,
+    /// Connections on threads that may block.
+    pub(crate) threads: Arc<Threads>,
     /// Running backups.
     pub(crate) backups: Backups,
     /// When the server began.
@@ -80,6 +84,7 @@ impl Context {
             topology,
             access: Arc::new(access),
             metrics,
+            threads: Arc::new(Threads::new(limits.blocking_threads / 4)),
             backups: Backups::default(),
             operations: Operations::default(),
             compressors: Compressors::ALL,

@@ -40,4 +40,5 @@ mod mongo;
 mod parameters;
 mod shutdown;
 mod stream;
+mod threads;
 pub mod tls;

@@ -15,7 +15,8 @@ use crate::context::Context;
 use crate::metrics::Door;
 use crate::server::ServeError;
 use crate::shutdown::Shutdown;
-use crate::stream::{Either, Stream};
+use crate::stream::{Socket, Stream};
+use crate::threads;
 use crate::tls::Tls;
 
 /// A bound listener and the name of its protocol.
@@ -37,7 +38,8 @@ impl Listener {
         Ok(Listener { door, socket, address: bound })
     }
 
-    /// Accepts connections until shutdown and runs `serve` for each in a task of its own: a panic ends only that
+    /// Accepts connections until shutdown and runs `serve` for each in a task of its own, which
+    /// [`threads`] moves to threads that may block: a panic ends only that
     /// connection. Then waits for the connections, at most [`crate::config::Limits::shutdown_grace`].
     pub(crate) async fn run<F>(
         self,
@@ -76,18 +78,20 @@ impl Listener {
                 tracing::warn!(door = self.door, %peer, limit = context.limits.connections, "too many connections");
                 continue;
             }
-            // Answers are written in one piece each: waiting to fill a segment only adds delay.
-            if let Err(error) = stream.set_nodelay(true) {
-                tracing::debug!(door = self.door, %peer, %error, "connection is gone already");
-                continue;
-            }
+            let stream = match Socket::new(stream) {
+                Ok(stream) => stream,
+                Err(error) => {
+                    tracing::debug!(door = self.door, %peer, %error, "connection is gone already");
+                    continue;
+                }
+            };
             let open = OpenConnection::new(context.metrics.connections.get_or_create_owned(&door), permit);
             let (context, mut shutdown, tls) = (Arc::clone(&context), shutdown.clone(), tls.clone());
-            let name = self.door;
-            tasks.spawn(async move {
+            let (name, threads) = (self.door, Arc::clone(&context.threads));
+            let connection = async move {
                 let _open = open;
                 let stream = match tls {
-                    None => Ok(Either::Plain(stream)),
+                    None => Ok(Stream::Plain(stream)),
                     Some(tls) => {
                         let accepted = tokio::time::timeout(context.limits.stall, tls.accept(stream));
                         match shutdown.within_grace(accepted).await {
@@ -104,7 +108,8 @@ impl Listener {
                         tracing::debug!(door = name, %peer, %error, "closing: no TLS");
                     }
                 }
-            });
+            };
+            tasks.spawn(threads::run(connection, threads));
         }
         drop(self.socket);
         let ended = tokio::time::timeout(context.limits.shutdown_grace, async {

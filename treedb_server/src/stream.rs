@@ -1,76 +1,165 @@
 //! A connection's bytes: plain, or through TLS.
 
 use std::io;
+use std::net::{Shutdown, TcpStream};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
 use tokio_rustls::server::TlsStream;
 
-/// One of two streams.
-#[derive(Debug)]
-pub(crate) enum Either<P, T> {
-    Plain(P),
-    Tls(T),
-}
+use crate::threads::{self, LINGER};
 
 /// A connection.
-pub(crate) type Stream = Either<TcpStream, Box<TlsStream<TcpStream>>>;
-/// What it receives.
-pub(crate) type ReadHalf = Either<OwnedReadHalf, tokio::io::ReadHalf<Box<TlsStream<TcpStream>>>>;
-/// What it sends.
-pub(crate) type WriteHalf = Either<OwnedWriteHalf, tokio::io::WriteHalf<Box<TlsStream<TcpStream>>>>;
+#[derive(Debug)]
+pub(crate) enum Stream {
+    Plain(Socket),
+    Tls(Box<TlsStream<Socket>>),
+}
 
-impl Stream {
-    /// Its two directions. Those of a plain stream share no lock.
-    pub(crate) fn into_split(self) -> (ReadHalf, WriteHalf) {
-        match self {
-            Either::Plain(stream) => {
-                let (read, write) = stream.into_split();
-                (Either::Plain(read), Either::Plain(write))
-            }
-            Either::Tls(stream) => {
-                let (read, write) = tokio::io::split(stream);
-                (Either::Tls(read), Either::Tls(write))
-            }
+/// What a connection receives.
+pub(crate) type ReadHalf = tokio::io::ReadHalf<Stream>;
+/// What it sends.
+pub(crate) type WriteHalf = tokio::io::WriteHalf<Stream>;
+
+/// A connected socket. On a thread that [lingers](threads::lingers) a read waits for its peer for at most [`LINGER`]; anywhere else
+/// reads and writes do not block, but ask the runtime to be woken.
+#[derive(Debug)]
+pub(crate) struct Socket(Registered);
+
+#[derive(Debug)]
+enum Registered {
+    /// With the runtime, not blocking.
+    Yes(tokio::net::TcpStream),
+    /// Not with the runtime, which would be woken for each message that a thread receives: blocking.
+    No(TcpStream),
+    /// Changing from one to the other has failed.
+    Lost,
+}
+
+impl Socket {
+    /// A socket that the runtime has accepted.
+    pub(crate) fn new(accepted: tokio::net::TcpStream) -> io::Result<Self> {
+        // Replies are written in one piece each: waiting to fill a segment only adds delay.
+        accepted.set_nodelay(true)?;
+        Ok(Socket(Registered::Yes(accepted)))
+    }
+
+    /// The socket, for a thread that lingers.
+    fn blocking(&mut self) -> io::Result<&TcpStream> {
+        if let Registered::Yes(_) = self.0
+            && let Registered::Yes(stream) = std::mem::replace(&mut self.0, Registered::Lost)
+        {
+            let stream = stream.into_std()?;
+            stream.set_nonblocking(false)?;
+            stream.set_read_timeout(Some(LINGER))?;
+            self.0 = Registered::No(stream);
+        }
+        match &self.0 {
+            Registered::No(stream) => Ok(stream),
+            Registered::Yes(_) | Registered::Lost => Err(io::ErrorKind::NotConnected.into()),
+        }
+    }
+
+    /// The socket, for the runtime.
+    fn registered(&mut self) -> io::Result<&mut tokio::net::TcpStream> {
+        if let Registered::No(_) = self.0
+            && let Registered::No(stream) = std::mem::replace(&mut self.0, Registered::Lost)
+        {
+            stream.set_nonblocking(true)?;
+            self.0 = Registered::Yes(tokio::net::TcpStream::from_std(stream)?);
+        }
+        match &mut self.0 {
+            Registered::Yes(stream) => Ok(stream),
+            Registered::No(_) | Registered::Lost => Err(io::ErrorKind::NotConnected.into()),
         }
     }
 }
 
-impl<P: AsyncRead + Unpin, T: AsyncRead + Unpin> AsyncRead for Either<P, T> {
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        while threads::lingers() {
+            match recv(this.blocking()?, buffer.initialize_unfilled(), RecvFlags::empty()) {
+                Ok((received, _)) => {
+                    buffer.advance(received);
+                    return Poll::Ready(Ok(()));
+                }
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => threads::stop_lingering(),
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+        Pin::new(this.registered()?).poll_read(context, buffer)
+    }
+}
+
+impl AsyncWrite for Socket {
+    fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        let this = self.get_mut();
+        while let Registered::No(stream) = &this.0 {
+            match send(stream, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Ok(sent) => return Poll::Ready(Ok(sent)),
+                Err(Errno::INTR) => {}
+                Err(Errno::AGAIN) => break,
+                Err(error) => return Poll::Ready(Err(error.into())),
+            }
+        }
+        Pin::new(this.registered()?).poll_write(context, bytes)
+    }
+
+    fn poll_flush(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Poll::Ready(Ok(()))
+    }
+
+    fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        match &mut this.0 {
+            Registered::Yes(stream) => Pin::new(stream).poll_shutdown(context),
+            Registered::No(stream) => Poll::Ready(stream.shutdown(Shutdown::Write)),
+            Registered::Lost => Poll::Ready(Ok(())),
+        }
+    }
+}
+
+impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Either::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
-            Either::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Plain(stream) => Pin::new(stream).poll_read(context, buffer),
+            Stream::Tls(stream) => Pin::new(stream).poll_read(context, buffer),
         }
     }
 }
 
-impl<P: AsyncWrite + Unpin, T: AsyncWrite + Unpin> AsyncWrite for Either<P, T> {
+impl AsyncWrite for Stream {
     fn poll_write(self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
         match self.get_mut() {
-            Either::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
-            Either::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Plain(stream) => Pin::new(stream).poll_write(context, bytes),
+            Stream::Tls(stream) => Pin::new(stream).poll_write(context, bytes),
         }
     }
 
     fn poll_flush(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Either::Plain(stream) => Pin::new(stream).poll_flush(context),
-            Either::Tls(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Plain(stream) => Pin::new(stream).poll_flush(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_flush(context),
         }
     }
 
     fn poll_shutdown(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         match self.get_mut() {
-            Either::Plain(stream) => Pin::new(stream).poll_shutdown(context),
-            Either::Tls(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Plain(stream) => Pin::new(stream).poll_shutdown(context),
+            Stream::Tls(stream) => Pin::new(stream).poll_shutdown(context),
         }
     }
 }

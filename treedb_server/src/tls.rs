@@ -10,10 +10,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
-use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 
-use crate::stream::{Either, Stream};
+use crate::stream::{Socket, Stream};
 
 /// Time between two looks at the files.
 const RELOAD: Duration = Duration::from_secs(5);
@@ -105,8 +104,8 @@ impl Tls {
     ///
     /// # Errors
     /// The peer does not, or not so that both understand.
-    pub(crate) async fn accept(&self, stream: TcpStream) -> std::io::Result<Stream> {
-        Ok(Either::Tls(Box::new(self.acceptor.accept(stream).await?)))
+    pub(crate) async fn accept(&self, stream: Socket) -> std::io::Result<Stream> {
+        Ok(Stream::Tls(Box::new(self.acceptor.accept(stream).await?)))
     }
 
     /// Reads the files again whenever they have changed. What cannot be used is not: the certificate stays as it is.

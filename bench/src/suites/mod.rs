@@ -12,6 +12,7 @@ mod packages;
 mod pg;
 mod pg_documents;
 mod readers;
+mod server;
 mod stall;
 mod vectors;
 
@@ -58,6 +59,7 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "open", about: open::ABOUT, run: |scale| Ok(open::run(scale)?.into()) },
     Suite { name: "memory", about: memory::ABOUT, run: |scale| Ok(memory::run(scale)?.into()) },
     Suite { name: "pg", about: pg::ABOUT, run: |scale| Ok(pg::run(scale)?.into()) },
+    Suite { name: "server", about: server::ABOUT, run: |scale| Ok(server::run(scale)?.into()) },
     Suite { name: "vectors", about: vectors::ABOUT, run: vectors::run },
 ];
 

@@ -135,14 +135,13 @@ pub(crate) async fn connection(
     let received: Counter = context.metrics.received.get_or_create_owned(&door);
     let sent: Counter = context.metrics.sent.get_or_create_owned(&door);
     tracing::debug!(connection = session.id, %peer, "mongo connection opened");
-    let (reader, mut writer) = stream.into_split();
-    let mut reader = BufReader::with_capacity(READ_BUFFER, reader);
+    let mut stream = BufReader::with_capacity(READ_BUFFER, stream);
     'messages: loop {
         let trusted = context.access.trusts(&session.identity);
         let arrived = tokio::select! {
             biased;
             () = shutdown.requested() => break,
-            arrived = reader.fill_buf() => arrived.map(|bytes| !bytes.is_empty()),
+            arrived = stream.fill_buf() => arrived.map(|bytes| !bytes.is_empty()),
             () = tokio::time::sleep(UNAUTHENTICATED_IDLE), if !trusted => {
                 tracing::debug!(connection = session.id, %peer, "closing: idle without authentication");
                 break;
@@ -156,14 +155,14 @@ pub(crate) async fn connection(
                 break;
             }
         }
-        let message = match shutdown.within_grace(wire::read(&mut reader, &context, trusted)).await {
+        let message = match shutdown.within_grace(wire::read(&mut stream, &context, trusted)).await {
             Some(Ok(message)) => message,
             None => break,
             Some(Err(error)) => {
                 context.metrics.protocol_errors.get_or_create(&door).inc();
                 tracing::debug!(connection = session.id, %peer, %error, "closing: no message");
                 if matches!(error, WireError::Http) {
-                    let _ = wire::write(&mut writer, HTTP_REPLY, context.limits.stall).await;
+                    let _ = wire::write(stream.get_mut(), HTTP_REPLY, context.limits.stall).await;
                 }
                 break;
             }
@@ -178,7 +177,7 @@ pub(crate) async fn connection(
                 let _reserved =
                     if bytes.len() > FREE_BYTES { Some(context.reserve(bytes.len()).await) } else { None };
                 let written =
-                    shutdown.within_grace(wire::write(&mut writer, &bytes, context.limits.stall)).await;
+                    shutdown.within_grace(wire::write(stream.get_mut(), &bytes, context.limits.stall)).await;
                 if let Some(Err(error)) = &written {
                     tracing::debug!(connection = session.id, %error, "closing: the answer was not read");
                 }
@@ -199,7 +198,7 @@ pub(crate) async fn connection(
         }
     }
     // Through TLS, tells the peer that this is the end.
-    let _ = tokio::time::timeout(context.limits.stall, writer.shutdown()).await;
+    let _ = tokio::time::timeout(context.limits.stall, stream.get_mut().shutdown()).await;
     tracing::debug!(connection = session.id, "mongo connection closed");
 }
 

@@ -1,8 +1,9 @@
 //! One connection of the native protocol, with several concurrent requests.
 //!
-//! The reader reads one frame after the other. A quick request is executed in place; any other on a thread that may wait
-//! for the disk, while the reader continues. Answers go through a queue to the writer, which sends all that are ready
-//! in one write.
+//! The reader reads one frame after the other. A quick request, and one that is alone on its connection, is executed by the reader,
+//! which moves to a thread that may block ([`threads`]) and sends the answers itself, those of all requests that have arrived
+//! together in one write. Any other request is executed on a thread of its own while the reader continues, so that pipelined
+//! writes share a flush; its answer goes through a queue to the writer, which sends all that are ready in one write.
 //!
 //! Memory is bounded in three ways. A connection has at most [`MAX_REQUESTS`] requests in progress, counted from their
 //! header until their answer is written; beyond that nothing is read. Request bodies, and answers of more than a few
@@ -19,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Interval;
 use treedb_collections::ErrorCode;
@@ -33,6 +34,7 @@ use crate::context::{Context, Reserved};
 use crate::metrics::Door;
 use crate::shutdown::Shutdown;
 use crate::stream::{ReadHalf, Stream, WriteHalf};
+use crate::threads;
 
 /// Concurrent requests of one connection.
 pub(crate) const MAX_REQUESTS: usize = 64;
@@ -75,12 +77,21 @@ impl From<io::Error> for CloseReason {
 
 /// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
 pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Context>, shutdown: Shutdown) {
-    let (read, write) = stream.into_split();
+    let (read, write) = tokio::io::split(stream);
     let (outbox, queue) = mpsc::channel(MAX_REQUESTS + 1);
-    let writer = tokio::spawn(write_answers(write, queue, Arc::clone(&context), shutdown.clone()));
+    let sent = context.metrics.sent.get_or_create_owned(&Door { door: DOOR });
+    let writer = Writer {
+        stream: Arc::new(Mutex::new(write)),
+        sent,
+        stall: context.limits.stall,
+        shutdown: shutdown.clone(),
+    };
+    let queued = tokio::spawn(write_answers(writer.clone(), queue));
     let mut reader = Reader {
         stream: BufReader::with_capacity(READ_BUFFER, read),
+        writer,
         outbox,
+        answers: Vec::new(),
         slots: Arc::new(Semaphore::new(MAX_REQUESTS)),
         session: Arc::new(Session::new(context.database.clone(), Arc::clone(&context.access), peer)),
         working: JoinSet::new(),
@@ -111,7 +122,7 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
     };
     reader.finish(last_error).await;
     // The writer ends when the last answer is written and every sender is gone.
-    if writer.await.is_err() {
+    if queued.await.is_err() {
         tracing::error!(door = DOOR, %peer, "the writer panicked: this is a bug, please report it");
     }
     tracing::debug!(door = DOOR, %peer, "closed");
@@ -119,7 +130,11 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
 
 struct Reader {
     stream: BufReader<ReadHalf>,
+    writer: Writer,
+    /// To the task that writes the answers of requests that were executed elsewhere.
     outbox: mpsc::Sender<Outgoing>,
+    /// Answers of requests that were executed here, to be written before anything is waited for. None of them is long.
+    answers: Vec<Outgoing>,
     slots: Arc<Semaphore>,
     session: Arc<Session>,
     working: JoinSet<()>,
@@ -164,7 +179,8 @@ impl Reader {
         let done =
             frame::put(&mut bytes, opcode::HELLO | ANSWER, 0, header.request, |out| welcome.answer(out));
         done.map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
-        self.send(Outgoing { bytes, _request: None, _reserved: None }).await
+        self.answers.push(Outgoing { bytes, _request: None, _reserved: None });
+        self.flush().await
     }
 
     /// Every further frame.
@@ -194,29 +210,53 @@ impl Reader {
         self.fill(&mut body, length).await?;
         self.received.inc_by((HEADER + length) as u64);
         let work = PendingRequest { header, body, slot, reserved, session: Arc::clone(&self.session) };
-        if is_quick(header.opcode) {
-            let done = work.run(&self.context);
-            self.send(done.reserve(&self.context).await).await
-        } else {
-            // Completed tasks are removed, so that the set does not grow.
-            while self.working.try_join_next().is_some() {}
-            let (context, outbox) = (Arc::clone(&self.context), self.outbox.clone());
-            self.working.spawn(async move {
-                let run = {
-                    let context = Arc::clone(&context);
-                    tokio::task::spawn_blocking(move || work.run(&context))
-                };
-                if let Ok(done) = run.await {
-                    // Without a writer the connection is closed, and the answer is dropped.
-                    let _ = outbox.send(done.reserve(&context).await).await;
-                }
-            });
-            Ok(())
+        if is_quick(header.opcode) || self.is_alone() {
+            threads::may_block().await;
+            let done = work.run(&self.context).reserve(&self.context).await;
+            let long = done.bytes.len() > UNRESERVED_BYTES;
+            self.answers.push(done);
+            if long || self.answers.len() >= MAX_REQUESTS / 2 || !self.has_next_frame() {
+                return self.flush().await;
+            }
+            return Ok(());
         }
+        // Completed tasks are removed, so that the set does not grow.
+        while self.working.try_join_next().is_some() {}
+        let (context, outbox) = (Arc::clone(&self.context), self.outbox.clone());
+        self.working.spawn(async move {
+            let run = {
+                let context = Arc::clone(&context);
+                tokio::task::spawn_blocking(move || work.run(&context))
+            };
+            if let Ok(done) = run.await {
+                // Without a writer the connection is closed, and the answer is dropped.
+                let _ = outbox.send(done.reserve(&context).await).await;
+            }
+        });
+        if self.has_next_frame() { Ok(()) } else { self.flush().await }
     }
 
-    async fn send(&self, outgoing: Outgoing) -> Result<(), CloseReason> {
-        self.outbox.send(outgoing).await.map_err(|_| CloseReason::Broken(io::ErrorKind::BrokenPipe.into()))
+    /// Whether the request that has just been read is the only one of the connection, as far as it has arrived.
+    fn is_alone(&self) -> bool {
+        self.slots.available_permits() == MAX_REQUESTS - 1 && self.stream.buffer().is_empty()
+    }
+
+    /// Whether the next frame has arrived in full.
+    fn has_next_frame(&self) -> bool {
+        let buffer = self.stream.buffer();
+        buffer
+            .first_chunk()
+            .is_some_and(|header| buffer.len() - HEADER >= Header::from_bytes(header).length as usize)
+    }
+
+    /// Sends the answers of the requests that were executed here.
+    async fn flush(&mut self) -> Result<(), CloseReason> {
+        if self.answers.is_empty() {
+            return Ok(());
+        }
+        self.writer.write(&self.answers).await?;
+        self.answers.clear();
+        Ok(())
     }
 
     /// Reads a frame's header: waits without limit for its first byte, and at most the stall limit for the rest.
@@ -227,6 +267,10 @@ impl Reader {
         let idle_since = tokio::time::Instant::now();
         // With a full pipeline the next header has been read already.
         while self.stream.buffer().is_empty() {
+            if self.slots.available_permits() < MAX_REQUESTS {
+                // Answers are written meanwhile, which a read that blocks would prevent: the two directions share a lock.
+                threads::stop_lingering();
+            }
             tokio::select! {
                 biased;
                 () = self.shutdown.requested() => return Err(CloseReason::Shutdown),
@@ -280,6 +324,8 @@ impl Reader {
 
     /// Lets the requests in progress finish, and sends the last error.
     async fn finish(mut self, last_error: Option<ErrorFrame>) {
+        // As with the last error: if they cannot be sent, nobody is there to read them.
+        let _ = self.flush().await;
         while self.working.join_next().await.is_some() {}
         if let Some(error) = last_error {
             let bytes = encode_error(&error, CLOSING, 0);
@@ -336,33 +382,50 @@ impl CompletedRequest {
 }
 
 /// Writes answers until every sender is gone, or the peer does not read them.
-async fn write_answers(
-    mut stream: WriteHalf,
-    mut queue: mpsc::Receiver<Outgoing>,
-    context: Arc<Context>,
-    mut shutdown: Shutdown,
-) {
-    let sent = context.metrics.sent.get_or_create_owned(&Door { door: DOOR });
-    let mut write_batch = Vec::new();
+async fn write_answers(writer: Writer, mut queue: mpsc::Receiver<Outgoing>) {
     while let Some(first) = queue.recv().await {
-        write_batch.clear();
-        let mut held = Vec::new();
-        let mut next = Some(first);
-        while let Some(outgoing) = next.take() {
-            write_batch.extend_from_slice(&outgoing.bytes);
-            held.push(outgoing);
-            if write_batch.len() < WRITE_BYTES {
-                next = queue.try_recv().ok();
-            }
+        let mut length = first.bytes.len();
+        let mut ready = vec![first];
+        while length < WRITE_BYTES
+            && let Ok(next) = queue.try_recv()
+        {
+            length += next.bytes.len();
+            ready.push(next);
         }
-        let written = shutdown.within_grace(write_all(&mut stream, &write_batch, context.limits.stall)).await;
-        if !matches!(written, Some(Ok(()))) {
+        if writer.clone().write(&ready).await.is_err() {
             return;
         }
-        sent.inc_by(write_batch.len() as u64);
-        if write_batch.capacity() > 4 * WRITE_BYTES {
-            write_batch = Vec::new();
-        }
+    }
+}
+
+/// Sends answers: those of requests that the reader executed, and those in the queue.
+#[derive(Clone)]
+struct Writer {
+    stream: Arc<Mutex<WriteHalf>>,
+    sent: Counter,
+    stall: Duration,
+    shutdown: Shutdown,
+}
+
+impl Writer {
+    /// Sends answers in one write.
+    ///
+    /// # Errors
+    /// The connection is broken, or the peer does not read.
+    async fn write(&mut self, answers: &[Outgoing]) -> io::Result<()> {
+        let joined;
+        let bytes = match answers {
+            [one] => &one.bytes,
+            several => {
+                joined = several.iter().map(|answer| answer.bytes.as_slice()).collect::<Vec<_>>().concat();
+                &joined
+            }
+        };
+        let mut stream = self.stream.lock().await;
+        let written = self.shutdown.within_grace(write_all(&mut stream, bytes, self.stall)).await;
+        written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
+        self.sent.inc_by(bytes.len() as u64);
+        Ok(())
     }
 }
 

@@ -62,6 +62,7 @@ mod whatsmyuri;
 mod writes;
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
@@ -80,6 +81,7 @@ use super::op_query;
 use super::sessions::CommandScope;
 use crate::access::action::Action;
 use crate::context::{Context, Reserved};
+use crate::threads;
 
 type Result<T = RawDocumentBuf> = std::result::Result<T, CommandError>;
 
@@ -95,7 +97,7 @@ pub(crate) struct Command {
     needs: Needs,
     /// Only in the database `admin`.
     admin: bool,
-    /// Never blocks: it runs in the connection's task.
+    /// Never blocks: it runs where its message was read.
     quick: bool,
     /// How it takes part in transactions.
     transactions: TransactionSupport,
@@ -452,41 +454,30 @@ pub(crate) async fn run(
     let started = Instant::now();
     let (name, done) = match find(&message) {
         Err(error) => ("unknown", Err(error)),
-        Ok((command, database)) if command.quick => {
-            let scope = CommandScope::Standalone;
+        Ok((command, database)) => {
+            let _reserved = match reserved {
+                _ if command.quick => None,
+                // Short requests also wait while the budget is exhausted, since their answers may be long.
+                None => Some(context.reserve(1).await),
+                reserved => reserved,
+            };
+            if !command.quick {
+                threads::may_block().await;
+            }
             let request = Request {
                 context,
                 session,
                 message: &message,
                 command,
                 database: &database,
-                scope,
+                scope: CommandScope::Standalone,
                 at: None,
             };
-            (command.name, request.run())
-        }
-        Ok((command, database)) => {
-            // Short requests also wait while the budget is exhausted, since their answers may be long.
-            let reserved = match reserved {
-                Some(reserved) => reserved,
-                None => context.reserve(1).await,
-            };
-            let (context, session) = (Arc::clone(context), Arc::clone(session));
-            let task = tokio::task::spawn_blocking(move || {
-                let _reserved = reserved;
-                Request {
-                    context: &context,
-                    session: &session,
-                    message: &message,
-                    command,
-                    database: &database,
-                    scope: CommandScope::Standalone,
-                    at: None,
-                }
-                .run()
-            });
-            let done = task.await.unwrap_or_else(|error| {
-                tracing::error!(command = command.name, %error, "a command panicked: this is a bug, please report it");
+            let done = catch_unwind(AssertUnwindSafe(|| request.run())).unwrap_or_else(|_| {
+                tracing::error!(
+                    command = command.name,
+                    "a command panicked: this is a bug, please report it"
+                );
                 Err(CommandError::new(ErrorCode::InternalError, "the server failed on this command"))
             });
             (command.name, done)
