@@ -95,7 +95,12 @@ mod tests {
 
     async fn run(context: &Arc<Context>, peer: &str, command: &RawDocument) -> bson::RawDocumentBuf {
         let session = Arc::new(Session::new(1, peer.parse().unwrap()));
-        commands::run(OpMsg::of(command), context, &session, None).await
+        let (sender, mut reply) = tokio::sync::mpsc::channel(1);
+        let (request, to, threads) = (OpMsg::of(command), Arc::clone(context), Arc::clone(&context.threads));
+        let connection =
+            async move { sender.send(commands::run(request, &to, &session, None).await).await.unwrap() };
+        crate::threads::run(connection, threads).await;
+        reply.recv().await.unwrap()
     }
 
     #[tokio::test]

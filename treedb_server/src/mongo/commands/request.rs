@@ -111,7 +111,17 @@ impl<'a> Request<'a> {
     pub(crate) fn is_about_a_collection(&self) -> bool {
         match self.command.needs {
             Needs::Collection(_) => true,
-            _ => matches!(self.command.name, "aggregate" | "findAndModify" | "getMore" | "update"),
+            _ => matches!(
+                self.command.name,
+                "aggregate"
+                    | "collMod"
+                    | "create"
+                    | "find"
+                    | "findAndModify"
+                    | "getMore"
+                    | "insert"
+                    | "update"
+            ),
         }
     }
 
