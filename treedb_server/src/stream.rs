@@ -12,6 +12,9 @@ use tokio_rustls::server::TlsStream;
 
 use crate::threads::{self, LINGER};
 
+/// Bytes that are received at once at most.
+const RECEIVED: usize = 64 * 1024;
+
 /// A connection.
 #[derive(Debug)]
 pub(crate) enum Stream {
@@ -86,7 +89,9 @@ impl AsyncRead for Socket {
     ) -> Poll<io::Result<()>> {
         let this = self.get_mut();
         while threads::lingers() {
-            match recv(this.blocking()?, buffer.initialize_unfilled(), RecvFlags::empty()) {
+            // What is received into has to be initialized: not all of a buffer for a long message with each piece of it.
+            let most = buffer.remaining().min(RECEIVED);
+            match recv(this.blocking()?, buffer.initialize_unfilled_to(most), RecvFlags::empty()) {
                 Ok((received, _)) => {
                     buffer.advance(received);
                     return Poll::Ready(Ok(()));

@@ -19,7 +19,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a connection waits for its next message on a thread. Clients that ask less often than that notice no
 /// difference: moving takes some ten microseconds.
@@ -40,6 +40,8 @@ enum Place {
 
 thread_local! {
     static PLACE: Cell<Place> = const { Cell::new(Place::Runtime) };
+    /// When the message that the thread receives began to arrive.
+    static MESSAGE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
 /// How many connections wait for messages on threads.
@@ -74,6 +76,7 @@ impl Drop for Occupied<'_> {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
         PLACE.set(Place::Runtime);
+        MESSAGE.set(None);
     }
 }
 
@@ -122,7 +125,23 @@ pub(crate) async fn may_block() {
 
 /// Whether the connection that this thread polls may wait for its peer without returning `Pending`.
 pub(crate) fn lingers() -> bool {
+    if PLACE.get() == Place::Lingering && MESSAGE.get().is_some_and(|began| began.elapsed() > LINGER) {
+        stop_lingering();
+    }
     PLACE.get() == Place::Lingering
+}
+
+/// A message has begun to arrive. What has not arrived [`LINGER`] later is waited for in the runtime, so that a peer that sends a
+/// byte now and then holds no thread, and the limits of time that are kept there apply.
+pub(crate) fn message_begins() {
+    if PLACE.get() == Place::Lingering {
+        MESSAGE.set(Some(Instant::now()));
+    }
+}
+
+/// The message has arrived.
+pub(crate) fn message_ends() {
+    MESSAGE.set(None);
 }
 
 /// Nothing has arrived: the connection shall go back to the runtime.

@@ -95,16 +95,6 @@ impl Process {
             fields.split_whitespace().skip(11).take(2).map_while(|n| n.parse::<u64>().ok()).sum();
         Ok(ticks * 10_000_000)
     }
-
-    /// The memory that it occupies, in bytes, without mapped files.
-    ///
-    /// # Errors
-    /// It has ended.
-    pub(crate) fn memory(&self) -> Result<u64> {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
-        let line = status.lines().find_map(|line| line.strip_prefix("RssAnon:")).ok_or("no RssAnon")?;
-        Ok(line.trim().trim_end_matches(" kB").parse::<u64>()? << 10)
-    }
 }
 
 impl Drop for Process {

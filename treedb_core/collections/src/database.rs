@@ -386,7 +386,15 @@ impl Database {
             true => self.inner.changes.begin(txn, meta.id)?,
             false => None,
         };
-        Ok(Edit { txn, catalog: &self.inner.catalog, meta, recorder, validates: true, grown: 0 })
+        Ok(Edit {
+            txn,
+            catalog: &self.inner.catalog,
+            meta,
+            recorder,
+            validates: true,
+            grown: 0,
+            changed: false,
+        })
     }
 
     /// The error of an operation that needs the collection to exist.

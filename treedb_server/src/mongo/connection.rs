@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 use bson::{RawDocument, RawDocumentBuf};
 use prometheus_client::metrics::counter::Counter;
@@ -21,6 +22,7 @@ use crate::context::{Context, Reserved};
 use crate::metrics::Door;
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
+use crate::threads;
 
 /// Large enough for most requests, so that a small one takes one read.
 const READ_BUFFER: usize = 16 * 1024;
@@ -155,7 +157,10 @@ pub(crate) async fn connection(
                 break;
             }
         }
-        let message = match shutdown.within_grace(wire::read(&mut stream, &context, trusted)).await {
+        threads::message_begins();
+        let message = shutdown.within_grace(wire::read(&mut stream, &context, trusted)).await;
+        threads::message_ends();
+        let message = match message {
             Some(Ok(message)) => message,
             None => break,
             Some(Err(error)) => {
@@ -185,7 +190,7 @@ pub(crate) async fn connection(
                     break 'messages;
                 }
             }
-            match again {
+            match again.filter(|_| !shutdown.is_shutting_down()) {
                 Some(again) => next = respond(again, None, &context, &session, &mut shutdown).await,
                 None => break keep_open,
             }
@@ -271,8 +276,10 @@ async fn respond(
 ) -> Answer {
     let Command { request, to, compressor } = command;
     let silent = request.more_to_come;
-    let again = streaming::may_be_repeated(&request).then(|| request.clone());
-    if let Some(wait) = streaming::wait_of_hello(&request, context) {
+    let wait = streaming::wait_of_hello(&request, context);
+    let again = streaming::may_be_repeated(&request, wait).then(|| request.clone());
+    let began = Instant::now();
+    if let Some(wait) = wait {
         tokio::select! {
             () = shutdown.requested() => return Answer { bytes: None, keep_open: true, again: None },
             () = tokio::time::sleep(wait) => {}
@@ -287,7 +294,7 @@ async fn respond(
         return Answer { bytes: None, keep_open: true, again: None };
     }
     let id = session.next_reply();
-    let again = again.filter(|request| streaming::is_repeated(request, &reply));
+    let again = again.filter(|request| streaming::is_repeated(request, &reply, began.elapsed()));
     let bytes = op_msg::reply(id, to, again.is_some(), &reply);
     let bytes = match compressor {
         Some(compressor) => compression::deflate(bytes, compressor),

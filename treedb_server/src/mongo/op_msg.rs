@@ -89,6 +89,11 @@ impl OpMsg {
         }
     }
 
+    /// Bytes of the message.
+    pub(crate) fn len(&self) -> usize {
+        self.bytes.len()
+    }
+
     /// The command.
     pub(crate) fn body(&self) -> &RawDocument {
         self.document(&self.body)

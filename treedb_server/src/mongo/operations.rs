@@ -27,6 +27,9 @@ use super::error::CommandError;
 
 /// Longer commands are shown by their first field and their length.
 const SHOWN_BYTES: usize = 1024;
+
+/// Bytes of a text that is shown: more than a namespace can have.
+const SHOWN_TEXT: usize = 256;
 /// Collections that are counted by name; those that are used first.
 const COUNTED_COLLECTIONS: usize = 10_000;
 /// Entries of the profiler that are kept for each database.
@@ -347,12 +350,15 @@ impl Operations {
         all
     }
 
-    /// Forgets the counters of collections that are no more: those of `database`, or of one of its collections.
+    /// Forgets the counters of collections that are no more: those of `database`, with its profile, or of one of its collections.
     pub(crate) fn forget(&self, database: &str, collection: Option<&str>) {
         let mut usage = locked(&self.usage);
         match collection {
             Some(collection) => drop(usage.remove(&format!("{database}.{collection}"))),
-            None => usage.retain(|name, _| name.split_once('.').is_none_or(|(own, _)| own != database)),
+            None => {
+                usage.retain(|name, _| name.split_once('.').is_none_or(|(own, _)| own != database));
+                drop(locked(&self.profiled).remove(database));
+            }
         }
     }
 
@@ -483,7 +489,7 @@ impl Operations {
         entry.append(cstr!("millis"), millis);
         if let Err(error) = done {
             entry.append(cstr!("ok"), 0.0);
-            entry.append(cstr!("errMsg"), error.message.as_str());
+            entry.append(cstr!("errMsg"), cut(&error.message));
             entry.append(cstr!("errName"), &*error.name);
             entry.append(cstr!("errCode"), error.code);
         }
@@ -648,7 +654,8 @@ fn namespace(request: &Request<'_>) -> (String, bool) {
     let about = request.is_about_a_collection();
     match name.and_then(|name| name.as_str()) {
         Some(collection) if about => {
-            (format!("{}.{collection}", request.database), !collection.starts_with("$cmd"))
+            let name = format!("{}.{}", request.database, cut(collection));
+            (name, !collection.starts_with("$cmd"))
         }
         _ => (format!("{}.$cmd", request.database), false),
     }
@@ -661,17 +668,28 @@ fn documents_in(reply: &RawDocument) -> Option<i64> {
     Some(i64::try_from(batch.into_iter().count()).unwrap_or(i64::MAX))
 }
 
+/// The beginning of a text, which is whole for all names that a collection can have.
+fn cut(text: &str) -> &str {
+    let end = text.char_indices().map(|(at, _)| at).find(|at| *at >= SHOWN_TEXT);
+    end.and_then(|end| text.get(..end)).unwrap_or(text)
+}
+
 /// The beginning of a long command, as MongoDB shows it.
 fn beginning(body: &RawDocument) -> RawDocumentBuf {
     let mut short = RawDocumentBuf::new();
     if let Some(Ok((name, value))) = body.iter().next()
         && matches!(value, RawBsonRef::String(_) | RawBsonRef::Int32(_) | RawBsonRef::Int64(_))
     {
-        short.append(name, value);
+        match value {
+            RawBsonRef::String(text) => short.append(name, cut(text)),
+            value => short.append(name, value),
+        }
     }
     for kept in ["lsid", "$db", "comment"] {
         if let (Ok(Some(value)), Ok(name)) = (body.get(kept), bson::raw::CString::try_from(kept))
-            && !matches!(value, RawBsonRef::String(text) if text.len() > 200)
+            && !matches!(value, RawBsonRef::String(text) if text.len() > SHOWN_TEXT)
+            && !matches!(value, RawBsonRef::Document(document) if document.as_bytes().len() > SHOWN_TEXT)
+            && !matches!(value, RawBsonRef::Array(array) if array.as_bytes().len() > SHOWN_TEXT)
         {
             short.append(name, value);
         }

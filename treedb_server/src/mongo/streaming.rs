@@ -13,8 +13,11 @@ use treedb_query::query::ErrorCode;
 use super::args::number;
 use super::error::CommandError;
 use super::op_msg::OpMsg;
-use crate::config::UNAUTHENTICATED_IDLE;
+use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::Context;
+
+/// A command that says nothing new is repeated only if it takes at least that long.
+const SHORTEST: Duration = Duration::from_millis(10);
 
 fn name(command: &RawDocument) -> &str {
     command.iter().next().and_then(|field| field.ok()).map_or("", |(name, _)| name.as_str())
@@ -77,7 +80,8 @@ pub(crate) fn check_hello(command: &RawDocument) -> Result<(), CommandError> {
 /// How long a command waits before it runs: a `hello` of somebody who knows what it will say.
 pub(crate) fn wait_of_hello(request: &OpMsg, context: &Context) -> Option<Duration> {
     let command = request.body();
-    if !is_hello(command) || check_hello(command).is_err() {
+    // A long message holds a part of the budget, which others wait for.
+    if !is_hello(command) || request.len() > FREE_BYTES || check_hello(command).is_err() {
         return None;
     }
     let version = command.get_document("topologyVersion").ok()?;
@@ -89,19 +93,24 @@ pub(crate) fn wait_of_hello(request: &OpMsg, context: &Context) -> Option<Durati
     Some(Duration::from_millis(wait as u64).min(UNAUTHENTICATED_IDLE))
 }
 
-/// Whether a command may get more than one reply.
-pub(crate) fn may_be_repeated(request: &OpMsg) -> bool {
-    let command = request.body();
-    let waits = || matches!(command.get("topologyVersion"), Ok(Some(_)));
+/// Whether a command may get more than one reply. `wait` is that of a `hello`: one that does not wait would be answered all the time.
+pub(crate) fn may_be_repeated(request: &OpMsg, wait: Option<Duration>) -> bool {
     request.exhaust_allowed
         && !request.more_to_come
-        && (name(command) == "getMore" || is_hello(command) && waits())
+        && request.len() <= FREE_BYTES
+        && (name(request.body()) == "getMore" || wait.is_some_and(|wait| wait >= SHORTEST))
 }
 
-/// Whether such a command goes on after this reply.
-pub(crate) fn is_repeated(request: &OpMsg, reply: &RawDocument) -> bool {
+/// Whether such a command goes on after this reply, which took so long. A cursor that has nothing and does not wait for more is asked
+/// again by its client.
+pub(crate) fn is_repeated(request: &OpMsg, reply: &RawDocument, took: Duration) -> bool {
     let succeeded = reply.get("ok").ok().flatten().and_then(number) == Some(1.0);
-    let open =
-        || reply.get_document("cursor").is_ok_and(|cursor| cursor.get_i64("id").is_ok_and(|id| id != 0));
-    succeeded && (is_hello(request.body()) || open())
+    let open = |cursor: &RawDocument| cursor.get_i64("id").is_ok_and(|id| id != 0);
+    let goes_on = |cursor: &RawDocument| {
+        took >= SHORTEST
+            || cursor.get_array("nextBatch").is_ok_and(|batch| batch.into_iter().next().is_some())
+    };
+    succeeded
+        && (is_hello(request.body())
+            || reply.get_document("cursor").is_ok_and(|cursor| open(cursor) && goes_on(cursor)))
 }

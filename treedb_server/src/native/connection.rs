@@ -27,7 +27,7 @@ use treedb_collections::ErrorCode;
 
 use super::call::{Hello, Welcome};
 use super::error_frame::ErrorFrame;
-use super::execute::{Session, encode_error, is_quick};
+use super::execute::{self, Session, encode_error, is_quick};
 use super::frame::{self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode};
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
@@ -210,7 +210,7 @@ impl Reader {
         self.fill(&mut body, length).await?;
         self.received.inc_by((HEADER + length) as u64);
         let work = PendingRequest { header, body, slot, reserved, session: Arc::clone(&self.session) };
-        if is_quick(header.opcode) || self.is_alone() {
+        if is_quick(header.opcode) || self.is_alone() && work.is_short() {
             threads::may_block().await;
             let done = work.run(&self.context).reserve(&self.context).await;
             let long = done.bytes.len() > UNRESERVED_BYTES;
@@ -234,6 +234,14 @@ impl Reader {
             }
         });
         if self.has_next_frame() { Ok(()) } else { self.flush().await }
+    }
+
+    /// Before a read: does not wait on a thread while other requests than this one are in progress (with fewer than `free` slots), because
+    /// their answers are written meanwhile, and the two directions share a lock.
+    fn share(&self, free: usize) {
+        if self.slots.available_permits() < free {
+            threads::stop_lingering();
+        }
     }
 
     /// Whether the request that has just been read is the only one of the connection, as far as it has arrived.
@@ -264,13 +272,10 @@ impl Reader {
         let stall = self.context.limits.stall;
         let idle = self.context.limits.cursor_idle;
         let mut bytes = [0; HEADER];
+        self.share(MAX_REQUESTS);
         let idle_since = tokio::time::Instant::now();
         // With a full pipeline the next header has been read already.
         while self.stream.buffer().is_empty() {
-            if self.slots.available_permits() < MAX_REQUESTS {
-                // Answers are written meanwhile, which a read that blocks would prevent: the two directions share a lock.
-                threads::stop_lingering();
-            }
             tokio::select! {
                 biased;
                 () = self.shutdown.requested() => return Err(CloseReason::Shutdown),
@@ -306,6 +311,8 @@ impl Reader {
     /// Reads until `body` has `length` bytes. Memory is allocated as bytes arrive, whatever the header says.
     async fn fill(&mut self, body: &mut Vec<u8>, length: usize) -> Result<(), CloseReason> {
         let stall = self.context.limits.stall;
+        self.share(MAX_REQUESTS - 1);
+        threads::message_begins();
         while body.len() < length {
             let more = (length - body.len()).min(body.len().max(READ_BUFFER));
             body.reserve_exact(more);
@@ -319,6 +326,7 @@ impl Reader {
                 None => return Err(CloseReason::Shutdown),
             }
         }
+        threads::message_ends();
         Ok(())
     }
 
@@ -355,6 +363,11 @@ struct CompletedRequest {
 }
 
 impl PendingRequest {
+    /// Whether it does little, so that others of the connection may wait for it.
+    fn is_short(&self) -> bool {
+        execute::is_short(&self.header, &self.body)
+    }
+
     /// Executes it. May wait for the disk, unless the request is quick.
     fn run(self, context: &Context) -> CompletedRequest {
         let PendingRequest { header, body, slot, reserved, session } = self;

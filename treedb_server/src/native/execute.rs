@@ -36,6 +36,9 @@ const BATCH_COUNT: u32 = 4096;
 /// Nesting of a filter, update, sort or projection: a document's own, and a few operators around it.
 const LIMITS: Limits = Limits { size: 2 * doc::MAX_DOCUMENT_SIZE, depth: doc::MAX_DEPTH + 8 };
 
+/// Documents that a short insert has at most.
+const SHORT_INSERT: usize = 100;
+
 type Done = Result<(), ErrorFrame>;
 
 /// The state that the requests of one connection share.
@@ -49,6 +52,23 @@ pub(crate) struct Session {
 /// True for requests that read at most a few pages, and do not need a thread that may wait.
 pub(crate) fn is_quick(opcode: u16) -> bool {
     matches!(opcode, opcode::PING | opcode::GET | opcode::KV_GET | opcode::CLOSE)
+}
+
+/// True for requests that change or read a few documents or entries.
+pub(crate) fn is_short(header: &Header, body: &[u8]) -> bool {
+    let by_id = |filter: &RawDocument| match filter.iter().next() {
+        Some(Ok((name, value))) => name == "_id" && value.as_document().is_none(),
+        _ => false,
+    };
+    match Request::read(header, body) {
+        Ok(Some(Request::Insert(insert))) => insert.documents.len() <= SHORT_INSERT,
+        Ok(Some(Request::KvBatch(batch))) => batch.ops.len() <= SHORT_INSERT,
+        Ok(Some(Request::Find(find))) => by_id(find.filter),
+        Ok(Some(Request::Update(update))) => by_id(update.filter),
+        Ok(Some(Request::Delete(delete))) => by_id(delete.filter),
+        Ok(Some(Request::KvPut(_) | Request::KvDelete(_))) => true,
+        _ => false,
+    }
 }
 
 impl Session {

@@ -25,6 +25,6 @@ pub(crate) mod special;
 mod table;
 pub(crate) mod validator;
 pub(crate) mod view_def;
-mod views;
+pub(crate) mod views;
 
 pub(crate) use table::Catalog;

@@ -324,11 +324,12 @@ impl Edit<'_> {
     /// Counts bytes that were added to the documents of a capped collection.
     pub(crate) fn count_bytes(&mut self, old: usize, new: usize) {
         self.grown += new as i64 - old as i64;
+        self.changed = true;
     }
 
     /// Deletes the oldest documents of a capped collection that has grown too large.
     pub(crate) fn enforce_cap(&mut self) -> Result<()> {
-        if self.grown == 0 { Ok(()) } else { self.delete_oldest() }
+        if std::mem::take(&mut self.changed) { self.delete_oldest() } else { Ok(()) }
     }
 
     /// Deletes the oldest documents until the collection is within its limits, and stores how many bytes it has.

@@ -1,8 +1,11 @@
 //! Creating, changing and reading views ([`crate::catalog::view_def`]).
 
+use std::collections::HashSet;
+
 use bson::{Bson, Document};
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::query::interrupt;
 use treedb_storage::{Reads, WriteTxn};
 
 use crate::catalog::Catalog;
@@ -39,33 +42,31 @@ impl Catalog {
             stages.append(&mut resolved.stages);
             resolved = ResolvedView { source: below.on, stages, ..resolved };
         }
-        Err(QueryError::new(
-            ErrorCode::ViewDepthLimitExceeded,
-            format!(
-                "View depth too deep or view cycle detected; maximum depth is {MAX_DEPTH} (view {namespace})"
-            ),
-        ))
+        Err(too_deep(namespace))
     }
 
     /// Stores a view, after checking it against those that it reads.
     fn put_view(&self, txn: &mut WriteTxn, view: &ViewDef) -> Result<()> {
-        self.check_graph(txn, view, view, 0)?;
+        self.check_graph(txn, view, view, 0, &mut HashSet::new())?;
         self.write_view(txn, view)?;
         // The depth and size of the whole.
         self.resolve_view(txn, &view.namespace).map(drop)
     }
 
-    /// Refuses a `new` view that would read itself by way of `view`, or views that compare strings otherwise.
-    fn check_graph(&self, txn: &WriteTxn, new: &ViewDef, view: &ViewDef, depth: usize) -> Result<()> {
+    /// Refuses a `new` view that would read itself by way of `view`, or views that compare strings otherwise. Those in `checked` have been
+    /// looked at.
+    fn check_graph(
+        &self,
+        txn: &WriteTxn,
+        new: &ViewDef,
+        view: &ViewDef,
+        depth: usize,
+        checked: &mut HashSet<Namespace>,
+    ) -> Result<()> {
         if depth > MAX_DEPTH {
-            return Err(QueryError::new(
-                ErrorCode::ViewDepthLimitExceeded,
-                format!(
-                    "View depth too deep or view cycle detected; maximum depth is {MAX_DEPTH} (view {})",
-                    new.namespace
-                ),
-            ));
+            return Err(too_deep(&new.namespace));
         }
+        interrupt::check()?;
         for read in view.reads() {
             if read == new.namespace {
                 return Err(QueryError::new(
@@ -75,6 +76,9 @@ impl Catalog {
                         new.namespace, view.namespace
                     ),
                 ));
+            }
+            if !checked.insert(read.clone()) {
+                continue;
             }
             let Some(below) = self.view(txn, &read)? else { continue };
             if below.collation != new.collation {
@@ -86,10 +90,20 @@ impl Catalog {
                     ),
                 ));
             }
-            self.check_graph(txn, new, &below, depth + 1)?;
+            self.check_graph(txn, new, &below, depth + 1, checked)?;
         }
         Ok(())
     }
+}
+
+/// The error of views that read each other too deeply.
+pub(crate) fn too_deep(namespace: &Namespace) -> QueryError {
+    QueryError::new(
+        ErrorCode::ViewDepthLimitExceeded,
+        format!(
+            "View depth too deep or view cycle detected; maximum depth is {MAX_DEPTH} (view {namespace})"
+        ),
+    )
 }
 
 impl Database {

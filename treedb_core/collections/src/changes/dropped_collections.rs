@@ -15,6 +15,7 @@ use super::renames::Rename;
 use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
+use crate::catalog::view_def::is_about_a_view;
 
 /// An entry of the table `changes/dropped`.
 #[derive(Debug, Clone, PartialEq)]
@@ -139,7 +140,11 @@ impl<'c> CollectionsById<'c> {
             return Ok(kept.clone());
         }
         let called = |catalog: &Catalog, name: Option<&Namespace>| match name {
-            Some(name) => Ok(catalog.find(reads, name)?.filter(|meta| meta.id == id)),
+            Some(name) => match catalog.find(reads, name) {
+                // The name is a view's now.
+                Err(error) if is_about_a_view(&error) => Ok(None),
+                found => Ok(found?.filter(|meta| meta.id == id)),
+            },
             None => Ok::<_, QueryError>(None),
         };
         let live = match called(self.catalog, self.names.get(&id))? {

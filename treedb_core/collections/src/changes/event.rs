@@ -14,6 +14,7 @@ use super::resume_token::ResumeToken;
 use super::update_description::describe;
 use super::watch::{FullDocument, FullDocumentBeforeChange};
 use crate::catalog::namespace::Namespace;
+use crate::catalog::view_def::is_about_a_view;
 use crate::database::Database;
 
 /// The cluster time of a change, as MongoDB has it: seconds, and the lower half of the change's sequence number.
@@ -141,7 +142,16 @@ impl<R: Reads> EventBuilder<'_, R> {
                     Some(id) => rawdoc! { "_id": rawdoc! { "$eq": RawBson::from(id) } },
                     None => key,
                 };
-                or_null(self.db.collection(namespace.as_str())?.find_one(same)?)
+                // By its name another collection may be meant by now, or a view.
+                let live = match self.db.inner.catalog.find(&self.db.inner.store.snapshot()?, namespace) {
+                    Err(error) if is_about_a_view(&error) => None,
+                    found => found?.filter(|meta| meta.id == head.collection),
+                };
+                let found = match live {
+                    Some(_) => self.db.collection(namespace.as_str())?.find_one(same)?,
+                    None => None,
+                };
+                or_null(found)
             }
             FullDocument::WhenAvailable | FullDocument::Required => {
                 let there = self.has_images(collections, head.collection)?;

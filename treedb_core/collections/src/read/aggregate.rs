@@ -16,6 +16,7 @@ use treedb_query::doc::{Collation, Doc, Fields, Path, Value, validate_with};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::Variables;
+use treedb_query::query::interrupt;
 use treedb_query::query::{
     Counters, Execution, Hint, NearestQuery, Neighbor, Plan, PointLookup, PointQuery, Projection, Query,
     nearest,
@@ -25,7 +26,8 @@ use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
 use crate::catalog::meta::{IndexMeta, Meta};
 use crate::catalog::namespace::Namespace;
 use crate::catalog::search_index::SearchIndex;
-use crate::catalog::view_def::ResolvedView;
+use crate::catalog::view_def::{MAX_DEPTH, ResolvedView};
+use crate::catalog::views::too_deep;
 use crate::database::Database;
 use crate::maintenance::stats;
 use crate::read::batch::Batch;
@@ -143,6 +145,8 @@ struct SnapshotCollections {
     memory: usize,
     allow_disk_use: bool,
     until: Option<Instant>,
+    /// Views that are being read, each by the pipeline of the one before.
+    view_depth: usize,
 }
 
 /// The collections that a transaction has changed.
@@ -179,6 +183,11 @@ impl SnapshotCollections {
                 "Cannot override a view's default collation: the pipeline that reads it must compare strings as it does",
             ));
         }
+        if self.view_depth >= MAX_DEPTH {
+            return Err(too_deep(&view.source));
+        }
+        interrupt::check()?;
+        let below = SnapshotCollections { view_depth: self.view_depth + 1, ..self.clone() };
         let mut stages = RawArrayBuf::new();
         for stage in &view.stages {
             stages.push(RawDocumentBuf::try_from(stage)?);
@@ -200,7 +209,7 @@ impl SnapshotCollections {
         let pipeline =
             Pipeline::parse(Value::Array(Doc::from(RawDocument::from_bytes(stages.as_bytes())?)), &names)?;
         let documents =
-            pipeline.open(view.source.as_str(), &self.context(&view.source, Variables::NONE, Some(1)))?;
+            pipeline.open(view.source.as_str(), &below.context(&view.source, Variables::NONE, Some(1)))?;
         Ok(match query.projection {
             Some(projection) => Box::new(Projected { documents, projection }),
             None => documents,
@@ -646,6 +655,7 @@ impl Database {
             memory: request.memory,
             allow_disk_use: request.allow_disk_use,
             until: request.until,
+            view_depth: 0,
         });
         let named = request.collation.as_deref().map(Collation::parse).transpose()?;
         let mut resolved = None;

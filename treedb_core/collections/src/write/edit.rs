@@ -35,6 +35,8 @@ pub(crate) struct Edit<'a> {
     pub(crate) validates: bool,
     /// Bytes by which the documents have grown since the last count, if the collection is capped.
     pub(crate) grown: i64,
+    /// Whether any has been counted: the bytes may be the same, and the documents more.
+    pub(crate) changed: bool,
 }
 
 impl<'a> Edit<'a> {

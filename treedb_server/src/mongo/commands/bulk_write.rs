@@ -13,7 +13,7 @@ use super::find::hint;
 use super::list_collections::batch_size;
 use super::request::Request;
 use super::update::{changes, refuse_many_replacements};
-use super::writes::{Options, append_count, check_statement, checked_count, execute, not_many};
+use super::writes::{ERROR_BYTES, Options, append_count, check_statement, checked_count, execute, not_many};
 use crate::mongo::args::args;
 use crate::mongo::cursors::{Cursor, Deadline};
 use crate::mongo::error::CommandError;
@@ -72,7 +72,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         return Err(CommandError::new(ErrorCode::InvalidLength, "nsInfo must name at least one collection"));
     };
     let first = options.acknowledge(request.context.database.collection(first.as_str())?);
-    let (mut sums, mut outcomes) = (Sums::default(), Vec::new());
+    let (mut sums, mut outcomes, mut bytes) = (Sums::default(), Vec::new(), 0);
     let mut each = |at: usize, _: &RawDocument, target: &mut WriteTarget<'_>| {
         let Some(Operation { on, kind }) = operations.get(at) else { return Ok(Outcome::default()) };
         let namespace = collections.get(*on).map_or("", Namespace::as_str);
@@ -81,8 +81,15 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     execute(request, &options, &statements, &first, false, &mut each, &mut |at, done| {
         let Some(operation) = operations.get(at) else { return };
         let failed = done.is_err();
+        let done = done.map_err(|mut error| {
+            if bytes > ERROR_BYTES {
+                error.shorten();
+            }
+            error
+        });
         let outcome = sums.add(at, &operation.kind, done);
         if failed || !errors_only {
+            bytes += outcome.as_bytes().len();
             outcomes.push(Ok(outcome));
         }
     })?;

@@ -76,7 +76,9 @@ fn operations(request: &Request<'_>, wanted: &Wanted) -> Vec<RawDocumentBuf> {
     let mut all =
         context.operations.current(wanted.idle, |session| !wanted.own || session.identity.user() == user);
     let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    for build in context.database.index_builds() {
+    // It is not known whose they are.
+    let builds = if wanted.own { Vec::new() } else { context.database.index_builds() };
+    for build in builds {
         all.push(rawdoc! {
             "type": "op",
             "desc": "IndexBuild",

@@ -242,7 +242,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         search_indexes::create,
     ),
     Command::new("createUser", "Create a user", Needs::Nothing, users::create),
-    Command::quick("currentOp", "What is running", Needs::Arguments(needs::current_op), current_op::run)
+    Command::new("currentOp", "What is running", Needs::Arguments(needs::current_op), current_op::run)
         .admin(),
     Command::new(
         "dataSize",

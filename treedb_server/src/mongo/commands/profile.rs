@@ -77,6 +77,7 @@ fn answer(request: &Request<'_>, name: &str) -> Result {
     let mut stages = RawArrayBuf::new();
     stages.push(rawdoc! { "$documents": { "$literal": kept } });
     let (mut batch, mut single) = (FIRST_BATCH, false);
+    let (mut collation, mut variables) = (None, None);
     match name {
         "aggregate" => {
             for arg in args("aggregate", request.body()).skip(1) {
@@ -95,15 +96,18 @@ fn answer(request: &Request<'_>, name: &str) -> Result {
         "count" => {
             let counted = super::count::parse(request.body())?;
             push_find(&mut stages, &counted);
+            collation = counted.collation;
             stages.push(rawdoc! { "$count": "n" });
         }
         _ => {
             let parsed = find::parse("find", request.body())?;
             push_find(&mut stages, &parsed.request);
             (batch, single) = parsed.batch();
+            (collation, variables) = (parsed.request.collation, parsed.request.variables);
         }
     }
-    let pipeline = AggregateRequest::of(stages);
+    let mut pipeline = AggregateRequest::of(stages);
+    (pipeline.collation, pipeline.variables) = (collation, variables);
     // No collection can have the name of `system.profile`, so that a getMore has to be told another.
     let shown = format!("{}.$cmd.profile", request.database);
     let place = Namespace::new(request.database, "profile")?;

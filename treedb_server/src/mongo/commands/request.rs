@@ -35,6 +35,8 @@ pub(crate) struct Request<'a> {
 impl<'a> Request<'a> {
     /// Runs it if the client may do so, in its transaction if it has a transaction number.
     pub(crate) fn run(&self) -> Result {
+        // What is refused is no operation: nobody can fill the counters and the profile of what he may not use.
+        self.command.needs.check(self)?;
         let running = self.context.operations.begin(self)?;
         let done = self.checked();
         running.finish(&done);
@@ -50,7 +52,6 @@ impl<'a> Request<'a> {
 
     fn authorized(&self) -> Result {
         stable_api::check(self)?;
-        self.command.needs.check(self)?;
         let unsatisfiable = Unsatisfiable::of(self)?;
         let done = match TransactionNumber::read(self.body(), self.session.identity.owner().as_ref())? {
             None => self.execute(),

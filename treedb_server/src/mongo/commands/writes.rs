@@ -18,7 +18,7 @@ use crate::mongo::topology::Topology;
 use crate::mongo::write_target::{Outcome, WriteTarget};
 
 /// Bytes of write errors in one reply; the rest are counted only. A reply is a document.
-const ERROR_BYTES: usize = 8 << 20;
+pub(super) const ERROR_BYTES: usize = 8 << 20;
 
 /// The options of a write command.
 pub(super) struct Options {

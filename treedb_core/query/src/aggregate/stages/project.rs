@@ -71,7 +71,9 @@ fn plain_projection(stage: &Element<'_>) -> Option<RawDocumentBuf> {
         return None;
     }
     let plain = raw(operand).ok()?;
-    Projection::parse(plain).ok().flatten().map(|_| plain.to_owned())
+    // What is computed is computed by the stage: only of documents that are asked for, and with the variables of the pipeline.
+    let parsed = Projection::parse(plain).ok().flatten()?;
+    (!parsed.has_computed_fields()).then(|| plain.to_owned())
 }
 
 struct ProjectStream {

@@ -295,6 +295,7 @@ impl Filter {
     /// The position of the first element of `array` that the filter's `$elemMatch` matches. The filter must
     /// consist of that `$elemMatch` only.
     pub(crate) fn matching_element(&self, array: Value<'_>) -> Option<usize> {
+        regex::begin();
         matches::matching_element(&self.root, array)
     }
 

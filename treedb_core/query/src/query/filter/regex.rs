@@ -17,12 +17,17 @@ thread_local! {
     static GAVE_UP: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Forgets that a match was given up.
+pub(super) fn begin() {
+    GAVE_UP.set(false);
+}
+
 /// Calls `evaluate` of a filter with patterns that backtrack.
 ///
 /// # Errors
 /// Those of `evaluate`; `Location51156` if a match was given up.
 pub(super) fn with_step_limit(evaluate: impl FnOnce() -> Result<bool>) -> Result<bool> {
-    GAVE_UP.set(false);
+    begin();
     let found = evaluate()?;
     if GAVE_UP.get() { Err(gave_up()) } else { Ok(found) }
 }
@@ -80,6 +85,8 @@ impl Pattern {
     pub fn finds(&self, text: &[u8]) -> bool {
         match &*self.regex {
             Engine::Linear(regex) => regex.is_match(text),
+            // Others would take as long, and the answer is an error in any case.
+            Engine::Backtracking(_) if GAVE_UP.get() => false,
             Engine::Backtracking(regex) => {
                 regex.is_match(&*String::from_utf8_lossy(text)).unwrap_or_else(|_| {
                     GAVE_UP.set(true);

@@ -237,6 +237,11 @@ impl Projection {
         Ok(Some(Projection { keep, fields, id: id.unwrap_or(true), positional, computed: None }))
     }
 
+    /// Whether fields are computed by expressions.
+    pub(crate) fn has_computed_fields(&self) -> bool {
+        self.computed.is_some()
+    }
+
     /// The projection of `wishes` some of which are computed fields.
     fn computed(
         wishes: Vec<(String, Wish)>,
