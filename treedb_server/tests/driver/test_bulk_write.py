@@ -117,3 +117,18 @@ def test_each_operation_needs_its_right(root, user):
     assert root.shop.bulk.count_documents({}) == 1
     root.shop.bulk.drop()
     root.admin.command("dropRole", "inserter")
+
+
+def test_a_reply_with_many_long_errors_names_their_values_only_in_the_first(db, bulk):
+    db.a.create_index("k", unique=True)
+    db.a.insert_one({"_id": 1, "k": "x" * 200_000})
+    ops = [{"insert": 0, "document": {"_id": 2, "k": "x" * 200_000}}] * 60
+    reply = bulk(ops, ordered=False, cursor={"batchSize": 1})
+    assert sums(reply)[5] == 60
+    cursor = reply["cursor"]
+    errors = cursor["firstBatch"]
+    while cursor["id"]:
+        cursor = db.client.admin.command("getMore", cursor["id"], collection="$cmd.bulkWrite")["cursor"]
+        errors += cursor["nextBatch"]
+    assert [error["code"] for error in errors] == [11000] * 60
+    assert len(errors[0]["keyValue"]["k"]) == 200_000 and "keyValue" not in errors[-1]

@@ -257,3 +257,30 @@ def test_a_replica_set_says_what_it_is(tmp_path, client):
         assert config["_id"] == "rs0" and config["members"][0]["host"] == status["members"][0]["name"]
         assert member.admin.command("serverStatus")["repl"]["setName"] == "rs0"
     assert server.stop() == 0
+
+
+def test_what_is_refused_is_neither_counted_nor_kept_and_long_names_are_cut(client, db):
+    db.command("profile", 2)
+    try:
+        with pytest.raises(OperationFailure):
+            db.command("find", "x" * 2_000_000)
+        kept, = db["system.profile"].find()
+        assert len(kept["ns"]) < 400 and len(bson.encode(kept)) < 4_000
+    finally:
+        db.command("profile", 0)
+    client.drop_database(db.name)
+    db.c.insert_one({})
+    client.drop_database(db.name)
+    assert db["system.profile"].count_documents({}) == 0
+
+
+def test_the_profile_is_read_with_variables_and_collations(db):
+    db.command("profile", 2)
+    try:
+        db.c.insert_one({"_id": 1})
+        found = db["system.profile"].find({"op": "INSERT"}, collation={"locale": "en", "strength": 2})
+        assert [each["ns"] for each in found] == [f"{db.name}.c"]
+        found = db["system.profile"].find({"$expr": {"$eq": ["$op", "$$kind"]}}, let={"kind": "insert"})
+        assert [each["op"] for each in found] == ["insert"]
+    finally:
+        db.command("profile", 0)

@@ -149,3 +149,20 @@ def test_a_collection_created_by_two_transactions_is_a_conflict(client, db):
         with pytest.raises(OperationFailure) as lost:
             two.commit_transaction()
         assert lost.value.code == 112 and lost.value.has_error_label("TransientTransactionError")
+
+
+def test_a_stream_goes_on_when_the_old_name_is_a_view_and_looks_up_no_document_of_another_collection(db):
+    db.a.insert_one({"_id": 1, "n": 1})
+    with db.watch(full_document="updateLookup") as stream:
+        db.a.update_one({"_id": 1}, {"$set": {"n": 2}})
+        db.a.rename("a_v1")
+        db.create_collection("a", viewOn="a_v1", pipeline=[{"$set": {"by": "view"}}])
+        update = next(stream)
+        assert update["operationType"] == "update" and update["fullDocument"] is None
+    with db.watch(full_document="updateLookup") as stream:
+        db.b.insert_one({"_id": 1, "of": "b"})
+        db.b.update_one({"_id": 1}, {"$set": {"n": 2}})
+        db.b.rename("old")
+        db.b.insert_one({"_id": 1, "of": "another"})
+        seen = {event["operationType"]: event for _, event in zip(range(4), stream)}
+        assert seen["update"]["fullDocument"] is None

@@ -140,3 +140,25 @@ def test_a_browser_is_told_that_this_is_no_web_server(server, request_line):
     head, text = reply.split(b"\r\n\r\n", 1)
     assert head.startswith(b"HTTP/1.0 200 OK") and b"Content-Length: %d" % len(text) in head
     assert text == b"It looks like you are trying to access MongoDB over HTTP on the native driver port.\r\n"
+
+
+def test_a_hello_that_would_not_wait_is_answered_once(server):
+    with Wire(server) as wire:
+        hello = wire.command({"hello": 1, "$db": "admin"})
+        for process in [bson.ObjectId(), hello["topologyVersion"]["processId"]]:
+            version = {"processId": process, "counter": bson.Int64(0)}
+            wait = 10_000 if process != hello["topologyVersion"]["processId"] else 0
+            wire.msg(body({"hello": 1, "topologyVersion": version, "maxAwaitTimeMS": bson.Int64(wait), "$db": "admin"}), flags=EXHAUST)
+            flags, _, _, reply = read(wire)
+            assert reply["ok"] == 1 and not flags & MORE_TO_COME
+        assert wire.command(PING)["ok"] == 1
+
+
+def test_a_tailable_cursor_that_does_not_wait_is_not_repeated_when_it_is_empty(server, db):
+    db.create_collection("log", capped=True, size=4096)
+    db.log.insert_one({"_id": 1})
+    with Wire(server) as wire:
+        cursor = wire.command({"find": "log", "tailable": True, "$db": db.name})["cursor"]["id"]
+        wire.msg(body({"getMore": bson.Int64(cursor), "collection": "log", "$db": db.name}), flags=EXHAUST)
+        flags, _, _, reply = read(wire)
+        assert reply["cursor"]["nextBatch"] == [] and reply["cursor"]["id"] == cursor and not flags & MORE_TO_COME

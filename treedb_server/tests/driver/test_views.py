@@ -191,3 +191,22 @@ def test_the_right_to_find_in_a_view_is_enough_and_making_one_gives_no_more(root
     for name in ["mine", "blind", "public"]:
         root.shop[name].drop()
     root.admin.command("dropRole", "viewer")
+
+
+def test_views_that_join_each_other_end_at_the_depth_of_views(db):
+    db.c.insert_one({"_id": 1})
+    # The upper ones first, so that nothing is too deep when it is created.
+    for n in range(300, 0, -1):
+        db.create_collection(f"v{n}", viewOn="c", pipeline=[{"$unionWith": f"v{n - 1}"}])
+    db.create_collection("v0", viewOn="c")
+    assert code(lambda: list(db.v300.find())) == 165
+    assert code(lambda: list(db.v25.aggregate([]))) == 165
+    assert len(list(db.v10.find())) == 11
+
+
+def test_a_view_that_reaches_another_by_many_ways_is_created_at_once(db):
+    db.create_collection("w0", viewOn="c")
+    for n in range(1, 19):
+        joins = [{"$unionWith": f"w{n - 1}"}] * 3
+        db.create_collection(f"w{n}", viewOn=f"w{n - 1}", pipeline=joins)
+    assert code(db.create_collection, "w0again", viewOn="w0again") == 5

@@ -264,3 +264,34 @@ fn random_bytes_behind_a_greeting_do_no_harm() {
     }
     server.client().ping().unwrap();
 }
+
+#[test]
+fn a_frame_that_arrives_slowly_delays_no_answer() {
+    let server = Server::start();
+    let mut socket = server.socket();
+    let documents = (0..2_000).map(|n| rawdoc! { "_id": n, "text": "x".repeat(500) }).collect::<Vec<_>>();
+    server.client().insert_many("slow.films", &documents, true).unwrap();
+    for round in 0..5 {
+        let id = 10 * round + 1;
+        // Executed elsewhere, with long answers, while the next frame arrives byte by byte.
+        let filter = rawdoc! {};
+        for n in 0..4 {
+            let mut body = Vec::new();
+            Find::new("slow.films", &filter).write(&mut body).unwrap();
+            socket.request(opcode::FIND, 0, id + n, &body);
+        }
+        let put = Header { length: 60_000, opcode: opcode::PING, flags: 0, request: id + 4 };
+        socket.send(&put.to_bytes());
+        let began = std::time::Instant::now();
+        for _ in 0..10 {
+            socket.send(b"x");
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        let mut answered: Vec<_> = (0..4).map(|_| socket.frame().unwrap().0.request).collect();
+        answered.sort_unstable();
+        assert_eq!(answered, [id, id + 1, id + 2, id + 3]);
+        assert!(began.elapsed() < std::time::Duration::from_secs(10), "{:?}", began.elapsed());
+        socket.send(&vec![b'x'; 59_990]);
+        assert_eq!(socket.frame().unwrap().0.request, id + 4);
+    }
+}
