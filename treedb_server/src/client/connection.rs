@@ -33,9 +33,10 @@ pub(super) struct Connection {
     welcome: Welcome,
     /// Requests not sent yet.
     out: Vec<u8>,
-    /// Bytes received from `start` on: whole frames and the beginning of one.
+    /// Bytes received from `start` to `end`: whole frames and the beginning of one. What follows is room that has been initialized.
     received: Vec<u8>,
     start: usize,
+    end: usize,
     next_id: u64,
     /// Requests whose answer is awaited and has not arrived.
     owed: HashSet<u64>,
@@ -86,6 +87,7 @@ impl Connection {
             out: Vec::new(),
             received: Vec::new(),
             start: 0,
+            end: 0,
             next_id: 1,
             owed: HashSet::new(),
             unwanted: HashSet::new(),
@@ -208,21 +210,27 @@ impl Connection {
     /// Waits for bytes, and files the answers that are complete with them.
     fn receive(&mut self) -> Result<()> {
         if self.start > 0 {
-            self.received.drain(..self.start);
-            self.start = 0;
+            self.received.copy_within(self.start..self.end, 0);
+            (self.start, self.end) = (0, self.end - self.start);
         }
-        let old = self.received.len();
         // A long body is read at once, up to a limit that a wrong header cannot raise.
         let wanted = self.missing().clamp(CHUNK, 16 * CHUNK);
-        self.received.resize(old + wanted, 0);
+        let room = self.end + wanted;
+        if room > self.received.len() {
+            self.received.resize(room, 0);
+        } else if self.received.len() > 32 * CHUNK {
+            // The room of a long answer is not kept.
+            self.received.truncate(room);
+            self.received.shrink_to_fit();
+        }
         let read = loop {
-            let space = self.received.get_mut(old..).unwrap_or_default();
+            let space = self.received.get_mut(self.end..).unwrap_or_default();
             match self.stream.read(space) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
         };
-        self.received.truncate(old + *read.as_ref().unwrap_or(&0));
+        self.end += *read.as_ref().unwrap_or(&0);
         match read {
             Ok(0) => {
                 let source = io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection");
@@ -235,7 +243,7 @@ impl Connection {
 
     /// Bytes that the frame at the front still lacks.
     fn missing(&self) -> usize {
-        let rest = self.received.get(self.start..).unwrap_or_default();
+        let rest = self.received.get(self.start..self.end).unwrap_or_default();
         match rest.first_chunk::<HEADER>() {
             Some(header) => (HEADER + Header::from_bytes(header).length as usize).saturating_sub(rest.len()),
             None => HEADER,
@@ -245,7 +253,7 @@ impl Connection {
     /// Files every complete frame.
     fn file(&mut self) -> Result<()> {
         loop {
-            let rest = self.received.get(self.start..).unwrap_or_default();
+            let rest = self.received.get(self.start..self.end).unwrap_or_default();
             let Some(header) = rest.first_chunk::<HEADER>().map(Header::from_bytes) else { return Ok(()) };
             if let Err(malformed) = header.within(MAX_BODY) {
                 return Err(self.end(Error::Protocol(malformed.what)));

@@ -141,21 +141,20 @@ pub(super) fn find_and_modify(request: &Request<'_>) -> Result<()> {
     if is_set(request.body(), "upsert")? { request.authorize(Action::Insert, target) } else { Ok(()) }
 }
 
-/// A `create` of a view that the user may read needs what its pipeline does, or else it would let him read what he may not.
+/// A `create`.
 pub(super) fn create(request: &Request<'_>) -> Result<()> {
-    let view = Target::Collection(request.database, request.collection_name()?);
-    request.authorize(Action::CreateCollection, view)?;
-    view_pipeline(request, view)
+    define(request, Action::CreateCollection)
 }
 
-/// As for `create`.
+/// A `collMod`.
 pub(super) fn coll_mod(request: &Request<'_>) -> Result<()> {
-    let view = Target::Collection(request.database, request.collection_name()?);
-    request.authorize(Action::CollMod, view)?;
-    view_pipeline(request, view)
+    define(request, Action::CollMod)
 }
 
-fn view_pipeline(request: &Request<'_>, view: Target<'_>) -> Result<()> {
+/// The definition of a view that the user may read needs what its pipeline does, or else it would let him read what he may not.
+fn define(request: &Request<'_>, action: Action) -> Result<()> {
+    let view = Target::Collection(request.database, request.collection_name()?);
+    request.authorize(action, view)?;
     let mut sources = Vec::new();
     let mut pipelines = Vec::new();
     for field in request.body() {
