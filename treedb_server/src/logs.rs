@@ -136,7 +136,7 @@ impl Ring {
 }
 
 fn locked() -> MutexGuard<'static, Lines> {
-    // A line is there or not, whoever panics.
+    // A panic elsewhere leaves whole lines.
     KEPT.lock().unwrap_or_else(PoisonError::into_inner)
 }
 

@@ -89,7 +89,7 @@ pub(crate) fn wait_of_hello(request: &OpMsg, context: &Context) -> Option<Durati
         return None;
     }
     let wait = number(command.get("maxAwaitTimeMS").ok()??)?;
-    // Whoever has not authenticated may not be idle for longer either.
+    // A client that has not authenticated may not be idle for longer than that.
     Some(Duration::from_millis(wait as u64).min(UNAUTHENTICATED_IDLE))
 }
 

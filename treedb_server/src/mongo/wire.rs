@@ -123,7 +123,7 @@ pub(crate) async fn read(
     bytes.extend_from_slice(&header);
     fill(reader, &mut bytes, parsed.length.min(FREE_BYTES), stall).await?;
     let mut reserved = None;
-    // What it will be inflated to is asked for together with it: nobody waits for one share and holds another.
+    // Its share of the budget covers the inflated message too: waiting for a second share while holding the first could deadlock.
     let inflated = if parsed.opcode == OP_COMPRESSED { compression::announced(&bytes) } else { 0 };
     if !trusted && parsed.length + inflated > FREE_BYTES {
         return Err(WireError::BeforeAuthentication(parsed.length + inflated));

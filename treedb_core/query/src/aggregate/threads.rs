@@ -6,7 +6,7 @@ use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::interrupt;
 
 /// Calls `work` with each of `inputs` on a thread of its own, the first on the calling thread. The results have the order
-/// of `inputs`. Whoever interrupts the operation of the calling thread interrupts them all.
+/// of `inputs`. An interrupt of the calling thread's operation interrupts all of them.
 pub fn run_in_parallel<T: Send, R: Send>(
     inputs: Vec<T>,
     work: impl Fn(T) -> Result<R> + Sync,

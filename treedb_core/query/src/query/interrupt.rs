@@ -1,8 +1,8 @@
 //! [`Interrupt`]: telling an operation to stop.
 //!
-//! Whoever starts an operation makes an [`Interrupt`] and enters it on the thread that runs the operation; loops over rows, keys and
+//! The caller of an operation makes an [`Interrupt`] and enters it on the thread that runs the operation; loops over rows, keys and
 //! documents ask [`check`] now and then, through an [`InterruptTick`]. Threads that work for the operation enter it too
-//! (`run_in_parallel` does that). Where nobody has entered one, asking costs a look at a thread-local variable.
+//! (`run_in_parallel` does that). Without an entered one, a check reads a thread-local variable.
 
 use std::cell::RefCell;
 use std::sync::Arc;

@@ -13,7 +13,7 @@ use super::find::hint;
 use super::list_collections::batch_size;
 use super::request::Request;
 use super::update::{changes, refuse_many_replacements};
-use super::writes::{ERROR_BYTES, Options, append_count, check_statement, checked_count, execute, not_many};
+use super::writes::{Options, append_count, bounded, check_statement, checked_count, execute, not_many};
 use crate::mongo::args::args;
 use crate::mongo::cursors::{Cursor, Deadline};
 use crate::mongo::error::CommandError;
@@ -81,13 +81,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     execute(request, &options, &statements, &first, false, &mut each, &mut |at, done| {
         let Some(operation) = operations.get(at) else { return };
         let failed = done.is_err();
-        let done = done.map_err(|mut error| {
-            if bytes > ERROR_BYTES {
-                error.shorten();
-            }
-            error
-        });
-        let outcome = sums.add(at, &operation.kind, done);
+        let outcome = sums.add(at, &operation.kind, done.map_err(|error| bounded(error, bytes)));
         if failed || !errors_only {
             bytes += outcome.as_bytes().len();
             outcomes.push(Ok(outcome));

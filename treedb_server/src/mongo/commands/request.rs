@@ -38,19 +38,21 @@ impl<'a> Request<'a> {
         // What is refused is no operation: nobody can fill the counters and the profile of what he may not use.
         self.command.needs.check(self)?;
         let running = self.context.operations.begin(self)?;
-        let done = self.checked();
+        let done = self.run_or_fail();
         running.finish(&done);
         done
     }
 
-    fn checked(&self) -> Result {
+    /// Runs it, unless a fail point says otherwise.
+    fn run_or_fail(&self) -> Result {
         match &self.context.fail_points {
-            None => self.authorized(),
-            Some(points) => points.enter(self).run(self, || self.authorized()),
+            None => self.run_in_scope(),
+            Some(points) => points.enter(self).run(self, || self.run_in_scope()),
         }
     }
 
-    fn authorized(&self) -> Result {
+    /// Runs it in its transaction if it has a transaction number.
+    fn run_in_scope(&self) -> Result {
         stable_api::check(self)?;
         let unsatisfiable = Unsatisfiable::of(self)?;
         let done = match TransactionNumber::read(self.body(), self.session.identity.owner().as_ref())? {
@@ -114,14 +116,7 @@ impl<'a> Request<'a> {
             Needs::Collection(_) => true,
             _ => matches!(
                 self.command.name,
-                "aggregate"
-                    | "collMod"
-                    | "create"
-                    | "find"
-                    | "findAndModify"
-                    | "getMore"
-                    | "insert"
-                    | "update"
+                "aggregate" | "collMod" | "create" | "findAndModify" | "getMore" | "insert" | "update"
             ),
         }
     }

@@ -18,7 +18,7 @@ use crate::mongo::topology::Topology;
 use crate::mongo::write_target::{Outcome, WriteTarget};
 
 /// Bytes of write errors in one reply; the rest are counted only. A reply is a document.
-pub(super) const ERROR_BYTES: usize = 8 << 20;
+const ERROR_BYTES: usize = 8 << 20;
 
 /// The options of a write command.
 pub(super) struct Options {
@@ -389,6 +389,14 @@ pub(super) fn check_statement(statement: &RawDocument) -> Result<()> {
     Ok(())
 }
 
+/// An error as a reply has it that holds so many bytes already: after [`ERROR_BYTES`] without what users have sent.
+pub(super) fn bounded(mut error: CommandError, bytes: usize) -> CommandError {
+    if bytes > ERROR_BYTES {
+        error.shorten();
+    }
+    error
+}
+
 /// The statements that failed, for a reply.
 #[derive(Default)]
 pub(super) struct WriteErrors {
@@ -399,12 +407,9 @@ pub(super) struct WriteErrors {
 
 impl WriteErrors {
     /// Records that statement `index` failed.
-    pub(super) fn push(&mut self, index: usize, mut error: CommandError) {
+    pub(super) fn push(&mut self, index: usize, error: CommandError) {
         self.any = true;
-        if self.bytes > ERROR_BYTES {
-            error.shorten();
-        }
-        let entry = error.write_error(index);
+        let entry = bounded(error, self.bytes).write_error(index);
         self.bytes += entry.as_bytes().len();
         self.entries.push(entry);
     }
