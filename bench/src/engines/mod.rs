@@ -9,6 +9,7 @@ mod engine;
 mod entries;
 #[cfg(feature = "peers")]
 mod fjall;
+mod libpq;
 pub(crate) mod lmdb;
 #[cfg(feature = "peers")]
 mod mdbx;

@@ -2,12 +2,16 @@
 //!
 //! Work runs and is timed in the server, by SQL functions, so that client and connection do not count.
 
+use std::ffi::{CStr, CString};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 use crate::Result;
 use crate::comparison::Measurement;
+
+use super::libpq::Connection;
 
 /// Settings of the cluster, in addition to those of `scripts/pg_common.sh`, which they override.
 const SETTINGS: &str = "shared_buffers = 512MB\nmax_wal_size = 4GB\ncheckpoint_timeout = 30min\nautovacuum = off\n\
@@ -74,31 +78,24 @@ impl Postgres {
         Ok(client)
     }
 
-    /// Executes a script of pgbench `times` times with prepared statements that may have up to `workers` parallel workers, and
-    /// returns how many nanoseconds that took without the connection.
+    /// Executes a statement, prepared once, with each of `parameters`, with up to `workers` parallel workers, and returns how
+    /// many nanoseconds that took without the connection.
     ///
     /// # Errors
-    /// An error in the script, or output that is not pgbench's.
-    pub fn pgbench(&self, script: &str, times: u64, seed: u64, workers: u32) -> Result<u64> {
-        let file = self.dir.join("script.sql");
-        std::fs::write(&file, script)?;
-        let done = self
-            .client("pgbench")?
-            .args(["-n", "-M", "prepared", "-c", "1", "-t", &times.to_string()])
-            .arg(format!("--random-seed={seed}"))
-            .arg("-f")
-            .arg(&file)
-            .env("PGOPTIONS", format!("-c max_parallel_workers_per_gather={workers}"))
-            .stdin(Stdio::null())
-            .output()?;
-        let output = String::from_utf8_lossy(&done.stdout);
-        let failed = || format!("pgbench, {script}: {output}{}", String::from_utf8_lossy(&done.stderr));
-        let per_second = output.lines().find_map(|line| line.strip_prefix("tps = ")?.split(' ').next());
-        let per_second: f64 = per_second.and_then(|tps| tps.parse().ok()).ok_or_else(failed)?;
-        if !done.status.success() || per_second.is_nan() || per_second <= 0.0 {
-            return Err(failed().into());
+    /// An SQL error.
+    pub fn execute(&self, statement: &str, parameters: &[Vec<CString>], workers: u32) -> Result<u64> {
+        const NAME: &CStr = c"measured";
+        let connection = Connection::open(&format!(
+            "host={} port={} user=postgres dbname=postgres options='-c max_parallel_workers_per_gather={workers}'",
+            self.dir.display(),
+            self.port
+        ))?;
+        connection.prepare(NAME, statement)?;
+        let begin = Instant::now();
+        for parameters in parameters {
+            connection.execute(NAME, parameters)?;
         }
-        Ok((times as f64 * 1e9 / per_second) as u64)
+        Ok(begin.elapsed().as_nanos() as u64)
     }
 
     /// Runs statements and returns the rows they print, one per line.

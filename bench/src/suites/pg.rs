@@ -16,7 +16,8 @@ pub(super) const ABOUT: &str = "Both indexes are in one server and are timed ins
     random order). No parallel workers unless a row says so, everything in shared buffers, no flushes. Lookups are a prepared statement in a \
     loop. Checksums are sums over the rows found. The rows from \"find\" on compare a collection with a heap table of jsonb \
     under btree indexes on expressions of the same paths, and, where the peer is called GIN, under a GIN index of \
-    jsonb_path_ops: 200,000 documents, statements prepared once and executed by one pgbench client over a Unix socket. \
+    jsonb_path_ops: 200,000 documents, statements prepared once and executed by one client through libpq over a Unix socket, with parameters and \
+    rows in text: a filter is a parameter, which arrives as JSON. \
     What they return is compared before each round.";
 
 /// Both sides use the same server.

@@ -1,7 +1,12 @@
 //! A collection of the Postgres extension compared with a heap table of jsonb under the server's own indexes.
 //!
-//! Each workload is one statement, prepared once and executed again and again by the server's `pgbench` over a Unix
-//! socket, so that a round trip counts on both sides. What both sides return is compared before each round.
+//! Each workload is one statement, prepared once and executed again and again through libpq over a Unix socket, so that a
+//! round trip counts on both sides. Parameters and rows are in text: a filter is a parameter of type `bson` or `jsonb`, and
+//! arrives as JSON. What both sides return is compared before each round.
+
+use std::ffi::CString;
+
+use bench_common::Random;
 
 use super::Scale;
 use crate::Result;
@@ -56,16 +61,20 @@ CREATE INDEX fj_a ON fj (((doc ->> 'a')::int));
 CREATE INDEX fj_name ON fj ((doc ->> 'name'));
 "#;
 
-/// A statement of each side. `:k` is a random number, and `:n` a random value of the field `n`.
+/// A side: its name, its statement, and the statement's parameters. In these `<k>` is a random number, `<n>` a random value of
+/// the field `n`, and `<k+100>`, `<k-1>` and `<k%50>` are computed from `<k>`.
+type Side = (&'static str, &'static str, &'static [&'static str]);
+
+/// A statement of each side.
 struct Workload {
     name: &'static str,
     /// How often it is executed in a round.
     times: u64,
-    /// The greatest value of `:k`.
+    /// The greatest value of `<k>`.
     keys: u64,
     /// How many parallel workers a statement may have.
     workers: u32,
-    sides: &'static [(&'static str, &'static str)],
+    sides: &'static [Side],
     goals: Goals<'static>,
 }
 
@@ -79,8 +88,8 @@ const READS: &[Workload] = &[
         keys: 200_000,
         workers: 0,
         sides: &[
-            (OURS, r#"SELECT doc FROM treedb.find('c', format('{"n": %s}', :n::int)::treedb.bson) doc"#),
-            (BTREE, "SELECT doc FROM j WHERE (doc ->> 'n')::int = :n"),
+            (OURS, "SELECT doc FROM treedb.find('c', $1) doc", &[r#"{"n": <n>}"#]),
+            (BTREE, "SELECT doc FROM j WHERE (doc ->> 'n')::int = $1", &["<n>"]),
         ],
         goals: &[(BTREE, 1.0)],
     },
@@ -90,11 +99,8 @@ const READS: &[Workload] = &[
         keys: 200_000,
         workers: 0,
         sides: &[
-            (
-                OURS,
-                r#"SELECT doc FROM c WHERE doc OPERATOR(treedb.@@) format('{"n": %s}', :n::int)::treedb.bson"#,
-            ),
-            (BTREE, "SELECT doc FROM j WHERE (doc ->> 'n')::int = :n"),
+            (OURS, "SELECT doc FROM c WHERE doc OPERATOR(treedb.@@) $1::treedb.bson", &[r#"{"n": <n>}"#]),
+            (BTREE, "SELECT doc FROM j WHERE (doc ->> 'n')::int = $1", &["<n>"]),
         ],
         goals: &[(BTREE, 1.0)],
     },
@@ -106,9 +112,14 @@ const READS: &[Workload] = &[
         sides: &[
             (
                 OURS,
-                r#"SELECT doc FROM treedb.find('c', format('{"_id": {"$gte": %s, "$lt": %s}}', :k::int, :k + 100)::treedb.bson) doc"#,
+                "SELECT doc FROM treedb.find('c', $1) doc",
+                &[r#"{"_id": {"$gte": <k>, "$lt": <k+100>}}"#],
             ),
-            (BTREE, "SELECT doc FROM j WHERE (doc ->> '_id')::int >= :k AND (doc ->> '_id')::int < :k + 100"),
+            (
+                BTREE,
+                "SELECT doc FROM j WHERE (doc ->> '_id')::int >= $1 AND (doc ->> '_id')::int < $1 + 100",
+                &["<k>"],
+            ),
         ],
         goals: &[(BTREE, 1.3)],
     },
@@ -120,9 +131,14 @@ const READS: &[Workload] = &[
         sides: &[
             (
                 OURS,
-                r#"SELECT doc FROM treedb.find('c', format('{"n": {"$gte": %s}}', :n::int)::treedb.bson, '{"sort": {"n": 1}, "limit": 10}') doc"#,
+                r#"SELECT doc FROM treedb.find('c', $1, '{"sort": {"n": 1}, "limit": 10}') doc"#,
+                &[r#"{"n": {"$gte": <n>}}"#],
             ),
-            (BTREE, "SELECT doc FROM j WHERE (doc ->> 'n')::int >= :n ORDER BY (doc ->> 'n')::int LIMIT 10"),
+            (
+                BTREE,
+                "SELECT doc FROM j WHERE (doc ->> 'n')::int >= $1 ORDER BY (doc ->> 'n')::int LIMIT 10",
+                &["<n>"],
+            ),
         ],
         goals: &[(BTREE, 1.0)],
     },
@@ -134,11 +150,13 @@ const READS: &[Workload] = &[
         sides: &[
             (
                 OURS,
-                r#"SELECT doc FROM treedb.find('c', format('{"g": %s}', :k - 1)::treedb.bson, '{"sort": {"n": 1}, "limit": 10}') doc"#,
+                r#"SELECT doc FROM treedb.find('c', $1, '{"sort": {"n": 1}, "limit": 10}') doc"#,
+                &[r#"{"g": <k-1>}"#],
             ),
             (
                 GIN,
-                "SELECT doc FROM g WHERE doc @> format('{\"g\": %s}', :k - 1)::jsonb ORDER BY (doc ->> 'n')::int LIMIT 10",
+                "SELECT doc FROM g WHERE doc @> $1::jsonb ORDER BY (doc ->> 'n')::int LIMIT 10",
+                &[r#"{"g": <k-1>}"#],
             ),
         ],
         goals: &[],
@@ -151,11 +169,13 @@ const READS: &[Workload] = &[
         sides: &[
             (
                 OURS,
-                r#"SELECT doc FROM treedb.find('k', format('{"g": %s}', :k - 1)::treedb.bson, '{"sort": {"n": 1}, "limit": 10}') doc"#,
+                r#"SELECT doc FROM treedb.find('k', $1, '{"sort": {"n": 1}, "limit": 10}') doc"#,
+                &[r#"{"g": <k-1>}"#],
             ),
             (
                 GIN,
-                "SELECT doc FROM g WHERE doc @> format('{\"g\": %s}', :k - 1)::jsonb ORDER BY (doc ->> 'n')::int LIMIT 10",
+                "SELECT doc FROM g WHERE doc @> $1::jsonb ORDER BY (doc ->> 'n')::int LIMIT 10",
+                &[r#"{"g": <k-1>}"#],
             ),
         ],
         goals: &[(GIN, 20.0)],
@@ -166,8 +186,8 @@ const READS: &[Workload] = &[
         keys: 200,
         workers: 0,
         sides: &[
-            (OURS, r#"SELECT treedb.count('c', format('{"g": %s}', :k - 1)::treedb.bson) AS doc"#),
-            (BTREE, "SELECT count(*) AS doc FROM j WHERE (doc ->> 'g')::int = :k - 1"),
+            (OURS, "SELECT treedb.count('c', $1) AS doc", &[r#"{"g": <k-1>}"#]),
+            (BTREE, "SELECT count(*) AS doc FROM j WHERE (doc ->> 'g')::int = $1", &["<k-1>"]),
         ],
         goals: &[(BTREE, 1.3)],
     },
@@ -177,12 +197,13 @@ const READS: &[Workload] = &[
         keys: 100,
         workers: 0,
         sides: &[
+            (OURS, "SELECT doc FROM treedb.find('c', $1) doc", &[r#"{"a": <k-1>, "b": <k%50>}"#]),
             (
-                OURS,
-                r#"SELECT doc FROM treedb.find('c', format('{"a": %s, "b": %s}', :k - 1, :k % 50)::treedb.bson) doc"#,
+                BTREE,
+                "SELECT doc FROM j WHERE (doc ->> 'a')::int = $1 AND (doc ->> 'b')::int = $2",
+                &["<k-1>", "<k%50>"],
             ),
-            (BTREE, "SELECT doc FROM j WHERE (doc ->> 'a')::int = :k - 1 AND (doc ->> 'b')::int = :k % 50"),
-            (GIN, r#"SELECT doc FROM g WHERE doc @> format('{"a": %s, "b": %s}', :k - 1, :k % 50)::jsonb"#),
+            (GIN, "SELECT doc FROM g WHERE doc @> $1::jsonb", &[r#"{"a": <k-1>, "b": <k%50>}"#]),
         ],
         goals: &[(BTREE, 1.0), (GIN, 1.0)],
     },
@@ -194,10 +215,15 @@ const READS: &[Workload] = &[
         sides: &[
             (
                 OURS,
-                r#"SELECT doc FROM c WHERE doc OPERATOR(treedb.@@) format('{"a": %s, "b": %s}', :k - 1, :k % 50)::treedb.bson"#,
+                "SELECT doc FROM c WHERE doc OPERATOR(treedb.@@) $1::treedb.bson",
+                &[r#"{"a": <k-1>, "b": <k%50>}"#],
             ),
-            (BTREE, "SELECT doc FROM j WHERE (doc ->> 'a')::int = :k - 1 AND (doc ->> 'b')::int = :k % 50"),
-            (GIN, r#"SELECT doc FROM g WHERE doc @> format('{"a": %s, "b": %s}', :k - 1, :k % 50)::jsonb"#),
+            (
+                BTREE,
+                "SELECT doc FROM j WHERE (doc ->> 'a')::int = $1 AND (doc ->> 'b')::int = $2",
+                &["<k-1>", "<k%50>"],
+            ),
+            (GIN, "SELECT doc FROM g WHERE doc @> $1::jsonb", &[r#"{"a": <k-1>, "b": <k%50>}"#]),
         ],
         goals: &[(BTREE, 1.0), (GIN, 1.0)],
     },
@@ -207,18 +233,13 @@ const READS: &[Workload] = &[
         keys: 100,
         workers: 0,
         sides: &[
-            (
-                OURS,
-                r#"SELECT treedb.count('c', format('{"a": %s, "b": %s}', :k - 1, :k % 50)::treedb.bson) AS doc"#,
-            ),
+            (OURS, "SELECT treedb.count('c', $1) AS doc", &[r#"{"a": <k-1>, "b": <k%50>}"#]),
             (
                 BTREE,
-                "SELECT count(*) AS doc FROM j WHERE (doc ->> 'a')::int = :k - 1 AND (doc ->> 'b')::int = :k % 50",
+                "SELECT count(*) AS doc FROM j WHERE (doc ->> 'a')::int = $1 AND (doc ->> 'b')::int = $2",
+                &["<k-1>", "<k%50>"],
             ),
-            (
-                GIN,
-                r#"SELECT count(*) AS doc FROM g WHERE doc @> format('{"a": %s, "b": %s}', :k - 1, :k % 50)::jsonb"#,
-            ),
+            (GIN, "SELECT count(*) AS doc FROM g WHERE doc @> $1::jsonb", &[r#"{"a": <k-1>, "b": <k%50>}"#]),
         ],
         goals: &[(BTREE, 1.0), (GIN, 1.0)],
     },
@@ -230,11 +251,13 @@ const READS: &[Workload] = &[
         sides: &[
             (
                 OURS,
-                r#"SELECT o.i, doc FROM orders o, treedb.find('c', format('{"n": %s}', o.n)::treedb.bson) doc WHERE o.i >= :k AND o.i < :k + 20"#,
+                r#"SELECT o.i, doc FROM orders o, treedb.find('c', format('{"n": %s}', o.n)::treedb.bson) doc WHERE o.i >= $1 AND o.i < $1 + 20"#,
+                &["<k>"],
             ),
             (
                 BTREE,
-                "SELECT o.i, doc FROM orders o, j WHERE (doc ->> 'n')::int = o.n AND o.i >= :k AND o.i < :k + 20",
+                "SELECT o.i, doc FROM orders o, j WHERE (doc ->> 'n')::int = o.n AND o.i >= $1 AND o.i < $1 + 20",
+                &["<k>"],
             ),
         ],
         goals: &[(BTREE, 1.0 / 1.2)],
@@ -247,11 +270,13 @@ const READS: &[Workload] = &[
         sides: &[
             (
                 OURS,
-                r#"SELECT o.i, doc FROM orders o JOIN c ON doc OPERATOR(treedb.@@) format('{"n": %s}', o.n)::treedb.bson WHERE o.i >= :k AND o.i < :k + 20"#,
+                r#"SELECT o.i, doc FROM orders o JOIN c ON doc OPERATOR(treedb.@@) format('{"n": %s}', o.n)::treedb.bson WHERE o.i >= $1 AND o.i < $1 + 20"#,
+                &["<k>"],
             ),
             (
                 BTREE,
-                "SELECT o.i, doc FROM orders o, j WHERE (doc ->> 'n')::int = o.n AND o.i >= :k AND o.i < :k + 20",
+                "SELECT o.i, doc FROM orders o, j WHERE (doc ->> 'n')::int = o.n AND o.i >= $1 AND o.i < $1 + 20",
+                &["<k>"],
             ),
         ],
         goals: &[(BTREE, 1.0 / 1.2)],
@@ -262,8 +287,8 @@ const READS: &[Workload] = &[
         keys: 1,
         workers: 0,
         sides: &[
-            (OURS, "SELECT doc FROM treedb.find('c') doc LIMIT 1"),
-            (BTREE, "SELECT doc FROM j LIMIT 1"),
+            (OURS, "SELECT doc FROM treedb.find('c') doc LIMIT 1", &[]),
+            (BTREE, "SELECT doc FROM j LIMIT 1", &[]),
         ],
         goals: &[],
     },
@@ -282,10 +307,12 @@ const GROUPS: Workload = Workload {
         (
             OURS,
             r#"SELECT treedb.get_text(doc, 's')::bigint + treedb.get_text(doc, '_id')::int AS doc FROM treedb.aggregate('c', '[{"$group": {"_id": "$a", "s": {"$sum": "$v"}}}]') doc"#,
+            &[],
         ),
         (
             BTREE,
             "SELECT sum((doc ->> 'v')::int) + (doc ->> 'a')::int AS doc FROM j GROUP BY (doc ->> 'a')::int",
+            &[],
         ),
     ],
     goals: &[(BTREE, 1.2)],
@@ -300,11 +327,13 @@ const UPDATE: Workload = Workload {
     sides: &[
         (
             OURS,
-            r#"SELECT treedb.update_one('c', format('{"_id": %s}', :k::int)::treedb.bson, '{"$inc": {"v": 1}}') IS NOT NULL AS doc"#,
+            r#"SELECT treedb.update_one('c', $1, '{"$inc": {"v": 1}}') IS NOT NULL AS doc"#,
+            &[r#"{"_id": <k>}"#],
         ),
         (
             BTREE,
-            "UPDATE j SET doc = jsonb_set(doc, '{v}', to_jsonb((doc ->> 'v')::int + 1)) WHERE (doc ->> '_id')::int = :k",
+            "UPDATE j SET doc = jsonb_set(doc, '{v}', to_jsonb((doc ->> 'v')::int + 1)) WHERE (doc ->> '_id')::int = $1",
+            &["<k>"],
         ),
     ],
     goals: &[(BTREE, 1.0 / 1.1)],
@@ -337,18 +366,17 @@ fn measure(pg: &Postgres, scale: Scale, size: u64, workload: &Workload, out: &mu
     let times = scale.of(workload.times);
     let keys = (workload.keys * size / 200_000).max(1);
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
-    for (name, statement) in workload.sides {
+    for (name, statement, parameters) in workload.sides {
         let run = move |round| -> Result<Measurement> {
-            let checksum =
-                if workload.name == UPDATE.name { None } else { Some(checked(pg, statement, keys, round)?) };
-            // `shuffled` in the language of pgbench.
-            let script =
-                format!("\\set k random(1, {keys})\n\\set n (:k * 2654435761) % 2147483647\n{statement};\n");
-            Ok(Measurement {
-                ops: times,
-                spent: pg.pgbench(&script, times, round + 1, workload.workers)?,
-                checksum,
-            })
+            let checksum = match workload.name == UPDATE.name {
+                true => None,
+                false => Some(checked(pg, statement, parameters, keys, round)?),
+            };
+            let values =
+                |key| parameters.iter().map(|parameter| CString::new(value_of(parameter, key))).collect();
+            let all: std::result::Result<Vec<Vec<CString>>, _> =
+                keys_of(keys, round).skip(CHECKS).take(times as usize).map(values).collect();
+            Ok(Measurement { ops: times, spent: pg.execute(statement, &all?, workload.workers)?, checksum })
         };
         candidates.push(Candidate { name, run: Box::new(run) });
     }
@@ -360,15 +388,34 @@ fn measure(pg: &Postgres, scale: Scale, size: u64, workload: &Workload, out: &mu
     Ok(())
 }
 
+/// What stands for `<k>` in the executions of a round.
+fn keys_of(keys: u64, round: u64) -> impl Iterator<Item = u64> {
+    Random::new(round + 1, keys).map(|key| key + 1)
+}
+
+/// A parameter with the values that belong to `key`.
+fn value_of(parameter: &str, key: u64) -> String {
+    // `shuffled` of SQL.
+    let value = key * 2_654_435_761 % 2_147_483_647;
+    let values =
+        [("<k>", key), ("<n>", value), ("<k+100>", key + 100), ("<k-1>", key - 1), ("<k%50>", key % 50)];
+    values.iter().fold(parameter.to_owned(), |text, (name, value)| text.replace(name, &value.to_string()))
+}
+
+/// How many executions of a round are checked.
+const CHECKS: usize = 5;
+
 /// The sum of the checksums of a statement with several values, which depend on the round.
-fn checked(pg: &Postgres, statement: &str, keys: u64, round: u64) -> Result<u64> {
-    let one = |step: u64| {
-        let key = (round * 7_919 + step * 48_271) % keys + 1;
-        let value = key * 2_654_435_761 % 2_147_483_647;
-        let statement = statement.replace(":k", &key.to_string()).replace(":n", &value.to_string());
+fn checked(pg: &Postgres, statement: &str, parameters: &[&str], keys: u64, round: u64) -> Result<u64> {
+    let one = |key| {
+        let mut statement = statement.to_owned();
+        for (number, parameter) in parameters.iter().enumerate() {
+            statement =
+                statement.replace(&format!("${}", number + 1), &format!("'{}'", value_of(parameter, key)));
+        }
         CHECKSUM.replace("$STATEMENT", &statement)
     };
-    let sums = pg.run(&(1..=5).map(one).collect::<String>())?;
+    let sums = pg.run(&keys_of(keys, round).take(CHECKS).map(one).collect::<String>())?;
     let sum = |sum: &str| sum.parse::<i128>().map_err(|_| format!("{statement}: checksum {sum:?}"));
     sums.lines().try_fold(0_u64, |total, line| Ok(total.wrapping_add(sum(line)? as u64)))
 }
