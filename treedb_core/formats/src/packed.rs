@@ -163,8 +163,14 @@ impl<'a> PackedLeaf<'a> {
     /// Writes key `i` to `out`, replacing what is there.
     #[inline]
     pub fn key_into(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
-        let suffix = self.suffix(i)?;
         out.clear();
+        self.append_key(i, out)
+    }
+
+    /// Appends key `i` to `out`.
+    #[inline]
+    pub fn append_key(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
+        let suffix = self.suffix(i)?;
         out.extend_from_slice(self.prefix);
         out.extend_from_slice(suffix);
         Ok(())

@@ -6,6 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -43,8 +44,31 @@ impl Known {
     }
 }
 
+/// Hashes the numbers of tables, which the server gives out one after another.
+#[derive(Default)]
+struct OidHasher(u64);
+
+impl Hasher for OidHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for byte in bytes {
+            self.write_u32(u32::from(*byte));
+        }
+    }
+
+    fn write_u32(&mut self, number: u32) {
+        // The map wants differences in the upper bits too.
+        self.0 = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    }
+}
+
+type Tables = HashMap<pg_sys::Oid, Rc<Known>, BuildHasherDefault<OidHasher>>;
+
 thread_local! {
-    static KNOWN: RefCell<HashMap<pg_sys::Oid, Rc<Known>>> = RefCell::new(HashMap::new());
+    static KNOWN: RefCell<Tables> = RefCell::default();
     /// How often something has changed.
     static CHANGES: Cell<u64> = const { Cell::new(0) };
 }

@@ -214,8 +214,10 @@ pub(super) fn stages(reader: &Reader, query: &Query, plan: &Plan) -> String {
 /// The stages of the plan that a look-up of a key stands for.
 pub(super) fn point_stages(reader: &Reader, scan: &PointScan) -> String {
     let query = accept(scan.query());
-    let plan = accept(Plan::choose(reader, &spilling(), &query));
-    stages(reader, &query, &plan)
+    // That look-up may know less of the indexes than a plan does.
+    let reader = Reader::for_query(reader.table.clone(), Registered::active(), &query);
+    let plan = accept(Plan::choose(&reader, &spilling(), &query));
+    stages(&reader, &query, &plan)
 }
 
 /// Shows the name of a collection.

@@ -46,9 +46,12 @@ pub(super) struct Index {
     pub(super) def: Rc<IndexDef>,
     /// The same for queries.
     definition: Arc<Definition>,
-    /// Whether a row may have several entries, and whether these are in the order of the keys, as [`IndexInfo`] says.
+    /// Whether a row may have several entries, and whether these are in the order of the keys, as [`IndexInfo`] says. Both at
+    /// their worst until that has been read.
     multikey: bool,
     pub(super) ordered: bool,
+    /// Whether it has been read.
+    has_facts: bool,
     /// False while it is being built, or after its building failed.
     pub(super) built: bool,
     /// Whether queries may use it: it is built, and has every row that they may see.
@@ -61,28 +64,42 @@ impl Index {
         known(table).indexes.iter().map(Index::open).collect()
     }
 
-    /// Opens an index. What holds for its entries and may change at any time is read now: a snapshot taken before shows
-    /// no row that contradicts it.
+    /// Opens an index, and reads what holds for its entries.
     pub(super) fn open(known: &KnownIndex) -> Index {
+        let mut index = Index::open_without_facts(known);
+        index.read_facts();
+        index
+    }
+
+    /// Opens an index.
+    pub(super) fn open_without_facts(known: &KnownIndex) -> Index {
         let relation = OpenIndex::open(known.oid, LockMode::AccessShare);
         let index = relation.get();
         let built = is_built(index);
         let usable = built && !index.is_too_new();
-        let mut found = Index {
+        let key_sets = known.kind == Kind::KeySets;
+        Index {
             relation,
             kind: known.kind,
             def: Rc::clone(&known.def),
             definition: Arc::clone(&known.definition),
-            multikey: false,
-            ordered: true,
+            multikey: key_sets && usable,
+            ordered: !(key_sets && usable),
+            has_facts: !(key_sets && usable),
             built,
             usable,
-        };
-        if known.kind == Kind::KeySets && usable {
-            let facts = keyset_scan::facts(found.relation.get());
-            (found.multikey, found.ordered) = (facts.multikey, facts.ordered);
         }
-        found
+    }
+
+    /// Reads what holds for its entries, unless that is known; true if it has been read. It may change at any time: a snapshot
+    /// taken before shows no row that contradicts it.
+    pub(super) fn read_facts(&mut self) -> bool {
+        if self.has_facts {
+            return false;
+        }
+        let facts = keyset_scan::facts(self.relation.get());
+        (self.multikey, self.ordered, self.has_facts) = (facts.multikey, facts.ordered, true);
+        true
     }
 
     /// What a query is told of it.

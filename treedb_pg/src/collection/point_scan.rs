@@ -6,7 +6,7 @@
 use ::bson::RawDocument;
 use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source};
 use treedb_query::doc::{Collation, Doc};
-use treedb_query::query::{Counters, Filter, PointQuery, Query, Result};
+use treedb_query::query::{Counters, Filter, PointLookup, PointQuery, Query, Result};
 
 use super::reader::Reader;
 use crate::types::bson;
@@ -54,13 +54,19 @@ impl<'f> PointFilter<'f> {
     /// The rows that match; `None` if no index says so by a key alone. Indexes on the field are open then.
     pub(super) fn scan(&self, reader: &mut Reader) -> Option<PointScan> {
         reader.open_on(self.field);
-        let lookup = self.query.lookup(<Reader as Source>::indexes(reader), &Collation::Simple)?;
-        let info = <Reader as Source>::indexes(reader).get(lookup.index)?;
-        if !lookup.decides(info) || !reader.keys_decide(lookup.index) {
-            return None;
-        }
         let mut key = Vec::new();
-        lookup.encode_key(&self.query, info.def.as_ordered()?, &mut key);
+        let lookup = match self.lookup(reader, &mut key) {
+            Some(lookup) if reader.key_decides(lookup.index, &key) => lookup,
+            _ => {
+                reader.read_facts();
+                let lookup = self.lookup(reader, &mut key)?;
+                let info = <Reader as Source>::indexes(reader).get(lookup.index)?;
+                if !lookup.decides(info) || !reader.keys_decide(lookup.index) {
+                    return None;
+                }
+                lookup
+            }
+        };
         Some(PointScan {
             filter: self.filter.as_bytes().into(),
             index: lookup.index,
@@ -69,6 +75,16 @@ impl<'f> PointFilter<'f> {
             last: None,
             counters: Counters::default(),
         })
+    }
+}
+
+impl PointFilter<'_> {
+    /// The index that has the rows, as far as is known of the indexes, and its key.
+    fn lookup(&self, reader: &Reader, key: &mut Vec<u8>) -> Option<PointLookup> {
+        let indexes = <Reader as Source>::indexes(reader);
+        let lookup = self.query.lookup(indexes, &Collation::Simple)?;
+        lookup.encode_key(&self.query, indexes.get(lookup.index)?.def.as_ordered()?, key);
+        Some(lookup)
     }
 }
 

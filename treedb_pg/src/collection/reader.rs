@@ -59,8 +59,6 @@ pub(super) struct Reader {
     /// The last of `infos`, in a search for vectors.
     search_index: Option<SearchIndex>,
     known: Rc<Known>,
-    /// Whether each of the indexes known has been opened.
-    opened: Vec<bool>,
     fetch: Fetch,
     /// The slot of [`Reader::fetch`], unless one is in progress.
     spare: Cell<Option<Slot>>,
@@ -76,6 +74,7 @@ impl Reader {
     pub(super) fn new(table: Table) -> Reader {
         let mut reader = Reader::without_indexes(table, Registered::active());
         reader.open(|_| true);
+        reader.read_facts();
         reader
     }
 
@@ -102,7 +101,6 @@ impl Reader {
     }
 
     fn knowing(table: Table, known: Rc<Known>, snapshot: Registered) -> Reader {
-        let opened = vec![false; known.indexes.len()];
         let fetch = Fetch::begin(&table.relation);
         let spare = Cell::new(Some(Slot::new(table.relation.get())));
         let (indexes, infos, statistics) = (Vec::new(), Vec::new(), KnownStatistics::default());
@@ -114,7 +112,6 @@ impl Reader {
             infos,
             search_index,
             known,
-            opened,
             fetch,
             spare,
             shared,
@@ -133,9 +130,11 @@ impl Reader {
     /// Makes sure that the indexes that a query may use are open. Those that are already keep their numbers.
     pub(super) fn open_for(&mut self, query: &Query) {
         self.open(|def| query.may_use(def));
+        self.read_facts();
     }
 
-    /// The same for a query that is only about the values of a field.
+    /// The same for a query that is only about the values of a field. Without [`Reader::read_facts`], every index is taken for
+    /// one whose keys decide nothing.
     pub(super) fn open_on(&mut self, field: &[u8]) {
         self.open(|def| {
             matches!(def.options.kind, KeyKind::Wildcard(_))
@@ -144,16 +143,34 @@ impl Reader {
     }
 
     fn open(&mut self, wanted: impl Fn(&IndexDef) -> bool) {
-        for (known, opened) in self.known.indexes.iter().zip(&mut self.opened) {
-            if !*opened && wanted(&known.def) {
-                *opened = true;
-                let index = Index::open(known);
+        for known in &self.known.indexes {
+            let is_open = self.indexes.iter().any(|index| index.relation.get().oid() == known.oid);
+            if !is_open && wanted(&known.def) {
+                let index = Index::open_without_facts(known);
                 if index.usable {
                     self.infos.push(index.info());
                     self.indexes.push(index);
                 }
             }
         }
+    }
+
+    /// Reads what holds for the entries of the indexes that are open.
+    pub(super) fn read_facts(&mut self) {
+        for (index, info) in self.indexes.iter_mut().zip(&mut self.infos) {
+            if index.read_facts() {
+                *info = index.info();
+            }
+        }
+    }
+
+    /// Whether the rows of the entries with `key` are those with that value, each once, without knowing what holds for the
+    /// entries of the index: it is on one field of documents, a row has each of its keys once, and the key is no shortened one.
+    pub(super) fn key_decides(&self, index: usize, key: &[u8]) -> bool {
+        let on_field =
+            |index: &Index| matches!(index.def.keys.as_slice(), [only] if only.path.parts().len() == 1);
+        let key_sets = |index: &&Index| index.kind == Kind::KeySets && keyset_scan::is_whole(key);
+        self.indexes.get(index).filter(key_sets).is_some_and(on_field) && self.snapshot.get().is_mvcc()
     }
 
     /// The same for a query that may need no documents: rows of pages that are visible to everybody are not looked at.

@@ -9,8 +9,9 @@ use std::sync::Arc;
 use pgrx::pg_sys;
 
 use super::leaf::{self, LeafView, Place, Selection};
+use super::schema::{ADDRESS, row_of};
 use super::tree::Tree;
-use crate::pages::page::{View, ViewMut};
+use crate::pages::page::{Damage, View, ViewMut};
 use crate::shim::buffer::{Exclusive, Page, Pin};
 use crate::shim::wal::{Change, Content};
 
@@ -67,13 +68,23 @@ pub(super) struct FewEntries {
 }
 
 impl FewEntries {
-    /// Adds an entry; nothing if there is no place for it.
-    pub(super) fn push(&mut self, row: pg_sys::ItemPointerData, key: &[u8]) {
-        if let (Some(place), Some(end)) = (self.rows.get_mut(self.len), self.ends.get_mut(self.len)) {
-            self.keys.extend_from_slice(key);
-            (*place, *end) = (row, self.keys.len());
-            self.len += 1;
+    /// Adds an entry, with its key if that is wanted; nothing if there is no place for it.
+    pub(super) fn push(&mut self, leaf: &LeafView<'_>, place: Place, with_key: bool) -> Result<(), Damage> {
+        let (Some(row), Some(end)) = (self.rows.get_mut(self.len), self.ends.get_mut(self.len)) else {
+            return Ok(());
+        };
+        let from = self.keys.len();
+        if with_key {
+            leaf.append_key(place, &mut self.keys)?;
+            *row = row_of(&self.keys)?;
+            self.keys.truncate(from.max(self.keys.len().saturating_sub(ADDRESS)));
+        } else {
+            *row = leaf.row(place, &mut self.keys)?;
+            self.keys.truncate(from);
         }
+        *end = self.keys.len();
+        self.len += 1;
+        Ok(())
     }
 
     /// How many there are.

@@ -112,14 +112,9 @@ impl<'s> EntryReader<'s> {
             && self.conditions.are_ranges()
             && until.is_none();
         let kept = if few && entries.begins_inside() && ends_inside() {
-            let (mut kept, mut key) = (FewEntries::default(), Vec::new());
+            let mut kept = FewEntries::default();
             for place in (0..entries.len()).filter_map(|i| entries.place(i)) {
-                if self.wanted == Wanted::Keys {
-                    let (row, key) = tree.checked(block, key_and_row(&leaf, place, &mut key));
-                    kept.push(row, key);
-                } else {
-                    kept.push(tree.checked(block, leaf.row(place, &mut key)), &[]);
-                }
+                tree.checked(block, kept.push(&leaf, place, self.wanted == Wanted::Keys));
             }
             Kept::Few(kept)
         } else {

@@ -38,6 +38,11 @@ pub(crate) fn facts(index: Index<'_>) -> Facts {
     Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
 }
 
+/// Whether an index has entries with `key` only for rows that have this very key: longer ones are shortened.
+pub(crate) fn is_whole(key: &[u8]) -> bool {
+    shortened(key).len() == key.len()
+}
+
 /// Called for the rows of a leaf.
 type VisitRows<'v, E> = dyn FnMut(&[RowId]) -> Result<ControlFlow<()>, E> + 'v;
 

@@ -166,14 +166,10 @@ impl<'a> LeafView<'a> {
         // Most ranges are of one key: the boundary is near.
         const NEAR: usize = 3;
         if let Boundary::Bytes(bytes) = boundary {
-            let mut key = Vec::new();
             for i in from..(from + NEAR).min(self.sorted_count()) {
                 let order = match &self.sorted {
                     Sorted::Packed(packed) => packed.order(i, bytes),
-                    Sorted::Node(node) => {
-                        node.key_into(i, &mut key)?;
-                        key.as_slice().cmp(bytes)
-                    }
+                    Sorted::Node(node) => node.order(i, bytes)?,
                 };
                 if order != Ordering::Less {
                     return Ok(i);
@@ -244,13 +240,17 @@ impl<'a> LeafView<'a> {
     /// Writes the key of an entry to `out`, replacing what is there.
     #[inline]
     pub(super) fn key_into(&self, place: Place, out: &mut Vec<u8>) -> Result<(), Damage> {
+        out.clear();
+        self.append_key(place, out)
+    }
+
+    /// Appends the key of an entry to `out`.
+    #[inline]
+    pub(super) fn append_key(&self, place: Place, out: &mut Vec<u8>) -> Result<(), Damage> {
         match (place, &self.sorted) {
-            (Place::Sorted(i), Sorted::Packed(packed)) => packed.key_into(i, out)?,
-            (Place::Sorted(i), Sorted::Node(node)) => node.key_into(i, out)?,
-            (Place::Appended(at), _) => {
-                out.clear();
-                out.extend_from_slice(self.area.entry(at)?.key);
-            }
+            (Place::Sorted(i), Sorted::Packed(packed)) => packed.append_key(i, out)?,
+            (Place::Sorted(i), Sorted::Node(node)) => node.append_key(i, out)?,
+            (Place::Appended(at), _) => out.extend_from_slice(self.area.entry(at)?.key),
         }
         Ok(())
     }

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::ffi::{CStr, CString};
+use std::rc::Rc;
 
 use pgrx::pg_sys;
 
@@ -62,14 +63,16 @@ pub(super) fn once_allowed(object: pg_sys::Oid, privileges: u32, check: impl FnO
 }
 
 thread_local! {
-    /// How often something has changed that privileges depend on.
+    /// How often something has changed that privileges or names depend on.
     static CHANGES: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Forgets what is allowed, because a relation, a function, a schema, a role, a membership or a database has changed.
+/// Forgets what is allowed and what names stand for, because a relation, a function, a schema, a role, a membership or a
+/// database has changed.
 pub(super) fn forget_allowed() {
     CHANGES.set(CHANGES.get().wrapping_add(1));
     ALLOWED.with_borrow_mut(Vec::clear);
+    FOUND.with_borrow_mut(Vec::clear);
 }
 
 /// Forgets all numbers, because a type, a function or a schema has changed.
@@ -229,11 +232,24 @@ const LONGEST_KEPT: usize = 63;
 
 thread_local! {
     /// The name that was read last, and its parts.
-    static LAST_NAME: RefCell<Option<(Vec<u8>, RelationName)>> = const { RefCell::new(None) };
+    static LAST_NAME: RefCell<Option<(Vec<u8>, Rc<RelationName>)>> = const { RefCell::new(None) };
+    /// The relations of names, as long as nothing changes that they depend on.
+    static FOUND: RefCell<Vec<FoundName>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Most names whose relations are remembered; when there would be more, all are forgotten.
+const MOST_FOUND: usize = 16;
+
+/// The relation that a name stands for, to a user with a search path.
+struct FoundName {
+    user: pg_sys::Oid,
+    path: Vec<u8>,
+    name: RelationName,
+    relation: pg_sys::Oid,
 }
 
 /// A name of a relation as in SQL, resolved as SQL does: folded unless quoted, with or without schema.
-#[derive(Clone)]
+#[derive(Clone, PartialEq, Eq)]
 pub(crate) struct RelationName {
     catalog: Option<CString>,
     schema: Option<CString>,
@@ -242,17 +258,17 @@ pub(crate) struct RelationName {
 
 impl RelationName {
     /// Reads a name; an SQL error if it is none.
-    pub(crate) fn parse(name: &Bytes<'_>) -> RelationName {
+    pub(crate) fn parse(name: &Bytes<'_>) -> Rc<RelationName> {
         let last = LAST_NAME.with_borrow(|last| {
-            last.as_ref().filter(|(read, _)| **read == **name).map(|(_, parts)| parts.clone())
+            last.as_ref().filter(|(read, _)| **read == **name).map(|(_, parts)| Rc::clone(parts))
         });
         if let Some(parts) = last {
             return parts;
         }
         // SAFETY: a text, which is only read.
-        let parts = unsafe { RelationName::from_text(name.as_text()) };
+        let parts = Rc::new(unsafe { RelationName::from_text(name.as_text()) });
         if name.len() <= LONGEST_KEPT {
-            LAST_NAME.set(Some((name.to_vec(), parts.clone())));
+            LAST_NAME.set(Some((name.to_vec(), Rc::clone(&parts))));
         }
         parts
     }
@@ -318,8 +334,20 @@ impl RelationName {
 
     /// The relation of that name, if there is one, locked.
     pub(crate) fn find(&self, lock: LockMode) -> Option<pg_sys::Oid> {
+        if let Some(found) = self.found_before() {
+            let before = CHANGES.get();
+            // SAFETY: a lock of a relation by its number, also of one that is gone.
+            unsafe { pg_sys::LockRelationOid(found, lock.number()) };
+            // Taking a lock tells of what was committed before.
+            if CHANGES.get() == before {
+                return Some(found);
+            }
+            // SAFETY: taken above.
+            unsafe { pg_sys::UnlockRelationOid(found, lock.number()) };
+        }
         let range = self.range();
         let missing_ok = pg_sys::RVROption::RVR_MISSING_OK;
+        let before = CHANGES.get();
         // SAFETY: the server reads the range variable during the call.
         let oid = unsafe {
             pg_sys::RangeVarGetRelidExtended(
@@ -330,7 +358,33 @@ impl RelationName {
                 std::ptr::null_mut(),
             )
         };
-        (oid != pg_sys::InvalidOid).then_some(oid)
+        let found = (oid != pg_sys::InvalidOid).then_some(oid)?;
+        if CHANGES.get() == before {
+            self.remember(found);
+        }
+        Some(found)
+    }
+
+    /// The relation that this name has stood for since something changed that names or privileges depend on.
+    fn found_before(&self) -> Option<pg_sys::Oid> {
+        let user = unguarded::GetUserId();
+        FOUND.with_borrow(|found| {
+            let mut of_name = found.iter().filter(|found| found.user == user && found.name == *self);
+            let found = of_name
+                .find(|found| self.is_qualified() || unguarded::with_search_path(|path| found.path == path));
+            found.map(|found| found.relation)
+        })
+    }
+
+    fn remember(&self, relation: pg_sys::Oid) {
+        let path = unguarded::with_search_path(<[u8]>::to_vec);
+        let found = FoundName { user: unguarded::GetUserId(), path, name: self.clone(), relation };
+        FOUND.with_borrow_mut(|all| {
+            if all.len() >= MOST_FOUND {
+                all.clear();
+            }
+            all.push(found);
+        });
     }
 
     /// The same without a lock and without an error: `None` too if the user may not look into the schema.

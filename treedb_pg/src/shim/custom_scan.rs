@@ -13,6 +13,7 @@ use super::compat;
 use super::datum::{Datum, Layout};
 use super::error::{SqlState, fail};
 use super::memory::Context;
+use super::prepared::Prepared;
 use super::scan_node::{NodeMethods, ScanNode, access, store_virtual};
 use super::snapshot::Registered;
 use super::streamed::{ARGUMENTS, Argument, Batch, Call, Explanation, StreamedFunction};
@@ -44,48 +45,6 @@ struct Running<T> {
     scratch: Option<Context>,
     /// What the stream allocates in.
     memory: Context,
-}
-
-/// An argument, ready to be evaluated.
-#[derive(Clone, Copy)]
-enum Prepared {
-    /// Its value; `None` for NULL.
-    Constant(Option<pg_sys::Datum>),
-    Expression(*mut pg_sys::ExprState),
-}
-
-impl Prepared {
-    /// # Safety
-    /// An argument of the plan of a node that begins.
-    unsafe fn new(argument: *mut pg_sys::Expr, node: *mut pg_sys::CustomScanState) -> Prepared {
-        // SAFETY: the tag of a node says what structure it is.
-        unsafe {
-            if (*argument.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Const {
-                let constant = &*argument.cast::<pg_sys::Const>();
-                return Prepared::Constant((!constant.constisnull).then_some(constant.constvalue));
-            }
-            Prepared::Expression(pg_sys::ExecInitExpr(argument, &raw mut (*node).ss.ps))
-        }
-    }
-
-    /// The value; `None` for NULL.
-    ///
-    /// # Safety
-    /// An argument of this node. The value lives until the next row is asked for.
-    unsafe fn value(self, node: *mut pg_sys::CustomScanState) -> Option<pg_sys::Datum> {
-        match self {
-            Prepared::Constant(value) => value,
-            Prepared::Expression(expression) => {
-                let mut null = false;
-                // SAFETY: evaluated in the context for that, which is reset when the next row is asked for.
-                let value = unsafe {
-                    let context = (*node).ss.ps.ps_ExprContext;
-                    pg_sys::ExecEvalExprSwitchContext(expression, context, &raw mut null)
-                };
-                (!null).then_some(value)
-            }
-        }
-    }
 }
 
 /// The call that a node executes.
@@ -202,17 +161,13 @@ impl<T: StreamedFunction> Running<T> {
             // After an error there are no more rows.
             *more = false;
             let in_memory = std::mem::take(fresh) || T::KEEPS_MEMORY;
-            let context = if in_memory { memory } else { Running::<T>::scratch(scratch, memory) };
+            let context = match in_memory {
+                true => &*memory,
+                // SAFETY: a stream uses nothing of an earlier call of `fill` unless it says so.
+                false => unsafe { Context::emptied(scratch, c"TreeDB rows", memory) },
+            };
             *more = context.enter(|| stream.fill(rows));
         }
-    }
-
-    /// The context of a batch, empty.
-    fn scratch<'c>(scratch: &'c mut Option<Context>, memory: &Context) -> &'c Context {
-        let scratch = scratch.get_or_insert_with(|| Context::beside(c"TreeDB rows", memory));
-        // SAFETY: a stream uses nothing of an earlier call of `fill` unless it says so.
-        unsafe { scratch.reset() };
-        scratch
     }
 
     /// Evaluates the arguments and begins the stream; false if there are no rows, as one of them is NULL.
@@ -228,9 +183,11 @@ impl<T: StreamedFunction> Running<T> {
         let [Some(first), Some(second), Some(third)] = evaluated else { return false };
         let call = Call { arguments: [first, second, third], wanted: self.wanted };
         let Running { stream, fresh, scratch, memory, .. } = self;
-        let reopened = stream
-            .as_mut()
-            .is_some_and(|stream| Running::<T>::scratch(scratch, memory).enter(|| stream.reopen(&call)));
+        let reopened = stream.as_mut().is_some_and(|stream| {
+            // SAFETY: as for the next rows.
+            let scratch = unsafe { Context::emptied(scratch, c"TreeDB rows", memory) };
+            scratch.enter(|| stream.reopen(&call))
+        });
         if !reopened {
             drop(stream.take());
             // SAFETY: the stream that used it is gone.

@@ -17,6 +17,7 @@ use pgrx::pg_sys;
 use super::custom_scan::argument_of;
 use super::datum::{Datum, Layout};
 use super::memory::Context;
+use super::prepared::Prepared;
 use super::scan_node::{NodeMethods, ScanNode, store_virtual};
 use super::snapshot::Registered;
 use super::streamed::{Argument, Estimate, Explanation};
@@ -84,13 +85,15 @@ struct Running<T> {
     opened: bool,
     /// Whether there may be more rows.
     more: bool,
-    filter: *mut pg_sys::ExprState,
+    filter: Prepared,
     /// The conditions of the plan; null for none.
     conditions: *mut pg_sys::ExprState,
     /// Those without the filter; null for none.
     others: *mut pg_sys::ExprState,
+    /// Whether the next row is the first one, which is looked for in `memory`: many searches find one.
+    fresh: bool,
     /// What is allocated while the next row is looked for.
-    scratch: Context,
+    scratch: Option<Context>,
     /// What the search allocates in.
     memory: Context,
 }
@@ -166,10 +169,11 @@ impl<T: FilteredRows> ScanNode for Running<T> {
                 search: None,
                 opened: false,
                 more: false,
-                filter: pg_sys::ExecInitExpr(filter.cast(), &raw mut (*node).ss.ps),
+                filter: Prepared::new(filter.cast(), node),
                 conditions: (*node).ss.ps.qual,
                 others: other_conditions(node),
-                scratch: Context::new(c"TreeDB rows"),
+                fresh: true,
+                scratch: None,
                 memory: Context::new(c"TreeDB scan"),
             }
         }
@@ -254,13 +258,16 @@ impl<T: FilteredRows> Running<T> {
     unsafe fn next(&mut self, node: *mut pg_sys::CustomScanState) -> Option<&mut Slot> {
         // SAFETY: the caller's.
         unsafe { self.ensure_open(node) };
-        let Running { search, more, scratch, .. } = self;
+        let Running { search, more, fresh, scratch, memory, .. } = self;
         let (slot, search) = search.as_mut().filter(|_| *more)?;
         // After an error there are no more rows.
         *more = false;
-        // SAFETY: what was allocated while an earlier row was looked for is not used later.
-        unsafe { scratch.reset() };
-        *more = scratch.enter(|| search.next(slot));
+        let context = match std::mem::take(fresh) {
+            true => &*memory,
+            // SAFETY: what was allocated while an earlier row was looked for is not used later.
+            false => unsafe { Context::emptied(scratch, c"TreeDB rows", memory) },
+        };
+        *more = context.enter(|| search.next(slot));
         if !*more {
             slot.clear();
         }
@@ -275,12 +282,7 @@ impl<T: FilteredRows> Running<T> {
         // SAFETY: an expression of this node, of the type of documents, evaluated in the context for that, which is reset
         // when the next row is asked for.
         let (table, filter, snapshot) = unsafe {
-            let mut null = false;
-            let context = (*node).ss.ps.ps_ExprContext;
-            let filter = pg_sys::ExecEvalExprSwitchContext(self.filter, context, &raw mut null);
-            if null {
-                return false;
-            }
+            let Some(filter) = self.filter.value(node) else { return false };
             let state = (*node).ss.ps.state;
             // The search is dropped when the node ends.
             let snapshot = Registered::of_executor((*state).es_snapshot);

@@ -132,8 +132,23 @@ impl Context {
         unsafe { Context::within(name, pg_sys::CurrentMemoryContext) }
     }
 
+    /// The context in `place`, with nothing in it: a new one beside `other` if there is none yet.
+    ///
+    /// # Safety
+    /// As [`Context::reset`].
+    pub(super) unsafe fn emptied<'c>(
+        place: &'c mut Option<Context>,
+        name: &'static CStr,
+        other: &Context,
+    ) -> &'c Context {
+        let context = place.get_or_insert_with(|| Context::beside(name, other));
+        // SAFETY: the caller's.
+        unsafe { context.reset() };
+        context
+    }
+
     /// A new context, a child of the one that `other` is a child of.
-    pub(super) fn beside(name: &'static CStr, other: &Context) -> Context {
+    fn beside(name: &'static CStr, other: &Context) -> Context {
         // SAFETY: a context is alive as long as its children.
         unsafe { Context::within(name, (*other.0).parent) }
     }

@@ -30,7 +30,7 @@
 //! * [`sort_support`]: abbreviated sort keys
 //! * [`analyze`]: statistics of columns that ANALYZE collects
 //! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
-//! * [`scan_node`]: the executor's nodes of custom scans
+//! * [`scan_node`]: the executor's nodes of custom scans; [`prepared`]: their expressions
 //! * [`scan_team`]: scans of a table by several processes; [`parallel_segment`]: what they have in common with parallel builds
 //! * [`filter_path`], [`filter_scan`]: tables in FROM whose rows are found by a filter on their documents
 //! * [`temp_file`], [`thread`], [`release`]: temporary files; what threads other than the server's may do; handles
@@ -74,6 +74,7 @@ pub(crate) mod operator_class;
 pub(crate) mod parallel_build;
 pub(crate) mod parallel_scan;
 mod parallel_segment;
+mod prepared;
 pub(crate) mod relation;
 pub(crate) mod release;
 pub(crate) mod rewrite;

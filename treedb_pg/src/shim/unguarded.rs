@@ -5,7 +5,7 @@
 //! declared here, to be called several in one boundary. A function called outside one would jump over our frames,
 //! except for the few that are safe: they only answer a question.
 
-use std::ffi::{c_int, c_void};
+use std::ffi::{CStr, c_int, c_void};
 
 pub(super) use pgrx::pg_sys::ffi::pg_guard_ffi_boundary as guard;
 use pgrx::pg_sys::{
@@ -35,6 +35,16 @@ unsafe extern "C-unwind" {
     pub(super) safe fn TransactionStartedDuringRecovery() -> bool;
     pub(super) safe fn GetUserId() -> Oid;
     pub(super) safe fn GetDatabaseEncoding() -> c_int;
+}
+
+/// Calls `work` with the setting `search_path`.
+pub(super) fn with_search_path<R>(work: impl FnOnce(&[u8]) -> R) -> R {
+    // SAFETY: a string of the server's, which stays as long as the setting does.
+    let path = unsafe {
+        let path = pgrx::pg_sys::namespace_search_path;
+        if path.is_null() { c"" } else { CStr::from_ptr(path) }
+    };
+    work(path.to_bytes())
 }
 
 /// Element `at` of a list of pointers, which has it.

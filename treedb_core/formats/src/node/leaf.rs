@@ -54,6 +54,18 @@ impl<'a> Leaf<'a> {
         self.raw.search_by(buffer, order)
     }
 
+    /// The order of key `i` against `key`, in byte order.
+    #[inline]
+    pub fn order(&self, i: usize, key: &[u8]) -> Result<Ordering, NodeDamage> {
+        self.raw.order(i, key)
+    }
+
+    /// Appends key `i` to `out`.
+    #[inline]
+    pub fn append_key(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
+        self.raw.append_key(i, out)
+    }
+
     /// Writes key `i` to `out`, replacing what is there.
     pub fn key_into(&self, i: usize, out: &mut Vec<u8>) -> Result<(), NodeDamage> {
         self.raw.key_into(i, out)

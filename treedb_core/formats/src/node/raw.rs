@@ -430,6 +430,18 @@ impl<'a, const B: bool> Raw<'a, B> {
         self.search_equal_heads(i, head, key, skip)
     }
 
+    /// The order of key `i` against `key`, in byte order.
+    pub(super) fn order(&self, i: usize, key: &[u8]) -> Result<Ordering, NodeDamage> {
+        let skip = self.prefix.len();
+        if !starts_with(key, self.prefix) {
+            return Ok(compare(self.prefix, key));
+        }
+        match self.head(i).cmp(&head_of(key, skip)) {
+            Ordering::Equal => self.compare_tail(i, key, skip),
+            order => Ok(order),
+        }
+    }
+
     /// The order of key `i` against `key`, whose head is the same.
     #[inline(always)]
     fn compare_tail(&self, i: usize, key: &[u8], skip: usize) -> Result<Ordering, NodeDamage> {

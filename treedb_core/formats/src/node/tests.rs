@@ -36,6 +36,35 @@ fn compacting_a_leaf_full_of_short_keys_changes_no_entry() {
     }
 }
 
+#[test]
+fn the_order_of_a_key_in_a_leaf_is_that_of_its_bytes() {
+    let mut rng = Rng::new(7);
+    let mut key = || -> Vec<u8> {
+        let prefix: &[u8] = if rng.next_u64().is_multiple_of(4) { b"" } else { b"common prefix" };
+        let len = rng.next_u64() as usize % 14;
+        prefix.iter().copied().chain((0..len).map(|_| (rng.next_u64() % 3) as u8)).collect()
+    };
+    for round in 0..rounds(40) {
+        // Half of the leaves have a prefix that all keys share.
+        let mut keys: Vec<Vec<u8>> =
+            (0..60).map(|_| key()).filter(|key| round % 2 == 0 || key.len() > 12).collect();
+        keys.sort();
+        keys.dedup();
+        let mut page = vec![0; 4064];
+        let mut leaf = LeafMut::init(&mut page, Keys::Bytewise).unwrap();
+        for (i, key) in keys.iter().enumerate() {
+            assert!(leaf.insert(i, key, Value::inline(b"")).unwrap());
+        }
+        leaf.compact().unwrap();
+        let leaf = Leaf::open(&page).unwrap();
+        for other in keys.iter().cloned().chain((0..60).map(|_| key())) {
+            for (i, key) in keys.iter().enumerate() {
+                assert_eq!(leaf.order(i, &other).unwrap(), key.cmp(&other), "{key:?} and {other:?}");
+            }
+        }
+    }
+}
+
 /// Shorter keys first, then compared from the last byte to the first: unrelated to bytewise order.
 fn custom_order(a: &[u8], b: &[u8]) -> Ordering {
     a.len().cmp(&b.len()).then_with(|| a.iter().rev().cmp(b.iter().rev()))

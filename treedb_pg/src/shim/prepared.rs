@@ -1,0 +1,76 @@
+//! An expression of a plan's node, ready to be evaluated: constants and parameters of the statement as their values,
+//! anything else as the executor prepares it.
+
+use pgrx::pg_sys;
+
+/// A prepared expression.
+#[derive(Clone, Copy)]
+pub(super) enum Prepared {
+    /// Its value; `None` for NULL.
+    Constant(Option<pg_sys::Datum>),
+    Expression(*mut pg_sys::ExprState),
+}
+
+impl Prepared {
+    /// # Safety
+    /// An expression of the plan of a node that begins.
+    pub(super) unsafe fn new(expression: *mut pg_sys::Expr, node: *mut pg_sys::CustomScanState) -> Prepared {
+        // SAFETY: the tag of a node says what structure it is.
+        unsafe {
+            let value = match (*expression.cast::<pg_sys::Node>()).type_ {
+                pg_sys::NodeTag::T_Const => {
+                    let constant = &*expression.cast::<pg_sys::Const>();
+                    Some((!constant.constisnull).then_some(constant.constvalue))
+                }
+                pg_sys::NodeTag::T_Param => {
+                    parameter(&*expression.cast::<pg_sys::Param>(), (*(*node).ss.ps.state).es_param_list_info)
+                }
+                _ => None,
+            };
+            match value {
+                Some(value) => Prepared::Constant(value),
+                None => Prepared::Expression(pg_sys::ExecInitExpr(expression, &raw mut (*node).ss.ps)),
+            }
+        }
+    }
+
+    /// The value; `None` for NULL.
+    ///
+    /// # Safety
+    /// An expression of this node. The value lives until the next row is asked for.
+    pub(super) unsafe fn value(self, node: *mut pg_sys::CustomScanState) -> Option<pg_sys::Datum> {
+        match self {
+            Prepared::Constant(value) => value,
+            Prepared::Expression(expression) => {
+                let mut null = false;
+                // SAFETY: evaluated in the context for that, which is reset when the next row is asked for.
+                let value = unsafe {
+                    let context = (*node).ss.ps.ps_ExprContext;
+                    pg_sys::ExecEvalExprSwitchContext(expression, context, &raw mut null)
+                };
+                (!null).then_some(value)
+            }
+        }
+    }
+}
+
+/// The value of a parameter that the statement was given, which stays the same while it is executed; `None` if the executor
+/// has to find it: a parameter of another kind, or one that a language computes when it is asked for.
+///
+/// # Safety
+/// The parameters are null or those of the statement.
+unsafe fn parameter(
+    parameter: &pg_sys::Param,
+    given: *const pg_sys::ParamListInfoData,
+) -> Option<Option<pg_sys::Datum>> {
+    // SAFETY: the list has `numParams` elements.
+    unsafe {
+        let given = given.as_ref().filter(|_| parameter.paramkind == pg_sys::ParamKind::PARAM_EXTERN)?;
+        if given.paramFetch.is_some() || given.paramCompile.is_some() || parameter.paramid > given.numParams {
+            return None;
+        }
+        let at = usize::try_from(parameter.paramid.checked_sub(1)?).ok()?;
+        let value = &*given.params.as_ptr().add(at);
+        (value.ptype == parameter.paramtype).then_some((!value.isnull).then_some(value.value))
+    }
+}
