@@ -12,26 +12,8 @@ import pytest
 from bson import Binary, Int64
 from pymongo.errors import OperationFailure
 
-from server import BIN, Server
+from server import BIN, PASSWORD, ROOT, Locked, Server
 from wire import Wire
-
-ROOT, PASSWORD = "root", "correct horse: battery, =staple%"
-
-
-class Locked(Server):
-    """A server that lets nobody in without a password."""
-
-    def __init__(self, directory, *flags, **options):
-        directory.mkdir(exist_ok=True)
-        password = directory.parent / f"{directory.name}.password"
-        password.write_text(PASSWORD + "\n")
-        super().__init__(directory, "--auth", "--root-user", ROOT, "--root-password-file", str(password),
-                         *flags, **options)
-        self.password_file = password
-
-    def as_user(self, name=ROOT, password=PASSWORD, database="admin", **options):
-        return self.client(username=name, password=password, authSource=database, **options)
-
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory):
