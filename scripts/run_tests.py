@@ -47,6 +47,7 @@ SUITES = [
     ("client_node", 8, "scripts/client_tests.sh node", "the Node driver, mongoose and mongosh against the real server"),
     ("client_go", 8, "scripts/client_tests.sh go", "the Go driver against the real server"),
     ("client_java", 8, "scripts/client_tests.sh java", "the Java driver against the real server"),
+    ("container", 10, "scripts/container_tests.sh", "the container image, built and run without a daemon"),
     ("kill", 5, "scripts/kill_rounds.sh 50", "kill -9 of the server under load"),
     ("pg_regress", 15, "scripts/pg_regress.sh", "SQL against expected answers"),
     ("pg_isolation", 5, "scripts/pg_isolation.sh", "concurrent Postgres sessions"),
