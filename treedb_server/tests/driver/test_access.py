@@ -683,3 +683,63 @@ def test_a_session_of_one_user_is_not_that_of_another(tmp_path):
                 root.admin.command("killSessions", [lsid])
             assert root.shop.orders.count_documents({}) == 2
     assert server.stop() == 0
+
+
+def test_an_address_without_a_password_gets_half_of_the_connections(tmp_path):
+    server = Locked(tmp_path / "data", "--max-connections", "40", native=True)
+    flood = [socket.create_connection(server.addresses[door], timeout=10) for door in ["mongo", "native"] * 15]
+
+    def is_closed(connection):
+        connection.settimeout(0.5)
+        try:
+            return connection.recv(1) == b""
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
+
+    held = [each for each in flood if not is_closed(each)]
+    assert len(held) == 20
+    # Another address has the others, also when those of the first stay silent.
+    with socket.create_connection(server.addresses["mongo"], timeout=10, source_address=("127.0.0.2", 0)) as other:
+        assert not is_closed(other)
+    for each in held[:6]:
+        each.close()
+    # Who has authenticated no longer counts: many more than half, by one client.
+    with server.as_user(maxPoolSize=10, minPoolSize=10) as client:
+        client.admin.command("ping")
+    for each in flood:
+        each.close()
+    clients = []
+    for _ in range(25):
+        wire = Wire(server)
+        assert log_in(wire, ROOT, PASSWORD, "admin")["done"] is True
+        clients.append(wire)
+    with Wire(server) as another:
+        assert another.command({"ping": 1, "$db": "admin"})["ok"] == 1
+    for wire in clients:
+        wire.socket.close()
+    assert server.stop() == 0
+    assert any("too many connections without authentication" in line for line in server.log)
+
+
+def test_a_slow_greeting_before_authentication_holds_nobody_up(tmp_path):
+    server = Locked(tmp_path / "data", "--stall-seconds", "1", native=True)
+    hello = bson.encode({"hello": 1, "$db": "admin"})
+    message = (21 + len(hello)).to_bytes(4, "little") + bytes(8) + (2013).to_bytes(4, "little") + bytes(5) + hello
+    slow = []
+    for cut in range(1, 60):
+        for door, data in (("mongo", message), ("native", b"\x0c\0\0\0\1\0\0\0" + b"\1" * 8 + b"TREEDB\r\n")):
+            connection = socket.create_connection(server.addresses[door], timeout=10)
+            connection.sendall(data[:min(cut, len(data) - 1)])
+            slow.append(connection)
+    with server.as_user() as client:
+        assert client.shop.orders.insert_one({"_id": 1}).inserted_id == 1
+    for connection in slow:
+        try:
+            while connection.recv(1000):
+                pass
+        except ConnectionResetError:
+            pass
+        connection.close()
+    assert server.stop() == 0
