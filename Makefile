@@ -3,11 +3,13 @@
 PG_CONFIG ?= pg_config
 SUITE ?= all
 ROUNDS ?= 300
+FRAMES ?= 1000000
+OPERATIONS ?= 100000
 SECONDS_EACH ?= 60
 SECONDS_LONG ?= 600
 export PG_CONFIG
 
-.PHONY: pg-assert instructions schedules kill soak miri fuzz help demo test build release install bench bench-docs lint setup clean
+.PHONY: fuzz-frames anomalies pg-assert instructions schedules kill soak miri fuzz help demo test build release install bench bench-docs lint setup clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -45,6 +47,13 @@ schedules: ## Thousands of thread schedules over the lock-free and locking code
 kill: ## kill -9 of a process that uses the library and of the server, 300 rounds each (ROUNDS=n)
 	@TREEDB_KILL_ROUNDS=$(ROUNDS) cargo test -p treedb_storage --test kill -- --nocapture
 	@scripts/kill_rounds.sh $(ROUNDS)
+	@scripts/kill_rounds.sh --retries $(ROUNDS)
+
+fuzz-frames: ## A million malformed frames for both protocols against the server (FRAMES=n)
+	@scripts/frame_tests.sh $(FRAMES)
+
+anomalies: ## 100,000 operations in transactions, whose history is searched for anomalies (OPERATIONS=n)
+	@scripts/anomaly_tests.sh $(OPERATIONS)
 
 pg-assert: setup ## The Postgres suites on a PostgreSQL 15 with assertions, built from Debian's source first (ten minutes)
 	@PG_CONFIG=$$(scripts/pg/assert_server.sh) && export PG_CONFIG && \

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# kill -9 of the real server under load, so many rounds: scripts/kill_rounds.sh 50
+# kill -9 of the real server under load, so many rounds: scripts/kill_rounds.sh 50; with drivers that retry their writes:
+# scripts/kill_rounds.sh --retries 50
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,4 +11,9 @@ if [ -z "${TREEDB_BIN:-}" ]; then
 fi
 TREEDB_BIN="$(realpath "$TREEDB_BIN")"
 export TREEDB_BIN
-exec .venv/bin/python treedb_server/tests/kill/rounds.py "$@"
+suite=rounds.py
+if [ "${1:-}" = --retries ]; then
+    suite=retries.py
+    shift
+fi
+exec .venv/bin/python "treedb_server/tests/kill/$suite" "$@"

@@ -125,6 +125,14 @@ pub struct Limits {
     pub shutdown_grace: Duration,
 }
 
+impl Limits {
+    /// Connections that clients of one address may have before they authenticate, on a server that asks for it: half of all. An
+    /// application has some that never do, by which its driver watches the server.
+    pub(crate) fn connections_of_strangers(&self) -> usize {
+        self.connections.div_ceil(2)
+    }
+}
+
 impl Default for Limits {
     fn default() -> Self {
         Limits {

@@ -78,6 +78,18 @@ impl Listener {
                 tracing::warn!(door = self.door, %peer, limit = context.limits.connections, "too many connections");
                 continue;
             }
+            let stranger = if counted && context.access.is_required() {
+                let most = context.limits.connections_of_strangers();
+                let admitted = context.access.strangers.admit(peer, most);
+                if admitted.is_none() {
+                    context.metrics.refused.get_or_create(&door).inc();
+                    tracing::warn!(door = self.door, %peer, most, "too many connections without authentication");
+                    continue;
+                }
+                admitted
+            } else {
+                None
+            };
             let stream = match Socket::new(stream) {
                 Ok(stream) => stream,
                 Err(error) => {
@@ -89,7 +101,7 @@ impl Listener {
             let (context, mut shutdown, tls) = (Arc::clone(&context), shutdown.clone(), tls.clone());
             let (name, threads) = (self.door, Arc::clone(&context.threads));
             let connection = async move {
-                let _open = open;
+                let (_open, _stranger) = (open, stranger);
                 let stream = match tls {
                     None => Ok(Stream::Plain(stream)),
                     Some(tls) => {

@@ -206,6 +206,7 @@ impl Identity {
         };
         access.throttle.succeeded(self.address(), &user);
         tracing::info!(%user, mechanism = mechanism.name(), peer = %self.peer, "authenticated");
+        access.strangers.forget(self.peer);
         let mut state = self.lock();
         state.login = Some(Arc::new(login));
         state.ending = (!skip_empty).then_some(id);

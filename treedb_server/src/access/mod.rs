@@ -11,6 +11,7 @@
 //! | [`scram`] | proving that one knows a password |
 //! | [`identity`] | who a connection is |
 //! | [`throttle`] | limiting failed log-ins |
+//! | [`strangers`] | limiting connections that have not authenticated |
 //!
 //! Both protocols ask [`Access::authorize`] before they execute anything. Users and roles are in tables of the store that no
 //! query can name; commands about users change them. A password is never stored, and neither that nor anything derived from
@@ -23,9 +24,12 @@ pub(crate) mod privilege;
 pub(crate) mod resource;
 pub(crate) mod scram;
 pub(crate) mod store;
+pub(crate) mod strangers;
 mod throttle;
 pub(crate) mod user;
 
+use std::net::IpAddr;
+use std::sync::Arc;
 use std::time::Instant;
 
 use treedb_collections::{Database, ErrorCode, QueryError};
@@ -35,8 +39,17 @@ use identity::Identity;
 use resource::Target;
 use scram::{Credentials, Mechanism};
 use store::Store;
+use strangers::Strangers;
 use throttle::Throttle;
 use user::{QualifiedName, User};
+
+/// The address by which clients are told apart: of version 6 its network of 64 bits.
+fn network(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V4(address) => IpAddr::V4(address),
+        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
+    }
+}
 
 type Result<T> = std::result::Result<T, QueryError>;
 
@@ -49,6 +62,8 @@ pub(crate) struct Access {
     pub(crate) store: Store,
     required: bool,
     throttle: Throttle,
+    /// Connections that have not authenticated.
+    pub(crate) strangers: Arc<Strangers>,
     /// What salts of users that do not exist are made of: always the same, as those of the others are.
     secret: Vec<u8>,
 }
@@ -61,7 +76,7 @@ impl Access {
     pub(crate) fn new(database: Database, required: bool) -> Result<Access> {
         let store = Store::new(database);
         let secret = if required { store.secret()? } else { Vec::new() };
-        Ok(Access { store, required, throttle: Throttle::default(), secret })
+        Ok(Access { store, required, throttle: Throttle::default(), strangers: Arc::default(), secret })
     }
 
     /// Whether clients have to authenticate.

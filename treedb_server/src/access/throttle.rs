@@ -5,6 +5,7 @@ use std::net::IpAddr;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use super::network;
 use super::user::QualifiedName;
 
 /// Failures after which an address has to wait.
@@ -32,11 +33,7 @@ struct Failures {
 }
 
 fn key(address: IpAddr, user: &QualifiedName) -> Key {
-    let network = match address {
-        IpAddr::V4(_) => address,
-        IpAddr::V6(address) => IpAddr::V6((address.to_bits() >> 64 << 64).into()),
-    };
-    (network, user.clone())
+    (network(address), user.clone())
 }
 
 impl Throttle {

@@ -168,7 +168,7 @@ impl Serve {
             (Some(name), Some(file)) => Some((name.clone(), password(file)?)),
             _ => None,
         };
-        let config = Config {
+        let mut config = Config {
             tls: match (self.tls_certificate, self.tls_key) {
                 (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
                 _ => None,
@@ -209,7 +209,7 @@ impl Serve {
                 ..Limits::default()
             },
         };
-        allow_files(config.limits.connections);
+        config.limits.connections = allowed_connections(config.limits.connections);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("treedb")
@@ -251,23 +251,28 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Raises the limit of open files as far as permitted, and warns if that is not enough for the connections and the
-/// database's own files.
-fn allow_files(connections: usize) {
+/// Raises the limit of open files as far as permitted. Returns how many of the connections that are asked for that leaves room
+/// for: without a descriptor for a file of its own the database would have to refuse writes until it is opened again, so
+/// clients must not be able to take the last one.
+fn allowed_connections(wanted: usize) -> usize {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit { current: limit.maximum, maximum: limit.maximum };
     let now = match setrlimit(Resource::Nofile, raised) {
         Ok(()) => limit.maximum,
         Err(_) => limit.current,
     };
-    let needed = connections as u64 + OWN_FILES;
-    if now.is_some_and(|now| now < needed) {
+    let room = now.map_or(usize::MAX, |now| {
+        usize::try_from(now.saturating_sub(OWN_FILES)).unwrap_or(usize::MAX).max(1)
+    });
+    if room < wanted {
         tracing::warn!(
-            allowed = now,
-            needed,
-            "not enough open files for --max-connections: raise the limit (ulimit -n)"
+            open_files = now,
+            connections = room,
+            wanted,
+            "not enough open files for --max-connections, which is lowered: raise the limit (ulimit -n)"
         );
     }
+    wanted.min(room)
 }
 
 /// SIGTERM and SIGINT.

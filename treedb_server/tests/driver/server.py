@@ -4,10 +4,15 @@ import pathlib
 import signal
 import subprocess
 import threading
+from urllib.parse import quote
 
 import pymongo
 
 BIN = os.environ.get("TREEDB_BIN", str(pathlib.Path(__file__).parents[3] / "target/debug/treedb"))
+
+
+# The user whom a server that authenticates is started with. The password has what a URI must escape.
+ROOT, PASSWORD = "root", "correct horse: battery, =staple%"
 
 
 class Server:
@@ -60,3 +65,23 @@ class Server:
         self.reader.join(timeout=5)
         self.process.stdout.close()
         return status
+
+
+class Locked(Server):
+    """A server that lets nobody in without a password."""
+
+    def __init__(self, directory, *flags, **options):
+        directory.mkdir(exist_ok=True)
+        password = directory.parent / f"{directory.name}.password"
+        password.write_text(PASSWORD + "\n")
+        super().__init__(directory, "--auth", "--root-user", ROOT, "--root-password-file", str(password),
+                         *flags, **options)
+        self.password_file = password
+
+    def as_user(self, name=ROOT, password=PASSWORD, database="admin", **options):
+        return self.client(username=name, password=password, authSource=database, **options)
+
+    def uri_of_set(self, name):
+        """The connection string of an application, for a server that was started with `--replica-set`."""
+        host, port = self.addresses["mongo"]
+        return f"mongodb://{ROOT}:{quote(PASSWORD, safe='')}@{host}:{port}/?replicaSet={name}&authSource=admin"

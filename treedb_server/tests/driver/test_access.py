@@ -12,26 +12,8 @@ import pytest
 from bson import Binary, Int64
 from pymongo.errors import OperationFailure
 
-from server import BIN, Server
+from server import BIN, PASSWORD, ROOT, Locked, Server
 from wire import Wire
-
-ROOT, PASSWORD = "root", "correct horse: battery, =staple%"
-
-
-class Locked(Server):
-    """A server that lets nobody in without a password."""
-
-    def __init__(self, directory, *flags, **options):
-        directory.mkdir(exist_ok=True)
-        password = directory.parent / f"{directory.name}.password"
-        password.write_text(PASSWORD + "\n")
-        super().__init__(directory, "--auth", "--root-user", ROOT, "--root-password-file", str(password),
-                         *flags, **options)
-        self.password_file = password
-
-    def as_user(self, name=ROOT, password=PASSWORD, database="admin", **options):
-        return self.client(username=name, password=password, authSource=database, **options)
-
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory):
@@ -133,11 +115,11 @@ def test_a_user_has_only_the_mechanisms_that_were_asked_for(locked, user):
 
 
 # What each role may do in `shop`, where it belongs to a database: in that. R reads, W writes, D is the administrator of
-# the data, U that of users.
+# the data, U that of users; X drops databases.
 ALLOWED = {
     "read": "R", "readWrite": "RW", "dbAdmin": "D", "dbOwner": "RWDU", "userAdmin": "U",
     "readAnyDatabase": "R", "readWriteAnyDatabase": "RW", "dbAdminAnyDatabase": "D", "userAdminAnyDatabase": "U",
-    "clusterMonitor": "M", "hostManager": "H", "clusterManager": "C", "clusterAdmin": "MHC", "backup": "rB", "restore": "wU",
+    "clusterMonitor": "M", "hostManager": "H", "clusterManager": "C", "clusterAdmin": "MHCX", "backup": "rB", "restore": "wU",
     "root": "RWDUMHBC",
 }
 COMMANDS = [
@@ -197,7 +179,98 @@ COMMANDS = [
     ({"backupStatus": 1, "$db": "admin"}, "B"),
     ({"fsync": 1, "$db": "admin"}, "H"),
     ({"killAllSessions": [], "$db": "admin"}, "H"),
+    ({"bulkWrite": 1, "ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": "shop.scratch"}], "$db": "admin"}, "Ww"),
+    ({"convertToCapped": "scratch", "size": 100_000}, "WDw"),
+    ({"renameCollection": "shop.scratch", "to": "shop.created", "dropTarget": True, "$db": "admin"}, "WD"),
+    ({"createSearchIndexes": "scratch", "indexes": [
+        {"name": "v", "type": "vectorSearch", "definition": {"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "cosine"}]}}]}, "WDw"),
+    ({"dropSearchIndex": "scratch", "name": "v"}, "WD"),
+    ({"grantRolesToRole": "temporary", "roles": ["read"]}, "U"),
+    ({"revokeRolesFromRole": "temporary", "roles": ["read"]}, "U"),
+    ({"grantPrivilegesToRole": "temporary", "privileges": [{"resource": {"db": "shop", "collection": ""}, "actions": ["find"]}]}, "U"),
+    ({"revokePrivilegesFromRole": "temporary", "privileges": [{"resource": {"db": "shop", "collection": ""}, "actions": ["find"]}]}, "U"),
+    ({"dropAllRolesFromDatabase": 1}, "U"),
+    ({"dropAllUsersFromDatabase": 1}, "U"),
 ]
+
+#: Commands that are not in the table above, and why.
+ELSEWHERE = {
+    "without authentication": {"buildInfo", "connectionStatus", "hello", "isMaster", "logout", "ping", "saslContinue", "saslStart", "whatsmyuri"},
+    "every user, about what is its own": {"abortTransaction", "commitTransaction", "endSessions", "getMore", "killCursors", "killSessions",
+                                          "listDatabases", "refreshSessions", "startSession"},
+    "every user": {"listCommands"},
+    "test_destructive_commands_need_their_roles": {"backupTo", "dropDatabase"},
+    "test_the_state_of_the_set_is_for_those_who_watch_it": {"replSetGetConfig", "replSetGetStatus"},
+    "only with --enable-test-commands": {"configureFailPoint"},
+    "as createSearchIndexes": {"updateSearchIndex"},
+}
+
+
+def test_every_command_is_in_the_table_of_roles(root):
+    known = {next(iter(command)) for command, _ in COMMANDS}.union(*ELSEWHERE.values())
+    assert set(root.admin.command("listCommands")["commands"]) - known == set()
+
+
+@pytest.mark.parametrize("role", sorted(ALLOWED))
+def test_destructive_commands_need_their_roles(root, user, tmp_path, role):
+    own = role in ("read", "readWrite", "dbAdmin", "dbOwner", "userAdmin")
+    root.doomed.c.insert_one({})
+    client = user([{"role": role, "db": "doomed" if own else "admin"}])
+    for command, letters in [({"dropDatabase": 1}, "DX"), ({"backupTo": str(tmp_path / "copy"), "$db": "admin"}, "B")]:
+        database = client[command.get("$db", "doomed")]
+        plain = {key: value for key, value in command.items() if key != "$db"}
+        if set(ALLOWED[role]) & set(letters):
+            database.command(plain)
+        else:
+            refused(lambda: database.command(plain))
+
+
+@pytest.mark.parametrize("role", sorted(ALLOWED))
+def test_the_state_of_the_set_is_for_those_who_watch_it(root, user, role):
+    own = role in ("read", "readWrite", "dbAdmin", "dbOwner", "userAdmin")
+    client = user([{"role": role, "db": "shop" if own else "admin"}])
+    for name, letters in [("replSetGetStatus", "MC"), ("replSetGetConfig", "MC")]:
+        # The server is a standalone: who may ask is told that.
+        refused(lambda: client.admin.command(name), 76 if set(ALLOWED[role]) & set(letters) else 13)
+
+
+# What a role that permits everything in one place permits there, and nowhere else: every kind of place, by every kind of command.
+PLACES = [
+    ({"db": "shop", "collection": "orders"}, {("shop", "orders")}),
+    ({"db": "shop", "collection": ""}, {("shop", "orders"), ("shop", "secret")}),
+    ({"db": "", "collection": "orders"}, {("shop", "orders"), ("other", "orders")}),
+    ({"db": "", "collection": ""}, {("shop", "orders"), ("shop", "secret"), ("other", "orders"), ("other", "things")}),
+]
+ONE_COLLECTION = ["find", "insert", "update", "remove", "createIndex", "dropIndex", "listIndexes", "collStats", "validate", "collMod"]
+
+
+@pytest.mark.parametrize("resource, places", PLACES)
+def test_a_privilege_is_good_in_its_place_and_nowhere_else(root, user, resource, places):
+    root.admin.command("createRole", "placed", roles=[], privileges=[{"resource": resource, "actions": ONE_COLLECTION}])
+    root.other.orders.insert_one({"_id": 1})
+    client = user(["placed"])
+    try:
+        # A resource of any database is one of these, too.
+        own = {("config", "orders"), ("local", "orders"), ("admin", "orders")} if resource["db"] else set()
+        for database, collection in PLACES[-1][1] | own:
+            for command in [
+                {"find": collection, "limit": 1}, {"count": collection}, {"distinct": collection, "key": "n"},
+                {"aggregate": collection, "pipeline": [], "cursor": {}},
+                {"insert": collection, "documents": [{"_id": "new"}]},
+                {"update": collection, "updates": [{"q": {"_id": "new"}, "u": {"$set": {"x": 1}}}]},
+                {"findAndModify": collection, "query": {"_id": "new"}, "update": {"$set": {"x": 2}}},
+                {"delete": collection, "deletes": [{"q": {"_id": "new"}, "limit": 1}]},
+                {"createIndexes": collection, "indexes": [{"key": {"zz": 1}, "name": "zz"}]},
+                {"listIndexes": collection}, {"dropIndexes": collection, "index": "zz"},
+                {"collStats": collection}, {"validate": collection}, {"collMod": collection, "validationLevel": "strict"},
+            ]:
+                if (database, collection) in places:
+                    client[database].command(command)
+                else:
+                    refused(lambda: client[database].command(command))
+    finally:
+        root.other.orders.drop()
+        root.admin.command("dropRole", "placed")
 
 
 @pytest.mark.parametrize("role", sorted(ALLOWED))
@@ -215,7 +288,8 @@ def test_every_role_may_run_what_it_permits_and_nothing_else(root, user, role):
             if name in ("updateUser", "dropUser", "grantRolesToUser", "revokeRolesFromUser"):
                 if not root.shop.command("usersInfo", "temporary")["users"]:
                     root.shop.command("createUser", "temporary", pwd="x", roles=["read"])
-            if name in ("updateRole", "dropRole") and not root.shop.command("rolesInfo", "temporary")["roles"]:
+            if name in ("updateRole", "dropRole", "grantRolesToRole", "revokeRolesFromRole", "grantPrivilegesToRole",
+                        "revokePrivilegesFromRole") and not root.shop.command("rolesInfo", "temporary")["roles"]:
                 root.shop.command("createRole", "temporary", privileges=[], roles=[])
             if name == "drop" and "created" not in root.shop.list_collection_names():
                 root.shop.create_collection("created")
@@ -223,6 +297,10 @@ def test_every_role_may_run_what_it_permits_and_nothing_else(root, user, role):
                 root.shop.drop_collection("created")
             if name == "dropIndexes":
                 root.shop.scratch.create_index("a", name="a")
+            if name in ("renameCollection", "createSearchIndexes", "dropSearchIndex") and "scratch" not in root.shop.list_collection_names():
+                root.shop.create_collection("scratch")
+            if name == "dropSearchIndex" and not list(root.shop.scratch.list_search_indexes()):
+                root.shop.command(COMMANDS[[next(iter(each)) for each, _ in COMMANDS].index("createSearchIndexes")][0])
             database = client[command.get("$db", "shop")]
             plain = {key: value for key, value in command.items() if key != "$db"}
             try:
@@ -232,7 +310,9 @@ def test_every_role_may_run_what_it_permits_and_nothing_else(root, user, role):
                 assert error.code == 13, (role, command, error)
                 done = False
             assert done == allowed, (role, command)
-            if own and "$db" not in command and name != "serverStatus":
+            # Who may grant in a database may put its privileges into any role, as in MongoDB.
+            elsewhere = "$db" in command or name in ("serverStatus", "grantPrivilegesToRole", "revokePrivilegesFromRole")
+            if own and not elsewhere:
                 refused(lambda: client.other.command(plain))
     finally:
         for name in ("scratch", "created", "copy"):
@@ -700,4 +780,64 @@ def test_a_session_of_one_user_is_not_that_of_another(tmp_path):
                     {"find": "orders", "lsid": lsid, "txnNumber": Int64(1), "autocommit": False}), 251)
                 root.admin.command("killSessions", [lsid])
             assert root.shop.orders.count_documents({}) == 2
+    assert server.stop() == 0
+
+
+def test_an_address_without_a_password_gets_half_of_the_connections(tmp_path):
+    server = Locked(tmp_path / "data", "--max-connections", "40", native=True)
+    flood = [socket.create_connection(server.addresses[door], timeout=10) for door in ["mongo", "native"] * 15]
+
+    def is_closed(connection):
+        connection.settimeout(0.5)
+        try:
+            return connection.recv(1) == b""
+        except ConnectionResetError:
+            return True
+        except TimeoutError:
+            return False
+
+    held = [each for each in flood if not is_closed(each)]
+    assert len(held) == 20
+    # Another address has the others, also when those of the first stay silent.
+    with socket.create_connection(server.addresses["mongo"], timeout=10, source_address=("127.0.0.2", 0)) as other:
+        assert not is_closed(other)
+    for each in held[:6]:
+        each.close()
+    # Who has authenticated no longer counts: many more than half, by one client.
+    with server.as_user(maxPoolSize=10, minPoolSize=10) as client:
+        client.admin.command("ping")
+    for each in flood:
+        each.close()
+    clients = []
+    for _ in range(25):
+        wire = Wire(server)
+        assert log_in(wire, ROOT, PASSWORD, "admin")["done"] is True
+        clients.append(wire)
+    with Wire(server) as another:
+        assert another.command({"ping": 1, "$db": "admin"})["ok"] == 1
+    for wire in clients:
+        wire.socket.close()
+    assert server.stop() == 0
+    assert any("too many connections without authentication" in line for line in server.log)
+
+
+def test_a_slow_greeting_before_authentication_holds_nobody_up(tmp_path):
+    server = Locked(tmp_path / "data", "--stall-seconds", "1", native=True)
+    hello = bson.encode({"hello": 1, "$db": "admin"})
+    message = (21 + len(hello)).to_bytes(4, "little") + bytes(8) + (2013).to_bytes(4, "little") + bytes(5) + hello
+    slow = []
+    for cut in range(1, 60):
+        for door, data in (("mongo", message), ("native", b"\x0c\0\0\0\1\0\0\0" + b"\1" * 8 + b"TREEDB\r\n")):
+            connection = socket.create_connection(server.addresses[door], timeout=10)
+            connection.sendall(data[:min(cut, len(data) - 1)])
+            slow.append(connection)
+    with server.as_user() as client:
+        assert client.shop.orders.insert_one({"_id": 1}).inserted_id == 1
+    for connection in slow:
+        try:
+            while connection.recv(1000):
+                pass
+        except ConnectionResetError:
+            pass
+        connection.close()
     assert server.stop() == 0

@@ -51,6 +51,16 @@ def test_database_sizes_are_the_sum_of_its_collections(db, films):
     assert db.client["nothing-here"].command("dbStats")["objects"] == 0
 
 
+def test_views_have_no_size_and_are_counted_beside_collections(client, db, films):
+    alone = db.command("dbStats")
+    db.create_collection("late", viewOn="films", pipeline=[{"$match": {"year": {"$gt": 1991}}}])
+    stats = db.command("dbStats")
+    assert (stats["collections"], stats["views"], stats["objects"]) == (alone["collections"], 1, 12)
+    assert stats["totalSize"] == alone["totalSize"]
+    assert db.name in [each["name"] for each in client.list_databases()]
+    assert f"{db.name}.films" in client.admin.command("top")["totals"]
+
+
 def test_listed_databases_have_the_size_of_their_pages(db, films):
     listed = {each["name"]: each for each in db.client.admin.command("listDatabases")["databases"]}
     assert listed[db.name]["sizeOnDisk"] == db.command("dbStats")["totalSize"] > 0

@@ -22,7 +22,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let context = request.context;
     let (mut collections, mut objects, mut data, mut storage) = (0_i64, 0, 0, 0);
     let (mut indexes, mut index_bytes, mut estimated) = (0, 0, false);
+    let mut views = 0_i64;
     for found in context.database.list_collections(request.database)? {
+        if found.is_view() {
+            views += 1;
+            continue;
+        }
         // Dropped meanwhile, if there are none.
         let Some(stats) = context.database.collection(found.namespace.as_str())?.stats()? else { continue };
         collections += 1;
@@ -43,7 +48,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(rawdoc! {
         "db": request.database,
         "collections": collections,
-        "views": 0_i64,
+        "views": views,
         "objects": i64::try_from(objects).unwrap_or(i64::MAX),
         "avgObjSize": average,
         "dataSize": size(data),

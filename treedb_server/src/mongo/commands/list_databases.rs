@@ -35,7 +35,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             rawdoc! { "name": name }
         } else {
             let mut bytes = 0;
-            for found in database.list_collections(&name)? {
+            // A view has no pages.
+            for found in database.list_collections(&name)?.iter().filter(|found| !found.is_view()) {
                 bytes += database.collection(found.namespace.as_str())?.disk_size()?;
             }
             rawdoc! { "name": name, "sizeOnDisk": i64::try_from(bytes).unwrap_or(i64::MAX), "empty": false }

@@ -1,0 +1,1 @@
+"""An application of Django, for test_django.py."""

@@ -1,0 +1,243 @@
+"""Frames of both protocols with something wrong in them that a parser has to notice: lengths that lie, sections that are
+missing or doubled, BSON whose parts do not fit, compressed messages that are not what they say.
+
+A frame is bytes, and whether its length is true: after one that is, the connection goes on.
+"""
+import struct
+import sys
+import pathlib
+import zlib
+
+import bson
+import snappy
+from backports import zstd
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "driver"))
+
+from test_fuzz import Mutator, commands, encode  # noqa: E402
+from wire import OP_COMPRESSED, OP_MSG, OP_QUERY, PING, body, sequence  # noqa: E402
+
+#: By their numbers in OP_COMPRESSED.
+COMPRESS = {0: lambda plain: plain, 1: snappy.compress, 2: zlib.compress, 3: zstd.compress}
+NUMBERS = [0, 1, 4, 5, 15, 16, 17, 255, 0x7FFF, 0xFFFF, 0x10000, 0xFFFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 48_000_000, 48_000_001]
+REQUEST = 77
+
+NATIVE_GREETING = struct.pack("<IHHQ", 12, 1, 0, 1) + b"TREEDB\r\n" + struct.pack("<HH", 1, 1)
+
+
+def native_requests():
+    """Bodies of requests of the native protocol, by their opcodes."""
+    name = struct.pack("<H", 6) + b"fuzz.f"
+    table = struct.pack("<H", 1) + b"t"
+    blob = lambda value: struct.pack("<I", len(value)) + value
+    query, update = bson.encode({"a": {"$gt": 1}}), bson.encode({"$set": {"x": 1}})
+    yield 0x02, b"hello"
+    yield 0x03, struct.pack("<H", 5) + b"admin" + struct.pack("<H", 13) + b"SCRAM-SHA-256" + blob(b"n,,n=root,r=abcdefgh")
+    yield 0x04, struct.pack("<I", 1) + blob(b"c=biws,r=abc,p=AAAA")
+    yield 0x10, name + struct.pack("<I", 2) + bson.encode({"a": [1, {"b": "c"}]}) + bson.encode({"a": 2})
+    yield 0x11, name + bson.encode({"_id": 1})
+    yield 0x12, name + struct.pack("<IQQB", 1, 0, 0, 0) + query
+    yield 0x13, struct.pack("<QI", 1, 10)
+    yield 0x14, struct.pack("<Q", 1)
+    yield 0x15, name + query + update
+    yield 0x16, name + struct.pack("<Q", 0) + bson.encode({"a": {"$gt": 1000}})
+    yield 0x17, name + query
+    yield 0x18, name + struct.pack("<I", 4) + struct.pack("<ffff", 1, 2, 3, 4) + struct.pack("<II", 5, 10)
+    yield 0x19, name + bson.encode({"key": {"a": 1}, "name": "a_1"})
+    yield 0x1A, name
+    yield 0x20, table + blob(b"k")
+    yield 0x21, table + blob(b"k") + blob(b"v")
+    yield 0x22, table + blob(b"k")
+    yield 0x23, table + b"\0\0" + struct.pack("<II", 0, 0)
+    yield 0x24, table + struct.pack("<I", 1) + b"\1" + blob(b"k") + blob(b"v")
+
+
+class Frames:
+    """Makes frames, the same ones from the same seed."""
+
+    def __init__(self, seed):
+        self.mutator = Mutator(seed)
+        self.rng = self.mutator.rng
+        self.commands = list(commands("fuzz"))
+        self.native = list(native_requests())
+
+    def number(self, near):
+        """A number for a length: one beside the true one, or one that is hard."""
+        rng = self.rng
+        if rng.random() < 0.5:
+            return (near + rng.choice([-16, -5, -4, -1, 1, 4, 5, 16])) & 0xFFFFFFFF
+        return rng.choice(NUMBERS)
+
+    def document(self, data, depth=0):
+        """The bytes of a document with one of its parts wrong, which may be one of a document inside."""
+        rng = self.rng
+        data = bytearray(data)
+        if len(data) < 6 or rng.random() < 0.1:
+            data[0:4] = struct.pack("<I", self.number(len(data)))
+            return bytes(data)
+        elements = list(self.elements(data))
+        if not elements:
+            return bytes(data)
+        at, value, end = rng.choice(elements)
+        kind = data[at]
+        inner = kind in (3, 4) and depth < 20
+        match rng.randrange(9):
+            case 0:
+                data[at] = rng.choice([*range(0x15), 0x7F, 0xFF, 0x80])
+            case 1 if inner:
+                data[value:end] = self.document(data[value:end], depth + 1)
+            case 2 if kind in (2, 13, 14, 5, 15, 3, 4):
+                data[value:value + 4] = struct.pack("<I", self.number(struct.unpack_from("<I", data, value)[0]))
+            case 3 if value - 1 > at:
+                data[value - 1] = rng.choice([0x41, 0xFF, 0xC3])
+            case 4:
+                del data[rng.randrange(at, end):end]
+            case 5:
+                data[end:end] = data[at:end] * rng.choice([1, 1, 5])
+            case 6:
+                # As deep as a document of this many bytes can be.
+                levels = rng.choice([50, 99, 100, 101, 200, 2000])
+                nested = b"\x05\0\0\0\0"
+                for _ in range(levels):
+                    nested = struct.pack("<I", len(nested) + 8) + b"\x03a\0" + nested + b"\0"
+                data[at:end] = b"\x03" + b"n\0" + nested
+            case 7:
+                data[value:end] = rng.randbytes(rng.randrange(0, 20))
+            case _:
+                data[-1] = rng.choice([1, 0xFF])
+        if rng.random() < 0.7:
+            data[0:4] = struct.pack("<I", len(data))
+        return bytes(data)
+
+    @staticmethod
+    def elements(data):
+        """Of a valid document: where each element begins, where its value does, and where it ends."""
+        at = 4
+        while at < len(data) - 1:
+            value = data.index(0, at + 1) + 1
+            size = {1: 8, 6: 0, 7: 12, 8: 1, 9: 8, 10: 0, 16: 4, 17: 8, 18: 8, 19: 16, 0xFF: 0, 0x7F: 0}.get(data[at])
+            if data[at] in (2, 13, 14):
+                size = 4 + struct.unpack_from("<I", data, value)[0]
+            elif data[at] in (3, 4, 15):
+                size = struct.unpack_from("<I", data, value)[0]
+            elif data[at] == 5:
+                size = 5 + struct.unpack_from("<I", data, value)[0]
+            elif data[at] == 11:
+                size = data.index(0, data.index(0, value) + 1) + 1 - value
+            elif size is None:
+                return
+            yield at, value, value + size
+            at = value + size
+
+    def sections(self):
+        """The sections of a command with something wrong in them: in its meaning, in its documents, or between them."""
+        rng = self.rng
+        command, sequences = rng.choice(self.commands)
+        how = rng.random()
+        if how < 0.3:
+            command, sequences = self.mutator.command(command, sequences, rng.choice([0.02, 0.1, 0.3]))
+        data = encode(command, sequences)
+        if data is None:
+            return body(PING)
+        if how < 0.3:
+            return data
+        if how < 0.65:
+            # One of the documents.
+            documents = [bson.encode(command)] + [bson.encode(d) for list_ in sequences.values() for d in list_ if isinstance(d, dict)]
+            chosen = rng.randrange(len(documents))
+            documents[chosen] = self.document(documents[chosen])
+            data = body(documents[0])
+            for name in sequences:
+                data += sequence(name, documents[1:])
+            return data
+        first = body(command)
+        rest = data[len(first):]
+        match rng.randrange(8):
+            case 0:
+                return rest + first
+            case 1:
+                return first + first + rest
+            case 2:
+                return rest
+            case 3:
+                return first + rest + rest
+            case 4:
+                return bytes([rng.choice([2, 3, 255])]) + data[1:]
+            case 5 if rest:
+                return first + rest[:1] + struct.pack("<I", self.number(struct.unpack_from("<I", rest, 1)[0])) + rest[5:]
+            case 6:
+                return data[:rng.randrange(len(data))]
+            case _:
+                return self.mutator.bytes(bytes(16) + data)[16:]
+
+    def mongo(self):
+        """A frame for MongoDB's protocol."""
+        rng = self.rng
+        flags = rng.choice([0] * 12 + [1, 2, 3, 1 << 16, 1 << 15, 1 << 5, 0xFFFFFFFF])
+        opcode, content = OP_MSG, struct.pack("<I", flags) + self.sections()
+        if flags & 1:
+            content += rng.randbytes(4)
+        if rng.random() < 0.1:
+            opcode = OP_QUERY
+            content = (struct.pack("<I", flags) + rng.choice([b"admin.$cmd\0", b"x\0", b"", b"a.b", b"\xff\0"]) + struct.pack("<II", 0, self.number(1))
+                       + self.document(bson.encode({"hello": 1, "client": {"application": {"name": "x"}}})))
+        if rng.random() < 0.3:
+            content = self.compressed(opcode, content)
+            opcode = OP_COMPRESSED
+        if rng.random() < 0.02:
+            opcode = rng.choice([0, 1, 1000, 2001, 2002, 2005, 2006, 2007, 2010, 2011, -1, 2**31 - 1])
+        truth = 16 + len(content)
+        length = self.number(truth) if rng.random() < 0.05 else truth
+        return struct.pack("<Iiii", length, REQUEST, rng.choice([0, 1, -1]), opcode) + content, length == truth
+
+    def compressed(self, opcode, plain):
+        """A compressed message, of which something may be wrong."""
+        rng = self.rng
+        number = rng.choice([0, 1, 2, 3])
+        data, size = COMPRESS[number](plain), len(plain)
+        match rng.randrange(12):
+            case 0:
+                size = self.number(size)
+            case 1:
+                number = rng.choice([0, 1, 2, 3, 4, 7, 255])
+            case 2:
+                data = data[:rng.randrange(len(data) + 1)]
+            case 3:
+                data = self.mutator.bytes(bytes(16) + data)[16:]
+            case 4:
+                data += rng.randbytes(rng.randrange(1, 50))
+            case 5:
+                opcode = rng.choice([0, 1, OP_COMPRESSED, 2005, -1])
+            case 6:
+                # A bomb: small, and says so, or not.
+                plain = plain + bytes(rng.choice([1 << 16, 1 << 20]))
+                data = COMPRESS[number](plain)
+                size = rng.choice([size, len(plain), 48_000_000, 0x7FFFFFFF])
+            case 7:
+                # A message in a message.
+                inner = struct.pack("<iIB", opcode, size, number) + data
+                opcode, number, size, data = OP_COMPRESSED, 2, len(inner), zlib.compress(inner)
+        return struct.pack("<iIB", opcode, size, number) + data
+
+    def native_frame(self):
+        """A frame for the native protocol."""
+        rng = self.rng
+        opcode, content = rng.choice(self.native)
+        match rng.randrange(6):
+            case 0:
+                content = self.mutator.bytes(bytes(16) + content)[16:] if content else b"\xff"
+            case 1:
+                content = content[:rng.randrange(len(content) + 1)]
+            case 2:
+                content += rng.randbytes(rng.randrange(1, 30))
+            case 3:
+                opcode = rng.randrange(0x40) if rng.random() < 0.8 else rng.randrange(1 << 16)
+            case 4 if len(content) >= 4:
+                at = rng.randrange(len(content) - 3)
+                content = content[:at] + struct.pack("<I", self.number(len(content) - at)) + content[at + 4:]
+            case _:
+                if b"fuzz.f" in content[:8] and len(content) > 13:
+                    content = content[:8] + self.document(content[8:]) if opcode in (0x11, 0x15, 0x17, 0x19) else content
+        length = self.number(len(content)) if rng.random() < 0.05 else len(content)
+        flags = rng.choice([0] * 6 + [1, 2, 4, 8, 0xFFFF])
+        return struct.pack("<IHHQ", length, opcode, flags, 2) + content, length == len(content)

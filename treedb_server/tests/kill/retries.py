@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""`kill -9` of the server under drivers that retry their writes: what was acknowledged is there exactly once.
+
+    scripts/kill_rounds.sh --retries [ROUNDS]        TREEDB_SEED=n repeats the choices of a run
+
+The server is a replica set on a fixed port. It is killed under load and started again at once, so that drivers send the
+write they had no answer to once more: the server has to know whether it was done. All writes are of majority, and not idempotent:
+an update adds its number to a list, `insert` of a document that is there fails, `delete` of one that is gone deletes nothing.
+A write that fails although it was retried may have been done, once, or not.
+"""
+import argparse
+import os
+import pathlib
+import random
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "driver"))
+
+import pymongo  # noqa: E402
+from pymongo import WriteConcern  # noqa: E402
+from pymongo.errors import AutoReconnect, PyMongoError  # noqa: E402
+from server import BIN, Server  # noqa: E402
+
+#: Every so many rounds `treedb check` reads the directory while the server is down.
+CHECKED = 20
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Writer:
+    """One client of its own. `there` and `gone` are what is certain, `open` what may be either."""
+
+    def __init__(self, name, seed, uri):
+        self.name, self.rng = name, random.Random(f"{seed} {name}")
+        self.client = pymongo.MongoClient(uri, serverSelectionTimeoutMS=20_000, socketTimeoutMS=20_000, retryWrites=True)
+        database = self.client.get_database("retries", write_concern=WriteConcern("majority", j=True))
+        self.docs, self.lists = database.docs, database.lists
+        self.number = self.acknowledged = self.unknown = self.round = 0
+        self.there, self.listed, self.open = set(), {}, {}
+        self.wrong = []
+
+    def run(self, stop):
+        while not stop.is_set():
+            try:
+                getattr(self, self.rng.choice(["push", "push", "push", "find_and_push", "insert", "insert_many", "delete", "bulk"]))()
+                self.acknowledged += 1
+            except AutoReconnect:
+                # Also the retry was without an answer.
+                self.unknown += 1
+            except PyMongoError as error:
+                self.wrong.append(f"{self.name}: {type(error).__name__}: {str(error)[:300]}")
+                self.unknown += 1
+
+    def next(self):
+        self.number += 1
+        return self.number
+
+    def list(self):
+        return f"{self.name}-{self.round}"
+
+    def asked(self, key, run):
+        """Runs a write of `key`, of which it is not known whether it is done until it returns."""
+        self.open[key] = self.open.get(key, 0) + 1
+        result = run()
+        self.open[key] -= 1
+        return result
+
+    def push(self):
+        number, key = self.next(), self.list()
+        change = {"$push": {"seen": number}, "$inc": {"n": 1}}
+        self.asked((key, number), lambda: self.lists.update_one({"_id": key}, change, upsert=True))
+        self.listed.setdefault(key, []).append(number)
+
+    def find_and_push(self):
+        number, key = self.next(), self.list()
+        change = {"$push": {"seen": number}, "$inc": {"n": 1}}
+        found = self.asked((key, number), lambda: self.lists.find_one_and_update({"_id": key}, change, upsert=True, return_document=True))
+        self.listed.setdefault(key, []).append(number)
+        if found["seen"][-1] != number:
+            self.wrong.append(f"{key}: {number} was added, and the answer was {found['seen'][-3:]}")
+
+    def insert(self):
+        key = f"{self.name}.{self.next()}"
+        self.asked(key, lambda: self.docs.insert_one({"_id": key}))
+        self.there.add(key)
+
+    def insert_many(self):
+        keys = [f"{self.name}.{self.next()}" for _ in range(5)]
+        for key in keys:
+            self.open[key] = 1
+        self.docs.insert_many([{"_id": key} for key in keys])
+        self.open.update(dict.fromkeys(keys, 0))
+        self.there.update(keys)
+
+    def delete(self):
+        if not self.there:
+            return
+        key = self.there.pop()
+        if self.asked(key, lambda: self.docs.delete_one({"_id": key})).deleted_count != 1:
+            self.wrong.append(f"{key}: was there, and nothing was deleted")
+
+    def bulk(self):
+        number, list_, key = self.next(), self.list(), f"{self.name}.{self.next()}"
+        change = {"$push": {"seen": number}, "$inc": {"n": 1}}
+        self.open[list_, number] = self.open[key] = 1
+        done = self.lists.bulk_write([pymongo.UpdateOne({"_id": list_}, change, upsert=True)])
+        inserted = self.docs.bulk_write([pymongo.InsertOne({"_id": key})])
+        self.open[list_, number] = self.open[key] = 0
+        self.listed.setdefault(list_, []).append(number)
+        self.there.add(key)
+        if done.modified_count + done.upserted_count != 1 or inserted.inserted_count != 1:
+            self.wrong.append(f"{list_}: {done}, {inserted}")
+
+    def compare(self):
+        """Compares what is in the server with what was acknowledged."""
+        wrong, self.wrong = self.wrong, []
+        found = {each["_id"] for each in self.docs.find({"_id": {"$regex": rf"^{self.name}\."}})}
+        wrong += [f"{key}: was acknowledged, and is not there" for key in self.there - found]
+        wrong += [f"{key}: is there, and was deleted or never written" for key in found - self.there if not self.open.get(key)]
+        self.there = found
+        for each in self.lists.find({"_id": self.list()}):
+            seen, key = each["seen"], each["_id"]
+            if len(set(seen)) != len(seen):
+                wrong.append(f"{key}: twice in it: {sorted(n for n in set(seen) if seen.count(n) > 1)}")
+            if lost := set(self.listed.get(key, [])) - set(seen):
+                wrong.append(f"{key}: acknowledged, and not in it: {sorted(lost)}")
+            if strange := [n for n in set(seen) - set(self.listed.get(key, [])) if not self.open.get((key, n))]:
+                wrong.append(f"{key}: in it, and never asked for: {strange}")
+            if each["n"] != len(seen):
+                wrong.append(f"{key}: {len(seen)} numbers, counted {each['n']}")
+            self.listed.pop(key, None)
+        if self.listed.pop(self.list(), None):
+            wrong.append(f"{self.list()}: is not there")
+        self.open.clear()
+        self.round += 1
+        return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rounds", nargs="?", type=int, default=10, metavar="ROUNDS")
+    rounds = parser.parse_args().rounds
+    seed = int(os.environ.get("TREEDB_SEED", time.time_ns() % 1_000_000))
+    print(f"seed {seed}", flush=True)
+    rng, port = random.Random(seed), free_port()
+    began, passed, failed, kills = time.monotonic(), 0, 0, 0
+    with tempfile.TemporaryDirectory(prefix="treedb-retries-") as directory:
+        data = pathlib.Path(directory) / "db"
+
+        def start():
+            return Server(data, "--log-level", "warn", "--mongo", f"127.0.0.1:{port}", "--replica-set", "rs0")
+
+        server = start()
+        writers = [Writer(f"w{i}", seed, f"mongodb://127.0.0.1:{port}/?replicaSet=rs0") for i in range(6)]
+        for number in range(1, rounds + 1):
+            wrong, stop = [], threading.Event()
+            threads = [threading.Thread(target=writer.run, args=(stop,)) for writer in writers]
+            for thread in threads:
+                thread.start()
+            # Sometimes twice, so that the retry meets a server that goes, too.
+            for _ in range(rng.choice([1, 1, 2])):
+                time.sleep(rng.uniform(0.1, 0.5))
+                server.stop(signal.SIGKILL)
+                kills += 1
+                wrong += [line for line in server.log if "panic" in line or "ERROR" in line]
+                if number % CHECKED == 0:
+                    done = subprocess.run([BIN, "check", "--dir", str(data)], capture_output=True, text=True, timeout=120)
+                    wrong += [f"treedb check: {done.stderr}"] if done.returncode else []
+                server = start()
+            # Each has an answer to what it sent before the kill.
+            time.sleep(0.3)
+            stop.set()
+            for thread in threads:
+                thread.join(timeout=60)
+                if thread.is_alive():
+                    wrong.append("a writer hangs")
+            for writer in writers:
+                wrong += writer.compare()
+            passed, failed = passed + (not wrong), failed + bool(wrong)
+            for words in wrong[:20]:
+                print(f"round {number}: {words}", flush=True)
+        for writer in writers:
+            writer.client.close()
+        if server.stop() != 0:
+            failed += 1
+    print(f"summary: retries: {rounds} rounds, {kills} kills, {sum(w.acknowledged for w in writers):,} acknowledged writes, "
+          f"{sum(w.unknown for w in writers)} without an answer, {failed} rounds wrong, {time.monotonic() - began:.0f} s")
+    print(f"{passed} passed, {failed} failed")
+    sys.exit(1 if failed else 0)
+
+
+if __name__ == "__main__":
+    main()
