@@ -45,6 +45,10 @@ pub(crate) struct Inner {
     pub(crate) intents: Arc<Intents>,
 }
 
+/// The options that `collMod` changes.
+const MODIFIABLE: [&str; 4] =
+    ["validator", "validationLevel", "validationAction", "changeStreamPreAndPostImages"];
+
 /// How an edit ended.
 enum Edited<T> {
     /// `None`: there is no such collection.
@@ -184,7 +188,8 @@ impl Database {
     /// `validationLevel` and `validationAction` apply to documents written from then on.
     ///
     /// # Errors
-    /// `NamespaceNotFound`; those of the validator's filter; `InvalidOptions` for a `collation`, which cannot be changed.
+    /// `NamespaceNotFound`; those of the validator's filter; `InvalidOptions` for an option that cannot be changed: `collation`, those that make
+    /// a collection capped, clustered or a time series.
     pub fn modify_collection(&self, namespace: &str, options: Document) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
         if self.modify_view(&namespace, &options)? {
@@ -204,6 +209,23 @@ impl Database {
             return Err(QueryError::new(
                 ErrorCode::InvalidOptions,
                 "the collation of a collection cannot be changed: create another collection and copy the documents",
+            ));
+        }
+        if let Some(other) = options.keys().find(|name| !MODIFIABLE.contains(&name.as_str())) {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                format!(
+                    "the option '{other}' of a collection cannot be changed like this: convert_to_capped and modify_capped change what a \
+                     capped collection holds, modify_index when documents expire"
+                ),
+            ));
+        }
+        if meta.special.time_field.is_some()
+            && let Some(other) = options.keys().find(|name| name.starts_with("valid"))
+        {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                format!("'timeseries' is not allowed with '{other}'"),
             ));
         }
         meta.options.extend(options);
