@@ -2,6 +2,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bson::Document;
 use treedb_collections as engine;
@@ -143,6 +144,13 @@ impl Database {
     /// Those of the storage engine.
     pub fn begin(&self) -> Result<Transaction> {
         Transaction::begin(&self.engine)
+    }
+
+    /// Sets how long a write outside of transactions waits for an open transaction that has changed the same document (60 seconds by
+    /// default), and how many writes may wait at a time (any number). Beyond that they fail with
+    /// [`Error::WriteConflict`](crate::Error::WriteConflict).
+    pub fn set_write_wait(&self, time: Duration, writes: usize) {
+        self.engine.set_write_wait(time, writes);
     }
 
     /// Records changes from now on, for [`Collection::watch`] and for reading the past; `None` stops that and drops what

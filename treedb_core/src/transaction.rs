@@ -14,9 +14,13 @@ const ATTEMPTS: u32 = 100;
 
 /// A transaction: a snapshot, and changes that nobody else sees until they are committed.
 ///
-/// The first to commit wins: a transaction that changes a document which another has changed since it began gets
-/// [`Error::WriteConflict`], and can be run again. After a statement that failed, a transaction can only be aborted, which
-/// dropping it does too.
+/// The first to write wins: a transaction that changes a document which another has changed since it began, committed or not, gets
+/// [`Error::WriteConflict`] from that statement, and can be run again. After a statement that failed, a transaction can only be aborted,
+/// which dropping it does too.
+///
+/// A write outside of transactions waits for an open transaction that has changed the same document
+/// ([`Database::set_write_wait`](crate::Database::set_write_wait)): do not write a document in a transaction and, on the same thread
+/// before it has ended, outside of it.
 pub struct Transaction {
     db: engine::Database,
     shared: SharedTransaction,
@@ -31,6 +35,13 @@ impl Transaction {
     /// A collection as the transaction sees it.
     pub fn collection<T>(&self, name: &str) -> Collection<T> {
         Collection::new(Target::new(self.db.clone(), name, Some(Arc::clone(&self.shared))))
+    }
+
+    /// Waits for the transaction that this one has met, if a statement has failed because of it.
+    fn wait_for_other(&self) {
+        if let Some(open) = &*self.shared.lock().unwrap_or_else(PoisonError::into_inner) {
+            open.wait_for_other();
+        }
     }
 
     fn end(&self) -> Result<engine::Transaction> {
@@ -70,8 +81,8 @@ pub(crate) fn run<T>(db: &engine::Database, mut work: impl FnMut(&Transaction) -
     let mut attempt = 0;
     loop {
         let transaction = Transaction::begin(db)?;
-        let done = work(&transaction).and_then(|done| transaction.commit().map(|()| done));
-        match done {
+        let done = work(&transaction).inspect_err(|_| transaction.wait_for_other());
+        match done.and_then(|done| transaction.commit().map(|()| done)) {
             Err(Error::WriteConflict { .. }) if attempt + 1 < ATTEMPTS => {
                 treedb_storage::backoff(attempt);
                 attempt += 1;

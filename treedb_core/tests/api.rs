@@ -546,10 +546,18 @@ fn errors_are_distinguished_by_kind() {
     let (one, two) = (db.begin().unwrap(), db.begin().unwrap());
     let change = doc! { "$inc": { "year": 1 } };
     one.collection::<Film>("films").update_one(doc! { "_id": 1 }, change.clone()).run().unwrap();
-    two.collection::<Film>("films").update_one(doc! { "_id": 1 }, change).run().unwrap();
-    one.commit().unwrap();
-    let conflict = two.commit().unwrap_err();
+    let conflict =
+        two.collection::<Film>("films").update_one(doc! { "_id": 1 }, change.clone()).run().unwrap_err();
     assert!(matches!(conflict, Error::WriteConflict { .. }) && conflict.code() == ErrorCode::WriteConflict);
+    assert_eq!(two.commit().unwrap_err().code(), ErrorCode::NoSuchTransaction);
+    db.set_write_wait(std::time::Duration::from_millis(10), 1);
+    let late = films.update_one(doc! { "_id": 1 }, change.clone()).run().unwrap_err();
+    assert!(
+        matches!(late, Error::WriteConflict { .. }) && late.to_string().contains("commit or abort it"),
+        "{late}"
+    );
+    one.commit().unwrap();
+    films.update_one(doc! { "_id": 1 }, change).run().unwrap();
 }
 
 #[test]

@@ -105,7 +105,7 @@ pub struct Limits {
     /// At least [`MAX_MESSAGE_BYTES`].
     pub inflight_bytes: usize,
     /// Commands executed at a time: threads that may wait for the disk. A quarter of them may wait for the next message of
-    /// a connection.
+    /// a connection. Half as many more writes may wait for open transactions.
     pub blocking_threads: usize,
     /// How long a peer may stall in the middle of a message, or leave its answer unread.
     pub stall: Duration,
@@ -148,6 +148,19 @@ impl Default for Limits {
             sessions: 100_000,
             shutdown_grace: Duration::from_secs(10),
         }
+    }
+}
+
+impl Limits {
+    /// Writes that may wait for open transactions at a time. Each has a thread.
+    pub(crate) fn waiting_writes(&self) -> usize {
+        self.blocking_threads / 2
+    }
+
+    /// Threads that may block: however many writes wait, there are [`Self::blocking_threads`] for other commands, so that a transaction
+    /// which is waited for can go on.
+    pub(crate) fn threads(&self) -> usize {
+        self.blocking_threads + self.waiting_writes()
     }
 }
 

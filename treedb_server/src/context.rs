@@ -75,6 +75,8 @@ impl Context {
         access: Access,
     ) -> Self {
         let metrics = Metrics::new();
+        // Longer than any transaction, so that a write fails only if there is no end of them.
+        database.set_write_wait(limits.transaction_life * 2, limits.waiting_writes());
         Context {
             database,
             dir,

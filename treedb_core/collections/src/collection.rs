@@ -441,9 +441,9 @@ impl Collection {
     pub(crate) fn edit<T>(
         &self,
         create: bool,
-        work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
+        mut work: impl FnMut(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        self.db.edit(&self.namespace, create, self.durability, |edit| {
+        self.db.edit_documents(&self.namespace, create, self.durability, |edit| {
             edit.validates = self.validates;
             work(edit)
         })

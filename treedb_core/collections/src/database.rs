@@ -1,5 +1,6 @@
 //! A database: a directory of collections.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::maintenance::check::{self, CollectionCheck};
 use crate::maintenance::expiry::TtlMonitor;
 use crate::maintenance::index_build::{self, Builds};
 use crate::maintenance::index_rebuild;
+use crate::transaction::{Intents, Owner, conflict};
 use crate::write::edit::Edit;
 
 /// An open database: collections of documents over a key/value store, in one directory.
@@ -40,6 +42,19 @@ pub(crate) struct Inner {
     pub(crate) store: Store,
     pub(crate) catalog: Catalog,
     pub(crate) changes: ChangeLog,
+    pub(crate) intents: Arc<Intents>,
+}
+
+/// The options that `collMod` changes.
+const MODIFIABLE: [&str; 4] =
+    ["validator", "validationLevel", "validationAction", "changeStreamPreAndPostImages"];
+
+/// How an edit ended.
+enum Edited<T> {
+    /// `None`: there is no such collection.
+    Done(Option<T>),
+    /// It has changed nothing, because this transaction is open.
+    Blocked(Owner),
 }
 
 /// What `listCollections` shows of a collection.
@@ -99,6 +114,7 @@ impl Database {
                 store,
                 catalog,
                 changes: ChangeLog::default(),
+                intents: Arc::default(),
             }),
         };
         index_rebuild::rebuild_outdated(&database)?;
@@ -172,7 +188,8 @@ impl Database {
     /// `validationLevel` and `validationAction` apply to documents written from then on.
     ///
     /// # Errors
-    /// `NamespaceNotFound`; those of the validator's filter; `InvalidOptions` for a `collation`, which cannot be changed.
+    /// `NamespaceNotFound`; those of the validator's filter; `InvalidOptions` for an option that cannot be changed: `collation`, those that make
+    /// a collection capped, clustered or a time series.
     pub fn modify_collection(&self, namespace: &str, options: Document) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
         if self.modify_view(&namespace, &options)? {
@@ -192,6 +209,23 @@ impl Database {
             return Err(QueryError::new(
                 ErrorCode::InvalidOptions,
                 "the collation of a collection cannot be changed: create another collection and copy the documents",
+            ));
+        }
+        if let Some(other) = options.keys().find(|name| !MODIFIABLE.contains(&name.as_str())) {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                format!(
+                    "the option '{other}' of a collection cannot be changed like this: convert_to_capped and modify_capped change what a \
+                     capped collection holds, modify_index when documents expire"
+                ),
+            ));
+        }
+        if meta.special.time_field.is_some()
+            && let Some(other) = options.keys().find(|name| name.starts_with("valid"))
+        {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                format!("'timeseries' is not allowed with '{other}'"),
             ));
         }
         meta.options.extend(options);
@@ -231,7 +265,7 @@ impl Database {
     }
 
     fn change_limits(&self, namespace: &Namespace, limits: &Document) -> Result<()> {
-        self.edit(namespace, false, None, |edit| make_capped(edit, limits))?
+        self.edit_documents(namespace, false, None, |edit| make_capped(edit, limits))?
             .ok_or_else(|| Self::namespace_not_found(namespace))
     }
 
@@ -345,6 +379,8 @@ impl Database {
 
     /// Runs `work` on a collection in a write transaction and commits it if `work` succeeds. If there is no such
     /// collection, `create` decides whether to create it or to return `None` without calling `work`.
+    ///
+    /// If it changes a document that an open transaction has changed, that is an error: see [`Self::edit_documents`].
     pub(crate) fn edit<T>(
         &self,
         namespace: &Namespace,
@@ -352,16 +388,51 @@ impl Database {
         durability: Option<Durability>,
         work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
+        match self.try_edit(namespace, create, durability, work)? {
+            Edited::Done(done) => Ok(done),
+            Edited::Blocked(_) => Err(conflict(namespace)),
+        }
+    }
+
+    /// [`Self::edit`] of documents: as long as an open transaction has changed one of those that `work` changes, it waits for the
+    /// transaction, and then begins again.
+    pub(crate) fn edit_documents<T>(
+        &self,
+        namespace: &Namespace,
+        create: bool,
+        durability: Option<Durability>,
+        mut work: impl FnMut(&mut Edit<'_>) -> Result<T>,
+    ) -> Result<Option<T>> {
+        loop {
+            match self.try_edit(namespace, create, durability, &mut work)? {
+                Edited::Done(done) => return Ok(done),
+                Edited::Blocked(owner) => self.inner.intents.wait(owner, namespace)?,
+            }
+        }
+    }
+
+    fn try_edit<T>(
+        &self,
+        namespace: &Namespace,
+        create: bool,
+        durability: Option<Durability>,
+        work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
+    ) -> Result<Edited<T>> {
         let catalog = &self.inner.catalog;
         let mut txn = self.inner.store.begin_write()?;
         let meta = match catalog.find(&txn, namespace)? {
             Some(meta) => meta,
             None if create => Arc::new(catalog.create(&mut txn, namespace, Document::new())?),
-            None => return Ok(None),
+            None => return Ok(Edited::Done(None)),
         };
         let mut edit = self.edit_in(&mut txn, meta.clone())?;
         let recorded = edit.recorder.is_some();
-        let done = work(&mut edit)?;
+        let done = work(&mut edit);
+        // Whatever came of it: an insert of many documents goes on after one that fails.
+        if let Some(owner) = edit.blocked.get() {
+            return Ok(Edited::Blocked(owner));
+        }
+        let done = done?;
         let now = edit.meta.clone();
         edit.finish()?;
         match durability {
@@ -377,7 +448,7 @@ impl Database {
         } else if now.special.capped.is_some() {
             self.inner.changes.notify();
         }
-        Ok(Some(done))
+        Ok(Edited::Done(Some(done)))
     }
 
     /// A collection inside a write transaction. Its changes are recorded if the change log is on.
@@ -389,6 +460,9 @@ impl Database {
         Ok(Edit {
             txn,
             catalog: &self.inner.catalog,
+            intents: &self.inner.intents,
+            owner: None,
+            blocked: Cell::new(None),
             meta,
             recorder,
             validates: true,

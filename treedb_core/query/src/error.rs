@@ -396,6 +396,11 @@ impl QueryError {
         Self::new(ErrorCode::BadValue, message)
     }
 
+    /// The error of a stage that no pipeline has.
+    pub(crate) fn unknown_stage(name: &str) -> Self {
+        Self::new(ErrorCode::Location40324, format!("Unrecognized pipeline stage name: '{name}'"))
+    }
+
     /// An `InvalidBSON`.
     pub fn invalid_bson(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::InvalidBSON, message)

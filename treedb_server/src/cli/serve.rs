@@ -213,7 +213,7 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("treedb")
-            .max_blocking_threads(config.limits.blocking_threads)
+            .max_blocking_threads(config.limits.threads())
             .build()?;
         let status = runtime.block_on(serve(config));
         // A command that outlived the grace period is not waited for a second time.

@@ -6,6 +6,8 @@ use treedb_collections::{
     TransactionCollection, UpdateRequest, WriteBatch,
 };
 
+use treedb_query::doc::with_current_timestamps;
+
 use super::error::CommandError;
 
 type Result<T> = std::result::Result<T, CommandError>;
@@ -34,6 +36,8 @@ pub(crate) struct Outcome {
 impl WriteTarget<'_> {
     /// Inserts a document.
     pub(crate) fn insert(&mut self, document: &RawDocument) -> Result<Outcome> {
+        let document = with_current_timestamps(document);
+        let document = &*document;
         match self {
             WriteTarget::Collection(collection) => collection.insert_one(document)?,
             WriteTarget::Transaction(txn, collection) => part(txn, collection)?.insert_one(document)?,

@@ -165,3 +165,96 @@ def test_a_collections_validator_refuses_what_does_not_fit(db):
     with pytest.raises(OperationFailure) as failure:
         db.command("collMod", "none", validator={})
     assert code(failure) == 26
+
+
+def test_empty_timestamps_at_the_top_level_become_the_time_of_the_insert_or_replacement(db):
+    empty = bson.Timestamp(0, 0)
+    document = {"_id": 1, "a": empty, "b": {"c": empty}, "d": [empty], "e": bson.Timestamp(0, 1)}
+    db.c.insert_one(document)
+    db.c.insert_many([{**document, "_id": i} for i in range(2, 20)])
+    db.c.insert_one({"_id": empty, "a": empty})
+    for found in db.c.find({"_id": {"$type": "number"}}):
+        assert found["a"].time > 1_700_000_000 and found["b"]["c"] == empty and found["d"] == [empty]
+        assert found["e"] == bson.Timestamp(0, 1)
+    assert db.c.find_one({"_id": empty})["a"] != empty
+    assert len(db.c.distinct("a")) == 20
+    db.c.replace_one({"_id": 1}, {"a": empty, "b": {"c": empty}})
+    found = db.c.find_one({"_id": 1})
+    assert found["a"] != empty and found["b"]["c"] == empty
+    # Operators set what they are told.
+    db.c.update_one({"_id": 1}, {"$set": {"a": empty}})
+    assert db.c.find_one({"_id": 1})["a"] == empty
+
+
+def test_a_sample_is_drawn_once_for_each_document(db):
+    count = 4000
+    db.c.insert_many([{"_id": i, "n": 0} for i in range(count)])
+    half = lambda n: .45 * count < n < .55 * count
+    assert half(db.c.update_many({"$sampleRate": .5}, {"$set": {"n": 1}}).modified_count)
+    assert half(len(list(db.c.aggregate([{"$match": {"$sampleRate": .5, "$expr": {"$gte": ["$n", 0]}}}]))))
+    assert half(len(list(db.c.aggregate([{"$match": {"$and": [{"$sampleRate": .5}, {"$expr": {"$gte": ["$n", 0]}}]}}]))))
+    assert half(db.c.count_documents({"$sampleRate": .5}))
+    assert half(db.c.delete_many({"$sampleRate": .5}).deleted_count)
+    everything = {"$sampleRate": 1.0}
+    assert db.c.find_one_and_update(everything, {"$set": {"n": 2}}) is not None
+    assert db.c.find_one_and_delete({"$sampleRate": 0.0}) is None
+
+
+def test_a_pattern_of_an_elem_match_projection_that_takes_too_long_is_an_error(db):
+    db.c.insert_one({"_id": 1, "a": ["x", "a" * 40]})
+    slow = {"a": {"$elemMatch": {"$regex": r"^((a+)\2?)+(?!a)[bd]"}}}
+    with pytest.raises(OperationFailure) as failure:
+        db.c.find_one({}, slow)
+    assert code(failure) == 51156
+
+
+def test_stages_that_do_not_exist_are_told_from_those_that_an_update_may_not_have(db):
+    for stage, expected in [("$nonsense", 40324), ("$match", 72), ("$group", 72)]:
+        with pytest.raises(OperationFailure) as failure:
+            db.c.update_one({}, [{stage: {}}])
+        assert code(failure) == expected
+    with pytest.raises(OperationFailure) as failure:
+        db.c.aggregate([{"$nonsense": {}}])
+    assert code(failure) == 40324
+
+
+def test_the_key_of_a_merge_that_may_not_match_is_told(db):
+    db.c.insert_one({"_id": 5, "k": 1})
+    db.t.create_index("k", unique=True)
+    db.t.insert_one({"_id": 5, "k": 1})
+    for merge, pattern, value in [
+        ({"into": "t", "whenMatched": "fail"}, {"_id": 1}, {"_id": 5}),
+        ({"into": "t", "on": "k", "whenMatched": "fail"}, {"k": 1}, {"k": 1}),
+    ]:
+        with pytest.raises(OperationFailure) as failure:
+            db.c.aggregate([{"$merge": merge}])
+        assert code(failure) == 11000
+        assert failure.value.details["keyPattern"] == pattern and failure.value.details["keyValue"] == value
+        assert f"E11000 duplicate key error collection: {db.name}.t" in failure.value.details["errmsg"]
+
+
+def test_a_plan_tells_what_its_index_leaves_out(db):
+    db.c.insert_many([{"_id": i, "a": i, "b": i} for i in range(10)])
+    db.c.create_index("a", sparse=True)
+    db.c.create_index("b", partialFilterExpression={"b": {"$gt": 0}})
+    for filter, sparse, partial in [({"a": 5}, True, False), ({"b": 5}, False, True)]:
+        plan = db.c.find(filter).explain()["queryPlanner"]["winningPlan"]
+        while "inputStage" in plan:
+            plan = plan["inputStage"]
+        assert (plan["stage"], plan["isSparse"], plan["isPartial"], plan["indexVersion"]) == ("IXSCAN", sparse, partial, 2)
+
+
+def test_an_expression_over_a_large_array_ends_at_its_time_limit(db):
+    db.c.insert_one({"_id": 1})
+    numbers = {"$range": [0, 3_000_000]}
+    for expression in [
+        {"$reduce": {"input": numbers, "initialValue": 0, "in": {"$add": ["$$value", "$$this"]}}},
+        {"$size": {"$filter": {"input": numbers, "cond": {"$gt": ["$$this", 5]}}}},
+        {"$size": {"$map": {"input": {"$range": [0, 1_000_000]}, "in": {"$add": ["$$this", 5]}}}},
+        {"$size": {"$setUnion": [numbers, numbers]}},
+    ]:
+        with pytest.raises(OperationFailure) as failure:
+            # Once for each of many elements, so that no machine is fast enough.
+            repeated = {"$map": {"input": {"$range": [0, 40]}, "in": expression}}
+            list(db.c.aggregate([{"$project": {"n": repeated}}], maxTimeMS=50))
+        assert code(failure) == 50

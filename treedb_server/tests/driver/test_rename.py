@@ -143,11 +143,9 @@ def test_a_collection_created_by_two_transactions_is_a_conflict(client, db):
     with client.start_session() as one, client.start_session() as two:
         one.start_transaction()
         two.start_transaction()
-        for session in [one, two]:
-            db.create_collection("a", session=session, check_exists=False)
-        one.commit_transaction()
+        db.create_collection("a", session=one, check_exists=False)
         with pytest.raises(OperationFailure) as lost:
-            two.commit_transaction()
+            db.create_collection("a", session=two, check_exists=False)
         assert lost.value.code == 112 and lost.value.has_error_label("TransientTransactionError")
 
 

@@ -144,6 +144,143 @@ def test_the_second_of_two_that_change_one_document_gets_a_conflict_it_may_retry
     assert db.a.find_one()["n"] == 1 and db.b.find_one() is None
 
 
+def test_of_two_open_transactions_that_change_one_document_the_second_fails_at_its_write(db):
+    db.a.insert_many([{"_id": 0, "n": 0}, {"_id": 1, "n": 0}])
+    db.a.create_index("u", unique=True, sparse=True)
+    writes = [
+        lambda session: db.a.update_one({"_id": 0}, {"$inc": {"n": 1}}, session=session),
+        lambda session: db.a.delete_one({"_id": 0}, session=session),
+        lambda session: db.a.find_one_and_update({"n": 0}, {"$inc": {"n": 1}}, session=session),
+        lambda session: db.a.insert_one({"_id": 7}, session=session),
+        lambda session: db.a.insert_one({"u": 7}, session=session),
+    ]
+    for first, second in [(0, 0), (0, 1), (1, 0), (2, 2), (3, 3), (4, 4)]:
+        with db.client.start_session() as one, db.client.start_session() as two:
+            one.start_transaction()
+            two.start_transaction()
+            writes[first](one)
+            began = time.monotonic()
+            with pytest.raises(OperationFailure) as failure:
+                writes[second](two)
+            assert failure.value.code == 112 and failure.value.has_error_label(TRANSIENT)
+            assert time.monotonic() - began < 1
+            # The first may commit, the second is over.
+            assert code(db.a.find_one, {}, session=two) == 251
+            one.abort_transaction()
+    assert db.a.find_one({"_id": 0})["n"] == 0
+
+
+def waits(pool, work):
+    """Starts work that has to wait for a transaction."""
+    future = pool.submit(work)
+    with pytest.raises(concurrent.futures.TimeoutError):
+        future.result(0.3)
+    return future
+
+
+@pytest.mark.parametrize("retries", [True, False])
+def test_a_write_beside_a_transaction_that_has_changed_the_document_waits_for_it(member, db, retries):
+    with connect(member, retryWrites=retries) as other, concurrent.futures.ThreadPoolExecutor(4) as pool:
+        own = other[db.name].a
+        for ending in ["commit_transaction", "abort_transaction"]:
+            db.a.delete_many({})
+            db.a.insert_many([{"_id": i, "n": 0} for i in range(4)])
+            with db.client.start_session() as session:
+                session.start_transaction()
+                db.a.update_one({"_id": 0}, {"$set": {"n": 10}}, session=session)
+                db.a.insert_one({"_id": 9, "n": 0}, session=session)
+                # What it has not changed can be written.
+                own.update_one({"_id": 1}, {"$inc": {"n": 1}})
+                futures = [
+                    waits(pool, lambda: own.update_one({"_id": 0}, {"$inc": {"n": 1}})),
+                    waits(pool, lambda: own.update_many({"_id": {"$gte": 0}}, {"$inc": {"n": 1}})),
+                    waits(pool, lambda: own.find_one_and_update({"_id": 0}, {"$inc": {"n": 1}})),
+                    waits(pool, lambda: code(own.insert_many, [{"_id": 9, "n": 0}, {"_id": 10, "n": 0}])
+                          if ending == "commit_transaction" else own.insert_one({"_id": 9, "n": 0})),
+                ]
+                getattr(session, ending)()
+                for future in futures:
+                    future.result(10)
+            assert db.a.find_one({"_id": 0})["n"] == (13 if ending == "commit_transaction" else 3)
+
+
+def test_statements_of_one_command_before_the_one_that_waits_are_applied_once(member, db):
+    db.a.insert_many([{"_id": i, "n": 0} for i in range(3)])
+    with connect(member) as other, concurrent.futures.ThreadPoolExecutor() as pool:
+        own = other[db.name].a
+        with db.client.start_session() as session:
+            session.start_transaction()
+            db.a.update_one({"_id": 1}, {"$set": {"n": 10}}, session=session)
+            updates = [pymongo.UpdateOne({"_id": i}, {"$inc": {"n": 1}}) for i in range(3)]
+            future = waits(pool, lambda: own.bulk_write(updates))
+            session.commit_transaction()
+            assert future.result(10).modified_count == 3
+    assert [document["n"] for document in db.a.find().sort("_id")] == [1, 11, 1]
+
+
+def test_waiting_ends_by_max_time_by_kill_op_and_when_the_transaction_expires(member, db):
+    db.a.insert_one({"_id": 0, "n": 0})
+    update = {"update": "a", "updates": [{"q": {"_id": 0}, "u": {"$inc": {"n": 1}}}]}
+    with db.client.start_session() as session, concurrent.futures.ThreadPoolExecutor() as pool:
+        session.start_transaction()
+        db.a.update_one({"_id": 0}, {"$set": {"n": 5}}, session=session)
+        def ended(**more):
+            [error] = db.command({**update, **more})["writeErrors"]
+            return error["code"]
+        assert ended(maxTimeMS=100) == 50
+        killed = waits(pool, lambda: ended(comment="killed"))
+        [found] = db.client.admin.aggregate([{"$currentOp": {}}, {"$match": {"command.comment": "killed"}}])
+        db.client.admin.command("killOp", op=found["opid"])
+        assert killed.result(5) == 11601
+        # The transaction may live for two seconds.
+        db.command(update)
+        assert code(session.commit_transaction) == 251
+    assert db.a.find_one()["n"] == 1
+
+
+def test_a_client_that_crashes_in_a_transaction_holds_nobody_up_for_longer_than_it_may_live(member, db):
+    db.a.insert_one({"_id": 0, "n": 0})
+    raw = Raw(member, db.name)
+    with raw.wire:
+        raw({"update": "a", "updates": [{"q": {"_id": 0}, "u": {"$set": {"n": 5}}}],
+             **numbered(1, "begin", uuid.uuid4().bytes)})
+    began = time.monotonic()
+    db.a.update_one({"_id": 0}, {"$inc": {"n": 1}})
+    assert time.monotonic() - began < 10
+    assert db.a.find_one()["n"] == 1
+
+
+def test_many_writers_in_and_beside_transactions_lose_no_increment(member, db):
+    db.a.insert_many([{"_id": i, "n": 0} for i in range(3)])
+    done = [0, 0, 0]
+    lock = threading.Lock()
+
+    def work(number):
+        with connect(member) as own:
+            a = own[db.name].a
+            for round in range(15):
+                at = (number + round) % 3
+                def both(session):
+                    for i in at, (at + 1) % 3:
+                        n = a.find_one({"_id": i}, session=session)["n"]
+                        a.update_one({"_id": i}, {"$set": {"n": n + 1}}, session=session)
+                if number % 2:
+                    with own.start_session() as session:
+                        session.with_transaction(both)
+                    changed = [at, (at + 1) % 3]
+                else:
+                    a.update_one({"_id": at}, {"$inc": {"n": 1}})
+                    changed = [at]
+                with lock:
+                    for i in changed:
+                        done[i] += 1
+
+    with concurrent.futures.ThreadPoolExecutor(8) as pool:
+        for future in [pool.submit(work, number) for number in range(8)]:
+            future.result(120)
+    assert [document["n"] for document in db.a.find().sort("_id")] == done
+
+
 def test_with_transaction_runs_what_conflicts_again(db):
     db.a.insert_one({"_id": 0, "n": 0})
     db.a.insert_one({"_id": 1, "n": 0})

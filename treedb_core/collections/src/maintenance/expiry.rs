@@ -202,9 +202,9 @@ impl Database {
                 // A deletion that a power loss undoes is repeated.
                 let relaxed = Some(Durability::Relaxed);
                 let batch = self.edit(&namespace, false, relaxed, |edit| expire(edit, index, now))?;
-                let batch = batch.unwrap_or(0);
-                deleted += batch as u64;
-                if batch < BATCH {
+                let (found, gone) = batch.unwrap_or((0, 0));
+                deleted += gone as u64;
+                if found < BATCH || gone == 0 {
                     break;
                 }
             }
@@ -213,14 +213,15 @@ impl Database {
     }
 }
 
-/// Deletes a batch of the documents that have expired by index `id`.
-fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
+/// Deletes a batch of the documents that have expired by index `id`, but those that open transactions have changed, which the next
+/// pass finds. Returns how many have expired, and how many were deleted.
+fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<(usize, usize)> {
     let mut rows: Vec<RowId> = Vec::new();
     {
         let ready = |index: &&IndexMeta| index.id == id && index.building.is_none();
         let index = edit.meta.indexes.iter().find(ready).and_then(IndexMeta::ordered);
-        let Some(index) = index else { return Ok(0) };
-        let Some(range) = expired_range(index.def, now) else { return Ok(0) };
+        let Some(index) = index else { return Ok((0, 0)) };
+        let Some(range) = expired_range(index.def, now) else { return Ok((0, 0)) };
         let view = View { reads: &*edit.txn, meta: &edit.meta };
         view.scan_index(index, &range, Direction::Forward, None, &mut |row, _, _| {
             if !rows.contains(&row) {
@@ -229,10 +230,14 @@ fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
             Ok(if rows.len() >= BATCH { Flow::Break(()) } else { Flow::Continue(()) })
         })?;
     }
+    let mut deleted = 0;
     for row in &rows {
-        edit.modify(*row, &mut |_| Ok(Change::Delete))?;
+        if !edit.is_claimed(*row) {
+            edit.modify(*row, &mut |_| Ok(Change::Delete))?;
+            deleted += 1;
+        }
     }
-    Ok(rows.len())
+    Ok((rows.len(), deleted))
 }
 
 /// True for an index with `expireAfterSeconds`.

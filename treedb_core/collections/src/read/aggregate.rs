@@ -474,7 +474,7 @@ impl Collections for SnapshotCollections {
             edit.validates = self.validates;
             body(edit)
         };
-        self.db.edit(&namespace, true, self.durability, work).map(drop)
+        self.db.edit_documents(&namespace, true, self.durability, work).map(drop)
     }
 
     fn document_count(&self, namespace: &str) -> Result<u64> {

@@ -227,3 +227,36 @@ fn a_find_in_a_view_is_that_find_in_what_its_pipeline_makes() {
     assert_eq!(refused.code, ErrorCode::CommandNotSupportedOnView);
     assert!(db.check().unwrap().collections.len() == 2);
 }
+
+#[test]
+fn options_that_make_a_collection_what_it_is_are_not_changed_like_others() {
+    let db = open(&SimDisk::new()).unwrap();
+    let code = |namespace: &str, options: Document| {
+        db.modify_collection(namespace, options).map_err(|error| error.code)
+    };
+    db.create_collection("x.plain", doc! {}).unwrap();
+    db.create_collection("x.capped", doc! { "capped": true, "size": 4096 }).unwrap();
+    db.create_collection("x.series", doc! { "timeseries": { "timeField": "at" } }).unwrap();
+    for options in [
+        doc! { "capped": true },
+        doc! { "size": 1 },
+        doc! { "max": 1 },
+        doc! { "clusteredIndex": {} },
+        doc! { "timeseries": { "timeField": "at" } },
+        doc! { "expireAfterSeconds": 5 },
+        doc! { "storageEngine": {} },
+        doc! { "validator": {}, "anything": 1 },
+    ] {
+        for namespace in ["x.plain", "x.capped"] {
+            assert_eq!(code(namespace, options.clone()), Err(ErrorCode::InvalidOptions), "{options}");
+        }
+    }
+    assert_eq!(code("x.series", doc! { "validator": {} }), Err(ErrorCode::InvalidOptions));
+    let listed = db.list_collections("x").unwrap();
+    let options = |name: &str| {
+        listed.iter().find(|info| info.namespace.as_str() == name).map(|info| info.options.clone()).unwrap()
+    };
+    assert_eq!(options("x.plain"), doc! {});
+    assert_eq!(options("x.capped"), doc! { "capped": true, "size": 4096 });
+    assert_eq!(code("x.capped", doc! { "validator": { "n": 1 }, "validationLevel": "moderate" }), Ok(()));
+}

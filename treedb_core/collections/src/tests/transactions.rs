@@ -223,7 +223,7 @@ fn look(txn: &mut Transaction) -> Result<()> {
 }
 
 #[test]
-fn of_two_transactions_that_change_the_same_document_or_key_the_first_to_commit_wins() {
+fn of_two_transactions_that_change_the_same_document_or_key_the_first_to_write_wins() {
     let cases: [(Step, Step, bool); 9] = [
         (bump, bump, true),
         (bump, remove, true),
@@ -242,17 +242,18 @@ fn of_two_transactions_that_change_the_same_document_or_key_the_first_to_commit_
             orders.insert_many(&[rawdoc! { "_id": 1, "n": 0 }, rawdoc! { "_id": 2, "n": 0 }], true).unwrap();
             let (mut a, mut b) = (db.begin().unwrap(), db.begin().unwrap());
             first(&mut a).unwrap();
-            // The conflict is detected at commit, or by the statement if the other transaction has committed
-            // before it.
+            // The statement fails, whether the other transaction is open or has committed.
             let done = if late {
                 a.commit().unwrap();
-                second(&mut b).and_then(|()| b.commit())
+                second(&mut b)
             } else {
-                second(&mut b).unwrap();
+                let done = second(&mut b);
                 a.commit().unwrap();
-                b.commit()
+                done
             };
             let code = done.err().map(|error| error.code);
+            let committed = b.commit().err().map(|error| error.code);
+            assert_eq!(committed, conflicts.then_some(ErrorCode::NoSuchTransaction));
             assert_eq!(
                 code,
                 conflicts.then_some(ErrorCode::WriteConflict),
@@ -265,13 +266,17 @@ fn of_two_transactions_that_change_the_same_document_or_key_the_first_to_commit_
 }
 
 #[test]
-fn other_writes_and_drops_conflict_like_transactions() {
+fn other_writes_in_progress_and_drops_conflict_like_transactions() {
     let db = fresh();
     let orders = db.collection("shop.orders").unwrap();
     orders.insert_one(rawdoc! { "_id": 1, "n": 0 }).unwrap();
     let mut txn = db.begin().unwrap();
+    // A write that has begun, and of which the transaction knows nothing.
+    let mut batch = db.write_batch().unwrap();
+    let nine = UpdateRequest::one(rawdoc! { "_id": 1 }, rawdoc! { "$set": { "n": 9 } });
+    batch.update("shop.orders", nine).unwrap();
     bump(&mut txn).unwrap();
-    orders.update(UpdateRequest::one(rawdoc! { "_id": 1 }, rawdoc! { "$set": { "n": 9 } })).unwrap();
+    batch.commit_with(Durability::Relaxed).unwrap();
     assert_eq!(txn.commit().unwrap_err().code, ErrorCode::WriteConflict);
     let mut txn = db.begin().unwrap();
     add(&mut txn).unwrap();

@@ -170,7 +170,9 @@ fn searches_beside_writers_find_what_exact_comparison_finds_in_their_snapshot() 
                         let mut txn = db.begin().unwrap();
                         let mut mine = txn.collection("shop.things").unwrap();
                         if searches % 5 == 0 {
-                            mine.insert_one(document(1_000_000 + searches, &floats(&mut rng))).unwrap();
+                            // No other transaction may insert the same.
+                            let id = 1_000_000 * (1 + seed as i32) + searches;
+                            mine.insert_one(document(id, &floats(&mut rng))).unwrap();
                         }
                         let request = all(floats(&mut rng));
                         let exact = mine.vector_search(&request.clone().exact()).unwrap();

@@ -19,6 +19,7 @@ use crate::catalog::validator::Validator;
 use crate::database::Database;
 use crate::maintenance::index_build::{self, IndexesCreated};
 
+use super::intents::Intent;
 use super::overlay::Overlay;
 use super::{Transaction, conflict};
 
@@ -90,6 +91,7 @@ impl Transaction {
                 ));
             }
             let created = NewCollection::new(namespace, options)?;
+            transaction.claim_creation(namespace)?;
             transaction
                 .overlays
                 .insert(namespace.clone(), Arc::new(Overlay::of_created(namespace.clone(), created)));
@@ -130,6 +132,7 @@ impl Transaction {
                 let count = base.infos.len();
                 return Ok(IndexesCreated { before: count, after: count, created_collection: false });
             }
+            transaction.claim_creation(namespace)?;
             let before = transaction.overlays.get(namespace).map_or(1, |overlay| overlay.infos.len());
             let existed = transaction.overlays.contains_key(namespace);
             let overlay = transaction
@@ -162,18 +165,22 @@ impl Transaction {
         })
     }
 
+    /// `WriteConflict` if another open transaction creates the same collection.
+    fn claim_creation(&mut self, namespace: &Namespace) -> Result<()> {
+        let claimed = self.claims.claim(namespace, [Intent::Collection], self.reads.txn());
+        claimed.map(drop).map_err(|winner| {
+            self.lost_to = Some((winner, namespace.clone()));
+            conflict(namespace)
+        })
+    }
+
     /// Runs a statement that changes the catalog. If it fails, the transaction is aborted.
     fn catalog_statement<T>(
         &mut self,
         namespace: &Namespace,
         work: impl FnOnce(&mut Self, &Namespace) -> Result<T>,
     ) -> Result<T> {
-        self.check_active()?;
-        // Until it has succeeded.
-        self.failed = true;
-        let done = work(self, namespace)?;
-        self.failed = false;
-        Ok(done)
+        self.statement(|transaction| work(transaction, namespace))
     }
 
     /// The collection that the transaction creates, whether it says so or only writes to it.

@@ -1,4 +1,4 @@
-//! Commit: first committer wins.
+//! Commit.
 //!
 //! The transaction takes the write lock and checks that each row of its snapshot that it changes is still the same. Then it applies
 //! its changes in order like any other write: indexes and validators that were added meanwhile, and the change log, take effect. A
@@ -40,6 +40,7 @@ impl Transaction {
             let Some((namespace, _)) = run.first() else { continue };
             let Some(meta) = metas.remove(namespace) else { continue };
             let mut edit = self.db.edit_in(&mut txn, meta)?;
+            edit.owner = Some(self.claims.owner());
             for (_, op) in run {
                 let real = |row: &RowId| match row {
                     RowId(FIRST_NEW_ROW..) => rows.get(&(namespace, row.0)).copied(),
@@ -74,6 +75,8 @@ impl Transaction {
             edit.finish()?;
             metas.insert(namespace.clone(), meta);
         }
+        // The lock is held: the next snapshot has these changes.
+        self.claims.publish_after(self.db.inner.store.snapshot()?.txn());
         match durability {
             Some(durability) => txn.commit_with(durability)?,
             None => txn.commit()?,

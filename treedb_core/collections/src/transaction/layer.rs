@@ -7,7 +7,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
-use crate::index::{IndexKind, Uncommitted, Versions, by_kind, index_changes};
+use crate::index::{IndexChange, IndexKind, Uncommitted, Versions, by_kind, index_changes};
 use crate::read::view::View;
 use crate::write::change::check_document;
 use treedb_query::access::{
@@ -18,6 +18,7 @@ use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Reads, SharedReadTxn};
 
+use super::intents::{CLAIM_BYTES, Claims, Intent, Owner};
 use super::overlay::{FIRST_NEW_ROW, Op, Overlay};
 use super::{MAX_BYTES, conflict};
 
@@ -220,6 +221,8 @@ pub(super) struct TransactionSink<'a> {
     pub(super) reads: &'a SharedReadTxn,
     pub(super) overlay: &'a mut Overlay,
     pub(super) ops: &'a mut Vec<(Namespace, Op)>,
+    pub(super) claims: &'a mut Claims,
+    pub(super) lost_to: &'a mut Option<(Owner, Namespace)>,
     pub(super) bytes: &'a mut usize,
     /// Whether the collection's validator applies.
     pub(super) validates: bool,
@@ -269,23 +272,64 @@ impl TransactionSink<'_> {
         Ok(())
     }
 
-    /// `WriteConflict` if a row was changed since the snapshot.
-    fn check_conflict(&self, row: RowId) -> Result<()> {
-        let Some(meta) = self.overlay.base.as_ref().filter(|_| row.0 < FIRST_NEW_ROW) else { return Ok(()) };
-        let now = self.db.inner.store.begin_read()?;
+    /// Claims a row of the snapshot, which this transaction changes for the first time, and the keys that unique indexes gain and lose.
+    ///
+    /// # Errors
+    /// `WriteConflict` if another open transaction has claimed one of them, or one of them was changed since the snapshot.
+    fn claim(&mut self, row: Option<RowId>, changes: &[IndexChange]) -> Result<()> {
+        let namespace = &self.overlay.namespace;
+        let row = row.filter(|row| row.0 < FIRST_NEW_ROW && !self.overlay.rows.contains_key(&row.0));
+        let unique = || {
+            let indexes = self.overlay.infos.iter().zip(changes).enumerate();
+            indexes.filter(|(_, (info, _))| info.def.as_ordered().is_some_and(|def| def.unique))
+        };
+        let keys = unique().flat_map(|(_, (info, change))| {
+            change.add.iter().chain(&change.remove).map(|key| Intent::key(info.def.name(), key))
+        });
+        let wanted = row.map(Intent::row).into_iter().chain(keys);
+        match self.claims.claim(namespace, wanted, self.reads.txn()) {
+            Ok(claimed) => *self.bytes += claimed * CLAIM_BYTES,
+            Err(winner) => {
+                *self.lost_to = Some((winner, namespace.clone()));
+                return Err(conflict(namespace));
+            }
+        }
+        // What others have committed before this claim.
+        let Some(meta) = &self.overlay.base else { return Ok(()) };
+        let now = self.db.inner.store.snapshot()?;
         if now.txn() == self.reads.txn() {
             return Ok(());
         }
-        let current = match now.row(&meta.rows, row.0) {
-            // The collection was dropped.
-            Err(crate::Error::NoSuchTable { .. }) => None,
-            other => other?,
-        };
-        if current != self.reads.row(&meta.rows, row.0)? {
-            return Err(conflict(&self.overlay.namespace));
+        let lost = || Err(conflict(namespace));
+        if let Some(row) = row {
+            let current = match now.row(&meta.rows, row.0) {
+                // The collection was dropped.
+                Err(crate::Error::NoSuchTable { .. }) => return lost(),
+                current => current?,
+            };
+            if current != self.reads.row(&meta.rows, row.0)? {
+                return lost();
+            }
+        }
+        for (number, (_, change)) in unique() {
+            let Some(index) = meta.indexes.get(number) else { continue };
+            for key in &change.add {
+                let before = by_kind!(&index.def, kind => kind.holder(self.reads, &index.table, key))?;
+                match by_kind!(&index.def, kind => kind.holder(&now, &index.table, key)) {
+                    Ok(holder) if holder == before => {}
+                    Ok(_) => return lost(),
+                    // The index was dropped.
+                    Err(error) if error.source.as_deref().is_some_and(is_no_table) => {}
+                    Err(error) => return Err(error),
+                }
+            }
         }
         Ok(())
     }
+}
+
+fn is_no_table(error: &crate::Error) -> bool {
+    matches!(error, crate::Error::NoSuchTable { .. })
 }
 
 impl Sink for TransactionSink<'_> {
@@ -299,6 +343,7 @@ impl Sink for TransactionSink<'_> {
         let defs = self.overlay.infos.iter().map(|info| &*info.def);
         let versions = Versions { namespace: &self.overlay.namespace, row: None, old: None, new: Some(doc) };
         let changes = index_changes(defs, &versions, &|index, key| self.holder(index, key))?;
+        self.claim(None, &changes)?;
         let row = self.overlay.new_row();
         let entries = self.overlay.apply(row, changes);
         self.overlay.rows.insert(row.0, Some(doc.to_owned()));
@@ -321,9 +366,6 @@ impl Sink for TransactionSink<'_> {
             Change::Replace(new) | Change::Update(new) => Some(new),
             Change::Delete => None,
         };
-        if !self.overlay.rows.contains_key(&id.0) {
-            self.check_conflict(id)?;
-        }
         if let Some(new) = &new {
             check_document(self.validator(), Some(&old), new)?;
         }
@@ -335,6 +377,7 @@ impl Sink for TransactionSink<'_> {
             new: new.as_deref(),
         };
         let changes = index_changes(defs, &versions, &|index, key| self.holder(index, key))?;
+        self.claim(Some(id), &changes)?;
         let entries = self.overlay.apply(id, changes);
         self.overlay.rows.insert(id.0, new.clone());
         match new {

@@ -6,17 +6,21 @@
 //! | `collection` | [`TransactionCollection`]: a collection in the transaction, with the methods of a [`Collection`](crate::Collection) |
 //! | `overlay` | the changes of one collection: rows and index entries added and removed |
 //! | `layer` | snapshot and changes combined, for the query layer |
-//! | `commit` | first committer wins: checking for conflicts, then applying the changes |
+//! | `commit` | checking for conflicts, then applying the changes |
+//! | `intents` | what open transactions have changed, which others must not change |
 //! | `retry` | [`Database::transact`]: retrying after conflicts |
 //!
 //! # Guarantees
 //!
 //! * A transaction reads the snapshot of its beginning and its own changes, and no changes of others.
-//! * *First committer wins*: if a document that it updates or deletes, or a unique key that it adds, was changed by another
-//!   transaction after the snapshot, it gets `WriteConflict`, either from the statement or at the commit, and can be retried.
-//!   Documents that it only reads may have changed (snapshot isolation, as in MongoDB).
+//! * *First writer wins*: if another transaction has changed a document that it updates or deletes, or added or removed a unique key
+//!   that it adds or removes, and is still open or has committed after the snapshot, the statement gets `WriteConflict`: the
+//!   transaction is aborted, and can be retried. Documents that it only reads may have changed (snapshot isolation, as in MongoDB).
+//! * Writes outside of transactions wait for an open transaction that has changed the same document or key; see
+//!   [`Database::set_write_wait`]. If such a write is in progress while the transaction writes the document, or if a collection is
+//!   created, dropped or renamed meanwhile, the commit gets `WriteConflict`.
 //! * It is committed atomically, in one frame of the log.
-//! * It waits for no other transaction, and others wait for it only during its commit. Any number can be open.
+//! * It waits for no other transaction. Any number can be open.
 //! * A statement that fails aborts it: everything after that is `NoSuchTransaction`.
 //!
 //! The changes are kept in memory (at most [`MAX_BYTES`]), and the snapshot keeps old pages in use: a transaction should take
@@ -25,6 +29,7 @@
 mod catalog;
 mod collection;
 mod commit;
+mod intents;
 mod layer;
 mod overlay;
 mod retry;
@@ -41,8 +46,10 @@ use crate::catalog::namespace::Namespace;
 use crate::database::Database;
 use crate::read::aggregate::{AggregateRequest, Aggregation};
 
+use intents::Claims;
 use overlay::Op;
 
+pub(crate) use intents::{Intent, Intents, Owner};
 pub(crate) use layer::CollectionSnapshot;
 pub(crate) use overlay::Overlay;
 
@@ -61,6 +68,10 @@ pub struct Transaction {
     overlays: BTreeMap<Namespace, Arc<Overlay>>,
     /// The changes in order, each with its collection.
     ops: Vec<(Namespace, Op)>,
+    /// What it has changed, as others see it.
+    claims: Claims,
+    /// The transaction that had claimed what a statement of this one wanted to change.
+    lost_to: Option<(Owner, Namespace)>,
     /// Bytes of the changes.
     bytes: usize,
     /// A statement has failed.
@@ -101,6 +112,8 @@ impl Database {
             pinned,
             overlays: BTreeMap::new(),
             ops: Vec::new(),
+            claims: Claims::new(&self.inner.intents),
+            lost_to: None,
             bytes: 0,
             failed: false,
         })
@@ -129,7 +142,7 @@ impl Transaction {
     /// Commits all changes atomically, with this durability. Takes the write lock.
     ///
     /// # Errors
-    /// `WriteConflict` if another transaction has changed the same documents: nothing is changed, and the transaction can be
+    /// `WriteConflict` if the same documents were changed while this one wrote them: nothing is changed, and the transaction can be
     /// retried. `NoSuchTransaction` if a statement has failed.
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         self.commit_as(Some(durability))
@@ -153,6 +166,14 @@ impl Transaction {
         self.failed
     }
 
+    /// After a statement that failed because another transaction has changed the same document: waits until that one has ended, for a
+    /// second at most. To run the work again before that would be in vain.
+    pub fn wait_for_other(&self) {
+        if let Some((winner, namespace)) = &self.lost_to {
+            self.claims.wait_for(*winner, namespace);
+        }
+    }
+
     fn check_active(&self) -> Result<()> {
         if self.failed {
             return Err(QueryError::new(
@@ -174,20 +195,38 @@ impl Transaction {
         self.db.aggregate_in(Arc::clone(&self.pinned), changed, namespace.as_str(), request)
     }
 
-    /// Runs a statement that writes to a collection. If it fails, the transaction is aborted.
+    /// Runs a statement that writes. If it fails, the transaction is aborted, and others need not wait for it.
+    fn statement<T>(&mut self, work: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+        self.check_active()?;
+        // Until it has succeeded.
+        self.failed = true;
+        let done = work(self);
+        match &done {
+            Ok(_) => self.failed = false,
+            Err(_) => self.claims.release(),
+        }
+        done
+    }
+
+    /// Runs a statement that writes to a collection.
     fn write<T>(
         &mut self,
         namespace: &Namespace,
         work: impl FnOnce(&mut layer::TransactionSink<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.check_active()?;
-        // Until it has succeeded.
-        self.failed = true;
+        self.statement(|transaction| transaction.write_to(namespace, work))
+    }
+
+    fn write_to<T>(
+        &mut self,
+        namespace: &Namespace,
+        work: impl FnOnce(&mut layer::TransactionSink<'_>) -> Result<T>,
+    ) -> Result<T> {
         if !self.overlays.contains_key(namespace) {
             let base = self.db.inner.catalog.find(&self.reads, namespace)?;
             self.overlays.insert(namespace.clone(), Arc::new(Overlay::new(namespace.clone(), base)));
         }
-        let Transaction { db, reads, overlays, ops, bytes, .. } = self;
+        let Transaction { db, reads, overlays, ops, claims, lost_to, bytes, .. } = self;
         let Some(overlay) = overlays.get_mut(namespace) else {
             return Err(Database::namespace_not_found(namespace));
         };
@@ -201,9 +240,9 @@ impl Transaction {
             ));
         }
         let overlay = Arc::make_mut(overlay);
-        let done = work(&mut layer::TransactionSink { db, reads, overlay, ops, bytes, validates: true })?;
-        self.failed = false;
-        Ok(done)
+        let validates = true;
+        let sink = layer::TransactionSink { db, reads, overlay, ops, claims, lost_to, bytes, validates };
+        work(&mut { sink })
     }
 }
 
@@ -223,8 +262,8 @@ pub(crate) fn collection_snapshot(
     })
 }
 
-/// The error of a conflict with a transaction that committed first.
-fn conflict(namespace: &Namespace) -> QueryError {
+/// The error of a conflict with a transaction that was there first.
+pub(crate) fn conflict(namespace: &Namespace) -> QueryError {
     QueryError::new(
         ErrorCode::WriteConflict,
         format!(

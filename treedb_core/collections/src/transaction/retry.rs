@@ -8,7 +8,7 @@ use super::Transaction;
 
 impl Database {
     /// Runs `work` in a transaction and commits it. After a `WriteConflict` it is retried on a newer snapshot, up to `attempts`
-    /// times in all, with pauses that grow to some milliseconds. Side effects of `work` outside of the transaction must be safe
+    /// times in all, with pauses that grow to some milliseconds, and not before the other transaction has ended (or a second has passed). Side effects of `work` outside of the transaction must be safe
     /// to repeat.
     ///
     /// # Errors
@@ -25,7 +25,8 @@ impl Database {
                 backoff(attempt - 1);
             }
             let mut txn = self.begin()?;
-            match work(&mut txn).and_then(|done| txn.commit().map(|()| done)) {
+            let done = work(&mut txn).inspect_err(|_| txn.wait_for_other());
+            match done.and_then(|done| txn.commit().map(|()| done)) {
                 Err(error) if error.code == ErrorCode::WriteConflict => last = error,
                 other => return other,
             }

@@ -30,7 +30,9 @@ const CHUNK: usize = 512;
 pub(crate) fn insert_all(edit: &mut Edit<'_>, documents: &[&RawDocument]) -> Result<bool> {
     let validator = edit.validator();
     // A validator that warns would log its warnings twice if another document is refused.
+    // Keys that open transactions have claimed are looked up one by one.
     if documents.len() < MIN_DOCUMENTS
+        || edit.intents.has_keys(&edit.meta.namespace)
         || validator.is_some_and(Validator::warns)
         || documents.iter().any(|document| {
             edit.meta.special.check(document).is_err() || check_document(validator, None, document).is_err()

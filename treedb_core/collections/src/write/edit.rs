@@ -4,6 +4,7 @@
 //! the document leaves everything unchanged. An error of the storage engine may leave the transaction half changed: the caller
 //! drops the transaction, which rolls it back.
 
+use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -19,6 +20,7 @@ use crate::catalog::validator::Validator;
 use crate::changes::Recorder;
 use crate::index::{IndexChange, IndexKind, Versions, by_kind, index_changes};
 use crate::read::view::View;
+use crate::transaction::{Intent, Intents, Owner, conflict};
 use crate::write::bulk;
 use crate::write::change::check_document;
 use crate::write::row::{Rows, with_scratch};
@@ -27,6 +29,12 @@ use crate::write::row::{Rows, with_scratch};
 pub(crate) struct Edit<'a> {
     pub(crate) txn: &'a mut WriteTxn,
     pub(crate) catalog: &'a Catalog,
+    /// What open transactions have changed.
+    pub(crate) intents: &'a Intents,
+    /// The transaction that this commits.
+    pub(crate) owner: Option<Owner>,
+    /// An open transaction that has changed what this was to change: nothing of it may be committed.
+    pub(crate) blocked: Cell<Option<Owner>>,
     /// The transaction's version, shared with readers until it is changed.
     pub(crate) meta: Arc<Meta>,
     /// What is to be recorded of it; `None` if nothing is.
@@ -76,9 +84,32 @@ impl<'a> Edit<'a> {
         let defs = meta.indexes.iter().map(|index| &index.def);
         let versions = Versions { namespace: &meta.namespace, row, old, new };
         index_changes(defs, &versions, &|number, key| match meta.indexes.get(number) {
-            Some(index) => by_kind!(&index.def, kind => kind.holder(*txn, &index.table, key)),
+            Some(index) => {
+                self.check_claim(|| Intent::key(index.def.name(), key))?;
+                by_kind!(&index.def, kind => kind.holder(*txn, &index.table, key))
+            }
             None => Ok(None),
         })
+    }
+
+    /// Refuses to change what an open transaction has changed.
+    #[inline]
+    fn check_claim(&self, intent: impl FnOnce() -> Intent) -> Result<()> {
+        if self.intents.is_empty() {
+            return Ok(());
+        }
+        let owner = self.intents.owner(&self.meta.namespace, intent(), self.owner);
+        if owner.is_some() {
+            self.blocked.set(owner);
+            return Err(conflict(&self.meta.namespace));
+        }
+        Ok(())
+    }
+
+    /// True if an open transaction has changed a row.
+    pub(crate) fn is_claimed(&self, row: RowId) -> bool {
+        !self.intents.is_empty()
+            && self.intents.owner(&self.meta.namespace, Intent::row(row), self.owner).is_some()
     }
 
     /// Applies `changes` of the indexes for the row `row`.
@@ -192,6 +223,9 @@ impl Sink for Edit<'_> {
         };
         let change = change(&old)?;
         let whole = matches!(change, Change::Replace(_));
+        if !matches!(change, Change::Keep) {
+            self.check_claim(|| Intent::row(id))?;
+        }
         match change {
             Change::Keep => {}
             Change::Replace(new) | Change::Update(new) => {

@@ -79,16 +79,16 @@ impl UpdateStatement {
         Ok(UpdateStatement { query, update, multi: request.multi, upsert: request.upsert, sorted })
     }
 
-    pub(crate) fn run(self, sink: &mut dyn Sink) -> Result<UpdateOutcome> {
+    pub(crate) fn run(&self, sink: &mut dyn Sink) -> Result<UpdateOutcome> {
         let own = collation_of(sink)?;
-        let query = self.query.with_default_collation(&own)?;
+        let query = &*self.query.for_collection(&own)?;
         if self.sorted {
-            let done = query::find_and_modify(sink, &query, &own, Some(&self.update), self.upsert)?;
+            let done = query::find_and_modify(sink, query, &own, Some(&self.update), self.upsert)?;
             let upserted = done.new.as_deref().filter(|_| done.upserted).map(id_of).transpose()?;
             let modified = u64::from(done.old.is_some() && done.old != done.new);
             return Ok(UpdateOutcome { matched: u64::from(done.old.is_some()), modified, upserted });
         }
-        let done = query::update(sink, &query, &self.update, self.multi, self.upsert)?;
+        let done = query::update(sink, query, &self.update, self.multi, self.upsert)?;
         let upserted = done.upserted.as_deref().map(id_of).transpose()?;
         Ok(UpdateOutcome { matched: done.matched, modified: done.modified, upserted })
     }
@@ -110,9 +110,9 @@ impl DeleteStatement {
         Ok(DeleteStatement { query, limit: request.limit })
     }
 
-    pub(crate) fn run(self, sink: &mut dyn Sink) -> Result<u64> {
-        let query = self.query.with_default_collation(&collation_of(sink)?)?;
-        query::delete(sink, &query, self.limit)
+    pub(crate) fn run(&self, sink: &mut dyn Sink) -> Result<u64> {
+        let own = collation_of(sink)?;
+        query::delete(sink, &*self.query.for_collection(&own)?, self.limit)
     }
 }
 
@@ -152,18 +152,18 @@ impl FindAndModifyStatement {
         self.upsert && self.update.is_some()
     }
 
-    pub(crate) fn run(self, sink: &mut dyn Sink) -> Result<FindAndModifyOutcome> {
-        let FindAndModifyStatement { query, projection, update, upsert, after } = self;
+    pub(crate) fn run(&self, sink: &mut dyn Sink) -> Result<FindAndModifyOutcome> {
         let own = collation_of(sink)?;
-        let query = query.with_default_collation(&own)?;
-        let projection = projection.map(|fields| fields.collated(&query.collation)).transpose()?;
-        let done = query::find_and_modify(sink, &query, &own, update.as_ref(), upsert)?;
+        let query = &*self.query.for_collection(&own)?;
+        let projection =
+            self.projection.as_ref().map(|fields| fields.clone().collated(&query.collation)).transpose()?;
+        let done = query::find_and_modify(sink, query, &own, self.update.as_ref(), self.upsert)?;
         let mut outcome =
             FindAndModifyOutcome { matched: done.old.is_some(), ..FindAndModifyOutcome::default() };
         if done.upserted {
             outcome.upserted = done.new.as_deref().map(id_of).transpose()?;
         }
-        let document = if after { done.new } else { done.old };
+        let document = if self.after { done.new } else { done.old };
         outcome.document = match (document, projection) {
             (Some(document), Some(projection)) => Some(projection.apply(&document)?),
             (document, _) => document,
@@ -234,6 +234,14 @@ impl ParsedQuery {
         Ok(match collation.map(Collation::parse).transpose()? {
             Some(collation) => ParsedQuery { query: query.collated(&collation)?, named: true },
             None => ParsedQuery { query, named: false },
+        })
+    }
+
+    /// The query over a collection with this default collation.
+    fn for_collection(&self, own: &Collation) -> Result<Cow<'_, Query>> {
+        Ok(match self.named || own.is_simple() {
+            true => Cow::Borrowed(&self.query),
+            false => Cow::Owned(self.query.clone().collated(own)?),
         })
     }
 

@@ -1,8 +1,9 @@
 //! A write batch: statements over several collections that run one after another and are committed as one.
 //!
-//! A [`WriteBatch`] holds the write lock from beginning to end. Its statements write directly, so there are no conflicts and no
-//! work is repeated, but other writers wait: it is for statements that are known in advance. A
-//! [`Transaction`](crate::Transaction) is for statements with other work in between.
+//! A [`WriteBatch`] holds the write lock from beginning to end. Its statements write directly, so no work is repeated, but other writers
+//! wait: it is for statements that are known in advance. A [`Transaction`](crate::Transaction) is for statements with other work in
+//! between. If the first statement changes a document that an open transaction has changed, it waits for that, without the lock; a later
+//! one fails with `WriteConflict`, for the transaction could not commit while the batch is there.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,6 +21,7 @@ use crate::database::Database;
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertOutcome, UpdateOutcome, UpdateRequest,
 };
+use crate::transaction::conflict;
 use crate::write::edit::Edit;
 use crate::write::statement::{self, DeleteStatement, FindAndModifyStatement, UpdateStatement, id_of};
 
@@ -28,7 +30,8 @@ use crate::write::statement::{self, DeleteStatement, FindAndModifyStatement, Upd
 /// rolls everything back.
 pub struct WriteBatch {
     db: Database,
-    txn: WriteTxn,
+    /// `None` after an error of beginning it again.
+    txn: Option<WriteTxn>,
     /// The catalog's generation when it began.
     generation: u64,
     /// The collections it has written to, in their present state.
@@ -68,7 +71,7 @@ impl Database {
         let metas = BTreeMap::new();
         Ok(WriteBatch {
             db: self.clone(),
-            txn,
+            txn: Some(txn),
             generation,
             metas,
             changes: 0,
@@ -162,12 +165,9 @@ impl WriteBatch {
     /// `NoSuchTransaction` if a statement has failed: nothing is changed.
     pub fn commit_with(self, durability: Durability) -> Result<()> {
         if self.failed {
-            return Err(QueryError::new(
-                ErrorCode::NoSuchTransaction,
-                "a statement of the batch has failed, so that it cannot be committed: begin another",
-            ));
+            return Err(ended());
         }
-        self.txn.commit_with(durability)?;
+        self.txn.ok_or_else(ended)?.commit_with(durability)?;
         if self.recorded {
             self.db.after_commit();
         }
@@ -178,25 +178,41 @@ impl WriteBatch {
         &mut self,
         namespace: &str,
         create: bool,
-        work: impl FnOnce(&mut Edit<'_>) -> Result<T>,
+        mut work: impl FnMut(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
         // Until it has succeeded: a statement that fails may have been executed in part.
         let failed = std::mem::replace(&mut self.failed, true);
         let namespace = Namespace::parse(namespace)?;
-        let Some(meta) = self.meta(&namespace, create)? else {
+        loop {
+            let Some(meta) = self.meta(&namespace, create)? else {
+                self.failed = failed;
+                return Ok(None);
+            };
+            let mut edit = self.db.edit_in(self.txn.as_mut().ok_or_else(ended)?, meta)?;
+            // Tailable cursors wait for capped collections.
+            self.recorded |= edit.recorder.is_some() || edit.meta.special.capped.is_some();
+            edit.validates = self.validates;
+            let done = work(&mut edit);
+            if let Some(owner) = edit.blocked.get() {
+                if !self.metas.is_empty() {
+                    return Err(conflict(&namespace));
+                }
+                // Nothing has been written that would be lost.
+                drop(edit);
+                self.txn = None;
+                self.db.inner.intents.wait(owner, &namespace)?;
+                let txn = self.db.inner.store.begin_write()?;
+                self.generation = self.db.inner.catalog.generation(&txn)?;
+                self.txn = Some(txn);
+                continue;
+            }
+            let done = done?;
+            let meta = Arc::clone(&edit.meta);
+            edit.finish()?;
+            self.metas.insert(namespace, meta);
             self.failed = failed;
-            return Ok(None);
-        };
-        let mut edit = self.db.edit_in(&mut self.txn, meta)?;
-        // Tailable cursors wait for capped collections.
-        self.recorded |= edit.recorder.is_some() || edit.meta.special.capped.is_some();
-        edit.validates = self.validates;
-        let done = work(&mut edit)?;
-        let meta = Arc::clone(&edit.meta);
-        edit.finish()?;
-        self.metas.insert(namespace, meta);
-        self.failed = failed;
-        Ok(Some(done))
+            return Ok(Some(done));
+        }
     }
 
     /// The collection in its present state; with `create` it is created if it does not exist.
@@ -205,16 +221,25 @@ impl WriteBatch {
             return Ok(Some(Arc::clone(meta)));
         }
         let catalog = &self.db.inner.catalog;
+        let txn = self.txn.as_mut().ok_or_else(ended)?;
         // Uncommitted catalog entries must not get into the cache, which all threads share.
-        let found = match catalog.generation(&self.txn)? == self.generation {
-            true => catalog.find(&self.txn, namespace)?,
-            false => catalog.read(&self.txn, namespace)?.map(Arc::new),
+        let found = match catalog.generation(&*txn)? == self.generation {
+            true => catalog.find(&*txn, namespace)?,
+            false => catalog.read(&*txn, namespace)?.map(Arc::new),
         };
         Ok(match found {
-            None if create => Some(Arc::new(catalog.create(&mut self.txn, namespace, Document::new())?)),
+            None if create => Some(Arc::new(catalog.create(txn, namespace, Document::new())?)),
             found => found,
         })
     }
+}
+
+/// The error of a batch after a statement has failed.
+fn ended() -> QueryError {
+    QueryError::new(
+        ErrorCode::NoSuchTransaction,
+        "a statement of the batch has failed, so that it cannot be committed: begin another",
+    )
 }
 
 impl std::fmt::Debug for WriteBatch {

@@ -168,8 +168,29 @@ fn unknown_stage(name: &str) -> QueryError {
         name if UNSUPPORTED.contains(&name) => {
             QueryError::new(ErrorCode::NotImplemented, format!("the stage {name} is not supported"))
         }
-        name => {
-            QueryError::new(ErrorCode::Location40324, format!("Unrecognized pipeline stage name: '{name}'"))
+        name => QueryError::unknown_stage(name),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+
+    use super::*;
+    use crate::query::Update;
+
+    #[test]
+    fn updates_refuse_stages_that_only_pipelines_have_and_do_not_know_others() {
+        let code = |name: &str| {
+            let mut stage = RawDocumentBuf::new();
+            stage.append(bson::raw::CString::try_from(name).unwrap(), rawdoc! {});
+            Update::read(&vec![stage].into(), &[]).err().map(|error| error.code)
+        };
+        for name in STAGES.iter().map(|(name, _)| *name).chain(UNSUPPORTED.iter().copied()) {
+            let own =
+                ["$addFields", "$project", "$replaceRoot", "$replaceWith", "$set", "$unset"].contains(&name);
+            assert!(own || code(name) == Some(ErrorCode::InvalidOptions), "{name}");
         }
+        assert_eq!(code("$nonsense"), Some(ErrorCode::Location40324));
     }
 }

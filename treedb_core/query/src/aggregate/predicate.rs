@@ -10,6 +10,7 @@ use crate::doc::{Collation, Doc, OwnedValue, Value};
 use crate::error::Result;
 use crate::query::Filter;
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope};
+use crate::query::filter::document_without_samples;
 
 /// The condition of a `$match`.
 #[derive(Debug)]
@@ -158,8 +159,13 @@ impl Predicate {
     /// Filters that all documents of the result match, for the planner.
     pub(crate) fn planner_filters(&self, globals: &Globals) -> Vec<RawDocumentBuf> {
         let mut all = Vec::new();
-        if !Doc::from(&self.source).is_empty() {
-            all.push(self.source.clone());
+        let source = Doc::from(&self.source);
+        if !source.is_empty() {
+            // What the stage evaluates too must not sample twice.
+            all.push(match self.has_expressions() {
+                true => document_without_samples(source),
+                false => self.source.clone(),
+            });
         }
         let arena = Arena::new();
         for (path, expr) in &self.equalities {

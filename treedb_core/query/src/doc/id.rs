@@ -1,11 +1,14 @@
 //! The rules of `_id`: every document has one, it comes first, and some types are not allowed.
 
 use std::borrow::Cow;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bson::RawDocument;
 use bson::oid::ObjectId;
 
 use crate::doc::path::is_dollar_prefixed;
+use crate::doc::value::kind;
 use crate::doc::write::Writer;
 use crate::doc::{Doc, Element, Value, validate};
 use crate::error::{ErrorCode, QueryError, Result};
@@ -41,6 +44,34 @@ pub fn with_id(document: &RawDocument) -> Result<Cow<'_, RawDocument>> {
         out.copy(&element);
     }
     Ok(Cow::Owned(out.finish()))
+}
+
+/// A document that a client inserts or replaces another with: timestamps of zero, in other fields than `_id` and not nested, become the
+/// current time, as in MongoDB's server. The document need not be valid.
+pub fn with_current_timestamps(document: &RawDocument) -> Cow<'_, RawDocument> {
+    let is_empty = |field: &Element<'_>| {
+        field.kind == kind::TIMESTAMP && field.bytes.iter().all(|&byte| byte == 0) && field.name != b"_id"
+    };
+    if !Doc::from(document).elements().any(|field| is_empty(&field)) {
+        return Cow::Borrowed(document);
+    }
+    let mut out = Writer::new(document.as_bytes().len());
+    for field in Doc::from(document).elements() {
+        match is_empty(&field) {
+            true => out.value(field.name, Value::Timestamp(next_timestamp())),
+            false => out.copy(&field),
+        }
+    }
+    Cow::Owned(out.finish())
+}
+
+/// The current time in seconds in the upper half, and a number that tells timestamps of a second apart in the lower one.
+fn next_timestamp() -> u64 {
+    static LAST: AtomicU64 = AtomicU64::new(0);
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    let least = (seconds << 32) | 1;
+    let next = |last: u64| Some(least.max(last + 1));
+    LAST.fetch_update(Ordering::Relaxed, Ordering::Relaxed, next).map_or(least, |last| least.max(last + 1))
 }
 
 fn check(id: Value<'_>) -> Result<()> {
@@ -83,6 +114,24 @@ mod tests {
         let made = prepared(doc! { "a": 2 }).unwrap();
         assert_eq!(made.keys().collect::<Vec<_>>(), ["_id", "a"]);
         assert!(made.get_object_id("_id").is_ok());
+    }
+
+    #[test]
+    fn empty_timestamps_become_the_time_unless_they_are_an_id_or_nested() {
+        let empty = bson::Timestamp { time: 0, increment: 0 };
+        let odd = bson::Timestamp { time: 0, increment: 1 };
+        let given =
+            doc! { "_id": empty, "a": empty, "b": { "c": empty }, "d": [empty], "e": odd, "f": empty };
+        let raw = RawDocumentBuf::try_from(&given).unwrap();
+        let made = Document::try_from(&*with_current_timestamps(&raw)).unwrap();
+        assert_eq!(made.keys().collect::<Vec<_>>(), ["_id", "a", "b", "d", "e", "f"]);
+        for kept in ["_id", "b", "d", "e"] {
+            assert_eq!(made.get(kept), given.get(kept), "{kept}");
+        }
+        let (a, f) = (made.get_timestamp("a").unwrap(), made.get_timestamp("f").unwrap());
+        assert!(a.time > 1_700_000_000 && a.increment > 0 && a < f, "{a:?} {f:?}");
+        let plain = RawDocumentBuf::try_from(&doc! { "_id": 1, "e": odd }).unwrap();
+        assert!(matches!(with_current_timestamps(&plain), Cow::Borrowed(_)));
     }
 
     #[test]

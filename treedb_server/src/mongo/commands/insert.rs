@@ -3,6 +3,8 @@
 use bson::RawDocumentBuf;
 use bson::raw::cstr;
 
+use treedb_query::doc::with_current_timestamps;
+
 use super::Result;
 use super::request::Request;
 use super::writes::{Options, WriteErrors, append_count, each_statement, statements};
@@ -24,6 +26,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     }
     let documents = statements(request, "documents")?;
+    let documents: Vec<_> = documents.into_iter().map(with_current_timestamps).collect();
     let collection = options.acknowledge(request.collection()?);
     let outcome = collection.insert_many(&documents, options.ordered)?;
     append_count(&mut reply, cstr!("n"), outcome.inserted);

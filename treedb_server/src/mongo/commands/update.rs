@@ -1,8 +1,11 @@
 //! `update`.
 
+use std::borrow::Cow;
+
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::UpdateRequest;
+use treedb_query::doc::with_current_timestamps;
 use treedb_query::query::{Changes, ErrorCode};
 
 use super::Result;
@@ -94,6 +97,13 @@ pub(super) fn refuse_many_replacements(update: &UpdateRequest) -> Result<()> {
 pub(super) fn changes(arg: &Arg<'_>) -> Result<Changes> {
     match arg.value() {
         RawBsonRef::Array(_) => Ok(Changes::Pipeline(arg.documents()?)),
-        _ => Ok(Changes::Document(arg.document()?.to_owned())),
+        _ => {
+            let update = arg.document()?;
+            // Operators set what they are told.
+            let replaces =
+                update.iter().next().transpose()?.is_none_or(|(name, _)| !name.as_str().starts_with('$'));
+            let update = if replaces { with_current_timestamps(update) } else { Cow::Borrowed(update) };
+            Ok(Changes::Document(update.into_owned()))
+        }
     }
 }

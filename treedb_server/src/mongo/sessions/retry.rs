@@ -8,6 +8,7 @@ use std::ops::Range;
 
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::{Collection, Database, WriteBatch};
+use treedb_query::doc::with_current_timestamps;
 use treedb_storage::Durability;
 
 use super::SessionId;
@@ -122,6 +123,11 @@ impl Retries {
                         (from..).zip(outcomes).for_each(|(at, outcome)| report(at, Ok(outcome)));
                         from = end;
                     }
+                    // It waits for the other transaction if it comes first.
+                    Err(Failed::At(at, error)) if at > from && error.is_conflict() => {
+                        end = at;
+                        failed = None;
+                    }
                     Err(Failed::At(at, error)) => {
                         end = at;
                         failed = Some(error);
@@ -171,8 +177,9 @@ impl Retries {
     ) -> Result<()> {
         let mut batch = self.database.write_batch()?;
         batch.set_validation(collection.validates());
-        let done =
-            batch.insert_many(collection.namespace().as_str(), statements.statements, statements.ordered)?;
+        let documents: Vec<_> =
+            statements.statements.iter().map(|document| with_current_timestamps(document)).collect();
+        let done = batch.insert_many(collection.namespace().as_str(), &documents, statements.ordered)?;
         let inserted = Outcome { found: 1, ..Outcome::default() };
         let total = match done.errors.first() {
             Some((at, _)) if statements.ordered => at + 1,

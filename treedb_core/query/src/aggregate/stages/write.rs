@@ -11,7 +11,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use crate::access::{Change, Sink};
 use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Element, OwnedValue, Path, Value, with_id};
-use crate::error::{ErrorCode, QueryError, Result};
+use crate::error::{DuplicateKey, ErrorCode, QueryError, Result};
 use crate::query::expr::{Arena, Expr, Globals, Scope, check_variable, merged};
 use crate::query::{Filter, Query, delete, find_rows};
 
@@ -151,9 +151,20 @@ impl Write {
     fn run(&self, mut input: BoxedStream, context: &Context) -> Result<()> {
         let database = self.database.as_deref().unwrap_or(&context.database);
         let namespace = format!("{database}.{}", self.collection);
+        let mut taken = false;
         match &self.action {
             Action::Out => context.collections.write(&namespace, &mut |sink| {
+                if taken {
+                    return Err(QueryError::new(
+                        ErrorCode::WriteConflict,
+                        format!(
+                            "WriteConflict: an open transaction has added a key to {namespace} that $out adds: try again"
+                        ),
+                    ));
+                }
                 delete(sink, &Query::new(Filter::all()), 0)?;
+                // They cannot be read a second time.
+                taken = true;
                 while let Some(document) = input.next()? {
                     sink.insert(&with_id(&document)?)?;
                 }
@@ -172,13 +183,19 @@ impl Write {
                     return Ok(());
                 }
                 context.collections.write(&namespace, &mut |sink| {
-                    batch.iter().try_for_each(|document| self.merge_one(sink, document, context))
+                    batch.iter().try_for_each(|document| self.merge_one(sink, &namespace, document, context))
                 })?;
             },
         }
     }
 
-    fn merge_one(&self, sink: &mut dyn Sink, new: &RawDocument, context: &Context) -> Result<()> {
+    fn merge_one(
+        &self,
+        sink: &mut dyn Sink,
+        namespace: &str,
+        new: &RawDocument,
+        context: &Context,
+    ) -> Result<()> {
         let Action::Merge { on, when_matched, when_not_matched, variables, collation } = &self.action else {
             return Ok(());
         };
@@ -227,10 +244,7 @@ impl Write {
             let replaced = match when_matched {
                 WhenMatched::Keep => return Ok(Change::Keep),
                 WhenMatched::Fail => {
-                    return Err(QueryError::new(
-                        ErrorCode::DuplicateKey,
-                        "$merge: a document with the same 'on' fields exists, and 'whenMatched' is 'fail'",
-                    ));
+                    return Err(duplicate(namespace, on, Doc::from(old)));
                 }
                 WhenMatched::Replace => new.to_owned(),
                 WhenMatched::Merge => merged(&[Doc::from(old), Doc::from(new)]).finish(),
@@ -240,6 +254,22 @@ impl Write {
         })?;
         Ok(())
     }
+}
+
+/// The error of `whenMatched: "fail"`: a document has these values already.
+fn duplicate(namespace: &str, on: &[Path], old: Doc<'_>) -> QueryError {
+    let (mut pattern, mut values) = (Writer::new(32), Writer::new(64));
+    for path in on {
+        pattern.value(path.as_str().as_bytes(), Value::Int32(1));
+        values.value(path.as_str().as_bytes(), path.get(old).unwrap_or(Value::Null));
+    }
+    let (key_pattern, key_value) = (pattern.finish(), values.finish());
+    let index = match on {
+        [path] if path.as_str() == "_id" => "_id_".to_owned(),
+        _ => on.iter().map(|path| format!("{path}_1")).collect::<Vec<_>>().join("_"),
+    };
+    let shown = crate::doc::shown(Value::Document(Doc::from(&key_value)));
+    QueryError::duplicate_key(namespace, DuplicateKey { index, key_pattern, key_value }, &shown)
 }
 
 /// The change of `old` to `new`, which keeps the `_id`.

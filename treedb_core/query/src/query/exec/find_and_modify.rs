@@ -43,7 +43,7 @@ pub fn find_and_modify(
     while let Some(found) = first(sink, &query)? {
         let same = Query::new(Filter::parse(&with_the_id_of(&found)?)?).collated(own)?;
         // What the search asked for tells which elements of arrays the update means.
-        let filter = same.filter.clone().and(query.filter.clone());
+        let filter = same.filter.clone().and(query.filter.again().into_owned());
         let both = Query { filter, collation: query.collation.clone(), ..same };
         let mut done = Modified::default();
         let changed = change_rows(sink, &both, 1, &mut |old| {

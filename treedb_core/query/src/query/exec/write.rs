@@ -80,6 +80,7 @@ pub(super) fn change_rows(
     change: &mut dyn FnMut(&bson::RawDocument) -> Result<Change>,
 ) -> Result<Updated> {
     let (mut done, mut tried) = (Updated::default(), 0_u64);
+    let again = query.filter.again();
     loop {
         let most = if limit == 0 { 0 } else { tried + (limit - done.matched) };
         let mut rows = Vec::new();
@@ -92,7 +93,7 @@ pub(super) fn change_rows(
             // What the last call of several says is what was done, unless the row was gone after that.
             let (mut matches, mut modifies) = (false, false);
             let there = sink.modify(row, &mut |old| {
-                matches = query.filter.matches(old)?;
+                matches = again.matches(old)?;
                 let new = if matches { change(old)? } else { Change::Keep };
                 modifies = !matches!(new, Change::Keep);
                 Ok(new)

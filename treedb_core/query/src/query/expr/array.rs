@@ -7,6 +7,7 @@ use crate::doc::write::ArrayWriter;
 use crate::doc::{Doc, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Sort;
+use crate::query::interrupt::InterruptTick;
 
 use super::number::wrong_type;
 use super::stats::{Deviation, Sum, fraction, percentile as nearest_rank};
@@ -37,8 +38,11 @@ fn whole_number(operator: &str, found: Found<'_>) -> Result<i64> {
 }
 
 fn list<'a, 'v>(scope: &Scope<'a>, all: impl Iterator<Item = Value<'v>>) -> Result<Found<'a>> {
-    let mut out = ArrayWriter::new();
-    all.for_each(|value| out.push(value));
+    let (mut out, mut tick) = (ArrayWriter::new(), InterruptTick::default());
+    for value in all {
+        tick.tick()?;
+        out.push(value);
+    }
     scope.array(out).map(Some)
 }
 
@@ -364,8 +368,13 @@ fn encoded_key(scope: &Scope<'_>, value: Value<'_>) -> Vec<u8> {
     key
 }
 
-fn set(scope: &Scope<'_>, array: Doc<'_>) -> HashSet<Vec<u8>> {
-    values(array).map(|value| encoded_key(scope, value)).collect()
+fn set(scope: &Scope<'_>, array: Doc<'_>) -> Result<HashSet<Vec<u8>>> {
+    let (mut all, mut tick) = (HashSet::new(), InterruptTick::default());
+    for value in values(array) {
+        tick.tick()?;
+        all.insert(encoded_key(scope, value));
+    }
+    Ok(all)
 }
 
 /// The operands as arrays; `None` if one is null.
@@ -394,7 +403,7 @@ pub(super) fn set_union<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Fou
 pub(super) fn set_intersection<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let Some(all) = arrays("$setIntersection", args)? else { return Ok(Some(Value::Null)) };
     let Some((first, others)) = all.split_first() else { return list(scope, std::iter::empty()) };
-    let others: Vec<_> = others.iter().map(|other| set(scope, *other)).collect();
+    let others = others.iter().map(|other| set(scope, *other)).collect::<Result<Vec<_>>>()?;
     let mut seen = HashSet::new();
     let common = values(*first).filter(|value| {
         let key = encoded_key(scope, *value);
@@ -406,7 +415,7 @@ pub(super) fn set_intersection<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Res
 pub(super) fn set_difference<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let Some(all) = arrays("$setDifference", args)? else { return Ok(Some(Value::Null)) };
     let &[a, b] = all.as_slice() else { return Ok(None) };
-    let mut excluded = set(scope, b);
+    let mut excluded = set(scope, b)?;
     list(scope, values(a).filter(|value| excluded.insert(encoded_key(scope, *value))))
 }
 
@@ -414,9 +423,8 @@ pub(super) fn set_equals<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Fo
     let Some(all) = arrays("$setEquals", args)? else {
         return Err(wrong_type("All operands of $setEquals must be arrays. One argument is of type:", None));
     };
-    let mut sets = all.into_iter().map(|one| set(scope, one));
-    let first = sets.next().unwrap_or_default();
-    Ok(Some(Value::Bool(sets.all(|other| other == first))))
+    let sets = all.into_iter().map(|one| set(scope, one)).collect::<Result<Vec<_>>>()?;
+    Ok(Some(Value::Bool(sets.windows(2).all(|pair| pair.first() == pair.last()))))
 }
 
 pub(super) fn set_is_subset<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
@@ -427,7 +435,7 @@ pub(super) fn set_is_subset<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result
         ));
     };
     let &[a, b] = all.as_slice() else { return Ok(None) };
-    Ok(Some(Value::Bool(set(scope, a).is_subset(&set(scope, b)))))
+    Ok(Some(Value::Bool(set(scope, a)?.is_subset(&set(scope, b)?))))
 }
 
 pub(super) fn all_true<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {

@@ -4,6 +4,7 @@
 use crate::doc::write::{ArrayWriter, Writer};
 use crate::doc::{Doc, Value};
 use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::interrupt::InterruptTick;
 
 use super::{Base, Found, Node, Scope, nullish, truthy, type_name, value_at};
 
@@ -127,9 +128,10 @@ impl Node {
             }
             Node::Map { input, body } => {
                 let Some(array) = list(scope, input, "$map")? else { return Ok(Some(Value::Null)) };
-                let mut out = ArrayWriter::new();
+                let (mut out, mut tick) = (ArrayWriter::new(), InterruptTick::default());
                 scope.locals.push(None);
                 for element in array.elements() {
+                    tick.tick()?;
                     bind(scope, 0, Some(element.value()));
                     out.push(body.eval(scope)?.unwrap_or(Value::Null));
                     scope.check_size(out.bytes())?;
@@ -155,9 +157,10 @@ impl Node {
                     },
                     None => usize::MAX,
                 };
-                let mut out = ArrayWriter::new();
+                let (mut out, mut tick) = (ArrayWriter::new(), InterruptTick::default());
                 scope.locals.push(None);
                 for element in array.elements() {
+                    tick.tick()?;
                     bind(scope, 0, Some(element.value()));
                     if out.len() < limit && truthy(condition.eval(scope)?) {
                         out.push(element.value());
@@ -170,7 +173,9 @@ impl Node {
                 let Some(array) = list(scope, input, "$reduce")? else { return Ok(Some(Value::Null)) };
                 let mut accumulated = initial.eval(scope)?;
                 scope.locals.extend([None, None]);
+                let mut tick = InterruptTick::default();
                 for element in array.elements() {
+                    tick.tick()?;
                     bind(scope, 1, Some(element.value()));
                     bind(scope, 0, accumulated);
                     accumulated = body.eval(scope)?;

@@ -12,6 +12,8 @@ pub struct Condition {
     variables: Variables,
     globals: Globals,
     source: OwnedValue,
+    /// It is a `$sampleRate`.
+    samples: bool,
 }
 
 impl PartialEq for Condition {
@@ -32,7 +34,18 @@ impl Condition {
             variables: variables.clone(),
             globals: variables.globals(),
             source: OwnedValue::from_element(operand),
+            samples: false,
         })
+    }
+
+    /// The condition of a `$sampleRate`.
+    pub(super) fn sampling(self) -> Self {
+        Condition { samples: true, ..self }
+    }
+
+    /// True for a `$sampleRate`, which says something else each time it is asked.
+    pub(super) fn samples(&self) -> bool {
+        self.samples
     }
 
     /// The same expression with another collation.

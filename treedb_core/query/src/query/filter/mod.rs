@@ -12,6 +12,7 @@
 //! | `compare`, `element`, `array`, `regex`, `modulo`, `bits` | one family of operators each |
 //! | `folded` | comparisons under a collation |
 //! | `condition`, `schema` | `$expr`, `$jsonSchema` |
+//! | `sample` | filters without `$sampleRate` |
 
 mod array;
 mod bits;
@@ -24,6 +25,7 @@ mod modulo;
 mod parse;
 mod position;
 mod regex;
+mod sample;
 mod schema;
 #[cfg(test)]
 mod tests;
@@ -42,6 +44,7 @@ pub use element::Types;
 pub use folded::Folded;
 pub use modulo::Modulo;
 pub use regex::Pattern;
+pub(crate) use sample::document_without_samples;
 pub use schema::Schema;
 
 /// A condition on documents.
@@ -294,9 +297,12 @@ impl Filter {
 
     /// The position of the first element of `array` that the filter's `$elemMatch` matches. The filter must
     /// consist of that `$elemMatch` only.
-    pub(crate) fn matching_element(&self, array: Value<'_>) -> Option<usize> {
-        regex::begin();
-        matches::matching_element(&self.root, array)
+    ///
+    /// # Errors
+    /// `Location51156` if a pattern needs too many steps.
+    pub(crate) fn matching_element(&self, array: Value<'_>) -> Result<Option<usize>> {
+        let find = || matches::matching_element(&self.root, array);
+        if self.backtracks { regex::with_step_limit(|| Ok(find())) } else { Ok(find()) }
     }
 
     /// The nodes that must all match: the root with every `$and` flattened.

@@ -80,7 +80,9 @@ fn sample_rate(element: &Element<'_>, variables: Option<&Variables>) -> Result<N
     condition.value(b"$expr", Value::Document(Doc::from(&operator)));
     let condition = condition.finish();
     match Doc::from(&condition).elements().next() {
-        Some(condition) => Ok(Node::Expr(Box::new(Condition::parse(&condition, Variables::NONE)?))),
+        Some(condition) => {
+            Ok(Node::Expr(Box::new(Condition::parse(&condition, Variables::NONE)?.sampling())))
+        }
         None => Err(QueryError::bad_value("$sampleRate needs a number")),
     }
 }

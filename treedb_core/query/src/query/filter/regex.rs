@@ -17,17 +17,12 @@ thread_local! {
     static GAVE_UP: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Forgets that a match was given up.
-pub(super) fn begin() {
-    GAVE_UP.set(false);
-}
-
 /// Calls `evaluate` of a filter with patterns that backtrack.
 ///
 /// # Errors
 /// Those of `evaluate`; `Location51156` if a match was given up.
-pub(super) fn with_step_limit(evaluate: impl FnOnce() -> Result<bool>) -> Result<bool> {
-    begin();
+pub(super) fn with_step_limit<T>(evaluate: impl FnOnce() -> Result<T>) -> Result<T> {
+    GAVE_UP.set(false);
     let found = evaluate()?;
     if GAVE_UP.get() { Err(gave_up()) } else { Ok(found) }
 }

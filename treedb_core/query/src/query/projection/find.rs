@@ -316,7 +316,8 @@ impl Projection {
     /// The part of `document` that is returned.
     ///
     /// # Errors
-    /// `Location51246` if a `path.$` finds no element that the query matched by.
+    /// `Location51246` if a `path.$` finds no element that the query matched by; `Location51156` if a pattern of an `$elemMatch` needs too
+    /// many steps.
     pub fn apply(&self, document: &RawDocument) -> Result<RawDocumentBuf> {
         if let Some(computed) = &self.computed {
             let mut made = computed.reshape.apply(document, &computed.globals, &Arena::new())?;
@@ -325,17 +326,17 @@ impl Projection {
                 only_matched(&mut out, Doc::from(&made), path, filter.position(document))?;
                 made = out.finish();
             }
-            return Ok(if self.fields.0.is_empty() { made } else { self.part_of(&made) });
+            return if self.fields.0.is_empty() { Ok(made) } else { self.part_of(&made) };
         }
         if let Some(Positional { path, filter }) = &self.positional {
             let mut out = Writer::new(document.as_bytes().len());
             only_matched(&mut out, Doc::from(document), path, filter.position(document))?;
-            return Ok(self.part_of(&out.finish()));
+            return self.part_of(&out.finish());
         }
-        Ok(self.part_of(document))
+        self.part_of(document)
     }
 
-    fn part_of(&self, document: &RawDocument) -> RawDocumentBuf {
+    fn part_of(&self, document: &RawDocument) -> Result<RawDocumentBuf> {
         let mut out = Writer::new(document.as_bytes().len());
         for element in Doc::from(document).elements() {
             // Only a whole `_id` has a rule of its own; `_id.x` is a path like any other.
@@ -345,19 +346,19 @@ impl Projection {
                 }
                 continue;
             }
-            self.field(&mut out, &element, &self.fields);
+            self.field(&mut out, &element, &self.fields)?;
         }
-        out.finish()
+        Ok(out.finish())
     }
 
     /// Writes what `fields` leave of an element: of a document its fields, of an array its elements, of anything
     /// else itself or nothing. `name` is the element's name or its new position.
-    fn part(&self, out: &mut Writer, name: &[u8], element: &Element<'_>, fields: &Fields) {
+    fn part(&self, out: &mut Writer, name: &[u8], element: &Element<'_>, fields: &Fields) -> Result<()> {
         match element.value() {
             Value::Document(inner) => {
                 let open = out.open_document(name);
                 for element in inner.elements() {
-                    self.field(out, &element, fields);
+                    self.field(out, &element, fields)?;
                 }
                 out.close(open);
             }
@@ -367,24 +368,25 @@ impl Projection {
                     |element: &Element<'_>| matches!(element.value(), Value::Document(_) | Value::Array(_));
                 let stays = inner.elements().filter(|element| !self.keep || nested(element));
                 for (at, element) in stays.enumerate() {
-                    self.part(out, at.to_string().as_bytes(), &element, fields);
+                    self.part(out, at.to_string().as_bytes(), &element, fields)?;
                 }
                 out.close(open);
             }
             _ if self.keep => {}
             _ => out.put(name, element),
         }
+        Ok(())
     }
 
     /// Writes what is left of one field of a document.
-    fn field(&self, out: &mut Writer, element: &Element<'_>, fields: &Fields) {
+    fn field(&self, out: &mut Writer, element: &Element<'_>, fields: &Fields) -> Result<()> {
         match (fields.find(element.name), self.keep) {
             (Some(Named::Whole), true) | (None, false) => out.copy(element),
             (Some(Named::Whole), false) | (None, true) => {}
-            (Some(Named::Part(inner)), _) => self.part(out, element.name, element, inner),
+            (Some(Named::Part(inner)), _) => return self.part(out, element.name, element, inner),
             (Some(Named::Slice(slice)), _) => slice.apply(out, element),
             (Some(Named::ElemMatch(filter)), _) => {
-                let fitting = filter.matching_element(element.value());
+                let fitting = filter.matching_element(element.value())?;
                 if let (Some(at), Value::Array(array)) = (fitting, element.value())
                     && let Some(chosen) = array.at(at)
                 {
@@ -394,6 +396,7 @@ impl Projection {
                 }
             }
         }
+        Ok(())
     }
 }
 

@@ -7,6 +7,45 @@ use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Reshape;
 use crate::query::expr::{Arena, Globals, Variables};
 
+/// The stages of pipelines that are not updates.
+pub(crate) const NOT_IN_UPDATES: &[&str] = &[
+    "$bucket",
+    "$bucketAuto",
+    "$changeStream",
+    "$changeStreamSplitLargeEvent",
+    "$collStats",
+    "$count",
+    "$currentOp",
+    "$densify",
+    "$documents",
+    "$facet",
+    "$fill",
+    "$geoNear",
+    "$graphLookup",
+    "$group",
+    "$indexStats",
+    "$limit",
+    "$listLocalSessions",
+    "$listSearchIndexes",
+    "$listSessions",
+    "$lookup",
+    "$match",
+    "$merge",
+    "$out",
+    "$planCacheStats",
+    "$redact",
+    "$sample",
+    "$search",
+    "$searchMeta",
+    "$setWindowFields",
+    "$skip",
+    "$sort",
+    "$sortByCount",
+    "$unionWith",
+    "$unwind",
+    "$vectorSearch",
+];
+
 /// The stages; each computes a document from the one before.
 #[derive(Debug, Clone)]
 pub(super) struct Pipeline {
@@ -21,7 +60,7 @@ impl Pipeline {
     /// Parses the stages, which may use `variables`; `collation` is the one they compare strings by.
     ///
     /// # Errors
-    /// `InvalidOptions` for a stage that is not allowed in an update, `Location40323` for a stage with other
+    /// `InvalidOptions` for a stage that is not allowed in an update, `Location40324` for one that does not exist, `Location40323` for a stage with other
     /// than one field, and the errors of the stages.
     pub(super) fn parse(
         stages: &[RawDocumentBuf],
@@ -38,11 +77,12 @@ impl Pipeline {
                     "A pipeline stage specification object must contain exactly one field.",
                 ));
             };
-            Reshape::parse(&element, &names)?.ok_or_else(|| {
-                QueryError::new(
+            Reshape::parse(&element, &names)?.ok_or_else(|| match element.name_str() {
+                name if NOT_IN_UPDATES.contains(&name) => QueryError::new(
                     ErrorCode::InvalidOptions,
-                    format!("{} is not allowed to be used within an update", element.name_str()),
-                )
+                    format!("{name} is not allowed to be used within an update"),
+                ),
+                name => QueryError::unknown_stage(name),
             })
         };
         let parsed = stages.iter().map(stage).collect::<Result<_>>()?;
