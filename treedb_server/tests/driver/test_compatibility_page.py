@@ -18,7 +18,7 @@ FILTERS = {
     "$mod": {"n": {"$mod": [3, 1]}}, "$bitsAllSet": {"n": {"$bitsAllSet": 1}}, "$bitsAllClear": {"n": {"$bitsAllClear": 1}},
     "$bitsAnySet": {"n": {"$bitsAnySet": 1}}, "$bitsAnyClear": {"n": {"$bitsAnyClear": 1}},
     "$regex": {"s": {"$regex": "^b"}}, "$expr": {"$expr": {"$eq": ["$n", 1]}}, "$jsonSchema": {"$jsonSchema": {"required": ["only"]}},
-    "$match": {"n": 1}, "$sampleRate": {"$and": [{"n": 1}, {"$sampleRate": 1.0}]}, "$comment": {"n": 1, "$comment": "why"},
+    "$sampleRate": {"$and": [{"n": 1}, {"$sampleRate": 1.0}]}, "$comment": {"n": 1, "$comment": "why"},
 }
 REFUSED_FILTERS = {"$where": {"$where": "1"}, "$text": {"$text": {"$search": "x"}}}
 
