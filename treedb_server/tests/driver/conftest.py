@@ -13,7 +13,7 @@ def server(tmp_path_factory):
     """A server that must live through everything that is thrown at it, and stop cleanly."""
     server = Server(tmp_path_factory.mktemp("shared"), admin=True)
     yield server
-    assert server.stop() == 0
+    assert server.stop() == 0, "".join(server.log[-20:])
     panics = [line for line in server.log if "panic" in line]
     assert not panics
 
