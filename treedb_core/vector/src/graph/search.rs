@@ -13,6 +13,7 @@ pub struct Scratch<N, V> {
     pub compared: usize,
     visited: V,
     pub(super) links: Vec<N>,
+    scores: Vec<f32>,
     /// What linking the node that was searched for needs.
     pub ranking: Ranking<N>,
 }
@@ -20,7 +21,8 @@ pub struct Scratch<N, V> {
 impl<N: Copy, V: Default> Default for Scratch<N, V> {
     fn default() -> Self {
         let (pool, ranking) = (Pool::default(), Ranking::default());
-        Scratch { pool, compared: 0, visited: V::default(), links: Vec::new(), ranking }
+        let (links, scores) = (Vec::new(), Vec::new());
+        Scratch { pool, compared: 0, visited: V::default(), links, scores, ranking }
     }
 }
 
@@ -31,8 +33,23 @@ pub fn search<S: Nodes>(
     ef: usize,
     scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
 ) -> Result<(), S::Error> {
+    search_keeping(store, query, ef, ef, scratch)
+}
+
+/// Finds the nearest nodes to a query: at most `keep`, if that is more than `ef`, of which only the nearest `ef` are expanded as soon as
+/// there are so many. Where that is good enough, it takes less time than a search for the nearest `keep`.
+pub fn search_keeping<S: Nodes>(
+    store: &S,
+    query: &S::Query<'_>,
+    ef: usize,
+    keep: usize,
+    scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
+) -> Result<(), S::Error> {
     match begin(store, query, ef, scratch)? {
-        Some(nearest) => in_level(store, query, &[nearest], 0, ef, scratch),
+        Some(nearest) => {
+            begin_level(&[nearest], (keep.max(ef), ef), scratch);
+            expand_all(store, query, 0, scratch)
+        }
         None => Ok(()),
     }
 }
@@ -103,14 +120,23 @@ pub(super) fn in_level<S: Nodes, V: Visited<S::Node>>(
     ef: usize,
     scratch: &mut Scratch<S::Node, V>,
 ) -> Result<(), S::Error> {
-    scratch.pool.reset(ef.max(1));
+    begin_level(from, (ef, ef), scratch);
+    expand_all(store, query, level, scratch)
+}
+
+/// Prepares for the search of a level from these nodes on, which keeps so many nodes and expands so many.
+fn begin_level<N: Copy>(
+    from: &[(f32, N)],
+    (most, wide): (usize, usize),
+    scratch: &mut Scratch<N, impl Visited<N>>,
+) {
+    scratch.pool.reset_wide(most.max(1), wide.max(1));
     scratch.visited.clear();
     for (score, node) in from {
         if scratch.visited.insert(*node) {
             scratch.pool.insert(*score, *node);
         }
     }
-    expand_all(store, query, level, scratch)
 }
 
 /// Expands the nodes of the pool, the nearest first, until all of them are.
@@ -120,7 +146,7 @@ fn expand_all<S: Nodes, V: Visited<S::Node>>(
     level: u8,
     scratch: &mut Scratch<S::Node, V>,
 ) -> Result<(), S::Error> {
-    let Scratch { pool, visited, links, compared, .. } = scratch;
+    let Scratch { pool, visited, links, scores, compared, .. } = scratch;
     while let Some(node) = pool.expand() {
         store.links(node, level, links)?;
         // Without a branch: whether a node has been met cannot be predicted.
@@ -133,15 +159,13 @@ fn expand_all<S: Nodes, V: Visited<S::Node>>(
             new += usize::from(visited.insert(node));
         }
         links.truncate(new);
-        // All nodes are asked for before the first of them is needed.
-        links.iter().for_each(|node| store.prefetch(*node));
         *compared += links.len();
         if let Some(upcoming) = pool.upcoming() {
             store.prefetch_links(upcoming);
         }
-        for node in links.iter() {
-            let score = store.score(query, *node)?;
-            pool.insert(score, *node);
+        store.scores(query, links, scores)?;
+        for (node, score) in links.iter().zip(scores.iter()) {
+            pool.insert(*score, *node);
         }
     }
     Ok(())
