@@ -13,7 +13,7 @@ pub struct Scratch<N, V> {
     pub compared: usize,
     visited: V,
     pub(super) links: Vec<N>,
-    scores: Vec<f32>,
+    pub(super) scores: Vec<f32>,
     /// What linking the node that was searched for needs.
     pub ranking: Ranking<N>,
 }
@@ -63,7 +63,7 @@ fn begin<S: Nodes>(
 ) -> Result<Option<(f32, S::Node)>, S::Error> {
     scratch.pool.reset(ef.max(1));
     scratch.compared = 0;
-    descend_all(store, query, &mut scratch.links, &mut scratch.compared)
+    descend_all(store, query, (&mut scratch.links, &mut scratch.scores), &mut scratch.compared)
 }
 
 /// The node that the descent through all levels above level 0 leads to; `None` if there are no nodes. `compared` counts the nodes
@@ -71,14 +71,14 @@ fn begin<S: Nodes>(
 pub(super) fn descend_all<S: Nodes>(
     store: &S,
     query: &S::Query<'_>,
-    links: &mut Vec<S::Node>,
+    (links, scores): (&mut Vec<S::Node>, &mut Vec<f32>),
     compared: &mut usize,
 ) -> Result<Option<(f32, S::Node)>, S::Error> {
     let Some((entry, top)) = store.entry()? else { return Ok(None) };
     let mut nearest = (store.score(query, entry)?, entry);
     *compared += 1;
     for level in (1..=top).rev() {
-        nearest = descend(store, query, nearest, level, links, compared)?;
+        nearest = descend(store, query, nearest, level, (&mut *links, &mut *scores), compared)?;
     }
     Ok(Some(nearest))
 }
@@ -89,20 +89,17 @@ pub(super) fn descend<S: Nodes>(
     query: &S::Query<'_>,
     mut nearest: (f32, S::Node),
     level: u8,
-    links: &mut Vec<S::Node>,
+    (links, scores): (&mut Vec<S::Node>, &mut Vec<f32>),
     compared: &mut usize,
 ) -> Result<(f32, S::Node), S::Error> {
     loop {
         let from = nearest.1;
         store.links(from, level, links)?;
         *compared += links.len();
-        for node in &*links {
-            store.prefetch(*node);
-        }
-        for node in &*links {
-            let score = store.score(query, *node)?;
-            if score < nearest.0 {
-                nearest = (score, *node);
+        store.scores(query, links, scores)?;
+        for (node, score) in links.iter().zip(scores.iter()) {
+            if *score < nearest.0 {
+                nearest = (*score, *node);
             }
         }
         if nearest.1 == from {
