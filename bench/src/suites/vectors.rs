@@ -15,7 +15,7 @@ pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors un
     thread, in memory, with held-out queries. Each engine builds its own graph: 16 links for a new node, 128 candidates; with one thread, \
     and with two, except for hnswlib. \
     `ef` is swept, and the time at a recall is interpolated between the two values of `ef` on either side of it; recall \
-    is checked against an exact search. TreeDB searches codes of 8 bits and compares the nearest exactly; `USearch i8` is \
+    is checked against an exact search. TreeDB searches codes of 8 bits and compares the nearest exactly, and with an `ef` below 10 still keeps 10 nodes, but expands fewer; `USearch i8` is \
     given integers scaled to the set's largest element, which is better than its own conversion; hnswlib is compiled for this processor. An engine that does not \
     reach a recall with any `ef` up to 640 has no row for it, only its curve in the pictures. Sizes are what USearch \
     writes to a file, hnswlib's vectors, labels and links, and all the memory that TreeDB's graph takes, whose vectors have 24 bits for \
@@ -23,7 +23,8 @@ pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors un
     the library is compared with the graph alone, of the same vectors inserted in the same order, and with the goal of 15 us more \
     than that.";
 
-const EFS: [usize; 13] = [10, 14, 20, 28, 40, 56, 80, 112, 160, 226, 320, 452, 640];
+/// Below 10, only TreeDB does less than with 10: it keeps 10 nodes, but expands fewer.
+const EFS: [usize; 17] = [3, 4, 6, 8, 10, 14, 20, 28, 40, 56, 80, 112, 160, 226, 320, 452, 640];
 const RECALLS: [f64; 3] = [0.95, 0.98, 0.99];
 const DURABILITY: &str = "none";
 

@@ -110,6 +110,12 @@ fn indexes() -> Vec<IndexSpec> {
         })
         .name("distances"),
         IndexSpec::vector(rawdoc! { "path": "bits", "numDimensions": 13, "similarity": "hamming" }),
+        IndexSpec::vector(rawdoc! {
+            "path": "vector", "numDimensions": 5, "similarity": "dotProduct", "quantization": "none", "elements": "float16",
+        })
+        .name("halves"),
+        IndexSpec::vector(rawdoc! { "path": "vector", "numDimensions": 5, "similarity": "manhattan", "elements": "int8" })
+            .name("bytes"),
     ]
 }
 

@@ -4,12 +4,16 @@
 //! added. With it are kept: the scale; the sum of the codes; the squared length of the vector that the codes stand for. Of a
 //! vector under cosine, the codes are those of the vector of length 1 in its direction.
 //!
+//! The codes of whole numbers of 8 bits ([`Element::Int8`]) are these numbers, and the scale is 1 (under cosine, what makes the length
+//! 1): a code says exactly what the vector is.
+//!
 //! The codes of bits ([`Metric::is_of_bits`]) are the bits, 8 in a byte, the first in the highest place, and the sum counts those that are
 //! set: their scores are distances.
 //!
 //! The graph is built and walked on these scores; what it finds is put in exact order by [`Metric::distance`]. Scores of
-//! [`Metric::L1`] are slow: the differences of codes with two scales are not a sum of products.
+//! [`Metric::L1`] are slow unless both scales are the same: the differences of codes with two scales are not a sum of products.
 
+use crate::element::{Element, is_int8};
 use crate::kernel::Kernels;
 use crate::metric::{Metric, jaccard};
 
@@ -30,6 +34,11 @@ pub struct Factors {
 impl Factors {
     /// Bytes of the factors.
     pub const BYTES: usize = 12;
+
+    /// Those of a vector of whole numbers whose direction alone is compared, without what makes its length 1.
+    pub(crate) fn whole(self) -> Factors {
+        Factors { scale: 1.0, ..self }
+    }
 
     /// As bytes: the fields in order, little-endian.
     pub fn to_bytes(self) -> [u8; Factors::BYTES] {
@@ -93,10 +102,14 @@ pub fn code_bytes(metric: Metric, dimensions: usize) -> usize {
     if metric.is_of_bits() { dimensions.div_ceil(8) } else { dimensions }
 }
 
-/// Writes the codes of a vector over `codes`, which has [`code_bytes`]; `unit` is what [`Metric::check`] has returned for it.
-pub fn encode_for(metric: Metric, vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
+/// Writes the codes of a vector over `codes`, which has [`code_bytes`]; `unit` is what [`Metric::check`] has returned for it. A vector
+/// that is compared with whole numbers and has others gets codes as if it were one of floats.
+pub fn encode_for(metric: Metric, element: Element, vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
     if !metric.is_of_bits() {
-        return encode(vector, unit, codes);
+        return match element == Element::Int8 && vector.iter().copied().all(is_int8) {
+            true => encode_whole(vector, unit, codes),
+            false => encode(vector, unit, codes),
+        };
     }
     for (code, bits) in codes.iter_mut().zip(vector.chunks(8)) {
         *code =
@@ -115,6 +128,16 @@ pub fn encode(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
     Factors { scale, squares: squares as f32 * scale * scale, sum }
 }
 
+/// Writes the codes of whole numbers from -128 to 127 over `codes`, which is as long.
+fn encode_whole(vector: &[f32], unit: f32, codes: &mut [u8]) -> Factors {
+    for (code, element) in codes.iter_mut().zip(vector) {
+        *code = (*element as i32 + i32::from(ZERO)) as u8;
+    }
+    let sum = codes.iter().map(|code| i32::from(*code) - i32::from(ZERO)).sum();
+    let factors = Factors { scale: unit, squares: 0.0, sum };
+    Coded { factors, codes }.with_squares()
+}
+
 /// A score: the smaller it is, the nearer two vectors are, in the order of the metric's distance.
 #[inline]
 pub fn score(metric: Metric, kernels: &Kernels, a: Coded<'_>, b: Coded<'_>) -> f32 {
@@ -126,12 +149,20 @@ pub fn score(metric: Metric, kernels: &Kernels, a: Coded<'_>, b: Coded<'_>) -> f
         return jaccard(a.factors.sum as f32, b.factors.sum as f32, both);
     }
     if metric == Metric::L1 {
+        if a.factors.scale == b.factors.scale {
+            return a.factors.scale * (kernels.apart)(a.codes, b.codes) as f32;
+        }
         return a.elements().zip(b.elements()).map(|(x, y)| (x - y).abs()).sum();
     }
-    let products = (kernels.codes)(a.codes, b.codes) - i32::from(ZERO) * b.factors.sum;
-    let dot = a.factors.scale * b.factors.scale * products as f32;
+    score_of(metric, a.factors, b.factors, (kernels.codes)(a.codes, b.codes))
+}
+
+/// The score of two vectors under a metric of products, from what [`Kernels::codes`] has made of their codes.
+#[inline]
+pub(crate) fn score_of(metric: Metric, a: Factors, b: Factors, products: i32) -> f32 {
+    let dot = a.scale * b.scale * (products - i32::from(ZERO) * b.sum) as f32;
     match metric {
-        Metric::L2 => a.factors.squares + b.factors.squares - 2.0 * dot,
+        Metric::L2 => a.squares + b.squares - 2.0 * dot,
         _ => -dot,
     }
 }
@@ -195,13 +226,52 @@ mod tests {
             for (a, b) in [(&a, &b), (&a, &a), (&a, &zeros), (&zeros, &zeros)] {
                 for metric in [Metric::Hamming, Metric::Jaccard] {
                     let (mut x, mut y) = (vec![0; dimensions.div_ceil(8)], vec![0; dimensions.div_ceil(8)]);
-                    let a_coded = Coded { factors: encode_for(metric, a, 1.0, &mut x), codes: &x };
-                    let b_coded = Coded { factors: encode_for(metric, b, 1.0, &mut y), codes: &y };
+                    let a_coded =
+                        Coded { factors: encode_for(metric, Element::Float32, a, 1.0, &mut x), codes: &x };
+                    let b_coded =
+                        Coded { factors: encode_for(metric, Element::Float32, b, 1.0, &mut y), codes: &y };
                     let found = score(metric, &Kernels::best(), a_coded, b_coded);
                     assert!((found - metric.distance(a, b)).abs() < 1e-6, "{metric:?} {dimensions}");
                 }
             }
         }
+    }
+
+    #[test]
+    fn codes_of_whole_numbers_are_exact() {
+        let mut rng = Rng::new(7);
+        for dimensions in [1, 3, 64, 100, 384] {
+            let mut vector =
+                || -> Vec<f32> { (0..dimensions).map(|_| rng.below(256) as f32 - 128.0).collect() };
+            let (a, b) = (vector(), vector());
+            for metric in [Metric::Cosine, Metric::L2, Metric::InnerProduct, Metric::L1] {
+                let coded = |vector: &[f32], codes: &mut [u8]| {
+                    encode_for(
+                        metric,
+                        Element::Int8,
+                        vector,
+                        metric.check(vector, dimensions).unwrap(),
+                        codes,
+                    )
+                };
+                let (mut x, mut y) = (vec![0; dimensions], vec![0; dimensions]);
+                let a_coded = Coded { factors: coded(&a, &mut x), codes: &x };
+                let b_coded = Coded { factors: coded(&b, &mut y), codes: &y };
+                assert!(
+                    a.iter().zip(a_coded.codes).all(|(element, code)| *element == f32::from(*code) - 128.0)
+                );
+                let found = score(metric, &Kernels::best(), a_coded, b_coded);
+                let exact = match metric {
+                    Metric::Cosine => metric.distance(&a, &b) - 1.0,
+                    Metric::L2 => metric.distance(&a, &b).powi(2),
+                    _ => metric.distance(&a, &b),
+                };
+                assert!((found - exact).abs() <= 2e-6 * exact.abs().max(1.0), "{metric:?}: {found}, {exact}");
+            }
+        }
+        // What is compared with whole numbers need not be one.
+        let mut codes = [0; 2];
+        assert_eq!(encode_for(Metric::L2, Element::Int8, &[0.5, -1.0], 1.0, &mut codes).scale, 1.0 / 127.0);
     }
 
     #[test]

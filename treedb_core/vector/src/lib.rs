@@ -6,12 +6,14 @@
 //! |---|---|
 //! | [`memory`] | a graph in memory: records of links and codes, vectors beside them, exact re-ranking |
 //! | [`graph`] | the graph: search, insert, delete, over any store of nodes |
+//! | [`element`] | the types of elements |
 //! | [`code`] | vectors as codes of 8 bits, distances between codes |
 //! | [`neighbour`] | codes of a few bits of the vectors that a node links to, scores estimated from them |
 //! | [`metric`] | distances between vectors, and what a vector must be |
 //! | [`kernel`] | sums over two slices, by the instructions that the processor has |
 
 pub mod code;
+pub mod element;
 pub mod graph;
 pub mod kernel;
 pub mod memory;

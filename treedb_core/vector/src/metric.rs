@@ -69,6 +69,21 @@ impl Metric {
         matches!(self, Metric::Hamming | Metric::Jaccard)
     }
 
+    /// The same as [`Metric::check`] of a vector that is only searched for: what it returns may differ in the last bits, since it takes the
+    /// fastest way to add.
+    pub fn check_query(self, vector: &[f32], dimensions: usize) -> Result<f32, Unfit> {
+        if vector.len() != dimensions || self.is_of_bits() {
+            return self.check(vector, dimensions);
+        }
+        // Neither NaN nor an infinity leaves the sum finite.
+        let squares = (Kernels::best().dot)(vector, vector);
+        match self {
+            Metric::Cosine if PRECISE.contains(&squares) => Ok(1.0 / squares.sqrt()),
+            Metric::L2 | Metric::InnerProduct | Metric::L1 if squares.is_finite() => Ok(1.0),
+            _ => self.check(vector, dimensions),
+        }
+    }
+
     /// The distance; both vectors are fit for it (see [`Metric::check`]) and have as many dimensions.
     pub fn distance(self, a: &[f32], b: &[f32]) -> f32 {
         let kernels = Kernels::best();
@@ -172,6 +187,31 @@ mod tests {
                 assert!((distance - 1.0).abs() < 1e-6, "{one} and {other}: {distance}");
                 let distance = Metric::Cosine.distance(&a, &[0.0, other, 0.0]);
                 assert!((distance - 0.2).abs() < 1e-6, "{one} and {other}: {distance}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_query_is_checked_as_a_vector_of_the_index_is() {
+        let metrics =
+            [Metric::Cosine, Metric::L2, Metric::InnerProduct, Metric::L1, Metric::Hamming, Metric::Jaccard];
+        for metric in metrics {
+            for element in
+                [0.0, 1e-45, 1e-38, 1e-20, 1e-7, 0.5, 1.0, 7.0, 1e18, 1e20, 3e38, f32::NAN, f32::INFINITY]
+            {
+                for len in [1, 2, 3, 40, 64, 65] {
+                    let vector = vec![element; len];
+                    for dimensions in [len, len + 1] {
+                        let (query, own) =
+                            (metric.check_query(&vector, dimensions), metric.check(&vector, dimensions));
+                        match (query, own) {
+                            (Ok(query), Ok(own)) => {
+                                assert!((query / own - 1.0).abs() < 1e-5, "{metric:?} {element}")
+                            }
+                            (query, own) => assert_eq!(query, own, "{metric:?} {element} {len}"),
+                        }
+                    }
+                }
             }
         }
     }

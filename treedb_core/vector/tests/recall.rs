@@ -59,7 +59,7 @@ fn recall_is_high_under_every_metric_after_inserts_and_stays_so_when_a_third_is_
         assert_eq!(graph.len(), live.len());
         assert_eq!(graph.check(), [], "{metric:?}");
         let after = recall(&graph, metric, &live, &queries, 80);
-        assert!(after > before - 0.01, "{metric:?}: {before} before, {after} after");
+        assert!(after >= before - 0.005, "{metric:?}: {before} before, {after} after");
     }
 }
 
@@ -87,7 +87,7 @@ fn recall_of_bits_is_high_and_stays_so_when_a_third_is_replaced() {
         }
         assert_eq!(graph.check(), [], "{metric:?}");
         let after = recall(&graph, metric, &live, &queries, 80);
-        assert!(after > before - 0.01, "{metric:?}: {before} before, {after} after");
+        assert!(after >= before - 0.005, "{metric:?}: {before} before, {after} after");
         // 32 bytes of bits, 12 of the rest, links and their scores.
         assert!(graph.bytes() / graph.len() < 32 + 12 + 64 + 2 * 4 * 60, "{}", graph.bytes() / graph.len());
         assert!(graph.insert(&[0.5; 250]).is_err());

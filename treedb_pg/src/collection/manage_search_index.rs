@@ -8,7 +8,7 @@ use ::bson::raw::cstr;
 use ::bson::{RawDocument, RawDocumentBuf, rawdoc};
 use treedb_query::doc::Doc;
 use treedb_query::index::Definition;
-use treedb_query::index::vector::{Metric, Quantization, VectorDef};
+use treedb_query::index::vector::{Element, Metric, Quantization, VectorDef};
 use treedb_query::query::Result;
 use treedb_query::{ErrorCode, QueryError};
 
@@ -53,6 +53,11 @@ fn definition(given: &RawDocument, options: &RawDocument) -> Result<VectorDef> {
     // A search may filter by any field, and the catalog has no place for their names.
     def.filters.clear();
     def.greatest = Some(vector_am::GREATEST);
+    if def.elements != Element::Float32 {
+        let message =
+            "\"elements\" must be \"float32\" in PostgreSQL, where the documents alone have the elements";
+        return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
+    }
     if def.quantization == Quantization::None {
         let message = "\"quantization\" must be \"scalar\" in PostgreSQL; what a search finds is compared by the vectors themselves";
         return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));

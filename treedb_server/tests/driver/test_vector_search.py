@@ -245,6 +245,52 @@ def test_binary_vectors_are_stored_searched_for_and_searched_with(things):
     assert "damaged" in message
 
 
+@pytest.mark.parametrize("similarity", ["euclidean", "cosine", "dotProduct"])
+def test_whole_numbers_of_8_bits_are_found_by_their_exact_distances(db, similarity):
+    rng = random.Random(5)
+    numbers = [[rng.randrange(-128, 128) for _ in range(24)] for _ in range(300)]
+    small = lambda vector: Binary.from_vector(vector, BinaryVectorDtype.INT8)
+    db.things.insert_many([{"_id": n, "v": small(vector)} for n, vector in enumerate(numbers)])
+    # What such an index cannot have is stored and not found.
+    db.things.insert_many([{"_id": -1, "v": [0.5] * 24}, {"_id": -2, "v": [128] + [0] * 23}, {"_id": -3}])
+    db.things.create_search_index(model(similarity=similarity, dimensions=24, elements="int8"))
+    field = next(db.things.list_search_indexes("near"))["latestDefinition"]["fields"][0]
+    assert (field["elements"], field["quantization"]) == ("int8", "none")
+    at = [rng.randrange(-128, 128) for _ in range(24)]
+
+    def score(vector):
+        product = sum(a * b for a, b in zip(at, vector))
+        if similarity == "euclidean":
+            return 1 / (1 + distance(at, vector))
+        if similarity == "dotProduct":
+            return (1 + product) / 2
+        return (1 + product / math.hypot(*at) / math.hypot(*vector)) / 2
+
+    best = sorted(range(300), key=lambda n: score(numbers[n]), reverse=True)[:5]
+    for query in [small(at), at, [float(x) for x in at]]:
+        for options in [{}, {"exact": True, "numCandidates": None}]:
+            stages = [search(query, 5, **options), {"$set": {"score": {"$meta": "vectorSearchScore"}}}]
+            found = list(db.things.aggregate(stages))
+            assert [d["_id"] for d in found] == best
+            assert [d["score"] for d in found] == pytest.approx([score(numbers[n]) for n in best], rel=1e-5)
+    assert len(list(db.things.aggregate([search(at, 1000, numCandidates=1000)]))) == 300
+    for field in [{"elements": "int4"}, {"elements": "int8", "quantization": "scalar"}, {"elements": 8}]:
+        wrong = SearchIndexModel(definition(similarity, 24, **field), name="wrong", type="vectorSearch")
+        message, name = refused(67, db.things.create_search_index, wrong)
+        assert name == "CannotCreateIndex" and "elements" in message
+
+
+@pytest.mark.parametrize("elements", ["float16", "bfloat16"])
+def test_elements_of_2_bytes_are_compared_as_they_are_rounded(db, elements):
+    db.things.insert_many([{"_id": n, "v": [1 + n / 4096, 0, 0, 0]} for n in range(100)])
+    db.things.create_search_index(model(elements=elements))
+    bits = 10 if elements == "float16" else 7
+    rounded = lambda n: round((1 + n / 4096) * 2**bits) / 2**bits
+    found = list(db.things.aggregate([search([1, 0, 0, 0], 40), {"$set": {"score": {"$meta": "vectorSearchScore"}}}]))
+    best = sorted(1 / (1 + rounded(n) - 1) for n in range(100))[:-41:-1]
+    assert [d["score"] for d in found] == pytest.approx(best, rel=1e-6)
+
+
 @pytest.mark.parametrize("similarity", ["hamming", "jaccard"])
 def test_bits_are_found_by_distances_of_bits(db, similarity):
     rng = random.Random(3)

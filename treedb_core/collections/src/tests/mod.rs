@@ -21,6 +21,7 @@ mod twins;
 mod vector_images;
 mod vector_metrics;
 mod vector_pipelines;
+mod vector_recall;
 mod vectors;
 mod write_batch;
 

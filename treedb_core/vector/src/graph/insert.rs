@@ -105,7 +105,8 @@ pub fn plan<S: NodesMut>(
         nearest.push((store.score(query, entry)?, entry));
         for above in (level + 1..=top).rev() {
             if let Some(first) = nearest.first_mut() {
-                *first = descend(store, query, *first, above, &mut scratch.links, &mut scratch.compared)?;
+                let Scratch { links, scores, compared, .. } = scratch;
+                *first = descend(store, query, *first, above, (links, scores), compared)?;
             }
         }
     }

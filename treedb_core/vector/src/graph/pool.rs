@@ -15,22 +15,30 @@ pub struct Found<N> {
 pub struct Pool<N> {
     found: Vec<Found<N>>,
     most: usize,
+    /// Only so many of the nearest are expanded, once there are `most`.
+    wide: usize,
     /// All before this one are expanded.
     next: usize,
 }
 
 impl<N> Default for Pool<N> {
     fn default() -> Self {
-        Pool { found: Vec::new(), most: 0, next: 0 }
+        Pool { found: Vec::new(), most: 0, wide: 0, next: 0 }
     }
 }
 
 impl<N: Copy> Pool<N> {
     /// Empties it, for at most `most` nodes.
     pub fn reset(&mut self, most: usize) {
+        self.reset_wide(most, most);
+    }
+
+    /// Empties it, for at most `most` nodes, of which the nearest `wide` are expanded; more until there are so many.
+    pub fn reset_wide(&mut self, most: usize, wide: usize) {
         self.found.clear();
         self.found.reserve(most);
         self.most = most;
+        self.wide = wide;
         self.next = 0;
     }
 
@@ -54,11 +62,12 @@ impl<N: Copy> Pool<N> {
         self.next = self.next.min(place);
     }
 
-    /// The nearest node that is not expanded; it counts as expanded now.
+    /// The nearest node that is not expanded, if it is among those to be; it counts as expanded now.
     #[inline]
     pub fn expand(&mut self) -> Option<N> {
+        let end = if self.found.len() < self.most { self.most } else { self.wide };
         loop {
-            let found = self.found.get_mut(self.next)?;
+            let found = self.found.get_mut(self.next).filter(|_| self.next < end)?;
             self.next += 1;
             if !found.expanded {
                 found.expanded = true;
@@ -79,6 +88,22 @@ mod tests {
     use treedb_testing::Rng;
 
     use super::*;
+
+    #[test]
+    fn a_pool_expands_only_as_many_of_the_nearest_as_it_is_wide() {
+        let mut pool = Pool::default();
+        pool.reset_wide(5, 2);
+        (0..4).for_each(|node| pool.insert(node as f32, node));
+        // More, as long as they are too few.
+        assert_eq!([pool.expand(), pool.expand(), pool.expand()], [Some(0), Some(1), Some(2)]);
+        pool.insert(8.0, 8);
+        assert_eq!(pool.expand(), None);
+        // One that is nearer takes a place among the two.
+        pool.insert(0.5, 9);
+        assert_eq!([pool.expand(), pool.expand()], [Some(9), None]);
+        (10..20).for_each(|node| pool.insert(0.7, node));
+        assert_eq!((pool.expand(), pool.found().len()), (None, 5));
+    }
 
     #[test]
     fn a_pool_keeps_the_nearest_and_expands_each_once() {

@@ -13,6 +13,7 @@ pub struct Scratch<N, V> {
     pub compared: usize,
     visited: V,
     pub(super) links: Vec<N>,
+    pub(super) scores: Vec<f32>,
     /// What linking the node that was searched for needs.
     pub ranking: Ranking<N>,
 }
@@ -20,7 +21,8 @@ pub struct Scratch<N, V> {
 impl<N: Copy, V: Default> Default for Scratch<N, V> {
     fn default() -> Self {
         let (pool, ranking) = (Pool::default(), Ranking::default());
-        Scratch { pool, compared: 0, visited: V::default(), links: Vec::new(), ranking }
+        let (links, scores) = (Vec::new(), Vec::new());
+        Scratch { pool, compared: 0, visited: V::default(), links, scores, ranking }
     }
 }
 
@@ -31,8 +33,23 @@ pub fn search<S: Nodes>(
     ef: usize,
     scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
 ) -> Result<(), S::Error> {
+    search_keeping(store, query, ef, ef, scratch)
+}
+
+/// Finds the nearest nodes to a query: at most `keep`, if that is more than `ef`, of which only the nearest `ef` are expanded as soon as
+/// there are so many. Where that is good enough, it takes less time than a search for the nearest `keep`.
+pub fn search_keeping<S: Nodes>(
+    store: &S,
+    query: &S::Query<'_>,
+    ef: usize,
+    keep: usize,
+    scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
+) -> Result<(), S::Error> {
     match begin(store, query, ef, scratch)? {
-        Some(nearest) => in_level(store, query, &[nearest], 0, ef, scratch),
+        Some(nearest) => {
+            begin_level(&[nearest], (keep.max(ef), ef), scratch);
+            expand_all(store, query, 0, scratch)
+        }
         None => Ok(()),
     }
 }
@@ -46,7 +63,7 @@ fn begin<S: Nodes>(
 ) -> Result<Option<(f32, S::Node)>, S::Error> {
     scratch.pool.reset(ef.max(1));
     scratch.compared = 0;
-    descend_all(store, query, &mut scratch.links, &mut scratch.compared)
+    descend_all(store, query, (&mut scratch.links, &mut scratch.scores), &mut scratch.compared)
 }
 
 /// The node that the descent through all levels above level 0 leads to; `None` if there are no nodes. `compared` counts the nodes
@@ -54,14 +71,14 @@ fn begin<S: Nodes>(
 pub(super) fn descend_all<S: Nodes>(
     store: &S,
     query: &S::Query<'_>,
-    links: &mut Vec<S::Node>,
+    (links, scores): (&mut Vec<S::Node>, &mut Vec<f32>),
     compared: &mut usize,
 ) -> Result<Option<(f32, S::Node)>, S::Error> {
     let Some((entry, top)) = store.entry()? else { return Ok(None) };
     let mut nearest = (store.score(query, entry)?, entry);
     *compared += 1;
     for level in (1..=top).rev() {
-        nearest = descend(store, query, nearest, level, links, compared)?;
+        nearest = descend(store, query, nearest, level, (&mut *links, &mut *scores), compared)?;
     }
     Ok(Some(nearest))
 }
@@ -72,20 +89,17 @@ pub(super) fn descend<S: Nodes>(
     query: &S::Query<'_>,
     mut nearest: (f32, S::Node),
     level: u8,
-    links: &mut Vec<S::Node>,
+    (links, scores): (&mut Vec<S::Node>, &mut Vec<f32>),
     compared: &mut usize,
 ) -> Result<(f32, S::Node), S::Error> {
     loop {
         let from = nearest.1;
         store.links(from, level, links)?;
         *compared += links.len();
-        for node in &*links {
-            store.prefetch(*node);
-        }
-        for node in &*links {
-            let score = store.score(query, *node)?;
-            if score < nearest.0 {
-                nearest = (score, *node);
+        store.scores(query, links, scores)?;
+        for (node, score) in links.iter().zip(scores.iter()) {
+            if *score < nearest.0 {
+                nearest = (*score, *node);
             }
         }
         if nearest.1 == from {
@@ -103,14 +117,23 @@ pub(super) fn in_level<S: Nodes, V: Visited<S::Node>>(
     ef: usize,
     scratch: &mut Scratch<S::Node, V>,
 ) -> Result<(), S::Error> {
-    scratch.pool.reset(ef.max(1));
+    begin_level(from, (ef, ef), scratch);
+    expand_all(store, query, level, scratch)
+}
+
+/// Prepares for the search of a level from these nodes on, which keeps so many nodes and expands so many.
+fn begin_level<N: Copy>(
+    from: &[(f32, N)],
+    (most, wide): (usize, usize),
+    scratch: &mut Scratch<N, impl Visited<N>>,
+) {
+    scratch.pool.reset_wide(most.max(1), wide.max(1));
     scratch.visited.clear();
     for (score, node) in from {
         if scratch.visited.insert(*node) {
             scratch.pool.insert(*score, *node);
         }
     }
-    expand_all(store, query, level, scratch)
 }
 
 /// Expands the nodes of the pool, the nearest first, until all of them are.
@@ -120,7 +143,7 @@ fn expand_all<S: Nodes, V: Visited<S::Node>>(
     level: u8,
     scratch: &mut Scratch<S::Node, V>,
 ) -> Result<(), S::Error> {
-    let Scratch { pool, visited, links, compared, .. } = scratch;
+    let Scratch { pool, visited, links, scores, compared, .. } = scratch;
     while let Some(node) = pool.expand() {
         store.links(node, level, links)?;
         // Without a branch: whether a node has been met cannot be predicted.
@@ -133,15 +156,13 @@ fn expand_all<S: Nodes, V: Visited<S::Node>>(
             new += usize::from(visited.insert(node));
         }
         links.truncate(new);
-        // All nodes are asked for before the first of them is needed.
-        links.iter().for_each(|node| store.prefetch(*node));
         *compared += links.len();
         if let Some(upcoming) = pool.upcoming() {
             store.prefetch_links(upcoming);
         }
-        for node in links.iter() {
-            let score = store.score(query, *node)?;
-            pool.insert(score, *node);
+        store.scores(query, links, scores)?;
+        for (node, score) in links.iter().zip(scores.iter()) {
+            pool.insert(*score, *node);
         }
     }
     Ok(())

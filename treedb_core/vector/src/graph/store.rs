@@ -48,6 +48,21 @@ pub trait Nodes {
     }
     /// How far a node is from a query: the less, the nearer.
     fn score(&self, query: &Self::Query<'_>, node: Self::Node) -> Result<f32, Self::Error>;
+    /// Writes the scores of nodes over `out`, in their order. A store that can compute several at once does.
+    fn scores(
+        &self,
+        query: &Self::Query<'_>,
+        nodes: &[Self::Node],
+        out: &mut Vec<f32>,
+    ) -> Result<(), Self::Error> {
+        out.clear();
+        // All nodes are asked for before the first of them is needed.
+        nodes.iter().for_each(|node| self.prefetch(*node));
+        for node in nodes {
+            out.push(self.score(query, *node)?);
+        }
+        Ok(())
+    }
     /// Tells that the score of a node is about to be asked for.
     fn prefetch(&self, node: Self::Node);
     /// Tells that the links of a node in level 0 are about to be asked for.

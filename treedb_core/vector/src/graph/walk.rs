@@ -99,6 +99,7 @@ pub struct Walk {
     before: HashSet<u32>,
     tries: usize,
     links: Vec<u32>,
+    scores: Vec<f32>,
     estimates: Vec<Estimate<u32>>,
 }
 
@@ -127,7 +128,9 @@ impl Walk {
     pub fn begin<S: Nodes<Node = u32>>(&mut self, store: &S, query: &S::Query<'_>) -> Result<(), S::Error> {
         for _ in 0..TRIES {
             self.clear();
-            let Some(nearest) = descend_all(store, query, &mut self.links, &mut self.compared)? else {
+            let Some(nearest) =
+                descend_all(store, query, (&mut self.links, &mut self.scores), &mut self.compared)?
+            else {
                 return Ok(());
             };
             self.from(store, query, &[nearest])?;
@@ -158,7 +161,9 @@ impl Walk {
         }
         self.met.clear();
         (self.least, self.limit) = (f32::INFINITY, f32::INFINITY);
-        let Some(nearest) = descend_all(store, query, &mut self.links, &mut self.compared)? else {
+        let Some(nearest) =
+            descend_all(store, query, (&mut self.links, &mut self.scores), &mut self.compared)?
+        else {
             return Ok(false);
         };
         self.from(store, query, &[nearest])?;

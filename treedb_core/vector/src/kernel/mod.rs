@@ -54,6 +54,8 @@ pub struct Kernels {
     /// Sum of products of codes, of which the first are numbers from 0 to 255, the second from -128 to 127, stored with
     /// their highest bit inverted (128 added).
     pub codes: fn(&[u8], &[u8]) -> i32,
+    /// The same sum of each of the first with the second, written over the third.
+    pub codes_of: fn(&[&[u8]], &[u8], &mut [i32]),
     /// How many bits differ.
     pub differing: fn(&[u8], &[u8]) -> u32,
     /// How many bits are set in both.
@@ -63,6 +65,12 @@ pub struct Kernels {
     pub unpack: fn(&[u8], &[u8], f32, &mut [f32]),
     /// Writes the codes of floats.
     pub encode: Encode,
+    /// Sum of absolute values of differences of codes.
+    pub apart: fn(&[u8], &[u8]) -> u32,
+    /// Writes the floats that finite numbers of 16 bits are (`f16`, IEEE 754 binary16) over the second slice.
+    pub from_f16: fn(&[u16], &mut [f32]),
+    /// Writes the floats whose upper halves these are (`bf16`) over the second slice.
+    pub from_bf16: fn(&[u16], &mut [f32]),
     /// Appends a sum for each record: of products of numbers and of those of few bits that it has. At most 2,048 numbers, and
     /// as many as the next multiple of 64.
     pub planes: fn(&[u8], Packed, &[i8], &mut Vec<i32>),
@@ -103,6 +111,7 @@ mod tests {
     use treedb_testing::Rng;
 
     use super::*;
+    use crate::element::Element;
 
     fn floats(rng: &mut Rng, count: usize) -> Vec<f32> {
         (0..count).map(|_| rng.below(20_001) as f32 / 10_000.0 - 1.0).collect()
@@ -131,11 +140,23 @@ mod tests {
                     kernels.name
                 );
                 assert_eq!((kernels.codes)(&x, &y), of_codes, "{} codes at {len}", kernels.name);
+                let (mut sums, reversed) = ([7; 5], x.iter().rev().copied().collect::<Vec<u8>>());
+                let all: [&[u8]; 4] = [&x, &[], &reversed, &x];
+                (kernels.codes_of)(&all, &y, &mut sums);
+                let of_reversed = (kernels.codes)(&reversed, &y);
+                assert_eq!(
+                    sums,
+                    [of_codes, 0, of_reversed, of_codes, 7],
+                    "{} codes_of at {len}",
+                    kernels.name
+                );
                 let count =
                     |bits: fn(u8, u8) -> u8| x.iter().zip(&y).map(|(x, y)| bits(*x, *y).count_ones()).sum();
                 let (differing, common): (u32, u32) = (count(|x, y| x ^ y), count(|x, y| x & y));
                 assert_eq!((kernels.differing)(&x, &y), differing, "{} differing at {len}", kernels.name);
                 assert_eq!((kernels.common)(&x, &y), common, "{} common at {len}", kernels.name);
+                let apart: u32 = x.iter().zip(&y).map(|(x, y)| u32::from(x.abs_diff(*y))).sum();
+                assert_eq!((kernels.apart)(&x, &y), apart, "{} apart at {len}", kernels.name);
             }
         }
     }
@@ -156,6 +177,31 @@ mod tests {
                     let mut codes = vec![0; len];
                     assert_eq!((kernels.encode)(&vector, &mut codes), sums, "{} at {len}", kernels.name);
                     assert_eq!(codes, wanted, "{} at {len}", kernels.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_kernels_widen_every_number_of_16_bits() {
+        let halves: Vec<u16> = (0..=u16::MAX).collect();
+        for kernels in Kernels::all() {
+            for element in [Element::Float16, Element::BFloat16] {
+                let mut wide = vec![0.0; halves.len()];
+                element.widen(&kernels, &halves, &mut wide);
+                for (half, found) in
+                    halves.iter().zip(&wide).filter(|(half, _)| element.wide(**half).is_finite())
+                {
+                    assert_eq!(found.to_bits(), element.wide(*half).to_bits(), "{} {half}", kernels.name);
+                }
+                for len in 0..70 {
+                    let mut some = vec![-7.0; len + 1];
+                    element.widen(&kernels, &halves[15_000..15_000 + len], &mut some);
+                    assert!(
+                        some[..len] == wide[15_000..15_000 + len] && some[len] == -7.0,
+                        "{} at {len}",
+                        kernels.name
+                    );
                 }
             }
         }
@@ -250,6 +296,8 @@ mod tests {
     fn codes_at_their_limits_do_not_overflow() {
         for kernels in Kernels::all() {
             for (x, y) in [(255, 255), (255, 0), (0, 0), (1, 255)] {
+                let apart = 4096 * u32::from(u8::abs_diff(x, y));
+                assert_eq!((kernels.apart)(&[x; 4096], &[y; 4096]), apart, "{}", kernels.name);
                 let wanted = 4096 * i32::from(x) * (i32::from(y) - 128);
                 assert_eq!((kernels.codes)(&[x; 4096], &[y; 4096]), wanted, "{}", kernels.name);
             }

@@ -1,6 +1,7 @@
 //! The sums in plain Rust, in lanes that the compiler can keep in vector registers.
 
 use super::{Kernels, Packed};
+use crate::element::{from_bf16 as wide_bf16, from_f16_finite};
 use crate::neighbour::Rotation;
 
 /// Independent sums: as many as two registers of eight floats hold.
@@ -12,10 +13,14 @@ pub(super) const KERNELS: Kernels = Kernels {
     squares,
     differences,
     codes,
+    codes_of,
     differing,
     common,
     unpack,
     encode,
+    apart,
+    from_f16,
+    from_bf16,
     planes,
     round,
     rotate,
@@ -49,6 +54,10 @@ fn differences(a: &[f32], b: &[f32]) -> f32 {
 
 fn codes(a: &[u8], b: &[u8]) -> i32 {
     a.iter().zip(b).map(|(a, b)| i32::from(*a) * (i32::from(*b) - 128)).sum()
+}
+
+fn codes_of(all: &[&[u8]], b: &[u8], out: &mut [i32]) {
+    out.iter_mut().zip(all).for_each(|(out, a)| *out = codes(a, b));
 }
 
 fn differing(a: &[u8], b: &[u8]) -> u32 {
@@ -122,6 +131,36 @@ pub(super) fn encode_each(vector: &[f32], codes: &mut [u8]) -> (f32, i32, i64) {
         square += i64::from(number * number);
     }
     (greatest, sum, square)
+}
+
+fn apart(a: &[u8], b: &[u8]) -> u32 {
+    apart_each(a, b)
+}
+
+/// As [`unpack_each`].
+#[inline(always)]
+pub(super) fn apart_each(a: &[u8], b: &[u8]) -> u32 {
+    a.iter().zip(b).map(|(a, b)| u32::from(a.abs_diff(*b))).sum()
+}
+
+fn from_f16(halves: &[u16], out: &mut [f32]) {
+    from_f16_each(halves, out);
+}
+
+/// As [`unpack_each`].
+#[inline(always)]
+pub(super) fn from_f16_each(halves: &[u16], out: &mut [f32]) {
+    halves.iter().zip(out).for_each(|(half, out)| *out = from_f16_finite(*half));
+}
+
+fn from_bf16(halves: &[u16], out: &mut [f32]) {
+    from_bf16_each(halves, out);
+}
+
+/// As [`unpack_each`].
+#[inline(always)]
+pub(super) fn from_bf16_each(halves: &[u16], out: &mut [f32]) {
+    halves.iter().zip(out).for_each(|(half, out)| *out = wide_bf16(*half));
 }
 
 fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {

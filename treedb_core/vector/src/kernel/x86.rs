@@ -2,7 +2,9 @@
 
 use std::arch::x86_64::*;
 
-use super::portable::{count_each, encode_each, planes_each, round_each, unpack_each};
+use super::portable::{
+    apart_each, count_each, encode_each, from_bf16_each, from_f16_each, planes_each, round_each, unpack_each,
+};
 use super::{Kernels, Packed};
 use crate::neighbour::Rotation;
 
@@ -20,6 +22,8 @@ macro_rules! kernels {
             // SAFETY: as above.
             codes: |a, b| unsafe { $name::codes(a, b) },
             // SAFETY: as above.
+            codes_of: |all, b, out| unsafe { $name::codes_of(all, b, out) },
+            // SAFETY: as above.
             differing: |a, b| unsafe { $name::differing(a, b) },
             // SAFETY: as above.
             common: |a, b| unsafe { $name::common(a, b) },
@@ -27,6 +31,12 @@ macro_rules! kernels {
             unpack: |codes, rest, scale, out| unsafe { $name::unpack(codes, rest, scale, out) },
             // SAFETY: as above.
             encode: |vector, codes| unsafe { $name::encode(vector, codes) },
+            // SAFETY: as above.
+            apart: |a, b| unsafe { $name::apart(a, b) },
+            // SAFETY: as above.
+            from_f16: |halves, out| unsafe { $name::from_f16(halves, out) },
+            // SAFETY: as above.
+            from_bf16: |halves, out| unsafe { $name::from_bf16(halves, out) },
             // SAFETY: as above.
             planes: |records, packed, numbers, out| unsafe { $name::planes(records, packed, numbers, out) },
             // SAFETY: as above.
@@ -83,6 +93,21 @@ mod avx512 {
     #[target_feature(enable = "avx512f,avx512bw")]
     pub(super) fn unpack(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
         unpack_each(codes, rest, scale, out);
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn apart(a: &[u8], b: &[u8]) -> u32 {
+        apart_each(a, b)
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn from_f16(halves: &[u16], out: &mut [f32]) {
+        from_f16_each(halves, out);
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw")]
+    pub(super) fn from_bf16(halves: &[u16], out: &mut [f32]) {
+        from_bf16_each(halves, out);
     }
 
     /// A mask of the first `count` of 16 lanes.
@@ -202,6 +227,22 @@ mod avx512 {
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub(super) fn codes_of(all: &[&[u8]], b: &[u8], out: &mut [i32]) {
+        if b.len() != 64 {
+            out.iter_mut().zip(all).for_each(|(out, a)| *out = codes(a, b));
+            return;
+        }
+        // One register has all that they are compared with.
+        // SAFETY: 64 bytes.
+        let y = unsafe { _mm512_xor_si512(_mm512_loadu_si512(b.as_ptr().cast()), _mm512_set1_epi8(-128)) };
+        for (out, a) in out.iter_mut().zip(all) {
+            // SAFETY: the mask keeps the load within the slice.
+            let x = unsafe { _mm512_maskz_loadu_epi8(first64(a.len()), a.as_ptr().cast()) };
+            *out = _mm512_reduce_add_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), x, y));
+        }
+    }
+
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub(super) fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
         let (words, rest) = (packed.plane / 8, packed.plane % 8);
         for bits in packed.records(records) {
@@ -254,6 +295,21 @@ mod avx2 {
     #[target_feature(enable = "avx2")]
     pub(super) fn unpack(codes: &[u8], rest: &[u8], scale: f32, out: &mut [f32]) {
         unpack_each(codes, rest, scale, out);
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn apart(a: &[u8], b: &[u8]) -> u32 {
+        apart_each(a, b)
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn from_f16(halves: &[u16], out: &mut [f32]) {
+        from_f16_each(halves, out);
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn from_bf16(halves: &[u16], out: &mut [f32]) {
+        from_bf16_each(halves, out);
     }
 
     #[target_feature(enable = "avx2,popcnt")]
@@ -332,6 +388,11 @@ mod avx2 {
         let whole = len - len % 16;
         let rest = a.get(whole..len).unwrap_or(&[]).iter().zip(b.get(whole..len).unwrap_or(&[]));
         total + rest.map(|(x, y)| i32::from(*x) * (i32::from(*y) - 128)).sum::<i32>()
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn codes_of(all: &[&[u8]], b: &[u8], out: &mut [i32]) {
+        out.iter_mut().zip(all).for_each(|(out, a)| *out = codes(a, b));
     }
 
     #[target_feature(enable = "avx2")]

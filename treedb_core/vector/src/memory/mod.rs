@@ -29,10 +29,13 @@ pub use records::Records;
 pub use search::{Query, Searcher};
 pub use threads::{Host, Undisturbed};
 
+use std::borrow::Cow;
+
 use above::Above;
 use vectors::Vectors;
 
 use crate::code::{self, Coded, Factors};
+use crate::element::Element;
 use crate::graph::{self, Limits, NodesMut, Scratch, Spare, Stamps};
 use crate::kernel::Kernels;
 use crate::metric::{Metric, Unfit};
@@ -41,6 +44,7 @@ use crate::metric::{Metric, Unfit};
 #[derive(Debug)]
 pub struct MemoryGraph {
     metric: Metric,
+    element: Element,
     dimensions: usize,
     limits: Limits,
     kernels: Kernels,
@@ -87,6 +91,7 @@ impl MemoryGraph {
     pub fn new(metric: Metric, dimensions: usize, limits: Limits) -> MemoryGraph {
         MemoryGraph {
             metric,
+            element: Element::Float32,
             dimensions,
             limits,
             kernels: Kernels::best(),
@@ -97,8 +102,7 @@ impl MemoryGraph {
             factors: Records::new(if metric == Metric::L2 { 3 } else { 2 }),
             links: Records::new(1 + limits.links_below),
             scores: Some(Records::new(limits.links_below)),
-            // Codes of bits are the vectors.
-            vectors: Vectors::floats(if metric.is_of_bits() { 0 } else { dimensions }),
+            vectors: Vectors::new(dimensions, Element::Float32, metric.is_of_bits()),
             above: Above::new(limits.links),
             free: Vec::new(),
             random: 0,
@@ -106,10 +110,33 @@ impl MemoryGraph {
         }
     }
 
+    /// Keeps elements of this type: those of vectors that are inserted are rounded to it ([`Element::nearest`]). To be called before
+    /// anything is inserted. Bits are bits.
+    pub fn with_elements(self, element: Element) -> MemoryGraph {
+        let vectors = Vectors::new(self.dimensions, element, self.metric.is_of_bits());
+        let graph = MemoryGraph { element, vectors, ..self };
+        MemoryGraph { exact: graph.exact && !graph.codes_are_vectors(), ..graph }
+    }
+
     /// Lets searches and links go by the vectors, not by their codes, which cannot tell vectors of few dimensions apart
-    /// that are near each other and far from zero. To be called before anything is inserted. The codes of bits are the vectors.
+    /// that are near each other and far from zero. To be called before anything is inserted. The codes of bits and of whole numbers are
+    /// the vectors.
     pub fn exact(self) -> MemoryGraph {
-        MemoryGraph { exact: !self.metric.is_of_bits(), ..self }
+        MemoryGraph { exact: !self.codes_are_vectors(), ..self }
+    }
+
+    /// Whether the codes say exactly what the vectors are.
+    fn codes_are_vectors(&self) -> bool {
+        self.metric.is_of_bits() || self.element == Element::Int8
+    }
+
+    /// Keeps the codes of vectors only, and has no others to give: for a graph that is built by the codes and stored. To be called before
+    /// anything is inserted. Of a graph whose searches go by the vectors, it keeps them.
+    pub fn without_vectors(self) -> MemoryGraph {
+        if self.exact {
+            return self;
+        }
+        MemoryGraph { vectors: Vectors::Coded(Records::new(1)), ..self }
     }
 
     /// Does not keep the scores of links, which only changes of the graph need: those take longer, and it takes a fifth less
@@ -120,17 +147,16 @@ impl MemoryGraph {
 
     /// The same graph in as little memory as it can be searched in: without scores of links, and with vectors in 24 bits for
     /// each element, which are as exact as their greatest element is as a float. [`MemoryGraph::vector`] has nothing then.
-    /// Of a graph whose searches go by the vectors, they stay as they are.
+    /// Of a graph whose searches go by the vectors, they stay as they are, and so do elements that take no more than 2 bytes.
     pub fn packed(self) -> MemoryGraph {
         let mut graph = MemoryGraph { scores: None, ..self };
-        if graph.exact || graph.vectors.is_packed() || graph.metric.is_of_bits() {
+        if graph.exact || !matches!(graph.vectors, Vectors::Floats(_)) {
             return graph;
         }
         let mut packed = Vectors::packed(graph.dimensions);
         for node in 0..graph.vectors.count() as u32 {
-            let (vector, unit) = graph.vectors.get(node);
             packed.push();
-            packed.set(node, vector, unit, graph.codes.get(node));
+            packed.set(node, graph.vectors.floats(node), graph.unit(node), graph.codes.get(node));
         }
         graph.vectors = packed;
         graph
@@ -189,6 +215,7 @@ impl MemoryGraph {
 
     /// Adds a vector as a node without links; returns the node and its level.
     fn add_unlinked(&mut self, vector: &[f32]) -> Result<(u32, u8), Unfit> {
+        let vector = &*self.rounded(vector);
         let unit = self.metric.check(vector, self.dimensions)?;
         let node = self.add_node();
         self.store_vector(node, vector, unit);
@@ -227,14 +254,23 @@ impl MemoryGraph {
 
     /// Sets the vector of a node, but not its links.
     pub fn set_vector(&mut self, node: u32, vector: &[f32]) -> Result<(), Unfit> {
+        let vector = &*self.rounded(vector);
         let unit = self.metric.check(vector, self.dimensions)?;
         self.store_vector(node, vector, unit);
         Ok(())
     }
 
+    /// A vector with the nearest elements of the graph's type.
+    fn rounded<'v>(&self, vector: &'v [f32]) -> Cow<'v, [f32]> {
+        match self.element {
+            Element::Float32 => Cow::Borrowed(vector),
+            element => vector.iter().map(|number| element.nearest(*number)).collect(),
+        }
+    }
+
     fn store_vector(&mut self, node: u32, vector: &[f32], unit: f32) {
         let codes = self.codes.get_mut(node);
-        let factors = code::encode_for(self.metric, vector, unit, codes);
+        let factors = code::encode_for(self.metric, self.element, vector, unit, codes);
         let parts = [factors.scale.to_bits(), factors.sum.cast_unsigned(), factors.squares.to_bits()];
         self.factors.get_mut(node).iter_mut().zip(parts).for_each(|(place, part)| *place = part);
         self.vectors.set(node, vector, unit, codes);
@@ -265,11 +301,18 @@ impl MemoryGraph {
         damage
     }
 
-    /// The vector of a node; empty if there is none of this number, if the graph is [`MemoryGraph::packed`], or if it is one of bits, which are
-    /// the codes.
+    /// The vector of a node; empty if there is none of this number, if the graph is [`MemoryGraph::packed`], or if elements are no
+    /// floats of 4 bytes.
     #[inline]
     pub fn vector(&self, node: u32) -> &[f32] {
-        self.vectors.get(node).0
+        self.vectors.floats(node)
+    }
+
+    /// The vector of a node that there is, of numbers of any type; if they are no floats of 4 bytes, in `place`. Of a
+    /// [`MemoryGraph::packed`] graph under cosine it has length 1.
+    #[inline]
+    pub fn read_vector<'p>(&'p self, node: u32, place: &'p mut Vec<f32>) -> &'p [f32] {
+        self.vectors.read(node, self.scored(node), &self.kernels, place).0
     }
 
     /// What makes the vector of a node of length 1 where only its direction counts, otherwise 1.
@@ -290,6 +333,12 @@ impl MemoryGraph {
     /// The same, without the squared length if the metric does not need it.
     #[inline]
     fn scored(&self, node: u32) -> Coded<'_> {
+        Coded { factors: self.factors(node), codes: self.codes.get(node) }
+    }
+
+    /// The factors of a node's codes, without the squared length if the metric does not need it.
+    #[inline]
+    fn factors(&self, node: u32) -> Factors {
         let factors = match self.factors.get(node) {
             [scale, sum, squares] => [*scale, *sum, *squares],
             [scale, sum] => [*scale, *sum, 0],
@@ -297,7 +346,7 @@ impl MemoryGraph {
         };
         let [scale, sum, squares] = factors;
         let (scale, squares) = (f32::from_bits(scale), f32::from_bits(squares));
-        Coded { factors: Factors { scale, squares, sum: sum.cast_signed() }, codes: self.codes.get(node) }
+        Factors { scale, squares, sum: sum.cast_signed() }
     }
 
     /// Steele and others' splitmix64: the same graph from the same inserts.

@@ -5,12 +5,17 @@ use std::convert::Infallible;
 use super::MemoryGraph;
 use super::above::{put, take};
 use super::search::Query;
+use super::vectors::Elements;
 use crate::code;
 use crate::graph::{Link, Nodes, NodesMut};
 use crate::kernel;
+use crate::metric::Metric;
 
 /// Chains that can be numbered beside the number of links, with number 0: see [`MemoryGraph::is_full`].
 pub(super) const MOST_CHAINS: usize = 1 << 24;
+
+/// Nodes that are compared at a time.
+const TOGETHER: usize = 48;
 
 impl MemoryGraph {
     /// The links of a node in level 0.
@@ -65,9 +70,9 @@ impl MemoryGraph {
 
     /// How far a node is from a vector, which `unit` makes of length 1.
     #[inline]
-    fn exact_score(&self, vector: &[f32], unit: f32, node: u32) -> f32 {
+    fn exact_score(&self, vector: Elements<'_>, unit: f32, node: u32) -> f32 {
         let (other, other_unit) = self.vectors.get(node);
-        self.metric.score(&self.kernels, vector, other, unit * other_unit)
+        vector.score(other, self.metric, &self.kernels, unit * other_unit)
     }
 }
 
@@ -96,6 +101,34 @@ impl Nodes for MemoryGraph {
             true => self.exact_score(query.vector, query.unit, node),
             false => code::score(self.metric, &self.kernels, self.scored(node), query.coded),
         })
+    }
+
+    #[inline]
+    fn scores(&self, query: &Query<'_>, nodes: &[u32], out: &mut Vec<f32>) -> Result<(), Infallible> {
+        out.clear();
+        let dots = !self.exact && matches!(self.metric, Metric::Cosine | Metric::InnerProduct | Metric::L2);
+        for nodes in nodes.chunks(TOGETHER) {
+            if !dots {
+                nodes.iter().for_each(|node| self.prefetch(*node));
+                for node in nodes {
+                    out.push(self.score(query, *node)?);
+                }
+                continue;
+            }
+            let (mut codes, mut products) = ([&[][..]; TOGETHER], [0; TOGETHER]);
+            for (place, node) in codes.iter_mut().zip(nodes) {
+                *place = self.codes.get(*node);
+                kernel::prefetch(place);
+                kernel::prefetch(self.factors.get(*node));
+            }
+            let codes = codes.get(..nodes.len()).unwrap_or(&[]);
+            (self.kernels.codes_of)(codes, query.coded.codes, &mut products);
+            let scored = nodes.iter().zip(products);
+            out.extend(scored.map(|(node, products)| {
+                code::score_of(self.metric, self.factors(*node), query.coded.factors, products)
+            }));
+        }
+        Ok(())
     }
 
     #[inline]

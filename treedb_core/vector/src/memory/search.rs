@@ -1,6 +1,7 @@
 //! The nearest vectors to another one.
 
 use super::MemoryGraph;
+use super::vectors::Elements;
 use crate::code::{self, Coded};
 use crate::graph::{self, Scratch, Stamps};
 use crate::metric::{Metric, Unfit};
@@ -11,7 +12,7 @@ const RANKED: usize = 20;
 /// A query with its codes.
 #[derive(Clone, Copy, Debug)]
 pub struct Query<'q> {
-    pub(super) vector: &'q [f32],
+    pub(super) vector: Elements<'q>,
     pub(super) unit: f32,
     pub(super) coded: Coded<'q>,
 }
@@ -22,7 +23,7 @@ pub struct Searcher {
     scratch: Scratch<u32, Stamps>,
     codes: Vec<u8>,
     nearest: Vec<(f32, u32)>,
-    /// A vector that was packed.
+    /// A vector whose elements are no floats of 4 bytes.
     unpacked: Vec<f32>,
 }
 
@@ -35,7 +36,8 @@ impl Searcher {
 
 impl MemoryGraph {
     /// The `k` nearest nodes to a vector with their distances, the nearest first. `ef` nodes are looked at more closely:
-    /// the more, the better the answer, and the longer it takes.
+    /// the more, the better the answer, and the longer it takes. They may be
+    /// fewer than `k`, which is found all the same.
     pub fn search<'s>(
         &self,
         vector: &[f32],
@@ -43,7 +45,7 @@ impl MemoryGraph {
         ef: usize,
         searcher: &'s mut Searcher,
     ) -> Result<&'s [(f32, u32)], Unfit> {
-        let unit = self.candidates(vector, ef.max(k), searcher)?;
+        let unit = self.candidates(vector, ef, k, searcher)?;
         let Searcher { scratch, nearest, unpacked, .. } = searcher;
         nearest.clear();
         let ranked = scratch.pool.found().iter().take((2 * k).max(RANKED));
@@ -67,7 +69,7 @@ impl MemoryGraph {
         ef: usize,
         searcher: &'s mut Searcher,
     ) -> Result<impl Iterator<Item = u32> + Clone + 's, Unfit> {
-        self.candidates(vector, ef, searcher)?;
+        self.candidates(vector, ef, ef, searcher)?;
         Ok(searcher.scratch.pool.found().iter().map(|found| found.node))
     }
 
@@ -77,23 +79,26 @@ impl MemoryGraph {
         self.vectors.prefetch(node);
     }
 
-    /// Searches for candidates; returns what makes the vector of length 1.
-    fn candidates(&self, vector: &[f32], ef: usize, searcher: &mut Searcher) -> Result<f32, Unfit> {
-        let unit = self.metric.check(vector, self.dimensions)?;
+    /// Searches for candidates, at least `keep` if there are so many; returns what makes the vector of length 1.
+    fn candidates(
+        &self,
+        vector: &[f32],
+        ef: usize,
+        keep: usize,
+        searcher: &mut Searcher,
+    ) -> Result<f32, Unfit> {
+        let unit = self.metric.check_query(vector, self.dimensions)?;
         let Searcher { scratch, codes, .. } = searcher;
         codes.resize(code::code_bytes(self.metric, self.dimensions), 0);
-        let factors = code::encode_for(self.metric, vector, unit, codes);
-        let query = Query { vector, unit, coded: Coded { factors, codes } };
-        let Ok(()) = graph::search(self, &query, ef, scratch);
+        let factors = code::encode_for(self.metric, self.element, vector, unit, codes);
+        let query = Query { vector: Elements::Floats(vector), unit, coded: Coded { factors, codes } };
+        let Ok(()) = graph::search_keeping(self, &query, ef, keep, scratch);
         Ok(unit)
     }
 
     /// The metric's distance of a node; `unit` makes the vector of length 1.
     fn distance(&self, vector: &[f32], unit: f32, node: u32, unpacked: &mut Vec<f32>) -> f32 {
-        let (other, other_unit) = match self.vectors.is_packed() {
-            true => (self.vectors.unpack(node, self.scored(node), &self.kernels, unpacked), 1.0),
-            false => self.vectors.get(node),
-        };
+        let (other, other_unit) = self.vectors.read(node, self.scored(node), &self.kernels, unpacked);
         match self.metric {
             Metric::Cosine => {
                 let unit = unit * other_unit;

@@ -7,14 +7,14 @@
 
 use treedb_query::access::{Direction, Flow, RowId, Source};
 use treedb_query::error::Result;
-use treedb_query::index::vector::{Quantization, VectorDef};
+use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Table, TableKind, WriteTxn};
 use treedb_vector::code::Coded;
 use treedb_vector::graph::{Link, Nodes, NodesMut};
 use treedb_vector::memory::{Builder, MemoryGraph, Undisturbed};
 
 use super::build::{STEP_ROWS, add_nodes};
-use super::graph::limits;
+use super::graph::empty_graph;
 use super::record::{HEAD, Head, damaged, encode_coded, encode_links, encode_vector, links_row, vector_row};
 use crate::catalog::meta::{IndexFlags, Meta, index_table, new_index_table};
 use crate::index::{BuildSlice, Progress};
@@ -115,9 +115,7 @@ fn collect(
     on_progress: &mut dyn FnMut(u64),
 ) -> Result<Option<Collected>> {
     let images = slice.db.inner.catalog.images();
-    let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def));
-    let graph = if def.quantization == Quantization::None { graph.exact() } else { graph };
-    let mut builder = Builder::new(graph, images.build_threads(), Undisturbed);
+    let mut builder = Builder::new(empty_graph(def).without_vectors(), images.build_threads(), Undisturbed);
     let (mut numbers, mut next) = (Vec::new(), Some(0));
     let reads = slice.reads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     while let Some(from) = next {
@@ -156,7 +154,7 @@ impl Collected {
 
     /// Stores the nodes from number `from` on, as many as one transaction takes.
     fn store(&self, def: &VectorDef, txn: &mut WriteTxn, table: &Table, from: usize) -> Result<()> {
-        let mut links = Vec::new();
+        let (mut links, mut vector) = (Vec::new(), Vec::new());
         for (at, number) in self.numbers.iter().enumerate().skip(from).take(STEP) {
             let node = at as u32;
             let Ok(top) = self.graph.level(node);
@@ -167,13 +165,14 @@ impl Collected {
                     links.iter().map(|link| Link { score: link.score, node: self.number(link.node) });
                 levels.push(linked.collect());
             }
-            // Of bits, the graph has the codes only.
-            let vector = match def.metric.is_of_bits() {
-                true => encode_coded(Coded::of_bits(self.graph.coded(node).codes)),
-                false => encode_vector(def, self.graph.vector(node)),
+            let coded = self.graph.coded(node);
+            let record = match def.has_codes() {
+                _ if def.metric.is_of_bits() => encode_coded(Coded::of_bits(coded.codes)),
+                true => encode_coded(coded),
+                false => encode_vector(def, self.graph.read_vector(node, &mut vector)),
             };
             txn.put_row(table, links_row(*number), &encode_links(&levels))?;
-            txn.put_row(table, vector_row(*number), &vector)?;
+            txn.put_row(table, vector_row(*number), &record)?;
         }
         Ok(())
     }

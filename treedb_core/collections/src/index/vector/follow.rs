@@ -10,17 +10,17 @@ use std::ops::{Range, RangeBounds};
 
 use treedb_query::access::{RowId, Source};
 use treedb_query::error::Result;
-use treedb_query::index::vector::{Quantization, VectorDef, Vectors};
+use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{Reads, Table, TableVersion};
 use treedb_vector::graph::{Link, NodesMut};
 use treedb_vector::memory::{MemoryGraph, Records};
 use treedb_vector::metric::Unfit;
 
-use super::graph::{NodeHasher, StoredGraph, limits};
+use super::graph::{NodeHasher, StoredGraph, empty_graph};
 use super::image::Image;
 use super::record::{
-    HEAD, bits, coded, damaged, floats, for_each_link, level_of, node_of, node_of_vector_row, position_of,
-    row_of,
+    HEAD, coded, damaged, for_each_link, level_of, node_of, node_of_vector_row, position_of, row_of,
+    vector_in,
 };
 use crate::read::view::View;
 
@@ -78,8 +78,7 @@ pub(super) struct Follower {
 
 impl Follower {
     pub(super) fn new(def: &VectorDef) -> Follower {
-        let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def)).without_scores();
-        let graph = if def.quantization == Quantization::None { graph.exact() } else { graph };
+        let graph = empty_graph(def).without_scores();
         let (numbers, nodes) = (Records::new(1), BTreeMap::new());
         let unread = VecDeque::from_iter(std::iter::once(0..u64::MAX));
         let (since, documents_since, newest) = (0, 0, 0);
@@ -249,11 +248,8 @@ impl<R: Reads> Reading<'_, R> {
     }
 
     fn vector(&mut self, number: u64, record: &[u8]) -> Result<()> {
-        if self.def.metric.is_of_bits() {
-            return self.set_vector(number, &bits(self.def, record));
-        }
-        if self.def.quantization == Quantization::None {
-            return self.set_vector(number, &floats(record).1);
+        if let Some(vector) = vector_in(self.def, record) {
+            return self.set_vector(number, &vector);
         }
         let row = row_of(number);
         if self.loaded.contains(&row) {

@@ -8,9 +8,10 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use treedb_query::error::{QueryError, Result};
-use treedb_query::index::vector::VectorDef;
+use treedb_query::index::vector::{Quantization, VectorDef};
 use treedb_storage::{Reads, Table, WriteTxn};
 use treedb_vector::graph::{self, Limits, Link, Nodes, NodesMut, Scratch, Visited};
+use treedb_vector::memory::MemoryGraph;
 
 use super::record::{
     Comparison, HEAD, Head, damaged, encode_links, encode_vector, for_each_link, level_of, links_row,
@@ -27,6 +28,12 @@ const CACHED: usize = 32;
 /// How many links the nodes of an index have.
 pub(super) fn limits(def: &VectorDef) -> Limits {
     Limits { links: def.links, links_below: 3 * def.links, ef: def.candidates }
+}
+
+/// A graph in memory for the vectors of an index.
+pub(super) fn empty_graph(def: &VectorDef) -> MemoryGraph {
+    let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def)).with_elements(def.elements);
+    if def.quantization == Quantization::None { graph.exact() } else { graph }
 }
 
 /// Hashes node numbers, which need no protection: they are not chosen by users.

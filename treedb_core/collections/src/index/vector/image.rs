@@ -128,6 +128,8 @@ pub(super) struct Workspace {
     image: Weak<Image>,
     pub(super) searcher: Searcher,
     pub(super) batch: Batch,
+    /// A vector of an image whose elements are no floats of 4 bytes.
+    pub(super) vector: Vec<f32>,
 }
 
 thread_local! {

@@ -4,13 +4,13 @@
 //! |---|---|
 //! | 1 | the head: level of the entry point, 1 byte; its node, 8 bytes; the root, 8 bytes. Missing if there are no nodes |
 //! | `2n` | the links of node `n`: its level, 1 byte; then for every level from 0 on the number of links, 1 byte, and the links: node, 8 bytes, score, 4 bytes |
-//! | `2n + 1` | the vector of node `n`; `scalar`: scale, squared length and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]); `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each; of bits: as `scalar`, with 8 bits in a byte, the first in its highest place, and 0s at the end |
+//! | `2n + 1` | the vector of node `n`; `scalar`: scale, squared length and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]); `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each, or 2 if they are `float16` or `bfloat16`; of `int8` elements: as `scalar`, with 1, or what makes the length 1 under cosine, for the scale, so that the codes are the elements; of bits: as `scalar`, with 8 bits in a byte, the first in its highest place, and 0s at the end |
 //!
 //! A node is a vector of a row of the collection: its number has the number of the row in its lowest 40 bits, and the
 //! position of the vector in the row's document above them, which is 0 if that is its only one. Numbers are little-endian.
 
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::index::vector::VectorDef;
+use treedb_query::index::vector::{Element, VectorDef};
 use treedb_vector::code::{self, Coded, Factors};
 use treedb_vector::graph::Link;
 use treedb_vector::kernel::Kernels;
@@ -143,12 +143,17 @@ pub(super) fn encode_vector(def: &VectorDef, vector: &[f32]) -> Vec<u8> {
     let unit = def.metric.check(vector, def.dimensions).unwrap_or(1.0);
     if def.has_codes() {
         let mut codes = vec![0; code::code_bytes(def.metric, vector.len())];
-        let factors = code::encode_for(def.metric, vector, unit, &mut codes);
+        let factors = code::encode_for(def.metric, def.elements, vector, unit, &mut codes);
         return encode_coded(Coded { factors, codes: &codes });
     }
     let mut out = Vec::with_capacity(4 + 4 * vector.len());
     out.extend_from_slice(&unit.to_le_bytes());
-    vector.iter().for_each(|element| out.extend_from_slice(&element.to_le_bytes()));
+    match def.elements {
+        element if element.is_half() => {
+            vector.iter().for_each(|number| out.extend_from_slice(&element.half(*number).to_le_bytes()));
+        }
+        _ => vector.iter().for_each(|element| out.extend_from_slice(&element.to_le_bytes())),
+    }
     out
 }
 
@@ -161,13 +166,15 @@ pub(super) fn encode_coded(coded: Coded<'_>) -> Vec<u8> {
 #[derive(Debug)]
 pub(super) struct Comparison {
     metric: Metric,
+    elements: Element,
     has_codes: bool,
     kernels: Kernels,
 }
 
 impl Comparison {
     pub(super) fn of(def: &VectorDef) -> Self {
-        Comparison { metric: def.metric, has_codes: def.has_codes(), kernels: Kernels::best() }
+        let (metric, elements, has_codes) = (def.metric, def.elements, def.has_codes());
+        Comparison { metric, elements, has_codes, kernels: Kernels::best() }
     }
 
     /// A number that is the less, the nearer two vectors are, from their records.
@@ -175,7 +182,7 @@ impl Comparison {
         if self.has_codes {
             return code::score(self.metric, &self.kernels, coded(a), coded(b));
         }
-        let ((unit_a, a), (unit_b, b)) = (floats(a), floats(b));
+        let ((unit_a, a), (unit_b, b)) = (floats(self.elements, a), floats(self.elements, b));
         self.metric.score(&self.kernels, &a, &b, unit_a * unit_b)
     }
 }
@@ -187,20 +194,54 @@ pub(super) fn coded(record: &[u8]) -> Coded<'_> {
 }
 
 /// What makes the vector of a record of length 1, and its elements.
-pub(super) fn floats(record: &[u8]) -> (f32, Vec<f32>) {
-    let mut all = record.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes));
-    (all.next().unwrap_or(1.0), all.collect())
+pub(super) fn floats(elements: Element, record: &[u8]) -> (f32, Vec<f32>) {
+    let Some((unit, rest)) = record.split_first_chunk() else { return (1.0, Vec::new()) };
+    let vector = match elements.is_half() {
+        true => rest.as_chunks().0.iter().map(|half| elements.wide(u16::from_le_bytes(*half))).collect(),
+        false => rest.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect(),
+    };
+    (f32::from_le_bytes(*unit), vector)
 }
 
-/// The bits in a record of a vector of bits, as elements.
-pub(super) fn bits(def: &VectorDef, record: &[u8]) -> Vec<f32> {
-    let bits = coded(record).codes.iter().flat_map(|byte| (0..8).map(move |at| byte << at & 0x80 != 0));
-    bits.take(def.dimensions).map(f32::from).collect()
+/// The vector in a record, if it says exactly what that is: always but where there are codes of other numbers.
+pub(super) fn vector_in(def: &VectorDef, record: &[u8]) -> Option<Vec<f32>> {
+    let codes = coded(record).codes;
+    if def.metric.is_of_bits() {
+        let bits = codes.iter().flat_map(|byte| (0..8).map(move |at| byte << at & 0x80 != 0));
+        return Some(bits.take(def.dimensions).map(f32::from).collect());
+    }
+    if def.codes_are_vectors() {
+        return Some(codes.iter().map(|code| f32::from(*code) - 128.0).collect());
+    }
+    (!def.has_codes()).then(|| floats(def.elements, record).1)
 }
 
 #[cfg(test)]
 mod tests {
+    use treedb_query::index::vector::Quantization;
+
     use super::*;
+
+    #[test]
+    fn a_record_says_what_a_vector_is_unless_it_has_codes_of_other_numbers() {
+        for (metric, elements, quantization, vector) in [
+            (Metric::L2, Element::Float32, Quantization::None, vec![0.1, -2e20, 3.5]),
+            (Metric::Cosine, Element::Float16, Quantization::None, vec![0.5, -2.0, 1024.0]),
+            (Metric::L1, Element::BFloat16, Quantization::None, vec![0.5, -2.0, 1024.0]),
+            (Metric::Cosine, Element::Int8, Quantization::None, vec![-128.0, 127.0, 0.0]),
+            (Metric::Hamming, Element::Float32, Quantization::None, vec![1.0, 0.0, 1.0]),
+            (Metric::L2, Element::Float32, Quantization::Scalar, vec![]),
+            (Metric::L2, Element::Float16, Quantization::Scalar, vec![]),
+        ] {
+            let def = VectorDef { elements, quantization, ..VectorDef::new("v", 3, metric) };
+            let whole = if vector.is_empty() { vec![1.0, 2.0, 3.0] } else { vector.clone() };
+            let record = encode_vector(&def, &whole);
+            assert_eq!(vector_in(&def, &record), Some(vector).filter(|vector| !vector.is_empty()), "{def:?}");
+            for len in 0..record.len() {
+                let _ = vector_in(&def, &record[..len]);
+            }
+        }
+    }
 
     #[test]
     fn records_come_back_from_their_bytes() {

@@ -129,16 +129,18 @@ struct Imaged<'i, R> {
     /// The record of a vector of bits, whose codes are compared.
     bits: Option<Vec<u8>>,
     searcher: &'i mut Searcher,
+    /// Where a vector is read into.
+    place: &'i mut Vec<f32>,
 }
 
 impl<R> Imaged<'_, R> {
     /// The exact distance of a node.
     #[inline]
-    fn node_distance(&self, node: u32) -> f32 {
+    fn node_distance(&mut self, node: u32) -> f32 {
         let (metric, graph) = (self.def.metric, &self.image.graph);
         match &self.bits {
             Some(bits) => code::score(metric, &Kernels::best(), coded(bits), graph.coded(node)),
-            None => metric.distance(self.vector, graph.vector(node)),
+            None => metric.distance(self.vector, graph.read_vector(node, self.place)),
         }
     }
 }
@@ -154,7 +156,8 @@ impl<R: Reads> Candidates for Imaged<'_, R> {
     }
 
     fn all(&mut self, out: &mut Vec<u64>) -> Result<()> {
-        let nodes = (0..self.image.numbers.count() as u32).filter(|node| self.image.number(*node) != 0);
+        let image = self.image;
+        let nodes = (0..image.numbers.count() as u32).filter(|node| image.number(*node) != 0);
         let mut all: Vec<(f32, u32)> = nodes.map(|node| (self.node_distance(node), node)).collect();
         all.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
         out.clear();
@@ -261,9 +264,9 @@ pub(super) fn nearest(
     let nodes = usize::try_from(view.reads.len(table)? / 2).unwrap_or(usize::MAX);
     with_workspace(|workspace| {
         if let Some(image) = view.meta.images.image(def, view, table, workspace)? {
-            let Workspace { searcher, batch, .. } = workspace;
+            let Workspace { searcher, batch, vector: place, .. } = workspace;
             let bits = def.metric.is_of_bits().then(|| encode_vector(def, vector));
-            let mut graph = Imaged { def, view, image: &image, vector, bits, searcher };
+            let mut graph = Imaged { def, view, image: &image, vector, bits, searcher, place };
             return batch.walk(&mut graph, nodes, (k, ef), visit);
         }
         let mut graph = Stored {

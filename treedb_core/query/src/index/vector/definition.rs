@@ -3,7 +3,7 @@
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
-use super::Metric;
+use super::{Element, Metric};
 use crate::doc::{Doc, Path, Value, shown};
 use crate::error::{ErrorCode, QueryError, Result};
 
@@ -42,6 +42,8 @@ pub struct VectorDef {
     /// Documents with several vectors are not in the index: it was created by a version that did not know them, or is
     /// PostgreSQL's. No specification has it.
     pub one_vector: bool,
+    /// What the elements of vectors are rounded to, and kept as.
+    pub elements: Element,
     /// What is compared first.
     pub quantization: Quantization,
     /// Links that a new node of the graph gets (M).
@@ -65,7 +67,8 @@ impl VectorDef {
             metric,
             greatest: None,
             one_vector: false,
-            quantization: default_quantization(metric),
+            elements: Element::Float32,
+            quantization: default_quantization(metric, Element::Float32),
             links: LINKS,
             candidates: CANDIDATES,
         }
@@ -78,8 +81,8 @@ impl VectorDef {
 
     /// Parses a specification as in `createSearchIndexes`: `{ name: "by_meaning", type: "vectorSearch", definition: { fields:
     /// [{ type: "vector", path: "embedding", numDimensions: 384, similarity: "cosine" }] } }`. The field may also have
-    /// `quantization` (`none` or `scalar`) and `hnswOptions` (`maxEdges`, `numEdgeCandidates`). Fields of the type `filter`
-    /// are allowed and not needed: a search may filter by any field.
+    /// `quantization` (`none` or `scalar`), `hnswOptions` (`maxEdges`, `numEdgeCandidates`) and, which MongoDB has not, `elements`
+    /// (`float32`, `float16`, `bfloat16` or `int8`). Fields of the type `filter` are allowed and not needed: a search may filter by any field.
     ///
     /// # Errors
     /// `CannotCreateIndex` naming what is missing or not supported.
@@ -126,7 +129,7 @@ impl VectorDef {
     pub fn spec(&self) -> RawDocumentBuf {
         let number = |number: usize| i32::try_from(number).unwrap_or(i32::MAX);
         let mut fields = RawArrayBuf::new();
-        fields.push(rawdoc! {
+        let mut field = rawdoc! {
             "type": "vector",
             "path": self.path.as_str(),
             "numDimensions": number(self.dimensions),
@@ -136,7 +139,11 @@ impl VectorDef {
                 Quantization::Scalar => "scalar",
             },
             "hnswOptions": { "maxEdges": number(self.links), "numEdgeCandidates": number(self.candidates) },
-        });
+        };
+        if self.elements != Element::Float32 {
+            field.append(cstr!("elements"), elements_name(self.elements));
+        }
+        fields.push(field);
         self.filters.iter().for_each(|path| fields.push(rawdoc! { "type": "filter", "path": path.as_str() }));
         rawdoc! { "name": self.name.as_str(), "type": TYPE, "definition": { "fields": fields } }
     }
@@ -172,9 +179,15 @@ impl VectorDef {
         }
     }
 
-    /// Whether the index has codes of vectors; otherwise it has the vectors. The codes of bits are the bits.
+    /// Whether the index has codes of vectors; otherwise it has the vectors. The codes of bits are the bits, those of whole numbers the
+    /// numbers.
     pub fn has_codes(&self) -> bool {
-        self.quantization == Quantization::Scalar || self.metric.is_of_bits()
+        self.quantization == Quantization::Scalar || self.codes_are_vectors()
+    }
+
+    /// Whether the codes say exactly what the vectors are.
+    pub fn codes_are_vectors(&self) -> bool {
+        self.metric.is_of_bits() || self.elements == Element::Int8
     }
 
     /// The score of a vector at a distance, as MongoDB computes it: the greater, the nearer.
@@ -208,10 +221,24 @@ fn similarity(metric: Metric) -> &'static str {
     SIMILARITIES.iter().find(|(_, own)| *own == metric).map_or("", |(name, _)| name)
 }
 
-/// The quantization of an index that does not say which. Sums of differences of codes take longer than those of vectors, and bits are
-/// kept as they are.
-fn default_quantization(metric: Metric) -> Quantization {
+/// The types of elements and their names.
+const ELEMENTS: [(&str, Element); 4] = [
+    ("float32", Element::Float32),
+    ("float16", Element::Float16),
+    ("bfloat16", Element::BFloat16),
+    ("int8", Element::Int8),
+];
+
+/// The name of a type of elements.
+fn elements_name(element: Element) -> &'static str {
+    ELEMENTS.iter().find(|(_, own)| *own == element).map_or("", |(name, _)| name)
+}
+
+/// The quantization of an index that does not say which. Sums of differences of codes take longer than those of vectors, and bits and whole
+/// numbers are kept as they are.
+fn default_quantization(metric: Metric, elements: Element) -> Quantization {
     match metric {
+        _ if elements == Element::Int8 => Quantization::None,
         Metric::Cosine | Metric::InnerProduct | Metric::L2 => Quantization::Scalar,
         Metric::L1 | Metric::Hamming | Metric::Jaccard => Quantization::None,
     }
@@ -238,9 +265,28 @@ fn vector_field(field: Doc<'_>) -> Result<VectorDef> {
         invalid(format!("\"similarity\" must be one of {names}, not \"{wanted}\""))
     })?;
     let mut def = VectorDef::new(&path, dimensions, metric);
+    if let Some(wanted) = text(field, "elements")? {
+        let known = ELEMENTS.iter().find(|(name, _)| *name == wanted).map(|(_, element)| *element);
+        def.elements = known.ok_or_else(|| {
+            let names = ELEMENTS.map(|(name, _)| name).join(", ");
+            invalid(format!("\"elements\" must be one of {names}, not \"{wanted}\""))
+        })?;
+        if metric.is_of_bits() {
+            return Err(invalid(format!(
+                "\"elements\" is not for bits, which \"{}\" compares",
+                similarity(metric)
+            )));
+        }
+        def.quantization = default_quantization(metric, def.elements);
+    }
     match text(field, "quantization")?.as_deref() {
         None => {}
         Some("none") => def.quantization = Quantization::None,
+        Some("scalar") if def.elements == Element::Int8 => {
+            return Err(invalid(
+                "\"quantization\" of \"int8\" elements, which take a byte each, must be \"none\"".to_owned(),
+            ));
+        }
         Some("scalar") if metric.is_of_bits() => {
             return Err(invalid(format!("\"quantization\" of bits ({wanted}) must be \"none\"")));
         }
@@ -364,6 +410,37 @@ mod tests {
         assert_eq!([0.0, 1.0, 3.0].map(|far| score(Metric::L2, far)), [1.0, 0.5, 0.25]);
         assert_eq!([0.0, 1.0, 2.0].map(|far| score(Metric::Hamming, far)), [1.0, 0.5, 0.0]);
         assert_eq!([0.0, 1.0].map(|far| score(Metric::Jaccard, far)), [1.0, 0.0]);
+    }
+
+    #[test]
+    fn elements_of_less_than_four_bytes_are_named_in_the_specification() {
+        let field = |similarity: &str, elements: &str, quantization: Option<&str>| {
+            let mut field = rawdoc! {
+                "type": "vector", "path": "v", "numDimensions": 13, "similarity": similarity, "elements": elements,
+            };
+            quantization.into_iter().for_each(|name| field.append(cstr!("quantization"), name));
+            VectorDef::from_spec(&spec(field))
+        };
+        for (name, elements) in ELEMENTS {
+            for (similarity, _) in SIMILARITIES.iter().take(4) {
+                for quantization in [None, Some("none"), Some("scalar")] {
+                    if (elements, quantization) == (Element::Int8, Some("scalar")) {
+                        let error = field(similarity, name, quantization).unwrap_err();
+                        assert!(error.message.contains("int8"), "{error}");
+                        continue;
+                    }
+                    let def = field(similarity, name, quantization).unwrap();
+                    assert_eq!(def.elements, elements);
+                    assert_eq!(VectorDef::from_spec(&def.spec()).unwrap(), def);
+                    let other = VectorDef { elements: Element::Float32, ..def.clone() };
+                    assert_eq!(def.is_same_as(&other).is_ok(), elements == Element::Float32);
+                }
+            }
+        }
+        let int8 = field("cosine", "int8", None).unwrap();
+        assert!(int8.quantization == Quantization::None && int8.has_codes() && int8.codes_are_vectors());
+        assert!(field("hamming", "int8", None).unwrap_err().message.contains("hamming"));
+        assert!(field("cosine", "float8", None).unwrap_err().message.contains("float8"));
     }
 
     #[test]

@@ -2,7 +2,8 @@
 //!
 //! The bytes of BSON's vectors: type of the elements (`27` floats of 4 bytes, `03` signed bytes, `10` bits), number of unused bits at the
 //! end (0 to 7 of bits, otherwise 0), elements, little-endian; bits from the highest of a byte on. Bits are only in indexes of bits, whose
-//! elements are 0 or 1 whatever they are stored as.
+//! elements are 0 or 1 whatever they are stored as. Elements are rounded to the type that the index keeps; if that is whole numbers, a vector with
+//! others is not in the index.
 //!
 //! A document has several vectors if the field is an array of vectors, or if its path leads through an array of documents:
 //! `chunks.embedding`. Each array and each binary value of subtype 9 there has a position, counted from 0 in the order of the document.
@@ -12,6 +13,7 @@
 
 use bson::RawDocument;
 
+use super::Element;
 use super::definition::{MAX_DIMENSIONS, VectorDef};
 use crate::doc::path::Part;
 use crate::doc::value::kind;
@@ -132,7 +134,8 @@ impl VectorDef {
         }
         *position += 1;
         let whole = elements(value, self.dimensions, self.metric.is_of_bits(), &mut vectors.elements);
-        let vector = vectors.elements.get(before..).unwrap_or_default();
+        let vector = vectors.elements.get_mut(before..).unwrap_or_default();
+        let whole = whole && (self.elements == Element::Float32 || self.elements.round(vector));
         if whole && self.metric.check(vector, self.dimensions).is_ok() && self.has_room_for(vector) {
             vectors.positions.push(at);
         } else {
@@ -361,6 +364,30 @@ mod tests {
         assert!(vector(&limited, &rawdoc! { "v": [0, -10.5] }).is_none());
         // Only the cosine needs a direction.
         assert!(vector(&VectorDef::new("v", 2, Metric::L2), &rawdoc! { "v": [0, 0] }).is_some());
+    }
+
+    #[test]
+    fn elements_are_rounded_to_the_type_of_the_index_or_have_no_place_in_it() {
+        let def = |elements| VectorDef { elements, ..VectorDef::new("v", 2, Metric::Cosine) };
+        for (elements, document, wanted) in [
+            (Element::Float16, rawdoc! { "v": [1.0001, -65519.0] }, Some(vec![1.0, -65504.0])),
+            (Element::Float16, rawdoc! { "v": [1, 65520] }, None),
+            (Element::Float16, rawdoc! { "v": [1e-9, 0] }, None),
+            (Element::BFloat16, rawdoc! { "v": [1.0001, 257] }, Some(vec![1.0, 256.0])),
+            (Element::BFloat16, rawdoc! { "v": [1, 3.4e38] }, None),
+            (Element::BFloat16, rawdoc! { "v": [1, f64::NAN] }, None),
+            (Element::Int8, binary(vec![BYTES, 0, 0x80, 0x7f]), Some(vec![-128.0, 127.0])),
+            (Element::Int8, rawdoc! { "v": [3.0, 4_i64] }, Some(vec![3.0, 4.0])),
+            (Element::Int8, rawdoc! { "v": [0.5, 1] }, None),
+            (Element::Int8, rawdoc! { "v": [128, 1] }, None),
+            (Element::Int8, rawdoc! { "v": [1, f64::INFINITY] }, None),
+            (Element::Int8, rawdoc! { "v": [0, 0] }, None),
+        ] {
+            assert_eq!(vector(&def(elements), &document), wanted, "{elements:?} {document:?}");
+        }
+        // What does not fit leaves nothing behind.
+        let some = rawdoc! { "v": [[1, 2], [0.5, 1], [3, 4], [1, 2, 3], [5]] };
+        assert_eq!(all(&def(Element::Int8), &some), [(0, vec![1.0, 2.0]), (2, vec![3.0, 4.0])]);
     }
 
     #[test]

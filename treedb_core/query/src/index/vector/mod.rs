@@ -10,4 +10,5 @@ mod field;
 
 pub use definition::{Quantization, VectorDef};
 pub use field::{Vectors, query_vector, vector_at};
+pub use treedb_vector::element::Element;
 pub use treedb_vector::metric::Metric;

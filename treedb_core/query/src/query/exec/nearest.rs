@@ -142,7 +142,7 @@ fn run(
 
 /// Refuses what cannot be searched for; returns the number of candidates.
 fn check(def: &VectorDef, search: &NearestQuery, within: Option<f32>) -> Result<usize> {
-    if let Err(unfit) = def.metric.check(&search.vector, def.dimensions) {
+    if let Err(unfit) = def.metric.check_query(&search.vector, def.dimensions) {
         return Err(QueryError::bad_value(format!("vector index {}: {unfit}", def.name)));
     }
     if let Some(greatest) = def.greatest.filter(|_| !def.has_room_for(&search.vector)) {
