@@ -5,6 +5,7 @@
 //! | [`cli`] | the `treedb` command: flags, `serve`, `import`, `export`, `find` |
 //! | [`server`] | listeners, from bind to shutdown |
 //! | [`config`] | addresses and limits |
+//! | `settings` | where they come from: file, environment, flags |
 //! | `mongo` | MongoDB's wire protocol: messages, commands, cursors |
 //! | [`native`] | the native protocol (docs/native-protocol.md) |
 //! | [`client`] | a client of the native protocol |
@@ -38,6 +39,7 @@ mod logs;
 mod metrics;
 mod mongo;
 mod parameters;
+mod settings;
 mod shutdown;
 mod stream;
 mod threads;

@@ -8,6 +8,7 @@ mod error_hints;
 #[cfg(feature = "importers")]
 mod importers;
 mod scan;
+mod settings;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
