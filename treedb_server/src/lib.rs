@@ -13,6 +13,7 @@
 //! | `admin` | `/livez`, `/readyz`, `/metrics` |
 //! | `backups` | copies of the database while it is served |
 //! | `context` | what connections share: database, cursors, budget, metrics |
+//! | `metrics`, `scrape` | what `/metrics` tells: counters of our own, and what others count |
 //! | [`tls`] | the server's certificate |
 //! | `parameters` | limits that can be changed while it runs |
 //! | `stream` | plain connections, and those through TLS |
@@ -39,6 +40,7 @@ mod logs;
 mod metrics;
 mod mongo;
 mod parameters;
+mod scrape;
 mod settings;
 mod shutdown;
 mod stream;
