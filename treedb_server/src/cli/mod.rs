@@ -9,7 +9,7 @@ mod find;
 mod import;
 #[cfg(feature = "importers")]
 mod import_tables;
-mod json_lines;
+mod input;
 mod key;
 mod mongo_client;
 mod progress;

@@ -5,6 +5,7 @@
 
 mod backup;
 mod error_hints;
+mod formats;
 #[cfg(feature = "importers")]
 mod importers;
 mod scan;
