@@ -15,6 +15,7 @@
 //! | `context` | what connections share: database, cursors, budget, metrics |
 //! | `metrics`, `scrape` | what `/metrics` tells: counters of our own, and what others count |
 //! | [`tls`] | the server's certificate |
+//! | `notify` | telling the service manager how far the server is |
 //! | `parameters` | limits that can be changed while it runs |
 //! | `stream` | plain connections, and those through TLS |
 //! | `shutdown` | the shutdown signal |
@@ -39,6 +40,7 @@ mod listener;
 mod logs;
 mod metrics;
 mod mongo;
+mod notify;
 mod parameters;
 mod scrape;
 mod settings;

@@ -17,6 +17,7 @@ use super::user::password;
 use super::{Failure, error_hints};
 use crate::config::{Changes, Compressors, Config, Limits, Unprotected};
 use crate::logs::{self, LogFormat, LogLevel};
+use crate::notify;
 use crate::server::{self, Server};
 use crate::settings::kind::Raw;
 use crate::settings::sources::FILE_VARIABLE;
@@ -269,17 +270,21 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     let dir = config.dir.clone();
     let server = Server::bind(config).await.map_err(|error| error_hints::server(&dir, &error))?;
     let mut out = std::io::stdout().lock();
+    let mut doors = Vec::new();
     for (name, address) in server.addresses() {
         writeln!(out, "listening {name} {address}")?;
+        doors.push(format!("{name} on {address}"));
     }
     out.flush()?;
     drop(out);
+    notify::ready(&doors.join(", "));
 
     let shutdown = Arc::new(server.shutdown_handle());
     let waiter = Arc::clone(&shutdown);
     tokio::spawn(async move {
         let first = signals.next().await;
         tracing::info!(signal = first, "stopping: no new connections, running commands may finish");
+        notify::stopping();
         waiter.stop();
         let second = signals.next().await;
         tracing::warn!(
