@@ -70,7 +70,13 @@ async fn answer(
             Err(reason) => text(StatusCode::SERVICE_UNAVAILABLE, format!("{reason}\n")),
         },
         "/metrics" => {
-            let mut response = text(StatusCode::OK, context.metrics.text());
+            // It reads the catalog.
+            let reader = Arc::clone(context);
+            let scraped = tokio::task::spawn_blocking(move || crate::scrape::text(&reader)).await;
+            let Ok(scraped) = scraped else {
+                return text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics could not be read\n");
+            };
+            let mut response = text(StatusCode::OK, scraped);
             response.headers_mut().insert(
                 CONTENT_TYPE,
                 HeaderValue::from_static("application/openmetrics-text; version=1.0.0; charset=utf-8"),

@@ -123,6 +123,8 @@ pub struct Limits {
     pub sessions: usize,
     /// How long running commands get to finish when the server stops.
     pub shutdown_grace: Duration,
+    /// How long a command has to take to be logged as slow, until `profile` or `setParameter` says something else.
+    pub slow: Duration,
 }
 
 impl Limits {
@@ -147,6 +149,7 @@ impl Default for Limits {
             transaction_life: Duration::from_secs(60),
             sessions: 100_000,
             shutdown_grace: Duration::from_secs(10),
+            slow: Duration::from_millis(100),
         }
     }
 }

@@ -88,7 +88,7 @@ impl Context {
             metrics,
             threads: Arc::new(Threads::new(limits.blocking_threads / 4)),
             backups: Backups::default(),
-            operations: Operations::default(),
+            operations: Operations::new(limits.slow),
             compressors: Compressors::ALL,
             fail_points: None,
             process: ObjectId::new(),

@@ -5,6 +5,7 @@
 //! | [`cli`] | the `treedb` command: flags, `serve`, `import`, `export`, `find` |
 //! | [`server`] | listeners, from bind to shutdown |
 //! | [`config`] | addresses and limits |
+//! | `settings` | where they come from: file, environment, flags |
 //! | `mongo` | MongoDB's wire protocol: messages, commands, cursors |
 //! | [`native`] | the native protocol (docs/native-protocol.md) |
 //! | [`client`] | a client of the native protocol |
@@ -12,7 +13,9 @@
 //! | `admin` | `/livez`, `/readyz`, `/metrics` |
 //! | `backups` | copies of the database while it is served |
 //! | `context` | what connections share: database, cursors, budget, metrics |
+//! | `metrics`, `scrape` | what `/metrics` tells: counters of our own, and what others count |
 //! | [`tls`] | the server's certificate |
+//! | `notify` | telling the service manager how far the server is |
 //! | `parameters` | limits that can be changed while it runs |
 //! | `stream` | plain connections, and those through TLS |
 //! | `shutdown` | the shutdown signal |
@@ -37,7 +40,10 @@ mod listener;
 mod logs;
 mod metrics;
 mod mongo;
+mod notify;
 mod parameters;
+mod scrape;
+mod settings;
 mod shutdown;
 mod stream;
 mod threads;

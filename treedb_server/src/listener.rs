@@ -97,6 +97,7 @@ impl Listener {
                     continue;
                 }
             };
+            context.metrics.accepted.get_or_create(&door).inc();
             let open = OpenConnection::new(context.metrics.connections.get_or_create_owned(&door), permit);
             let (context, mut shutdown, tls) = (Arc::clone(&context), shutdown.clone(), tls.clone());
             let (name, threads) = (self.door, Arc::clone(&context.threads));

@@ -4,7 +4,6 @@ use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
-use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
@@ -35,6 +34,8 @@ pub(crate) struct Metrics {
     registry: Registry,
     /// Connections open now.
     pub(crate) connections: Family<Door, Gauge>,
+    /// Connections accepted.
+    pub(crate) accepted: Family<Door, Counter>,
     /// Connections refused because there were too many.
     pub(crate) refused: Family<Door, Counter>,
     /// Connections closed because of bytes that are not the protocol.
@@ -60,6 +61,7 @@ impl Metrics {
         let mut metrics = Metrics {
             registry: Registry::with_prefix("treedb"),
             connections: Family::default(),
+            accepted: Family::default(),
             refused: Family::default(),
             protocol_errors: Family::default(),
             failed: Family::default(),
@@ -72,6 +74,7 @@ impl Metrics {
         };
         let to = &mut metrics.registry;
         to.register("connections", "Connections open now", metrics.connections.clone());
+        to.register("connections_accepted", "Connections accepted", metrics.accepted.clone());
         to.register("connections_refused", "Connections refused: too many", metrics.refused.clone());
         to.register(
             "protocol_errors",
@@ -90,6 +93,13 @@ impl Metrics {
             Unit::Seconds,
             metrics.seconds.clone(),
         );
+        // A counter that does not exist before its first event has no rate when that happens.
+        for door in ["mongo", "native", "admin"].map(|door| Door { door }) {
+            drop(metrics.connections.get_or_create(&door));
+            for counts in [&metrics.accepted, &metrics.refused, &metrics.protocol_errors] {
+                drop(counts.get_or_create(&door));
+            }
+        }
         if let Ok(now) = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH) {
             metrics.started.set(now.as_secs_f64());
         }
@@ -105,17 +115,16 @@ impl Metrics {
         self.seconds.get_or_create(&operation).observe(time.as_secs_f64());
     }
 
-    /// The text that Prometheus reads.
-    pub(crate) fn text(&self) -> String {
-        let mut text = String::new();
-        // Writing into a String cannot fail.
-        let _ = encode(&mut text, &self.registry);
-        text
+    /// All families.
+    pub(crate) fn registry(&self) -> &Registry {
+        &self.registry
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use prometheus_client::encoding::text::encode;
+
     use super::*;
 
     #[test]
@@ -123,7 +132,8 @@ mod tests {
         let metrics = Metrics::new();
         metrics.observe("mongo", "find", Duration::from_micros(15), true);
         metrics.connections.get_or_create(&Door { door: "mongo" }).inc();
-        let text = metrics.text();
+        let mut text = String::new();
+        encode(&mut text, metrics.registry()).unwrap();
         for line in [
             "treedb_connections{door=\"mongo\"} 1",
             "treedb_commands_failed_total{door=\"mongo\",command=\"find\"} 1",

@@ -78,6 +78,25 @@ pub struct Server {
     admin: Option<Listener>,
 }
 
+/// An address that other machines can connect to.
+fn beyond(address: Option<Address>) -> Option<Address> {
+    address.filter(|address| !address.is_loopback())
+}
+
+/// Checks what can be without opening the database or listening: who may connect to what, and the certificate.
+///
+/// # Errors
+/// As [`Server::bind`], before it does anything.
+pub(crate) fn check(config: &Config) -> Result<Option<Tls>, ServeError> {
+    if let Some((door, address, allow)) = config.unprotected() {
+        return Err(ServeError::Unprotected { door, address, allow });
+    }
+    if let (Some(_), Some(address)) = (&config.tls, beyond(config.native)) {
+        return Err(ServeError::NativeWithoutTls(address));
+    }
+    Ok(config.tls.clone().map(Tls::new).transpose()?)
+}
+
 impl Server {
     /// Opens the database, recovering it if it was not closed, and binds every listener.
     ///
@@ -85,14 +104,7 @@ impl Server {
     /// The directory is in use or damaged, an address is in use, or other machines could connect without authentication.
     /// The message names it.
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
-        if let Some((door, address, allow)) = config.unprotected() {
-            return Err(ServeError::Unprotected { door, address, allow });
-        }
-        let beyond = |address: Option<Address>| address.filter(|address| !address.is_loopback());
-        if let (Some(_), Some(address)) = (&config.tls, beyond(config.native)) {
-            return Err(ServeError::NativeWithoutTls(address));
-        }
-        let tls = config.tls.map(Tls::new).transpose()?;
+        let tls = check(&config)?;
         if tls.is_none() && (beyond(Some(config.mongo)).is_some() || beyond(config.native).is_some()) {
             tracing::warn!("connections of other machines are not encrypted: see --tls-certificate");
         }

@@ -316,7 +316,8 @@ impl Collection {
     /// # Errors
     /// The first inconsistency found, and where it is; `Interrupted`.
     pub fn check(&self) -> Result<Option<CollectionCheck>> {
-        self.snapshot()?.map(|(reads, meta)| check::collection(&reads, &meta)).transpose()
+        let Some((reads, meta)) = self.snapshot()? else { return Ok(None) };
+        Ok(check::collections(reads, &[meta], 1, &|_| {})?.pop())
     }
 
     /// The plan of `request`, and the work it takes: the query is run to its end. `None` if the collection does not exist.

@@ -16,7 +16,7 @@ use crate::catalog::namespace::{Namespace, check_database};
 use crate::catalog::special::{indexes_of_series, make_capped};
 use crate::catalog::validator::Validator;
 use crate::changes::{self, ChangeLog};
-use crate::maintenance::check::{self, CollectionCheck};
+use crate::maintenance::check::{self, CheckProgress, CollectionCheck};
 use crate::maintenance::expiry::TtlMonitor;
 use crate::maintenance::index_build::{self, Builds};
 use crate::maintenance::index_rebuild;
@@ -349,18 +349,60 @@ impl Database {
     /// # Errors
     /// The first inconsistency found, and where it is.
     pub fn check(&self) -> Result<DatabaseCheck> {
-        let store = self.inner.store.check()?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.check_with(cores, |_| {})
+    }
+
+    /// The same by so many threads, one more of which reads the store meanwhile. `on_progress` is called by any of them.
+    ///
+    /// # Errors
+    /// As [`Database::check`]; damage of the store comes before that of collections.
+    pub fn check_with(
+        &self,
+        threads: usize,
+        on_progress: impl Fn(CheckProgress) + Sync,
+    ) -> Result<DatabaseCheck> {
+        let (store, collections) = std::thread::scope(|scope| {
+            let store = scope.spawn(|| self.inner.store.check());
+            let collections = self.check_collections(threads, &on_progress);
+            (store.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)), collections)
+        });
+        let store = store?;
+        let collections = collections?;
+        Ok(DatabaseCheck { store, collections, changes: changes::check(&self.inner.store.begin_read()?)? })
+    }
+
+    fn check_collections(
+        &self,
+        threads: usize,
+        on_progress: &(dyn Fn(CheckProgress) + Sync),
+    ) -> Result<Vec<CollectionCheck>> {
         let reads = self.inner.store.begin_read()?;
-        let mut collections = Vec::new();
-        for (namespace, _) in self.inner.catalog.list_with_views(&reads, "")? {
-            if self.inner.catalog.view(&reads, &namespace)?.is_some() {
-                continue;
-            }
-            if let Some(meta) = self.inner.catalog.find(&reads, &namespace)? {
-                collections.push(check::collection(&reads, &meta)?);
+        let mut metas = Vec::new();
+        for namespace in self.inner.catalog.list(&reads, "")? {
+            metas.extend(self.inner.catalog.find(&reads, &namespace)?);
+        }
+        check::collections(reads, &metas, threads.max(1), on_progress)
+    }
+
+    /// Namespace and name of each index, and how many operations have used it since the database was opened; `limit` of them at
+    /// most, in the order of the names.
+    ///
+    /// # Errors
+    /// Those of reading the catalog.
+    pub fn index_uses(&self, limit: usize) -> Result<Vec<(Namespace, String, u64)>> {
+        let reads = self.inner.store.begin_read()?;
+        let mut uses = Vec::new();
+        for namespace in self.inner.catalog.list(&reads, "")? {
+            let Some(meta) = self.inner.catalog.find(&reads, &namespace)? else { continue };
+            for index in &meta.indexes {
+                if uses.len() == limit {
+                    return Ok(uses);
+                }
+                uses.push((namespace.clone(), index.def.name().to_owned(), index.uses.operations()));
             }
         }
-        Ok(DatabaseCheck { store, collections, changes: changes::check(&reads)? })
+        Ok(uses)
     }
 
     /// Sizes and counters of the store.

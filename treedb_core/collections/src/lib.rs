@@ -38,7 +38,7 @@ pub use changes::{
 };
 pub use collection::Collection;
 pub use database::{CollectionInfo, Database, DatabaseCheck};
-pub use maintenance::check::CollectionCheck;
+pub use maintenance::check::{CheckProgress, CollectionCheck};
 pub use maintenance::index_build::{IndexBuild, IndexesCreated};
 pub use maintenance::recall::Recall;
 pub use maintenance::stats::{CollectionStats, IndexSize};

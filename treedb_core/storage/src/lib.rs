@@ -67,7 +67,7 @@ pub use kv::leveldb;
 pub use kv::{
     BackupProgress, Batch, Bounds, CacheStats, CheckReport, CompactProgress, Cursor, Durability, Entry,
     KeyBuf, LogStats, MAX_KEY, MAX_NAME, MAX_VALUE, Options, PageCounts, Range, ReadTxn, Reader, Reads, Rows,
-    Savepoint, SharedReadTxn, Snapshot, StallStats, Stats, Store, Table, TableKind, TableStats, TableVersion,
+    Savepoint, SharedReadTxn, Snapshot, Stats, Store, Table, TableKind, TableStats, TableVersion, Timings,
     TypedKey, TypedRange, TypedTable, TypedValue, ValueLogStats, WriteCursor, WriteTxn, backoff,
 };
 #[cfg(feature = "dup-tables")]

@@ -144,13 +144,22 @@ impl Access {
         Ok(own.unwrap_or_else(|| Credentials::of_nobody(mechanism, &self.secret, &name.id())))
     }
 
+    /// Log-ins that succeeded, and those that failed or had to wait, since the server started.
+    pub(crate) fn authentications(&self) -> (u64, u64) {
+        self.throttle.so_far()
+    }
+
     /// Refuses an address that has failed too often.
     fn check_throttle(&self, identity: &Identity, user: &QualifiedName) -> Result<()> {
         match self.throttle.wait(identity.address(), user, Instant::now()) {
-            Some(wait) => Err(QueryError::new(
-                ErrorCode::AuthenticationFailed,
-                format!("too many failed log-ins from this address: try again in {} s", wait.as_secs() + 1),
-            )),
+            Some(wait) => {
+                self.throttle.waited();
+                let seconds = wait.as_secs() + 1;
+                Err(QueryError::new(
+                    ErrorCode::AuthenticationFailed,
+                    format!("too many failed log-ins from this address: try again in {seconds} s"),
+                ))
+            }
             None => Ok(()),
         }
     }

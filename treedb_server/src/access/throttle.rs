@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::net::IpAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,8 @@ const MOST: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
     failures: Mutex<HashMap<Key, Failures>>,
+    failed: AtomicU64,
+    succeeded: AtomicU64,
 }
 
 /// An address, of version 6 its network of 64 bits, and who it tried to be.
@@ -47,8 +50,19 @@ impl Throttle {
         PAUSE.checked_sub(now.saturating_duration_since(last)).filter(|left| !left.is_zero())
     }
 
+    /// Log-ins that succeeded, and those that failed or had to wait, so far.
+    pub(crate) fn so_far(&self) -> (u64, u64) {
+        (self.succeeded.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
+    }
+
+    /// One had to wait.
+    pub(crate) fn waited(&self) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Remembers a failure.
     pub(crate) fn failed(&self, address: IpAddr, user: &QualifiedName, now: Instant) {
+        self.failed.fetch_add(1, Ordering::Relaxed);
         let key = key(address, user);
         let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
         if failures.len() >= MOST && !failures.contains_key(&key) {
@@ -64,6 +78,7 @@ impl Throttle {
 
     /// Forgets the failures of an address with a user, whose password it knows.
     pub(crate) fn succeeded(&self, address: IpAddr, user: &QualifiedName) {
+        self.succeeded.fetch_add(1, Ordering::Relaxed);
         self.failures.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(address, user));
     }
 }

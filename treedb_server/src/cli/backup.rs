@@ -11,6 +11,7 @@ use bson::rawdoc;
 use clap::Args;
 use treedb_collections::{Error, QueryError, Store};
 
+use super::dump::{DumpRestore, PlaceArgs, is_dump};
 use super::key::KeyArgs;
 use super::mongo_client::{MongoClient, Uri};
 use super::progress::Progress;
@@ -57,9 +58,13 @@ struct Source {
     uri: Option<Uri>,
 }
 
-/// Restore a database from a backup of `treedb backup`
+/// Restore a database from a backup of `treedb backup`, or collections from a dump of `treedb dump` or mongodump
 #[derive(Debug, Args)]
 #[command(after_help = "\
+A backup becomes a new database in DIR. A dump, a directory with BSON files, is loaded into DIR or a server: collections that are not
+there are created with their options, then come documents, indexes and views. Documents and indexes that are refused are reported,
+and the exit status is 1 then.
+
 With a key file the new database is encrypted with that key; a directory it is made from has the same key. Streams are
 not encrypted.
 
@@ -72,11 +77,14 @@ pub(super) struct Restore {
     /// A directory, or a file with a stream; `-` reads a stream from standard input
     #[arg(value_name = "FROM")]
     from: PathBuf,
-    /// The new database's directory, which is empty or does not exist
-    #[arg(long, value_name = "DIR")]
-    dir: PathBuf,
     #[command(flatten)]
-    key: KeyArgs,
+    place: PlaceArgs,
+    /// Of a dump: only this database, or this collection of it
+    #[arg(long, value_name = "DB[.COLL]")]
+    only: Option<String>,
+    /// Of a dump: drop collections that are there already
+    #[arg(long)]
+    drop: bool,
 }
 
 fn open(dir: &Path, key: &KeyArgs) -> Result<Store, Failure> {
@@ -197,8 +205,20 @@ impl Backup {
 
 impl Restore {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        if is_dump(&self.from) {
+            let (from, only) = (self.from.as_path(), self.only.as_deref());
+            return DumpRestore { from, place: &self.place, only, drop: self.drop }.run();
+        }
+        if self.drop || self.only.is_some() {
+            return Err(Failure(
+                "--drop and --only are for dumps: a backup is restored as a whole".to_owned(),
+            ));
+        }
+        let Some(dir) = self.place.dir() else {
+            return Err(Failure("a backup becomes a directory: use --dir DIR, and serve it".to_owned()));
+        };
         if self.from.is_dir() {
-            copy(&self.from, &self.dir, &self.key, "restored")?;
+            copy(&self.from, dir, &self.place.key, "restored")?;
             return Ok(ExitCode::SUCCESS);
         }
         let name = self.from.display().to_string();
@@ -209,11 +229,11 @@ impl Restore {
         };
         let mut input = BufReader::with_capacity(BUFFER, input);
         let mut meter = Meter::new("restored");
-        let options = self.key.options()?;
+        let options = self.place.key.options()?;
         let restored =
-            Store::restore(&mut input, &self.dir, &options, |copied| meter.at(copied.entries, copied.of));
-        let restored = restored.map_err(|error| failed(&self.dir, error))?;
-        meter.finish(restored.entries, &format!("to {}", self.dir.display()));
+            Store::restore(&mut input, dir, &options, |copied| meter.at(copied.entries, copied.of));
+        let restored = restored.map_err(|error| failed(dir, error))?;
+        meter.finish(restored.entries, &format!("to {}", dir.display()));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -4,6 +4,7 @@ use std::io::Write;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use clap::Args;
@@ -11,6 +12,7 @@ use indicatif::{HumanBytes, HumanCount};
 use treedb_collections::{Database, Recall};
 
 use super::key::KeyArgs;
+use super::progress::Progress;
 use super::{Failure, error_hints, target};
 
 /// Read everything in a directory and compare it with everything else
@@ -32,8 +34,16 @@ pub(super) struct Check {
     /// Measure the recall of vector indexes too, with so many searches in each
     #[arg(long, value_name = "SEARCHES", num_args = 0..=1, require_equals = true, default_missing_value = "100")]
     recall: Option<NonZeroU32>,
+    /// Threads that compare documents and indexes; one more reads pages meanwhile [default: as many as there are cores]
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroU32>,
     #[command(flatten)]
     key: KeyArgs,
+}
+
+/// The cores of this machine.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
 }
 
 impl Check {
@@ -43,7 +53,15 @@ impl Check {
         let started = Instant::now();
         let database = Database::open_with(&self.dir, self.key.options()?);
         let database = database.map_err(|error| error_hints::directory(&self.dir, &error))?;
-        let report = database.check()?;
+        let progress = Mutex::new(Progress::of_entries("checked", 0));
+        let threads = self.threads.map_or_else(cores, |threads| threads.get() as usize);
+        let report = database.check_with(threads, |now| {
+            let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
+            progress.of(now.total);
+            progress.at(now.done, now.done);
+        });
+        drop(progress);
+        let report = report?;
         let mut out = std::io::stdout().lock();
         for collection in &report.collections {
             writeln!(out, "collection {}: {} documents", collection.namespace, HumanCount(collection.rows))?;

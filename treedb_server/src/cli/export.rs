@@ -21,7 +21,7 @@ One document a line, in MongoDB's relaxed extended JSON: plain JSON where that h
 it has not. All of it is of one moment. `--canonical` also keeps the kinds of numbers apart, so that `treedb import`
 gives back the very same documents.
 
-A file is written under a temporary name and renamed when it is complete.
+A file is written under a temporary name and renamed when it is complete. A collection that does not exist is an error.
 
 Examples:
   treedb export shop.films films.jsonl --indexes films.indexes --dir ./data
@@ -49,6 +49,7 @@ pub(super) struct Export {
 impl Export {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         let mut target = self.target.open(false)?;
+        target.must_have(&self.namespace)?;
         let filter = self.filter.clone().unwrap_or_else(match_all);
         let total = target.count(&self.namespace, &filter)?;
         let mut progress = Progress::of_documents("exported", total);
@@ -90,6 +91,13 @@ impl Export {
     }
 }
 
+/// The name that a file has until it is complete.
+pub(super) fn temporary_name(file: &Path) -> PathBuf {
+    let mut temporary = OsString::from(file);
+    temporary.push(format!(".{}.partial", std::process::id()));
+    PathBuf::from(temporary)
+}
+
 /// Where lines go.
 pub(super) struct Output {
     to: Box<dyn Write>,
@@ -106,9 +114,7 @@ impl Output {
                 names: None,
             });
         }
-        let mut temporary = OsString::from(file);
-        temporary.push(format!(".{}.partial", std::process::id()));
-        let temporary = PathBuf::from(temporary);
+        let temporary = temporary_name(file);
         let to =
             File::create(&temporary).map_err(|error| Failure(format!("{}: {error}", temporary.display())))?;
         Ok(Output {

@@ -8,18 +8,23 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 
 use super::Failure;
-use super::json_lines::{Batch, Batches};
+use super::input::{Batch, Batches, CsvOptions, Field, Format, records};
 use super::progress::Progress;
 use super::target::{Target, TargetArgs, namespace};
 
 /// Bad lines that are printed; the rest are only counted.
 const SHOWN: u64 = 20;
 
-/// Load a file of JSON lines into a collection, or the tables of another key/value database
+/// Load a file of JSON or CSV into a collection, or the tables of another key/value database
 #[derive(Debug, Args)]
 #[command(after_help = "\
-One document a line, as JSON or MongoDB's extended JSON ({\"$oid\": ..}, {\"$date\": ..}); empty lines are skipped.
-Documents without an `_id` get one. The collection is created if it does not exist.
+JSON: one document a line, or an array of documents, as JSON or MongoDB's extended JSON ({\"$oid\": ..}, {\"$date\": ..});
+empty lines are skipped. Documents without an `_id` get one. The collection is created if it does not exist.
+
+CSV and TSV: one document a row. The first row names the fields, unless --fields does; dots lead into documents
+(address.city). A field may have a type, `NAME:TYPE`, there or in --types: auto (a number if it is written as one, otherwise a
+text), string, int, long, double, decimal, bool, date, objectid, json. An empty cell is an empty text, and no field if it has another
+type or with --ignore-blanks.
 
 A bad line is not a document, or is a document that is refused (a duplicate key, an invalid `_id`). Each is reported
 with its number and the reason. With `--on-error stop` the lines before the first bad one are in the collection, those
@@ -31,13 +36,14 @@ go to the table `main`. Keys and values are copied unchanged. The tables must no
 
 Examples:
   treedb import shop.films films.jsonl --indexes films.indexes --native 127.0.0.1:27117
+  treedb import shop.films films.csv --types year:int,seen:date --dir ./data
   zcat films.jsonl.gz | treedb import shop.films - --dir ./data --on-error skip
   treedb import --from lmdb ./old --dir ./data")]
 pub(super) struct Import {
     /// Where the documents go: DATABASE.COLLECTION
     #[arg(value_name = "DB.COLL", value_parser = namespace, required_unless_present = "from")]
     namespace: Option<String>,
-    /// A file of JSON lines; `-` for standard input
+    /// A file; `-` for standard input
     #[arg(value_name = "FILE", required_unless_present = "from")]
     file: Option<String>,
     /// Another program's database instead: `lmdb`, `mdbx` or `leveldb`, and where it is. It is not changed
@@ -45,6 +51,18 @@ pub(super) struct Import {
     from: Option<Vec<String>>,
     #[command(flatten)]
     target: TargetArgs,
+    /// What the file is [default: by its name, .csv or .tsv; otherwise JSON, an array or lines]
+    #[arg(long = "type", value_enum, value_name = "TYPE", conflicts_with = "from")]
+    format: Option<Format>,
+    /// The fields of the cells of a row, in their order, if the first row does not name them
+    #[arg(long, value_name = "NAME[:TYPE]", value_delimiter = ',', conflicts_with = "from")]
+    fields: Vec<Field>,
+    /// Types of fields that the first row names
+    #[arg(long, value_name = "NAME:TYPE", value_delimiter = ',', conflicts_with_all = ["from", "fields"])]
+    types: Vec<Field>,
+    /// Empty cells are no fields, instead of empty texts
+    #[arg(long, conflicts_with = "from")]
+    ignore_blanks: bool,
     /// Documents stored at a time: each batch is one transaction
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     batch: u32,
@@ -74,8 +92,20 @@ impl Import {
             return Err(Failure("an import needs DB.COLL and FILE".into()));
         };
         let (input, size) = open(file)?;
+        let format = self.format.unwrap_or_else(|| Format::of(file));
+        let options = CsvOptions {
+            fields: self.fields.clone(),
+            types: self.types.clone(),
+            ignore_blanks: self.ignore_blanks,
+        };
+        if !format.has_cells()
+            && (options.ignore_blanks || !options.fields.is_empty() || !options.types.is_empty())
+        {
+            return Err(Failure("--fields, --types and --ignore-blanks are for --type csv and tsv".into()));
+        }
+        let records = records(input, format, options).map_err(|error| Failure(format!("{file}: {error}")))?;
         let target = self.target.open(true)?;
-        let batches = Batches::read(input, self.batch as usize);
+        let batches = Batches::read(records, self.batch as usize);
         let mut load = Load {
             target,
             namespace,

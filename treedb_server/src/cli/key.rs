@@ -1,6 +1,6 @@
 //! The key of an encrypted database, from a file.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use clap::Args;
 use treedb_collections::{Key, Options};
@@ -15,20 +15,23 @@ pub(super) struct KeyArgs {
     key_file: Option<PathBuf>,
 }
 
+/// The key in a file.
+pub(super) fn key(file: &Path) -> Result<Key, Failure> {
+    let name = file.display();
+    let contents = std::fs::read(file).map_err(|error| Failure(format!("{name}: {error}")))?;
+    Key::parse(&contents).ok_or_else(|| {
+        Failure(format!(
+            "{name}: a key file has 32 bytes or 64 hexadecimal digits, this one has {} bytes: \
+             make one with `openssl rand -hex 32`",
+            contents.len()
+        ))
+    })
+}
+
 impl KeyArgs {
     /// The key, if a file is named.
     pub(super) fn key(&self) -> Result<Option<Key>, Failure> {
-        let Some(file) = &self.key_file else { return Ok(None) };
-        let name = file.display();
-        let contents = std::fs::read(file).map_err(|error| Failure(format!("{name}: {error}")))?;
-        let key = Key::parse(&contents).ok_or_else(|| {
-            Failure(format!(
-                "{name}: a key file has 32 bytes or 64 hexadecimal digits, this one has {} bytes: \
-                 make one with `openssl rand -hex 32`",
-                contents.len()
-            ))
-        })?;
-        Ok(Some(key))
+        self.key_file.as_deref().map(key).transpose()
     }
 
     /// The default options, with the key.

@@ -3,13 +3,14 @@
 mod backup;
 mod check;
 mod compact;
+mod dump;
 mod error_hints;
 mod export;
 mod find;
 mod import;
 #[cfg(feature = "importers")]
 mod import_tables;
-mod json_lines;
+mod input;
 mod key;
 mod mongo_client;
 mod progress;
@@ -46,6 +47,7 @@ enum Command {
     Scan(scan::Scan),
     Check(check::Check),
     Compact(compact::Compact),
+    Dump(dump::Dump),
     Backup(backup::Backup),
     Restore(backup::Restore),
 }
@@ -76,6 +78,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Scan(scan) => scan.run(),
         Command::Check(check) => check.run(),
         Command::Compact(compact) => compact.run(),
+        Command::Dump(dump) => dump.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
     };

@@ -42,7 +42,7 @@ struct User {
 }
 
 /// A part of a URI without its `%`-escapes.
-fn unescaped(text: &str) -> Option<String> {
+pub(super) fn unescaped(text: &str) -> Option<String> {
     let (mut bytes, mut rest) = (Vec::new(), text.as_bytes());
     while let Some((first, tail)) = rest.split_first() {
         rest = tail;

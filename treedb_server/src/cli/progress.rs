@@ -38,6 +38,16 @@ impl Progress {
         Self::new(done, "entries", Some(total), false)
     }
 
+    /// The total is known by now.
+    pub(super) fn of(&mut self, total: u64) {
+        if self.total != Some(total) {
+            self.total = Some(total);
+            if let Some(bar) = &self.bar {
+                bar.set_length(total);
+            }
+        }
+    }
+
     fn new(done: &'static str, things: &'static str, total: Option<u64>, bytes: bool) -> Self {
         let now = Instant::now();
         let bar = std::io::stderr().is_terminal().then(|| {

@@ -4,211 +4,253 @@ use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
-use std::time::Duration;
 
-use clap::{Args, ValueEnum};
+use clap::builder::PossibleValuesParser;
+use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use treedb_collections::ChangeLogOptions;
 use treedb_storage::Durability;
 
-use super::key::KeyArgs;
+use super::key::key;
 use super::user::password;
 use super::{Failure, error_hints};
-use crate::config::{Address, Changes, Compressors, Config, Limits, Unprotected};
+use crate::config::{Changes, Compressors, Config, Limits, Unprotected};
 use crate::logs::{self, LogFormat, LogLevel};
-use crate::server::Server;
+use crate::notify;
+use crate::server::{self, Server};
+use crate::settings::kind::Raw;
+use crate::settings::sources::FILE_VARIABLE;
+use crate::settings::table::{DurabilityName, OnOff, Preset, Row, UnprotectedName};
+use crate::settings::{Layers, Settings, TABLE, show};
 use crate::tls::TlsFiles;
 
 /// A generous estimate of the files that a server has open besides its connections.
 const OWN_FILES: u64 = 100;
 
-/// Serve a directory to MongoDB drivers (and, if asked, to native clients)
-#[derive(Debug, Args)]
-#[command(after_help = "\
+const ABOUT: &str = "Serve a directory to MongoDB drivers (and, if asked, to native clients)";
+const AFTER_HELP: &str = "\
+Every setting is also a line of a configuration file (max_connections = 500) and an environment variable
+(TREEDB_MAX_CONNECTIONS=500); flags win over the environment, and the environment over the file. Sizes are bytes or have a unit
+(512MiB), times too (90s, 5m).
+
 Every listener is printed on standard output when it is ready, as `listening NAME HOST:PORT`, so that a script can use
 port 0 and read the actual port. SIGTERM or SIGINT stops accepting, lets running commands finish, checkpoints and
-exits with status 0; a second signal exits at once.
+exits with status 0; a second signal exits at once. Under systemd the server says when it is ready, and that it stops (Type=notify).
 
 Clients need not authenticate unless --auth is given; then only this machine can connect. With --auth, users and their roles
-decide: the first one is created by --root-user, or by createUser from this machine.")]
+decide: the first one is created by --root-user, or by createUser from this machine.";
+
+/// `treedb serve`, before its settings are put together.
+#[derive(Debug)]
 pub(super) struct Serve {
-    /// Directory of the database; created if missing
-    #[arg(long, value_name = "DIR")]
-    dir: PathBuf,
-    #[command(flatten)]
-    key: KeyArgs,
-    /// Maximal bytes of pages in memory [default: decided by the system; with a key: 64 MiB]
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(65536..))]
-    cache_bytes: Option<u64>,
-    /// Where MongoDB drivers connect
-    #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:27017")]
-    mongo: Address,
-    /// Present the server to MongoDB drivers as the only member of the replica set NAME: drivers start transactions and
-    /// retry writes only on replica sets [default: a standalone server]
-    #[arg(long, value_name = "NAME", value_parser = clap::builder::NonEmptyStringValueParser::new())]
-    replica_set: Option<String>,
-    /// The address of that member that drivers are told of [default: where it listens]
-    #[arg(long, value_name = "HOST:PORT", requires = "replica_set")]
-    advertise: Option<String>,
-    /// How messages of MongoDB drivers may be compressed: snappy, zstd, zlib, or none
-    #[arg(long, value_name = "NAMES", default_value = "snappy,zstd,zlib")]
-    compressors: Compressors,
-    /// Accept configureFailPoint, by which drivers test how they retry: not where data matters
-    #[arg(long)]
-    enable_test_commands: bool,
-    /// Where native clients connect [default: not served]
-    #[arg(long, value_name = "HOST:PORT")]
-    native: Option<Address>,
-    /// HTTP for /livez, /readyz and /metrics [default: not served]
-    #[arg(long, value_name = "HOST:PORT")]
-    admin: Option<Address>,
-    /// Serve --mongo and --admin through TLS only: file with the certificate and those that certify it (PEM); read again when it
-    /// changes
-    #[arg(long, value_name = "FILE", requires = "tls_key")]
-    tls_certificate: Option<PathBuf>,
-    /// File with the private key of the certificate (PEM)
-    #[arg(long, value_name = "FILE", requires = "tls_certificate")]
-    tls_key: Option<PathBuf>,
-    /// Let clients in only as users, who may do what their roles permit
-    #[arg(long)]
-    auth: bool,
-    /// Create this user with the role root if there is no user yet
-    #[arg(long, value_name = "NAME", requires = "root_password_file")]
-    root_user: Option<String>,
-    /// Where the password of that user is read from: the first line of the file
-    #[arg(long, value_name = "FILE", requires = "root_user")]
-    root_password_file: Option<PathBuf>,
-    /// Listeners that other machines may use without authentication: only behind a firewall
-    #[arg(long, value_enum, value_name = "WHICH", value_delimiter = ',')]
-    allow_unauthenticated: Vec<UnprotectedFlag>,
-    /// When a write without a write concern is acknowledged
-    #[arg(long, value_enum, default_value_t = DurabilityFlag::Durable)]
-    durability: DurabilityFlag,
-    /// Open connections of both protocols together
-    #[arg(long, value_name = "N", default_value_t = Limits::default().connections)]
-    max_connections: usize,
-    /// Bytes of requests in progress and of unread answers; further requests wait
-    #[arg(long, value_name = "BYTES", default_value_t = Limits::default().inflight_bytes,
-          value_parser = inflight_bytes)]
-    max_inflight_bytes: usize,
-    /// Seconds that a peer may stall in the middle of a message, or leave an answer unread
-    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
-    stall_seconds: u64,
-    /// Seconds that a cursor may be idle before it is closed
-    #[arg(long, value_name = "SECONDS", default_value_t = 600, value_parser = clap::value_parser!(u64).range(1..))]
-    cursor_seconds: u64,
-    /// Seconds that a transaction may take before it is aborted
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
-    transaction_seconds: u64,
-    /// Seconds that running commands have to finish when the server stops
-    #[arg(long, value_name = "SECONDS", default_value_t = 10)]
-    drain_seconds: u64,
-    /// Whether changes are recorded for change streams; stored in the database [default: on in a new database]
-    #[arg(long, value_enum, value_name = "on|off")]
-    change_log: Option<ChangeLogFlag>,
-    /// Hours that recorded changes are kept
-    #[arg(long, value_name = "HOURS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    change_hours: Option<u64>,
-    /// Bytes of recorded changes that are kept
-    #[arg(long, value_name = "BYTES", value_parser = clap::value_parser!(u64).range(1 << 20..))]
-    change_bytes: Option<u64>,
-    /// Least severe log lines to write to standard error
-    #[arg(long, value_enum, default_value_t = LogLevel::Info)]
-    log_level: LogLevel,
-    /// Form of the log lines
-    #[arg(long, value_enum, default_value_t = LogFormat::Text)]
-    log_format: LogFormat,
+    file: Option<PathBuf>,
+    flags: Vec<(&'static str, String)>,
+    instead: Option<Instead>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DurabilityFlag {
-    /// When it is on disk: survives a power cut
-    Durable,
-    /// When it is visible: a power cut may lose the most recent writes
-    Relaxed,
-    /// When it is visible: durable at the next checkpoint
-    None,
+/// What to do instead of serving.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Instead {
+    Check,
+    Print,
+    Sample,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum UnprotectedFlag {
-    /// --mongo and --native
-    Clients,
-    /// --admin
-    Admin,
+const INSTEAD: [(&str, &str, Instead); 3] = [
+    (
+        "check-config",
+        "Check the settings, the files that they name and who could connect, and exit",
+        Instead::Check,
+    ),
+    (
+        "print-config",
+        "Print the settings in effect as a configuration file, and where each comes from, and exit",
+        Instead::Print,
+    ),
+    (
+        "sample-config",
+        "Print a configuration file with every setting, its meaning and its default, and exit",
+        Instead::Sample,
+    ),
+];
+
+/// The flag of a setting.
+fn flag(row: &'static Row) -> Arg {
+    let mut help = row.help();
+    match row.default {
+        Preset::Is("false") | Preset::Required => {}
+        Preset::Is(value) => help.push_str(&format!(" [default: {value}]")),
+        Preset::Unset(meaning, _) => help.push_str(&format!(" [default: {meaning}]")),
+    }
+    let arg = Arg::new(row.name).long(row.flag()).help(help).help_heading(row.group);
+    let choices = (row.choices)();
+    match (row.form, choices.is_empty()) {
+        ("", _) => arg
+            .value_name("true|false")
+            .num_args(0..=1)
+            .require_equals(true)
+            .default_missing_value("true")
+            .hide_default_value(true)
+            .value_parser(PossibleValuesParser::new(["true", "false"]))
+            .hide_possible_values(true),
+        (form, true) => arg.value_name(form).value_parser(move |text: &str| {
+            (row.set)(&mut Settings::default(), &Raw::text(text)).map(|()| text.to_owned())
+        }),
+        (form, false) if form == "NAMES" => {
+            arg.value_name(form).value_delimiter(',').value_parser(PossibleValuesParser::new(choices))
+        }
+        (form, false) => arg.value_name(form).value_parser(PossibleValuesParser::new(choices)),
+    }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum ChangeLogFlag {
-    On,
-    Off,
+impl Args for Serve {
+    fn augment_args(command: Command) -> Command {
+        let file = Arg::new("config")
+            .long("config")
+            .value_name("FILE")
+            .value_parser(clap::value_parser!(PathBuf))
+            .help("Configuration file (TOML) [default: the one that TREEDB_CONFIG names, if any]");
+        let instead = INSTEAD.map(|(name, help, _)| {
+            Arg::new(name).long(name).help(help).action(ArgAction::SetTrue).group("instead")
+        });
+        command
+            .about(ABOUT)
+            .after_help(AFTER_HELP)
+            .arg(file)
+            .args(instead)
+            .group(ArgGroup::new("instead").multiple(false))
+            .args(TABLE.iter().map(flag))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Serve::augment_args(command)
+    }
+}
+
+impl FromArgMatches for Serve {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |row: &Row| {
+            let values: Vec<&str> = matches.get_many::<String>(row.name)?.map(String::as_str).collect();
+            Some((row.name, values.join(",")))
+        };
+        Ok(Serve {
+            file: matches.get_one("config").cloned(),
+            flags: TABLE.iter().filter_map(|row| given(row).map(|(_, value)| (row.name, value))).collect(),
+            instead: INSTEAD
+                .into_iter()
+                .find(|(name, ..)| matches.get_flag(name))
+                .map(|(.., instead)| instead),
+        })
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Serve::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// The variables of the environment that may be settings.
+fn environment() -> Result<Vec<(String, String)>, Failure> {
+    let ours = std::env::vars_os().filter(|(name, _)| name.as_encoded_bytes().starts_with(b"TREEDB_"));
+    ours.map(|(name, value)| {
+        let name = name.to_string_lossy().into_owned();
+        let value = value.into_string().map_err(|_| Failure(format!("{name}: its value is not UTF-8")))?;
+        Ok((name, value))
+    })
+    .collect()
+}
+
+/// The configuration that settings describe, whose files are read.
+fn config(settings: Settings) -> Result<Config, Failure> {
+    let usual = Limits::default();
+    let first_user = match (settings.root_user, &settings.root_password_file) {
+        (Some(name), Some(file)) => Some((name, password(file)?)),
+        _ => None,
+    };
+    let size = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+    let kept = ChangeLogOptions::default();
+    let limits = ChangeLogOptions {
+        keep: settings.change_hours.map_or(kept.keep, |time| time.0),
+        bytes: settings.change_bytes.map_or(kept.bytes, |bytes| bytes.0),
+    };
+    Ok(Config {
+        dir: settings.dir.unwrap_or_default(),
+        key: settings.key_file.as_deref().map(key).transpose()?,
+        cache_bytes: settings.cache_bytes.map(|bytes| bytes.0),
+        durability: match settings.durability.map(|choice| choice.0) {
+            Some(DurabilityName::Durable) | None => Durability::Durable,
+            Some(DurabilityName::Relaxed) => Durability::Relaxed,
+            Some(DurabilityName::None) => Durability::None,
+        },
+        changes: match settings.change_log.map(|choice| choice.0) {
+            Some(OnOff::Off) => Changes::Off,
+            Some(OnOff::On) => Changes::On(limits),
+            None if limits != kept => Changes::On(limits),
+            None => Changes::Unspecified,
+        },
+        mongo: settings.mongo.ok_or_else(|| Failure("mongo is not set".to_owned()))?,
+        replica_set: settings.replica_set,
+        advertised: settings.advertise,
+        test_commands: settings.enable_test_commands.unwrap_or_default(),
+        compressors: settings.compressors.unwrap_or(Compressors::ALL),
+        native: settings.native,
+        admin: settings.admin,
+        tls: match (settings.tls_certificate, settings.tls_key) {
+            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            _ => None,
+        },
+        authentication: settings.auth.unwrap_or_default(),
+        first_user,
+        allow_unprotected: settings
+            .allow_unauthenticated
+            .into_iter()
+            .flat_map(|which| which.0)
+            .map(|which| match which {
+                UnprotectedName::Clients => Unprotected::Clients,
+                UnprotectedName::Admin => Unprotected::Admin,
+            })
+            .collect(),
+        limits: Limits {
+            connections: settings.max_connections.map_or(usual.connections, |count| size(count.0)),
+            inflight_bytes: settings.max_inflight_bytes.map_or(usual.inflight_bytes, |bytes| size(bytes.0)),
+            stall: settings.stall_seconds.map_or(usual.stall, |time| time.0),
+            cursor_idle: settings.cursor_seconds.map_or(usual.cursor_idle, |time| time.0),
+            transaction_life: settings.transaction_seconds.map_or(usual.transaction_life, |time| time.0),
+            shutdown_grace: settings.drain_seconds.map_or(usual.shutdown_grace, |time| time.0),
+            slow: settings.slow_millis.map_or(usual.slow, |time| time.0),
+            ..usual
+        },
+    })
 }
 
 impl Serve {
-    /// Whether changes are to be recorded.
-    fn changes(&self) -> Changes {
-        let usual = ChangeLogOptions::default();
-        let limits = ChangeLogOptions {
-            keep: self.change_hours.map_or(usual.keep, |hours| Duration::from_secs(hours * 3600)),
-            bytes: self.change_bytes.unwrap_or(usual.bytes),
-        };
-        match self.change_log {
-            Some(ChangeLogFlag::Off) => Changes::Off,
-            Some(ChangeLogFlag::On) => Changes::On(limits),
-            None if limits != usual => Changes::On(limits),
-            None => Changes::Unspecified,
-        }
-    }
-
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
-        logs::start(self.log_level, self.log_format);
-        let changes = self.changes();
-        let first_user = match (&self.root_user, &self.root_password_file) {
-            (Some(name), Some(file)) => Some((name.clone(), password(file)?)),
-            _ => None,
-        };
-        let mut config = Config {
-            tls: match (self.tls_certificate, self.tls_key) {
-                (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
-                _ => None,
-            },
-            authentication: self.auth,
-            first_user,
-            allow_unprotected: self
-                .allow_unauthenticated
-                .iter()
-                .map(|which| match which {
-                    UnprotectedFlag::Clients => Unprotected::Clients,
-                    UnprotectedFlag::Admin => Unprotected::Admin,
-                })
-                .collect(),
-            advertised: self.advertise.clone(),
-            changes,
-            key: self.key.key()?,
-            cache_bytes: self.cache_bytes,
-            dir: self.dir,
-            durability: match self.durability {
-                DurabilityFlag::Durable => Durability::Durable,
-                DurabilityFlag::Relaxed => Durability::Relaxed,
-                DurabilityFlag::None => Durability::None,
-            },
-            mongo: self.mongo,
-            replica_set: self.replica_set,
-            compressors: self.compressors,
-            test_commands: self.enable_test_commands,
-            native: self.native,
-            admin: self.admin,
-            limits: Limits {
-                connections: self.max_connections,
-                inflight_bytes: self.max_inflight_bytes,
-                stall: Duration::from_secs(self.stall_seconds),
-                cursor_idle: Duration::from_secs(self.cursor_seconds),
-                transaction_life: Duration::from_secs(self.transaction_seconds),
-                shutdown_grace: Duration::from_secs(self.drain_seconds),
-                ..Limits::default()
-            },
-        };
+        let mut out = std::io::stdout().lock();
+        if self.instead == Some(Instead::Sample) {
+            out.write_all(show::sample().as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let named = std::env::var_os(FILE_VARIABLE).filter(|name| !name.is_empty()).map(PathBuf::from);
+        let file = self.file.or(named);
+        let layers = Layers::merge(file.as_deref(), environment()?, &self.flags).map_err(Failure)?;
+        if self.instead == Some(Instead::Print) {
+            out.write_all(show::in_effect(&layers).as_bytes())?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        let settings = layers.settings;
+        let (level, format) = (settings.log_level, settings.log_format);
+        let mut config = config(settings)?;
+        if self.instead == Some(Instead::Check) {
+            server::check(&config).map_err(|error| error_hints::server(&config.dir, &error))?;
+            writeln!(out, "the configuration is valid")?;
+            return Ok(ExitCode::SUCCESS);
+        }
+        drop(out);
+        logs::start(
+            level.map_or(LogLevel::Info, |level| level.0),
+            format.map_or(LogFormat::Text, |format| format.0),
+        );
         config.limits.connections = allowed_connections(config.limits.connections);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -228,17 +270,21 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     let dir = config.dir.clone();
     let server = Server::bind(config).await.map_err(|error| error_hints::server(&dir, &error))?;
     let mut out = std::io::stdout().lock();
+    let mut doors = Vec::new();
     for (name, address) in server.addresses() {
         writeln!(out, "listening {name} {address}")?;
+        doors.push(format!("{name} on {address}"));
     }
     out.flush()?;
     drop(out);
+    notify::ready(&doors.join(", "));
 
     let shutdown = Arc::new(server.shutdown_handle());
     let waiter = Arc::clone(&shutdown);
     tokio::spawn(async move {
         let first = signals.next().await;
         tracing::info!(signal = first, "stopping: no new connections, running commands may finish");
+        notify::stopping();
         waiter.stop();
         let second = signals.next().await;
         tracing::warn!(
@@ -294,11 +340,58 @@ impl Signals {
     }
 }
 
-fn inflight_bytes(text: &str) -> Result<usize, String> {
-    let least = crate::config::MAX_MESSAGE_BYTES;
-    match text.parse() {
-        Ok(bytes) if bytes >= least => Ok(bytes),
-        Ok(_) => Err(format!("must be at least {least}, the size of the largest message")),
-        Err(error) => Err(format!("{error}")),
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_defaults_of_the_table_are_those_of_the_library() {
+        let defaults = Layers::merge(None, [], &[("dir", String::new() + "d")]).unwrap().settings;
+        let none = Settings { dir: Some("d".into()), mongo: defaults.mongo, ..Settings::default() };
+        assert_eq!(format!("{:?}", config(defaults).unwrap()), format!("{:?}", config(none).unwrap()));
+        for row in TABLE {
+            match (row.name, row.default) {
+                ("change_hours", Preset::Unset(meaning, _)) => {
+                    assert_eq!(meaning, (ChangeLogOptions::default().keep.as_secs() / 3600).to_string());
+                }
+                ("change_bytes", Preset::Unset(meaning, _)) => {
+                    assert_eq!(meaning, format!("{} MiB", ChangeLogOptions::default().bytes >> 20));
+                }
+                _ => {}
+            }
+        }
+    }
+
+    #[test]
+    fn every_setting_is_in_the_configuration() {
+        let changed = |row: &Row| match row.form {
+            "" => "true",
+            "N" => "7",
+            "BYTES" => "99MiB",
+            "SECONDS" | "MILLISECONDS" | "HOURS" => "7d",
+            "HOST:PORT" => "127.0.0.1:7",
+            _ => match row.name {
+                "durability" => "relaxed",
+                "change_log" => "off",
+                "compressors" => "zstd",
+                "allow_unauthenticated" => "admin",
+                name => name,
+            },
+        };
+        let debug = |settings: &Settings| format!("{:?}", config(settings.clone()).unwrap());
+        for row in TABLE {
+            // Files are read, of which tests of the command have some; the log is not part of the configuration.
+            if row.name.ends_with("_file") || row.name.starts_with("log_") || row.name == "root_user" {
+                continue;
+            }
+            // What needs another setting is only seen with it.
+            let mut before = Settings { mongo: "127.0.0.1:1".parse().ok(), ..Settings::default() };
+            if let Some(other) = row.needs.and_then(|needed| TABLE.iter().find(|row| row.name == needed)) {
+                (other.set)(&mut before, &Raw::text(changed(other))).unwrap();
+            }
+            let mut after = before.clone();
+            (row.set)(&mut after, &Raw::text(changed(row))).unwrap();
+            assert_ne!(debug(&before), debug(&after), "{}", row.name);
+        }
     }
 }

@@ -113,6 +113,19 @@ impl Target {
         }
     }
 
+    /// Refuses a collection that does not exist: what reads it has been given another name, or another directory.
+    pub(super) fn must_have(&mut self, namespace: &str) -> Result<(), Failure> {
+        let exists = match self {
+            Target::Directory(database) => {
+                let name = Namespace::parse(namespace)?;
+                database.list_collections(name.database())?.iter().any(|found| found.namespace == name)
+            }
+            // A collection has an index at least.
+            Target::Server(client) => !client.list_indexes(namespace)?.is_empty(),
+        };
+        if exists { Ok(()) } else { Err(Failure(format!("there is no collection {namespace}"))) }
+    }
+
     /// How many documents match.
     pub(super) fn count(&mut self, namespace: &str, filter: &RawDocument) -> Result<u64, Failure> {
         Ok(match self {

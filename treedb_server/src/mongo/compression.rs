@@ -77,6 +77,11 @@ impl Compressors {
         self.0 & 1 << compressor as u8 != 0
     }
 
+    /// Their names.
+    pub(crate) fn names(self) -> impl Iterator<Item = &'static str> {
+        Compressor::ALL.into_iter().filter(move |compressor| self.has(*compressor)).map(Compressor::name)
+    }
+
     /// What of these `hello` agrees to: the client's list, without those that are not offered.
     pub(crate) fn agreed(self, wanted: &bson::RawArray) -> (Compressors, RawArrayBuf) {
         let (mut agreed, mut names) = (Compressors::NONE, RawArrayBuf::new());

@@ -232,6 +232,8 @@ pub(crate) struct Cursors {
     waiters: usize,
     /// Documents in all batches so far.
     returned: AtomicU64,
+    opened: AtomicU64,
+    timed_out: AtomicU64,
 }
 
 struct Slot {
@@ -254,6 +256,8 @@ impl Cursors {
             waiting: AtomicUsize::new(0),
             waiters,
             returned: AtomicU64::new(0),
+            opened: AtomicU64::new(0),
+            timed_out: AtomicU64::new(0),
         }
     }
 
@@ -335,6 +339,16 @@ impl Cursors {
         self.returned.load(Ordering::Relaxed)
     }
 
+    /// Cursors that were opened so far.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that were closed because nobody used them.
+    pub(crate) fn timed_out(&self) -> u64 {
+        self.timed_out.load(Ordering::Relaxed)
+    }
+
     /// Whether there is a cursor `id`, and it belongs to somebody else.
     pub(crate) fn is_of_another(&self, owner: &Identity, id: i64) -> bool {
         self.lock().get(&id).is_some_and(|slot| slot.owner != owner.owner())
@@ -372,6 +386,7 @@ impl Cursors {
         let old: Vec<(i64, Slot)> = old.collect();
         self.count(&slots);
         drop(slots);
+        self.timed_out.fetch_add(old.len() as u64, Ordering::Relaxed);
         old.len()
     }
 
@@ -402,6 +417,7 @@ impl Cursors {
         let namespace = cursor.namespace.clone();
         let slot = Slot { namespace, owner, used: Instant::now(), cursor: Some(cursor) };
         slots.insert(id, slot);
+        self.opened.fetch_add(1, Ordering::Relaxed);
         self.count(&slots);
         Ok(id)
     }

@@ -231,6 +231,8 @@ pub(crate) struct Operations {
     documents: [AtomicU64; 3],
     usage: Mutex<HashMap<String, Arc<Usage>>>,
     slow_millis: AtomicI64,
+    /// Commands that were logged because they were slow.
+    slow: AtomicU64,
     profilers: Mutex<HashMap<String, Profiler>>,
     /// Whether one of them is on.
     profiling: AtomicI32,
@@ -266,23 +268,23 @@ impl Drop for Listed<'_> {
     }
 }
 
-impl Default for Operations {
-    fn default() -> Self {
+impl Operations {
+    /// Nothing has run; commands that take longer than `slow` will be logged.
+    pub(crate) fn new(slow: Duration) -> Self {
         Operations {
             connections: Mutex::default(),
             next: AtomicI32::new(1),
             counters: Default::default(),
             documents: Default::default(),
             usage: Mutex::default(),
-            slow_millis: AtomicI64::new(100),
+            slow_millis: AtomicI64::new(i64::try_from(slow.as_millis()).unwrap_or(i64::MAX)),
+            slow: AtomicU64::new(0),
             profilers: Mutex::default(),
             profiling: AtomicI32::new(0),
             profiled: Mutex::default(),
         }
     }
-}
 
-impl Operations {
     /// Lists a connection until the result is dropped.
     pub(crate) fn list(&self, session: &Arc<Session>) -> Listed<'_> {
         locked(&self.connections).insert(session.id, Arc::downgrade(session));
@@ -408,6 +410,11 @@ impl Operations {
         self.sessions().into_iter().find(runs)
     }
 
+    /// Commands that were logged because they were slow.
+    pub(crate) fn slow(&self) -> u64 {
+        self.slow.load(Ordering::Relaxed)
+    }
+
     /// Commands that take longer are logged.
     pub(crate) fn slow_millis(&self) -> i64 {
         self.slow_millis.load(Ordering::Relaxed)
@@ -452,6 +459,7 @@ impl Operations {
         // Waiting is what these are for.
         let waits = matches!(name, "hello" | "isMaster") || name == "getMore" && returned == Some(0);
         if slow && !waits {
+            self.slow.fetch_add(1, Ordering::Relaxed);
             tracing::info!(
                 connection = session.id,
                 command = name,

@@ -5,9 +5,11 @@
 
 mod backup;
 mod error_hints;
+mod formats;
 #[cfg(feature = "importers")]
 mod importers;
 mod scan;
+mod settings;
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};

@@ -18,11 +18,13 @@ pub(crate) mod ordered;
 mod pending;
 mod vector;
 
+use std::collections::BTreeSet;
+
 use bson::RawDocument;
 
-use treedb_query::access::{Probe, RowId};
+use treedb_query::access::{KeyRange, Probe, RowId};
 use treedb_query::error::Result;
-use treedb_storage::{ReadTxn, Reads, Table, TableKind, WriteTxn};
+use treedb_storage::{Reads, SharedReadTxn, Table, TableKind, WriteTxn};
 
 use crate::catalog::meta::{IndexFlags, IndexMeta};
 use crate::read::view::View;
@@ -79,8 +81,39 @@ pub(crate) trait IndexKind {
     /// Adds the next rows to an index that is being built. Calls `on_progress` with the number of rows done in each step.
     fn build(&self, slice: &BuildSlice<'_>, on_progress: &mut dyn FnMut(u64)) -> Result<Progress>;
 
-    /// A check of an index against the rows.
-    fn checker<'c>(&'c self, view: &'c View<'c, ReadTxn>, index: &'c IndexMeta) -> Box<dyn Checker + 'c>;
+    /// Checks what can be of an index by a row, and adds to `required` what it has to have of it.
+    ///
+    /// # Errors
+    /// What is wrong with the index.
+    fn check_row(
+        &self,
+        view: &View<'_, SharedReadTxn>,
+        index: &IndexMeta,
+        row: RowId,
+        document: &RawDocument,
+        required: &mut Required,
+    ) -> Result<(), Mismatch>;
+
+    /// Ranges of keys that have all entries of an index, about `parts` of them, each of which can be checked by itself.
+    fn check_parts(&self, view: &View<'_, SharedReadTxn>, parts: usize) -> Result<Vec<KeyRange>>;
+
+    /// Checks that the entries of one of these ranges belong to rows; returns their number. `required` is what all rows require.
+    ///
+    /// # Errors
+    /// What is wrong with the index.
+    fn check_entries(
+        &self,
+        view: &View<'_, SharedReadTxn>,
+        index: &IndexMeta,
+        keys: &KeyRange,
+        required: &Required,
+    ) -> Result<u64, Mismatch>;
+
+    /// Checks that none of `required` is missing, of an index that has so many entries, all of which belong to rows.
+    ///
+    /// # Errors
+    /// What is wrong with the index.
+    fn check_count(&self, index: &IndexMeta, entries: u64, required: &Required) -> Result<(), Mismatch>;
 
     /// Answers a query; `index` is the position of the index.
     ///
@@ -108,19 +141,21 @@ pub(crate) trait Prepared {
     fn write(&self, txn: &mut WriteTxn, table: &Table, rows: &[RowId]) -> Result<()>;
 }
 
-/// A check of one index: first shown every row, then compared with them, both ways.
-pub(crate) trait Checker {
-    /// Shows a row.
-    ///
-    /// # Errors
-    /// What is wrong with the index.
-    fn row(&mut self, row: RowId, document: &RawDocument) -> Result<(), Mismatch>;
+/// What rows require of an index.
+#[derive(Debug, Default)]
+pub(crate) struct Required {
+    /// The number of its entries, if it is an ordered one.
+    pub(crate) entries: u64,
+    /// Its nodes, if it is one of vectors.
+    pub(crate) nodes: BTreeSet<u64>,
+}
 
-    /// Checks every entry, and that none is missing; returns their number.
-    ///
-    /// # Errors
-    /// What is wrong with the index.
-    fn finish(self: Box<Self>) -> Result<u64, Mismatch>;
+impl Required {
+    /// What other rows require too.
+    pub(crate) fn add(&mut self, mut other: Required) {
+        self.entries += other.entries;
+        self.nodes.append(&mut other.nodes);
+    }
 }
 
 /// Why a check ends.

@@ -1,14 +1,26 @@
-//! Checks a collection: rows against indexes, and indexes against rows.
+//! Checks collections: rows against indexes, and indexes against rows.
+//!
+//! The rows of a collection are checked in ranges of row ids, and the entries of an index in ranges of keys, by several threads. What
+//! rows require of the indexes is added up first; entries are compared with it in the end. Of several inconsistencies the same is
+//! reported as by one thread: tasks have the order of a check by one thread, and the first that fails counts.
 
-use treedb_query::access::{Direction, Flow, Source};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+use treedb_query::access::{Direction, Flow, KeyRange, RowId, Source};
 use treedb_query::doc;
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::interrupt::InterruptTick;
-use treedb_storage::ReadTxn;
+use treedb_storage::{ReadTxn, Reads, SharedReadTxn};
 
 use crate::catalog::meta::Meta;
-use crate::index::{IndexKind, Mismatch, by_kind};
+use crate::index::{IndexKind, Mismatch, Required, by_kind};
 use crate::read::view::View;
+
+/// Rows and entries in a task, about: enough that a task is worth its beginning, and few enough that no thread is left with one.
+const TASK: u64 = 32_768;
+/// Rows and entries between two reports of progress.
+const STEP: u64 = 4_096;
 
 /// What [`Database::check`](crate::Database::check) has checked in one collection.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -21,34 +33,250 @@ pub struct CollectionCheck {
     pub indexes: Vec<(String, u64)>,
 }
 
-/// Checks one collection in a snapshot. An index that is being built must not have wrong entries, but may lack some.
-pub(crate) fn collection(reads: &ReadTxn, meta: &Meta) -> Result<CollectionCheck> {
-    let view = View { reads, meta };
-    let inconsistent = |name: &str, mismatch| match mismatch {
+/// How far a check is.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct CheckProgress {
+    /// Rows and entries of indexes that have been checked.
+    pub done: u64,
+    /// Those that there are.
+    pub total: u64,
+}
+
+/// Rows of a collection: of this number, with the ids `from..to`.
+struct RowTask {
+    collection: usize,
+    from: u64,
+    to: Option<u64>,
+}
+
+/// Entries of an index of a collection, both by their numbers.
+struct EntryTask {
+    collection: usize,
+    index: usize,
+    keys: KeyRange,
+}
+
+/// Rows that a task has seen, and what they require of each index.
+struct Rows {
+    rows: u64,
+    required: Vec<Required>,
+}
+
+/// The number of the first collection with a row that is not as it should be, and what is wrong with it.
+type Inconsistent = (usize, QueryError);
+
+/// A check that runs.
+struct Check<'a> {
+    reads: &'a Arc<Mutex<ReadTxn>>,
+    metas: &'a [Arc<Meta>],
+    threads: usize,
+    done: AtomicU64,
+    total: u64,
+    on_progress: &'a (dyn Fn(CheckProgress) + Sync),
+}
+
+/// Checks collections in a snapshot, by so many threads, this one among them. An index that is being built must not have wrong
+/// entries, but may lack some. Progress is reported by any of the threads.
+///
+/// # Errors
+/// The first inconsistency; `Interrupted`, if this thread is to stop.
+pub(crate) fn collections(
+    reads: ReadTxn,
+    metas: &[Arc<Meta>],
+    threads: usize,
+    on_progress: &(dyn Fn(CheckProgress) + Sync),
+) -> Result<Vec<CollectionCheck>> {
+    let mut total = 0;
+    for meta in metas {
+        total += reads.len(&meta.rows)?;
+        for index in &meta.indexes {
+            total += reads.len(&index.table)?;
+        }
+    }
+    let reads = Arc::new(Mutex::new(reads));
+    let check = Check { reads: &reads, metas, threads, done: AtomicU64::new(0), total, on_progress };
+    check.run()
+}
+
+impl Check<'_> {
+    fn run(&self) -> Result<Vec<CollectionCheck>> {
+        let (rows, failed_rows) = self.rows()?;
+        // What is wrong with an index of an earlier collection would have been found first.
+        let whole = failed_rows.as_ref().map_or(self.metas.len(), |(collection, _)| *collection);
+        let metas = self.metas.get(..whole).unwrap_or_default();
+        let mut tasks = Vec::new();
+        let shared = SharedReadTxn::new(self.reads);
+        for (collection, meta) in metas.iter().enumerate() {
+            let view = View { reads: &shared, meta };
+            for (number, index) in meta.indexes.iter().enumerate() {
+                let parts = self.parts(shared.len(&index.table)?);
+                let ranges = by_kind!(&index.def, kind => kind.check_parts(&view, parts))?;
+                tasks.extend(ranges.into_iter().map(|keys| EntryTask { collection, index: number, keys }));
+            }
+        }
+        let mut counted =
+            self.in_parallel(&tasks, &|reads, task: &EntryTask| self.entries(reads, &rows, task)).into_iter();
+        let mut found = Vec::new();
+        let mut task = tasks.iter().peekable();
+        for (collection, (meta, rows)) in metas.iter().zip(&rows).enumerate() {
+            let mut indexes = Vec::new();
+            for (number, (index, required)) in meta.indexes.iter().zip(&rows.required).enumerate() {
+                let mut entries = 0;
+                while task.next_if(|task| task.collection == collection && task.index == number).is_some() {
+                    // What comes after a failure may be missing.
+                    entries += counted.next().transpose()?.unwrap_or_default();
+                }
+                by_kind!(&index.def, kind => kind.check_count(index, entries, required))
+                    .map_err(|mismatch| inconsistent(meta, index.def.name(), mismatch))?;
+                indexes.push((index.def.name().to_owned(), entries));
+            }
+            found.push(CollectionCheck { namespace: meta.namespace.to_string(), rows: rows.rows, indexes });
+        }
+        match failed_rows {
+            Some((_, error)) => Err(error),
+            None => Ok(found),
+        }
+    }
+
+    /// Into how many parts so many rows or entries are divided.
+    fn parts(&self, n: u64) -> usize {
+        if self.threads == 1 {
+            1
+        } else {
+            usize::try_from(n.div_ceil(TASK)).unwrap_or(usize::MAX).clamp(1, 64 * self.threads)
+        }
+    }
+
+    /// Checks all rows: what each collection has, up to the first that is not as it should be.
+    fn rows(&self) -> Result<(Vec<Rows>, Option<Inconsistent>)> {
+        let mut tasks = Vec::new();
+        let shared = SharedReadTxn::new(self.reads);
+        for (collection, meta) in self.metas.iter().enumerate() {
+            let mut ids = shared.rows(&meta.rows, 0)?;
+            let first = ids.lend_next()?.map_or(0, |(id, _)| id);
+            let last = ids.lend_next_back()?.map_or(first, |(id, _)| id);
+            let parts = self.parts(shared.len(&meta.rows)?) as u64;
+            let step = (last - first) / parts + 1;
+            for part in 0..parts {
+                let from = if part == 0 { 0 } else { first.saturating_add(part * step) };
+                let to = (part + 1 < parts).then(|| first.saturating_add((part + 1) * step));
+                tasks.push(RowTask { collection, from, to });
+            }
+        }
+        let none = |meta: &Arc<Meta>| Rows {
+            rows: 0,
+            required: meta.indexes.iter().map(|_| Required::default()).collect(),
+        };
+        let mut all: Vec<Rows> = self.metas.iter().map(none).collect();
+        let done = self.in_parallel(&tasks, &|reads, task: &RowTask| self.rows_of(reads, task));
+        for (task, done) in tasks.iter().zip(done) {
+            match done {
+                Ok(part) => {
+                    if let Some(sum) = all.get_mut(task.collection) {
+                        sum.rows += part.rows;
+                        sum.required.iter_mut().zip(part.required).for_each(|(sum, part)| sum.add(part));
+                    }
+                }
+                Err(error) => return Ok((all, Some((task.collection, error)))),
+            }
+        }
+        Ok((all, None))
+    }
+
+    fn rows_of(&self, reads: &SharedReadTxn, task: &RowTask) -> Result<Rows> {
+        let Some(meta) = self.metas.get(task.collection) else {
+            return Ok(Rows { rows: 0, required: Vec::new() });
+        };
+        let view = View { reads, meta };
+        let mut required: Vec<Required> = meta.indexes.iter().map(|_| Required::default()).collect();
+        let (mut rows, mut interrupt) = (0, InterruptTick::default());
+        view.scan(Direction::Forward, task.from.checked_sub(1).map(RowId), &mut |row, document| {
+            if task.to.is_some_and(|to| row.0 >= to) {
+                return Ok(Flow::Break(()));
+            }
+            interrupt.tick()?;
+            rows += 1;
+            if rows % STEP == 0 {
+                self.advance(STEP);
+            }
+            doc::validate(document.as_bytes())?;
+            for (index, required) in meta.indexes.iter().zip(&mut required) {
+                by_kind!(&index.def, kind => kind.check_row(&view, index, row, document, required))
+                    .map_err(|mismatch| inconsistent(meta, index.def.name(), mismatch))?;
+            }
+            Ok(Flow::Continue(()))
+        })?;
+        self.advance(rows % STEP);
+        Ok(Rows { rows, required })
+    }
+
+    fn entries(&self, reads: &SharedReadTxn, rows: &[Rows], task: &EntryTask) -> Result<u64> {
+        let (Some(meta), Some(rows)) = (self.metas.get(task.collection), rows.get(task.collection)) else {
+            return Ok(0);
+        };
+        let (Some(index), Some(required)) = (meta.indexes.get(task.index), rows.required.get(task.index))
+        else {
+            return Ok(0);
+        };
+        let view = View { reads, meta };
+        let entries = by_kind!(&index.def, kind => kind.check_entries(&view, index, &task.keys, required))
+            .map_err(|mismatch| inconsistent(meta, index.def.name(), mismatch))?;
+        self.advance(entries);
+        Ok(entries)
+    }
+
+    fn advance(&self, n: u64) {
+        if n > 0 {
+            let done = self.done.fetch_add(n, Ordering::Relaxed) + n;
+            (self.on_progress)(CheckProgress { done: done.min(self.total), total: self.total });
+        }
+    }
+
+    /// Runs tasks, begun in their order; what each returned, up to the first failure.
+    fn in_parallel<K: Sync, T: Send>(
+        &self,
+        tasks: &[K],
+        run: &(dyn Fn(&SharedReadTxn, &K) -> Result<T> + Sync),
+    ) -> Vec<Result<T>> {
+        let (next, failed) = (AtomicUsize::new(0), AtomicUsize::new(usize::MAX));
+        let work = || {
+            let mut done = Vec::new();
+            loop {
+                let at = next.fetch_add(1, Ordering::Relaxed);
+                // Tasks before one that failed have begun already, and are finished by whoever has begun them.
+                let Some(task) = tasks.get(at).filter(|_| at < failed.load(Ordering::Relaxed)) else {
+                    return done;
+                };
+                // What it has copied from pages goes with it.
+                let result = run(&SharedReadTxn::new(self.reads), task);
+                if result.is_err() {
+                    failed.fetch_min(at, Ordering::Relaxed);
+                }
+                done.push((at, result));
+            }
+        };
+        let mut done = std::thread::scope(|scope| {
+            let others: Vec<_> = (1..self.threads.min(tasks.len())).map(|_| scope.spawn(work)).collect();
+            let mut done = work();
+            for other in others {
+                // A panic of a thread is this one's.
+                done.extend(other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+            }
+            done
+        });
+        done.sort_unstable_by_key(|(at, _)| *at);
+        let first_failure = done.iter().position(|(_, result)| result.is_err());
+        done.truncate(first_failure.map_or(done.len(), |at| at + 1));
+        done.into_iter().map(|(_, result)| result).collect()
+    }
+}
+
+fn inconsistent(meta: &Meta, name: &str, mismatch: Mismatch) -> QueryError {
+    match mismatch {
         Mismatch::Found(what) => QueryError::new(
             ErrorCode::InternalError,
             format!("{}: index {name} {what}; restore from a backup", meta.namespace),
         ),
         Mismatch::Failed(error) => error,
-    };
-    let mut checkers = Vec::with_capacity(meta.indexes.len());
-    for index in &meta.indexes {
-        checkers.push((index.def.name(), by_kind!(&index.def, kind => kind.checker(&view, index))));
     }
-    let (mut rows, mut interrupt) = (0, InterruptTick::default());
-    view.scan(Direction::Forward, None, &mut |row, document| {
-        interrupt.tick()?;
-        rows += 1;
-        doc::validate(document.as_bytes())?;
-        for (name, checker) in &mut checkers {
-            checker.row(row, document).map_err(|mismatch| inconsistent(name, mismatch))?;
-        }
-        Ok(Flow::Continue(()))
-    })?;
-    let mut indexes = Vec::new();
-    for (name, checker) in checkers {
-        let entries = checker.finish().map_err(|mismatch| inconsistent(name, mismatch))?;
-        indexes.push((name.to_owned(), entries));
-    }
-    Ok(CollectionCheck { namespace: meta.namespace.to_string(), rows, indexes })
 }

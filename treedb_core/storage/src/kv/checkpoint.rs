@@ -132,6 +132,7 @@ impl Inner {
 
     /// Makes a checkpoint unconditionally, and, given `slack`, shortens the page file to that many spare pages. Call with the guard of [`Inner::lock_checkpoints`].
     pub(super) fn write_checkpoint(&self, slack: Option<u32>) -> Result<()> {
+        let start = Instant::now();
         let (begun, started) = self.with_writer(|writer| {
             let begun = Instant::now();
             (begun, self.start_checkpoint(writer, slack))
@@ -145,6 +146,7 @@ impl Inner {
             .and_then(|()| self.pager.finish_checkpoint(checkpoint))
             .and_then(|()| self.remove_obsolete(lsn, &state));
         flushed.inspect_err(|error| self.poison(error))?;
+        self.checkpoints.note(start.elapsed());
         self.set_read_ahead();
         // Failing to shrink the file does no harm.
         self.with_writer(|writer| self.pager.shrink(&writer.alloc, slack))

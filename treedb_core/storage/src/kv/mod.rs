@@ -34,7 +34,7 @@
 //! | `checkpoint` | bringing the page file up to date, and the thread that does it |
 //! | `backup` | copies of a live store, into a directory or a stream |
 //! | `maintenance` | transactions that move pages and values but change no content |
-//! | `stalls` | what holds writers up, and how they are slowed down gradually |
+//! | `stalls` | how writers are slowed down gradually, before something has to hold them up |
 //! | `read_ahead` | whether the system reads ahead in the files |
 //! | `reclaim` | keeping at least half of the value log live |
 //! | `compact` | making the files small |
@@ -117,7 +117,7 @@ mod tests;
 
 pub use crate::page::{CacheStats, PageCounts, Reader};
 pub use crate::vlog::ValueLogStats;
-pub use crate::wal::LogStats;
+pub use crate::wal::{LogStats, Timings};
 pub use backoff::backoff;
 pub use backup::BackupProgress;
 pub use batch::Batch;
@@ -135,7 +135,6 @@ pub use options::{Durability, Options};
 pub use reads::{Bounds, Entry, Reads};
 pub use savepoint::Savepoint;
 pub use snapshot::{ReadTxn, SharedReadTxn, Snapshot};
-pub use stalls::StallStats;
 pub use stats::TableStats;
 pub use store::{Stats, Store};
 pub use table_version::TableVersion;

@@ -16,7 +16,6 @@ use super::large_values::{DeadValues, decode_state};
 #[cfg(feature = "optimistic")]
 use super::optimistic::RecentCommits;
 use super::options::Options;
-use super::stalls::Stalls;
 use super::store::Inner;
 use super::writer_lock::WriterLock;
 use crate::btree::TreeRoot;
@@ -27,6 +26,7 @@ use crate::page::{PageSource, Pager, PagerOptions};
 use crate::sync::Mutex;
 use crate::sync::atomic::AtomicBool;
 use crate::vlog::{ValueLog, ValueLogOptions, ValueLogState};
+use crate::wal::timings::Timer;
 use crate::wal::{Log, LogOptions, Lsn, Recovery};
 use crate::{Corruption, Error, Result};
 
@@ -91,7 +91,8 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
         recent_commits,
         checkpointing: Mutex::new(()),
         worker: Worker::default(),
-        stalls: Stalls::default(),
+        stalls: Timer::default(),
+        checkpoints: Timer::default(),
         failure: OnceLock::new(),
         closed: AtomicBool::new(false),
         reads_ahead: AtomicBool::new(true),

@@ -1,10 +1,9 @@
-//! What holds writers up, and slowing them down gradually before something must.
+//! Slowing writers down gradually, before something has to hold them up.
 //!
 //! The log may grow by as much as its limit while a checkpoint is being written. Beyond that each commit pauses in
 //! proportion to its bytes, the longer the further the log is over its limit: so a writer that is faster than the disk
 //! slows down to the disk's speed gradually, instead of blocking for the rest of a checkpoint.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// Nanoseconds of pause per byte when the log is at [`PATIENCE`](super::checkpoint::PATIENCE) times its limit.
@@ -13,46 +12,6 @@ const DEAREST: f64 = 250.0;
 const SHORTEST: u64 = 200_000;
 /// The longest pause of one commit, in nanoseconds.
 const LONGEST: u64 = 10_000_000;
-
-/// How long writes were held up since the store was opened: by the beginning of a checkpoint, by pauses because the log
-/// was over its limit, by waiting for a checkpoint or making one, by the change to another log segment.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub struct StallStats {
-    /// How often.
-    pub count: u64,
-    /// All of them together.
-    pub total: Duration,
-    /// The longest.
-    pub longest: Duration,
-}
-
-/// Counts stalls.
-#[derive(Debug, Default)]
-pub(crate) struct Stalls {
-    count: AtomicU64,
-    total: AtomicU64,
-    longest: AtomicU64,
-}
-
-impl Stalls {
-    /// Records that a write was held up for `time`.
-    pub(crate) fn note(&self, time: Duration) {
-        let ns = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
-        self.count.fetch_add(1, Ordering::Relaxed);
-        self.total.fetch_add(ns, Ordering::Relaxed);
-        self.longest.fetch_max(ns, Ordering::Relaxed);
-    }
-
-    /// The statistics, including the log's own stalls.
-    pub(crate) fn stats(&self, switches: u64, in_switches: Duration, longest_switch: Duration) -> StallStats {
-        StallStats {
-            count: self.count.load(Ordering::Relaxed) + switches,
-            total: Duration::from_nanos(self.total.load(Ordering::Relaxed)) + in_switches,
-            longest: Duration::from_nanos(self.longest.load(Ordering::Relaxed)).max(longest_switch),
-        }
-    }
-}
 
 /// Accumulated pause of all writers, in nanoseconds.
 #[derive(Debug, Default)]

@@ -14,14 +14,14 @@ use super::optimistic::RecentCommits;
 use super::options::{Durability, Options};
 use super::recover;
 use super::snapshot::{ReadTxn, Snapshot};
-use super::stalls::{StallStats, Stalls};
 use super::write::WriteTxn;
 use super::writer_lock::WriterLock;
 use crate::page::{CacheStats, PageCounts, Pager, Reader};
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::vlog::{ValueLog, ValueLogStats};
-use crate::wal::{Log, LogStats};
+use crate::wal::timings::Timer;
+use crate::wal::{Log, LogStats, Timings};
 use crate::{Error, Result};
 
 /// A store: tables in a directory. Clones are handles to the same one; it is closed by
@@ -47,7 +47,10 @@ pub(crate) struct Inner {
     /// KeyValues for the length of a checkpoint.
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) worker: Worker,
-    pub(crate) stalls: Stalls,
+    /// What held writers up: the beginning of a checkpoint, pauses because the log was over its limit, waiting for a checkpoint or
+    /// making one.
+    pub(crate) stalls: Timer,
+    pub(crate) checkpoints: Timer,
     pub(crate) failure: OnceLock<String>,
     pub(crate) closed: AtomicBool,
     /// True if the system reads ahead in the mapped files.
@@ -84,8 +87,11 @@ pub struct Stats {
     pub oldest_reader: Option<u64>,
     /// The transaction of the last durable checkpoint.
     pub checkpoint: u64,
-    /// How long writes were held up.
-    pub stalls: StallStats,
+    /// How long writes were held up: by the beginning of a checkpoint, by pauses because the log was over its limit, by waiting
+    /// for a checkpoint or making one, by the change to another log segment.
+    pub stalls: Timings,
+    /// Checkpoints that were completed.
+    pub checkpoints: Timings,
 }
 
 impl Store {
@@ -167,7 +173,8 @@ impl Store {
             txn: inner.pager.current(),
             oldest_reader: pins.first().copied(),
             checkpoint: inner.pager.durable(),
-            stalls: inner.stalls.stats(log.switches, log.in_switches, log.longest_switch),
+            stalls: inner.stalls.timings().and(log.switches),
+            checkpoints: inner.checkpoints.timings(),
         }
     }
 

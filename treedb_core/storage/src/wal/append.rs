@@ -1,13 +1,14 @@
 //! Appending frames: the position of the next frame, buffering, and switching to the next segment.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use super::clean_shutdown::CleanShutdown;
 use super::frame::{self, HEADER, Kind, Lsn, MAX_PAYLOAD};
 use super::log::{Log, LogOptions, Sync, lock};
 use super::mapped;
 use super::segment::{FIRST_FRAME, Header, Segment, zero_fill};
+use super::timings::Timings;
 use crate::cipher;
 use crate::sync::atomic::Ordering;
 use crate::{Error, Result};
@@ -57,17 +58,10 @@ pub(super) struct Appender {
     pub(super) closed: bool,
     /// LSN of the last data frame, or a higher LSN below `next`.
     pub(super) data: Lsn,
-    pub(super) switches: SegmentSwitches,
+    /// Switches to another segment.
+    pub(super) switches: Timings,
     /// True if a segment to follow the current one has been requested.
     next_requested: bool,
-}
-
-/// How often appends switched to another segment, and how long that took.
-#[derive(Debug, Clone, Copy, Default)]
-pub(super) struct SegmentSwitches {
-    pub(super) count: u64,
-    pub(super) total: Duration,
-    pub(super) longest: Duration,
 }
 
 /// What a commit group has to flush.
@@ -91,7 +85,7 @@ impl Appender {
             dirty: Vec::new(),
             closed: false,
             data,
-            switches: SegmentSwitches::default(),
+            switches: Timings::default(),
             next_requested: false,
         }
     }
@@ -220,10 +214,7 @@ impl Log {
         if appender.at + need + SEALED_FRAME > allocated && !self.grow(&appender, need)? {
             let begun = Instant::now();
             let result = self.next_segment(&mut appender, need);
-            let (elapsed, switches) = (begun.elapsed(), &mut appender.switches);
-            switches.count += 1;
-            switches.total += elapsed;
-            switches.longest = switches.longest.max(elapsed);
+            appender.switches.add(begun.elapsed());
             result?;
         } else if !appender.next_requested
             && allocated >= self.options.segment_bytes

@@ -4,6 +4,7 @@
 //! the leader role, so a waiting thread need not take the leader's lock to see that it is done.
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::append::FlushWork;
 use super::frame::Lsn;
@@ -83,6 +84,7 @@ impl Log {
     /// Writes and flushes everything appended so far, wakes the threads whose frames are durable, and hands
     /// over the leader role.
     fn lead(&self) {
+        let begun = Instant::now();
         let result = self.refuse_if_poisoned().and_then(|()| {
             let work = lock(&self.appender).take_flush_work()?;
             flush(&work)?;
@@ -90,7 +92,7 @@ impl Log {
         });
         match &result {
             Ok(upto) => {
-                self.groups.fetch_add(1, Ordering::Relaxed);
+                self.flushes.note(begun.elapsed());
                 self.durable.fetch_max(upto.0, Ordering::Release);
             }
             Err(e) => {

@@ -2,7 +2,6 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock, PoisonError};
-use std::time::Duration;
 
 use super::append::Appender;
 use super::files::Files;
@@ -10,6 +9,7 @@ use super::frame::{Kind, Lsn};
 use super::group::Group;
 use super::open;
 use super::recovery::Recovery;
+use super::timings::{Timer, Timings};
 use crate::cipher::Keys;
 use crate::disk::Disk;
 use crate::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -71,14 +71,10 @@ pub struct LogStats {
     pub last: Lsn,
     /// The log is durable up to this frame.
     pub durable: Lsn,
-    /// Flushes since the log was opened, which is the number of commit groups.
-    pub groups: u64,
-    /// How often an append had to switch to another segment.
-    pub switches: u64,
-    /// The total time of these switches.
-    pub in_switches: Duration,
-    /// The time of the longest switch.
-    pub longest_switch: Duration,
+    /// Writes and flushes since the log was opened: one for each group of commits.
+    pub flushes: Timings,
+    /// Appends that had to switch to another segment.
+    pub switches: Timings,
 }
 
 /// An open command log. All methods may be called from any thread; the order of frames is the order of the
@@ -92,7 +88,7 @@ pub struct Log {
     pub(super) files: Mutex<Files>,
     pub(super) group: Mutex<Group>,
     pub(super) durable: AtomicU64,
-    pub(super) groups: AtomicU64,
+    pub(super) flushes: Timer,
     /// True once the current segment is half full and there is no segment to follow it, until
     /// [`Log::wants_segment`] returns it.
     pub(super) next_wanted: AtomicBool,
@@ -215,10 +211,8 @@ impl Log {
             bytes: used + files.full_bytes(),
             last,
             durable: self.durable_lsn(),
-            groups: self.groups.load(Ordering::Relaxed),
-            switches: switches.count,
-            in_switches: switches.total,
-            longest_switch: switches.longest,
+            flushes: self.flushes.timings(),
+            switches,
         }
     }
 

@@ -91,7 +91,9 @@ mod scan;
 mod segment;
 #[cfg(test)]
 mod tests;
+pub(crate) mod timings;
 
 pub use frame::{Frame, Lsn, MAX_PAYLOAD};
 pub use log::{Log, LogOptions, LogStats, Sync};
 pub use recovery::Recovery;
+pub use timings::Timings;

@@ -12,6 +12,7 @@ use super::log::{Log, LogOptions, Sync, lock};
 use super::recovery::Recovery;
 use super::scan::{ScanResult, scan};
 use super::segment::{AHEAD, FIRST_FRAME, Header, Segment, UNFINISHED, name, parse};
+use super::timings::Timer;
 use crate::disk::Disk;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, AtomicU64};
@@ -71,7 +72,7 @@ pub(super) fn open(disk: Arc<dyn Disk>, dir: &Path, options: LogOptions) -> Resu
         files: Mutex::new(files),
         group: Mutex::new(Group::default()),
         durable,
-        groups: AtomicU64::new(0),
+        flushes: Timer::default(),
         next_wanted: AtomicBool::new(false),
         failure: OnceLock::new(),
     };

@@ -1,7 +1,7 @@
 //! An open transaction, and its share of the limits of all open transactions.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::Instant;
 
 use treedb_collections::Transaction;
@@ -15,6 +15,9 @@ use crate::mongo::error::CommandError;
 pub(super) struct Usage {
     open: AtomicUsize,
     bytes: AtomicUsize,
+    begun: AtomicU64,
+    committed: AtomicU64,
+    timed_out: AtomicU64,
 }
 
 /// One transaction's share of them, returned when dropped.
@@ -28,6 +31,23 @@ impl Usage {
     /// Transactions open now.
     pub(super) fn open(&self) -> usize {
         self.open.load(Ordering::Relaxed)
+    }
+
+    /// Transactions begun, those of them that were committed, and those that took too long, so far.
+    pub(super) fn so_far(&self) -> (u64, u64, u64) {
+        let [begun, committed, timed_out] =
+            [&self.begun, &self.committed, &self.timed_out].map(|count| count.load(Ordering::Relaxed));
+        (begun, committed, timed_out)
+    }
+
+    /// One has been committed.
+    pub(super) fn has_committed(&self) {
+        self.committed.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// So many have taken too long.
+    pub(super) fn have_timed_out(&self, count: usize) {
+        self.timed_out.fetch_add(count as u64, Ordering::Relaxed);
     }
 
     /// A share for one more transaction, `limit` at most.
@@ -78,6 +98,7 @@ impl OpenTransaction {
     ) -> Result<Self, CommandError> {
         let share = usage.share(limit)?;
         let txn = database.begin()?;
+        usage.begun.fetch_add(1, Ordering::Relaxed);
         Ok(OpenTransaction { key, txn, cursors: Vec::new(), failed: false, began: Instant::now(), share })
     }
 

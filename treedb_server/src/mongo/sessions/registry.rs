@@ -49,6 +49,11 @@ impl Sessions {
         self.usage.open()
     }
 
+    /// Transactions begun, those of them that were committed, and those that took too long, so far.
+    pub(crate) fn transactions(&self) -> (u64, u64, u64) {
+        self.usage.so_far()
+    }
+
     /// The ids of the sessions, and how long each has not been used. Those that run a command now are used.
     pub(crate) fn known(&self) -> Vec<(bson::Binary, Duration)> {
         let idle = |slot: &Arc<Mutex<Session>>| {
@@ -95,7 +100,11 @@ impl Sessions {
                 let done = requested.and_then(|requested| {
                     session.commit(open, requested.flatten().unwrap_or(context.durability))
                 });
-                done.map(|()| RawDocumentBuf::new()).map_err(CommandError::of_transaction)
+                done.map(|()| {
+                    self.usage.has_committed();
+                    RawDocumentBuf::new()
+                })
+                .map_err(CommandError::of_transaction)
             }
             TransactionSupport::Abort => {
                 close(open, &context.cursors);
@@ -231,7 +240,9 @@ impl Sessions {
         }
         let slots: Vec<_> = locked(&self.slots).values().map(Arc::clone).collect();
         let old = slots.iter().filter_map(|slot| slot.try_lock().ok()?.expire(life));
-        old.map(|open| close(open, cursors)).count()
+        let count = old.map(|open| close(open, cursors)).count();
+        self.usage.have_timed_out(count);
+        count
     }
 
     /// Removes the sessions that have not been used for [`TIMEOUT_MINUTES`], and their records.

@@ -25,9 +25,11 @@ use bson::RawDocument;
 use treedb_query::access::{KeyRange, Probe, RowId};
 use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
-use treedb_storage::{ReadTxn, Reads, Table, TableKind, WriteTxn};
+use treedb_storage::{Reads, SharedReadTxn, Table, TableKind, WriteTxn};
 
-use super::{BuildSlice, Checker, Holder, IndexChange, IndexKind, Prepared, Progress, Uncommitted, Versions};
+use super::{
+    BuildSlice, Holder, IndexChange, IndexKind, Mismatch, Prepared, Progress, Required, Uncommitted, Versions,
+};
 use crate::catalog::meta::{IndexFlags, IndexMeta};
 use crate::read::view::View;
 
@@ -120,8 +122,33 @@ impl IndexKind for IndexDef {
         build::build(self, slice, on_progress)
     }
 
-    fn checker<'c>(&'c self, view: &'c View<'c, ReadTxn>, index: &'c IndexMeta) -> Box<dyn Checker + 'c> {
-        Box::new(check::EntryChecker::new(self, view, index))
+    fn check_row(
+        &self,
+        _: &View<'_, SharedReadTxn>,
+        index: &IndexMeta,
+        row: RowId,
+        document: &RawDocument,
+        required: &mut Required,
+    ) -> Result<(), Mismatch> {
+        check::row(self, index, row, document, required)
+    }
+
+    fn check_parts(&self, view: &View<'_, SharedReadTxn>, parts: usize) -> Result<Vec<KeyRange>> {
+        check::parts(self, view, parts)
+    }
+
+    fn check_entries(
+        &self,
+        view: &View<'_, SharedReadTxn>,
+        index: &IndexMeta,
+        keys: &KeyRange,
+        _: &Required,
+    ) -> Result<u64, Mismatch> {
+        check::entries(self, view, index, keys)
+    }
+
+    fn check_count(&self, index: &IndexMeta, entries: u64, required: &Required) -> Result<(), Mismatch> {
+        check::count(index, entries, required)
     }
 
     #[inline]

@@ -29,13 +29,15 @@ use std::collections::BTreeMap;
 
 use bson::RawDocument;
 
-use treedb_query::access::{Probe, RowId};
+use treedb_query::access::{KeyRange, Probe, RowId};
 use treedb_query::error::Result;
 use treedb_query::index::vector::{VectorDef, Vectors};
-use treedb_storage::{ReadTxn, Reads, Table, TableKind, WriteTxn};
+use treedb_storage::{Reads, SharedReadTxn, Table, TableKind, WriteTxn};
 
 use self::record::node_of;
-use super::{BuildSlice, Checker, Holder, IndexChange, IndexKind, Prepared, Progress, Uncommitted, Versions};
+use super::{
+    BuildSlice, Holder, IndexChange, IndexKind, Mismatch, Prepared, Progress, Required, Uncommitted, Versions,
+};
 use crate::catalog::meta::{IndexFlags, IndexMeta};
 use crate::read::view::View;
 
@@ -127,8 +129,34 @@ impl IndexKind for VectorDef {
         build::build(self, slice, on_progress)
     }
 
-    fn checker<'c>(&'c self, view: &'c View<'c, ReadTxn>, index: &'c IndexMeta) -> Box<dyn Checker + 'c> {
-        Box::new(check::GraphChecker::new(self, view, index))
+    fn check_row(
+        &self,
+        view: &View<'_, SharedReadTxn>,
+        index: &IndexMeta,
+        row: RowId,
+        document: &RawDocument,
+        required: &mut Required,
+    ) -> Result<(), Mismatch> {
+        check::row(self, view, index, row, document, required)
+    }
+
+    fn check_parts(&self, _: &View<'_, SharedReadTxn>, _: usize) -> Result<Vec<KeyRange>> {
+        Ok(vec![KeyRange::ALL])
+    }
+
+    fn check_entries(
+        &self,
+        view: &View<'_, SharedReadTxn>,
+        index: &IndexMeta,
+        _: &KeyRange,
+        required: &Required,
+    ) -> Result<u64, Mismatch> {
+        check::graph(self, view, index, required)
+    }
+
+    fn check_count(&self, _: &IndexMeta, _: u64, _: &Required) -> Result<(), Mismatch> {
+        // Each node has been looked for by its row.
+        Ok(())
     }
 
     fn walk(&self, view: &View<'_, impl Reads>, index: usize, table: &Table, probe: Probe<'_>) -> Result<()> {

@@ -179,9 +179,9 @@ fn a_prepared_segment_is_used_next_and_survives_a_restart_as_a_spare() {
     assert_eq!(read, appended);
     // Opening used the spare, or it is still there for the next segment.
     let left = log.stats().spares;
-    while log.stats().switches == 0 {
+    while log.stats().switches.count == 0 {
         log.append(&[8; 100], Sync::Relaxed).unwrap();
     }
     assert!(log.stats().spares <= left);
-    assert!(log.stats().longest_switch <= log.stats().in_switches);
+    assert!(log.stats().switches.longest <= log.stats().switches.total);
 }

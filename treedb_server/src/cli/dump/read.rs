@@ -1,0 +1,230 @@
+//! Restoring a dump: collections with their documents, then their indexes, then views.
+//!
+//! A document or an index that is refused is reported, and the rest goes on; the exit status is 1 then.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use bson::Document;
+
+use super::file::{BsonFile, Metadata, unescaped};
+use super::place::{Load, Place, PlaceArgs};
+use super::write::is_wanted;
+use crate::cli::Failure;
+use crate::cli::progress::Progress;
+
+/// Failures that are printed; the rest are only counted.
+const SHOWN: u64 = 20;
+/// Options of `listCollections` that `create` does not take, or that mean nothing any more.
+const NO_OPTIONS: [&str; 6] = ["idIndex", "autoIndexId", "flags", "temp", "storageEngine", "uuid"];
+
+/// What to restore, and where.
+pub(in crate::cli) struct DumpRestore<'a> {
+    pub(in crate::cli) from: &'a Path,
+    pub(in crate::cli) place: &'a PlaceArgs,
+    pub(in crate::cli) only: Option<&'a str>,
+    pub(in crate::cli) drop: bool,
+}
+
+/// The files of a collection.
+#[derive(Debug, Default)]
+struct Files {
+    documents: Option<PathBuf>,
+    metadata: Option<PathBuf>,
+}
+
+/// The name of a collection's file without its extensions, and whether it has documents; `None` for other files.
+fn part(file: &str) -> Option<(&str, bool)> {
+    let name = file.strip_suffix(".gz").unwrap_or(file);
+    name.strip_suffix(".bson")
+        .map(|name| (name, true))
+        .or(name.strip_suffix(".metadata.json").map(|name| (name, false)))
+}
+
+/// Files and folders in a folder, by name.
+fn entries(folder: &Path) -> Result<Vec<(String, PathBuf)>, Failure> {
+    let failed = |error: std::io::Error| Failure(format!("{}: {error}", folder.display()));
+    let mut found = Vec::new();
+    for entry in fs::read_dir(folder).map_err(failed)? {
+        let entry = entry.map_err(failed)?;
+        if let Ok(name) = entry.file_name().into_string() {
+            found.push((name, entry.path()));
+        }
+    }
+    found.sort();
+    Ok(found)
+}
+
+/// Whether a directory is a dump, and not a database.
+pub(in crate::cli) fn is_dump(dir: &Path) -> bool {
+    let has_dump =
+        |folder: &Path| entries(folder).is_ok_and(|files| files.iter().any(|(name, _)| part(name).is_some()));
+    dir.is_dir()
+        && !dir.join("pages").is_file()
+        && (has_dump(dir)
+            || entries(dir).is_ok_and(|all| all.iter().any(|(_, path)| path.is_dir() && has_dump(path))))
+}
+
+/// A restore that runs.
+struct Run<'a> {
+    place: Place,
+    progress: Progress,
+    only: Option<&'a str>,
+    drop: bool,
+    restored: u64,
+    /// Bytes of files that are done.
+    position: u64,
+    failures: u64,
+}
+
+impl DumpRestore<'_> {
+    pub(in crate::cli) fn run(&self) -> Result<ExitCode, Failure> {
+        let mut collections: BTreeMap<(String, String), Files> = BTreeMap::new();
+        let mut bytes = 0;
+        for (folder, path) in entries(self.from)? {
+            if !path.is_dir() {
+                if part(&folder).is_some_and(|(name, documents)| documents && name != "oplog") {
+                    let hint = "name the directory above, which has a directory for each database";
+                    return Err(Failure(format!("{}: {hint}", path.display())));
+                }
+                continue;
+            }
+            let Some(database) = unescaped(&folder) else { continue };
+            for (file, path) in entries(&path)? {
+                let Some((name, documents)) = part(&file) else { continue };
+                let files = collections.entry((database.clone(), name.to_owned())).or_default();
+                if documents {
+                    bytes += fs::metadata(&path).map_or(0, |metadata| metadata.len());
+                    files.documents = Some(path);
+                } else {
+                    files.metadata = Some(path);
+                }
+            }
+        }
+        let mut run = Run {
+            place: self.place.open(true)?,
+            progress: Progress::of_bytes("restored", Some(bytes)),
+            only: self.only,
+            drop: self.drop,
+            restored: 0,
+            position: 0,
+            failures: 0,
+        };
+        let mut views = Vec::new();
+        for ((database, name), files) in &collections {
+            let name = unescaped(name);
+            let metadata = match &files.metadata {
+                Some(path) => Metadata::read(path, name)?,
+                None => match name {
+                    Some(name) => Metadata {
+                        name,
+                        kind: "collection".to_owned(),
+                        uuid: None,
+                        options: Document::new(),
+                        indexes: Vec::new(),
+                        search_indexes: Vec::new(),
+                    },
+                    None => continue,
+                },
+            };
+            if !is_wanted(run.only, database, &metadata.name) || metadata.name.starts_with("system.") {
+                continue;
+            }
+            if metadata.options.contains_key("viewOn") {
+                views.push((database.clone(), metadata));
+            } else {
+                run.collection(database, metadata, files.documents.as_deref())?;
+            }
+        }
+        for (database, view) in views {
+            run.create(&database, &view)?;
+        }
+        let Run { place, progress, restored, failures, .. } = run;
+        if failures > SHOWN {
+            progress.say(&format!("and {} more failures", failures - SHOWN));
+        }
+        progress.finish(restored, &format!("from {}", self.from.display()));
+        place.close()?;
+        Ok(if failures > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+impl Run<'_> {
+    fn failed(&mut self, what: &str) {
+        self.failures += 1;
+        if self.failures <= SHOWN {
+            self.progress.say(what);
+        }
+    }
+
+    /// Creates a collection or a view, unless there is one and it is not to be dropped.
+    fn create(&mut self, database: &str, metadata: &Metadata) -> Result<(), Failure> {
+        let exists = self.place.collections(database)?.iter().any(|listed| listed.name == metadata.name);
+        if exists && !self.drop {
+            return Ok(());
+        }
+        if exists {
+            self.place.drop_collection(database, &metadata.name)?;
+        }
+        let mut options = metadata.options.clone();
+        NO_OPTIONS.iter().for_each(|name| drop(options.remove(name)));
+        if let Err(Failure(reason)) = self.place.create(database, &metadata.name, options) {
+            let name = &metadata.name;
+            return Err(Failure(format!("{database}.{name} cannot be created: {reason}")));
+        }
+        Ok(())
+    }
+
+    fn collection(
+        &mut self,
+        database: &str,
+        metadata: Metadata,
+        documents: Option<&Path>,
+    ) -> Result<(), Failure> {
+        self.create(database, &metadata)?;
+        let name = metadata.name.as_str();
+        if let Some(path) = documents {
+            let length = fs::metadata(path).map_or(0, |metadata| metadata.len());
+            let mut file = BsonFile::open(path)?;
+            let mut load = Load::default();
+            while let Some(document) = file.next()? {
+                if load.add(document) {
+                    self.insert(database, name, &mut load)?;
+                    self.progress.at(self.position, self.restored);
+                }
+            }
+            self.insert(database, name, &mut load)?;
+            self.position += length;
+            self.progress.at(self.position, self.restored);
+        }
+        for mut spec in metadata.indexes.into_iter().chain(metadata.search_indexes) {
+            // The first comes with the collection.
+            if spec.get_str("name").is_ok_and(|name| name == "_id_")
+                || spec.get_bool("clustered").unwrap_or(false)
+            {
+                continue;
+            }
+            spec.remove("ns");
+            if let Err(Failure(reason)) = self.place.create_index(database, name, &spec) {
+                let index = spec.get_str("name").unwrap_or("without a name");
+                self.failed(&format!("{database}.{name}: index {index}: {reason}"));
+            }
+        }
+        Ok(())
+    }
+
+    fn insert(&mut self, database: &str, name: &str, load: &mut Load) -> Result<(), Failure> {
+        let documents = load.take();
+        if documents.is_empty() {
+            return Ok(());
+        }
+        let refused = self.place.insert(database, name, &documents)?;
+        self.restored += (documents.len() - refused.len()) as u64;
+        for reason in refused {
+            self.failed(&format!("{database}.{name}: {reason}"));
+        }
+        Ok(())
+    }
+}

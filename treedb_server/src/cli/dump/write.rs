@@ -1,0 +1,121 @@
+//! `treedb dump`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::file::{Metadata, Sink, escaped};
+use super::place::{Listed, Place, PlaceArgs};
+use crate::cli::Failure;
+use crate::cli::progress::Progress;
+
+/// Write databases as BSON files, which mongorestore and `treedb restore` read
+#[derive(Debug, Args)]
+#[command(after_help = "\
+The layout is that of mongodump: TO/database/collection.bson with the documents, and collection.metadata.json with options and
+indexes beside it. Each collection is of one moment, and several are of several moments: `treedb backup` copies everything as of
+one moment, users included, which a dump leaves out.
+
+Files are written under temporary names and renamed when they are complete; those of an earlier dump are replaced.
+
+Examples:
+  treedb dump --dir ./data /mnt/dump
+  treedb dump --uri mongodb://127.0.0.1:27017 --only shop --gzip /mnt/dump
+  treedb restore /mnt/dump --uri mongodb://127.0.0.1:27018 --drop")]
+pub(in crate::cli) struct Dump {
+    /// Where to: a directory, created if missing
+    #[arg(value_name = "TO")]
+    to: PathBuf,
+    #[command(flatten)]
+    place: PlaceArgs,
+    /// Only this database, or this collection of it
+    #[arg(long, value_name = "DB[.COLL]")]
+    only: Option<String>,
+    /// Compress the files
+    #[arg(long)]
+    gzip: bool,
+}
+
+/// Whether a collection is wanted.
+pub(super) fn is_wanted(only: Option<&str>, database: &str, collection: &str) -> bool {
+    match only.map(|only| only.split_once('.').unwrap_or((only, ""))) {
+        None => true,
+        Some((wanted, "")) => wanted == database,
+        Some((wanted, name)) => wanted == database && name == collection,
+    }
+}
+
+impl Dump {
+    pub(in crate::cli) fn run(self) -> Result<ExitCode, Failure> {
+        let mut place = self.place.open(false)?;
+        let only = self.only.as_deref();
+        let mut wanted: Vec<(String, Listed, u64)> = Vec::new();
+        for database in place.databases()? {
+            for listed in place.collections(&database)? {
+                if is_wanted(only, &database, &listed.name) {
+                    let count = if listed.is_view() { 0 } else { place.count(&database, &listed.name)? };
+                    wanted.push((database.clone(), listed, count));
+                }
+            }
+        }
+        if let (true, Some(only)) = (wanted.is_empty(), only) {
+            return Err(Failure(format!("there is nothing called {only}")));
+        }
+        let total = wanted.iter().map(|(.., count)| count).sum();
+        let mut progress = Progress::of_documents("dumped", total);
+        let mut documents = 0;
+        for (database, listed, _) in wanted {
+            let folder = self.to.join(escaped(&database));
+            fs::create_dir_all(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+            self.collection(&mut place, &folder, &database, listed, &mut documents, &mut progress)?;
+        }
+        progress.finish(documents, &format!("to {}", self.to.display()));
+        place.close()?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn collection(
+        &self,
+        place: &mut Place,
+        folder: &Path,
+        database: &str,
+        listed: Listed,
+        documents: &mut u64,
+        progress: &mut Progress,
+    ) -> Result<(), Failure> {
+        let name = escaped(&listed.name);
+        let is_view = listed.is_view();
+        let kind = match () {
+            () if is_view => "view",
+            () if listed.options.contains_key("timeseries") => "timeseries",
+            () => "collection",
+        };
+        let (indexes, search_indexes) =
+            if is_view { Default::default() } else { place.indexes(database, &listed.name)? };
+        if !is_view {
+            let mut sink = Sink::create(&folder.join(format!("{name}.bson")), self.gzip)?;
+            place.read(database, &listed.name, &mut |document| {
+                sink.write(document.as_bytes())?;
+                *documents += 1;
+                if documents.is_multiple_of(256) {
+                    progress.at(*documents, *documents);
+                }
+                Ok(())
+            })?;
+            sink.complete()?;
+        }
+        let metadata = Metadata {
+            name: listed.name,
+            kind: kind.to_owned(),
+            uuid: listed.uuid,
+            options: listed.options,
+            indexes,
+            search_indexes,
+        };
+        let mut sink = Sink::create(&folder.join(format!("{name}.metadata.json")), self.gzip)?;
+        sink.write(metadata.to_json().as_bytes())?;
+        sink.complete()
+    }
+}

@@ -1,0 +1,154 @@
+"""Dumps in the layout of mongodump, read and written by PyMongo's own BSON library, and JSON and CSV through a server."""
+import datetime
+import gzip
+import json
+import subprocess
+
+import bson
+import pytest
+import bson.raw_bson
+from bson import Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp, json_util
+from bson.codec_options import CodecOptions
+
+from server import BIN
+
+CANONICAL = json_util.CANONICAL_JSON_OPTIONS
+
+ODD = {
+    "_id": ObjectId("0123456789abcdef01234567"), "int": 1, "long": Int64(1), "double": 1.0, "text": "\0 é \"", "none": None,
+    "date": datetime.datetime(2026, 1, 2, 3, 4, 5, 6000), "bytes": b"\0\1", "uuid": Binary(b"0" * 16, 4), "re": Regex("^a", "im"),
+    "code": Code("f()"), "ts": Timestamp(5, 6), "dec": Decimal128("1.50"), "min": MinKey(), "max": MaxKey(),
+    "ref": DBRef("x", 1), "list": [1, [2, {}], []], "nested": {"a": {"b": {"$c": 1}}},
+}
+
+
+def treedb(*args):
+    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=120)
+
+
+def fill(db):
+    db.create_collection("odd", validator={"none": {"$type": "null"}}, validationLevel="moderate")
+    db.odd.insert_one(ODD)
+    db.create_collection("capped", capped=True, size=100_000, max=7)
+    db.capped.insert_many([{"_id": i} for i in range(9)])
+    db.many.insert_many([{"_id": i, "year": 1990 + i % 7, "name": f"n{i % 50}", "text": "x" * 300} for i in range(2500)])
+    db.many.create_index([("year", 1), ("name", -1)], name="by year", partialFilterExpression={"year": {"$gt": 1991}})
+    db.many.create_index("name", collation={"locale": "de", "strength": 2})
+    db.many.create_index("gone", expireAfterSeconds=5000, sparse=True)
+    db["a/b c%é"].insert_one({"_id": 1})
+    db.create_collection("empty")
+    db.create_collection("old", viewOn="many", pipeline=[{"$match": {"year": {"$lt": 1992}}}])
+
+
+def everything(db):
+    """Options, indexes and documents of each collection."""
+    found = {}
+    for info in db.list_collections():
+        name = info["name"]
+        indexes = [] if info["type"] == "view" else sorted(db[name].list_indexes(), key=lambda index: index["name"])
+        found[name] = (info["type"], info["options"], indexes, list(db[name].find()))
+    return found
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_dump_is_read_by_bson_and_restored_as_it_was(server, client, db, tmp_path, zipped):
+    fill(db)
+    before = everything(db)
+    done = treedb("dump", "--uri", server.uri, "--only", db.name, tmp_path, *(["--gzip"] if zipped else []))
+    assert done.returncode == 0, done.stderr
+    folder, end = tmp_path / db.name, ".gz" if zipped else ""
+    assert {path.name for path in folder.iterdir()} == {
+        f"{name}{part}{end}" for name in ("odd", "capped", "many", "a%2Fb%20c%25%C3%A9", "empty", "old")
+        for part in (".bson", ".metadata.json") if (name, part) != ("old", ".bson")}
+    opened = gzip.open if zipped else open
+    with opened(folder / f"odd.bson{end}", "rb") as file:
+        assert list(bson.decode_file_iter(file)) == [ODD]
+    with opened(folder / f"many.bson{end}", "rb") as file:
+        assert list(bson.decode_file_iter(file)) == before["many"][3]
+    with opened(folder / f"many.metadata.json{end}", "rb") as file:
+        metadata = json_util.loads(file.read())
+    assert metadata["collectionName"] == "many" and metadata["type"] == "collection" and len(metadata["uuid"]) == 32
+    assert sorted(metadata["indexes"], key=lambda index: index["name"]) == before["many"][2]
+    client.drop_database(db.name)
+    done = treedb("restore", tmp_path, "--uri", server.uri)
+    assert done.returncode == 0, done.stderr
+    assert everything(db) == before
+    # A second time every document is there already; with --drop it is not.
+    done = treedb("restore", tmp_path, "--uri", server.uri, "--only", f"{db.name}.many")
+    assert done.returncode == 1 and "E11000" in done.stderr and "and 2480 more failures" in done.stderr
+    done = treedb("restore", tmp_path, "--uri", server.uri, "--drop")
+    assert done.returncode == 0 and everything(db) == before
+
+
+def test_a_dump_goes_from_a_server_into_a_directory_and_back(server, client, db, tmp_path):
+    fill(db)
+    before = everything(db)
+    steps = [
+        ("dump", "--uri", server.uri, "--only", db.name, tmp_path / "first"),
+        ("restore", tmp_path / "first", "--dir", tmp_path / "data"),
+        ("check", "--dir", tmp_path / "data"),
+        ("dump", "--dir", tmp_path / "data", tmp_path / "second", "--gzip"),
+    ]
+    for step in steps:
+        done = treedb(*step)
+        assert done.returncode == 0, (step, done.stderr)
+    client.drop_database(db.name)
+    done = treedb("restore", tmp_path / "second", "--uri", server.uri)
+    assert done.returncode == 0, done.stderr
+    assert everything(db) == before
+
+
+def test_a_dump_that_another_program_wrote_is_restored(server, db, tmp_path):
+    folder = tmp_path / db.name
+    folder.mkdir()
+    documents = [ODD, {"_id": 2, "x": "y" * 1_000_000}]
+    (folder / "things.bson").write_bytes(b"".join(map(bson.encode, documents)))
+    metadata = {"options": {}, "indexes": [
+        {"v": 2, "key": {"_id": 1}, "name": "_id_", "ns": f"{db.name}.things"},
+        {"v": 2, "unique": True, "key": {"x": 1}, "name": "x_1", "ns": f"{db.name}.things", "background": True},
+        {"v": 2, "key": {"y": "columnstore"}, "name": "unknown"},
+    ], "uuid": "0" * 32}
+    (folder / "things.metadata.json").write_text(json_util.dumps(metadata, json_options=CANONICAL))
+    (folder / "bare.bson").write_bytes(bson.encode({"_id": 1}))
+    (tmp_path / "oplog.bson").write_bytes(b"")
+    (tmp_path / "prelude.json").write_text("{}")
+    done = treedb("restore", tmp_path, "--uri", server.uri)
+    # The index that does not exist is told; everything else is there.
+    assert done.returncode == 1 and "index unknown" in done.stderr, done.stderr
+    assert list(db.things.find(sort=[("_id", 1)])) == [documents[1], documents[0]]
+    assert db.things.index_information()["x_1"]["unique"] is True
+    assert list(db.bare.find()) == [{"_id": 1}]
+
+
+def test_a_damaged_dump_is_an_error_with_its_place(server, db, tmp_path):
+    folder = tmp_path / db.name
+    folder.mkdir()
+    (folder / "cut.bson").write_bytes(bson.encode({"_id": 1}) + bson.encode({"_id": 2})[:-1])
+    done = treedb("restore", tmp_path, "--uri", server.uri)
+    assert done.returncode == 1 and "cut.bson: a document that is cut at byte 14" in done.stderr, done.stderr
+    done = treedb("restore", folder, "--uri", server.uri)
+    assert done.returncode == 1 and "name the directory above" in done.stderr
+
+
+def test_what_cannot_be_dumped_or_restored_is_told(server, db, tmp_path):
+    for args, status, message in [
+        (("dump", "--uri", server.uri, "--only", "nosuch", tmp_path), 1, "there is nothing called nosuch"),
+        (("dump", "--dir", tmp_path / "none", tmp_path / "to"), 1, "contains no database"),
+        (("dump", tmp_path), 2, "--dir <DIR>|--uri"),
+        (("restore", tmp_path / "none", "--uri", server.uri), 1, "a backup becomes a directory"),
+        (("restore", tmp_path / "none", "--dir", tmp_path / "to", "--drop"), 1, "are for dumps"),
+    ]:
+        done = treedb(*args)
+        assert done.returncode == status and message in done.stderr, (args, done.stderr)
+
+
+def test_the_bytes_of_documents_are_kept(server, client, db, tmp_path):
+    """Field order and kinds of numbers, which comparing documents does not show."""
+    raw = db.get_collection("raw", codec_options=CodecOptions(document_class=bson.raw_bson.RawBSONDocument))
+    raw.insert_many([bson.raw_bson.RawBSONDocument(bson.encode(ODD)), bson.raw_bson.RawBSONDocument(bson.encode({"_id": 2, "b": 1, "a": 2}))])
+    before = [document.raw for document in raw.find()]
+    assert treedb("dump", "--uri", server.uri, "--only", f"{db.name}.raw", tmp_path).returncode == 0
+    assert (tmp_path / db.name / "raw.bson").read_bytes() == b"".join(before)
+    assert treedb("restore", tmp_path, "--uri", server.uri, "--drop").returncode == 0
+    assert [document.raw for document in raw.find()] == before
+    assert json.loads((tmp_path / db.name / "raw.metadata.json").read_text())["collectionName"] == "raw"
