@@ -146,7 +146,7 @@ pub(crate) fn message_ends() {
 
 /// Nothing has arrived: the connection shall go back to the runtime.
 pub(crate) fn stop_lingering() {
-    if lingers() {
+    if PLACE.get() == Place::Lingering {
         PLACE.set(Place::Thread);
     }
 }
@@ -159,6 +159,17 @@ mod tests {
 
     fn runtime() -> tokio::runtime::Runtime {
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
+    }
+
+    #[test]
+    fn a_message_that_takes_too_long_to_arrive_is_waited_for_in_the_runtime() {
+        PLACE.set(Place::Lingering);
+        message_begins();
+        assert!(lingers());
+        MESSAGE.set(Instant::now().checked_sub(LINGER * 2));
+        assert!(!lingers());
+        assert_eq!(PLACE.get(), Place::Thread);
+        message_ends();
     }
 
     #[test]

@@ -65,6 +65,19 @@ def test_a_trickle_is_a_message_as_long_as_it_flows(impatient):
         assert wire.reply()["ok"] == 1
 
 
+def test_a_trickle_after_other_commands_is_answered_too(impatient):
+    with Wire(impatient) as wire:
+        # From here on a thread waits for the connection's messages, for a while.
+        assert wire.command({"find": "c", "$db": "db"})["ok"] == 1
+        data = struct.pack("<iiiiI", 20 + len(body(PING)), 77, 0, OP_MSG, 0) + body(PING)
+        wire.send(data[:16])
+        for byte in data[16:]:
+            wire.send(bytes([byte]))
+            time.sleep(0.01)
+        assert wire.reply()["ok"] == 1
+        assert wire.command(PING)["ok"] == 1
+
+
 def test_an_answer_that_nobody_takes_ends_its_connection_and_gives_its_memory_back(impatient):
     with impatient.client() as client:
         client.db.c.insert_many([{"_id": i, "x": "y" * (3 << 20)} for i in range(5)])
