@@ -146,8 +146,8 @@ impl Database {
         Transaction::begin(&self.engine)
     }
 
-    /// Sets how long a write outside of transactions waits for an open transaction that has changed the same document (60 seconds by
-    /// default), and how many writes may wait at a time (any number). Beyond that they fail with
+    /// Sets how long a write outside of transactions waits in all for open transactions that have changed the same documents (60
+    /// seconds by default), and how many writes may wait at a time (any number). Beyond that they fail with
     /// [`Error::WriteConflict`](crate::Error::WriteConflict).
     pub fn set_write_wait(&self, time: Duration, writes: usize) {
         self.engine.set_write_wait(time, writes);

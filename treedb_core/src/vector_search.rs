@@ -24,7 +24,8 @@ use crate::target::Target;
 /// The similarity is `cosine`, `euclidean` or `dotProduct`, as in MongoDB, `manhattan` (the sum of absolute differences), or, of bits,
 /// `hamming` (how many differ) or `jaccard` (1 minus the part that is set in both of those set in one). The quantization is
 /// `scalar` (the default of MongoDB's three: a byte for each element is searched, and what is found is put in exact order) or `none`.
-/// `elements` are `float32`, or, rounded, `float16`, `bfloat16` or `int8`: whole numbers from -128 to 127, which are searched as they are.
+/// `elements` are `float32`, or, rounded, `float16` or `bfloat16`; or `int8`: only vectors of whole numbers from -128 to 127 are in such an
+/// index, and they are searched as they are.
 ///
 /// A document is in the index if the field is an array of so many numbers, or binary data of subtype 9; or an array of such vectors, or
 /// several of them in an array of documents (path `chunks.embedding`): then the nearest of them counts. An index takes 1,000

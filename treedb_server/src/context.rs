@@ -75,8 +75,9 @@ impl Context {
         access: Access,
     ) -> Self {
         let metrics = Metrics::new();
-        // Longer than any transaction, so that a write fails only if there is no end of them.
+        // Longer than any transaction: a write fails only if it meets one after another.
         database.set_write_wait(limits.transaction_life * 2, limits.waiting_writes());
+        database.set_write_wait_bytes(limits.inflight_bytes / 2);
         Context {
             database,
             dir,

@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bson::Document;
 
@@ -445,10 +446,13 @@ impl Database {
         durability: Option<Durability>,
         mut work: impl FnMut(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
+        let mut since = None;
         loop {
             match self.try_edit(namespace, create, durability, &mut work)? {
                 Edited::Done(done) => return Ok(done),
-                Edited::Blocked(owner) => self.inner.intents.wait(owner, namespace)?,
+                Edited::Blocked(owner) => {
+                    self.inner.intents.wait(owner, namespace, *since.get_or_insert_with(Instant::now))?;
+                }
             }
         }
     }

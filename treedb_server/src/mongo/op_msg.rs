@@ -16,6 +16,7 @@ use treedb_query::doc::{self, validate_with};
 
 use super::error::CommandError;
 use super::wire::{HEADER_BYTES, Header, OP_MSG};
+use crate::config::FREE_BYTES;
 
 const CHECKSUM_PRESENT: u32 = 1;
 const MORE_TO_COME: u32 = 1 << 1;
@@ -38,6 +39,13 @@ pub(crate) struct OpMsg {
     pub(crate) more_to_come: bool,
     /// The sender takes more than one reply.
     pub(crate) exhaust_allowed: bool,
+}
+
+impl OpMsg {
+    /// Bytes of the budget for messages that this one has.
+    pub(crate) fn reserved(&self) -> usize {
+        if self.bytes.len() > FREE_BYTES { self.bytes.len() } else { 0 }
+    }
 }
 
 #[derive(Debug, Clone)]

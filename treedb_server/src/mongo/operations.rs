@@ -298,7 +298,7 @@ impl Operations {
     pub(crate) fn begin<'r>(&self, request: &'r Request<'r>) -> Result<Running<'r>, CommandError> {
         let name = request.command.name;
         let kind = Kind::of(name);
-        let interrupt = Arc::new(Interrupt::new(time_limit(request)?));
+        let interrupt = Arc::new(Interrupt::new(time_limit(request)?).holding(request.message.reserved()));
         let opid = self.next.fetch_add(1, Ordering::Relaxed);
         let began = Instant::now();
         let (namespace, counted) = namespace(request);

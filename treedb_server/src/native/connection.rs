@@ -24,6 +24,7 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Interval;
 use treedb_collections::ErrorCode;
+use treedb_query::query::interrupt::Interrupt;
 
 use super::call::{Hello, Welcome};
 use super::error_frame::ErrorFrame;
@@ -372,7 +373,10 @@ impl PendingRequest {
     fn run(self, context: &Context) -> CompletedRequest {
         let PendingRequest { header, body, slot, reserved, session } = self;
         let started = Instant::now();
+        let held = if body.len() > FREE_BYTES { body.len() } else { 0 };
+        let operation = (held > 0).then(|| Arc::new(Interrupt::new(None).holding(held)).enter());
         let run = catch_unwind(AssertUnwindSafe(|| session.answer(&header, &body)));
+        drop(operation);
         let (bytes, failed) = run.unwrap_or_else(|_| {
             let message = "the request failed in a way that is a bug in the server; its log says where";
             (encode_error(&ErrorFrame::new(ErrorCode::InternalError, message), 0, header.request), true)

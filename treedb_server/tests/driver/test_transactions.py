@@ -204,6 +204,38 @@ def test_a_write_beside_a_transaction_that_has_changed_the_document_waits_for_it
             assert db.a.find_one({"_id": 0})["n"] == (13 if ending == "commit_transaction" else 3)
 
 
+def test_a_write_that_holds_the_memory_for_messages_does_not_wait_for_a_transaction_that_needs_it(tmp_path):
+    server = Server(tmp_path, "--replica-set", "rs0", "--transaction-seconds", "20", "--max-inflight-bytes", "48MiB")
+    with connect(server) as one, connect(server, retryWrites=False) as two, one.start_session() as session:
+        one.db.a.insert_one({"_id": 0})
+        session.start_transaction()
+        one.db.a.insert_one({"_id": 1}, session=session)
+        began = time.monotonic()
+        large = [{"_id": i, "text": "x" * 10_000_000} for i in range(1, 5)]
+        assert code(two.db.a.insert_many, large) == 112
+        one.db.a.insert_one({"_id": 9, "text": "x" * 15_000_000}, session=session)
+        session.commit_transaction()
+        assert time.monotonic() - began < 10
+        assert one.db.a.count_documents({}) == 3
+    assert server.stop() == 0
+
+
+def test_a_write_waits_longer_where_transactions_may_last_longer(tmp_path):
+    server = Server(tmp_path, "--replica-set", "rs0", "--transaction-seconds", "1")
+    with connect(server) as one, connect(server, retryWrites=False) as two, concurrent.futures.ThreadPoolExecutor() as pool:
+        one.admin.command({"setParameter": 1, "transactionLifetimeLimitSeconds": 30})
+        one.db.a.insert_one({"_id": 0, "n": 0})
+        with one.start_session() as session:
+            session.start_transaction()
+            one.db.a.update_one({"_id": 0}, {"$inc": {"n": 1}}, session=session)
+            write = pool.submit(two.db.a.update_one, {"_id": 0}, {"$inc": {"n": 1}})
+            time.sleep(3)
+            session.commit_transaction()
+        assert write.result(10).modified_count == 1
+        assert one.db.a.find_one()["n"] == 2
+    assert server.stop() == 0
+
+
 def test_statements_of_one_command_before_the_one_that_waits_are_applied_once(member, db):
     db.a.insert_many([{"_id": i, "n": 0} for i in range(3)])
     with connect(member) as other, concurrent.futures.ThreadPoolExecutor() as pool:

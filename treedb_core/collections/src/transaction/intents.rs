@@ -63,10 +63,12 @@ pub(crate) type Owner = u64;
 /// How long plain writes wait for transactions.
 #[derive(Debug, Clone, Copy)]
 struct Patience {
-    /// For one transaction.
+    /// For all transactions that one write meets.
     time: Duration,
     /// Writes that may wait at a time.
     writes: usize,
+    /// Bytes of a budget that they may hold meanwhile ([`interrupt::held`]).
+    bytes: usize,
 }
 
 /// The claims of all open transactions of a database.
@@ -85,7 +87,9 @@ struct Table {
     owners: HashMap<Owner, Option<u64>>,
     claims: HashMap<Namespace, Claimed>,
     patience: Patience,
+    /// Writes that wait, and the bytes that they hold.
     waiting: usize,
+    held: usize,
 }
 
 /// What is claimed of a collection.
@@ -98,8 +102,8 @@ struct Claimed {
 
 impl Default for Intents {
     fn default() -> Self {
-        let patience = Patience { time: Duration::from_secs(60), writes: usize::MAX };
-        let table = Table { owners: HashMap::new(), claims: HashMap::new(), patience, waiting: 0 };
+        let patience = Patience { time: Duration::from_secs(60), writes: usize::MAX, bytes: usize::MAX };
+        let table = Table { owners: HashMap::new(), claims: HashMap::new(), patience, waiting: 0, held: 0 };
         Intents {
             owners: AtomicUsize::new(0),
             next: AtomicU64::new(0),
@@ -134,20 +138,27 @@ impl Intents {
         !self.is_empty() && self.table().claims.get(namespace).is_some_and(|claimed| claimed.keys > 0)
     }
 
-    /// Waits until a transaction has ended or committed.
+    /// Waits until a transaction has ended or committed. `since` is when the write first waited for one.
     ///
     /// # Errors
-    /// `Interrupted` and `MaxTimeMSExpired` of the operation that waits; `WriteConflict` if the transaction does not end in time,
-    /// or too many writes wait already.
-    pub(crate) fn wait(&self, owner: Owner, namespace: &Namespace) -> Result<()> {
+    /// `Interrupted` and `MaxTimeMSExpired` of the operation that waits; `WriteConflict` if it has waited for too long in all, or too
+    /// many writes wait already.
+    pub(crate) fn wait(&self, owner: Owner, namespace: &Namespace, since: Instant) -> Result<()> {
         let patience = self.table().patience;
-        self.wait_for(owner, namespace, patience)
+        self.wait_for(owner, namespace, patience, since)
     }
 
-    fn wait_for(&self, owner: Owner, namespace: &Namespace, patience: Patience) -> Result<()> {
-        let Patience { time, writes } = patience;
+    fn wait_for(
+        &self,
+        owner: Owner,
+        namespace: &Namespace,
+        patience: Patience,
+        since: Instant,
+    ) -> Result<()> {
+        let Patience { time, writes, bytes } = patience;
+        let held = interrupt::held();
         let mut table = self.table();
-        let until = Instant::now().checked_add(time);
+        let until = since.checked_add(time);
         let refused = |why: String| {
             QueryError::new(
                 ErrorCode::WriteConflict,
@@ -159,7 +170,11 @@ impl Intents {
         if table.waiting >= writes {
             return Err(refused(format!("{writes} writes wait for transactions already: try again")));
         }
+        if held > bytes.saturating_sub(table.held) {
+            return Err(refused("the writes that wait for transactions hold too much memory: try again".into()));
+        }
         table.waiting += 1;
+        table.held += held;
         let done = loop {
             if table.owners.get(&owner).is_none_or(Option::is_some) {
                 break Ok(());
@@ -169,7 +184,9 @@ impl Intents {
             }
             if until.is_some_and(|until| Instant::now() >= until) {
                 let seconds = time.as_secs_f32();
-                break Err(refused(format!("it has not ended within {seconds} s: commit or abort it")));
+                break Err(refused(format!(
+                    "after {seconds} s of waiting such a transaction is open: commit or abort it"
+                )));
             }
             table = match self.ended.wait_timeout(table, NAP.min(time)) {
                 Ok((table, _)) => table,
@@ -177,6 +194,7 @@ impl Intents {
             };
         };
         table.waiting -= 1;
+        table.held -= held;
         done
     }
 }
@@ -245,9 +263,9 @@ impl Claims {
 
     /// Waits until the transaction that had what this one wanted has ended, but not long.
     pub(super) fn wait_for(&self, winner: Owner, namespace: &Namespace) {
-        let patience = Patience { time: RETRY_PATIENCE, writes: usize::MAX };
+        let patience = Patience { time: RETRY_PATIENCE, writes: usize::MAX, bytes: usize::MAX };
         // If it has not ended, this one fails again.
-        let _ = self.intents.wait_for(winner, namespace, patience);
+        let _ = self.intents.wait_for(winner, namespace, patience, Instant::now());
     }
 
     /// Gives all of them up.
@@ -283,11 +301,19 @@ impl Drop for Claims {
 }
 
 impl Database {
-    /// Sets how long a write outside of transactions waits for an open transaction that has changed the same document, 60 seconds by
-    /// default, and how many writes may wait at a time, any number by default. Beyond that they fail with `WriteConflict`. A thread that
-    /// changes a document in a transaction, and then outside of it before the transaction has ended, waits for itself.
+    /// Sets how long a write outside of transactions waits in all for open transactions that have changed documents that it changes, 60
+    /// seconds by default, and how many writes may wait at a time, any number by default. Beyond that they fail with `WriteConflict`. A
+    /// write of many documents may meet one transaction after another, and begins again after each. A thread that changes a document in
+    /// a transaction, and then outside of it before the transaction has ended, waits for itself.
     pub fn set_write_wait(&self, time: Duration, writes: usize) {
-        self.inner.intents.table().patience = Patience { time, writes };
+        let patience = &mut self.inner.intents.table().patience;
+        (patience.time, patience.writes) = (time, writes);
+    }
+
+    /// Sets how many bytes of a budget the writes that wait for transactions may hold, as their operations say
+    /// (`Interrupt::holding`): what they hold, the transactions may need to end. Any number by default.
+    pub fn set_write_wait_bytes(&self, bytes: usize) {
+        self.inner.intents.table().patience.bytes = bytes;
     }
 }
 
@@ -329,7 +355,7 @@ mod tests {
         one.publish_after(7);
         assert_eq!(old.claim(&namespace(), row, 7), Err(one.owner()));
         assert_eq!(intents.owner(&namespace(), row[0], None), None);
-        intents.wait(one.owner(), &namespace()).unwrap();
+        intents.wait(one.owner(), &namespace(), Instant::now()).unwrap();
         assert_eq!(new.claim(&namespace(), row, 8), Ok(1));
         drop(one);
         assert_eq!(intents.owner(&namespace(), row[0], None), Some(new.owner()));
@@ -343,14 +369,24 @@ mod tests {
         let soon = Instant::now() + Duration::from_millis(30);
         {
             let _operation = Arc::new(interrupt::Interrupt::new(Some(soon))).enter();
-            let ended = intents.wait(one.owner(), &namespace()).unwrap_err();
+            let ended = intents.wait(one.owner(), &namespace(), Instant::now()).unwrap_err();
             assert_eq!(ended.code, ErrorCode::MaxTimeMSExpired);
         }
         for (millis, writes) in [(10, 1), (60_000, 0)] {
-            intents.table().patience = Patience { time: Duration::from_millis(millis), writes };
-            let ended = intents.wait(one.owner(), &namespace()).unwrap_err();
+            let time = Duration::from_millis(millis);
+            intents.table().patience = Patience { time, writes, bytes: usize::MAX };
+            let ended = intents.wait(one.owner(), &namespace(), Instant::now()).unwrap_err();
             assert_eq!(ended.code, ErrorCode::WriteConflict, "{ended}");
         }
-        assert_eq!(intents.table().waiting, 0);
+        // It has waited for another transaction before.
+        let minute = Duration::from_secs(60);
+        intents.table().patience = Patience { time: minute, writes: 1, bytes: 100 };
+        let ended = intents.wait(one.owner(), &namespace(), Instant::now() - minute).unwrap_err();
+        assert_eq!(ended.code, ErrorCode::WriteConflict, "{ended}");
+        // What it holds, the transaction may need.
+        let _operation = Arc::new(interrupt::Interrupt::new(None).holding(101)).enter();
+        let ended = intents.wait(one.owner(), &namespace(), Instant::now()).unwrap_err();
+        assert!(ended.to_string().contains("memory"), "{ended}");
+        assert_eq!((intents.table().waiting, intents.table().held), (0, 0));
     }
 }

@@ -7,6 +7,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use bson::{Bson, Document, RawDocument};
 
@@ -183,6 +184,7 @@ impl WriteBatch {
         // Until it has succeeded: a statement that fails may have been executed in part.
         let failed = std::mem::replace(&mut self.failed, true);
         let namespace = Namespace::parse(namespace)?;
+        let mut since = None;
         loop {
             let Some(meta) = self.meta(&namespace, create)? else {
                 self.failed = failed;
@@ -200,7 +202,7 @@ impl WriteBatch {
                 // Nothing has been written that would be lost.
                 drop(edit);
                 self.txn = None;
-                self.db.inner.intents.wait(owner, &namespace)?;
+                self.db.inner.intents.wait(owner, &namespace, *since.get_or_insert_with(Instant::now))?;
                 let txn = self.db.inner.store.begin_write()?;
                 self.generation = self.db.inner.catalog.generation(&txn)?;
                 self.txn = Some(txn);

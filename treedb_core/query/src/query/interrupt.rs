@@ -19,12 +19,18 @@ const TICKS_PER_CHECK: u32 = 128;
 pub struct Interrupt {
     killed: AtomicBool,
     until: Option<Instant>,
+    held: usize,
 }
 
 impl Interrupt {
     /// An operation that may be stopped, and has to end by `until`.
     pub fn new(until: Option<Instant>) -> Self {
-        Interrupt { killed: AtomicBool::new(false), until }
+        Interrupt { killed: AtomicBool::new(false), until, held: 0 }
+    }
+
+    /// The same of an operation that holds so many bytes of a budget until it ends, for those who decide whether it may wait.
+    pub fn holding(self, held: usize) -> Self {
+        Interrupt { held, ..self }
     }
 
     /// Tells the operation to stop. It does so with `Interrupted` where it next asks.
@@ -81,6 +87,11 @@ impl Drop for Entered {
 /// That of the operation that the calling thread runs, for other threads that work for it.
 pub fn current() -> Option<Arc<Interrupt>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+}
+
+/// How many bytes of a budget the operation of the calling thread holds.
+pub fn held() -> usize {
+    CURRENT.try_with(|current| current.borrow().as_ref().map_or(0, |interrupt| interrupt.held)).unwrap_or(0)
 }
 
 /// Whether the operation of the calling thread may go on; always, if it runs none.

@@ -65,7 +65,9 @@ pub(super) static PARAMETERS: &[Parameter] = &[
         name: "transactionLifetimeLimitSeconds",
         get: |request| (millis(request.context.parameters.transaction_life()) / 1000).into(),
         set: Some(|request, arg| {
-            request.context.parameters.set_transaction_life(duration(arg, Duration::from_secs(1))?);
+            let (context, life) = (request.context, duration(arg, Duration::from_secs(1))?);
+            context.parameters.set_transaction_life(life);
+            context.database.set_write_wait(life.saturating_mul(2), context.limits.waiting_writes());
             Ok(())
         }),
     },
