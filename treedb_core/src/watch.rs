@@ -62,6 +62,18 @@ impl<'c, T> Watch<'c, T> {
         self
     }
 
+    /// Whether there are events of collections and indexes that were created, changed or dropped too.
+    pub fn show_expanded_events(mut self, shown: bool) -> Self {
+        self.request.show_expanded_events = shown;
+        self
+    }
+
+    /// Whether events of more than 16 MiB are split into several, with `splitEvent`.
+    pub fn split_large_events(mut self, split: bool) -> Self {
+        self.request.split_large_events = split;
+        self
+    }
+
     /// Opens the stream.
     ///
     /// # Errors

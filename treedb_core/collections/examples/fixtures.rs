@@ -200,6 +200,9 @@ fn collections(folder: &Path, name: &str, count: i32) -> Result<()> {
         model.insert(("shop.view".to_owned(), n), rawdoc! { "_id": n });
     }
     plain.create_index(rawdoc! { "number": 1 })?;
+    plain.create_index(rawdoc! { "gone": 1 })?;
+    plain.drop_index("gone_1")?;
+    database.modify_collection("shop.plain", doc! { "validationLevel": "moderate" })?;
     texts.insert_json("{ \"_id\": 3, \"after\": \"the checkpoint\" }")?;
     model.insert(("shop.texts".to_owned(), 3), rawdoc! { "_id": 3, "after": "the checkpoint" });
 

@@ -174,11 +174,16 @@ impl Database {
         let indexes = indexes_of_series(&meta.options)?;
         let expires = meta.options.contains_key("expireAfterSeconds");
         let mut edit = self.edit_in(&mut txn, meta)?;
+        edit.record_creation();
         for def in &indexes {
             index_build::add_ready(&mut edit, def)?;
         }
+        let recorded = edit.recorder.is_some();
         edit.finish()?;
         txn.commit()?;
+        if recorded {
+            self.after_commit();
+        }
         if expires {
             self.inner.ttl_monitor.start(self);
         }
@@ -229,10 +234,21 @@ impl Database {
                 format!("'timeseries' is not allowed with '{other}'"),
             ));
         }
+        let description = options.clone();
         meta.options.extend(options);
         meta.validator = Validator::from_options(&meta.namespace, &meta.options, &meta.collation)?;
         self.inner.catalog.write(&mut txn, &meta)?;
-        Ok(txn.commit()?)
+        let mut edit = self.edit_in(&mut txn, Arc::new(meta))?;
+        if !description.is_empty() {
+            edit.record_modification(&description);
+        }
+        let recorded = edit.recorder.is_some();
+        edit.finish()?;
+        txn.commit()?;
+        if recorded {
+            self.after_commit();
+        }
+        Ok(())
     }
 
     /// Makes a collection capped: it keeps its last documents only, of at most `size` bytes. Its indexes stay.
@@ -266,8 +282,11 @@ impl Database {
     }
 
     fn change_limits(&self, namespace: &Namespace, limits: &Document) -> Result<()> {
-        self.edit_documents(namespace, false, None, |edit| make_capped(edit, limits))?
-            .ok_or_else(|| Self::namespace_not_found(namespace))
+        self.edit_documents(namespace, false, None, |edit| {
+            edit.record_modification(limits);
+            make_capped(edit, limits)
+        })?
+        .ok_or_else(|| Self::namespace_not_found(namespace))
     }
 
     /// Drops a collection with its rows and indexes. False if there is none of that name. Open cursors keep their
@@ -466,12 +485,17 @@ impl Database {
     ) -> Result<Edited<T>> {
         let catalog = &self.inner.catalog;
         let mut txn = self.inner.store.begin_write()?;
-        let meta = match catalog.find(&txn, namespace)? {
+        let found = catalog.find(&txn, namespace)?;
+        let created = found.is_none();
+        let meta = match found {
             Some(meta) => meta,
             None if create => Arc::new(catalog.create(&mut txn, namespace, Document::new())?),
             None => return Ok(Edited::Done(None)),
         };
         let mut edit = self.edit_in(&mut txn, meta.clone())?;
+        if created {
+            edit.record_creation();
+        }
         let recorded = edit.recorder.is_some();
         let done = work(&mut edit);
         // Whatever came of it: an insert of many documents goes on after one that fails.

@@ -33,8 +33,8 @@ pub use catalog::index_spec::IndexSpec;
 pub use catalog::namespace::{MAX_NAMESPACE, Namespace};
 pub use catalog::search_index::SearchIndex;
 pub use changes::{
-    AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, FullDocument, FullDocumentBeforeChange, Revision,
-    WatchFrom, WatchRequest, Watched,
+    AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, FullDocument, FullDocumentBeforeChange, Oplog,
+    Revision, WatchFrom, WatchRequest, Watched,
 };
 pub use collection::Collection;
 pub use database::{CollectionInfo, Database, DatabaseCheck};

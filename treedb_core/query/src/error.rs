@@ -338,6 +338,10 @@ codes! {
     Location17308 = 17308,
     /// The documents have no such metadata.
     Location40218 = 40218,
+    /// The operand of `$changeStreamSplitLargeEvent` is not an empty document.
+    Location7182800 = 7_182_800,
+    /// `$changeStreamSplitLargeEvent` is not the last stage.
+    Location7182802 = 7_182_802,
     /// The limit of a `$vectorSearch` is not positive.
     Location7912700 = 7_912_700,
     /// The limit of a `$vectorSearch` is not a number.

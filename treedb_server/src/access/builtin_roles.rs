@@ -225,6 +225,7 @@ fn of(role: &str, database: &str) -> Vec<Privilege> {
             let find = ActionSet::of(&[Find]);
             let mut privileges = vec![cluster(BACKUP), on(Resource::Any, listing), everywhere(find)];
             privileges.push(on(Resource::database("config"), find));
+            privileges.push(on(Resource::database("local"), find));
             privileges.extend(users(find));
             privileges
         }
@@ -270,6 +271,7 @@ mod tests {
     #[test]
     fn roles_permit_what_their_names_say() {
         let orders = Target::Collection("shop", "orders");
+        let oplog = Target::Collection("local", "oplog.rs");
         for (role, database, action, target, permitted) in [
             ("read", "shop", Find, orders, true),
             ("read", "shop", Insert, orders, false),
@@ -294,6 +296,13 @@ mod tests {
             ("hostManager", "admin", Shutdown, Target::Cluster, true),
             ("backup", "admin", Find, Target::Collection("admin", "system.users"), true),
             ("backup", "admin", Insert, orders, false),
+            ("backup", "admin", Find, oplog, true),
+            ("backup", "admin", Insert, oplog, false),
+            ("clusterMonitor", "admin", Find, oplog, true),
+            ("read", "local", Find, oplog, true),
+            ("read", "shop", Find, oplog, false),
+            ("readAnyDatabase", "admin", Find, oplog, false),
+            ("root", "admin", Find, oplog, true),
             ("restore", "admin", Insert, orders, true),
             ("restore", "admin", Find, orders, false),
             ("root", "admin", Find, orders, true),

@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use bson::RawDocumentBuf;
+use bson::{RawDocument, RawDocumentBuf};
 use prometheus_client::metrics::gauge::Gauge;
-use treedb_collections::{ChangeStream, Tail, TransactionCursor};
+use treedb_collections::{ChangeStream, Oplog, QueryError, Tail, TransactionCursor};
 use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;
@@ -69,6 +69,38 @@ pub(crate) struct Cursor {
     keep: bool,
 }
 
+/// What a tailable cursor reads.
+pub(crate) trait Tailed {
+    /// The next document, waited for; without taking it.
+    fn wait(&mut self, timeout: Duration) -> std::result::Result<Option<&RawDocument>, QueryError>;
+
+    /// Takes it.
+    fn take(&mut self) -> std::result::Result<Option<RawDocumentBuf>, QueryError>;
+
+    /// True if there will be no others.
+    fn is_closed(&self) -> bool;
+}
+
+/// A type with these methods.
+macro_rules! tailed {
+    ($($tailed:ty),*) => {
+        $(impl Tailed for $tailed {
+            fn wait(&mut self, timeout: Duration) -> std::result::Result<Option<&RawDocument>, QueryError> {
+                <$tailed>::wait(self, timeout)
+            }
+
+            fn take(&mut self) -> std::result::Result<Option<RawDocumentBuf>, QueryError> {
+                self.next_timeout(Duration::ZERO)
+            }
+
+            fn is_closed(&self) -> bool {
+                <$tailed>::is_closed(self)
+            }
+        })*
+    };
+}
+tailed!(Tail, Oplog);
+
 enum Content {
     Documents {
         documents: Documents,
@@ -86,8 +118,8 @@ enum Content {
     },
     /// Has no end, but for what it watches being dropped.
     Changes(Box<ChangeStream>),
-    /// Of a capped collection; and whether it waits for documents.
-    Tail(Box<Tail>, bool),
+    /// Of a capped collection or the oplog; and whether it waits for documents.
+    Tail(Box<dyn Tailed + Send>, bool),
 }
 
 impl Cursor {
@@ -97,7 +129,11 @@ impl Cursor {
     }
 
     /// A tailable cursor, which waits for documents if `awaits`.
-    pub(crate) fn tail(namespace: impl Into<String>, tail: Tail, awaits: bool) -> Self {
+    pub(crate) fn tail(
+        namespace: impl Into<String>,
+        tail: impl Tailed + Send + 'static,
+        awaits: bool,
+    ) -> Self {
         Cursor { namespace: namespace.into(), content: Content::Tail(Box::new(tail), awaits), keep: false }
     }
 
@@ -185,7 +221,7 @@ impl Cursor {
                     && reply.has_room_for(document)
                 {
                     reply.push(document);
-                    tail.next_timeout(Duration::ZERO)?;
+                    tail.take()?;
                     wait = Duration::ZERO;
                 }
                 return Ok(!tail.is_closed());

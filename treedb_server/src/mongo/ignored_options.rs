@@ -29,7 +29,6 @@ pub(crate) static IGNORED_OPTIONS: &[IgnoredOption] = &[
     row(ANY_COMMAND, "$clusterTime", "there is one server, whose clock is the cluster's"),
     row(ANY_COMMAND, "$readPreference", "the only server is the primary"),
     row(ANY_COMMAND, "comment", "it is shown with its command, by `currentOp` and the profiler"),
-    row("`$changeStream`", "showExpandedEvents", "there are no expanded events"),
     row("`$changeStream`", "showMigrationEvents", "there are no shards to migrate between"),
     row("`collation`", "normalization", "strings always compare as if they were normalized"),
     row("`collation`", "version", "it names a version of ICU, and the rules here are not ICU's"),

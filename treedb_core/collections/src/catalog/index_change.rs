@@ -50,6 +50,10 @@ impl Database {
                 index_of(&def.spec())?;
                 meta.sort_indexes();
                 edit.catalog.write(edit.txn, meta)?;
+                let mut changed = bson::doc! { "name": name };
+                changed.extend(hidden.map(|hidden| ("hidden".to_owned(), hidden.into())));
+                changed.extend(expire_after.map(|after| ("expireAfterSeconds".to_owned(), after.into())));
+                edit.record_modification(&bson::doc! { "index": changed });
             }
             Ok(old)
         })?;

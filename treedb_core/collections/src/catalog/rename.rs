@@ -15,6 +15,7 @@ impl Database {
     pub fn rename_collection(&self, from: &str, to: &str, drop_target: bool) -> Result<()> {
         let (from, to) = (Namespace::parse(from)?, Namespace::parse(to)?);
         let illegal = |why: &str| Err(QueryError::new(ErrorCode::IllegalOperation, why));
+        to.check_not_oplog()?;
         if from == to {
             return illegal("Can't rename a collection to itself");
         }

@@ -202,6 +202,7 @@ impl Catalog {
     /// `NamespaceExists` if there is a collection or view of this name; `DatabaseDifferCase` if it would be the first of a database whose name
     /// differs only in case from that of another.
     pub(crate) fn check_free(&self, reads: &impl Reads, namespace: &Namespace) -> Result<()> {
+        namespace.check_not_oplog()?;
         if reads.get(&self.table, namespace.as_str().as_bytes())?.is_some() {
             return Err(QueryError::new(
                 ErrorCode::NamespaceExists,

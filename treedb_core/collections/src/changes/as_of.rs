@@ -310,7 +310,7 @@ impl Collection {
         let mut seen = BTreeSet::new();
         let since = DateTime::from_millis(log.settings.since);
         for_each_change(&reads, &log, meta.id, &mut |time, change| {
-            if !rows.contains(&change.row) {
+            if !change.operation.is_of_a_row() || !rows.contains(&change.row) {
                 return Ok(());
             }
             let mut version = |seq| match log.version(&reads, &mut collections, meta.id, change.row, seq)? {

@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use bson::raw::cstr;
 use bson::spec::BinarySubtype;
-use bson::{Binary, Bson, Document, doc};
+use bson::{Binary, Bson, Document, RawBson, RawDocumentBuf, doc};
 
 use treedb_query::error::{QueryError, Result};
 use treedb_storage::{Reads, WriteTxn};
@@ -78,6 +79,24 @@ impl Log {
             }
         }
         Ok(found)
+    }
+
+    /// Appends `dropTarget` to the description of the rename that is change `seq`, if it dropped a collection: that one's UUID, or `true` if it
+    /// is no longer known.
+    pub(super) fn append_drop_target(
+        &self,
+        reads: &impl Reads,
+        seq: u64,
+        description: &mut RawDocumentBuf,
+    ) -> Result<()> {
+        if let Some(dropped) = self.dropped_collections(reads)?.iter().find(|dropped| dropped.seq == seq) {
+            let target = match dropped.meta(reads)? {
+                Some(meta) => RawBson::from(Binary::from(meta.uuid)),
+                None => RawBson::Boolean(true),
+            };
+            description.append(cstr!("dropTarget"), target);
+        }
+        Ok(())
     }
 }
 

@@ -30,6 +30,8 @@ pub(super) struct EventBuilder<'a, R> {
     pub(super) log: &'a Log,
     pub(super) full_document: FullDocument,
     pub(super) before: FullDocumentBeforeChange,
+    /// Events have what `showExpandedEvents` asks for.
+    pub(super) expanded: bool,
 }
 
 /// The error of a position from which the log can no longer be read.
@@ -77,8 +79,14 @@ impl<R: Reads> EventBuilder<'_, R> {
             Operation::Drop(_) => ("drop", None, None, false),
             Operation::DropDatabase(_) => ("dropDatabase", None, None, false),
             Operation::Rename { .. } => ("rename", None, None, false),
+            Operation::Defined(defined, _) => (defined.name(), None, None, false),
         };
         let mut event = self.header(kind, head, change.seq, false);
+        if self.expanded
+            && let RetainedRows::Available(meta) = self.collection(collections, head.collection)?
+        {
+            event.append(cstr!("collectionUUID"), bson::Binary::from(meta.uuid));
+        }
         if let Some(new) = &new {
             self.append_full_document(collections, &mut event, namespace, head, change.seq, new, update)?;
         }
@@ -87,6 +95,15 @@ impl<R: Reads> EventBuilder<'_, R> {
             Operation::Rename { from, to } => {
                 event.append(cstr!("ns"), parts(&Namespace::parse(from)?));
                 event.append(cstr!("to"), parts(&Namespace::parse(to)?));
+                if self.expanded {
+                    let mut description = rawdoc! { "to": parts(&Namespace::parse(to)?) };
+                    self.log.append_drop_target(self.reads, change.seq, &mut description)?;
+                    event.append(cstr!("operationDescription"), description);
+                }
+            }
+            Operation::Defined(_, description) => {
+                event.append(cstr!("ns"), parts(namespace));
+                event.append(cstr!("operationDescription"), document(description)?);
             }
             _ => event.append(cstr!("ns"), parts(namespace)),
         }
@@ -94,7 +111,8 @@ impl<R: Reads> EventBuilder<'_, R> {
             event.append(cstr!("documentKey"), document_key(document)?);
         }
         if let (true, Some(old), Some(new)) = (update, &old, &new) {
-            event.append(cstr!("updateDescription"), describe(Doc::from(old), Doc::from(new))?);
+            let description = describe(Doc::from(old), Doc::from(new), self.expanded)?;
+            event.append(cstr!("updateDescription"), description);
         }
         if let Some(old) = old
             && self.before != FullDocumentBeforeChange::Off
@@ -115,7 +133,7 @@ impl<R: Reads> EventBuilder<'_, R> {
 
     fn header(&self, kind: &str, head: &Head, seq: u64, invalidated: bool) -> RawDocumentBuf {
         rawdoc! {
-            "_id": ResumeToken { seq, time: head.time, invalidated }.encode(),
+            "_id": ResumeToken { seq, time: head.time, invalidated, fragment: None }.encode(),
             "operationType": kind,
             "clusterTime": cluster_time(head.time, seq),
             "wallTime": bson::DateTime::from_millis(head.time),
@@ -163,6 +181,14 @@ impl<R: Reads> EventBuilder<'_, R> {
         };
         event.append(cstr!("fullDocument"), append_full_document);
         Ok(())
+    }
+
+    /// The entry of a collection; that of a database has none.
+    fn collection(&self, collections: &mut CollectionsById<'_>, id: i64) -> Result<RetainedRows> {
+        match id {
+            0 => Ok(RetainedRows::Discarded),
+            id => collections.meta(self.reads, self.log, id),
+        }
     }
 
     /// Whether the collection provides documents as they were before and after a change.

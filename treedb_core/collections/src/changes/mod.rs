@@ -12,7 +12,8 @@
 //! | `retention` | removing changes that are too old or exceed the size limit |
 //! | `check` | consistency checks of the log |
 //! | `watch` | [`WatchRequest`]: the parameters of a change stream |
-//! | `stream`, `event`, `update_description`, `resume_token` | [`ChangeStream`], its events, and positions in it |
+//! | `stream`, `event`, `update_description`, `split`, `resume_token` | [`ChangeStream`], its events, and positions in it |
+//! | `oplog`, `document_diff` | [`Oplog`]: the changes as MongoDB's oplog has them |
 //! | `as_of` | reading collections as of an earlier change: [`AsOf`], and the history of a document |
 //!
 //! # Contents
@@ -32,7 +33,7 @@
 //! changes          ordered table
 //!   key ""         settings, BSON: { v: 1, on: bool, from: int64, since: int64 (ms), keep_ms: int64, bytes: int64 }
 //!   key seq        u64 BE, number of the record's first change, >= 1:
-//!     u8           version, 1; 2 of a record with a rename
+//!     u8           version, 1; 2 of a record with a rename, 3 of one with a change of a definition
 //!     number       changes in the record, >= 1
 //!     number       time of the commit, ms since 1970, not before that of the previous record
 //!     number       bytes of all records so far, including this one and its entries in the row history
@@ -43,6 +44,8 @@
 //!       3          delete: number row, number length, document
 //!       4, 5       drop of the collection, of the database: number length, name
 //!       6          rename of the collection: number length, old name, number length, new name
+//!       7 to 10    the collection was created, indexes were created, indexes were dropped, options were changed: number length, BSON
+//!                  that describes it
 //!   earlier version: number length << 1 | 1, document
 //!                 or number length << 1, number prefix, number suffix, bytes: a document whose bytes after the first four
 //!                    are the first `prefix` bytes of the later version after its first four, then these, then the last
@@ -59,9 +62,11 @@
 
 mod as_of;
 mod check;
+mod document_diff;
 mod dropped_collections;
 mod event;
 mod log;
+mod oplog;
 mod record;
 mod recorder;
 mod renames;
@@ -69,6 +74,7 @@ mod resume_token;
 mod retention;
 mod row_history;
 mod settings;
+mod split;
 mod state;
 mod stream;
 #[cfg(test)]
@@ -77,11 +83,13 @@ mod update_description;
 mod watch;
 
 pub use as_of::{AsOf, Revision};
+pub use oplog::Oplog;
 pub use settings::{ChangeLogOptions, ChangeLogStatus};
 pub use stream::ChangeStream;
 pub use watch::{FullDocument, FullDocumentBeforeChange, WatchFrom, WatchRequest, Watched};
 
 pub(crate) use as_of::{AsOfOverlay, AsOfView};
 pub(crate) use check::check;
+pub(crate) use record::Defined;
 pub(crate) use recorder::Recorder;
 pub(crate) use state::ChangeLog;

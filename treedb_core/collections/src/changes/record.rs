@@ -8,6 +8,8 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 const VERSION: u8 = 1;
 /// Version of a record with a rename, which earlier programs do not know.
 const VERSION_RENAME: u8 = 2;
+/// Version of a record with a change of a definition.
+const VERSION_DEFINITION: u8 = 3;
 
 const INSERT: u8 = 0;
 const UPDATE: u8 = 1;
@@ -16,6 +18,10 @@ const DELETE: u8 = 3;
 const DROP: u8 = 4;
 const DROP_DATABASE: u8 = 5;
 const RENAME: u8 = 6;
+const CREATE: u8 = 7;
+const CREATE_INDEXES: u8 = 8;
+const DROP_INDEXES: u8 = 9;
+const MODIFY: u8 = 10;
 
 /// The header of a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -57,12 +63,54 @@ pub(crate) enum Operation<'a> {
     DropDatabase(&'a str),
     /// The collection was renamed.
     Rename { from: &'a str, to: &'a str },
+    /// Its definition has changed: how, and a document that describes it.
+    Defined(Defined, &'a [u8]),
+}
+
+/// A change of a collection's definition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Defined {
+    /// The collection was created.
+    Create,
+    /// Indexes were created.
+    CreateIndexes,
+    /// Indexes were dropped.
+    DropIndexes,
+    /// Its options, or those of an index, were changed.
+    Modify,
+}
+
+impl Defined {
+    const ALL: [(Defined, u8, &'static str); 4] = [
+        (Defined::Create, CREATE, "create"),
+        (Defined::CreateIndexes, CREATE_INDEXES, "createIndexes"),
+        (Defined::DropIndexes, DROP_INDEXES, "dropIndexes"),
+        (Defined::Modify, MODIFY, "modify"),
+    ];
+
+    fn of(code: u8) -> Option<Defined> {
+        Self::ALL.iter().find(|(_, own, _)| *own == code).map(|(defined, ..)| *defined)
+    }
+
+    fn code(self) -> u8 {
+        Self::ALL.iter().find(|(defined, ..)| *defined == self).map_or(0, |(_, code, _)| *code)
+    }
+
+    /// What the event of a change stream is called.
+    pub(crate) fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(defined, ..)| *defined == self).map_or("", |(.., name)| name)
+    }
 }
 
 impl Operation<'_> {
     /// True if the change is in the row history.
     pub(crate) fn is_in_row_history(&self) -> bool {
         matches!(self, Operation::Update(_) | Operation::Replace(_) | Operation::Delete(_))
+    }
+
+    /// True if a row was changed, and not the collection.
+    pub(crate) fn is_of_a_row(&self) -> bool {
+        *self == Operation::Insert || self.is_in_row_history()
     }
 }
 
@@ -137,7 +185,7 @@ impl<'a> Record<'a> {
     fn read(key: &[u8], value: &'a [u8]) -> Option<Record<'a>> {
         let first = u64::from_be_bytes(key.try_into().ok()?);
         let (&version, mut rest) = value.split_first()?;
-        if !matches!(version, VERSION | VERSION_RENAME) {
+        if !matches!(version, VERSION | VERSION_RENAME | VERSION_DEFINITION) {
             return None;
         }
         let count = take_number(&mut rest)?;
@@ -203,7 +251,7 @@ impl<'a> Changes<'a> {
                 DROP => (0, Operation::Drop(self.name()?)),
                 DROP_DATABASE => (0, Operation::DropDatabase(self.name()?)),
                 RENAME => (0, Operation::Rename { from: self.name()?, to: self.name()? }),
-                _ => return None,
+                code => (0, Operation::Defined(Defined::of(code)?, take_bytes(&mut self.rest)?)),
             };
             if kind != INSERT {
                 let seq = self.seq;
@@ -262,8 +310,8 @@ pub(crate) struct RecordBuilder {
     count: u64,
     /// Inserts that are not in `bytes` yet: first row and number of rows.
     span: Option<(u64, u64)>,
-    /// It has a rename.
-    renames: bool,
+    /// The version that it needs, if not the first.
+    version: u8,
 }
 
 impl RecordBuilder {
@@ -327,7 +375,15 @@ impl RecordBuilder {
         self.begin(RENAME);
         self.put_name(from);
         self.put_name(to);
-        self.renames = true;
+        self.version = self.version.max(VERSION_RENAME);
+    }
+
+    /// A change of the collection's definition.
+    pub(crate) fn define(&mut self, defined: Defined, description: &[u8]) {
+        self.begin(defined.code());
+        put_number(&mut self.bytes, description.len() as u64);
+        self.bytes.extend_from_slice(description);
+        self.version = VERSION_DEFINITION;
     }
 
     fn put_name(&mut self, name: &str) {
@@ -354,7 +410,7 @@ impl RecordBuilder {
     pub(crate) fn finish(&mut self, time: i64, collection: i64, before: u64, more: u64) -> Vec<u8> {
         self.end_span();
         let mut value = Vec::with_capacity(self.bytes.len() + 32);
-        value.push(if std::mem::take(&mut self.renames) { VERSION_RENAME } else { VERSION });
+        value.push(std::mem::take(&mut self.version).max(VERSION));
         put_number(&mut value, self.count);
         put_number(&mut value, u64::try_from(time).unwrap_or(0));
         // The length of the header is estimated: it depends on this number.

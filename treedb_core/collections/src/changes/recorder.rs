@@ -9,7 +9,7 @@ use treedb_query::error::Result;
 use treedb_storage::WriteTxn;
 
 use super::log::{End, Log};
-use super::record::{RecordBuilder, key};
+use super::record::{Defined, RecordBuilder, key};
 use super::row_history;
 
 /// Bytes of changes after which a record is written. Larger values would go to the value log, which is more expensive to
@@ -77,6 +77,11 @@ impl Recorder {
     /// Records that the collection was renamed.
     pub(super) fn rename(&mut self, from: &str, to: &str) {
         self.body.rename(from, to);
+    }
+
+    /// Records a change of the collection's definition.
+    pub(crate) fn define(&mut self, defined: Defined, description: &RawDocument) {
+        self.body.define(defined, description.as_bytes());
     }
 
     /// True if [`Self::flush`] is due before the end of the transaction.

@@ -5,6 +5,7 @@
 //! u64  time of the change's commit, milliseconds since 1970, BE
 //! u64  sequence number of the change, BE: the client has seen everything up to it
 //! u8   0: after the change; 1: after the invalidation that the change caused
+//! u16  only within an event that was split: the fragments of it that the client has seen, BE
 //! ```
 //!
 //! Both number and time are needed, because a power loss that loses commits loses their numbers, and other changes get them.
@@ -23,6 +24,8 @@ pub(super) struct ResumeToken {
     pub(super) seq: u64,
     pub(super) time: i64,
     pub(super) invalidated: bool,
+    /// Fragments of the change's event that the client has seen, if not all.
+    pub(super) fragment: Option<u16>,
 }
 
 impl ResumeToken {
@@ -32,8 +35,9 @@ impl ResumeToken {
         bytes[1..9].copy_from_slice(&self.time.to_be_bytes());
         bytes[9..17].copy_from_slice(&self.seq.to_be_bytes());
         bytes[17] = u8::from(self.invalidated);
-        let mut text = String::with_capacity(2 * BYTES);
-        for byte in bytes {
+        let fragment = self.fragment.map(u16::to_be_bytes);
+        let mut text = String::with_capacity(2 * BYTES + 4);
+        for byte in bytes.into_iter().chain(fragment.into_iter().flatten()) {
             for half in [byte >> 4, byte & 15] {
                 text.push(char::from_digit(u32::from(half), 16).unwrap_or('0').to_ascii_uppercase());
             }
@@ -53,8 +57,8 @@ impl ResumeToken {
             )
         };
         let Some(RawBsonRef::String(text)) = token.get("_data")? else { return Err(wrong()) };
-        let mut bytes = [0_u8; BYTES];
-        if text.len() != 2 * BYTES {
+        let mut bytes = [0_u8; BYTES + 2];
+        if text.len() != 2 * BYTES && text.len() != 2 * bytes.len() {
             return Err(wrong());
         }
         for (byte, pair) in bytes.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
@@ -69,6 +73,7 @@ impl ResumeToken {
                 seq: u64::from_be_bytes(seq),
                 time: i64::from_be_bytes(time),
                 invalidated: bytes[17] == 1,
+                fragment: (text.len() > 2 * BYTES).then_some(u16::from_be_bytes([bytes[18], bytes[19]])),
             }),
             _ => Err(wrong()),
         }
@@ -81,8 +86,10 @@ mod tests {
 
     #[test]
     fn tokens_are_decoded_and_other_documents_are_refused() {
-        let token = ResumeToken { seq: 77, time: 1_700_000_000_123, invalidated: true };
-        assert_eq!(ResumeToken::decode(&token.encode()).unwrap(), token);
+        for fragment in [None, Some(3)] {
+            let token = ResumeToken { seq: 77, time: 1_700_000_000_123, invalidated: true, fragment };
+            assert_eq!(ResumeToken::decode(&token.encode()).unwrap(), token);
+        }
         for wrong in [
             rawdoc! {},
             rawdoc! { "_data": 5 },

@@ -17,6 +17,7 @@ use super::event::{EventBuilder, cluster_time, history_lost};
 use super::log::Log;
 use super::record::{Operation, Record};
 use super::resume_token::ResumeToken;
+use super::split::split_large;
 use super::watch::{WatchFrom, WatchRequest, Watched};
 use crate::Collection;
 use crate::catalog::namespace::{Namespace, check_database};
@@ -51,6 +52,8 @@ pub struct ChangeStream {
     before: ResumeToken,
     /// The `_id` of the event returned last.
     last: Option<RawDocumentBuf>,
+    /// Of which change the client has seen fragments of the event, and how many.
+    seen_fragments: (u64, usize),
     /// The resume token of the stream's end, once it is reached: there are no events after those in `ready`.
     ended: Option<RawDocumentBuf>,
 }
@@ -89,7 +92,13 @@ impl Database {
                  log on (record_changes; the server's --change-log)",
             ));
         };
-        let (next, time) = start_position(&reads, &log, &request.from)?;
+        let (next, time, seen_fragments) = start_position(&reads, &log, &request.from)?;
+        if seen_fragments > 0 && !request.split_large_events {
+            return Err(QueryError::new(
+                ErrorCode::InvalidResumeToken,
+                "the resume token is of a fragment: the stream needs the stage $changeStreamSplitLargeEvent",
+            ));
+        }
         let pipeline = match request.pipeline.as_bytes().len() {
             0..=5 => None,
             _ => Some((pipeline(&request.pipeline)?, self.context(&watched))),
@@ -103,8 +112,9 @@ impl Database {
             next,
             time,
             ready: VecDeque::new(),
-            before: ResumeToken { seq: next.saturating_sub(1), time, invalidated: false },
+            before: ResumeToken { seq: next.saturating_sub(1), time, invalidated: false, fragment: None },
             last: None,
+            seen_fragments: (next, seen_fragments),
             ended: None,
         })
     }
@@ -144,12 +154,16 @@ fn pipeline(stages: &RawArray) -> Result<Pipeline> {
     Pipeline::parse(Value::Array(Doc::from(stages)), &Names::default())
 }
 
-/// The next change of a stream that starts at `from`, and when the change before it was committed.
-fn start_position(reads: &ReadTxn, log: &Log, from: &WatchFrom) -> Result<(u64, i64)> {
+/// The next change of a stream that starts at `from`, when the change before it was committed, and how many fragments of its event the
+/// client has seen.
+fn start_position(reads: &ReadTxn, log: &Log, from: &WatchFrom) -> Result<(u64, i64, usize)> {
     let end = log.end(reads)?;
     let (token, resumed) = match from {
-        WatchFrom::Now => return Ok((end.next, end.time)),
-        WatchFrom::OperationTime(at) => return at_operation_time(reads, log, *at),
+        WatchFrom::Now => return Ok((end.next, end.time, 0)),
+        WatchFrom::OperationTime(at) => {
+            let (next, time) = at_operation_time(reads, log, *at)?;
+            return Ok((next, time, 0));
+        }
         WatchFrom::ResumeAfter(token) => (ResumeToken::decode(token)?, true),
         WatchFrom::StartAfter(token) => (ResumeToken::decode(token)?, false),
     };
@@ -177,10 +191,14 @@ fn start_position(reads: &ReadTxn, log: &Log, from: &WatchFrom) -> Result<(u64, 
             return Err(history_lost("its change was lost in a power loss"));
         }
     }
-    Ok((token.seq + 1, token.time))
+    match token.fragment {
+        None => Ok((token.seq + 1, token.time, 0)),
+        Some(_) if token.seq < min_seq => Err(history_lost("its change is no longer kept")),
+        Some(seen) => Ok((token.seq, time_before(reads, log, token.seq)?, usize::from(seen))),
+    }
 }
 
-fn at_operation_time(reads: &ReadTxn, log: &Log, at: Timestamp) -> Result<(u64, i64)> {
+pub(super) fn at_operation_time(reads: &ReadTxn, log: &Log, at: Timestamp) -> Result<(u64, i64)> {
     let before = i64::from(at.time).saturating_mul(1000).saturating_sub(1);
     let seq = log.at_time(reads, before)?;
     let min_seq = log.min_seq(reads)?;
@@ -199,6 +217,11 @@ fn at_operation_time(reads: &ReadTxn, log: &Log, at: Timestamp) -> Result<(u64, 
         }
         Ok(true)
     })?;
+    Ok((next, time_before(reads, log, next)?))
+}
+
+/// When the change before `next` was committed.
+fn time_before(reads: &ReadTxn, log: &Log, next: u64) -> Result<i64> {
     let mut time = log.settings.since;
     log.walk(reads, next.saturating_sub(1), &mut |record| {
         if record.head.first < next {
@@ -206,7 +229,7 @@ fn at_operation_time(reads: &ReadTxn, log: &Log, at: Timestamp) -> Result<(u64, 
         }
         Ok(false)
     })?;
-    Ok((next, time))
+    Ok(time)
 }
 
 impl ChangeStream {
@@ -264,7 +287,7 @@ impl ChangeStream {
 
     /// The position after all changes that were read.
     fn resume_position(&self) -> ResumeToken {
-        ResumeToken { seq: self.next.saturating_sub(1), time: self.time, invalidated: false }
+        ResumeToken { seq: self.next.saturating_sub(1), time: self.time, invalidated: false, fragment: None }
     }
 
     /// Reads until some events are ready or the end of the log is reached.
@@ -279,7 +302,22 @@ impl ChangeStream {
                 _ => batch.events,
             };
             (self.next, self.time, self.ended) = (batch.next, batch.time, batch.ended);
-            self.ready.extend(events);
+            match self.request.split_large_events {
+                false => self.ready.extend(events),
+                true => {
+                    for event in events {
+                        // The pipeline may have dropped the event whose fragments were seen.
+                        let seen = match std::mem::take(&mut self.seen_fragments) {
+                            (seq, seen) if seen > 0 => {
+                                let token = ResumeToken::decode(event.get_document("_id")?)?;
+                                if token.seq == seq { seen } else { 0 }
+                            }
+                            _ => 0,
+                        };
+                        self.ready.extend(split_large(event)?.into_iter().skip(seen));
+                    }
+                }
+            }
             if batch.all {
                 break;
             }
@@ -305,6 +343,7 @@ impl ChangeStream {
             log: &log,
             full_document: self.request.full_document,
             before: self.request.before,
+            expanded: self.request.show_expanded_events,
         };
         let (mut records, mut bytes) = (0, 0);
         log.walk(&reads, self.next, &mut |record: Record<'_>| {
@@ -348,6 +387,7 @@ impl ChangeStream {
                             None
                         }
                         (Operation::DropDatabase(dropped), ..) => Some(Namespace::new(dropped, "all")?),
+                        (Operation::Defined(..), ..) if !builder.expanded => None,
                         (_, namespace, _) => namespace.clone(),
                     };
                     if let Some(namespace) = namespace_of_event {
@@ -361,8 +401,10 @@ impl ChangeStream {
                         );
                         if ends {
                             batch.events.push(builder.invalidate(&head, seq));
-                            batch.ended =
-                                Some(ResumeToken { seq, time: head.time, invalidated: true }.encode());
+                            batch.ended = Some(
+                                ResumeToken { seq, time: head.time, invalidated: true, fragment: None }
+                                    .encode(),
+                            );
                         }
                     }
                     (batch.next, batch.time) = (seq + 1, head.time);

@@ -11,6 +11,9 @@ use crate::catalog::namespace::Namespace;
 const STAGES: &[&str] =
     &["$match", "$project", "$addFields", "$set", "$unset", "$replaceRoot", "$replaceWith", "$redact"];
 
+/// The stage that may be the last one.
+const SPLIT: &str = "$changeStreamSplitLargeEvent";
+
 /// What a change stream watches.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Watched {
@@ -73,6 +76,10 @@ pub struct WatchRequest {
     pub before: FullDocumentBeforeChange,
     /// The option `allChangesForCluster`: watch all collections of all databases.
     pub all_changes_for_cluster: bool,
+    /// Events of collections and indexes that were created, changed or dropped, too, and more fields in the others.
+    pub show_expanded_events: bool,
+    /// Events of more than 16 MiB are split into several documents, as by the stage `$changeStreamSplitLargeEvent`.
+    pub split_large_events: bool,
     /// The stages after `$changeStream`. They must not change `_id`.
     pub pipeline: RawArrayBuf,
 }
@@ -98,7 +105,24 @@ impl WatchRequest {
         let mut request = WatchRequest::options(stage)?;
         for stage in all {
             let stage = stage?;
-            request.pipeline.push(stage);
+            if request.split_large_events {
+                return Err(QueryError::new(
+                    ErrorCode::Location7182802,
+                    "$changeStreamSplitLargeEvent must be the last stage in the pipeline",
+                ));
+            }
+            match stage.as_document().and_then(|stage| stage.get(SPLIT).transpose()).transpose()? {
+                Some(RawBsonRef::Document(options)) if options.is_empty() => {
+                    request.split_large_events = true
+                }
+                Some(_) => {
+                    return Err(QueryError::new(
+                        ErrorCode::Location7182800,
+                        "$changeStreamSplitLargeEvent spec should be an empty object",
+                    ));
+                }
+                None => request.pipeline.push(stage),
+            }
         }
         request.check_stages()?;
         Ok(Some(request))
@@ -173,6 +197,7 @@ impl WatchRequest {
                 "allChangesForCluster" | "showExpandedEvents" | "showMigrationEvents" => {
                     let RawBsonRef::Boolean(on) = value else { return Err(wrong("bool")) };
                     request.all_changes_for_cluster |= on && name == "allChangesForCluster";
+                    request.show_expanded_events |= on && name == "showExpandedEvents";
                 }
                 _ => {
                     return Err(QueryError::new(

@@ -12,6 +12,7 @@ use treedb_storage::{Durability, ReadTxn};
 
 use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, drop_index_tables};
 use crate::catalog::namespace::Namespace;
+use crate::changes::Defined;
 use crate::database::Database;
 use crate::write::edit::Edit;
 
@@ -73,6 +74,11 @@ impl Edit<'_> {
             target.building = next;
             // A search index that replaces another one of the same name does so in the transaction that makes it ready.
             let (id, def) = (target.id, target.def.clone());
+            // One that was rebuilt for newer collation keys has not been created now.
+            let is_new = meta.indexes.iter().all(|other| other.id == id || other.def.name() != def.name());
+            if next.is_none() && is_new {
+                self.record_index(Defined::CreateIndexes, &def)?;
+            }
             if let (None, Some(def)) = (next, def.as_vector()) {
                 self.remove_indexes(|other| other.def.name() == def.name && other.id < id)?;
             }

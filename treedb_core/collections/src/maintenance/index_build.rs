@@ -16,6 +16,7 @@ use treedb_query::index::Definition;
 use crate::catalog::index_spec::IndexSpec;
 use crate::catalog::meta::{IndexFlags, IndexMeta, index_table};
 use crate::catalog::namespace::Namespace;
+use crate::changes::Defined;
 use crate::database::Database;
 use crate::index::{IndexKind, Progress, by_kind};
 use crate::maintenance::backfill;
@@ -180,6 +181,7 @@ pub(crate) fn add_empty(edit: &mut Edit<'_>, def: &Definition) -> Result<i64> {
 
 /// Adds `def` to the catalog of a collection without rows: as a ready index.
 pub(crate) fn add_ready(edit: &mut Edit<'_>, def: &Definition) -> Result<i64> {
+    edit.record_index(Defined::CreateIndexes, def)?;
     add_in_state(edit, def, None)
 }
 
@@ -260,6 +262,16 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
         for name in names {
             if name == "_id_" {
                 return Err(QueryError::new(ErrorCode::InvalidOptions, "cannot drop _id index"));
+            }
+            let dropped: Vec<_> = edit
+                .meta
+                .indexes
+                .iter()
+                .filter(|index| index.building.is_none() && index.def.name() == name)
+                .map(|index| index.def.clone())
+                .collect();
+            for def in &dropped {
+                edit.record_index(Defined::DropIndexes, def)?;
             }
             // With one that is being built to replace it.
             if !edit.remove_indexes(|index| index.def.name() == name)? {

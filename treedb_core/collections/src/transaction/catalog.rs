@@ -58,6 +58,7 @@ impl NewCollection {
     ) -> Result<Arc<Meta>> {
         let meta = Arc::new(db.inner.catalog.create(txn, namespace, self.options.clone())?);
         let mut edit = db.edit_in(txn, meta)?;
+        edit.record_creation();
         for def in &self.indexes {
             index_build::add_ready(&mut edit, def)?;
         }

@@ -8,16 +8,17 @@ use std::cell::Cell;
 use std::ops::Range;
 use std::sync::Arc;
 
-use bson::RawDocument;
+use bson::{Document, RawDocument, RawDocumentBuf, doc};
 
 use treedb_query::access::{Change, ReadWritten, RowId, Sink};
 use treedb_query::error::Result;
+use treedb_query::index::Definition;
 use treedb_storage::{Table, WriteTxn};
 
 use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
 use crate::catalog::validator::Validator;
-use crate::changes::Recorder;
+use crate::changes::{Defined, Recorder};
 use crate::index::{IndexChange, IndexKind, Versions, by_kind, index_changes};
 use crate::read::view::View;
 use crate::transaction::{Intent, Intents, Owner, conflict};
@@ -53,6 +54,31 @@ impl<'a> Edit<'a> {
         match &mut self.recorder {
             Some(recorder) if !only_full || recorder.is_full() => recorder.flush(self.txn),
             _ => Ok(()),
+        }
+    }
+
+    /// Records that the collection was created.
+    pub(crate) fn record_creation(&mut self) {
+        if let Some(recorder) = &mut self.recorder {
+            let mut description = doc! { "idIndex": { "v": 2, "key": { "_id": 1 }, "name": "_id_" } };
+            description.extend(self.meta.options.clone());
+            record(recorder, Defined::Create, &description);
+        }
+    }
+
+    /// Records that indexes were created or dropped; those of vectors are not events in MongoDB.
+    pub(crate) fn record_index(&mut self, defined: Defined, def: &Definition) -> Result<()> {
+        if let Some(recorder) = self.recorder.as_mut().filter(|_| def.as_ordered().is_some()) {
+            let spec = Document::try_from(def.spec())?;
+            record(recorder, defined, &doc! { "indexes": [spec] });
+        }
+        Ok(())
+    }
+
+    /// Records a change of options.
+    pub(crate) fn record_modification(&mut self, description: &Document) {
+        if let Some(recorder) = &mut self.recorder {
+            record(recorder, Defined::Modify, description);
         }
     }
 
@@ -195,6 +221,13 @@ impl<'a> Edit<'a> {
         }
         self.apply(row, changes)?;
         Ok(row)
+    }
+}
+
+fn record(recorder: &mut Recorder, defined: Defined, description: &Document) {
+    // What cannot be a document, because of a name with a NUL, has been refused.
+    if let Ok(description) = RawDocumentBuf::try_from(description) {
+        recorder.define(defined, &description);
     }
 }
 

@@ -186,11 +186,14 @@ impl WriteBatch {
         let namespace = Namespace::parse(namespace)?;
         let mut since = None;
         loop {
-            let Some(meta) = self.meta(&namespace, create)? else {
+            let Some((meta, created)) = self.meta(&namespace, create)? else {
                 self.failed = failed;
                 return Ok(None);
             };
             let mut edit = self.db.edit_in(self.txn.as_mut().ok_or_else(ended)?, meta)?;
+            if created {
+                edit.record_creation();
+            }
             // Tailable cursors wait for capped collections.
             self.recorded |= edit.recorder.is_some() || edit.meta.special.capped.is_some();
             edit.validates = self.validates;
@@ -217,10 +220,10 @@ impl WriteBatch {
         }
     }
 
-    /// The collection in its present state; with `create` it is created if it does not exist.
-    fn meta(&mut self, namespace: &Namespace, create: bool) -> Result<Option<Arc<Meta>>> {
+    /// The collection in its present state; with `create` it is created if it does not exist, which is told.
+    fn meta(&mut self, namespace: &Namespace, create: bool) -> Result<Option<(Arc<Meta>, bool)>> {
         if let Some(meta) = self.metas.get(namespace) {
-            return Ok(Some(Arc::clone(meta)));
+            return Ok(Some((Arc::clone(meta), false)));
         }
         let catalog = &self.db.inner.catalog;
         let txn = self.txn.as_mut().ok_or_else(ended)?;
@@ -230,8 +233,8 @@ impl WriteBatch {
             false => catalog.read(&*txn, namespace)?.map(Arc::new),
         };
         Ok(match found {
-            None if create => Some(Arc::new(catalog.create(txn, namespace, Document::new())?)),
-            found => found,
+            None if create => Some((Arc::new(catalog.create(txn, namespace, Document::new())?), true)),
+            found => found.map(|meta| (meta, false)),
         })
     }
 }

@@ -13,7 +13,7 @@ pub struct Writer {
 /// An open document or array; it must be given back to [`Writer::close`].
 #[must_use]
 #[derive(Debug)]
-pub(crate) struct Open(usize);
+pub struct Open(usize);
 
 impl Writer {
     /// A writer whose outermost document is open.
@@ -24,7 +24,7 @@ impl Writer {
     }
 
     /// Copies an element as it is.
-    pub(crate) fn copy(&mut self, element: &Element<'_>) {
+    pub fn copy(&mut self, element: &Element<'_>) {
         self.put(element.name, element);
     }
 
@@ -40,7 +40,7 @@ impl Writer {
     }
 
     /// Writes a decoded value.
-    pub(crate) fn value(&mut self, name: &[u8], value: Value<'_>) {
+    pub fn value(&mut self, name: &[u8], value: Value<'_>) {
         match value {
             Value::Double(v) => self.fixed(kind::DOUBLE, name, &v.to_le_bytes()),
             Value::String(text) => self.text(kind::STRING, name, text),
@@ -113,7 +113,7 @@ impl Writer {
     }
 
     /// Begins a nested document.
-    pub(crate) fn open_document(&mut self, name: &[u8]) -> Open {
+    pub fn open_document(&mut self, name: &[u8]) -> Open {
         self.open(kind::DOCUMENT, name)
     }
 
@@ -130,7 +130,7 @@ impl Writer {
     }
 
     /// Ends a nested document or array.
-    pub(crate) fn close(&mut self, open: Open) {
+    pub fn close(&mut self, open: Open) {
         self.bytes.push(0);
         let len = (self.bytes.len() - open.0) as u32;
         if let Some(prefix) = self.bytes.get_mut(open.0..).and_then(|rest| rest.first_chunk_mut()) {

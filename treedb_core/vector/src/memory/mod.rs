@@ -215,7 +215,7 @@ impl MemoryGraph {
 
     /// Adds a vector as a node without links; returns the node and its level.
     fn add_unlinked(&mut self, vector: &[f32]) -> Result<(u32, u8), Unfit> {
-        let vector = &*self.rounded(vector);
+        let vector = &*self.rounded(vector)?;
         let unit = self.metric.check(vector, self.dimensions)?;
         let node = self.add_node();
         self.store_vector(node, vector, unit);
@@ -254,18 +254,22 @@ impl MemoryGraph {
 
     /// Sets the vector of a node, but not its links.
     pub fn set_vector(&mut self, node: u32, vector: &[f32]) -> Result<(), Unfit> {
-        let vector = &*self.rounded(vector);
+        let vector = &*self.rounded(vector)?;
         let unit = self.metric.check(vector, self.dimensions)?;
         self.store_vector(node, vector, unit);
         Ok(())
     }
 
     /// A vector with the nearest elements of the graph's type.
-    fn rounded<'v>(&self, vector: &'v [f32]) -> Cow<'v, [f32]> {
-        match self.element {
-            Element::Float32 => Cow::Borrowed(vector),
-            element => vector.iter().map(|number| element.nearest(*number)).collect(),
+    fn rounded<'v>(&self, vector: &'v [f32]) -> Result<Cow<'v, [f32]>, Unfit> {
+        if self.element == Element::Float32 {
+            return Ok(Cow::Borrowed(vector));
         }
+        // An infinity or a NaN may have a nearest element.
+        if let Some(at) = vector.iter().position(|number| !number.is_finite()) {
+            return Err(Unfit::NotFinite { at });
+        }
+        Ok(vector.iter().map(|number| self.element.nearest(*number)).collect())
     }
 
     fn store_vector(&mut self, node: u32, vector: &[f32], unit: f32) {

@@ -44,8 +44,18 @@ pub(super) fn run(request: &Request<'_>) -> Result {
                 "tailable cursors are not supported in a transaction or at a time in the past",
             ));
         }
-        let cursor = Cursor::tail(namespace, collection.tail(&find.request)?, find.awaits).kept(find.keep);
+        let cursor = match collection.namespace().is_oplog() {
+            true => Cursor::tail(namespace, collection.database().oplog(&find.request, true)?, find.awaits),
+            false => Cursor::tail(namespace, collection.tail(&find.request)?, find.awaits),
+        };
+        let cursor = cursor.kept(find.keep);
         return cursors.first(identity, cursor, find.batch, false, find.until);
+    }
+    if collection.namespace().is_oplog() {
+        let found = collection.database().oplog(&find.request, false)?;
+        let found = Box::new(found.map(|entry| entry.map_err(CommandError::from)));
+        let cursor = Cursor::new(namespace, found).kept(find.keep);
+        return cursors.first(identity, cursor, find.batch, find.single, find.until);
     }
     if let Some(mut open) = request.transaction() {
         let found = open.txn.collection(&namespace)?.find(&find.request)?;

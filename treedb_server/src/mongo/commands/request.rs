@@ -71,10 +71,26 @@ impl<'a> Request<'a> {
             CommandScope::Transaction(_) => None,
             _ => read_at(&self.context.database, self.command.name, self.body())?,
         };
+        self.refuse_to_change_the_oplog()?;
         match profile::read(self) {
             Some(kept) => kept,
             None => (self.command.run)(&Request { at, ..*self }),
         }
+    }
+
+    /// Refuses all commands about the collection that shows the change log but those that read it by a find.
+    fn refuse_to_change_the_oplog(&self) -> Result<()> {
+        let is_about_it = self.database == "local"
+            && self
+                .collection_name()
+                .is_ok_and(|name| Namespace::new("local", name).is_ok_and(|name| name.is_oplog()));
+        if !is_about_it || matches!(self.command.name, "find" | "getMore" | "killCursors") {
+            return Ok(());
+        }
+        Err(CommandError::new(
+            ErrorCode::IllegalOperation,
+            "local.oplog.rs shows the change log: it can be read by a find, and cannot be written",
+        ))
     }
 
     /// Refuses what the client may not do.

@@ -2,6 +2,7 @@
 
 mod as_of;
 mod model;
+mod oplog;
 mod retention;
 mod streams;
 
@@ -67,6 +68,7 @@ pub(crate) fn replay(db: &Database) -> Result<Rows> {
                 Operation::DropDatabase(database) => {
                     assert!(!all.keys().any(|name| name.starts_with(&format!("{database}."))));
                 }
+                Operation::Defined(..) => {}
             }
         }
         Ok(true)

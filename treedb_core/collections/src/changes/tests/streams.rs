@@ -252,9 +252,10 @@ fn resuming_from_a_removed_change_is_history_lost() {
     assert_eq!(kinds(&mut collection.watch(from(WatchFrom::ResumeAfter(fourth))).unwrap()), ["insert"]);
     assert!(kinds(&mut collection.watch(from(WatchFrom::ResumeAfter(last))).unwrap()).is_empty());
     // A token for a change that was lost in a power cut; its number now has another change, or none yet.
-    let token = crate::changes::resume_token::ResumeToken { seq: 5, time: 999, invalidated: false };
+    let token =
+        crate::changes::resume_token::ResumeToken { seq: 6, time: 999, invalidated: false, fragment: None };
     assert_eq!(lost(WatchFrom::ResumeAfter(token.encode())), ErrorCode::ChangeStreamHistoryLost);
-    let token = crate::changes::resume_token::ResumeToken { seq: 6, ..token };
+    let token = crate::changes::resume_token::ResumeToken { seq: 7, ..token };
     assert_eq!(lost(WatchFrom::ResumeAfter(token.encode())), ErrorCode::ChangeStreamHistoryLost);
     db.record_changes(None).unwrap();
     assert_eq!(lost(WatchFrom::Now), ErrorCode::Location40573);

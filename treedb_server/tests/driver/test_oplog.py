@@ -1,0 +1,171 @@
+"""local.oplog.rs as those who tail it read it, and the events of definitions in change streams."""
+import bson
+import pymongo
+import pytest
+from bson.timestamp import Timestamp
+from pymongo.errors import OperationFailure
+from pymongo.cursor import CursorType
+
+from server import Server
+
+
+@pytest.fixture
+def oplog(client):
+    return client.local["oplog.rs"]
+
+
+def last(oplog):
+    [entry] = oplog.find().sort("$natural", -1).limit(1)
+    return entry["ts"]
+
+
+def change_everything(db):
+    db.a.insert_many([{"_id": i, "n": i, "deep": {"list": [1, 2, 3], "text": "x" * 50}} for i in range(3)])
+    db.a.update_one({"_id": 1}, {"$set": {"n": 10, "deep.list.1": 5}, "$unset": {"deep.none": 1}})
+    db.a.replace_one({"_id": 2}, {"r": 1})
+    db.a.delete_one({"_id": 0})
+    db.a.create_index("n", name="by n")
+    db.a.drop_index("by n")
+    db.command("collMod", "a", validator={"n": {"$ne": 5}})
+    db.a.rename("b")
+    db.b.drop()
+
+
+def test_a_tail_of_the_oplog_gets_every_change_in_its_order(db, client, oplog):
+    since = last(oplog)
+    tail = oplog.find({"ts": {"$gt": since}, "ns": {"$regex": f"^{db.name}\\."}}, cursor_type=CursorType.TAILABLE_AWAIT)
+    change_everything(db)
+    entries = []
+    while not entries or entries[-1]["o"].get("drop") != "b":
+        entries.append(next(tail))
+    assert [entry["op"] for entry in entries] == ["c"] + ["i"] * 3 + ["u", "u", "d"] + ["c"] * 5
+    assert entries[0]["ns"] == f"{db.name}.$cmd" and entries[0]["o"]["create"] == "a"
+    assert entries[1]["ns"] == f"{db.name}.a" and entries[1]["o"]["_id"] == 0 and entries[1]["o2"] == {"_id": 0}
+    assert entries[4]["o"] == {"$v": 2, "diff": {"u": {"n": 10}, "sdeep": {"slist": {"a": True, "u1": 5}}}}
+    assert entries[4]["o2"] == {"_id": 1} and entries[5]["o"] == {"_id": 2, "r": 1}
+    assert entries[6]["o"] == {"_id": 0}
+    assert [next(iter(entry["o"])) for entry in entries[7:]] == ["createIndexes", "dropIndexes", "collMod", "renameCollection", "drop"]
+    assert entries[7]["o"]["name"] == "by n" and entries[10]["o"]["to"] == f"{db.name}.b"
+    times = [entry["ts"] for entry in entries]
+    assert times == sorted(set(times)) and all(entry["t"] == 1 and entry["v"] == 2 for entry in entries)
+    # It waits for what comes next.
+    db.late.insert_one({"_id": 1})
+    assert next(tail)["o"]["create"] == "late" and next(tail)["o"] == {"_id": 1}
+    tail.close()
+
+
+def test_the_oplog_is_found_by_time_forward_and_backward(db, oplog):
+    since = last(oplog)
+    db.a.insert_many([{"_id": i} for i in range(700)])
+    mine = {"ts": {"$gt": since}, "op": "i", "ns": f"{db.name}.a"}
+    forward = list(oplog.find(mine))
+    assert [entry["o"]["_id"] for entry in forward] == list(range(700))
+    assert list(oplog.find(mine).sort("$natural", -1)) == forward[::-1]
+    assert list(oplog.find(mine).sort("ts", -1).limit(3)) == forward[:-4:-1]
+    middle = forward[350]["ts"]
+    assert [entry["o"]["_id"] for entry in oplog.find({**mine, "ts": {"$gte": middle, "$lte": forward[352]["ts"]}})] == [350, 351, 352]
+    assert list(oplog.find({"ts": middle}, {"ts": 1})) == [{"ts": middle}]
+    assert oplog.find_one(mine, skip=5)["o"] == {"_id": 5}
+    assert forward[-1]["ts"] == last(oplog)
+
+
+def test_the_oplog_begins_with_an_entry_and_cannot_be_written(db, client, oplog):
+    db.a.insert_one({"_id": 1})
+    first = oplog.find_one()
+    assert first["op"] == "n" and isinstance(first["ts"], Timestamp)
+    for work in [
+        lambda: oplog.insert_one({}),
+        lambda: oplog.delete_many({}),
+        lambda: oplog.drop(),
+        lambda: oplog.create_index("a"),
+        lambda: oplog.find().sort("op", 1).next(),
+        lambda: oplog.find({}, sort=[("op", 1), ("ts", 1)]).next(),
+        lambda: oplog.find().hint("_id_").next(),
+        lambda: oplog.aggregate([]).next(),
+        lambda: db.a.aggregate([{"$out": {"db": "local", "coll": "oplog.rs"}}]),
+        lambda: db.a.aggregate([{"$merge": {"into": {"db": "local", "coll": "oplog.rs"}}}]),
+        lambda: client.admin.command("renameCollection", f"{db.name}.a", to="local.oplog.rs"),
+    ]:
+        with pytest.raises(OperationFailure) as failure:
+            work()
+        assert failure.value.code in (20, 2)
+
+
+def test_who_may_not_read_local_may_not_read_the_oplog(tmp_path):
+    server = Server(tmp_path, "--auth")
+    with server.client() as root:
+        root.admin.command("createUser", "root", pwd="secret", roles=["root"])
+    with server.client(username="root", password="secret") as root:
+        root.admin.command("createUser", "reader", pwd="secret", roles=["readAnyDatabase"])
+        root.admin.command("createUser", "tail", pwd="secret", roles=[{"role": "read", "db": "local"}])
+        root.shop.a.insert_one({"_id": 1})
+    with server.client(username="reader", password="secret") as reader:
+        with pytest.raises(OperationFailure) as failure:
+            reader.local["oplog.rs"].find_one()
+        assert failure.value.code == 13
+    with server.client(username="tail", password="secret") as tail:
+        assert tail.local["oplog.rs"].find_one({"ns": "shop.a"})["o"] == {"_id": 1}
+    assert server.stop() == 0
+
+
+def drain(stream, count):
+    events = []
+    for _ in range(200):
+        event = stream.try_next()
+        if event is not None:
+            events.append(event)
+        if len(events) == count:
+            return events
+    raise AssertionError(events)
+
+
+def test_expanded_events_tell_of_definitions_and_others_stay_as_they_were(db):
+    with db.watch(show_expanded_events=True) as expanded, db.watch() as plain:
+        change_everything(db)
+        events = drain(expanded, 12)
+        assert [event["operationType"] for event in events] == \
+            ["create"] + ["insert"] * 3 + ["update", "replace", "delete", "createIndexes", "dropIndexes", "modify", "rename", "drop"]
+        assert events[0]["operationDescription"]["idIndex"] == {"v": 2, "key": {"_id": 1}, "name": "_id_"}
+        assert events[7]["operationDescription"] == {"indexes": [{"v": 2, "key": {"n": 1}, "name": "by n"}]}
+        assert events[8]["operationDescription"] == events[7]["operationDescription"]
+        assert events[9]["operationDescription"] == {"validator": {"n": {"$ne": 5}}}
+        assert events[10]["operationDescription"] == {"to": {"db": db.name, "coll": "b"}}
+        assert len({bytes(event["collectionUUID"]) for event in events}) == 1
+        assert events[4]["updateDescription"]["disambiguatedPaths"] == {"deep.list.1": ["deep", "list", 1]}
+        others = drain(plain, 8)
+        assert [event["operationType"] for event in others] == ["insert"] * 3 + ["update", "replace", "delete", "rename", "drop"]
+        assert all("collectionUUID" not in event for event in others)
+        assert "disambiguatedPaths" not in others[3]["updateDescription"]
+    with db.watch(show_expanded_events=True) as stream:
+        with db.client.start_session() as session, session.start_transaction():
+            db.create_collection("in_txn", session=session, check_exists=False)
+            db.in_txn.insert_one({"_id": 1}, session=session)
+        assert [event["operationType"] for event in drain(stream, 2)] == ["create", "insert"]
+
+
+def test_large_events_are_split_and_a_stream_continues_within_one(db):
+    db.create_collection("big", changeStreamPreAndPostImages={"enabled": True})
+    text = "x" * (9 << 20)
+    pipeline = [{"$changeStreamSplitLargeEvent": {}}]
+    options = {"full_document": "required", "full_document_before_change": "required"}
+    with db.big.watch(pipeline, **options) as stream:
+        db.big.insert_one({"_id": 1, "text": text})
+        db.big.update_one({"_id": 1}, {"$set": {"text": text + "y"}})
+        db.big.update_one({"_id": 1}, {"$set": {"n": 1}})
+        insert, = drain(stream, 1)
+        assert insert["operationType"] == "insert" and "splitEvent" not in insert
+        parts = drain(stream, 3)
+        assert [part["splitEvent"] for part in parts] == [{"fragment": i, "of": 3} for i in (1, 2, 3)]
+        whole = {key: value for part in parts for key, value in part.items()}
+        assert whole["operationType"] == "update" and whole["fullDocument"]["text"] == text + "y"
+        assert whole["fullDocumentBeforeChange"]["text"] == text
+    with db.big.watch(pipeline, resume_after=parts[0]["_id"], **options) as stream:
+        assert [part["splitEvent"]["fragment"] for part in drain(stream, 2)] == [2, 3]
+    with db.big.watch(pipeline, resume_after=parts[2]["_id"], **options) as stream:
+        assert drain(stream, 1)[0]["splitEvent"]["fragment"] == 1
+    with pytest.raises(OperationFailure) as failure:
+        db.big.watch(resume_after=parts[0]["_id"], **options)
+    assert failure.value.code == 260
+    with pytest.raises(OperationFailure) as failure:
+        db.big.watch([*pipeline, {"$match": {}}])
+    assert failure.value.code == 7182802
