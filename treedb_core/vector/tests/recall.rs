@@ -3,9 +3,10 @@
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use treedb_testing::{Clusters, Rng};
+use treedb_vector::element::Element;
 use treedb_vector::graph::Limits;
 use treedb_vector::memory::{MemoryGraph, Searcher};
-use treedb_vector::metric::Metric;
+use treedb_vector::metric::{Metric, Unfit};
 
 const METRICS: [Metric; 4] = [Metric::Cosine, Metric::L2, Metric::InnerProduct, Metric::L1];
 
@@ -137,6 +138,18 @@ fn the_answer_has_as_many_nodes_as_there_are_if_they_are_fewer_than_asked_for() 
     }
     assert_eq!(graph.search(&[0.0, 0.0], 3, 1, &mut searcher).unwrap(), [(1.0, 1), (3.0, 0)]);
     assert_eq!(graph.search(&[0.0, 0.0], 0, 10, &mut searcher).unwrap(), []);
+}
+
+#[test]
+fn a_vector_that_is_not_finite_is_refused_whatever_the_elements() {
+    for element in [Element::Float32, Element::Float16, Element::BFloat16, Element::Int8] {
+        let mut graph = MemoryGraph::new(Metric::L2, 2, Limits::default()).with_elements(element);
+        let node = graph.insert(&[1.0, 2.0]).unwrap();
+        for wrong in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+            assert_eq!(graph.insert(&[1.0, wrong]), Err(Unfit::NotFinite { at: 1 }), "{element:?}");
+            assert_eq!(graph.set_vector(node, &[wrong, 1.0]), Err(Unfit::NotFinite { at: 0 }), "{element:?}");
+        }
+    }
 }
 
 #[test]

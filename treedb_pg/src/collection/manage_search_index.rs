@@ -54,8 +54,7 @@ fn definition(given: &RawDocument, options: &RawDocument) -> Result<VectorDef> {
     def.filters.clear();
     def.greatest = Some(vector_am::GREATEST);
     if def.elements != Element::Float32 {
-        let message =
-            "\"elements\" must be \"float32\" in PostgreSQL, where an index keeps vectors in elements of 4 bytes";
+        let message = "\"elements\" must be \"float32\" in PostgreSQL, where an index keeps vectors in elements of 4 bytes";
         return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
     }
     if def.quantization == Quantization::None {

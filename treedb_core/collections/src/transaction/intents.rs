@@ -171,7 +171,9 @@ impl Intents {
             return Err(refused(format!("{writes} writes wait for transactions already: try again")));
         }
         if held > bytes.saturating_sub(table.held) {
-            return Err(refused("the writes that wait for transactions hold too much memory: try again".into()));
+            return Err(refused(
+                "the writes that wait for transactions hold too much memory: try again".into(),
+            ));
         }
         table.waiting += 1;
         table.held += held;
