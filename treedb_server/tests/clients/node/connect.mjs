@@ -2,7 +2,7 @@
 import { MongoClient } from 'mongodb';
 
 export const uri = process.env.TREEDB_URI;
-if (!uri) throw new Error('TREEDB_URI is not set: run scripts/client_tests.py node');
+if (!uri) throw new Error('TREEDB_URI is not set: run scripts/client_tests.sh node');
 
 export async function connect(options = {}) {
   return new MongoClient(uri, { serverSelectionTimeoutMS: 5000, ...options }).connect();
