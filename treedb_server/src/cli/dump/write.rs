@@ -104,9 +104,7 @@ impl Dump {
         let (indexes, search_indexes) =
             if is_view { Default::default() } else { place.indexes(database, &listed.name)? };
         let data = folder.join(format!("{name}.bson"));
-        if is_view {
-            remove(&data)?;
-        } else {
+        if !is_view {
             let mut sink = Sink::create(&data, self.gzip)?;
             place.read(database, &listed.name, &mut |document| {
                 sink.write(document.as_bytes())?;
@@ -128,6 +126,8 @@ impl Dump {
         };
         let mut sink = Sink::create(&folder.join(format!("{name}.metadata.json")), self.gzip)?;
         sink.write(metadata.to_json().as_bytes())?;
-        sink.complete()
+        sink.complete()?;
+        // A collection may have been called that before.
+        if is_view { remove(&data) } else { Ok(()) }
     }
 }
