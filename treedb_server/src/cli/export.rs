@@ -1,7 +1,7 @@
 //! `treedb export`.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -91,11 +91,11 @@ impl Export {
     }
 }
 
-/// The name that a file has until it is complete.
+/// The name that a file has until it is complete: in the same folder, and short, because its own may be as long as names can be.
 pub(super) fn temporary_name(file: &Path) -> PathBuf {
-    let mut temporary = OsString::from(file);
-    temporary.push(format!(".{}.partial", std::process::id()));
-    PathBuf::from(temporary)
+    let mut hash = DefaultHasher::new();
+    file.hash(&mut hash);
+    file.with_file_name(format!(".{:016x}.{}.partial", hash.finish(), std::process::id()))
 }
 
 /// Where lines go.

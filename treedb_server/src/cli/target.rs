@@ -7,6 +7,7 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use clap::Args;
 use treedb_collections::Database;
 use treedb_collections::{FindRequest, IndexSpec, Namespace};
+use treedb_query::error::ErrorCode;
 
 use super::key::KeyArgs;
 use super::user::UserArgs;
@@ -120,8 +121,8 @@ impl Target {
                 let name = Namespace::parse(namespace)?;
                 database.list_collections(name.database())?.iter().any(|found| found.namespace == name)
             }
-            // A collection has an index at least.
-            Target::Server(client) => !client.list_indexes(namespace)?.is_empty(),
+            // A collection has an index at least; a view has none, and is there.
+            Target::Server(client) => indexes_there(client, namespace)?.is_none_or(|all| !all.is_empty()),
         };
         if exists { Ok(()) } else { Err(Failure(format!("there is no collection {namespace}"))) }
     }
@@ -179,8 +180,8 @@ impl Target {
                 specs.extend(search.into_iter().map(|index| index.spec));
                 specs
             }
-            Target::Server(client) => client
-                .list_indexes(namespace)?
+            Target::Server(client) => indexes_there(client, namespace)?
+                .unwrap_or_default()
                 .iter()
                 .map(|index| match (index.get_str("name"), index.get_document("latestDefinition")) {
                     (Ok(name), Ok(definition)) => {
@@ -212,6 +213,15 @@ impl Target {
             // A server acknowledges writes according to its own durability setting.
             Target::Server(_) => Ok(()),
         }
+    }
+}
+
+/// The indexes of a server's collection; `None` if it is a view.
+fn indexes_there(client: &mut Client, namespace: &str) -> Result<Option<Vec<RawDocumentBuf>>, Failure> {
+    match client.list_indexes(namespace) {
+        Ok(indexes) => Ok(Some(indexes)),
+        Err(error) if error.code() == Some(ErrorCode::CommandNotSupportedOnView as i32) => Ok(None),
+        Err(error) => Err(error.into()),
     }
 }
 

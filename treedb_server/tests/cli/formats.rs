@@ -39,6 +39,30 @@ fn a_bad_element_of_an_array_stops_the_import_with_its_line_or_is_skipped() {
 }
 
 #[test]
+fn a_header_whose_dots_lead_deeper_than_documents_can_is_refused() {
+    let bench = Bench::new();
+    for parts in [101, 100_001] {
+        let name = vec!["a"; parts].join(".");
+        let csv = bench.file("in.csv", &format!("{name}\n1\n"));
+        let done = treedb(&["import", "a.b", &csv, "--dir", &bench.dir]);
+        assert!(
+            done.status == Some(1)
+                && done.err.contains("line 1: ")
+                && done.err.contains("more than 100 parts"),
+            "{parts}: {done:?}"
+        );
+        assert!(done.err.len() < 500, "{}", done.err.len());
+    }
+    let done = treedb_reading(
+        &["import", "a.b", "-", "--type", "csv", "--fields", &vec!["a"; 1000].join("."), "--dir", &bench.dir],
+        "1\n",
+    );
+    assert!(done.status == Some(2) && done.err.contains("more than 100 parts"), "{:?}", done.status);
+    let csv = bench.file("in.csv", &format!("{}\n1\n", vec!["a"; 99].join(".")));
+    assert_eq!(treedb(&["import", "a.b", &csv, "--dir", &bench.dir]).status, Some(0));
+}
+
+#[test]
 fn rows_of_a_table_are_imported_with_the_types_that_are_given() {
     let bench = Bench::new();
     let csv = bench.file("in.csv", "_id,name,at.city,seen,zip\n1,\"a, b\",Rome,2026-01-02,01\n2,c,,,\n");

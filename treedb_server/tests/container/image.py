@@ -132,9 +132,12 @@ class Container:
     def pid(self):
         """The process as this machine numbers it: the child of `unshare`."""
         children = pathlib.Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children")
-        while not (found := children.read_text().split()):
+        while True:
+            # Before it has one, and after it has ended.
+            assert self.process.poll() is None, self.process.communicate(timeout=30)
+            if found := children.read_text().split():
+                return int(found[0])
             time.sleep(0.01)
-        return int(found[0])
 
     def healthy(self):
         """What the health check of the image says."""

@@ -103,7 +103,10 @@ def test_the_password_may_be_a_secret_file(start, tmp_path):
     ({}, "set TREEDB_ROOT_PASSWORD"),
     ({"TREEDB_ROOT_PASSWORD": "a", "TREEDB_ROOT_PASSWORD_FILE": "/b"}, "exclude each other"),
     ({"TREEDB_ROOT_PASSWORD_FILE": "/missing"}, "/missing"),
-    ({"TREEDB_ROOT_PASSWORD": "a", "TREEDB_TLS_CERTIFICATE": "/b"}, "TREEDB_TLS_KEY"),
+    ({"TREEDB_ROOT_PASSWORD": "a", "TREEDB_TLS_CERTIFICATE": "/b"}, "tls_certificate needs tls_key"),
+    ({"TREEDB_ROOT_PASSWORD": "a", "TREEDB_TLS_KEY": "/b"}, "tls_key needs tls_certificate"),
+    # Without a configuration of its own the server is not open to everybody.
+    ({"TREEDB_AUTH": "false"}, "--auth"),
 ])
 def test_a_container_that_cannot_be_safe_does_not_start_and_says_why(start, env, hint):
     container = start(wait=False, env=env)
@@ -111,17 +114,27 @@ def test_a_container_that_cannot_be_safe_does_not_start_and_says_why(start, env,
     assert container.process.returncode != 0 and hint in error, error
 
 
-def test_with_a_certificate_the_port_speaks_tls_only(start, tmp_path):
+@pytest.mark.parametrize("by", ["variables", "flags", "file"])
+def test_with_a_certificate_the_port_speaks_tls_only_and_the_container_is_healthy(start, tmp_path, by):
     authority = trustme.CA()
     certificate = authority.issue_cert(Container.ADDRESS)
     certificate.cert_chain_pems[0].write_to_path(tmp_path / "server.pem")
     certificate.private_key_pem.write_to_path(tmp_path / "server.key")
     authority.cert_pem.write_to_path(tmp_path / "ca.pem")
-    for name in ("server.pem", "server.key"):
+    (tmp_path / "treedb.toml").write_text(
+        'dir = "/data"\nmongo = "0.0.0.0:27017"\nadmin = "127.0.0.1:8080"\nauth = true\n'
+        'tls_certificate = "/run/tls/server.pem"\ntls_key = "/run/tls/server.key"\n')
+    names = ("server.pem", "server.key", "treedb.toml")
+    for name in names:
         os.chown(tmp_path / name, 999, 999)
-    container = start(env={"TREEDB_ROOT_PASSWORD": PASSWORD, "TREEDB_TLS_CERTIFICATE": "/run/tls/server.pem",
-                           "TREEDB_TLS_KEY": "/run/tls/server.key"},
-                      files=[(tmp_path / name, f"/run/tls/{name}") for name in ("server.pem", "server.key")])
+    files = {"tls_certificate": "/run/tls/server.pem", "tls_key": "/run/tls/server.key"}
+    env, command = {
+        "variables": ({f"TREEDB_{name.upper()}": file for name, file in files.items()}, None),
+        "flags": ({}, ["serve", *(f"--{name.replace('_', '-')}={file}" for name, file in files.items())]),
+        "file": ({"TREEDB_CONFIG": "/run/tls/treedb.toml", "TREEDB_ROOT_USER": "root"}, None),
+    }[by]
+    container = start(env={"TREEDB_ROOT_PASSWORD": PASSWORD, **env}, command=command,
+                      files=[(tmp_path / name, f"/run/tls/{name}") for name in names])
     ping = "print(client.admin.command('ping')['ok'])"
     assert told(ask(container, ping, directConnection=True, tls=True, tlsCAFile=str(tmp_path / "ca.pem"))) == "1.0"
     assert ask(container, ping, directConnection=True).returncode != 0
@@ -142,10 +155,59 @@ def test_a_server_that_does_not_answer_is_not_healthy(start):
     assert container.healthy()
 
 
+def options(container, **login):
+    """The settings that the server has been started with, as it tells them."""
+    hello = told(ask(container, "h = client.admin.command('hello'); print(h.get('setName'), h.get('me'))", directConnection=True, **login))
+    return tuple(hello.split())
+
+
+def test_variables_that_kubernetes_sets_for_a_service_called_treedb_change_nothing(start):
+    container = start(env={
+        "TREEDB_ROOT_PASSWORD": PASSWORD, "TREEDB_PORT": "tcp://10.0.0.1:27017", "TREEDB_SERVICE_HOST": "10.0.0.1",
+        "TREEDB_SERVICE_PORT": "27017", "TREEDB_PORT_27017_TCP": "tcp://10.0.0.1:27017", "TREEDB_PORT_27017_TCP_PORT": "27017",
+        "TREEDB_PORT_27017_TCP_PROTO": "tcp", "TREEDB_PORT_27017_TCP_ADDR": "10.0.0.1"})
+    assert options(container) == ("rs0", "localhost:27017")
+    assert container.stop()[0] == 0
+
+
+def test_defaults_of_the_image_give_way_to_variables_and_flags_of_the_server(start):
+    for volume, env, command, address, expected in [
+        ("a", {"TREEDB_PORT": "27019"}, None, "27019", ("rs0", "localhost:27019")),
+        ("b", {"TREEDB_MONGO": "0.0.0.0:27018", "TREEDB_ADMIN": "127.0.0.1:8081"}, None, "27018", ("rs0", "localhost:27018")),
+        ("c", {"TREEDB_REPLICA_SET": ""}, ["serve", "--mongo=0.0.0.0:27020"], "27020", ("None", "None")),
+        ("d", {}, ["serve", "--replica-set", "mine", "--advertise", "db:1"], "27017", ("mine", "db:1")),
+    ]:
+        container = start(volume=volume, env={"TREEDB_ROOT_PASSWORD": PASSWORD, **env}, command=command)
+        assert options(container, host=f"{Container.ADDRESS}:{address}") == expected, volume
+        assert container.stop()[0] == 0
+
+
+@pytest.mark.parametrize("by", ["variable", "flag"])
+def test_a_configuration_file_is_not_overruled_by_the_image(start, tmp_path, by):
+    file = tmp_path / "treedb.toml"
+    file.write_text('dir = "/data"\nmongo = "0.0.0.0:27018"\nadmin = "127.0.0.1:8080"\nauth = true\nreplica_set = "file"\n'
+                    'advertise = "db.example.org:1"\nroot_user = "ann"\nroot_password_file = "/run/secrets/ann"\n')
+    secret = tmp_path / "ann"
+    secret.write_text(PASSWORD)
+    env, command = {"variable": ({"TREEDB_CONFIG": "/run/treedb.toml"}, None), "flag": ({}, ["serve", "--config=/run/treedb.toml"])}[by]
+    container = start(env=env, command=command, files=[(file, "/run/treedb.toml"), (secret, "/run/secrets/ann")])
+    assert options(container, user="ann", host=f"{Container.ADDRESS}:27018") == ("file", "db.example.org:1")
+    assert container.stop()[0] == 0
+
+
+def test_a_container_that_has_ended_is_told_with_what_it_wrote(start):
+    container = start(wait=False)
+    container.process.wait(timeout=20)
+    with pytest.raises(AssertionError, match="a new database needs a first user"):
+        container.healthy()
+
+
 def test_the_compose_file_uses_what_the_image_has():
     compose = (FOLDER / "compose.yaml").read_text()
     settings = dict(instructions())
     assert f":{settings['EXPOSE']}" in compose and f"data:{settings['VOLUME']}" in compose
     entrypoint = (FOLDER / "entrypoint.sh").read_text()
     for name in re.findall(r"TREEDB_\w+", compose):
-        assert f"${{{name}" in entrypoint or f'"${name}"' in entrypoint, name
+        assert re.search(rf"\b{name}\b", entrypoint), name
+    for file in (ROOT / ".gitignore", FOLDER / "Dockerfile.dockerignore"):
+        assert "secrets" in file.read_text().splitlines()

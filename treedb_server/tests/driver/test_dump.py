@@ -2,7 +2,10 @@
 import datetime
 import gzip
 import json
+import socket
+import struct
 import subprocess
+import threading
 
 import bson
 import pytest
@@ -10,7 +13,7 @@ import bson.raw_bson
 from bson import Binary, Code, DBRef, Decimal128, Int64, MaxKey, MinKey, ObjectId, Regex, Timestamp, json_util
 from bson.codec_options import CodecOptions
 
-from server import BIN
+from server import BIN, Server
 
 CANONICAL = json_util.CANONICAL_JSON_OPTIONS
 
@@ -152,3 +155,162 @@ def test_the_bytes_of_documents_are_kept(server, client, db, tmp_path):
     assert treedb("restore", tmp_path, "--uri", server.uri, "--drop").returncode == 0
     assert [document.raw for document in raw.find()] == before
     assert json.loads((tmp_path / db.name / "raw.metadata.json").read_text())["collectionName"] == "raw"
+
+
+@pytest.mark.parametrize("first", [["--gzip"], []])
+def test_a_dump_replaces_one_into_the_same_folder_compressed_or_not(server, client, db, tmp_path, first):
+    second = [] if first else ["--gzip"]
+    db.c.insert_one({"_id": 1})
+    db.c.create_index("old")
+    db.becomes_a_view.insert_one({"_id": 1})
+    dump = ("dump", "--uri", server.uri, "--only", db.name, tmp_path)
+    assert treedb(*dump, *first).returncode == 0
+    db.c.replace_one({"_id": 1}, {"_id": 1, "now": True})
+    db.c.drop_indexes()
+    db.becomes_a_view.drop()
+    db.create_collection("becomes_a_view", viewOn="c", pipeline=[])
+    before = everything(db)
+    assert treedb(*dump, *second).returncode == 0
+    end = "" if first else ".gz"
+    assert {path.name for path in (tmp_path / db.name).iterdir()} == {
+        f"c.bson{end}", f"c.metadata.json{end}", f"becomes_a_view.metadata.json{end}"}
+    client.drop_database(db.name)
+    done = treedb("restore", tmp_path, "--uri", server.uri)
+    assert done.returncode == 0 and everything(db) == before, done.stderr
+
+
+def test_a_collection_of_two_dumps_is_not_restored_and_the_user_is_told_what_to_do(server, client, db, tmp_path):
+    folder = tmp_path / db.name
+    folder.mkdir()
+    (folder / "c.bson").write_bytes(bson.encode({"_id": "new"}))
+    (folder / "c.bson.gz").write_bytes(gzip.compress(bson.encode({"_id": "old"})))
+    (folder / "other.bson").write_bytes(bson.encode({"_id": 1}))
+    done = treedb("restore", tmp_path, "--uri", server.uri)
+    assert done.returncode == 1 and "are of two dumps: remove" in done.stderr and "c.bson.gz" in done.stderr, done.stderr
+    assert db.list_collection_names() == [], "nothing is restored before that is known"
+    done = treedb("restore", tmp_path, "--uri", server.uri, "--only", f"{db.name}.other")
+    assert done.returncode == 0 and db.list_collection_names() == ["other"], done.stderr
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_collections_with_the_longest_names_are_dumped_and_restored(server, client, tmp_path, zipped):
+    db = client["long_names"]
+    client.drop_database(db.name)
+    for name in ["x" * 230, "x" * 240, "é" * 80, "é" * 79 + "è"]:
+        db[name].insert_one({"_id": name})
+        db[name].create_index("a")
+    before = everything(db)
+    done = treedb("dump", "--uri", server.uri, "--only", db.name, tmp_path, *(["--gzip"] if zipped else []))
+    assert done.returncode == 0, done.stderr
+    assert len(list((tmp_path / db.name).iterdir())) == 8, "and no temporary file"
+    client.drop_database(db.name)
+    done = treedb("restore", tmp_path, "--uri", server.uri)
+    assert done.returncode == 0 and everything(db) == before, done.stderr
+    client.drop_database(db.name)
+
+
+@pytest.fixture
+def native(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("native"), native=True)
+    yield server
+    assert server.stop() == 0
+
+
+def native_of(server):
+    return "{}:{}".format(*server.addresses["native"])
+
+
+def test_an_export_may_have_the_longest_name_of_a_file(native, tmp_path):
+    with native.client() as client:
+        client.d.c.insert_one({"_id": 1})
+    to = tmp_path / ("x" * 255)
+    done = treedb("export", "d.c", to, "--native", native_of(native))
+    assert done.returncode == 0 and to.read_text() == '{"_id":1}\n', done.stderr
+    assert list(tmp_path.iterdir()) == [to]
+
+
+def test_a_view_is_exported_like_a_collection(native, tmp_path):
+    with native.client() as client:
+        client.d.c.insert_many([{"_id": i} for i in range(5)])
+        client.d.create_collection("v", viewOn="c", pipeline=[{"$match": {"_id": {"$gt": 2}}}])
+    indexes, server = tmp_path / "indexes", native_of(native)
+    done = treedb("export", "d.v", "--native", server, "--indexes", indexes)
+    assert done.returncode == 0 and done.stdout == '{"_id":3}\n{"_id":4}\n' and indexes.read_text() == "", done.stderr
+    done = treedb("export", "d.none", "--native", server)
+    assert done.returncode == 1 and "there is no collection" in done.stderr
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_buckets_of_a_time_series_are_told_as_what_was_not_restored(server, db, tmp_path, zipped):
+    folder, end = tmp_path / db.name, ".gz" if zipped else ""
+    folder.mkdir()
+    pack = gzip.compress if zipped else bytes
+    options = {"timeseries": {"timeField": "at", "granularity": "seconds", "bucketMaxSpanSeconds": 3600}}
+    for name in ("weather", "quiet"):
+        metadata = json_util.dumps({"options": options, "indexes": [], "collectionName": name, "type": "timeseries"},
+                                   json_options=CANONICAL)
+        (folder / f"{name}.metadata.json{end}").write_bytes(pack(metadata.encode()))
+    bucket = {"_id": ObjectId(), "control": {"version": 1}, "data": {"at": {"0": datetime.datetime(2026, 1, 1)}}}
+    (folder / f"system.buckets.weather.bson{end}").write_bytes(pack(bson.encode(bucket)))
+    (folder / f"system.buckets.quiet.bson{end}").write_bytes(pack(b""))
+    (folder / f"plain.bson{end}").write_bytes(pack(bson.encode({"_id": 1})))
+    done = treedb("restore", tmp_path, "--uri", server.uri, "--only", f"{db.name}.plain")
+    assert done.returncode == 0, done.stderr
+    for only in ([], ["--only", f"{db.name}.weather"]):
+        done = treedb("restore", tmp_path, "--uri", server.uri, "--drop", *only)
+        assert done.returncode == 1 and f"{db.name}.weather: " in done.stderr and "treedb dump --uri" in done.stderr, done.stderr
+        assert "quiet" not in done.stderr
+    assert db.plain.count_documents({}) == 1
+
+
+class Impostor(threading.Thread):
+    """A server that has one collection, called as it likes."""
+
+    def __init__(self, database, collection):
+        super().__init__(daemon=True)
+        self.names = database, collection
+        self.listener = socket.create_server(("127.0.0.1", 0))
+        self.uri = f"mongodb://127.0.0.1:{self.listener.getsockname()[1]}"
+
+    def reply(self, command):
+        database, collection = self.names
+        answers = {
+            "listDatabases": {"databases": [{"name": database}]},
+            "listCollections": {"cursor": {"id": Int64(0), "ns": "x", "firstBatch": [{"name": collection, "options": {}}]}},
+            "listIndexes": {"cursor": {"id": Int64(0), "ns": "x", "firstBatch": []}},
+            "find": {"cursor": {"id": Int64(0), "ns": "x", "firstBatch": [{"_id": 1}]}},
+            "count": {"n": 1},
+        }
+        return {**answers.get(next(iter(command)), {}), "ok": 1.0}
+
+    def run(self):
+        connection, _ = self.listener.accept()
+        with connection, connection.makefile("rb") as stream:
+            while head := stream.read(16):
+                length, number, _, _ = struct.unpack("<iiii", head)
+                body = stream.read(length - 16)
+                answer = b"\0" * 5 + bson.encode(self.reply(bson.decode(body[5:])))
+                connection.sendall(struct.pack("<iiii", 16 + len(answer), 1, number, 2013) + answer)
+
+
+@pytest.mark.parametrize("database, collection, message", [
+    ("..", "c", "Invalid database name '..'"),
+    (".", "c", "Invalid database name '.'"),
+    ("a", "c$d", "Invalid collection name 'c$d'"),
+    ("a", "", "Invalid collection name ''"),
+])
+def test_a_dump_writes_nothing_outside_of_its_folder_whatever_a_server_calls_its_databases(tmp_path, database, collection, message):
+    impostor = Impostor(database, collection)
+    impostor.start()
+    done = treedb("dump", "--uri", impostor.uri, tmp_path / "in/to")
+    assert done.returncode == 1 and message in done.stderr, done.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_dump_of_what_another_server_says_is_written(tmp_path):
+    """That what the tests above refuse are the names."""
+    impostor = Impostor("a", "c")
+    impostor.start()
+    done = treedb("dump", "--uri", impostor.uri, tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "a/c.bson").read_bytes() == bson.encode({"_id": 1})

@@ -58,6 +58,32 @@ pub(super) fn unescaped(text: &str) -> Option<String> {
     super::super::mongo_client::unescaped(text)
 }
 
+/// The other file that may have the same content: `c.bson.gz` beside `c.bson`, and the other way round.
+fn sibling(path: &Path) -> PathBuf {
+    if path.extension().is_some_and(|extension| extension == "gz") {
+        return path.with_extension("");
+    }
+    let mut name = path.as_os_str().to_owned();
+    name.push(".gz");
+    PathBuf::from(name)
+}
+
+/// Removes the file of an earlier dump, compressed or not, that this dump has none for.
+pub(super) fn remove(path: &Path) -> Result<(), Failure> {
+    for path in [path, &sibling(path)] {
+        match fs::remove_file(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(failed(path, &error)),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+/// Makes sure that the names of files in a folder are on disk.
+pub(super) fn sync_folder(folder: &Path) -> Result<(), Failure> {
+    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failed(folder, &error))
+}
+
 /// A file that is being written under another name, and gets its own when it is complete.
 pub(super) struct Sink {
     to: Option<Writer>,
@@ -98,15 +124,39 @@ impl Sink {
         written.map_err(|error| failed(&self.path, &error))
     }
 
-    /// Everything is in it.
+    /// Everything is in it. It replaces the file of an earlier dump, compressed or not.
     pub(super) fn complete(mut self) -> Result<(), Failure> {
-        let done = match self.to.take() {
-            Some(Writer::Plain(mut file)) => file.flush(),
-            Some(Writer::Gzip(file)) => file.finish().and_then(|mut file| file.flush()),
-            None => Ok(()),
+        self.name().map_err(|error| failed(&self.path, &error))?;
+        let earlier = sibling(&self.path);
+        if earlier.exists() {
+            // At no moment is there neither.
+            self.path.parent().map_or(Ok(()), sync_folder)?;
+            fs::remove_file(&earlier).map_err(|error| failed(&earlier, &error))?;
+        }
+        Ok(())
+    }
+
+    /// Gives the file its name, when its content is on disk.
+    fn name(&mut self) -> io::Result<()> {
+        let file = match self.to.take() {
+            Some(Writer::Plain(file)) => file,
+            Some(Writer::Gzip(file)) => match file.finish() {
+                Ok(file) => file,
+                Err(error) => return Err(self.give_up(error)),
+            },
+            None => return Ok(()),
         };
-        done.and_then(|()| fs::rename(&self.temporary, &self.path))
-            .map_err(|error| failed(&self.path, &error))
+        let written = file.into_inner().map_err(io::IntoInnerError::into_error);
+        let named =
+            written.and_then(|file| file.sync_all()).and_then(|()| fs::rename(&self.temporary, &self.path));
+        named.map_err(|error| self.give_up(error))
+    }
+
+    /// The file cannot be completed.
+    fn give_up(&self, error: io::Error) -> io::Error {
+        // That error is reported, and not one of cleaning up after it.
+        let _ = fs::remove_file(&self.temporary);
+        error
     }
 }
 

@@ -20,6 +20,9 @@ const SHOWN: u64 = 20;
 /// Options of `listCollections` that `create` does not take, or that mean nothing any more.
 const NO_OPTIONS: [&str; 6] = ["idIndex", "autoIndexId", "flags", "temp", "storageEngine", "uuid"];
 
+/// What the files of a time series begin with in dumps of MongoDB: its documents, packed together.
+const BUCKETS: &str = "system.buckets.";
+
 /// What to restore, and where.
 pub(in crate::cli) struct DumpRestore<'a> {
     pub(in crate::cli) from: &'a Path,
@@ -95,12 +98,21 @@ impl DumpRestore<'_> {
             for (file, path) in entries(&path)? {
                 let Some((name, documents)) = part(&file) else { continue };
                 let files = collections.entry((database.clone(), name.to_owned())).or_default();
+                let slot = if documents { &mut files.documents } else { &mut files.metadata };
+                // A shortened name may be that of any collection.
+                let wanted = unescaped(name).is_none_or(|name| is_wanted(self.only, &database, &name));
+                if let (true, Some(other)) = (wanted, &*slot) {
+                    return Err(Failure(format!(
+                        "{} and {} are of two dumps: remove the files of this collection that end in .gz, or those that do not, \
+                         whichever are older",
+                        other.display(),
+                        path.display()
+                    )));
+                }
                 if documents {
                     bytes += fs::metadata(&path).map_or(0, |metadata| metadata.len());
-                    files.documents = Some(path);
-                } else {
-                    files.metadata = Some(path);
                 }
+                *slot = Some(path);
             }
         }
         let mut run = Run {
@@ -129,6 +141,12 @@ impl DumpRestore<'_> {
                     None => continue,
                 },
             };
+            if let Some(of) = metadata.name.strip_prefix(BUCKETS) {
+                if let (true, Some(path)) = (is_wanted(run.only, database, of), &files.documents) {
+                    run.buckets(database, of, path)?;
+                }
+                continue;
+            }
             if !is_wanted(run.only, database, &metadata.name) || metadata.name.starts_with("system.") {
                 continue;
             }
@@ -170,9 +188,27 @@ impl Run<'_> {
         }
         let mut options = metadata.options.clone();
         NO_OPTIONS.iter().for_each(|name| drop(options.remove(name)));
+        if let Ok(series) = options.get_document_mut("timeseries")
+            && series.contains_key("granularity")
+        {
+            // MongoDB lists what follows from the granularity too.
+            series.remove("bucketMaxSpanSeconds");
+        }
         if let Err(Failure(reason)) = self.place.create(database, &metadata.name, options) {
             let name = &metadata.name;
             return Err(Failure(format!("{database}.{name} cannot be created: {reason}")));
+        }
+        Ok(())
+    }
+
+    /// Reports the documents of a time series that MongoDB has packed into buckets, if there are any.
+    fn buckets(&mut self, database: &str, name: &str, path: &Path) -> Result<(), Failure> {
+        if BsonFile::open(path)?.next()?.is_some() {
+            let file = path.display();
+            self.failed(&format!(
+                "{database}.{name}: {file} has the documents of a time series in a form that is not read: dump them with \
+                 treedb dump --uri from the server that has them"
+            ));
         }
         Ok(())
     }

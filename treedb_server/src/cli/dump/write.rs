@@ -1,12 +1,14 @@
 //! `treedb dump`.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
+use treedb_collections::Namespace;
 
-use super::file::{Metadata, Sink, escaped};
+use super::file::{Metadata, Sink, escaped, remove, sync_folder};
 use super::place::{Listed, Place, PlaceArgs};
 use crate::cli::Failure;
 use crate::cli::progress::Progress;
@@ -18,7 +20,9 @@ The layout is that of mongodump: TO/database/collection.bson with the documents,
 indexes beside it. Each collection is of one moment, and several are of several moments: `treedb backup` copies everything as of
 one moment, users included, which a dump leaves out.
 
-Files are written under temporary names and renamed when they are complete; those of an earlier dump are replaced.
+Files are written under temporary names and renamed when they are complete. Those of an earlier dump of the same collections are
+replaced, compressed or not; those of collections that are not dumped stay, dropped ones too, as mongodump leaves them, and would
+be restored: dump into an empty directory for a copy of what there is now.
 
 Examples:
   treedb dump --dir ./data /mnt/dump
@@ -55,6 +59,8 @@ impl Dump {
         for database in place.databases()? {
             for listed in place.collections(&database)? {
                 if is_wanted(only, &database, &listed.name) {
+                    // Another server's names become names of files, and of collections when they are restored.
+                    Namespace::new(&database, &listed.name)?;
                     let count = if listed.is_view() { 0 } else { place.count(&database, &listed.name)? };
                     wanted.push((database.clone(), listed, count));
                 }
@@ -66,11 +72,14 @@ impl Dump {
         let total = wanted.iter().map(|(.., count)| count).sum();
         let mut progress = Progress::of_documents("dumped", total);
         let mut documents = 0;
+        let mut folders = BTreeSet::new();
         for (database, listed, _) in wanted {
             let folder = self.to.join(escaped(&database));
             fs::create_dir_all(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
             self.collection(&mut place, &folder, &database, listed, &mut documents, &mut progress)?;
+            folders.insert(folder);
         }
+        folders.iter().try_for_each(|folder| sync_folder(folder))?;
         progress.finish(documents, &format!("to {}", self.to.display()));
         place.close()?;
         Ok(ExitCode::SUCCESS)
@@ -94,8 +103,9 @@ impl Dump {
         };
         let (indexes, search_indexes) =
             if is_view { Default::default() } else { place.indexes(database, &listed.name)? };
+        let data = folder.join(format!("{name}.bson"));
         if !is_view {
-            let mut sink = Sink::create(&folder.join(format!("{name}.bson")), self.gzip)?;
+            let mut sink = Sink::create(&data, self.gzip)?;
             place.read(database, &listed.name, &mut |document| {
                 sink.write(document.as_bytes())?;
                 *documents += 1;
@@ -116,6 +126,8 @@ impl Dump {
         };
         let mut sink = Sink::create(&folder.join(format!("{name}.metadata.json")), self.gzip)?;
         sink.write(metadata.to_json().as_bytes())?;
-        sink.complete()
+        sink.complete()?;
+        // A collection may have been called that before.
+        if is_view { remove(&data) } else { Ok(()) }
     }
 }

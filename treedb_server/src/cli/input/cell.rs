@@ -5,6 +5,7 @@ use std::str::FromStr;
 use bson::oid::ObjectId;
 use bson::{Bson, DateTime, Decimal128, Document};
 use clap::ValueEnum;
+use treedb_query::doc::MAX_DEPTH;
 use treedb_query::doc::json::from_json;
 
 /// A column: a name, whose dots lead into documents, and a type.
@@ -41,6 +42,12 @@ impl FromStr for Field {
         let name = name.trim();
         if name.is_empty() || name.split('.').any(str::is_empty) {
             return Err(format!("{text:?} is not the name of a field"));
+        }
+        if name.split('.').count() > MAX_DEPTH {
+            let start: String = name.chars().take(30).collect();
+            return Err(format!(
+                "\"{start}...\" has more than {MAX_DEPTH} parts, but documents are not nested deeper"
+            ));
         }
         if name.starts_with('$') || name.contains('\0') {
             return Err(format!("{text:?}: a field cannot be called that"));
@@ -131,6 +138,9 @@ mod tests {
         for bad in ["", ":int", "a..b", ".a", "$a"] {
             assert!(field(bad).is_err(), "{bad}");
         }
+        assert!(field(&vec!["a"; MAX_DEPTH].join(".")).is_ok());
+        let error = field(&vec!["a"; MAX_DEPTH + 1].join(".")).unwrap_err();
+        assert!(error.contains("more than 100 parts"), "{error}");
     }
 
     #[test]

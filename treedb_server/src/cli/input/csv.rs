@@ -38,8 +38,14 @@ struct Limited<R> {
     /// Bytes read, and the last of them.
     at: u64,
     last: u8,
-    /// Where lines end in what was read and is not a row yet, and whether a carriage return is before that.
+    /// Where lines end in what was read last and is not a row yet, and whether a carriage return is before that.
     ends: VecDeque<(u64, bool)>,
+    /// Where the row begins that is being read, or the empty lines before it that have not been counted.
+    begins: u64,
+    /// Lines that have ended before it, since the row before it began.
+    before: u64,
+    /// Lines that have ended within it, in what was read before `ends`. The reader has asked for more, and so has seen all of that.
+    within: u64,
 }
 
 impl<R: Read> Read for Limited<R> {
@@ -49,6 +55,9 @@ impl<R: Read> Read for Limited<R> {
                 format!("a row is longer than {} MiB: is a quotation mark missing?", MAX_RECORD >> 20);
             return Err(io::Error::new(io::ErrorKind::InvalidData, message));
         }
+        self.pass_empty_lines();
+        self.within += self.ends.len() as u64;
+        self.ends.clear();
         let most = usize::try_from(self.left).unwrap_or(usize::MAX).min(buffer.len());
         let read = self.input.read(buffer.get_mut(..most).unwrap_or_default())?;
         self.left -= read as u64;
@@ -64,20 +73,30 @@ impl<R: Read> Read for Limited<R> {
 }
 
 impl<R> Limited<R> {
-    /// Lines that have ended before a row, which begins where the one before it, or its carriage return, has ended: empty lines may be
-    /// in between.
-    fn lines_before(&mut self, mut begins: u64) -> u64 {
-        let mut lines = 0;
+    /// A row begins where the one before it, or its carriage return, has ended: empty lines may be in between.
+    fn begin(&mut self, at: u64) {
+        self.left = MAX_RECORD;
+        self.begins = at;
+        self.before = std::mem::take(&mut self.within);
+    }
+
+    /// Counts lines that have ended before the row.
+    fn pass_empty_lines(&mut self) {
         while let Some((end, after_return)) = self.ends.front() {
-            let is_before = *end <= begins || *after_return && *end == begins + 1;
+            let is_before = *end <= self.begins || *after_return && *end == self.begins + 1;
             if !is_before {
                 break;
             }
-            begins = begins.max(end + 1);
-            lines += 1;
+            self.begins = self.begins.max(end + 1);
+            self.before += 1;
             self.ends.pop_front();
         }
-        lines
+    }
+
+    /// Lines that have ended between the beginnings of the row before and of this one, which has been read.
+    fn lines_before(&mut self) -> u64 {
+        self.pass_empty_lines();
+        std::mem::take(&mut self.before)
     }
 }
 
@@ -88,18 +107,27 @@ impl<R: Read> Csv<R> {
             .flexible(true)
             .delimiter(separator)
             .buffer_capacity(1 << 16)
-            .from_reader(Limited { input, left: MAX_RECORD, at: 0, last: 0, ends: VecDeque::new() });
+            .from_reader(Limited {
+                input,
+                left: MAX_RECORD,
+                at: 0,
+                last: 0,
+                ends: VecDeque::new(),
+                begins: 0,
+                before: 0,
+                within: 0,
+            });
         let CsvOptions { fields, types, ignore_blanks } = options;
         Csv { reader, fields, types, ignore_blanks, record: ByteRecord::new(), line: 1 }
     }
 
     /// Reads a row; its line, or `None` at the end.
     fn row(&mut self) -> io::Result<Option<u64>> {
-        self.reader.get_mut().left = MAX_RECORD;
+        let begins = self.reader.position().byte();
+        self.reader.get_mut().begin(begins);
         match self.reader.read_byte_record(&mut self.record) {
             Ok(true) => {
-                let begins = self.record.position().map_or(0, csv::Position::byte);
-                self.line += self.reader.get_mut().lines_before(begins);
+                self.line += self.reader.get_mut().lines_before();
                 Ok(Some(self.line))
             }
             Ok(false) => Ok(None),
@@ -270,6 +298,26 @@ mod tests {
             }
         }
         assert!(read(b"", b',', CsvOptions::default()).1.is_some_and(|error| error.contains("no header")));
+    }
+
+    #[test]
+    fn lines_are_counted_through_long_cells_and_gaps_without_remembering_each() {
+        let mut text = b"a,b\n".to_vec();
+        let mut expected = Vec::new();
+        let mut line = 2;
+        for (row, end) in (0..40_u64).zip(["\n", "\r\n"].into_iter().cycle()) {
+            let (within, empty) = (row * 7919 % 100_000, row * 104_729 % 70_000);
+            text.extend_from_slice(end.repeat(empty as usize).as_bytes());
+            text.extend_from_slice(format!("\"{}\",{row}{end}", end.repeat(within as usize)).as_bytes());
+            expected.push(line + empty);
+            line += empty + within + 1;
+        }
+        let mut csv = Csv::new(&text[..], b',', CsvOptions::default());
+        for line in expected {
+            assert_eq!(csv.next().unwrap().map(|(line, _)| line), Some(line));
+            assert!(csv.reader.get_ref().ends.capacity() <= 1 << 17, "one read, not all of a cell");
+        }
+        assert_eq!(csv.next().unwrap(), None);
     }
 
     #[test]
