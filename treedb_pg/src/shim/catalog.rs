@@ -336,8 +336,8 @@ impl RelationName {
     pub(crate) fn find(&self, lock: LockMode) -> Option<pg_sys::Oid> {
         // A label provider may want to know of each look-up.
         // SAFETY: a variable of the server's.
-        let watched = unsafe { pg_sys::object_access_hook.is_some() };
-        if let Some(found) = self.found_before().filter(|_| !watched) {
+        let hook = unsafe { pg_sys::object_access_hook };
+        if let Some(found) = self.found_before().filter(|_| hook.is_none()) {
             let before = CHANGES.get();
             // SAFETY: a lock of a relation by its number, also of one that is gone.
             unsafe { pg_sys::LockRelationOid(found, lock.number()) };

@@ -389,6 +389,7 @@ mod tests {
         let _operation = Arc::new(interrupt::Interrupt::new(None).holding(101)).enter();
         let ended = intents.wait(one.owner(), &namespace(), Instant::now()).unwrap_err();
         assert!(ended.to_string().contains("memory"), "{ended}");
-        assert_eq!((intents.table().waiting, intents.table().held), (0, 0));
+        let table = intents.table();
+        assert_eq!((table.waiting, table.held), (0, 0));
     }
 }
