@@ -15,5 +15,6 @@ suite=rounds.py
 if [ "${1:-}" = --retries ]; then
     suite=retries.py
     shift
+    .venv/bin/python -m pytest -q -p no:cacheprovider treedb_server/tests/kill
 fi
 exec .venv/bin/python "treedb_server/tests/kill/$suite" "$@"

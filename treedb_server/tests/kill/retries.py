@@ -19,6 +19,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 
 HERE = pathlib.Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "driver"))
@@ -28,8 +29,8 @@ from pymongo import WriteConcern  # noqa: E402
 from pymongo.errors import AutoReconnect, PyMongoError  # noqa: E402
 from server import BIN, Server  # noqa: E402
 
-#: Every so many rounds `treedb check` reads the directory while the server is down.
-CHECKED = 20
+#: Every so many rounds, and at the end, `treedb check` reads the directory while the server is down.
+CHECKED = 5
 
 
 def free_port():
@@ -61,6 +62,10 @@ class Writer:
             except PyMongoError as error:
                 self.wrong.append(f"{self.name}: {type(error).__name__}: {str(error)[:300]}")
                 self.unknown += 1
+            except Exception:
+                # Not the server's: the writer ends.
+                self.wrong.append(f"{self.name} died: {traceback.format_exc(limit=-3)}")
+                return
 
     def next(self):
         self.number += 1
@@ -147,6 +152,12 @@ class Writer:
         return wrong
 
 
+def check(data):
+    """What `treedb check` finds wrong in a directory."""
+    done = subprocess.run([BIN, "check", "--dir", str(data)], capture_output=True, text=True, timeout=120)
+    return [f"treedb check: {done.stdout}{done.stderr}"] if done.returncode else []
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rounds", nargs="?", type=int, default=10, metavar="ROUNDS")
@@ -154,7 +165,7 @@ def main():
     seed = int(os.environ.get("TREEDB_SEED", time.time_ns() % 1_000_000))
     print(f"seed {seed}", flush=True)
     rng, port = random.Random(seed), free_port()
-    began, passed, failed, kills = time.monotonic(), 0, 0, 0
+    began, passed, failed, kills, checks = time.monotonic(), 0, 0, 0, 0
     with tempfile.TemporaryDirectory(prefix="treedb-retries-") as directory:
         data = pathlib.Path(directory) / "db"
 
@@ -165,18 +176,20 @@ def main():
         writers = [Writer(f"w{i}", seed, f"mongodb://127.0.0.1:{port}/?replicaSet=rs0") for i in range(6)]
         for number in range(1, rounds + 1):
             wrong, stop = [], threading.Event()
+            acknowledged = [writer.acknowledged for writer in writers]
             threads = [threading.Thread(target=writer.run, args=(stop,)) for writer in writers]
             for thread in threads:
                 thread.start()
             # Sometimes twice, so that the retry meets a server that goes, too.
             for _ in range(rng.choice([1, 1, 2])):
                 time.sleep(rng.uniform(0.1, 0.5))
-                server.stop(signal.SIGKILL)
+                if (status := server.stop(signal.SIGKILL)) != -signal.SIGKILL:
+                    wrong.append(f"the server had ended before it was killed: {status}")
                 kills += 1
                 wrong += [line for line in server.log if "panic" in line or "ERROR" in line]
                 if number % CHECKED == 0:
-                    done = subprocess.run([BIN, "check", "--dir", str(data)], capture_output=True, text=True, timeout=120)
-                    wrong += [f"treedb check: {done.stderr}"] if done.returncode else []
+                    wrong += check(data)
+                    checks += 1
                 server = start()
             # Each has an answer to what it sent before the kill.
             time.sleep(0.3)
@@ -185,17 +198,22 @@ def main():
                 thread.join(timeout=60)
                 if thread.is_alive():
                     wrong.append("a writer hangs")
-            for writer in writers:
+            for writer, before in zip(writers, acknowledged):
                 wrong += writer.compare()
+                if writer.acknowledged == before:
+                    wrong.append(f"{writer.name}: no write was acknowledged")
+            if number == rounds:
+                for writer in writers:
+                    writer.client.close()
+                if (status := server.stop()) != 0:
+                    wrong.append(f"the last stop: {status}: {''.join(server.log[-50:])}")
+                wrong += check(data)
+                checks += 1
             passed, failed = passed + (not wrong), failed + bool(wrong)
             for words in wrong[:20]:
                 print(f"round {number}: {words}", flush=True)
-        for writer in writers:
-            writer.client.close()
-        if server.stop() != 0:
-            failed += 1
     print(f"summary: retries: {rounds} rounds, {kills} kills, {sum(w.acknowledged for w in writers):,} acknowledged writes, "
-          f"{sum(w.unknown for w in writers)} without an answer, {failed} rounds wrong, {time.monotonic() - began:.0f} s")
+          f"{sum(w.unknown for w in writers)} without an answer, {checks} checks, {failed} rounds wrong, {time.monotonic() - began:.0f} s")
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
 
