@@ -115,8 +115,7 @@ impl Output {
             });
         }
         let temporary = temporary_name(file);
-        let to =
-            File::create(&temporary).map_err(|error| Failure(format!("{}: {error}", temporary.display())))?;
+        let to = File::create(&temporary).map_err(|error| Failure(format!("{}: {error}", file.display())))?;
         Ok(Output {
             to: Box::new(BufWriter::with_capacity(1 << 20, to)),
             names: Some((temporary, file.to_owned())),

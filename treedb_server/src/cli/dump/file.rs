@@ -105,7 +105,7 @@ impl Sink {
         }
         let path = PathBuf::from(&name);
         let temporary = crate::cli::export::temporary_name(&path);
-        let file = File::create(&temporary).map_err(|error| failed(&temporary, &error))?;
+        let file = File::create(&temporary).map_err(|error| failed(&path, &error))?;
         let file = BufWriter::with_capacity(BUFFER, file);
         let to = if gzip {
             Writer::Gzip(GzEncoder::new(file, Compression::default()))
