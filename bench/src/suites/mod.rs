@@ -14,6 +14,7 @@ mod pg_documents;
 mod readers;
 mod server;
 mod stall;
+mod vector_documents;
 mod vectors;
 
 use crate::comparison::Clock;

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use treedb_vector::memory::Searcher;
 
-use super::{MIN_ROUNDS, Measured, Scale};
+use super::{MIN_ROUNDS, Measured, Scale, vector_documents};
 use crate::Result;
 use crate::comparison::{Clock, Samples, Unit, median};
-use crate::report::{Goals, THE_GOAL, progress, rows};
+use crate::report::{Goals, progress, rows};
 use crate::results::{Curve, Point};
-use crate::vectors::{Documents, K, Set, VectorIndex, all_indexes, sets};
+use crate::vectors::{K, Set, VectorIndex, all_indexes, sets};
 
 pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors under cosine distance, one query at a time in one \
     thread, in memory, with held-out queries. Each engine builds its own graph: 16 links for a new node, 128 candidates; with one thread, \
@@ -21,10 +21,13 @@ pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors un
     writes to a file, hnswlib's vectors, labels and links, and all the memory that TreeDB's graph takes, whose vectors have 24 bits for \
     each element. Where documents are returned, the vectors are in documents of a collection with a vector index: `vector_search` of \
     the library is compared with the graph alone, of the same vectors inserted in the same order, and with the goal of 15 us more \
-    than that.";
+    than that. Filtered searches ask for the documents whose number is below a limit, over an index of the number, and are compared with \
+    an exact search of the same documents and with USearch's search by a predicate, which returns no documents, at the least `ef` with \
+    which its recall is .95. Searches during inserts run in one thread while another inserts documents into the same collection one \
+    by one, as fast as it can.";
 
 /// Below 10, only TreeDB does less than with 10: it keeps 10 nodes, but expands fewer.
-const EFS: [usize; 17] = [3, 4, 6, 8, 10, 14, 20, 28, 40, 56, 80, 112, 160, 226, 320, 452, 640];
+pub(super) const EFS: [usize; 17] = [3, 4, 6, 8, 10, 14, 20, 28, 40, 56, 80, 112, 160, 226, 320, 452, 640];
 const RECALLS: [f64; 3] = [0.95, 0.98, 0.99];
 const DURABILITY: &str = "none";
 
@@ -145,49 +148,6 @@ fn recalls(set: &Set, indexes: &mut [Box<dyn VectorIndex>]) -> Result<String> {
     Ok(format!("recall@10 at ef {EF}: {}", words.join(", ")))
 }
 
-/// Vectors of a set that are searched for through documents.
-const DOCUMENTS: usize = 20_000;
-/// What documents may add to a search, in microseconds.
-const DOCUMENTS_GOAL: f64 = 15.0;
-
-/// A search with and without documents: for some `ef` its name with both recalls, and microseconds per query.
-fn documents(set: &Set, rounds: u64) -> Result<Vec<(String, Vec<Samples>)>> {
-    let set = set.first(DOCUMENTS);
-    let documents = Documents::load(&set)?;
-    let ours = all_indexes().into_iter().next().ok_or("no index")?;
-    let mut graph = (ours.build)(&set, 1)?;
-    let all = (set.queries.len() * K) as f64;
-    let mut out = Vec::new();
-    for ef in [20, 40, 100] {
-        let mut hits = [0, 0];
-        documents.search(&set.queries, K, ef, &mut |query, found| hits[0] += set.hits(query, found))?;
-        graph.search(&set.queries, K, ef, &mut |query, found| hits[1] += set.hits(query, found))?;
-        let [with, without] = hits.map(|hits| hits as f64 / all);
-        let mut samples =
-            ["TreeDB", "TreeDB, without documents"].map(|name| Samples { name, rounds: Vec::new() });
-        for round in 0..rounds {
-            for turn in [round % 2, (round + 1) % 2] {
-                let (mut found, start) = (0, Clock::chosen().now());
-                let each = &mut |_, rows: &[u32]| found += rows.len();
-                match turn {
-                    0 => documents.search(&set.queries, K, ef, each)?,
-                    _ => graph.search(&set.queries, K, ef, each)?,
-                }
-                let spent = Clock::chosen().now() - start;
-                samples[turn as usize].rounds.push(spent.as_secs_f64() * 1e6 / set.queries.len() as f64);
-            }
-        }
-        let name = format!(
-            "search with documents at ef {ef}, recall@10 of {with:.3}, without them {without:.3}, {}",
-            set.name
-        );
-        let [ours, alone] = samples;
-        let goal = Samples::target(alone.median() + DOCUMENTS_GOAL);
-        out.push((name, vec![ours, alone, goal]));
-    }
-    Ok(out)
-}
-
 /// Searches per second of one and of two threads that share TreeDB's graph.
 fn threads(set: &Set, index: &dyn VectorIndex, rounds: u64) -> Result<Vec<Samples>> {
     let graph = index.graph().ok_or("the first index is not TreeDB's")?;
@@ -254,8 +214,8 @@ pub(super) fn run(scale: Scale) -> Result<Measured> {
         let samples = threads(&set, indexes.first().ok_or("no index")?.as_ref(), scale.rounds)?;
         let goal = &[("TreeDB, one thread", 1.9)];
         add(format!("two threads, {}", set.name), Unit::OpsPerSecond, samples, goal);
-        for (workload, samples) in documents(&set, scale.rounds)? {
-            add(workload, Unit::Microseconds, samples, &[(THE_GOAL, 1.0)]);
+        for measured in vector_documents::measure(&set, scale.rounds)? {
+            add(measured.workload, measured.unit, measured.samples, measured.goals);
         }
         out.curves.extend(sweeps.iter().map(|sweep| sweep.curve(&set)));
     }

@@ -1,11 +1,17 @@
 //! A set as documents of a collection with a vector index.
 
-use bson::{RawArrayBuf, rawdoc};
+use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_collections::{Collection, Database, Durability, IndexSpec, Options, VectorSearchRequest};
 
 use super::sets::Set;
 use crate::Result;
 use crate::engines::DataDir;
+
+fn document(id: usize, vector: &[f32]) -> RawDocumentBuf {
+    let vector: RawArrayBuf = vector.iter().map(|element| f64::from(*element)).collect();
+    let title = format!("document number {id}");
+    rawdoc! { "_id": id as i32, "title": title, "part": (id % 1000) as i32, "v": vector }
+}
 
 /// Documents with a vector, a title and a number.
 pub(crate) struct Documents {
@@ -21,17 +27,21 @@ impl Documents {
         let mut options = Options::default();
         options.durability = Durability::Relaxed;
         let things = Database::open_with(dir.path(), options)?.collection("bench.things")?;
-        let documents = set.vectors.iter().enumerate().map(|(id, vector)| {
-            let vector: RawArrayBuf = vector.iter().map(|element| f64::from(*element)).collect();
-            rawdoc! { "_id": id as i32, "title": format!("document number {id}"), "v": vector }
-        });
-        let documents: Vec<_> = documents.collect();
+        let documents: Vec<_> =
+            set.vectors.iter().enumerate().map(|(id, vector)| document(id, vector)).collect();
         for batch in documents.chunks(1_000) {
             things.insert_many(batch, true)?;
         }
         let field = rawdoc! { "path": "v", "numDimensions": set.dimensions as i32, "similarity": "cosine" };
         things.create_index(IndexSpec::vector(field).name("near"))?;
+        things.create_index(rawdoc! { "part": 1 })?;
         Ok(Documents { things, _dir: dir })
+    }
+
+    /// Inserts one more document.
+    pub(crate) fn insert(&self, id: usize, vector: &[f32]) -> Result<()> {
+        self.things.insert_one(document(id, vector))?;
+        Ok(())
     }
 
     /// Searches for the `k` nearest documents of queries, one at a time, and gives the rows found for each.
@@ -42,10 +52,35 @@ impl Documents {
         ef: usize,
         each: &mut dyn FnMut(usize, &[u32]),
     ) -> Result<()> {
-        let mut rows = Vec::with_capacity(k);
+        self.answer(queries, &|query| VectorSearchRequest::new("near", query.clone(), k).candidates(ef), each)
+    }
+
+    /// The same among the documents that match a filter, which lets so many of a thousand through; exactly, or as the library chooses.
+    pub(crate) fn search_filtered(
+        &self,
+        queries: &[Vec<f32>],
+        k: usize,
+        part: u32,
+        exact: bool,
+        each: &mut dyn FnMut(usize, &[u32]),
+    ) -> Result<()> {
+        let request = |query: &Vec<f32>| {
+            let filter = rawdoc! { "part": { "$lt": part as i32 } };
+            let request = VectorSearchRequest::new("near", query.clone(), k).filter(filter);
+            if exact { request.exact() } else { request }
+        };
+        self.answer(queries, &request, each)
+    }
+
+    fn answer(
+        &self,
+        queries: &[Vec<f32>],
+        request: &dyn Fn(&Vec<f32>) -> VectorSearchRequest,
+        each: &mut dyn FnMut(usize, &[u32]),
+    ) -> Result<()> {
+        let mut rows = Vec::new();
         for (i, query) in queries.iter().enumerate() {
-            let request = VectorSearchRequest::new("near", query.clone(), k).candidates(ef);
-            let found = self.things.vector_search(&request)?;
+            let found = self.things.vector_search(&request(query))?;
             rows.clear();
             for neighbor in &found {
                 rows.push(neighbor.document.get_i32("_id")? as u32);

@@ -19,6 +19,18 @@ pub(crate) trait VectorIndex: Sync {
         ef: usize,
         each: &mut dyn FnMut(usize, &[u32]),
     ) -> Result<()>;
+    /// The same among rows whose number in its thousand is below `part`; false from an engine that has no such search.
+    fn search_filtered(
+        &mut self,
+        queries: &[Vec<f32>],
+        k: usize,
+        ef: usize,
+        part: u32,
+        each: &mut dyn FnMut(usize, &[u32]),
+    ) -> Result<bool> {
+        let _ = (queries, k, ef, part, each);
+        Ok(false)
+    }
     /// Bytes that it occupies, with everything that a search needs.
     fn bytes(&self) -> usize;
     /// TreeDB's graph, for what only TreeDB is asked.
@@ -217,6 +229,28 @@ mod usearch {
                 each(i, &rows);
             }
             Ok(())
+        }
+
+        fn search_filtered(
+            &mut self,
+            queries: &[Vec<f32>],
+            k: usize,
+            ef: usize,
+            part: u32,
+            each: &mut dyn FnMut(usize, &[u32]),
+        ) -> Result<bool> {
+            if self.kind == ScalarKind::I8 {
+                return Ok(false);
+            }
+            self.index.change_expansion_search(ef);
+            let mut rows = Vec::with_capacity(k);
+            for (i, query) in queries.iter().enumerate() {
+                let found = self.index.filtered_search(query, k, |row| row % 1000 < u64::from(part))?;
+                rows.clear();
+                rows.extend(found.keys.iter().map(|row| *row as u32));
+                each(i, &rows);
+            }
+            Ok(true)
         }
 
         fn bytes(&self) -> usize {

@@ -57,7 +57,28 @@ impl Set {
 
     /// How many of the vectors found for query `number` are among its [`K`] nearest.
     pub(crate) fn hits(&self, number: usize, found: &[u32]) -> usize {
-        let (query, limit) = (&self.queries[number], self.limits[number]);
+        self.hits_within(number, found, self.limits[number])
+    }
+
+    /// How many of the vectors match a filter that lets so many of a thousand through.
+    pub(crate) fn matching(&self, part: u32) -> usize {
+        (0..self.vectors.len() as u32).filter(|row| row % 1000 < part).count()
+    }
+
+    /// For queries from the first on, the distance of the [`K`]th nearest vector that matches, with room for rounding.
+    pub(crate) fn limits_of(&self, queries: &[Vec<f32>], part: u32) -> Vec<f32> {
+        let limit = |query: &Vec<f32>| {
+            let matching = self.vectors.iter().enumerate().filter(|(row, _)| *row as u32 % 1000 < part);
+            let mut distances: Vec<f32> = matching.map(|(_, vector)| 1.0 - dot(query, vector)).collect();
+            distances.sort_unstable_by(f32::total_cmp);
+            distances.get(K.min(distances.len()).saturating_sub(1)).map_or(0.0, |distance| distance + 1e-5)
+        };
+        queries.iter().map(limit).collect()
+    }
+
+    /// How many of the vectors found for query `number` are no farther than `limit`.
+    pub(crate) fn hits_within(&self, number: usize, found: &[u32], limit: f32) -> usize {
+        let query = &self.queries[number];
         found.iter().filter(|row| 1.0 - dot(query, &self.vectors[**row as usize]) <= limit).count()
     }
 }
@@ -116,6 +137,8 @@ pub(crate) fn sets(divide: u64) -> Vec<Box<dyn Fn() -> Result<Set>>> {
     let mut sets: Vec<Box<dyn Fn() -> Result<Set>>> = vec![
         Box::new(move || Ok(formula(10_000 / divide, 64))),
         Box::new(move || Ok(clusters(100_000 / divide, 128))),
+        Box::new(move || Ok(clusters(20_000 / divide, 768))),
+        Box::new(move || Ok(clusters(10_000 / divide, 1536))),
         Box::new(move || Ok(formula(10_000 / divide, 1536))),
     ];
     if text_vectors().exists() {

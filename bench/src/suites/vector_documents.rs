@@ -1,0 +1,188 @@
+//! What documents add to a search of vectors: of the library's collections, filtered ones and those during inserts.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Instant;
+
+use super::vectors::EFS;
+use crate::Result;
+use crate::comparison::{Clock, Samples, Unit, median};
+use crate::report::{Goals, THE_GOAL};
+use crate::vectors::{Documents, K, Set, all_indexes};
+
+/// Vectors of a set that are searched for through documents.
+const DOCUMENTS: usize = 20_000;
+/// What documents may add to a search, in microseconds.
+const DOCUMENTS_GOAL: f64 = 15.0;
+
+/// A row of the table for each peer.
+pub(super) struct Compared {
+    pub workload: String,
+    pub unit: Unit,
+    pub samples: Vec<Samples>,
+    pub goals: Goals<'static>,
+}
+
+/// All that is measured of the first documents of a set.
+pub(super) fn measure(set: &Set, rounds: u64) -> Result<Vec<Compared>> {
+    let set = set.first(DOCUMENTS);
+    let documents = Documents::load(&set)?;
+    let mut out = with_and_without(&set, &documents, rounds)?;
+    out.extend(filtered(&set, &documents, rounds)?);
+    // The last, because it adds documents.
+    out.push(during_inserts(&set, &documents, rounds)?);
+    Ok(out)
+}
+
+/// A search with documents, and of the graph alone, for some `ef`.
+fn with_and_without(set: &Set, documents: &Documents, rounds: u64) -> Result<Vec<Compared>> {
+    let ours = all_indexes().into_iter().next().ok_or("no index")?;
+    let mut graph = (ours.build)(set, 1)?;
+    let all = (set.queries.len() * K) as f64;
+    let mut out = Vec::new();
+    for ef in [20, 40, 100] {
+        let mut hits = [0, 0];
+        documents.search(&set.queries, K, ef, &mut |query, found| hits[0] += set.hits(query, found))?;
+        graph.search(&set.queries, K, ef, &mut |query, found| hits[1] += set.hits(query, found))?;
+        let [with, without] = hits.map(|hits| hits as f64 / all);
+        let mut samples =
+            ["TreeDB", "TreeDB, without documents"].map(|name| Samples { name, rounds: Vec::new() });
+        for round in 0..rounds {
+            for turn in [round % 2, (round + 1) % 2] {
+                let (mut found, start) = (0, Clock::chosen().now());
+                let each = &mut |_, rows: &[u32]| found += rows.len();
+                match turn {
+                    0 => documents.search(&set.queries, K, ef, each)?,
+                    _ => graph.search(&set.queries, K, ef, each)?,
+                }
+                let spent = Clock::chosen().now() - start;
+                samples[turn as usize].rounds.push(spent.as_secs_f64() * 1e6 / set.queries.len() as f64);
+            }
+        }
+        let [ours, alone] = samples;
+        let goal = Samples::target(alone.median() + DOCUMENTS_GOAL);
+        out.push(Compared {
+            workload: format!(
+                "search with documents at ef {ef}, recall@10 of {with:.3}, without them {without:.3}, {}",
+                set.name
+            ),
+            unit: Unit::Microseconds,
+            samples: vec![ours, alone, goal],
+            goals: &[(THE_GOAL, 1.0)],
+        });
+    }
+    Ok(out)
+}
+
+/// Parts of a thousand rows that match the filters.
+const FILTERS: [u32; 3] = [100, 10, 1];
+/// The least recall of filtered searches.
+const FILTERED_RECALL: f64 = 0.95;
+
+/// Searches for documents that match a filter, compared with an exact search for them and with a search of a peer that
+/// asks for each row whether it matches. A peer whose recall is too low is left out.
+fn filtered(set: &Set, documents: &Documents, rounds: u64) -> Result<Vec<Compared>> {
+    const FEW: usize = 100;
+    let queries = set.queries.get(..FEW).unwrap_or(&set.queries);
+    let peer = all_indexes().into_iter().find(|engine| engine.name == "USearch f32");
+    let mut peer = peer.map(|peer| (peer.build)(set, 1)).transpose()?;
+    let mut out = Vec::new();
+    for part in FILTERS {
+        let limits = set.limits_of(queries, part);
+        let wanted = (queries.len() * K.min(set.matching(part))) as f64;
+        let recall = |hits: usize| hits as f64 / wanted;
+        let (mut ours, mut found) = (0, 0);
+        documents.search_filtered(queries, K, part, false, &mut |query, rows| {
+            ours += set.hits_within(query, rows, limits[query]);
+            found += rows.len();
+        })?;
+        if found as f64 != wanted {
+            return Err(format!("{found} rows match a filter, and {wanted} should").into());
+        }
+        // The least effort with which the peer's recall is high enough.
+        let mut effort = None;
+        if let Some(peer) = &mut peer {
+            for ef in EFS {
+                let mut hits = 0;
+                let each = &mut |query, rows: &[u32]| hits += set.hits_within(query, rows, limits[query]);
+                if peer.search_filtered(queries, K, ef, part, each)? && recall(hits) >= FILTERED_RECALL {
+                    effort = Some((ef, recall(hits)));
+                    break;
+                }
+            }
+        }
+        let mut names = vec!["TreeDB", "TreeDB, exact"];
+        names.extend(effort.map(|_| "USearch f32"));
+        let mut samples: Vec<_> = names.iter().map(|name| Samples { name, rounds: Vec::new() }).collect();
+        for round in 0..rounds as usize {
+            for turn in 0..names.len() {
+                let i = (turn + round) % names.len();
+                let (mut found, start) = (0, Clock::chosen().now());
+                let each = &mut |_, rows: &[u32]| found += rows.len();
+                match (i, &mut peer, effort) {
+                    (0 | 1, ..) => documents.search_filtered(queries, K, part, i == 1, each)?,
+                    (_, Some(peer), Some((ef, _))) => drop(peer.search_filtered(queries, K, ef, part, each)?),
+                    _ => {}
+                }
+                let spent = Clock::chosen().now() - start;
+                samples[i].rounds.push(spent.as_secs_f64() * 1e6 / queries.len() as f64);
+            }
+        }
+        let theirs = match effort {
+            Some((ef, recall)) => format!(", USearch's {recall:.3} at ef {ef}"),
+            None => String::new(),
+        };
+        let (ours, percent) = (recall(ours), f64::from(part) / 10.0);
+        out.push(Compared {
+            workload: format!(
+                "filtered search, {percent} % match, recall@10 of {ours:.3}{theirs}, {}",
+                set.name
+            ),
+            unit: Unit::Microseconds,
+            samples,
+            goals: &[("TreeDB, exact", 1.0), ("USearch f32", 1.0)],
+        });
+    }
+    Ok(out)
+}
+
+/// Searches in one thread while another inserts documents one by one, and alone.
+fn during_inserts(set: &Set, documents: &Documents, rounds: u64) -> Result<Compared> {
+    const EF: usize = 40;
+    let mut samples =
+        ["TreeDB", "TreeDB, no inserts"].map(|name| Samples { name, rounds: Vec::new() }).to_vec();
+    let (next, mut rates) = (AtomicUsize::new(set.vectors.len()), Vec::new());
+    for _ in 0..rounds {
+        for (inserts, samples) in [true, false].into_iter().zip(&mut samples) {
+            let done = AtomicBool::new(false);
+            let insert = || -> Result<usize> {
+                let mut inserted = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let id = next.fetch_add(1, Ordering::Relaxed);
+                    // The queries are not in the set, but lie as its vectors do.
+                    documents.insert(id, &set.queries[id % set.queries.len()])?;
+                    inserted += 1;
+                }
+                Ok(inserted)
+            };
+            let start = Instant::now();
+            let (searched, inserted) = std::thread::scope(|scope| {
+                let writer = inserts.then(|| scope.spawn(|| insert().map_err(|e| e.to_string())));
+                let searched = documents.search(&set.queries, K, EF, &mut |_, _| {});
+                let spent = start.elapsed().as_secs_f64();
+                done.store(true, Ordering::Relaxed);
+                (searched.map(|()| spent), writer.map(|writer| writer.join()))
+            });
+            let spent = searched?;
+            samples.rounds.push(set.queries.len() as f64 / spent);
+            if let Some(inserted) = inserted {
+                rates.push(inserted.map_err(|_| "the writer failed")?? as f64 / spent);
+            }
+        }
+    }
+    Ok(Compared {
+        workload: format!("searches during {:.0} inserts a second at ef {EF}, {}", median(&rates), set.name),
+        unit: Unit::OpsPerSecond,
+        samples,
+        goals: &[("TreeDB, no inserts", 0.8)],
+    })
+}
