@@ -155,7 +155,9 @@ fn priced(reader: &Reader, query: &Query, plan: &Plan) -> Estimate {
     let walk =
         expected.keys * index_tuple + expected.documents * (tuple + conditions * 10.0 * operator) + pages;
     let sort = if plan.sort_in_memory {
-        2.0 * operator * expected.documents * expected.documents.max(2.0).log2()
+        let limit =
+            if query.limit == 0 { f64::INFINITY } else { query.skip.saturating_add(query.limit) as f64 };
+        2.0 * operator * expected.documents * limit.min(expected.documents).max(2.0).log2()
     } else {
         0.0
     };

@@ -146,6 +146,25 @@ mod tests {
     }
 
     #[test]
+    fn a_sort_that_keeps_few_of_an_index_range_is_cheaper_than_a_long_walk_in_order() {
+        let indexes = [rawdoc! { "n": 1 }, rawdoc! { "group": 1 }].map(|keys| {
+            let def = IndexDef::parse(&keys, None, false).unwrap();
+            IndexInfo::new(def, false)
+        });
+        let source = Counted(4000, indexes.into());
+        let sorts = |limit| {
+            let mut query = Query::parse(&rawdoc! { "group": 7 }, Some(&rawdoc! { "n": 1 }), None).unwrap();
+            query.limit = limit;
+            Plan::choose(&source, &QueryContext::default(), &query).unwrap().sort_in_memory
+        };
+        // 600 documents in order, or the 400 that match, all sorted if there is no limit.
+        assert!(!sorts(60));
+        // 900 in order, or the 400, of which 90 are kept in order.
+        assert!(sorts(90));
+        assert!(sorts(0));
+    }
+
+    #[test]
     fn an_empty_collection_takes_nothing() {
         assert_eq!(estimate(0, rawdoc! { "n": 1 }, 0).returned, 0.0);
     }

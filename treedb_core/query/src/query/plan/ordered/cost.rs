@@ -16,7 +16,7 @@ const KEY: f64 = 0.25;
 const GATHER: f64 = 0.08;
 /// Cost of adding a row to a bitmap.
 const SET: f64 = 0.1;
-/// Cost of sorting a document, for each doubling of their number.
+/// Cost of sorting a document, for each doubling of the number that the sort keeps: all of them, or as many as the limit.
 const SORT: f64 = 0.2;
 /// The maximum number of ranges that are estimated; the others are assumed to be similar.
 const MAX_ESTIMATED: usize = 16;
@@ -94,16 +94,20 @@ pub(super) fn gathering(one: &CostedCandidate) -> f64 {
     one.keys * if tested { KEY + SET } else { GATHER }
 }
 
-/// The cost of sorting `rows` documents, if the query has a sort.
+/// The cost of sorting `rows` documents, if the query has a sort. With a limit, only the first ones are kept in order.
 pub(in crate::query) fn sorting(query: &Query, rows: f64) -> f64 {
-    if query.sort.is_some() { rows * SORT * rows.max(2.0).log2() } else { 0.0 }
+    if query.sort.is_some() { rows * SORT * wanted(query).min(rows).max(2.0).log2() } else { 0.0 }
+}
+
+/// The documents after which a query ends; infinity without a limit.
+fn wanted(query: &Query) -> f64 {
+    if query.limit == 0 { f64::INFINITY } else { query.skip.saturating_add(query.limit) as f64 }
 }
 
 /// The cost of a candidate with `keys` entries in its ranges, if `matches` documents match.
 fn cost(query: &Query, candidate: &Candidate, keys: f64, matches: f64) -> Cost {
-    let wanted = if query.limit == 0 { f64::INFINITY } else { query.skip.saturating_add(query.limit) as f64 };
     // A scan in the requested order can stop at the limit.
-    let part = if candidate.plan.sort_in_memory { 1.0 } else { (wanted / matches.max(1.0)).min(1.0) };
+    let part = if candidate.plan.sort_in_memory { 1.0 } else { (wanted(query) / matches.max(1.0)).min(1.0) };
     let (keys, rows) = (keys * part, keys * part * candidate.passing);
     let sort = if candidate.plan.sort_in_memory { sorting(query, rows.min(matches)) } else { 0.0 };
     Cost { keys, rows, whole: keys * KEY + rows + sort }
