@@ -3,7 +3,6 @@
 use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bson::Document;
 
@@ -21,7 +20,7 @@ use crate::maintenance::check::{self, CheckProgress, CollectionCheck};
 use crate::maintenance::expiry::TtlMonitor;
 use crate::maintenance::index_build::{self, Builds};
 use crate::maintenance::index_rebuild;
-use crate::transaction::{Intents, Owner, conflict};
+use crate::transaction::{Intents, Owner, Turn, conflict};
 use crate::write::edit::Edit;
 
 /// An open database: collections of documents over a key/value store, in one directory.
@@ -465,13 +464,11 @@ impl Database {
         durability: Option<Durability>,
         mut work: impl FnMut(&mut Edit<'_>) -> Result<T>,
     ) -> Result<Option<T>> {
-        let mut since = None;
+        let mut turn = Turn::new(&self.inner.intents);
         loop {
             match self.try_edit(namespace, create, durability, &mut work)? {
                 Edited::Done(done) => return Ok(done),
-                Edited::Blocked(owner) => {
-                    self.inner.intents.wait(owner, namespace, *since.get_or_insert_with(Instant::now))?;
-                }
+                Edited::Blocked(owner) => turn.wait(owner, namespace)?,
             }
         }
     }

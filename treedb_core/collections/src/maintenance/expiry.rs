@@ -11,7 +11,7 @@ use std::time::Duration;
 use treedb_query::access::{Change, Direction, Flow, KeyRange, RowId, Sink, after_prefix};
 use treedb_query::doc::Value;
 use treedb_query::doc::key::{encode_value, invert};
-use treedb_query::error::Result;
+use treedb_query::error::{ErrorCode, Result};
 use treedb_query::index::ordered::{IndexDef, SortOrder};
 use treedb_storage::Durability;
 
@@ -201,10 +201,13 @@ impl Database {
                 }
                 // A deletion that a power loss undoes is repeated.
                 let relaxed = Some(Durability::Relaxed);
-                let batch = self.edit(&namespace, false, relaxed, |edit| expire(edit, index, now))?;
-                let (found, gone) = batch.unwrap_or((0, 0));
-                deleted += gone as u64;
-                if found < BATCH || gone == 0 {
+                let batch = match self.edit(&namespace, false, relaxed, |edit| expire(edit, index, now)) {
+                    // A transaction has changed one of them meanwhile: the next pass finds them.
+                    Err(error) if error.code == ErrorCode::WriteConflict => break,
+                    batch => batch?.unwrap_or(0),
+                };
+                deleted += batch as u64;
+                if batch < BATCH {
                     break;
                 }
             }
@@ -214,30 +217,26 @@ impl Database {
 }
 
 /// Deletes a batch of the documents that have expired by index `id`, but those that open transactions have changed, which the next
-/// pass finds. Returns how many have expired, and how many were deleted.
-fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<(usize, usize)> {
+/// pass finds. Returns how many were deleted.
+fn expire(edit: &mut Edit<'_>, id: i64, now: i64) -> Result<usize> {
     let mut rows: Vec<RowId> = Vec::new();
     {
         let ready = |index: &&IndexMeta| index.id == id && index.building.is_none();
         let index = edit.meta.indexes.iter().find(ready).and_then(IndexMeta::ordered);
-        let Some(index) = index else { return Ok((0, 0)) };
-        let Some(range) = expired_range(index.def, now) else { return Ok((0, 0)) };
+        let Some(index) = index else { return Ok(0) };
+        let Some(range) = expired_range(index.def, now) else { return Ok(0) };
         let view = View { reads: &*edit.txn, meta: &edit.meta };
         view.scan_index(index, &range, Direction::Forward, None, &mut |row, _, _| {
-            if !rows.contains(&row) {
+            if !rows.contains(&row) && !edit.is_claimed(row) {
                 rows.push(row);
             }
             Ok(if rows.len() >= BATCH { Flow::Break(()) } else { Flow::Continue(()) })
         })?;
     }
-    let mut deleted = 0;
     for row in &rows {
-        if !edit.is_claimed(*row) {
-            edit.modify(*row, &mut |_| Ok(Change::Delete))?;
-            deleted += 1;
-        }
+        edit.modify(*row, &mut |_| Ok(Change::Delete))?;
     }
-    Ok((rows.len(), deleted))
+    Ok(rows.len())
 }
 
 /// True for an index with `expireAfterSeconds`.

@@ -218,16 +218,62 @@ fn expired_documents_that_a_transaction_has_changed_are_left_to_the_next_pass() 
     let (db, stock) = stocked();
     let long_ago = DateTime::from_millis(0);
     stock.create_index(IndexSpec::new(rawdoc! { "at": 1 }).expire_after(1)).unwrap();
-    stock
-        .insert_many(&[4, 5].map(|id| rawdoc! { "_id": id, "u": id, "at": long_ago, "n": 0 }), true)
-        .unwrap();
+    let old: Vec<_> = (4..=20).map(|id| rawdoc! { "_id": id, "u": 100 + id, "at": long_ago, "n": 0 }).collect();
+    stock.insert_many(&old, true).unwrap();
     let mut txn = db.begin().unwrap();
-    txn.collection(NAME).unwrap().update(one_more(4)).unwrap();
-    assert_eq!(db.expire_now(DateTime::now()).unwrap(), 1);
+    // More than a pass deletes in one transaction.
+    for id in 4..=10 {
+        txn.collection(NAME).unwrap().update(one_more(id)).unwrap();
+    }
+    assert_eq!(db.expire_now(DateTime::now()).unwrap(), 10);
     txn.commit().unwrap();
     assert_eq!(number(&stock, 4), 1);
-    assert_eq!(db.expire_now(DateTime::now()).unwrap(), 1);
+    assert_eq!(db.expire_now(DateTime::now()).unwrap(), 7);
     assert_eq!(stock.len().unwrap(), 3);
+}
+
+#[test]
+fn a_write_of_all_documents_ends_beside_a_stream_of_short_transactions() {
+    const DOCUMENTS: i32 = 500;
+    let db = open(&SimDisk::new()).unwrap();
+    let stock = db.collection(NAME).unwrap();
+    let docs: Vec<_> = (0..DOCUMENTS).map(|id| rawdoc! { "_id": id, "n": 0 }).collect();
+    stock.insert_many(&docs, true).unwrap();
+    let (ended, committed) = (AtomicU32::new(0), AtomicU32::new(0));
+    thread::scope(|scope| {
+        for seed in 0..4 {
+            let (db, ended, committed) = (&db, &ended, &committed);
+            scope.spawn(move || {
+                let mut dice = Rng::new(seed);
+                while ended.load(Ordering::SeqCst) == 0 {
+                    let mut txn = db.begin().unwrap();
+                    let ids = [dice.below(DOCUMENTS as usize), dice.below(DOCUMENTS as usize)];
+                    let changed = ids.iter().try_for_each(|id| {
+                        let done = txn.collection(NAME)?.update(one_more(*id as i32)).map(drop);
+                        // There is never a moment at which no transaction is open that has changed something.
+                        thread::sleep(Duration::from_millis(2));
+                        done
+                    });
+                    if changed.and_then(|()| txn.commit()).is_ok() {
+                        committed.fetch_add(2, Ordering::SeqCst);
+                    }
+                }
+            });
+        }
+        let all = || UpdateRequest::many(rawdoc! {}, rawdoc! { "$inc": { "n": 1 } });
+        for _ in 0..5 {
+            let began = Instant::now();
+            let done = stock.update(all());
+            let took = began.elapsed();
+            if done.is_err() || took > Duration::from_secs(5) {
+                ended.store(1, Ordering::SeqCst);
+                panic!("{done:?} after {took:?}");
+            }
+        }
+        ended.store(1, Ordering::SeqCst);
+    });
+    let sum: i32 = (0..DOCUMENTS).map(|id| number(&stock, id)).sum();
+    assert_eq!(sum as u32, 5 * DOCUMENTS as u32 + committed.load(Ordering::SeqCst));
 }
 
 #[test]

@@ -6,6 +6,10 @@
 //! deadlock. What a commit relies on is still the comparison of rows under the write lock: a claim that comes while a plain write is
 //! in progress conflicts with it there.
 //!
+//! A write that has met two transactions one after the other could meet others for ever, because it begins again after each. So it
+//! [keeps out](Intents::keep_out) those that have not changed anything yet: their first claim waits until the write is done, holding
+//! nothing. A transaction that has claims goes on, because the write may be waiting for it.
+//!
 //! A commit is visible before it is durable, and its transaction ends when it is durable. In between its claims do not bind those who
 //! see what it has committed: plain writes, and transactions whose snapshot is newer.
 //!
@@ -26,6 +30,9 @@ use crate::database::Database;
 
 /// How long a waiting write sleeps before it asks whether it is to stop.
 const NAP: Duration = Duration::from_millis(20);
+
+/// How long a write keeps transactions out while it waits for one that may stay open for much longer.
+const KEEP_OUT: Duration = Duration::from_millis(200);
 
 /// How long a transaction that is to be retried waits for the one that it has met.
 const RETRY_PATIENCE: Duration = Duration::from_secs(1);
@@ -86,6 +93,8 @@ struct Table {
     /// The transactions that have claimed something, and for those that commit the last snapshot that does not see it.
     owners: HashMap<Owner, Option<u64>>,
     claims: HashMap<Namespace, Claimed>,
+    /// The writes that keep transactions out: where, and how long at the most; `None` if it is being executed, with the write lock.
+    gates: BTreeMap<u64, (Namespace, Option<Instant>)>,
     patience: Patience,
     /// Writes that wait, and the bytes that they hold.
     waiting: usize,
@@ -103,13 +112,28 @@ struct Claimed {
 impl Default for Intents {
     fn default() -> Self {
         let patience = Patience { time: Duration::from_secs(60), writes: usize::MAX, bytes: usize::MAX };
-        let table = Table { owners: HashMap::new(), claims: HashMap::new(), patience, waiting: 0, held: 0 };
+        let table = Table {
+            owners: HashMap::new(),
+            claims: HashMap::new(),
+            gates: BTreeMap::new(),
+            patience,
+            waiting: 0,
+            held: 0,
+        };
         Intents {
             owners: AtomicUsize::new(0),
             next: AtomicU64::new(0),
             table: Mutex::new(table),
             ended: Condvar::new(),
         }
+    }
+}
+
+impl Table {
+    /// True if a write keeps the transactions out that have claimed nothing.
+    fn is_closed(&self, namespace: &Namespace) -> bool {
+        let closed = |until: &Option<Instant>| until.is_none_or(|until| Instant::now() < until);
+        self.gates.values().any(|(gate, until)| gate == namespace && closed(until))
     }
 }
 
@@ -146,6 +170,13 @@ impl Intents {
     pub(crate) fn wait(&self, owner: Owner, namespace: &Namespace, since: Instant) -> Result<()> {
         let patience = self.table().patience;
         self.wait_for(owner, namespace, patience, since)
+    }
+
+    /// Keeps transactions out of a collection that have not claimed anything, until the result is dropped.
+    fn keep_out(&self, namespace: &Namespace) -> Gate<'_> {
+        let number = self.next.fetch_add(1, Ordering::Relaxed);
+        self.table().gates.insert(number, (namespace.clone(), None));
+        Gate { intents: self, number }
     }
 
     fn wait_for(
@@ -201,6 +232,57 @@ impl Intents {
     }
 }
 
+/// What keeps transactions out of a collection while it lives.
+#[derive(Debug)]
+struct Gate<'a> {
+    intents: &'a Intents,
+    number: u64,
+}
+
+impl Gate<'_> {
+    /// From now on for so long; `None`: until it is dropped.
+    fn close_for(&self, time: Option<Duration>) {
+        if let Some((_, until)) = self.intents.table().gates.get_mut(&self.number) {
+            *until = time.map(|time| Instant::now() + time);
+        }
+    }
+}
+
+impl Drop for Gate<'_> {
+    fn drop(&mut self) {
+        self.intents.table().gates.remove(&self.number);
+        self.intents.ended.notify_all();
+    }
+}
+
+/// The turn of a write that waits for transactions and begins again after each, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Turn<'a> {
+    intents: &'a Intents,
+    /// When it first waited.
+    since: Option<Instant>,
+    gate: Option<Gate<'a>>,
+}
+
+impl<'a> Turn<'a> {
+    pub(crate) fn new(intents: &'a Intents) -> Self {
+        Turn { intents, since: None, gate: None }
+    }
+
+    /// Waits for a transaction that the write has met: [`Intents::wait`].
+    pub(crate) fn wait(&mut self, owner: Owner, namespace: &Namespace) -> Result<()> {
+        let Some(since) = self.since else {
+            let since = *self.since.insert(Instant::now());
+            return self.intents.wait(owner, namespace, since);
+        };
+        let gate = self.gate.get_or_insert_with(|| self.intents.keep_out(namespace));
+        gate.close_for(Some(KEEP_OUT));
+        self.intents.wait(owner, namespace, since)?;
+        gate.close_for(None);
+        Ok(())
+    }
+}
+
 /// The claims of one transaction, which end with it.
 #[derive(Debug)]
 pub(super) struct Claims {
@@ -220,7 +302,7 @@ impl Claims {
     }
 
     /// Claims all of `wanted` for a transaction that reads the snapshot number `snapshot`, and returns how many are new; or the
-    /// transaction that has claimed one of them.
+    /// transaction that has claimed one of them. The first claim of a transaction waits for a write that keeps it out.
     pub(super) fn claim(
         &mut self,
         namespace: &Namespace,
@@ -232,6 +314,16 @@ impl Claims {
             return Ok(0);
         }
         let mut table = self.intents.table();
+        // If it is to stop, its statement finds out by itself.
+        while !table.owners.contains_key(&self.owner)
+            && table.is_closed(namespace)
+            && interrupt::check().is_ok()
+        {
+            table = match self.intents.ended.wait_timeout(table, NAP) {
+                Ok((table, _)) => table,
+                Err(poisoned) => poisoned.into_inner().0,
+            };
+        }
         let Table { owners, claims, .. } = &mut *table;
         if owners.insert(self.owner, None).is_none() {
             self.intents.owners.fetch_add(1, Ordering::SeqCst);
@@ -305,7 +397,8 @@ impl Drop for Claims {
 impl Database {
     /// Sets how long a write outside of transactions waits in all for open transactions that have changed documents that it changes, 60
     /// seconds by default, and how many writes may wait at a time, any number by default. Beyond that they fail with `WriteConflict`. A
-    /// write of many documents may meet one transaction after another, and begins again after each. A thread that changes a document in
+    /// write of many documents may meet one transaction after another, and begins again after each; from the second on, it keeps
+    /// transactions that have not changed anything yet from changing documents of its collection. A thread that changes a document in
     /// a transaction, and then outside of it before the transaction has ended, waits for itself.
     pub fn set_write_wait(&self, time: Duration, writes: usize) {
         let patience = &mut self.inner.intents.table().patience;
@@ -361,6 +454,39 @@ mod tests {
         assert_eq!(new.claim(&namespace(), row, 8), Ok(1));
         drop(one);
         assert_eq!(intents.owner(&namespace(), row[0], None), Some(new.owner()));
+    }
+
+    #[test]
+    fn from_the_second_transaction_on_a_write_keeps_those_out_that_have_changed_nothing() {
+        let intents = Arc::new(Intents::default());
+        let mut open = Claims::new(&intents);
+        open.claim(&namespace(), [Intent::Row(1)], 5).unwrap();
+        let claims_within = |millis| {
+            let mut claims = Claims::new(&intents);
+            let _operation =
+                Arc::new(interrupt::Interrupt::new(Some(Instant::now() + Duration::from_millis(millis))))
+                    .enter();
+            let start = Instant::now();
+            claims.claim(&namespace(), [Intent::Row(2)], 5).unwrap();
+            start.elapsed() < Duration::from_millis(millis)
+        };
+        let mut turn = Turn::new(&intents);
+        intents.table().patience.time = Duration::from_millis(20);
+        turn.wait(open.owner(), &namespace()).unwrap_err();
+        assert!(claims_within(1_000));
+        intents.table().patience.time = Duration::from_secs(60);
+        let mut ended = Claims::new(&intents);
+        ended.claim(&namespace(), [Intent::Row(3)], 5).unwrap();
+        let owner = ended.owner();
+        drop(ended);
+        turn.wait(owner, &namespace()).unwrap();
+        assert!(!claims_within(100), "it was not kept out");
+        // The write may have to wait for one that has claims.
+        assert_eq!(open.claim(&namespace(), [Intent::Row(4)], 5), Ok(1));
+        assert!(!intents.table().is_closed(&Namespace::parse("shop.other").unwrap()));
+        drop(turn);
+        assert!(claims_within(1_000));
+        assert!(intents.table().gates.is_empty());
     }
 
     #[test]

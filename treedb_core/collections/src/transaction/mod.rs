@@ -49,7 +49,7 @@ use crate::read::aggregate::{AggregateRequest, Aggregation};
 use intents::Claims;
 use overlay::Op;
 
-pub(crate) use intents::{Intent, Intents, Owner};
+pub(crate) use intents::{Intent, Intents, Owner, Turn};
 pub(crate) use layer::CollectionSnapshot;
 pub(crate) use overlay::Overlay;
 

@@ -7,7 +7,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
 
 use bson::{Bson, Document, RawDocument};
 
@@ -22,7 +21,7 @@ use crate::database::Database;
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, InsertOutcome, UpdateOutcome, UpdateRequest,
 };
-use crate::transaction::conflict;
+use crate::transaction::{Turn, conflict};
 use crate::write::edit::Edit;
 use crate::write::statement::{self, DeleteStatement, FindAndModifyStatement, UpdateStatement, id_of};
 
@@ -184,7 +183,8 @@ impl WriteBatch {
         // Until it has succeeded: a statement that fails may have been executed in part.
         let failed = std::mem::replace(&mut self.failed, true);
         let namespace = Namespace::parse(namespace)?;
-        let mut since = None;
+        let db = self.db.clone();
+        let mut turn = Turn::new(&db.inner.intents);
         loop {
             let Some((meta, created)) = self.meta(&namespace, create)? else {
                 self.failed = failed;
@@ -205,7 +205,7 @@ impl WriteBatch {
                 // Nothing has been written that would be lost.
                 drop(edit);
                 self.txn = None;
-                self.db.inner.intents.wait(owner, &namespace, *since.get_or_insert_with(Instant::now))?;
+                turn.wait(owner, &namespace)?;
                 let txn = self.db.inner.store.begin_write()?;
                 self.generation = self.db.inner.catalog.generation(&txn)?;
                 self.txn = Some(txn);
