@@ -13,7 +13,7 @@ use crate::collection::Collection;
 use crate::error::Result;
 use crate::target::Target;
 use crate::transaction::{self, Transaction};
-use crate::{ChangeLogOptions, DatabaseCheck};
+use crate::{AsOf, ChangeLogOptions, DatabaseCheck, Rewound};
 
 /// An open database. A handle is cheap to clone and can be used by any number of threads; one process at a time can have a
 /// directory open.
@@ -160,6 +160,17 @@ impl Database {
     /// Those of the storage engine.
     pub fn record_changes(&self, options: Option<ChangeLogOptions>) -> Result<()> {
         Ok(self.engine.record_changes(options)?)
+    }
+
+    /// Makes the database what it was `at` an earlier time, as far back as changes are recorded: documents, collections with their names, and
+    /// indexes. Nobody else may write meanwhile; a rewind that was interrupted has to be repeated. It is recorded as other writes are, so
+    /// that another one can undo it. Views, users, vector indexes and changed options stay; [`Rewound::notes`] says where that matters.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` if the changes since are not all kept, or the documents of a collection that was dropped; `IllegalOperation` if
+    /// changes are not recorded; then nothing was changed. Those of writes.
+    pub fn rewind(&self, at: AsOf) -> Result<Rewound> {
+        Ok(self.engine.rewind(at, &mut |_, _| {})?)
     }
 
     /// Verifies everything: pages, checksums, documents, and every index against its documents both ways.

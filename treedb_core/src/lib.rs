@@ -76,7 +76,7 @@ pub use find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate,
 pub use index::{CreateIndexes, IndexModel};
 pub use insert::{InsertMany, InsertManyResult, InsertOne, InsertOneResult};
 pub use transaction::Transaction;
-pub use treedb_collections::{AsOf, ChangeLogOptions, DatabaseCheck, Recall, Revision, Tail};
+pub use treedb_collections::{AsOf, ChangeLogOptions, DatabaseCheck, Recall, Revision, Rewound, Tail};
 pub use treedb_query::query::Hint;
 pub use treedb_storage::{Durability, Key, Options};
 pub use update::{Replace, Update, UpdateResult};

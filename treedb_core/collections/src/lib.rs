@@ -34,7 +34,7 @@ pub use catalog::namespace::{MAX_NAMESPACE, Namespace};
 pub use catalog::search_index::SearchIndex;
 pub use changes::{
     AsOf, ChangeLogOptions, ChangeLogStatus, ChangeStream, FullDocument, FullDocumentBeforeChange, Oplog,
-    Revision, WatchFrom, WatchRequest, Watched,
+    Revision, Rewound, WatchFrom, WatchRequest, Watched,
 };
 pub use collection::Collection;
 pub use database::{CollectionInfo, Database, DatabaseCheck};

@@ -9,12 +9,13 @@ use std::time::Duration;
 
 use bson::rawdoc;
 use clap::Args;
-use treedb_collections::{Error, QueryError, Store};
+use treedb_collections::{AsOf, Error, QueryError, Store};
 
 use super::dump::{DumpRestore, PlaceArgs, is_dump};
 use super::key::KeyArgs;
 use super::mongo_client::{MongoClient, Uri};
 use super::progress::Progress;
+use super::rewind::{self, moment};
 use super::{Failure, error_hints, target};
 
 /// Buffer size of streams.
@@ -70,8 +71,12 @@ not encrypted.
 
 Nothing is in DIR before everything is on the disk, and a damaged or cut stream restores nothing.
 
+With --at the new database is what the backup was at an earlier time, as far back as it has recorded changes (serve
+--change-hours). FROM can be the directory of a server that has been stopped.
+
 Examples:
   treedb restore /mnt/backups/monday --dir ./data
+  treedb restore /mnt/backups/monday --dir ./data --at 2026-11-23T14:05:00Z
   zstd -dc monday.treedb.zst | treedb restore - --dir ./data")]
 pub(super) struct Restore {
     /// A directory, or a file with a stream; `-` reads a stream from standard input
@@ -79,6 +84,9 @@ pub(super) struct Restore {
     from: PathBuf,
     #[command(flatten)]
     place: PlaceArgs,
+    /// Of a backup: as it was at this time (RFC 3339), or after a change of the change log (`change:NUMBER`)
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    at: Option<AsOf>,
     /// Of a dump: only this database, or this collection of it
     #[arg(long, value_name = "DB[.COLL]")]
     only: Option<String>,
@@ -206,6 +214,9 @@ impl Backup {
 impl Restore {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
         if is_dump(&self.from) {
+            if self.at.is_some() {
+                return Err(Failure("--at is for backups: a dump has no recorded changes".to_owned()));
+            }
             let (from, only) = (self.from.as_path(), self.only.as_deref());
             return DumpRestore { from, place: &self.place, only, drop: self.drop }.run();
         }
@@ -217,9 +228,17 @@ impl Restore {
         let Some(dir) = self.place.dir() else {
             return Err(Failure("a backup becomes a directory: use --dir DIR, and serve it".to_owned()));
         };
+        match self.at {
+            Some(at) => rewind::restore(dir, &self.place.key, at, &|dir| self.restore(dir))?,
+            None => self.restore(dir)?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Makes a database of the backup.
+    fn restore(&self, dir: &Path) -> Result<(), Failure> {
         if self.from.is_dir() {
-            copy(&self.from, dir, &self.place.key, "restored")?;
-            return Ok(ExitCode::SUCCESS);
+            return copy(&self.from, dir, &self.place.key, "restored");
         }
         let name = self.from.display().to_string();
         let input: Box<dyn io::Read> = if name == "-" {
@@ -234,6 +253,6 @@ impl Restore {
             Store::restore(&mut input, dir, &options, |copied| meter.at(copied.entries, copied.of));
         let restored = restored.map_err(|error| failed(dir, error))?;
         meter.finish(restored.entries, &format!("to {}", dir.display()));
-        Ok(ExitCode::SUCCESS)
+        Ok(())
     }
 }

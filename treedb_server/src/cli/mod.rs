@@ -14,6 +14,7 @@ mod input;
 mod key;
 mod mongo_client;
 mod progress;
+mod rewind;
 mod scan;
 mod serve;
 mod target;

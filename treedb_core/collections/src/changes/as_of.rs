@@ -16,6 +16,7 @@ use treedb_storage::{ReadTxn, Reads};
 use super::dropped_collections::{CollectionsById, RetainedRows};
 use super::log::{Log, Version};
 use super::record::{Operation, damaged};
+use super::row_ranges::RowRanges;
 use crate::Collection;
 use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
@@ -48,12 +49,12 @@ pub struct Revision {
 pub(crate) struct AsOfOverlay {
     /// Rows that were changed or deleted since; `None` for those that did not exist.
     rows: BTreeMap<u64, Option<RawDocumentBuf>>,
-    /// Rows that were inserted since: first row, and the row after the last.
-    inserted: BTreeMap<u64, u64>,
+    /// Rows that were inserted since.
+    inserted: RowRanges,
 }
 
 /// The log, or an error if it is off.
-fn find_log(reads: &impl Reads) -> Result<Log> {
+pub(super) fn find_log(reads: &impl Reads) -> Result<Log> {
     Log::find(reads)?.ok_or_else(|| {
         QueryError::new(
             ErrorCode::IllegalOperation,
@@ -62,12 +63,12 @@ fn find_log(reads: &impl Reads) -> Result<Log> {
     })
 }
 
-fn snapshot_too_old(why: String) -> QueryError {
+pub(super) fn snapshot_too_old(why: String) -> QueryError {
     QueryError::new(ErrorCode::SnapshotTooOld, why)
 }
 
 /// The last change before the state `at`.
-fn resolve_as_of(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<u64> {
+pub(super) fn resolve_as_of(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<u64> {
     let (min_seq, end) = (log.min_seq(reads)?, log.end(reads)?);
     match at {
         AsOf::Change(seq) if seq >= end.next => {
@@ -134,7 +135,7 @@ impl AsOfOverlay {
                 }
             },
         };
-        let mut overlay = AsOfOverlay { rows: BTreeMap::new(), inserted: BTreeMap::new() };
+        let mut overlay = AsOfOverlay { rows: BTreeMap::new(), inserted: RowRanges::default() };
         let mut bytes = 0;
         log.walk(reads, seq + 1, &mut |record| {
             if record.head.collection != meta.id {
@@ -143,10 +144,10 @@ impl AsOfOverlay {
             for change in record.changes_from(seq + 1) {
                 let change = change?;
                 if change.operation == Operation::Insert {
-                    overlay.insert(change.row);
+                    overlay.inserted.insert(change.row);
                 } else if change.operation.is_in_row_history()
                     && !overlay.rows.contains_key(&change.row)
-                    && !overlay.is_inserted(change.row)
+                    && !overlay.inserted.contains(change.row)
                 {
                     let version = log.version(reads, &mut collections, meta.id, change.row, seq)?;
                     let Version::Document(old) = version else {
@@ -168,20 +169,6 @@ impl AsOfOverlay {
         })?;
         Ok(Some((meta, overlay)))
     }
-
-    fn insert(&mut self, row: u64) {
-        match self.inserted.range_mut(..=row).next_back() {
-            Some((_, end)) if *end == row => *end += 1,
-            Some((_, end)) if *end > row => {}
-            _ => {
-                self.inserted.insert(row, row + 1);
-            }
-        }
-    }
-
-    fn is_inserted(&self, row: u64) -> bool {
-        self.inserted.range(..=row).next_back().is_some_and(|(_, &end)| row < end)
-    }
 }
 
 /// A collection as of an earlier change. It has no indexes, because their entries are those of the present.
@@ -200,7 +187,7 @@ impl Source for AsOfView<'_> {
         match self.overlay.rows.get(&id.0) {
             Some(Some(document)) => visit(document).map(|()| true),
             Some(None) => Ok(false),
-            None if self.overlay.is_inserted(id.0) => Ok(false),
+            None if self.overlay.inserted.contains(id.0) => Ok(false),
             None => View { reads: self.reads, meta: self.meta }.fetch(id, visit),
         }
     }
@@ -240,7 +227,7 @@ impl Source for AsOfView<'_> {
             let mut flow = catch_up(Some(row.0))?;
             if flow == Flow::Continue(())
                 && !self.overlay.rows.contains_key(&row.0)
-                && !self.overlay.is_inserted(row.0)
+                && !self.overlay.inserted.contains(row.0)
             {
                 flow = (visit.borrow_mut())(row, document)?;
             }

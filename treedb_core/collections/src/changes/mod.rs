@@ -15,6 +15,8 @@
 //! | `stream`, `event`, `update_description`, `split`, `resume_token` | [`ChangeStream`], its events, and positions in it |
 //! | `oplog`, `document_diff` | [`Oplog`]: the changes as MongoDB's oplog has them |
 //! | `as_of` | reading collections as of an earlier change: [`AsOf`], and the history of a document |
+//! | `since`, `row_ranges` | what happened after a change |
+//! | `rewind` | making the database what it was: [`Rewound`] |
 //!
 //! # Contents
 //!
@@ -72,8 +74,11 @@ mod recorder;
 mod renames;
 mod resume_token;
 mod retention;
+mod rewind;
 mod row_history;
+mod row_ranges;
 mod settings;
+mod since;
 mod split;
 mod state;
 mod stream;
@@ -84,6 +89,7 @@ mod watch;
 
 pub use as_of::{AsOf, Revision};
 pub use oplog::Oplog;
+pub use rewind::Rewound;
 pub use settings::{ChangeLogOptions, ChangeLogStatus};
 pub use stream::ChangeStream;
 pub use watch::{FullDocument, FullDocumentBeforeChange, WatchFrom, WatchRequest, Watched};

@@ -218,7 +218,8 @@ fn expired_documents_that_a_transaction_has_changed_are_left_to_the_next_pass() 
     let (db, stock) = stocked();
     let long_ago = DateTime::from_millis(0);
     stock.create_index(IndexSpec::new(rawdoc! { "at": 1 }).expire_after(1)).unwrap();
-    let old: Vec<_> = (4..=20).map(|id| rawdoc! { "_id": id, "u": 100 + id, "at": long_ago, "n": 0 }).collect();
+    let old: Vec<_> =
+        (4..=20).map(|id| rawdoc! { "_id": id, "u": 100 + id, "at": long_ago, "n": 0 }).collect();
     stock.insert_many(&old, true).unwrap();
     let mut txn = db.begin().unwrap();
     // More than a pass deletes in one transaction.

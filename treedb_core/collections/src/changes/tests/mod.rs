@@ -4,6 +4,7 @@ mod as_of;
 mod model;
 mod oplog;
 mod retention;
+mod rewind;
 mod streams;
 
 use std::collections::{BTreeMap, HashMap};

@@ -1,0 +1,330 @@
+//! [`Database::rewind`]: makes a database what it was at an earlier time.
+//!
+//! What was written since is undone collection by collection, through the ordinary write path: indexes follow, and the change log records
+//! it as it records other writes, so that a rewind can be undone by another one. A collection that was dropped since, and a capped one, is
+//! made anew and filled; in others only the rows that differ are written. Rows that were deleted come back behind the others.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+
+use bson::{Document, RawDocumentBuf};
+
+use treedb_query::access::{Change, RowId, Sink};
+use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_storage::Reads;
+
+use super::AsOf;
+use super::as_of::{find_log, resolve_as_of, snapshot_too_old};
+use super::dropped_collections::{CollectionsById, RetainedRows};
+use super::since::{ChangedRows, Past, Since, indexes_at};
+use crate::catalog::meta::Meta;
+use crate::catalog::namespace::Namespace;
+use crate::database::Database;
+use crate::{Collection, IndexSpec};
+
+/// Rows that are written in a transaction.
+const BATCH: usize = 1_000;
+
+/// What [`Database::rewind`] has done.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Rewound {
+    /// The last change before the state that the database is in now.
+    pub change: u64,
+    /// Collections that were changed, made again, renamed or dropped.
+    pub collections: u64,
+    /// Documents that were written or deleted.
+    pub documents: u64,
+    /// What could not be undone, in words.
+    pub notes: Vec<String>,
+}
+
+/// A collection of the earlier state.
+struct Target {
+    id: i64,
+    meta: Arc<Meta>,
+    /// Its name then, and now if it is still there.
+    name: Namespace,
+    now: Option<Namespace>,
+    /// Its indexes by name, that on `_id` aside.
+    indexes: BTreeMap<String, Document>,
+}
+
+impl Database {
+    /// Makes the database what it was `at` an earlier time: documents, collections with their names, and indexes. Nobody else may
+    /// write meanwhile, and a rewind that was interrupted has to be repeated, with the change that the first one named or its time. Views, users, vector
+    /// indexes and changed options are not undone; where that matters, [`Rewound::notes`] says so. `progress` is called with the
+    /// number of documents written, and of all that are to be.
+    ///
+    /// # Errors
+    /// `SnapshotTooOld` if the changes since are not all kept, or a collection was dropped whose documents are not kept;
+    /// `IllegalOperation` if changes are not recorded; `NamespaceExists` if a view has the name of a collection; then nothing was changed. Those of writes.
+    pub fn rewind(&self, at: AsOf, progress: &mut dyn FnMut(u64, u64)) -> Result<Rewound> {
+        let reads = self.inner.store.begin_read()?;
+        let log = find_log(&reads)?;
+        let seq = resolve_as_of(&reads, &log, at)?;
+        let since = Since::read(&reads, &log, seq)?;
+        let mut names = HashMap::new();
+        let mut rewind = Rewind {
+            db: self,
+            past: Past { reads: &reads, log: &log, seq },
+            collections: CollectionsById::new(&self.inner.catalog, &mut names),
+            since,
+            done: Rewound { change: seq, collections: 0, documents: 0, notes: Vec::new() },
+            progress,
+            of: 0,
+        };
+        let targets = rewind.targets()?;
+        rewind.run(targets)?;
+        Ok(rewind.done)
+    }
+}
+
+struct Rewind<'a> {
+    db: &'a Database,
+    past: Past<'a>,
+    collections: CollectionsById<'a>,
+    since: Since,
+    done: Rewound,
+    progress: &'a mut dyn FnMut(u64, u64),
+    /// Documents that are to be written.
+    of: u64,
+}
+
+impl Rewind<'_> {
+    /// The collections that there were, and the indexes they had.
+    fn targets(&mut self) -> Result<Vec<Target>> {
+        let Past { reads, log, seq } = self.past;
+        let earlier: HashMap<i64, Namespace> =
+            log.names_at(reads, seq)?.into_iter().map(|rename| (rename.id, rename.from)).collect();
+        let mut targets = Vec::new();
+        for now in self.db.inner.catalog.list(reads, "")? {
+            let Some(meta) = self.db.inner.catalog.find(reads, &now)? else { continue };
+            if !now.is_recorded() || self.since.created.contains(&meta.id) {
+                continue;
+            }
+            let mut indexes = BTreeMap::new();
+            for index in meta.indexes.iter().filter(|index| index.def.as_ordered().is_some()) {
+                indexes.insert(index.def.name().to_owned(), Document::try_from(index.def.spec())?);
+            }
+            self.since.undo_indexes(meta.id, &mut indexes);
+            let name = earlier.get(&meta.id).unwrap_or(&now).clone();
+            targets.push(Target { id: meta.id, meta, name, now: Some(now), indexes });
+        }
+        for dropped in log.dropped_collections(reads)? {
+            if dropped.seq <= seq || self.since.created.contains(&dropped.id) {
+                continue;
+            }
+            let name = earlier.get(&dropped.id).unwrap_or(&dropped.namespace).clone();
+            let RetainedRows::Available(meta) = self.collections.meta(reads, log, dropped.id)? else {
+                let why = format!("{name} was dropped since, and its documents are no longer kept");
+                return Err(snapshot_too_old(why));
+            };
+            let (indexes, all) = indexes_at(reads, log, dropped.id, seq)?;
+            if !all {
+                self.done.notes.push(format!(
+                    "{name} was dropped since: indexes that it had before the first change that is kept are not known"
+                ));
+            }
+            targets.push(Target { id: dropped.id, meta, name, now: None, indexes });
+        }
+        for target in &mut targets {
+            target.indexes.remove("_id_");
+            if self.db.inner.catalog.view(reads, &target.name)?.is_some() {
+                let why = format!(
+                    "a view has the name of the collection {}: drop it or rename it first",
+                    target.name
+                );
+                return Err(QueryError::new(ErrorCode::NamespaceExists, why));
+            }
+            if self.since.modified.contains(&target.id) {
+                self.done
+                    .notes
+                    .push(format!("options of {} were changed since, and stay as they are", target.name));
+            }
+        }
+        Ok(targets)
+    }
+
+    fn run(&mut self, targets: Vec<Target>) -> Result<()> {
+        // Room for the names that collections had.
+        for name in self.db.inner.catalog.list(self.past.reads, "")? {
+            if name.is_recorded() && targets.iter().all(|target| target.now.as_ref() != Some(&name)) {
+                self.db.drop_collection(name.as_str())?;
+                self.done.collections += 1;
+            }
+        }
+        let renamed = |target: &&Target| target.now.as_ref().is_some_and(|now| *now != target.name);
+        for target in targets.iter().filter(renamed) {
+            self.rename(target.now.as_ref().map(Namespace::as_str), &between(target))?;
+        }
+        for target in targets.iter().filter(renamed) {
+            self.rename(Some(&between(target)), target.name.as_str())?;
+            self.done.collections += 1;
+        }
+        for target in &targets {
+            let rows = self.since.rows.get(&target.id);
+            self.of += match rows {
+                Some(rows) if target.now.is_some() => rows.earlier.len() as u64 + rows.inserted.len(),
+                _ if target.now.is_none() => self.past.reads.len(&target.meta.rows)?,
+                _ => 0,
+            };
+        }
+        for target in &targets {
+            let rows = self.since.rows.remove(&target.id).unwrap_or_default();
+            let differs = !rows.earlier.is_empty() || rows.inserted.len() > 0;
+            let capped = target.meta.special.capped.is_some();
+            let collection = Collection::new(self.db.clone(), target.name.clone());
+            if target.now.is_none() || (differs && capped) {
+                self.make_again(target, &rows)?;
+            } else {
+                self.drop_indexes(target, &collection)?;
+                self.restore(target, &rows)?;
+            }
+            self.create_indexes(target, &collection)?;
+            self.done.collections += u64::from(differs || target.now.is_none());
+        }
+        Ok(())
+    }
+
+    fn rename(&self, from: Option<&str>, to: &str) -> Result<()> {
+        from.map_or(Ok(()), |from| self.db.rename_collection(from, to, false))
+    }
+
+    fn wrote(&mut self, documents: usize) {
+        self.done.documents += documents as u64;
+        (self.progress)(self.done.documents, self.of.max(self.done.documents));
+    }
+
+    /// Drops the indexes that the collection did not have, before its rows come back.
+    fn drop_indexes(&self, target: &Target, collection: &Collection) -> Result<()> {
+        for index in &target.meta.indexes {
+            let name = index.def.name();
+            if index.def.as_ordered().is_some() && name != "_id_" && !target.indexes.contains_key(name) {
+                collection.drop_index(name)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the indexes that it had and has no longer. One that is there with the same name stays.
+    fn create_indexes(&mut self, target: &Target, collection: &Collection) -> Result<()> {
+        let reads = self.db.inner.store.begin_read()?;
+        let meta = self.db.inner.catalog.find(&reads, &target.name)?;
+        drop(reads);
+        for (name, def) in &target.indexes {
+            let is_there = |meta: &Arc<Meta>| meta.indexes.iter().any(|index| index.def.name() == name);
+            if !meta.as_ref().is_some_and(is_there)
+                && let Err(error) =
+                    collection.create_index(IndexSpec::from_document(&RawDocumentBuf::try_from(def)?))
+            {
+                self.done
+                    .notes
+                    .push(format!("the index {name} of {} was not made again: {error}", target.name));
+            }
+        }
+        Ok(())
+    }
+
+    /// Makes a collection again and inserts all rows that it had.
+    fn make_again(&mut self, target: &Target, rows: &ChangedRows) -> Result<()> {
+        self.db.drop_collection(target.name.as_str())?;
+        self.db.create_collection(target.name.as_str(), target.meta.options.clone())?;
+        let (mut batch, mut written) = (Vec::new(), Vec::new());
+        let db = self.db;
+        self.past.each_row(&mut self.collections, &target.meta, rows, &mut |document| {
+            batch.push(document.to_owned());
+            if batch.len() == BATCH {
+                written.push(insert(db, &target.name, &std::mem::take(&mut batch))?);
+            }
+            Ok(())
+        })?;
+        written.push(insert(db, &target.name, &batch)?);
+        self.wrote(written.iter().sum());
+        Ok(())
+    }
+
+    /// Gives the rows that differ the documents they had.
+    fn restore(&mut self, target: &Target, rows: &ChangedRows) -> Result<()> {
+        let mut inserted = rows.inserted.iter();
+        loop {
+            let batch: Vec<u64> = inserted.by_ref().take(BATCH).collect();
+            if batch.is_empty() {
+                break;
+            }
+            edit(self.db, &target.name, &mut |sink| {
+                for row in &batch {
+                    sink.modify(RowId(*row), &mut |_| Ok(Change::Delete))?;
+                }
+                Ok(())
+            })?;
+            self.wrote(batch.len());
+        }
+        // Rows that are not there, or whose unique keys others have, which have not been restored yet.
+        let mut missing = Vec::new();
+        let earlier: Vec<u64> = rows.earlier.iter().copied().collect();
+        for batch in earlier.chunks(BATCH) {
+            let documents = self.documents(target.id, batch)?;
+            let mut gone = Vec::new();
+            edit(self.db, &target.name, &mut |sink| {
+                gone.clear();
+                for (row, document) in &documents {
+                    let there = sink.modify(RowId(*row), &mut |_| Ok(Change::Replace(document.clone())));
+                    match there {
+                        Ok(true) => {}
+                        Ok(false) => gone.push(*row),
+                        Err(error) if error.code == ErrorCode::DuplicateKey => {
+                            sink.modify(RowId(*row), &mut |_| Ok(Change::Delete))?;
+                            gone.push(*row);
+                        }
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(())
+            })?;
+            self.wrote(batch.len() - gone.len());
+            missing.append(&mut gone);
+        }
+        for batch in missing.chunks(BATCH) {
+            let documents: Vec<_> =
+                self.documents(target.id, batch)?.into_iter().map(|(_, one)| one).collect();
+            let written = insert(self.db, &target.name, &documents)?;
+            self.wrote(written);
+        }
+        Ok(())
+    }
+
+    /// The documents that rows had.
+    fn documents(&mut self, collection: i64, rows: &[u64]) -> Result<Vec<(u64, RawDocumentBuf)>> {
+        let mut documents = Vec::with_capacity(rows.len());
+        for row in rows {
+            if let Some(document) = self.past.row(&mut self.collections, collection, *row)? {
+                documents.push((*row, document));
+            }
+        }
+        Ok(documents)
+    }
+}
+
+/// The name of a collection while others get theirs.
+fn between(target: &Target) -> String {
+    format!("{}.treedb_rewind_{}", target.name.database(), target.id)
+}
+
+fn insert(db: &Database, name: &Namespace, documents: &[RawDocumentBuf]) -> Result<usize> {
+    edit(db, name, &mut |sink| {
+        for document in documents {
+            sink.insert(document)?;
+        }
+        Ok(())
+    })?;
+    Ok(documents.len())
+}
+
+/// Writes without validation: the documents were there.
+fn edit(db: &Database, name: &Namespace, work: &mut dyn FnMut(&mut dyn Sink) -> Result<()>) -> Result<()> {
+    let done = db.edit(name, false, None, |edit| {
+        edit.validates = false;
+        work(edit)
+    })?;
+    done.ok_or_else(|| Database::namespace_not_found(name))
+}

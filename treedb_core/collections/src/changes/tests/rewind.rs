@@ -1,0 +1,154 @@
+//! Rewinding a database, against copies of what it was.
+
+use std::collections::BTreeMap;
+
+use bson::{DateTime, Document, doc};
+use treedb_testing::{Rng, seeds};
+
+use super::model::step;
+use super::*;
+use crate::tests::{open, raw};
+use crate::{AsOf, ChangeLogOptions, FindRequest, IndexSpec, UpdateRequest};
+use treedb_query::error::ErrorCode;
+use treedb_storage::disk::SimDisk;
+
+/// Documents sorted by their bytes, and names of indexes, of every collection.
+type State = BTreeMap<String, (Vec<Vec<u8>>, Vec<String>)>;
+
+fn state(db: &Database) -> State {
+    let mut state = State::new();
+    for info in ["a", "b"].iter().flat_map(|database| db.list_collections(database).unwrap()) {
+        let name = info.namespace.as_str().to_owned();
+        let found = db.collection(&name).unwrap().find(FindRequest::default()).unwrap();
+        let mut documents: Vec<_> = found.map(|document| document.unwrap().into_bytes()).collect();
+        documents.sort();
+        let mut indexes = indexes(db, &name);
+        indexes.sort();
+        state.insert(name, (documents, indexes));
+    }
+    state
+}
+
+fn indexes(db: &Database, name: &str) -> Vec<String> {
+    let reads = db.inner.store.begin_read().unwrap();
+    let namespace = crate::Namespace::parse(name).unwrap();
+    let meta = db.inner.catalog.find(&reads, &namespace).unwrap().unwrap();
+    meta.indexes.iter().map(|index| index.def.name().to_owned()).collect()
+}
+
+fn last(db: &Database) -> u64 {
+    db.change_log().unwrap().unwrap().next - 1
+}
+
+#[test]
+fn a_rewound_database_is_what_it_was_and_can_be_rewound_again() {
+    for seed in seeds(20..24) {
+        let mut rng = Rng::new(seed);
+        let db = open(&SimDisk::new()).unwrap();
+        db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+        let (mut next, mut moments) = (0, Vec::new());
+        for at in 0..120 {
+            step(&db, &mut rng, &mut next);
+            if rng.below(12) == 0 {
+                let names = ["a.x", "a.y", "b.x", "b.z"];
+                let (from, to) = (*rng.pick(&names), *rng.pick(&names));
+                let _ = db.rename_collection(from, to, rng.below(3) == 0);
+            }
+            if rng.below(12) == 0 {
+                let name = *rng.pick(&["a.x", "b.z"]);
+                let _ = db.collection(name).unwrap().drop_index("u_1");
+            }
+            if at % 20 == 19 {
+                moments.push((last(&db), state(&db)));
+            }
+        }
+        // In any order: a rewind is recorded, and can be undone.
+        for _ in 0..6 {
+            let (change, expected) = rng.pick(&moments);
+            let mut seen = (0, 0);
+            let done = db.rewind(AsOf::Change(*change), &mut |at, of| seen = (at, of)).unwrap();
+            let notes = &done.notes;
+            assert!(notes.is_empty(), "{notes:?}");
+            let found = state(&db);
+            assert!(found.keys().eq(expected.keys()), "seed {seed}, change {change}: {:?}", found.keys());
+            for (name, (documents, indexes)) in expected {
+                let (found, found_indexes) = &found[name];
+                assert_eq!(found_indexes, indexes, "seed {seed}, change {change}, {name}");
+                assert!(found == documents, "seed {seed}, change {change}: documents of {name}");
+            }
+            assert_eq!((done.change, done.documents), (*change, seen.0));
+            assert!(seen.0 <= seen.1);
+            db.check().unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_rewind_by_time_leaves_alone_what_has_not_changed() {
+    let db = open(&SimDisk::new()).unwrap();
+    let clock = &db.inner.changes;
+    clock.set_now(1_000);
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    let things = db.collection("a.things").unwrap();
+    let docs: Vec<_> = (0..50).map(|id| raw(&doc! { "_id": id, "n": 0 })).collect();
+    things.insert_many(&docs, true).unwrap();
+    let before = state(&db);
+    clock.set_now(2_000);
+    things.update(UpdateRequest::one(raw(&doc! { "_id": 7 }), raw(&doc! { "$set": { "n": 1 } }))).unwrap();
+    db.collection("a.new").unwrap().insert_one(raw(&doc! { "_id": 1 })).unwrap();
+    things.create_index(IndexSpec::new(raw(&doc! { "n": 1 })).unique()).unwrap_err();
+    things.create_index(raw(&doc! { "n": 1 })).unwrap();
+    let done = db.rewind(AsOf::Time(DateTime::from_millis(1_500)), &mut |_, _| {}).unwrap();
+    assert_eq!((done.documents, done.collections, done.notes), (1, 2, vec![]));
+    assert_eq!(state(&db), before);
+}
+
+#[test]
+fn a_capped_collection_comes_back_in_its_order() {
+    let db = open(&SimDisk::new()).unwrap();
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    let options: Document = doc! { "capped": true, "size": 4096, "max": 5 };
+    let log = db.create_collection("a.log", options).unwrap();
+    let add = |range: std::ops::Range<i32>| {
+        for id in range {
+            log.insert_one(raw(&doc! { "_id": id })).unwrap();
+        }
+    };
+    let ids = || -> Vec<i32> {
+        let found = log.find(FindRequest::default()).unwrap();
+        found.map(|document| document.unwrap().get_i32("_id").unwrap()).collect()
+    };
+    add(0..7);
+    let change = last(&db);
+    add(7..10);
+    assert_eq!(ids(), [5, 6, 7, 8, 9]);
+    db.rewind(AsOf::Change(change), &mut |_, _| {}).unwrap();
+    assert_eq!(ids(), [2, 3, 4, 5, 6]);
+    add(10..11);
+    assert_eq!(ids(), [3, 4, 5, 6, 10]);
+}
+
+#[test]
+fn what_cannot_be_undone_is_refused_before_anything_is_changed_or_told() {
+    let db = open(&SimDisk::new()).unwrap();
+    let things = db.collection("a.things").unwrap();
+    things.insert_one(raw(&doc! { "_id": 1 })).unwrap();
+    let rewind = |at| db.rewind(AsOf::Change(at), &mut |_, _| {});
+    assert_eq!(rewind(0).unwrap_err().code, ErrorCode::IllegalOperation);
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    things.insert_one(raw(&doc! { "_id": 2 })).unwrap();
+    let change = last(&db);
+    assert_eq!(rewind(change + 1).unwrap_err().code, ErrorCode::BadValue);
+    db.modify_collection("a.things", doc! { "validator": { "n": { "$exists": true } } }).unwrap();
+    things.delete(crate::DeleteRequest::many(raw(&doc! {}))).unwrap();
+    let done = rewind(change).unwrap();
+    assert_eq!(done.notes, ["options of a.things were changed since, and stay as they are"]);
+    // They are not what the validator asks for, but they were there.
+    assert_eq!(things.len().unwrap(), 2);
+    db.rename_collection("a.things", "a.others", false).unwrap();
+    db.create_view("a.things", "others", vec![]).unwrap();
+    let before = last(&db);
+    let refused = rewind(change).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::NamespaceExists, "{refused}");
+    assert_eq!(last(&db), before);
+}

@@ -1,0 +1,107 @@
+//! `treedb restore --at`: a backup as it was at an earlier time.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+
+use bson::DateTime;
+use treedb_collections::{AsOf, Database};
+
+use super::key::KeyArgs;
+use super::progress::Progress;
+use super::{Failure, error_hints};
+
+/// The argument of `--at`.
+pub(super) fn moment(text: &str) -> Result<AsOf, String> {
+    if let Some(change) = text.strip_prefix("change:") {
+        return change
+            .parse()
+            .map(AsOf::Change)
+            .map_err(|_| format!("{change} is not the number of a change"));
+    }
+    DateTime::parse_rfc3339_str(text).map(AsOf::Time).map_err(|_| {
+        "a time is written as 2026-11-23T14:05:00Z, or with another time zone as 2026-11-23T15:05:00+01:00; \
+         a change as change:NUMBER"
+            .to_owned()
+    })
+}
+
+/// The directory beside `dir` in which the database is until it is complete.
+fn partial(dir: &Path) -> PathBuf {
+    let mut name = dir.as_os_str().to_owned();
+    name.push(".rewinding");
+    name.into()
+}
+
+/// Removes a directory that is not complete.
+struct Removed<'a>(&'a Path);
+
+impl Drop for Removed<'_> {
+    fn drop(&mut self) {
+        // What is left says by its name what it is.
+        let _ = fs::remove_dir_all(self.0);
+    }
+}
+
+/// Lets `restore` make a database in a directory, rewinds it, and gives the directory its name.
+pub(super) fn restore(
+    dir: &Path,
+    key: &KeyArgs,
+    at: AsOf,
+    restore: &dyn Fn(&Path) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let is_free = match fs::read_dir(dir) {
+        Ok(mut entries) => entries.next().is_none(),
+        Err(error) => error.kind() == std::io::ErrorKind::NotFound,
+    };
+    if !is_free {
+        return Err(Failure(format!(
+            "{}: a database is restored into an empty or a new directory",
+            dir.display()
+        )));
+    }
+    let partial = partial(dir);
+    if partial.exists() {
+        return Err(Failure(format!("{}: left by an earlier restore: remove it", partial.display())));
+    }
+    let removed = Removed(&partial);
+    restore(&partial)?;
+    let failed = |error| error_hints::directory(dir, &error);
+    let database = Database::open_with(&partial, key.options()?).map_err(failed)?;
+    let mut progress: Option<Progress> = None;
+    let done = database.rewind(at, &mut |done, of| {
+        progress.get_or_insert_with(|| Progress::of_entries("rewound", of)).at(done, done);
+    });
+    let done = done.map_err(failed)?;
+    database.close().map_err(failed)?;
+    let whither =
+        format!("of {} collections, to what there was after change {}", done.collections, done.change);
+    progress
+        .unwrap_or_else(|| Progress::of_entries("rewound", done.documents))
+        .finish(done.documents, &whither);
+    for note in &done.notes {
+        eprintln!("treedb: {note}");
+    }
+    fs::rename(&partial, dir)?;
+    std::mem::forget(removed);
+    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    Ok(File::open(parent)?.sync_all()?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_moment_is_a_time_with_its_zone_or_a_change() {
+        let time = |text: &str| match moment(text) {
+            Ok(AsOf::Time(time)) => time.timestamp_millis(),
+            other => panic!("{text}: {other:?}"),
+        };
+        assert_eq!(time("1970-01-01T00:00:01Z"), 1_000);
+        assert_eq!(time("1970-01-01T01:00:01.5+01:00"), 1_500);
+        assert_eq!(moment("change:12"), Ok(AsOf::Change(12)));
+        for wrong in ["", "yesterday", "2026-11-23", "2026-11-23T14:05:00", "change:", "change:-1"] {
+            assert!(moment(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,108 @@
+"""Restoring a backup as it was at an earlier moment."""
+import contextlib
+import datetime
+import subprocess
+import time
+
+import pymongo
+
+from server import BIN, Server
+
+
+def treedb(*args):
+    return subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=120)
+
+
+@contextlib.contextmanager
+def serving(folder, *flags):
+    server = Server(folder, *flags)
+    try:
+        with pymongo.MongoClient(server.uri) as client:
+            yield client
+    finally:
+        server.stop()
+
+
+def now():
+    """The server's clock is this one. Changes after it are later by a millisecond at least."""
+    time.sleep(0.005)
+    moment = datetime.datetime.now(datetime.timezone.utc)
+    time.sleep(0.005)
+    return moment
+
+
+def everything(client):
+    return {
+        f"{name}.{coll}": (sorted(client[name][coll].find(), key=repr), sorted(client[name][coll].index_information()))
+        for name in client.list_database_names() if name not in ("admin", "local", "config")
+        for coll in client[name].list_collection_names()
+    }
+
+
+def served(folder):
+    with serving(folder) as client:
+        return everything(client)
+
+
+def test_a_backup_is_restored_as_it_was_before_the_accident(tmp_path):
+    moments = []
+    with serving(tmp_path / "data", "--change-log", "on") as client:
+        shop = client.shop
+        shop.orders.insert_many([{"_id": i, "n": 0, "text": "x" * 50} for i in range(3000)])
+        shop.orders.create_index("n")
+        shop.customers.insert_many([{"_id": i, "mail": f"m{i}"} for i in range(10)])
+        shop.customers.create_index("mail", unique=True)
+        moments.append((now(), everything(client)))
+        shop.orders.update_many({"_id": {"$lt": 1500}}, {"$inc": {"n": 1}})
+        shop.orders.delete_many({"_id": {"$gte": 2000}})
+        # Unique keys that change hands.
+        shop.customers.update_one({"_id": 1}, {"$set": {"mail": "between"}})
+        shop.customers.update_one({"_id": 2}, {"$set": {"mail": "m1"}})
+        shop.customers.update_one({"_id": 1}, {"$set": {"mail": "m2"}})
+        client.other.new.insert_one({"_id": 1})
+        moments.append((now(), everything(client)))
+        shop.orders.drop_index("n_1")
+        shop.customers.rename("clients")
+        shop.drop_collection("orders")
+        shop.orders.insert_one({"_id": "another"})
+        moments.append((now(), everything(client)))
+        client.admin.command("backupTo", str(tmp_path / "backup"))
+        client.drop_database("shop")
+    for number, (moment, expected) in enumerate(moments):
+        to = tmp_path / f"restored{number}"
+        done = treedb("restore", tmp_path / "backup", "--dir", to, "--at", moment.isoformat())
+        assert done.returncode == 0, done.stderr
+        assert not (tmp_path / f"restored{number}.rewinding").exists()
+        assert treedb("check", "--dir", to).returncode == 0
+        assert served(to) == expected, done.stderr
+    # From the directory of the server, after it has stopped.
+    done = treedb("restore", tmp_path / "data", "--dir", tmp_path / "again", "--at", moments[-1][0].isoformat())
+    assert done.returncode == 0, done.stderr
+    assert served(tmp_path / "again") == moments[-1][1]
+    # And back to before that, from the result.
+    done = treedb("restore", tmp_path / "again", "--dir", tmp_path / "first", "--at", moments[0][0].isoformat())
+    assert done.returncode == 0, done.stderr
+    assert served(tmp_path / "first") == moments[0][1]
+
+
+def test_a_moment_that_cannot_be_restored_is_refused_and_nothing_is_left(tmp_path):
+    with serving(tmp_path / "data", "--change-log", "off") as client:
+        client.shop.orders.insert_one({"_id": 1})
+    to = tmp_path / "to"
+    for at, why in (
+        ("2026-11-23", "2026-11-23T14:05:00Z"), ("change:x", "not the number of a change"),
+        ("2026-11-23T14:05:00Z", "switch the change log on"),
+    ):
+        done = treedb("restore", tmp_path / "data", "--dir", to, "--at", at)
+        assert done.returncode != 0 and why in done.stderr, done.stderr
+        assert not to.exists() and not (tmp_path / "to.rewinding").exists()
+    with serving(tmp_path / "data", "--change-log", "on") as client:
+        client.shop.orders.insert_one({"_id": 2})
+    done = treedb("restore", tmp_path / "data", "--dir", to, "--at", "2001-01-01T00:00:00Z")
+    assert done.returncode == 1 and "not kept that long" in done.stderr
+    done = treedb("restore", tmp_path / "data", "--dir", tmp_path / "data", "--at", "change:1")
+    assert done.returncode == 1 and "empty or a new directory" in done.stderr
+    (tmp_path / "dump" / "shop").mkdir(parents=True)
+    (tmp_path / "dump" / "shop" / "orders.bson").write_bytes(b"")
+    done = treedb("restore", tmp_path / "dump", "--dir", to, "--at", "change:1")
+    assert done.returncode == 1 and "--at is for backups" in done.stderr
