@@ -16,7 +16,9 @@ case ${1:-all} in
 esac
 # The servers are processes of their own. The peer is a program of its own too, installed once: seven minutes on two cores.
 case ${1:-all} in
-    all | server)
+    all | server | connections)
+        # A thousand connections.
+        ulimit -n 8192 || true
         cargo build -q --release -p treedb_server --bin treedb
         BENCH_TREEDB=$(realpath "$target/release/treedb")
         if [ -z "${BENCH_SECANTUSD:-}" ]; then

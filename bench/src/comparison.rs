@@ -94,6 +94,8 @@ pub enum Unit {
     OpsPerSecond,
     /// Bytes on disk per document: less is better.
     BytesPerDocument,
+    /// Bytes: less is better.
+    Bytes,
 }
 
 impl Unit {
@@ -104,6 +106,7 @@ impl Unit {
             Unit::Microseconds => "us",
             Unit::OpsPerSecond => "ops/s",
             Unit::BytesPerDocument => "B/doc",
+            Unit::Bytes => "B",
         }
     }
 
@@ -115,7 +118,7 @@ impl Unit {
     fn of(self, measured: &Measurement) -> f64 {
         let (spent, ops) = (measured.spent.max(1) as f64, measured.ops.max(1) as f64);
         match self {
-            Unit::NanosPerOp | Unit::BytesPerDocument => spent / ops,
+            Unit::NanosPerOp | Unit::BytesPerDocument | Unit::Bytes => spent / ops,
             Unit::Microseconds => spent / ops / 1e3,
             Unit::OpsPerSecond => ops * 1e9 / spent,
         }

@@ -7,4 +7,4 @@ mod ycsb;
 
 pub(crate) use client::Protocol;
 pub(crate) use process::Process;
-pub(crate) use ycsb::{Done, RECORDS, Workload, load, run};
+pub(crate) use ycsb::{Done, RECORDS, Workload, load, open, reads, run};

@@ -97,6 +97,19 @@ impl Process {
     }
 }
 
+impl Process {
+    /// The memory that it occupies, in bytes.
+    ///
+    /// # Errors
+    /// It has ended.
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id()))?;
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).ok_or("no VmRSS")?;
+        let kib: u64 = line.trim().trim_end_matches(" kB").trim().parse()?;
+        Ok(kib * 1024)
+    }
+}
+
 impl Drop for Process {
     fn drop(&mut self) {
         let _ = self.child.kill();

@@ -12,6 +12,7 @@
 //! Zipfian choices have the exponent .99 and are scattered over the records by a hash, as in YCSB. Every value begins with
 //! the number of its record, which is checked on each read.
 
+use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -265,6 +266,43 @@ pub(crate) fn run(
         Ok(latencies)
     })?;
     Ok(done(started, latencies))
+}
+
+/// Reads records, chosen evenly, for `time` on so many connections, which are open before the time begins.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn reads(server: &Process, threads: u64, time: Duration, records: u64, seed: u64) -> Result<Done> {
+    let ready = Barrier::new(threads as usize);
+    let done_in = connections(server, Protocol::Mongo, threads, |mut client, i| {
+        let mut numbers = Random::new(seed * 1_000_000 + i, records);
+        let mut latencies = Vec::new();
+        ready.wait();
+        let started = Instant::now();
+        while started.elapsed() < time {
+            let n = numbers.next().unwrap_or(0);
+            let began = Instant::now();
+            client.read(&key(n), |found| check(found, Some(n)))?;
+            latencies.push(nanos(began));
+        }
+        Ok((started, latencies))
+    })?;
+    let first = done_in.iter().map(|(started, _)| *started).min().unwrap_or_else(Instant::now);
+    Ok(done(first, done_in.into_iter().map(|(_, latencies)| latencies).collect()))
+}
+
+/// Opens so many connections, reads a record by each, and keeps them open.
+///
+/// # Errors
+/// As [`run`].
+pub(crate) fn open(server: &Process, count: u64, records: u64) -> Result<Vec<Client>> {
+    (0..count)
+        .map(|n| {
+            let mut client = Client::connect(server, Protocol::Mongo)?;
+            client.read(&key(n % records), |found| check(found, Some(n % records)))?;
+            Ok(client)
+        })
+        .collect()
 }
 
 #[cfg(test)]

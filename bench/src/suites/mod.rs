@@ -1,6 +1,7 @@
 //! The workloads.
 
 mod concurrent_reads;
+mod connections;
 mod documents;
 mod durable;
 mod groups;
@@ -61,6 +62,11 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "memory", about: memory::ABOUT, run: |scale| Ok(memory::run(scale)?.into()) },
     Suite { name: "pg", about: pg::ABOUT, run: |scale| Ok(pg::run(scale)?.into()) },
     Suite { name: "server", about: server::ABOUT, run: |scale| Ok(server::run(scale)?.into()) },
+    Suite {
+        name: "connections",
+        about: connections::ABOUT,
+        run: |scale| Ok(connections::run(scale)?.into()),
+    },
     Suite { name: "vectors", about: vectors::ABOUT, run: vectors::run },
 ];
 
