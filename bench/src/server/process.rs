@@ -35,6 +35,7 @@ impl Process {
         let dir = DataDir::new("treedb-server")?;
         let mut child = program("BENCH_TREEDB")?
             .args(["serve", "--mongo", "127.0.0.1:0", "--native", "127.0.0.1:0", "--log-level", "error"])
+            .args(["--max-connections", "4000"])
             .arg("--dir")
             .arg(dir.path().join("db"))
             .stdout(Stdio::piped())
