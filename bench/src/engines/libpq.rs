@@ -4,6 +4,8 @@
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{self, NonNull};
 
+use rustix::thread::Pid;
+
 use crate::Result;
 
 /// An open connection, closed on drop.
@@ -27,6 +29,12 @@ impl Connection {
             pq_sys::ConnStatusType::CONNECTION_OK => Ok(connection),
             _ => Err(connection.message().into()),
         }
+    }
+
+    /// The process that serves the connection.
+    pub(super) fn backend(&self) -> Option<Pid> {
+        // SAFETY: an open connection.
+        Pid::from_raw(unsafe { pq_sys::PQbackendPID(self.0.as_ptr()) })
     }
 
     /// Prepares a statement under the name `name`.

@@ -32,7 +32,7 @@ pub use entries::{EntryFormat, EntryGenerator, KeyFormat};
 pub use lmdb::LmdbDocuments;
 #[cfg(feature = "peers")]
 pub use polodb::PoloDbDocuments;
-pub use postgres::Postgres;
+pub use postgres::{Postgres, WARM_UP};
 pub use sqlite::{Layout, SqliteDocuments};
 pub use treedb::TreeDbDocuments;
 

@@ -8,10 +8,17 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::Instant;
 
+use rustix::thread::{CpuSet, Pid, sched_getaffinity, sched_setaffinity};
+
 use crate::Result;
 use crate::comparison::Measurement;
 
 use super::libpq::Connection;
+
+/// The name under which statements are prepared.
+const STATEMENT: &CStr = c"measured";
+/// Executions that are not timed.
+pub const WARM_UP: usize = 10;
 
 /// Settings of the cluster, in addition to those of `scripts/pg_common.sh`, which they override.
 const SETTINGS: &str = "shared_buffers = 512MB\nmax_wal_size = 4GB\ncheckpoint_timeout = 30min\nautovacuum = off\n\
@@ -79,23 +86,52 @@ impl Postgres {
     }
 
     /// Executes a statement, prepared once, with each of `parameters`, with up to `workers` parallel workers, and returns how
-    /// many nanoseconds that took without the connection.
+    /// many nanoseconds that took without the connection and the first [`WARM_UP`] executions, when statements are planned.
+    ///
+    /// Without workers, client and server take turns on one processor: to wake another one up takes several times as long as a short
+    /// statement where processors are virtual, and not always the same.
     ///
     /// # Errors
     /// An SQL error.
     pub fn execute(&self, statement: &str, parameters: &[Vec<CString>], workers: u32) -> Result<u64> {
-        const NAME: &CStr = c"measured";
-        let connection = Connection::open(&format!(
+        let connection = self.connect(workers)?;
+        let _on_one = match workers {
+            0 => Some(OnOneProcessor::both(connection.backend())?),
+            _ => None,
+        };
+        connection.prepare(STATEMENT, statement)?;
+        let (first, others) = parameters.split_at(WARM_UP.min(parameters.len()));
+        for parameters in first {
+            connection.execute(STATEMENT, parameters)?;
+        }
+        let begin = Instant::now();
+        for parameters in others {
+            connection.execute(STATEMENT, parameters)?;
+        }
+        Ok(begin.elapsed().as_nanos() as u64)
+    }
+
+    /// Executes a statement with each of `parameters` by a connection of its own, and returns how many nanoseconds that took with the
+    /// connection.
+    ///
+    /// # Errors
+    /// An SQL error.
+    pub fn execute_first(&self, statement: &str, parameters: &[Vec<CString>]) -> Result<u64> {
+        let begin = Instant::now();
+        for parameters in parameters {
+            let connection = self.connect(0)?;
+            connection.prepare(STATEMENT, statement)?;
+            connection.execute(STATEMENT, parameters)?;
+        }
+        Ok(begin.elapsed().as_nanos() as u64)
+    }
+
+    fn connect(&self, workers: u32) -> Result<Connection> {
+        Connection::open(&format!(
             "host={} port={} user=postgres dbname=postgres options='-c max_parallel_workers_per_gather={workers}'",
             self.dir.display(),
             self.port
-        ))?;
-        connection.prepare(NAME, statement)?;
-        let begin = Instant::now();
-        for parameters in parameters {
-            connection.execute(NAME, parameters)?;
-        }
-        Ok(begin.elapsed().as_nanos() as u64)
+        ))
     }
 
     /// Runs statements and returns the rows they print, one per line.
@@ -132,6 +168,28 @@ impl Postgres {
             .and_then(|(spent, checksum)| Some((spent.parse().ok()?, checksum.parse().ok()?)));
         let (spent, checksum) = parts.ok_or_else(|| format!("{sql} returned {line:?}"))?;
         Ok(Measurement { ops, spent, checksum: Some(checksum as u64) })
+    }
+}
+
+/// Keeps this thread and a server process on one processor; on drop, this thread may run on all it could before.
+struct OnOneProcessor(CpuSet);
+
+impl OnOneProcessor {
+    fn both(server: Option<Pid>) -> Result<OnOneProcessor> {
+        let before = sched_getaffinity(None)?;
+        let first = (0..CpuSet::MAX_CPU).find(|cpu| before.is_set(*cpu)).ok_or("no processor")?;
+        let mut one = CpuSet::new();
+        one.set(first);
+        sched_setaffinity(server, &one)?;
+        sched_setaffinity(None, &one)?;
+        Ok(OnOneProcessor(before))
+    }
+}
+
+impl Drop for OnOneProcessor {
+    fn drop(&mut self) {
+        // It was so before.
+        let _ = sched_setaffinity(None, &self.0);
     }
 }
 
