@@ -163,8 +163,9 @@ impl Database {
     }
 
     /// Makes the database what it was `at` an earlier time, as far back as changes are recorded: documents, collections with their names, and
-    /// indexes. Nobody else may write meanwhile; a rewind that was interrupted has to be repeated. It is recorded as other writes are, so
-    /// that another one can undo it. Views, users, vector indexes and changed options stay; [`Rewound::notes`] says where that matters.
+    /// indexes. Nobody else may write meanwhile; a rewind that was interrupted leaves a mixture, and has to be repeated. It is recorded as other
+    /// writes are, so that another one can undo it while the change log keeps that. Views and users stay as they are, and so do changed options and what was
+    /// done to vector indexes; [`Rewound::notes`] says which collections have other options, limits or fewer indexes than they had.
     ///
     /// # Errors
     /// `SnapshotTooOld` if the changes since are not all kept, or the documents of a collection that was dropped; `IllegalOperation` if

@@ -65,10 +65,11 @@ fn memory() -> Result<Vec<Row>> {
     for _ in 0..MIN_ROUNDS {
         for (samples, start) in all.iter_mut().zip([Process::treedb, Process::wired_tiger]) {
             let server = start()?;
-            load(&server, Protocol::Mongo, 1, 0, MANY, MANY)?;
-            let warm = open(&server, 16, MANY)?;
+            // As many records as have been read when the connections are counted.
+            load(&server, Protocol::Mongo, 1, 0, 16, 16)?;
+            let warm = open(&server, 16, 16)?;
             let before = server.resident_bytes()?;
-            let many = open(&server, MANY, MANY)?;
+            let many = open(&server, MANY, 16)?;
             // Until those that have nothing to do have given back what they can.
             std::thread::sleep(Duration::from_secs(1));
             let grown = server.resident_bytes()?.saturating_sub(before);

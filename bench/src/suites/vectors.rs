@@ -22,8 +22,8 @@ pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors un
     each element. Where documents are returned, the vectors are in documents of a collection with a vector index: `vector_search` of \
     the library is compared with the graph alone, of the same vectors inserted in the same order, and with the goal of 15 us more \
     than that. Filtered searches ask for the documents whose number is below a limit, over an index of the number, and are compared with \
-    an exact search of the same documents and with USearch's search by a predicate, which returns no documents, at the least `ef` with \
-    which its recall is .95. Searches during inserts run in one thread while another inserts documents into the same collection one \
+    an exact search of the same documents and with USearch's search by a predicate, which returns no documents, each at its least `ef` with \
+    a recall of .95. Searches during inserts run in one thread while another inserts documents into the same collection one \
     by one, as fast as it can.";
 
 /// Below 10, only TreeDB does less than with 10: it keeps 10 nodes, but expands fewer.

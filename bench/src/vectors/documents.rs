@@ -55,19 +55,22 @@ impl Documents {
         self.answer(queries, &|query| VectorSearchRequest::new("near", query.clone(), k).candidates(ef), each)
     }
 
-    /// The same among the documents that match a filter, which lets so many of a thousand through; exactly, or as the library chooses.
+    /// The same among the documents that match a filter, which lets so many of a thousand through; without `ef` exactly.
     pub(crate) fn search_filtered(
         &self,
         queries: &[Vec<f32>],
         k: usize,
         part: u32,
-        exact: bool,
+        ef: Option<usize>,
         each: &mut dyn FnMut(usize, &[u32]),
     ) -> Result<()> {
         let request = |query: &Vec<f32>| {
             let filter = rawdoc! { "part": { "$lt": part as i32 } };
             let request = VectorSearchRequest::new("near", query.clone(), k).filter(filter);
-            if exact { request.exact() } else { request }
+            match ef {
+                Some(ef) => request.candidates(ef),
+                None => request.exact(),
+            }
         };
         self.answer(queries, &request, each)
     }

@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use bson::DateTime;
 use treedb_collections::{AsOf, Database};
@@ -9,6 +10,9 @@ use treedb_collections::{AsOf, Database};
 use super::key::KeyArgs;
 use super::progress::Progress;
 use super::{Failure, error_hints};
+
+/// Longer than any restore takes.
+const NEVER: Duration = Duration::from_secs(365 * 24 * 3600);
 
 /// The argument of `--at`.
 pub(super) fn moment(text: &str) -> Result<AsOf, String> {
@@ -26,10 +30,13 @@ pub(super) fn moment(text: &str) -> Result<AsOf, String> {
 }
 
 /// The directory beside `dir` in which the database is until it is complete.
-fn partial(dir: &Path) -> PathBuf {
-    let mut name = dir.as_os_str().to_owned();
+fn partial(dir: &Path) -> Result<PathBuf, Failure> {
+    let name = dir
+        .file_name()
+        .ok_or_else(|| Failure(format!("{}: a directory with a name is needed", dir.display())))?;
+    let mut name = name.to_owned();
     name.push(".rewinding");
-    name.into()
+    Ok(dir.with_file_name(name))
 }
 
 /// Removes a directory that is not complete.
@@ -59,7 +66,7 @@ pub(super) fn restore(
             dir.display()
         )));
     }
-    let partial = partial(dir);
+    let partial = partial(dir)?;
     if partial.exists() {
         return Err(Failure(format!("{}: left by an earlier restore: remove it", partial.display())));
     }
@@ -67,6 +74,8 @@ pub(super) fn restore(
     restore(&partial)?;
     let failed = |error| error_hints::directory(dir, &error);
     let database = Database::open_with(&partial, key.options()?).map_err(failed)?;
+    // Documents that have expired since are among those that were there.
+    database.expire_every(NEVER);
     let mut progress: Option<Progress> = None;
     let done = database.rewind(at, &mut |done, of| {
         progress.get_or_insert_with(|| Progress::of_entries("rewound", of)).at(done, done);

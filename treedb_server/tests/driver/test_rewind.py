@@ -70,7 +70,8 @@ def test_a_backup_is_restored_as_it_was_before_the_accident(tmp_path):
         client.drop_database("shop")
     for number, (moment, expected) in enumerate(moments):
         to = tmp_path / f"restored{number}"
-        done = treedb("restore", tmp_path / "backup", "--dir", to, "--at", moment.isoformat())
+        # With a slash, as a shell completes it.
+        done = treedb("restore", tmp_path / "backup", "--dir", f"{to}/", "--at", moment.isoformat())
         assert done.returncode == 0, done.stderr
         assert not (tmp_path / f"restored{number}.rewinding").exists()
         assert treedb("check", "--dir", to).returncode == 0
@@ -79,6 +80,8 @@ def test_a_backup_is_restored_as_it_was_before_the_accident(tmp_path):
     done = treedb("restore", tmp_path / "data", "--dir", tmp_path / "again", "--at", moments[-1][0].isoformat())
     assert done.returncode == 0, done.stderr
     assert served(tmp_path / "again") == moments[-1][1]
+    late = treedb("restore", tmp_path / "backup", "--dir", tmp_path / "late", "--at", "2999-01-01T00:00:00Z")
+    assert late.returncode == 0 and "the last change that is known is of" in late.stderr
     # And back to before that, from the result.
     done = treedb("restore", tmp_path / "again", "--dir", tmp_path / "first", "--at", moments[0][0].isoformat())
     assert done.returncode == 0, done.stderr

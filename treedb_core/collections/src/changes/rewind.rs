@@ -7,23 +7,25 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use bson::{Document, RawDocumentBuf};
+use bson::{DateTime, Document, RawDocumentBuf};
 
 use treedb_query::access::{Change, RowId, Sink};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_storage::Reads;
+use treedb_storage::{ReadTxn, Reads};
 
 use super::AsOf;
 use super::as_of::{find_log, resolve_as_of, snapshot_too_old};
 use super::dropped_collections::{CollectionsById, RetainedRows};
-use super::since::{ChangedRows, Past, Since, indexes_at};
+use super::log::Log;
+use super::since::{ChangedRows, LIMITS, Past, Since, indexes_at};
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
 use crate::{Collection, IndexSpec};
 
-/// Rows that are written in a transaction.
+/// Rows that are written in a transaction, and about how many bytes they have at the most.
 const BATCH: usize = 1_000;
+const BATCH_BYTES: usize = 16 << 20;
 
 /// What [`Database::rewind`] has done.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -51,14 +53,19 @@ struct Target {
 
 impl Database {
     /// Makes the database what it was `at` an earlier time: documents, collections with their names, and indexes. Nobody else may
-    /// write meanwhile, and a rewind that was interrupted has to be repeated, with the change that the first one named or its time. Views, users, vector
-    /// indexes and changed options are not undone; where that matters, [`Rewound::notes`] says so. `progress` is called with the
-    /// number of documents written, and of all that are to be.
+    /// write meanwhile. A rewind that was interrupted leaves a mixture, and has to be repeated before the changes since are too old to be kept. It
+    /// is recorded as other writes are, as far as the limits of the change log allow, so that another one can undo it.
+    ///
+    /// Views and users are not undone, nor are changed options and what was done to vector indexes. [`Rewound::notes`] says which collections
+    /// have other options, limits or fewer indexes than they had. `progress` is called with the number of documents written, and of all that are
+    /// to be.
     ///
     /// # Errors
     /// `SnapshotTooOld` if the changes since are not all kept, or a collection was dropped whose documents are not kept;
     /// `IllegalOperation` if changes are not recorded; `NamespaceExists` if a view has the name of a collection; then nothing was changed. Those of writes.
     pub fn rewind(&self, at: AsOf, progress: &mut dyn FnMut(u64, u64)) -> Result<Rewound> {
+        // Else the first commits would remove what is to be undone, if it is old.
+        let _kept = self.inner.changes.keep_all();
         let reads = self.inner.store.begin_read()?;
         let log = find_log(&reads)?;
         let seq = resolve_as_of(&reads, &log, at)?;
@@ -69,7 +76,7 @@ impl Database {
             past: Past { reads: &reads, log: &log, seq },
             collections: CollectionsById::new(&self.inner.catalog, &mut names),
             since,
-            done: Rewound { change: seq, collections: 0, documents: 0, notes: Vec::new() },
+            done: Rewound { change: seq, collections: 0, documents: 0, notes: late(&reads, &log, at)? },
             progress,
             of: 0,
         };
@@ -102,10 +109,7 @@ impl Rewind<'_> {
             if !now.is_recorded() || self.since.created.contains(&meta.id) {
                 continue;
             }
-            let mut indexes = BTreeMap::new();
-            for index in meta.indexes.iter().filter(|index| index.def.as_ordered().is_some()) {
-                indexes.insert(index.def.name().to_owned(), Document::try_from(index.def.spec())?);
-            }
+            let mut indexes = ordered(&meta)?;
             self.since.undo_indexes(meta.id, &mut indexes);
             let name = earlier.get(&meta.id).unwrap_or(&now).clone();
             targets.push(Target { id: meta.id, meta, name, now: Some(now), indexes });
@@ -129,6 +133,12 @@ impl Rewind<'_> {
         }
         for target in &mut targets {
             target.indexes.remove("_id_");
+            for def in target.indexes.values_mut() {
+                // It would inherit that of the collection.
+                if !def.contains_key("collation") {
+                    def.insert("collation", bson::doc! { "locale": "simple" });
+                }
+            }
             if self.db.inner.catalog.view(reads, &target.name)?.is_some() {
                 let why = format!(
                     "a view has the name of the collection {}: drop it or rename it first",
@@ -136,7 +146,13 @@ impl Rewind<'_> {
                 );
                 return Err(QueryError::new(ErrorCode::NamespaceExists, why));
             }
-            if self.since.modified.contains(&target.id) {
+            if self.since.has_other_limits(target.id) {
+                self.done.notes.push(format!(
+                    "limits of the capped collection {} were changed since: it has none now",
+                    target.name
+                ));
+            }
+            if self.since.is_modified(target.id) {
                 self.done
                     .notes
                     .push(format!("options of {} were changed since, and stay as they are", target.name));
@@ -155,7 +171,11 @@ impl Rewind<'_> {
         }
         let renamed = |target: &&Target| target.now.as_ref().is_some_and(|now| *now != target.name);
         for target in targets.iter().filter(renamed) {
-            self.rename(target.now.as_ref().map(Namespace::as_str), &between(target))?;
+            let now = target.now.as_ref().map(Namespace::as_str);
+            // Of a rewind that was interrupted.
+            if now != Some(between(target).as_str()) {
+                self.rename(now, &between(target))?;
+            }
         }
         for target in targets.iter().filter(renamed) {
             self.rename(Some(&between(target)), target.name.as_str())?;
@@ -172,16 +192,17 @@ impl Rewind<'_> {
         for target in &targets {
             let rows = self.since.rows.remove(&target.id).unwrap_or_default();
             let differs = !rows.earlier.is_empty() || rows.inserted.len() > 0;
-            let capped = target.meta.special.capped.is_some();
+            let other_limits = self.since.has_other_limits(target.id);
+            let capped = (target.meta.special.capped.is_some() && differs) || other_limits;
             let collection = Collection::new(self.db.clone(), target.name.clone());
-            if target.now.is_none() || (differs && capped) {
+            if target.now.is_none() || capped {
                 self.make_again(target, &rows)?;
             } else {
                 self.drop_indexes(target, &collection)?;
                 self.restore(target, &rows)?;
             }
             self.create_indexes(target, &collection)?;
-            self.done.collections += u64::from(differs || target.now.is_none());
+            self.done.collections += u64::from(differs || capped || target.now.is_none());
         }
         Ok(())
     }
@@ -197,10 +218,9 @@ impl Rewind<'_> {
 
     /// Drops the indexes that the collection did not have, before its rows come back.
     fn drop_indexes(&self, target: &Target, collection: &Collection) -> Result<()> {
-        for index in &target.meta.indexes {
-            let name = index.def.name();
-            if index.def.as_ordered().is_some() && name != "_id_" && !target.indexes.contains_key(name) {
-                collection.drop_index(name)?;
+        for (name, def) in ordered(&target.meta)? {
+            if name != "_id_" && !target.indexes.get(&name).is_some_and(|had| is_same(had, &def)) {
+                collection.drop_index(&name)?;
             }
         }
         Ok(())
@@ -227,14 +247,29 @@ impl Rewind<'_> {
 
     /// Makes a collection again and inserts all rows that it had.
     fn make_again(&mut self, target: &Target, rows: &ChangedRows) -> Result<()> {
+        let mut options = target.meta.options.clone();
+        if self.since.has_other_limits(target.id) {
+            LIMITS.iter().for_each(|name| drop(options.remove(*name)));
+        }
+        if let Ok(series) = options.get_document_mut("timeseries")
+            && series.contains_key("granularity")
+        {
+            // It follows from the granularity, and cannot be given with it.
+            series.remove("bucketMaxSpanSeconds");
+        }
+        if target.meta.vector_tables().next().is_some() {
+            self.done.notes.push(format!("{} was made again: create its vector indexes again", target.name));
+        }
         self.db.drop_collection(target.name.as_str())?;
-        self.db.create_collection(target.name.as_str(), target.meta.options.clone())?;
-        let (mut batch, mut written) = (Vec::new(), Vec::new());
+        self.db.create_collection(target.name.as_str(), options)?;
+        let (mut batch, mut bytes, mut written) = (Vec::new(), 0, Vec::new());
         let db = self.db;
         self.past.each_row(&mut self.collections, &target.meta, rows, &mut |document| {
             batch.push(document.to_owned());
-            if batch.len() == BATCH {
+            bytes += document.as_bytes().len();
+            if batch.len() == BATCH || bytes > BATCH_BYTES {
                 written.push(insert(db, &target.name, &std::mem::take(&mut batch))?);
+                bytes = 0;
             }
             Ok(())
         })?;
@@ -262,8 +297,9 @@ impl Rewind<'_> {
         // Rows that are not there, or whose unique keys others have, which have not been restored yet.
         let mut missing = Vec::new();
         let earlier: Vec<u64> = rows.earlier.iter().copied().collect();
-        for batch in earlier.chunks(BATCH) {
-            let documents = self.documents(target.id, batch)?;
+        let mut rest = earlier.as_slice();
+        while !rest.is_empty() {
+            let documents = self.documents(target.id, &mut rest)?;
             let mut gone = Vec::new();
             edit(self.db, &target.name, &mut |sink| {
                 gone.clear();
@@ -281,28 +317,70 @@ impl Rewind<'_> {
                 }
                 Ok(())
             })?;
-            self.wrote(batch.len() - gone.len());
+            self.wrote(documents.len() - gone.len());
             missing.append(&mut gone);
         }
-        for batch in missing.chunks(BATCH) {
+        let mut rest = missing.as_slice();
+        while !rest.is_empty() {
             let documents: Vec<_> =
-                self.documents(target.id, batch)?.into_iter().map(|(_, one)| one).collect();
+                self.documents(target.id, &mut rest)?.into_iter().map(|(_, one)| one).collect();
             let written = insert(self.db, &target.name, &documents)?;
             self.wrote(written);
         }
         Ok(())
     }
 
-    /// The documents that rows had.
-    fn documents(&mut self, collection: i64, rows: &[u64]) -> Result<Vec<(u64, RawDocumentBuf)>> {
-        let mut documents = Vec::with_capacity(rows.len());
-        for row in rows {
+    /// The documents that the first of some rows had, which are taken from them.
+    fn documents(&mut self, collection: i64, rows: &mut &[u64]) -> Result<Vec<(u64, RawDocumentBuf)>> {
+        let (mut documents, mut bytes) = (Vec::new(), 0);
+        while let Some((row, others)) = rows.split_first() {
+            *rows = others;
             if let Some(document) = self.past.row(&mut self.collections, collection, *row)? {
+                bytes += document.as_bytes().len();
                 documents.push((*row, document));
+            }
+            if documents.len() == BATCH || bytes > BATCH_BYTES {
+                break;
             }
         }
         Ok(documents)
     }
+}
+
+/// What is to be said of a time after the last change.
+fn late(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<Vec<String>> {
+    let last = DateTime::from_millis(log.end(reads)?.time);
+    Ok(match at {
+        AsOf::Time(time) if time > last => {
+            vec![format!("the last change that is known is of {last}, which is before {time}")]
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// The definitions of the indexes of a collection that are not of vectors, by name, each with its collation.
+fn ordered(meta: &Meta) -> Result<BTreeMap<String, Document>> {
+    let mut found = BTreeMap::new();
+    for index in meta.indexes.iter().filter(|index| index.def.as_ordered().is_some()) {
+        let mut def = Document::try_from(index.def.spec())?;
+        if !def.contains_key("collation") {
+            def.insert("collation", bson::doc! { "locale": "simple" });
+        }
+        found.insert(index.def.name().to_owned(), def);
+    }
+    Ok(found)
+}
+
+/// Whether two definitions are of the same index. Some options can be changed while it is there.
+fn is_same(one: &Document, other: &Document) -> bool {
+    const CHANGEABLE: [&str; 2] = ["hidden", "expireAfterSeconds"];
+    let fixed = |def: &Document| -> BTreeMap<String, bson::Bson> {
+        def.iter()
+            .filter(|(name, _)| !CHANGEABLE.contains(&name.as_str()))
+            .map(|(k, v)| (k.clone(), v.clone()))
+            .collect()
+    };
+    fixed(one) == fixed(other)
 }
 
 /// The name of a collection while others get theirs.

@@ -15,6 +15,9 @@ use super::row_ranges::RowRanges;
 use crate::catalog::meta::Meta;
 use crate::read::view::View;
 
+/// Options of a capped collection.
+pub(super) const LIMITS: [&str; 3] = ["capped", "size", "max"];
+
 /// The rows of a collection that were different.
 #[derive(Debug, Default)]
 pub(super) struct ChangedRows {
@@ -33,14 +36,18 @@ pub(super) struct Since {
     pub(super) created: HashSet<i64>,
     /// Indexes that were created or dropped, in this order.
     indexes: Vec<(i64, Defined, Vec<Document>)>,
-    /// Collections whose options, or those of an index, were changed.
-    pub(super) modified: BTreeSet<i64>,
+    /// How options of collections, or of their indexes, were changed.
+    modified: HashMap<i64, Vec<Document>>,
+}
+
+fn document(description: &[u8]) -> Result<Document> {
+    Document::from_reader(description).map_err(|_| damaged("a description"))
 }
 
 /// The definitions of indexes in a record of their creation or removal.
 fn definitions(description: &[u8]) -> Result<Vec<Document>> {
     let wrong = || damaged("the description of an index");
-    let description = Document::from_reader(description).map_err(|_| wrong())?;
+    let description = document(description)?;
     let list = description.get_array("indexes").map_err(|_| wrong())?;
     list.iter().map(|def| def.as_document().cloned().ok_or_else(wrong)).collect()
 }
@@ -64,8 +71,8 @@ impl Since {
             Operation::Defined(Defined::Create, _) => {
                 self.created.insert(collection);
             }
-            Operation::Defined(Defined::Modify, _) => {
-                self.modified.insert(collection);
+            Operation::Defined(Defined::Modify, description) => {
+                self.modified.entry(collection).or_default().push(document(description)?);
             }
             Operation::Defined(defined, description) => {
                 self.indexes.push((collection, *defined, definitions(description)?));
@@ -83,6 +90,20 @@ impl Since {
         Ok(())
     }
 
+    /// Whether options of a collection or of its indexes were changed, other than the limits of a capped one.
+    pub(super) fn is_modified(&self, collection: i64) -> bool {
+        let is_limit =
+            |description: &Document| description.keys().all(|name| LIMITS.contains(&name.as_str()));
+        self.modified.get(&collection).is_some_and(|all| !all.iter().all(is_limit))
+    }
+
+    /// Whether a collection was made capped, or its limits were changed.
+    pub(super) fn has_other_limits(&self, collection: i64) -> bool {
+        let is_limit =
+            |description: &Document| description.keys().any(|name| LIMITS.contains(&name.as_str()));
+        self.modified.get(&collection).is_some_and(|all| all.iter().any(is_limit))
+    }
+
     /// Undoes what happened to the indexes of a collection, whose definitions are given by name.
     pub(super) fn undo_indexes(&self, collection: i64, indexes: &mut BTreeMap<String, Document>) {
         for (id, defined, definitions) in self.indexes.iter().rev() {
@@ -93,6 +114,16 @@ impl Since {
                     _ => drop(indexes.insert(name, def.clone())),
                 }
             }
+        }
+    }
+}
+
+/// Changes options of an index.
+fn modify(def: &mut Document, changed: &Document) {
+    for (name, value) in changed.iter().filter(|(name, _)| *name != "name") {
+        match value {
+            bson::Bson::Boolean(false) => drop(def.remove(name)),
+            value => drop(def.insert(name.clone(), value.clone())),
         }
     }
 }
@@ -120,6 +151,14 @@ pub(super) fn indexes_at(
                 Operation::Defined(Defined::CreateIndexes, description) => {
                     for def in definitions(description)? {
                         found.insert(def.get_str("name").unwrap_or_default().to_owned(), def);
+                    }
+                }
+                Operation::Defined(Defined::Modify, description) => {
+                    let description = document(description)?;
+                    if let Ok(changed) = description.get_document("index")
+                        && let Some(def) = found.get_mut(changed.get_str("name").unwrap_or_default())
+                    {
+                        modify(def, changed);
                     }
                 }
                 Operation::Defined(Defined::DropIndexes, description) => {

@@ -27,6 +27,8 @@ pub(crate) struct ChangeLog {
     sampling_seed: AtomicU64,
     /// When the log was last trimmed: milliseconds since 1970.
     pub(super) last_trim: AtomicI64,
+    /// Those for whom nothing is removed ([`ChangeLog::keep_all`]).
+    keepers: AtomicU64,
     /// The time that tests set; 0 for the system's clock.
     clock: AtomicI64,
 }
@@ -43,7 +45,28 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// Keeps everything in the log while it lives.
+#[derive(Debug)]
+pub(super) struct Kept<'a>(&'a AtomicU64);
+
+impl Drop for Kept<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
 impl ChangeLog {
+    /// Nothing is removed from the log until the result is dropped.
+    pub(super) fn keep_all(&self) -> Kept<'_> {
+        self.keepers.fetch_add(1, Ordering::SeqCst);
+        Kept(&self.keepers)
+    }
+
+    /// Whether somebody needs everything that is in the log.
+    pub(super) fn keeps_all(&self) -> bool {
+        self.keepers.load(Ordering::SeqCst) > 0
+    }
+
     /// Milliseconds since 1970.
     pub(crate) fn now(&self) -> i64 {
         match self.clock.load(Ordering::Relaxed) {

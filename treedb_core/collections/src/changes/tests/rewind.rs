@@ -83,6 +83,115 @@ fn a_rewound_database_is_what_it_was_and_can_be_rewound_again() {
     }
 }
 
+/// The specifications of the indexes of a collection.
+fn specs(db: &Database, name: &str) -> Vec<Document> {
+    let reads = db.inner.store.begin_read().unwrap();
+    let meta = db.inner.catalog.find(&reads, &crate::Namespace::parse(name).unwrap()).unwrap().unwrap();
+    let mut specs: Vec<_> =
+        meta.indexes.iter().map(|index| Document::try_from(index.def.spec()).unwrap()).collect();
+    specs.sort_by_key(|spec| spec.get_str("name").unwrap().to_owned());
+    specs
+}
+
+#[test]
+fn indexes_come_back_as_they_were_with_or_without_their_collection() {
+    for drops in [false, true] {
+        let db = open(&SimDisk::new()).unwrap();
+        db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+        let folded = doc! { "collation": { "locale": "en", "strength": 2 } };
+        let people = db.create_collection("a.people", folded).unwrap();
+        for id in 0..4 {
+            people
+                .insert_one(raw(
+                    &doc! { "_id": id, "n": 1, "u": if id % 2 == 0 { "a" } else { "A" }, "v": id },
+                ))
+                .unwrap();
+        }
+        people.create_index(IndexSpec::new(raw(&doc! { "n": 1 })).name("x")).unwrap();
+        people.create_index(IndexSpec::new(raw(&doc! { "at": 1 })).expire_after(60)).unwrap();
+        db.modify_index("a.people", "at_1", None, Some(3_000)).unwrap();
+        let simple = raw(&doc! { "locale": "simple" });
+        let exact = IndexSpec::new(raw(&doc! { "v": 1, "u": 1 })).name("exact").collation(simple).unique();
+        people.create_index(exact).unwrap();
+        let (change, before, were) = (last(&db), state(&db), specs(&db, "a.people"));
+        people.drop_index("exact").unwrap();
+        people.drop_index("x").unwrap();
+        people.delete(crate::DeleteRequest::many(raw(&doc! { "_id": { "$gt": 0 } }))).unwrap();
+        // The name of an index that the documents of then could not have.
+        people.create_index(IndexSpec::new(raw(&doc! { "n": 1 })).name("x").unique()).unwrap();
+        if drops {
+            db.drop_collection("a.people").unwrap();
+        }
+        let done = db.rewind(AsOf::Change(change), &mut |_, _| {}).unwrap();
+        assert!(done.notes.is_empty(), "{:?}", done.notes);
+        assert!(state(&db) == before);
+        assert_eq!(specs(&db, "a.people"), were);
+    }
+}
+
+#[test]
+fn a_collection_that_was_made_capped_or_dropped_as_a_time_series_comes_back_with_all_its_documents() {
+    let db = open(&SimDisk::new()).unwrap();
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    let things = db.collection("a.things").unwrap();
+    let docs: Vec<_> = (0..50).map(|id| raw(&doc! { "_id": id, "text": "x".repeat(200) })).collect();
+    things.insert_many(&docs, true).unwrap();
+    let series = doc! { "timeseries": { "timeField": "t", "granularity": "minutes" } };
+    let measured = db.create_collection("a.measured", series).unwrap();
+    measured.insert_one(raw(&doc! { "t": DateTime::from_millis(5), "n": 1 })).unwrap();
+    let (change, before) = (last(&db), state(&db));
+    db.convert_to_capped("a.things", 4096, None).unwrap();
+    assert!(things.len().unwrap() < 20);
+    db.drop_collection("a.measured").unwrap();
+    let done = db.rewind(AsOf::Change(change), &mut |_, _| {}).unwrap();
+    assert_eq!(done.notes, ["limits of the capped collection a.things were changed since: it has none now"]);
+    assert!(state(&db) == before);
+}
+
+#[test]
+fn a_rewind_that_was_interrupted_between_two_names_can_be_repeated() {
+    let db = open(&SimDisk::new()).unwrap();
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    for name in ["a.x", "a.y"] {
+        db.collection(name).unwrap().insert_one(raw(&doc! { "_id": name })).unwrap();
+    }
+    let (change, before) = (last(&db), state(&db));
+    for (from, to) in [("a.x", "a.z"), ("a.y", "a.x"), ("a.z", "a.y")] {
+        db.rename_collection(from, to, false).unwrap();
+    }
+    let reads = db.inner.store.begin_read().unwrap();
+    let id = db.inner.catalog.find(&reads, &crate::Namespace::parse("a.y").unwrap()).unwrap().unwrap().id;
+    db.rename_collection("a.y", &format!("a.treedb_rewind_{id}"), false).unwrap();
+    db.rewind(AsOf::Change(change), &mut |_, _| {}).unwrap();
+    assert!(state(&db) == before);
+}
+
+#[test]
+fn what_a_rewind_needs_is_not_removed_by_its_own_commits() {
+    let db = open(&SimDisk::new()).unwrap();
+    let clock = &db.inner.changes;
+    clock.set_now(1_000);
+    db.record_changes(Some(ChangeLogOptions {
+        keep: std::time::Duration::from_secs(10),
+        ..ChangeLogOptions::default()
+    }))
+    .unwrap();
+    let things = db.collection("a.things").unwrap();
+    let docs: Vec<_> = (0..3_000).map(|id| raw(&doc! { "_id": id, "n": 0 })).collect();
+    things.insert_many(&docs, true).unwrap();
+    let (change, before) = (last(&db), state(&db));
+    things.update(UpdateRequest::many(raw(&doc! {}), raw(&doc! { "$set": { "n": 1 } }))).unwrap();
+    db.drop_collection("a.things").unwrap();
+    // Nobody has written since, so it is all there.
+    clock.set_now(100_000);
+    db.rewind(AsOf::Change(change), &mut |_, _| {}).unwrap();
+    assert!(state(&db) == before);
+    let log = db.change_log().unwrap().unwrap();
+    assert!(log.first <= change, "{log:?}");
+    db.trim_changes().unwrap();
+    assert!(db.change_log().unwrap().unwrap().first > change);
+}
+
 #[test]
 fn a_rewind_by_time_leaves_alone_what_has_not_changed() {
     let db = open(&SimDisk::new()).unwrap();
