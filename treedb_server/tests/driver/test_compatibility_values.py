@@ -91,7 +91,7 @@ def test_an_error_of_the_page_has_its_code_and_name(client, some, code):
                 for first, rest in rows("Errors") if str(code) in re.findall(r"\d+", first))
     work = ERRORS[code]
     if isinstance(work, str):
-        asserted = rf'(== \(?|code"\] == |, ){code}\b|{name}'
+        asserted = rf'(== \(?|== \{{|code"\] == |, ){code}\b|{name}'
         assert re.search(asserted, (HERE / work).read_text()), f"{work} does not try {code}"
         return
     if code == 292:
