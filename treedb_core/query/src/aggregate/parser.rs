@@ -12,7 +12,7 @@ use super::operand::{failed, raw};
 use super::pipeline::Pipeline;
 use super::stage::{PlannedStage, Role, Stage, StageParser};
 use super::stages::{
-    BucketAuto, Densify, Facet, GraphLookup, Group, Limit, Lookup, Match, OwnSource, Project, Redact, Sample,
+    BucketAuto, Densify, Facet, GeoNear, GraphLookup, Group, Limit, Lookup, Match, OwnSource, Project, Redact, Sample,
     Skip, SortStage, UnionWith, Unwind, VectorSearch, Window, Write, bucket, count, fill, sort_by_count,
 };
 
@@ -42,6 +42,7 @@ const STAGES: &[(&str, Parse)] = &[
     ("$documents", stage::<OwnSource>()),
     ("$facet", stage::<Facet>()),
     ("$fill", Parse::Rewrite(fill)),
+    ("$geoNear", stage::<GeoNear>()),
     ("$graphLookup", stage::<GraphLookup>()),
     ("$group", stage::<Group>()),
     ("$indexStats", stage::<OwnSource>()),
@@ -73,7 +74,6 @@ const WITHOUT_SCORES: &[&str] = &["$bucketAuto", "$fill", "$merge", "$setWindowF
 /// Stages of MongoDB that do not exist here.
 const UNSUPPORTED: &[&str] = &[
     "$currentOp",
-    "$geoNear",
     "$listLocalSessions",
     "$listSessions",
     "$planCacheStats",

@@ -68,17 +68,17 @@ fn parse(spec: &RawDocument, ignore_unknown: bool) -> Result<IndexSpec> {
             | "partialFilterExpression"
             | "expireAfterSeconds"
             | "collation"
-            | "wildcardProjection" => {}
+            | "wildcardProjection"
+            | "2dsphereIndexVersion"
+            | "bits"
+            | "min"
+            | "max" => {}
             _ if arg.is_null() || arg.is_ignored() => {}
             "storageEngine"
             | "weights"
             | "default_language"
             | "language_override"
             | "textIndexVersion"
-            | "2dsphereIndexVersion"
-            | "bits"
-            | "min"
-            | "max"
             | "clustered"
             | "prepareUnique" => arg.unsupported()?,
             _ if ignore_unknown => continue,
