@@ -368,7 +368,7 @@ fn work_on_a_great_polygon_is_stopped() {
         Ok(())
     };
     let work = Work::new(&count);
-    let region = region(rawdoc! { "$geoWithin": { "$geometry": doc.get("l").unwrap().unwrap().to_raw_bson() } }).unwrap();
+    let region = region(rawdoc! { "$geoWithin": { "$geometry": polygon(&[&points]) } }).unwrap();
     for lng in 0..100 {
         region.selects(&parsed(point(f64::from(lng) / 4.0, 20.0)).unwrap(), &work).unwrap();
     }
