@@ -75,7 +75,9 @@ fn condition(rng: &mut Rng) -> RawDocumentBuf {
         0 => rawdoc! { "$geoWithin": { "$geometry": polygon(rng, corners, 4.0) } },
         1 => rawdoc! { "$geoIntersects": { "$geometry": polygon(rng, corners, 4.0) } },
         2 => rawdoc! { "$geoWithin": { "$centerSphere": [[lng, lat], radius] } },
-        3 => rawdoc! { "$geoIntersects": { "$geometry": { "type": "LineString", "coordinates": [[8, 9], [12, 12]] } } },
+        3 => {
+            rawdoc! { "$geoIntersects": { "$geometry": { "type": "LineString", "coordinates": [[8, 9], [12, 12]] } } }
+        }
         4 => rawdoc! { "$geoWithin": { "$box": [[lng - 1.0, lat - 1.0], [lng + 1.0, lat + 1.0]] } },
         _ => rawdoc! { "$geoWithin": { "$center": [[lng, lat], radius * 20.0] } },
     }
@@ -115,7 +117,8 @@ fn an_index_finds_what_a_scan_finds_and_by_distance_what_sorting_finds() {
     for round in 0..60 {
         for n in 0..12 {
             let id = round * 12 + n;
-            let doc = rawdoc! { "_id": id, "kind": id % 3, "n": rng.below(5) as i32, "loc": location(&mut rng) };
+            let doc =
+                rawdoc! { "_id": id, "kind": id % 3, "n": rng.below(5) as i32, "loc": location(&mut rng) };
             let stored = with.insert_one(&doc);
             match stored {
                 Ok(_) => drop(without.insert_one(&doc).unwrap()),
@@ -148,9 +151,11 @@ fn an_index_finds_what_a_scan_finds_and_by_distance_what_sorting_finds() {
         let near = Near::of_point(Doc::from(&center).get("c").unwrap(), true, &Work::UNCHECKED).unwrap();
         let wanted = by_brute_force(&all, &near.between(min, max), "loc");
         let geometry = center.get("c").unwrap().unwrap().as_document().unwrap().to_owned();
-        let operator = rawdoc! { "$near": { "$geometry": geometry, "$minDistance": min, "$maxDistance": max } };
+        let operator =
+            rawdoc! { "$near": { "$geometry": geometry, "$minDistance": min, "$maxDistance": max } };
         let order = |rows: Vec<i32>| -> Vec<f64> {
-            let distance = |id| wanted.iter().find(|(_, one)| *one == id).map_or(f64::NAN, |(distance, _)| *distance);
+            let distance =
+                |id| wanted.iter().find(|(_, one)| *one == id).map_or(f64::NAN, |(distance, _)| *distance);
             rows.into_iter().map(distance).collect()
         };
         let distances: Vec<f64> = wanted.iter().map(|(distance, _)| *distance).collect();
@@ -183,8 +188,7 @@ fn an_index_of_the_plane_finds_what_a_scan_finds() {
     let spec = rawdoc! { "key": { "loc": "2d", "n": 1 }, "min": -300.0, "max": 250.0 };
     with.create_index(IndexSpec::from_document(&spec)).unwrap();
     let mut rng = Rng::new(29);
-    let docs: Vec<_> =
-        (0..600).map(|id| rawdoc! { "_id": id, "n": id % 7, "loc": pair(&mut rng) }).collect();
+    let docs: Vec<_> = (0..600).map(|id| rawdoc! { "_id": id, "n": id % 7, "loc": pair(&mut rng) }).collect();
     with.insert_many(&docs, true).unwrap();
     without.insert_many(&docs, true).unwrap();
     let mut found = 0;
@@ -201,8 +205,10 @@ fn an_index_of_the_plane_finds_what_a_scan_finds() {
         let wanted = by_brute_force(&docs, &Near::of_point(point(), false, &Work::UNCHECKED).unwrap(), "loc");
         let near = ids(&with, FindRequest::filter(rawdoc! { "loc": { "$near": [x, y] } }));
         let distance = |id: i32| wanted.iter().find(|(_, one)| *one == id).unwrap().0;
-        let (got, all): (Vec<f64>, Vec<f64>) =
-            (near.into_iter().map(distance).collect(), wanted.iter().map(|(distance, _)| *distance).collect());
+        let (got, all): (Vec<f64>, Vec<f64>) = (
+            near.into_iter().map(distance).collect(),
+            wanted.iter().map(|(distance, _)| *distance).collect(),
+        );
         assert_eq!(got, all);
         if x.abs() <= 180.0 {
             let near = ids(&with, FindRequest::filter(rawdoc! { "loc": { "$nearSphere": [x, y] } }));
@@ -225,15 +231,16 @@ fn a_search_by_distance_reads_few_documents() {
     let mut rng = Rng::new(31);
     let docs: Vec<_> = (0..20_000)
         .map(|id| {
-            let (lng, lat) = (rng.below(36_000) as f64 / 100.0 - 180.0, rng.below(17_000) as f64 / 100.0 - 85.0);
+            let (lng, lat) =
+                (rng.below(36_000) as f64 / 100.0 - 180.0, rng.below(17_000) as f64 / 100.0 - 85.0);
             rawdoc! { "_id": id, "loc": [lng, lat] }
         })
         .collect();
     places.insert_many(&docs, true).unwrap();
     for (lng, lat) in [(0.0, 0.0), (179.99, 10.0), (45.0, 84.0), (-100.0, -89.0)] {
-        let filter = rawdoc! { "loc": { "$near": { "$geometry": { "type": "Point", "coordinates": [lng, lat] } } } };
-        let (plan, counters) =
-            places.explain(FindRequest::filter(filter).limit(10)).unwrap().unwrap();
+        let filter =
+            rawdoc! { "loc": { "$near": { "$geometry": { "type": "Point", "coordinates": [lng, lat] } } } };
+        let (plan, counters) = places.explain(FindRequest::filter(filter).limit(10)).unwrap().unwrap();
         assert!(matches!(plan.path, treedb_query::query::Path::Near(_)));
         assert_eq!(counters.returned, 10);
         assert!(counters.docs_examined < 400, "{lng} {lat}: {counters:?}");
@@ -259,5 +266,8 @@ fn programs_that_know_no_locations_refuse_the_catalog_entry() {
     assert_eq!(version(), 1);
     c.create_index(rawdoc! { "loc": "2d" }).unwrap();
     assert_eq!(version(), 10);
-    assert_eq!(raw(&doc! { "loc": "2d" }), c.indexes().unwrap().unwrap()[2].get("key").map(|key| raw(key.as_document().unwrap())).unwrap());
+    assert_eq!(
+        raw(&doc! { "loc": "2d" }),
+        c.indexes().unwrap().unwrap()[2].get("key").map(|key| raw(key.as_document().unwrap())).unwrap()
+    );
 }

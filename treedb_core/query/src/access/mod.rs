@@ -70,7 +70,8 @@ impl IndexInfo {
 
     /// The same of a definition that others have too.
     pub fn shared(def: Arc<Definition>, multikey: bool) -> Self {
-        let ordered = def.as_ordered().is_some_and(|def| !matches!(def.options.kind, Kind::Hashed(_) | Kind::Geo(_)));
+        let ordered =
+            def.as_ordered().is_some_and(|def| !matches!(def.options.kind, Kind::Hashed(_) | Kind::Geo(_)));
         IndexInfo { def, multikey, ordered, uses: Arc::default() }
     }
 }

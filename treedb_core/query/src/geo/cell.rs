@@ -261,11 +261,15 @@ mod tests {
         let plane = Grid::Plane { min: -180.0, max: 180.0 };
         for _ in 0..2000 {
             let point = random_point(&mut rng);
-            let spot =
-                Spot { x: rng.below(36_001) as f64 / 100.0 - 180.0, y: rng.below(18_001) as f64 / 100.0 - 90.0 };
+            let spot = Spot {
+                x: rng.below(36_001) as f64 / 100.0 - 180.0,
+                y: rng.below(18_001) as f64 / 100.0 - 90.0,
+            };
             let on_plane = Vector::of_degrees(spot.x, spot.y);
-            let mut cells =
-                vec![(Grid::Sphere, Grid::cell_of(point), point), (plane, plane.cell_at(spot).unwrap(), on_plane)];
+            let mut cells = vec![
+                (Grid::Sphere, Grid::cell_of(point), point),
+                (plane, plane.cell_at(spot).unwrap(), on_plane),
+            ];
             for level in (0..=LEVELS).rev() {
                 for (grid, cell, point) in &mut cells {
                     let ball = grid.ball(*cell);

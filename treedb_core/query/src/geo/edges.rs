@@ -266,7 +266,8 @@ impl Edges {
         work: &Work<'_>,
         visit: &mut dyn FnMut((usize, Arc), (usize, Arc)) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
-        let (Some(top), Some(other_top)) = (self.levels.len().checked_sub(1), other.levels.len().checked_sub(1))
+        let (Some(top), Some(other_top)) =
+            (self.levels.len().checked_sub(1), other.levels.len().checked_sub(1))
         else {
             return Ok(());
         };

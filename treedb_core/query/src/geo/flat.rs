@@ -93,7 +93,8 @@ fn border_distance(points: &[Spot], spot: Spot, work: &Work<'_>) -> Result<f64> 
         work.step()?;
         let (x, y) = (to.x - from.x, to.y - from.y);
         let length2 = x * x + y * y;
-        let part = if length2 > 0.0 { ((spot.x - from.x) * x + (spot.y - from.y) * y) / length2 } else { 0.0 };
+        let part =
+            if length2 > 0.0 { ((spot.x - from.x) * x + (spot.y - from.y) * y) / length2 } else { 0.0 };
         let part = part.clamp(0.0, 1.0);
         least = least.min(spot.distance(Spot { x: from.x + part * x, y: from.y + part * y }));
     }

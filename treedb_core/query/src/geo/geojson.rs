@@ -90,10 +90,7 @@ pub(super) fn is_on_sphere(spot: Spot) -> bool {
 fn position(value: Value<'_>) -> Result<Vector> {
     let spot = pair(value, false)?;
     if !is_on_sphere(spot) {
-        return Err(invalid(format!(
-            "longitude/latitude is out of bounds, lng: {} lat: {}",
-            spot.x, spot.y
-        )));
+        return Err(invalid(format!("longitude/latitude is out of bounds, lng: {} lat: {}", spot.x, spot.y)));
     }
     Ok(Vector::of_degrees(spot.x, spot.y))
 }
@@ -173,10 +170,9 @@ fn ring(value: Value<'_>, as_written: bool, work: &Work<'_>) -> Result<Ring> {
     let ring = Ring::new(points, as_written, work)?;
     match ring.crossing(work)? {
         None => Ok(ring),
-        Some((one, other)) => Err(invalid(format!(
-            "Loop is not valid: {} Edges {one} and {other} cross",
-            brief(value)
-        ))),
+        Some((one, other)) => {
+            Err(invalid(format!("Loop is not valid: {} Edges {one} and {other} cross", brief(value))))
+        }
     }
 }
 
@@ -225,7 +221,9 @@ fn is_strict(object: Doc<'_>) -> Result<bool> {
     };
     let name = match (system.get("type"), system.get("properties")) {
         (Some(Value::String(b"name")), Some(Value::Document(properties))) => properties.get("name"),
-        (Some(Value::String(b"name")), _) => return Err(invalid("CRS must have field \"properties\" which is an object")),
+        (Some(Value::String(b"name")), _) => {
+            return Err(invalid("CRS must have field \"properties\" which is an object"));
+        }
         _ => return Err(invalid("GeoJSON CRS must have field \"type\": \"name\"")),
     };
     match name {
@@ -369,7 +367,9 @@ impl Location {
     pub fn stored(value: Value<'_>, work: &Work<'_>) -> Result<Location> {
         let location = Self::parse(value, work)?;
         match location.is_strict {
-            true => Err(invalid("Polygons with strict winding order can be queried by, but not stored in an index")),
+            true => Err(invalid(
+                "Polygons with strict winding order can be queried by, but not stored in an index",
+            )),
             false => Ok(location),
         }
     }

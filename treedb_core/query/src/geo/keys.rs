@@ -116,7 +116,13 @@ pub fn cell_ranges(grid: &Grid, region: &Region, work: &Work<'_>) -> Result<Vec<
 ///
 /// # Errors
 /// Those of `work`.
-pub fn ranges_between(grid: &Grid, near: &Near, from: f64, to: f64, work: &Work<'_>) -> Result<Vec<CellRange>> {
+pub fn ranges_between(
+    grid: &Grid,
+    near: &Near,
+    from: f64,
+    to: f64,
+    work: &Work<'_>,
+) -> Result<Vec<CellRange>> {
     let cells = cover(grid, &|ball| Ok(near.ring_relation(ball, from, to)), CELLS_OF_RING, work)?;
     Ok(with_those_around(grid, &cells))
 }

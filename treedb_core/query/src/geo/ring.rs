@@ -57,9 +57,8 @@ impl Ring {
     /// Chooses the known points, and finds out whether they are inside.
     fn learn(&mut self, work: &Work<'_>) -> Result<()> {
         // The longest arc: the way to its middle comes from the left if it begins on the left.
-        let chord2 = |at: &usize| {
-            self.edges.arc(*at).map_or(0.0, |arc| (arc.to - arc.from).dot(arc.to - arc.from))
-        };
+        let chord2 =
+            |at: &usize| self.edges.arc(*at).map_or(0.0, |arc| (arc.to - arc.from).dot(arc.to - arc.from));
         let longest = (0..self.edges.len()).max_by(|a, b| chord2(a).total_cmp(&chord2(b))).unwrap_or(0);
         let Some(arc) = self.edges.arc(longest) else { return Ok(()) };
         let (middle, left) = (arc.at(0.5), arc.from.normal(arc.to).direction().unwrap_or(arc.from));
@@ -68,7 +67,10 @@ impl Ring {
             let direction = direction.direction().unwrap_or(direction);
             let clear = self.edges.chord2(direction, work)?.sqrt();
             // Neither on the arc's great circle, nor at or opposite its middle.
-            best.push((clear.min(direction.dot(left).abs()).min(direction.cross(middle).length()), direction));
+            best.push((
+                clear.min(direction.dot(left).abs()).min(direction.cross(middle).length()),
+                direction,
+            ));
         }
         best.sort_by(|a, b| b.0.total_cmp(&a.0));
         let Some((_, first)) = best.first().copied() else { return Ok(()) };

@@ -39,9 +39,8 @@ impl Cap {
         }
         // What is outside is a cap too, around the opposite point: nothing may come nearer to that than its radius.
         let (opposite, least) = (-self.center, PI - self.radius);
-        let far = |edges: &Edges| -> Result<bool> {
-            Ok(angle_of(edges.chord2(opposite, work)?) >= least - 1e-12)
-        };
+        let far =
+            |edges: &Edges| -> Result<bool> { Ok(angle_of(edges.chord2(opposite, work)?) >= least - 1e-12) };
         for line in &shape.lines {
             if !far(line)? {
                 return Ok(false);

@@ -146,9 +146,7 @@ fn vertices_and_edges_belong_to_a_polygon_and_holes_do_not() {
     for (lng, lat) in [(5.0, 5.0), (4.001, 5.0), (-0.001, 5.0), (5.0, -0.001)] {
         assert!(!within(shape.clone(), point(lng, lat)), "{lng} {lat}");
     }
-    let line = |points: [[f64; 2]; 2]| {
-        rawbson!({ "type": "LineString", "coordinates": [[points[0][0], points[0][1]], [points[1][0], points[1][1]]] })
-    };
+    let line = |points: [[f64; 2]; 2]| rawbson!({ "type": "LineString", "coordinates": [[points[0][0], points[0][1]], [points[1][0], points[1][1]]] });
     assert!(within(shape.clone(), line([[1.0, 1.0], [1.0, 9.0]])));
     assert!(within(shape.clone(), line([[0.0, 0.0], [0.0, 10.0]])), "along an edge");
     assert!(!within(shape.clone(), line([[1.0, 5.0], [9.0, 5.0]])), "through the hole");
@@ -217,7 +215,11 @@ fn what_is_no_location_is_refused_by_name() {
         (self::polygon(&[&square, &[[20.0, 0.0], [21.0, 0.0], [21.0, 1.0]]]), "must be holes"),
         (self::polygon(&[&square, &[[9.0, 1.0], [11.0, 1.0], [9.0, 2.0]]]), "must be holes"),
         (
-            self::polygon(&[&square, &[[1.0, 1.0], [3.0, 1.0], [1.0, 3.0]], &[[2.0, 0.5], [2.0, 3.0], [2.5, 3.0]]]),
+            self::polygon(&[
+                &square,
+                &[[1.0, 1.0], [3.0, 1.0], [1.0, 3.0]],
+                &[[2.0, 0.5], [2.0, 3.0], [2.5, 3.0]],
+            ]),
             "holes cross",
         ),
         (rawbson!({ "type": "GeometryCollection", "geometries": [] }), "at least 1 element"),
@@ -274,7 +276,8 @@ fn random_polygons_contain_what_the_sum_of_angles_says() {
         let Ok(location) = parsed(shape.clone()) else { continue };
         let corners: Vec<Vector> = corners.iter().map(|at| Vector::of_degrees(at[0], at[1])).collect();
         for _ in 0..20 {
-            let (x, y) = (lng + rng.below(2400) as f64 / 100.0 - 12.0, lat + rng.below(2400) as f64 / 100.0 - 12.0);
+            let (x, y) =
+                (lng + rng.below(2400) as f64 / 100.0 - 12.0, lat + rng.below(2400) as f64 / 100.0 - 12.0);
             let (x, y) = (x.clamp(-180.0, 180.0), y.clamp(-90.0, 90.0));
             let at = Vector::of_degrees(x, y);
             // The angles under which the edges are seen sum up to a full turn from inside.
@@ -322,11 +325,14 @@ fn the_ranges_of_a_region_contain_the_cells_of_all_that_it_selects() {
         let ranges = cell_ranges(&grid, &region, &Work::UNCHECKED).unwrap();
         assert!(ranges.is_sorted());
         for _ in 0..60 {
-            let (x, y) = (lng + rng.below(3000) as f64 / 100.0 - 15.0, lat + rng.below(3000) as f64 / 100.0 - 15.0);
+            let (x, y) =
+                (lng + rng.below(3000) as f64 / 100.0 - 15.0, lat + rng.below(3000) as f64 / 100.0 - 15.0);
             let (x, y) = (x.clamp(-180.0, 180.0), y.clamp(-90.0, 90.0));
             let location = match (grid, rng.below(3)) {
                 (Grid::Plane { .. }, _) | (_, 0) => rawbson!([x, y]),
-                (_, 1) => rawbson!({ "type": "LineString", "coordinates": [[x, y], [x * 0.9 + 1.0, y * 0.9]] }),
+                (_, 1) => {
+                    rawbson!({ "type": "LineString", "coordinates": [[x, y], [x * 0.9 + 1.0, y * 0.9]] })
+                }
                 _ => star(&mut rng, 5).0,
             };
             let doc = rawdoc! { "l": location.clone() };
@@ -339,8 +345,7 @@ fn the_ranges_of_a_region_contain_the_cells_of_all_that_it_selects() {
             let parsed = Location::parse(value, &Work::UNCHECKED).unwrap();
             let wanted = region.selects(&parsed, &Work::UNCHECKED).unwrap();
             assert!(found || !wanted, "{operator:?} {location:?}");
-            (selected, read, all) =
-                (selected + usize::from(wanted), read + usize::from(found), all + 1);
+            (selected, read, all) = (selected + usize::from(wanted), read + usize::from(found), all + 1);
         }
     }
     assert!(selected > 500 && read < all * 4 / 5, "{selected} {read} {all}");
@@ -360,7 +365,10 @@ fn work_on_a_great_polygon_is_stopped() {
     let error = Location::parse(value, &Work::new(&stop)).unwrap_err();
     assert_eq!(error.code, crate::error::ErrorCode::Interrupted);
     let location = Location::parse(value, &Work::UNCHECKED).unwrap();
-    assert_eq!(near_of(Vector::of_degrees(0.0, 0.0)).distance(&location, &Work::UNCHECKED).unwrap(), Some(0.0));
+    assert_eq!(
+        near_of(Vector::of_degrees(0.0, 0.0)).distance(&location, &Work::UNCHECKED).unwrap(),
+        Some(0.0)
+    );
     // Half of the arcs are looked at for none of these.
     let steps = std::cell::Cell::new(0_u32);
     let count = || {

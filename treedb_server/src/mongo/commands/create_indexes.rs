@@ -74,13 +74,8 @@ fn parse(spec: &RawDocument, ignore_unknown: bool) -> Result<IndexSpec> {
             | "min"
             | "max" => {}
             _ if arg.is_null() || arg.is_ignored() => {}
-            "storageEngine"
-            | "weights"
-            | "default_language"
-            | "language_override"
-            | "textIndexVersion"
-            | "clustered"
-            | "prepareUnique" => arg.unsupported()?,
+            "storageEngine" | "weights" | "default_language" | "language_override" | "textIndexVersion"
+            | "clustered" | "prepareUnique" => arg.unsupported()?,
             _ if ignore_unknown => continue,
             other => {
                 return Err(CommandError::new(

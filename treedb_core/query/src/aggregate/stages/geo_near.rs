@@ -100,8 +100,10 @@ impl Stage for GeoNear {
             }
         };
         let on_sphere = operand.get("spherical").is_some_and(|spherical| spherical.truthy());
-        let near = Near::of_point(point, on_sphere, &Work::new(&interrupt::check))?
-            .between(distance(operand, "minDistance", 0.0)?, distance(operand, "maxDistance", f64::INFINITY)?);
+        let near = Near::of_point(point, on_sphere, &Work::new(&interrupt::check))?.between(
+            distance(operand, "minDistance", 0.0)?,
+            distance(operand, "maxDistance", f64::INFINITY)?,
+        );
         let filter = match operand.get("query") {
             None => Filter::all(),
             Some(Value::Document(filter)) => Filter::parse(raw(filter)?)?,
@@ -144,9 +146,8 @@ impl GeoNear {
             return Err(QueryError::new(ErrorCode::IndexNotFound, message));
         }
         for (kind, is_kind) in [("2d", false), ("2dsphere", true)] {
-            let fits = |(_, grid): &&(Path, Grid)| {
-                (*grid == Grid::Sphere) == is_kind && self.near.is_for(grid)
-            };
+            let fits =
+                |(_, grid): &&(Path, Grid)| (*grid == Grid::Sphere) == is_kind && self.near.is_for(grid);
             let mut paths = indexes.iter().filter(fits).map(|(path, _)| path);
             if let Some(only) = paths.next() {
                 if paths.any(|other| other != only) {

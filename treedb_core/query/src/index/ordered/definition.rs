@@ -586,7 +586,8 @@ fn sphere_version(value: Value<'_>) -> Result<()> {
     match value.as_integer() {
         Some(1..=3) => Ok(()),
         _ => Err(cannot_create(
-            "unsupported geo index version { 2dsphereIndexVersion }, only support versions: [1,2,3]".to_owned(),
+            "unsupported geo index version { 2dsphereIndexVersion }, only support versions: [1,2,3]"
+                .to_owned(),
         )),
     }
 }

@@ -97,7 +97,8 @@ impl RowCandidates {
     /// # Errors
     /// Those of `source`.
     pub fn next(&mut self, source: &dyn Source, most: usize, found: &mut Vec<RowId>) -> Result<bool> {
-        let RowCandidates { query, plan, range: number, last, seen, split, bitmap, near, keys_examined } = self;
+        let RowCandidates { query, plan, range: number, last, seen, split, bitmap, near, keys_examined } =
+            self;
         let most = found.len() + most.max(1);
         match &plan.path {
             Path::Empty => Ok(false),

@@ -92,14 +92,15 @@ pub(super) fn passes_at(path: &Path, test: &Test, doc: Doc<'_>) -> Result<Option
         Test::Near(near) => Ok(Some(near.nearest(path, doc, &work)?.is_some())),
         Test::Geo(test) => {
             let mut failed = None;
-            let found = path.visit(doc, true, &mut |value| match value.map(|value| test.selects(value, &work)) {
-                Some(Ok(selected)) => selected,
-                Some(Err(error)) => {
-                    failed = Some(error);
-                    true
-                }
-                None => false,
-            });
+            let found =
+                path.visit(doc, true, &mut |value| match value.map(|value| test.selects(value, &work)) {
+                    Some(Ok(selected)) => selected,
+                    Some(Err(error)) => {
+                        failed = Some(error);
+                        true
+                    }
+                    None => false,
+                });
             failed.map_or(Ok(Some(found)), Err)
         }
         _ => Ok(None),

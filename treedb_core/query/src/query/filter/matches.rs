@@ -1,7 +1,7 @@
 //! Evaluates a filter tree for a document, or for an element of an array.
 
-use super::{Node, geo};
 use super::compare::{compares, is_one_of};
+use super::{Node, geo};
 use crate::doc::{Doc, Value};
 use crate::error::Result;
 

@@ -128,8 +128,10 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
         {
             if let Some(cells) = cells_of(geo, part, conditions) {
                 bounds = 2;
-                let within = |prefix: &Vec<u8>| cells.iter().map(|cells| range_of_cells(prefix, *cells)).collect();
-                ranges = Some(prefixes.iter().flat_map(|prefix| -> Vec<KeyRange> { within(prefix) }).collect());
+                let within =
+                    |prefix: &Vec<u8>| cells.iter().map(|cells| range_of_cells(prefix, *cells)).collect();
+                ranges =
+                    Some(prefixes.iter().flat_map(|prefix| -> Vec<KeyRange> { within(prefix) }).collect());
             }
             break;
         }

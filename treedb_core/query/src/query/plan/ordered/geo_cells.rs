@@ -78,7 +78,14 @@ pub(in crate::query) fn near_search(
             && let Some(prefixes) = prefixes(&ordered, at, query, conditions)
         {
             let (name, grid) = (def.name.clone(), *geo.grid());
-            return Ok(NearSearch { index, name, grid, path: path.clone(), near: Arc::clone(near), prefixes });
+            return Ok(NearSearch {
+                index,
+                name,
+                grid,
+                path: path.clone(),
+                near: Arc::clone(near),
+                prefixes,
+            });
         }
     }
     Err(QueryError::new(
