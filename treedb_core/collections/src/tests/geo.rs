@@ -97,7 +97,7 @@ fn sorted(collection: &Collection, filter: RawDocumentBuf) -> Vec<i32> {
 fn by_brute_force(all: &[RawDocumentBuf], near: &Near, path: &str) -> Vec<(f64, i32)> {
     let mut found = Vec::new();
     for doc in all {
-        let nearest = near.nearest(&Dotted::new(path), Doc::from(doc), &Work::UNCHECKED).unwrap();
+        let nearest = near.nearest(&Dotted::new(path), Doc::from(doc), &Work::unchecked()).unwrap();
         found.extend(nearest.map(|(distance, _)| (distance, doc.get_i32("_id").unwrap())));
     }
     found.sort_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -148,7 +148,7 @@ fn an_index_finds_what_a_scan_finds_and_by_distance_what_sorting_finds() {
         let (lng, lat) = degrees(&mut rng);
         let (min, max) = (rng.below(3) as f64 * 40_000.0, [1e5, 1e6, 3e7][rng.below(3)]);
         let center = rawdoc! { "c": { "type": "Point", "coordinates": [lng, lat] } };
-        let near = Near::of_point(Doc::from(&center).get("c").unwrap(), true, &Work::UNCHECKED).unwrap();
+        let near = Near::of_point(Doc::from(&center).get("c").unwrap(), true, &Work::unchecked()).unwrap();
         let wanted = by_brute_force(&all, &near.between(min, max), "loc");
         let geometry = center.get("c").unwrap().unwrap().as_document().unwrap().to_owned();
         let operator =
@@ -202,7 +202,8 @@ fn an_index_of_the_plane_finds_what_a_scan_finds() {
         let (x, y) = (x * 2.0, y);
         let center = rawdoc! { "c": [x, y] };
         let point = || Doc::from(&center).get("c").unwrap();
-        let wanted = by_brute_force(&docs, &Near::of_point(point(), false, &Work::UNCHECKED).unwrap(), "loc");
+        let wanted =
+            by_brute_force(&docs, &Near::of_point(point(), false, &Work::unchecked()).unwrap(), "loc");
         let near = ids(&with, FindRequest::filter(rawdoc! { "loc": { "$near": [x, y] } }));
         let distance = |id: i32| wanted.iter().find(|(_, one)| *one == id).unwrap().0;
         let (got, all): (Vec<f64>, Vec<f64>) = (
@@ -212,7 +213,7 @@ fn an_index_of_the_plane_finds_what_a_scan_finds() {
         assert_eq!(got, all);
         if x.abs() <= 180.0 {
             let near = ids(&with, FindRequest::filter(rawdoc! { "loc": { "$nearSphere": [x, y] } }));
-            let sphere = Near::of_point(point(), true, &Work::UNCHECKED).unwrap();
+            let sphere = Near::of_point(point(), true, &Work::unchecked()).unwrap();
             let wanted = by_brute_force(&docs, &sphere, "loc");
             let distance = |id: i32| wanted.iter().find(|(_, one)| *one == id).unwrap().0;
             assert!(near.iter().map(|id| distance(*id)).is_sorted());

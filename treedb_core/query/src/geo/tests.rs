@@ -9,15 +9,15 @@ use crate::doc::{Doc, Value};
 
 fn parsed(location: RawBson) -> Result<Location> {
     let doc = rawdoc! { "l": location };
-    Location::parse(Doc::from(&doc).get("l").unwrap(), &Work::UNCHECKED)
+    Location::parse(Doc::from(&doc).get("l").unwrap(), &Work::unchecked())
 }
 
 fn region(operator: RawDocumentBuf) -> Result<Region> {
     let doc = Doc::from(&operator);
     let element = doc.elements().next().unwrap();
     match element.name {
-        b"$geoIntersects" => Region::intersecting(&element, &Work::UNCHECKED),
-        _ => Region::within(&element, &Work::UNCHECKED),
+        b"$geoIntersects" => Region::intersecting(&element, &Work::unchecked()),
+        _ => Region::within(&element, &Work::unchecked()),
     }
 }
 
@@ -33,12 +33,12 @@ fn polygon(rings: &[&[[f64; 2]]]) -> RawBson {
 
 fn within(shape: RawBson, location: RawBson) -> bool {
     let region = region(rawdoc! { "$geoWithin": { "$geometry": shape } }).unwrap();
-    region.selects(&parsed(location).unwrap(), &Work::UNCHECKED).unwrap()
+    region.selects(&parsed(location).unwrap(), &Work::unchecked()).unwrap()
 }
 
 fn intersects(shape: RawBson, location: RawBson) -> bool {
     let region = region(rawdoc! { "$geoIntersects": { "$geometry": shape } }).unwrap();
-    region.selects(&parsed(location).unwrap(), &Work::UNCHECKED).unwrap()
+    region.selects(&parsed(location).unwrap(), &Work::unchecked()).unwrap()
 }
 
 fn point(lng: f64, lat: f64) -> RawBson {
@@ -47,8 +47,8 @@ fn point(lng: f64, lat: f64) -> RawBson {
 
 fn metres(from: (f64, f64), to: RawBson) -> f64 {
     let doc = rawdoc! { "l": point(from.0, from.1) };
-    let near = Near::of_point(Doc::from(&doc).get("l").unwrap(), true, &Work::UNCHECKED).unwrap();
-    near.in_units(near.distance(&parsed(to).unwrap(), &Work::UNCHECKED).unwrap().unwrap())
+    let near = Near::of_point(Doc::from(&doc).get("l").unwrap(), true, &Work::unchecked()).unwrap();
+    near.in_units(near.distance(&parsed(to).unwrap(), &Work::unchecked()).unwrap().unwrap())
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn edges_are_arcs_of_great_circles() {
     assert!(metres((45.0, 67.792), shape) < 20.0);
     // In the plane the edge is straight.
     let flat = region(rawdoc! { "$geoWithin": { "$polygon": [[0, 60], [90, 60], [45, 30]] } }).unwrap();
-    assert!(!flat.selects(&parsed(point(45.0, 66.0)).unwrap(), &Work::UNCHECKED).unwrap());
+    assert!(!flat.selects(&parsed(point(45.0, 66.0)).unwrap(), &Work::unchecked()).unwrap());
 }
 
 #[test]
@@ -165,7 +165,7 @@ fn vertices_and_edges_belong_to_a_polygon_and_holes_do_not() {
 #[test]
 fn circles_on_the_sphere_and_in_the_plane() {
     let selects = |operator: RawDocumentBuf, location: RawBson| {
-        region(operator).unwrap().selects(&parsed(location).unwrap(), &Work::UNCHECKED).unwrap()
+        region(operator).unwrap().selects(&parsed(location).unwrap(), &Work::unchecked()).unwrap()
     };
     let degrees = |radius: f64| rawdoc! { "$geoWithin": { "$centerSphere": [[0, 80], radius.to_radians()] } };
     assert!(selects(degrees(10.001), point(77.0, 90.0)) && !selects(degrees(9.999), point(77.0, 90.0)));
@@ -290,7 +290,7 @@ fn random_polygons_contain_what_the_sum_of_angles_says() {
                 .sum();
             let wanted = turn.abs() > 3.0;
             assert_eq!(within(shape.clone(), point(x, y)), wanted, "{shape:?} {x} {y}");
-            let distance = near_of(at).distance(&location, &Work::UNCHECKED).unwrap().unwrap();
+            let distance = near_of(at).distance(&location, &Work::unchecked()).unwrap().unwrap();
             assert_eq!(distance == 0.0, wanted);
             inside += usize::from(wanted);
             outside += usize::from(!wanted);
@@ -302,7 +302,7 @@ fn random_polygons_contain_what_the_sum_of_angles_says() {
 fn near_of(at: Vector) -> Near {
     let (lng, lat) = (at.y.atan2(at.x).to_degrees(), at.z.clamp(-1.0, 1.0).asin().to_degrees());
     let doc = rawdoc! { "l": [lng, lat] };
-    Near::of_point(Doc::from(&doc).get("l").unwrap(), true, &Work::UNCHECKED).unwrap()
+    Near::of_point(Doc::from(&doc).get("l").unwrap(), true, &Work::unchecked()).unwrap()
 }
 
 #[test]
@@ -322,7 +322,7 @@ fn the_ranges_of_a_region_contain_the_cells_of_all_that_it_selects() {
             true => Grid::Plane { min: -200.0, max: 200.0 },
             false => Grid::Sphere,
         };
-        let ranges = cell_ranges(&grid, &region, &Work::UNCHECKED).unwrap();
+        let ranges = cell_ranges(&grid, &region, &Work::unchecked()).unwrap();
         assert!(ranges.is_sorted());
         for _ in 0..60 {
             let (x, y) =
@@ -338,12 +338,12 @@ fn the_ranges_of_a_region_contain_the_cells_of_all_that_it_selects() {
             let doc = rawdoc! { "l": location.clone() };
             let value = Doc::from(&doc).get("l").unwrap();
             let mut cells = Vec::new();
-            if cells_of(&grid, value, &mut cells, &Work::UNCHECKED).is_err() {
+            if cells_of(&grid, value, &mut cells, &Work::unchecked()).is_err() {
                 continue;
             }
             let found = cells.iter().any(|cell| ranges.iter().any(|(low, high)| low <= cell && cell <= high));
-            let parsed = Location::parse(value, &Work::UNCHECKED).unwrap();
-            let wanted = region.selects(&parsed, &Work::UNCHECKED).unwrap();
+            let parsed = Location::parse(value, &Work::unchecked()).unwrap();
+            let wanted = region.selects(&parsed, &Work::unchecked()).unwrap();
             assert!(found || !wanted, "{operator:?} {location:?}");
             (selected, read, all) = (selected + usize::from(wanted), read + usize::from(found), all + 1);
         }
@@ -364,9 +364,9 @@ fn work_on_a_great_polygon_is_stopped() {
     let stop = || Err(crate::error::QueryError::new(crate::error::ErrorCode::Interrupted, "stop"));
     let error = Location::parse(value, &Work::new(&stop)).unwrap_err();
     assert_eq!(error.code, crate::error::ErrorCode::Interrupted);
-    let location = Location::parse(value, &Work::UNCHECKED).unwrap();
+    let location = Location::parse(value, &Work::unchecked()).unwrap();
     assert_eq!(
-        near_of(Vector::of_degrees(0.0, 0.0)).distance(&location, &Work::UNCHECKED).unwrap(),
+        near_of(Vector::of_degrees(0.0, 0.0)).distance(&location, &Work::unchecked()).unwrap(),
         Some(0.0)
     );
     // Half of the arcs are looked at for none of these.

@@ -133,7 +133,7 @@ impl GeoFields {
         let (mut cells, mut failed) = (Vec::new(), None);
         part.path.visit(Doc::from(doc), false, &mut |found| {
             if let Some(value) = found
-                && let Err(error) = cells_of(&self.grid, value, &mut cells, &Work::UNCHECKED)
+                && let Err(error) = cells_of(&self.grid, value, &mut cells, &Work::unchecked())
             {
                 failed = Some(error);
             }

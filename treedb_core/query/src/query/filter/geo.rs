@@ -54,12 +54,15 @@ impl GeoTest {
 
     /// The ranges of cells of an index that find all locations that it selects; `None` if the index cannot.
     pub(in crate::query) fn cell_ranges(&self, grid: &Grid) -> Option<Vec<(u64, u64)>> {
-        let find = || cell_ranges(grid, &self.region, &Work::UNCHECKED).ok();
+        let find = || cell_ranges(grid, &self.region, &Work::unchecked()).ok();
         match grid {
             Grid::Sphere if self.region.is_flat() => None,
             Grid::Sphere => match self.cells.get() {
                 Some(cells) => Some(cells.clone()),
-                None => Some(self.cells.get_or_init(|| find().unwrap_or_default()).clone()),
+                None => {
+                    let found = find()?;
+                    Some(self.cells.get_or_init(|| found).clone())
+                }
             },
             Grid::Plane { .. } if self.intersects || !self.region.is_for_plane() => None,
             Grid::Plane { .. } => find(),
@@ -115,7 +118,7 @@ impl Test {
 
     /// Whether a value passes a geospatial test, where nobody can be told that the operation was stopped.
     pub(super) fn passes_as_location(&self, value: Value<'_>) -> bool {
-        let work = Work::UNCHECKED;
+        let work = Work::unchecked();
         match self {
             Test::Geo(test) => test.selects(value, &work).unwrap_or(false),
             Test::Near(near) => {
@@ -140,6 +143,13 @@ fn count_nears(node: &Node, top: bool, counts: &mut (usize, usize)) {
         }
         _ => {}
     }
+}
+
+/// True if there is a `$near` at the top of a tree.
+pub(super) fn has_near(root: &Node) -> bool {
+    let mut counts = (0, 0);
+    count_nears(root, true, &mut counts);
+    counts.1 > 0
 }
 
 /// Refuses a `$near` where it cannot be; anywhere, unless the filter is one that documents are searched for by.

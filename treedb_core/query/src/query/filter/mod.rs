@@ -62,7 +62,7 @@ pub struct Filter {
     fields: Option<Fields>,
     /// It has patterns whose matches may be given up.
     backtracks: bool,
-    /// If it has a `$near`, documents are found in the order of their distance.
+    /// Documents are found in the order of their distance, by its `$near`.
     by_distance: bool,
 }
 
@@ -249,7 +249,8 @@ impl Filter {
         let known = root.names(&mut names);
         let fields = known.then(|| Fields::new(names.into_iter().map(str::as_bytes)));
         let backtracks = root.backtracks();
-        Filter { fields, source, root, backtracks, by_distance: true }
+        let by_distance = geo::has_near(&root);
+        Filter { fields, source, root, backtracks, by_distance }
     }
 
     /// The filter that every document matches.
@@ -259,7 +260,7 @@ impl Filter {
             source: RawDocumentBuf::new(),
             fields: Some(Fields::default()),
             backtracks: false,
-            by_distance: true,
+            by_distance: false,
         }
     }
 
@@ -273,7 +274,7 @@ impl Filter {
     /// A filter that matches what both filters match; this one is evaluated first.
     pub fn and(self, other: Filter) -> Filter {
         let source = rawdoc! { "$and": [self.source, other.source] };
-        let by_distance = self.by_distance && other.by_distance;
+        let by_distance = self.by_distance || other.by_distance;
         Filter { by_distance, ..Self::of(Node::And(vec![self.root, other.root]), source) }
     }
 
