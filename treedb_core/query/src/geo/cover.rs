@@ -13,8 +13,9 @@ use crate::error::Result;
 /// How an area lies to a circle.
 pub(super) type Relate<'a> = dyn Fn(&Ball) -> Result<Relation> + 'a;
 
-/// By how much areas are greater for their covering than they are: what touches them counts as within.
-pub(super) const MARGIN: f64 = 2.0 * TOUCHING;
+/// By how much areas are greater for their covering than they are: what touches them counts as within, and distances by chords
+/// have half of the digits at the opposite side of the sphere.
+pub(super) const MARGIN: f64 = 1e-7 + 2.0 * TOUCHING;
 
 /// Cells that contain the area together, at most about `most`, none within another one, in ascending order.
 pub(super) fn cover(grid: &Grid, relate: &Relate<'_>, most: usize, work: &Work<'_>) -> Result<Vec<CellId>> {
