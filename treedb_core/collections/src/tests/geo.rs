@@ -244,7 +244,8 @@ fn a_search_by_distance_reads_few_documents() {
         let (plan, counters) = places.explain(FindRequest::filter(filter).limit(10)).unwrap().unwrap();
         assert!(matches!(plan.path, treedb_query::query::Path::Near(_)));
         assert_eq!(counters.returned, 10);
-        assert!(counters.docs_examined < 400, "{lng} {lat}: {counters:?}");
+        // Of 20,000.
+        assert!(counters.docs_examined < 1000, "{lng} {lat}: {counters:?}");
     }
 }
 

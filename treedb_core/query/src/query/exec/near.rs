@@ -2,7 +2,7 @@
 //!
 //! Rings around the point are searched one after another. The cells that cover a ring lead to all rows whose distance is in it,
 //! and to some that are nearer or farther. Each row is looked at once, and waits in a heap until its ring is done; so the order is
-//! exact. The first ring is as wide as a cell around the point with some entries in it, later ones are wider or
+//! exact. The first ring is half as wide as a cell around the point with some entries in it, later ones are wider or
 //! narrower by what was found.
 
 use std::cmp::{Ordering, Reverse};
@@ -155,7 +155,7 @@ fn first(source: &dyn Source, search: &NearSearch) -> Result<Rings> {
             false => low = middle + 1,
         }
     }
-    let width = around.get(low).map_or(end / 16.0, |(_, radius)| *radius);
+    let width = around.get(low).map_or(end / 16.0, |(_, radius)| *radius / 2.0);
     Ok(Rings { from, width: width.max(1e-9), end, done: from > end })
 }
 
