@@ -128,6 +128,9 @@ impl Bounds {
     }
 }
 
+/// Called with two arcs and their numbers.
+type VisitPair<'a> = dyn FnMut((usize, Arc), (usize, Arc)) -> Result<ControlFlow<()>> + 'a;
+
 /// A chain of arcs.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Edges {
@@ -264,7 +267,7 @@ impl Edges {
         &self,
         other: &Edges,
         work: &Work<'_>,
-        visit: &mut dyn FnMut((usize, Arc), (usize, Arc)) -> Result<ControlFlow<()>>,
+        visit: &mut VisitPair<'_>,
     ) -> Result<()> {
         let (Some(top), Some(other_top)) =
             (self.levels.len().checked_sub(1), other.levels.len().checked_sub(1))
