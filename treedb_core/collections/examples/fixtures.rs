@@ -72,6 +72,13 @@ fn document(rng: &mut Rng, n: i32) -> Result<RawDocumentBuf> {
     }
     if n % 3 == 0 {
         made.append(cstr!("sometimes"), RawBson::Int32(n));
+        let (lng, lat) = (f64::from(n) * 2.5 - 90.0, f64::from(n % 80));
+        made.append(cstr!("spot"), bson::rawbson!([lng, lat]));
+        let place = match n % 2 {
+            0 => rawdoc! { "type": "Point", "coordinates": [lng, lat] },
+            _ => rawdoc! { "type": "LineString", "coordinates": [[lng, lat], [lng + 1.0, lat - 1.0]] },
+        };
+        made.append(cstr!("place"), place);
     }
     if n % 11 == 5 {
         // Longer than an entry may be, and equal for longer than that.
@@ -103,6 +110,8 @@ fn indexes() -> Vec<IndexSpec> {
         IndexSpec::new(rawdoc! { "name": 1 }).collation(english()),
         IndexSpec::new(rawdoc! { "long": 1 }),
         IndexSpec::new(rawdoc! { "number": -1 }).hidden(),
+        IndexSpec::new(rawdoc! { "place": "2dsphere", "number": 1 }),
+        IndexSpec::new(rawdoc! { "spot": "2d" }),
         IndexSpec::vector(rawdoc! { "path": "vector", "numDimensions": 5, "similarity": "cosine" }),
         IndexSpec::vector(rawdoc! {
             "path": "vector", "numDimensions": 5, "similarity": "euclidean", "quantization": "none",

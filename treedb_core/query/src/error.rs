@@ -186,6 +186,40 @@ codes! {
     KeyTooLong = 17280,
     /// The direction of a sort is neither 1 nor -1.
     Location15975 = 15975,
+    /// A value in the field of a `2d` index is no pair of coordinates.
+    Location13026 = 13026,
+    /// A point is outside of the bounds of a `2d` index.
+    Location13027 = 13027,
+    /// `$geoNear` has no point.
+    Location16605 = 16605,
+    /// The `distanceField` of `$geoNear` is not a string.
+    Location16606 = 16606,
+    /// The `includeLocs` of `$geoNear` is not a string.
+    Location16607 = 16607,
+    /// `$near` with a distance needs GeoJSON.
+    Location16681 = 16681,
+    /// A value in the field of a `2dsphere` index is no location.
+    Location16755 = 16755,
+    /// `$minDistance` beside `$near` is not a number.
+    Location16893 = 16893,
+    /// `$minDistance` beside `$near` is negative.
+    Location16894 = 16894,
+    /// `$maxDistance` beside `$near` is not a number.
+    Location16895 = 16895,
+    /// `$maxDistance` beside `$near` is negative.
+    Location16896 = 16896,
+    /// `$minDistance` within `$near` is not a number.
+    Location16897 = 16897,
+    /// `$minDistance` within `$near` is negative.
+    Location16898 = 16898,
+    /// `$maxDistance` within `$near` is not a number.
+    Location16899 = 16899,
+    /// `$maxDistance` within `$near` is negative.
+    Location16900 = 16900,
+    /// `$near` is not allowed here.
+    Location5626500 = 5_626_500,
+    /// A document has too many keys in an index.
+    CannotBuildIndexKeys = 201,
     /// A hashed index cannot be unique.
     Location16764 = 16764,
     /// A field of a hashed index contains an array.

@@ -11,6 +11,7 @@
 //! | [`query`] | filter, update, projection, sort, planner, executor |
 //! | [`access`] | the traits: what queries need of a place where rows live |
 //! | [`index`] | index definitions, and the keys of a document |
+//! | [`geo`] | locations: GeoJSON, predicates, cells |
 //! | [`doc`] | BSON views, paths, comparison, order-preserving keys, template rows |
 //! | [`error`] | MongoDB's error codes |
 
@@ -18,6 +19,7 @@ pub mod access;
 pub mod aggregate;
 pub mod doc;
 pub mod error;
+pub mod geo;
 pub mod index;
 pub mod query;
 

@@ -149,7 +149,7 @@ fn priced(reader: &Reader, query: &Query, plan: &Plan) -> Estimate {
         Path::Index { ranges, .. } => {
             (random_page * ranges.len() as f64, random_page * expected.documents.min(blocks))
         }
-        Path::Bitmap(_) => (2.0 * random_page, random_page * expected.documents.min(blocks)),
+        Path::Bitmap(_) | Path::Near(_) => (2.0 * random_page, random_page * expected.documents.min(blocks)),
     };
     let startup = begin + 50.0 * operator;
     let walk =

@@ -50,7 +50,7 @@ fn definition(keys: &RawDocument, options: &RawDocument) -> Result<IndexDef> {
         }
         spec.append(name, value);
     }
-    index_of(&spec)
+    keyset::index_read_here(&spec)
 }
 
 /// Creates the relation of an index on a table. Both names are quoted for SQL.

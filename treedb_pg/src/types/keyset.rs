@@ -15,7 +15,7 @@ use std::sync::Arc;
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_query::doc::{Doc, Value};
-use treedb_query::error::Result;
+use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::ordered::{IndexDef, IndexOptions, KeySet};
 use treedb_query::query::index_of;
 
@@ -79,7 +79,25 @@ pub(crate) fn definition(description: &RawDocument, name: Option<&str>, unique: 
     if unique {
         spec.append(cstr!("unique"), true);
     }
-    index_of(&spec)
+    index_read_here(&spec)
+}
+
+/// Parses the specification of an index as `createIndexes` takes it.
+///
+/// # Errors
+/// Those of [`index_of`]; `CannotCreateIndex` for an index of locations.
+pub(crate) fn index_read_here(spec: &RawDocument) -> Result<IndexDef> {
+    let def = index_of(spec)?;
+    match def.locations().next() {
+        None => Ok(def),
+        Some((path, _)) => Err(QueryError::new(
+            ErrorCode::CannotCreateIndex,
+            format!(
+                "indexes of locations are not supported in PostgreSQL (field '{path}'): $geoWithin and $geoIntersects work \
+                 without one"
+            ),
+        )),
+    }
 }
 
 /// What [`definition`] reads an index from, without name and uniqueness.

@@ -35,7 +35,7 @@ def test_batches(db):
     ({"$group": {"_id": "$year", "n": {"$nope": 1}}}, 15952, "$nope"),
     ({"$lookup": {"from": "x"}}, 9, "$lookup"),
     ({"$unwind": "cast"}, 28818, "$unwind"),
-    ({"$geoNear": {}}, 238, "$geoNear"),
+    ({"$geoNear": {}}, 16605, "$geoNear"),
     ({"$nonsense": 1}, 40324, "$nonsense"),
     ({"$project": {"a": {"$function": {}}}}, 238, "$function"),
     ({"$limit": 0}, 15958, "limit"),

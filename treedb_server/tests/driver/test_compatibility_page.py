@@ -18,6 +18,9 @@ FILTERS = {
     "$mod": {"n": {"$mod": [3, 1]}}, "$bitsAllSet": {"n": {"$bitsAllSet": 1}}, "$bitsAllClear": {"n": {"$bitsAllClear": 1}},
     "$bitsAnySet": {"n": {"$bitsAnySet": 1}}, "$bitsAnyClear": {"n": {"$bitsAnyClear": 1}},
     "$regex": {"s": {"$regex": "^b"}}, "$expr": {"$expr": {"$eq": ["$n", 1]}}, "$jsonSchema": {"$jsonSchema": {"required": ["only"]}},
+    "$geoWithin": {"place": {"$geoWithin": {"$center": [[1, 1], 1]}}},
+    "$geoIntersects": {"place": {"$geoIntersects": {"$geometry": {"type": "LineString", "coordinates": [[0, 0], [1, 1], [2, 5]]}}}},
+    "$near": {"place": {"$near": {"$geometry": {"type": "Point", "coordinates": [0, 0]}}}}, "$nearSphere": {"place": {"$nearSphere": [0, 0]}},
     "$sampleRate": {"$and": [{"n": 1}, {"$sampleRate": 1.0}]}, "$comment": {"n": 1, "$comment": "why"},
 }
 REFUSED_FILTERS = {"$where": {"$where": "1"}, "$text": {"$text": {"$search": "x"}}}
@@ -57,6 +60,7 @@ STAGES = {
     "$listSearchIndexes": [{"$listSearchIndexes": {}}, {"$count": "n"}], "$documents": [{"$documents": [{"a": 1}]}], "$collStats": [{"$collStats": {"count": {}}}],
     "$indexStats": [{"$indexStats": {}}], "$currentOp": [{"$currentOp": {}}], "$listLocalSessions": [{"$listLocalSessions": {}}, {"$count": "n"}],
     "$listSessions": [{"$listSessions": {}}, {"$count": "n"}], "$out": [{"$out": "copy"}], "$merge": [{"$merge": "copy"}],
+    "$geoNear": [{"$geoNear": {"near": {"type": "Point", "coordinates": [0, 0]}, "distanceField": "far"}}],
     "$vectorSearch": [{"$vectorSearch": {"index": "v", "path": "v", "queryVector": [1.0, 0.0], "limit": 1, "numCandidates": 5}}],
 }
 NOT_OF_THE_COLLECTION = {"$documents": "database", "$currentOp": "admin", "$listLocalSessions": "database", "$listSessions": "config"}
@@ -75,8 +79,9 @@ def operators(text):
 
 @pytest.fixture
 def some(db):
-    db.c.insert_many([{"_id": 1, "n": 1, "s": "b", "list": [1, 2], "v": [1.0, 0.0]}, {"_id": 2, "n": 2, "s": "a", "list": [3], "only": True},
+    db.c.insert_many([{"_id": 1, "n": 1, "s": "b", "list": [1, 2], "v": [1.0, 0.0], "place": [1, 1]}, {"_id": 2, "n": 2, "s": "a", "list": [3], "only": True, "place": [50, 50]},
                       {"_id": 3, "n": 0, "list": []}])
+    db.c.create_index([("place", "2dsphere")])
     return db.c
 
 

@@ -16,6 +16,7 @@ use treedb_query::query::definition_of;
 /// IndexSpec::new(rawdoc! { "seen": 1 }).expire_after(3600);
 /// IndexSpec::new(rawdoc! { "attributes.$**": 1 });
 /// IndexSpec::new(rawdoc! { "user": "hashed" });
+/// IndexSpec::new(rawdoc! { "place": "2dsphere", "kind": 1 });
 /// IndexSpec::vector(rawdoc! { "path": "embedding", "numDimensions": 384, "similarity": "cosine" }).name("by meaning");
 /// ```
 #[derive(Debug, Clone, PartialEq)]

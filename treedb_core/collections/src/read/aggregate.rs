@@ -7,13 +7,15 @@ use std::time::Instant;
 
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
-use treedb_query::access::{Flow, Source};
+use treedb_query::access::{Flow, IndexInfo, Source};
 use treedb_query::aggregate::{
     BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, EqualityLookup, Pipeline,
     TempFile, VecStream, Visitor, WriteBody,
 };
 use treedb_query::doc::{Collation, Doc, Fields, Path, Value, validate_with};
 use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::geo::Grid;
+use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::Variables;
 use treedb_query::query::interrupt;
@@ -515,6 +517,18 @@ impl Collections for SnapshotCollections {
             stats
         };
         Ok(meta.indexes.iter().map(shown).collect())
+    }
+
+    fn indexed_locations(&self, namespace: &str) -> Result<Option<Vec<(Path, Grid)>>> {
+        let Some(seen) = self.seen(namespace)? else { return Ok(None) };
+        let reads = locked(&self.reads);
+        let layer = seen.through(&*reads);
+        let fields = |info: &IndexInfo| -> Vec<_> {
+            let def = info.def.as_ordered().filter(|def| !def.options.hidden);
+            let locations = def.into_iter().flat_map(IndexDef::locations);
+            locations.map(|(path, grid)| (path.clone(), grid)).collect()
+        };
+        Ok(Some(layer.indexes().iter().flat_map(fields).collect()))
     }
 
     fn vector_search(&self, namespace: &str, search: &NearestQuery) -> Result<Vec<Neighbor>> {

@@ -6,6 +6,7 @@ mod collation;
 mod crash;
 mod damage;
 mod format;
+mod geo;
 mod intents;
 mod kinds;
 mod long_keys;

@@ -104,7 +104,7 @@ impl DeleteStatement {
     pub(crate) fn parse(request: DeleteRequest) -> Result<Self> {
         let collation = request.collation.as_deref();
         let variables = variables_of(request.variables.as_deref(), collation)?;
-        let mut query = Query::new(Filter::parse_with(&request.filter, &variables)?);
+        let mut query = Query::new(Filter::parse_search(&request.filter, &variables)?);
         query.hint = request.hint;
         let query = ParsedQuery::new(query, collation)?;
         Ok(DeleteStatement { query, limit: request.limit })

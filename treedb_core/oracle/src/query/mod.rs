@@ -519,6 +519,7 @@ fn one_collection(rng: &mut Rng, seen: &mut Seen) {
                 seen.wildcard += usize::from(matches!(options.kind, Kind::Wildcard(_)));
             }
             Path::Bitmap(_) => seen.sets += 1,
+            Path::Near(_) => unreachable!("no random filter has a $near"),
             Path::Empty => seen.nothing += 1,
         }
 

@@ -56,7 +56,7 @@ pub struct IndexInfo {
     /// When in doubt: true, which is only slower; a wrong false gives wrong answers.
     pub multikey: bool,
     /// True if entries are in exactly the order of their key bytes, so that a scan can replace a sort. False
-    /// for an index over shortened or hashed keys, which can still be searched, and for kinds without an order.
+    /// for an index over shortened or hashed keys or cells, which can still be searched, and for kinds without an order.
     pub ordered: bool,
     /// How often it was used.
     pub uses: Arc<IndexUse>,
@@ -70,7 +70,8 @@ impl IndexInfo {
 
     /// The same of a definition that others have too.
     pub fn shared(def: Arc<Definition>, multikey: bool) -> Self {
-        let ordered = def.as_ordered().is_some_and(|def| !matches!(def.options.kind, Kind::Hashed(_)));
+        let ordered =
+            def.as_ordered().is_some_and(|def| !matches!(def.options.kind, Kind::Hashed(_) | Kind::Geo(_)));
         IndexInfo { def, multikey, ordered, uses: Arc::default() }
     }
 }

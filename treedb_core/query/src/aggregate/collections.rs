@@ -8,6 +8,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use crate::access::{Flow, Sink, TempFile};
 use crate::doc::{Fields, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
+use crate::geo::Grid;
 use crate::query::{NearestQuery, Neighbor, Query};
 
 use super::stream::BoxedStream;
@@ -140,6 +141,15 @@ pub trait Collections: Send + Sync {
     fn vector_search(&self, namespace: &str, search: &NearestQuery) -> Result<Vec<Neighbor>> {
         let _ = (namespace, search);
         Err(QueryError::new(ErrorCode::NotImplemented, "the stage $vectorSearch is not supported here"))
+    }
+
+    /// The fields of `2dsphere` and `2d` indexes, each with what its cells are cells of; `None` if the collection does not exist.
+    ///
+    /// # Errors
+    /// Those of the catalog.
+    fn indexed_locations(&self, namespace: &str) -> Result<Option<Vec<(Path, Grid)>>> {
+        let _ = namespace;
+        Ok(Some(Vec::new()))
     }
 
     /// The documents of `$listSearchIndexes`, one for each search index; none if the collection does not exist.

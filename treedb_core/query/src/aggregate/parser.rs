@@ -12,8 +12,9 @@ use super::operand::{failed, raw};
 use super::pipeline::Pipeline;
 use super::stage::{PlannedStage, Role, Stage, StageParser};
 use super::stages::{
-    BucketAuto, Densify, Facet, GraphLookup, Group, Limit, Lookup, Match, OwnSource, Project, Redact, Sample,
-    Skip, SortStage, UnionWith, Unwind, VectorSearch, Window, Write, bucket, count, fill, sort_by_count,
+    BucketAuto, Densify, Facet, GeoNear, GraphLookup, Group, Limit, Lookup, Match, OwnSource, Project,
+    Redact, Sample, Skip, SortStage, UnionWith, Unwind, VectorSearch, Window, Write, bucket, count, fill,
+    sort_by_count,
 };
 
 /// Stages that a pipeline may have, not counting those of nested pipelines: MongoDB's limit.
@@ -42,6 +43,7 @@ const STAGES: &[(&str, Parse)] = &[
     ("$documents", stage::<OwnSource>()),
     ("$facet", stage::<Facet>()),
     ("$fill", Parse::Rewrite(fill)),
+    ("$geoNear", stage::<GeoNear>()),
     ("$graphLookup", stage::<GraphLookup>()),
     ("$group", stage::<Group>()),
     ("$indexStats", stage::<OwnSource>()),
@@ -71,15 +73,8 @@ const STAGES: &[(&str, Parse)] = &[
 const WITHOUT_SCORES: &[&str] = &["$bucketAuto", "$fill", "$merge", "$setWindowFields"];
 
 /// Stages of MongoDB that do not exist here.
-const UNSUPPORTED: &[&str] = &[
-    "$currentOp",
-    "$geoNear",
-    "$listLocalSessions",
-    "$listSessions",
-    "$planCacheStats",
-    "$search",
-    "$searchMeta",
-];
+const UNSUPPORTED: &[&str] =
+    &["$currentOp", "$listLocalSessions", "$listSessions", "$planCacheStats", "$search", "$searchMeta"];
 
 impl Pipeline {
     /// Parses an array of stages; `names` are the variables that its expressions may use.

@@ -33,8 +33,8 @@ pub use exec::{
 pub(crate) use exec::{external_sort, spill};
 pub use filter::Filter;
 pub use plan::{
-    BitmapScan, Estimate, Hint, IndexFilter, KeyBounds, KeyPredicate, Path, Plan, PointLookup, PointQuery,
-    Query, Returns, Sort, definition_of, index_of, matching_share,
+    BitmapScan, Estimate, Hint, IndexFilter, KeyBounds, KeyPredicate, NearSearch, Path, Plan, PointLookup,
+    PointQuery, Query, Returns, Sort, definition_of, index_of, matching_share,
 };
 pub use projection::{MatchRate, Projection, Reshape, UsedFields};
 pub(crate) use projection::{borrow_document, finish_document};

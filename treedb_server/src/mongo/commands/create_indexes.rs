@@ -68,19 +68,14 @@ fn parse(spec: &RawDocument, ignore_unknown: bool) -> Result<IndexSpec> {
             | "partialFilterExpression"
             | "expireAfterSeconds"
             | "collation"
-            | "wildcardProjection" => {}
-            _ if arg.is_null() || arg.is_ignored() => {}
-            "storageEngine"
-            | "weights"
-            | "default_language"
-            | "language_override"
-            | "textIndexVersion"
+            | "wildcardProjection"
             | "2dsphereIndexVersion"
             | "bits"
             | "min"
-            | "max"
-            | "clustered"
-            | "prepareUnique" => arg.unsupported()?,
+            | "max" => {}
+            _ if arg.is_null() || arg.is_ignored() => {}
+            "storageEngine" | "weights" | "default_language" | "language_override" | "textIndexVersion"
+            | "clustered" | "prepareUnique" => arg.unsupported()?,
             _ if ignore_unknown => continue,
             other => {
                 return Err(CommandError::new(

@@ -4,6 +4,7 @@
 mod bucket;
 mod densify;
 mod facet;
+mod geo_near;
 mod group;
 mod limit;
 mod lookup;
@@ -22,6 +23,7 @@ mod write;
 pub(super) use bucket::{BucketAuto, bucket};
 pub(super) use densify::{Densify, fill};
 pub(super) use facet::Facet;
+pub(super) use geo_near::GeoNear;
 pub(super) use group::{Group, count, sort_by_count};
 pub(super) use limit::{Limit, Skip};
 pub(super) use lookup::{GraphLookup, Lookup};

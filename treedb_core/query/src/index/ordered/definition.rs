@@ -3,6 +3,7 @@
 use bson::raw::{CString, cstr};
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
+use super::geo_keys::{self, GeoFields};
 use super::options::{IndexOptions, Kind, Partial};
 use super::wildcard::Wildcard;
 use crate::doc::compare::compare;
@@ -10,6 +11,7 @@ use crate::doc::key::{encode_value, invert};
 use crate::doc::path::is_dollar_prefixed;
 use crate::doc::{Collation, Doc, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
+use crate::geo::{Grid, number};
 
 /// The maximum number of fields in a key pattern.
 pub const MAX_KEY_PARTS: usize = 32;
@@ -99,7 +101,7 @@ impl IndexDef {
     ///
     /// # Errors
     /// `CannotCreateIndex` naming the field, for an empty or too long pattern, a field name that is empty or
-    /// starts with `$`, a direction that is not a number or 0, a hashed or wildcard index.
+    /// starts with `$`, a direction that is not a number or 0, an index that is not one of values.
     pub fn parse(pattern: &RawDocument, name: Option<&str>, unique: bool) -> Result<Self> {
         let def = Self::read(pattern, name, unique)?;
         match def.options.kind {
@@ -179,13 +181,19 @@ impl IndexDef {
                 }
             }
         }
+        if let Kind::Geo(geo) = &mut def.options.kind {
+            plane_options(spec, geo)?;
+            if let Some(version) = spec.get("2dsphereIndexVersion") {
+                sphere_version(version)?;
+            }
+        }
         def.check()?;
         Ok(def)
     }
 
     /// Rejects options that cannot be combined.
     fn check(&self) -> Result<()> {
-        let IndexOptions { kind, sparse, partial, expire_after, hidden, .. } = &self.options;
+        let IndexOptions { kind, sparse, partial, expire_after, hidden, collation } = &self.options;
         if *sparse && partial.is_some() {
             return Err(cannot_create(
                 "cannot mix \"partialFilterExpression\" and \"sparse\" options: the filter can say { $exists: true }"
@@ -211,6 +219,19 @@ impl IndexDef {
                 ));
             }
             Kind::Hashed(_) => {}
+            Kind::Geo(geo) => {
+                let unsupported = [
+                    (self.unique, "unique"),
+                    (expire_after.is_some(), "expireAfterSeconds"),
+                    (geo.bounds().is_some() && !collation.is_simple(), "collation"),
+                ];
+                if let Some((_, option)) = unsupported.iter().find(|(given, _)| *given) {
+                    return Err(cannot_create(format!(
+                        "Index type '{}' does not support the {option} option",
+                        geo.name()
+                    )));
+                }
+            }
             Kind::Wildcard(_) => {
                 let unsupported = [
                     (self.unique, "unique"),
@@ -263,6 +284,10 @@ impl IndexDef {
                         ));
                     }
                     kind = Kind::Hashed(keys.len());
+                    SortOrder::Ascending
+                }
+                Value::String(name) if let Some(grid) = GeoFields::grid_named(name) => {
+                    kind = location_kind(kind, grid, keys.len(), path)?;
                     SortOrder::Ascending
                 }
                 Value::String(kind) => {
@@ -320,6 +345,12 @@ impl IndexDef {
         if keys.len() > 1 && matches!(kind, Kind::Wildcard(_)) {
             return Err(cannot_create("wildcard indexes do not allow compounding".to_owned()));
         }
+        if let Kind::Geo(geo) = &kind
+            && geo.bounds().is_some()
+            && !geo.has(0)
+        {
+            return Err(cannot_create("2d has to be first in index".to_owned()));
+        }
         let name = match name {
             Some("") => return Err(cannot_create("index names cannot be empty".to_owned())),
             Some(name) => name.to_owned(),
@@ -330,13 +361,15 @@ impl IndexDef {
 
     /// The key pattern as a document: `{ a: 1, "b.c": -1 }`.
     pub fn key_pattern(&self) -> RawDocumentBuf {
-        let Kind::Hashed(hashed) = self.options.kind else { return pattern_of(&self.keys) };
+        if !matches!(self.options.kind, Kind::Hashed(_) | Kind::Geo(_)) {
+            return pattern_of(&self.keys);
+        }
         let mut pattern = RawDocumentBuf::new();
         for (at, key) in self.keys.iter().enumerate() {
             let Ok(name) = CString::try_from(key.path.as_str()) else { continue };
-            match at == hashed {
-                true => pattern.append(name, "hashed"),
-                false => pattern.append(name, key.direction.sign()),
+            match named_kind(&self.options.kind, at) {
+                Some(kind) => pattern.append(name, kind),
+                None => pattern.append(name, key.direction.sign()),
             }
         }
         pattern
@@ -368,6 +401,18 @@ impl IndexDef {
             && let Some(projection) = wildcard.projection()
         {
             spec.append(cstr!("wildcardProjection"), projection);
+        }
+        if let Kind::Geo(geo) = kind {
+            match geo.bounds() {
+                None => spec.append(cstr!("2dsphereIndexVersion"), 3),
+                Some((min, max)) => {
+                    if (geo.bits, (min, max)) != (geo_keys::BITS, geo_keys::BOUNDS) {
+                        spec.append(cstr!("bits"), geo.bits);
+                        spec.append(cstr!("min"), min);
+                        spec.append(cstr!("max"), max);
+                    }
+                }
+            }
         }
         spec
     }
@@ -417,6 +462,15 @@ impl IndexDef {
         self.options.kind == Kind::Values && self.options.collation.is_simple()
     }
 
+    /// The fields that are locations; none in an index of another kind.
+    pub fn locations(&self) -> impl Iterator<Item = (&Path, Grid)> {
+        let geo = if let Kind::Geo(geo) = &self.options.kind { Some(geo) } else { None };
+        geo.into_iter().flat_map(|geo| {
+            let fields = self.keys.iter().enumerate().filter(|(at, _)| geo.has(*at));
+            fields.map(|(_, part)| (&part.path, *geo.grid()))
+        })
+    }
+
     /// The top-level fields that keys depend on; `None` if these may be any fields.
     pub fn fields(&self) -> Option<impl Iterator<Item = &[u8]>> {
         let any = self.options.partial.is_some() || matches!(self.options.kind, Kind::Wildcard(_));
@@ -462,10 +516,86 @@ fn is_descending(direction: Value<'_>) -> bool {
     compare(direction, Value::Int32(0)).is_lt()
 }
 
+/// The name that stands for the direction of the field at this position, if one does.
+fn named_kind(kind: &Kind, at: usize) -> Option<&'static str> {
+    match kind {
+        Kind::Hashed(hashed) => (*hashed == at).then_some("hashed"),
+        Kind::Geo(geo) => geo.has(at).then(|| geo.name()),
+        Kind::Values | Kind::Wildcard(_) => None,
+    }
+}
+
+/// The kind of an index of which a field is a location.
+fn location_kind(before: Kind, grid: Grid, at: usize, path: &str) -> Result<Kind> {
+    match before {
+        Kind::Values => Ok(Kind::Geo(GeoFields::new(grid, at))),
+        Kind::Geo(mut geo) if *geo.grid() == Grid::Sphere && grid == Grid::Sphere => {
+            geo.add(at);
+            Ok(Kind::Geo(geo))
+        }
+        _ => Err(cannot_create(format!(
+            "Can't use more than one index plugin for a single index: the type of field '{path}' cannot be combined with \
+             that of another field"
+        ))),
+    }
+}
+
+/// Reads `min`, `max` and `bits` of a `2d` index.
+fn plane_options(spec: Doc<'_>, geo: &mut GeoFields) -> Result<()> {
+    let Some((mut min, mut max)) = geo.bounds() else { return Ok(()) };
+    for (name, bound) in [("min", &mut min), ("max", &mut max)] {
+        match spec.get(name) {
+            None => {}
+            Some(value) if let Some(number) = number(value) => *bound = number,
+            Some(value) => {
+                return Err(QueryError::new(
+                    ErrorCode::TypeMismatch,
+                    format!("The field '{name}' must be a number, but got {}", value.type_name()),
+                ));
+            }
+        }
+    }
+    if !(min.is_finite() && max.is_finite() && min < max) {
+        return Err(QueryError::new(
+            ErrorCode::InvalidOptions,
+            format!("region for hash must be valid and have positive area, but [{min}, {max}] was specified"),
+        ));
+    }
+    geo.set_bounds(min, max);
+    match spec.get("bits").map(|bits| (bits.as_integer(), bits.type_name())) {
+        None => {}
+        Some((Some(bits @ 1..=32), _)) => geo.bits = bits as i32,
+        Some((Some(bits), _)) => {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                format!("bits for hash must be > 0 and <= 32, but {bits} bits were specified"),
+            ));
+        }
+        Some((None, found)) => {
+            return Err(QueryError::new(
+                ErrorCode::TypeMismatch,
+                format!("The field 'bits' must be a number, but got {found}"),
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Accepts the versions of `2dsphere` indexes that MongoDB has.
+fn sphere_version(value: Value<'_>) -> Result<()> {
+    match value.as_integer() {
+        Some(1..=3) => Ok(()),
+        _ => Err(cannot_create(
+            "unsupported geo index version { 2dsphereIndexVersion }, only support versions: [1,2,3]"
+                .to_owned(),
+        )),
+    }
+}
+
 fn default_name(keys: &[KeyPart], kind: &Kind) -> String {
-    let part = |(at, key): (usize, &KeyPart)| match kind {
-        Kind::Hashed(hashed) if *hashed == at => format!("{}_hashed", key.path),
-        _ => format!("{}_{}", key.path, key.direction.sign()),
+    let part = |(at, key): (usize, &KeyPart)| match named_kind(kind, at) {
+        Some(kind) => format!("{}_{kind}", key.path),
+        None => format!("{}_{}", key.path, key.direction.sign()),
     };
     keys.iter().enumerate().map(part).collect::<Vec<_>>().join("_")
 }
@@ -535,6 +665,8 @@ mod tests {
             (rawdoc! { "key": { "a": 1 }, "expireAfterSeconds": 3600, "hidden": true }, "a_1"),
             (rawdoc! { "key": { "a": 1, "b": "hashed" } }, "a_1_b_hashed"),
             (rawdoc! { "key": { "a.$**": -1 } }, "a.$**_-1"),
+            (rawdoc! { "key": { "a": "2dsphere", "b": -1, "c": "2dsphere" } }, "a_2dsphere_b_-1_c_2dsphere"),
+            (rawdoc! { "key": { "a": "2d", "b": 1 }, "bits": 20, "min": -10.0, "max": 10.5 }, "a_2d_b_1"),
             (rawdoc! { "key": { "$**": 1 }, "wildcardProjection": { "a.b": 1 } }, "$**_1"),
             (rawdoc! { "key": { "a": 1 }, "collation": { "locale": "en", "strength": 2 } }, "a_1"),
         ] {
@@ -558,6 +690,14 @@ mod tests {
             (rawdoc! { "key": { "a": 1 }, "expireAfterSeconds": "1" }, ErrorCode::TypeMismatch),
             (rawdoc! { "key": { "a": "hashed" }, "unique": true }, ErrorCode::Location16764),
             (rawdoc! { "key": { "a": "hashed", "b": "hashed" } }, ErrorCode::Location31303),
+            (rawdoc! { "key": { "a": "2dsphere", "b": "2d" } }, ErrorCode::CannotCreateIndex),
+            (rawdoc! { "key": { "a": 1, "b": "2d" } }, ErrorCode::CannotCreateIndex),
+            (rawdoc! { "key": { "a": "hashed", "b": "2dsphere" } }, ErrorCode::CannotCreateIndex),
+            (rawdoc! { "key": { "a": "2dsphere" }, "unique": true }, ErrorCode::CannotCreateIndex),
+            (rawdoc! { "key": { "a": "2dsphere" }, "2dsphereIndexVersion": 4 }, ErrorCode::CannotCreateIndex),
+            (rawdoc! { "key": { "a": "2d" }, "min": 1, "max": 1 }, ErrorCode::InvalidOptions),
+            (rawdoc! { "key": { "a": "2d" }, "bits": 33 }, ErrorCode::InvalidOptions),
+            (rawdoc! { "key": { "a": "2d" }, "min": "x" }, ErrorCode::TypeMismatch),
             (rawdoc! { "key": { "$**": 1 }, "sparse": true }, ErrorCode::CannotCreateIndex),
             (rawdoc! { "key": { "$**": 1 }, "unique": true }, ErrorCode::CannotCreateIndex),
             (rawdoc! { "key": { "$**": 1, "a": 1 } }, ErrorCode::CannotCreateIndex),

@@ -62,6 +62,10 @@ impl IndexDef {
             let multikey = wildcard.keys(doc, &self.options.collation, &mut keys);
             return Ok(KeySet::of(keys, multikey));
         }
+        if let Kind::Geo(geo) = &self.options.kind {
+            let (keys, multikey) = geo.keys(self, doc)?;
+            return Ok(KeySet::of(keys, multikey));
+        }
         let (key_encoder, mut keys) = (self.key_encoder(), Vec::new());
         let multikey = for_each(&self.keys, doc.into(), &mut |values| {
             if !self.options.sparse || values.iter().any(|slot| slot.element.is_some()) {
@@ -87,10 +91,11 @@ impl IndexDef {
         };
         match &self.options.kind {
             Kind::Wildcard(_) => (0..2).for_each(|_| skip(&|rest| encoded(rest, false))),
-            Kind::Values | Kind::Hashed(_) => {
+            kind => {
                 let hashed_at = self.key_encoder().hashed;
                 for (number, part) in self.keys.iter().enumerate() {
-                    match hashed_at == Some(number) {
+                    let is_cell = matches!(kind, Kind::Geo(geo) if geo.has(number));
+                    match hashed_at == Some(number) || is_cell {
                         true => skip(&|rest| rest.first_chunk::<8>().map(|hash| hash.len())),
                         false => skip(&|rest| encoded(rest, part.direction == SortOrder::Descending)),
                     }
@@ -188,6 +193,23 @@ fn key_document(parts: &[KeyPart], values: &[Slot<'_>]) -> RawDocumentBuf {
         }
     }
     key.finish()
+}
+
+/// The encoded values of `parts` in each key of `doc`, and whether there was an array on a path.
+pub(super) fn encoded_parts(
+    parts: &[KeyPart],
+    collation: &Collation,
+    doc: &RawDocument,
+) -> Result<(Vec<Vec<Vec<u8>>>, bool)> {
+    let mut all = Vec::new();
+    let multikey = for_each(parts, doc.into(), &mut |values| {
+        let one = |(part, slot): (&KeyPart, &Slot<'_>)| {
+            let key_encoder = KeyEncoder { parts: std::slice::from_ref(part), collation, hashed: None };
+            key_encoder.key(std::slice::from_ref(slot))
+        };
+        all.push(parts.iter().zip(values).map(one).collect());
+    })?;
+    Ok((all, multikey))
 }
 
 /// The state of one field of the pattern while its path is followed.

@@ -15,12 +15,14 @@
 //! Long keys are shortened before they are stored, in the native storage as described in
 //! `index::ordered::long_key` of `treedb_collections`.
 //!
-//! Three variants have different keys. For a hashed field the key has the first 8 bytes of the SHA-256
+//! Four variants have different keys. In a `2dsphere` or `2d` index a location is replaced by the numbers of its cells
+//! (`geo_keys`), 8 bytes big endian. For a hashed field the key has the first 8 bytes of the SHA-256
 //! of the value's encoding, not inverted. In a wildcard index the encoding of the path (as a string) precedes
 //! that of the value. With a collation the value is encoded with its strings replaced by their sort keys
 //! ([`crate::doc::Collation`]).
 
 mod definition;
+mod geo_keys;
 mod keys;
 mod options;
 mod single_key;
@@ -28,6 +30,7 @@ mod type_bits;
 mod wildcard;
 
 pub use definition::{IndexDef, KeyPart, MAX_KEY_PARTS, SortOrder, expiry, pattern_of, same_key_pattern};
+pub use geo_keys::GeoFields;
 pub use keys::{KeySet, hashed, keys_of};
 pub use options::{Covers, IndexOptions, Kind, Partial};
 pub(crate) use type_bits::restored;

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 
+use super::geo_keys::GeoFields;
 use super::wildcard::Wildcard;
 use crate::doc::Collation;
 use crate::error::Result;
@@ -41,6 +42,8 @@ pub enum Kind {
     Hashed(usize),
     /// Each path below a root, with its value.
     Wildcard(Wildcard),
+    /// The values of the fields, with cells instead of the locations in some.
+    Geo(GeoFields),
 }
 
 /// The condition of a partial index: which documents have entries.

@@ -13,9 +13,10 @@ use crate::access::{Direction, Flow, KeyRange, QueryContext, Source};
 use crate::doc::key_decode::encoded_length;
 use crate::doc::{Doc, Value, shown};
 use crate::error::Result;
+use crate::geo::Grid;
 use crate::index::ordered::{SortOrder, pattern_of};
 
-use crate::query::plan::{Alternative, BitmapScan, OrderedIndex, Path, Plan, bounds_of};
+use crate::query::plan::{Alternative, BitmapScan, NearSearch, OrderedIndex, Path, Plan, bounds_of};
 use crate::query::update::Update;
 use crate::query::{Counters, Query};
 
@@ -259,6 +260,7 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
                 }
             }
         }
+        Path::Near(search) => near_scan(source, query, search),
         Path::Bitmap(set) => {
             over(rawdoc! { "stage": "FETCH", "filter": filter.to_owned() }, sets(source, query, set))
         }
@@ -328,6 +330,19 @@ fn write_stages(stage: Doc<'_>, line: &mut String) {
         }
         line.push(')');
     }
+}
+
+/// The search by distance, with the conditions on the documents that it finds.
+fn near_scan(source: &dyn Source, query: &Query, search: &NearSearch) -> RawDocumentBuf {
+    let stage = if search.grid == Grid::Sphere { "GEO_NEAR_2DSPHERE" } else { "GEO_NEAR_2D" };
+    let mut scan = rawdoc! { "stage": stage };
+    if let Some(info) = source.indexes().get(search.index) {
+        scan.append(cstr!("keyPattern"), info.def.key_pattern());
+    }
+    scan.append(cstr!("indexName"), search.name.as_str());
+    scan.append(cstr!("indexVersion"), 2);
+    scan.append(cstr!("filter"), query.filter.source().to_owned());
+    scan
 }
 
 /// True if the ranges search for one `_id`.

@@ -9,6 +9,7 @@
 //! | `row_candidates` | [`RowCandidates`]: the rows that an index leads to, for an owner that reads them itself |
 //! | `counters` | [`Counters`]: keys and documents examined |
 //! | `count` | [`count`], [`find_rows`]: queries that need no documents |
+//! | `near` | the rows of a `$near`, the nearest first |
 //! | `nearest` | [`nearest()`]: the documents with the nearest vectors |
 //! | `distinct` | [`distinct_by_index`]: the distinct values of a field, from an index |
 //! | `distinct_values` | [`DistinctValues`]: the same, from documents |
@@ -28,6 +29,7 @@ mod execution;
 pub mod explain;
 pub(crate) mod external_sort;
 mod find_and_modify;
+mod near;
 mod nearest;
 mod returned;
 mod row_candidates;

@@ -12,6 +12,7 @@ use crate::query::plan::{BitmapScan, KeyMatch, KeyPredicate, Path, Plan, SplitKe
 use crate::query::{Counters, Query};
 
 use super::bitmap::{BitmapResult, Wanted};
+use super::near::NearWalk;
 use super::row_set::RowIter;
 
 /// A plan's rows, batch by batch. Every row that matches the filter is among them; others may be too.
@@ -27,6 +28,8 @@ pub struct RowCandidates {
     split: SplitKey,
     /// What is left of a bitmap plan.
     bitmap: Option<RowIter>,
+    /// The position of a search by distance.
+    near: NearWalk,
     keys_examined: u64,
 }
 
@@ -51,6 +54,7 @@ impl RowCandidates {
             seen: HashSet::new(),
             split: SplitKey::default(),
             bitmap: None,
+            near: NearWalk::default(),
             keys_examined: 0,
         })
     }
@@ -58,6 +62,7 @@ impl RowCandidates {
     /// Begins again with the first row.
     pub fn rewind(&mut self) {
         (self.range, self.last, self.bitmap) = (0, None, None);
+        self.near = NearWalk::default();
         self.seen.clear();
     }
 
@@ -77,6 +82,7 @@ impl RowCandidates {
             Path::Empty => true,
             Path::Index { index, keys, .. } => keys_match(source, *index, keys),
             Path::Bitmap(set) => set_matches(source, set),
+            Path::Near(_) => true,
             Path::CollectionScan => false,
         }
     }
@@ -91,7 +97,8 @@ impl RowCandidates {
     /// # Errors
     /// Those of `source`.
     pub fn next(&mut self, source: &dyn Source, most: usize, found: &mut Vec<RowId>) -> Result<bool> {
-        let RowCandidates { plan, range: number, last, seen, split, bitmap, keys_examined, .. } = self;
+        let RowCandidates { query, plan, range: number, last, seen, split, bitmap, near, keys_examined } =
+            self;
         let most = found.len() + most.max(1);
         match &plan.path {
             Path::Empty => Ok(false),
@@ -116,6 +123,17 @@ impl RowCandidates {
                     }
                 };
                 found.extend(rows.by_ref().take(most - found.len()));
+                Ok(found.len() >= most)
+            }
+            Path::Near(search) => {
+                let mut counters = Counters::default();
+                while found.len() < most {
+                    match near.next(source, search, &query.filter, &mut counters)? {
+                        Some(row) => found.push(row),
+                        None => break,
+                    }
+                }
+                *keys_examined += counters.keys_examined;
                 Ok(found.len() >= most)
             }
             Path::Index { index, ranges, direction, distinct, keys, .. } => {

@@ -14,6 +14,7 @@ use crate::query::{Counters, Query};
 use crate::query::{MatchRate, UsedFields};
 
 use super::bitmap::{BitmapResult, Wanted};
+use super::near::NearWalk;
 use super::row_set::{RowIter, RowSet};
 
 /// A walk and its position between two batches.
@@ -26,6 +27,8 @@ pub(in crate::query) struct Walk {
     last_row: Option<RowId>,
     /// Rows already visited, if a row can be found twice.
     seen: HashSet<RowId>,
+    /// The position of a search by distance.
+    near: NearWalk,
     /// True if there are no more rows.
     pub(in crate::query) done: bool,
     split: SplitKey,
@@ -106,6 +109,18 @@ impl Walk {
                 self.rows(source, direction, filter, counters, show, visit)?
             }
             Path::Bitmap(set) => self.bitmap(source, set, filter, counters, show, visit)?,
+            Path::Near(search) => {
+                while let Some(row) = self.near.next(source, search, filter, counters)? {
+                    let flow = match show {
+                        RowContent::RowIds => visit(row, None)?,
+                        _ => fetched(source, row, None, show, &mut Counters::default(), visit)?,
+                    };
+                    if flow == Flow::Break(()) {
+                        return Ok(());
+                    }
+                }
+                self.done = true;
+            }
             Path::Index { ranges, .. } => {
                 while self.range < ranges.len() {
                     if self.index(source, plan, filter, counters, show, visit)? == Flow::Break(()) {

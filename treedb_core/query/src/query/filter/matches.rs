@@ -1,14 +1,14 @@
 //! Evaluates a filter tree for a document, or for an element of an array.
 
-use super::Node;
 use super::compare::{compares, is_one_of};
+use super::{Node, geo};
 use crate::doc::{Doc, Value};
 use crate::error::Result;
 
 /// Whether `doc` matches.
 ///
 /// # Errors
-/// The errors of expressions.
+/// The errors of expressions; `Interrupted` and `MaxTimeMSExpired` while locations are compared.
 pub(super) fn matches(node: &Node, doc: Doc<'_>) -> Result<bool> {
     Ok(match node {
         Node::And(nodes) => {
@@ -37,6 +37,7 @@ pub(super) fn matches(node: &Node, doc: Doc<'_>) -> Result<bool> {
             folded.path().is_some_and(|path| path.visit(doc, true, &mut |found| folded.compares(found)))
         }
         Node::Exists { path } => path.visit(doc, false, &mut |found| found.is_some()),
+        Node::Value { path, test } if test.is_geo() => geo::passes_at(path, test, doc)?.unwrap_or(false),
         Node::Value { path, test } => {
             path.visit(doc, true, &mut |found| found.is_some_and(|value| test.passes(value)))
         }

@@ -10,6 +10,7 @@
 //! | `matches` | evaluation of the tree |
 //! | `position` | which element of an array matched: what `$` stands for in an update or projection |
 //! | `compare`, `element`, `array`, `regex`, `modulo`, `bits` | one family of operators each |
+//! | `geo` | conditions on locations |
 //! | `folded` | comparisons under a collation |
 //! | `condition`, `schema` | `$expr`, `$jsonSchema` |
 //! | `sample` | filters without `$sampleRate` |
@@ -20,6 +21,7 @@ mod compare;
 mod condition;
 mod element;
 mod folded;
+mod geo;
 mod matches;
 mod modulo;
 mod parse;
@@ -30,11 +32,14 @@ mod schema;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::Row;
 use crate::doc::{Doc, Fields, OwnedValue, Path, Value};
 use crate::error::Result;
+use crate::geo::Near;
 use crate::query::expr::Variables;
 
 pub use bits::Bits;
@@ -42,6 +47,7 @@ pub use compare::Op;
 pub use condition::Condition;
 pub use element::Types;
 pub use folded::Folded;
+pub use geo::GeoTest;
 pub use modulo::Modulo;
 pub use regex::Pattern;
 pub(crate) use sample::document_without_samples;
@@ -56,6 +62,8 @@ pub struct Filter {
     fields: Option<Fields>,
     /// It has patterns whose matches may be given up.
     backtracks: bool,
+    /// Documents are found in the order of their distance, by its `$near`.
+    by_distance: bool,
 }
 
 /// A node of a filter's tree.
@@ -135,6 +143,10 @@ pub enum Test {
     Mod(Modulo),
     /// `$bitsAllSet`, `$bitsAllClear`, `$bitsAnySet`, `$bitsAnyClear`
     Bits(Bits),
+    /// `$geoWithin`, `$geoIntersects`
+    Geo(Box<GeoTest>),
+    /// `$near`, `$nearSphere`
+    Near(Arc<Near>),
 }
 
 impl Test {
@@ -149,6 +161,7 @@ impl Test {
             Test::Regex(pattern) => pattern.passes(value),
             Test::Mod(modulo) => modulo.passes(value),
             Test::Bits(bits) => bits.passes(value),
+            Test::Geo(_) | Test::Near(_) => self.passes_as_location(value),
         }
     }
 }
@@ -216,7 +229,19 @@ impl Filter {
     /// # Errors
     /// As there.
     pub fn parse_with(filter: &RawDocument, variables: &Variables) -> Result<Self> {
-        Ok(Self::of(parse::filter(filter, variables)?, filter.to_owned()))
+        let root = parse::filter(filter, variables)?;
+        geo::check_nears(&root, false)?;
+        Ok(Self::of(root, filter.to_owned()))
+    }
+
+    /// [`Self::parse_with`] of a filter that documents are searched for by: it may have a `$near`.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn parse_search(filter: &RawDocument, variables: &Variables) -> Result<Self> {
+        let root = parse::filter(filter, variables)?;
+        geo::check_nears(&root, true)?;
+        Ok(Self::of(root, filter.to_owned()))
     }
 
     fn of(root: Node, source: RawDocumentBuf) -> Self {
@@ -224,7 +249,8 @@ impl Filter {
         let known = root.names(&mut names);
         let fields = known.then(|| Fields::new(names.into_iter().map(str::as_bytes)));
         let backtracks = root.backtracks();
-        Filter { fields, source, root, backtracks }
+        let by_distance = geo::has_near(&root);
+        Filter { fields, source, root, backtracks, by_distance }
     }
 
     /// The filter that every document matches.
@@ -234,6 +260,7 @@ impl Filter {
             source: RawDocumentBuf::new(),
             fields: Some(Fields::default()),
             backtracks: false,
+            by_distance: false,
         }
     }
 
@@ -247,7 +274,8 @@ impl Filter {
     /// A filter that matches what both filters match; this one is evaluated first.
     pub fn and(self, other: Filter) -> Filter {
         let source = rawdoc! { "$and": [self.source, other.source] };
-        Self::of(Node::And(vec![self.root, other.root]), source)
+        let by_distance = self.by_distance || other.by_distance;
+        Filter { by_distance, ..Self::of(Node::And(vec![self.root, other.root]), source) }
     }
 
     /// The root of the tree.

@@ -8,7 +8,7 @@ use super::element::Types;
 use super::modulo::Modulo;
 use super::regex::Pattern;
 use super::schema::Schema;
-use super::{Node, Op, Test, array};
+use super::{Node, Op, Test, array, geo};
 use crate::doc::compare::compare;
 use crate::doc::write::{ArrayWriter, Writer};
 use crate::doc::{Doc, Element, MESSAGE, OwnedValue, Path, Value, validate_with};
@@ -195,8 +195,10 @@ pub(super) fn operators(path: &Path, doc: Doc<'_>, nodes: &mut Vec<Node>) -> Res
             "$size" => array::size(path, &element)?,
             "$elemMatch" => array::elem_match(path, &element)?,
             "$all" => array::all(path, &element)?,
+            _ if geo::belongs_to_near(&element, doc) => continue,
             _ => match Bits::parse(name, path.as_str(), &element) {
                 Some(bits) => value(path, Test::Bits(bits?)),
+                None if let Some(node) = geo::parse(path, &element, doc)? => node,
                 None => {
                     return Err(QueryError::bad_value(format!("unknown operator: {name} (field '{path}')")));
                 }

@@ -34,11 +34,16 @@ impl Node {
 impl Filter {
     /// The filter for a document that it has let pass before.
     pub(crate) fn again(&self) -> Cow<'_, Filter> {
+        let again = match self.near() {
+            // Which document it is has been found out.
+            Some(_) => Cow::Owned(Filter { by_distance: false, ..self.clone() }),
+            None => Cow::Borrowed(self),
+        };
         if !self.root.samples() {
-            return Cow::Borrowed(self);
+            return again;
         }
         let root = self.root.without_samples().unwrap_or_else(|| Node::And(Vec::new()));
-        Cow::Owned(Filter { root, ..self.clone() })
+        Cow::Owned(Filter { root, ..again.into_owned() })
     }
 }
 

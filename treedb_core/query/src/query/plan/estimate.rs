@@ -46,6 +46,7 @@ impl Plan {
                 return returned(query, keys, fetched, matches.min(fetched), 1.0);
             }
             Path::Bitmap(set) => (entries(source, set), matches),
+            Path::Near(_) => (matches, matches),
         };
         let wanted = query.skip.saturating_add(query.limit) as f64;
         let part = if query.limit == 0 || self.sort_in_memory || matches == 0.0 {

@@ -38,7 +38,7 @@ pub use hint::Hint;
 pub use index_spec::{definition_of, index_of};
 use ordered::{Candidate, CostedCandidate, candidates, relevant_indexes};
 pub(super) use ordered::{Cover, KeyMatch, OrderedIndex, SplitKey, bounds_of};
-pub use ordered::{IndexFilter, PointLookup, PointQuery};
+pub use ordered::{IndexFilter, NearSearch, PointLookup, PointQuery};
 pub use query::{KeyBounds, Query, Returns};
 use query_shape::Expected;
 pub(super) use query_shape::evict_if_misestimated;
@@ -87,6 +87,8 @@ pub enum Path {
     },
     /// Bitmaps of row ids from several indexes, in row order.
     Bitmap(BitmapScan),
+    /// Rings of growing distance around the point of a `$near`.
+    Near(NearSearch),
 }
 
 /// A plan by one index, with its estimate.
@@ -160,6 +162,7 @@ impl Plan {
             Path::Empty | Path::CollectionScan => {}
             Path::Index { index, .. } => count_use(source, *index),
             Path::Bitmap(set) => set.count_use(source),
+            Path::Near(search) => count_use(source, search.index),
         }
     }
 
@@ -169,6 +172,10 @@ impl Plan {
     /// `BadValue` if the hint names an index that does not exist, or cannot be used for the query.
     pub fn choose(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<Plan> {
         let conditions = query.filter.conjuncts();
+        if let Some((path, near)) = query.filter.near() {
+            let search = ordered::near_search(source, query, &conditions, path, near)?;
+            return Ok(Self::new(Path::Near(search), query.sort.is_some()));
+        }
         if let Some(hint) = &query.hint {
             return Self::hinted(source, query, &conditions, hint);
         }
@@ -216,6 +223,9 @@ impl Plan {
     /// The plans with each useful index, the cheapest first.
     pub(super) fn alternatives(source: &dyn Source, query: &Query) -> Vec<Alternative> {
         let conditions = query.filter.conjuncts();
+        if query.filter.near().is_some() {
+            return Vec::new();
+        }
         let found = relevant_indexes(source, query, &conditions)
             .into_iter()
             .flat_map(|number| candidates(source, number, query, &conditions))

@@ -105,7 +105,7 @@ impl Query {
         projection: Option<&RawDocument>,
         variables: &Variables,
     ) -> Result<Self> {
-        let mut query = Query::new(Filter::parse_with(filter, variables)?);
+        let mut query = Query::new(Filter::parse_search(filter, variables)?);
         match sort.map(natural_order).transpose()?.flatten() {
             Some(direction) => query.hint = Some(Hint::Natural(direction)),
             None => query.sort = sort.map(Sort::parse).transpose()?.flatten(),

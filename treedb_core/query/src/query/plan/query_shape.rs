@@ -61,7 +61,7 @@ fn hash_node(node: &Node, hasher: &mut DefaultHasher) {
             match test {
                 Test::Regex(pattern) => pattern.prefix().is_empty().hash(hasher),
                 Test::Type(types) => types.has(Value::Null).hash(hasher),
-                Test::Mod(_) | Test::Bits(_) => {}
+                Test::Mod(_) | Test::Bits(_) | Test::Geo(_) | Test::Near(_) => {}
             }
         }
         Node::Element { path, condition } => {

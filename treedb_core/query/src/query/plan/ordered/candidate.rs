@@ -12,6 +12,7 @@ use crate::query::{Query, Sort};
 use super::OrderedIndex;
 use super::covering::cover;
 use super::field_bounds::field_bounds;
+use super::geo_cells::{cells_of, range_of_cells};
 use super::index_filter::{IndexFilter, Undecided, index_filter};
 use super::index_order::gives_order;
 use crate::query::plan::{KeyPredicate, Path, Plan};
@@ -120,6 +121,18 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
         // Fields in the same array: an entry has the values of one element, but two conditions may be met by
         // two elements, that is by two entries. So only one of these fields can bound the ranges.
         if index.multikey && parts.iter().take(at).any(|earlier| earlier.path.first() == part.path.first()) {
+            break;
+        }
+        if let Kind::Geo(geo) = &index.def.options.kind
+            && geo.has(at)
+        {
+            if let Some(cells) = cells_of(geo, part, conditions) {
+                bounds = 2;
+                let within =
+                    |prefix: &Vec<u8>| cells.iter().map(|cells| range_of_cells(prefix, *cells)).collect();
+                ranges =
+                    Some(prefixes.iter().flat_map(|prefix| -> Vec<KeyRange> { within(prefix) }).collect());
+            }
             break;
         }
         let Some(left) = field_bounds(part, conditions, index) else { break };

@@ -6,6 +6,7 @@
 //! | partial | queries that imply its filter (`plan::implication`) |
 //! | hashed | equality on the hashed field; gives no order |
 //! | with a collation | string conditions and sorts under the same collation; conditions without strings always |
+//! | `2dsphere`, `2d` | queries for locations at one of its fields |
 //! | wildcard | conditions on one path that no missing field, null, document or array meets; `$exists: true` |
 //! | hidden | nothing |
 //!
@@ -76,10 +77,19 @@ pub(in crate::query) fn index_uses<'q>(
 }
 
 /// True if every document that meets the conditions has an entry, as far as sparse and partial indexes go.
-fn holds_all(def: &IndexDef, query: &Query, conditions: &[&Node]) -> bool {
+pub(super) fn holds_all(def: &IndexDef, query: &Query, conditions: &[&Node]) -> bool {
     let options = &def.options;
     let there = |part: &KeyPart| conditions.iter().any(|condition| exists(condition, part.path.as_str()));
     if options.sparse && !def.keys.iter().any(there) {
+        return false;
+    }
+    let located = |path: &Path| {
+        let is = |node: &&Node| matches!(node, Node::Value { path: at, test } if at == path && test.is_geo());
+        conditions.iter().any(is)
+    };
+    if let Kind::Geo(geo) = &options.kind
+        && !{ def.keys.iter().enumerate() }.any(|(at, part)| geo.has(at) && located(&part.path))
+    {
         return false;
     }
     options.partial.as_ref().is_none_or(|partial| {
@@ -183,7 +193,7 @@ fn leads_to_leaves(condition: &Node) -> bool {
                 let empty = crate::doc::Doc::EMPTY;
                 types.has(Value::Document(empty)) || types.has(Value::Array(empty))
             };
-            !path.has_positions() && !matches!(test, Test::Type(types) if whole(types))
+            !path.has_positions() && !test.is_geo() && !matches!(test, Test::Type(types) if whole(types))
         }
         Node::And(nodes) | Node::Or(nodes) => !nodes.is_empty() && nodes.iter().all(leads_to_leaves),
         Node::Element { path, condition } => !path.has_positions() && leads_to_leaves(condition),

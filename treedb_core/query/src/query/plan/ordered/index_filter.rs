@@ -270,7 +270,7 @@ fn passes(bytes: &[u8], test: &Test, text: &mut Vec<u8>) -> KeyMatch {
         Test::Regex(_) => &[class(&Value::String(b"")), class(&Value::Regex(b"", b""))],
         Test::Mod(_) => &[number],
         Test::Bits(_) => &[number, class(&Value::Binary(0, b""))],
-        Test::Type(_) => &[],
+        Test::Type(_) | Test::Geo(_) | Test::Near(_) => &[],
     };
     if !wanted.contains(&found) {
         return KeyMatch::No;
@@ -398,6 +398,8 @@ impl<'i> Compiler<'i> {
     fn row(&self, node: &Node) -> Option<KeyCondition> {
         let several = |nodes: &[Node]| nodes.iter().map(|node| self.row(node)).collect::<Option<Vec<_>>>();
         Some(match node {
+            // A location may be an array, or in one.
+            Node::Value { test, .. } if test.is_geo() => return None,
             Node::And(nodes) => KeyCondition::And(several(nodes)?),
             Node::Or(nodes) => KeyCondition::Or(several(nodes)?),
             Node::Not(inner) => KeyCondition::Not(Box::new(self.row(inner)?)),
@@ -434,6 +436,7 @@ impl<'i> Compiler<'i> {
                 let part = self.part(path)?;
                 values.iter().all(|one| value(one.value())).then(|| on_value(node, part))?
             }
+            Node::Value { test, .. } if test.is_geo() => return None,
             Node::Value { path, test } => {
                 let part = self.part(path)?;
                 let of_arrays = matches!(test, Test::Type(types) if types.has(ARRAY));
@@ -461,6 +464,7 @@ fn element(node: &Node, part: usize) -> Option<KeyCondition> {
         Node::And(nodes) => KeyCondition::And(several(nodes)?),
         Node::Or(nodes) => KeyCondition::Or(several(nodes)?),
         Node::Not(inner) => KeyCondition::Not(Box::new(element(inner, part)?)),
+        Node::Value { test, .. } if test.is_geo() => return None,
         Node::Compare { .. } | Node::In { .. } | Node::Value { .. } => on_value(node, part),
         _ => return None,
     })

@@ -95,6 +95,8 @@ impl Interval {
             Test::Type(types) => Self::typed(*types),
             Test::Regex(pattern) => Self::beginning(pattern),
             Test::Mod(_) => Some(vec![numbers]),
+            // An index of values does not tell where they are.
+            Test::Geo(_) | Test::Near(_) => None,
             Test::Bits(_) => {
                 let binary = class(&Value::Binary(0, b""));
                 Some(vec![numbers, Self::tags(binary, binary)])

@@ -10,6 +10,7 @@
 //! | `interval` | intervals of encoded values, and the key ranges they become |
 //! | `field_bounds` | the intervals that conditions allow for a field of an index |
 //! | `candidate` | the best use of one index |
+//! | `geo_cells` | ranges of cells, and the indexes that find documents by their distance |
 //! | `index_filter` | conditions tested on keys |
 //! | `covering` | documents built from keys alone |
 //! | `index_order` | whether an index scan gives the requested order |
@@ -22,6 +23,7 @@ mod cost;
 mod covering;
 mod eligible_indexes;
 mod field_bounds;
+mod geo_cells;
 mod index_filter;
 mod index_order;
 mod interval;
@@ -30,7 +32,7 @@ mod point_lookup;
 use std::borrow::Cow;
 
 use crate::access::IndexInfo;
-use crate::index::ordered::IndexDef;
+use crate::index::ordered::{IndexDef, Kind};
 use crate::query::filter::Node;
 
 pub(super) use bitmap::bitmap_plan;
@@ -38,6 +40,8 @@ pub(super) use candidate::{Candidate, candidates, relevant_indexes};
 pub(super) use cost::{CostedCandidate, cheapest, entries as entries_in, with_costs};
 pub(in crate::query) use covering::Cover;
 pub(super) use field_bounds::field_bounds;
+pub use geo_cells::NearSearch;
+pub(super) use geo_cells::near_search;
 pub use index_filter::IndexFilter;
 pub(in crate::query) use index_filter::{KeyMatch, SplitKey};
 pub(super) use point_lookup::choose as choose_point_lookup;
@@ -70,9 +74,16 @@ impl<'i> OrderedIndex<'i> {
 
 /// The intervals of values that conditions allow for each field of an index, in the notation of `explain`.
 pub(in crate::query) fn bounds_of(index: &OrderedIndex<'_>, conditions: &[&Node]) -> Vec<Vec<String>> {
-    let left = |part| match field_bounds(part, conditions, index) {
-        Some(left) => left.intervals.iter().map(Interval::notation).collect(),
-        None => vec!["[MinKey, MaxKey]".to_owned()],
+    let whole = || vec!["[MinKey, MaxKey]".to_owned()];
+    let left = |(at, part)| match &index.def.options.kind {
+        Kind::Geo(geo) if geo.has(at) => match geo_cells::cells_of(geo, part, conditions) {
+            Some(cells) => cells.iter().map(|(low, high)| format!("[{low}, {high}]")).collect(),
+            None => whole(),
+        },
+        _ => match field_bounds(part, conditions, index) {
+            Some(left) => left.intervals.iter().map(Interval::notation).collect(),
+            None => whole(),
+        },
     };
-    index.def.keys.iter().map(left).collect()
+    index.def.keys.iter().enumerate().map(left).collect()
 }
