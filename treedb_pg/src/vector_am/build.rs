@@ -14,7 +14,7 @@ use treedb_vector::neighbour::{Form, Rotation};
 
 use super::kind::{Element, Kind};
 use super::meta::Meta;
-use super::record::{self, Layout, Place, Slots, above, node};
+use super::record::{self, Layout, LinkCode, Place, Slots, above, node};
 use super::value;
 use super::writer::{Writer, init_page};
 use crate::shim::buffer::{Fork, Page};
@@ -24,7 +24,7 @@ use crate::shim::index_build::{
 };
 use crate::shim::relation::Index;
 use crate::shim::thread;
-use crate::shim::vector_options::{MOST_DIMENSIONS, VectorOptions};
+use crate::shim::vector_options::VectorOptions;
 use crate::shim::wal;
 
 /// Numbers of the phases for `pg_stat_progress_create_index`; 1 is the server's own "initializing".
@@ -57,11 +57,15 @@ fn declared(index: Index<'_>) -> Meta {
             "Say so in CREATE INDEX: WITH (dimensions = 384).",
         );
     }
-    if dimensions > MOST_DIMENSIONS {
+    let most = kind.most_dimensions();
+    if dimensions > most {
         fail(
             SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
             format!("a column with {dimensions} dimensions cannot be indexed"),
-            format!("Vectors of at most {MOST_DIMENSIONS} dimensions can be indexed."),
+            match kind.element {
+                Element::Bit => format!("At most {most} bits can be indexed."),
+                _ => format!("Vectors of at most {most} dimensions can be indexed."),
+            },
         );
     }
     Meta::new(kind, dimensions as usize, m as usize, ef_construction as usize)
@@ -158,7 +162,8 @@ impl<'i, 'm> Pages<'i, 'm> {
     }
 }
 
-/// Writes the vector of a node over `out`, of length 1 where only its direction counts: as [`Layout::vector`] reads it.
+/// Writes the vector of a node, which is none of bits, over `out`, of length 1 where only its direction counts: as [`Layout::vector`]
+/// reads it.
 fn scaled(graph: &MemoryGraph, node: u32, out: &mut Vec<f32>) {
     let unit = graph.unit(node);
     out.clear();
@@ -246,7 +251,10 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
     };
 
     let (kernels, rotation) = (Kernels::best(), Rotation::new(layout.dimensions));
-    let prepared = layout.form.map(|form| Prepared::new(graph, form, &rotation));
+    let prepared = match layout.code {
+        Some(LinkCode::Estimate(form)) => Some(Prepared::new(graph, form, &rotation)),
+        _ => None,
+    };
 
     drop(Page::extend(index, Fork::Main));
     let mut links = Vec::new();
@@ -269,7 +277,11 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
         scaled(graph, node, &mut from);
         let work = RefCell::new((to, difference));
         let code = |link: &Link<u32>| {
-            let (Some(prepared), Some(own)) = (&prepared, &own) else { return (link.score, Vec::new()) };
+            let (Some(prepared), Some(own)) = (&prepared, &own) else {
+                let has_bits = matches!(layout.code, Some(LinkCode::Bits(_)));
+                let bits = if has_bits { graph.coded(link.node).codes } else { &[] };
+                return (link.score, bits.to_vec());
+            };
             let (to, difference) = &mut *work.borrow_mut();
             scaled(graph, link.node, to);
             let mut code = Vec::new();

@@ -17,17 +17,17 @@ use crate::shim::snapshot::{self, Registered};
 /// Whether the links of a node in level 0 have the codes of the vectors that they lead to.
 fn codes_agree(writer: &Writer<'_>, node: u32) -> bool {
     let (layout, rotation) = (&writer.graph.layout, writer.graph.rotation());
-    let Some(form) = layout.form else { return true };
+    let Some(kept) = layout.code else { return true };
     check_for_interrupts!();
     let slot = writer.graph.node(node, <[u8]>::to_vec);
     let (mut own, mut other, mut difference, mut wanted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     layout.vector(&slot, &mut own);
-    form.prepare(&rotation, &mut own);
+    kept.prepare(&rotation, &mut own);
     layout.links(Slots::Nodes, &slot, node::COUNT).all(|(link, code)| {
         writer.graph.node(link.node, |slot| layout.vector(slot, &mut other));
-        form.prepare(&rotation, &mut other);
+        kept.prepare(&rotation, &mut other);
         wanted.clear();
-        form.code_of(&rotation, &other, &own, &mut difference, &mut wanted);
+        kept.append(&rotation, &other, &own, &mut difference, &mut wanted);
         code == wanted
     })
 }

@@ -19,6 +19,7 @@ use std::collections::BinaryHeap;
 
 use pgrx::pg_sys;
 use treedb_vector::code::{self, Coded, Factors};
+use treedb_vector::element::Element;
 use treedb_vector::graph::Walk;
 use treedb_vector::neighbour::Turned;
 
@@ -168,10 +169,12 @@ impl State {
         if let Target::Value(value) = target {
             match value::indexable(meta.kind, meta.dimensions, value.bytes(), &mut self.vector) {
                 Some(unit) => {
-                    self.codes.resize(self.vector.len(), 0);
+                    let metric = meta.kind.metric;
+                    self.codes.resize(code::code_bytes(metric, self.vector.len()), 0);
                     self.direction.clear();
                     self.direction.extend(self.vector.iter().map(|element| element * unit));
-                    self.factors = code::encode(&self.vector, unit, &mut self.codes);
+                    self.factors =
+                        code::encode_for(metric, Element::Float32, &self.vector, unit, &mut self.codes);
                     Graph::opened(index, meta).turn(&self.direction, &mut self.turned);
                 }
                 // It has no direction: its distance from every row is NaN.

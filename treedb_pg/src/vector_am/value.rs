@@ -7,6 +7,7 @@ use treedb_query::index::vector::vector_at;
 use treedb_vector::metric::{Metric, Unfit};
 
 use super::kind::{Element, Kind};
+use super::record;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::function::{Args, pg_function};
 use crate::shim::memory::Varlena;
@@ -60,7 +61,16 @@ fn read(element: Element, bytes: &[u8], vector: &mut Vec<f32>) {
             let elements = bytes.get(4..).unwrap_or(&[]).as_chunks().0.iter();
             vector.extend(elements.map(|element| from_half(u16::from_ne_bytes(*element))));
         }
+        Element::Bit => {
+            let (count, bits) = bits(bytes);
+            vector.extend(record::bits(bits, count));
+        }
     }
+}
+
+/// How many bits a value of type `bit` has, without the header of its length, and those, the first in the highest place.
+fn bits(bytes: &[u8]) -> (usize, &[u8]) {
+    (usize::try_from(int(bytes, 0)).unwrap_or(0), bytes.get(4..).unwrap_or(&[]))
 }
 
 /// The elements of a `real[]`, without the header of its length.
@@ -130,13 +140,31 @@ fn distance(args: &Args, metric: Metric) -> f64 {
     let (mut a, mut b) = (Vec::new(), Vec::new());
     read(Element::Real, &args.bytes(0), &mut a);
     read(Element::Real, &args.bytes(1), &mut b);
-    if a.len() != b.len() {
+    check_dimensions(a.len(), b.len());
+    f64::from(metric.distance(&a, &b))
+}
+
+/// An SQL error unless two vectors have as many dimensions.
+fn check_dimensions(one: usize, other: usize) {
+    if one != other {
         unfit(
-            format!("vectors of {} and of {} dimensions have no distance", a.len(), b.len()),
+            format!("vectors of {one} and of {other} dimensions have no distance"),
             "Compare vectors of the same number of dimensions.",
         );
     }
-    f64::from(metric.distance(&a, &b))
+}
+
+/// The distance of two arguments of type `bit`, from how many bits are set in one, in the other, in both.
+fn distance_of_bits(args: &Args, distance: impl FnOnce(u32, u32, u32) -> f64) -> f64 {
+    let (a, b) = (args.bytes(0), args.bytes(1));
+    let ((count, a), (other, b)) = (bits(&a), bits(&b));
+    check_dimensions(count, other);
+    let set = |bytes: &mut dyn Iterator<Item = u8>| bytes.map(u8::count_ones).sum();
+    distance(
+        set(&mut a.iter().copied()),
+        set(&mut b.iter().copied()),
+        set(&mut a.iter().zip(b).map(|(a, b)| a & b)),
+    )
 }
 
 pg_function! {
@@ -164,6 +192,23 @@ pg_function! {
     /// `real[] <+> real[]`: the sum of absolute differences.
     fn treedb_l1_distance(args: [Varlena, Varlena]) -> f64 {
         distance(args, Metric::L1)
+    }
+}
+
+pg_function! {
+    /// `bit <~> bit`: how many bits differ.
+    fn treedb_hamming_distance(args: [Varlena, Varlena]) -> f64 {
+        distance_of_bits(args, |one, other, both| f64::from(one + other - 2 * both))
+    }
+}
+
+pg_function! {
+    /// `bit <%> bit`: 1 minus the part of the bits that are set in one of them that is set in both; 1 if none is.
+    fn treedb_jaccard_distance(args: [Varlena, Varlena]) -> f64 {
+        distance_of_bits(args, |one, other, both| match both {
+            0 => 1.0,
+            _ => 1.0 - f64::from(both) / f64::from(one + other - both),
+        })
     }
 }
 

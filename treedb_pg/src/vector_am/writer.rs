@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::code::{self, Coded};
+use treedb_vector::element::Element;
 use treedb_vector::graph::{self, Estimate, Hashed, Link, Nodes, NodesMut, Scratch, Walk};
 use treedb_vector::neighbour::Turned;
 
@@ -153,8 +154,10 @@ impl<'i> Writer<'i> {
         let limits = self.graph.meta.limits();
         let most = self.layout().per_page(Slots::Above) as u8;
         let level = graph::level_of(mixed(row), &limits).min(most);
-        let mut codes = vec![0; vector.len()];
-        let coded = Coded { factors: code::encode(vector, unit, &mut codes), codes: &codes };
+        let metric = self.layout().metric;
+        let mut codes = vec![0; code::code_bytes(metric, vector.len())];
+        let factors = code::encode_for(metric, Element::Float32, vector, unit, &mut codes);
+        let coded = Coded { factors, codes: &codes };
 
         let above = if level == 0 { Vec::new() } else { self.free_slots(Slots::Above, level.into()) };
         let nodes = self.free_slots(Slots::Nodes, 1);
@@ -264,10 +267,10 @@ impl<'i> Writer<'i> {
             return prepared.clone();
         }
         let vector = self.vector(node);
-        let prepared = match self.layout().form {
-            Some(form) if form.of_units => {
+        let prepared = match self.layout().code {
+            Some(code) if code.is_prepared() => {
                 let mut prepared = vector.to_vec();
-                form.prepare(&self.graph.rotation(), &mut prepared);
+                code.prepare(&self.graph.rotation(), &mut prepared);
                 prepared.into()
             }
             _ => vector,
@@ -301,16 +304,16 @@ impl<'i> Writer<'i> {
         }
         let mut rest = rest.into_iter();
         let placed = placed.into_iter().filter_map(|place| place.or_else(|| rest.next()));
-        let form = layout.form.filter(|_| slots == Slots::Nodes);
+        let new_code = layout.code.filter(|_| slots == Slots::Nodes);
         let mut difference = Vec::new();
         let mut bytes = Vec::with_capacity(links.len() * layout.link(slots));
         for link in placed {
             record::push_link(link, &mut bytes);
             if let Some((_, code)) = had.iter().find(|(had, _)| had.node == link.node) {
                 bytes.extend_from_slice(code);
-            } else if let Some(form) = form {
+            } else if let Some(new_code) = new_code {
                 let (of, from) = (self.prepared(link.node), self.prepared(node));
-                form.code_of(&self.graph.rotation(), &of, &from, &mut difference, &mut bytes);
+                new_code.append(&self.graph.rotation(), &of, &from, &mut difference, &mut bytes);
             }
         }
         bytes
@@ -444,7 +447,7 @@ impl NodesMut for Writer<'_> {
         ef: usize,
         out: &mut Vec<(f32, u32)>,
     ) -> Result<bool, Infallible> {
-        if self.layout().form.is_none() {
+        if self.layout().code.is_none() {
             return Ok(false);
         }
         let mut walk = self.walk.borrow_mut();
