@@ -723,7 +723,7 @@ CREATE FUNCTION drop_search_index(collection text, name text) RETURNS void LANGU
 CREATE FUNCTION vector_search(collection text, index text, vector float4[], "limit" int8, filter bson DEFAULT '{}', options bson DEFAULT '{}',
         OUT document bson, OUT distance float8, OUT score float8) RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 ROWS 10 AS 'MODULE_PATHNAME', 'treedb_vector_search';
-COMMENT ON FUNCTION vector_at(bson, text, int4) IS 'the vector of so many dimensions at a path of a document, or NULL';
+COMMENT ON FUNCTION vector_at(bson, text, int4) IS 'the vector of so many dimensions at a path of a document, several as an array of two dimensions, or NULL';
 COMMENT ON FUNCTION create_search_index(text, bson, bson) IS
     'creates an index of vectors, {"fields": [{"type": "vector", "path": "embedding", "numDimensions": 384, "similarity": "cosine"}]}; option: name';
 COMMENT ON FUNCTION list_search_indexes(text) IS 'the indexes of vectors of a collection';

@@ -173,7 +173,7 @@ def contents(db):
         same(answers[0], answers[1], "the nearest, by index and without")
         db.execute("SET enable_seqscan = off; SET enable_sort = off")
         found += answers[0] + lines(db, "SELECT id FROM shop.places ORDER BY e OPERATOR(treedb.<=>) '{1, 2, 3}' LIMIT 3")
-        found += lines(db, "SELECT b OPERATOR(treedb.<%>) B'101101101101' FROM shop.signs ORDER BY b OPERATOR(treedb.<%>) B'101101101101' LIMIT 3")
+        found += lines(db, "SELECT b OPERATOR(treedb.<%%>) B'101101101101' FROM shop.signs ORDER BY b OPERATOR(treedb.<%%>) B'101101101101' LIMIT 3")
         db.execute("RESET enable_seqscan; RESET enable_sort")
     return found
 

@@ -329,25 +329,35 @@ struct Target<'i> {
     collecting: Option<Collecting>,
     writer: Option<Writer<'i>>,
     count: u64,
-    vector: Vec<f32>,
+    /// Those of a row.
+    vectors: Vec<f32>,
 }
 
 impl Target<'_> {
     fn add(&mut self, row: &IndexRow<'_>) {
         let Some(value) = row.value(0) else { return };
         let Meta { kind, dimensions, .. } = self.meta;
-        let Some(unit) = value::indexable(kind, dimensions, value.bytes(), &mut self.vector) else { return };
+        let mut position = 0;
+        let mut all = std::mem::take(&mut self.vectors);
+        value::each_indexable(kind, dimensions, value.bytes(), &mut all, |vector, unit| {
+            self.add_vector(row.tid(), position, vector, unit);
+            position += 1;
+        });
+        self.vectors = all;
+    }
+
+    fn add_vector(&mut self, row: pg_sys::ItemPointerData, position: u32, vector: &[f32], unit: f32) {
         check_for_interrupts!();
         self.count += 1;
         report_loaded(self.count);
         if let Some(collecting) = &mut self.collecting {
-            // `indexable` has checked the vector.
-            if collecting.builder.add(&self.vector).is_ok() {
-                collecting.rows.push(row.tid());
+            // `each_indexable` has checked the vector.
+            if collecting.builder.add(vector).is_ok() {
+                collecting.rows.push(row);
             }
             if collecting.rows.len().is_multiple_of(MEASURED) && collecting.is_full() {
                 pgrx::notice!(
-                    "the graph of index \"{}\" no longer fits into maintenance_work_mem after {} rows; the rest is inserted page by page",
+                    "the graph of index \"{}\" no longer fits into maintenance_work_mem after {} vectors; the rest is inserted page by page",
                     self.index.shown(),
                     self.count
                 );
@@ -355,7 +365,7 @@ impl Target<'_> {
                 self.writer = Some(Writer::lock(self.index));
             }
         } else if let Some(writer) = &mut self.writer {
-            writer.insert(row.tid(), &self.vector, unit);
+            writer.insert(row, position, vector, unit);
         }
     }
 
@@ -377,7 +387,7 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
     }
     let meta = declared(index);
     let collecting = Some(Collecting::new(&meta, build.threads()));
-    let mut target = Target { index, meta, collecting, writer: None, count: 0, vector: Vec::new() };
+    let mut target = Target { index, meta, collecting, writer: None, count: 0, vectors: Vec::new() };
     report_phase(phase::GRAPH);
     build.scan(|row| target.add(row));
     report_entries(build.rows());

@@ -65,10 +65,10 @@ pub(crate) fn check(
             ));
         }
     }
-    let mut rows = BTreeSet::new();
+    let mut rows: BTreeMap<[u8; 6], usize> = BTreeMap::new();
     for (node, (row, place)) in vectors {
         let row = row.unwrap_or_default();
-        rows.insert(row);
+        *rows.entry(row).or_default() += 1;
         let Some(place) = place else { continue };
         let agrees = writer.graph.read(Slots::Vectors, place, |slot| slot.starts_with(&row));
         if !agrees {
@@ -85,10 +85,15 @@ pub(crate) fn check(
     let mut vector = Vec::new();
     scan_table(table.get(), index, snapshot.get(), |row| {
         let Some(value) = row.value(0) else { return };
-        let indexed = value::indexable(meta.kind, meta.dimensions, value.bytes(), &mut vector).is_some();
-        if indexed && !rows.contains(&record::row_bytes(row.tid())) {
+        let mut wanted = 0;
+        value::each_indexable(meta.kind, meta.dimensions, value.bytes(), &mut vector, |_, _| wanted += 1);
+        let found = rows.get(&record::row_bytes(row.tid())).copied().unwrap_or(0);
+        if found < wanted {
             let (block, offset) = tid_parts(row.tid());
-            report(format!("row ({block},{offset}) has no node"));
+            report(match found {
+                0 => format!("row ({block},{offset}) has no node"),
+                _ => format!("row ({block},{offset}) has {found} nodes for {wanted} vectors"),
+            });
         }
     });
 }

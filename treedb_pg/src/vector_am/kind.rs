@@ -52,6 +52,11 @@ impl Kind {
         if self.metric.is_of_bits() { MOST_BITS } else { MOST_DIMENSIONS }
     }
 
+    /// A row may have several vectors.
+    pub(super) fn has_several(self) -> bool {
+        self.element == Element::Real
+    }
+
     /// The kind of an index.
     pub(super) fn of(index: Index<'_>) -> Kind {
         index.support_number(0, 1).and_then(Kind::from_number).unwrap_or_else(|| {

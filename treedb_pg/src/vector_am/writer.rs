@@ -149,11 +149,12 @@ impl<'i> Writer<'i> {
         }
     }
 
-    /// Adds a row; `unit` is what its vector is to be multiplied with before its direction is compared.
-    pub(super) fn insert(&mut self, row: pg_sys::ItemPointerData, vector: &[f32], unit: f32) {
+    /// Adds a vector of a row, the one at this position; `unit` is what it is to be multiplied with before its direction is
+    /// compared.
+    pub(super) fn insert(&mut self, row: pg_sys::ItemPointerData, position: u32, vector: &[f32], unit: f32) {
         let limits = self.graph.meta.limits();
         let most = self.layout().per_page(Slots::Above) as u8;
-        let level = graph::level_of(mixed(row), &limits).min(most);
+        let level = graph::level_of(mixed(row, position), &limits).min(most);
         let metric = self.layout().metric;
         let mut codes = vec![0; code::code_bytes(metric, vector.len())];
         let factors = code::encode_for(metric, Element::Float32, vector, unit, &mut codes);
@@ -344,10 +345,12 @@ pub(super) fn init_page(layout: &Layout, slots: Slots, page: &mut [u8], next: Op
     page.set_hole(used..crate::pages::page::ROOM);
 }
 
-/// A uniformly distributed number from a row's address, for its level (Steele and others' splitmix64).
-fn mixed(row: pg_sys::ItemPointerData) -> u64 {
+/// A uniformly distributed number from a row's address and a position in it, for the level of a vector (Steele and others'
+/// splitmix64).
+fn mixed(row: pg_sys::ItemPointerData, position: u32) -> u64 {
     let (block, offset) = crate::shim::heap::tid_parts(row);
-    let number = (u64::from(block) << 16 | u64::from(offset)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let place = u64::from(position) << 48 ^ (u64::from(block) << 16 | u64::from(offset));
+    let number = place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
