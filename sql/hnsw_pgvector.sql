@@ -50,8 +50,8 @@ CREATE INDEX signed_bits ON signed USING treedb_hnsw ((binary_quantize(v)::bit(7
 CREATE INDEX signed_sets ON signed USING treedb_hnsw ((binary_quantize(v)::bit(72)) bit_jaccard_ops);
 SET enable_seqscan = off;
 SET enable_sort = off;
-SELECT pg_temp.plan($$SELECT id FROM signed ORDER BY binary_quantize(v)::bit(72) <~> (SELECT binary_quantize(v)::bit(72) FROM signed WHERE id = 7) LIMIT 5$$);
-SELECT pg_temp.plan($$SELECT id FROM signed ORDER BY binary_quantize(v)::bit(72) <%> (SELECT binary_quantize(v)::bit(72) FROM signed WHERE id = 7) LIMIT 5$$);
+SELECT pg_temp.plan($$SELECT id FROM signed ORDER BY binary_quantize(v)::bit(72) <~> X'00FF00FF00FF00FF00' LIMIT 5$$);
+SELECT pg_temp.plan($$SELECT id FROM signed ORDER BY binary_quantize(v)::bit(72) <%> X'00FF00FF00FF00FF00' LIMIT 5$$);
 SELECT array_agg(d) AS hamming FROM (SELECT binary_quantize(v)::bit(72) <~> (SELECT binary_quantize(v)::bit(72) FROM signed WHERE id = 7) AS d FROM signed ORDER BY 1 LIMIT 30) x \gset
 SELECT array_agg(d) AS jaccard FROM (SELECT binary_quantize(v)::bit(72) <%> (SELECT binary_quantize(v)::bit(72) FROM signed WHERE id = 7) AS d FROM signed ORDER BY 1 LIMIT 30) x \gset
 RESET enable_sort;

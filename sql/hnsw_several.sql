@@ -48,7 +48,7 @@ $$;
 SELECT * FROM good();
 BEGIN;
 SET LOCAL enable_seqscan = off;
-SELECT pg_temp.plan($$SELECT id FROM coded ORDER BY e <-> (SELECT e FROM queries WHERE id = 1) LIMIT 5$$);
+SELECT pg_temp.plan($$SELECT id FROM coded ORDER BY e <-> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}' LIMIT 5$$);
 COMMIT;
 -- inserted
 INSERT INTO coded SELECT i, i % 100, several_vectors(i, 20, 1 + i % 4) FROM generate_series(601, 1000) i;
@@ -142,7 +142,7 @@ SELECT count(DISTINCT document -> '_id') = (SELECT count(*) FROM docs) AS all_do
 -- SQL finds what the function does: both searches are of the same documents
 BEGIN;
 SET LOCAL enable_seqscan = off;
-SELECT pg_temp.plan($$SELECT doc FROM docs ORDER BY vector_at(doc, 'chunks.e', 20) <-> (SELECT e FROM queries WHERE id = 1) LIMIT 5$$);
+SELECT pg_temp.plan($$SELECT doc FROM docs ORDER BY vector_at(doc, 'chunks.e', 20) <-> '{1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1}' LIMIT 5$$);
 COMMIT;
 SELECT count(*) AS same FROM (SELECT vector_at(doc, 'chunks.e', 20) <-> (SELECT e FROM queries WHERE id = 1) AS d FROM docs ORDER BY 1 LIMIT 10) a
     JOIN vector_search('docs', 'euclidean', (SELECT e FROM queries WHERE id = 1), 10, '{}', '{"exact": true}') b ON a.d = b.distance;
