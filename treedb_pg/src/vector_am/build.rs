@@ -1,5 +1,6 @@
 //! Building an index: a graph in memory, written page by page when the table has been read. When it outgrows
-//! `maintenance_work_mem` it is written as it is, and the rest of the rows is inserted into the pages.
+//! `maintenance_work_mem` it is written as it is, and the rest of the rows is inserted into the pages. All pages are logged when
+//! the last row is in.
 //!
 //! Threads of the backend build the graph: they read memory and call nothing of the server.
 
@@ -16,7 +17,7 @@ use super::kind::{Element, Kind};
 use super::meta::Meta;
 use super::record::{self, Layout, LinkCode, Place, Slots, above, node};
 use super::value;
-use super::writer::{Writer, init_page};
+use super::writer::{Writer, init_page, put};
 use crate::shim::buffer::{Fork, Page};
 use crate::shim::error::{SqlState, corrupted, fail};
 use crate::shim::index_build::{
@@ -154,10 +155,7 @@ impl<'i, 'm> Pages<'i, 'm> {
         let bytes = page.bytes_mut();
         init_page(&self.layout, self.slots, bytes, has_room.then_some(block));
         for (number, slot) in self.page.drain(..).enumerate() {
-            let at = self.layout.offset(self.slots, number as u16);
-            if let Some(place) = bytes.get_mut(at..at + slot.len()) {
-                place.copy_from_slice(&slot);
-            }
+            put(bytes, self.layout.offset(self.slots, number as u16), &slot);
         }
     }
 }
@@ -217,7 +215,7 @@ impl<'g> Prepared<'g> {
 /// The score of a link as it is stored, and its code.
 type Code<'c> = dyn Fn(&Link<u32>) -> (f32, Vec<u8>) + 'c;
 
-/// Writes and logs an index with the nodes of a graph in memory. Blocks 1 and following have the nodes in their order; the
+/// Writes an index with the nodes of a graph in memory. Blocks 1 and following have the nodes in their order; the
 /// vectors come next, then the links above level 0.
 fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
     let Collected { graph, rows } = collected;
@@ -241,13 +239,11 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
         }
         bytes
     };
-    let put = |slot: &mut Vec<u8>, at: usize, bytes: &[u8]| {
+    let put_in = |slot: &mut Vec<u8>, at: usize, bytes: &[u8]| {
         if slot.len() < at + bytes.len() {
             slot.resize(at + bytes.len(), 0);
         }
-        if let Some(place) = slot.get_mut(at..at + bytes.len()) {
-            place.copy_from_slice(bytes);
-        }
+        put(slot, at, bytes);
     };
 
     let (kernels, rotation) = (Kernels::best(), Rotation::new(layout.dimensions));
@@ -270,7 +266,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
         };
         let body = layout.body(graph.vector(node), graph.unit(node), graph.coded(node));
         let mut slot = record::node_bytes(*row, level, vector, above);
-        put(&mut slot, layout.body_at(), &body);
+        put_in(&mut slot, layout.body_at(), &body);
         let Ok(()) = graph.scored_links(node, 0, &mut links);
         let own = prepared.as_ref().map(|prepared| prepared.vector(node));
         let [mut from, to, difference] = [const { Vec::new() }; 3];
@@ -288,7 +284,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
             prepared.form.code_of(&rotation, &prepared.vector(link.node), own, difference, &mut code);
             (layout.metric.score(&kernels, &from, to, 1.0), code)
         };
-        put(&mut slot, node::COUNT, &link_bytes(&links, &code));
+        put_in(&mut slot, node::COUNT, &link_bytes(&links, &code));
         out.add(slot);
     }
     out.write();
@@ -306,7 +302,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
             let next = (level < top).then(|| place(Slots::Above, above_from, at));
             let mut slot = record::above_slot_bytes(number(node), next);
             let Ok(()) = graph.scored_links(node, level, &mut links);
-            put(&mut slot, above::COUNT, &link_bytes(&links, &|link| (link.score, Vec::new())));
+            put_in(&mut slot, above::COUNT, &link_bytes(&links, &|link| (link.score, Vec::new())));
             out.add(slot);
         }
     }
@@ -317,8 +313,6 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
     meta.root = root.map(number);
     let mut page = Page::overwrite(index, 0);
     meta.init(page.bytes_mut());
-    drop(page);
-    wal::log_pages(index);
 }
 
 /// Where the rows of a build go.
@@ -362,7 +356,7 @@ impl Target<'_> {
                     self.count
                 );
                 self.write();
-                self.writer = Some(Writer::lock(self.index));
+                self.writer = Some(Writer::of_build(self.index));
             }
         } else if let Some(writer) = &mut self.writer {
             writer.insert(row, position, vector, unit);
@@ -392,6 +386,8 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
     build.scan(|row| target.add(row));
     report_entries(build.rows());
     target.write();
+    drop(target.writer.take());
+    wal::log_pages(index);
     target.count
 }
 

@@ -22,7 +22,7 @@ use super::graph::{Graph, Query, checked};
 use super::record::{self, Layout, Place, Slots, node};
 use crate::pages::allocate::{allocate, is_unused};
 use crate::pages::page::{NEXT, View, ViewMut};
-use crate::shim::buffer::{Exclusive, Page, Shared};
+use crate::shim::buffer::{Exclusive, Fork, Page, Shared};
 use crate::shim::error::{SqlState, fail};
 use crate::shim::fault;
 use crate::shim::key_lock::KeyLock;
@@ -49,6 +49,8 @@ pub(super) struct Writer<'i> {
     prepared: RefCell<HashMap<u32, Rc<[f32]>>>,
     scratch: Scratch<u32, Hashed>,
     walk: RefCell<Walk>,
+    /// Changes are logged.
+    logs: bool,
     _lock: Option<KeyLock>,
 }
 
@@ -57,6 +59,11 @@ impl<'i> Writer<'i> {
     pub(super) fn lock(index: Index<'i>) -> Writer<'i> {
         let lock = KeyLock::take(index, 0);
         Writer { _lock: Some(lock), ..Writer::unlocked(index) }
+    }
+
+    /// For the rest of a build, in a relation that nobody else knows: nothing is logged, since all pages are when the build ends.
+    pub(super) fn of_build(index: Index<'i>) -> Writer<'i> {
+        Writer { logs: false, ..Writer::unlocked(index) }
     }
 
     /// For reading only.
@@ -70,6 +77,7 @@ impl<'i> Writer<'i> {
             prepared: RefCell::default(),
             scratch: Scratch::default(),
             walk: RefCell::default(),
+            logs: true,
             _lock: None,
         }
     }
@@ -85,6 +93,15 @@ impl<'i> Writer<'i> {
         }
         let mut pages: Vec<(Page<Exclusive>, PageParts)> =
             parts.into_iter().map(|(block, parts)| (Page::read(self.graph.index, block), parts)).collect();
+        if !self.logs {
+            for (page, parts) in &mut pages {
+                let bytes = page.bytes_mut();
+                for (at, part) in parts {
+                    put(bytes, *at, part);
+                }
+            }
+            return;
+        }
         let mut patches: Vec<PagePatch<'_>> =
             pages.iter_mut().map(|(page, parts)| PagePatch { page, parts: std::mem::take(parts) }).collect();
         if !patches.is_empty() {
@@ -95,17 +112,21 @@ impl<'i> Writer<'i> {
     /// Adds a page of slots to the list of those with free ones.
     fn add_page(&mut self, slots: Slots) {
         let index = self.graph.index;
-        let mut page = allocate(index);
+        let mut page = if self.logs { allocate(index) } else { Page::extend(index, Fork::Main) };
         let mut meta: Page<Exclusive> = Page::read(index, 0);
         self.graph.meta.set_room(slots, page.block());
         let block = page.block();
+        if !self.logs {
+            init_page(&self.graph.layout, slots, page.bytes_mut(), Some(block));
+            let (at, bytes) = self.graph.meta.part();
+            put(meta.bytes_mut(), at, &bytes);
+            return;
+        }
         let mut change = Change::begin(index);
         let [copy, new] = change.pages([(&mut meta, Content::Edited), (&mut page, Content::Replaced)]);
         init_page(&self.graph.layout, slots, new, Some(block));
         let (at, bytes) = self.graph.meta.part();
-        if let Some(place) = copy.get_mut(at..at + bytes.len()) {
-            place.copy_from_slice(&bytes);
-        }
+        put(copy, at, &bytes);
         change.commit();
         fault::point("hnsw_page");
     }
@@ -318,6 +339,13 @@ impl<'i> Writer<'i> {
             }
         }
         bytes
+    }
+}
+
+/// Writes bytes over a part of a page.
+pub(super) fn put(page: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(place) = page.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
     }
 }
 
