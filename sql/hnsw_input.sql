@@ -13,7 +13,7 @@ SELECT '{1, 2}'::real[] <-> '{1, 2, 3}';
 \echo :LAST_ERROR_SQLSTATE
 SELECT '{1, NULL}'::real[] <-> '{1, 2}';
 \echo :LAST_ERROR_SQLSTATE
-SELECT '{{1, 2}, {3, 4}}'::real[] <-> '{1, 2}';
+SELECT '{{{1, 2}}}'::real[] <-> '{1, 2}';
 CREATE TABLE v (id int, e real[]);
 CREATE INDEX ON v USING treedb_hnsw (e);
 \echo :LAST_ERROR_SQLSTATE
@@ -33,7 +33,7 @@ INSERT INTO v VALUES (1, '{1, 2, NaN}');
 INSERT INTO v VALUES (1, '{1, 2, -Infinity}');
 INSERT INTO v VALUES (1, '{1, 2, 1e30}');
 INSERT INTO v VALUES (1, '{1, 2, NULL}');
-INSERT INTO v VALUES (1, '{{1, 2, 3}}');
+INSERT INTO v VALUES (1, '{{{1, 2, 3}}}');
 INSERT INTO v VALUES (1, '{}');
 SELECT treedb.check('v');
 -- an empty index

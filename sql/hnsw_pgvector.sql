@@ -42,6 +42,28 @@ SELECT * FROM good();
 SELECT fill(1001, 1300);
 SELECT * FROM good();
 
+-- bits under pgvector's operators: the name of the access method is all that is other
+SET search_path = hnsw_pgvector, public, treedb;
+CREATE TABLE signed (id int, v vector(72));
+INSERT INTO signed SELECT id, e FROM v1;
+CREATE INDEX signed_bits ON signed USING treedb_hnsw ((binary_quantize(v)::bit(72)) bit_hamming_ops);
+CREATE INDEX signed_sets ON signed USING treedb_hnsw ((binary_quantize(v)::bit(72)) bit_jaccard_ops);
+SET enable_seqscan = off;
+SET enable_sort = off;
+SELECT pg_temp.plan($$SELECT id FROM signed ORDER BY binary_quantize(v)::bit(72) <~> X'00FF00FF00FF00FF00' LIMIT 5$$);
+SELECT pg_temp.plan($$SELECT id FROM signed ORDER BY binary_quantize(v)::bit(72) <%> X'00FF00FF00FF00FF00' LIMIT 5$$);
+SELECT array_agg(d) AS hamming FROM (SELECT binary_quantize(v)::bit(72) <~> (SELECT binary_quantize(v)::bit(72) FROM signed WHERE id = 7) AS d FROM signed ORDER BY 1 LIMIT 30) x \gset
+SELECT array_agg(d) AS jaccard FROM (SELECT binary_quantize(v)::bit(72) <%> (SELECT binary_quantize(v)::bit(72) FROM signed WHERE id = 7) AS d FROM signed ORDER BY 1 LIMIT 30) x \gset
+RESET enable_sort;
+SELECT :'hamming'::float8[] = array_agg(d) AS same FROM (SELECT binary_quantize(v)::bit(72) <~> (SELECT binary_quantize(v)::bit(72) FROM signed WHERE id = 7) AS d FROM signed ORDER BY (binary_quantize(v)::bit(72) <~> (SELECT binary_quantize(v)::bit(72) FROM signed WHERE id = 7)) + 0 LIMIT 30) x;
+SELECT :'jaccard'::float8[] = array_agg(d) AS same FROM (SELECT binary_quantize(v)::bit(72) <%> (SELECT binary_quantize(v)::bit(72) FROM signed WHERE id = 7) AS d FROM signed ORDER BY (binary_quantize(v)::bit(72) <%> (SELECT binary_quantize(v)::bit(72) FROM signed WHERE id = 7)) + 0 LIMIT 30) x;
+-- ours give the same distances
+SELECT count(*) FILTER (WHERE a <~> b <> a OPERATOR(treedb.<~>) b OR a <%> b <> a OPERATOR(treedb.<%>) b) AS others, count(*) > 5000 AS all_pairs
+FROM (SELECT binary_quantize(one.v)::bit(72) AS a, binary_quantize(other.v)::bit(72) AS b FROM signed one, signed other WHERE one.id < 100) x;
+SELECT treedb.check('signed');
+RESET enable_seqscan;
+SET search_path = hnsw_pgvector, treedb, public;
+
 -- what is refused, left out and taken
 CREATE TABLE t (id int, v vector(3), h halfvec(3), any_v vector, bits bit(3));
 CREATE INDEX ON t USING treedb_hnsw (any_v vector_l2_ops);

@@ -54,11 +54,15 @@ CREATE FUNCTION l2_distance(float4[], float4[]) RETURNS float8 LANGUAGE c IMMUTA
 CREATE FUNCTION negative_inner_product(float4[], float4[]) RETURNS float8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_negative_inner_product';
 CREATE FUNCTION cosine_distance(float4[], float4[]) RETURNS float8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_cosine_distance';
 CREATE FUNCTION l1_distance(float4[], float4[]) RETURNS float8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_l1_distance';
+CREATE FUNCTION hamming_distance(bit, bit) RETURNS float8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_hamming_distance';
+CREATE FUNCTION jaccard_distance(bit, bit) RETURNS float8 LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_jaccard_distance';
 
 CREATE OPERATOR <-> (LEFTARG = float4[], RIGHTARG = float4[], FUNCTION = l2_distance, COMMUTATOR = <->);
 CREATE OPERATOR <#> (LEFTARG = float4[], RIGHTARG = float4[], FUNCTION = negative_inner_product, COMMUTATOR = <#>);
 CREATE OPERATOR <=> (LEFTARG = float4[], RIGHTARG = float4[], FUNCTION = cosine_distance, COMMUTATOR = <=>);
 CREATE OPERATOR <+> (LEFTARG = float4[], RIGHTARG = float4[], FUNCTION = l1_distance, COMMUTATOR = <+>);
+CREATE OPERATOR <~> (LEFTARG = bit, RIGHTARG = bit, FUNCTION = hamming_distance, COMMUTATOR = <~>);
+CREATE OPERATOR <%> (LEFTARG = bit, RIGHTARG = bit, FUNCTION = jaccard_distance, COMMUTATOR = <%>);
 
 -- Support function 1 says of which kind an operator class is: its metric, and how the column's type stores a vector.
 CREATE FUNCTION kind_real_l2() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_real_l2';
@@ -73,6 +77,8 @@ CREATE FUNCTION kind_halfvec_l2() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAF
 CREATE FUNCTION kind_halfvec_ip() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_halfvec_ip';
 CREATE FUNCTION kind_halfvec_cosine() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_halfvec_cosine';
 CREATE FUNCTION kind_halfvec_l1() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_halfvec_l1';
+CREATE FUNCTION kind_bit_hamming() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_bit_hamming';
+CREATE FUNCTION kind_bit_jaccard() RETURNS int4 LANGUAGE c IMMUTABLE PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_kind_bit_jaccard';
 
 CREATE OPERATOR FAMILY real_l2_ops USING treedb_hnsw;
 CREATE OPERATOR CLASS real_l2_ops DEFAULT FOR TYPE float4[] USING treedb_hnsw FAMILY real_l2_ops AS
@@ -86,6 +92,12 @@ CREATE OPERATOR CLASS real_cosine_ops FOR TYPE float4[] USING treedb_hnsw FAMILY
 CREATE OPERATOR FAMILY real_l1_ops USING treedb_hnsw;
 CREATE OPERATOR CLASS real_l1_ops FOR TYPE float4[] USING treedb_hnsw FAMILY real_l1_ops AS
     OPERATOR 1 <+> (float4[], float4[]) FOR ORDER BY pg_catalog.float_ops, FUNCTION 1 kind_real_l1();
+CREATE OPERATOR FAMILY bit_hamming_ops USING treedb_hnsw;
+CREATE OPERATOR CLASS bit_hamming_ops FOR TYPE bit USING treedb_hnsw FAMILY bit_hamming_ops AS
+    OPERATOR 1 <~> (bit, bit) FOR ORDER BY pg_catalog.float_ops, FUNCTION 1 kind_bit_hamming();
+CREATE OPERATOR FAMILY bit_jaccard_ops USING treedb_hnsw;
+CREATE OPERATOR CLASS bit_jaccard_ops FOR TYPE bit USING treedb_hnsw FAMILY bit_jaccard_ops AS
+    OPERATOR 1 <%> (bit, bit) FOR ORDER BY pg_catalog.float_ops, FUNCTION 1 kind_bit_jaccard();
 
 -- pgvector's types, where that extension is installed: operator classes of the same names as those of its own hnsw, in its
 -- schema, so that CREATE INDEX changes in nothing but the name of the access method.
@@ -99,27 +111,32 @@ BEGIN
         RAISE EXCEPTION 'the extension vector is not installed' USING ERRCODE = 'undefined_object', HINT = 'CREATE EXTENSION vector;';
     END IF;
     FOR class IN
-        SELECT t.typname || '_' || m.name || '_ops' AS name, t.typname AS type, m.name AS metric, m.operator
-        FROM pg_type t JOIN pg_namespace n ON n.oid = t.typnamespace,
-            (VALUES ('l2', '<->'), ('ip', '<#>'), ('cosine', '<=>'), ('l1', '<+>')) AS m(name, operator)
-        WHERE n.nspname = place AND t.typname IN ('vector', 'halfvec')
-            -- versions before 0.7 have no L1 distance
-            AND EXISTS (SELECT FROM pg_operator o WHERE o.oprname = m.operator AND o.oprleft = t.oid AND o.oprright = t.oid)
+        SELECT t.typname || '_' || m.name || '_ops' AS name, t.oid::regtype AS type, 'kind_' || t.typname || '_' || m.name AS kind, m.operator
+        FROM pg_namespace n, pg_type t JOIN pg_namespace types ON types.oid = t.typnamespace,
+            (VALUES ('l2', '<->'), ('ip', '<#>'), ('cosine', '<=>'), ('l1', '<+>'), ('hamming', '<~>'), ('jaccard', '<%>')) AS m(name, operator)
+        WHERE n.nspname = place
+            AND (types.nspname = place AND t.typname IN ('vector', 'halfvec') OR types.nspname = 'pg_catalog' AND t.typname = 'bit')
+            -- versions before 0.7 have no L1 distance, and none of bits
+            AND EXISTS (
+                SELECT FROM pg_operator o
+                WHERE o.oprname = m.operator AND o.oprnamespace = n.oid AND o.oprleft = t.oid AND o.oprright = t.oid)
             AND NOT EXISTS (
                 SELECT FROM pg_opclass c JOIN pg_am a ON a.oid = c.opcmethod
                 WHERE a.amname = 'treedb_hnsw' AND c.opcnamespace = n.oid AND c.opcname = t.typname || '_' || m.name || '_ops')
     LOOP
         EXECUTE format(
-            'CREATE OPERATOR CLASS %1$I.%2$I FOR TYPE %1$I.%3$I USING treedb_hnsw AS '
-            'OPERATOR 1 %1$I.%4$s (%1$I.%3$I, %1$I.%3$I) FOR ORDER BY float_ops, FUNCTION 1 treedb.%5$I()',
-            place, class.name, class.type, class.operator, 'kind_' || class.type || '_' || class.metric);
+            'CREATE OPERATOR CLASS %1$I.%2$I FOR TYPE %3$s USING treedb_hnsw AS '
+            'OPERATOR 1 %1$I.%4$s (%3$s, %3$s) FOR ORDER BY float_ops, FUNCTION 1 treedb.%5$I()',
+            place, class.name, class.type, class.operator, class.kind);
     END LOOP;
 END $$;
-COMMENT ON FUNCTION enable_pgvector() IS 'makes operator classes USING treedb_hnsw for the types of pgvector';
+COMMENT ON FUNCTION enable_pgvector() IS 'makes operator classes USING treedb_hnsw for the types and operators of pgvector';
 COMMENT ON FUNCTION l2_distance(float4[], float4[]) IS 'the Euclidean distance of two vectors: <->';
 COMMENT ON FUNCTION negative_inner_product(float4[], float4[]) IS 'the inner product of two vectors, negated: <#>';
 COMMENT ON FUNCTION cosine_distance(float4[], float4[]) IS '1 minus the cosine of the angle between two vectors: <=>';
 COMMENT ON FUNCTION l1_distance(float4[], float4[]) IS 'the sum of absolute differences of two vectors: <+>';
+COMMENT ON FUNCTION hamming_distance(bit, bit) IS 'how many bits of two vectors of bits differ: <~>';
+COMMENT ON FUNCTION jaccard_distance(bit, bit) IS '1 minus the part of the bits set in either of two vectors of bits that is set in both: <%>';
 COMMENT ON FUNCTION treedb.check(regclass, bool) IS
     'what is wrong with an index of treedb, or with those of a table, compared with its rows unless heapallindexed is false; no rows: nothing';
 
@@ -131,7 +148,7 @@ CREATE FUNCTION drop_search_index(collection text, name text) RETURNS void LANGU
 CREATE FUNCTION vector_search(collection text, index text, vector float4[], "limit" int8, filter bson DEFAULT '{}', options bson DEFAULT '{}',
         OUT document bson, OUT distance float8, OUT score float8) RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 ROWS 10 AS 'MODULE_PATHNAME', 'treedb_vector_search';
-COMMENT ON FUNCTION vector_at(bson, text, int4) IS 'the vector of so many dimensions at a path of a document, or NULL';
+COMMENT ON FUNCTION vector_at(bson, text, int4) IS 'the vector of so many dimensions at a path of a document, several as an array of two dimensions, or NULL';
 COMMENT ON FUNCTION create_search_index(text, bson, bson) IS
     'creates an index of vectors, {"fields": [{"type": "vector", "path": "embedding", "numDimensions": 384, "similarity": "cosine"}]}; option: name';
 COMMENT ON FUNCTION list_search_indexes(text) IS 'the indexes of vectors of a collection';

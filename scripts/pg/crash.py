@@ -37,6 +37,7 @@ CREATE INDEX rows_multi ON rows USING treedb_btree (worker, at DESC, t);
 CREATE INDEX rows_part ON rows USING treedb_btree (id) WHERE k > 0;
 CREATE INDEX rows_near ON rows USING treedb_hnsw ((ARRAY[k, length(t)]::real[])) WITH (dimensions = 2, m = 6, ef_construction = 20);
 CREATE INDEX rows_near_coded ON rows USING treedb_hnsw ((ARRAY[k, id, worker, length(t)]::real[] || array_fill(id % 7, ARRAY[66])::real[])) WITH (dimensions = 70, m = 6, ef_construction = 20);
+CREATE INDEX rows_near_bits ON rows USING treedb_hnsw ((k::bit(32)) treedb.bit_hamming_ops) WITH (m = 6, ef_construction = 20);
 CREATE UNLOGGED TABLE fleeting (k int, t text) USING treedb;
 CREATE INDEX fleeting_k ON fleeting USING treedb_btree (k);
 CREATE INDEX fleeting_t ON fleeting USING treedb_btree (t);

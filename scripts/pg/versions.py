@@ -121,6 +121,9 @@ VECTORS = """;
 CREATE TABLE shop.places (id int, e real[]);
 INSERT INTO shop.places SELECT i, ARRAY[i % 7, i % 11, i] FROM generate_series(1, 400) i;
 CREATE INDEX places_e ON shop.places USING treedb_hnsw (e treedb.real_cosine_ops) WITH (dimensions = 3, m = 8);
+CREATE TABLE shop.signs (id int, b bit(12));
+INSERT INTO shop.signs SELECT i, (i * 37)::bit(12) FROM generate_series(1, 400) i;
+CREATE INDEX signs_b ON shop.signs USING treedb_hnsw (b treedb.bit_jaccard_ops);
 SELECT treedb.update_many('shop.items', '{}', '[{"$set": {"place": ["$price", "$_id"]}}]');
 SELECT treedb.create_search_index('shop.items', '{"fields": [{"type": "vector", "path": "place", "numDimensions": 2, "similarity": "euclidean"}]}', '{"name": "by place"}');
 ANALYZE"""
@@ -170,6 +173,7 @@ def contents(db):
         same(answers[0], answers[1], "the nearest, by index and without")
         db.execute("SET enable_seqscan = off; SET enable_sort = off")
         found += answers[0] + lines(db, "SELECT id FROM shop.places ORDER BY e OPERATOR(treedb.<=>) '{1, 2, 3}' LIMIT 3")
+        found += lines(db, "SELECT b OPERATOR(treedb.<%%>) B'101101101101' FROM shop.signs ORDER BY b OPERATOR(treedb.<%%>) B'101101101101' LIMIT 3")
         db.execute("RESET enable_seqscan; RESET enable_sort")
     return found
 

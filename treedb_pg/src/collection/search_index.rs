@@ -142,8 +142,6 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<VectorDef> {
     def.name = index::name_of(table, index);
     def.path = Path::new(&text::to_utf8(&call.constant));
     def.greatest = Some(vector_am::GREATEST);
-    // `vector_at` has one.
-    def.one_vector = true;
     (def.links, def.candidates) = (number(options.m)?, number(options.ef_construction)?);
     Some(def)
 }

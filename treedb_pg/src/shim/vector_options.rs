@@ -26,6 +26,9 @@ pub(crate) struct VectorOptions {
 /// Most dimensions that a vector may have: it must fit into a page.
 pub(crate) const MOST_DIMENSIONS: i32 = 2000;
 
+/// The same of vectors of bits, which share the page with links, of which there may be three times [`MOST_LINKS`].
+pub(crate) const MOST_BITS: i32 = 40_000;
+
 /// Greatest `m`.
 pub(crate) const MOST_LINKS: u16 = 100;
 
@@ -60,7 +63,7 @@ const PARAMETERS: [Parameter; 3] = [
         description: c"Dimensions of the vectors, where the type of the column does not tell",
         default: 0,
         least: 0,
-        greatest: MOST_DIMENSIONS,
+        greatest: MOST_BITS,
         offset: offset_of!(VectorOptions, dimensions),
     },
 ];

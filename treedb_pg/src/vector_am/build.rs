@@ -1,5 +1,6 @@
 //! Building an index: a graph in memory, written page by page when the table has been read. When it outgrows
-//! `maintenance_work_mem` it is written as it is, and the rest of the rows is inserted into the pages.
+//! `maintenance_work_mem` it is written as it is, and the rest of the rows is inserted into the pages. All pages are logged when
+//! the last row is in.
 //!
 //! Threads of the backend build the graph: they read memory and call nothing of the server.
 
@@ -14,9 +15,9 @@ use treedb_vector::neighbour::{Form, Rotation};
 
 use super::kind::{Element, Kind};
 use super::meta::Meta;
-use super::record::{self, Layout, Place, Slots, above, node};
+use super::record::{self, Layout, LinkCode, Place, Slots, above, node};
 use super::value;
-use super::writer::{Writer, init_page};
+use super::writer::{Writer, init_page, put};
 use crate::shim::buffer::{Fork, Page};
 use crate::shim::error::{SqlState, corrupted, fail};
 use crate::shim::index_build::{
@@ -24,7 +25,7 @@ use crate::shim::index_build::{
 };
 use crate::shim::relation::Index;
 use crate::shim::thread;
-use crate::shim::vector_options::{MOST_DIMENSIONS, VectorOptions};
+use crate::shim::vector_options::VectorOptions;
 use crate::shim::wal;
 
 /// Numbers of the phases for `pg_stat_progress_create_index`; 1 is the server's own "initializing".
@@ -57,11 +58,15 @@ fn declared(index: Index<'_>) -> Meta {
             "Say so in CREATE INDEX: WITH (dimensions = 384).",
         );
     }
-    if dimensions > MOST_DIMENSIONS {
+    let most = kind.most_dimensions();
+    if dimensions > most {
         fail(
             SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
             format!("a column with {dimensions} dimensions cannot be indexed"),
-            format!("Vectors of at most {MOST_DIMENSIONS} dimensions can be indexed."),
+            match kind.element {
+                Element::Bit => format!("At most {most} bits can be indexed."),
+                _ => format!("Vectors of at most {most} dimensions can be indexed."),
+            },
         );
     }
     Meta::new(kind, dimensions as usize, m as usize, ef_construction as usize)
@@ -150,15 +155,13 @@ impl<'i, 'm> Pages<'i, 'm> {
         let bytes = page.bytes_mut();
         init_page(&self.layout, self.slots, bytes, has_room.then_some(block));
         for (number, slot) in self.page.drain(..).enumerate() {
-            let at = self.layout.offset(self.slots, number as u16);
-            if let Some(place) = bytes.get_mut(at..at + slot.len()) {
-                place.copy_from_slice(&slot);
-            }
+            put(bytes, self.layout.offset(self.slots, number as u16), &slot);
         }
     }
 }
 
-/// Writes the vector of a node over `out`, of length 1 where only its direction counts: as [`Layout::vector`] reads it.
+/// Writes the vector of a node, which is none of bits, over `out`, of length 1 where only its direction counts: as [`Layout::vector`]
+/// reads it.
 fn scaled(graph: &MemoryGraph, node: u32, out: &mut Vec<f32>) {
     let unit = graph.unit(node);
     out.clear();
@@ -212,7 +215,7 @@ impl<'g> Prepared<'g> {
 /// The score of a link as it is stored, and its code.
 type Code<'c> = dyn Fn(&Link<u32>) -> (f32, Vec<u8>) + 'c;
 
-/// Writes and logs an index with the nodes of a graph in memory. Blocks 1 and following have the nodes in their order; the
+/// Writes an index with the nodes of a graph in memory. Blocks 1 and following have the nodes in their order; the
 /// vectors come next, then the links above level 0.
 fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
     let Collected { graph, rows } = collected;
@@ -236,17 +239,18 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
         }
         bytes
     };
-    let put = |slot: &mut Vec<u8>, at: usize, bytes: &[u8]| {
+    let put_in = |slot: &mut Vec<u8>, at: usize, bytes: &[u8]| {
         if slot.len() < at + bytes.len() {
             slot.resize(at + bytes.len(), 0);
         }
-        if let Some(place) = slot.get_mut(at..at + bytes.len()) {
-            place.copy_from_slice(bytes);
-        }
+        put(slot, at, bytes);
     };
 
     let (kernels, rotation) = (Kernels::best(), Rotation::new(layout.dimensions));
-    let prepared = layout.form.map(|form| Prepared::new(graph, form, &rotation));
+    let prepared = match layout.code {
+        Some(LinkCode::Estimate(form)) => Some(Prepared::new(graph, form, &rotation)),
+        _ => None,
+    };
 
     drop(Page::extend(index, Fork::Main));
     let mut links = Vec::new();
@@ -262,21 +266,25 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
         };
         let body = layout.body(graph.vector(node), graph.unit(node), graph.coded(node));
         let mut slot = record::node_bytes(*row, level, vector, above);
-        put(&mut slot, layout.body_at(), &body);
+        put_in(&mut slot, layout.body_at(), &body);
         let Ok(()) = graph.scored_links(node, 0, &mut links);
         let own = prepared.as_ref().map(|prepared| prepared.vector(node));
         let [mut from, to, difference] = [const { Vec::new() }; 3];
         scaled(graph, node, &mut from);
         let work = RefCell::new((to, difference));
         let code = |link: &Link<u32>| {
-            let (Some(prepared), Some(own)) = (&prepared, &own) else { return (link.score, Vec::new()) };
+            let (Some(prepared), Some(own)) = (&prepared, &own) else {
+                let has_bits = matches!(layout.code, Some(LinkCode::Bits(_)));
+                let bits = if has_bits { graph.coded(link.node).codes } else { &[] };
+                return (link.score, bits.to_vec());
+            };
             let (to, difference) = &mut *work.borrow_mut();
             scaled(graph, link.node, to);
             let mut code = Vec::new();
             prepared.form.code_of(&rotation, &prepared.vector(link.node), own, difference, &mut code);
             (layout.metric.score(&kernels, &from, to, 1.0), code)
         };
-        put(&mut slot, node::COUNT, &link_bytes(&links, &code));
+        put_in(&mut slot, node::COUNT, &link_bytes(&links, &code));
         out.add(slot);
     }
     out.write();
@@ -294,7 +302,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
             let next = (level < top).then(|| place(Slots::Above, above_from, at));
             let mut slot = record::above_slot_bytes(number(node), next);
             let Ok(()) = graph.scored_links(node, level, &mut links);
-            put(&mut slot, above::COUNT, &link_bytes(&links, &|link| (link.score, Vec::new())));
+            put_in(&mut slot, above::COUNT, &link_bytes(&links, &|link| (link.score, Vec::new())));
             out.add(slot);
         }
     }
@@ -305,8 +313,6 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
     meta.root = root.map(number);
     let mut page = Page::overwrite(index, 0);
     meta.init(page.bytes_mut());
-    drop(page);
-    wal::log_pages(index);
 }
 
 /// Where the rows of a build go.
@@ -317,33 +323,43 @@ struct Target<'i> {
     collecting: Option<Collecting>,
     writer: Option<Writer<'i>>,
     count: u64,
-    vector: Vec<f32>,
+    /// Those of a row.
+    vectors: Vec<f32>,
 }
 
 impl Target<'_> {
     fn add(&mut self, row: &IndexRow<'_>) {
         let Some(value) = row.value(0) else { return };
         let Meta { kind, dimensions, .. } = self.meta;
-        let Some(unit) = value::indexable(kind, dimensions, value.bytes(), &mut self.vector) else { return };
+        let mut position = 0;
+        let mut all = std::mem::take(&mut self.vectors);
+        value::each_indexable(kind, dimensions, value.bytes(), &mut all, |vector, unit| {
+            self.add_vector(row.tid(), position, vector, unit);
+            position += 1;
+        });
+        self.vectors = all;
+    }
+
+    fn add_vector(&mut self, row: pg_sys::ItemPointerData, position: u32, vector: &[f32], unit: f32) {
         check_for_interrupts!();
         self.count += 1;
         report_loaded(self.count);
         if let Some(collecting) = &mut self.collecting {
-            // `indexable` has checked the vector.
-            if collecting.builder.add(&self.vector).is_ok() {
-                collecting.rows.push(row.tid());
+            // `each_indexable` has checked the vector.
+            if collecting.builder.add(vector).is_ok() {
+                collecting.rows.push(row);
             }
             if collecting.rows.len().is_multiple_of(MEASURED) && collecting.is_full() {
                 pgrx::notice!(
-                    "the graph of index \"{}\" no longer fits into maintenance_work_mem after {} rows; the rest is inserted page by page",
+                    "the graph of index \"{}\" no longer fits into maintenance_work_mem after {} vectors; the rest is inserted page by page",
                     self.index.shown(),
                     self.count
                 );
                 self.write();
-                self.writer = Some(Writer::lock(self.index));
+                self.writer = Some(Writer::of_build(self.index));
             }
         } else if let Some(writer) = &mut self.writer {
-            writer.insert(row.tid(), &self.vector, unit);
+            writer.insert(row, position, vector, unit);
         }
     }
 
@@ -365,11 +381,13 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
     }
     let meta = declared(index);
     let collecting = Some(Collecting::new(&meta, build.threads()));
-    let mut target = Target { index, meta, collecting, writer: None, count: 0, vector: Vec::new() };
+    let mut target = Target { index, meta, collecting, writer: None, count: 0, vectors: Vec::new() };
     report_phase(phase::GRAPH);
     build.scan(|row| target.add(row));
     report_entries(build.rows());
     target.write();
+    drop(target.writer.take());
+    wal::log_pages(index);
     target.count
 }
 

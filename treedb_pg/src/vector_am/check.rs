@@ -17,17 +17,17 @@ use crate::shim::snapshot::{self, Registered};
 /// Whether the links of a node in level 0 have the codes of the vectors that they lead to.
 fn codes_agree(writer: &Writer<'_>, node: u32) -> bool {
     let (layout, rotation) = (&writer.graph.layout, writer.graph.rotation());
-    let Some(form) = layout.form else { return true };
+    let Some(kept) = layout.code else { return true };
     check_for_interrupts!();
     let slot = writer.graph.node(node, <[u8]>::to_vec);
     let (mut own, mut other, mut difference, mut wanted) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
     layout.vector(&slot, &mut own);
-    form.prepare(&rotation, &mut own);
+    kept.prepare(&rotation, &mut own);
     layout.links(Slots::Nodes, &slot, node::COUNT).all(|(link, code)| {
         writer.graph.node(link.node, |slot| layout.vector(slot, &mut other));
-        form.prepare(&rotation, &mut other);
+        kept.prepare(&rotation, &mut other);
         wanted.clear();
-        form.code_of(&rotation, &other, &own, &mut difference, &mut wanted);
+        kept.append(&rotation, &other, &own, &mut difference, &mut wanted);
         code == wanted
     })
 }
@@ -65,10 +65,10 @@ pub(crate) fn check(
             ));
         }
     }
-    let mut rows = BTreeSet::new();
+    let mut rows: BTreeMap<[u8; 6], usize> = BTreeMap::new();
     for (node, (row, place)) in vectors {
         let row = row.unwrap_or_default();
-        rows.insert(row);
+        *rows.entry(row).or_default() += 1;
         let Some(place) = place else { continue };
         let agrees = writer.graph.read(Slots::Vectors, place, |slot| slot.starts_with(&row));
         if !agrees {
@@ -85,10 +85,15 @@ pub(crate) fn check(
     let mut vector = Vec::new();
     scan_table(table.get(), index, snapshot.get(), |row| {
         let Some(value) = row.value(0) else { return };
-        let indexed = value::indexable(meta.kind, meta.dimensions, value.bytes(), &mut vector).is_some();
-        if indexed && !rows.contains(&record::row_bytes(row.tid())) {
+        let mut wanted = 0;
+        value::each_indexable(meta.kind, meta.dimensions, value.bytes(), &mut vector, |_, _| wanted += 1);
+        let found = rows.get(&record::row_bytes(row.tid())).copied().unwrap_or(0);
+        if found < wanted {
             let (block, offset) = tid_parts(row.tid());
-            report(format!("row ({block},{offset}) has no node"));
+            report(match found {
+                0 => format!("row ({block},{offset}) has no node"),
+                _ => format!("row ({block},{offset}) has {found} nodes for {wanted} vectors"),
+            });
         }
     });
 }

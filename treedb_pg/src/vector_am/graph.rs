@@ -13,7 +13,7 @@ use treedb_vector::kernel::Kernels;
 use treedb_vector::neighbour::{Rotation, Seen, Turned};
 
 use super::meta::Meta;
-use super::record::{self, Layout, Place, Slots, above, node};
+use super::record::{self, Layout, LinkCode, Place, Slots, above, node};
 use super::upper::Upper;
 use crate::pages::page::{Damage, View};
 use crate::shim::buffer::{Page, RecentBuffers, Shared, has_block};
@@ -111,7 +111,7 @@ impl<'i> Graph<'i> {
 
     /// Rotates the direction of a query, if that is done once for all nodes.
     pub(super) fn turn(&self, direction: &[f32], turned: &mut Turned) {
-        if self.layout.form.is_some_and(|form| form.of_units) {
+        if self.layout.code.is_some_and(LinkCode::is_prepared) {
             turned.turn(&self.kernels, &self.rotation(), direction.iter().copied());
         }
     }
@@ -179,7 +179,7 @@ impl<'i> Graph<'i> {
 
     /// Whether searches find nodes in the order of the distance: by their vectors, computed as the operators do.
     pub(super) fn finds_in_order(&self) -> bool {
-        self.layout.form.is_some()
+        self.layout.code.is_some() || self.layout.metric.is_of_bits()
     }
 
     /// The row of a node that a search has found, and how far it is, as a number in the order of the distance; `None` if the
@@ -289,7 +289,7 @@ impl Nodes for Graph<'_> {
         node: u32,
         out: &mut Vec<Estimate<u32>>,
     ) -> Result<Option<f32>, Infallible> {
-        let (Some(form), Some(query)) = (self.layout.form, query) else { return Ok(None) };
+        let (Some(code), Some(query)) = (self.layout.code, query) else { return Ok(None) };
         check_for_interrupts!();
         out.clear();
         let place = self.layout.place(node);
@@ -300,6 +300,17 @@ impl Nodes for Graph<'_> {
             self.known.upper.borrow_mut().clear();
             return Ok(Some(f32::INFINITY));
         }
+        let (links, stride) = self.layout.links_below(slot);
+        let LinkCode::Estimate(form) = code else {
+            let metric = self.layout.metric;
+            let score = |coded| code::score(metric, &self.kernels, coded, query.coded);
+            out.extend(links.chunks_exact(stride).map(|link| Estimate {
+                node: record::link_node(link),
+                score: score(self.layout.coded_bits(record::link_code(link))),
+                error: 0.0,
+            }));
+            return Ok(Some(score(self.layout.coded(slot))));
+        };
         let Work { vector: own, seen } = &mut *self.known.work.borrow_mut();
         let (mut shift, mut turned) = (0.0, None);
         let score;
@@ -320,7 +331,6 @@ impl Nodes for Graph<'_> {
             seen.look(self.layout.metric, &self.kernels, &self.rotation(), own, query.direction);
             score = seen.score;
         }
-        let (links, stride) = self.layout.links_below(slot);
         seen.estimates(&self.kernels, form, turned, links, stride, |node, score, error| {
             out.push(Estimate { node: record::link_node(node), score: score + shift, error });
         });
@@ -332,7 +342,7 @@ impl Nodes for Graph<'_> {
         // With estimates, only nodes above level 0 are asked for their scores.
         if let Some(query) = query
             && self.for_scan
-            && self.layout.form.is_some()
+            && self.layout.code.is_some()
         {
             return Ok(self.remembered_score(query.direction, node));
         }
@@ -340,7 +350,7 @@ impl Nodes for Graph<'_> {
         Ok(self.glance(node, |slot| match (record::row(slot), query) {
             (None, _) => f32::INFINITY,
             (Some(_), None) => 0.0,
-            (Some(_), Some(query)) if self.layout.exact => {
+            (Some(_), Some(query)) if self.layout.exact && !metric.is_of_bits() => {
                 let own = &mut self.known.work.borrow_mut().vector;
                 self.layout.vector(slot, own);
                 self.between(own, query.direction)
@@ -355,7 +365,7 @@ impl Nodes for Graph<'_> {
 
     #[inline]
     fn prefetch_links(&self, node: u32) {
-        if self.layout.form.is_some() && !self.index.is_temporary() {
+        if self.layout.code.is_some() && !self.index.is_temporary() {
             let place = self.layout.place(node);
             let from = self.layout.offset(Slots::Nodes, place.slot);
             let part = from..from + self.layout.size(Slots::Nodes);

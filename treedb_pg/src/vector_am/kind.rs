@@ -5,6 +5,7 @@ use treedb_vector::metric::Metric;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::function::pg_function;
 use crate::shim::relation::Index;
+use crate::shim::vector_options::{MOST_BITS, MOST_DIMENSIONS};
 
 /// How a value of a column holds its elements.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -15,6 +16,8 @@ pub(super) enum Element {
     Vector,
     /// pgvector's `halfvec`.
     Half,
+    /// `bit`.
+    Bit,
 }
 
 /// What an operator class is for.
@@ -24,8 +27,9 @@ pub(super) struct Kind {
     pub(super) element: Element,
 }
 
-const METRICS: [Metric; 4] = [Metric::L2, Metric::InnerProduct, Metric::Cosine, Metric::L1];
-const ELEMENTS: [Element; 3] = [Element::Real, Element::Vector, Element::Half];
+const METRICS: [Metric; 6] =
+    [Metric::L2, Metric::InnerProduct, Metric::Cosine, Metric::L1, Metric::Hamming, Metric::Jaccard];
+const ELEMENTS: [Element; 4] = [Element::Real, Element::Vector, Element::Half, Element::Bit];
 /// What support function 1 returns is the metric's place in its list, plus this for each place of the element.
 const STEP: i32 = 16;
 
@@ -34,12 +38,23 @@ impl Kind {
     pub(super) fn from_number(number: i32) -> Option<Kind> {
         let metric = METRICS.get(usize::try_from(number % STEP).ok()?)?;
         let element = ELEMENTS.get(usize::try_from(number / STEP).ok()?)?;
-        Some(Kind { metric: *metric, element: *element })
+        (metric.is_of_bits() == (*element == Element::Bit))
+            .then_some(Kind { metric: *metric, element: *element })
     }
 
     /// That number.
     pub(super) fn number(self) -> i32 {
         (0..STEP * ELEMENTS.len() as i32).find(|number| Kind::from_number(*number) == Some(self)).unwrap_or(0)
+    }
+
+    /// Most dimensions of a vector.
+    pub(super) fn most_dimensions(self) -> i32 {
+        if self.metric.is_of_bits() { MOST_BITS } else { MOST_DIMENSIONS }
+    }
+
+    /// A row may have several vectors.
+    pub(super) fn has_several(self) -> bool {
+        self.element == Element::Real
     }
 
     /// The kind of an index.
@@ -85,4 +100,6 @@ kinds! {
     treedb_kind_halfvec_ip = 1, 2;
     treedb_kind_halfvec_cosine = 2, 2;
     treedb_kind_halfvec_l1 = 3, 2;
+    treedb_kind_bit_hamming = 4, 3;
+    treedb_kind_bit_jaccard = 5, 3;
 }

@@ -24,7 +24,7 @@ use super::record::{Layout, Slots};
 use crate::pages::page::{Damage, HEADER, ROOM, View, ViewMut, flag};
 use crate::shim::buffer::{Page, Shared};
 use crate::shim::relation::Index;
-use crate::shim::vector_options::{MOST_DIMENSIONS, MOST_LINKS};
+use crate::shim::vector_options::MOST_LINKS;
 
 /// Magic number of the meta page.
 const MAGIC: u32 = u32::from_le_bytes(*b"TDBh");
@@ -79,7 +79,7 @@ impl Meta {
         let number = word(6);
         let kind =
             Kind::from_number(number.into()).ok_or_else(|| Damage::new("a kind of vectors", number))?;
-        if !(1..=MOST_DIMENSIONS as u16).contains(&word(8)) || !(1..=MOST_LINKS).contains(&word(10)) {
+        if !(1..=kind.most_dimensions()).contains(&word(8).into()) || !(1..=MOST_LINKS).contains(&word(10)) {
             let found = format!("{} and {}", word(8), word(10));
             return Err(Damage::new("a number of dimensions and of links", found));
         }

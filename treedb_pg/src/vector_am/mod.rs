@@ -15,7 +15,8 @@
 //! | [`check`] | `treedb.check` |
 //!
 //! The algorithms are those of [`treedb_vector`]; pages are those of [`crate::pages`]. An index does not hold rows whose
-//! vector is NULL nor, under cosine distance, whose vector has no direction.
+//! vector is NULL nor, under cosine distance, whose vector has no direction. A row with several vectors (an array of two
+//! dimensions) has a node for each; a scan returns it once, when it comes to the nearest of them.
 
 use std::ffi::CStr;
 
@@ -95,10 +96,11 @@ impl IndexWrites for Hnsw {
 
     fn insert(meta: &Meta, _table: Table<'_>, index: Index<'_>, row: &IndexRow<'_>, _unchanged: bool) {
         let Some(value) = row.value(0) else { return };
-        let mut vector = Vec::new();
-        if let Some(unit) = value::indexable(meta.kind, meta.dimensions, value.bytes(), &mut vector) {
-            Writer::lock(index).insert(row.tid(), &vector, unit);
-        }
+        let mut position = 0;
+        value::each_indexable(meta.kind, meta.dimensions, value.bytes(), &mut Vec::new(), |vector, unit| {
+            Writer::lock(index).insert(row.tid(), position, vector, unit);
+            position += 1;
+        });
     }
 
     fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>) {

@@ -25,6 +25,9 @@
 //! dimensions are always in their nodes: codes of 8 bits could not tell near ones apart that are far from zero, such as places
 //! on a map.
 //!
+//! A vector of bits is its own code, d / 8 bytes, in the node and, where enough links fit with it, in each link: the scores
+//! of all neighbours are exact.
+//!
 //! | vector: offset | size | what |
 //! |---|---|---|
 //! | 0 | 6 | the row, as in its node |
@@ -42,10 +45,11 @@
 //! Integers are little-endian. A node's number is its page's block times the number of nodes of a page, plus its slot.
 
 use pgrx::pg_sys;
-use treedb_vector::code::{Coded, Factors};
+use treedb_vector::code::{Coded, Factors, code_bytes, encode_for};
+use treedb_vector::element::Element;
 use treedb_vector::graph::Link;
 use treedb_vector::metric::Metric;
-use treedb_vector::neighbour::Form;
+use treedb_vector::neighbour::{Form, Rotation};
 
 use crate::pages::page::{HEADER, ROOM};
 use crate::shim::heap;
@@ -89,6 +93,59 @@ pub(super) struct Place {
     pub(super) slot: u16,
 }
 
+/// What a link in level 0 has of the vector that it leads to.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum LinkCode {
+    /// What its score is estimated from.
+    Estimate(Form),
+    /// So many bytes, the bits that it is.
+    Bits(usize),
+}
+
+impl LinkCode {
+    /// Bytes of a code.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            LinkCode::Estimate(form) => form.code(),
+            LinkCode::Bits(bytes) => bytes,
+        }
+    }
+
+    /// Vectors are rotated before codes are made of them, which is worth remembering.
+    pub(super) fn is_prepared(self) -> bool {
+        matches!(self, LinkCode::Estimate(form) if form.of_units)
+    }
+
+    /// A vector as [`LinkCode::append`] needs it.
+    pub(super) fn prepare(self, rotation: &Rotation, vector: &mut [f32]) {
+        if let LinkCode::Estimate(form) = self {
+            form.prepare(rotation, vector);
+        }
+    }
+
+    /// Appends the code of a neighbour, as a node has it, both prepared; `difference` is overwritten.
+    pub(super) fn append(
+        self,
+        rotation: &Rotation,
+        neighbour: &[f32],
+        node: &[f32],
+        difference: &mut Vec<f32>,
+        out: &mut Vec<u8>,
+    ) {
+        match self {
+            LinkCode::Estimate(form) => form.code_of(rotation, neighbour, node, difference, out),
+            LinkCode::Bits(bytes) => {
+                let at = out.len();
+                out.resize(at + bytes, 0);
+                if let Some(codes) = out.get_mut(at..) {
+                    // All codes of bits are made alike.
+                    encode_for(Metric::Hamming, Element::Float32, neighbour, 1.0, codes);
+                }
+            }
+        }
+    }
+}
+
 /// Sizes of slots, and how many a page has.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
@@ -98,8 +155,8 @@ pub(super) struct Layout {
     pub(super) most_below: usize,
     /// Vectors are in their nodes.
     pub(super) exact: bool,
-    /// The form of the codes that links in level 0 have.
-    pub(super) form: Option<Form>,
+    /// The codes that links in level 0 have.
+    pub(super) code: Option<LinkCode>,
     sizes: [usize; 3],
 }
 
@@ -112,8 +169,12 @@ fn int(bytes: &[u8], at: usize) -> u32 {
 }
 
 /// Bytes of what a node has of its vector.
-fn body_bytes(dimensions: usize, exact: bool) -> usize {
-    if exact { 4 + 4 * dimensions } else { Factors::BYTES + dimensions.next_multiple_of(4) }
+fn body_bytes(metric: Metric, dimensions: usize, exact: bool) -> usize {
+    match exact {
+        _ if metric.is_of_bits() => code_bytes(metric, dimensions),
+        true => 4 + 4 * dimensions,
+        false => Factors::BYTES + dimensions.next_multiple_of(4),
+    }
 }
 
 impl Layout {
@@ -121,21 +182,26 @@ impl Layout {
         // A graph has three times as many links where there is room (see `Limits`). With codes it rather has fewer, but twice as
         // many or hardly fewer, if that lets more nodes share a page. If not even half as many more than a new node gets fit beside the vector,
         // it has no codes: reading the neighbours' codes of 8 bits is faster than vectors on pages of their own.
-        let with_codes = |form: Form| {
-            let link = LINK + form.code();
-            let rest = node::LINKS + body_bytes(dimensions, true);
+        let with_codes = |code: LinkCode| {
+            let link = LINK + code.bytes();
+            let rest = node::LINKS + body_bytes(metric, dimensions, true);
             [2 * m - m / 16, 3 * m / 2].into_iter().find_map(|least| {
                 let room = ROOM.checked_div(ROOM / (rest + least * link))? / 4 * 4;
-                Some((((room - rest) / link).min(3 * m), true, Some(form)))
+                Some((((room - rest) / link).min(3 * m), true, Some(code)))
             })
         };
-        let has_codes = metric != Metric::L1 && dimensions >= CODED;
-        let form = has_codes.then(|| Form::of(metric, dimensions));
-        let (most_below, exact, form) =
-            form.and_then(with_codes).unwrap_or((3 * m, dimensions <= EXACT, None));
-        let mut layout = Layout { metric, dimensions, most_below, exact, form, sizes: [0; 3] };
-        let node = layout.body_at() + body_bytes(dimensions, exact);
-        let sizes = [node, ELEMENTS + 4 * dimensions, above::LINKS + LINK * m];
+        let code = match metric {
+            Metric::Hamming | Metric::Jaccard => Some(LinkCode::Bits(code_bytes(metric, dimensions))),
+            Metric::L1 => None,
+            _ => (dimensions >= CODED).then(|| LinkCode::Estimate(Form::of(metric, dimensions))),
+        };
+        let in_node = dimensions <= EXACT || metric.is_of_bits();
+        let (most_below, exact, code) = code.and_then(with_codes).unwrap_or((3 * m, in_node, None));
+        let mut layout = Layout { metric, dimensions, most_below, exact, code, sizes: [0; 3] };
+        let node = layout.body_at() + body_bytes(metric, dimensions, exact);
+        // None is elsewhere if all are in their nodes.
+        let vector = if exact { ELEMENTS } else { ELEMENTS + 4 * dimensions };
+        let sizes = [node, vector, above::LINKS + LINK * m];
         layout.sizes = sizes.map(|size| size.next_multiple_of(4));
         layout
     }
@@ -147,8 +213,8 @@ impl Layout {
 
     /// Bytes of a link.
     pub(super) fn link(&self, slots: Slots) -> usize {
-        match self.form {
-            Some(form) if slots == Slots::Nodes => LINK + form.code(),
+        match self.code {
+            Some(code) if slots == Slots::Nodes => LINK + code.bytes(),
             _ => LINK,
         }
     }
@@ -200,7 +266,9 @@ impl Layout {
     /// stand for.
     pub(super) fn vector(&self, node: &[u8], out: &mut Vec<f32>) {
         out.clear();
-        if self.exact {
+        if self.metric.is_of_bits() {
+            out.extend(bits(self.coded(node).codes, self.dimensions));
+        } else if self.exact {
             let (unit, elements) = self.elements(node);
             out.extend(elements.map(|element| element * unit));
         } else {
@@ -218,8 +286,10 @@ impl Layout {
 
     /// What a node has of its vector: `unit` makes it of length 1 where only its direction counts.
     pub(super) fn body(&self, vector: &[f32], unit: f32, coded: Coded<'_>) -> Vec<u8> {
-        let mut bytes = Vec::with_capacity(body_bytes(self.dimensions, self.exact));
-        if self.exact {
+        let mut bytes = Vec::with_capacity(body_bytes(self.metric, self.dimensions, self.exact));
+        if self.metric.is_of_bits() {
+            bytes.extend_from_slice(coded.codes);
+        } else if self.exact {
             bytes.extend_from_slice(&unit.to_le_bytes());
             bytes.extend(vector.iter().flat_map(|element| element.to_le_bytes()));
         } else {
@@ -229,12 +299,27 @@ impl Layout {
         bytes
     }
 
-    /// The codes of a node that does not have its vector.
+    /// The codes of a node that does not have its vector, or of one whose codes are the vector.
+    #[inline]
     pub(super) fn coded<'p>(&self, node: &'p [u8]) -> Coded<'p> {
-        let (factors, codes) =
-            node.get(self.body_at()..).unwrap_or(&[]).split_at_checked(Factors::BYTES).unwrap_or_default();
+        let body = node.get(self.body_at()..).unwrap_or(&[]);
+        if self.metric.is_of_bits() {
+            return self.coded_bits(body);
+        }
+        let (factors, codes) = body.split_at_checked(Factors::BYTES).unwrap_or_default();
         let codes = codes.get(..self.dimensions).unwrap_or(&[]);
         Coded { factors: Factors::from_bytes(factors), codes }
+    }
+
+    /// The codes that bytes begin with, of a vector of bits.
+    #[inline]
+    pub(super) fn coded_bits<'p>(&self, bytes: &'p [u8]) -> Coded<'p> {
+        let codes = bytes.get(..code_bytes(self.metric, self.dimensions)).unwrap_or(&[]);
+        match self.metric {
+            // The only one that asks how many are set.
+            Metric::Jaccard => Coded::of_bits(codes),
+            _ => Coded { factors: Factors::default(), codes },
+        }
     }
 
     /// Links in a slot, whose number is at `count` and which begin 4 bytes later, and their codes.
@@ -248,7 +333,7 @@ impl Layout {
         let links = slot.get(count + 4..).unwrap_or(&[]).chunks_exact(self.link(slots)).take(number);
         links.map(|link| {
             let (node, score) = (int(link, 0), f32::from_bits(int(link, 4)));
-            (Link { node, score }, link.get(LINK..).unwrap_or(&[]))
+            (Link { node, score }, link_code(link))
         })
     }
 
@@ -265,6 +350,18 @@ impl Layout {
 pub(super) fn push_link(link: &Link<u32>, out: &mut Vec<u8>) {
     out.extend_from_slice(&link.node.to_le_bytes());
     out.extend_from_slice(&link.score.to_le_bytes());
+}
+
+/// The elements of a vector of bits, 0 or 1.
+pub(super) fn bits(codes: &[u8], dimensions: usize) -> impl Iterator<Item = f32> + use<'_> {
+    let bits = codes.iter().flat_map(|byte| (0..8).map(move |at| byte << at >> 7));
+    bits.take(dimensions).map(f32::from)
+}
+
+/// The code of a link.
+#[inline]
+pub(super) fn link_code(link: &[u8]) -> &[u8] {
+    link.get(LINK..).unwrap_or(&[])
 }
 
 /// The node that a link leads to.

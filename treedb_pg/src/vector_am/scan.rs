@@ -8,6 +8,8 @@
 //! Where nodes do not have their vectors, they are found by codes of 8 bits; before a row is returned, it and those that come
 //! next are compared by their vectors.
 //!
+//! A row with several vectors is found by the nearest of them, and not again.
+//!
 //! Rows are returned in order. A scan that goes on looks half as many nodes ahead as it has returned rows: one that it
 //! finds too late all the same, nearer than the last one that was returned, is kept back until there is no other. So the order holds for
 //! a query that is content with the rows that come in order, and one that is not loses none. With
@@ -15,16 +17,17 @@
 
 use std::cell::Cell;
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 
 use pgrx::pg_sys;
 use treedb_vector::code::{self, Coded, Factors};
+use treedb_vector::element::Element;
 use treedb_vector::graph::Walk;
 use treedb_vector::neighbour::Turned;
 
 use super::graph::{Graph, Query};
 use super::meta::Meta;
-use super::value;
+use super::{record, value};
 use crate::shim::distance_method::Target;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::relation::Index;
@@ -132,6 +135,8 @@ pub(super) struct State {
     ready: BinaryHeap<Ranked>,
     /// Rows that were found too late.
     late: BinaryHeap<Ranked>,
+    /// Rows that have been found, of an index where a row may have several vectors.
+    seen: HashSet<[u8; 6]>,
     farthest: Option<f32>,
     /// Rows that have been returned.
     returned: usize,
@@ -163,15 +168,18 @@ impl State {
         self.direction.clear();
         self.ready.clear();
         self.late.clear();
+        self.seen.clear();
         (self.progress, self.farthest, self.returned) = (Progress::Before, None, 0);
         self.ordered = !matches!(target, Target::Missing);
         if let Target::Value(value) = target {
-            match value::indexable(meta.kind, meta.dimensions, value.bytes(), &mut self.vector) {
+            match value::target(meta.kind, meta.dimensions, value.bytes(), &mut self.vector) {
                 Some(unit) => {
-                    self.codes.resize(self.vector.len(), 0);
+                    let metric = meta.kind.metric;
+                    self.codes.resize(code::code_bytes(metric, self.vector.len()), 0);
                     self.direction.clear();
                     self.direction.extend(self.vector.iter().map(|element| element * unit));
-                    self.factors = code::encode(&self.vector, unit, &mut self.codes);
+                    self.factors =
+                        code::encode_for(metric, Element::Float32, &self.vector, unit, &mut self.codes);
                     Graph::opened(index, meta).turn(&self.direction, &mut self.turned);
                 }
                 // It has no direction: its distance from every row is NaN.
@@ -195,12 +203,16 @@ impl State {
         let meta = self.meta.unwrap_or_else(|| Meta::of(index));
         let graph = Graph::opened(index, meta).for_scan();
         let is_strict = STRICT_ORDER.is_on();
+        let has_several = meta.kind.has_several();
         loop {
             self.search(&graph, is_strict);
             let Some(found) = self.ready.pop() else {
                 self.progress = Progress::AllFound;
                 return self.late.pop().map(|late| late.row);
             };
+            if has_several && !self.seen.insert(record::row_bytes(found.row)) {
+                continue;
+            }
             if is_strict && self.farthest.is_some_and(|farthest| found.distance < farthest) {
                 self.late.push(found);
                 continue;

@@ -1,13 +1,14 @@
 //! Vectors as SQL has them: read from values, checked, and compared by the distance functions.
 
+use std::collections::HashSet;
 use std::ops::Deref;
 
-use treedb_query::doc::Path;
-use treedb_query::index::vector::vector_at;
+use treedb_query::index::vector::VectorDef;
 use treedb_vector::metric::{Metric, Unfit};
 
 use super::kind::{Element, Kind};
-use crate::shim::error::{SqlState, fail};
+use super::record;
+use crate::shim::error::{SqlState, accept, fail};
 use crate::shim::function::{Args, pg_function};
 use crate::shim::memory::Varlena;
 use crate::shim::text;
@@ -28,28 +29,37 @@ fn int(bytes: &[u8], at: usize) -> i32 {
     bytes.get(at..).and_then(|bytes| bytes.first_chunk()).map_or(0, |bytes| i32::from_ne_bytes(*bytes))
 }
 
-/// Appends the elements of a value, without the header of its length, to `vector`.
-fn read(element: Element, bytes: &[u8], vector: &mut Vec<f32>) {
+/// Appends the elements of a value, without the header of its length, to `vector`: one vector, or several, one after the
+/// other. Returns how many elements each of them has.
+fn read(element: Element, bytes: &[u8], vector: &mut Vec<f32>) -> usize {
+    let before = vector.len();
     match element {
         Element::Real => {
-            // Number of dimensions, where elements begin if there is a bitmap of NULLs, their type; length and lower bound.
+            // Number of dimensions, where elements begin if there is a bitmap of NULLs, their type; lengths and lower bounds.
             let (dimensions, data, of) = (int(bytes, 0), int(bytes, 4), int(bytes, 8));
-            let count = usize::try_from(int(bytes, 12)).unwrap_or(0);
+            let length = |at| usize::try_from(int(bytes, at)).unwrap_or(0);
+            let (count, width, header) = match dimensions {
+                0 => return 0,
+                1 if of == REAL => (1, length(12), 20),
+                2 if of == REAL => (length(12), length(16), 28),
+                _ => unfit(
+                    "a vector is an array of one dimension, and several vectors are one of two",
+                    "Pass an array as '{1, 2, 3}', or several vectors as '{{1, 2, 3}, {4, 5, 6}}'.",
+                ),
+            };
+            let count = count.saturating_mul(width);
             // The offset counts from the header of the length.
             let data = usize::try_from(data).ok().and_then(|data| data.checked_sub(4));
-            match dimensions {
-                0 => {}
-                1 if data.is_some() && has_null(bytes.get(20..).unwrap_or(&[]), count) => fail(
+            if data.is_some() && has_null(bytes.get(header..).unwrap_or(&[]), count) {
+                fail(
                     SqlState::ERRCODE_NULL_VALUE_NOT_ALLOWED,
                     "a vector has no NULL elements",
                     "Store NULL instead of the array, or remove the NULL element.",
-                ),
-                1 if of == REAL => {
-                    let elements = bytes.get(data.unwrap_or(20)..).unwrap_or(&[]).as_chunks().0.iter();
-                    vector.extend(elements.take(count).map(|element| f32::from_ne_bytes(*element)));
-                }
-                _ => unfit("a vector is an array of one dimension", "Pass an array as '{1, 2, 3}'."),
+                )
             }
+            let elements = bytes.get(data.unwrap_or(header)..).unwrap_or(&[]).as_chunks().0.iter();
+            vector.extend(elements.take(count).map(|element| f32::from_ne_bytes(*element)));
+            return width;
         }
         // The number of elements, two bytes unused.
         Element::Vector => {
@@ -60,7 +70,17 @@ fn read(element: Element, bytes: &[u8], vector: &mut Vec<f32>) {
             let elements = bytes.get(4..).unwrap_or(&[]).as_chunks().0.iter();
             vector.extend(elements.map(|element| from_half(u16::from_ne_bytes(*element))));
         }
+        Element::Bit => {
+            let (count, bits) = bits(bytes);
+            vector.extend(record::bits(bits, count));
+        }
     }
+    vector.len() - before
+}
+
+/// How many bits a value of type `bit` has, without the header of its length, and those, the first in the highest place.
+fn bits(bytes: &[u8]) -> (usize, &[u8]) {
+    (usize::try_from(int(bytes, 0)).unwrap_or(0), bytes.get(4..).unwrap_or(&[]))
 }
 
 /// The elements of a `real[]`, without the header of its length.
@@ -73,9 +93,18 @@ pub(crate) fn elements(array: &[u8]) -> Vec<f32> {
 /// The `real[]` of a vector, without the header of its length.
 pub(crate) fn array(vector: &[f32]) -> Vec<u8> {
     // One dimension, no NULLs, the type, as many elements, counted from 1.
-    let header = [1, 0, REAL, vector.len() as i32, 1];
-    let header = header.into_iter().flat_map(i32::to_ne_bytes);
-    header.chain(vector.iter().flat_map(|element| element.to_ne_bytes())).collect()
+    array_of(&[1, 0, REAL, vector.len() as i32, 1], vector)
+}
+
+/// The same of several vectors of so many dimensions, one after the other.
+fn array_of_several(vectors: &[f32], dimensions: usize) -> Vec<u8> {
+    let count = vectors.len() / dimensions.max(1);
+    array_of(&[2, 0, REAL, count as i32, dimensions as i32, 1, 1], vectors)
+}
+
+fn array_of(header: &[i32], elements: &[f32]) -> Vec<u8> {
+    let header = header.iter().flat_map(|int| int.to_ne_bytes());
+    header.chain(elements.iter().flat_map(|element| element.to_ne_bytes())).collect()
 }
 
 /// Whether an element of an array is NULL: its bit in the array's bitmap is 0. An array may have a bitmap and no NULL.
@@ -93,17 +122,63 @@ fn from_half(half: u16) -> f32 {
     }
 }
 
-/// Reads a value of a column, or what one is compared with, into `vector`. Returns what makes it of length 1 before its
-/// direction is compared, otherwise 1; `None` if it has no direction, which the metric needs. An SQL error if an index of
-/// so many dimensions cannot have it.
-pub(super) fn indexable(
+/// Reads a value of a column and shows each of its different vectors that the index has to `each`, with what makes it of length 1 before
+/// its direction is compared, otherwise 1; `all` is overwritten. An SQL error if an index of so many dimensions cannot have one
+/// of them.
+pub(super) fn each_indexable(
+    kind: Kind,
+    dimensions: usize,
+    bytes: impl Deref<Target = [u8]>,
+    all: &mut Vec<f32>,
+    mut each: impl FnMut(&[f32], f32),
+) {
+    all.clear();
+    let width = read(kind.element, &bytes, all);
+    if width != dimensions {
+        unit(kind, dimensions, all.get(..width).unwrap_or(&[]));
+    }
+    if all.len() <= width {
+        if let Some(unit) = unit(kind, dimensions, all) {
+            each(all, unit);
+        }
+        return;
+    }
+    // None is linked if one of the others is refused, nor one that is the same as another: nodes that are alike only keep a search
+    // among themselves.
+    let units: Vec<Option<f32>> =
+        all.chunks_exact(width.max(1)).map(|vector| unit(kind, dimensions, vector)).collect();
+    let mut known = HashSet::new();
+    for (vector, unit) in all.chunks_exact(width.max(1)).zip(units) {
+        let bits: Vec<u32> = vector.iter().map(|element| element.to_bits()).collect();
+        if let Some(unit) = unit
+            && known.insert(bits)
+        {
+            each(vector, unit);
+        }
+    }
+}
+
+/// Reads what a column is compared with into `vector`. Returns what makes it of length 1 before its
+/// direction is compared, otherwise 1; `None` if it has no direction, which the metric needs. An SQL error if it cannot be compared
+/// with the vectors of an index of so many dimensions.
+pub(super) fn target(
     kind: Kind,
     dimensions: usize,
     bytes: impl Deref<Target = [u8]>,
     vector: &mut Vec<f32>,
 ) -> Option<f32> {
     vector.clear();
-    read(kind.element, &bytes, vector);
+    if read(kind.element, &bytes, vector) < vector.len() {
+        unfit(
+            "rows are ordered by the distance from one vector, not several",
+            "Search for one after the other.",
+        );
+    }
+    unit(kind, dimensions, vector)
+}
+
+/// What [`each_indexable`] and [`target`] say of a vector.
+fn unit(kind: Kind, dimensions: usize, vector: &[f32]) -> Option<f32> {
     if vector.iter().any(|element| element.is_finite() && element.abs() > GREATEST) {
         unfit(
             "an element of the vector is too large for an index",
@@ -125,18 +200,44 @@ pub(super) fn indexable(
     }
 }
 
-/// The distance of two arguments.
+/// The distance of two arguments; of one that is several vectors, that of the nearest of them.
 fn distance(args: &Args, metric: Metric) -> f64 {
     let (mut a, mut b) = (Vec::new(), Vec::new());
-    read(Element::Real, &args.bytes(0), &mut a);
-    read(Element::Real, &args.bytes(1), &mut b);
-    if a.len() != b.len() {
+    let widths = [read(Element::Real, &args.bytes(0), &mut a), read(Element::Real, &args.bytes(1), &mut b)];
+    let [one, other] = widths;
+    check_dimensions(one, other);
+    let (vector, several) = if a.len() > one { (&b, &a) } else { (&a, &b) };
+    if vector.len() > one {
+        unfit("several vectors have no distance from several others", "Compare with one after the other.");
+    }
+    if several.len() == one {
+        return metric.distance(vector, several).into();
+    }
+    // Those without a direction have no distance.
+    several.chunks_exact(one.max(1)).map(|own| metric.distance(own, vector)).fold(f32::NAN, f32::min).into()
+}
+
+/// An SQL error unless two vectors have as many dimensions.
+fn check_dimensions(one: usize, other: usize) {
+    if one != other {
         unfit(
-            format!("vectors of {} and of {} dimensions have no distance", a.len(), b.len()),
+            format!("vectors of {one} and of {other} dimensions have no distance"),
             "Compare vectors of the same number of dimensions.",
         );
     }
-    f64::from(metric.distance(&a, &b))
+}
+
+/// The distance of two arguments of type `bit`, from how many bits are set in one, in the other, in both.
+fn distance_of_bits(args: &Args, distance: impl FnOnce(u32, u32, u32) -> f64) -> f64 {
+    let (a, b) = (args.bytes(0), args.bytes(1));
+    let ((count, a), (other, b)) = (bits(&a), bits(&b));
+    check_dimensions(count, other);
+    let set = |bytes: &mut dyn Iterator<Item = u8>| bytes.map(u8::count_ones).sum();
+    distance(
+        set(&mut a.iter().copied()),
+        set(&mut b.iter().copied()),
+        set(&mut a.iter().zip(b).map(|(a, b)| a & b)),
+    )
 }
 
 pg_function! {
@@ -167,25 +268,47 @@ pg_function! {
     }
 }
 
-/// The path that a call site reads, taken apart once.
-#[derive(Default)]
-struct KnownPath {
-    text: Vec<u8>,
-    path: Option<Path>,
-}
-
-impl KnownPath {
-    fn of(&mut self, text: &[u8]) -> &Path {
-        if self.text != text {
-            (self.text, self.path) = (text.to_vec(), None);
-        }
-        self.path.get_or_insert_with(|| Path::new(&text::to_utf8(text)))
+pg_function! {
+    /// `bit <~> bit`: how many bits differ.
+    fn treedb_hamming_distance(args: [Varlena, Varlena]) -> f64 {
+        distance_of_bits(args, |one, other, both| f64::from(one + other - 2 * both))
     }
 }
 
 pg_function! {
-    /// `treedb.vector_at(document, path, dimensions)`: the vector at a path of a document; NULL if there is none of so
-    /// many dimensions whose elements an index can have. So an index over this takes every document.
+    /// `bit <%> bit`: 1 minus the part of the bits that are set in one of them that is set in both; 1 if none is.
+    fn treedb_jaccard_distance(args: [Varlena, Varlena]) -> f64 {
+        distance_of_bits(args, |one, other, both| match both {
+            0 => 1.0,
+            _ => 1.0 - f64::from(both) / f64::from(one + other - both),
+        })
+    }
+}
+
+/// The definition that stands for the path and the dimensions of a call site, made once.
+#[derive(Default)]
+struct KnownPath {
+    text: Vec<u8>,
+    def: Option<VectorDef>,
+}
+
+impl KnownPath {
+    fn of(&mut self, text: &[u8], dimensions: usize) -> &VectorDef {
+        if self.text != text || self.def.as_ref().is_some_and(|def| def.dimensions != dimensions) {
+            (self.text, self.def) = (text.to_vec(), None);
+        }
+        self.def.get_or_insert_with(|| {
+            // Whatever is finite has a Euclidean distance.
+            let def = VectorDef::new(&text::to_utf8(text), dimensions, Metric::L2);
+            VectorDef { greatest: Some(GREATEST), ..def }
+        })
+    }
+}
+
+pg_function! {
+    /// `treedb.vector_at(document, path, dimensions)`: the vector at a path of a document, or several, as an array of two
+    /// dimensions; NULL if there is none of so many dimensions whose elements an index can have. So an index over this takes
+    /// every document.
     fn treedb_vector_at(args: [Varlena, Varlena, Int4]) -> Option<Varlena<'_>> {
         let dimensions = match usize::try_from(args.int4(2)) {
             Ok(dimensions) if (1..=MOST_DIMENSIONS as usize).contains(&dimensions) => dimensions,
@@ -198,10 +321,15 @@ pg_function! {
             ),
         };
         let (document, path) = (args.bytes(0), args.bytes(1));
-        let vector = args.with_kept(|known: &mut KnownPath| {
-            vector_at(bson::document(&document), known.of(&path), dimensions)
-        })?;
-        let indexable = vector.iter().all(|element| element.abs() <= GREATEST);
-        indexable.then(|| args.memory().varlena(&array(&vector)))
+        let vectors = args.with_kept(|known: &mut KnownPath| {
+            known.of(&path, dimensions).vectors(bson::document(&document))
+        });
+        let vectors = accept(vectors);
+        let array = match vectors.len() {
+            0 => return None,
+            1 => array(vectors.elements()),
+            _ => array_of_several(vectors.elements(), dimensions),
+        };
+        Some(args.memory().varlena(&array))
     }
 }

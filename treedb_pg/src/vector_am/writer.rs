@@ -14,6 +14,7 @@ use std::rc::Rc;
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::code::{self, Coded};
+use treedb_vector::element::Element;
 use treedb_vector::graph::{self, Estimate, Hashed, Link, Nodes, NodesMut, Scratch, Walk};
 use treedb_vector::neighbour::Turned;
 
@@ -21,7 +22,7 @@ use super::graph::{Graph, Query, checked};
 use super::record::{self, Layout, Place, Slots, node};
 use crate::pages::allocate::{allocate, is_unused};
 use crate::pages::page::{NEXT, View, ViewMut};
-use crate::shim::buffer::{Exclusive, Page, Shared};
+use crate::shim::buffer::{Exclusive, Fork, Page, Shared};
 use crate::shim::error::{SqlState, fail};
 use crate::shim::fault;
 use crate::shim::key_lock::KeyLock;
@@ -48,6 +49,8 @@ pub(super) struct Writer<'i> {
     prepared: RefCell<HashMap<u32, Rc<[f32]>>>,
     scratch: Scratch<u32, Hashed>,
     walk: RefCell<Walk>,
+    /// Changes are logged.
+    logs: bool,
     _lock: Option<KeyLock>,
 }
 
@@ -56,6 +59,11 @@ impl<'i> Writer<'i> {
     pub(super) fn lock(index: Index<'i>) -> Writer<'i> {
         let lock = KeyLock::take(index, 0);
         Writer { _lock: Some(lock), ..Writer::unlocked(index) }
+    }
+
+    /// For the rest of a build, in a relation that nobody else knows: nothing is logged, since all pages are when the build ends.
+    pub(super) fn of_build(index: Index<'i>) -> Writer<'i> {
+        Writer { logs: false, ..Writer::unlocked(index) }
     }
 
     /// For reading only.
@@ -69,6 +77,7 @@ impl<'i> Writer<'i> {
             prepared: RefCell::default(),
             scratch: Scratch::default(),
             walk: RefCell::default(),
+            logs: true,
             _lock: None,
         }
     }
@@ -84,6 +93,15 @@ impl<'i> Writer<'i> {
         }
         let mut pages: Vec<(Page<Exclusive>, PageParts)> =
             parts.into_iter().map(|(block, parts)| (Page::read(self.graph.index, block), parts)).collect();
+        if !self.logs {
+            for (page, parts) in &mut pages {
+                let bytes = page.bytes_mut();
+                for (at, part) in parts {
+                    put(bytes, *at, part);
+                }
+            }
+            return;
+        }
         let mut patches: Vec<PagePatch<'_>> =
             pages.iter_mut().map(|(page, parts)| PagePatch { page, parts: std::mem::take(parts) }).collect();
         if !patches.is_empty() {
@@ -94,17 +112,21 @@ impl<'i> Writer<'i> {
     /// Adds a page of slots to the list of those with free ones.
     fn add_page(&mut self, slots: Slots) {
         let index = self.graph.index;
-        let mut page = allocate(index);
+        let mut page = if self.logs { allocate(index) } else { Page::extend(index, Fork::Main) };
         let mut meta: Page<Exclusive> = Page::read(index, 0);
         self.graph.meta.set_room(slots, page.block());
         let block = page.block();
+        if !self.logs {
+            init_page(&self.graph.layout, slots, page.bytes_mut(), Some(block));
+            let (at, bytes) = self.graph.meta.part();
+            put(meta.bytes_mut(), at, &bytes);
+            return;
+        }
         let mut change = Change::begin(index);
         let [copy, new] = change.pages([(&mut meta, Content::Edited), (&mut page, Content::Replaced)]);
         init_page(&self.graph.layout, slots, new, Some(block));
         let (at, bytes) = self.graph.meta.part();
-        if let Some(place) = copy.get_mut(at..at + bytes.len()) {
-            place.copy_from_slice(&bytes);
-        }
+        put(copy, at, &bytes);
         change.commit();
         fault::point("hnsw_page");
     }
@@ -148,13 +170,16 @@ impl<'i> Writer<'i> {
         }
     }
 
-    /// Adds a row; `unit` is what its vector is to be multiplied with before its direction is compared.
-    pub(super) fn insert(&mut self, row: pg_sys::ItemPointerData, vector: &[f32], unit: f32) {
+    /// Adds a vector of a row, the one at this position; `unit` is what it is to be multiplied with before its direction is
+    /// compared.
+    pub(super) fn insert(&mut self, row: pg_sys::ItemPointerData, position: u32, vector: &[f32], unit: f32) {
         let limits = self.graph.meta.limits();
         let most = self.layout().per_page(Slots::Above) as u8;
-        let level = graph::level_of(mixed(row), &limits).min(most);
-        let mut codes = vec![0; vector.len()];
-        let coded = Coded { factors: code::encode(vector, unit, &mut codes), codes: &codes };
+        let level = graph::level_of(mixed(row, position), &limits).min(most);
+        let metric = self.layout().metric;
+        let mut codes = vec![0; code::code_bytes(metric, vector.len())];
+        let factors = code::encode_for(metric, Element::Float32, vector, unit, &mut codes);
+        let coded = Coded { factors, codes: &codes };
 
         let above = if level == 0 { Vec::new() } else { self.free_slots(Slots::Above, level.into()) };
         let nodes = self.free_slots(Slots::Nodes, 1);
@@ -264,10 +289,10 @@ impl<'i> Writer<'i> {
             return prepared.clone();
         }
         let vector = self.vector(node);
-        let prepared = match self.layout().form {
-            Some(form) if form.of_units => {
+        let prepared = match self.layout().code {
+            Some(code) if code.is_prepared() => {
                 let mut prepared = vector.to_vec();
-                form.prepare(&self.graph.rotation(), &mut prepared);
+                code.prepare(&self.graph.rotation(), &mut prepared);
                 prepared.into()
             }
             _ => vector,
@@ -301,19 +326,26 @@ impl<'i> Writer<'i> {
         }
         let mut rest = rest.into_iter();
         let placed = placed.into_iter().filter_map(|place| place.or_else(|| rest.next()));
-        let form = layout.form.filter(|_| slots == Slots::Nodes);
+        let new_code = layout.code.filter(|_| slots == Slots::Nodes);
         let mut difference = Vec::new();
         let mut bytes = Vec::with_capacity(links.len() * layout.link(slots));
         for link in placed {
             record::push_link(link, &mut bytes);
             if let Some((_, code)) = had.iter().find(|(had, _)| had.node == link.node) {
                 bytes.extend_from_slice(code);
-            } else if let Some(form) = form {
+            } else if let Some(new_code) = new_code {
                 let (of, from) = (self.prepared(link.node), self.prepared(node));
-                form.code_of(&self.graph.rotation(), &of, &from, &mut difference, &mut bytes);
+                new_code.append(&self.graph.rotation(), &of, &from, &mut difference, &mut bytes);
             }
         }
         bytes
+    }
+}
+
+/// Writes bytes over a part of a page.
+pub(super) fn put(page: &mut [u8], at: usize, bytes: &[u8]) {
+    if let Some(place) = page.get_mut(at..at + bytes.len()) {
+        place.copy_from_slice(bytes);
     }
 }
 
@@ -341,10 +373,12 @@ pub(super) fn init_page(layout: &Layout, slots: Slots, page: &mut [u8], next: Op
     page.set_hole(used..crate::pages::page::ROOM);
 }
 
-/// A uniformly distributed number from a row's address, for its level (Steele and others' splitmix64).
-fn mixed(row: pg_sys::ItemPointerData) -> u64 {
+/// A uniformly distributed number from a row's address and a position in it, for the level of a vector (Steele and others'
+/// splitmix64).
+fn mixed(row: pg_sys::ItemPointerData, position: u32) -> u64 {
     let (block, offset) = crate::shim::heap::tid_parts(row);
-    let number = (u64::from(block) << 16 | u64::from(offset)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    let place = u64::from(position) << 48 ^ (u64::from(block) << 16 | u64::from(offset));
+    let number = place.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     let mixed = (number ^ number >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     let mixed = (mixed ^ mixed >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
     mixed ^ mixed >> 31
@@ -444,7 +478,7 @@ impl NodesMut for Writer<'_> {
         ef: usize,
         out: &mut Vec<(f32, u32)>,
     ) -> Result<bool, Infallible> {
-        if self.layout().form.is_none() {
+        if self.layout().code.is_none() {
             return Ok(false);
         }
         let mut walk = self.walk.borrow_mut();

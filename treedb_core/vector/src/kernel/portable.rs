@@ -163,13 +163,8 @@ pub(super) fn from_bf16_each(halves: &[u16], out: &mut [f32]) {
     halves.iter().zip(out).for_each(|(half, out)| *out = wide_bf16(*half));
 }
 
+/// Of 2,048 numbers from -127 to 127, each of eight sums of a plane is below 2^15.
 fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
-    planes_each(records, packed, numbers, out);
-}
-
-/// As [`unpack_each`]. Of 2,048 numbers from -127 to 127, each of eight sums of a plane is below 2^15.
-#[inline(always)]
-pub(super) fn planes_each(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
     out.extend(packed.records(records).map(|bits| {
         let mut total = 0;
         for (place, bits) in bits.chunks_exact(packed.plane.max(1)).enumerate() {

@@ -3,7 +3,7 @@
 use std::arch::x86_64::*;
 
 use super::portable::{
-    apart_each, count_each, encode_each, from_bf16_each, from_f16_each, planes_each, round_each, unpack_each,
+    apart_each, count_each, encode_each, from_bf16_each, from_f16_each, round_each, unpack_each,
 };
 use super::{Kernels, Packed};
 use crate::neighbour::Rotation;
@@ -382,12 +382,16 @@ mod avx2 {
             let (x, y) = (_mm256_cvtepu8_epi16(x), _mm256_cvtepi8_epi16(_mm_xor_si128(y, high)));
             sum = _mm256_add_epi32(sum, _mm256_madd_epi16(x, y));
         }
-        let half = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
-        let quarter = _mm_add_epi32(half, _mm_shuffle_epi32::<0b1110>(half));
-        let total = _mm_cvtsi128_si32(_mm_add_epi32(quarter, _mm_shuffle_epi32::<1>(quarter)));
         let whole = len - len % 16;
         let rest = a.get(whole..len).unwrap_or(&[]).iter().zip(b.get(whole..len).unwrap_or(&[]));
-        total + rest.map(|(x, y)| i32::from(*x) * (i32::from(*y) - 128)).sum::<i32>()
+        total_of_integers(sum) + rest.map(|(x, y)| i32::from(*x) * (i32::from(*y) - 128)).sum::<i32>()
+    }
+
+    #[target_feature(enable = "avx2")]
+    fn total_of_integers(sum: __m256i) -> i32 {
+        let half = _mm_add_epi32(_mm256_castsi256_si128(sum), _mm256_extracti128_si256::<1>(sum));
+        let quarter = _mm_add_epi32(half, _mm_shuffle_epi32::<0b1110>(half));
+        _mm_cvtsi128_si32(_mm_add_epi32(quarter, _mm_shuffle_epi32::<1>(quarter)))
     }
 
     #[target_feature(enable = "avx2")]
@@ -395,9 +399,52 @@ mod avx2 {
         out.iter_mut().zip(all).for_each(|(out, a)| *out = codes(a, b));
     }
 
+    /// Words whose numbers are added in 16 bits, two at a time: at most 64 times 254.
+    const WORDS: usize = 64;
+
     #[target_feature(enable = "avx2")]
     pub(super) fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
-        planes_each(records, packed, numbers, out);
+        let (words, rest) = (packed.plane / 4, packed.plane % 4);
+        let numbers = numbers.as_chunks::<32>().0;
+        let (zero, one) = (_mm256_setzero_si256(), _mm256_set1_epi16(1));
+        for bits in packed.records(records) {
+            let mut sum = zero;
+            for (place, bits) in bits.chunks_exact(packed.plane.max(1)).enumerate() {
+                let (whole, last) = bits.as_chunks::<4>();
+                let mut plane = zero;
+                for (words, numbers) in whole.chunks(WORDS).zip(numbers.chunks(WORDS)) {
+                    let mut pairs = zero;
+                    for (word, numbers) in words.iter().zip(numbers) {
+                        pairs = add_set(pairs, u32::from_le_bytes(*word), numbers);
+                    }
+                    plane = _mm256_add_epi32(plane, _mm256_madd_epi16(pairs, one));
+                }
+                if rest > 0
+                    && let Some(numbers) = numbers.get(words)
+                {
+                    let word = last.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+                    plane = _mm256_add_epi32(plane, _mm256_madd_epi16(add_set(zero, word, numbers), one));
+                }
+                sum = _mm256_add_epi32(sum, _mm256_sll_epi32(plane, _mm_cvtsi32_si128(place as i32)));
+            }
+            out.push(total_of_integers(sum));
+        }
+    }
+
+    /// Adds those of 32 numbers whose bit is set, in pairs.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    fn add_set(sum: __m256i, set: u32, numbers: &[i8; 32]) -> __m256i {
+        // SAFETY: 32 bytes.
+        let numbers = unsafe { _mm256_loadu_si256(numbers.as_ptr().cast()) };
+        // In each byte the one that its bit is in, then that bit, then all bits if it is set.
+        let (first, second) = (0, 0x0101_0101_0101_0101);
+        let places = _mm256_setr_epi64x(first, second, 2 * second, 3 * second);
+        let bit = _mm256_set1_epi64x(0x8040_2010_0804_0201_u64.cast_signed());
+        let bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(set.cast_signed()), places);
+        let is_set = _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+        let pairs = _mm256_maddubs_epi16(_mm256_set1_epi8(1), _mm256_and_si256(is_set, numbers));
+        _mm256_add_epi16(sum, pairs)
     }
 
     #[target_feature(enable = "avx2")]

@@ -39,8 +39,8 @@ pub struct VectorDef {
     pub metric: Metric,
     /// The greatest magnitude of an element, if the index has such a limit. No specification has it.
     pub greatest: Option<f32>,
-    /// Documents with several vectors are not in the index: it was created by a version that did not know them, or is
-    /// PostgreSQL's. No specification has it.
+    /// Documents with several vectors are not in the index: it was created by a version that did not know them.
+    /// No specification has it.
     pub one_vector: bool,
     /// What the elements of vectors are rounded to, and kept as.
     pub elements: Element,

@@ -29,13 +29,6 @@ const BYTES: u8 = 0x03;
 /// Elements are bits.
 const BITS: u8 = 0x10;
 
-/// The vector of so many dimensions at a path of a document, whatever its elements are; `None` if there is none.
-pub fn vector_at(document: &RawDocument, path: &Path, dimensions: usize) -> Option<Vec<f32>> {
-    let mut vector = Vec::new();
-    let value = value_at(path, document)?;
-    (elements(value, dimensions, false, &mut vector) && vector.len() == dimensions).then_some(vector)
-}
-
 /// The vectors of a document that belong in an index.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Vectors {
@@ -63,6 +56,11 @@ impl Vectors {
     /// The vectors, each with its position in the document.
     pub fn iter(&self) -> impl Iterator<Item = (u32, &[f32])> {
         self.positions.iter().copied().zip(self.elements.chunks_exact(self.dimensions.max(1)))
+    }
+
+    /// Their elements, one vector after the other.
+    pub fn elements(&self) -> &[f32] {
+        &self.elements
     }
 
     /// The distance of the nearest of them to another vector; `None` if there is none.
@@ -323,15 +321,15 @@ mod tests {
 
     #[test]
     fn a_vector_of_other_dimensions_is_none() {
-        let path = Path::new("v");
+        let def = VectorDef::new("v", 2, Metric::L2);
         for document in
             [rawdoc! { "v": [1] }, rawdoc! { "v": [1, 2, 3] }, binary(vec![BYTES, 0, 1]), binary(vec![])]
         {
-            assert_eq!(vector_at(&document, &path, 2), None, "{document:?}");
+            assert_eq!(vector(&def, &document), None, "{document:?}");
         }
-        assert_eq!(vector_at(&rawdoc! { "v": [1, 0] }, &path, 2), Some(vec![1.0, 0.0]));
+        assert_eq!(vector(&def, &rawdoc! { "v": [1, 0] }), Some(vec![1.0, 0.0]));
         // Memory is reserved for what there is, whatever number is asked for.
-        assert_eq!(vector_at(&rawdoc! { "v": [1, 0] }, &path, usize::MAX), None);
+        assert_eq!(vector(&VectorDef { dimensions: usize::MAX, ..def }, &rawdoc! { "v": [1, 0] }), None);
     }
 
     #[test]

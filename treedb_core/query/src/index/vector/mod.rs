@@ -9,6 +9,6 @@ mod definition;
 mod field;
 
 pub use definition::{Quantization, VectorDef};
-pub use field::{Vectors, query_vector, vector_at};
+pub use field::{Vectors, query_vector};
 pub use treedb_vector::element::Element;
 pub use treedb_vector::metric::Metric;
