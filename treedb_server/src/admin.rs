@@ -1,4 +1,4 @@
-//! HTTP for operators: `/livez`, `/readyz`, `/metrics`.
+//! HTTP for operators: `/livez`, `/readyz`, `/metrics`, and everything else is the web page's ([`crate::web`]).
 //!
 //! `livez` succeeds while the process accepts connections, and fails during shutdown; `readyz` succeeds while the database
 //! answers reads and accepts writes; `metrics` is Prometheus text.
@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use crate::context::Context;
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
+use crate::web::{self, Asked};
 
 /// Time limit of the read that `/readyz` performs.
 const READY: Duration = Duration::from_secs(2);
@@ -30,9 +31,10 @@ pub(crate) async fn connection(
     mut shutdown: Shutdown,
 ) {
     let state = shutdown.clone();
+    let secure = stream.is_tls();
     let service = service_fn(|request: Request<Incoming>| {
         let (context, state) = (&context, &state);
-        async move { Ok::<_, Infallible>(answer(&request, context, state).await) }
+        async move { Ok::<_, Infallible>(answer(Asked { request, peer, secure }, context, state).await) }
     });
     let served = hyper::server::conn::http1::Builder::new()
         .timer(TokioTimer::new())
@@ -52,15 +54,13 @@ pub(crate) async fn connection(
     }
 }
 
-async fn answer(
-    request: &Request<Incoming>,
-    context: &Arc<Context>,
-    shutdown: &Shutdown,
-) -> Response<Full<Bytes>> {
-    if !matches!(*request.method(), Method::GET | Method::HEAD) {
+async fn answer(asked: Asked, context: &Arc<Context>, shutdown: &Shutdown) -> Response<Full<Bytes>> {
+    let path = asked.request.uri().path();
+    let reads = matches!(*asked.request.method(), Method::GET | Method::HEAD);
+    if !reads && matches!(path, "/livez" | "/readyz" | "/metrics") {
         return text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n");
     }
-    match request.uri().path() {
+    match path {
         "/livez" | "/readyz" if shutdown.is_shutting_down() => {
             text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n")
         }
@@ -83,7 +83,7 @@ async fn answer(
             );
             response
         }
-        _ => text(StatusCode::NOT_FOUND, "there are /livez, /readyz and /metrics\n"),
+        _ => web::answer(asked, context).await,
     }
 }
 

@@ -22,6 +22,7 @@ use crate::mongo::sessions::Sessions;
 use crate::mongo::topology::Topology;
 use crate::parameters::Parameters;
 use crate::threads::Threads;
+use crate::web::Web;
 
 /// Shared by every connection of a server.
 pub(crate) struct Context {
@@ -60,6 +61,8 @@ pub(crate) struct Context {
     pub(crate) backups: Backups,
     /// When the server began.
     pub(crate) started: Instant,
+    /// The web page on the admin port.
+    pub(crate) web: Web,
     budget: Arc<Semaphore>,
     connection_permits: Arc<Semaphore>,
     connections: AtomicI32,
@@ -95,6 +98,7 @@ impl Context {
             process: ObjectId::new(),
             parameters: Parameters::new(&limits),
             started: Instant::now(),
+            web: Web::default(),
             budget: Arc::new(Semaphore::new(limits.inflight_bytes.min(Semaphore::MAX_PERMITS))),
             connection_permits: Arc::new(Semaphore::new(limits.connections)),
             connections: AtomicI32::new(0),

@@ -10,7 +10,9 @@
 //! | [`native`] | the native protocol (docs/native-protocol.md) |
 //! | [`client`] | a client of the native protocol |
 //! | `access` | users, roles, authentication |
-//! | `admin` | `/livez`, `/readyz`, `/metrics` |
+//! | `admin` | HTTP: `/livez`, `/readyz`, `/metrics`, and the web page |
+//! | `web` | the page: who may see it, its files, what it asks |
+//! | `statements` | what shells understand: of `treedb shell` and the page's query box |
 //! | `backups` | copies of the database while it is served |
 //! | `context` | what connections share: database, cursors, budget, metrics |
 //! | `metrics`, `scrape` | what `/metrics` tells: counters of our own, and what others count |
@@ -45,6 +47,8 @@ mod parameters;
 mod scrape;
 mod settings;
 mod shutdown;
+mod statements;
 mod stream;
 mod threads;
 pub mod tls;
+mod web;

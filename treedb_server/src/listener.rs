@@ -18,6 +18,7 @@ use crate::shutdown::Shutdown;
 use crate::stream::{Socket, Stream};
 use crate::threads;
 use crate::tls::Tls;
+use crate::web;
 
 /// A bound listener and the name of its protocol.
 #[derive(Debug)]
@@ -70,12 +71,16 @@ impl Listener {
                     }
                 },
             };
-            // Health checks must get through when all connections are in use.
+            // Health checks must get through when all connections are in use: the admin port has a limit of its own.
             let counted = self.door != "admin";
-            let permit = if counted { context.try_connection_permit() } else { None };
-            if counted && permit.is_none() {
+            let (permit, limit) = if counted {
+                (context.try_connection_permit(), context.limits.connections)
+            } else {
+                (context.web.try_connection_permit(), web::MOST_CONNECTIONS)
+            };
+            if permit.is_none() {
                 context.metrics.refused.get_or_create(&door).inc();
-                tracing::warn!(door = self.door, %peer, limit = context.limits.connections, "too many connections");
+                tracing::warn!(door = self.door, %peer, limit, "too many connections");
                 continue;
             }
             let stranger = if counted && context.access.is_required() {

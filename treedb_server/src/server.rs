@@ -151,6 +151,7 @@ impl Server {
         let mut context =
             Context::new(database, config.dir, config.durability, config.limits, topology, access);
         context.compressors = config.compressors;
+        context.web.open_to_all = config.allow_unprotected.contains(&Unprotected::Clients);
         context.fail_points = config.test_commands.then(FailPoints::default);
         let context = Arc::new(context);
         Ok(Server { context, shutdown: ShutdownHandle::new(), tls, mongo, native, admin })

@@ -133,6 +133,13 @@ impl AsyncWrite for Socket {
     }
 }
 
+impl Stream {
+    /// Whether it is encrypted.
+    pub(crate) fn is_tls(&self) -> bool {
+        matches!(self, Stream::Tls(_))
+    }
+}
+
 impl AsyncRead for Stream {
     fn poll_read(
         self: Pin<&mut Self>,

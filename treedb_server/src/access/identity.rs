@@ -17,6 +17,8 @@ use super::{Access, Result};
 #[derive(Debug)]
 pub(crate) struct Identity {
     peer: SocketAddr,
+    /// It may do only what its roles permit, even on a server without authentication.
+    limited: bool,
     state: Mutex<State>,
 }
 
@@ -69,6 +71,8 @@ pub(crate) struct Login {
     pub(crate) privileges: Vec<Privilege>,
     id: UserId,
     version: u64,
+    /// It is no stored user, and stays as it is.
+    fixed: bool,
 }
 
 impl Login {
@@ -88,14 +92,50 @@ impl Login {
         }
         let resolved = access.store.resolve(&stored.roles)?;
         let (roles, privileges) = (resolved.roles, resolved.privileges);
-        Ok(Some(Login { user: stored.name, roles, privileges, id, version }))
+        Ok(Some(Login { user: stored.name, roles, privileges, id, version, fixed: false }))
+    }
+
+    /// Somebody who has these roles without being a user.
+    fn with_roles(access: &Access, name: &str, roles: &[QualifiedName]) -> Result<Login> {
+        let resolved = access.store.resolve(roles)?;
+        Ok(Login {
+            user: QualifiedName::new("admin", name),
+            roles: resolved.roles,
+            privileges: resolved.privileges,
+            id: UserId::default(),
+            version: 0,
+            fixed: true,
+        })
     }
 }
 
 impl Identity {
     /// Nobody, at an address.
     pub(crate) fn new(peer: SocketAddr) -> Identity {
-        Identity { peer, state: Mutex::default() }
+        Identity { peer, limited: false, state: Mutex::default() }
+    }
+
+    /// Somebody at an address who need not authenticate and may read everything, and change nothing: on a server without
+    /// authentication too, where others may do everything.
+    ///
+    /// # Errors
+    /// Those of reading roles.
+    pub(crate) fn reader(peer: SocketAddr, access: &Access, name: &str) -> Result<Identity> {
+        let roles = ["readAnyDatabase", "clusterMonitor"].map(|role| QualifiedName::new("admin", role));
+        let login = Login::with_roles(access, name, &roles)?;
+        let state = State { login: Some(Arc::new(login)), ..State::default() };
+        Ok(Identity { peer, limited: true, state: Mutex::new(state) })
+    }
+
+    /// The same user at another address: of another connection of the same browser.
+    pub(crate) fn at(&self, peer: SocketAddr) -> Identity {
+        let login = self.lock().login.clone();
+        Identity { peer, limited: self.limited, state: Mutex::new(State { login, ..State::default() }) }
+    }
+
+    /// Whether it may do only what its roles permit, even on a server without authentication.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limited
     }
 
     /// The address.
@@ -114,7 +154,7 @@ impl Identity {
     /// Those of reading users.
     pub(crate) fn login(&self, access: &Access) -> Result<Option<Arc<Login>>> {
         let Some(login) = self.lock().login.clone() else { return Ok(None) };
-        if login.version == access.store.version() {
+        if login.fixed || login.version == access.store.version() {
             return Ok(Some(login));
         }
         let now = Login::load(access, &login.user, Some(&login))?.map(Arc::new);

@@ -84,6 +84,11 @@ impl Access {
         self.required
     }
 
+    /// Whether what the client may do depends on its roles.
+    pub(crate) fn checks(&self, identity: &Identity) -> bool {
+        self.required || identity.is_limited()
+    }
+
     /// Refuses what the client may not do.
     ///
     /// # Errors
@@ -95,7 +100,7 @@ impl Access {
         target: Target<'_>,
         command: &str,
     ) -> Result<()> {
-        if !self.required {
+        if !self.checks(identity) {
             return Ok(());
         }
         let login = identity.login(self)?.ok_or_else(|| not_authenticated(command))?;
@@ -123,7 +128,7 @@ impl Access {
     /// # Errors
     /// Those of reading users.
     pub(crate) fn permits(&self, identity: &Identity, action: Action, target: Target<'_>) -> Result<bool> {
-        if !self.required {
+        if !self.checks(identity) {
             return Ok(true);
         }
         Ok(identity.login(self)?.is_some_and(|login| login.permits(action, target)))

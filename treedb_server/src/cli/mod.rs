@@ -17,6 +17,7 @@ mod progress;
 mod rewind;
 mod scan;
 mod serve;
+mod shell;
 mod target;
 mod user;
 
@@ -45,6 +46,7 @@ enum Command {
     Import(import::Import),
     Export(export::Export),
     Find(find::Find),
+    Shell(shell::Shell),
     Scan(scan::Scan),
     Check(check::Check),
     Compact(compact::Compact),
@@ -76,6 +78,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Import(import) => import.run(),
         Command::Export(export) => export.run(),
         Command::Find(find) => find.run(),
+        Command::Shell(shell) => shell.run(),
         Command::Scan(scan) => scan.run(),
         Command::Check(check) => check.run(),
         Command::Compact(compact) => compact.run(),

@@ -29,6 +29,8 @@ pub(super) struct Uri {
     host: String,
     port: u16,
     user: Option<User>,
+    /// What it says after the host.
+    database: Option<String>,
     /// File with the certificates that the server's has to be certified by, if it is connected to through TLS.
     authority: Option<PathBuf>,
 }
@@ -39,6 +41,24 @@ struct User {
     name: String,
     password: Password,
     database: String,
+}
+
+impl Uri {
+    /// The same server, for another user.
+    pub(super) fn with_user(mut self, name: &str, password: Password, database: &str) -> Uri {
+        self.user = Some(User { name: name.to_owned(), password, database: database.to_owned() });
+        self
+    }
+
+    /// Who connects, if a user does.
+    pub(super) fn user_name(&self) -> Option<&str> {
+        self.user.as_ref().map(|user| user.name.as_str())
+    }
+
+    /// The database after the slash, if there is one.
+    pub(super) fn database(&self) -> Option<&str> {
+        self.database.as_deref()
+    }
 }
 
 /// A part of a URI without its `%`-escapes.
@@ -117,7 +137,9 @@ impl std::str::FromStr for Uri {
                     .to_owned(),
             );
         }
-        Ok(Uri { host: name.to_owned(), port, user, authority: authority.filter(|_| tls) })
+        let database = path.split('?').next().unwrap_or_default().trim_start_matches('/');
+        let database = unescaped(database).filter(|name| !name.is_empty());
+        Ok(Uri { host: name.to_owned(), port, user, database, authority: authority.filter(|_| tls) })
     }
 }
 
@@ -169,6 +191,16 @@ impl Socket {
         let session = ClientConnection::new(Arc::new(config), name)
             .map_err(|error| Failure(format!("{host}: {error}")))?;
         Ok(Socket::Tls(Box::new(StreamOwned::new(session, stream))))
+    }
+}
+
+/// Ends a connection from another thread: who waits for a reply gets an error.
+pub(super) struct HangUp(TcpStream);
+
+impl HangUp {
+    pub(super) fn hang_up(&self) {
+        // If it has ended already, that is what was wanted.
+        let _ = self.0.shutdown(std::net::Shutdown::Both);
     }
 }
 
@@ -240,9 +272,23 @@ impl MongoClient {
         Err(failed(last))
     }
 
-    /// Runs a command, which names its database (`$db`), and waits for its reply without a timeout.
+    /// What ends the connection from another thread.
+    pub(super) fn hang_up(&self) -> Result<HangUp, Failure> {
+        let stream = match &self.stream {
+            Socket::Plain(stream) => stream.try_clone(),
+            Socket::Tls(stream) => stream.sock.try_clone(),
+        };
+        Ok(HangUp(stream?))
+    }
+
+    /// Runs a command, which names its database (`$db`), and waits for its reply without a timeout: of an error too.
+    pub(super) fn ask(&mut self, command: &RawDocument) -> Result<RawDocumentBuf, Failure> {
+        self.exchange(command).map_err(|error| Failure(format!("{}: {error}", self.at)))
+    }
+
+    /// Runs a command as [`Self::ask`] does, and makes errors of replies that are.
     pub(super) fn run(&mut self, command: &RawDocument) -> Result<RawDocumentBuf, Failure> {
-        let reply = self.exchange(command).map_err(|error| Failure(format!("{}: {error}", self.at)))?;
+        let reply = self.ask(command)?;
         if reply.get_f64("ok").is_ok_and(|ok| ok == 1.0) {
             return Ok(reply);
         }

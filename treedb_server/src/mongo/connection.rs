@@ -50,9 +50,14 @@ pub(crate) struct Session {
 
 impl Session {
     pub(crate) fn new(id: i32, peer: SocketAddr) -> Self {
+        Self::of(id, Identity::new(peer))
+    }
+
+    /// That of somebody who is known already.
+    pub(crate) fn of(id: i32, identity: Identity) -> Self {
         Session {
             id,
-            identity: Identity::new(peer),
+            identity,
             operation: Slot::default(),
             client: OnceLock::new(),
             compressors: AtomicU8::new(0),

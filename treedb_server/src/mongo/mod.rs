@@ -9,6 +9,7 @@
 //! | [`op_query`] | the legacy message format, for the handshake only |
 //! | [`connection`](mod@connection) | one connection's loop |
 //! | [`commands`] | the table of commands, one file each |
+//! | [`in_process`] | commands of the web page and of the shell, without a socket |
 //! | [`args`] | reading a command's arguments |
 //! | [`ignored_options`] | the options that are accepted and have no effect |
 //! | [`reply`], [`error`] | replies and errors |
@@ -32,6 +33,7 @@ pub(crate) mod cursors;
 pub(crate) mod error;
 pub(crate) mod fail_points;
 pub(crate) mod ignored_options;
+pub(crate) mod in_process;
 pub(crate) mod op_msg;
 pub(crate) mod op_query;
 pub(crate) mod operations;

@@ -230,6 +230,8 @@ pub(crate) struct Operations {
     /// Documents inserted, updated and deleted.
     documents: [AtomicU64; 3],
     usage: Mutex<HashMap<String, Arc<Usage>>>,
+    /// Of all commands.
+    total: Usage,
     slow_millis: AtomicI64,
     /// Commands that were logged because they were slow.
     slow: AtomicU64,
@@ -277,6 +279,7 @@ impl Operations {
             counters: Default::default(),
             documents: Default::default(),
             usage: Mutex::default(),
+            total: Usage::default(),
             slow_millis: AtomicI64::new(i64::try_from(slow.as_millis()).unwrap_or(i64::MAX)),
             slow: AtomicU64::new(0),
             profilers: Mutex::default(),
@@ -342,6 +345,11 @@ impl Operations {
     /// The counters of a collection, if it has been used.
     pub(crate) fn usage(&self, namespace: &str) -> Option<Arc<Usage>> {
         locked(&self.usage).get(namespace).cloned()
+    }
+
+    /// The `opLatencies` of `serverStatus`: how many reads, writes and other commands there were, and the microseconds in them.
+    pub(crate) fn latencies(&self) -> RawDocumentBuf {
+        self.total.latency_stats(false)
     }
 
     /// The counters of every collection that was used, by name.
@@ -572,6 +580,13 @@ impl Session {
         }
     }
 
+    /// Tells whatever the connection runs to stop.
+    pub(crate) fn kill_running(&self) {
+        if let Some(info) = &locked(&self.operation.0).running {
+            info.interrupt.kill();
+        }
+    }
+
     fn users(&self) -> RawArrayBuf {
         let mut users = RawArrayBuf::new();
         if let Some(user) = self.identity.user() {
@@ -620,11 +635,11 @@ impl Running<'_> {
                 _ => {}
             }
         }
-        if let Some(usage) = &self.usage {
-            let writes =
-                matches!(kind, Kind::Insert | Kind::Update | Kind::Delete) || name == "findAndModify";
-            let reads = matches!(kind, Kind::Query | Kind::GetMore)
-                || matches!(name, "aggregate" | "count" | "distinct");
+        let writes = matches!(kind, Kind::Insert | Kind::Update | Kind::Delete)
+            || matches!(name, "findAndModify" | "bulkWrite");
+        let reads =
+            matches!(kind, Kind::Query | Kind::GetMore) || matches!(name, "aggregate" | "count" | "distinct");
+        for usage in self.usage.as_deref().into_iter().chain([&operations.total]) {
             usage.add(kind, writes, reads, took);
         }
         operations.record(request, took, done);

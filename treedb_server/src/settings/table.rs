@@ -110,7 +110,7 @@ settings! {
         mongo: Address = Is("127.0.0.1:27017");
         /// Where native clients connect
         native: Address = Unset("not served", r#""127.0.0.1:27117""#);
-        /// HTTP for /livez, /readyz and /metrics
+        /// HTTP for a web page, /livez, /readyz and /metrics
         admin: Address = Unset("not served", r#""127.0.0.1:27217""#);
         /// Present the server to MongoDB drivers as the only member of this replica set: drivers start transactions and
         /// retry writes only on replica sets

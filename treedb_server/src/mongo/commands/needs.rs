@@ -38,7 +38,7 @@ impl Needs {
     /// `Unauthorized`.
     pub(super) fn check(&self, request: &Request<'_>) -> Result<()> {
         let access = &request.context.access;
-        if !access.is_required() || matches!(self, Needs::Nothing) {
+        if !access.checks(&request.session.identity) || matches!(self, Needs::Nothing) {
             return Ok(());
         }
         // Before the arguments are looked at.

@@ -71,6 +71,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "bytesOut": bytes(&metrics.sent),
             "numRequests": counts.requests,
         },
+        "opLatencies": context.operations.latencies(),
         "opcounters": {
             "insert": counts.insert,
             "query": counts.query,

@@ -1,0 +1,286 @@
+//! What the page asks: who it is, logging in and out, and commands.
+//!
+//! | path | body | answer |
+//! |---|---|---|
+//! | `/api/session` | | `{authentication, user?, version, name}` |
+//! | `/api/login` | `{user, password, database}` | the same, with a cookie |
+//! | `/api/logout` | | |
+//! | `/api/command` | `{database, command}` | the command's reply |
+//! | `/api/statement` | `{database, text}`: a statement of `treedb shell` | `{database, command, show, reply}`, or `{message, at}` |
+//!
+//! Bodies and answers are relaxed extended JSON. Commands that fail are answered by their error with status 200, as they are on the wire.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bson::{Document, RawDocument, RawDocumentBuf, rawdoc};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::Bytes;
+use hyper::header::{COOKIE, HOST, HeaderValue, SET_COOKIE};
+use hyper::{Response, StatusCode};
+use treedb_query::doc::json::{from_json, to_json};
+
+use super::guard::{header, split};
+use super::{Asked, assets, logins};
+use crate::access::identity::Identity;
+use crate::context::Context;
+use crate::mongo::commands;
+use crate::mongo::connection::Session;
+use crate::mongo::in_process;
+use crate::statements::literal::Unreadable;
+use crate::statements::methods::{self, Plan};
+use crate::statements::statement::{Statement, parse};
+
+/// The longest body.
+const BODY_BYTES: usize = 1 << 20;
+/// The longest body of who has not logged in.
+const LOGIN_BYTES: usize = 8 << 10;
+/// Documents in the first batch of a statement's result.
+const BATCH: i32 = 100;
+
+type Reply = Response<Full<Bytes>>;
+
+/// The name of the cookie: cookies are not told apart by ports, on which other servers of this machine may be.
+fn cookie_name(asked: &Asked) -> String {
+    format!("treedb_{}", split(header(asked, HOST).unwrap_or_default()).1)
+}
+
+/// The token that the request has.
+fn token(asked: &Asked) -> Option<&str> {
+    let name = cookie_name(asked);
+    let cookies = asked.request.headers().get_all(COOKIE).iter().filter_map(|value| value.to_str().ok());
+    let mut pairs =
+        cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+    pairs.find_map(|(found, value)| (found == name).then_some(value))
+}
+
+fn set_cookie(asked: &Asked, response: &mut Reply, token: &str, seconds: u32) {
+    let secure = if asked.secure { "; Secure" } else { "" };
+    let name = cookie_name(asked);
+    let cookie = format!("{name}={token}; Path=/; HttpOnly; SameSite=Strict; Max-Age={seconds}{secure}");
+    // Names and tokens are digits and letters.
+    if let Ok(cookie) = HeaderValue::from_str(&cookie) {
+        response.headers_mut().insert(SET_COOKIE, cookie);
+    }
+}
+
+/// Who asks; `None` if they have to log in first.
+fn identity(asked: &Asked, context: &Context) -> Option<Identity> {
+    if context.access.is_required() {
+        return context.web.logins.find(token(asked)?, asked.peer, Instant::now());
+    }
+    Identity::reader(asked.peer, &context.access, "the web page").ok()
+}
+
+fn of(document: &RawDocument) -> Reply {
+    assets::json(StatusCode::OK, to_json(document))
+}
+
+fn not_logged_in() -> Reply {
+    assets::json(StatusCode::UNAUTHORIZED, "{\"message\":\"log in first\"}")
+}
+
+fn wrong(message: &str) -> Reply {
+    assets::json(StatusCode::BAD_REQUEST, to_json(&rawdoc! { "message": message }))
+}
+
+/// Answers a POST.
+pub(super) async fn answer(mut asked: Asked, context: &Arc<Context>) -> Reply {
+    // The body of who has to log in first is not even read.
+    let path = asked.request.uri().path().to_owned();
+    let identity = match path.as_str() {
+        "/api/session" | "/api/login" | "/api/logout" => identity(&asked, context),
+        "/api/command" | "/api/statement" => match identity(&asked, context) {
+            None => return not_logged_in(),
+            found => found,
+        },
+        _ => return assets::text(StatusCode::NOT_FOUND, "there is nothing of that name\n"),
+    };
+    // Who has not logged in has nothing long to say.
+    let longest = if identity.is_some() { BODY_BYTES } else { LOGIN_BYTES };
+    let body = match body(&mut asked, longest, context).await {
+        Ok(body) => body,
+        Err(refused) => return refused,
+    };
+    if path == "/api/login" {
+        return log_in(&asked, &body, context).await;
+    }
+    let Ok(_turn) = context.web.requests.acquire().await else {
+        return assets::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+    };
+    match (path.as_str(), identity) {
+        ("/api/session", identity) => session(identity.as_ref(), context).await,
+        ("/api/logout", _) => {
+            if let Some(token) = token(&asked) {
+                context.web.logins.forget(token);
+            }
+            let mut response = assets::json(StatusCode::OK, "{}");
+            set_cookie(&asked, &mut response, "", 0);
+            response
+        }
+        ("/api/command", Some(identity)) => command(identity, &body, context).await,
+        ("/api/statement", Some(identity)) => statement(identity, &body, context).await,
+        _ => not_logged_in(),
+    }
+}
+
+/// The body, which is a document; an empty one is one without fields.
+async fn body(asked: &mut Asked, longest: usize, context: &Context) -> Result<RawDocumentBuf, Reply> {
+    let whole = Limited::new(asked.request.body_mut(), longest).collect();
+    let bytes = match tokio::time::timeout(context.limits.stall, whole).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(_)) => {
+            return Err(assets::text(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "the body is too long, or was not sent\n",
+            ));
+        }
+        Err(_) => return Err(assets::text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive\n")),
+    };
+    let text = std::str::from_utf8(&bytes).map_err(|_| wrong("the body is not UTF-8"))?;
+    if text.is_empty() {
+        return Ok(RawDocumentBuf::new());
+    }
+    from_json(text).map_err(|error| wrong(&error.message))
+}
+
+/// Who the page is used by, and what server it is of.
+async fn session(identity: Option<&Identity>, context: &Arc<Context>) -> Reply {
+    let mut found = rawdoc! {
+        "authentication": context.access.is_required(),
+        "version": env!("CARGO_PKG_VERSION"),
+        "name": commands::hostname(),
+    };
+    if let Some(identity) = identity {
+        let status = rawdoc! { "connectionStatus": 1, "$db": "admin" };
+        let session = open(identity.at(identity.peer()), context);
+        let _listed = context.operations.list(&session);
+        let reply = in_process::run(&status, context, &session, None).await;
+        if let Ok(info) = reply.get_document("authInfo") {
+            found.append(bson::raw::cstr!("user"), info.to_owned());
+        }
+    }
+    of(&found)
+}
+
+async fn log_in(asked: &Asked, body: &RawDocument, context: &Arc<Context>) -> Reply {
+    if !context.access.is_required() {
+        return wrong("this server has no authentication");
+    }
+    let (Ok(name), Ok(password)) = (body.get_str("user"), body.get_str("password")) else {
+        return wrong("a user and a password are needed");
+    };
+    let database = body.get_str("database").unwrap_or("admin");
+    let Ok(_attempt) = context.web.logins.attempts.acquire().await else { return not_logged_in() };
+    let (name, password, database) = (name.to_owned(), password.to_owned(), database.to_owned());
+    let (own, peer) = (Arc::clone(context), asked.peer);
+    let checked = tokio::task::spawn_blocking(move || {
+        logins::authenticate(&own.access, peer, &database, &name, &password)
+    });
+    let identity = match checked.await {
+        Ok(Ok(identity)) => identity,
+        Ok(Err(error)) => {
+            let body = rawdoc! { "message": error.message.as_str() };
+            return assets::json(StatusCode::UNAUTHORIZED, to_json(&body));
+        }
+        Err(_) => return assets::text(StatusCode::INTERNAL_SERVER_ERROR, "the log-in failed\n"),
+    };
+    let own = identity.at(peer);
+    match context.web.logins.keep(identity, Instant::now()) {
+        Ok(token) => {
+            let mut response = session(Some(&own), context).await;
+            set_cookie(asked, &mut response, &token, 12 * 3600);
+            response
+        }
+        Err(_) => assets::text(StatusCode::INTERNAL_SERVER_ERROR, "the system has no random numbers\n"),
+    }
+}
+
+/// A connection of its own for a request, as drivers have: it is listed as long as it runs.
+fn open(identity: Identity, context: &Context) -> Arc<Session> {
+    let session = Session::of(context.next_connection(), identity);
+    session.introduce(&rawdoc! { "application": { "name": "TreeDB web page" } });
+    Arc::new(session)
+}
+
+/// Runs a command in a database.
+async fn run(
+    identity: Identity,
+    database: &str,
+    command: &RawDocument,
+    context: &Arc<Context>,
+) -> RawDocumentBuf {
+    let mut own = RawDocumentBuf::new();
+    for (name, value) in command.iter().flatten() {
+        // Sessions and transactions would outlive the request.
+        if !matches!(name.as_str(), "$db" | "lsid" | "txnNumber" | "autocommit" | "startTransaction") {
+            own.append(name, value);
+        }
+    }
+    own.append(bson::raw::cstr!("$db"), database);
+    let session = open(identity, context);
+    let _listed = context.operations.list(&session);
+    let reserved = context.reserve(own.as_bytes().len()).await;
+    in_process::run(&own, context, &session, Some(reserved)).await
+}
+
+async fn command(identity: Identity, body: &RawDocument, context: &Arc<Context>) -> Reply {
+    let (Ok(database), Ok(command)) = (body.get_str("database"), body.get_document("command")) else {
+        return wrong("a database and a command are needed");
+    };
+    of(&run(identity, database, command, context).await)
+}
+
+async fn statement(identity: Identity, body: &RawDocument, context: &Arc<Context>) -> Reply {
+    let (Ok(database), Ok(text)) = (body.get_str("database"), body.get_str("text")) else {
+        return wrong("a database and a text are needed");
+    };
+    let mut plan = match planned(text, database) {
+        Ok(plan) => plan,
+        Err((message, at)) => {
+            let mut refused = rawdoc! { "message": message };
+            if let Some(at) = at {
+                let at = text.get(..at).map_or(0, |before| before.encode_utf16().count());
+                refused.append(bson::raw::cstr!("at"), i32::try_from(at).unwrap_or(i32::MAX));
+            }
+            return of(&refused);
+        }
+    };
+    plan.limit_batch(BATCH);
+    let Ok(command) = RawDocumentBuf::try_from(&plan.command) else {
+        return wrong("the command is too long");
+    };
+    let reply = run(identity, &plan.database, &command, context).await;
+    let show = plan.show.name();
+    of(&rawdoc! { "database": plan.database, "command": command, "show": show, "reply": reply })
+}
+
+/// The command that a text stands for: a statement, or a command as it is.
+fn planned(text: &str, database: &str) -> Result<Plan, (String, Option<usize>)> {
+    let no_terminal = || Err("write the password as a text".to_owned());
+    let plain = |message: String| (message, None);
+    if text.trim_start().starts_with('{') {
+        let command: Document = from_json(text)
+            .ok()
+            .and_then(|raw| Document::try_from(&*raw).ok())
+            .ok_or_else(|| plain("this is no command: write db.runCommand({..}), or JSON".to_owned()))?;
+        return Ok(Plan { database: database.to_owned(), command, show: methods::Show::Reply });
+    }
+    match parse(text, &no_terminal) {
+        Ok(None) => Err(plain("write a statement: db.films.find({})".to_owned())),
+        Ok(Some((_, rest))) if !matches!(parse(rest, &no_terminal), Ok(None)) => {
+            Err(plain("one statement at a time, please".to_owned()))
+        }
+        Ok(Some((Statement::Show(what), _))) => {
+            methods::show(&what, database).ok_or_else(|| plain(format!("there is no show {what}")))
+        }
+        Ok(Some((Statement::Calls(calls), _))) => match Plan::of(&calls, database) {
+            Ok(Some(plan)) => Ok(plan),
+            Ok(None) => Err(plain("call a method: db.films.find({})".to_owned())),
+            Err(message) => Err(plain(message)),
+        },
+        Ok(Some(_)) => Err(plain("here only db.. and show are understood".to_owned())),
+        Err(Unreadable::Incomplete(what)) => Err((what.to_owned(), Some(text.len()))),
+        Err(Unreadable::Wrong(at, message)) => Err((message, Some(at))),
+    }
+}

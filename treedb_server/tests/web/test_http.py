@@ -1,0 +1,311 @@
+"""The HTTP layer of the web page: who is answered, and hostile requests."""
+import http.client
+import json
+import socket
+import time
+
+import pytest
+
+from server import PASSWORD, ROOT, Locked, Server
+
+JSON = {"Content-Type": "application/json"}
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory):
+    server = Locked(tmp_path_factory.mktemp("locked") / "data", admin=True)
+    with server.as_user() as client:
+        client.shop.films.insert_one({"_id": 1, "title": "Alien"})
+        client.admin.command("createUser", "ann", pwd="secret", roles=[{"role": "read", "db": "shop"}])
+        client.admin.command("createUser", "bob", pwd="secret", roles=[{"role": "readWrite", "db": "shop"}])
+        client.admin.command("createUser", "old", pwd="secret", roles=[], mechanisms=["SCRAM-SHA-1"])
+    yield server
+    assert server.stop() == 0
+    assert not [line for line in server.log if "panic" in line]
+
+
+@pytest.fixture(scope="module")
+def free(tmp_path_factory):
+    server = Server(tmp_path_factory.mktemp("free"), admin=True)
+    with server.client() as client:
+        client.shop.films.insert_one({"_id": 1, "title": "Alien"})
+    yield server
+    assert server.stop() == 0
+    assert not [line for line in server.log if "panic" in line]
+
+
+def host(server):
+    return "{}:{}".format(*server.addresses["admin"])
+
+
+def send(server, method, path, body=None, headers=None, **replaced):
+    """Sends a request, and returns status, headers and body."""
+    connection = http.client.HTTPConnection(*server.addresses["admin"], timeout=30)
+    if isinstance(body, (dict, list)):
+        body = json.dumps(body)
+    connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+    all_headers = {"Host": host(server), **(JSON if method == "POST" else {}), **(headers or {}), **replaced}
+    if body is not None:
+        all_headers.setdefault("Content-Length", str(len(body)))
+    for name, value in all_headers.items():
+        if value is not None:
+            connection.putheader(name, value)
+    connection.endheaders(body.encode() if isinstance(body, str) else body)
+    response = connection.getresponse()
+    text = response.read().decode()
+    connection.close()
+    return response.status, response.headers, text
+
+
+def log_in(server, user=ROOT, password=PASSWORD):
+    status, headers, text = send(server, "POST", "/api/login", {"user": user, "password": password, "database": "admin"})
+    assert status == 200, text
+    return headers["Set-Cookie"]
+
+
+def command(server, cookie, database, body):
+    headers = {"Cookie": cookie.split(";")[0]} if cookie else {}
+    status, _, text = send(server, "POST", "/api/command", {"database": database, "command": body}, headers)
+    return status, json.loads(text)
+
+
+def test_files_have_headers_that_allow_nothing_from_elsewhere(free):
+    for path, kind in [("/", "text/html"), ("/app.js", "text/javascript"), ("/style.css", "text/css"), ("/icon.svg", "image/svg+xml")]:
+        status, headers, text = send(free, "GET", path)
+        assert status == 200 and headers["Content-Type"].startswith(kind) and len(text) > 100
+        policy = headers["Content-Security-Policy"]
+        assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+        assert headers["X-Content-Type-Options"] == "nosniff"
+        assert headers["Cache-Control"] == "no-store"
+        assert "Access-Control-Allow-Origin" not in headers
+    for path in ["/index.html", "/../Cargo.toml", "/api/command", "//", "/app.js/", "/%2e%2e/x"]:
+        assert send(free, "GET", path)[0] == 404, path
+
+
+def test_without_a_login_nothing_is_told(locked):
+    for path in ["/api/command", "/api/statement"]:
+        status, _, text = send(locked, "POST", path, {"database": "shop", "command": {"find": "films"}, "text": "show dbs"})
+        assert (status, "Alien" in text) == (401, False)
+    status, _, text = send(locked, "POST", "/api/session", {})
+    assert status == 200 and json.loads(text)["authentication"] is True and "user" not in json.loads(text)
+    for cookie in ["treedb_{}=", "treedb_{}=" + "0" * 64, "other=1", "treedb_{}", "=;=;;", "treedb_1=" + "0" * 64]:
+        headers = {"Cookie": cookie.format(locked.addresses["admin"][1])}
+        status, *_ = send(locked, "POST", "/api/command", {"database": "shop", "command": {"ping": 1}}, headers)
+        assert status == 401, cookie
+
+
+def test_a_login_is_a_cookie_that_scripts_and_other_sites_do_not_get(locked):
+    cookie = log_in(locked)
+    name = f"treedb_{locked.addresses['admin'][1]}="
+    assert cookie.startswith(name) and "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/" in cookie
+    assert len(cookie.split(";")[0]) == len(name) + 64
+    assert log_in(locked) != cookie
+    status, reply = command(locked, cookie, "shop", {"find": "films"})
+    assert status == 200 and reply["cursor"]["firstBatch"] == [{"_id": 1, "title": "Alien"}]
+    status, headers, _ = send(locked, "POST", "/api/logout", {}, {"Cookie": cookie.split(";")[0]})
+    assert status == 200 and "Max-Age=0" in headers["Set-Cookie"]
+    assert command(locked, cookie, "shop", {"ping": 1})[0] == 401
+
+
+def test_roles_decide_as_they_do_on_the_wire(locked):
+    ann, bob = log_in(locked, "ann", "secret"), log_in(locked, "bob", "secret")
+    assert command(locked, ann, "shop", {"find": "films"})[1]["ok"] == 1
+    refused = command(locked, ann, "shop", {"insert": "films", "documents": [{"_id": 9}]})[1]
+    assert (refused["code"], refused["codeName"]) == (13, "Unauthorized")
+    assert command(locked, ann, "other", {"find": "films"})[1]["code"] == 13
+    assert command(locked, ann, "admin", {"serverStatus": 1})[1]["code"] == 13
+    assert command(locked, bob, "shop", {"insert": "films", "documents": [{"_id": 9}]})[1]["n"] == 1
+    assert command(locked, bob, "shop", {"delete": "films", "deletes": [{"q": {"_id": 9}, "limit": 1}]})[1]["n"] == 1
+    assert command(locked, bob, "admin", {"createUser": "eve", "pwd": "x", "roles": ["root"]})[1]["code"] == 13
+    log_in(locked, "old", "secret")
+    # A user who loses roles, or is dropped, loses them on the page as well.
+    with locked.as_user() as client:
+        client.admin.command("createUser", "tom", pwd="secret", roles=[{"role": "read", "db": "shop"}])
+        tom = log_in(locked, "tom", "secret")
+        assert command(locked, tom, "shop", {"find": "films"})[1]["ok"] == 1
+        client.admin.command("revokeRolesFromUser", "tom", roles=[{"role": "read", "db": "shop"}])
+        assert command(locked, tom, "shop", {"find": "films"})[1]["code"] == 13
+        client.admin.command("dropUser", "tom")
+        assert command(locked, tom, "shop", {"find": "films"})[1]["code"] == 13
+
+
+def test_wrong_passwords_are_refused_logged_and_slowed_down(locked):
+    body = {"user": "ann", "password": "b4dpass", "database": "admin"}
+    messages = set()
+    for _ in range(12):
+        status, headers, text = send(locked, "POST", "/api/login", body)
+        assert status == 401 and "Set-Cookie" not in headers
+        messages.add(json.loads(text)["message"].split(":")[0])
+    assert messages == {"Authentication failed.", "too many failed log-ins from this address"}
+    assert send(locked, "POST", "/api/login", {**body, "user": "nobody"})[0] == 401
+    assert any("authentication failed" in line for line in locked.log)
+    assert not any("b4dpass" in line for line in locked.log)
+    for odd in [{}, {"user": 1, "password": 2}, {"user": "ann"}, {"user": "", "password": ""}, {"user": "a\u0000b", "password": "x"}]:
+        assert send(locked, "POST", "/api/login", odd)[0] in (400, 401), odd
+
+
+def test_a_server_without_authentication_can_only_be_read(free):
+    with free.client() as client:
+        for body in [
+            {"find": "films"}, {"aggregate": "films", "pipeline": [], "cursor": {}}, {"count": "films"}, {"distinct": "films", "key": "title"},
+            {"listCollections": 1}, {"listIndexes": "films"}, {"collStats": "films"}, {"dbStats": 1}, {"serverStatus": 1},
+            {"aggregate": "films", "pipeline": [{"$indexStats": {}}], "cursor": {}}, {"explain": {"find": "films"}}, {"profile": -1},
+            {"find": "system.profile"},
+        ]:
+            reply = command(free, None, "shop", body)[1]
+            assert reply["ok"] == 1, (body, reply)
+        for database, body in [
+            ("shop", {"insert": "films", "documents": [{"_id": 2}]}),
+            ("shop", {"update": "films", "updates": [{"q": {}, "u": {"$set": {"x": 1}}}]}),
+            ("shop", {"delete": "films", "deletes": [{"q": {}, "limit": 0}]}),
+            ("shop", {"findAndModify": "films", "query": {}, "remove": True}),
+            ("shop", {"aggregate": "films", "pipeline": [{"$out": "copy"}], "cursor": {}}),
+            ("shop", {"aggregate": "films", "pipeline": [{"$merge": "copy"}], "cursor": {}}),
+            ("shop", {"create": "new"}), ("shop", {"drop": "films"}), ("shop", {"dropDatabase": 1}),
+            ("shop", {"createIndexes": "films", "indexes": [{"key": {"title": 1}, "name": "t"}]}),
+            ("shop", {"dropIndexes": "films", "index": "*"}), ("shop", {"collMod": "films", "validator": {}}),
+            ("shop", {"convertToCapped": "films", "size": 4096}), ("shop", {"compact": "films"}), ("shop", {"profile": 2}),
+            ("admin", {"renameCollection": "shop.films", "to": "shop.other"}),
+            ("admin", {"bulkWrite": 1, "ops": [{"delete": 0, "filter": {}}], "nsInfo": [{"ns": "shop.films"}]}),
+            ("admin", {"createUser": "eve", "pwd": "x", "roles": ["root"]}), ("admin", {"createRole": "r", "privileges": [], "roles": []}),
+            ("admin", {"dropAllUsersFromDatabase": 1}), ("admin", {"setParameter": 1, "slowms": 5}), ("admin", {"fsync": 1}),
+            ("admin", {"backupTo": "/tmp/never"}), ("admin", {"killAllSessions": []}), ("admin", {"grantRolesToUser": "eve", "roles": ["root"]}),
+        ]:
+            reply = command(free, None, database, body)[1]
+            assert reply["ok"] == 0 and reply["code"] == 13, (body, reply)
+        assert list(client.shop.films.find()) == [{"_id": 1, "title": "Alien"}]
+        # Drivers may do everything, as before.
+        client.shop.films.insert_one({"_id": 5})
+        client.shop.films.delete_one({"_id": 5})
+
+
+def test_transactions_and_sessions_of_others_are_not_taken_over(free):
+    with free.client() as client:
+        sessions = len(list(client.admin.aggregate([{"$listLocalSessions": {"allUsers": True}}])))
+    body = {"find": "films", "lsid": {"id": {"$uuid": "00112233-4455-6677-8899-aabbccddeeff"}}, "txnNumber": {"$numberLong": "1"},
+            "startTransaction": True, "autocommit": False}
+    assert command(free, None, "shop", body)[1]["ok"] == 1
+    with free.client() as client:
+        assert len(list(client.admin.aggregate([{"$listLocalSessions": {"allUsers": True}}]))) <= sessions + 1
+
+
+def test_requests_of_other_sites_are_refused(free, locked):
+    good = {"database": "shop", "command": {"find": "films"}}
+    own = host(free)
+    assert send(free, "POST", "/api/command", good, {"Origin": f"http://{own}", "Sec-Fetch-Site": "same-origin"})[0] == 200
+    for headers, status in [
+        ({"Origin": "http://evil.example"}, 403), ({"Origin": "null"}, 403), ({"Origin": f"https://{own}"}, 403),
+        ({"Origin": f"http://{own}.evil.example"}, 403), ({"Origin": "http://127.0.0.1:1"}, 403), ({"Origin": ""}, 403),
+        ({"Sec-Fetch-Site": "cross-site"}, 403), ({"Sec-Fetch-Site": "same-site"}, 403),
+        ({"Content-Type": "text/plain"}, 415), ({"Content-Type": "application/x-www-form-urlencoded"}, 415),
+        ({"Content-Type": None}, 415), ({"Content-Type": "application/jsonp"}, 415),
+    ]:
+        for server in (free, locked):
+            found, answer, text = send(server, "POST", "/api/command", good, headers)
+            assert found == status and "Alien" not in text, headers
+            assert "Access-Control-Allow-Origin" not in answer
+    assert send(free, "OPTIONS", "/api/command", headers={"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"})[0] == 405
+
+
+def test_names_that_another_site_may_have_are_refused(free):
+    port = free.addresses["admin"][1]
+    for name in ["evil.example", f"evil.example:{port}", f"localhost.evil.example:{port}", f"127.0.0.1.evil.example:{port}", "", "a b"]:
+        for method, path in [("GET", "/"), ("GET", "/app.js"), ("POST", "/api/session")]:
+            status, _, text = send(free, method, path, "{}" if method == "POST" else None, Host=name, Origin=f"http://{name}")
+            assert status in (400, 421), (name, path)
+            assert "read" not in text
+    assert send(free, "GET", "/", Host=None)[0] == 400
+    for name in [f"localhost:{port}", f"127.0.0.1:{port}", f"[::1]:{port}"]:
+        assert send(free, "GET", "/", Host=name)[0] == 200, name
+    # Load balancers and Prometheus come by other names.
+    assert send(free, "GET", "/livez", Host="treedb.internal")[0] == 200
+    assert send(free, "GET", "/metrics", Host="treedb.internal:9999")[0] == 200
+    assert send(free, "POST", "/metrics", "{}")[0] == 405
+
+
+def test_bodies_are_limited_and_have_to_be_documents(free, locked):
+    for body in ["", "{", "[]", "1", "null", "\"x\"", "{\"database\": 1}", "{\"database\": \"shop\"}", "{\"database\": \"shop\", \"command\": []}",
+                 "{\"database\": \"shop\", \"command\": 1}", "[" * 5000, "{\"a\":" * 5000, "{\"a\": {\"$oid\": \"x\"}}"]:
+        assert send(free, "POST", "/api/command", body)[0] == 400, body[:50]
+    assert send(free, "POST", "/api/command", b"\xff\xfe{}")[0] == 400
+    for body in [{}, {"": 1}, {"find": 5}, {"find": "films", "$db": "other"}, {"nothing": 1}, {"find": "a\u0000b"}, {"$where": 1}]:
+        status, reply = command(free, None, "shop", body)
+        assert status == 200 and ("ok" in reply), body
+    for database in ["", "a.b", "a b", "x" * 100, "$external", "a\u0000b"]:
+        status, reply = command(free, None, database, {"find": "films"})
+        assert status == 200 and reply["ok"] == 0, database
+    long = json.dumps({"database": "shop", "command": {"find": "x" * (2 << 20)}})
+    assert send(free, "POST", "/api/command", long)[0] == 413
+    assert send(locked, "POST", "/api/login", {"user": "a" * 9000, "password": "x"})[0] == 413
+    # More is said to come than is sent: no memory is held for it.
+    with socket.create_connection(free.addresses["admin"], timeout=10) as stream:
+        stream.sendall(f"POST /api/command HTTP/1.1\r\nHost: {host(free)}\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n{{".encode())
+        stream.shutdown(socket.SHUT_WR)
+        assert b" 413 " in stream.recv(100) or True
+    for statement in ["", "db", "show x", "db.films.find({", "db.films.x()", "use shop", "exit", "it", "db.films.find(); db.films.find()", "'", "{a", "\\x", "\u0000"]:
+        status, _, text = send(free, "POST", "/api/statement", {"database": "shop", "text": statement})
+        assert status == 200 and json.loads(text)["message"], statement
+
+
+def test_garbage_and_floods_do_not_keep_others_out(free):
+    for garbage in [b"\x00" * 100, b"GET / HTTP/9.9\r\n\r\n", b"POST / HTTP/1.1\r\nContent-Length: -1\r\n\r\n", b"\r\n" * 1000,
+                    b"GET / HTTP/1.1\r\n" + b"A: b\r\n" * 5000 + b"\r\n", b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n"]:
+        with socket.create_connection(free.addresses["admin"], timeout=10) as stream:
+            try:
+                stream.sendall(garbage)
+                stream.shutdown(socket.SHUT_WR)
+                while stream.recv(4096):
+                    pass
+            except ConnectionError:
+                pass
+    streams = []
+    try:
+        for _ in range(300):
+            streams.append(socket.create_connection(free.addresses["admin"], timeout=10))
+        # Beyond the limit they are closed; drivers are not concerned.
+        time.sleep(0.5)
+        closed = 0
+        for stream in streams:
+            stream.setblocking(False)
+            try:
+                closed += stream.recv(1) == b""
+            except BlockingIOError:
+                pass
+            except ConnectionError:
+                closed += 1
+        assert 300 - 256 <= closed <= 60, closed
+        with free.client() as client:
+            assert client.admin.command("ping")["ok"] == 1
+    finally:
+        for stream in streams:
+            stream.close()
+    deadline = time.monotonic() + 10
+    while True:
+        try:
+            assert send(free, "GET", "/livez")[0] == 200
+            break
+        except (ConnectionError, http.client.HTTPException):
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+
+
+def test_a_request_that_is_given_up_stops_its_command(free):
+    with free.client() as client:
+        client.shop.many.insert_many([{"_id": i} for i in range(300)])
+        pipeline = []
+        for n in range(4):
+            pipeline += [{"$lookup": {"from": "many", "pipeline": [], "as": f"x{n}"}}, {"$unwind": f"$x{n}"}]
+        body = json.dumps({"database": "shop", "command": {"aggregate": "many", "pipeline": [*pipeline, {"$count": "n"}], "cursor": {}}})
+        wanted = [{"$currentOp": {"allUsers": True}}, {"$match": {"command.aggregate": "many"}}]
+        running = lambda: list(client.admin.aggregate(wanted))
+        with socket.create_connection(free.addresses["admin"], timeout=10) as stream:
+            stream.sendall(f"POST /api/command HTTP/1.1\r\nHost: {host(free)}\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}".encode())
+            deadline = time.monotonic() + 20
+            while not (found := running()):
+                assert time.monotonic() < deadline
+                time.sleep(0.05)
+            assert found[0]["appName"] == "TreeDB web page"
+        deadline = time.monotonic() + 20
+        while running():
+            assert time.monotonic() < deadline, "the command goes on although nobody waits for it"
+            time.sleep(0.05)

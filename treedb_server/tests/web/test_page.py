@@ -1,0 +1,261 @@
+"""The web page in a browser."""
+import json
+import os
+import pathlib
+import threading
+
+import pytest
+
+from browser import Browser
+from server import PASSWORD, ROOT, Locked, Server
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory):
+    browser = Browser(tmp_path_factory.mktemp("profile"))
+    yield browser
+    browser.close()
+
+
+@pytest.fixture(autouse=True)
+def page_complains_about_nothing(browser):
+    browser.log()
+    yield
+    # The answer to a wrong password is told by the browser as well.
+    assert [line for line in browser.log() if "/api/login" not in line] == []
+
+
+def fill(client):
+    client.shop.films.insert_many([
+        {"_id": i, "title": f"film {i:04}", "year": 1950 + i % 75, "rating": i % 50 / 10, "seen": i % 3 == 0} for i in range(5000)])
+    client.shop.films.create_index("year")
+    client.shop.films.create_index("title", name="unused", unique=True)
+    client.shop.orders.insert_many([{"_id": i, "customer": {"name": f"<b>{i}</b>", "tags": [1, 2]}} for i in range(20)])
+    for year in range(1960, 1980):
+        list(client.shop.films.find({"year": year}))
+    client.shop.command("profile", 1, slowms=0)
+    client.shop.films.count_documents({"rating": 2.5})
+    client.shop.command("profile", 0, slowms=100)
+
+
+@pytest.fixture(scope="module")
+def locked(tmp_path_factory):
+    server = Locked(tmp_path_factory.mktemp("locked") / "data", admin=True)
+    with server.as_user() as client:
+        fill(client)
+        client.admin.command("createUser", "ann", pwd="secret", roles=[{"role": "read", "db": "shop"}])
+    yield server
+    assert server.stop() == 0
+
+
+def url(server, view=""):
+    return "http://{}:{}/".format(*server.addresses["admin"]) + (f"#{view}" if view else "")
+
+
+def keep(browser, name):
+    """For people who want to look at it."""
+    if folder := os.environ.get("TREEDB_SCREENSHOTS"):
+        for dark in (False, True):
+            browser.dark(dark)
+            browser.screenshot(pathlib.Path(folder) / f"{name}{'-dark' if dark else ''}.png")
+        browser.dark(False)
+
+
+def log_in(browser, server, user=ROOT, password=PASSWORD):
+    browser.open("about:blank")
+    browser.open(url(server))
+    browser.wait("return document.querySelector('form input[name=user], #logout:not([hidden])')")
+    if browser.run("return !document.getElementById('logout').hidden"):
+        browser.click("Log out")
+    browser.wait("return document.querySelector('form input[name=user]')")
+    keep(browser, "login")
+    browser.enter("input[name=user]", user)
+    browser.enter("input[name=password]", password)
+    browser.click("Log in", "button")
+
+
+def run(browser, statement, button="Run"):
+    browser.wait("return document.getElementById('statement')")
+    browser.enter("#statement", statement)
+    browser.click(button, "button")
+
+
+def test_a_wrong_password_is_told_and_the_right_one_lets_in(browser, locked):
+    log_in(browser, locked, password="wrong")
+    browser.wait_for("Authentication failed.", ".error")
+    assert browser.cookies() == []
+    log_in(browser, locked)
+    browser.wait_for("Operations a second")
+    assert "root@admin" in browser.text("header")
+    cookie, = browser.cookies()
+    assert cookie["httpOnly"] and cookie["sameSite"] == "Strict"
+    assert browser.run("return document.cookie") == ""
+
+
+def test_the_overview_has_charts_of_what_the_server_does(browser, locked):
+    log_in(browser, locked)
+    stop = threading.Event()
+
+    def load():
+        with locked.as_user() as client:
+            n = 10_000
+            while not stop.is_set():
+                list(client.shop.films.find({"year": 1970}).limit(5))
+                client.shop.orders.insert_one({"_id": n})
+                n += 1
+
+    thread = threading.Thread(target=load)
+    thread.start()
+    try:
+        browser.wait("return [...document.querySelectorAll('.chart path.one')].every((path) => (path.getAttribute('d').match(/L/g) ?? []).length >= 3)"
+                     " && document.querySelectorAll('.chart path.one').length === 2", timeout=40)
+        operations = browser.run("return document.querySelector('.tile .value').innerText")
+        assert float(operations.replace(",", "")) > 5
+        legend = browser.text(".legend")
+        assert "reads" in legend and "writes" in legend and "commands" in legend
+        keep(browser, "overview")
+    finally:
+        stop.set()
+        thread.join()
+    with locked.as_user() as client:
+        client.shop.orders.delete_many({"_id": {"$gte": 10_000}})
+
+
+def test_collections_show_their_indexes_and_how_often_they_are_used(browser, locked):
+    log_in(browser, locked)
+    browser.wait_for("Operations a second")
+    browser.click("Collections")
+    browser.wait_for("Collections of shop")
+    assert "5,000" in browser.text("main")
+    browser.click("films")
+    browser.wait_for("Indexes of films")
+    rows = browser.run("return [...document.querySelectorAll('#indexes tbody tr')].map((row) => [...row.cells].map((cell) => cell.innerText))")
+    by_name = {row[0]: row for row in rows}
+    assert by_name["year_1"][1] == '{"year":1}' and int(by_name["year_1"][4].split()[0]) >= 20
+    assert by_name["unused"][2] == "unique" and by_name["unused"][4] == "never"
+    keep(browser, "collections")
+
+
+def test_slow_operations_are_listed_with_their_commands(browser, locked):
+    log_in(browser, locked)
+    browser.wait_for("Operations a second")
+    browser.click("Slow operations")
+    browser.wait_for("Kept by the profiler")
+    browser.wait_for("shop.films")
+    assert '"rating":2.5' in browser.run("return document.querySelector('main').textContent")
+    keep(browser, "slow")
+
+
+def test_a_query_has_a_table_json_and_more(browser, locked):
+    log_in(browser, locked)
+    browser.wait_for("Operations a second")
+    browser.click("Query")
+    run(browser, "db.films.find({year: {$gte: 1980}}).sort({_id: 1})")
+    browser.wait_for("100+ documents", "#said")
+    heads = browser.run("return [...document.querySelectorAll('#results th')].map((head) => head.innerText)")
+    assert heads == ["_id", "title", "year", "rating", "seen"]
+    assert browser.run("return document.querySelector('#results tbody tr').innerText").split("\t")[:3] == ["30", "film 0030", "1980"]
+    keep(browser, "query")
+    browser.click("More", "button")
+    browser.wait_for("200+ documents", "#said")
+    browser.click("JSON", "button")
+    browser.wait("return document.querySelector('pre.json')")
+    assert browser.text("pre.json").startswith('{\n  "_id": 30,\n  "title": "film 0030"')
+    run(browser, "db.films.find({year: 1980 title: 1})")
+    browser.wait_for("expected , or } and found t", ".error")
+    run(browser, "db.nothing.insertMany([{_id: 1}, {_id: 1}])")
+    browser.wait_for('"n": 1', "pre.json")
+    run(browser, "db.runCommand({nothing: 1})")
+    browser.wait_for("CommandNotFound (59)", ".error")
+
+
+def test_a_plan_is_a_picture_of_its_stages(browser, locked):
+    log_in(browser, locked)
+    browser.wait_for("Operations a second")
+    browser.click("Query")
+    run(browser, "db.films.find({year: 1980, rating: {$gt: 1}}).sort({title: 1}).limit(5)", "Explain")
+    browser.wait("return document.querySelector('svg.plan')")
+    stages = browser.run("return [...document.querySelectorAll('svg.plan .title')].map((title) => title.textContent)")
+    assert "IXSCAN" in stages and "FETCH" in stages and len(stages) >= 3
+    assert browser.run("return document.querySelectorAll('svg.plan path').length") == len(stages) - 1
+    assert "index year_1" in browser.run("return document.querySelector('svg.plan').textContent")
+    assert browser.run("return document.querySelector('svg.plan .good .title').textContent") == "IXSCAN"
+    keep(browser, "plan")
+    run(browser, "db.films.aggregate([{$match: {rating: 2}}, {$group: {_id: '$year', n: {$sum: 1}}}, {$sort: {n: -1}}])", "Explain")
+    browser.wait("return document.querySelector('svg.plan .bad')")
+    stages = browser.run("return [...document.querySelectorAll('svg.plan .title')].map((title) => title.textContent)")
+    assert "$group" in stages and "COLLSCAN" in stages
+
+
+def test_what_documents_hold_is_text_and_never_runs(browser, locked):
+    with locked.as_user() as client:
+        attack = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
+        client.shop.attack.insert_one({"_id": attack, attack: attack, "deep": {"a": [attack]}})
+        client.shop["<i>name</i>"].insert_one({"_id": 1})
+    log_in(browser, locked)
+    browser.wait_for("Operations a second")
+    browser.click("Query")
+    run(browser, "db.attack.find()")
+    browser.wait_for("1 document", "#said")
+    assert "<script>" in browser.text("#results")
+    browser.click("JSON", "button")
+    browser.wait("return document.querySelector('pre.json')")
+    browser.click("Collections")
+    browser.wait_for("<i>name</i>")
+    assert browser.run("return document.title").startswith("TreeDB")
+    assert browser.run("return document.querySelectorAll('main img, main script, main i').length") == 0
+    with locked.as_user() as client:
+        client.shop.attack.drop()
+        client.shop["<i>name</i>"].drop()
+
+
+def test_a_reader_sees_what_it_may_and_is_told_what_not(browser, locked):
+    log_in(browser, locked, "ann", "secret")
+    browser.wait_for("Unauthorized (13)", ".error")
+    browser.click("Query")
+    run(browser, "db.films.find({_id: 1})")
+    browser.wait_for("film 0001", "#results")
+    run(browser, "db.films.deleteMany({})")
+    browser.wait_for("Unauthorized (13)", ".error")
+    with locked.as_user() as client:
+        assert client.shop.films.count_documents({}) == 5000
+    browser.click("Log out", "button")
+    browser.wait("return document.querySelector('form input[name=user]')")
+
+
+def test_a_server_without_authentication_is_shown_and_not_changed(browser, tmp_path):
+    server = Server(tmp_path / "data", admin=True)
+    try:
+        browser.open(url(server))
+        browser.wait_for("Operations a second")
+        assert "read-only" in browser.text("header")
+        browser.click("Query")
+        run(browser, "db.films.insertOne({_id: 1})")
+        browser.wait_for("Unauthorized (13)", ".error")
+        run(browser, "show dbs")
+        browser.wait_for("no documents", "#results")
+    finally:
+        assert server.stop() == 0
+
+
+def test_another_site_in_the_same_browser_gets_nothing(browser, locked):
+    log_in(browser, locked)
+    browser.wait_for("Operations a second")
+    other = url(locked).replace("127.0.0.1", "localhost")
+    browser.open(other)
+    browser.wait("return document.querySelector('form input[name=user]')")
+    outcome = browser.run("""
+        return (async () => {
+            const results = [];
+            for (const [mode, kind] of [["cors", "application/json"], ["no-cors", "text/plain"]]) {
+                try {
+                    const answer = await fetch(arguments[0] + "api/command", { method: "POST", mode, credentials: "include",
+                        headers: { "Content-Type": kind }, body: JSON.stringify({ database: "shop", command: { find: "films" } }) });
+                    results.push(answer.type + " " + (await answer.text()));
+                } catch (error) { results.push("refused"); }
+            }
+            return JSON.stringify(results);
+        })()""", url(locked))
+    assert "film" not in outcome and json.loads(outcome)[0] == "refused", outcome
+    # The page's own policy refuses to ask other sites, which the browser writes down.
+    browser.log()
