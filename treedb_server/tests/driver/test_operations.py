@@ -110,6 +110,20 @@ def test_a_time_limit_ends_any_command(db, slow):
         db.slow.find(expr).max_time_ms(30).to_list()
 
 
+def test_few_documents_that_many_lookups_multiply_are_stopped_too(server, client, db):
+    db.few.insert_many([{"_id": i} for i in range(50)])
+    pipeline = [stage for n in range(5) for stage in (
+        {"$lookup": {"from": "few", "pipeline": [], "as": f"x{n}"}}, {"$unwind": f"$x{n}"})] + [{"$count": "n"}]
+    began = time.monotonic()
+    assert code(lambda: list(db.few.aggregate(pipeline, maxTimeMS=100))) == 50
+    with server.client() as other:
+        join = in_background(lambda: list(other[db.name].few.aggregate(pipeline)))
+        op = wait_for(client, ns=db.few.full_name)
+        client.admin.command("killOp", op=op["opid"])
+        assert join().code == 11601
+    assert time.monotonic() - began < 15
+
+
 def test_an_index_build_is_killed_and_leaves_no_index(server, client, db):
     db.c.insert_many([{"_id": i, "words": [f"word {j} of {i}" for j in range(60)]} for i in range(20_000)])
     with server.client() as other:

@@ -87,11 +87,11 @@ class Terminal:
                 return os.waitstatus_to_exitcode(status)
             if select.select([self.fd], [], [], 0.1)[0]:
                 try:
-                    os.read(self.fd, 65536)
+                    self.seen += os.read(self.fd, 65536).decode(errors="replace")
                 except OSError:
                     pass
         os.kill(self.pid, signal.SIGKILL)
-        raise AssertionError("the shell did not end")
+        raise AssertionError(f"the shell did not end: {self.seen!r}")
 
 
 @pytest.fixture
@@ -235,6 +235,7 @@ def test_ctrl_c_gives_up_a_line_and_stops_a_command_but_not_the_shell(terminal, 
         assert not list(client.admin.aggregate([{"$currentOp": {}}, {"$match": {"command.aggregate": "films"}}]))
     terminal.read_until("shop> ")
     terminal.ask("db.films.countDocuments()", r"\n50\n")
+    terminal.read_until("shop> ")
     terminal.type("\x04")
     assert terminal.wait() == 0
 
@@ -280,6 +281,7 @@ def test_the_history_is_private_and_has_no_passwords(terminal, locked, tmp_path)
     again.read_until("shop> ")
     again.type("\x1b[A\x1b[A\r")
     again.read_until("film 07")
+    again.read_until("shop> ")
     again.type("\x04")
     assert again.wait() == 0
 
@@ -306,6 +308,7 @@ def test_a_server_that_was_started_again_is_connected_to_again(tmp_path):
     shell.read_until("shop> ")
     server = Server(tmp_path / "data", "--mongo", f"{host}:{port}")
     shell.ask("db.a.countDocuments()", r"\n1\n")
+    shell.read_until("shop> ")
     shell.type("\x04")
     assert shell.wait() == 0
     assert server.stop() == 0

@@ -9,7 +9,8 @@ use crate::query::{Deadline, interrupt};
 
 use super::stream::{BoxedStream, DocumentStream, Visitor};
 
-/// A stream that fails once the deadline has passed or the operation was told to stop.
+/// A stream that fails once the deadline has passed or the operation was told to stop. The first document is a moment to look, too:
+/// the pipelines of a `$lookup` have few documents each, and there may be millions of them.
 struct DeadlineStream {
     input: BoxedStream,
     deadline: Deadline,
@@ -19,7 +20,7 @@ struct DeadlineStream {
 pub(crate) fn with_deadline(input: BoxedStream, at: Option<Instant>) -> BoxedStream {
     match at {
         None if interrupt::current().is_none() => input,
-        _ => Box::new(DeadlineStream { input, deadline: Deadline::new(at) }),
+        _ => Box::new(DeadlineStream { input, deadline: Deadline::eager(at) }),
     }
 }
 

@@ -20,6 +20,11 @@ impl Deadline {
         Deadline { at, ticks: 0 }
     }
 
+    /// A deadline that is looked at on the first [`Self::tick`] already: of loops that may have few rounds, and long ones.
+    pub(crate) fn eager(at: Option<Instant>) -> Self {
+        Deadline { at, ticks: TICKS_PER_CHECK - 1 }
+    }
+
     /// For loops: reads the clock on every 64th call.
     ///
     /// # Errors

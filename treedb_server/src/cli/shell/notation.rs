@@ -107,10 +107,28 @@ pub(super) fn in_lines(shown: RawBsonRef<'_>, indent: usize, before: usize) -> S
         RawBsonRef::Array(array) => array.into_iter().flatten().map(|value| (None, value)).collect(),
         _ => return short,
     };
+    // Many short values of an array share lines.
+    let packed = parts.iter().all(|(field, value)| {
+        field.is_none() && !matches!(value, RawBsonRef::Document(_) | RawBsonRef::Array(_))
+    });
     let (open, close) = if matches!(shown, RawBsonRef::Array(_)) { ('[', ']') } else { ('{', '}') };
     let mut out = String::from(open);
     let inner = indent + 2;
+    let mut column = ONE_LINE;
     for (at, (field, value)) in parts.iter().enumerate() {
+        if packed {
+            let text = self::value(*value);
+            let width = text.chars().count() + 2;
+            out.push_str(if at == 0 { "" } else { "," });
+            if column + width > ONE_LINE {
+                let _ = write!(out, "\n{:inner$}{text}", "");
+                column = inner + width;
+            } else {
+                let _ = write!(out, " {text}");
+                column += width;
+            }
+            continue;
+        }
         let label = field.as_ref().map_or(String::new(), |field| format!("{field}: "));
         let value = in_lines(*value, inner, inner + label.chars().count());
         let comma = if at == 0 { "" } else { "," };
@@ -164,5 +182,9 @@ mod tests {
         let expected =
             format!("{{\n  _id: 1,\n  text: \"{}\",\n  list: [{{ a: 1 }}, {{}}]\n}}", "x".repeat(80));
         assert_eq!(text, expected);
+        let numbers = rawdoc! { "n": (0..60).collect::<Vec<i32>>() };
+        let text = in_lines(RawBsonRef::Document(&numbers), 0, 0);
+        assert_eq!(text.lines().count(), 7, "{text}");
+        assert!(text.lines().all(|line| line.len() <= ONE_LINE), "{text}");
     }
 }

@@ -199,7 +199,7 @@ async function slow(mine) {
     const kept = await command(name, { find: "system.profile", sort: { $natural: -1 }, limit: 100, batchSize: 100 }).then(({ cursor }) => cursor.firstBatch, () => []);
     return { name, level: level && number(level.was), slowms: level && number(level.slowms), kept };
   }));
-  const lines = await command("admin", { getLog: "global" }).then(({ log }) => log.filter((line) => line.includes("slow operation")).slice(-100).reverse(), () => []);
+  const lines = await command("admin", { getLog: "global" }).then(({ log }) => log.filter((line) => line.includes("slow operation")).slice(-100).reverse().map((line) => JSON.parse(line)), () => []);
   if (mine !== view) return;
   const kept = profiled.flatMap((one) => one.kept).sort((a, b) => short(b.ts).localeCompare(short(a.ts))).slice(0, 200);
   const levels = profiled.filter(({ level }) => level !== null);
@@ -220,7 +220,15 @@ async function slow(mine) {
         { title: "Command", value: (entry) => JSON.stringify(entry.command), mono: true },
       ], kept) : h("p", { class: "muted" }, "nothing yet")),
     h("section", { class: "card" }, h("h2", {}, "In the log"),
-      lines.length ? h("pre", {}, lines.join("\n")) : h("p", { class: "muted" }, "no slow operations, or your roles do not show the log")));
+      lines.length ? table([
+        { title: "When", value: ({ t }) => short(t).replace("T", " ").replace(/(\.\d+)?Z$/, "") },
+        { title: "Took", number: true, value: ({ attr }) => `${count(attr.millis)} ms` },
+        { title: "Command", value: ({ attr }) => attr.command },
+        { title: "Namespace", value: ({ attr }) => attr.namespace, mono: true },
+        { title: "Returned", number: true, value: ({ attr }) => (attr.returned === undefined ? "" : count(attr.returned)) },
+        { title: "Answer", number: true, value: ({ attr }) => bytes(attr.bytes) },
+        { title: "Connection", value: ({ ctx }) => ctx },
+      ], lines) : h("p", { class: "muted" }, "no slow operations, or your roles do not show the log")));
 }
 
 // ---- query

@@ -23,6 +23,15 @@ export function tree(reply) {
   return found(reply);
 }
 
+// What the whole query has cost, if it was run.
+export function summary(reply) {
+  const cursor = reply.stages?.find((stage) => stage.$cursor)?.$cursor;
+  const stats = reply.executionStats ?? cursor?.executionStats;
+  if (!stats) return "not run";
+  const read = `read ${count(stats.totalKeysExamined)} keys and ${count(stats.totalDocsExamined)} documents`;
+  return `returned ${count(stats.nReturned)}, ${read}, ${count(stats.executionTimeMillis)} ms`;
+}
+
 function found(reply) {
   const executed = reply.executionStats?.executionStages;
   const planned = reply.queryPlanner?.winningPlan;

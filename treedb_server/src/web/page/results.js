@@ -1,6 +1,6 @@
 // What a statement returned: as a table, as JSON, or as a plan.
 import { command, count, h, number, short, table } from "./dom.js";
-import { picture, tree } from "./plan.js";
+import { picture, summary, tree } from "./plan.js";
 
 // The documents of a reply, if it has some.
 function documents(answer) {
@@ -46,12 +46,12 @@ export function show(place, answer) {
   function draw() {
     const tabs = forms.map((name) => h("button", { "aria-pressed": String(name === form), onclick: () => { form = name; draw(); } }, name));
     const open = cursor && number(cursor.id) !== 0;
-    const said = all ? `${count(all.length)}${open ? "+" : ""} ${all.length === 1 ? "document" : "documents"}` : "";
+    const said = form === "Plan" ? summary(answer.reply) : all ? `${count(all.length)}${open ? "+" : ""} ${all.length === 1 ? "document" : "documents"}` : "";
     const shown = form === "Plan" ? picture(plan)
       : form === "Table" ? (all.length ? table(columns(all), all) : h("p", { class: "muted" }, "no documents"))
       : h("pre", { class: "json" }, all ? all.map((one) => JSON.stringify(one, null, 2)).join("\n") : JSON.stringify(answer.reply, null, 2));
     place.replaceChildren(
-      h("div", { class: "bar" }, h("div", { class: "tabs" }, tabs), h("span", { class: "space" }), h("span", { class: "muted small", id: "said" }, said)),
+      h("div", { class: "bar tabs-bar" }, h("div", { class: "tabs" }, tabs), h("span", { class: "space" }), h("span", { class: "muted small", id: "said" }, said)),
       shown,
       open && form !== "Plan" ? h("p", {}, h("button", { onclick: more }, "More")) : "",
     );
