@@ -42,7 +42,8 @@ type Reply = Response<Full<Bytes>>;
 
 /// The name of the cookie: cookies are not told apart by ports, on which other servers of this machine may be.
 fn cookie_name(asked: &Asked) -> String {
-    format!("treedb_{}", split(header(asked, HOST).unwrap_or_default()).1)
+    let (_, port) = split(header(asked, HOST).unwrap_or_default());
+    format!("treedb_{}", port.parse::<u16>().map_or_else(|_| String::new(), |port| port.to_string()))
 }
 
 /// The token that the request has.
