@@ -240,8 +240,7 @@ def test_bodies_are_limited_and_have_to_be_documents(free, locked):
     # More is said to come than is sent: no memory is held for it.
     with socket.create_connection(free.addresses["admin"], timeout=10) as stream:
         stream.sendall(f"POST /api/command HTTP/1.1\r\nHost: {host(free)}\r\nContent-Type: application/json\r\nContent-Length: 99999999999\r\n\r\n{{".encode())
-        stream.shutdown(socket.SHUT_WR)
-        assert b" 413 " in stream.recv(100) or True
+        assert b" 413 " in stream.recv(100)
     for statement in ["", "db", "show x", "db.films.find({", "db.films.x()", "use shop", "exit", "it", "db.films.find(); db.films.find()", "'", "{a", "\\x", "\u0000"]:
         status, _, text = send(free, "POST", "/api/statement", {"database": "shop", "text": statement})
         assert status == 200 and json.loads(text)["message"], statement

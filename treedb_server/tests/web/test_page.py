@@ -158,6 +158,12 @@ def test_a_query_has_a_table_json_and_more(browser, locked):
     keep(browser, "query")
     browser.click("More", "button")
     browser.wait_for("200+ documents", "#said")
+    run(browser, "db.aggregate([{$documents: [{a: NumberLong('9007199254740993'), b: '9007199254740993', c: 0.1234567890123456789}]}])")
+    browser.wait_for("1 document", "#said")
+    assert browser.run("return [...document.querySelector('#results tbody tr').cells].map((cell) => cell.textContent)") == [
+        "9007199254740993", "9007199254740993", "0.12345678901234568"]
+    run(browser, "db.films.find({year: {$gte: 1980}}).sort({_id: 1})")
+    browser.wait_for("100+ documents", "#said")
     browser.click("JSON", "button")
     browser.wait("return document.querySelector('pre.json')")
     assert browser.text("pre.json").startswith('{\n  "_id": 30,\n  "title": "film 0030"')

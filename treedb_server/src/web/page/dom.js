@@ -21,6 +21,13 @@ export function svg(name, attributes = {}, ...children) {
   return element;
 }
 
+// Reads JSON. Whole numbers that JavaScript's have not enough digits for stay texts: those of cursors, for one.
+export function read(text) {
+  const tokens = /"(?:[^"\\]|\\.)*"|-?\d+(?:\.\d+)?(?:[eE][+-]?\d+)?/g;
+  const exact = (token) => (token[0] !== '"' && /^-?\d{16,}$/.test(token) && !Number.isSafeInteger(Number(token)) ? `{"$numberLong":"${token}"}` : token);
+  return JSON.parse(text.replace(tokens, exact));
+}
+
 export class LoggedOut extends Error {}
 
 // Asks the server. What is not a number in JavaScript stays the object that extended JSON makes of it.
@@ -37,7 +44,7 @@ export async function ask(path, body = {}, signal = undefined) {
   const text = await response.text();
   let answer;
   try {
-    answer = JSON.parse(text);
+    answer = read(text);
   } catch {
     throw new Error(text.trim() || `the server answers with status ${response.status}`);
   }

@@ -33,7 +33,7 @@ export function show(place, answer) {
     event.target.disabled = true;
     const [database, ...collection] = cursor.ns.split(".");
     try {
-      const reply = await command(database, { getMore: { $numberLong: String(number(cursor.id)) }, collection: collection.join("."), batchSize: 100 });
+      const reply = await command(database, { getMore: typeof cursor.id === "number" ? { $numberLong: String(cursor.id) } : cursor.id, collection: collection.join("."), batchSize: 100 });
       all.push(...reply.cursor.nextBatch);
       cursor.id = reply.cursor.id;
     } catch (error) {
