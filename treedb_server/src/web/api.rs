@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use bson::{Document, RawDocument, RawDocumentBuf, rawdoc};
 use http_body_util::{BodyExt, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Body, Bytes};
 use hyper::header::{COOKIE, HOST, HeaderValue, SET_COOKIE};
 use hyper::{Response, StatusCode};
 use treedb_query::doc::json::{from_json, to_json};
@@ -127,15 +127,15 @@ pub(super) async fn answer(mut asked: Asked, context: &Arc<Context>) -> Reply {
 
 /// The body, which is a document; an empty one is one without fields.
 async fn body(asked: &mut Asked, longest: usize, context: &Context) -> Result<RawDocumentBuf, Reply> {
+    let too_long = || assets::text(StatusCode::PAYLOAD_TOO_LARGE, "the body is too long, or was not sent\n");
+    // As far as the request says it, before anything is read.
+    if asked.request.body().size_hint().lower() > longest as u64 {
+        return Err(too_long());
+    }
     let whole = Limited::new(asked.request.body_mut(), longest).collect();
     let bytes = match tokio::time::timeout(context.limits.stall, whole).await {
         Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(_)) => {
-            return Err(assets::text(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "the body is too long, or was not sent\n",
-            ));
-        }
+        Ok(Err(_)) => return Err(too_long()),
         Err(_) => return Err(assets::text(StatusCode::REQUEST_TIMEOUT, "the body did not arrive\n")),
     };
     let text = std::str::from_utf8(&bytes).map_err(|_| wrong("the body is not UTF-8"))?;

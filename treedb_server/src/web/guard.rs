@@ -44,12 +44,9 @@ fn is_own(host: &str, machine: &str) -> bool {
         || !machine.is_empty() && name.eq_ignore_ascii_case(machine)
 }
 
-/// Whether a request may be answered.
-///
-/// # Errors
-/// The answer to one that may not.
-pub(super) fn check(asked: &Asked, context: &Context) -> Result<(), Response<Full<Bytes>>> {
-    let refused = |status, why: &'static str| Err(assets::text(status, why));
+/// The answer to a request that is refused; `None` if it may be answered.
+pub(super) fn refusal(asked: &Asked, context: &Context) -> Option<Response<Full<Bytes>>> {
+    let refused = |status, why: &'static str| Some(assets::text(status, why));
     if !context.access.is_required()
         && !asked.peer.ip().to_canonical().is_loopback()
         && !context.web.open_to_all
@@ -69,7 +66,7 @@ pub(super) fn check(asked: &Asked, context: &Context) -> Result<(), Response<Ful
         );
     }
     if asked.request.method() != Method::POST {
-        return Ok(());
+        return None;
     }
     let scheme = if asked.secure { "https" } else { "http" };
     let is_here = |origin: &str| {
@@ -90,7 +87,7 @@ pub(super) fn check(asked: &Asked, context: &Context) -> Result<(), Response<Ful
     if !kind.is_some_and(|kind| kind.eq_ignore_ascii_case("application/json")) {
         return refused(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body has to be application/json\n");
     }
-    Ok(())
+    None
 }
 
 #[cfg(test)]

@@ -71,9 +71,9 @@ pub(crate) struct Asked {
 
 /// Answers a request for the page or one of what it asks.
 pub(crate) async fn answer(asked: Asked, context: &Arc<Context>) -> Response<Full<Bytes>> {
-    let mut response = match guard::check(&asked, context) {
-        Err(refused) => refused,
-        Ok(()) => match (asked.request.method(), asked.request.uri().path()) {
+    let mut response = match guard::refusal(&asked, context) {
+        Some(refused) => refused,
+        None => match (asked.request.method(), asked.request.uri().path()) {
             (&Method::GET | &Method::HEAD, path) => match assets::find(path) {
                 Some(asset) => asset.response(),
                 None => assets::text(StatusCode::NOT_FOUND, "there are /, /livez, /readyz and /metrics\n"),

@@ -182,7 +182,7 @@ mod tests {
         let expected =
             format!("{{\n  _id: 1,\n  text: \"{}\",\n  list: [{{ a: 1 }}, {{}}]\n}}", "x".repeat(80));
         assert_eq!(text, expected);
-        let numbers = rawdoc! { "n": (0..60).collect::<Vec<i32>>() };
+        let numbers = RawDocumentBuf::try_from(&bson::doc! { "n": (0..60).collect::<Vec<i32>>() }).unwrap();
         let text = in_lines(RawBsonRef::Document(&numbers), 0, 0);
         assert_eq!(text.lines().count(), 7, "{text}");
         assert!(text.lines().all(|line| line.len() <= ONE_LINE), "{text}");
