@@ -88,16 +88,16 @@ pub(crate) fn definition(description: &RawDocument, name: Option<&str>, unique: 
 /// Those of [`index_of`]; `CannotCreateIndex` for an index of locations.
 pub(crate) fn index_read_here(spec: &RawDocument) -> Result<IndexDef> {
     let def = index_of(spec)?;
-    match def.locations().next() {
-        None => Ok(def),
-        Some((path, _)) => Err(QueryError::new(
+    if let Some((path, _)) = def.locations().next() {
+        return Err(QueryError::new(
             ErrorCode::CannotCreateIndex,
             format!(
                 "indexes of locations are not supported in PostgreSQL (field '{path}'): $geoWithin and $geoIntersects work \
                  without one"
             ),
-        )),
+        ));
     }
+    Ok(def)
 }
 
 /// What [`definition`] reads an index from, without name and uniqueness.

@@ -263,12 +263,7 @@ impl Edges {
     }
 
     /// Visits all pairs of arcs of two chains that may come as near as touching.
-    pub(super) fn pairs(
-        &self,
-        other: &Edges,
-        work: &Work<'_>,
-        visit: &mut VisitPair<'_>,
-    ) -> Result<()> {
+    pub(super) fn pairs(&self, other: &Edges, work: &Work<'_>, visit: &mut VisitPair<'_>) -> Result<()> {
         let (Some(top), Some(other_top)) =
             (self.levels.len().checked_sub(1), other.levels.len().checked_sub(1))
         else {

@@ -354,8 +354,10 @@ fn the_ranges_of_a_region_contain_the_cells_of_all_that_it_selects() {
 #[test]
 fn work_on_a_great_polygon_is_stopped() {
     let corner = |at: u32| {
-        let (angle, far) =
-            (f64::from(at) / 20_000.0 * std::f64::consts::TAU, if at.is_multiple_of(2) { 40.0 } else { 41.0 });
+        let (angle, far) = (
+            f64::from(at) / 20_000.0 * std::f64::consts::TAU,
+            if at.is_multiple_of(2) { 40.0 } else { 41.0 },
+        );
         [far * angle.cos(), far * angle.sin()]
     };
     let points: Vec<[f64; 2]> = (0..20_000).map(corner).collect();

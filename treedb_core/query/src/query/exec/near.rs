@@ -94,7 +94,6 @@ impl NearWalk {
             let to = (rings.from + rings.width).max(rings.from * (1.0 + 1e-12)).min(rings.end);
             self.ring(source, search, filter, counters, (rings.from, to))?;
             match self.found.len() - before {
-                0 => rings.width *= 4.0,
                 few if few < FEW => rings.width *= 2.0,
                 many if many > MANY => rings.width /= 2.0,
                 _ => {}
