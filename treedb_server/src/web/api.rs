@@ -6,14 +6,14 @@
 //! | `/api/login` | `{user, password, database}` | the same, with a cookie |
 //! | `/api/logout` | | |
 //! | `/api/command` | `{database, command}` | the command's reply |
-//! | `/api/statement` | `{database, text}`: a statement of `treedb shell` | `{database, command, show, reply}`, or `{message, at}` |
+//! | `/api/statement` | `{database, text, explain?}`: a statement of `treedb shell`, which with `explain: true` is explained and not run | `{database, command, show, reply}`, or `{message, at}` |
 //!
 //! Bodies and answers are relaxed extended JSON. Commands that fail are answered by their error with status 200, as they are on the wire.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use bson::{Document, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes};
 use hyper::header::{COOKIE, HOST, HeaderValue, SET_COOKIE};
@@ -247,6 +247,16 @@ async fn statement(identity: Identity, body: &RawDocument, context: &Arc<Context
             return of(&refused);
         }
     };
+    match body.get("explain") {
+        Ok(None) => {}
+        Ok(Some(RawBsonRef::Boolean(wanted))) => {
+            if wanted {
+                plan = plan.explained("executionStats");
+            }
+        }
+        // Not taken for false, which would run it.
+        _ => return wrong("explain is true or false"),
+    }
     plan.limit_batch(BATCH);
     let Ok(command) = RawDocumentBuf::try_from(&plan.command) else {
         return wrong("the command is too long");

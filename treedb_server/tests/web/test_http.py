@@ -207,6 +207,27 @@ def test_requests_of_other_sites_are_refused(free, locked):
     assert send(free, "OPTIONS", "/api/command", headers={"Origin": "http://evil.example", "Access-Control-Request-Method": "POST"})[0] == 405
 
 
+def test_what_is_to_be_explained_is_never_run(locked):
+    cookie = {"Cookie": log_in(locked).split(";")[0]}
+    with locked.as_user() as client:
+        client.shop.kept.insert_many([{"_id": i} for i in range(5)])
+        client.shop.kept.insert_one({"_id": "x"})
+        for statement in ["db.kept.deleteMany({}) // old", "db.kept.deleteMany({_id: {$ne: '.explain('}})", "db.kept.deleteMany({});",
+                          "db.kept.updateMany({}, {$set: {a: 1}}) /* .explain( */", "db.kept.findOneAndDelete({})",
+                          "{\"delete\": \"kept\", \"deletes\": [{\"q\": {}, \"limit\": 0}]}"]:
+            status, _, text = send(locked, "POST", "/api/statement", {"database": "shop", "text": statement, "explain": True}, cookie)
+            reply = json.loads(text)["reply"]
+            assert status == 200 and reply["ok"] == 1 and "executionStats" in reply, (statement, text)
+        for statement in ["db.kept.drop()", "db.kept.insertOne({_id: 9})", "db.dropDatabase()"]:
+            _, _, text = send(locked, "POST", "/api/statement", {"database": "shop", "text": statement, "explain": True}, cookie)
+            assert json.loads(text)["reply"]["ok"] == 0, statement
+        odd = send(locked, "POST", "/api/statement", {"database": "shop", "text": "db.kept.drop()", "explain": 1}, cookie)
+        assert odd[0] == 400
+        assert list(client.shop.kept.find({}, {"_id": 1}).sort("_id", 1)) == [*({"_id": i} for i in range(5)), {"_id": "x"}]
+        assert client.shop.kept.count_documents({"a": 1}) == 0
+        client.shop.kept.drop()
+
+
 def test_names_that_another_site_may_have_are_refused(free):
     port = free.addresses["admin"][1]
     for name in ["evil.example", f"evil.example:{port}", f"localhost.evil.example:{port}", f"127.0.0.1.evil.example:{port}", "", "a b"]:

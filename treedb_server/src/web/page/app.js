@@ -246,15 +246,14 @@ async function query(mine) {
   let running = null;
   const run = async (explain) => {
     if (running) return running.abort();
-    let statement = text.value;
+    const statement = text.value;
     last = statement;
     sessionStorage.setItem("statement", statement);
-    if (explain && !/\.explain\(/.test(statement)) statement = `${statement.trim().replace(/;$/, "")}.explain("executionStats")`;
     running = new AbortController();
     go.textContent = "Stop";
     const began = performance.now();
     try {
-      const answer = await ask("/api/statement", { database: chosen.value, text: statement }, running.signal);
+      const answer = await ask("/api/statement", { database: chosen.value, text: statement, explain }, running.signal);
       if (!answer.reply) {
         place.replaceChildren(h("div", { class: "error", role: "alert" }, answer.message));
         if ("at" in answer) {
