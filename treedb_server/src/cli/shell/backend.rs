@@ -139,6 +139,14 @@ impl Backend {
         Ok(Backend::Directory(Box::new(Local { name, runtime, context, session })))
     }
 
+    /// Whether a command would not have to connect first.
+    pub(super) fn is_connected(&self) -> bool {
+        match self {
+            Backend::Server(remote) => remote.client.is_some(),
+            Backend::Directory(_) => true,
+        }
+    }
+
     /// What the commands go to.
     pub(super) fn name(&self) -> String {
         match self {

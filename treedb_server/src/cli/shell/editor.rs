@@ -25,6 +25,17 @@ pub(super) struct Names {
     pub(super) collections: Vec<String>,
 }
 
+impl Names {
+    /// Only names that are completed to themselves: what anybody may call a collection is neither run nor an order to the terminal.
+    fn plain(mut self) -> Names {
+        let is_plain =
+            |name: &String| name.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '$' | '-' | '.'));
+        self.databases.retain(is_plain);
+        self.collections.retain(is_plain);
+        self
+    }
+}
+
 /// Where the word at the end of a text begins, and what it may become.
 fn candidates(names: &Names, before: &str) -> (usize, Vec<String>) {
     let is_of_word = |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '-' | '\\');
@@ -101,7 +112,8 @@ impl Helper for Names {}
 
 /// Whether a statement may have a password in it.
 fn is_secret(statement: &str) -> bool {
-    let text = statement.to_lowercase();
+    // Blanks may stand anywhere: auth ('u', 'p').
+    let text: String = statement.to_lowercase().split_whitespace().collect();
     let secrets = ["pwd", "password", "auth(", "createuser", "updateuser", "sasl", "mongodb://"];
     secrets.iter().any(|secret| text.contains(secret))
 }
@@ -135,7 +147,7 @@ impl Lines {
 
     /// Sets what is completed.
     pub(super) fn know(&mut self, names: Names) {
-        self.editor.set_helper(Some(names));
+        self.editor.set_helper(Some(names.plain()));
     }
 
     /// Reads a statement, and keeps it unless it may have a password in it.
@@ -183,10 +195,20 @@ mod tests {
     }
 
     #[test]
+    fn names_that_are_more_than_names_are_not_completed() {
+        let names = |all: &[&str]| all.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let collections = names(&["films", "films.drop()", "a\u{1b}[2J", "fs.files", "a b", "x;exit"]);
+        let names = Names { databases: names(&["shop", "a\u{9b}m"]), collections }.plain();
+        assert_eq!(names.collections, ["films", "fs.files"]);
+        assert_eq!(names.databases, ["shop"]);
+    }
+
+    #[test]
     fn statements_with_passwords_are_known() {
         for secret in [
             "db.createUser({user: 'a', pwd: 'b'})",
             "db.auth('a', 'b')",
+            "db.auth\n ('a', 'b')",
             "db.changeUserPassword('a', 'b')",
             "db.runCommand({updateUser: 'a', PWD: 'b'})",
             "db.adminCommand({saslStart: 1})",

@@ -163,7 +163,10 @@ fn conversation(runner: &mut Runner) -> Result<ExitCode, Failure> {
     println!("treedb {}: {}", env!("CARGO_PKG_VERSION"), runner.place());
     println!("help lists what can be entered, exit or Ctrl-D leaves");
     loop {
-        lines.know(Names { databases: runner.database_names(), collections: runner.collection_names() });
+        // The prompt does not wait for a server that cannot be reached; the next statement tells that it cannot.
+        if runner.is_connected() {
+            lines.know(Names { databases: runner.database_names(), collections: runner.collection_names() });
+        }
         let statement = match lines.read(&format!("{}> ", runner.database())) {
             Ok(statement) => statement,
             // Ctrl-C gives up the line.

@@ -70,10 +70,27 @@ pub(super) fn value(value: RawBsonRef<'_>) -> String {
             format!("[{}]", parts.join(", "))
         }
         other => {
-            let json = to_json(&rawdoc! { "": other });
+            let json = self::json(&rawdoc! { "": other });
             json.strip_prefix("{\"\":").and_then(|json| json.strip_suffix('}')).unwrap_or(&json).to_owned()
         }
     }
+}
+
+/// JSON without characters that a terminal takes for orders: they are only in texts, where they can be escaped.
+pub(super) fn json(document: &RawDocument) -> String {
+    let json = to_json(document);
+    if !json.contains(|c: char| c.is_control()) {
+        return json;
+    }
+    let mut out = String::with_capacity(json.len() + 5);
+    for c in json.chars() {
+        if c.is_control() {
+            let _ = write!(out, "\\u{:04x}", u32::from(c));
+        } else {
+            out.push(c);
+        }
+    }
+    out
 }
 
 /// The name of a field.

@@ -7,7 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf, doc, rawdoc};
-use treedb_query::doc::json::to_json;
 use treedb_query::error::ErrorCode;
 
 use super::backend::{Backend, Stop};
@@ -46,7 +45,7 @@ impl fmt::Display for Problem {
                 let column = text.get(start..*at).unwrap_or_default().chars().count();
                 write!(f, "{message}\n  {line}\n  {:column$}^", "")
             }
-            Problem::Other(message) => f.write_str(message),
+            Problem::Other(message) => f.write_str(&lines(message)),
             Problem::Closed => f.write_str("nobody reads the results any more"),
         }
     }
@@ -409,7 +408,7 @@ impl Runner {
 
     fn document(&self, document: &RawDocument, out: &mut dyn Write) -> Result<(), Problem> {
         match self.form {
-            Form::Lines => writeln!(out, "{}", to_json(document))?,
+            Form::Lines => writeln!(out, "{}", notation::json(document))?,
             Form::Expanded => {
                 writeln!(out, "{{")?;
                 for (at, (name, value)) in document.iter().flatten().enumerate() {
@@ -428,7 +427,7 @@ impl Runner {
     fn value(&self, value: RawBsonRef<'_>, out: &mut dyn Write) -> Result<(), Problem> {
         match (self.form, value) {
             (Form::Lines, value) => {
-                let json = to_json(&rawdoc! { "": value });
+                let json = notation::json(&rawdoc! { "": value });
                 let json = json.strip_prefix("{\"\":").and_then(|json| json.strip_suffix('}'));
                 writeln!(out, "{}", json.unwrap_or_default())?;
             }
@@ -456,6 +455,11 @@ impl Runner {
         all.iter().filter_map(|listed| Some(listed.get_str("name").ok()?.to_owned())).collect()
     }
 
+    /// Whether the names can be asked for without connecting first.
+    pub(super) fn is_connected(&self) -> bool {
+        self.backend.is_connected()
+    }
+
     /// What the commands go to.
     pub(super) fn place(&self) -> String {
         self.backend.name()
@@ -474,6 +478,11 @@ fn printable(text: &str) -> String {
     text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
+/// The same, of several lines.
+fn lines(text: &str) -> String {
+    text.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect()
+}
+
 fn number(document: &RawDocument, field: &str) -> Option<f64> {
     match document.get(field).ok()?? {
         RawBsonRef::Int32(n) => Some(f64::from(n)),
@@ -490,8 +499,7 @@ fn error_in(document: &RawDocument) -> Problem {
     let name = document.get_str("codeName").ok().or_else(known).unwrap_or("unknown").to_owned();
     let message = document.get_str("errmsg").unwrap_or("the server gives no reason");
     // The terminal shall not take what is in it for orders.
-    let message = message.chars().map(|c| if c.is_control() && c != '\n' { ' ' } else { c }).collect();
-    Problem::Server { code, name, message }
+    Problem::Server { code, name: printable(&name), message: lines(message) }
 }
 
 /// The first error of a write whose reply is none.
@@ -633,6 +641,52 @@ mod tests {
         shell.close().unwrap();
         let mut shell = runner(dir.path(), Form::Lines, false);
         assert_eq!(run(&mut shell, "db.n.find().batchSize(7)").lines().count(), 50);
+        shell.close().unwrap();
+    }
+
+    #[test]
+    fn nothing_that_is_shown_is_an_order_to_the_terminal() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut shell = runner(dir.path(), Form::Lines, false);
+        run(&mut shell, "db.n.insertOne({_id: 1, t: '\\u009b2J\\u007f\\u001b', c: Code('\\u009b')})");
+        for form in [Form::Lines, Form::Table, Form::Expanded] {
+            shell.form = form;
+            for statement in
+                ["db.n.find()", "db.n.distinct('t')", "db.n.x('\u{9b}')", "db.runCommand({'\u{9b}': 1})"]
+            {
+                let shown = run(&mut shell, statement);
+                let bad = shown.chars().find(|c| c.is_control() && *c != '\n');
+                assert_eq!(bad, None, "{form:?} {statement}: {shown:?}");
+            }
+        }
+        shell.form = Form::Lines;
+        assert!(run(&mut shell, "db.n.find()").contains("\"\\u009b2J\\u007f\\u001b\""));
+        shell.close().unwrap();
+    }
+
+    #[test]
+    fn the_cursor_of_a_result_that_nobody_reads_any_more_is_closed() {
+        struct Full(usize);
+        impl Write for Full {
+            fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+                self.0 = self.0.checked_sub(1).ok_or(std::io::ErrorKind::BrokenPipe)?;
+                Ok(bytes.len())
+            }
+            fn flush(&mut self) -> std::io::Result<()> {
+                Ok(())
+            }
+        }
+        let dir = tempfile::tempdir().unwrap();
+        let mut shell = runner(dir.path(), Form::Lines, false);
+        let documents: Vec<String> = (0..50).map(|n| format!("{{_id: {n}}}")).collect();
+        run(&mut shell, &format!("db.n.insertMany([{}])", documents.join(",")));
+        let find = "db.n.find().batchSize(7)";
+        let done = shell.run_all(find, &|| Err(String::new()), &mut Full(0));
+        assert!(matches!(done, Err(Problem::Closed)), "{done:?}");
+        shell.forget_cursor();
+        let status = shell.ask(&doc! { "serverStatus": 1 }, "admin").unwrap();
+        let cursors = status.get_document("metrics").unwrap().get_document("cursor").unwrap();
+        assert_eq!(number(cursors.get_document("open").unwrap(), "total"), Some(0.0));
         shell.close().unwrap();
     }
 

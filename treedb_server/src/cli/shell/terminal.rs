@@ -16,7 +16,7 @@ impl<'t> Silent<'t> {
         let before = tcgetattr(terminal)?;
         let mut silent = before.clone();
         silent.local_modes -= LocalModes::ECHO;
-        tcsetattr(terminal, OptionalActions::Flush, &silent)?;
+        tcsetattr(terminal, OptionalActions::Now, &silent)?;
         Ok(Silent { terminal, before })
     }
 }
@@ -37,10 +37,11 @@ pub(super) fn ask_password() -> Result<String, String> {
         |error: &dyn std::fmt::Display| format!("there is no terminal to ask for the password: {error}");
     let mut terminal =
         File::options().read(true).write(true).open("/dev/tty").map_err(|error| no_terminal(&error))?;
-    terminal.write_all(b"password: ").map_err(|error| no_terminal(&error))?;
     let mut password = String::new();
     let read = {
+        // Before it is asked for: who is fast has begun to type by then.
         let _silent = Silent::new(&terminal).map_err(|error| no_terminal(&error))?;
+        (&terminal).write_all(b"password: ").map_err(|error| no_terminal(&error))?;
         BufReader::new(&terminal).read_line(&mut password)
     };
     let _ = terminal.write_all(b"\n");
