@@ -94,7 +94,8 @@ impl NearWalk {
             let to = (rings.from + rings.width).max(rings.from * (1.0 + 1e-12)).min(rings.end);
             self.ring(source, search, filter, counters, (rings.from, to))?;
             match self.found.len() - before {
-                few if few < FEW => rings.width *= 2.0,
+                // The second ring is greater than the first anyway.
+                few if few < FEW && rings.from >= rings.width => rings.width *= 2.0,
                 many if many > MANY => rings.width /= 2.0,
                 _ => {}
             }
