@@ -29,8 +29,9 @@
 //! |---|---|
 //! | `blocking` | [`Client`]: one call, one answer |
 //! | `pipeline` | [`Pipeline`]: calls that do not wait for each other |
-//! | `results` | [`Documents`] and [`Pairs`]: answers that come in batches |
-//! | `connection` | the socket, frames, and the requests without an answer |
+//! | `results` | [`Documents`], [`Stream`] and [`Pairs`]: answers that come in batches |
+//! | `transport` | the socket, plain or through TLS |
+//! | `connection` | frames, and the requests without an answer |
 //! | `error` | [`Error`] |
 //!
 //! A client is used by one thread at a time; concurrent threads open one each. After an error
@@ -41,16 +42,19 @@ mod connection;
 mod error;
 mod pipeline;
 mod results;
+mod transport;
 #[cfg(test)]
 mod tests;
 
 pub use crate::native::ErrorFrame;
 pub use crate::native::call::{
-    Ack, Batch, Bound, Call, Count, CreateIndex, Delete, DocumentError, DropIndex, Find, Get, Insert,
-    Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Neighbor, Op, Ping, Update,
-    UpdateSearchIndex, Updated, VectorSearch, Welcome,
+    Ack, Batch, Bound, Call, Close, Count, CountWith, CreateIndex, Credit, Delete, DeleteWith, DocumentError, DropIndex,
+    Execute, Execution, Find, FindWith, Forget, Get, GetWith, Insert, InsertWith, Inserted, KvBatch, KvDelete, KvGet,
+    KvPut, KvRange, ListIndexes, Neighbor, Op, Ping, Prepare, Prepared, Pull, Shape, Update, UpdateSearchIndex,
+    UpdateWith, Updated, VectorSearch, Welcome, values,
 };
 pub use blocking::Client;
 pub use error::{Error, Result};
 pub use pipeline::{Pipeline, Ticket};
-pub use results::{Documents, Pairs};
+pub use results::{Documents, Pairs, Stream};
+pub use transport::Tls;

@@ -122,7 +122,7 @@ fn request_id_zero_ends_the_connection() {
 fn a_second_greeting_and_unknown_opcodes_are_refused() {
     let server = Server::start();
     let mut socket = server.socket();
-    for opcode in [opcode::HELLO, 0, 5, 0x7777, 0x8001, ERROR] {
+    for opcode in [opcode::HELLO, 0, 0x0f, 0x7777, 0x8001, ERROR] {
         socket.request(opcode, 0, 7, b"TREEDB\r\n\x01\0\x01\0");
         refused(&mut socket, 59, "does not exist in version 1");
     }

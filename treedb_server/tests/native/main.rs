@@ -9,4 +9,7 @@ mod hostile;
 mod indexes;
 mod keys;
 mod lifecycle;
+mod prepared;
+mod pull;
 mod server;
+mod tls;
