@@ -106,9 +106,7 @@ impl Client {
                     _ => Err("no document".into()),
                 }
             }
-            Client::Native(native) => {
-                see(&native.client.execute_get(native.get, id)?.ok_or("not found")?)
-            },
+            Client::Native(native) => see(&native.client.execute_get(native.get, id)?.ok_or("not found")?),
         }
     }
 

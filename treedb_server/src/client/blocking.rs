@@ -12,10 +12,10 @@ use super::results::{Documents, Pairs, Stream};
 use super::transport::Tls;
 use crate::access::scram::{ClientExchange, Mechanism};
 use crate::native::call::{
-    Ack, Authenticate, Bound, Call, Count, CreateIndex, Delete, DropIndex, Execute, Execution, Find, FindWith,
-    Forget, Get, GetWith, Insert, InsertWith, Inserted, KvBatch, KvDelete, KvGet, KvPut, ListIndexes, Neighbor,
-    Op, Ping, Prepare, Prepared, Prove, Shape, Update, UpdateSearchIndex, UpdateWith, Updated, VectorSearch,
-    Welcome, values,
+    Ack, Authenticate, Bound, Call, Count, CreateIndex, Delete, DropIndex, Execute, Execution, Find,
+    FindWith, Forget, Get, GetWith, Insert, InsertWith, Inserted, KvBatch, KvDelete, KvGet, KvPut,
+    ListIndexes, Neighbor, Op, Ping, Prepare, Prepared, Prove, Shape, Update, UpdateSearchIndex, UpdateWith,
+    Updated, VectorSearch, Welcome, values,
 };
 
 /// A connection to a server's native port.
@@ -52,11 +52,7 @@ impl Client {
     ///
     /// # Errors
     /// As [`Self::connect`]; the server's certificate is not to be trusted.
-    pub fn connect_tls(
-        address: impl ToSocketAddrs,
-        timeout: Option<Duration>,
-        tls: &Tls,
-    ) -> Result<Self> {
+    pub fn connect_tls(address: impl ToSocketAddrs, timeout: Option<Duration>, tls: &Tls) -> Result<Self> {
         Ok(Client { connection: Connection::open(address, timeout, Some(tls))?, ack: Ack::Server })
     }
 

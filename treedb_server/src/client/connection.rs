@@ -50,9 +50,9 @@ pub(super) struct Connection {
 
 /// A frame as it was received.
 #[derive(Debug)]
-struct Frame {
-    header: Header,
-    body: Vec<u8>,
+pub(super) struct Frame {
+    pub(super) header: Header,
+    pub(super) body: Vec<u8>,
 }
 
 impl Connection {
@@ -323,15 +323,16 @@ impl Connection {
 }
 
 /// Whether another frame of the same answer follows.
-fn has_more(header: &Header) -> bool {
+pub(super) fn has_more(header: &Header) -> bool {
     header.opcode == opcode::PULL | ANSWER && header.flags & MORE != 0
 }
 
 /// The answer in a frame, and whether there are more frames of it.
-fn read_answer<C: Call>(header: &Header, body: &[u8]) -> Result<(C::Answer, bool)> {
+pub(super) fn read_answer<C: Call>(header: &Header, body: &[u8]) -> Result<(C::Answer, bool)> {
     let mut body = Reader::new(body);
     if header.opcode == ERROR {
-        let error = ErrorFrame::read(&mut body).map_err(|malformed| Error::Protocol(malformed.to_string()))?;
+        let error =
+            ErrorFrame::read(&mut body).map_err(|malformed| Error::Protocol(malformed.to_string()))?;
         return Err(Error::Server(error));
     }
     if header.opcode != C::OPCODE | ANSWER {

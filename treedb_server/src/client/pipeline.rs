@@ -7,9 +7,7 @@ use bson::RawBson;
 use super::blocking::id_document;
 use super::connection::Connection;
 use super::error::Result;
-use crate::native::call::{
-    Ack, Call, Execute, Get, GetWith, KvDelete, KvGet, KvPut, Prepared, values,
-};
+use crate::native::call::{Ack, Call, Execute, Get, GetWith, KvDelete, KvGet, KvPut, Prepared, values};
 
 /// Concurrent requests on one connection.
 ///

@@ -292,7 +292,9 @@ impl Reader {
             shutdown: self.shutdown.clone(),
         };
         let begun = match Request::read(&header, body) {
-            Ok(Some(Request::Pull(request))) => pull::begin(&way, &header, &request).map(|credit| (request, credit)),
+            Ok(Some(Request::Pull(request))) => {
+                pull::begin(&way, &header, &request).map(|credit| (request, credit))
+            }
             Ok(_) => Err(ErrorFrame::new(ErrorCode::InternalError, "no pull")),
             Err(malformed) => Err(malformed.into()),
         };
@@ -545,7 +547,8 @@ async fn write_answers(mut writer: Writer, mut queue: mpsc::Receiver<Outgoing>) 
         let written = match ready.as_slice() {
             [one] => writer.write(&one.bytes).await,
             several => {
-                let joined = several.iter().map(|answer| answer.bytes.as_slice()).collect::<Vec<_>>().concat();
+                let joined =
+                    several.iter().map(|answer| answer.bytes.as_slice()).collect::<Vec<_>>().concat();
                 writer.write(&joined).await
             }
         };

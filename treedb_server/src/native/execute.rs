@@ -21,8 +21,8 @@ use treedb_storage::{Batch as KvChanges, Durability, Reads, TableKind};
 
 use super::call::{
     Ack, Authenticate, BatchWriter, Challenge, Count, CreateIndex, Delete, DocumentError, EntriesWriter,
-    Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Pull, Request,
-    Update, Updated, VectorSearch,
+    Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Pull,
+    Request, Update, Updated, VectorSearch,
 };
 use super::cursors::Cursors;
 use super::error_frame::ErrorFrame;
@@ -131,6 +131,8 @@ impl Session {
     pub(crate) fn is_short(&self, header: &Header, body: &[u8]) -> bool {
         match header.opcode {
             opcode::EXECUTE => self.executed(body).is_some_and(|found| found.last() <= SHORT),
+            // Its answer is not one frame.
+            opcode::PULL => false,
             opcode => self.pace.is_short(opcode) || is_small(header, body),
         }
     }
@@ -164,7 +166,8 @@ impl Session {
 
     /// Executes the request in a frame and appends the frame of the answer. Returns whether that is an error.
     pub(crate) fn answer(&self, header: &Header, body: &[u8], out: &mut Vec<u8>) -> bool {
-        let done = frame::put(out, header.opcode | ANSWER, 0, header.request, |out| self.run(header, body, out));
+        let done =
+            frame::put(out, header.opcode | ANSWER, 0, header.request, |out| self.run(header, body, out));
         match done {
             Ok(()) => false,
             Err(error) => {
@@ -312,7 +315,10 @@ impl Session {
         wanted: u32,
         out: &mut Vec<u8>,
     ) -> Done {
-        if request.limit > 1 && request.limit <= u64::from(batch_of(wanted)) && lend_all(collection, &request, out)? {
+        if request.limit > 1
+            && request.limit <= u64::from(batch_of(wanted))
+            && lend_all(collection, &request, out)?
+        {
             return Ok(());
         }
         let mut cursor = collection.find(request)?;

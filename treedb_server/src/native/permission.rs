@@ -46,9 +46,13 @@ pub(super) fn check(
     match request {
         Request::Ping(_) | Request::Authenticate(_) | Request::Prove(_) => Ok(()),
         // Cursors belong to the connection.
-        Request::Next(_) | Request::Close(_) | Request::Pull(_) | Request::Credit(_) | Request::Forget(_) => Ok(access.require_login(identity, name)?),
+        Request::Next(_) | Request::Close(_) | Request::Pull(_) | Request::Credit(_) | Request::Forget(_) => {
+            Ok(access.require_login(identity, name)?)
+        }
         Request::Prepare(prepare) => match prepare.shape {
-            Shape::Get | Shape::Find { .. } | Shape::Count(_) => collection(prepare.namespace, &[Action::Find]),
+            Shape::Get | Shape::Find { .. } | Shape::Count(_) => {
+                collection(prepare.namespace, &[Action::Find])
+            }
             Shape::Insert(_) => collection(prepare.namespace, &[Action::Insert]),
             Shape::Update { .. } => collection(prepare.namespace, &[Action::Update]),
             Shape::Delete(_) => collection(prepare.namespace, &[Action::Remove]),

@@ -128,16 +128,20 @@ pub(super) async fn run(mut way: Way, header: Header, pull: Pull, credit: Arc<Se
         let (bytes, more) = match granted {
             Err(Some(error)) => (error_bytes(&error, &header), false),
             // Closed by the client.
-            Err(None) => (batch(&header, |out| {
-                BatchWriter::new(out).finish(0, out);
-                Ok(false)
-            }), false),
+            Err(None) => (
+                batch(&header, |out| {
+                    BatchWriter::new(out).finish(0, out);
+                    Ok(false)
+                }),
+                false,
+            ),
             Ok(()) => {
                 let session = Arc::clone(&way.session);
                 let filled = tokio::task::spawn_blocking(move || next(&session, &header, &pull)).await;
                 // A panic has been logged with its place.
                 filled.unwrap_or_else(|_| {
-                    let message = "the request failed in a way that is a bug in the server; its log says where";
+                    let message =
+                        "the request failed in a way that is a bug in the server; its log says where";
                     (error_bytes(&ErrorFrame::new(ErrorCode::InternalError, message), &header), false)
                 })
             }

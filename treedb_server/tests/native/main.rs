@@ -4,6 +4,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod access;
+#[cfg(feature = "async-client")]
+mod asynchronous;
 mod documents;
 mod hostile;
 mod indexes;

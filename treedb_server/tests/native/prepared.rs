@@ -37,7 +37,8 @@ fn every_kind_of_statement_does_what_the_plain_request_does() {
     let server = Server::start();
     let mut client = server.client();
     films(&mut client);
-    let expected = rawdoc! { "_id": 1985, "about": { "year": 1985, "tags": ["film", "of 1985"] }, "kind": "film" };
+    let expected =
+        rawdoc! { "_id": 1985, "about": { "year": 1985, "tags": ["film", "of 1985"] }, "kind": "film" };
     assert_eq!(client.get(FILMS, 1985).unwrap().as_ref(), Some(&expected));
 
     let get = client.prepare(FILMS, Shape::Get).unwrap();
@@ -124,7 +125,11 @@ fn statements_end_with_forget_and_belong_to_their_connection() {
     assert!(client.forget(get).unwrap());
     assert!(!client.forget(get).unwrap());
     assert_eq!(code(client.execute_get(get, 1)), Some(2));
-    assert_ne!(client.prepare(FILMS, Shape::Get).unwrap().statement, get.statement, "numbers are not used twice");
+    assert_ne!(
+        client.prepare(FILMS, Shape::Get).unwrap().statement,
+        get.statement,
+        "numbers are not used twice"
+    );
 }
 
 #[test]
@@ -229,9 +234,7 @@ fn statements_are_pipelined() {
     films(&mut client);
     let get = client.prepare(FILMS, Shape::Get).unwrap();
     let mut pipeline = client.pipeline();
-    let tickets: Vec<_> = (0..500)
-        .map(|n| pipeline.execute_get(get, 1980 + n % 10).unwrap())
-        .collect();
+    let tickets: Vec<_> = (0..500).map(|n| pipeline.execute_get(get, 1980 + n % 10).unwrap()).collect();
     for (n, ticket) in tickets.into_iter().enumerate() {
         let film = pipeline.wait(ticket).unwrap().unwrap();
         assert_eq!(film.get_i32("_id").unwrap(), 1980 + n as i32 % 10);

@@ -65,7 +65,8 @@ fn send(socket: &mut Socket, request: u64, call: &impl Call) {
 /// Asks for a ping, and returns what is answered before it.
 fn before_a_ping(socket: &mut Socket) -> Vec<Header> {
     socket.request(opcode::PING, 0, 77, b"");
-    std::iter::from_fn(|| socket.frame().map(|(header, _)| header).filter(|header| header.request != 77)).collect()
+    std::iter::from_fn(|| socket.frame().map(|(header, _)| header).filter(|header| header.request != 77))
+        .collect()
 }
 
 /// A connection with a cursor after ten of a hundred documents.
@@ -166,7 +167,7 @@ fn pulls_that_make_no_sense_are_refused() {
     let mut refused = |call: &dyn Fn(&mut Socket), code: i32| {
         call(&mut socket);
         let (header, body) = socket.frame().unwrap();
-        assert_eq!((header.opcode, header.request), (ERROR, 9));
+        assert_eq!((header.opcode, header.request), (ERROR, 9), "{}", String::from_utf8_lossy(&body));
         assert_eq!(body[..4], code.to_le_bytes());
     };
     refused(&|socket| send(socket, 9, &Pull { cursor: 1234, batch: 0, credit: 1 }), 43);
@@ -180,7 +181,7 @@ fn pulls_that_make_no_sense_are_refused() {
     let mut refused = |call: &dyn Fn(&mut Socket), code: i32| {
         call(&mut socket);
         let (header, body) = socket.frame().unwrap();
-        assert_eq!((header.opcode, header.request), (ERROR, 9));
+        assert_eq!((header.opcode, header.request), (ERROR, 9), "{}", String::from_utf8_lossy(&body));
         assert_eq!(body[..4], code.to_le_bytes());
     };
     refused(&|socket| send(socket, 9, &Pull { cursor, batch: 0, credit: 1 }), 20);

@@ -13,24 +13,27 @@ fn openssl(dir: &Path, arguments: &str) {
     assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
 }
 
-/// An authority, and a certificate by it for 127.0.0.1.
-fn certificates(dir: &Path) {
+/// An authority, and a certificate by it for 127.0.0.1. Returns what a client needs to trust it.
+pub(crate) fn certificates(dir: &Path) -> Tls {
     let key = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes";
     openssl(dir, &format!("req -x509 {key} -keyout ca.key -out ca.pem -subj /CN=authority -days 2"));
     openssl(dir, &format!("req {key} -keyout server.key -out server.csr -subj /CN=server"));
     std::fs::write(dir.join("names"), "subjectAltName=IP:127.0.0.1").unwrap();
-    openssl(dir, "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem");
+    openssl(
+        dir,
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out server.pem",
+    );
+    Tls::with_roots("127.0.0.1", dir.join("ca.pem")).unwrap()
 }
 
 #[test]
 fn a_native_client_talks_through_tls_and_trusts_only_whom_it_should() {
     let dir = tempfile::tempdir().unwrap();
-    certificates(dir.path());
+    let tls = certificates(dir.path());
     let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
     let flags = ["--tls-certificate", &path("server.pem"), "--tls-key", &path("server.key")];
     let server = Server::with_flags(&dir.path().join("data"), &flags);
 
-    let tls = Tls::with_roots("127.0.0.1", path("ca.pem")).unwrap();
     let mut client = Client::connect_tls(server.address, Some(PATIENCE), &tls).unwrap();
     let long = "x".repeat(1 << 20);
     for id in 0..12 {

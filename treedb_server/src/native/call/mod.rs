@@ -21,8 +21,8 @@ pub use find::{Batch, BatchWriter, Close, Find, Next};
 pub use greeting::{Hello, Ping, Welcome};
 pub use kv::{Bound, Entries, EntriesWriter, KvBatch, KvDelete, KvGet, KvPut, KvRange, Op};
 pub use prepare::{
-    CountWith, DeleteWith, Execute, Executed, Execution, FindWith, Forget, GetWith, InsertWith, Prepare, Prepared,
-    Shape, UpdateWith, values,
+    CountWith, DeleteWith, Execute, Executed, Execution, FindWith, Forget, GetWith, InsertWith, Prepare,
+    Prepared, Shape, UpdateWith, values,
 };
 pub use pull::{Credit, Pull};
 pub use search::{CreateIndex, DropIndex, ListIndexes, Neighbor, UpdateSearchIndex, VectorSearch};

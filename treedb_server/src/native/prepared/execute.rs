@@ -4,7 +4,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::{DeleteRequest, ErrorCode, FindRequest, UpdateRequest};
 use treedb_query::doc::{Doc, Element, MAX_DOCUMENT_SIZE};
 
-use super::statement::{Kind, Statement};
+use super::statement::{Kind, MAX_BYTES, Statement};
 use super::template::{Parameters, Place, Template};
 use crate::native::bytes::{Malformed, Reader};
 use crate::native::call::{
@@ -24,7 +24,8 @@ impl Session {
     /// Prepares a statement.
     pub(in crate::native) fn prepare(&self, prepare: &Prepare<'_>, out: &mut Vec<u8>) -> Done {
         let mut parameters = Parameters::default();
-        let mut compile = |document, place| {
+        let mut compile = |document: &RawDocument, place| {
+            fits(document)?;
             checked(document)?;
             Template::compile(document, place, &mut parameters)
         };
@@ -33,6 +34,7 @@ impl Session {
             Shape::Insert(document) => Kind::Insert(compile(document, Place::Value)?),
             Shape::Find { filter, sort, projection } => {
                 let plain = |document: &RawDocument| {
+                    fits(document)?;
                     checked(document)?;
                     Template::compile(document, Place::Nowhere, &mut Parameters::default())?;
                     Ok::<RawDocumentBuf, ErrorFrame>(document.to_owned())
@@ -43,9 +45,10 @@ impl Session {
                     projection: projection.map(plain).transpose()?,
                 }
             }
-            Shape::Update { filter, update } => {
-                Kind::Update { filter: compile(filter, Place::Filter)?, update: compile(update, Place::Update)? }
-            }
+            Shape::Update { filter, update } => Kind::Update {
+                filter: compile(filter, Place::Filter)?,
+                update: compile(update, Place::Update)?,
+            },
             Shape::Delete(filter) => Kind::Delete(compile(filter, Place::Filter)?),
             Shape::Count(filter) => Kind::Count(compile(filter, Place::Filter)?),
         };
@@ -136,6 +139,15 @@ impl Session {
             }
         }
     }
+}
+
+/// Refuses what no statement can hold before looking at it more closely.
+fn fits(document: &RawDocument) -> Done {
+    if document.as_bytes().len() <= MAX_BYTES {
+        return Ok(());
+    }
+    let message = format!("a prepared statement has at most {MAX_BYTES} bytes");
+    Err(ErrorFrame::new(ErrorCode::ExceededMemoryLimit, message))
 }
 
 fn missing() -> ErrorFrame {

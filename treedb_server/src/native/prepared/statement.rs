@@ -18,7 +18,7 @@ use crate::native::error_frame::ErrorFrame;
 const MAX_STATEMENTS: usize = 256;
 
 /// Bytes that the statements of one connection may have together.
-const MAX_BYTES: usize = 1 << 20;
+pub(super) const MAX_BYTES: usize = 1 << 20;
 
 /// What a statement does.
 #[derive(Debug)]
@@ -75,7 +75,8 @@ impl Statement {
     }
 
     fn size(&self) -> usize {
-        let some = |document: &Option<RawDocumentBuf>| document.as_ref().map_or(0, |some| some.as_bytes().len());
+        let some =
+            |document: &Option<RawDocumentBuf>| document.as_ref().map_or(0, |some| some.as_bytes().len());
         size_of::<Statement>()
             + match &self.kind {
                 Kind::Get => 0,
@@ -108,7 +109,8 @@ impl Statements {
         let mut all = self.lock();
         let bytes = all.bytes + statement.size();
         let number = all.last_number.checked_add(1);
-        let (Some(number), true) = (number, all.by_number.len() < MAX_STATEMENTS && bytes <= MAX_BYTES) else {
+        let (Some(number), true) = (number, all.by_number.len() < MAX_STATEMENTS && bytes <= MAX_BYTES)
+        else {
             let message = format!(
                 "a connection has at most {MAX_STATEMENTS} prepared statements of {MAX_BYTES} bytes together: forget some"
             );

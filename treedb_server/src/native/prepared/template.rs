@@ -92,13 +92,17 @@ impl Place {
             (Place::Operators, b"$elemMatch") if has_operators(element) => Place::Operators,
             (Place::Operators, b"$elemMatch") => Place::Filter,
             (Place::Operators, name) if !OF_VALUES.contains(&name) => Place::Nowhere,
-            (Place::Update, b"$set" | b"$setOnInsert" | b"$inc" | b"$mul" | b"$min" | b"$max") => Place::Fields,
+            (Place::Update, b"$set" | b"$setOnInsert" | b"$inc" | b"$mul" | b"$min" | b"$max") => {
+                Place::Fields
+            }
             (Place::Update, b"$push" | b"$addToSet") => Place::Pushes,
             (Place::Update, name) if is_operator(name) => Place::Nowhere,
             (Place::Pushes, _) => Place::Modifiers,
             (Place::Modifiers, b"$each") => Place::Value,
             (Place::Modifiers | Place::Nowhere, _) => Place::Nowhere,
-            (Place::Filter | Place::Operators | Place::Value | Place::Update | Place::Fields, _) => Place::Value,
+            (Place::Filter | Place::Operators | Place::Value | Place::Update | Place::Fields, _) => {
+                Place::Value
+            }
         }
     }
 
@@ -349,7 +353,8 @@ mod tests {
 
     #[test]
     fn a_document_that_a_field_has_to_equal_is_no_operator() {
-        let (template, _) = compile(&rawdoc! { "user": { "$param": 0 }, "n": { "$gt": 1 } }, Place::Filter).unwrap();
+        let (template, _) =
+            compile(&rawdoc! { "user": { "$param": 0 }, "n": { "$gt": 1 } }, Place::Filter).unwrap();
         let attack = filled(&template, &rawdoc! { "": { "$ne": "" } });
         assert_eq!(attack, rawdoc! { "user": { "$eq": { "$ne": "" } }, "n": { "$gt": 1 } });
         let plain = filled(&template, &rawdoc! { "": "ann" });
@@ -394,7 +399,12 @@ mod tests {
 
     #[test]
     fn numbers_of_parameters_are_checked() {
-        for bad in [rawdoc! { "$param": -1 }, rawdoc! { "$param": 1024 }, rawdoc! { "$param": "0" }, rawdoc! { "$param": 1 }] {
+        for bad in [
+            rawdoc! { "$param": -1 },
+            rawdoc! { "$param": 1024 },
+            rawdoc! { "$param": "0" },
+            rawdoc! { "$param": 1 },
+        ] {
             assert_eq!(compile(&rawdoc! { "a": bad }, Place::Value).unwrap_err().code, 2);
         }
         // One more field makes it a document like any other.
