@@ -243,6 +243,12 @@ class Frames:
         """A frame for the native protocol."""
         rng = self.rng
         opcode, content = rng.choice(self.native)
+        # So that there are statements to execute, and cursors to pull, on most connections.
+        first = {0x06: 0x05, 0x1D: 0x12, 0x1E: 0x12}.get(opcode)
+        before = b""
+        if first is not None:
+            _, needed = rng.choice([request for request in self.native if request[0] == first])
+            before = struct.pack("<IHHQ", len(needed), first, 0, 3) + needed
         match rng.randrange(6):
             case 0:
                 content = self.mutator.bytes(bytes(16) + content)[16:] if content else b"\xff"
@@ -265,4 +271,4 @@ class Frames:
                     content = content[:4] + self.document(content[4:])
         length = self.number(len(content)) if rng.random() < 0.05 else len(content)
         flags = rng.choice([0] * 6 + [1, 2, 4, 8, 0xFFFF])
-        return struct.pack("<IHHQ", length, opcode, flags, 2) + content, length == len(content)
+        return before + struct.pack("<IHHQ", length, opcode, flags, 2) + content, length == len(content)
