@@ -23,8 +23,8 @@ use super::transport::Tls;
 use crate::access::scram::{ClientExchange, Mechanism};
 use crate::native::bytes::Reader;
 use crate::native::call::{
-    Ack, Authenticate, Batch, Call, Close, Count, Credit, Delete, Execute, Execution, Find, Get, Hello, Insert,
-    Inserted, Ping, Prepare, Prepared, Prove, Pull, Shape, Update, Updated, Welcome,
+    Ack, Authenticate, Batch, Call, Close, Count, Credit, Delete, Execute, Execution, Find, Get, Hello,
+    Insert, Inserted, Ping, Prepare, Prepared, Prove, Pull, Shape, Update, Updated, Welcome,
 };
 use crate::native::error_frame::ErrorFrame;
 use crate::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, VERSION};
@@ -159,7 +159,8 @@ impl AsyncClient {
             tokio::spawn(write_frames(write, queued, Arc::clone(&shared))),
             tokio::spawn(read_frames(read, Arc::clone(&shared))),
         ];
-        let places = Arc::new(Semaphore::new((welcome.max_requests as usize).clamp(1, Semaphore::MAX_PERMITS)));
+        let places =
+            Arc::new(Semaphore::new((welcome.max_requests as usize).clamp(1, Semaphore::MAX_PERMITS)));
         let next_id = AtomicU64::new(2);
         let inner = Arc::new(Inner { shared, queue, welcome, places, next_id, tasks });
         Ok(AsyncClient { inner, ack: Ack::Server })
@@ -192,11 +193,7 @@ impl AsyncClient {
 
     /// Puts a request on its way: its id, and where the frames of its answer will come from. With `waits` it takes one of the places of
     /// the server's requests.
-    async fn submit<C: Call>(
-        &self,
-        call: &C,
-        waits: bool,
-    ) -> Result<(u64, mpsc::UnboundedReceiver<Frame>)> {
+    async fn submit<C: Call>(&self, call: &C, waits: bool) -> Result<(u64, mpsc::UnboundedReceiver<Frame>)> {
         let inner = &self.inner;
         let mut bytes = Vec::new();
         let id = inner.next_id.fetch_add(1, Ordering::Relaxed);
@@ -286,12 +283,8 @@ impl AsyncClient {
     /// The filter, sort or projection is not valid.
     pub async fn find(&self, find: &Find<'_>) -> Result<DocumentStream> {
         let Batch { cursor, documents } = self.call(find).await?;
-        let mut stream = DocumentStream {
-            client: self.clone(),
-            ready: documents.into_iter(),
-            pulled: None,
-            taken: 0,
-        };
+        let mut stream =
+            DocumentStream { client: self.clone(), ready: documents.into_iter(), pulled: None, taken: 0 };
         if cursor != 0 {
             let (_, frames) = self.submit(&Pull { cursor, batch: find.batch, credit: CREDIT }, false).await?;
             stream.pulled = Some((cursor, frames));

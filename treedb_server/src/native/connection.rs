@@ -239,6 +239,9 @@ impl Reader {
         }
         let header = self.header().await?;
         self.check(&header)?;
+        if self.slots.available_permits() == 0 {
+            self.flush().await?;
+        }
         let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
             return Err(CloseReason::Broken(io::ErrorKind::BrokenPipe.into()));
         };

@@ -10,9 +10,12 @@ use crate::server::Server;
 const NUMBERS: &str = "a.numbers";
 
 fn block_on<T>(future: impl Future<Output = T>) -> T {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap().block_on(async {
-        tokio::time::timeout(crate::server::PATIENCE, future).await.expect("no answer")
-    })
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .unwrap()
+        .block_on(async { tokio::time::timeout(crate::server::PATIENCE, future).await.expect("no answer") })
 }
 
 async fn numbers(client: &AsyncClient, count: i32) {
