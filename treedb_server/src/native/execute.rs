@@ -130,7 +130,10 @@ impl Session {
     /// which costs more than most requests do.
     pub(crate) fn is_short(&self, header: &Header, body: &[u8]) -> bool {
         match header.opcode {
-            opcode::EXECUTE => self.executed(body).is_some_and(|found| found.last() <= SHORT),
+            opcode::EXECUTE => self.executed(body).is_some_and(|statement| {
+                statement.last() <= SHORT
+                    || statement.documents(body).is_some_and(|most| most <= SHORT_INSERT)
+            }),
             // Its answer is not one frame.
             opcode::PULL => false,
             opcode => self.pace.is_short(opcode) || is_small(header, body),

@@ -1,6 +1,6 @@
 //! Preparing statements and executing them.
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::{DeleteRequest, ErrorCode, FindRequest, UpdateRequest};
 use treedb_query::doc::{Doc, Element, MAX_DOCUMENT_SIZE};
 
@@ -53,7 +53,14 @@ impl Session {
             Shape::Count(filter) => Kind::Count(compile(filter, Place::Filter)?),
         };
         let parameters = if matches!(kind, Kind::Get) { 1 } else { parameters.count()? };
-        let statement = Statement::new(kind, self.collection(prepare.namespace, Ack::Server)?, parameters);
+        let by_id = match prepare.shape {
+            Shape::Get => true,
+            Shape::Find { filter, .. } | Shape::Update { filter, .. } => asks_for_id(filter),
+            Shape::Delete(filter) | Shape::Count(filter) => asks_for_id(filter),
+            Shape::Insert(_) => false,
+        };
+        let collection = self.collection(prepare.namespace, Ack::Server)?;
+        let statement = Statement::new(kind, collection, parameters, by_id);
         let statement = self.statements.keep(statement)?;
         Prepared { statement, parameters: u16::try_from(parameters).unwrap_or(u16::MAX) }.answer(out);
         Ok(())
@@ -138,6 +145,17 @@ impl Session {
                 Ok(())
             }
         }
+    }
+}
+
+/// True if the first field of a filter is `_id`, and a parameter.
+fn asks_for_id(filter: &RawDocument) -> bool {
+    match filter.iter().next() {
+        Some(Ok((name, RawBsonRef::Document(value)))) => {
+            name == "_id"
+                && value.iter().next().is_some_and(|first| first.is_ok_and(|(name, _)| name == "$param"))
+        }
+        _ => false,
     }
 }
 

@@ -42,13 +42,24 @@ pub(crate) struct Statement {
     pub(super) kind: Kind,
     pub(super) collection: Collection,
     pub(super) parameters: usize,
+    /// Its filter asks for one `_id`.
+    by_id: bool,
     /// How long it took the last time, in microseconds.
     last: AtomicU32,
 }
 
 impl Statement {
-    pub(super) fn new(kind: Kind, collection: Collection, parameters: usize) -> Self {
-        Statement { kind, collection, parameters, last: AtomicU32::new(u32::MAX) }
+    pub(super) fn new(kind: Kind, collection: Collection, parameters: usize, by_id: bool) -> Self {
+        Statement { kind, collection, parameters, by_id, last: AtomicU32::new(u32::MAX) }
+    }
+
+    /// How many documents an execution with this body changes or reads at most, if the statement and the body tell.
+    pub(crate) fn documents(&self, body: &[u8]) -> Option<usize> {
+        match &self.kind {
+            // After the statement's number.
+            Kind::Insert(_) => Some(u32::from_le_bytes(*body.get(4..)?.first_chunk()?) as usize),
+            _ => self.by_id.then_some(1),
+        }
     }
 
     /// What it does.
