@@ -62,6 +62,8 @@ pub(super) struct Outgoing {
     pub(super) bytes: Vec<u8>,
     pub(super) _request: Option<OwnedSemaphorePermit>,
     pub(super) _reserved: Option<Reserved>,
+    /// The pull of which this is the last frame.
+    pub(super) _pull: Option<pull::Unwritten>,
 }
 
 /// Answers of requests that the reader executed, to be written before anything is waited for.
@@ -296,15 +298,15 @@ impl Reader {
         };
         let begun = match Request::read(&header, body) {
             Ok(Some(Request::Pull(request))) => {
-                pull::begin(&way, &header, &request).map(|credit| (request, credit))
+                pull::begin(&way, &header, &request).map(|begun| (request, begun))
             }
             Ok(_) => Err(ErrorFrame::new(ErrorCode::InternalError, "no pull")),
             Err(malformed) => Err(malformed.into()),
         };
         while self.working.try_join_next().is_some() {}
         match begun {
-            Ok((request, credit)) => {
-                self.working.spawn(pull::run(way, header, request, credit));
+            Ok((request, begun)) => {
+                self.working.spawn(pull::run(way, header, request, begun));
                 if self.next_frame().is_some() { Ok(()) } else { self.flush().await }
             }
             Err(error) => {
@@ -414,7 +416,7 @@ impl Reader {
                     return Err(CloseReason::Protocol(error));
                 }
                 _ = self.sweep.tick() => {
-                    let closed = self.session.cursors().reap(idle);
+                    let closed = self.session.close_idle(idle);
                     if closed > 0 {
                         tracing::debug!(door = DOOR, closed, "closed idle cursors");
                     }
@@ -430,6 +432,8 @@ impl Reader {
     /// Reads a frame's header: waits as [`Self::arrival`] for its first byte, and at most the stall limit for the rest.
     async fn header(&mut self) -> Result<Header, CloseReason> {
         self.arrival().await?;
+        // Its first bytes may have arrived with the frame before it.
+        self.share(MAX_REQUESTS);
         let stall = self.context.limits.stall;
         let mut bytes = [0; HEADER];
         let read = tokio::time::timeout(stall, self.stream.read_exact(&mut bytes));
@@ -473,7 +477,7 @@ impl Reader {
             let mut bytes = Vec::new();
             encode_error(&error, CLOSING, 0, &mut bytes);
             // The writer may be gone already; then the error cannot be sent.
-            let _ = self.outbox.send(Outgoing { bytes, _request: None, _reserved: None }).await;
+            let _ = self.outbox.send(Outgoing { bytes, _request: None, _reserved: None, _pull: None }).await;
         }
     }
 }
@@ -532,7 +536,7 @@ impl CompletedRequest {
         let bytes = self.bytes;
         let reserved =
             if bytes.len() > UNRESERVED_BYTES { Some(context.reserve(bytes.len()).await) } else { None };
-        Outgoing { bytes, _request: Some(self.slot), _reserved: reserved }
+        Outgoing { bytes, _request: Some(self.slot), _reserved: reserved, _pull: None }
     }
 }
 

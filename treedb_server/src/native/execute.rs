@@ -365,8 +365,17 @@ impl Session {
         Ok(ListIndexes::answer(&listed, out)?)
     }
 
+    /// Closes cursors that have not been used for `idle`, and ends their pulls. Returns how many those were.
+    pub(crate) fn close_idle(&self, idle: Duration) -> usize {
+        let closed = self.cursors.reap(idle);
+        closed.iter().for_each(|&cursor| self.pulls.expire(cursor));
+        closed.len()
+    }
+
     fn next(&self, next: Next, out: &mut Vec<u8>) -> Done {
-        self.next_batch(next, out).map(drop)
+        // The batches of a pull are its own.
+        let cursor = self.pulls.unless_pulled(next.cursor, |_| self.cursors.take(next.cursor))?;
+        self.batch_from(cursor, next, out).map(drop)
     }
 
     /// Refuses to let somebody pull who may not read.
@@ -374,9 +383,13 @@ impl Session {
         permission::check(&self.access, &self.identity, header.opcode, &Request::Pull(*pull), None)
     }
 
-    /// Appends the next batch of a cursor. True if there is another after it.
-    pub(super) fn next_batch(&self, next: Next, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
-        let mut cursor = self.cursors.take(next.cursor)?;
+    /// Appends the next batch of a cursor that is pulled. True if there is another after it.
+    pub(super) fn pulled_batch(&self, next: Next, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
+        self.batch_from(self.cursors.take(next.cursor)?, next, out)
+    }
+
+    /// Appends the next batch of a cursor that has been taken out of its slot. True if there is another after it.
+    fn batch_from(&self, mut cursor: Cursor, next: Next, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
         let filled = fill(&mut cursor, next.batch, out).and_then(|batch| Ok((batch, cursor.has_next()?)));
         match filled {
             Ok((batch, true)) => {

@@ -1,7 +1,7 @@
 //! Invalid bytes: the connection gets an error or is closed, and the server continues.
 
 use bson::rawdoc;
-use treedb_server::client::{Call, ErrorFrame, Find, Insert, KvPut};
+use treedb_server::client::{Call, Count, ErrorFrame, Find, Insert, KvPut};
 use treedb_server::native::bytes::Reader;
 use treedb_server::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, opcode};
 use treedb_testing::Rng;
@@ -263,6 +263,40 @@ fn random_bytes_behind_a_greeting_do_no_harm() {
         while socket.frame().is_some() {}
     }
     server.client().ping().unwrap();
+}
+
+#[test]
+fn a_header_that_arrives_slowly_delays_no_answer() {
+    let server = Server::start();
+    let mut socket = server.socket();
+    let documents = (0..2_000).map(|n| rawdoc! { "_id": n, "text": "x".repeat(500) }).collect::<Vec<_>>();
+    server.client().insert_many("slow.films", &documents, true).unwrap();
+    let mut count = Vec::new();
+    Count { namespace: "slow.films", skip: 0, limit: 0, filter: &rawdoc! { "text": "y" } }
+        .write(&mut count)
+        .unwrap();
+    let frame = |opcode: u16, request: u64, body: &[u8]| {
+        let header = Header { length: body.len() as u32, opcode, flags: 0, request };
+        [&header.to_bytes()[..], body].concat()
+    };
+    let mut fastest = std::time::Duration::MAX;
+    for round in 0..20 {
+        let id = 10 * round + 1;
+        // Executed elsewhere; executed where it is read; and the first bytes of one more, which the reader must not wait for on a thread.
+        let last = frame(opcode::PING, id + 2, b"");
+        let segment =
+            [&frame(opcode::COUNT, id, &count)[..], &frame(opcode::PING, id + 1, b""), &last[..8]].concat();
+        socket.send(&segment);
+        let began = std::time::Instant::now();
+        let mut answered = [socket.frame().unwrap().0.request, socket.frame().unwrap().0.request];
+        fastest = fastest.min(began.elapsed());
+        answered.sort_unstable();
+        assert_eq!(answered, [id, id + 1]);
+        socket.send(&last[8..]);
+        assert_eq!(socket.frame().unwrap().0.request, id + 2);
+    }
+    // A thread waits that long.
+    assert!(fastest < std::time::Duration::from_millis(45), "{fastest:?}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use treedb_server::client::{Batch, Call, Client, Close, Credit, Find, Pull};
+use treedb_server::client::{Batch, Call, Client, Close, Credit, Find, Next, Pull};
 use treedb_server::native::bytes::Reader;
 use treedb_server::native::frame::{ANSWER, ERROR, Header, MORE, opcode};
 
@@ -171,6 +171,9 @@ fn pulls_that_make_no_sense_are_refused() {
         assert_eq!(body[..4], code.to_le_bytes());
     };
     refused(&|socket| send(socket, 9, &Pull { cursor: 1234, batch: 0, credit: 1 }), 43);
+    for unknown in 1_000..3_000 {
+        refused(&|socket| send(socket, 9, &Pull { cursor: unknown, batch: 0, credit: 0 }), 43);
+    }
     refused(&|socket| send(socket, 9, &Pull { cursor, batch: 0, credit: u32::MAX }), 2);
     refused(&|socket| socket.request(opcode::PULL, 0, 9, b"\x01"), 17);
     refused(&|socket| socket.request(opcode::PULL, 0, 9, &[0; 17]), 17);
@@ -186,6 +189,22 @@ fn pulls_that_make_no_sense_are_refused() {
     };
     refused(&|socket| send(socket, 9, &Pull { cursor, batch: 0, credit: 1 }), 20);
     refused(&|socket| send(socket, 9, &Credit { cursor, batches: u32::MAX }), 2);
+}
+
+#[test]
+fn the_batches_of_a_pull_are_not_given_to_another_request() {
+    let server = Server::start();
+    let (mut socket, cursor) = with_cursor(&server);
+    send(&mut socket, 9, &Pull { cursor, batch: 10, credit: 0 });
+    send(&mut socket, 10, &Next { cursor, batch: 10 });
+    let (header, body) = socket.frame().unwrap();
+    assert_eq!((header.opcode, header.request), (ERROR, 10));
+    assert_eq!(body[..4], 20_i32.to_le_bytes());
+    send(&mut socket, 11, &Credit { cursor, batches: 1 });
+    let frames = [socket.frame().unwrap(), socket.frame().unwrap()];
+    let (_, body) = frames.iter().find(|(header, _)| header.request == 9).unwrap();
+    let batch = <Pull as Call>::read_answer(&mut Reader::new(body)).unwrap();
+    assert_eq!(ids(batch.documents), (10..20).collect::<Vec<_>>());
 }
 
 #[test]
