@@ -148,6 +148,9 @@ impl Client {
     /// The same, but the server sends further batches while the first are iterated, as far as there is room for them here: no round trip
     /// for each. Better for many documents.
     ///
+    /// What the server sends has to be taken: if the next document is not asked for in 30 seconds while the sockets are full of those before
+    /// it, the server closes the connection. [`Self::find`] can be iterated as slowly as its cursor lives (10 minutes a batch).
+    ///
     /// # Errors
     /// The filter, sort or projection is not valid.
     pub fn stream(&mut self, find: &Find<'_>) -> Result<Stream<'_>> {

@@ -1,5 +1,7 @@
 """The Python client of the native protocol (treedb_server/clients/python) against the real server."""
 import pathlib
+import select
+import signal
 import socket
 import struct
 import sys
@@ -67,20 +69,98 @@ def test_refused_documents_raise_with_index_and_code(films):
     assert films.count() == 2
 
 
-def test_a_find_is_streamed_and_other_requests_come_between(films):
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_find_is_iterated_and_other_requests_come_between(films, stream):
     films.insert_many({"_id": n, "text": "x" * 100} for n in range(5_000))
     seen = []
-    for film in films.find(sort={"_id": 1}, batch=100):
+    for film in films.find(sort={"_id": 1}, batch=100, stream=stream):
         seen.append(film["_id"])
         if film["_id"] % 1_000 == 0:
             assert films.get(film["_id"]) == film
     assert seen == list(range(5_000))
     # More streams than a connection may have cursors, none of them read to its end.
     for _ in range(100):
-        stream = films.find(batch=10)
-        assert next(stream)["_id"] == 0
-        stream.close()
+        found = films.find(batch=10, stream=stream)
+        assert next(found)["_id"] == 0
+        found.close()
     assert films.count() == 5_000
+
+
+def test_the_server_sends_nothing_ahead_unless_it_is_asked_to(db, films):
+    films.insert_many({"_id": n} for n in range(100))
+    for stream in [False, True]:
+        found = films.find(batch=10, stream=stream)
+        assert next(found)["_id"] == 0
+        readable, _, _ = select.select([db.connection.socket], [], [], 0.3 if not stream else 10)
+        assert bool(readable) == stream
+        found.close()
+
+
+def beside_a_stream(films):
+    """Sends more than sockets hold while the server cannot send either."""
+    films.insert_many({"_id": n, "text": "x" * 8_000_000} for n in range(4))
+    films.insert_many({"_id": n, "text": "x" * 8_000_000} for n in range(4, 8))
+    found = films.find(batch=1, stream=True)
+    # After the third, more has been granted; its answer is behind the batches.
+    assert [next(found)["_id"] for _ in range(3)] == [0, 1, 2]
+    assert films.insert_many({"_id": n, "text": "y" * 8_000_000} for n in range(10, 14)) == [10, 11, 12, 13]
+    assert [each["_id"] for each in found] == [3, 4, 5, 6, 7]
+
+
+def test_a_large_insert_beside_a_stream_that_is_not_read_does_not_block(films):
+    beside_a_stream(films)
+
+
+class Valve:
+    """Passes the bytes of one connection on, and of what the server sends only so many from some time on."""
+
+    def __init__(self, server):
+        self.listener, self.upstream, self.left = socket.create_server(("127.0.0.1", 0)), server.addresses["native"], None
+        self.address = f"127.0.0.1:{self.listener.getsockname()[1]}"
+        self.thread = threading.Thread(target=self.run)
+        self.thread.start()
+
+    def run(self):
+        client, _ = self.listener.accept()
+        server = socket.create_connection(self.upstream)
+        to = {client: server, server: client}
+        with self.listener, client, server:
+            while True:
+                for source in select.select([client, server], [], [])[0]:
+                    part = source.recv(65536)
+                    if not part:
+                        return
+                    if source is server and self.left is not None:
+                        part, self.left = part[:self.left], max(0, self.left - len(part))
+                    to[source].sendall(part)
+
+
+class Interruption(BaseException):
+    pass
+
+
+@pytest.mark.parametrize("arrived", [7, 20])
+def test_an_interrupted_request_ends_the_connection(native, arrived):
+    def interrupt(*_):
+        raise Interruption
+
+    valve = Valve(native)
+    before = signal.signal(signal.SIGALRM, interrupt)
+    try:
+        with treedb.connect(valve.address) as db:
+            db["shop.interrupted"].count()
+            valve.left = arrived
+            signal.setitimer(signal.ITIMER_REAL, 0.3)
+            with pytest.raises(Interruption):
+                db["shop.interrupted"].count()
+            # It was in the middle of a frame.
+            valve.left = None
+            with pytest.raises(ConnectionLost, match="Interruption.*connect again"):
+                db.ping()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        valve.thread.join()
 
 
 def test_statements_take_values_and_nothing_else(films):
@@ -161,7 +241,8 @@ def test_through_tls_only_a_certified_server_is_trusted(tmp_path):
     server = Server(tmp_path / "data", *certificates.flags, native=True)
     with treedb.connect(address(server), tls_ca=certificates.ca) as db:
         db["a.b"].insert_many({"_id": n, "text": "x" * 1_000_000} for n in range(20))
-        assert [found["_id"] for found in db["a.b"].find(batch=1)] == list(range(20))
+        assert [found["_id"] for found in db["a.b"].find(batch=1, stream=True)] == list(range(20))
+        beside_a_stream(db["a.large"])
     other = tmp_path / "other"
     other.mkdir()
     with pytest.raises(ConnectionLost, match="certificate"):

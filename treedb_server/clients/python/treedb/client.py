@@ -120,17 +120,39 @@ class Collection:
 
     def find(
         self, filter: Document | None = None, *, sort: Document | None = None, projection: Document | None = None, skip: int = 0,
-        limit: int = 0, batch: int = 0,
+        limit: int = 0, batch: int = 0, stream: bool = False,
     ) -> Iterator[dict[str, Any]]:
-        """The documents that match, all of one snapshot, which is taken with the first. The server sends batches ahead while they are
-        iterated; an iterator that is closed or forgotten ends that."""
+        """The documents that match, all of one snapshot, which is taken with the first. Each batch is asked for when the one before it
+        has been iterated.
+
+        With `stream` the server sends batches ahead, which is faster for many documents. They have to be taken: who makes the server wait
+        for half a minute loses the connection. An iterator that is closed or forgotten ends the stream."""
         which, parts = _optional(sort, projection)
         body = struct.pack("<IQQB", batch, skip, limit, which) + document(filter) + parts
-        yield from self._stream(self._call(Op.FIND, body, read_batch), batch)
+        yield from self._documents(self._call(Op.FIND, body, read_batch), batch, stream)
 
     def find_one(self, filter: Document | None = None, **options: Any) -> dict[str, Any] | None:
         """The first document that matches."""
         return next(iter(self.find(filter, limit=1, **options)), None)
+
+    def _documents(
+        self, first: tuple[int, list[dict[str, Any]]], batch: int, stream: bool,
+    ) -> Iterator[dict[str, Any]]:
+        """The documents of a first batch, and those after it."""
+        if stream:
+            yield from self._stream(first, batch)
+            return
+        connection, (cursor, documents) = self.client.connection, first
+        try:
+            yield from documents
+            while cursor:
+                # If this fails, there is nothing to close.
+                asked, cursor = cursor, 0
+                cursor, documents = connection.call(Op.NEXT, u64(asked) + u32(batch), read_batch)
+                yield from documents
+        finally:
+            if cursor and connection.ended is None:
+                connection.forget(connection.send(Op.CLOSE, u64(cursor)))
 
     def _stream(self, first: tuple[int, list[dict[str, Any]]], batch: int) -> Iterator[dict[str, Any]]:
         """The documents of a first batch, then those that the server sends."""
@@ -216,10 +238,10 @@ class Collection:
         collection = self
 
         def run(
-            self: Statement[Any], *parameters: Any, skip: int = 0, limit: int = 0, batch: int = 0,
+            self: Statement[Any], *parameters: Any, skip: int = 0, limit: int = 0, batch: int = 0, stream: bool = False,
         ) -> Iterator[dict[str, Any]]:
             body = struct.pack("<IQQ", batch, skip, limit) + values(parameters)
-            yield from collection._stream(self.execute(body, read_batch), batch)
+            yield from collection._documents(self.execute(body, read_batch), batch, stream)
 
         return Statement(self.client, Op.FIND, self.namespace, bytes([which]) + document(filter) + parts, run)
 

@@ -5,6 +5,7 @@ import base64
 import hashlib
 import hmac
 import secrets
+import selectors
 import socket
 import ssl
 from collections import deque
@@ -64,12 +65,50 @@ class Connection:
         if self.ended is not None:
             raise ConnectionLost(f"the connection has ended ({self.ended}): connect again")
         self.last += 1
+        frame = HEADER.pack(len(body), opcode, flags, self.last) + body
         try:
-            self.socket.sendall(HEADER.pack(len(body), opcode, flags, self.last) + body)
+            if self.owed or self.unwanted:
+                self.send_and_read(frame)
+            else:
+                self.socket.sendall(frame)
         except OSError as error:
             raise self.end(ConnectionLost(str(error))) from error
+        except BaseException as error:
+            # Part of the frame may have been sent, so that nothing can follow it.
+            self.end(ConnectionLost(f"interrupted by {type(error).__name__}"))
+            raise
         self.owed.add(self.last)
         return self.last
+
+    def send_and_read(self, frame: bytes) -> None:
+        """Sends while answers may come. A server whose answers are not read stops reading: who only sent would wait for ever."""
+        rest, patience = memoryview(frame), self.socket.gettimeout()
+        self.socket.setblocking(False)
+        try:
+            while rest:
+                try:
+                    rest = rest[self.socket.send(rest):]
+                except ssl.SSLWantReadError:
+                    self.collect(selectors.EVENT_READ, patience)
+                except (BlockingIOError, ssl.SSLWantWriteError):
+                    self.collect(selectors.EVENT_READ | selectors.EVENT_WRITE, patience)
+        finally:
+            if self.ended is None:
+                self.socket.settimeout(patience)
+
+    def collect(self, events: int, patience: float | None) -> None:
+        """Takes what has come; if that is nothing, waits until more can be read or sent."""
+        try:
+            more = self.socket.recv(CHUNK)
+        except (BlockingIOError, ssl.SSLWantReadError, ssl.SSLWantWriteError):
+            with selectors.DefaultSelector() as selector:
+                selector.register(self.socket, events)
+                if not selector.select(patience):
+                    raise TimeoutError("timed out") from None
+            return
+        if not more:
+            raise ConnectionResetError("the server closed the connection")
+        self.received += more
 
     def forget(self, request: int) -> None:
         """Nobody will take the answer to a request."""
@@ -95,6 +134,16 @@ class Connection:
 
     def receive(self) -> None:
         """Waits for one frame."""
+        try:
+            self.receive_frame()
+        except TreeDBError:
+            raise
+        except BaseException as error:
+            # Part of the frame may have been taken, so that what follows could not be read.
+            self.end(ConnectionLost(f"interrupted by {type(error).__name__}"))
+            raise
+
+    def receive_frame(self) -> None:
         length, opcode, flags, request = HEADER.unpack(self.take(HEADER.size))
         if length > LONGEST:
             raise self.end(ProtocolError(f"a frame of {length} bytes"))
