@@ -256,7 +256,7 @@ impl Reader {
             }
         }
         self.fill(&mut body, length.min(FREE_BYTES)).await?;
-        let reserved = self.context.reserve(length).await;
+        let reserved = self.context.reserve(length + self.session.builds(&header, &body)).await;
         self.fill(&mut body, length).await?;
         self.received.inc_by((HEADER + length) as u64);
         let alone = self.slots.available_permits() == MAX_REQUESTS - 1 && self.stream.buffer().is_empty();

@@ -42,6 +42,9 @@ const BATCH_COUNT: u32 = 4096;
 /// Nesting of a filter, update, sort or projection: a document's own, and a few operators around it.
 const LIMITS: Limits = Limits { size: 2 * doc::MAX_DOCUMENT_SIZE, depth: doc::MAX_DEPTH + 8 };
 
+/// Documents of a find that is tried without a cursor. If they are too long for one batch it is executed again, with one.
+const LENT: u64 = 100;
+
 /// Documents that a short insert has at most.
 const SHORT_INSERT: usize = 100;
 
@@ -67,7 +70,10 @@ const OPCODES: usize = 0x40;
 /// True for requests that change or read a few documents or entries, whatever there is besides.
 fn is_small(header: &Header, body: &[u8]) -> bool {
     let by_id = |filter: &RawDocument| match filter.iter().next() {
-        Some(Ok((name, value))) => name == "_id" && value.as_document().is_none(),
+        // A document may have operators, and a regular expression matches any number.
+        Some(Ok((name, value))) => {
+            name == "_id" && value.as_document().is_none() && value.as_regex().is_none()
+        }
         _ => false,
     };
     match Request::read(header, body) {
@@ -136,6 +142,8 @@ impl Session {
             }),
             // Its answer is not one frame.
             opcode::PULL => false,
+            // The last one says nothing about how long the next one takes.
+            opcode::CREATE_INDEX | opcode::DROP_INDEX | opcode::UPDATE_SEARCH_INDEX => false,
             opcode => self.pace.is_short(opcode) || is_small(header, body),
         }
     }
@@ -149,6 +157,16 @@ impl Session {
                 }
             }
             opcode => self.pace.note(opcode, took),
+        }
+    }
+
+    /// The most bytes that a request builds from what it says, of which `body` is the beginning.
+    pub(crate) fn builds(&self, header: &Header, body: &[u8]) -> usize {
+        match header.opcode {
+            opcode::EXECUTE => {
+                self.executed(body).map_or(0, |statement| statement.builds(body, header.length as usize))
+            }
+            _ => 0,
         }
     }
 
@@ -193,7 +211,12 @@ impl Session {
                     let message = format!("statement {number} does not exist on this connection: prepare it");
                     ErrorFrame::new(ErrorCode::BadValue, message)
                 };
-                Some(self.statements.get(number).ok_or_else(unknown)?)
+                let statement = self.statements.get(number);
+                if statement.is_none() {
+                    // Who may do nothing does not learn which there are.
+                    permission::check(&self.access, &self.identity, header.opcode, &request, None)?;
+                }
+                Some(statement.ok_or_else(unknown)?)
             }
             _ => None,
         };
@@ -319,7 +342,7 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Done {
         if request.limit > 1
-            && request.limit <= u64::from(batch_of(wanted))
+            && request.limit <= u64::from(batch_of(wanted)).min(LENT)
             && lend_all(collection, &request, out)?
         {
             return Ok(());

@@ -1,7 +1,7 @@
 //! Invalid bytes: the connection gets an error or is closed, and the server continues.
 
 use bson::rawdoc;
-use treedb_server::client::{Call, Count, ErrorFrame, Find, Insert, KvPut};
+use treedb_server::client::{Call, Count, CreateIndex, ErrorFrame, Find, Insert, KvPut};
 use treedb_server::native::bytes::Reader;
 use treedb_server::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, opcode};
 use treedb_testing::Rng;
@@ -263,6 +263,33 @@ fn random_bytes_behind_a_greeting_do_no_harm() {
         while socket.frame().is_some() {}
     }
     server.client().ping().unwrap();
+}
+
+#[test]
+fn an_index_of_many_documents_is_not_waited_for_by_a_ping_because_one_of_none_was_fast() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::with_flags(dir.path(), &["--durability", "none"]);
+    let mut client = server.client();
+    for part in 0..20 {
+        let documents =
+            (0..5_000).map(|n| rawdoc! { "_id": part * 5_000 + n, "a": n, "b": "x" }).collect::<Vec<_>>();
+        client.insert_many("slow.large", &documents, true).unwrap();
+    }
+    let mut socket = server.socket();
+    let mut create = |request: u64, namespace: &str, field: &str| {
+        let mut body = Vec::new();
+        CreateIndex { namespace, spec: &rawdoc! { "key": { field: 1 } } }.write(&mut body).unwrap();
+        socket.request(opcode::CREATE_INDEX, 0, request, &body);
+        if namespace == "slow.large" {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            socket.request(opcode::PING, 0, request + 1, b"");
+        }
+        socket.frame().unwrap().0.request
+    };
+    for n in 0..10 {
+        assert_eq!(create(2 + n, "slow.small", "a"), 2 + n);
+    }
+    assert_eq!(create(100, "slow.large", "b"), 101, "the ping is answered first");
 }
 
 #[test]

@@ -105,6 +105,21 @@ fn a_value_of_a_statement_is_never_an_operator() {
 }
 
 #[test]
+fn a_regular_expression_among_the_values_of_in_is_refused() {
+    let server = Server::start();
+    let mut client = server.client();
+    client.insert_one("a.users", &rawdoc! { "_id": 1, "token": "secret" }).unwrap();
+    let all = || bson::Regex { pattern: bson::raw::cstr!("^").into(), options: bson::raw::cstr!("").into() };
+    let one = rawdoc! { "token": { "$in": [param(0)] } };
+    let several_tokens = rawdoc! { "token": { "$in": param(0) } };
+    let values = [several([RawBson::RegularExpression(all())]), rawdoc! { "": [all()] }];
+    for (filter, values) in [one, several_tokens].iter().zip(&values) {
+        let count = client.prepare("a.users", Shape::Count(filter)).unwrap();
+        assert_eq!(code(client.execute(count, CountWith { skip: 0, limit: 0, values })), Some(2));
+    }
+}
+
+#[test]
 fn refused_documents_of_a_prepared_insert_are_told_with_index_and_code() {
     let server = Server::start();
     let mut client = server.client();
@@ -213,7 +228,7 @@ fn what_cannot_be_prepared_or_executed_is_refused_and_the_connection_goes_on() {
 }
 
 #[test]
-fn a_statement_is_refused_to_somebody_who_may_no_longer_do_it() {
+fn a_statement_is_refused_to_somebody_who_has_not_authenticated() {
     let dir = tempfile::tempdir().unwrap();
     let password = dir.path().join("password");
     std::fs::write(&password, "secret\n").unwrap();
@@ -221,6 +236,9 @@ fn a_statement_is_refused_to_somebody_who_may_no_longer_do_it() {
     let server = Server::with_flags(&dir.path().join("data"), &flags);
     let mut nobody = Client::connect_timeout(server.address, PATIENCE).unwrap();
     assert_eq!(code(nobody.prepare(FILMS, Shape::Get)), Some(13));
+    let one = values([1]);
+    let execute = Execute { statement: 1, with: GetWith { values: &one } };
+    assert_eq!(code(nobody.call(&execute)), Some(13));
     let mut root = server.client();
     root.authenticate("admin", "root", "secret").unwrap();
     let get = root.prepare(FILMS, Shape::Get).unwrap();

@@ -222,11 +222,31 @@ fn a_server_with_waiting_pulls_stops_and_says_so() {
     assert!(started.elapsed() < Duration::from_secs(8), "{:?}", started.elapsed());
 }
 
+/// A connection to a server that may have none free for a moment.
+fn connected(server: &Server) -> Socket {
+    let began = std::time::Instant::now();
+    loop {
+        if let Some(socket) = crate::server::try_greeted(server.address) {
+            return socket;
+        }
+        assert!(began.elapsed() < crate::server::PATIENCE, "no connection is free");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
 #[test]
 fn a_client_that_goes_away_ends_its_pulls() {
-    let server = Server::start();
-    let (mut socket, cursor) = with_cursor(&server);
-    send(&mut socket, 9, &Pull { cursor, batch: 0, credit: 0 });
-    drop(socket);
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::with_flags(dir.path(), &["--max-connections", "2"]);
+    numbers(&mut server.client(), 100);
+    for _ in 0..10 {
+        let mut socket = connected(&server);
+        send(&mut socket, 8, &Find::new(NUMBERS, &rawdoc! {}).batch(10));
+        let cursor = Find::read_answer(&mut Reader::new(&socket.frame().unwrap().1)).unwrap().cursor;
+        send(&mut socket, 9, &Pull { cursor, batch: 0, credit: 0 });
+        assert_eq!(before_a_ping(&mut socket), []);
+        // The connection of a client that is gone is free for another.
+        drop(socket);
+    }
     assert!(server.stop().success());
 }

@@ -4,7 +4,7 @@ use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::{DeleteRequest, ErrorCode, FindRequest, UpdateRequest};
 use treedb_query::doc::{Doc, Element, MAX_DOCUMENT_SIZE};
 
-use super::statement::{Kind, MAX_BYTES, Statement};
+use super::statement::{Kind, MAX_BYTES, Statement, most_built};
 use super::template::{Parameters, Place, Template};
 use crate::native::bytes::{Malformed, Reader};
 use crate::native::call::{
@@ -13,12 +13,6 @@ use crate::native::call::{
 };
 use crate::native::error_frame::ErrorFrame;
 use crate::native::execute::{Done, Session, checked, lend_by_id, with_ack};
-
-/// The documents of one execution have at most so many bytes, and [`GROWTH`] times those of its body: they repeat what the statement holds.
-const FREE_GROWTH: usize = 64 * 1024;
-
-/// See [`FREE_GROWTH`].
-const GROWTH: usize = 8;
 
 impl Session {
     /// Prepares a statement.
@@ -75,7 +69,7 @@ impl Session {
     ) -> Done {
         let Executed { flags, rest, .. } = *executed;
         let Statement { kind, collection, .. } = statement;
-        let fill = Fill { statement, limit: FREE_GROWTH + GROWTH * rest.len() };
+        let fill = Fill { statement, limit: most_built(rest.len()) };
         match kind {
             Kind::Get => {
                 let with = read(flags, rest, 0, GetWith::read)?;

@@ -13,12 +13,25 @@ use treedb_collections::{Collection, ErrorCode};
 
 use super::template::Template;
 use crate::native::error_frame::ErrorFrame;
+use crate::native::frame::MAX_BODY;
 
 /// Statements that one connection may have.
 const MAX_STATEMENTS: usize = 256;
 
 /// Bytes that the statements of one connection may have together.
 pub(super) const MAX_BYTES: usize = 1 << 20;
+
+/// The documents of one execution have at most so many bytes, and [`GROWTH`] times those of its body: they repeat what the statement holds.
+const FREE_GROWTH: usize = 64 * 1024;
+
+/// See [`FREE_GROWTH`].
+const GROWTH: usize = 8;
+
+/// The most bytes that the documents of one execution may have, whose body has `length`.
+pub(super) fn most_built(length: usize) -> usize {
+    // No more than could have been sent.
+    length.saturating_mul(GROWTH).saturating_add(FREE_GROWTH).min(MAX_BODY as usize)
+}
 
 /// What a statement does.
 #[derive(Debug)]
@@ -60,6 +73,17 @@ impl Statement {
             Kind::Insert(_) => Some(u32::from_le_bytes(*body.get(4..)?.first_chunk()?) as usize),
             _ => self.by_id.then_some(1),
         }
+    }
+
+    /// The most bytes that an execution whose body has `length` bytes and begins with `body` builds.
+    pub(crate) fn builds(&self, body: &[u8], length: usize) -> usize {
+        let most = match &self.kind {
+            Kind::Get => 0,
+            Kind::Insert(template) => template.most(self.documents(body).unwrap_or_default(), length),
+            Kind::Find { filter, .. } | Kind::Delete(filter) | Kind::Count(filter) => filter.most(1, length),
+            Kind::Update { filter, update } => filter.most(1, length).saturating_add(update.most(1, length)),
+        };
+        most.min(most_built(length))
     }
 
     /// What it does.

@@ -10,6 +10,7 @@
 //!
 //! Everywhere else, as in `$expr`, where a string could name a field, it is refused.
 
+use std::collections::HashMap;
 use std::ops::Range;
 
 use bson::RawDocument;
@@ -23,6 +24,9 @@ pub(crate) const MAX_PARAMETERS: usize = 1_024;
 
 /// The name of a parameter's only field.
 const PARAM: &[u8] = b"$param";
+
+/// The most bytes that filling adds for a step besides what the template and the values have: a document around a value.
+const STEP_BYTES: usize = 16;
 
 /// Type bytes of BSON.
 const DOCUMENT: u8 = 0x03;
@@ -56,6 +60,8 @@ pub(crate) enum Place {
     Filters,
     /// The operators of a field.
     Operators,
+    /// The array of `$in` or `$nin`, in which a regular expression would be executed.
+    Members,
     /// A value, or something in one.
     Value,
     /// The operators of an update, or a replacement.
@@ -91,6 +97,7 @@ impl Place {
             (Place::Operators, b"$not") => Place::Operators,
             (Place::Operators, b"$elemMatch") if has_operators(element) => Place::Operators,
             (Place::Operators, b"$elemMatch") => Place::Filter,
+            (Place::Operators, b"$in" | b"$nin") => Place::Members,
             (Place::Operators, name) if !OF_VALUES.contains(&name) => Place::Nowhere,
             (Place::Update, b"$set" | b"$setOnInsert" | b"$inc" | b"$mul" | b"$min" | b"$max") => {
                 Place::Fields
@@ -100,20 +107,28 @@ impl Place {
             (Place::Pushes, _) => Place::Modifiers,
             (Place::Modifiers, b"$each") => Place::Value,
             (Place::Modifiers | Place::Nowhere, _) => Place::Nowhere,
-            (Place::Filter | Place::Operators | Place::Value | Place::Update | Place::Fields, _) => {
-                Place::Value
-            }
+            (
+                Place::Filter
+                | Place::Operators
+                | Place::Members
+                | Place::Value
+                | Place::Update
+                | Place::Fields,
+                _,
+            ) => Place::Value,
         }
     }
 
-    /// Whether a parameter of this name may be here, and then, whether the field has to equal its value.
-    fn parameter(self, name: &[u8]) -> Option<bool> {
+    /// What a parameter of this name means here; `None` if it may not be here.
+    fn parameter(self, name: &[u8]) -> Option<Meaning> {
         match self {
-            Place::Filter if !is_operator(name) => Some(true),
-            Place::Operators if OF_VALUES.contains(&name) => Some(false),
-            Place::Update if !is_operator(name) => Some(false),
-            Place::Modifiers if name == b"$each" => Some(false),
-            Place::Value | Place::Fields => Some(false),
+            Place::Filter if !is_operator(name) => Some(Meaning::Equal),
+            Place::Operators if matches!(name, b"$in" | b"$nin") => Some(Meaning::Members),
+            Place::Operators if OF_VALUES.contains(&name) => Some(Meaning::Value),
+            Place::Members => Some(Meaning::Member),
+            Place::Update if !is_operator(name) => Some(Meaning::Value),
+            Place::Modifiers if name == b"$each" => Some(Meaning::Value),
+            Place::Value | Place::Fields => Some(Meaning::Value),
             _ => None,
         }
     }
@@ -161,6 +176,37 @@ impl Parameters {
     }
 }
 
+/// What the value of a parameter is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Meaning {
+    /// Any value.
+    Value,
+    /// What a field has to equal.
+    Equal,
+    /// One of the values of `$in` or `$nin`.
+    Member,
+    /// All of them: an array.
+    Members,
+}
+
+impl Meaning {
+    /// Refuses a value that would be more than one: a regular expression is executed where it is a member.
+    fn check(self, value: &Element<'_>) -> Result<(), ErrorFrame> {
+        let executed = match self {
+            Meaning::Value | Meaning::Equal => false,
+            Meaning::Member => value.kind == REGEX,
+            Meaning::Members => {
+                value.kind == ARRAY && Doc::new(value.bytes).elements().any(|member| member.kind == REGEX)
+            }
+        };
+        if executed {
+            let message = "a value of $in or $nin cannot be a regular expression: use a parameter of $regex";
+            return Err(ErrorFrame::new(ErrorCode::BadValue, message));
+        }
+        Ok(())
+    }
+}
+
 #[derive(Debug)]
 enum Step {
     /// These bytes of the template.
@@ -170,7 +216,7 @@ enum Step {
     /// Its end.
     Close,
     /// A value under a name, which ends with NUL.
-    Parameter { name: Range<usize>, number: u16, equals: bool },
+    Parameter { name: Range<usize>, number: u16, meaning: Meaning },
 }
 
 /// A compiled template.
@@ -204,7 +250,7 @@ impl Template {
         self.steps.push(Step::Open);
         for element in document.elements() {
             if let Some(number) = parameter(&element) {
-                let Some(equals) = place.parameter(element.name) else {
+                let Some(meaning) = place.parameter(element.name) else {
                     let message = format!("{}: a parameter cannot be here", element.name_str());
                     return Err(ErrorFrame::new(ErrorCode::BadValue, message));
                 };
@@ -212,7 +258,7 @@ impl Template {
                 let start = self.bytes.len();
                 self.bytes.extend_from_slice(element.name);
                 self.bytes.push(0);
-                self.steps.push(Step::Parameter { name: start..self.bytes.len(), number, equals });
+                self.steps.push(Step::Parameter { name: start..self.bytes.len(), number, meaning });
             } else if has_parameters(&element) {
                 self.copy(&[&[element.kind], element.name, &[0]]);
                 self.document(Doc::new(element.bytes), place.inside(&element), parameters)?;
@@ -238,10 +284,23 @@ impl Template {
         self.bytes.len() + self.steps.len() * size_of::<Step>()
     }
 
+    /// The most bytes that so many documents have with `values` bytes of values together.
+    pub(crate) fn most(&self, documents: usize, values: usize) -> usize {
+        let mut uses = HashMap::<u16, usize>::new();
+        for step in &self.steps {
+            if let Step::Parameter { number, .. } = step {
+                *uses.entry(*number).or_default() += 1;
+            }
+        }
+        let repeated = uses.into_values().max().unwrap_or_default();
+        let fixed = self.bytes.len() + self.steps.len() * STEP_BYTES;
+        documents.saturating_mul(fixed).saturating_add(values.saturating_mul(repeated))
+    }
+
     /// Appends the document with these values to `out`, which is to have at most `limit` bytes then.
     ///
     /// # Errors
-    /// `BSONObjectTooLarge` for more.
+    /// `BSONObjectTooLarge` for more; `BadValue` for a regular expression in `$in`.
     pub(crate) fn fill(
         &self,
         values: &[Element<'_>],
@@ -260,11 +319,12 @@ impl Template {
                     out.push(0);
                     close(out, open.pop().unwrap_or_default());
                 }
-                Step::Parameter { name, number, equals } => {
+                Step::Parameter { name, number, meaning } => {
                     let missing = || ErrorFrame::new(ErrorCode::InternalError, "a value is missing");
                     let value = values.get(usize::from(*number)).ok_or_else(missing)?;
+                    meaning.check(value)?;
                     let name = self.bytes.get(name.clone()).unwrap_or_default();
-                    if *equals && matches!(value.kind, DOCUMENT | REGEX) {
+                    if *meaning == Meaning::Equal && matches!(value.kind, DOCUMENT | REGEX) {
                         out.push(DOCUMENT);
                         out.extend_from_slice(name);
                         let start = out.len();
@@ -409,6 +469,49 @@ mod tests {
         }
         // One more field makes it a document like any other.
         assert_eq!(compile(&rawdoc! { "a": { "$param": 0, "b": 1 } }, Place::Value).unwrap().1, 0);
+    }
+
+    #[test]
+    fn a_regular_expression_is_no_value_of_in() {
+        let regex =
+            || bson::Regex { pattern: bson::raw::cstr!("^").into(), options: bson::raw::cstr!("").into() };
+        let refused = |filter: &RawDocument, value: RawDocumentBuf| {
+            let (template, _) = compile(filter, Place::Filter).unwrap();
+            let values: Vec<_> = Doc::from(&*value).elements().collect();
+            template.fill(&values, 1 << 20, &mut Vec::new()).err().map(|error| error.code)
+        };
+        for operator in ["$in", "$nin"] {
+            let one = rawdoc! { "a": { operator: ["b", { "$param": 0 }] } };
+            let all = rawdoc! { "a": { "$not": { operator: { "$param": 0 } } } };
+            assert_eq!(refused(&one, rawdoc! { "": regex() }), Some(2));
+            assert_eq!(refused(&all, rawdoc! { "": ["b", regex()] }), Some(2));
+            // Compared, in an array or document that is a member.
+            assert_eq!(refused(&one, rawdoc! { "": [regex()] }), None);
+            assert_eq!(refused(&one, rawdoc! { "": "b" }), None);
+            assert_eq!(refused(&all, rawdoc! { "": ["b", { "c": regex() }] }), None);
+        }
+    }
+
+    #[test]
+    fn documents_have_no_more_bytes_than_was_reserved_for_them() {
+        let param = |number: i32| rawdoc! { "$param": number };
+        for shape in [
+            rawdoc! { "_id": param(0), "a long name of a field": param(1) },
+            rawdoc! { "a": [param(0), param(0), { "b": param(0), "c": {} }], "d": param(1) },
+            rawdoc! { "a": { "b": { "c": { "d": param(1) } } }, "": param(0) },
+        ] {
+            for place in [Place::Value, Place::Filter] {
+                let (template, _) = compile(&shape, place).unwrap();
+                for long in [0, 10, 10_000] {
+                    let value = rawdoc! { "": { "x": "x".repeat(long) }, "": 1 };
+                    let values: Vec<_> = Doc::from(&value).elements().collect();
+                    let mut out = Vec::new();
+                    (0..100).for_each(|_| template.fill(&values, usize::MAX, &mut out).unwrap());
+                    let most = template.most(100, 100 * value.as_bytes().len());
+                    assert!(out.len() <= most, "{} {most} {shape:?}", out.len());
+                }
+            }
+        }
     }
 
     #[test]
