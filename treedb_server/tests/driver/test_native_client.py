@@ -6,6 +6,7 @@ import socket
 import struct
 import sys
 import threading
+import time
 
 import pytest
 from test_tls import Certificates
@@ -98,13 +99,16 @@ def test_the_server_sends_nothing_ahead_unless_it_is_asked_to(db, films):
 
 def beside_a_stream(films):
     """Sends more than sockets hold while the server cannot send either."""
-    films.insert_many({"_id": n, "text": "x" * 8_000_000} for n in range(4))
-    films.insert_many({"_id": n, "text": "x" * 8_000_000} for n in range(4, 8))
+    for first in range(0, 9, 3):
+        films.insert_many({"_id": n, "text": "x" * 15_000_000} for n in range(first, first + 3))
+    films.client.connection.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 20)
     found = films.find(batch=1, stream=True)
-    # After the third, more has been granted; its answer is behind the batches.
-    assert [next(found)["_id"] for _ in range(3)] == [0, 1, 2]
-    assert films.insert_many({"_id": n, "text": "y" * 8_000_000} for n in range(10, 14)) == [10, 11, 12, 13]
-    assert [each["_id"] for each in found] == [3, 4, 5, 6, 7]
+    assert [next(found)["_id"] for _ in range(2)] == [0, 1]
+    # By now the sockets are full. With the third batch more is granted, and the answer to that is behind the batches.
+    time.sleep(1)
+    assert next(found)["_id"] == 2
+    assert films.insert_many({"_id": n, "text": "y" * 15_000_000} for n in range(10, 13)) == [10, 11, 12]
+    assert [each["_id"] for each in found] == list(range(3, 9))
 
 
 def test_a_large_insert_beside_a_stream_that_is_not_read_does_not_block(films):
@@ -147,7 +151,7 @@ def test_an_interrupted_request_ends_the_connection(native, arrived):
     valve = Valve(native)
     before = signal.signal(signal.SIGALRM, interrupt)
     try:
-        with treedb.connect(valve.address) as db:
+        with treedb.connect(valve.address, timeout=10) as db:
             db["shop.interrupted"].count()
             valve.left = arrived
             signal.setitimer(signal.ITIMER_REAL, 0.3)
