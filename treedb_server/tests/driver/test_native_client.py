@@ -7,6 +7,7 @@ import struct
 import sys
 import threading
 import time
+from collections.abc import Iterator
 
 import pytest
 from test_tls import Certificates
@@ -193,6 +194,73 @@ def test_statements_take_values_and_nothing_else(films):
     assert count.forget() and not count.forget()
     with pytest.raises(ServerError, match="does not exist"):
         count("film")
+
+
+def test_statements_outlive_their_collection_and_see_its_indexes(native, films):
+    database, name = films.namespace.split(".", 1)
+    insert = films.prepare_insert({"_id": Param(0), "year": Param(1)})
+    find = films.prepare_find({"year": {"$gte": Param(0)}}, sort={"year": -1})
+    update = films.prepare_update({"year": Param(0)}, {"$set": {"seen": True}})
+    get = films.prepare_get()
+    years = [(n, 1900 + n) for n in range(100)]
+
+    def last(**options):
+        return [film["_id"] for film in find(1990, **options)]
+
+    assert insert(years) == 100 and last(limit=3) == [99, 98, 97]
+    films.create_index({"key": {"year": 1}, "name": "by_year", "unique": True})
+    assert last(limit=3) == [99, 98, 97] and last(batch=2) == list(range(99, 89, -1))
+    with pytest.raises(InsertError):
+        insert([(100, 1950)])
+    films.drop_index("by_year")
+    assert insert([(100, 1999)]) == 1 and sorted(last(limit=2)) == [99, 100]
+    with native.client() as mongo:
+        mongo[database].drop_collection(name)
+        assert last() == [] and get(1) is None and update(1950).matched == 0
+        # Made again, by somebody else and with other documents, and then by the statement.
+        mongo[database][name].insert_one({"_id": "new", "year": 1999})
+        assert last() == ["new"] and get("new") == {"_id": "new", "year": 1999} and get(1) is None
+        assert update(1999).modified == 1
+        mongo[database].drop_collection(name)
+    assert insert(years[:2]) == 2 and get(1) == {"_id": 1, "year": 1901}
+
+
+def test_a_statement_is_refused_to_somebody_who_may_no_longer_do_it(tmp_path):
+    server = Locked(tmp_path / "data", native=True)
+    with server.as_user() as root:
+        root.admin.command("createUser", "ann", pwd=PASSWORD, roles=[{"role": "readWrite", "db": "shop"}])
+        changes = [{"resource": {"db": "shop", "collection": ""}, "actions": ["find", "update"]}]
+        root.admin.command("createRole", "changes", privileges=changes, roles=[])
+        root.admin.command("createUser", "bob", pwd=PASSWORD, roles=["changes"])
+        with treedb.connect(address(server), user="ann", password=PASSWORD) as ann, \
+                treedb.connect(address(server), user="bob", password=PASSWORD) as bob:
+            films = ann["shop.films"]
+            statements = [
+                (films.prepare_get(), [1]), (films.prepare_insert({"_id": Param(0)}), [[[1]]]),
+                (films.prepare_find({"_id": Param(0)}), [1]), (films.prepare_count({"_id": Param(0)}), [1]),
+                (films.prepare_update({"_id": Param(0)}, {"$set": {"a": 1}}), [1]), (films.prepare_delete({"_id": Param(0)}), [1]),
+            ]
+
+            def codes():
+                for statement, parameters in statements:
+                    try:
+                        answer = statement(*parameters)
+                        if isinstance(answer, Iterator):
+                            list(answer)
+                        yield None
+                    except ServerError as error:
+                        yield error.code
+
+            assert list(codes()) == [None] * 6
+            root.admin.command("revokeRolesFromUser", "ann", roles=[{"role": "readWrite", "db": "shop"}])
+            assert list(codes()) == [13] * 6
+            # Who may update may not insert, with the flag that only the execution has.
+            update = bob["shop.films"].prepare_update({"_id": Param(0)}, {"$set": {"a": 1}})
+            assert update(2).matched == 0
+            with pytest.raises(ServerError) as refused:
+                update(2, upsert=True)
+            assert refused.value.code == 13
+    assert server.stop() == 0
 
 
 def test_a_table_is_a_mapping_in_the_order_of_its_keys(db):
