@@ -2,8 +2,9 @@
 //!
 //! A request is a frame in the queue of a task that writes, and a place in the table of answers that are awaited. Another task reads, and
 //! hands each frame to the place with its request's id. So a request that is given up, because its future is dropped, leaves the connection
-//! as it was: its answer is thrown away when it comes.
+//! as it was: its answer is thrown away when it comes, and what it would leave on the server, a cursor or a statement, is closed.
 
+use std::any::Any;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,11 +24,11 @@ use super::transport::Tls;
 use crate::access::scram::{ClientExchange, Mechanism};
 use crate::native::bytes::Reader;
 use crate::native::call::{
-    Ack, Authenticate, Batch, Call, Close, Count, Credit, Delete, Execute, Execution, Find, Get, Hello,
-    Insert, Inserted, Ping, Prepare, Prepared, Prove, Pull, Shape, Update, Updated, Welcome,
+    Ack, Authenticate, Batch, Call, Close, Count, Credit, Delete, Execute, Execution, Find, Forget, Get,
+    Hello, Insert, Inserted, Ping, Prepare, Prepared, Prove, Pull, Shape, Update, Updated, Welcome,
 };
 use crate::native::error_frame::ErrorFrame;
-use crate::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, VERSION};
+use crate::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, VERSION, opcode};
 
 /// Bytes of frames that are written at once.
 const TOGETHER: usize = 64 * 1024;
@@ -45,18 +46,18 @@ pub struct AsyncClient {
 #[derive(Debug)]
 struct Inner {
     shared: Arc<Shared>,
-    queue: mpsc::UnboundedSender<Vec<u8>>,
     welcome: Welcome,
     /// The requests that the server executes at once: more are not sent before some have been answered.
     places: Arc<Semaphore>,
-    next_id: AtomicU64,
     tasks: [JoinHandle<()>; 2],
 }
 
-/// What the task that reads shares with requests.
-#[derive(Debug, Default)]
+/// What the tasks that read and write share with requests.
+#[derive(Debug)]
 struct Shared {
     state: Mutex<State>,
+    queue: mpsc::UnboundedSender<Vec<u8>>,
+    next_id: AtomicU64,
 }
 
 #[derive(Debug, Default)]
@@ -71,7 +72,62 @@ struct State {
 #[derive(Debug)]
 struct Awaited {
     frames: mpsc::UnboundedSender<Frame>,
+    leaves: Leaves,
     _place: Option<OwnedSemaphorePermit>,
+}
+
+/// Finds what an answer that nobody takes leaves on the server.
+type Leaves = fn(&Frame) -> Option<Left>;
+
+/// What an answer has left on the server.
+#[derive(Debug, Clone, Copy)]
+enum Left {
+    Cursor(u64),
+    Statement(u32),
+}
+
+/// What the answer to a `C` in a frame has left on the server.
+fn left<C: Call>(frame: &Frame) -> Option<Left>
+where
+    C::Answer: 'static,
+{
+    // The cursor of a pull is closed by its stream.
+    if C::OPCODE == opcode::PULL {
+        return None;
+    }
+    let (answer, _) = read_answer::<C>(&frame.header, &frame.body).ok()?;
+    let answer: &dyn Any = &answer;
+    if let Some(batch) = answer.downcast_ref::<Batch>() {
+        return (batch.cursor != 0).then_some(Left::Cursor(batch.cursor));
+    }
+    answer.downcast_ref::<Prepared>().map(|prepared| Left::Statement(prepared.statement))
+}
+
+/// Where the frames of an answer arrive. Dropped, those that have not been taken are thrown away with what they have left.
+#[derive(Debug)]
+struct Answer {
+    frames: mpsc::UnboundedReceiver<Frame>,
+    leaves: Leaves,
+    shared: Arc<Shared>,
+}
+
+impl Answer {
+    /// The next frame; `None` if the connection has ended.
+    async fn next(&mut self) -> Option<Frame> {
+        self.frames.recv().await
+    }
+}
+
+impl Drop for Answer {
+    fn drop(&mut self) {
+        let untaken: Vec<Frame> = {
+            // Frames are filed under this lock: each is either here now, or cannot be handed over.
+            let _state = self.shared.lock();
+            self.frames.close();
+            std::iter::from_fn(|| self.frames.try_recv().ok()).collect()
+        };
+        untaken.iter().for_each(|frame| self.shared.clean(frame, self.leaves));
+    }
 }
 
 impl Shared {
@@ -105,12 +161,40 @@ impl Shared {
         let Some(awaited) = state.awaited.get(&header.request) else {
             return Err(format!("an answer to request {}, which was not made", header.request));
         };
-        // Nobody may want it any more.
-        let _ = awaited.frames.send(frame);
+        let (unwanted, leaves) = (awaited.frames.send(frame).err(), awaited.leaves);
         if !has_more(&header) {
             state.awaited.remove(&header.request);
         }
+        drop(state);
+        if let Some(mpsc::error::SendError(frame)) = unwanted {
+            self.clean(&frame, leaves);
+        }
         Ok(())
+    }
+
+    /// Closes what an answer that nobody takes has left on the server.
+    fn clean(&self, frame: &Frame, leaves: Leaves) {
+        match leaves(frame) {
+            Some(Left::Cursor(cursor)) => self.send_alone(&Close { cursor }),
+            Some(Left::Statement(statement)) => self.send_alone(&Forget { statement }),
+            None => {}
+        }
+    }
+
+    /// Sends a request whose answer nobody needs. Does not wait for a place: the server answers such requests where it reads them.
+    fn send_alone<C: Call>(&self, call: &C) {
+        let mut bytes = Vec::new();
+        let id = self.next_id.fetch_add(1, Ordering::Relaxed);
+        if call.frame(id, &mut bytes).is_err() {
+            return;
+        }
+        let (frames, _) = mpsc::unbounded_channel();
+        let mut state = self.lock();
+        if state.ended.is_none() {
+            state.awaited.insert(id, Awaited { frames, leaves: |_| None, _place: None });
+            // A failure of the task that writes ends the connection itself.
+            let _ = self.queue.send(bytes);
+        }
     }
 }
 
@@ -153,16 +237,15 @@ impl AsyncClient {
         if welcome.version != VERSION {
             return Err(Error::Protocol(format!("it speaks version {}", welcome.version)));
         }
-        let shared = Arc::new(Shared::default());
         let (queue, queued) = mpsc::unbounded_channel();
+        let shared = Arc::new(Shared { state: Mutex::default(), queue, next_id: AtomicU64::new(2) });
         let tasks = [
             tokio::spawn(write_frames(write, queued, Arc::clone(&shared))),
             tokio::spawn(read_frames(read, Arc::clone(&shared))),
         ];
         let places =
             Arc::new(Semaphore::new((welcome.max_requests as usize).clamp(1, Semaphore::MAX_PERMITS)));
-        let next_id = AtomicU64::new(2);
-        let inner = Arc::new(Inner { shared, queue, welcome, places, next_id, tasks });
+        let inner = Arc::new(Inner { shared, welcome, places, tasks });
         Ok(AsyncClient { inner, ack: Ack::Server })
     }
 
@@ -191,37 +274,44 @@ impl AsyncClient {
         Ok(exchange.verify(&last.payload)?)
     }
 
-    /// Puts a request on its way: its id, and where the frames of its answer will come from. With `waits` it takes one of the places of
+    /// Puts a request on its way: where the frames of its answer will come from. With `waits` it takes one of the places of
     /// the server's requests.
-    async fn submit<C: Call>(&self, call: &C, waits: bool) -> Result<(u64, mpsc::UnboundedReceiver<Frame>)> {
+    async fn submit<C: Call>(&self, call: &C, waits: bool) -> Result<Answer>
+    where
+        C::Answer: 'static,
+    {
         let inner = &self.inner;
         let mut bytes = Vec::new();
-        let id = inner.next_id.fetch_add(1, Ordering::Relaxed);
+        let id = inner.shared.next_id.fetch_add(1, Ordering::Relaxed);
         call.frame(id, &mut bytes).map_err(Error::TooLarge)?;
         let length = u32::try_from(bytes.len() - HEADER).unwrap_or(u32::MAX);
         let header = Header { length, opcode: C::OPCODE, flags: 0, request: id };
         header.within(inner.welcome.max_body).map_err(Error::TooLarge)?;
         // The semaphore is never closed.
         let place = if waits { Arc::clone(&inner.places).acquire_owned().await.ok() } else { None };
-        let (frames, answer) = mpsc::unbounded_channel();
+        let (sender, frames) = mpsc::unbounded_channel();
+        let leaves: Leaves = left::<C>;
         {
             let mut state = inner.shared.lock();
             if let Some(reason) = &state.ended {
                 return Err(Error::Ended(reason.clone()));
             }
-            state.awaited.insert(id, Awaited { frames, _place: place });
+            state.awaited.insert(id, Awaited { frames: sender, leaves, _place: place });
         }
-        inner.queue.send(bytes).map_err(|_| inner.shared.ended())?;
-        Ok((id, answer))
+        inner.shared.queue.send(bytes).map_err(|_| inner.shared.ended())?;
+        Ok(Answer { frames, leaves, shared: Arc::clone(&inner.shared) })
     }
 
-    /// Makes any request and waits for its answer.
+    /// Makes any request and waits for its answer. If the future is dropped, a cursor or statement that the answer brings is closed.
     ///
     /// # Errors
     /// The server's, or the connection's.
-    pub async fn call<C: Call>(&self, call: &C) -> Result<C::Answer> {
-        let (_, mut answer) = self.submit(call, true).await?;
-        let frame = answer.recv().await.ok_or_else(|| self.inner.shared.ended())?;
+    pub async fn call<C: Call>(&self, call: &C) -> Result<C::Answer>
+    where
+        C::Answer: 'static,
+    {
+        let mut answer = self.submit(call, true).await?;
+        let frame = answer.next().await.ok_or_else(|| self.inner.shared.ended())?;
         self.read::<C>(&frame).map(|(answer, _)| answer)
     }
 
@@ -286,7 +376,7 @@ impl AsyncClient {
         let mut stream =
             DocumentStream { client: self.clone(), ready: documents.into_iter(), pulled: None, taken: 0 };
         if cursor != 0 {
-            let (_, frames) = self.submit(&Pull { cursor, batch: find.batch, credit: CREDIT }, false).await?;
+            let frames = self.submit(&Pull { cursor, batch: find.batch, credit: CREDIT }, false).await?;
             stream.pulled = Some((cursor, frames));
         }
         Ok(stream)
@@ -333,7 +423,10 @@ impl AsyncClient {
     ///
     /// # Errors
     /// Not as many values as the statement takes; as the request that was prepared.
-    pub async fn execute<E: Execution>(&self, statement: Prepared, with: E) -> Result<E::Answer> {
+    pub async fn execute<E: Execution>(&self, statement: Prepared, with: E) -> Result<E::Answer>
+    where
+        E::Answer: 'static,
+    {
         self.call(&Execute { statement: statement.statement, with }).await
     }
 }
@@ -344,7 +437,7 @@ pub struct DocumentStream {
     client: AsyncClient,
     ready: std::vec::IntoIter<RawDocumentBuf>,
     /// The server's cursor, and where its batches come from, while there are more.
-    pulled: Option<(u64, mpsc::UnboundedReceiver<Frame>)>,
+    pulled: Option<(u64, Answer)>,
     /// Batches taken since credit was granted last.
     taken: u32,
 }
@@ -360,7 +453,7 @@ impl DocumentStream {
                 return Some(Ok(document));
             }
             let (cursor, frames) = self.pulled.as_mut()?;
-            let (cursor, frame) = (*cursor, frames.recv().await);
+            let (cursor, frame) = (*cursor, frames.next().await);
             match frame.map(|frame| self.client.read::<Pull>(&frame)) {
                 Some(Ok((batch, more))) => {
                     self.ready = batch.documents.into_iter();
@@ -370,7 +463,10 @@ impl DocumentStream {
                     }
                     self.taken += 1;
                     if self.taken == CREDIT / 2 {
-                        self.client.send_alone(&Credit { cursor, batches: std::mem::take(&mut self.taken) });
+                        self.client
+                            .inner
+                            .shared
+                            .send_alone(&Credit { cursor, batches: std::mem::take(&mut self.taken) });
                     }
                 }
                 Some(Err(error)) => {
@@ -389,25 +485,7 @@ impl DocumentStream {
 impl Drop for DocumentStream {
     fn drop(&mut self) {
         if let Some((cursor, _)) = self.pulled.take() {
-            self.client.send_alone(&Close { cursor });
-        }
-    }
-}
-
-impl AsyncClient {
-    /// Sends a request whose answer nobody needs. Does not wait for a place: the server answers such requests where it reads them.
-    fn send_alone<C: Call>(&self, call: &C) {
-        let mut bytes = Vec::new();
-        let id = self.inner.next_id.fetch_add(1, Ordering::Relaxed);
-        if call.frame(id, &mut bytes).is_err() {
-            return;
-        }
-        let (frames, _) = mpsc::unbounded_channel();
-        let mut state = self.inner.shared.lock();
-        if state.ended.is_none() {
-            state.awaited.insert(id, Awaited { frames, _place: None });
-            // A failure of the task that writes ends the connection itself.
-            let _ = self.inner.queue.send(bytes);
+            self.client.inner.shared.send_alone(&Close { cursor });
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The asynchronous client against the real server.
 
+use std::pin::Pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
@@ -100,6 +102,48 @@ fn a_request_that_is_given_up_leaves_the_connection_as_it_was() {
             let _ = tokio::time::timeout(Duration::from_micros(20), count).await;
         }
         assert_eq!(client.count(NUMBERS, &rawdoc! {}).await.unwrap(), 100);
+    });
+}
+
+/// Polls a future once, which begins it.
+async fn first_look<F: Future + Unpin>(future: &mut F) -> Poll<F::Output> {
+    std::future::poll_fn(|context| Poll::Ready(Pin::new(&mut *future).poll(context))).await
+}
+
+#[test]
+fn a_find_or_statement_that_is_given_up_leaves_no_cursor_and_no_statement() {
+    let server = Server::start();
+    block_on(async {
+        let client = AsyncClient::connect(server.address, None).await.unwrap();
+        numbers(&client, 100).await;
+        let all = rawdoc! {};
+        let find = Find::new(NUMBERS, &all).batch(1);
+        let mut kept = 0;
+        for round in 0..400 {
+            let mut given_up = Box::pin(client.find(&find));
+            let mut prepared = Box::pin(client.prepare(NUMBERS, Shape::Get));
+            // Now and then the answer is faster than the first look at it.
+            let _ = first_look(&mut given_up).await;
+            if let Poll::Ready(done) = first_look(&mut prepared).await {
+                done.unwrap();
+                kept += 1;
+            }
+            if round % 2 == 0 {
+                // The answers have arrived, but have not been taken.
+                tokio::time::sleep(Duration::from_millis(3)).await;
+            }
+        }
+        // What was given up last may still be on its way.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        client.ping().await.unwrap();
+        // As many as a connection may have.
+        for _ in 0..64 {
+            assert_ne!(client.call(&find).await.unwrap().cursor, 0);
+        }
+        assert!(kept < 100, "{kept}");
+        for _ in kept..256 {
+            client.prepare(NUMBERS, Shape::Get).await.unwrap();
+        }
     });
 }
 

@@ -480,7 +480,7 @@ mod tests {
             let values: Vec<_> = Doc::from(&*value).elements().collect();
             template.fill(&values, 1 << 20, &mut Vec::new()).err().map(|error| error.code)
         };
-        for operator in ["$in", "$nin"] {
+        for operator in [bson::raw::cstr!("$in"), bson::raw::cstr!("$nin")] {
             let one = rawdoc! { "a": { operator: ["b", { "$param": 0 }] } };
             let all = rawdoc! { "a": { "$not": { operator: { "$param": 0 } } } };
             assert_eq!(refused(&one, rawdoc! { "": regex() }), Some(2));
