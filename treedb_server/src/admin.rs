@@ -18,6 +18,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use crate::context::Context;
 use crate::shutdown::Shutdown;
 use crate::stream::Stream;
+use crate::web::patient::Patient;
 use crate::web::{self, Asked};
 
 /// Time limit of the read that `/readyz` performs.
@@ -40,7 +41,9 @@ pub(crate) async fn connection(
         .timer(TokioTimer::new())
         .header_read_timeout(context.limits.stall)
         .max_buf_size(16 * 1024)
-        .serve_connection(TokioIo::new(stream), service);
+        // Bodies are written from where they are: a copy would be made without the budget that they hold.
+        .writev(true)
+        .serve_connection(TokioIo::new(Patient::new(stream, context.limits.stall)), service);
     let mut served = std::pin::pin!(served);
     let ended = tokio::select! {
         ended = served.as_mut() => ended,
@@ -83,6 +86,11 @@ async fn answer(asked: Asked, context: &Arc<Context>, shutdown: &Shutdown) -> Re
             );
             response
         }
+        _ if !context.web.enabled && !reads => text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n"),
+        _ if !context.web.enabled => text(
+            StatusCode::NOT_FOUND,
+            "there are /livez, /readyz and /metrics; the web page needs --auth, or --web-page on\n",
+        ),
         _ => web::answer(asked, context).await,
     }
 }

@@ -50,6 +50,8 @@ pub struct Config {
     pub native: Option<Address>,
     /// Where `/livez`, `/readyz` and `/metrics` answer.
     pub admin: Option<Address>,
+    /// Whether there is the web page too; `None`: if clients have to authenticate.
+    pub web_page: Option<bool>,
     /// Certificate and key: clients of `mongo` and `admin` have to use TLS then.
     pub tls: Option<TlsFiles>,
     /// Whether clients have to authenticate.
@@ -260,6 +262,7 @@ mod tests {
             test_commands: false,
             native,
             admin,
+            web_page: None,
             tls: None,
             authentication,
             first_user: None,

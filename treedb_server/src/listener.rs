@@ -92,6 +92,16 @@ impl Listener {
                     continue;
                 }
                 admitted
+            } else if !counted {
+                // Without a log-in: who asks for the health of the server has none.
+                let admitted = context.web.admit(peer);
+                if admitted.is_none() {
+                    context.metrics.refused.get_or_create(&door).inc();
+                    let most = web::MOST_OF_ADDRESS;
+                    tracing::warn!(door = self.door, %peer, most, "too many connections of one address");
+                    continue;
+                }
+                admitted
             } else {
                 None
             };

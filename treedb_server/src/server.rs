@@ -97,8 +97,17 @@ impl Server {
     /// The message names it.
     pub async fn bind(config: Config) -> Result<Self, ServeError> {
         let tls = check(&config)?;
-        if tls.is_none() && (beyond(Some(config.mongo)).is_some() || beyond(config.native).is_some()) {
-            tracing::warn!("connections of other machines are not encrypted: see --tls-certificate");
+        let web_page = config.web_page.unwrap_or(config.authentication);
+        let page = config.admin.filter(|_| web_page);
+        let open = [
+            ("mongo", beyond(Some(config.mongo))),
+            ("native", beyond(config.native)),
+            ("admin", beyond(page)),
+        ];
+        let open: Vec<&str> = open.into_iter().filter_map(|(door, address)| address.map(|_| door)).collect();
+        if tls.is_none() && !open.is_empty() {
+            let doors = open.join(", ");
+            tracing::warn!(doors, "connections of other machines are not encrypted: see --tls-certificate");
         }
         let mut options = Options::default();
         options.durability = config.durability;
@@ -143,6 +152,7 @@ impl Server {
         let mut context =
             Context::new(database, config.dir, config.durability, config.limits, topology, access);
         context.compressors = config.compressors;
+        context.web.enabled = web_page;
         context.web.open_to_all = config.allow_unprotected.contains(&Unprotected::Clients);
         context.fail_points = config.test_commands.then(FailPoints::default);
         let context = Arc::new(context);

@@ -25,7 +25,7 @@ pub(crate) mod resource;
 pub(crate) mod scram;
 pub(crate) mod store;
 pub(crate) mod strangers;
-mod throttle;
+pub(crate) mod throttle;
 pub(crate) mod user;
 
 use std::net::IpAddr;

@@ -196,6 +196,7 @@ fn config(settings: Settings) -> Result<Config, Failure> {
         compressors: settings.compressors.unwrap_or(Compressors::ALL),
         native: settings.native,
         admin: settings.admin,
+        web_page: settings.web_page.map(|choice| choice.0 == OnOff::On),
         tls: match (settings.tls_certificate, settings.tls_key) {
             (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
             _ => None,
@@ -372,7 +373,7 @@ mod tests {
             "HOST:PORT" => "127.0.0.1:7",
             _ => match row.name {
                 "durability" => "relaxed",
-                "change_log" => "off",
+                "change_log" | "web_page" => "off",
                 "compressors" => "zstd",
                 "allow_unauthenticated" => "admin",
                 name => name,

@@ -38,10 +38,16 @@ pub(crate) async fn run(
         Ok(message) => message,
         Err(malformed) => return malformed.error.reply(),
     };
-    let (sender, reply) = oneshot::channel();
+    let (mut sender, reply) = oneshot::channel();
     let (own, context) = (Arc::clone(session), Arc::clone(context));
     let threads = Arc::clone(&context.threads);
     let work = async move {
+        // One that has been abandoned while it waited for a thread was not there yet to be stopped.
+        tokio::select! {
+            biased;
+            () = sender.closed() => return,
+            () = threads::may_block() => {}
+        }
         let reply = commands::run(message, &context, &own, reserved).await;
         // If it has been abandoned, nobody receives it.
         let _ = sender.send(reply);

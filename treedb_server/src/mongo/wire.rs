@@ -31,7 +31,7 @@ pub(crate) const OP_COMPRESSED: i32 = 2012;
 pub(crate) const OP_MSG: i32 = 2013;
 
 /// The number of bytes that a peer must transfer in each [`crate::config::Limits::stall`].
-const STALL_CHUNK: usize = 1 << 20;
+pub(crate) const STALL_CHUNK: usize = 1 << 20;
 
 /// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

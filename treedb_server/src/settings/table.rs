@@ -112,6 +112,9 @@ settings! {
         native: Address = Unset("not served", r#""127.0.0.1:27117""#);
         /// HTTP for a web page, /livez, /readyz and /metrics
         admin: Address = Unset("not served", r#""127.0.0.1:27217""#);
+        /// Whether the admin port has the web page: without auth it shows the data to everybody who reaches the port, through a proxy
+        /// on this machine too
+        web_page: Choice<OnOff> = Unset("on with auth, off without", r#""on""#), needs admin;
         /// Present the server to MongoDB drivers as the only member of this replica set: drivers start transactions and
         /// retry writes only on replica sets
         replica_set: String = Unset("a standalone server", r#""rs0""#);

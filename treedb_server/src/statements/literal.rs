@@ -396,8 +396,20 @@ fn constructed(
     let called = arguments.is_some();
     let mut arguments = arguments.unwrap_or_default().into_iter();
     let (first, second) = (arguments.next(), arguments.next());
-    if arguments.next().is_some() {
-        return Err(format!("{name} has at most two values"));
+    // One that was not looked at would mean another value than the same text in JavaScript: `new Date(2024, 0)`.
+    let most = match name {
+        "Timestamp" | "BinData" | "RegExp" => 2,
+        "MinKey" | "MaxKey" | "passwordPrompt" => 0,
+        _ => 1,
+    };
+    let given = usize::from(first.is_some()) + usize::from(second.is_some()) + arguments.count();
+    if given > most {
+        let hint = match name {
+            "Date" | "ISODate" => ": write a date as ISODate(\"2026-01-31T12:00:00Z\")",
+            _ => "",
+        };
+        let what = ["no value", "one value", "two values"][most];
+        return Err(format!("{name}(..) takes {what} here{hint}"));
     }
     let wrapped = |kind: &str, text: &str| Ok(Written::Json(format!("{{\"{kind}\":{}}}", quoted(text))));
     // A text, or a number as it was written.
@@ -433,7 +445,9 @@ fn constructed(
         ("NumberDecimal" | "Decimal128", true) => wrapped("$numberDecimal", &plain(first)?),
         ("Double", true) => wrapped("$numberDouble", &plain(first)?),
         ("Timestamp", true) => match first {
-            Some(Written::Json(json)) => Ok(Written::Json(format!("{{\"$timestamp\":{json}}}"))),
+            Some(Written::Json(json)) if second.is_none() => {
+                Ok(Written::Json(format!("{{\"$timestamp\":{json}}}")))
+            }
             seconds => {
                 let (t, i) = (whole(seconds)?, whole(second)?);
                 Ok(Written::Json(format!("{{\"$timestamp\":{{\"t\":{t},\"i\":{i}}}}}")))
@@ -571,6 +585,15 @@ mod tests {
             ("-", 0, "not a number"),
             (".", 0, "not a number"),
             ("ObjectId('xyz')", 0, ""),
+            ("new Date(2024, 0)", 0, "write a date as ISODate"),
+            ("Date(2024, 0, 1)", 0, "one value"),
+            ("ISODate('2024-01-01', 1)", 0, "one value"),
+            ("NumberLong(5, 6)", 0, "one value"),
+            ("NumberDecimal('1', '2')", 0, "one value"),
+            ("ObjectId('64b7f8a2c3d4e5f6a7b8c9d0', 1)", 0, "one value"),
+            ("Code('x', {a: 1})", 0, "one value"),
+            ("MinKey(1)", 0, "no value"),
+            ("Timestamp(1, 2, 3)", 0, "two values"),
             ("ISODate('tomorrow')", 0, "no date"),
             ("'\\u12'", 3, "hexadecimal"),
             ("'\\ud83d'", 7, "no character"),

@@ -26,6 +26,16 @@ impl Plan {
     }
 }
 
+impl Plan {
+    /// The same, explained instead of run. What is explained already stays as it is.
+    pub(crate) fn explained(mut self, verbosity: &str) -> Plan {
+        if !self.command.keys().next().is_some_and(|name| name == "explain") {
+            (self.command, self.show) = explain(self.command, verbosity);
+        }
+        self
+    }
+}
+
 impl Show {
     /// The field of the reply that is shown, or how else the page has to show it.
     pub(crate) fn name(&self) -> &'static str {
@@ -768,6 +778,21 @@ mod tests {
             let error = plan(text).unwrap_err();
             assert!(error.contains(what), "{text}: {error}");
         }
+    }
+
+    #[test]
+    fn an_explained_plan_is_explained_once_and_never_run() {
+        let explained = |text: &str| plan(text).unwrap().explained("executionStats");
+        let delete = doc! {"delete": "a", "deletes": [{"q": {"x": ".explain("}, "limit": 0}]};
+        for text in ["db.a.deleteMany({x: '.explain('})", "db.a.deleteMany({x: '.explain('}) // old"] {
+            let expected = doc! {"explain": delete.clone(), "verbosity": "executionStats"};
+            assert_eq!(explained(text).command, expected, "{text}");
+            assert_eq!(explained(text).show, Show::Reply);
+        }
+        let already = doc! {"explain": {"find": "a", "filter": {}}, "verbosity": "queryPlanner"};
+        assert_eq!(explained("db.a.find({}).explain()").command, already);
+        // A field of that name is no command.
+        assert!(explained("db.runCommand({drop: 'a', explain: 1})").command.contains_key("verbosity"));
     }
 
     #[test]

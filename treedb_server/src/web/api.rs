@@ -6,26 +6,28 @@
 //! | `/api/login` | `{user, password, database}` | the same, with a cookie |
 //! | `/api/logout` | | |
 //! | `/api/command` | `{database, command}` | the command's reply |
-//! | `/api/statement` | `{database, text}`: a statement of `treedb shell` | `{database, command, show, reply}`, or `{message, at}` |
+//! | `/api/statement` | `{database, text, explain?}`: a statement of `treedb shell`, which with `explain: true` is explained and not run | `{database, command, show, reply}`, or `{message, at}` |
 //!
 //! Bodies and answers are relaxed extended JSON. Commands that fail are answered by their error with status 200, as they are on the wire.
 
 use std::sync::Arc;
 use std::time::Instant;
 
-use bson::{Document, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Body, Bytes};
 use hyper::header::{COOKIE, HOST, HeaderValue, SET_COOKIE};
 use hyper::{Response, StatusCode};
+use tokio::sync::Semaphore;
 use treedb_query::doc::json::{from_json, to_json};
 
 use super::guard::{header, split};
 use super::{Asked, assets, logins};
 use crate::access::identity::Identity;
-use crate::context::Context;
+use crate::context::{Context, Reserved};
 use crate::mongo::commands;
 use crate::mongo::connection::Session;
+use crate::mongo::error::CommandError;
 use crate::mongo::in_process;
 use crate::statements::literal::Unreadable;
 use crate::statements::methods::{self, Plan};
@@ -37,6 +39,12 @@ const BODY_BYTES: usize = 1 << 20;
 const LOGIN_BYTES: usize = 8 << 10;
 /// Documents in the first batch of a statement's result.
 const BATCH: i32 = 100;
+
+/// The header of what the page asks by itself, every other second.
+const UNATTENDED: &str = "treedb-unattended";
+/// Why nobody can log in.
+const UNENCRYPTED: &str =
+    "log-ins need TLS (--tls-certificate), or a tunnel: ssh -L 8080:127.0.0.1:PORT HOST";
 
 type Reply = Response<Full<Bytes>>;
 
@@ -65,16 +73,45 @@ fn set_cookie(asked: &Asked, response: &mut Reply, token: &str, seconds: u32) {
     }
 }
 
-/// Who asks; `None` if they have to log in first.
-fn identity(asked: &Asked, context: &Context) -> Option<Identity> {
+/// Who asks, and their turns to run commands; `None` if they have to log in first.
+fn identity(asked: &Asked, context: &Context) -> Option<(Identity, Arc<Semaphore>)> {
     if context.access.is_required() {
-        return context.web.logins.find(token(asked)?, asked.peer, Instant::now());
+        // What the page asks by itself does not keep a log-in alive of which nobody makes use.
+        let used = !asked.request.headers().contains_key(UNATTENDED);
+        return context.web.logins.find(token(asked)?, asked.peer, &context.access, used, Instant::now());
     }
-    Identity::reader(asked.peer, &context.access, "the web page").ok()
+    let reader = Identity::reader(asked.peer, &context.access, "the web page").ok()?;
+    Some((reader, Arc::clone(&context.web.without_login)))
+}
+
+/// Whether a password that this connection carries cannot be read on its way.
+fn may_carry_passwords(asked: &Asked) -> bool {
+    asked.secure || asked.peer.ip().to_canonical().is_loopback()
 }
 
 fn of(document: &RawDocument) -> Reply {
     assets::json(StatusCode::OK, to_json(document))
+}
+
+/// A text that has its share of the budget until it has been sent.
+struct Accounted {
+    text: String,
+    _reserved: Reserved,
+}
+
+impl AsRef<[u8]> for Accounted {
+    fn as_ref(&self) -> &[u8] {
+        self.text.as_bytes()
+    }
+}
+
+/// An answer that may be long: it is made where threads may compute, and counts as a request until it has been sent.
+async fn long(document: RawDocumentBuf, context: &Arc<Context>) -> Reply {
+    let Ok(text) = tokio::task::spawn_blocking(move || to_json(&document)).await else {
+        return assets::text(StatusCode::INTERNAL_SERVER_ERROR, "the answer could not be written\n");
+    };
+    let reserved = context.reserve(text.len()).await;
+    assets::json(StatusCode::OK, Bytes::from_owner(Accounted { text, _reserved: reserved }))
 }
 
 fn not_logged_in() -> Reply {
@@ -97,6 +134,9 @@ pub(super) async fn answer(mut asked: Asked, context: &Arc<Context>) -> Reply {
         },
         _ => return assets::text(StatusCode::NOT_FOUND, "there is nothing of that name\n"),
     };
+    if path == "/api/login" && !may_carry_passwords(&asked) {
+        return assets::json(StatusCode::FORBIDDEN, to_json(&rawdoc! { "message": UNENCRYPTED }));
+    }
     // Who has not logged in has nothing long to say.
     let longest = if identity.is_some() { BODY_BYTES } else { LOGIN_BYTES };
     let body = match body(&mut asked, longest, context).await {
@@ -106,22 +146,28 @@ pub(super) async fn answer(mut asked: Asked, context: &Arc<Context>) -> Reply {
     if path == "/api/login" {
         return log_in(&asked, &body, context).await;
     }
-    let Ok(_turn) = context.web.requests.acquire().await else {
-        return assets::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
-    };
-    match (path.as_str(), identity) {
-        ("/api/session", identity) => session(identity.as_ref(), context).await,
+    let (identity, turns) = match (path.as_str(), identity) {
+        ("/api/session", identity) => {
+            return session(&asked, identity.as_ref().map(|(own, _)| own), context).await;
+        }
         ("/api/logout", _) => {
             if let Some(token) = token(&asked) {
                 context.web.logins.forget(token);
             }
             let mut response = assets::json(StatusCode::OK, "{}");
             set_cookie(&asked, &mut response, "", 0);
-            response
+            return response;
         }
-        ("/api/command", Some(identity)) => command(identity, &body, context).await,
-        ("/api/statement", Some(identity)) => statement(identity, &body, context).await,
-        _ => not_logged_in(),
+        (_, Some(found)) => found,
+        (_, None) => return not_logged_in(),
+    };
+    // Its own turn first: who waits for that takes none of the others'.
+    let (Ok(_own), Ok(_turn)) = (turns.acquire().await, context.web.commands.acquire().await) else {
+        return assets::text(StatusCode::SERVICE_UNAVAILABLE, "stopping\n");
+    };
+    match path.as_str() {
+        "/api/command" => command(identity, &body, context).await,
+        _ => statement(identity, &body, context).await,
     }
 }
 
@@ -146,12 +192,15 @@ async fn body(asked: &mut Asked, longest: usize, context: &Context) -> Result<Ra
 }
 
 /// Who the page is used by, and what server it is of.
-async fn session(identity: Option<&Identity>, context: &Arc<Context>) -> Reply {
+async fn session(asked: &Asked, identity: Option<&Identity>, context: &Arc<Context>) -> Reply {
     let mut found = rawdoc! {
         "authentication": context.access.is_required(),
         "version": env!("CARGO_PKG_VERSION"),
         "name": commands::hostname(),
     };
+    if context.access.is_required() && !may_carry_passwords(asked) {
+        found.append(bson::raw::cstr!("message"), UNENCRYPTED);
+    }
     if let Some(identity) = identity {
         let status = rawdoc! { "connectionStatus": 1, "$db": "admin" };
         let session = open(identity.at(identity.peer()), context);
@@ -172,24 +221,40 @@ async fn log_in(asked: &Asked, body: &RawDocument, context: &Arc<Context>) -> Re
         return wrong("a user and a password are needed");
     };
     let database = body.get_str("database").unwrap_or("admin");
-    let Ok(_attempt) = context.web.logins.attempts.acquire().await else { return not_logged_in() };
+    // Both sides of the exchange are computed here, for any name: so an address has to wait whatever names it tries.
+    let refused = |error: CommandError| {
+        let body = rawdoc! { "message": error.message.as_str() };
+        assets::json(StatusCode::UNAUTHORIZED, to_json(&body))
+    };
+    let (logins, address) = (&context.web.logins, asked.peer.ip());
+    if let Err(error) = logins.check(address, Instant::now()) {
+        return refused(error);
+    }
+    let Ok(_attempt) = logins.attempts.acquire().await else { return not_logged_in() };
+    // It may have failed often enough while this one waited.
+    if let Err(error) = logins.check(address, Instant::now()) {
+        return refused(error);
+    }
     let (name, password, database) = (name.to_owned(), password.to_owned(), database.to_owned());
     let (own, peer) = (Arc::clone(context), asked.peer);
     let checked = tokio::task::spawn_blocking(move || {
         logins::authenticate(&own.access, peer, &database, &name, &password)
     });
-    let identity = match checked.await {
-        Ok(Ok(identity)) => identity,
+    let (identity, proof) = match checked.await {
+        Ok(Ok(found)) => {
+            logins.succeeded(address);
+            found
+        }
         Ok(Err(error)) => {
-            let body = rawdoc! { "message": error.message.as_str() };
-            return assets::json(StatusCode::UNAUTHORIZED, to_json(&body));
+            logins.failed(address, Instant::now());
+            return refused(error);
         }
         Err(_) => return assets::text(StatusCode::INTERNAL_SERVER_ERROR, "the log-in failed\n"),
     };
     let own = identity.at(peer);
-    match context.web.logins.keep(identity, Instant::now()) {
+    match logins.keep(identity, proof, Instant::now()) {
         Ok(token) => {
-            let mut response = session(Some(&own), context).await;
+            let mut response = session(asked, Some(&own), context).await;
             set_cookie(asked, &mut response, &token, 12 * 3600);
             response
         }
@@ -229,7 +294,7 @@ async fn command(identity: Identity, body: &RawDocument, context: &Arc<Context>)
     let (Ok(database), Ok(command)) = (body.get_str("database"), body.get_document("command")) else {
         return wrong("a database and a command are needed");
     };
-    of(&run(identity, database, command, context).await)
+    long(run(identity, database, command, context).await, context).await
 }
 
 async fn statement(identity: Identity, body: &RawDocument, context: &Arc<Context>) -> Reply {
@@ -247,13 +312,24 @@ async fn statement(identity: Identity, body: &RawDocument, context: &Arc<Context
             return of(&refused);
         }
     };
+    match body.get("explain") {
+        Ok(None) => {}
+        Ok(Some(RawBsonRef::Boolean(wanted))) => {
+            if wanted {
+                plan = plan.explained("executionStats");
+            }
+        }
+        // Not taken for false, which would run it.
+        _ => return wrong("explain is true or false"),
+    }
     plan.limit_batch(BATCH);
     let Ok(command) = RawDocumentBuf::try_from(&plan.command) else {
         return wrong("the command is too long");
     };
     let reply = run(identity, &plan.database, &command, context).await;
     let show = plan.show.name();
-    of(&rawdoc! { "database": plan.database, "command": command, "show": show, "reply": reply })
+    let answer = rawdoc! { "database": plan.database, "command": command, "show": show, "reply": reply };
+    long(answer, context).await
 }
 
 /// The command that a text stands for: a statement, or a command as it is.

@@ -1,16 +1,19 @@
 //! Who has logged in at the page: tokens, of which only hashes are kept, and the identities that they stand for.
 
 use std::collections::HashMap;
-use std::net::SocketAddr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
 use tokio::sync::Semaphore;
 
+use super::MOST_OF_LOGIN;
 use crate::access::Access;
 use crate::access::identity::Identity;
-use crate::access::scram::{ClientExchange, Mechanism};
+use crate::access::scram::{ClientExchange, Credentials, Mechanism};
+use crate::access::throttle::Throttle;
+use crate::access::user::QualifiedName;
 use crate::mongo::error::CommandError;
 
 /// Log-ins at a time; of more, those that have not been used for longest are forgotten.
@@ -20,13 +23,42 @@ const IDLE: Duration = Duration::from_secs(30 * 60);
 /// How long one lives at all.
 const LIFE: Duration = Duration::from_secs(12 * 3600);
 /// Attempts that are checked at a time: each costs some milliseconds of hashing.
-pub(super) const ATTEMPTS: usize = 2;
+const ATTEMPTS: usize = 1;
 
 type Hash = [u8; 32];
+
+/// What somebody has proved to know: with another password the log-in ends.
+#[derive(Debug, Clone)]
+pub(super) struct Proof {
+    user: QualifiedName,
+    credentials: Vec<(Mechanism, Credentials)>,
+    /// The version of users and roles at which they were these.
+    version: u64,
+}
+
+impl Proof {
+    /// Whether the user still has these credentials.
+    ///
+    /// # Errors
+    /// Those of reading users.
+    fn holds(&mut self, access: &Access) -> Result<bool, CommandError> {
+        let version = access.store.version();
+        if version == self.version {
+            return Ok(true);
+        }
+        let holds = access.store.user(&self.user)?.is_some_and(|user| user.credentials == self.credentials);
+        if holds {
+            self.version = version;
+        }
+        Ok(holds)
+    }
+}
 
 #[derive(Debug)]
 struct Login {
     identity: Identity,
+    proof: Proof,
+    turns: Arc<Semaphore>,
     began: Instant,
     used: Instant,
 }
@@ -36,12 +68,23 @@ struct Login {
 pub(super) struct Logins {
     by_token: Mutex<HashMap<Hash, Login>>,
     pub(super) attempts: Semaphore,
+    /// Failures of addresses, whatever names they tried.
+    throttle: Throttle,
 }
 
 impl Default for Logins {
     fn default() -> Self {
-        Logins { by_token: Mutex::default(), attempts: Semaphore::new(ATTEMPTS) }
+        Logins {
+            by_token: Mutex::default(),
+            attempts: Semaphore::new(ATTEMPTS),
+            throttle: Throttle::default(),
+        }
     }
+}
+
+/// What failures are counted for, besides the address.
+fn anybody() -> QualifiedName {
+    QualifiedName::new("", "")
 }
 
 fn hash(token: &str) -> Hash {
@@ -54,8 +97,31 @@ impl Logins {
         self.by_token.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Refuses an address that has failed too often.
+    pub(super) fn check(&self, address: IpAddr, now: Instant) -> Result<(), CommandError> {
+        let Some(wait) = self.throttle.wait(address, &anybody(), now) else { return Ok(()) };
+        let seconds = wait.as_secs() + 1;
+        let message = format!("too many failed log-ins from this address: try again in {seconds} s");
+        Err(CommandError::named(18, "AuthenticationFailed", message))
+    }
+
+    /// Counts a failure of an address.
+    pub(super) fn failed(&self, address: IpAddr, now: Instant) {
+        self.throttle.failed(address, &anybody(), now);
+    }
+
+    /// Forgets the failures of an address.
+    pub(super) fn succeeded(&self, address: IpAddr) {
+        self.throttle.succeeded(address, &anybody());
+    }
+
     /// Keeps an identity that has authenticated. Returns its token.
-    pub(super) fn keep(&self, identity: Identity, now: Instant) -> Result<String, getrandom::Error> {
+    pub(super) fn keep(
+        &self,
+        identity: Identity,
+        proof: Proof,
+        now: Instant,
+    ) -> Result<String, getrandom::Error> {
         let mut random = [0; 32];
         getrandom::fill(&mut random)?;
         let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -65,17 +131,42 @@ impl Logins {
             let oldest = all.iter().min_by_key(|(_, login)| login.used).map(|(token, _)| *token);
             oldest.and_then(|oldest| all.remove(&oldest));
         }
-        all.insert(hash(&token), Login { identity, began: now, used: now });
+        all.insert(
+            hash(&token),
+            Login { identity, proof, turns: Arc::new(Semaphore::new(MOST_OF_LOGIN)), began: now, used: now },
+        );
         Ok(token)
     }
 
-    /// The identity of a token, for a request from this address.
-    pub(super) fn find(&self, token: &str, peer: SocketAddr, now: Instant) -> Option<Identity> {
-        let mut all = self.lock();
+    /// The identity of a token, for a request from this address, and its turns to run commands. `used`: a person has asked for it.
+    pub(super) fn find(
+        &self,
+        token: &str,
+        peer: SocketAddr,
+        access: &Access,
+        used: bool,
+        now: Instant,
+    ) -> Option<(Identity, Arc<Semaphore>)> {
         // By a hash, so that how long it takes tells nothing about tokens.
-        let login = all.get_mut(&hash(token)).filter(|login| login.lives(now))?;
-        login.used = now;
-        Some(login.identity.at(peer))
+        let hash = hash(token);
+        let mut proof = self.lock().get(&hash).filter(|login| login.lives(now))?.proof.clone();
+        // Not while it is locked: users may have to be read.
+        let holds = proof.holds(access);
+        let mut all = self.lock();
+        match holds {
+            Ok(true) => {}
+            Ok(false) => {
+                all.remove(&hash);
+                return None;
+            }
+            Err(_) => return None,
+        }
+        let login = all.get_mut(&hash)?;
+        login.proof = proof;
+        if used {
+            login.used = now;
+        }
+        Some((login.identity.at(peer), Arc::clone(&login.turns)))
     }
 
     /// Forgets a token.
@@ -101,21 +192,27 @@ pub(super) fn authenticate(
     database: &str,
     name: &str,
     password: &str,
-) -> Result<Identity, CommandError> {
+) -> Result<(Identity, Proof), CommandError> {
     let identity = Identity::new(peer);
     let refused = |_| CommandError::named(18, "AuthenticationFailed", "Authentication failed.");
     // Of a user that may only use the other one, this one fails.
     let mut last = None;
+    let user = QualifiedName::new(database, name);
+    // Read before: what is checked below is this or newer, and then the log-in ends with its first use.
+    let version = access.store.version();
+    let known = access.store.user(&user)?;
     for mechanism in [Mechanism::Sha256, Mechanism::Sha1] {
-        let known = access.store.user(&crate::access::user::QualifiedName::new(database, name))?;
-        if known.is_some_and(|user| !user.mechanisms().any(|own| own == mechanism)) {
+        if known.as_ref().is_some_and(|user| !user.mechanisms().any(|own| own == mechanism)) {
             continue;
         }
         let (mut exchange, first) = ClientExchange::new(mechanism, name, password).map_err(refused)?;
         let step = identity.begin(access, database, mechanism.name(), first.as_bytes(), true)?;
         let proof = exchange.answer(&step.payload).map_err(refused)?;
         match identity.proceed(access, step.id, proof.as_bytes()) {
-            Ok(_) => return Ok(identity),
+            Ok(_) => {
+                let credentials = known.map(|user| user.credentials).unwrap_or_default();
+                return Ok((identity, Proof { user, credentials, version }));
+            }
             Err(error) => {
                 last = Some(CommandError::from(error));
                 break;
@@ -127,34 +224,86 @@ pub(super) fn authenticate(
 
 #[cfg(test)]
 mod tests {
+    use treedb_collections::Database;
+
     use super::*;
+    use crate::access::set_password;
+    use crate::access::user::User;
 
     fn peer() -> SocketAddr {
         ([127, 0, 0, 1], 5).into()
     }
 
+    fn access() -> (Access, tempfile::TempDir) {
+        let dir = tempfile::tempdir().unwrap();
+        (Access::new(Database::open(dir.path()).unwrap(), true).unwrap(), dir)
+    }
+
+    fn put(access: &Access, user: &mut User, password: &str) {
+        set_password(user, password, &[Mechanism::Sha256]).unwrap();
+        access.store.change(|change| change.put_user(user)).unwrap();
+    }
+
     #[test]
     fn tokens_end_when_they_are_not_used_or_old_or_forgotten() {
+        let (access, _dir) = access();
+        put(&access, &mut User::new(QualifiedName::new("admin", "ann")), "secret");
+        let (_, proof) = authenticate(&access, peer(), "admin", "ann", "secret").unwrap();
         let logins = Logins::default();
         let begin = Instant::now();
-        let keep = |now| logins.keep(Identity::new(peer()), now).unwrap();
-        let (idle, used, forgotten) = (keep(begin), keep(begin), keep(begin));
+        let keep = |now| logins.keep(Identity::new(peer()), proof.clone(), now).unwrap();
+        let find = |token: &str, used, now| logins.find(token, peer(), &access, used, now).is_some();
+        let (idle, used, forgotten, polled) = (keep(begin), keep(begin), keep(begin), keep(begin));
         assert!(used.len() == 64 && used != idle);
-        assert!(logins.find(&used, peer(), begin).is_some());
-        assert!(logins.find("", peer(), begin).is_none());
-        assert!(logins.find(&used.to_uppercase(), peer(), begin).is_none());
+        assert!(find(&used, true, begin));
+        assert!(!find("", true, begin));
+        assert!(!find(&used.to_uppercase(), true, begin));
         logins.forget(&forgotten);
-        assert!(logins.find(&forgotten, peer(), begin).is_none());
+        assert!(!find(&forgotten, true, begin));
         let mut now = begin;
         while now < begin + LIFE {
-            assert!(logins.find(&used, peer(), now).is_some());
+            assert!(find(&used, true, now));
+            // A page that nobody looks at asks as well.
+            assert_eq!(find(&polled, false, now), now < begin + IDLE);
             now += IDLE / 2;
         }
-        assert!(logins.find(&idle, peer(), begin + IDLE).is_none());
-        assert!(logins.find(&used, peer(), now).is_none(), "it is used, but too old");
+        assert!(!find(&idle, true, begin + IDLE));
+        assert!(!find(&used, true, now), "it is used, but too old");
         for _ in 0..MOST + 10 {
             keep(now);
         }
         assert_eq!(logins.lock().len(), MOST);
+    }
+
+    #[test]
+    fn a_log_in_ends_with_the_password_and_not_with_other_changes() {
+        let (access, _dir) = access();
+        let mut ann = User::new(QualifiedName::new("admin", "ann"));
+        put(&access, &mut ann, "secret");
+        let (identity, proof) = authenticate(&access, peer(), "admin", "ann", "secret").unwrap();
+        let (logins, now) = (Logins::default(), Instant::now());
+        let token = logins.keep(identity, proof, now).unwrap();
+        let find = || logins.find(&token, peer(), &access, true, now).is_some();
+        put(&access, &mut User::new(QualifiedName::new("admin", "bob")), "x");
+        assert!(find());
+        ann.roles.push(QualifiedName::new("admin", "root"));
+        access.store.change(|change| change.put_user(&ann)).unwrap();
+        assert!(find());
+        put(&access, &mut ann, "another");
+        assert!(!find());
+        assert_eq!(logins.lock().len(), 0);
+        assert!(authenticate(&access, peer(), "admin", "ann", "secret").is_err());
+    }
+
+    #[test]
+    fn an_address_waits_whatever_names_it_tries_and_others_do_not() {
+        let (logins, now) = (Logins::default(), Instant::now());
+        let (bad, good) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        while logins.check(bad, now).is_ok() {
+            logins.failed(bad, now);
+        }
+        assert!(logins.check(good, now).is_ok());
+        logins.succeeded(bad);
+        assert!(logins.check(bad, now).is_ok());
     }
 }

@@ -5,6 +5,7 @@
 //! | [`guard`] | which requests are answered at all: hosts, origins, sizes |
 //! | [`logins`] | who has logged in, by a token in a cookie |
 //! | [`api`] | logging in and out, and running commands |
+//! | [`patient`] | a limit of time for peers that do not read |
 //! | [`assets`] | the files of the page, and the headers that all answers have |
 //!
 //! It has no answers of its own: the page's requests are commands of MongoDB's protocol as JSON, run by [`crate::mongo::in_process`] as
@@ -16,6 +17,7 @@ mod api;
 mod assets;
 mod guard;
 mod logins;
+pub(crate) mod patient;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -26,19 +28,29 @@ use hyper::{Method, Request, Response, StatusCode};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use self::logins::Logins;
+use crate::access::strangers::{Stranger, Strangers};
 use crate::context::Context;
 
 /// Connections that the admin port has at a time.
 pub(crate) const MOST_CONNECTIONS: usize = 256;
-/// Requests of pages that are answered at a time; others wait.
-const MOST_REQUESTS: usize = 16;
+/// Those of them that one address has at most: it shall not keep out who asks for the health of the server.
+pub(crate) const MOST_OF_ADDRESS: usize = 64;
+/// Commands of pages that run at a time; others wait.
+const MOST_COMMANDS: usize = 32;
+/// Those of them that one log-in has at most.
+const MOST_OF_LOGIN: usize = 8;
 
 /// What requests share.
 #[derive(Debug)]
 pub(crate) struct Web {
     logins: Logins,
     connections: Arc<Semaphore>,
-    requests: Semaphore,
+    addresses: Arc<Strangers>,
+    commands: Semaphore,
+    /// Of all pages of a server without authentication together.
+    without_login: Arc<Semaphore>,
+    /// There is a page.
+    pub(crate) enabled: bool,
     /// Other machines may use the page without a password, as its server without authentication.
     pub(crate) open_to_all: bool,
 }
@@ -48,7 +60,10 @@ impl Default for Web {
         Web {
             logins: Logins::default(),
             connections: Arc::new(Semaphore::new(MOST_CONNECTIONS)),
-            requests: Semaphore::new(MOST_REQUESTS),
+            addresses: Arc::default(),
+            commands: Semaphore::new(MOST_COMMANDS),
+            without_login: Arc::new(Semaphore::new(MOST_OF_LOGIN)),
+            enabled: false,
             open_to_all: false,
         }
     }
@@ -58,6 +73,11 @@ impl Web {
     /// A permit for one more connection to the admin port, returned when dropped; `None` if there are too many.
     pub(crate) fn try_connection_permit(&self) -> Option<OwnedSemaphorePermit> {
         Arc::clone(&self.connections).try_acquire_owned().ok()
+    }
+
+    /// Counts a connection to the admin port until the result is dropped; `None` if its address has too many.
+    pub(crate) fn admit(&self, peer: SocketAddr) -> Option<Stranger> {
+        self.addresses.admit(peer, MOST_OF_ADDRESS)
     }
 }
 

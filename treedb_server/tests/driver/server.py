@@ -26,7 +26,7 @@ class Server:
             args += ["--native", "127.0.0.1:0"]
             expected += 1
         if admin:
-            args += ["--admin", "127.0.0.1:0"]
+            args += ["--admin", admin if isinstance(admin, str) else "127.0.0.1:0"]
             expected += 1
         self.process = subprocess.Popen(args, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         self.log = []

@@ -90,6 +90,7 @@ fn with_limits(limits: Limits, test: impl FnOnce(std::net::SocketAddr)) {
         test_commands: false,
         native: Some("127.0.0.1:0".parse().unwrap()),
         admin: None,
+        web_page: None,
         durability: Default::default(),
         changes: Default::default(),
         limits,

@@ -23,6 +23,15 @@ class Browser:
     def __init__(self, profile):
         self.driver = subprocess.Popen([shutil.which("chromedriver"), "--port=0"], stdout=subprocess.PIPE, text=True,
                                        env={**os.environ, "HOME": str(profile)})
+        try:
+            self.start(profile)
+        except BaseException:
+            self.driver.kill()
+            self.driver.wait()
+            self.driver.stdout.close()
+            raise
+
+    def start(self, profile):
         for line in self.driver.stdout:
             if "started successfully on port" in line:
                 self.base = f"http://127.0.0.1:{int(line.rstrip('. ').split()[-1].rstrip('.'))}"

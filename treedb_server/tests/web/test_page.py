@@ -3,6 +3,7 @@ import json
 import os
 import pathlib
 import threading
+import time
 
 import pytest
 
@@ -194,6 +195,52 @@ def test_a_plan_is_a_picture_of_its_stages(browser, locked):
     assert "$group" in stages and "COLLSCAN" in stages
 
 
+def test_explain_never_runs_a_write(browser, locked):
+    log_in(browser, locked)
+    browser.wait_for("Operations a second")
+    browser.click("Query")
+    run(browser, "db.films.deleteMany({}) // .explain(", "Explain")
+    browser.wait("return document.querySelector('svg.plan')")
+    with locked.as_user() as client:
+        assert client.shop.films.count_documents({}) == 5000
+
+
+def test_statements_do_not_outlive_the_log_in(browser, locked):
+    log_in(browser, locked)
+    browser.wait_for("Operations a second")
+    browser.click("Query")
+    run(browser, "db.runCommand({ping: 'pwd-s3cret'})")
+    browser.wait("return document.querySelector('pre.json')")
+    browser.click("Overview")
+    browser.wait_for("Operations a second")
+    browser.click("Query")
+    browser.wait("return document.getElementById('statement')?.value.includes('pwd-s3cret')")
+    assert "pwd-s3cret" not in browser.run("return JSON.stringify({...sessionStorage, ...localStorage})")
+    browser.click("Log out", "button")
+    log_in(browser, locked, "ann", "secret")
+    browser.click("Query")
+    browser.wait("return document.getElementById('statement')")
+    assert browser.run("return document.getElementById('statement').value") == ""
+
+
+def test_a_new_query_closes_the_cursor_of_the_last_one(browser, locked):
+    log_in(browser, locked)
+    browser.wait_for("Operations a second")
+    browser.click("Query")
+    with locked.as_user() as client:
+        cursors = lambda: client.admin.command("serverStatus")["metrics"]["cursor"]["open"]["total"]
+        before = cursors()
+        run(browser, "db.films.find({year: {$gte: 1980}})")
+        browser.wait_for("100+ documents", "#said")
+        assert cursors() == before + 1
+        run(browser, "db.films.find({_id: 1})")
+        browser.wait_for("1 document", "#said")
+        deadline = time.monotonic() + 10
+        while cursors() != before:
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
 def test_what_documents_hold_is_text_and_never_runs(browser, locked):
     with locked.as_user() as client:
         attack = "<img src=x onerror=\"document.title='taken'\"><script>document.title='taken'</script>"
@@ -231,7 +278,7 @@ def test_a_reader_sees_what_it_may_and_is_told_what_not(browser, locked):
 
 
 def test_a_server_without_authentication_is_shown_and_not_changed(browser, tmp_path):
-    server = Server(tmp_path / "data", admin=True)
+    server = Server(tmp_path / "data", "--web-page", "on", admin=True)
     try:
         browser.open(url(server))
         browser.wait_for("Operations a second")

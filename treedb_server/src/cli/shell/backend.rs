@@ -61,8 +61,9 @@ impl Stop {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Stops the command that runs; false if none does.
-    pub(super) fn stop(&self) -> bool {
+    /// Stops the command that runs; false if none does. It does not wait for the server, which may hang: being called again has
+    /// to end that.
+    pub(super) fn stop(self: &Arc<Self>) -> bool {
         let remote = match self.lock().as_mut() {
             None => return false,
             Some(Running::Local(session)) => {
@@ -78,8 +79,16 @@ impl Stop {
                 (uri.clone(), *connection)
             }
         };
-        // Not while it is locked: the command may end meanwhile, and then there is nothing to be killed.
-        if kill(&remote.0, remote.1).is_err()
+        let own = Arc::clone(self);
+        let killer = move || {
+            // Not while it is locked: the command may end meanwhile, and then there is nothing to be killed.
+            if kill(&remote.0, remote.1).is_err()
+                && let Some(Running::Remote { hang_up, asked: true, .. }) = own.lock().as_ref()
+            {
+                hang_up.hang_up();
+            }
+        };
+        if std::thread::Builder::new().name("killer".to_owned()).spawn(killer).is_err()
             && let Some(Running::Remote { hang_up, .. }) = self.lock().as_ref()
         {
             hang_up.hang_up();

@@ -360,7 +360,11 @@ impl Runner {
             }
             let page: Vec<RawDocumentBuf> = cursor.left.drain(..size.min(cursor.left.len())).collect();
             shown += page.len();
-            self.documents(&page, out)?;
+            if let Err(problem) = self.documents(&page, out) {
+                // Nobody reads any more: it is closed at the server when the shell ends.
+                self.cursor = Some(cursor);
+                return Err(problem);
+            }
             let is_done = cursor.id == 0 && cursor.left.is_empty();
             if is_done || self.interactive || self.interrupted.load(Ordering::Relaxed) {
                 if shown == 0 && self.interactive {

@@ -19,9 +19,19 @@ function problem(error) {
 
 // ---- who it is
 
+// Nothing is left to who logs in next.
+function forget() {
+  last = "";
+  close = () => {};
+  session = null;
+  samples.length = 0;
+  sessionStorage.clear();
+}
+
 function login(message) {
   clearTimeout(timer);
   view += 1;
+  forget();
   document.getElementById("nav").hidden = true;
   document.getElementById("logout").hidden = true;
   document.getElementById("who").textContent = "";
@@ -48,16 +58,16 @@ function login(message) {
 }
 
 document.getElementById("logout").addEventListener("click", async () => {
+  close();
   await ask("/api/logout").catch(() => {});
-  samples.length = 0;
-  session = null;
+  forget();
   start();
 });
 
 // ---- overview
 
-async function sample() {
-  const status = await command("admin", { serverStatus: 1 });
+async function sample(unattended) {
+  const status = await command("admin", { serverStatus: 1 }, { unattended });
   const latencies = Object.fromEntries(Object.entries(status.opLatencies).map(([kind, { latency, ops }]) => [kind, { micros: number(latency), ops: number(ops) }]));
   samples.push({ time: Date.now(), up: number(status.uptimeMillis), latencies });
   while (samples.length && Date.now() - samples[0].time > SPAN + EVERY) samples.shift();
@@ -80,16 +90,16 @@ function tile(label, value, note = "") {
   return h("div", { class: "tile" }, h("div", { class: "label" }, label), h("div", { class: "value" }, value), h("div", { class: "note" }, note));
 }
 
-async function overview(mine) {
+async function overview(mine, unattended = false) {
   let status;
   let running = [];
   try {
-    status = await sample();
-    running = (await command("admin", { currentOp: 1, $ownOps: false })).inprog.filter((op) => op.appName !== "TreeDB web page");
+    status = await sample(unattended);
+    running = (await command("admin", { currentOp: 1, $ownOps: false }, { unattended })).inprog.filter((op) => op.appName !== "TreeDB web page");
   } catch (error) {
     if (error instanceof LoggedOut) return login("");
     if (mine === view) main.replaceChildren(problem(error));
-    if (mine === view) timer = setTimeout(() => overview(mine), EVERY);
+    if (mine === view) timer = setTimeout(() => overview(mine, true), EVERY);
     return;
   }
   if (mine !== view) return;
@@ -120,7 +130,7 @@ async function overview(mine) {
         { title: "Client", value: (op) => op.appName ?? op.client ?? op.desc ?? "" },
         { title: "Command", value: (op) => JSON.stringify(op.command), mono: true },
       ], running) : h("p", { class: "muted" }, "nothing but this page")));
-  timer = setTimeout(() => overview(mine), EVERY);
+  timer = setTimeout(() => overview(mine, true), EVERY);
 }
 
 // ---- collections
@@ -233,7 +243,10 @@ async function slow(mine) {
 
 // ---- query
 
-let last = sessionStorage.getItem("statement") ?? "";
+// In memory only, and not longer than the log-in: statements may have passwords in them.
+let last = "";
+// Closes the cursor of the result that is shown.
+let close = () => {};
 
 async function query(mine) {
   const all = await databases();
@@ -246,15 +259,15 @@ async function query(mine) {
   let running = null;
   const run = async (explain) => {
     if (running) return running.abort();
-    let statement = text.value;
+    const statement = text.value;
     last = statement;
-    sessionStorage.setItem("statement", statement);
-    if (explain && !/\.explain\(/.test(statement)) statement = `${statement.trim().replace(/;$/, "")}.explain("executionStats")`;
+    close();
+    close = () => {};
     running = new AbortController();
     go.textContent = "Stop";
     const began = performance.now();
     try {
-      const answer = await ask("/api/statement", { database: chosen.value, text: statement }, running.signal);
+      const answer = await ask("/api/statement", { database: chosen.value, text: statement, explain }, { signal: running.signal });
       if (!answer.reply) {
         place.replaceChildren(h("div", { class: "error", role: "alert" }, answer.message));
         if ("at" in answer) {
@@ -264,7 +277,7 @@ async function query(mine) {
       } else if (number(answer.reply.ok) !== 1) {
         place.replaceChildren(problem(failure(answer.reply)));
       } else {
-        show(place, answer);
+        close = show(place, answer);
       }
     } catch (error) {
       if (error instanceof LoggedOut) return login("");
@@ -326,7 +339,8 @@ async function start() {
   try {
     session = await ask("/api/session");
     document.getElementById("server").textContent = session.name;
-    if (session.authentication && !session.user) login("");
+    if (session.authentication && !session.user && session.message) main.replaceChildren(problem(session));
+    else if (session.authentication && !session.user) login("");
     else await begin();
   } catch (error) {
     main.replaceChildren(problem(error));

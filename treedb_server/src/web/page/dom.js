@@ -30,12 +30,13 @@ export function read(text) {
 
 export class LoggedOut extends Error {}
 
-// Asks the server. What is not a number in JavaScript stays the object that extended JSON makes of it.
-export async function ask(path, body = {}, signal = undefined) {
+// Asks the server. What is not a number in JavaScript stays the object that extended JSON makes of it. What nobody
+// has asked for (`unattended`) does not keep the log-in alive.
+export async function ask(path, body = {}, { signal = undefined, unattended = false } = {}) {
   let response;
   try {
     response = await fetch(path, {
-      method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(body), signal,
+      method: "POST", headers: { "Content-Type": "application/json", ...(unattended ? { "TreeDB-Unattended": "1" } : {}) }, body: JSON.stringify(body), signal,
     });
   } catch (error) {
     if (error.name === "AbortError") throw error;
@@ -54,8 +55,8 @@ export async function ask(path, body = {}, signal = undefined) {
 }
 
 // Runs a command; an error of it is thrown.
-export async function command(database, body, signal = undefined) {
-  const reply = await ask("/api/command", { database, command: body }, signal);
+export async function command(database, body, options = {}) {
+  const reply = await ask("/api/command", { database, command: body }, options);
   if (number(reply.ok) !== 1) throw failure(reply);
   return reply;
 }

@@ -20,7 +20,7 @@ function columns(rows) {
   return [...names].map(([name, numeric]) => ({ title: name, number: numeric, mono: true, value: (row) => short(row[name]) }));
 }
 
-// Shows an answer in `place`; more documents are fetched by a button.
+// Shows an answer in `place`; more documents are fetched by a button. Returns what closes its cursor.
 export function show(place, answer) {
   const plan = tree(answer.reply);
   const rows = documents(answer);
@@ -29,11 +29,21 @@ export function show(place, answer) {
   let cursor = answer.reply.cursor ? { id: answer.reply.cursor.id, ns: answer.reply.cursor.ns } : null;
   const all = rows ? [...rows] : null;
 
+  const id = () => (typeof cursor.id === "number" ? { $numberLong: String(cursor.id) } : cursor.id);
+
+  function close() {
+    if (!cursor || number(cursor.id) === 0) return;
+    const [database, ...collection] = cursor.ns.split(".");
+    // If that fails, the server closes it some minutes later.
+    command(database, { killCursors: collection.join("."), cursors: [id()] }).catch(() => {});
+    cursor = null;
+  }
+
   async function more(event) {
     event.target.disabled = true;
     const [database, ...collection] = cursor.ns.split(".");
     try {
-      const reply = await command(database, { getMore: typeof cursor.id === "number" ? { $numberLong: String(cursor.id) } : cursor.id, collection: collection.join("."), batchSize: 100 });
+      const reply = await command(database, { getMore: id(), collection: collection.join("."), batchSize: 100 });
       all.push(...reply.cursor.nextBatch);
       cursor.id = reply.cursor.id;
     } catch (error) {
@@ -57,4 +67,5 @@ export function show(place, answer) {
     );
   }
   draw();
+  return close;
 }
