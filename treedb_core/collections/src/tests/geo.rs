@@ -250,6 +250,30 @@ fn a_search_by_distance_reads_few_documents() {
 }
 
 #[test]
+fn a_condition_on_an_earlier_location_hides_no_document_from_a_search_by_distance() {
+    let db = open(&SimDisk::new()).unwrap();
+    let ways = db.collection("t.ways").unwrap();
+    ways.create_index(IndexSpec::new(rawdoc! { "from": "2dsphere", "to": "2dsphere" })).unwrap();
+    let from = rawdoc! { "type": "Point", "coordinates": [1, 2] };
+    let to = rawdoc! { "type": "Point", "coordinates": [3, 4] };
+    ways.insert_one(&rawdoc! { "_id": 1, "from": from.clone(), "to": to.clone() }).unwrap();
+    ways.insert_one(&rawdoc! { "_id": 2, "from": null, "to": to.clone() }).unwrap();
+    let near = rawdoc! { "$near": { "$geometry": to } };
+    let filters = [
+        (rawdoc! { "from": from, "to": near.clone() }, 1),
+        (rawdoc! { "from": null, "to": near }, 2),
+    ];
+    for (filter, _) in &filters {
+        let Err(error) = ways.find(FindRequest::filter(filter.clone())) else { panic!("{filter:?}") };
+        assert_eq!(error.code, ErrorCode::NoQueryExecutionPlans, "its keys have no values of the first location");
+    }
+    ways.create_index(IndexSpec::new(rawdoc! { "to": "2dsphere", "from": "2dsphere" })).unwrap();
+    for (filter, id) in filters {
+        assert_eq!(ids(&ways, FindRequest::filter(filter)), [id]);
+    }
+}
+
+#[test]
 fn programs_that_know_no_locations_refuse_the_catalog_entry() {
     let db = open(&SimDisk::new()).unwrap();
     let version = || {

@@ -301,7 +301,7 @@ impl Location {
                 });
             }
         };
-        Self::parse_geojson(object, work)
+        work.bounded(|| Self::parse_geojson(object, work))
     }
 
     /// Parses GeoJSON.

@@ -207,7 +207,10 @@ impl Near {
         path.visit(doc, true, &mut |found| {
             let Some(value @ (Value::Document(_) | Value::Array(_))) = found else { return false };
             // A value that is no location has no distance.
-            let Ok(location) = Location::parse(value, work) else { return false };
+            let Ok(location) = Location::parse(value, work) else {
+                failed = work.ask().err();
+                return failed.is_some();
+            };
             match self.distance(&location, work) {
                 Ok(Some(distance)) if nearest.is_none_or(|(least, _)| distance < least) => {
                     nearest = Some((distance, value));

@@ -12,6 +12,7 @@ use super::keys::encoded_parts;
 use crate::doc::{Doc, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::geo::{Grid, Work, brief, cells_of};
+use crate::query::interrupt;
 
 /// Keys of a document, at most: MongoDB's limit.
 const MOST_KEYS: usize = 100_000;
@@ -130,17 +131,20 @@ impl GeoFields {
 
     /// The cells of a document's locations in a field.
     fn cells(&self, part: &KeyPart, doc: &RawDocument) -> Result<Vec<u64>> {
-        let (mut cells, mut failed) = (Vec::new(), None);
-        part.path.visit(Doc::from(doc), false, &mut |found| {
-            if let Some(value) = found
-                && let Err(error) = cells_of(&self.grid, value, &mut cells, &Work::unchecked())
-            {
-                failed = Some(error);
-            }
-            failed.is_some()
+        let work = Work::new(&interrupt::check);
+        let mut cells = Vec::new();
+        // Bounded, as others wait for the writer.
+        let found = work.bounded(|| {
+            let mut failed = None;
+            part.path.visit(Doc::from(doc), false, &mut |found| {
+                failed = found.and_then(|value| cells_of(&self.grid, value, &mut cells, &work).err());
+                failed.is_some()
+            });
+            failed.map_or(Ok(()), Err)
         });
-        match failed {
+        match found.err() {
             None => Ok(cells),
+            Some(error) if matches!(error.code, ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired) => Err(error),
             Some(error) if self.grid == Grid::Sphere => {
                 let text = brief(Value::Document(doc.into()));
                 let message = format!("Can't extract geo keys: {text}  {}", error.message);

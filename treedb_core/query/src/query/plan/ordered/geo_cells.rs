@@ -98,7 +98,7 @@ pub(in crate::query) fn near_search(
 }
 
 /// What comes before the field at this position in the keys that meet the conditions; `None` if the fields before it may have any
-/// values.
+/// values, or one is a location.
 fn prefixes(
     index: &OrderedIndex<'_>,
     at: usize,
@@ -106,6 +106,10 @@ fn prefixes(
     conditions: &[&Node],
 ) -> Option<Vec<Vec<u8>>> {
     let before: Vec<&KeyPart> = index.def.keys.iter().take(at).collect();
+    // Keys have cells of a location, not its value, so that no condition on it bounds them.
+    if matches!(&index.def.options.kind, Kind::Geo(geo) if (0..at).any(|earlier| geo.has(earlier))) {
+        return None;
+    }
     let simple = index.def.options.collation == query.collation;
     let shares = |(number, part): (usize, &&KeyPart)| {
         before.iter().take(number).any(|earlier| earlier.path.first() == part.path.first())
