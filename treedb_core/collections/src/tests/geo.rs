@@ -259,13 +259,15 @@ fn a_condition_on_an_earlier_location_hides_no_document_from_a_search_by_distanc
     ways.insert_one(&rawdoc! { "_id": 1, "from": from.clone(), "to": to.clone() }).unwrap();
     ways.insert_one(&rawdoc! { "_id": 2, "from": null, "to": to.clone() }).unwrap();
     let near = rawdoc! { "$near": { "$geometry": to } };
-    let filters = [
-        (rawdoc! { "from": from, "to": near.clone() }, 1),
-        (rawdoc! { "from": null, "to": near }, 2),
-    ];
+    let filters =
+        [(rawdoc! { "from": from, "to": near.clone() }, 1), (rawdoc! { "from": null, "to": near }, 2)];
     for (filter, _) in &filters {
         let Err(error) = ways.find(FindRequest::filter(filter.clone())) else { panic!("{filter:?}") };
-        assert_eq!(error.code, ErrorCode::NoQueryExecutionPlans, "its keys have no values of the first location");
+        assert_eq!(
+            error.code,
+            ErrorCode::NoQueryExecutionPlans,
+            "its keys have no values of the first location"
+        );
     }
     ways.create_index(IndexSpec::new(rawdoc! { "to": "2dsphere", "from": "2dsphere" })).unwrap();
     for (filter, id) in filters {

@@ -76,10 +76,7 @@ impl Ring {
             let direction = direction.direction().unwrap_or(direction);
             let clear = self.edges.chord2(direction, work)?.sqrt();
             // Neither on the arc's great circle, nor at or opposite the spot.
-            best.push((
-                clear.min(direction.dot(left).abs()).min(direction.cross(spot).length()),
-                direction,
-            ));
+            best.push((clear.min(direction.dot(left).abs()).min(direction.cross(spot).length()), direction));
         }
         best.sort_by(|a, b| b.0.total_cmp(&a.0));
         let Some((_, first)) = best.first().copied() else { return Ok(()) };

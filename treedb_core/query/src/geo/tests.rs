@@ -447,7 +447,9 @@ fn the_bulge_of_a_long_edge_does_not_turn_a_thin_polygon_inside_out() {
     for points in [thin, turned] {
         assert!(within(polygon(&[&points]), point(-10.0, -0.1)));
         assert!(within(polygon(&[&points]), point(-19.95, -20.0)));
-        assert!(!within(polygon(&[&points]), point(0.0, -20.0)) && !within(polygon(&[&points]), point(10.0, 5.0)));
+        assert!(
+            !within(polygon(&[&points]), point(0.0, -20.0)) && !within(polygon(&[&points]), point(10.0, 5.0))
+        );
     }
 }
 

@@ -153,7 +153,9 @@ pub(super) fn is_in_elements(node: &Node, within: bool) -> bool {
         Node::Value { test, .. } => within && test.is_geo(),
         Node::And(nodes) | Node::Or(nodes) => nodes.iter().any(|node| is_in_elements(node, within)),
         Node::Not(node) => is_in_elements(node, within),
-        Node::Element { condition: node, .. } | Node::Member { filter: node, .. } => is_in_elements(node, true),
+        Node::Element { condition: node, .. } | Node::Member { filter: node, .. } => {
+            is_in_elements(node, true)
+        }
         _ => false,
     }
 }
