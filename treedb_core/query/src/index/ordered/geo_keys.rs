@@ -12,7 +12,6 @@ use super::keys::encoded_parts;
 use crate::doc::{Doc, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::geo::{Grid, Work, brief, cells_of};
-use crate::query::interrupt;
 
 /// Keys of a document, at most: MongoDB's limit.
 const MOST_KEYS: usize = 100_000;
@@ -131,9 +130,9 @@ impl GeoFields {
 
     /// The cells of a document's locations in a field.
     fn cells(&self, part: &KeyPart, doc: &RawDocument) -> Result<Vec<u64>> {
-        let work = Work::new(&interrupt::check);
+        // Others wait for the writer: so much and no more.
+        let work = Work::unchecked();
         let mut cells = Vec::new();
-        // Bounded, as others wait for the writer.
         let found = work.bounded(|| {
             let mut failed = None;
             part.path.visit(Doc::from(doc), false, &mut |found| {
@@ -144,9 +143,6 @@ impl GeoFields {
         });
         match found.err() {
             None => Ok(cells),
-            Some(error) if matches!(error.code, ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired) => {
-                Err(error)
-            }
             Some(error) if self.grid == Grid::Sphere => {
                 let text = brief(Value::Document(doc.into()));
                 let message = format!("Can't extract geo keys: {text}  {}", error.message);
