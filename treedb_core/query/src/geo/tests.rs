@@ -433,10 +433,6 @@ fn a_condition_on_elements_is_stopped_while_locations_are_compared() {
         assert_eq!(filter.matches(&doc).unwrap_err().code, ErrorCode::Interrupted);
         drop(stopped);
     }
-    let spec = rawdoc! { "key": { "l": "2dsphere" } };
-    let def = IndexDef::from_spec(&spec, &|_, _| unreachable!("it has no filter")).unwrap();
-    let _stopped = killed();
-    assert_eq!(def.keys(&doc).unwrap_err().code, ErrorCode::Interrupted, "it is no fault of the location");
 }
 
 #[test]
