@@ -7,7 +7,6 @@ use treedb_testing::Rng;
 use super::*;
 use crate::doc::{Doc, Value};
 use crate::error::ErrorCode;
-use crate::index::ordered::IndexDef;
 use crate::query::Filter;
 use crate::query::interrupt::Interrupt;
 
