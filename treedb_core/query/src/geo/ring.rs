@@ -76,10 +76,7 @@ impl Ring {
             let direction = direction.direction().unwrap_or(direction);
             let clear = self.edges.chord2(direction, work)?.sqrt();
             // Neither on the arc's great circle, nor at or opposite the spot.
-            best.push((
-                clear.min(direction.dot(left).abs()).min(direction.cross(spot).length()),
-                direction,
-            ));
+            best.push((clear.min(direction.dot(left).abs()).min(direction.cross(spot).length()), direction));
         }
         best.sort_by(|a, b| b.0.total_cmp(&a.0));
         let Some((_, first)) = best.first().copied() else { return Ok(()) };
@@ -192,7 +189,8 @@ fn left_area(edges: &Edges, work: &Work<'_>) -> Result<f64> {
     for arc in edges.arcs() {
         work.step()?;
         let (a, b) = (arc.from, arc.to);
-        area += 2.0 * from.dot(a.normal(b)).atan2(1.0 + from.dot(a) + a.dot(b) + b.dot(from));
+        let turn = 1.0 + from.dot(a) + a.dot(b) + b.dot(from);
+        area += 2.0 * libm::atan2(from.dot(a.normal(b)), turn);
     }
     Ok(area.rem_euclid(4.0 * PI))
 }
