@@ -144,7 +144,9 @@ impl GeoFields {
         });
         match found.err() {
             None => Ok(cells),
-            Some(error) if matches!(error.code, ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired) => Err(error),
+            Some(error) if matches!(error.code, ErrorCode::Interrupted | ErrorCode::MaxTimeMSExpired) => {
+                Err(error)
+            }
             Some(error) if self.grid == Grid::Sphere => {
                 let text = brief(Value::Document(doc.into()));
                 let message = format!("Can't extract geo keys: {text}  {}", error.message);

@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use super::{Filter, Node, Test};
 use crate::doc::{Doc, Element, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
-use crate::geo::{Grid, Location, Near, Region, Work, cell_ranges};
+use crate::geo::{Grid, Location, Near, Region, Work, any_location, cell_ranges};
 use crate::query::interrupt;
 
 /// The test of a location by a region.
@@ -96,15 +96,14 @@ pub(super) fn passes_at(path: &Path, test: &Test, doc: Doc<'_>) -> Result<Option
         Test::Near(near) => Ok(Some(near.nearest(path, doc, &work)?.is_some())),
         Test::Geo(test) => {
             let mut failed = None;
-            let found =
-                path.visit(doc, true, &mut |value| match value.map(|value| test.selects(value, &work)) {
-                    Some(Ok(selected)) => selected,
-                    Some(Err(error)) => {
-                        failed = Some(error);
-                        true
-                    }
-                    None => false,
-                });
+            let mut look = |value: Value<'_>| {
+                test.selects(value, &work).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    true
+                })
+            };
+            let found = path
+                .visit(doc, false, &mut |found| found.is_some_and(|value| any_location(value, &mut look)));
             failed.map_or(Ok(Some(found)), Err)
         }
         _ => Ok(None),
@@ -153,7 +152,9 @@ pub(super) fn is_in_elements(node: &Node, within: bool) -> bool {
         Node::Value { test, .. } => within && test.is_geo(),
         Node::And(nodes) | Node::Or(nodes) => nodes.iter().any(|node| is_in_elements(node, within)),
         Node::Not(node) => is_in_elements(node, within),
-        Node::Element { condition: node, .. } | Node::Member { filter: node, .. } => is_in_elements(node, true),
+        Node::Element { condition: node, .. } | Node::Member { filter: node, .. } => {
+            is_in_elements(node, true)
+        }
         _ => false,
     }
 }
