@@ -356,5 +356,5 @@ impl Edges {
 
 /// The angle of a chord whose square this is.
 pub(super) fn angle_of(chord2: f64) -> f64 {
-    2.0 * (chord2.sqrt() / 2.0).min(1.0).asin()
+    2.0 * libm::asin((chord2.sqrt() / 2.0).min(1.0))
 }

@@ -40,7 +40,7 @@ use crate::error::{QueryError, Result};
 
 pub use cell::Grid;
 pub use geojson::Location;
-pub(crate) use geojson::{brief, number};
+pub(crate) use geojson::{any_location, brief, number};
 pub(crate) use keys::ranges_around;
 pub use keys::{cell_ranges, cells_of, ranges_between};
 pub use near::{Metric, Near};
@@ -60,7 +60,7 @@ const STEPS_PER_CHECK: u32 = 1 << 14;
 /// Steps of parsing a location, at most, and of finding the cells of a document: some tenths of a second. Rings of any number of
 /// vertices that are near few others need far fewer; to find out whether one is simple whose edges are all near each other may
 /// take the square of their number.
-const MOST_STEPS: u64 = 1 << 26;
+const MOST_STEPS: u64 = 1 << 25;
 
 #[cold]
 fn too_intricate() -> QueryError {

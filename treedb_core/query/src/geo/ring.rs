@@ -189,7 +189,8 @@ fn left_area(edges: &Edges, work: &Work<'_>) -> Result<f64> {
     for arc in edges.arcs() {
         work.step()?;
         let (a, b) = (arc.from, arc.to);
-        area += 2.0 * from.dot(a.normal(b)).atan2(1.0 + from.dot(a) + a.dot(b) + b.dot(from));
+        let turn = 1.0 + from.dot(a) + a.dot(b) + b.dot(from);
+        area += 2.0 * libm::atan2(from.dot(a.normal(b)), turn);
     }
     Ok(area.rem_euclid(4.0 * PI))
 }

@@ -5,9 +5,10 @@ use bson::{RawArrayBuf, RawDocumentBuf, rawbson, rawdoc};
 use treedb_testing::Rng;
 
 use super::*;
-use crate::doc::{Doc, Value};
+use crate::doc::{Doc, Path, Value};
 use crate::error::ErrorCode;
 use crate::query::Filter;
+use crate::query::expr::Variables;
 use crate::query::interrupt::Interrupt;
 
 fn parsed(location: RawBson) -> Result<Location> {
@@ -402,6 +403,15 @@ fn a_ring_or_holes_whose_comparison_takes_too_long_are_refused() {
     assert!(parsed(polygon(&[&zigzag(200)])).is_ok(), "it is valid");
     let error = parsed(polygon(&[&zigzag(100_000)])).unwrap_err();
     assert!(error.code == ErrorCode::BadValue && error.message.contains("too intricate"), "{error}");
+    // Each of these is near a few hundred others.
+    let spikes: Vec<[f64; 2]> = (0..100_000_u32)
+        .map(|at| {
+            let angle = f64::from(at) / 100_000.0 * std::f64::consts::TAU;
+            let far = f64::from(40 + at % 2);
+            [far * angle.cos(), far * angle.sin()]
+        })
+        .collect();
+    assert!(parsed(polygon(&[&spikes])).is_ok());
     let hole = |at: u32| {
         let (x, y) = (f64::from(at % 200) / 10.0, f64::from(at / 200) / 10.0);
         [[x, y], [x + 0.05, y], [x, y + 0.05]]
@@ -464,4 +474,33 @@ fn a_ring_that_touches_itself_contains_what_is_around_no_other_side() {
     assert!(error.code == ErrorCode::BadValue && error.message.contains("no inside"), "{error}");
     // A triangle of a centimetre has one.
     assert!(parsed(polygon(&[&[[2.0, 48.0], [2.000_000_1, 48.0], [2.0, 48.000_000_1]]])).is_ok());
+}
+
+#[test]
+fn distances_beside_a_geometry_are_refused_and_not_ignored() {
+    let near = rawdoc! { "$geometry": point(0.0, 0.0) };
+    for condition in [
+        rawdoc! { "$near": near.clone(), "$maxDistance": 100 },
+        rawdoc! { "$maxDistance": 100, "$near": near.clone() },
+        rawdoc! { "$nearSphere": near.clone(), "$minDistance": 100 },
+    ] {
+        let filter = rawdoc! { "loc": condition };
+        let error = Filter::parse_search(&filter, Variables::NONE).unwrap_err();
+        assert!(error.code == ErrorCode::BadValue && error.message.contains("stands beside"), "{error}");
+    }
+}
+
+#[test]
+fn a_pair_with_something_after_it_is_one_location_for_filters_as_for_indexes() {
+    let doc = rawdoc! { "loc": [1, 2, [50, 50]] };
+    let around = |x: f64, y: f64| {
+        rawdoc! { "loc": { "$geoWithin": { "$box": [[x - 1.0, y - 1.0], [x + 1.0, y + 1.0]] } } }
+    };
+    let matches = |filter: RawDocumentBuf| Filter::parse(&filter).unwrap().matches(&doc).unwrap();
+    assert!(matches(around(1.0, 2.0)) && !matches(around(50.0, 50.0)));
+    let center = rawdoc! { "l": [50, 50] };
+    let near = Near::of_point(Doc::from(&center).get("l").unwrap(), false, &Work::unchecked()).unwrap();
+    let (distance, _) =
+        near.nearest(&Path::new("loc"), Doc::from(&doc), &Work::unchecked()).unwrap().unwrap();
+    assert_eq!(distance, 49_f64.hypot(48.0), "from the pair, not from what follows it");
 }

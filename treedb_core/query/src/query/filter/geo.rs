@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use super::{Filter, Node, Test};
 use crate::doc::{Doc, Element, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
-use crate::geo::{Grid, Location, Near, Region, Work, cell_ranges};
+use crate::geo::{Grid, Location, Near, Region, Work, any_location, cell_ranges};
 use crate::query::interrupt;
 
 /// The test of a location by a region.
@@ -96,15 +96,14 @@ pub(super) fn passes_at(path: &Path, test: &Test, doc: Doc<'_>) -> Result<Option
         Test::Near(near) => Ok(Some(near.nearest(path, doc, &work)?.is_some())),
         Test::Geo(test) => {
             let mut failed = None;
-            let found =
-                path.visit(doc, true, &mut |value| match value.map(|value| test.selects(value, &work)) {
-                    Some(Ok(selected)) => selected,
-                    Some(Err(error)) => {
-                        failed = Some(error);
-                        true
-                    }
-                    None => false,
-                });
+            let mut look = |value: Value<'_>| {
+                test.selects(value, &work).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    true
+                })
+            };
+            let found = path
+                .visit(doc, false, &mut |found| found.is_some_and(|value| any_location(value, &mut look)));
             failed.map_or(Ok(Some(found)), Err)
         }
         _ => Ok(None),

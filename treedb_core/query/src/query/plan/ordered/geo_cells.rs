@@ -14,6 +14,10 @@ use crate::index::ordered::{GeoFields, KeyPart};
 use crate::query::Query;
 use crate::query::filter::{Node, Test};
 
+/// Ranges of cells after the values of the fields before them, at most: with more values the ranges are those of the values alone.
+/// Each value has as many as the region has cells, so that there may be more than [`MAX_RANGES`].
+pub(super) const MOST_RANGES: usize = 8 * MAX_RANGES;
+
 /// A search for the documents nearest to a point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NearSearch {
