@@ -304,11 +304,11 @@ def test_what_is_to_be_explained_is_never_run(locked):
         client.shop.kept.insert_many([{"_id": i} for i in range(5)])
         client.shop.kept.insert_one({"_id": "x"})
         for statement in ["db.kept.deleteMany({}) // old", "db.kept.deleteMany({_id: {$ne: '.explain('}})", "db.kept.deleteMany({});",
-                          "db.kept.updateMany({}, {$set: {a: 1}}) /* .explain( */", "db.kept.findOneAndDelete({})",
+                          "db.kept.updateMany({}, {$set: {a: 1}}) // .explain(", "db.kept.findOneAndDelete({})",
                           "{\"delete\": \"kept\", \"deletes\": [{\"q\": {}, \"limit\": 0}]}"]:
             status, _, text = send(locked, "POST", "/api/statement", {"database": "shop", "text": statement, "explain": True}, cookie)
-            reply = json.loads(text)["reply"]
-            assert status == 200 and reply["ok"] == 1 and "executionStats" in reply, (statement, text)
+            reply = json.loads(text).get("reply", {})
+            assert status == 200 and reply.get("ok") == 1 and "executionStats" in reply, (statement, text)
         for statement in ["db.kept.drop()", "db.kept.insertOne({_id: 9})", "db.dropDatabase()"]:
             _, _, text = send(locked, "POST", "/api/statement", {"database": "shop", "text": statement, "explain": True}, cookie)
             assert json.loads(text)["reply"]["ok"] == 0, statement
@@ -346,8 +346,7 @@ def test_bodies_are_limited_and_have_to_be_documents(free, locked):
     for database in ["", "a.b", "a b", "x" * 100, "$external", "a\u0000b"]:
         status, reply = command(free, None, database, {"find": "films"})
         assert status == 200 and reply["ok"] == 0, database
-    long = json.dumps({"database": "shop", "command": {"find": "x" * (2 << 20)}})
-    assert send(free, "POST", "/api/command", long)[0] == 413
+    assert send(free, "POST", "/api/command", "{", {"Content-Length": str(2 << 20)})[0] == 413
     assert send(locked, "POST", "/api/login", {"user": "a" * 9000, "password": "x"})[0] == 413
     # More is said to come than is sent: no memory is held for it.
     with socket.create_connection(free.addresses["admin"], timeout=10) as stream:

@@ -1,4 +1,5 @@
 """The web page in a browser."""
+import http.server
 import json
 import os
 import pathlib
@@ -292,24 +293,48 @@ def test_a_server_without_authentication_is_shown_and_not_changed(browser, tmp_p
         assert server.stop() == 0
 
 
-def test_another_site_in_the_same_browser_gets_nothing(browser, locked):
+class Blank(http.server.BaseHTTPRequestHandler):
+    """A web site without a policy of its own."""
+
+    def do_GET(self):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/html")
+        self.end_headers()
+        self.wfile.write(b"<!doctype html><title>other</title>")
+
+    def log_message(self, *_):
+        pass
+
+
+def test_other_sites_in_the_same_browser_get_nothing_and_change_nothing(browser, locked):
     log_in(browser, locked)
     browser.wait_for("Operations a second")
-    other = url(locked).replace("127.0.0.1", "localhost")
-    browser.open(other)
-    browser.wait("return document.querySelector('form input[name=user]')")
-    outcome = browser.run("""
-        return (async () => {
-            const results = [];
-            for (const [mode, kind] of [["cors", "application/json"], ["no-cors", "text/plain"]]) {
-                try {
-                    const answer = await fetch(arguments[0] + "api/command", { method: "POST", mode, credentials: "include",
-                        headers: { "Content-Type": kind }, body: JSON.stringify({ database: "shop", command: { find: "films" } }) });
-                    results.push(answer.type + " " + (await answer.text()));
-                } catch (error) { results.push("refused"); }
-            }
-            return JSON.stringify(results);
-        })()""", url(locked))
-    assert "film" not in outcome and json.loads(outcome)[0] == "refused", outcome
-    # The page's own policy refuses to ask other sites, which the browser writes down.
+    site = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Blank)
+    threading.Thread(target=site.serve_forever, daemon=True).start()
+    try:
+        # Another port of the same host gets the cookie sent along, another host does not.
+        for other in ("127.0.0.1", "localhost"):
+            browser.open(f"http://{other}:{site.server_port}/")
+            browser.wait("return document.title === 'other'")
+            outcome = json.loads(browser.run("""
+                return (async () => {
+                    const results = [];
+                    for (const [mode, kind] of [["cors", "application/json"], ["cors", "text/plain"], ["no-cors", "text/plain"]]) {
+                        for (const command of [{ find: "films" }, { insert: "attacked", documents: [{ a: 1 }] }]) {
+                            try {
+                                const answer = await fetch(arguments[0] + "api/command", { method: "POST", mode, credentials: "include",
+                                    headers: { "Content-Type": kind }, body: JSON.stringify({ database: "shop", command }) });
+                                results.push(answer.type + " " + (await answer.text()));
+                            } catch (error) { results.push("refused"); }
+                        }
+                    }
+                    return JSON.stringify(results);
+                })()""", url(locked)))
+            assert outcome == ["refused"] * 4 + ["opaque "] * 2, outcome
+    finally:
+        site.shutdown()
+        site.server_close()
+    with locked.as_user() as client:
+        assert client.shop.attacked.count_documents({}) == 0
+    # The browser writes down what it refused.
     browser.log()
