@@ -55,7 +55,8 @@ impl Native {
             }
             // A body that is cut short is one all the same.
             let (body, rest) = rest.split_at((header.length as usize).min(rest.len()));
-            let (answer, _) = self.0.answer(&header, body);
+            let mut answer = Vec::new();
+            self.0.answer(&header, body, &mut answer);
             assert!(answer.len() >= HEADER, "an answer without a header");
             frames += 1;
             bytes = rest;

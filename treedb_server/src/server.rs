@@ -57,11 +57,6 @@ pub enum ServeError {
     /// The certificate cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
-    /// The native protocol would not be encrypted, although the others are.
-    #[error(
-        "native on {0}: the native protocol has no TLS in this version: bind it to 127.0.0.1, or leave out --tls-certificate"
-    )]
-    NativeWithoutTls(Address),
     /// The engine panicked.
     #[error("the engine failed: {0}")]
     Engine(#[from] JoinError),
@@ -90,9 +85,6 @@ fn beyond(address: Option<Address>) -> Option<Address> {
 pub(crate) fn check(config: &Config) -> Result<Option<Tls>, ServeError> {
     if let Some((door, address, allow)) = config.unprotected() {
         return Err(ServeError::Unprotected { door, address, allow });
-    }
-    if let (Some(_), Some(address)) = (&config.tls, beyond(config.native)) {
-        return Err(ServeError::NativeWithoutTls(address));
     }
     Ok(config.tls.clone().map(Tls::new).transpose()?)
 }
@@ -194,7 +186,8 @@ impl Server {
         let mongo = mongo.run(Arc::clone(&context), shutdown.subscribe(), tls.clone(), mongo::connection);
         let native = async {
             if let Some(listener) = native {
-                listener.run(Arc::clone(&context), shutdown.subscribe(), None, native::connection).await;
+                let tls = tls.clone();
+                listener.run(Arc::clone(&context), shutdown.subscribe(), tls, native::connection).await;
             }
         };
         let admin = async {

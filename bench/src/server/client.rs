@@ -1,8 +1,7 @@
 //! What the workloads ask of a server, by either protocol.
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
-use treedb_server::client;
-use treedb_server::native::call::Find;
+use treedb_server::client::{self, Prepared, Shape};
 
 use super::process::Process;
 use super::wire::Wire;
@@ -22,7 +21,26 @@ pub(crate) enum Client {
     /// By MongoDB's protocol.
     Mongo(Wire),
     /// By TreeDB's.
-    Native(Box<client::Client>),
+    Native(Box<Native>),
+}
+
+/// A connection of TreeDB's protocol, with what it has prepared: what its client would do who does the same thing often.
+pub(crate) struct Native {
+    client: client::Client,
+    get: Prepared,
+    scan: Prepared,
+}
+
+impl Native {
+    fn connect(address: &str) -> Result<Native> {
+        let mut client = client::Client::connect(address)?;
+        let get = client.prepare(NAMESPACE, Shape::Get)?;
+        let from = rawdoc! { "$param": 0 };
+        let (filter, sort) = (rawdoc! { "_id": { "$gte": from } }, rawdoc! { "_id": 1_i32 });
+        let shape = Shape::Find { filter: &filter, sort: Some(&*sort), projection: None };
+        let scan = client.prepare(NAMESPACE, shape)?;
+        Ok(Native { client, get, scan })
+    }
 }
 
 const DATABASE: &str = "ycsb";
@@ -43,7 +61,7 @@ impl Client {
             }
             Protocol::Native => {
                 let address = server.native.as_ref().ok_or("the server has no native protocol")?;
-                Client::Native(Box::new(client::Client::connect(address.as_str())?))
+                Client::Native(Box::new(Native::connect(address)?))
             }
         })
     }
@@ -61,7 +79,7 @@ impl Client {
                 wire.command(&command)?;
             }
             Client::Native(native) => {
-                let inserted = native.insert_many(NAMESPACE, documents, true)?;
+                let inserted = native.client.insert_many(NAMESPACE, documents, true)?;
                 if !inserted.errors.is_empty() {
                     return Err("not all documents were inserted".into());
                 }
@@ -88,7 +106,7 @@ impl Client {
                     _ => Err("no document".into()),
                 }
             }
-            Client::Native(native) => see(&native.get(NAMESPACE, id)?.ok_or("not found")?),
+            Client::Native(native) => see(&native.client.execute_get(native.get, id)?.ok_or("not found")?),
         }
     }
 
@@ -107,7 +125,7 @@ impl Client {
                 let command = rawdoc! { "update": COLLECTION, "updates": [statement], "$db": DATABASE };
                 u64::try_from(wire.command(&command)?.get_i32("n")?)?
             }
-            Client::Native(native) => native.update_one(NAMESPACE, &filter, &update)?.matched,
+            Client::Native(native) => native.client.update_one(NAMESPACE, &filter, &update)?.matched,
         };
         if matched == 1 { Ok(()) } else { Err("not found".into()) }
     }
@@ -122,12 +140,12 @@ impl Client {
         count: u32,
         mut see: impl FnMut(&RawDocument) -> Result<()>,
     ) -> Result<u32> {
-        let range = rawdoc! { "$gte": from };
-        let (filter, sort) = (rawdoc! { "_id": range }, rawdoc! { "_id": 1_i32 });
         let mut seen = 0;
         match self {
             Client::Mongo(wire) => {
                 let count = i32::try_from(count)?;
+                let range = rawdoc! { "$gte": from };
+                let (filter, sort) = (rawdoc! { "_id": range }, rawdoc! { "_id": 1_i32 });
                 let find = rawdoc! {
                     "find": COLLECTION, "filter": filter, "sort": sort, "limit": count, "batchSize": count,
                     "singleBatch": true, "$db": DATABASE
@@ -139,9 +157,8 @@ impl Client {
                 }
             }
             Client::Native(native) => {
-                let mut find = Find::new(NAMESPACE, &filter);
-                (find.sort, find.limit, find.batch) = (Some(&*sort), u64::from(count), count);
-                for document in native.find(&find)? {
+                let values = client::values([from]);
+                for document in native.client.execute_find(native.scan, &values, u64::from(count))? {
                     see(&document?)?;
                     seen += 1;
                 }

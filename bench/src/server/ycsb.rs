@@ -26,6 +26,10 @@ use crate::Result;
 /// Records before the first workload.
 pub(crate) const RECORDS: u64 = 200_000;
 
+/// Updates so far, and some: no two write the same. What a record has already would not be written at all, and a workload is run again and
+/// again, with the same choices.
+static UPDATES: AtomicU64 = AtomicU64::new(FIELDS);
+
 const FIELDS: u64 = 10;
 const VALUE_BYTES: usize = 100;
 
@@ -243,7 +247,8 @@ pub(crate) fn run(
             let write = dice.next().unwrap_or(0) < workload.writes();
             let id = key(n);
             let update = |client: &mut Client, salt: u64| {
-                client.update(&id, &format!("field{}", salt % FIELDS), &value(n, salt))
+                let fresh = UPDATES.fetch_add(1, Ordering::Relaxed);
+                client.update(&id, &format!("field{}", salt % FIELDS), &value(n, fresh))
             };
             let salt = lengths.next().unwrap_or(0);
             let began = Instant::now();

@@ -12,7 +12,7 @@ use treedb_query::error::ErrorCode;
 use super::key::KeyArgs;
 use super::user::UserArgs;
 use super::{Failure, error_hints};
-use crate::client::{self, Client};
+use crate::client::{self, Client, Tls};
 
 /// Timeout of requests: a batch of an import may have to wait for a large index build.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(600);
@@ -22,6 +22,9 @@ const SERVER_TIMEOUT: Duration = Duration::from_secs(600);
 pub(super) struct TargetArgs {
     #[command(flatten)]
     location: Location,
+    /// Connect to it through TLS, and trust these certificates (PEM)
+    #[arg(long, value_name = "FILE", requires = "native")]
+    tls_ca: Option<PathBuf>,
     #[command(flatten)]
     user: UserArgs,
     #[command(flatten)]
@@ -77,7 +80,7 @@ impl TargetArgs {
                 let database = database.map_err(|error| error_hints::directory(dir, &error))?;
                 Ok(Target::Directory(database))
             }
-            (None, Some(address)) => match Client::connect_timeout(address.as_str(), SERVER_TIMEOUT) {
+            (None, Some(address)) => match self.connect(address) {
                 Ok(mut client) => {
                     self.user.authenticate(&mut client)?;
                     Ok(Target::Server(Box::new(client)))
@@ -87,6 +90,13 @@ impl TargetArgs {
             // clap requires one of the two.
             (None, None) => Err(Failure("--dir DIR or --native HOST:PORT is required".to_owned())),
         }
+    }
+
+    fn connect(&self, address: &str) -> client::Result<Client> {
+        let Some(authorities) = &self.tls_ca else { return Client::connect_timeout(address, SERVER_TIMEOUT) };
+        let host = address.rsplit_once(':').map_or(address, |(host, _)| host);
+        let tls = Tls::with_roots(host.trim_matches(['[', ']']), authorities)?;
+        Client::connect_tls(address, Some(SERVER_TIMEOUT), &tls)
     }
 }
 

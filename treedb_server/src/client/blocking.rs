@@ -8,12 +8,14 @@ use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use super::connection::Connection;
 use super::error::{Error, Result};
 use super::pipeline::Pipeline;
-use super::results::{Documents, Pairs};
+use super::results::{Documents, Pairs, Stream};
+use super::transport::Tls;
 use crate::access::scram::{ClientExchange, Mechanism};
 use crate::native::call::{
-    Ack, Authenticate, Bound, Call, Count, CreateIndex, Delete, DropIndex, Find, Get, Insert, Inserted,
-    KvBatch, KvDelete, KvGet, KvPut, ListIndexes, Neighbor, Op, Ping, Prove, Update, UpdateSearchIndex,
-    Updated, VectorSearch, Welcome,
+    Ack, Authenticate, Bound, Call, Count, CreateIndex, Delete, DropIndex, Execute, Execution, Find,
+    FindWith, Forget, Get, GetWith, Insert, InsertWith, Inserted, KvBatch, KvDelete, KvGet, KvPut,
+    ListIndexes, Neighbor, Op, Ping, Prepare, Prepared, Prove, Shape, Update, UpdateSearchIndex, UpdateWith,
+    Updated, VectorSearch, Welcome, values,
 };
 
 /// A connection to a server's native port.
@@ -35,7 +37,7 @@ impl Client {
     /// # Errors
     /// Nobody listens there, or not a TreeDB server's native port.
     pub fn connect(address: impl ToSocketAddrs) -> Result<Self> {
-        Ok(Client { connection: Connection::open(address, None)?, ack: Ack::Server })
+        Ok(Client { connection: Connection::open(address, None, None)?, ack: Ack::Server })
     }
 
     /// [`Self::connect`], with a limit to each wait, then and later. When it has passed, the connection has ended.
@@ -43,7 +45,15 @@ impl Client {
     /// # Errors
     /// As [`Self::connect`].
     pub fn connect_timeout(address: impl ToSocketAddrs, timeout: Duration) -> Result<Self> {
-        Ok(Client { connection: Connection::open(address, Some(timeout))?, ack: Ack::Server })
+        Ok(Client { connection: Connection::open(address, Some(timeout), None)?, ack: Ack::Server })
+    }
+
+    /// [`Self::connect`] through TLS, with a limit to each wait if one is given.
+    ///
+    /// # Errors
+    /// As [`Self::connect`]; the server's certificate is not to be trusted.
+    pub fn connect_tls(address: impl ToSocketAddrs, timeout: Option<Duration>, tls: &Tls) -> Result<Self> {
+        Ok(Client { connection: Connection::open(address, timeout, Some(tls))?, ack: Ack::Server })
     }
 
     /// Authenticates as a user of `database`, by SCRAM-SHA-256.
@@ -133,6 +143,90 @@ impl Client {
     /// The filter, sort or projection is not valid.
     pub fn find(&mut self, find: &Find<'_>) -> Result<Documents<'_>> {
         Documents::new(self, find)
+    }
+
+    /// The same, but the server sends further batches while the first are iterated, as far as there is room for them here: no round trip
+    /// for each. Better for many documents.
+    ///
+    /// What the server sends has to be taken: if the next document is not asked for in 30 seconds while the sockets are full of those before
+    /// it, the server closes the connection. [`Self::find`] can be iterated as slowly as its cursor lives (10 minutes a batch).
+    ///
+    /// # Errors
+    /// The filter, sort or projection is not valid.
+    pub fn stream(&mut self, find: &Find<'_>) -> Result<Stream<'_>> {
+        Stream::new(self, find)
+    }
+
+    /// Prepares a statement, to be executed on this connection with values only. See [`Shape`].
+    ///
+    /// # Errors
+    /// A parameter is where it cannot be; the connection has too many statements.
+    pub fn prepare(&mut self, namespace: &str, shape: Shape<'_>) -> Result<Prepared> {
+        self.call(&Prepare { namespace, shape })
+    }
+
+    /// Forgets a statement; false if it had been forgotten.
+    ///
+    /// # Errors
+    /// The connection's.
+    pub fn forget(&mut self, statement: Prepared) -> Result<bool> {
+        self.call(&Forget { statement: statement.statement })
+    }
+
+    /// Executes a statement of any kind with what it takes.
+    ///
+    /// # Errors
+    /// Not as many values as the statement takes; as the request that was prepared.
+    pub fn execute<E: Execution>(&mut self, statement: Prepared, with: E) -> Result<E::Answer> {
+        self.call(&Execute { statement: statement.statement, with })
+    }
+
+    /// The document with this `_id`, by a statement ([`Shape::Get`]).
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    pub fn execute_get(
+        &mut self,
+        statement: Prepared,
+        id: impl Into<RawBson>,
+    ) -> Result<Option<RawDocumentBuf>> {
+        self.execute(statement, GetWith { values: &values([id]) })
+    }
+
+    /// The documents that match a filter with these values, by a statement ([`Shape::Find`]), `limit` of them at most (0: all).
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    pub fn execute_find(
+        &mut self,
+        statement: Prepared,
+        values: &RawDocument,
+        limit: u64,
+    ) -> Result<Documents<'_>> {
+        let first = self.execute(statement, FindWith { batch: 0, skip: 0, limit, values })?;
+        Ok(Documents::after(self, first))
+    }
+
+    /// Inserts documents of one shape, by a statement ([`Shape::Insert`]): for each the values. As [`Self::insert_many`].
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    pub fn execute_insert<D: AsRef<RawDocument>>(
+        &mut self,
+        statement: Prepared,
+        rows: &[D],
+        ordered: bool,
+    ) -> Result<Inserted> {
+        let rows = rows.iter().map(AsRef::as_ref).collect();
+        self.execute(statement, InsertWith { rows, ordered, ack: self.ack })
+    }
+
+    /// Changes the first document that matches, by a statement ([`Shape::Update`]).
+    ///
+    /// # Errors
+    /// As [`Self::execute`].
+    pub fn execute_update(&mut self, statement: Prepared, values: &RawDocument) -> Result<Updated> {
+        self.execute(statement, UpdateWith { values, multi: false, upsert: false, ack: self.ack })
     }
 
     /// Changes the first document that matches: with operators (`{$set: {a: 1}}`), or as a replacement.

@@ -4,20 +4,20 @@
 //! without reading: a server with many unread answers stops reading requests, and two sides that both only write
 //! deadlock. So `send` does not wait; where it would, everything that has arrived is read before it is tried again.
 
-use std::collections::{HashMap, HashSet};
-use std::io::{self, Read};
-use std::net::{TcpStream, ToSocketAddrs};
+use std::collections::{HashMap, HashSet, VecDeque};
+use std::io;
+use std::net::ToSocketAddrs;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::{SendFlags, send};
 
 use super::error::{Error, Result};
+use super::transport::{Tls, Transport};
 use crate::native::bytes::Reader;
 use crate::native::call::{Call, Hello, Welcome};
 use crate::native::error_frame::ErrorFrame;
-use crate::native::frame::{ANSWER, CLOSING, ERROR, HEADER, Header, MAX_BODY, VERSION};
+use crate::native::frame::{ANSWER, CLOSING, ERROR, HEADER, Header, MAX_BODY, MORE, VERSION, opcode};
 
 /// Bytes of requests that are collected before they are sent.
 const COLLECT: usize = 32 * 1024;
@@ -28,7 +28,7 @@ const CHUNK: usize = 64 * 1024;
 /// A connection after its greeting.
 #[derive(Debug)]
 pub(super) struct Connection {
-    stream: TcpStream,
+    transport: Transport,
     timeout: Option<Duration>,
     welcome: Welcome,
     /// Requests not sent yet.
@@ -43,45 +43,30 @@ pub(super) struct Connection {
     /// Requests whose answer is to be discarded.
     unwanted: HashSet<u64>,
     /// Answers that arrived while another one was waited for.
-    arrived: HashMap<u64, Frame>,
+    arrived: HashMap<u64, VecDeque<Frame>>,
     /// Why the connection has ended, once it has.
     ended: Option<String>,
 }
 
 /// A frame as it was received.
 #[derive(Debug)]
-struct Frame {
-    header: Header,
-    body: Vec<u8>,
+pub(super) struct Frame {
+    pub(super) header: Header,
+    pub(super) body: Vec<u8>,
 }
 
 impl Connection {
     /// Connects and greets. `timeout` bounds every wait from here on.
-    pub(super) fn open(address: impl ToSocketAddrs, timeout: Option<Duration>) -> Result<Self> {
-        let io = |op| move |source| Error::Io { op, source };
-        let stream = match timeout {
-            None => TcpStream::connect(address).map_err(io("connect"))?,
-            Some(timeout) => {
-                let mut last = io::Error::new(io::ErrorKind::InvalidInput, "the name has no address");
-                let mut stream = None;
-                for address in address.to_socket_addrs().map_err(io("look up"))? {
-                    match TcpStream::connect_timeout(&address, timeout) {
-                        Ok(connected) => {
-                            stream = Some(connected);
-                            break;
-                        }
-                        Err(error) => last = error,
-                    }
-                }
-                stream.ok_or(last).map_err(io("connect"))?
-            }
-        };
-        stream.set_nodelay(true).map_err(io("set up"))?;
-        stream.set_read_timeout(timeout).map_err(io("set up"))?;
+    pub(super) fn open(
+        address: impl ToSocketAddrs,
+        timeout: Option<Duration>,
+        tls: Option<&Tls>,
+    ) -> Result<Self> {
+        let transport = Transport::connect(address, timeout, tls)?;
         let welcome =
             Welcome { version: VERSION, max_body: MAX_BODY, max_requests: 1, server: String::new() };
         let mut connection = Connection {
-            stream,
+            transport,
             timeout,
             welcome,
             out: Vec::new(),
@@ -132,38 +117,65 @@ impl Connection {
 
     /// Waits for the answer to request `id`, which was submitted as a `C`.
     pub(super) fn wait<C: Call>(&mut self, id: u64) -> Result<C::Answer> {
-        let frame = match self.arrived.remove(&id) {
-            Some(frame) => frame,
-            None => {
-                self.alive()?;
-                self.flush()?;
-                loop {
-                    match self.arrived.remove(&id) {
-                        Some(frame) => break frame,
-                        None => self.receive()?,
-                    }
-                }
+        self.wait_for_part::<C>(id).map(|(answer, _)| answer)
+    }
+
+    /// Waits for the next frame of the answer to request `id`, which was submitted as a `C`. True if there are more after it.
+    pub(super) fn wait_for_part<C: Call>(&mut self, id: u64) -> Result<(C::Answer, bool)> {
+        if let Some(frame) = self.take_arrived(id) {
+            let read = read_answer::<C>(&frame.header, &frame.body);
+            return self.checked(read);
+        }
+        self.alive()?;
+        self.flush()?;
+        loop {
+            if let Some(frame) = self.take_arrived(id) {
+                let read = read_answer::<C>(&frame.header, &frame.body);
+                return self.checked(read);
             }
-        };
-        let mut body = Reader::new(&frame.body);
-        if frame.header.opcode == ERROR {
-            let error = ErrorFrame::read(&mut body);
-            return match error {
-                Ok(error) => Err(Error::Server(error)),
-                Err(malformed) => Err(self.end(Error::Protocol(malformed.to_string()))),
-            };
+            // Usually the frame at the front is the one: it is read where it lies.
+            match self.front()? {
+                Some(header) if header.request == id && self.owed.contains(&id) => {
+                    if !has_more(&header) {
+                        self.owed.remove(&id);
+                    }
+                    let start = self.start + HEADER;
+                    let end = start + header.length as usize;
+                    self.start = end;
+                    let read = read_answer::<C>(&header, self.received.get(start..end).unwrap_or_default());
+                    return self.checked(read);
+                }
+                Some(_) => self.file()?,
+                None => self.receive()?,
+            }
         }
-        if frame.header.opcode != C::OPCODE | ANSWER {
-            let what = format!("opcode {:#06x} answers request {:#06x}", frame.header.opcode, C::OPCODE);
-            return Err(self.end(Error::Protocol(what)));
+    }
+
+    /// A frame of the answer to `id` that has arrived before it was waited for.
+    fn take_arrived(&mut self, id: u64) -> Option<Frame> {
+        if self.arrived.is_empty() {
+            return None;
         }
-        let answer = C::read_answer(&mut body).and_then(|answer| body.finish().map(|()| answer));
-        answer.map_err(|malformed| self.end(Error::Protocol(malformed.to_string())))
+        let frames = self.arrived.get_mut(&id)?;
+        let frame = frames.pop_front();
+        if frames.is_empty() {
+            self.arrived.remove(&id);
+        }
+        frame
+    }
+
+    /// An answer as it was read; what cannot be read ends the connection.
+    fn checked<A>(&mut self, read: Result<A>) -> Result<A> {
+        read.map_err(|error| match error {
+            Error::Server(_) => error,
+            other => self.end(other),
+        })
     }
 
     /// Nobody will take the answer to `id`.
     pub(super) fn forget(&mut self, id: u64) {
-        if self.arrived.remove(&id).is_none() && self.owed.remove(&id) {
+        self.arrived.remove(&id);
+        if self.owed.remove(&id) {
             self.unwanted.insert(id);
         }
     }
@@ -171,16 +183,19 @@ impl Connection {
     /// Sends what has been collected.
     pub(super) fn flush(&mut self) -> Result<()> {
         let mut sent = 0;
-        while let Some(rest) = self.out.get(sent..).filter(|rest| !rest.is_empty()) {
-            match send(&self.stream, rest, SendFlags::DONTWAIT) {
+        while sent < self.out.len() || self.transport.has_unsent() {
+            match self.transport.send(self.out.get(sent..).unwrap_or_default()) {
                 Ok(bytes) => sent += bytes,
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.readable_before_writable()? {
                         self.receive()?;
+                        while self.front()?.is_some() {
+                            self.file()?;
+                        }
                     }
                 }
-                Err(error) => return Err(self.end(Error::Io { op: "send", source: error.into() })),
+                Err(source) => return Err(self.end(Error::Io { op: "send", source })),
             }
         }
         self.out.clear();
@@ -190,7 +205,7 @@ impl Connection {
     /// Waits until the socket can be read or written; true if it can be read.
     fn readable_before_writable(&mut self) -> Result<bool> {
         let timeout = self.timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        let mut fds = [PollFd::new(&self.stream, PollFlags::IN | PollFlags::OUT)];
+        let mut fds = [PollFd::new(self.transport.socket(), PollFlags::IN | PollFlags::OUT)];
         let ready = loop {
             match poll(&mut fds, timeout.as_ref()) {
                 Err(Errno::INTR) => {}
@@ -207,7 +222,7 @@ impl Connection {
         }
     }
 
-    /// Waits for bytes, and files the answers that are complete with them.
+    /// Waits for bytes.
     fn receive(&mut self) -> Result<()> {
         if self.start > 0 {
             self.received.copy_within(self.start..self.end, 0);
@@ -225,7 +240,7 @@ impl Connection {
         }
         let read = loop {
             let space = self.received.get_mut(self.end..).unwrap_or_default();
-            match self.stream.read(space) {
+            match self.transport.read(space) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 other => break other,
             }
@@ -236,7 +251,7 @@ impl Connection {
                 let source = io::Error::new(io::ErrorKind::UnexpectedEof, "the server closed the connection");
                 Err(self.end(Error::Io { op: "receive", source }))
             }
-            Ok(_) => self.file(),
+            Ok(_) => Ok(()),
             Err(source) => Err(self.end(Error::Io { op: "receive", source })),
         }
     }
@@ -250,29 +265,39 @@ impl Connection {
         }
     }
 
-    /// Files every complete frame.
-    fn file(&mut self) -> Result<()> {
-        loop {
-            let rest = self.received.get(self.start..self.end).unwrap_or_default();
-            let Some(header) = rest.first_chunk::<HEADER>().map(Header::from_bytes) else { return Ok(()) };
-            if let Err(malformed) = header.within(MAX_BODY) {
-                return Err(self.end(Error::Protocol(malformed.what)));
-            }
-            let Some(body) = rest.get(HEADER..HEADER + header.length as usize) else { return Ok(()) };
-            let frame = Frame { header, body: body.to_vec() };
-            self.start += HEADER + frame.body.len();
-            let id = header.request;
-            if header.opcode == ERROR && header.flags & CLOSING != 0 {
-                return Err(self.closing(&frame));
-            }
-            if self.owed.remove(&id) {
-                self.arrived.insert(id, frame);
-            } else if !self.unwanted.remove(&id) {
-                return Err(
-                    self.end(Error::Protocol(format!("an answer to request {id}, which was not made")))
-                );
-            }
+    /// The header of the frame at the front, if that is complete.
+    fn front(&mut self) -> Result<Option<Header>> {
+        let rest = self.received.get(self.start..self.end).unwrap_or_default();
+        let Some(header) = rest.first_chunk::<HEADER>().map(Header::from_bytes) else { return Ok(None) };
+        if let Err(malformed) = header.within(MAX_BODY) {
+            return Err(self.end(Error::Protocol(malformed.what)));
         }
+        Ok((rest.len() - HEADER >= header.length as usize).then_some(header))
+    }
+
+    /// Files the frame at the front, which is complete.
+    fn file(&mut self) -> Result<()> {
+        let rest = self.received.get(self.start..self.end).unwrap_or_default();
+        let Some(header) = rest.first_chunk::<HEADER>().map(Header::from_bytes) else { return Ok(()) };
+        let body = rest.get(HEADER..HEADER + header.length as usize).unwrap_or_default();
+        let frame = Frame { header, body: body.to_vec() };
+        self.start += HEADER + frame.body.len();
+        let id = header.request;
+        if header.opcode == ERROR && header.flags & CLOSING != 0 {
+            return Err(self.closing(&frame));
+        }
+        let last = !has_more(&header);
+        if self.owed.contains(&id) {
+            if last {
+                self.owed.remove(&id);
+            }
+            self.arrived.entry(id).or_default().push_back(frame);
+        } else if !self.unwanted.contains(&id) {
+            return Err(self.end(Error::Protocol(format!("an answer to request {id}, which was not made"))));
+        } else if last {
+            self.unwanted.remove(&id);
+        }
+        Ok(())
     }
 
     /// The server's closing error.
@@ -295,4 +320,26 @@ impl Connection {
             None => Ok(()),
         }
     }
+}
+
+/// Whether another frame of the same answer follows.
+pub(super) fn has_more(header: &Header) -> bool {
+    header.opcode == opcode::PULL | ANSWER && header.flags & MORE != 0
+}
+
+/// The answer in a frame, and whether there are more frames of it.
+pub(super) fn read_answer<C: Call>(header: &Header, body: &[u8]) -> Result<(C::Answer, bool)> {
+    let mut body = Reader::new(body);
+    if header.opcode == ERROR {
+        let error =
+            ErrorFrame::read(&mut body).map_err(|malformed| Error::Protocol(malformed.to_string()))?;
+        return Err(Error::Server(error));
+    }
+    if header.opcode != C::OPCODE | ANSWER {
+        let what = format!("opcode {:#06x} answers request {:#06x}", header.opcode, C::OPCODE);
+        return Err(Error::Protocol(what));
+    }
+    let answer = C::read_answer(&mut body).and_then(|answer| body.finish().map(|()| answer));
+    let answer = answer.map_err(|malformed| Error::Protocol(malformed.to_string()))?;
+    Ok((answer, has_more(header)))
 }

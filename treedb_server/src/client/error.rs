@@ -33,6 +33,9 @@ pub enum Error {
     /// What came is not the native protocol, or not a version of it that this client speaks.
     #[error("not an answer of a TreeDB server: {0}; is this the native port (`treedb serve --native`)?")]
     Protocol(String),
+    /// TLS cannot be used as it was asked for.
+    #[error("TLS: {0}")]
+    Tls(String),
     /// An earlier failure ended this connection.
     #[error("the connection has ended ({0}): connect again")]
     Ended(String),

@@ -1,4 +1,5 @@
-//! A client of the native protocol: blocking, one connection.
+//! Clients of the native protocol: one connection each. [`Client`] is blocking; with the cargo feature `async-client` there is
+//! `AsyncClient` for tokio.
 //!
 //! ```no_run
 //! use bson::rawdoc;
@@ -29,13 +30,17 @@
 //! |---|---|
 //! | `blocking` | [`Client`]: one call, one answer |
 //! | `pipeline` | [`Pipeline`]: calls that do not wait for each other |
-//! | `results` | [`Documents`] and [`Pairs`]: answers that come in batches |
-//! | `connection` | the socket, frames, and the requests without an answer |
+//! | `results` | [`Documents`], [`Stream`] and [`Pairs`]: answers that come in batches |
+//! | `asynchronous` | `AsyncClient`: any number of tasks on one connection |
+//! | `transport` | the socket, plain or through TLS |
+//! | `connection` | frames, and the requests without an answer |
 //! | `error` | [`Error`] |
 //!
 //! A client is used by one thread at a time; concurrent threads open one each. After an error
 //! of the connection itself every further call fails with the same reason: connect again.
 
+#[cfg(feature = "async-client")]
+mod asynchronous;
 mod blocking;
 mod connection;
 mod error;
@@ -43,14 +48,19 @@ mod pipeline;
 mod results;
 #[cfg(test)]
 mod tests;
+mod transport;
 
 pub use crate::native::ErrorFrame;
 pub use crate::native::call::{
-    Ack, Batch, Bound, Call, Count, CreateIndex, Delete, DocumentError, DropIndex, Find, Get, Insert,
-    Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Neighbor, Op, Ping, Update,
-    UpdateSearchIndex, Updated, VectorSearch, Welcome,
+    Ack, Batch, Bound, Call, Close, Count, CountWith, CreateIndex, Credit, Delete, DeleteWith, DocumentError,
+    DropIndex, Execute, Execution, Find, FindWith, Forget, Get, GetWith, Insert, InsertWith, Inserted,
+    KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Neighbor, Next, Op, Ping, Prepare, Prepared, Pull,
+    Shape, Update, UpdateSearchIndex, UpdateWith, Updated, VectorSearch, Welcome, values,
 };
+#[cfg(feature = "async-client")]
+pub use asynchronous::{AsyncClient, DocumentStream};
 pub use blocking::Client;
 pub use error::{Error, Result};
 pub use pipeline::{Pipeline, Ticket};
-pub use results::{Documents, Pairs};
+pub use results::{Documents, Pairs, Stream};
+pub use transport::Tls;

@@ -7,7 +7,7 @@ use bson::RawBson;
 use super::blocking::id_document;
 use super::connection::Connection;
 use super::error::Result;
-use crate::native::call::{Ack, Call, Get, KvDelete, KvGet, KvPut};
+use crate::native::call::{Ack, Call, Execute, Get, GetWith, KvDelete, KvGet, KvPut, Prepared, values};
 
 /// Concurrent requests on one connection.
 ///
@@ -66,6 +66,19 @@ impl<'c> Pipeline<'c> {
     /// As [`Self::send`].
     pub fn get(&mut self, namespace: &str, id: impl Into<RawBson>) -> Result<Ticket<Get<'static>>> {
         self.send(&Get { namespace, id: &id_document(id) }).map(Ticket::alone)
+    }
+
+    /// Asks for a document by its `_id`, by a statement.
+    ///
+    /// # Errors
+    /// As [`Self::send`].
+    pub fn execute_get(
+        &mut self,
+        statement: Prepared,
+        id: impl Into<RawBson>,
+    ) -> Result<Ticket<Execute<GetWith<'static>>>> {
+        let with = GetWith { values: &values([id]) };
+        self.send(&Execute { statement: statement.statement, with }).map(Ticket::alone)
     }
 
     /// Asks for the value of a key.

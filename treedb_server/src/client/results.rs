@@ -7,7 +7,7 @@ use bson::RawDocumentBuf;
 
 use super::blocking::Client;
 use super::error::Result;
-use crate::native::call::{self, Batch, Close, Find, KvRange, Next};
+use crate::native::call::{self, Batch, Close, Credit, Find, KvRange, Next, Pull};
 
 /// The documents of a find. Ends after the first error.
 #[derive(Debug)]
@@ -20,8 +20,14 @@ pub struct Documents<'c> {
 
 impl<'c> Documents<'c> {
     pub(super) fn new(client: &'c mut Client, find: &Find<'_>) -> Result<Self> {
-        let Batch { cursor, documents } = client.call(find)?;
-        Ok(Documents { client, ready: documents.into_iter(), cursor })
+        let first = client.call(find)?;
+        Ok(Documents::after(client, first))
+    }
+
+    /// The documents of a first batch, and those after it.
+    pub(super) fn after(client: &'c mut Client, first: Batch) -> Self {
+        let Batch { cursor, documents } = first;
+        Documents { client, ready: documents.into_iter(), cursor }
     }
 }
 
@@ -53,6 +59,82 @@ impl Drop for Documents<'_> {
             // A failure cannot be reported here; the server closes idle cursors itself.
             let connection = &mut self.client.connection;
             if let Ok(id) = connection.submit(&Close { cursor: self.cursor }) {
+                connection.forget(id);
+            }
+        }
+    }
+}
+
+/// Batches that a stream has credit for.
+const CREDIT: u32 = 4;
+
+/// The documents of a find, of which the server sends batches while they are iterated. Ends after the first error.
+#[derive(Debug)]
+pub struct Stream<'c> {
+    client: &'c mut Client,
+    ready: IntoIter<RawDocumentBuf>,
+    /// The server's cursor, and the request that pulls it, while there are more batches.
+    pulled: Option<(u64, u64)>,
+    /// Batches taken since credit was granted last.
+    taken: u32,
+}
+
+impl<'c> Stream<'c> {
+    pub(super) fn new(client: &'c mut Client, find: &Find<'_>) -> Result<Self> {
+        let Batch { cursor, documents } = client.call(find)?;
+        let pulled = match cursor {
+            0 => None,
+            cursor => {
+                let pull = Pull { cursor, batch: find.batch, credit: CREDIT };
+                let request = client.connection.submit(&pull)?;
+                client.connection.flush()?;
+                Some((cursor, request))
+            }
+        };
+        Ok(Stream { client, ready: documents.into_iter(), pulled, taken: 0 })
+    }
+
+    fn fetch(&mut self, cursor: u64, request: u64) -> Result<()> {
+        let connection = &mut self.client.connection;
+        let (Batch { documents, .. }, more) = connection.wait_for_part::<Pull>(request)?;
+        self.ready = documents.into_iter();
+        if !more {
+            return Ok(());
+        }
+        self.pulled = Some((cursor, request));
+        self.taken += 1;
+        if self.taken == CREDIT / 2 {
+            let granted = connection.submit(&Credit { cursor, batches: std::mem::take(&mut self.taken) })?;
+            connection.forget(granted);
+            connection.flush()?;
+        }
+        Ok(())
+    }
+}
+
+impl Iterator for Stream<'_> {
+    type Item = Result<RawDocumentBuf>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        loop {
+            if let Some(document) = self.ready.next() {
+                return Some(Ok(document));
+            }
+            let (cursor, request) = self.pulled.take()?;
+            if let Err(error) = self.fetch(cursor, request) {
+                return Some(Err(error));
+            }
+        }
+    }
+}
+
+impl Drop for Stream<'_> {
+    fn drop(&mut self) {
+        if let Some((cursor, request)) = self.pulled {
+            // As of [`Documents`].
+            let connection = &mut self.client.connection;
+            connection.forget(request);
+            if let Ok(id) = connection.submit(&Close { cursor }) {
                 connection.forget(id);
             }
         }

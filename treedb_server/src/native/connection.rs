@@ -1,9 +1,11 @@
 //! One connection of the native protocol, with several concurrent requests.
 //!
-//! The reader reads one frame after the other. A quick request, and one that is alone on its connection, is executed by the reader,
-//! which moves to a thread that may block ([`threads`]) and sends the answers itself, those of all requests that have arrived
-//! together in one write. Any other request is executed on a thread of its own while the reader continues, so that pipelined
+//! The reader reads one frame after the other. A quick request, and a short one that is alone on its connection, is executed by the
+//! reader, which moves to a thread that may block ([`threads`]) and sends the answers itself, those of all requests that have arrived
+//! together in one write. Such a request is read where it lies in the buffer, and its answer is written behind the answers before it.
+//! Any other request is executed on a thread of its own while the reader continues, so that pipelined
 //! writes share a flush; its answer goes through a queue to the writer, which sends all that are ready in one write.
+//! What is short is in part known from the request, and in part from how long the last one of its kind took ([`Session::is_short`]).
 //!
 //! Memory is bounded in three ways. A connection has at most [`MAX_REQUESTS`] requests in progress, counted from their
 //! header until their answer is written; beyond that nothing is read. Request bodies, and answers of more than a few
@@ -26,10 +28,11 @@ use tokio::time::Interval;
 use treedb_collections::ErrorCode;
 use treedb_query::query::interrupt::Interrupt;
 
-use super::call::{Hello, Welcome};
+use super::call::{Hello, Request, Welcome};
 use super::error_frame::ErrorFrame;
-use super::execute::{self, Session, encode_error, is_quick};
+use super::execute::{Session, encode_error};
 use super::frame::{self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode};
+use super::pull;
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
 use crate::metrics::Door;
@@ -49,13 +52,50 @@ const WRITE_BYTES: usize = 64 * 1024;
 /// An answer longer than this counts against the budget until it is written.
 const UNRESERVED_BYTES: usize = 4 * 1024;
 
+/// Room for answers that a connection keeps while it is idle.
+const KEPT_BYTES: usize = 4 * 1024;
+
 const DOOR: &str = "native";
 
 /// An answer on its way to the writer, with the permits it holds until it is written.
-struct Outgoing {
+pub(super) struct Outgoing {
+    pub(super) bytes: Vec<u8>,
+    pub(super) _request: Option<OwnedSemaphorePermit>,
+    pub(super) _reserved: Option<Reserved>,
+    /// The pull of which this is the last frame.
+    pub(super) _pull: Option<pull::Unwritten>,
+}
+
+/// Answers of requests that the reader executed, to be written before anything is waited for.
+#[derive(Default)]
+struct Answers {
     bytes: Vec<u8>,
-    _request: Option<OwnedSemaphorePermit>,
-    _reserved: Option<Reserved>,
+    count: usize,
+    /// Places among the concurrent requests, and shares of the budget, of those that have them.
+    held: Vec<(Option<OwnedSemaphorePermit>, Option<Reserved>)>,
+    /// How long the last ones were together.
+    last: usize,
+}
+
+impl Answers {
+    /// Where the next answer goes.
+    fn end(&mut self) -> &mut Vec<u8> {
+        if self.bytes.capacity() == 0 {
+            self.bytes.reserve(self.last.clamp(256, WRITE_BYTES));
+        }
+        &mut self.bytes
+    }
+
+    /// After they have been written.
+    fn clear(&mut self) {
+        self.last = self.bytes.len();
+        if self.bytes.capacity() > KEPT_BYTES {
+            self.bytes = Vec::new();
+        }
+        self.bytes.clear();
+        self.count = 0;
+        self.held.clear();
+    }
 }
 
 /// Why a connection ends.
@@ -92,7 +132,7 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
         stream: BufReader::with_capacity(READ_BUFFER, read),
         writer,
         outbox,
-        answers: Vec::new(),
+        answers: Answers::default(),
         slots: Arc::new(Semaphore::new(MAX_REQUESTS)),
         session: Arc::new(Session::new(context.database.clone(), Arc::clone(&context.access), peer)),
         working: JoinSet::new(),
@@ -121,11 +161,14 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
             Some(error)
         }
     };
+    let writer = reader.writer.clone();
     reader.finish(last_error).await;
     // The writer ends when the last answer is written and every sender is gone.
     if queued.await.is_err() {
         tracing::error!(door = DOOR, %peer, "the writer panicked: this is a bug, please report it");
     }
+    // Through TLS, tells the peer that this is the end.
+    let _ = tokio::time::timeout(writer.stall, async { writer.stream.lock().await.shutdown().await }).await;
     tracing::debug!(door = DOOR, %peer, "closed");
 }
 
@@ -134,8 +177,7 @@ struct Reader {
     writer: Writer,
     /// To the task that writes the answers of requests that were executed elsewhere.
     outbox: mpsc::Sender<Outgoing>,
-    /// Answers of requests that were executed here, to be written before anything is waited for. None of them is long.
-    answers: Vec<Outgoing>,
+    answers: Answers,
     slots: Arc<Semaphore>,
     session: Arc<Session>,
     working: JoinSet<()>,
@@ -176,11 +218,9 @@ impl Reader {
             max_requests: MAX_REQUESTS as u32,
             server: env!("CARGO_PKG_VERSION").to_owned(),
         };
-        let mut bytes = Vec::new();
-        let done =
-            frame::put(&mut bytes, opcode::HELLO | ANSWER, 0, header.request, |out| welcome.answer(out));
+        let out = self.answers.end();
+        let done = frame::put(out, opcode::HELLO | ANSWER, 0, header.request, |out| welcome.answer(out));
         done.map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
-        self.answers.push(Outgoing { bytes, _request: None, _reserved: None });
         self.flush().await
     }
 
@@ -194,32 +234,42 @@ impl Reader {
     }
 
     async fn one(&mut self) -> Result<(), CloseReason> {
+        self.arrival().await?;
+        if let Some(header) = self.runs_here() {
+            threads::may_block().await;
+            return self.run_here(header).await;
+        }
         let header = self.header().await?;
-        let longest = if self.session.is_trusted() { MAX_BODY } else { FREE_BYTES as u32 };
-        header.within(longest).map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
-        if header.request == 0 {
-            let message = "request id 0 means the connection itself: a request cannot have it";
-            return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
+        self.check(&header)?;
+        if self.slots.available_permits() == 0 {
+            self.flush().await?;
         }
         let Ok(slot) = Arc::clone(&self.slots).acquire_owned().await else {
             return Err(CloseReason::Broken(io::ErrorKind::BrokenPipe.into()));
         };
         let length = header.length as usize;
         let mut body = Vec::new();
+        if header.opcode == opcode::PULL {
+            self.fill(&mut body, length.min(MAX_GREETING as usize)).await?;
+            if body.len() == length {
+                return self.pull(header, &body).await;
+            }
+        }
         self.fill(&mut body, length.min(FREE_BYTES)).await?;
-        let reserved = self.context.reserve(length).await;
+        let reserved = self.context.reserve(length + self.session.builds(&header, &body)).await;
         self.fill(&mut body, length).await?;
         self.received.inc_by((HEADER + length) as u64);
-        let work = PendingRequest { header, body, slot, reserved, session: Arc::clone(&self.session) };
-        if is_quick(header.opcode) || self.is_alone() && work.is_short() {
+        let alone = self.slots.available_permits() == MAX_REQUESTS - 1 && self.stream.buffer().is_empty();
+        let session = &self.session;
+        let here = session.is_quick(&header, &body) || alone && session.is_short(&header, &body);
+        let work = PendingRequest { header, body, slot, reserved, session: Arc::clone(session) };
+        if here {
             threads::may_block().await;
             let done = work.run(&self.context).reserve(&self.context).await;
             let long = done.bytes.len() > UNRESERVED_BYTES;
-            self.answers.push(done);
-            if long || self.answers.len() >= MAX_REQUESTS / 2 || !self.has_next_frame() {
-                return self.flush().await;
-            }
-            return Ok(());
+            self.answers.end().extend_from_slice(&done.bytes);
+            self.answers.held.push((done._request, done._reserved));
+            return self.answered(long).await;
         }
         // Completed tasks are removed, so that the set does not grow.
         while self.working.try_join_next().is_some() {}
@@ -234,49 +284,125 @@ impl Reader {
                 let _ = outbox.send(done.reserve(&context).await).await;
             }
         });
-        if self.has_next_frame() { Ok(()) } else { self.flush().await }
+        if self.next_frame().is_some() { Ok(()) } else { self.flush().await }
+    }
+
+    /// Begins to send the batches of a cursor.
+    async fn pull(&mut self, header: Header, body: &[u8]) -> Result<(), CloseReason> {
+        self.received.inc_by((HEADER + body.len()) as u64);
+        let way = pull::Way {
+            session: Arc::clone(&self.session),
+            context: Arc::clone(&self.context),
+            outbox: self.outbox.clone(),
+            shutdown: self.shutdown.clone(),
+        };
+        let begun = match Request::read(&header, body) {
+            Ok(Some(Request::Pull(request))) => {
+                pull::begin(&way, &header, &request).map(|begun| (request, begun))
+            }
+            Ok(_) => Err(ErrorFrame::new(ErrorCode::InternalError, "no pull")),
+            Err(malformed) => Err(malformed.into()),
+        };
+        while self.working.try_join_next().is_some() {}
+        match begun {
+            Ok((request, begun)) => {
+                self.working.spawn(pull::run(way, header, request, begun));
+                if self.next_frame().is_some() { Ok(()) } else { self.flush().await }
+            }
+            Err(error) => {
+                encode_error(&error, 0, header.request, self.answers.end());
+                self.answered(false).await
+            }
+        }
+    }
+
+    /// The header of the frame that begins the buffer, if all of it is there, and it is to be executed here.
+    fn runs_here(&self) -> Option<Header> {
+        let (header, body) = self.next_frame()?;
+        self.check(&header).ok()?;
+        let free = self.slots.available_permits();
+        let alone = || free == MAX_REQUESTS && self.stream.buffer().len() == HEADER + body.len();
+        let here = free > 0
+            && (self.session.is_quick(&header, body) || alone() && self.session.is_short(&header, body));
+        here.then_some(header)
+    }
+
+    /// Executes the frame that begins the buffer, which [`Self::runs_here`] has found.
+    async fn run_here(&mut self, header: Header) -> Result<(), CloseReason> {
+        let length = HEADER + header.length as usize;
+        let body = self.stream.buffer().get(HEADER..length).unwrap_or_default();
+        let out = self.answers.end();
+        let before = out.len();
+        answer(&self.session, &self.context, &header, body, out);
+        let added = self.answers.bytes.len() - before;
+        self.stream.consume(length);
+        self.received.inc_by(length as u64);
+        let long = added > UNRESERVED_BYTES;
+        if long {
+            self.answers.held.push((None, Some(self.context.reserve(added).await)));
+        }
+        self.answered(long).await
+    }
+
+    /// One more answer: sends those there are if it is `long`, there are many, or nothing more has arrived.
+    async fn answered(&mut self, long: bool) -> Result<(), CloseReason> {
+        self.answers.count += 1;
+        if long || self.answers.count >= MAX_REQUESTS / 2 || self.next_frame().is_none() {
+            return self.flush().await;
+        }
+        Ok(())
+    }
+
+    /// Refuses a frame that ends the connection.
+    fn check(&self, header: &Header) -> Result<(), CloseReason> {
+        let longest = if self.session.is_trusted() { MAX_BODY } else { FREE_BYTES as u32 };
+        header.within(longest).map_err(|malformed| CloseReason::Protocol(malformed.into()))?;
+        if header.request == 0 {
+            let message = "request id 0 means the connection itself: a request cannot have it";
+            return Err(CloseReason::Protocol(ErrorFrame::new(ErrorCode::ProtocolError, message)));
+        }
+        Ok(())
     }
 
     /// Before a read: does not wait on a thread while other requests than this one are in progress (with fewer than `free` slots), because
     /// their answers are written meanwhile, and the two directions share a lock.
     fn share(&self, free: usize) {
-        if self.slots.available_permits() < free {
+        if self.slots.available_permits() < free || self.session.pulls.any() {
             threads::stop_lingering();
         }
     }
 
-    /// Whether the request that has just been read is the only one of the connection, as far as it has arrived.
-    fn is_alone(&self) -> bool {
-        self.slots.available_permits() == MAX_REQUESTS - 1 && self.stream.buffer().is_empty()
-    }
-
-    /// Whether the next frame has arrived in full.
-    fn has_next_frame(&self) -> bool {
-        let buffer = self.stream.buffer();
-        buffer
-            .first_chunk()
-            .is_some_and(|header| buffer.len() - HEADER >= Header::from_bytes(header).length as usize)
+    /// The next frame, if it has arrived in full.
+    fn next_frame(&self) -> Option<(Header, &[u8])> {
+        let (header, rest) = self.stream.buffer().split_first_chunk::<HEADER>()?;
+        let header = Header::from_bytes(header);
+        Some((header, rest.get(..header.length as usize)?))
     }
 
     /// Sends the answers of the requests that were executed here.
     async fn flush(&mut self) -> Result<(), CloseReason> {
-        if self.answers.is_empty() {
+        if self.answers.bytes.is_empty() {
             return Ok(());
         }
-        self.writer.write(&self.answers).await?;
+        self.writer.write(&self.answers.bytes).await?;
         self.answers.clear();
         Ok(())
     }
 
-    /// Reads a frame's header: waits without limit for its first byte, and at most the stall limit for the rest.
-    async fn header(&mut self) -> Result<Header, CloseReason> {
-        let stall = self.context.limits.stall;
+    /// Waits without limit for the first byte of a frame.
+    async fn arrival(&mut self) -> Result<(), CloseReason> {
         let idle = self.context.limits.cursor_idle;
-        let mut bytes = [0; HEADER];
-        self.share(MAX_REQUESTS);
-        let idle_since = tokio::time::Instant::now();
         // With a full pipeline the next header has been read already.
+        if self.stream.buffer().is_empty() {
+            self.share(MAX_REQUESTS);
+        }
+        let mut idle_since = None;
         while self.stream.buffer().is_empty() {
+            let trusted = self.session.is_trusted();
+            let give_up = async {
+                let since = *idle_since.get_or_insert_with(tokio::time::Instant::now);
+                tokio::time::sleep_until(since + UNAUTHENTICATED_IDLE).await;
+            };
             tokio::select! {
                 biased;
                 () = self.shutdown.requested() => return Err(CloseReason::Shutdown),
@@ -285,12 +411,12 @@ impl Reader {
                     [] => return Err(CloseReason::Peer),
                     _ => break,
                 },
-                () = tokio::time::sleep_until(idle_since + UNAUTHENTICATED_IDLE), if !self.session.is_trusted() => {
+                () = give_up, if !trusted => {
                     let error = ErrorFrame::new(ErrorCode::Unauthorized, "idle without authentication");
                     return Err(CloseReason::Protocol(error));
                 }
                 _ = self.sweep.tick() => {
-                    let closed = self.session.cursors().reap(idle);
+                    let closed = self.session.close_idle(idle);
                     if closed > 0 {
                         tracing::debug!(door = DOOR, closed, "closed idle cursors");
                     }
@@ -300,6 +426,16 @@ impl Reader {
         if self.shutdown.is_shutting_down() {
             return Err(CloseReason::Shutdown);
         }
+        Ok(())
+    }
+
+    /// Reads a frame's header: waits as [`Self::arrival`] for its first byte, and at most the stall limit for the rest.
+    async fn header(&mut self) -> Result<Header, CloseReason> {
+        self.arrival().await?;
+        // Its first bytes may have arrived with the frame before it.
+        self.share(MAX_REQUESTS);
+        let stall = self.context.limits.stall;
+        let mut bytes = [0; HEADER];
         let read = tokio::time::timeout(stall, self.stream.read_exact(&mut bytes));
         match self.shutdown.within_grace(read).await {
             Some(Ok(read)) => read?,
@@ -335,11 +471,13 @@ impl Reader {
     async fn finish(mut self, last_error: Option<ErrorFrame>) {
         // As with the last error: if they cannot be sent, nobody is there to read them.
         let _ = self.flush().await;
+        self.session.pulls.close_all();
         while self.working.join_next().await.is_some() {}
         if let Some(error) = last_error {
-            let bytes = encode_error(&error, CLOSING, 0);
+            let mut bytes = Vec::new();
+            encode_error(&error, CLOSING, 0, &mut bytes);
             // The writer may be gone already; then the error cannot be sent.
-            let _ = self.outbox.send(Outgoing { bytes, _request: None, _reserved: None }).await;
+            let _ = self.outbox.send(Outgoing { bytes, _request: None, _reserved: None, _pull: None }).await;
         }
     }
 }
@@ -363,25 +501,29 @@ struct CompletedRequest {
     slot: OwnedSemaphorePermit,
 }
 
-impl PendingRequest {
-    /// Whether it does little, so that others of the connection may wait for it.
-    fn is_short(&self) -> bool {
-        execute::is_short(&self.header, &self.body)
-    }
+/// Executes a request and appends the frame of its answer. May wait for the disk.
+fn answer(session: &Session, context: &Context, header: &Header, body: &[u8], out: &mut Vec<u8>) {
+    let (started, before) = (Instant::now(), out.len());
+    let failed = catch_unwind(AssertUnwindSafe(|| session.answer(header, body, out))).unwrap_or_else(|_| {
+        let message = "the request failed in a way that is a bug in the server; its log says where";
+        out.truncate(before);
+        encode_error(&ErrorFrame::new(ErrorCode::InternalError, message), 0, header.request, out);
+        true
+    });
+    let took = started.elapsed();
+    session.note(header, body, took);
+    context.metrics.observe(DOOR, opcode::name(header.opcode), took, failed);
+}
 
-    /// Executes it. May wait for the disk, unless the request is quick.
+impl PendingRequest {
+    /// Executes it. May wait for the disk.
     fn run(self, context: &Context) -> CompletedRequest {
         let PendingRequest { header, body, slot, reserved, session } = self;
-        let started = Instant::now();
         let held = if body.len() > FREE_BYTES { body.len() } else { 0 };
         let operation = (held > 0).then(|| Arc::new(Interrupt::new(None).holding(held)).enter());
-        let run = catch_unwind(AssertUnwindSafe(|| session.answer(&header, &body)));
+        let mut bytes = Vec::new();
+        answer(&session, context, &header, &body, &mut bytes);
         drop(operation);
-        let (bytes, failed) = run.unwrap_or_else(|_| {
-            let message = "the request failed in a way that is a bug in the server; its log says where";
-            (encode_error(&ErrorFrame::new(ErrorCode::InternalError, message), 0, header.request), true)
-        });
-        context.metrics.observe(DOOR, opcode::name(header.opcode), started.elapsed(), failed);
         // The request's share of the budget is returned before one is reserved for the answer: holding one while waiting for
         // the other could deadlock.
         drop((body, reserved));
@@ -394,12 +536,12 @@ impl CompletedRequest {
         let bytes = self.bytes;
         let reserved =
             if bytes.len() > UNRESERVED_BYTES { Some(context.reserve(bytes.len()).await) } else { None };
-        Outgoing { bytes, _request: Some(self.slot), _reserved: reserved }
+        Outgoing { bytes, _request: Some(self.slot), _reserved: reserved, _pull: None }
     }
 }
 
 /// Writes answers until every sender is gone, or the peer does not read them.
-async fn write_answers(writer: Writer, mut queue: mpsc::Receiver<Outgoing>) {
+async fn write_answers(mut writer: Writer, mut queue: mpsc::Receiver<Outgoing>) {
     while let Some(first) = queue.recv().await {
         let mut length = first.bytes.len();
         let mut ready = vec![first];
@@ -409,7 +551,15 @@ async fn write_answers(writer: Writer, mut queue: mpsc::Receiver<Outgoing>) {
             length += next.bytes.len();
             ready.push(next);
         }
-        if writer.clone().write(&ready).await.is_err() {
+        let written = match ready.as_slice() {
+            [one] => writer.write(&one.bytes).await,
+            several => {
+                let joined =
+                    several.iter().map(|answer| answer.bytes.as_slice()).collect::<Vec<_>>().concat();
+                writer.write(&joined).await
+            }
+        };
+        if written.is_err() {
             return;
         }
     }
@@ -425,19 +575,11 @@ struct Writer {
 }
 
 impl Writer {
-    /// Sends answers in one write.
+    /// Sends answers.
     ///
     /// # Errors
     /// The connection is broken, or the peer does not read.
-    async fn write(&mut self, answers: &[Outgoing]) -> io::Result<()> {
-        let joined;
-        let bytes = match answers {
-            [one] => &one.bytes,
-            several => {
-                joined = several.iter().map(|answer| answer.bytes.as_slice()).collect::<Vec<_>>().concat();
-                &joined
-            }
-        };
+    async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut stream = self.stream.lock().await;
         let written = self.shutdown.within_grace(write_all(&mut stream, bytes, self.stall)).await;
         written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;

@@ -34,6 +34,18 @@ struct Slot<C> {
     used: Instant,
 }
 
+impl<C> Open<C> {
+    fn slot(&mut self, id: u64) -> Result<&mut Slot<C>, ErrorFrame> {
+        let missing = || ErrorFrame::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found"));
+        self.slots.get_mut(&id).ok_or_else(missing)
+    }
+}
+
+fn being_read(id: u64) -> ErrorFrame {
+    let message = format!("cursor id {id} is being read by another request");
+    ErrorFrame::new(ErrorCode::IllegalOperation, message)
+}
+
 impl<C> Cursors<C> {
     pub(crate) fn new() -> Self {
         Cursors { open: Mutex::new(Open { last_id: 0, slots: HashMap::new() }) }
@@ -63,16 +75,20 @@ impl<C> Cursors<C> {
     /// It does not exist, or another request is reading it.
     pub(crate) fn take(&self, id: u64) -> Result<C, ErrorFrame> {
         let mut open = self.lock();
-        let Some(slot) = open.slots.get_mut(&id) else {
-            return Err(ErrorFrame::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found")));
-        };
+        let slot = open.slot(id)?;
         slot.used = Instant::now();
-        slot.cursor.take().ok_or_else(|| {
-            ErrorFrame::new(
-                ErrorCode::IllegalOperation,
-                format!("cursor id {id} is being read by another request"),
-            )
-        })
+        slot.cursor.take().ok_or_else(|| being_read(id))
+    }
+
+    /// Looks whether a cursor could be taken.
+    ///
+    /// # Errors
+    /// As [`Self::take`].
+    pub(crate) fn check(&self, id: u64) -> Result<(), ErrorFrame> {
+        match self.lock().slot(id)?.cursor {
+            Some(_) => Ok(()),
+            None => Err(being_read(id)),
+        }
     }
 
     /// Puts a cursor back into its slot; it is dropped if it was closed meanwhile.
@@ -93,14 +109,14 @@ impl<C> Cursors<C> {
         removed.is_some()
     }
 
-    /// Closes what has not been used for `idle`, and returns how many those were.
-    pub(crate) fn reap(&self, idle: Duration) -> usize {
+    /// Closes what has not been used for `idle`, and returns which those were.
+    pub(crate) fn reap(&self, idle: Duration) -> Vec<u64> {
         let old: Vec<_> = self
             .lock()
             .slots
             .extract_if(|_, slot| slot.cursor.is_some() && slot.used.elapsed() >= idle)
             .collect();
-        old.len()
+        old.into_iter().map(|(id, _)| id).collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Open<C>> {
@@ -131,8 +147,8 @@ mod tests {
         let cursors = Cursors::new();
         let (idle, read) = (cursors.keep(1).unwrap(), cursors.keep(2).unwrap());
         cursors.take(read).unwrap();
-        assert_eq!(cursors.reap(Duration::from_secs(60)), 0);
-        assert_eq!(cursors.reap(Duration::ZERO), 1);
+        assert!(cursors.reap(Duration::from_secs(60)).is_empty());
+        assert_eq!(cursors.reap(Duration::ZERO), [idle]);
         assert!(cursors.take(idle).is_err());
         cursors.put_back(read, 2);
         assert_eq!(cursors.take(read).unwrap(), 2);

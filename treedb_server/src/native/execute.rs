@@ -3,27 +3,33 @@
 //! Key/value tables of the wire are the store's tables `kv/NAME`, so that no request can touch the tables that
 //! collections live in. A program that opens the directory itself finds them under that name.
 
+use std::borrow::Cow;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use bson::{Bson, RawBson, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Bson, RawDocument, RawDocumentBuf};
 use treedb_collections::{
     Collection, Cursor, Database, DeleteRequest, ErrorCode, FindRequest, IndexSpec, QueryError, SearchIndex,
     UpdateRequest, VectorSearchRequest,
 };
-use treedb_query::doc::{self, Limits};
+use treedb_query::access::Flow;
+use treedb_query::doc::{self, Doc, Limits, Value};
 use treedb_query::query::NearestQuery;
 use treedb_storage::{Batch as KvChanges, Durability, Reads, TableKind};
 
 use super::call::{
     Ack, Authenticate, BatchWriter, Challenge, Count, CreateIndex, Delete, DocumentError, EntriesWriter,
-    Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Request,
-    Update, Updated, VectorSearch,
+    Find, Get, Insert, Inserted, KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Next, Op, Pull,
+    Request, Update, Updated, VectorSearch,
 };
 use super::cursors::Cursors;
 use super::error_frame::ErrorFrame;
 use super::frame::{self, ANSWER, ERROR, Header, MAX_BODY, opcode};
 use super::permission;
+use super::prepared::{Kind, Statement, Statements};
+use super::pull::Pulls;
 use crate::access::Access;
 use crate::access::identity::{Identity, Step};
 
@@ -36,10 +42,13 @@ const BATCH_COUNT: u32 = 4096;
 /// Nesting of a filter, update, sort or projection: a document's own, and a few operators around it.
 const LIMITS: Limits = Limits { size: 2 * doc::MAX_DOCUMENT_SIZE, depth: doc::MAX_DEPTH + 8 };
 
+/// Documents of a find that is tried without a cursor. If they are too long for one batch it is executed again, with one.
+const LENT: u64 = 100;
+
 /// Documents that a short insert has at most.
 const SHORT_INSERT: usize = 100;
 
-type Done = Result<(), ErrorFrame>;
+pub(super) type Done = Result<(), ErrorFrame>;
 
 /// The state that the requests of one connection share.
 pub(crate) struct Session {
@@ -47,17 +56,24 @@ pub(crate) struct Session {
     access: Arc<Access>,
     identity: Identity,
     cursors: Cursors<Cursor>,
+    pub(super) statements: Statements,
+    pub(super) pulls: Pulls,
+    pace: Pace,
 }
 
-/// True for requests that read at most a few pages, and do not need a thread that may wait.
-pub(crate) fn is_quick(opcode: u16) -> bool {
-    matches!(opcode, opcode::PING | opcode::GET | opcode::KV_GET | opcode::CLOSE)
-}
+/// A request that took no longer than this is short.
+const SHORT: Duration = Duration::from_millis(1);
 
-/// True for requests that change or read a few documents or entries.
-pub(crate) fn is_short(header: &Header, body: &[u8]) -> bool {
+/// Opcodes are below this.
+const OPCODES: usize = 0x40;
+
+/// True for requests that change or read a few documents or entries, whatever there is besides.
+fn is_small(header: &Header, body: &[u8]) -> bool {
     let by_id = |filter: &RawDocument| match filter.iter().next() {
-        Some(Ok((name, value))) => name == "_id" && value.as_document().is_none(),
+        // A document may have operators, and a regular expression matches any number.
+        Some(Ok((name, value))) => {
+            name == "_id" && value.as_document().is_none() && value.as_regex().is_none()
+        }
         _ => false,
     };
     match Request::read(header, body) {
@@ -71,10 +87,92 @@ pub(crate) fn is_short(header: &Header, body: &[u8]) -> bool {
     }
 }
 
+/// How long the last request of each kind took on a connection, which is the best guess at the next one.
+struct Pace([AtomicU32; OPCODES]);
+
+impl Pace {
+    /// Nothing has been measured: everything is long.
+    fn new() -> Self {
+        Pace([const { AtomicU32::new(u32::MAX) }; OPCODES])
+    }
+
+    fn note(&self, opcode: u16, took: Duration) {
+        if let Some(last) = self.0.get(usize::from(opcode)) {
+            last.store(u32::try_from(took.as_micros()).unwrap_or(u32::MAX), Ordering::Relaxed);
+        }
+    }
+
+    fn is_short(&self, opcode: u16) -> bool {
+        let last = self.0.get(usize::from(opcode)).map_or(u32::MAX, |last| last.load(Ordering::Relaxed));
+        Duration::from_micros(u64::from(last)) <= SHORT
+    }
+}
+
 impl Session {
     /// The state of a connection from this address.
     pub(crate) fn new(database: Database, access: Arc<Access>, peer: SocketAddr) -> Self {
-        Session { database, access, identity: Identity::new(peer), cursors: Cursors::new() }
+        Session {
+            database,
+            access,
+            identity: Identity::new(peer),
+            cursors: Cursors::new(),
+            statements: Statements::default(),
+            pulls: Pulls::default(),
+            pace: Pace::new(),
+        }
+    }
+
+    /// True for requests that read at most a few pages: all of a connection may wait for them.
+    pub(crate) fn is_quick(&self, header: &Header, body: &[u8]) -> bool {
+        match header.opcode {
+            opcode::EXECUTE => self.executed(body).is_some_and(|found| matches!(found.kind(), Kind::Get)),
+            opcode::PREPARE | opcode::FORGET | opcode::CREDIT => true,
+            opcode::PING | opcode::GET | opcode::KV_GET | opcode::CLOSE => true,
+            _ => false,
+        }
+    }
+
+    /// True for requests that are probably done soon, so that one that is alone on its connection need not be handed to another thread,
+    /// which costs more than most requests do.
+    pub(crate) fn is_short(&self, header: &Header, body: &[u8]) -> bool {
+        match header.opcode {
+            opcode::EXECUTE => self.executed(body).is_some_and(|statement| {
+                statement.last() <= SHORT
+                    || statement.documents(body).is_some_and(|most| most <= SHORT_INSERT)
+            }),
+            // Its answer is not one frame.
+            opcode::PULL => false,
+            // The last one says nothing about how long the next one takes.
+            opcode::CREATE_INDEX | opcode::DROP_INDEX | opcode::UPDATE_SEARCH_INDEX => false,
+            opcode => self.pace.is_short(opcode) || is_small(header, body),
+        }
+    }
+
+    /// Remembers how long a request took.
+    pub(crate) fn note(&self, header: &Header, body: &[u8], took: Duration) {
+        match header.opcode {
+            opcode::EXECUTE => {
+                if let Some(statement) = self.executed(body) {
+                    statement.note(took);
+                }
+            }
+            opcode => self.pace.note(opcode, took),
+        }
+    }
+
+    /// The most bytes that a request builds from what it says, of which `body` is the beginning.
+    pub(crate) fn builds(&self, header: &Header, body: &[u8]) -> usize {
+        match header.opcode {
+            opcode::EXECUTE => {
+                self.executed(body).map_or(0, |statement| statement.builds(body, header.length as usize))
+            }
+            _ => 0,
+        }
+    }
+
+    /// The statement that an EXECUTE is about.
+    fn executed(&self, body: &[u8]) -> Option<Arc<Statement>> {
+        self.statements.get(u32::from_le_bytes(*body.first_chunk()?))
     }
 
     /// Whether the client may send long frames.
@@ -87,15 +185,16 @@ impl Session {
         &self.cursors
     }
 
-    /// Executes the request in a frame. Returns the answer's frame, and whether it is an error.
-    pub(crate) fn answer(&self, header: &Header, body: &[u8]) -> (Vec<u8>, bool) {
-        let mut out = Vec::new();
-        let done = frame::put(&mut out, header.opcode | ANSWER, 0, header.request, |out| {
-            self.run(header, body, out)
-        });
+    /// Executes the request in a frame and appends the frame of the answer. Returns whether that is an error.
+    pub(crate) fn answer(&self, header: &Header, body: &[u8], out: &mut Vec<u8>) -> bool {
+        let done =
+            frame::put(out, header.opcode | ANSWER, 0, header.request, |out| self.run(header, body, out));
         match done {
-            Ok(()) => (out, false),
-            Err(error) => (encode_error(&error, 0, header.request), true),
+            Ok(()) => false,
+            Err(error) => {
+                encode_error(&error, 0, header.request, out);
+                true
+            }
         }
     }
 
@@ -105,8 +204,41 @@ impl Session {
                 format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
             return Err(ErrorFrame::new(ErrorCode::CommandNotFound, message));
         };
-        permission::check(&self.access, &self.identity, header.opcode, &request)?;
+        let statement = match &request {
+            Request::Execute(execute) => {
+                let number = execute.statement;
+                let unknown = || {
+                    let message = format!("statement {number} does not exist on this connection: prepare it");
+                    ErrorFrame::new(ErrorCode::BadValue, message)
+                };
+                let statement = self.statements.get(number);
+                if statement.is_none() {
+                    // Who may do nothing does not learn which there are.
+                    permission::check(&self.access, &self.identity, header.opcode, &request, None)?;
+                }
+                Some(statement.ok_or_else(unknown)?)
+            }
+            _ => None,
+        };
+        permission::check(&self.access, &self.identity, header.opcode, &request, statement.as_deref())?;
         match request {
+            Request::Prepare(prepare) => self.prepare(&prepare, out),
+            Request::Execute(execute) => match statement {
+                Some(statement) => self.execute(&statement, &execute, out),
+                None => Err(ErrorFrame::new(ErrorCode::InternalError, "no statement")),
+            },
+            Request::Forget(forget) => {
+                out.push(u8::from(self.statements.forget(forget.statement)));
+                Ok(())
+            }
+            Request::Pull(_) => {
+                let message = "a pull is answered by frames of its own, which only a connection sends";
+                Err(ErrorFrame::new(ErrorCode::IllegalOperation, message))
+            }
+            Request::Credit(credit) => {
+                out.push(u8::from(self.pulls.credit(credit.cursor, credit.batches)?));
+                Ok(())
+            }
             Request::Ping(ping) => {
                 out.extend_from_slice(ping.payload);
                 Ok(())
@@ -123,7 +255,9 @@ impl Session {
             Request::Find(find) => self.find(&find, out),
             Request::Next(next) => self.next(next, out),
             Request::Close(close) => {
-                out.push(u8::from(self.cursors.close(close.cursor)));
+                let existed = self.cursors.close(close.cursor);
+                self.pulls.close(close.cursor);
+                out.push(u8::from(existed));
                 Ok(())
             }
             Request::Update(update) => self.update(&update, out),
@@ -148,7 +282,7 @@ impl Session {
         }
     }
 
-    fn collection(&self, namespace: &str, ack: Ack) -> Result<Collection, ErrorFrame> {
+    pub(super) fn collection(&self, namespace: &str, ack: Ack) -> Result<Collection, ErrorFrame> {
         let collection = self.database.collection(namespace)?;
         Ok(match durability(ack) {
             Some(durability) => collection.with_durability(durability),
@@ -158,7 +292,18 @@ impl Session {
 
     fn insert(&self, insert: &Insert<'_>, out: &mut Vec<u8>) -> Done {
         let collection = self.collection(insert.namespace, insert.ack)?;
-        let outcome = collection.insert_many(&insert.documents, insert.ordered)?;
+        self.insert_into(&collection, &insert.documents, insert.ordered, out)
+    }
+
+    /// Inserts documents, and appends which were refused.
+    pub(super) fn insert_into(
+        &self,
+        collection: &Collection,
+        documents: &[&RawDocument],
+        ordered: bool,
+        out: &mut Vec<u8>,
+    ) -> Done {
+        let outcome = collection.insert_many(documents, ordered)?;
         let errors = outcome.errors.into_iter().map(|(index, error)| DocumentError {
             // A request holds fewer documents than a u32 can count.
             index: u32::try_from(index).unwrap_or(u32::MAX),
@@ -169,15 +314,11 @@ impl Session {
     }
 
     fn get(&self, get: &Get<'_>, out: &mut Vec<u8>) -> Done {
-        doc::validate_with(get.id.as_bytes(), LIMITS)?;
-        // `$eq`, because an `_id` that is a document may look like operators.
-        let Some(Ok((_, id))) = get.id.iter().next() else {
+        checked(get.id)?;
+        let Some(id) = Doc::from(get.id).elements().next() else {
             return Err(ErrorFrame::new(ErrorCode::InvalidBSON, "the _id is damaged"));
         };
-        let filter = rawdoc! { "_id": { "$eq": RawBson::from(id) } };
-        let found = self.collection(get.namespace, Ack::Server)?.find_one(filter)?;
-        Get::answer(found.as_deref(), out);
-        Ok(())
+        lend_by_id(&self.collection(get.namespace, Ack::Server)?, id.value(), out)
     }
 
     fn find(&self, find: &Find<'_>, out: &mut Vec<u8>) -> Done {
@@ -189,8 +330,25 @@ impl Session {
             limit: find.limit,
             ..FindRequest::default()
         };
-        let mut cursor = self.collection(find.namespace, Ack::Server)?.find(request)?;
-        let batch = fill(&mut cursor, find.batch, out)?;
+        self.first_batch(&self.collection(find.namespace, Ack::Server)?, request, find.batch, out)
+    }
+
+    /// Executes a find, and keeps its cursor if there is more than a batch.
+    pub(super) fn first_batch(
+        &self,
+        collection: &Collection,
+        request: FindRequest,
+        wanted: u32,
+        out: &mut Vec<u8>,
+    ) -> Done {
+        if request.limit > 1
+            && request.limit <= u64::from(batch_of(wanted)).min(LENT)
+            && lend_all(collection, &request, out)?
+        {
+            return Ok(());
+        }
+        let mut cursor = collection.find(request)?;
+        let batch = fill(&mut cursor, wanted, out)?;
         let id = if cursor.has_next()? { self.cursors.keep(cursor)? } else { 0 };
         batch.finish(id, out);
         Ok(())
@@ -230,19 +388,42 @@ impl Session {
         Ok(ListIndexes::answer(&listed, out)?)
     }
 
+    /// Closes cursors that have not been used for `idle`, and ends their pulls. Returns how many those were.
+    pub(crate) fn close_idle(&self, idle: Duration) -> usize {
+        let closed = self.cursors.reap(idle);
+        closed.iter().for_each(|&cursor| self.pulls.expire(cursor));
+        closed.len()
+    }
+
     fn next(&self, next: Next, out: &mut Vec<u8>) -> Done {
-        let mut cursor = self.cursors.take(next.cursor)?;
+        // The batches of a pull are its own.
+        let cursor = self.pulls.unless_pulled(next.cursor, |_| self.cursors.take(next.cursor))?;
+        self.batch_from(cursor, next, out).map(drop)
+    }
+
+    /// Refuses to let somebody pull who may not read.
+    pub(super) fn may_pull(&self, header: &Header, pull: &Pull) -> Done {
+        permission::check(&self.access, &self.identity, header.opcode, &Request::Pull(*pull), None)
+    }
+
+    /// Appends the next batch of a cursor that is pulled. True if there is another after it.
+    pub(super) fn pulled_batch(&self, next: Next, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
+        self.batch_from(self.cursors.take(next.cursor)?, next, out)
+    }
+
+    /// Appends the next batch of a cursor that has been taken out of its slot. True if there is another after it.
+    fn batch_from(&self, mut cursor: Cursor, next: Next, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
         let filled = fill(&mut cursor, next.batch, out).and_then(|batch| Ok((batch, cursor.has_next()?)));
         match filled {
             Ok((batch, true)) => {
                 self.cursors.put_back(next.cursor, cursor);
                 batch.finish(next.cursor, out);
-                Ok(())
+                Ok(true)
             }
             Ok((batch, false)) => {
                 self.cursors.close(next.cursor);
                 batch.finish(0, out);
-                Ok(())
+                Ok(false)
             }
             // Its position is lost, so it cannot be continued.
             Err(error) => {
@@ -253,11 +434,22 @@ impl Session {
     }
 
     fn update(&self, update: &Update<'_>, out: &mut Vec<u8>) -> Done {
-        let outcome = self.collection(update.namespace, update.ack)?.update(UpdateRequest {
+        let request = UpdateRequest {
             multi: update.multi,
             upsert: update.upsert,
             ..UpdateRequest::one(valid(update.filter)?, valid(update.update)?)
-        })?;
+        };
+        self.update_in(&self.collection(update.namespace, update.ack)?, request, out)
+    }
+
+    /// Updates documents, and appends how many.
+    pub(super) fn update_in(
+        &self,
+        collection: &Collection,
+        request: UpdateRequest,
+        out: &mut Vec<u8>,
+    ) -> Done {
+        let outcome = collection.update(request)?;
         let upserted = outcome.upserted.map(id_document).transpose()?;
         Updated { matched: outcome.matched, modified: outcome.modified, upserted }.answer(out);
         Ok(())
@@ -355,16 +547,61 @@ fn answered(step: Step, out: &mut Vec<u8>) -> Done {
 }
 
 /// The error frame of `error`.
-pub(crate) fn encode_error(error: &ErrorFrame, flags: u16, request: u64) -> Vec<u8> {
-    let mut out = Vec::new();
-    // Writing an error fails only for a code name of 64 KiB, and then an empty frame ends the connection.
-    let _ = frame::put(&mut out, ERROR, flags, request, |out| error.write(out));
-    out
+pub(crate) fn encode_error(error: &ErrorFrame, flags: u16, request: u64, out: &mut Vec<u8>) {
+    // Writing an error fails only for a code name of 64 KiB, and then there is no answer.
+    let _ = frame::put(out, ERROR, flags, request, |out| error.write(out));
+}
+
+/// The collection, to write with this acknowledgement.
+pub(super) fn with_ack(collection: &Collection, ack: Ack) -> Cow<'_, Collection> {
+    match durability(ack) {
+        Some(durability) => Cow::Owned(collection.with_durability(durability)),
+        None => Cow::Borrowed(collection),
+    }
+}
+
+/// Appends the answer of a get: the document whose `_id` equals `id`, straight from where it lies.
+pub(super) fn lend_by_id(collection: &Collection, id: Value<'_>, out: &mut Vec<u8>) -> Done {
+    let found = collection.lend_by_id(id, &mut |document| {
+        Get::answer(Some(document), out);
+        Ok(())
+    })?;
+    if !found {
+        Get::answer(None, out);
+    }
+    Ok(())
+}
+
+/// Appends the answer of a find whose documents all belong in one batch, straight from where they lie. False, and nothing appended, if they
+/// are too long for one.
+fn lend_all(collection: &Collection, request: &FindRequest, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
+    let before = out.len();
+    let (mut batch, mut longer) = (BatchWriter::new(out), false);
+    collection.for_each(request.clone(), &mut |document| {
+        // The last document may be the one that is too much; a batch that begins with it would have it.
+        longer = batch.bytes(out) >= BATCH_BYTES;
+        if longer {
+            return Ok(Flow::Break(()));
+        }
+        batch.push(document, out);
+        Ok(Flow::Continue(()))
+    })?;
+    if longer {
+        out.truncate(before);
+        return Ok(false);
+    }
+    batch.finish(0, out);
+    Ok(true)
+}
+
+/// How many documents a batch has at most.
+fn batch_of(wanted: u32) -> u32 {
+    if wanted == 0 { BATCH_COUNT } else { wanted }
 }
 
 /// Appends documents until the batch is full, or there are no more.
 fn fill(cursor: &mut Cursor, wanted: u32, out: &mut Vec<u8>) -> Result<BatchWriter, ErrorFrame> {
-    let most = if wanted == 0 { BATCH_COUNT } else { wanted };
+    let most = batch_of(wanted);
     let mut batch = BatchWriter::new(out);
     while batch.count() < most && batch.bytes(out) < BATCH_BYTES {
         let Some(document) = cursor.next() else { break };
@@ -410,9 +647,15 @@ fn fits(bytes: usize) -> Done {
     Err(ErrorFrame::new(ErrorCode::InvalidLength, message))
 }
 
+/// Looks at all of a document of a request.
+pub(super) fn checked(document: &RawDocument) -> Done {
+    doc::validate_with(document.as_bytes(), LIMITS)?;
+    Ok(())
+}
+
 /// A document of a request, after looking at all of it.
 fn valid(document: &RawDocument) -> Result<RawDocumentBuf, ErrorFrame> {
-    doc::validate_with(document.as_bytes(), LIMITS)?;
+    checked(document)?;
     Ok(document.to_owned())
 }
 

@@ -41,6 +41,9 @@ pub const ERROR: u16 = 0xFFFF;
 /// Flag of an error frame: the sender closes the connection after it.
 pub const CLOSING: u16 = 1;
 
+/// Flag of a frame of a pull's answer: another follows.
+pub const MORE: u16 = 1;
+
 /// Opcodes of requests.
 pub mod opcode {
     /// Greeting: the first frame of a connection, and only that.
@@ -51,6 +54,12 @@ pub mod opcode {
     pub const AUTHENTICATE: u16 = 0x03;
     /// Proves that the client knows a password.
     pub const PROVE: u16 = 0x04;
+    /// Prepares a statement.
+    pub const PREPARE: u16 = 0x05;
+    /// Executes a statement.
+    pub const EXECUTE: u16 = 0x06;
+    /// Forgets a statement.
+    pub const FORGET: u16 = 0x07;
     /// Inserts documents.
     pub const INSERT: u16 = 0x10;
     /// One document by its `_id`.
@@ -77,6 +86,10 @@ pub mod opcode {
     pub const DROP_INDEX: u16 = 0x1B;
     /// Gives a search index another definition.
     pub const UPDATE_SEARCH_INDEX: u16 = 0x1C;
+    /// The batches of a cursor, as long as there is credit.
+    pub const PULL: u16 = 0x1D;
+    /// Grants a pull more batches.
+    pub const CREDIT: u16 = 0x1E;
     /// The value of a key.
     pub const KV_GET: u16 = 0x20;
     /// Sets the value of a key.
@@ -95,6 +108,9 @@ pub mod opcode {
             PING => "ping",
             AUTHENTICATE => "authenticate",
             PROVE => "prove",
+            PREPARE => "prepare",
+            EXECUTE => "execute",
+            FORGET => "forget",
             INSERT => "insert",
             GET => "get",
             FIND => "find",
@@ -108,6 +124,8 @@ pub mod opcode {
             LIST_INDEXES => "list_indexes",
             DROP_INDEX => "drop_index",
             UPDATE_SEARCH_INDEX => "update_search_index",
+            PULL => "pull",
+            CREDIT => "credit",
             KV_GET => "kv_get",
             KV_PUT => "kv_put",
             KV_DELETE => "kv_delete",

@@ -14,6 +14,8 @@
 //! | `permission` | what a request needs |
 //! | `execute` | execution of requests |
 //! | `cursors` | the cursors of a connection |
+//! | `pull` | cursors whose batches are sent as long as there is credit |
+//! | `prepared` | requests of which all but the values has been sent before |
 //!
 //! Invariants: a length is used only after it was checked against a limit and the available bytes; a body must be
 //! consumed up to its last byte; unknown flags are refused. A request that cannot be read is answered with an error
@@ -29,6 +31,8 @@ mod connection;
 mod cursors;
 pub(crate) mod execute;
 mod permission;
+mod prepared;
+mod pull;
 pub(crate) use execute::TABLES;
 
 pub use bytes::Malformed;

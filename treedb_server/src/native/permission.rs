@@ -3,9 +3,10 @@
 //! The tables of keys and values are collections of a database `kv` to the roles: who may read and write in that may use
 //! them.
 
-use super::call::{KvBatch, Op, Request};
+use super::call::{KvBatch, Op, Request, Shape, UPSERT};
 use super::error_frame::ErrorFrame;
 use super::frame::opcode;
+use super::prepared::{Kind, Statement};
 use crate::access::Access;
 use crate::access::action::Action;
 use crate::access::identity::Identity;
@@ -14,7 +15,8 @@ use crate::access::resource::Target;
 /// The database that stands for the tables of keys and values.
 const KEY_VALUE: &str = "kv";
 
-/// Refuses a request of somebody who may not make it.
+/// Refuses a request of somebody who may not make it. `statement` is the one that it executes: who may prepare a statement may not always
+/// be allowed to execute it.
 ///
 /// # Errors
 /// `Unauthorized`; those of reading users.
@@ -23,6 +25,7 @@ pub(super) fn check(
     identity: &Identity,
     code: u16,
     request: &Request<'_>,
+    statement: Option<&Statement>,
 ) -> Result<(), ErrorFrame> {
     if !access.is_required() {
         return Ok(());
@@ -43,7 +46,30 @@ pub(super) fn check(
     match request {
         Request::Ping(_) | Request::Authenticate(_) | Request::Prove(_) => Ok(()),
         // Cursors belong to the connection.
-        Request::Next(_) | Request::Close(_) => Ok(access.require_login(identity, name)?),
+        Request::Next(_) | Request::Close(_) | Request::Pull(_) | Request::Credit(_) | Request::Forget(_) => {
+            Ok(access.require_login(identity, name)?)
+        }
+        Request::Prepare(prepare) => match prepare.shape {
+            Shape::Get | Shape::Find { .. } | Shape::Count(_) => {
+                collection(prepare.namespace, &[Action::Find])
+            }
+            Shape::Insert(_) => collection(prepare.namespace, &[Action::Insert]),
+            Shape::Update { .. } => collection(prepare.namespace, &[Action::Update]),
+            Shape::Delete(_) => collection(prepare.namespace, &[Action::Remove]),
+        },
+        Request::Execute(execute) => match statement {
+            None => Ok(access.require_login(identity, name)?),
+            Some(statement) => collection(
+                statement.namespace(),
+                match statement.kind() {
+                    Kind::Get | Kind::Find { .. } | Kind::Count(_) => &[Action::Find],
+                    Kind::Insert(_) => &[Action::Insert],
+                    Kind::Update { .. } if execute.flags & UPSERT != 0 => &[Action::Update, Action::Insert],
+                    Kind::Update { .. } => &[Action::Update],
+                    Kind::Delete(_) => &[Action::Remove],
+                },
+            ),
+        },
         Request::Insert(insert) => collection(insert.namespace, &[Action::Insert]),
         Request::Get(get) => collection(get.namespace, &[Action::Find]),
         Request::Find(find) => collection(find.namespace, &[Action::Find]),

@@ -148,6 +148,15 @@ def test_regions(cities):
         assert code(lambda bad=bad: list(cities.find({"loc": bad}))) == 2
 
 
+def test_the_query_of_geo_near_may_use_variables(cities):
+    stage = {"$geoNear": {"near": point(0, 50), "distanceField": "d", "query": {"$expr": {"$gt": ["$size", "$$least"]}}}}
+    assert [each["_id"] for each in cities.aggregate([stage], let={"least": 6})] == ["New York"]
+    inner = {"from": "c", "as": "other", "let": {"name": "$_id"},
+             "pipeline": [{"$geoNear": {"near": point(0, 50), "distanceField": "d", "query": {"$expr": {"$ne": ["$_id", "$$name"]}}}}, {"$limit": 1}]}
+    nearest = {each["_id"]: each["other"][0]["_id"] for each in cities.aggregate([{"$lookup": inner}])}
+    assert nearest["London"] == "Paris" and nearest["Suva"] == "London"
+
+
 def stages(plan):
     while plan:
         yield plan["stage"], plan.get("indexName")

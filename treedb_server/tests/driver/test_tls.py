@@ -161,10 +161,18 @@ def test_a_server_with_unusable_certificates_does_not_start(tmp_path, certificat
         assert not (tmp_path / "d").exists()
 
 
-def test_a_native_port_beyond_loopback_is_not_served_beside_tls(tmp_path, certificates):
-    done = subprocess.run([BIN, "serve", "--dir", str(tmp_path / "d"), "--auth", "--native", "0.0.0.0:0",
-                           *certificates.flags], capture_output=True, text=True, timeout=20)
-    assert done.returncode == 1 and "no TLS" in done.stderr, done
+def test_commands_work_through_the_native_port_with_tls(tmp_path, certificates):
+    server = Server(tmp_path / "data", *certificates.flags, native=True)
+    host, port = server.addresses["native"]
+    at = ["--native", f"{host}:{port}"]
+    films = tmp_path / "films.jsonl"
+    films.write_text('{"_id": 1}\n')
+    done = subprocess.run([BIN, "import", "shop.films", str(films), *at, "--tls-ca", certificates.ca], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0, done
+    done = subprocess.run([BIN, "export", "shop.films", *at, "--tls-ca", certificates.ca], capture_output=True, text=True, timeout=20)
+    assert done.returncode == 0 and '"_id"' in done.stdout, done
+    assert subprocess.run([BIN, "export", "shop.films", *at], capture_output=True, timeout=20).returncode == 1
+    assert server.stop() == 0
 
 
 def test_a_backup_is_made_through_tls(tmp_path, secured, certificates):

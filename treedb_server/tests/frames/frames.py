@@ -34,11 +34,31 @@ def native_requests():
     yield 0x02, b"hello"
     yield 0x03, struct.pack("<H", 5) + b"admin" + struct.pack("<H", 13) + b"SCRAM-SHA-256" + blob(b"n,,n=root,r=abcdefgh")
     yield 0x04, struct.pack("<I", 1) + blob(b"c=biws,r=abc,p=AAAA")
+    # Statements: one of each kind is prepared as it is, and most numbers that a client may think of are tried.
+    param = {"$param": 0}
+    yield 0x05, struct.pack("<H", 0x11) + name + bson.encode({"_id": param})
+    yield 0x05, struct.pack("<H", 0x10) + name + bson.encode({"_id": param, "a": [{"b": {"$param": 1}}], "c": "d"})
+    yield 0x05, struct.pack("<H", 0x12) + name + b"\3" + bson.encode({"a": {"$gt": param, "$in": [param]}}) + bson.encode({"a": 1}) + bson.encode({"a": 1})
+    yield 0x05, struct.pack("<H", 0x15) + name + bson.encode({"a": param}) + bson.encode({"$set": {"x": {"$param": 1}}})
+    yield 0x05, struct.pack("<H", 0x16) + name + bson.encode({"$and": [{"a": param}, {"b": {"$elemMatch": {"c": param}}}]})
+    yield 0x05, struct.pack("<H", 0x17) + name + bson.encode({"a": {"b": [param, {"$param": 1}]}})
+    one, two = bson.encode({"": 1}), struct.pack("<I", 17) + b"\x10\0" + struct.pack("<I", 1) + b"\x10\0" + struct.pack("<I", 2) + b"\0"
+    for statement in range(1, 7):
+        number = struct.pack("<I", statement)
+        yield 0x06, number + one
+        yield 0x06, number + struct.pack("<I", 2) + two + two
+        yield 0x06, number + struct.pack("<IQQ", 1, 0, 0) + one
+        yield 0x06, number + two
+        yield 0x06, number + struct.pack("<Q", 1) + one
+        yield 0x06, number + struct.pack("<QQ", 0, 0) + two
+    yield 0x07, struct.pack("<I", 1)
     yield 0x10, name + struct.pack("<I", 2) + bson.encode({"a": [1, {"b": "c"}]}) + bson.encode({"a": 2})
     yield 0x11, name + bson.encode({"_id": 1})
     yield 0x12, name + struct.pack("<IQQB", 1, 0, 0, 0) + query
     yield 0x13, struct.pack("<QI", 1, 10)
     yield 0x14, struct.pack("<Q", 1)
+    yield 0x1D, struct.pack("<QII", 1, 1, 2)
+    yield 0x1E, struct.pack("<QI", 1, 3)
     yield 0x15, name + query + update
     yield 0x16, name + struct.pack("<Q", 0) + bson.encode({"a": {"$gt": 1000}})
     yield 0x17, name + query
@@ -223,6 +243,12 @@ class Frames:
         """A frame for the native protocol."""
         rng = self.rng
         opcode, content = rng.choice(self.native)
+        # So that there are statements to execute, and cursors to pull, on most connections.
+        first = {0x06: 0x05, 0x1D: 0x12, 0x1E: 0x12}.get(opcode)
+        before = b""
+        if first is not None:
+            _, needed = rng.choice([request for request in self.native if request[0] == first])
+            before = struct.pack("<IHHQ", len(needed), first, 0, 3) + needed
         match rng.randrange(6):
             case 0:
                 content = self.mutator.bytes(bytes(16) + content)[16:] if content else b"\xff"
@@ -238,6 +264,11 @@ class Frames:
             case _:
                 if b"fuzz.f" in content[:8] and len(content) > 13:
                     content = content[:8] + self.document(content[8:]) if opcode in (0x11, 0x15, 0x17, 0x19) else content
+                elif opcode == 0x05 and content[:2] != b"\x12\0":
+                    content = content[:10] + self.document(content[10:])
+                elif opcode == 0x06:
+                    # The values of a get or an update, or what is read as some.
+                    content = content[:4] + self.document(content[4:])
         length = self.number(len(content)) if rng.random() < 0.05 else len(content)
         flags = rng.choice([0] * 6 + [1, 2, 4, 8, 0xFFFF])
-        return struct.pack("<IHHQ", length, opcode, flags, 2) + content, length == len(content)
+        return before + struct.pack("<IHHQ", length, opcode, flags, 2) + content, length == len(content)

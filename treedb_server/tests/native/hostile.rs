@@ -1,7 +1,7 @@
 //! Invalid bytes: the connection gets an error or is closed, and the server continues.
 
 use bson::rawdoc;
-use treedb_server::client::{Call, ErrorFrame, Find, Insert, KvPut};
+use treedb_server::client::{Call, Count, CreateIndex, ErrorFrame, Find, Insert, KvPut};
 use treedb_server::native::bytes::Reader;
 use treedb_server::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, opcode};
 use treedb_testing::Rng;
@@ -122,7 +122,7 @@ fn request_id_zero_ends_the_connection() {
 fn a_second_greeting_and_unknown_opcodes_are_refused() {
     let server = Server::start();
     let mut socket = server.socket();
-    for opcode in [opcode::HELLO, 0, 5, 0x7777, 0x8001, ERROR] {
+    for opcode in [opcode::HELLO, 0, 0x0f, 0x7777, 0x8001, ERROR] {
         socket.request(opcode, 0, 7, b"TREEDB\r\n\x01\0\x01\0");
         refused(&mut socket, 59, "does not exist in version 1");
     }
@@ -263,6 +263,67 @@ fn random_bytes_behind_a_greeting_do_no_harm() {
         while socket.frame().is_some() {}
     }
     server.client().ping().unwrap();
+}
+
+#[test]
+fn an_index_of_many_documents_is_not_waited_for_by_a_ping_because_one_of_none_was_fast() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::with_flags(dir.path(), &["--durability", "none"]);
+    let mut client = server.client();
+    for part in 0..20 {
+        let documents =
+            (0..5_000).map(|n| rawdoc! { "_id": part * 5_000 + n, "a": n, "b": "x" }).collect::<Vec<_>>();
+        client.insert_many("slow.large", &documents, true).unwrap();
+    }
+    let mut socket = server.socket();
+    let mut create = |request: u64, namespace: &str| {
+        let mut body = Vec::new();
+        CreateIndex { namespace, spec: &rawdoc! { "key": { "b": 1 } } }.write(&mut body).unwrap();
+        socket.request(opcode::CREATE_INDEX, 0, request, &body);
+        if namespace == "slow.large" {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            socket.request(opcode::PING, 0, request + 1, b"");
+        }
+        socket.frame().unwrap().0.request
+    };
+    for n in 0..10 {
+        assert_eq!(create(2 + n, "slow.small"), 2 + n);
+    }
+    assert_eq!(create(100, "slow.large"), 101, "the ping is answered first");
+}
+
+#[test]
+fn a_header_that_arrives_slowly_delays_no_answer() {
+    let server = Server::start();
+    let mut socket = server.socket();
+    let documents = (0..2_000).map(|n| rawdoc! { "_id": n, "text": "x".repeat(500) }).collect::<Vec<_>>();
+    server.client().insert_many("slow.films", &documents, true).unwrap();
+    let mut count = Vec::new();
+    Count { namespace: "slow.films", skip: 0, limit: 0, filter: &rawdoc! { "text": "y" } }
+        .write(&mut count)
+        .unwrap();
+    let frame = |opcode: u16, request: u64, body: &[u8]| {
+        let header = Header { length: body.len() as u32, opcode, flags: 0, request };
+        [&header.to_bytes()[..], body].concat()
+    };
+    let mut fastest = std::time::Duration::MAX;
+    for round in 0..20 {
+        let id = 10 * round + 1;
+        // Executed elsewhere; executed where it is read; and the first bytes of one more, which the reader must not wait for on a thread.
+        let last = frame(opcode::PING, id + 2, b"");
+        let segment =
+            [&frame(opcode::COUNT, id, &count)[..], &frame(opcode::PING, id + 1, b""), &last[..8]].concat();
+        socket.send(&segment);
+        let began = std::time::Instant::now();
+        let mut answered = [socket.frame().unwrap().0.request, socket.frame().unwrap().0.request];
+        fastest = fastest.min(began.elapsed());
+        answered.sort_unstable();
+        assert_eq!(answered, [id, id + 1]);
+        socket.send(&last[8..]);
+        assert_eq!(socket.frame().unwrap().0.request, id + 2);
+    }
+    // A thread waits that long.
+    assert!(fastest < std::time::Duration::from_millis(45), "{fastest:?}");
 }
 
 #[test]

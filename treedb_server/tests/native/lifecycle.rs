@@ -3,8 +3,9 @@
 use std::time::{Duration, Instant};
 
 use bson::rawdoc;
-use treedb_server::client::{Ack, Client, Error};
+use treedb_server::client::{Ack, Call, Client, Error, Find, Pull};
 use treedb_server::config::{Config, Limits};
+use treedb_server::native::bytes::Reader;
 use treedb_server::native::frame::{Header, opcode};
 
 use crate::server::Server;
@@ -158,6 +159,29 @@ fn idle_cursors_are_closed() {
         std::thread::sleep(Duration::from_millis(400));
         assert_eq!(found.next().unwrap().unwrap_err().code(), Some(43));
         assert!(found.next().is_none());
+    });
+}
+
+#[test]
+fn a_pull_of_a_cursor_that_is_closed_because_it_is_idle_ends_with_an_error() {
+    let limits = Limits { cursor_idle: Duration::from_millis(100), ..Limits::default() };
+    with_limits(limits, |address| {
+        let mut client = Client::connect(address).unwrap();
+        let documents: Vec<_> = (0..10).map(|id| rawdoc! { "_id": id }).collect();
+        client.insert_many("a.b", &documents, true).unwrap();
+        let mut socket = crate::server::greeted(address);
+        let mut frame = Vec::new();
+        Find::new("a.b", &rawdoc! {}).batch(1).frame(8, &mut frame).unwrap();
+        socket.send(&frame);
+        let (_, body) = socket.frame().unwrap();
+        let cursor = Find::read_answer(&mut Reader::new(&body)).unwrap().cursor;
+        frame.clear();
+        Pull { cursor, batch: 1, credit: 0 }.frame(9, &mut frame).unwrap();
+        socket.send(&frame);
+        // The client learns that it has not got everything.
+        let (header, body) = socket.frame().unwrap();
+        assert_eq!((header.opcode, header.request), (0xffff, 9));
+        assert_eq!(body[..4], 43_i32.to_le_bytes());
     });
 }
 

@@ -4,9 +4,14 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod access;
+#[cfg(feature = "async-client")]
+mod asynchronous;
 mod documents;
 mod hostile;
 mod indexes;
 mod keys;
 mod lifecycle;
+mod prepared;
+mod pull;
 mod server;
+mod tls;

@@ -105,12 +105,17 @@ impl Drop for Server {
 
 /// A bare socket that has greeted.
 pub(crate) fn greeted(address: SocketAddr) -> Socket {
+    try_greeted(address).expect("a greeting")
+}
+
+/// The same; `None` if the server closes it.
+pub(crate) fn try_greeted(address: SocketAddr) -> Option<Socket> {
     let mut socket = silent(address);
     let mut hello = Vec::new();
     Hello { oldest: 1, newest: 1 }.frame(1, &mut hello).unwrap();
     socket.send(&hello);
-    assert_eq!(socket.frame().unwrap().0.opcode, 0x8001);
-    socket
+    assert_eq!(socket.frame()?.0.opcode, 0x8001);
+    Some(socket)
 }
 
 /// A bare socket that has not.

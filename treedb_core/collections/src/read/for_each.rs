@@ -3,11 +3,14 @@
 use bson::RawDocument;
 
 use treedb_query::access::Flow;
+use treedb_query::doc::Value;
+use treedb_query::doc::write::Writer;
 use treedb_query::error::Result;
-use treedb_query::query::Execution;
+use treedb_query::query::{Execution, PointQuery};
 
 use crate::catalog::view_def::is_about_a_view;
 use crate::collection::Collection;
+use crate::read::point_lookup;
 use crate::read::view::View;
 use crate::request::FindRequest;
 use crate::write::statement::parse;
@@ -42,5 +45,42 @@ impl Collection {
         Execution::new(&view, &context, query.with_default_collation(&meta.collation)?)?
             .lend(&view, &context, visit)
             .map(drop)
+    }
+
+    /// Lends the document whose `_id` equals `id` to `visit`; false if there is none. The value is never read as operators, also if it is
+    /// a document. It has been validated.
+    ///
+    /// # Errors
+    /// Those of [`Collection::find`] and those of `visit`.
+    pub fn lend_by_id(
+        &self,
+        id: Value<'_>,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
+    ) -> Result<bool> {
+        if let Some(point) = PointQuery::of_field(b"_id", id) {
+            let (store, catalog) = (&self.database().inner.store, &self.database().inner.catalog);
+            let reads = store.snapshot()?;
+            let found = catalog.with_meta(&reads, reads.txn(), self.namespace(), |meta| {
+                point_lookup::lend_one(&point, &reads, meta, visit)
+            });
+            match found {
+                Ok(Some(found)) => {
+                    if let Some(found) = found? {
+                        return Ok(found);
+                    }
+                }
+                Ok(None) => return Ok(false),
+                Err(error) if is_about_a_view(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        let mut filter = Writer::new(64);
+        let operand = filter.open_document(b"_id");
+        filter.value(b"$eq", id);
+        filter.close(operand);
+        match self.find_one(filter.finish())? {
+            Some(document) => visit(&document).map(|()| true),
+            None => Ok(false),
+        }
     }
 }

@@ -146,6 +146,27 @@ pub(crate) fn each(
     })
 }
 
+/// Lends the document that `query` finds in an index where there can be only one to `visit`; false if there is none. `None`, without a
+/// call: no such index answers the query.
+///
+/// # Errors
+/// As those of [`each`].
+#[inline]
+pub(crate) fn lend_one(
+    query: &PointQuery<'_>,
+    reads: &impl Reads,
+    meta: &Meta,
+    visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
+) -> Result<Option<bool>> {
+    let lookup = query.lookup(&meta.infos, &meta.collation).filter(|lookup| lookup.at_most_one);
+    let Some(lookup) = lookup else { return Ok(None) };
+    let entries = each(query, lookup, reads, meta, None, visit)?;
+    if entries.is_some() {
+        count_use(lookup, meta);
+    }
+    Ok(entries.map(|entries| entries > 0))
+}
+
 /// The document under `key` of a unique index.
 fn one(index: Ordered<'_>, key: &[u8], reads: &impl Reads, meta: &Meta) -> Result<Option<RawDocumentBuf>> {
     let Some(value) = reads.get(index.table, key)? else { return Ok(None) };

@@ -250,6 +250,108 @@ fn a_search_by_distance_reads_few_documents() {
 }
 
 #[test]
+fn a_condition_on_an_earlier_location_hides_no_document_from_a_search_by_distance() {
+    let db = open(&SimDisk::new()).unwrap();
+    let ways = db.collection("t.ways").unwrap();
+    ways.create_index(IndexSpec::new(rawdoc! { "from": "2dsphere", "to": "2dsphere" })).unwrap();
+    let from = rawdoc! { "type": "Point", "coordinates": [1, 2] };
+    let to = rawdoc! { "type": "Point", "coordinates": [3, 4] };
+    ways.insert_one(&rawdoc! { "_id": 1, "from": from.clone(), "to": to.clone() }).unwrap();
+    ways.insert_one(&rawdoc! { "_id": 2, "from": null, "to": to.clone() }).unwrap();
+    let near = rawdoc! { "$near": { "$geometry": to } };
+    let filters =
+        [(rawdoc! { "from": from, "to": near.clone() }, 1), (rawdoc! { "from": null, "to": near }, 2)];
+    for (filter, _) in &filters {
+        let Err(error) = ways.find(FindRequest::filter(filter.clone())) else { panic!("{filter:?}") };
+        assert_eq!(
+            error.code,
+            ErrorCode::NoQueryExecutionPlans,
+            "its keys have no values of the first location"
+        );
+    }
+    ways.create_index(IndexSpec::new(rawdoc! { "to": "2dsphere", "from": "2dsphere" })).unwrap();
+    for (filter, id) in filters {
+        assert_eq!(ids(&ways, FindRequest::filter(filter)), [id]);
+    }
+}
+
+#[test]
+fn many_values_before_a_location_make_no_more_ranges_than_there_are_values() {
+    let db = open(&SimDisk::new()).unwrap();
+    let places = db.collection("t.places").unwrap();
+    places.create_index(IndexSpec::new(rawdoc! { "kind": 1, "loc": "2dsphere" })).unwrap();
+    let docs: Vec<_> =
+        (0..3000).map(|id| rawdoc! { "_id": id, "kind": id, "loc": [id % 90, id % 45] }).collect();
+    places.insert_many(&docs, true).unwrap();
+    let region = rawdoc! { "$geoWithin": { "$centerSphere": [[10, 10], 0.1] } };
+    let ranges = |kinds: i32| {
+        let kinds: RawArrayBuf = (0..kinds).collect();
+        let filter = rawdoc! { "kind": { "$in": kinds }, "loc": region.clone() };
+        let (plan, _) = places.explain(FindRequest::filter(filter)).unwrap().unwrap();
+        let treedb_query::query::Path::Index { ranges, .. } = plan.path else { panic!("{plan:?}") };
+        ranges.len()
+    };
+    assert!(ranges(4) > 4, "few values are combined with the cells");
+    assert!(ranges(100_000) <= 100_000);
+}
+
+#[test]
+fn bounds_of_keys_are_refused_beside_a_search_by_distance() {
+    let db = open(&SimDisk::new()).unwrap();
+    let places = db.collection("t.places").unwrap();
+    places.create_index(IndexSpec::new(rawdoc! { "loc": "2dsphere" })).unwrap();
+    places.insert_one(&rawdoc! { "_id": 1, "loc": [1, 1] }).unwrap();
+    let near = || FindRequest::filter(rawdoc! { "loc": { "$nearSphere": [0, 0] } });
+    assert_eq!(ids(&places, near()), [1]);
+    let mut request = near();
+    request.bounds.min = Some(rawdoc! { "loc": 5 });
+    let Err(error) = places.find(request).map(drop) else { panic!("it was ignored") };
+    assert_eq!(error.code, ErrorCode::Location51173);
+}
+
+#[test]
+fn a_search_by_distance_of_all_documents_reads_the_index_few_times() {
+    let db = open(&SimDisk::new()).unwrap();
+    let places = db.collection("t.places").unwrap();
+    places.create_index(IndexSpec::new(rawdoc! { "loc": "2dsphere" })).unwrap();
+    let mut rng = Rng::new(37);
+    let docs: Vec<_> = (0..30_000)
+        .map(|id| rawdoc! { "_id": id, "loc": [rng.below(20_000) as f64 / 1000.0, rng.below(20_000) as f64 / 1000.0] })
+        .collect();
+    places.insert_many(&docs, true).unwrap();
+    let filter = rawdoc! { "loc": { "$near": { "$geometry": { "type": "Point", "coordinates": [3, 4] } } } };
+    let (_, counters) = places.explain(FindRequest::filter(filter)).unwrap().unwrap();
+    assert_eq!((counters.returned, counters.docs_examined), (30_000, 30_000));
+    assert!(counters.keys_examined < 5 * 30_000, "{counters:?}");
+}
+
+#[test]
+fn the_query_of_geo_near_may_use_variables() {
+    let db = open(&SimDisk::new()).unwrap();
+    let places = db.collection("t.places").unwrap();
+    places.create_index(IndexSpec::new(rawdoc! { "loc": "2dsphere" })).unwrap();
+    for id in 0..4 {
+        places.insert_one(&rawdoc! { "_id": id, "loc": [id, 0] }).unwrap();
+    }
+    let inner = rawdoc! { "$geoNear": {
+        "near": [0, 0], "spherical": true, "distanceField": "d", "query": { "_id": { "$lt": 3 }, "$expr": { "$ne": ["$_id", "$$own"] } },
+    } };
+    let stage = rawdoc! { "$lookup": { "from": "places", "as": "others", "let": { "own": "$_id" }, "pipeline": [inner] } };
+    let mut others: Vec<(i32, Vec<i32>)> = Vec::new();
+    for doc in places.aggregate(&crate::AggregateRequest::new([stage])).unwrap() {
+        let doc = Document::try_from(&*doc.unwrap()).unwrap();
+        let ids = doc
+            .get_array("others")
+            .unwrap()
+            .iter()
+            .map(|other| other.as_document().unwrap().get_i32("_id").unwrap());
+        others.push((doc.get_i32("_id").unwrap(), ids.collect()));
+    }
+    others.sort();
+    assert_eq!(others, [(0, vec![1, 2]), (1, vec![0, 2]), (2, vec![0, 1]), (3, vec![0, 1, 2])]);
+}
+
+#[test]
 fn programs_that_know_no_locations_refuse_the_catalog_entry() {
     let db = open(&SimDisk::new()).unwrap();
     let version = || {

@@ -235,7 +235,7 @@ fn on_sphere(x: (f64, f64), y: (f64, f64)) -> Option<(Vector, f64)> {
     let center = Vector::of_degrees((west + east) / 2.0, (south + north) / 2.0);
     // First along the meridian of the center, then along a parallel, the longest of which is nearest to the equator.
     let widest = if south <= 0.0 && north >= 0.0 { 0.0 } else { south.abs().min(north.abs()) };
-    let along = (east - west) / 2.0 * widest.to_radians().cos();
+    let along = (east - west) / 2.0 * libm::cos(widest.to_radians());
     Some((center, ((north - south) / 2.0 + along).to_radians() + 1e-12))
 }
 

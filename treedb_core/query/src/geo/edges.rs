@@ -189,12 +189,14 @@ impl Edges {
     /// Visits the arcs whose boxes `enter` lets in.
     fn search(
         &self,
+        work: &Work<'_>,
         enter: &mut dyn FnMut(&Bounds) -> bool,
         visit: &mut dyn FnMut(usize, Arc) -> Result<ControlFlow<()>>,
     ) -> Result<()> {
         let Some(top) = self.levels.len().checked_sub(1) else { return Ok(()) };
         let mut pending = vec![(top, 0)];
         while let Some((level, at)) = pending.pop() {
+            work.step()?;
             let bounds = self.levels.get(level).and_then(|level| level.get(at));
             if !bounds.is_some_and(&mut *enter) {
                 continue;
@@ -218,7 +220,7 @@ impl Edges {
     /// The square of the chord from `point` to the nearest point of the chain.
     pub(super) fn chord2(&self, point: Vector, work: &Work<'_>) -> Result<f64> {
         let least = std::cell::Cell::new(f64::INFINITY);
-        self.search(&mut |bounds| bounds.distance2(point) < least.get(), &mut |_, arc| {
+        self.search(work, &mut |bounds| bounds.distance2(point) < least.get(), &mut |_, arc| {
             work.step()?;
             least.set(least.get().min(arc.chord2(point)));
             Ok(ControlFlow::Continue(()))
@@ -229,12 +231,29 @@ impl Edges {
     /// True if `point` is on the chain.
     pub(super) fn touches(&self, point: Vector, work: &Work<'_>) -> Result<bool> {
         let (mut found, most) = (false, TOUCHING * TOUCHING);
-        self.search(&mut |bounds| bounds.distance2(point) <= most, &mut |_, arc| {
+        self.search(work, &mut |bounds| bounds.distance2(point) <= most, &mut |_, arc| {
             work.step()?;
             found = arc.chord2(point) <= most;
             Ok(if found { ControlFlow::Break(()) } else { ControlFlow::Continue(()) })
         })?;
         Ok(found)
+    }
+
+    /// True if no arc but number `except` comes as near to `point` as `distance`.
+    pub(super) fn is_clear(
+        &self,
+        point: Vector,
+        except: usize,
+        distance: f64,
+        work: &Work<'_>,
+    ) -> Result<bool> {
+        let (mut clear, most) = (true, distance * distance);
+        self.search(work, &mut |bounds| bounds.distance2(point) <= most, &mut |at, arc| {
+            work.step()?;
+            clear = at == except || arc.chord2(point) > most;
+            Ok(if clear { ControlFlow::Continue(()) } else { ControlFlow::Break(()) })
+        })?;
+        Ok(clear)
     }
 
     /// Whether the arc from `from` to `to` crosses an odd number of arcs, without arc number `except`. A point of the chain
@@ -249,7 +268,7 @@ impl Edges {
         let normal = from.normal(to);
         let (after, before) = (normal.cross(from), to.cross(normal));
         let mut odd = false;
-        self.search(&mut |bounds| bounds.is_cut_by(normal), &mut |at, arc| {
+        self.search(work, &mut |bounds| bounds.is_cut_by(normal), &mut |at, arc| {
             work.step()?;
             let (a, b) = (normal.dot(arc.from), normal.dot(arc.to));
             if (a < 0.0) != (b < 0.0) && except != Some(at) {
@@ -262,7 +281,7 @@ impl Edges {
         Ok(odd)
     }
 
-    /// Visits all pairs of arcs of two chains that may come as near as touching.
+    /// Visits all pairs of arcs of two chains that may come as near as touching; of a chain and itself, each at least in one order.
     pub(super) fn pairs(&self, other: &Edges, work: &Work<'_>, visit: &mut VisitPair<'_>) -> Result<()> {
         let (Some(top), Some(other_top)) =
             (self.levels.len().checked_sub(1), other.levels.len().checked_sub(1))
@@ -278,7 +297,9 @@ impl Edges {
             ) else {
                 continue;
             };
-            if !one.overlaps(two, TOUCHING) {
+            // Of a chain and itself, each two boxes come in both orders.
+            let twin = std::ptr::eq(self, other) && level == other_level && at > other_at;
+            if twin || !one.overlaps(two, TOUCHING) {
                 continue;
             }
             let below = |at: usize| at * FANOUT..(at + 1) * FANOUT;
@@ -335,5 +356,5 @@ impl Edges {
 
 /// The angle of a chord whose square this is.
 pub(super) fn angle_of(chord2: f64) -> f64 {
-    2.0 * (chord2.sqrt() / 2.0).min(1.0).asin()
+    2.0 * libm::asin((chord2.sqrt() / 2.0).min(1.0))
 }

@@ -12,7 +12,7 @@ pub(super) struct Spot {
 
 impl Spot {
     pub(super) fn distance(self, other: Spot) -> f64 {
-        (self.x - other.x).hypot(self.y - other.y)
+        libm::hypot(self.x - other.x, self.y - other.y)
     }
 }
 

@@ -81,6 +81,18 @@ pub(super) fn pair(value: Value<'_>, only: bool) -> Result<Spot> {
     Ok(spot)
 }
 
+/// Shows `visit` the locations that a value of a document's field may have: the elements of an array that begins with no number,
+/// otherwise the value itself. What an index has are these, and what a filter tests. Stops, and returns true, as soon as
+/// `visit` returns true.
+pub(crate) fn any_location<'a>(value: Value<'a>, visit: &mut dyn FnMut(Value<'a>) -> bool) -> bool {
+    match value {
+        Value::Array(array) if !array.at(0).is_some_and(|first| first.value().is_number()) => {
+            array.elements().any(|element| visit(element.value()))
+        }
+        value => visit(value),
+    }
+}
+
 /// True for a longitude and a latitude.
 pub(super) fn is_on_sphere(spot: Spot) -> bool {
     (-180.0..=180.0).contains(&spot.x) && (-90.0..=90.0).contains(&spot.y)
@@ -301,7 +313,7 @@ impl Location {
                 });
             }
         };
-        Self::parse_geojson(object, work)
+        work.bounded(|| Self::parse_geojson(object, work))
     }
 
     /// Parses GeoJSON.

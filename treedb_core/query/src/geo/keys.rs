@@ -5,9 +5,10 @@
 
 use super::cell::{CellId, Grid};
 use super::cover::cover;
+use super::geojson::any_location;
 use super::region::{Region, Relation, shape_relation};
 use super::{Location, Near, Work};
-use crate::doc::{Doc, Value};
+use crate::doc::Value;
 use crate::error::{ErrorCode, QueryError, Result};
 
 /// Cells of a location that is not a point, at most.
@@ -39,20 +40,12 @@ pub fn cells_of(grid: &Grid, value: Value<'_>, cells: &mut Vec<u64>, work: &Work
     if is_missing(value) {
         return Ok(());
     }
-    let several: Option<Doc<'_>> = match value {
-        Value::Array(array) if !array.at(0).is_some_and(|first| first.value().is_number()) => Some(array),
-        _ => None,
-    };
-    match several {
-        Some(array) => {
-            for element in array.elements() {
-                work.step()?;
-                location_cells(grid, element.value(), cells, work)?;
-            }
-            Ok(())
-        }
-        None => location_cells(grid, value, cells, work),
-    }
+    let mut failed = None;
+    any_location(value, &mut |location| {
+        failed = work.step().and_then(|()| location_cells(grid, location, cells, work)).err();
+        failed.is_some()
+    });
+    failed.map_or(Ok(()), Err)
 }
 
 fn location_cells(grid: &Grid, value: Value<'_>, cells: &mut Vec<u64>, work: &Work<'_>) -> Result<()> {

@@ -5,7 +5,7 @@ use std::f64::consts::PI;
 use super::cell::{Ball, Grid};
 use super::cover::MARGIN;
 use super::flat::Spot;
-use super::geojson::{brief, is_on_sphere, number};
+use super::geojson::{any_location, brief, is_on_sphere, number};
 use super::region::Relation;
 use super::sphere::distance;
 use super::{EARTH_RADIUS, Location, Vector, Work};
@@ -94,7 +94,18 @@ impl Near {
         let on_sphere = operator.name == b"$nearSphere";
         let (mut min, mut max) = (0.0, f64::INFINITY);
         let operand = match operator.value() {
-            Value::Document(operand) if operand.find(b"$geometry").is_some() => operand,
+            Value::Document(operand) if operand.find(b"$geometry").is_some() => {
+                let is_beside =
+                    |element: &Element<'_>| matches!(element.name, b"$minDistance" | b"$maxDistance");
+                if let Some(beside) = conditions.elements().find(is_beside) {
+                    let (name, operator) = (beside.name_str(), operator.name_str());
+                    return Err(QueryError::bad_value(format!(
+                        "invalid argument in geo near query: {name} stands beside {operator}; with $geometry it belongs into the \
+                         object of {operator}"
+                    )));
+                }
+                operand
+            }
             point @ (Value::Document(_) | Value::Array(_)) => {
                 for element in conditions.elements() {
                     match element.name {
@@ -204,10 +215,15 @@ impl Near {
         work: &Work<'_>,
     ) -> Result<Option<(f64, Value<'a>)>> {
         let (mut nearest, mut failed): (Option<(f64, Value<'a>)>, _) = (None, None);
-        path.visit(doc, true, &mut |found| {
-            let Some(value @ (Value::Document(_) | Value::Array(_))) = found else { return false };
+        let mut look = |value: Value<'a>| {
+            if !matches!(value, Value::Document(_) | Value::Array(_)) {
+                return false;
+            }
             // A value that is no location has no distance.
-            let Ok(location) = Location::parse(value, work) else { return false };
+            let Ok(location) = Location::parse(value, work) else {
+                failed = work.ask().err();
+                return failed.is_some();
+            };
             match self.distance(&location, work) {
                 Ok(Some(distance)) if nearest.is_none_or(|(least, _)| distance < least) => {
                     nearest = Some((distance, value));
@@ -216,7 +232,8 @@ impl Near {
                 Err(error) => failed = Some(error),
             }
             failed.is_some()
-        });
+        };
+        path.visit(doc, false, &mut |found| found.is_some_and(|value| any_location(value, &mut look)));
         match failed {
             Some(error) => Err(error),
             None => Ok(nearest.filter(|(distance, _)| self.wants(*distance))),

@@ -87,7 +87,7 @@ impl RegionArea {
                 let Value::Document(object) = element.value() else {
                     return Err(invalid("$geometry must be an object"));
                 };
-                let shape = Location::parse_geojson(object, work)?.shape.unwrap_or_default();
+                let shape = work.bounded(|| Location::parse_geojson(object, work))?.shape.unwrap_or_default();
                 if shape.polygons.is_empty() {
                     return Err(invalid(format!(
                         "$geoWithin not supported with provided geometry: {}",
@@ -151,7 +151,7 @@ impl Region {
                 brief(operator.value())
             )));
         };
-        let shape = Location::parse_geojson(object, work)?.shape.unwrap_or_default();
+        let shape = work.bounded(|| Location::parse_geojson(object, work))?.shape.unwrap_or_default();
         Ok(Region { area: RegionArea::Intersecting(shape) })
     }
 

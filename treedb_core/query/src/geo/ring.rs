@@ -7,9 +7,9 @@
 use std::f64::consts::PI;
 use std::ops::ControlFlow;
 
-use super::edges::Edges;
+use super::edges::{Arc, Edges};
 use super::{TOUCHING, Vector, Work};
-use crate::error::Result;
+use crate::error::{QueryError, Result};
 
 /// Where a point is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,6 +29,10 @@ pub(super) struct Ring {
     known: [(Vector, bool); 2],
 }
 
+/// How far the other arcs are from a point of an arc on whose sides those of the ring are: far beyond rounding, and less than
+/// what touches.
+const CLEAR: f64 = TOUCHING / 64.0;
+
 /// Directions without a special relation to each other or to the axes.
 const DIRECTIONS: [Vector; 8] = [
     Vector { x: 0.267_261, y: 0.534_522, z: 0.801_784 },
@@ -44,9 +48,12 @@ const DIRECTIONS: [Vector; 8] = [
 impl Ring {
     /// The ring through `points`, of which two that follow each other are neither equal nor opposite, and whose inside is
     /// the smaller side, or the left one if it is `as_written`.
+    ///
+    /// # Errors
+    /// `BadValue` if there is no inside; those of `work`.
     pub(super) fn new(points: Vec<Vector>, as_written: bool, work: &Work<'_>) -> Result<Ring> {
         let mut edges = Edges::new(points, true);
-        if !as_written && left_is_greater(&edges) {
+        if !as_written && left_is_greater(&edges, work)? {
             edges = edges.reversed();
         }
         let mut ring = Ring { edges, as_written, known: [(DIRECTIONS[0], false), (DIRECTIONS[1], false)] };
@@ -56,32 +63,50 @@ impl Ring {
 
     /// Chooses the known points, and finds out whether they are inside.
     fn learn(&mut self, work: &Work<'_>) -> Result<()> {
-        // The longest arc: the way to its middle comes from the left if it begins on the left.
-        let chord2 =
-            |at: &usize| self.edges.arc(*at).map_or(0.0, |arc| (arc.to - arc.from).dot(arc.to - arc.from));
-        let longest = (0..self.edges.len()).max_by(|a, b| chord2(a).total_cmp(&chord2(b))).unwrap_or(0);
-        let Some(arc) = self.edges.arc(longest) else { return Ok(()) };
-        let (middle, left) = (arc.at(0.5), arc.from.normal(arc.to).direction().unwrap_or(arc.from));
+        let Some((at, spot)) = self.clean_spot(work)? else {
+            return Err(QueryError::bad_value(
+                "Loop is not valid: it has no inside, as each of its edges is on or next to another one",
+            ));
+        };
+        let Some(arc) = self.edges.arc(at) else { return Ok(()) };
+        // The way to the spot comes from the left if it begins on the left.
+        let left = arc.from.normal(arc.to).direction().unwrap_or(arc.from);
         let mut best: Vec<(f64, Vector)> = Vec::new();
         for direction in DIRECTIONS {
             let direction = direction.direction().unwrap_or(direction);
             let clear = self.edges.chord2(direction, work)?.sqrt();
-            // Neither on the arc's great circle, nor at or opposite its middle.
-            best.push((
-                clear.min(direction.dot(left).abs()).min(direction.cross(middle).length()),
-                direction,
-            ));
+            // Neither on the arc's great circle, nor at or opposite the spot.
+            best.push((clear.min(direction.dot(left).abs()).min(direction.cross(spot).length()), direction));
         }
         best.sort_by(|a, b| b.0.total_cmp(&a.0));
         let Some((_, first)) = best.first().copied() else { return Ok(()) };
         let apart = |point: &Vector| point.cross(first).length() > 0.4;
         let second = best.iter().map(|(_, point)| *point).find(apart).unwrap_or(first);
         let known = |point: Vector| -> Result<(Vector, bool)> {
-            let odd = self.edges.crossed_oddly(point, middle, Some(longest), work)?;
+            let odd = self.edges.crossed_oddly(point, spot, Some(at), work)?;
             Ok((point, (point.dot(left) > 0.0) != odd))
         };
         self.known = [known(first)?, known(second)?];
         Ok(())
+    }
+
+    /// An arc and a point on it that no other arc comes near, so that its two sides are those of the ring; of the longest arc
+    /// that has one.
+    fn clean_spot(&self, work: &Work<'_>) -> Result<Option<(usize, Vector)>> {
+        let chord2 = |arc: Arc| (arc.to - arc.from).dot(arc.to - arc.from);
+        let mut longest: Vec<(f64, usize)> =
+            self.edges.arcs().enumerate().map(|(at, arc)| (chord2(arc), at)).collect();
+        longest.sort_by(|a, b| b.0.total_cmp(&a.0));
+        for (_, at) in longest {
+            let Some(arc) = self.edges.arc(at) else { continue };
+            for part in [0.5, 0.31, 0.73] {
+                let spot = arc.at(part);
+                if self.edges.is_clear(spot, at, CLEAR, work)? {
+                    return Ok(Some((at, spot)));
+                }
+            }
+        }
+        Ok(None)
     }
 
     pub(super) fn is_as_written(&self) -> bool {
@@ -136,6 +161,7 @@ impl Ring {
     pub(super) fn crossing(&self, work: &Work<'_>) -> Result<Option<(usize, usize)>> {
         let mut found = None;
         self.edges.pairs(&self.edges, work, &mut |(at, one), (other, two)| {
+            let (at, other) = (at.min(other), at.max(other));
             if at < other && one.crosses(&two) {
                 let count = self.edges.len();
                 // Neighbours have a point in common, which rounding may take for a crossing.
@@ -151,28 +177,39 @@ impl Ring {
 }
 
 /// True if the side on the left of a closed chain is not the smaller one.
-fn left_is_greater(edges: &Edges) -> bool {
+fn left_is_greater(edges: &Edges, work: &Work<'_>) -> Result<bool> {
+    Ok(left_area(edges, work)? > 2.0 * PI)
+}
+
+/// The area on the left of a closed chain: the sum of those of the triangles that its arcs make with one point, where triangles
+/// on the right count as negative. An arc that passes behind that point, opposite to it, changes the sum by the whole sphere.
+fn left_area(edges: &Edges, work: &Work<'_>) -> Result<f64> {
+    let from = seen_from(edges, work)?;
+    let mut area = 0.0;
+    for arc in edges.arcs() {
+        work.step()?;
+        let (a, b) = (arc.from, arc.to);
+        let turn = 1.0 + from.dot(a) + a.dot(b) + b.dot(from);
+        area += 2.0 * libm::atan2(from.dot(a.normal(b)), turn);
+    }
+    Ok(area.rem_euclid(4.0 * PI))
+}
+
+/// A point whose opposite is far from a chain.
+fn seen_from(edges: &Edges, work: &Work<'_>) -> Result<Vector> {
     let sum = edges.points().iter().fold(Vector { x: 0.0, y: 0.0, z: 0.0 }, |sum, point| sum + *point);
     if let Some(middle) = sum.direction()
         && edges.points().iter().all(|point| point.dot(middle) > 0.5)
     {
-        // It lies around this point: the smaller side is that with the point, as on a map of the surroundings.
-        let area = |arc: super::edges::Arc| (arc.from - middle).cross(arc.to - middle).dot(middle);
-        return edges.arcs().map(area).sum::<f64>() < 0.0;
+        return Ok(middle);
     }
-    left_area(edges) > 2.0 * PI
-}
-
-/// The area on the left of a closed chain, by the sum of the angles by which it turns.
-fn left_area(edges: &Edges) -> f64 {
-    let mut turned = 0.0;
-    let count = edges.len();
-    for at in 0..count {
-        let (Some(one), Some(two)) = (edges.arc(at), edges.arc((at + 1) % count.max(1))) else { continue };
-        let (before, after) = (one.from.normal(one.to), two.from.normal(two.to));
-        let angle = before.cross(after).length().atan2(before.dot(after));
-        turned += if before.dot(two.to) < 0.0 { -angle } else { angle };
+    let mut best = (-1.0, DIRECTIONS[0]);
+    for direction in DIRECTIONS {
+        let direction = direction.direction().unwrap_or(direction);
+        let clear = edges.chord2(-direction, work)?;
+        if clear > best.0 {
+            best = (clear, direction);
+        }
     }
-    let area = 2.0 * PI - turned;
-    area.rem_euclid(4.0 * PI)
+    Ok(best.1)
 }

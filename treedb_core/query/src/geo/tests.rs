@@ -5,7 +5,11 @@ use bson::{RawArrayBuf, RawDocumentBuf, rawbson, rawdoc};
 use treedb_testing::Rng;
 
 use super::*;
-use crate::doc::{Doc, Value};
+use crate::doc::{Doc, Path, Value};
+use crate::error::ErrorCode;
+use crate::query::Filter;
+use crate::query::expr::Variables;
+use crate::query::interrupt::Interrupt;
 
 fn parsed(location: RawBson) -> Result<Location> {
     let doc = rawdoc! { "l": location };
@@ -383,4 +387,120 @@ fn work_on_a_great_polygon_is_stopped() {
         region.selects(&parsed(point(f64::from(lng) / 4.0, 20.0)).unwrap(), &work).unwrap();
     }
     assert!(steps.get() < 100 * 10_000 / (1 << 14), "{}", steps.get());
+}
+
+/// A valid ring whose edges are all near each other: up and down between two parallels, and back around the outside.
+fn zigzag(vertices: u32) -> Vec<[f64; 2]> {
+    let lng = |at: u32| 10.0 * f64::from(at) / f64::from(vertices);
+    let mut points: Vec<[f64; 2]> =
+        (0..vertices).map(|at| [lng(at), if at.is_multiple_of(2) { -40.0 } else { 40.0 }]).collect();
+    points.extend([[11.0, 40.0], [11.0, 45.0], [-1.0, 45.0], [-1.0, -40.0]]);
+    points
+}
+
+#[test]
+fn a_ring_or_holes_whose_comparison_takes_too_long_are_refused() {
+    assert!(parsed(polygon(&[&zigzag(200)])).is_ok(), "it is valid");
+    let error = parsed(polygon(&[&zigzag(100_000)])).unwrap_err();
+    assert!(error.code == ErrorCode::BadValue && error.message.contains("too intricate"), "{error}");
+    // Each of these is near a few hundred others.
+    let spikes: Vec<[f64; 2]> = (0..100_000_u32)
+        .map(|at| {
+            let angle = f64::from(at) / 100_000.0 * std::f64::consts::TAU;
+            let far = f64::from(40 + at % 2);
+            [far * angle.cos(), far * angle.sin()]
+        })
+        .collect();
+    assert!(parsed(polygon(&[&spikes])).is_ok());
+    let hole = |at: u32| {
+        let (x, y) = (f64::from(at % 200) / 10.0, f64::from(at / 200) / 10.0);
+        [[x, y], [x + 0.05, y], [x, y + 0.05]]
+    };
+    let mut rings: Vec<Vec<[f64; 2]>> = vec![vec![[-1.0, -1.0], [21.0, -1.0], [21.0, 21.0], [-1.0, 21.0]]];
+    rings.extend((0..20_000).map(|at| hole(at).to_vec()));
+    let rings: Vec<&[[f64; 2]]> = rings.iter().map(Vec::as_slice).collect();
+    let error = parsed(polygon(&rings)).unwrap_err();
+    assert!(error.message.contains("too intricate"), "{error}");
+    assert!(parsed(polygon(&rings[..1000])).is_ok(), "a thousand holes are not too many");
+}
+
+#[test]
+fn a_condition_on_elements_is_stopped_while_locations_are_compared() {
+    let shape = polygon(&[&zigzag(4000)]);
+    let doc = rawdoc! { "l": [shape.clone()] };
+    let killed = || {
+        let interrupt = std::sync::Arc::new(Interrupt::new(None));
+        interrupt.kill();
+        interrupt.enter()
+    };
+    for condition in [
+        rawdoc! { "l": { "$elemMatch": { "$geoIntersects": { "$geometry": shape.clone() } } } },
+        rawdoc! { "l": { "$not": { "$elemMatch": { "$geoIntersects": { "$geometry": shape.clone() } } } } },
+    ] {
+        let filter = Filter::parse(&condition).unwrap();
+        let stopped = killed();
+        assert_eq!(filter.matches(&doc).unwrap_err().code, ErrorCode::Interrupted);
+        drop(stopped);
+    }
+}
+
+#[test]
+fn the_bulge_of_a_long_edge_does_not_turn_a_thin_polygon_inside_out() {
+    let thin = [[-20.0, 0.0], [-20.0, -30.0], [-19.9, -30.0], [-19.9, -0.2], [0.0, -0.2], [20.0, 0.0]];
+    let mut turned = thin;
+    turned.reverse();
+    for points in [thin, turned] {
+        assert!(within(polygon(&[&points]), point(-10.0, -0.1)));
+        assert!(within(polygon(&[&points]), point(-19.95, -20.0)));
+        assert!(
+            !within(polygon(&[&points]), point(0.0, -20.0)) && !within(polygon(&[&points]), point(10.0, 5.0))
+        );
+    }
+}
+
+#[test]
+fn a_ring_that_touches_itself_contains_what_is_around_no_other_side() {
+    let pinched = [[0.0, 0.0], [20.0, 0.0], [20.0, 10.0], [10.0, 0.0], [0.0, 10.0]];
+    let mut turned = pinched;
+    turned.reverse();
+    for points in [pinched, turned] {
+        let shape = polygon(&[&points]);
+        assert!(within(shape.clone(), point(2.0, 4.0)) && within(shape.clone(), point(18.0, 4.0)));
+        assert!(!within(shape.clone(), point(10.0, 6.0)) && !within(shape.clone(), point(2.0, -4.0)));
+        assert!(!within(shape, point(-170.0, 1.0)));
+    }
+    // A way there and back has no inside.
+    let error = parsed(polygon(&[&[[2.0, 48.0], [2.0, 49.0], [2.0, 50.0]]])).unwrap_err();
+    assert!(error.code == ErrorCode::BadValue && error.message.contains("no inside"), "{error}");
+    // A triangle of a centimetre has one.
+    assert!(parsed(polygon(&[&[[2.0, 48.0], [2.000_000_1, 48.0], [2.0, 48.000_000_1]]])).is_ok());
+}
+
+#[test]
+fn distances_beside_a_geometry_are_refused_and_not_ignored() {
+    let near = rawdoc! { "$geometry": point(0.0, 0.0) };
+    for condition in [
+        rawdoc! { "$near": near.clone(), "$maxDistance": 100 },
+        rawdoc! { "$maxDistance": 100, "$near": near.clone() },
+        rawdoc! { "$nearSphere": near.clone(), "$minDistance": 100 },
+    ] {
+        let filter = rawdoc! { "loc": condition };
+        let error = Filter::parse_search(&filter, Variables::NONE).unwrap_err();
+        assert!(error.code == ErrorCode::BadValue && error.message.contains("stands beside"), "{error}");
+    }
+}
+
+#[test]
+fn a_pair_with_something_after_it_is_one_location_for_filters_as_for_indexes() {
+    let doc = rawdoc! { "loc": [1, 2, [50, 50]] };
+    let around = |x: f64, y: f64| {
+        rawdoc! { "loc": { "$geoWithin": { "$box": [[x - 1.0, y - 1.0], [x + 1.0, y + 1.0]] } } }
+    };
+    let matches = |filter: RawDocumentBuf| Filter::parse(&filter).unwrap().matches(&doc).unwrap();
+    assert!(matches(around(1.0, 2.0)) && !matches(around(50.0, 50.0)));
+    let center = rawdoc! { "l": [50, 50] };
+    let near = Near::of_point(Doc::from(&center).get("l").unwrap(), false, &Work::unchecked()).unwrap();
+    let (distance, _) =
+        near.nearest(&Path::new("loc"), Doc::from(&doc), &Work::unchecked()).unwrap().unwrap();
+    assert_eq!(distance, 49_f64.hypot(48.0), "from the pair, not from what follows it");
 }

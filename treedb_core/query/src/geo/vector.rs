@@ -14,8 +14,9 @@ impl Vector {
     /// The point at a longitude and latitude in degrees.
     pub fn of_degrees(longitude: f64, latitude: f64) -> Vector {
         let (lng, lat) = (longitude.to_radians(), latitude.to_radians());
-        let (sin, cos) = lat.sin_cos();
-        Vector { x: cos * lng.cos(), y: cos * lng.sin(), z: sin }
+        // Not those of the platform: keys of indexes depend on the last bit, and files go from one platform to another.
+        let ((sin, cos), (y, x)) = (libm::sincos(lat), libm::sincos(lng));
+        Vector { x: cos * x, y: cos * y, z: sin }
     }
 
     pub(crate) fn dot(self, other: Vector) -> f64 {
@@ -47,7 +48,7 @@ impl Vector {
 
     /// The angle between two points, in radians.
     pub fn angle(self, other: Vector) -> f64 {
-        self.normal(other).length().atan2(self.dot(other))
+        libm::atan2(self.normal(other).length(), self.dot(other))
     }
 }
 

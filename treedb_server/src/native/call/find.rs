@@ -17,8 +17,17 @@ use super::Call;
 use crate::native::bytes::{Malformed, Reader, put_text};
 use crate::native::frame::opcode;
 
-const SORT: u8 = 1;
-const PROJECTION: u8 = 2;
+pub(super) const SORT: u8 = 1;
+pub(super) const PROJECTION: u8 = 2;
+
+/// Reads which of sort and projection follow.
+pub(super) fn which(body: &mut Reader<'_>) -> Result<u8, Malformed> {
+    let start = body.clone();
+    match body.u8("which")? {
+        which if which & !(SORT | PROJECTION) == 0 => Ok(which),
+        which => Err(start.wrong("which", format!("has bits that mean nothing: {which:#04x}"))),
+    }
+}
 
 /// Documents that match a filter.
 #[derive(Debug, Clone, Copy)]
@@ -49,7 +58,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
+    pub(super) fn read(body: &mut Reader<'_>) -> Result<Self, Malformed> {
         let cursor = body.u64("cursor")?;
         let count = body.count("documents", 5)?;
         let documents = (0..count)
@@ -137,11 +146,7 @@ impl<'a> Find<'a> {
         let batch = body.u32("batch")?;
         let skip = body.u64("skip")?;
         let limit = body.u64("limit")?;
-        let start = body.clone();
-        let which = body.u8("which")?;
-        if which & !(SORT | PROJECTION) != 0 {
-            return Err(start.wrong("which", format!("has bits that mean nothing: {which:#04x}")));
-        }
+        let which = which(body)?;
         let filter = body.document("filter")?;
         let mut optional =
             |bit, field| if which & bit != 0 { body.document(field).map(Some) } else { Ok(None) };

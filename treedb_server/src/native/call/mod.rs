@@ -9,6 +9,8 @@ mod documents;
 mod find;
 mod greeting;
 mod kv;
+mod prepare;
+mod pull;
 mod search;
 #[cfg(test)]
 mod tests;
@@ -18,6 +20,11 @@ pub use documents::{Count, Delete, DocumentError, Get, Insert, Inserted, Update,
 pub use find::{Batch, BatchWriter, Close, Find, Next};
 pub use greeting::{Hello, Ping, Welcome};
 pub use kv::{Bound, Entries, EntriesWriter, KvBatch, KvDelete, KvGet, KvPut, KvRange, Op};
+pub use prepare::{
+    CountWith, DeleteWith, Execute, Executed, Execution, FindWith, Forget, GetWith, InsertWith, Prepare,
+    Prepared, Shape, UpdateWith, values,
+};
+pub use pull::{Credit, Pull};
 pub use search::{CreateIndex, DropIndex, ListIndexes, Neighbor, UpdateSearchIndex, VectorSearch};
 
 use super::bytes::{Malformed, Reader};
@@ -70,7 +77,7 @@ pub enum Ack {
 }
 
 impl Ack {
-    const BITS: u16 = 3;
+    pub(crate) const BITS: u16 = 3;
 
     /// The setting in a request's flags.
     pub fn of(flags: u16) -> Self {
@@ -102,11 +109,16 @@ pub enum Request<'a> {
     Ping(Ping<'a>),
     Authenticate(Authenticate<'a>),
     Prove(Prove<'a>),
+    Prepare(Prepare<'a>),
+    Execute(Executed<'a>),
+    Forget(Forget),
     Insert(Insert<'a>),
     Get(Get<'a>),
     Find(Find<'a>),
     Next(Next),
     Close(Close),
+    Pull(Pull),
+    Credit(Credit),
     Update(Update<'a>),
     Delete(Delete<'a>),
     Count(Count<'a>),
@@ -134,11 +146,17 @@ impl<'a> Request<'a> {
             opcode::PING => (Request::Ping(Ping::read(body)?), 0),
             opcode::AUTHENTICATE => (Request::Authenticate(Authenticate::read(body)?), 0),
             opcode::PROVE => (Request::Prove(Prove::read(body)?), 0),
+            opcode::PREPARE => (Request::Prepare(Prepare::read(body)?), 0),
+            // Which flags it may have depends on the statement.
+            opcode::EXECUTE => (Request::Execute(Executed::read(flags, body)?), u16::MAX),
+            opcode::FORGET => (Request::Forget(Forget::read(body)?), 0),
             opcode::INSERT => (Request::Insert(Insert::read(flags, body)?), Ack::BITS | UNORDERED),
             opcode::GET => (Request::Get(Get::read(body)?), 0),
             opcode::FIND => (Request::Find(Find::read(body)?), 0),
             opcode::NEXT => (Request::Next(Next::read(body)?), 0),
             opcode::CLOSE => (Request::Close(Close::read(body)?), 0),
+            opcode::PULL => (Request::Pull(Pull::read(body)?), 0),
+            opcode::CREDIT => (Request::Credit(Credit::read(body)?), 0),
             opcode::UPDATE => (Request::Update(Update::read(flags, body)?), Ack::BITS | MULTI | UPSERT),
             opcode::DELETE => (Request::Delete(Delete::read(flags, body)?), Ack::BITS),
             opcode::COUNT => (Request::Count(Count::read(body)?), 0),

@@ -20,6 +20,19 @@ fn frames() -> Vec<Vec<u8>> {
     add(&mut frames, Ping { payload: b"are you there" });
     add(&mut frames, Authenticate { database: "admin", mechanism: "SCRAM-SHA-256", payload: b"n,,n=a,r=b" });
     add(&mut frames, Prove { exchange: 7, payload: b"c=biws" });
+    for shape in [
+        Shape::Get,
+        Shape::Insert(&filter),
+        Shape::Find { filter: &filter, sort: Some(&other), projection: Some(&id) },
+        Shape::Update { filter: &filter, update: &other },
+        Shape::Delete(&filter),
+        Shape::Count(&filter),
+    ] {
+        add(&mut frames, Prepare { namespace, shape });
+    }
+    add(&mut frames, Forget { statement: 3 });
+    add(&mut frames, Pull { cursor: 5, batch: 10, credit: 4 });
+    add(&mut frames, Credit { cursor: 5, batches: 2 });
     add(&mut frames, Insert { namespace, documents: vec![&id, &filter], ordered: false, ack });
     add(&mut frames, Get { namespace, id: &id });
     add(
@@ -78,6 +91,12 @@ fn every_request_is_read_as_it_was_written() {
             Request::Ping(call) => call.frame(0xabcd, &mut again),
             Request::Authenticate(call) => call.frame(0xabcd, &mut again),
             Request::Prove(call) => call.frame(0xabcd, &mut again),
+            Request::Prepare(call) => call.frame(0xabcd, &mut again),
+            // Another type on each side.
+            Request::Execute(_) => continue,
+            Request::Forget(call) => call.frame(0xabcd, &mut again),
+            Request::Pull(call) => call.frame(0xabcd, &mut again),
+            Request::Credit(call) => call.frame(0xabcd, &mut again),
             Request::Insert(call) => call.frame(0xabcd, &mut again),
             Request::Get(call) => call.frame(0xabcd, &mut again),
             Request::Find(call) => call.frame(0xabcd, &mut again),

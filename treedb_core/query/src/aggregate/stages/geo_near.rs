@@ -7,10 +7,12 @@ use bson::RawDocumentBuf;
 use crate::doc::{Doc, Element, Path, Value, shown};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::geo::{Grid, Near, Work, number};
+use crate::query::expr::{Arena, Globals};
 use crate::query::{Filter, Query, interrupt};
 
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::{document, failed, known_fields, raw};
+use crate::aggregate::predicate::Predicate;
 use crate::aggregate::set_value::with_value;
 use crate::aggregate::stage::{PlannedStage, Role, Source, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, VecStream};
@@ -24,7 +26,7 @@ pub(crate) struct GeoNear {
     /// The field of the locations; `None` if an index tells.
     key: Option<Path>,
     /// The documents that may be returned.
-    query: Query,
+    query: Arc<Predicate>,
     /// The operand, which the search shows as its filter.
     operand: RawDocumentBuf,
     added: Arc<Added>,
@@ -104,9 +106,9 @@ impl Stage for GeoNear {
             distance(operand, "minDistance", 0.0)?,
             distance(operand, "maxDistance", f64::INFINITY)?,
         );
-        let filter = match operand.get("query") {
-            None => Filter::all(),
-            Some(Value::Document(filter)) => Filter::parse(raw(filter)?)?,
+        let query = match operand.get("query") {
+            None => Predicate::parse(Doc::EMPTY, &parser.names)?,
+            Some(Value::Document(query)) => Predicate::parse(query, &parser.names)?,
             Some(other) => {
                 return Err(QueryError::new(
                     ErrorCode::TypeMismatch,
@@ -123,7 +125,7 @@ impl Stage for GeoNear {
         Ok(GeoNear {
             near,
             key: path(operand, "key", ErrorCode::TypeMismatch)?,
-            query: Query::new(filter).collated(parser.names.collation())?,
+            query: Arc::new(query),
             operand: raw(operand)?.to_owned(),
             added: Arc::new(Added { distance, multiplier, location }),
         })
@@ -184,14 +186,45 @@ impl Source for GeoNear {
             all.value(NAME.as_bytes(), Value::Document(Doc::from(&self.operand)));
             all.finish()
         };
-        let filter = self.query.filter.clone().nearest(path.clone(), self.near.clone(), shown);
-        let found = context.collections.find(namespace, Query { filter, ..self.query.clone() })?;
+        let mut filter = Filter::all();
+        for condition in self.query.planner_filters(&context.globals) {
+            filter = filter.and(Filter::parse(&condition)?);
+        }
+        let query = Query::new(filter).collated(self.query.collation())?;
+        let filter = query.filter.clone().nearest(path.clone(), self.near.clone(), shown);
+        let found = context.collections.find(namespace, Query { filter, ..query })?;
+        let found: BoxedStream = match self.query.has_expressions() {
+            false => found,
+            true => {
+                let (query, globals) = (Arc::clone(&self.query), Arc::clone(&context.globals));
+                Box::new(Fitting { found, query, globals, arena: Arena::new() })
+            }
+        };
         let (near, added) = (self.near.clone(), Arc::clone(&self.added));
         Ok(Box::new(NearStream { found, path, near, added }))
     }
 
     fn needs_collection(&self) -> bool {
         true
+    }
+}
+
+/// Those of the documents that the expressions of the query are true of.
+struct Fitting {
+    found: BoxedStream,
+    query: Arc<Predicate>,
+    globals: Arc<Globals>,
+    arena: Arena,
+}
+
+impl DocumentStream for Fitting {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        while let Some(document) = self.found.next()? {
+            if self.query.matches(&document, &self.globals, &mut self.arena)? {
+                return Ok(Some(document));
+            }
+        }
+        Ok(None)
     }
 }
 

@@ -130,16 +130,18 @@ impl GeoFields {
 
     /// The cells of a document's locations in a field.
     fn cells(&self, part: &KeyPart, doc: &RawDocument) -> Result<Vec<u64>> {
-        let (mut cells, mut failed) = (Vec::new(), None);
-        part.path.visit(Doc::from(doc), false, &mut |found| {
-            if let Some(value) = found
-                && let Err(error) = cells_of(&self.grid, value, &mut cells, &Work::unchecked())
-            {
-                failed = Some(error);
-            }
-            failed.is_some()
+        // Others wait for the writer: so much and no more.
+        let work = Work::unchecked();
+        let mut cells = Vec::new();
+        let found = work.bounded(|| {
+            let mut failed = None;
+            part.path.visit(Doc::from(doc), false, &mut |found| {
+                failed = found.and_then(|value| cells_of(&self.grid, value, &mut cells, &work).err());
+                failed.is_some()
+            });
+            failed.map_or(Ok(()), Err)
         });
-        match failed {
+        match found.err() {
             None => Ok(cells),
             Some(error) if self.grid == Grid::Sphere => {
                 let text = brief(Value::Document(doc.into()));

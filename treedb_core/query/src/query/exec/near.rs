@@ -17,7 +17,8 @@ use crate::query::filter::Filter;
 use crate::query::interrupt::{self, InterruptTick};
 use crate::query::plan::NearSearch;
 
-/// A ring with fewer rows is followed by a wider one, one with more than the second by a narrower one.
+/// A ring with fewer rows is followed by a wider one, one with more than the second by a narrower one. Who has read many rows may
+/// read on, so that later rings have a share of all rows until then: each reads the cells around it again.
 const FEW: usize = 32;
 const MANY: usize = 512;
 
@@ -93,9 +94,11 @@ impl NearWalk {
             let before = self.found.len();
             let to = (rings.from + rings.width).max(rings.from * (1.0 + 1e-12)).min(rings.end);
             self.ring(source, search, filter, counters, (rings.from, to))?;
+            let seen = self.seen.len();
             match self.found.len() - before {
-                few if few < FEW => rings.width *= 2.0,
-                many if many > MANY => rings.width /= 2.0,
+                // The second ring is greater than the first anyway.
+                few if few < FEW.max(seen / 16) && rings.from >= rings.width => rings.width *= 2.0,
+                many if many > MANY.max(seen / 2) => rings.width /= 2.0,
                 _ => {}
             }
             rings.from = to;

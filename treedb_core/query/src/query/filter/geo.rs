@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock};
 use super::{Filter, Node, Test};
 use crate::doc::{Doc, Element, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
-use crate::geo::{Grid, Location, Near, Region, Work, cell_ranges};
+use crate::geo::{Grid, Location, Near, Region, Work, any_location, cell_ranges};
 use crate::query::interrupt;
 
 /// The test of a location by a region.
@@ -54,7 +54,8 @@ impl GeoTest {
 
     /// The ranges of cells of an index that find all locations that it selects; `None` if the index cannot.
     pub(in crate::query) fn cell_ranges(&self, grid: &Grid) -> Option<Vec<(u64, u64)>> {
-        let find = || cell_ranges(grid, &self.region, &Work::unchecked()).ok();
+        // Without an answer the documents are scanned, where an operation that was told to stop does.
+        let find = || cell_ranges(grid, &self.region, &Work::new(&interrupt::check)).ok();
         match grid {
             Grid::Sphere if self.region.is_flat() => None,
             Grid::Sphere => match self.cells.get() {
@@ -95,15 +96,14 @@ pub(super) fn passes_at(path: &Path, test: &Test, doc: Doc<'_>) -> Result<Option
         Test::Near(near) => Ok(Some(near.nearest(path, doc, &work)?.is_some())),
         Test::Geo(test) => {
             let mut failed = None;
-            let found =
-                path.visit(doc, true, &mut |value| match value.map(|value| test.selects(value, &work)) {
-                    Some(Ok(selected)) => selected,
-                    Some(Err(error)) => {
-                        failed = Some(error);
-                        true
-                    }
-                    None => false,
-                });
+            let mut look = |value: Value<'_>| {
+                test.selects(value, &work).unwrap_or_else(|error| {
+                    failed = Some(error);
+                    true
+                })
+            };
+            let found = path
+                .visit(doc, false, &mut |found| found.is_some_and(|value| any_location(value, &mut look)));
             failed.map_or(Ok(Some(found)), Err)
         }
         _ => Ok(None),
@@ -116,9 +116,10 @@ impl Test {
         matches!(self, Test::Geo(_) | Test::Near(_))
     }
 
-    /// Whether a value passes a geospatial test, where nobody can be told that the operation was stopped.
+    /// Whether a value passes a geospatial test, where nobody can be told that the operation was stopped: then it does not, and the
+    /// filter is wrong, which asks afterwards ([`is_in_elements`]).
     pub(super) fn passes_as_location(&self, value: Value<'_>) -> bool {
-        let work = Work::unchecked();
+        let work = Work::new(&interrupt::check);
         match self {
             Test::Geo(test) => test.selects(value, &work).unwrap_or(false),
             Test::Near(near) => {
@@ -142,6 +143,19 @@ fn count_nears(node: &Node, top: bool, counts: &mut (usize, usize)) {
             count_nears(node, false, counts);
         }
         _ => {}
+    }
+}
+
+/// True if a tree has tests of locations within conditions on the elements of arrays.
+pub(super) fn is_in_elements(node: &Node, within: bool) -> bool {
+    match node {
+        Node::Value { test, .. } => within && test.is_geo(),
+        Node::And(nodes) | Node::Or(nodes) => nodes.iter().any(|node| is_in_elements(node, within)),
+        Node::Not(node) => is_in_elements(node, within),
+        Node::Element { condition: node, .. } | Node::Member { filter: node, .. } => {
+            is_in_elements(node, true)
+        }
+        _ => false,
     }
 }
 

@@ -75,7 +75,8 @@ pub(super) fn matching_element(node: &Node, value: Value<'_>) -> Option<usize> {
     let Value::Array(array) = value else { return None };
     array.elements().position(|element| match (node, element.value()) {
         (Node::Element { condition, .. }, value) => value_matches(condition, value),
-        // Only expressions can fail, and they are not allowed inside `$elemMatch`.
+        // Expressions, which can fail, are not allowed inside `$elemMatch`; tests of locations can be stopped, which the filter finds
+        // out afterwards.
         (Node::Member { filter, .. }, Value::Document(doc) | Value::Array(doc)) => {
             matches(filter, doc).unwrap_or(false)
         }

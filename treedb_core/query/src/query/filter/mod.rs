@@ -62,6 +62,8 @@ pub struct Filter {
     fields: Option<Fields>,
     /// It has patterns whose matches may be given up.
     backtracks: bool,
+    /// It has tests of locations that cannot say that the operation was stopped.
+    may_be_cut_short: bool,
     /// Documents are found in the order of their distance, by its `$near`.
     by_distance: bool,
 }
@@ -250,7 +252,8 @@ impl Filter {
         let fields = known.then(|| Fields::new(names.into_iter().map(str::as_bytes)));
         let backtracks = root.backtracks();
         let by_distance = geo::has_near(&root);
-        Filter { fields, source, root, backtracks, by_distance }
+        let may_be_cut_short = geo::is_in_elements(&root, false);
+        Filter { fields, source, root, backtracks, may_be_cut_short, by_distance }
     }
 
     /// The filter that every document matches.
@@ -260,6 +263,7 @@ impl Filter {
             source: RawDocumentBuf::new(),
             fields: Some(Fields::default()),
             backtracks: false,
+            may_be_cut_short: false,
             by_distance: false,
         }
     }
@@ -298,10 +302,19 @@ impl Filter {
     /// # Errors
     /// The errors of the expressions of an `$expr`.
     pub fn matches(&self, doc: &RawDocument) -> Result<bool> {
-        match self.backtracks {
-            false => matches::matches(&self.root, doc.into()),
-            true => regex::with_step_limit(|| matches::matches(&self.root, doc.into())),
+        self.evaluated(|| matches::matches(&self.root, doc.into()))
+    }
+
+    /// What `evaluate` finds, if no test in it was given up.
+    fn evaluated<T>(&self, evaluate: impl FnOnce() -> Result<T>) -> Result<T> {
+        let found = match self.backtracks {
+            false => evaluate()?,
+            true => regex::with_step_limit(evaluate)?,
+        };
+        if self.may_be_cut_short {
+            crate::query::interrupt::check()?;
         }
+        Ok(found)
     }
 
     /// Whether a row matches. Only the fields that the filter reads are decoded.
@@ -327,10 +340,9 @@ impl Filter {
     /// consist of that `$elemMatch` only.
     ///
     /// # Errors
-    /// `Location51156` if a pattern needs too many steps.
+    /// `Location51156` if a pattern needs too many steps; `Interrupted` and `MaxTimeMSExpired` where locations are compared.
     pub(crate) fn matching_element(&self, array: Value<'_>) -> Result<Option<usize>> {
-        let find = || matches::matching_element(&self.root, array);
-        if self.backtracks { regex::with_step_limit(|| Ok(find())) } else { Ok(find()) }
+        self.evaluated(|| Ok(matches::matching_element(&self.root, array)))
     }
 
     /// The nodes that must all match: the root with every `$and` flattened.

@@ -22,6 +22,17 @@ pub(super) fn refuse(bounds: &KeyBounds) -> Result<()> {
     ))
 }
 
+/// Refuses bounds of a search by distance, which reads an index in no order of keys.
+pub(super) fn refuse_near(query: &Query) -> Result<()> {
+    match query.hint {
+        Some(_) if !query.bounds.is_none() => Err(QueryError::new(
+            ErrorCode::Location51174,
+            "The index chosen is not compatible with min/max: $near reads it in the order of distances",
+        )),
+        _ => refuse(&query.bounds),
+    }
+}
+
 /// The scan of the range between the query's bounds in `index`, which is number `number`.
 pub(super) fn plan(index: &IndexInfo, number: usize, query: &Query) -> Result<Plan> {
     let unfit = |why: &str| {

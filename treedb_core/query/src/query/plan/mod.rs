@@ -173,6 +173,7 @@ impl Plan {
     pub fn choose(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -> Result<Plan> {
         let conditions = query.filter.conjuncts();
         if let Some((path, near)) = query.filter.near() {
+            bounds::refuse_near(query)?;
             let search = ordered::near_search(source, query, &conditions, path, near)?;
             return Ok(Self::new(Path::Near(search), query.sort.is_some()));
         }

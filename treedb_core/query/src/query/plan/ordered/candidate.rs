@@ -12,7 +12,7 @@ use crate::query::{Query, Sort};
 use super::OrderedIndex;
 use super::covering::cover;
 use super::field_bounds::field_bounds;
-use super::geo_cells::{cells_of, range_of_cells};
+use super::geo_cells::{MOST_RANGES, cells_of, range_of_cells};
 use super::index_filter::{IndexFilter, Undecided, index_filter};
 use super::index_order::gives_order;
 use crate::query::plan::{KeyPredicate, Path, Plan};
@@ -126,7 +126,9 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
         if let Kind::Geo(geo) = &index.def.options.kind
             && geo.has(at)
         {
-            if let Some(cells) = cells_of(geo, part, conditions) {
+            if let Some(cells) = cells_of(geo, part, conditions)
+                && (prefixes.len() == 1 || prefixes.len() * cells.len() <= MOST_RANGES)
+            {
                 bounds = 2;
                 let within =
                     |prefix: &Vec<u8>| cells.iter().map(|cells| range_of_cells(prefix, *cells)).collect();

@@ -14,6 +14,10 @@ use crate::index::ordered::{GeoFields, KeyPart};
 use crate::query::Query;
 use crate::query::filter::{Node, Test};
 
+/// Ranges of cells after the values of the fields before them, at most: with more values the ranges are those of the values alone.
+/// Each value has as many as the region has cells, so that there may be more than [`MAX_RANGES`].
+pub(super) const MOST_RANGES: usize = 8 * MAX_RANGES;
+
 /// A search for the documents nearest to a point.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NearSearch {
@@ -98,7 +102,7 @@ pub(in crate::query) fn near_search(
 }
 
 /// What comes before the field at this position in the keys that meet the conditions; `None` if the fields before it may have any
-/// values.
+/// values, or one is a location.
 fn prefixes(
     index: &OrderedIndex<'_>,
     at: usize,
@@ -106,6 +110,10 @@ fn prefixes(
     conditions: &[&Node],
 ) -> Option<Vec<Vec<u8>>> {
     let before: Vec<&KeyPart> = index.def.keys.iter().take(at).collect();
+    // Keys have cells of a location, not its value, so that no condition on it bounds them.
+    if matches!(&index.def.options.kind, Kind::Geo(geo) if (0..at).any(|earlier| geo.has(earlier))) {
+        return None;
+    }
     let simple = index.def.options.collation == query.collation;
     let shares = |(number, part): (usize, &&KeyPart)| {
         before.iter().take(number).any(|earlier| earlier.path.first() == part.path.first())

@@ -1,0 +1,212 @@
+//! Preparing statements and executing them.
+
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
+use treedb_collections::{DeleteRequest, ErrorCode, FindRequest, UpdateRequest};
+use treedb_query::doc::{Doc, Element, MAX_DOCUMENT_SIZE};
+
+use super::statement::{Kind, MAX_BYTES, Statement, most_built};
+use super::template::{Parameters, Place, Template};
+use crate::native::bytes::{Malformed, Reader};
+use crate::native::call::{
+    Ack, CountWith, DeleteWith, Executed, FindWith, GetWith, InsertWith, MULTI, Prepare, Prepared, Shape,
+    UNORDERED, UPSERT, UpdateWith,
+};
+use crate::native::error_frame::ErrorFrame;
+use crate::native::execute::{Done, Session, checked, lend_by_id, with_ack};
+
+impl Session {
+    /// Prepares a statement.
+    pub(in crate::native) fn prepare(&self, prepare: &Prepare<'_>, out: &mut Vec<u8>) -> Done {
+        let mut parameters = Parameters::default();
+        let mut compile = |document: &RawDocument, place| {
+            fits(document)?;
+            checked(document)?;
+            Template::compile(document, place, &mut parameters)
+        };
+        let kind = match prepare.shape {
+            Shape::Get => Kind::Get,
+            Shape::Insert(document) => Kind::Insert(compile(document, Place::Value)?),
+            Shape::Find { filter, sort, projection } => {
+                let plain = |document: &RawDocument| {
+                    fits(document)?;
+                    checked(document)?;
+                    Template::compile(document, Place::Nowhere, &mut Parameters::default())?;
+                    Ok::<RawDocumentBuf, ErrorFrame>(document.to_owned())
+                };
+                Kind::Find {
+                    filter: compile(filter, Place::Filter)?,
+                    sort: sort.map(plain).transpose()?,
+                    projection: projection.map(plain).transpose()?,
+                }
+            }
+            Shape::Update { filter, update } => Kind::Update {
+                filter: compile(filter, Place::Filter)?,
+                update: compile(update, Place::Update)?,
+            },
+            Shape::Delete(filter) => Kind::Delete(compile(filter, Place::Filter)?),
+            Shape::Count(filter) => Kind::Count(compile(filter, Place::Filter)?),
+        };
+        let parameters = if matches!(kind, Kind::Get) { 1 } else { parameters.count()? };
+        let by_id = match prepare.shape {
+            Shape::Get => true,
+            Shape::Find { filter, .. } | Shape::Update { filter, .. } => asks_for_id(filter),
+            Shape::Delete(filter) | Shape::Count(filter) => asks_for_id(filter),
+            Shape::Insert(_) => false,
+        };
+        let collection = self.collection(prepare.namespace, Ack::Server)?;
+        let statement = Statement::new(kind, collection, parameters, by_id);
+        let statement = self.statements.keep(statement)?;
+        Prepared { statement, parameters: u16::try_from(parameters).unwrap_or(u16::MAX) }.answer(out);
+        Ok(())
+    }
+
+    /// Executes a statement.
+    pub(in crate::native) fn execute(
+        &self,
+        statement: &Statement,
+        executed: &Executed<'_>,
+        out: &mut Vec<u8>,
+    ) -> Done {
+        let Executed { flags, rest, .. } = *executed;
+        let Statement { kind, collection, .. } = statement;
+        let fill = Fill { statement, limit: most_built(rest.len()) };
+        match kind {
+            Kind::Get => {
+                let with = read(flags, rest, 0, GetWith::read)?;
+                let values = fill.values(with.values)?;
+                let id = values.first().map(Element::value).ok_or_else(missing)?;
+                lend_by_id(collection, id, out)
+            }
+            Kind::Find { filter, sort, projection } => {
+                let with = read(flags, rest, 0, FindWith::read)?;
+                let request = FindRequest {
+                    filter: Some(fill.document(filter, with.values)?),
+                    sort: sort.clone(),
+                    projection: projection.clone(),
+                    skip: with.skip,
+                    limit: with.limit,
+                    ..FindRequest::default()
+                };
+                self.first_batch(collection, request, with.batch, out)
+            }
+            Kind::Insert(template) => {
+                let with = read(flags, rest, Ack::BITS | UNORDERED, InsertWith::read)?;
+                let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(with.rows.len()));
+                for row in &with.rows {
+                    template.fill(&fill.values(row)?, fill.limit, &mut bytes)?;
+                    ends.push(bytes.len());
+                }
+                let mut start = 0;
+                let documents: Vec<&RawDocument> = ends
+                    .into_iter()
+                    .map(|end| {
+                        let document = bytes.get(start..end).unwrap_or_default();
+                        start = end;
+                        RawDocument::from_bytes(document)
+                    })
+                    .collect::<Result<_, _>>()
+                    .map_err(|error| ErrorFrame::new(ErrorCode::InternalError, error.to_string()))?;
+                self.insert_into(&with_ack(collection, with.ack), &documents, with.ordered, out)
+            }
+            Kind::Update { filter, update } => {
+                let with = read(flags, rest, Ack::BITS | MULTI | UPSERT, UpdateWith::read)?;
+                let request = UpdateRequest {
+                    multi: with.multi,
+                    upsert: with.upsert,
+                    ..UpdateRequest::one(
+                        fill.document(filter, with.values)?,
+                        fill.document(update, with.values)?,
+                    )
+                };
+                self.update_in(&with_ack(collection, with.ack), request, out)
+            }
+            Kind::Delete(filter) => {
+                let with = read(flags, rest, Ack::BITS, DeleteWith::read)?;
+                let request = DeleteRequest {
+                    limit: with.limit,
+                    ..DeleteRequest::many(fill.document(filter, with.values)?)
+                };
+                let deleted = with_ack(collection, with.ack).delete(request)?;
+                out.extend_from_slice(&deleted.to_le_bytes());
+                Ok(())
+            }
+            Kind::Count(filter) => {
+                let with = read(flags, rest, 0, CountWith::read)?;
+                let filter = fill.document(filter, with.values)?;
+                let counted =
+                    collection.count(FindRequest::filter(filter).skip(with.skip).limit(with.limit))?;
+                out.extend_from_slice(&counted.to_le_bytes());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// True if the first field of a filter is `_id`, and a parameter.
+fn asks_for_id(filter: &RawDocument) -> bool {
+    match filter.iter().next() {
+        Some(Ok((name, RawBsonRef::Document(value)))) => {
+            name == "_id"
+                && value.iter().next().is_some_and(|first| first.is_ok_and(|(name, _)| name == "$param"))
+        }
+        _ => false,
+    }
+}
+
+/// Refuses what no statement can hold before looking at it more closely.
+fn fits(document: &RawDocument) -> Done {
+    if document.as_bytes().len() <= MAX_BYTES {
+        return Ok(());
+    }
+    let message = format!("a prepared statement has at most {MAX_BYTES} bytes");
+    Err(ErrorFrame::new(ErrorCode::ExceededMemoryLimit, message))
+}
+
+fn missing() -> ErrorFrame {
+    ErrorFrame::new(ErrorCode::BadValue, "the _id is missing")
+}
+
+/// Reads what follows the number of a statement, to its end.
+fn read<'a, T>(
+    flags: u16,
+    rest: &'a [u8],
+    known: u16,
+    read: impl FnOnce(u16, &mut Reader<'a>) -> Result<T, Malformed>,
+) -> Result<T, ErrorFrame> {
+    let mut body = Reader::new(rest);
+    let with = read(flags, &mut body)?;
+    body.finish()?;
+    if flags & !known != 0 {
+        let what = format!("the statement has no flags {:#06x}", flags & !known);
+        return Err(Malformed { field: "flags", offset: 0, what }.into());
+    }
+    Ok(with)
+}
+
+/// Fills in the templates of a statement.
+struct Fill<'s> {
+    statement: &'s Statement,
+    limit: usize,
+}
+
+impl Fill<'_> {
+    /// The values of an execution, of which there are as many as the statement takes.
+    fn values<'v>(&self, values: &'v RawDocument) -> Result<Vec<Element<'v>>, ErrorFrame> {
+        checked(values)?;
+        let mut all = Vec::with_capacity(self.statement.parameters);
+        all.extend(Doc::from(values).elements().take(self.statement.parameters + 1));
+        if all.len() == self.statement.parameters {
+            return Ok(all);
+        }
+        let there = Doc::from(values).elements().count();
+        let message = format!("the statement takes {} values, not {there}", self.statement.parameters);
+        Err(ErrorFrame::new(ErrorCode::BadValue, message))
+    }
+
+    fn document(&self, template: &Template, values: &RawDocument) -> Result<RawDocumentBuf, ErrorFrame> {
+        let mut bytes = Vec::with_capacity(template.size() + values.as_bytes().len());
+        template.fill(&self.values(values)?, self.limit.min(2 * MAX_DOCUMENT_SIZE), &mut bytes)?;
+        RawDocumentBuf::from_bytes(bytes)
+            .map_err(|error| ErrorFrame::new(ErrorCode::InternalError, error.to_string()))
+    }
+}

@@ -1,0 +1,289 @@
+//! Cursors whose batches are sent as long as the client has granted credit for them.
+//!
+//! A pull is a task: it takes one credit, fills one batch on a thread that may block, sends it, and so on until the cursor has nothing more,
+//! is closed, or the connection ends. Between two batches its cursor is in its slot, so that one for which there is no credit is closed
+//! like any other that is idle, which ends the pull. A pull holds none of the places for concurrent requests while it waits. So their number
+//! is limited: only a cursor that is open is pulled, and no more pulls begin while the last frames of many have not been written.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use tokio::sync::{Semaphore, mpsc};
+use treedb_collections::ErrorCode;
+
+use super::call::{BatchWriter, Next, Pull};
+use super::connection::Outgoing;
+use super::cursors::MAX_CURSORS;
+use super::error_frame::ErrorFrame;
+use super::execute::{Session, encode_error};
+use super::frame::{self, ANSWER, Header, MORE, opcode};
+use crate::context::Context;
+use crate::shutdown::Shutdown;
+
+/// Batches that a pull may have credit for.
+const MAX_CREDIT: usize = 1 << 20;
+
+/// Pulls of a connection whose last frame has not been written: those of all cursors that may be open, and as many that have ended.
+const MAX_PULLS: usize = 2 * MAX_CURSORS;
+
+/// The credit of a pull. Closed, the pull ends.
+#[derive(Debug)]
+pub(super) struct Granted {
+    batches: Semaphore,
+    /// Its cursor has been closed because nobody used it: the client is to know that it has not got everything.
+    expired: AtomicBool,
+}
+
+/// The pulls of a connection.
+#[derive(Debug, Default)]
+pub(super) struct Pulls {
+    /// By their cursors.
+    running: Mutex<HashMap<u64, Arc<Granted>>>,
+    /// Those that run, and those that have ended but whose last frame has not been written. See [`Unwritten`].
+    unwritten: AtomicUsize,
+}
+
+impl Pulls {
+    /// Whether there are any of which something has still to be written.
+    pub(super) fn any(&self) -> bool {
+        self.unwritten.load(Ordering::Acquire) > 0
+    }
+
+    /// Begins to pull a cursor, which `check` finds to be open.
+    fn begin(
+        &self,
+        pull: &Pull,
+        check: impl FnOnce() -> Result<(), ErrorFrame>,
+    ) -> Result<Arc<Granted>, ErrorFrame> {
+        let credit = Arc::new(Granted { batches: Semaphore::new(0), expired: AtomicBool::new(false) });
+        add(&credit.batches, pull.credit)?;
+        self.unless_pulled(pull.cursor, |running| {
+            check()?;
+            // Only the reader of the connection begins pulls: there are no more when the next line is executed.
+            if self.unwritten.load(Ordering::Acquire) >= MAX_PULLS {
+                let message = "this connection does not read what it pulls: read the last batch of each pull";
+                return Err(ErrorFrame::new(ErrorCode::ExceededMemoryLimit, message));
+            }
+            self.unwritten.fetch_add(1, Ordering::AcqRel);
+            running.insert(pull.cursor, Arc::clone(&credit));
+            Ok(credit)
+        })
+    }
+
+    /// Does something with a cursor that must not be pulled meanwhile.
+    ///
+    /// # Errors
+    /// `IllegalOperation` if it is being pulled; those of `act`.
+    pub(super) fn unless_pulled<T>(
+        &self,
+        cursor: u64,
+        act: impl FnOnce(&mut HashMap<u64, Arc<Granted>>) -> Result<T, ErrorFrame>,
+    ) -> Result<T, ErrorFrame> {
+        let mut running = self.lock();
+        if running.contains_key(&cursor) {
+            let message = format!("cursor id {cursor} is being pulled already");
+            return Err(ErrorFrame::new(ErrorCode::IllegalOperation, message));
+        }
+        act(&mut running)
+    }
+
+    /// Grants more batches; false if the cursor is not being pulled.
+    pub(super) fn credit(&self, cursor: u64, batches: u32) -> Result<bool, ErrorFrame> {
+        match self.lock().get(&cursor) {
+            Some(credit) => add(&credit.batches, batches).map(|()| true),
+            None => Ok(false),
+        }
+    }
+
+    /// Ends the pull of a cursor that has been closed.
+    pub(super) fn close(&self, cursor: u64) {
+        if let Some(credit) = self.lock().get(&cursor) {
+            credit.batches.close();
+        }
+    }
+
+    /// Ends the pull of a cursor that has been closed because it was idle.
+    pub(super) fn expire(&self, cursor: u64) {
+        if let Some(credit) = self.lock().get(&cursor) {
+            credit.expired.store(true, Ordering::Release);
+            credit.batches.close();
+        }
+    }
+
+    /// Ends all of them.
+    pub(super) fn close_all(&self) {
+        self.lock().values().for_each(|credit| credit.batches.close());
+    }
+
+    fn end(&self, cursor: u64) {
+        self.lock().remove(&cursor);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<u64, Arc<Granted>>> {
+        // Nothing here panics between two changes.
+        self.running.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn add(credit: &Semaphore, batches: u32) -> Result<(), ErrorFrame> {
+    let batches = batches as usize;
+    if credit.available_permits().saturating_add(batches) > MAX_CREDIT {
+        let message = format!("credit: a pull may have at most {MAX_CREDIT} batches of it");
+        return Err(ErrorFrame::new(ErrorCode::BadValue, message));
+    }
+    credit.add_permits(batches);
+    Ok(())
+}
+
+/// Ends a pull also when its task is dropped.
+struct Running {
+    session: Arc<Session>,
+    cursor: u64,
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.session.pulls.end(self.cursor);
+    }
+}
+
+/// A pull whose last frame has not been written, which has it.
+pub(super) struct Unwritten(Arc<Session>);
+
+impl Drop for Unwritten {
+    fn drop(&mut self) {
+        self.0.pulls.unwritten.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// A pull that has begun.
+pub(super) struct Begun {
+    credit: Arc<Granted>,
+    running: Running,
+    unwritten: Unwritten,
+}
+
+/// What a pull needs of its connection.
+pub(super) struct Way {
+    pub(super) session: Arc<Session>,
+    pub(super) context: Arc<Context>,
+    pub(super) outbox: mpsc::Sender<Outgoing>,
+    pub(super) shutdown: Shutdown,
+}
+
+/// Begins a pull: from now on it has its credit, and [`run`] sends its batches.
+///
+/// # Errors
+/// Somebody may not read, the cursor does not exist or is being read or pulled, or the credit is too much.
+pub(super) fn begin(way: &Way, header: &Header, pull: &Pull) -> Result<Begun, ErrorFrame> {
+    let session = &way.session;
+    session.may_pull(header, pull)?;
+    let credit = session.pulls.begin(pull, || session.cursors().check(pull.cursor))?;
+    let running = Running { session: Arc::clone(session), cursor: pull.cursor };
+    Ok(Begun { credit, running, unwritten: Unwritten(Arc::clone(session)) })
+}
+
+/// Sends the batches of a pull that has begun.
+pub(super) async fn run(mut way: Way, header: Header, pull: Pull, begun: Begun) {
+    let Begun { credit, running, unwritten } = begun;
+    loop {
+        let granted = tokio::select! {
+            biased;
+            () = way.shutdown.requested() => Err(Some(ErrorFrame::new(ErrorCode::ShutdownInProgress, "the server is stopping"))),
+            granted = credit.batches.acquire() => granted.map(|permit| permit.forget()).map_err(|_| expiry(&credit, pull.cursor)),
+        };
+        let (bytes, more) = match granted {
+            Err(Some(error)) => (error_bytes(&error, &header), false),
+            // Closed by the client.
+            Err(None) => (
+                batch(&header, |out| {
+                    BatchWriter::new(out).finish(0, out);
+                    Ok(false)
+                }),
+                false,
+            ),
+            Ok(()) => {
+                let session = Arc::clone(&way.session);
+                let filled = tokio::task::spawn_blocking(move || next(&session, &header, &pull)).await;
+                // A panic has been logged with its place.
+                filled.unwrap_or_else(|_| {
+                    let message =
+                        "the request failed in a way that is a bug in the server; its log says where";
+                    (error_bytes(&ErrorFrame::new(ErrorCode::InternalError, message), &header), false)
+                })
+            }
+        };
+        let reserved = way.context.reserve(bytes.len()).await;
+        let mut outgoing = Outgoing { bytes, _request: None, _reserved: Some(reserved), _pull: None };
+        if !more {
+            // It has ended before the client can know.
+            drop(running);
+            outgoing._pull = Some(unwritten);
+            // Without a writer the connection is closed.
+            let _ = way.outbox.send(outgoing).await;
+            return;
+        }
+        if way.outbox.send(outgoing).await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Why a pull ends whose cursor has been closed; `None` if by the client.
+fn expiry(credit: &Granted, cursor: u64) -> Option<ErrorFrame> {
+    let message = || format!("cursor id {cursor} has been closed: it had no credit for too long");
+    credit.expired.load(Ordering::Acquire).then(|| ErrorFrame::new(ErrorCode::CursorNotFound, message()))
+}
+
+/// The frame with the next batch, and whether there is another.
+fn next(session: &Session, header: &Header, pull: &Pull) -> (Vec<u8>, bool) {
+    let mut more = false;
+    let bytes = batch(header, |out| {
+        more = session.pulled_batch(Next { cursor: pull.cursor, batch: pull.batch }, out)?;
+        Ok(more)
+    });
+    (bytes, more)
+}
+
+/// The frame with a batch, or with the error of filling it.
+fn batch(header: &Header, fill: impl FnOnce(&mut Vec<u8>) -> Result<bool, ErrorFrame>) -> Vec<u8> {
+    let (mut bytes, mut more) = (Vec::new(), false);
+    let put = frame::put(&mut bytes, opcode::PULL | ANSWER, 0, header.request, |out| {
+        more = fill(out)?;
+        Ok::<(), ErrorFrame>(())
+    });
+    match put {
+        Ok(()) => {
+            if more && let Some(flags) = bytes.get_mut(6..8) {
+                flags.copy_from_slice(&MORE.to_le_bytes());
+            }
+            bytes
+        }
+        Err(error) => error_bytes(&error, header),
+    }
+}
+
+fn error_bytes(error: &ErrorFrame, header: &Header) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_error(error, 0, header.request, &mut bytes);
+    bytes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pulls_whose_last_frames_are_not_written_are_limited() {
+        let pulls = Pulls::default();
+        let begin = |cursor| pulls.begin(&Pull { cursor, batch: 0, credit: 0 }, || Ok(()));
+        for cursor in 0..MAX_PULLS as u64 {
+            begin(cursor).unwrap();
+            pulls.end(cursor);
+        }
+        assert_eq!(begin(1_000).unwrap_err().name, "ExceededMemoryLimit");
+        pulls.unwritten.fetch_sub(1, Ordering::AcqRel);
+        begin(1_000).unwrap();
+    }
+}
