@@ -201,7 +201,7 @@ mod tests {
         assert_eq!(text, expected);
         let numbers = RawDocumentBuf::try_from(&bson::doc! { "n": (0..60).collect::<Vec<i32>>() }).unwrap();
         let text = in_lines(RawBsonRef::Document(&numbers), 0, 0);
-        assert_eq!(text.lines().count(), 7, "{text}");
+        assert_eq!(text.lines().count(), 8, "{text}");
         assert!(text.lines().all(|line| line.len() <= ONE_LINE), "{text}");
     }
 }
