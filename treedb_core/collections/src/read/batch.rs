@@ -10,6 +10,8 @@ use treedb_query::query::Execution;
 
 /// Documents fetched at a time.
 const DOCUMENTS: usize = 128;
+/// Documents that space is made for when the first is found: few finds have more.
+const EXPECTED: usize = 32;
 /// Bytes of documents after which a batch is full.
 const BYTES: usize = 1 << 20;
 
@@ -65,6 +67,9 @@ impl Batch {
         let mut limit = BatchLimit::default();
         *more = execution.run(source, context, &mut |document| {
             let full = limit.add(&document);
+            if ready.capacity() == 0 {
+                ready.reserve(EXPECTED);
+            }
             ready.push_back(document);
             if full { Flow::Break(()) } else { Flow::Continue(()) }
         })?;

@@ -117,7 +117,7 @@ impl Test {
     }
 
     /// Whether a value passes a geospatial test, where nobody can be told that the operation was stopped: then it does not, and the
-    /// filter is wrong, which asks afterwards ([`is_in_elements`]).
+    /// filter is wrong, which asks afterwards ([`Places::in_elements`]).
     pub(super) fn passes_as_location(&self, value: Value<'_>) -> bool {
         let work = Work::new(&interrupt::check);
         match self {
@@ -132,54 +132,57 @@ impl Test {
     }
 }
 
-/// The `$near`s of a tree that are not at its top, and those that are.
-fn count_nears(node: &Node, top: bool, counts: &mut (usize, usize)) {
-    match node {
-        Node::Value { test: Test::Near(_), .. } if top => counts.1 += 1,
-        Node::Value { test: Test::Near(_), .. } => counts.0 += 1,
-        Node::And(nodes) => nodes.iter().for_each(|node| count_nears(node, top, counts)),
-        Node::Or(nodes) => nodes.iter().for_each(|node| count_nears(node, false, counts)),
-        Node::Not(node) | Node::Element { condition: node, .. } | Node::Member { filter: node, .. } => {
-            count_nears(node, false, counts);
-        }
-        _ => {}
+/// Where in a tree the tests of locations are.
+#[derive(Debug, Clone, Copy, Default)]
+pub(super) struct Places {
+    /// `$near`s at the top.
+    pub(super) top: usize,
+    /// Other `$near`s.
+    nested: usize,
+    /// There are tests within conditions on the elements of arrays.
+    pub(super) in_elements: bool,
+}
+
+impl Places {
+    pub(super) fn of(root: &Node) -> Places {
+        let mut places = Places::default();
+        places.count(root, true, false);
+        places
     }
-}
 
-/// True if a tree has tests of locations within conditions on the elements of arrays.
-pub(super) fn is_in_elements(node: &Node, within: bool) -> bool {
-    match node {
-        Node::Value { test, .. } => within && test.is_geo(),
-        Node::And(nodes) | Node::Or(nodes) => nodes.iter().any(|node| is_in_elements(node, within)),
-        Node::Not(node) => is_in_elements(node, within),
-        Node::Element { condition: node, .. } | Node::Member { filter: node, .. } => {
-            is_in_elements(node, true)
+    fn count(&mut self, node: &Node, top: bool, in_element: bool) {
+        match node {
+            Node::Value { test, .. } if test.is_geo() => {
+                self.in_elements |= in_element;
+                match test {
+                    Test::Near(_) if top => self.top += 1,
+                    Test::Near(_) => self.nested += 1,
+                    _ => {}
+                }
+            }
+            Node::And(nodes) => nodes.iter().for_each(|node| self.count(node, top, in_element)),
+            Node::Or(nodes) => nodes.iter().for_each(|node| self.count(node, false, in_element)),
+            Node::Not(node) => self.count(node, false, in_element),
+            Node::Element { condition: node, .. } | Node::Member { filter: node, .. } => {
+                self.count(node, false, true);
+            }
+            _ => {}
         }
-        _ => false,
     }
-}
 
-/// True if there is a `$near` at the top of a tree.
-pub(super) fn has_near(root: &Node) -> bool {
-    let mut counts = (0, 0);
-    count_nears(root, true, &mut counts);
-    counts.1 > 0
-}
-
-/// Refuses a `$near` where it cannot be; anywhere, unless the filter is one that documents are searched for by.
-pub(super) fn check_nears(root: &Node, searching: bool) -> Result<()> {
-    let mut counts = (0, 0);
-    count_nears(root, true, &mut counts);
-    match counts {
-        (0, 0) => Ok(()),
-        _ if !searching => Err(QueryError::new(
-            ErrorCode::Location5626500,
-            "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators require sorting \
-             geospatial data. If you do not need sort, consider using $geoWithin instead",
-        )),
-        (1.., _) => Err(QueryError::bad_value("geo $near must be top-level expr")),
-        (0, 1) => Ok(()),
-        _ => Err(QueryError::bad_value("Too many geoNear expressions")),
+    /// Refuses a `$near` where it cannot be; anywhere, unless the filter is one that documents are searched for by.
+    pub(super) fn check(self, searching: bool) -> Result<()> {
+        match (self.nested, self.top) {
+            (0, 0) => Ok(()),
+            _ if !searching => Err(QueryError::new(
+                ErrorCode::Location5626500,
+                "$geoNear, $near, and $nearSphere are not allowed in this context, as these operators require sorting \
+                 geospatial data. If you do not need sort, consider using $geoWithin instead",
+            )),
+            (1.., _) => Err(QueryError::bad_value("geo $near must be top-level expr")),
+            (0, 1) => Ok(()),
+            _ => Err(QueryError::bad_value("Too many geoNear expressions")),
+        }
     }
 }
 
@@ -198,6 +201,8 @@ impl Filter {
     /// A filter for the documents that this one matches, in the order of the distance of their locations at `path`.
     pub(crate) fn nearest(self, path: Path, near: Near, source: bson::RawDocumentBuf) -> Filter {
         let node = Node::Value { path, test: Test::Near(Arc::new(near)) };
-        Filter::of(Node::And(vec![node, self.root]), source)
+        let root = Node::And(vec![node, self.root]);
+        let places = Places::of(&root);
+        Filter::of(root, source, places)
     }
 }

@@ -232,8 +232,9 @@ impl Filter {
     /// As there.
     pub fn parse_with(filter: &RawDocument, variables: &Variables) -> Result<Self> {
         let root = parse::filter(filter, variables)?;
-        geo::check_nears(&root, false)?;
-        Ok(Self::of(root, filter.to_owned()))
+        let places = geo::Places::of(&root);
+        places.check(false)?;
+        Ok(Self::of(root, filter.to_owned(), places))
     }
 
     /// [`Self::parse_with`] of a filter that documents are searched for by: it may have a `$near`.
@@ -242,18 +243,24 @@ impl Filter {
     /// As there.
     pub fn parse_search(filter: &RawDocument, variables: &Variables) -> Result<Self> {
         let root = parse::filter(filter, variables)?;
-        geo::check_nears(&root, true)?;
-        Ok(Self::of(root, filter.to_owned()))
+        let places = geo::Places::of(&root);
+        places.check(true)?;
+        Ok(Self::of(root, filter.to_owned(), places))
     }
 
-    fn of(root: Node, source: RawDocumentBuf) -> Self {
+    fn of(root: Node, source: RawDocumentBuf, places: geo::Places) -> Self {
         let mut names = Vec::new();
         let known = root.names(&mut names);
         let fields = known.then(|| Fields::new(names.into_iter().map(str::as_bytes)));
         let backtracks = root.backtracks();
-        let by_distance = geo::has_near(&root);
-        let may_be_cut_short = geo::is_in_elements(&root, false);
-        Filter { fields, source, root, backtracks, may_be_cut_short, by_distance }
+        Filter {
+            fields,
+            source,
+            root,
+            backtracks,
+            may_be_cut_short: places.in_elements,
+            by_distance: places.top > 0,
+        }
     }
 
     /// The filter that every document matches.
@@ -279,7 +286,9 @@ impl Filter {
     pub fn and(self, other: Filter) -> Filter {
         let source = rawdoc! { "$and": [self.source, other.source] };
         let by_distance = self.by_distance || other.by_distance;
-        Filter { by_distance, ..Self::of(Node::And(vec![self.root, other.root]), source) }
+        let root = Node::And(vec![self.root, other.root]);
+        let places = geo::Places::of(&root);
+        Filter { by_distance, ..Self::of(root, source, places) }
     }
 
     /// The root of the tree.

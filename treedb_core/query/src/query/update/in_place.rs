@@ -28,7 +28,7 @@ impl Update {
             affected.copy(&element);
         }
         let before = Document::try_from(affected.finish())?;
-        let after = encode(&self.change(fields, &before, None, false)?)?;
+        let after = encode(&self.change(fields, before, None, false)?)?;
         let after = Doc::from(&after);
         let mut new = Writer::new(old.as_bytes().len() + 64);
         for element in old.elements() {

@@ -173,10 +173,10 @@ impl Update {
     /// array filter that is not used or does not have exactly one identifier.
     pub fn with_array_filters(update: &RawDocument, filters: &[RawDocumentBuf]) -> Result<Self> {
         validate_with(update.as_bytes(), MESSAGE)?;
-        let document = Document::try_from(update)?;
-        let operators = document.keys().next().is_some_and(|name| name.starts_with('$'));
-        let kind =
-            if operators { Kind::Fields(parse::operators(document)?) } else { parse_replacement(document)? };
+        let kind = match Doc::from(update).elements().next() {
+            Some(first) if first.name.starts_with(b"$") => Kind::Fields(parse::operators(update)?),
+            _ => parse_replacement(Document::try_from(update)?)?,
+        };
         let filters = ArrayFilters::parse(filters)?;
         match &kind {
             Kind::Fields(fields) => filters.check(fields.iter().map(|field| &field.path))?,
@@ -241,7 +241,7 @@ impl Update {
             Kind::Pipeline(pipeline) => replace(&before, &pipeline.apply(old)?)?,
             Kind::Fields(fields) => {
                 let matched = positional::matched(fields.iter().map(|field| &field.path), filter, old);
-                self.change(fields, &before, matched, false)?
+                self.change(fields, before, matched, false)?
             }
         };
         encode(&after)
@@ -254,7 +254,7 @@ impl Update {
         let mut new = match &self.kind {
             Kind::Replace(new) => replace(&base, new)?,
             Kind::Pipeline(pipeline) => replace(&base, &pipeline.apply(&encode(&base)?)?)?,
-            Kind::Fields(fields) => self.change(fields, &base, None, true)?,
+            Kind::Fields(fields) => self.change(fields, base, None, true)?,
         };
         if let Some(id) = new.remove("_id") {
             let rest = std::mem::take(&mut new);
@@ -268,16 +268,16 @@ impl Update {
     fn change(
         &self,
         fields: &[FieldUpdate],
-        before: &Document,
+        mut document: Document,
         matched: Option<usize>,
         inserting: bool,
     ) -> Result<Document> {
-        let mut after = before.clone();
+        let id = document.get("_id").cloned();
         if fields.iter().any(|field| field.path.is_positional()) {
             let mut targets: Vec<(Cow<'_, Path>, &Action)> = Vec::new();
             for field in fields {
                 if field.path.is_positional() {
-                    let found = positional::expand(&field.path, before, matched, &self.filters)?;
+                    let found = positional::expand(&field.path, &document, matched, &self.filters)?;
                     targets.extend(found.into_iter().map(|path| (Cow::Owned(path), &field.action)));
                 } else {
                     targets.push((Cow::Borrowed(&field.path), &field.action));
@@ -290,15 +290,15 @@ impl Update {
                 }
             }
             for (path, action) in targets {
-                action.apply(&path, &mut after, inserting, &self.collation)?;
+                action.apply(&path, &mut document, inserting, &self.collation)?;
             }
         } else {
             for field in fields {
-                field.action.apply(&field.path, &mut after, inserting, &self.collation)?;
+                field.action.apply(&field.path, &mut document, inserting, &self.collation)?;
             }
         }
-        check_id(before, &after, fields)?;
-        Ok(after)
+        check_id(id.as_ref(), &document, fields)?;
+        Ok(document)
     }
 }
 
@@ -350,9 +350,8 @@ fn replace(old: &Document, new: &Document) -> Result<Document> {
     Ok(after)
 }
 
-/// `ImmutableField` if the document had an `_id` and the update changed it.
-fn check_id(before: &Document, after: &Document, fields: &[FieldUpdate]) -> Result<()> {
-    let old = before.get("_id");
+/// `ImmutableField` if the document had an `_id`, `old`, and the update changed it.
+fn check_id(old: Option<&Bson>, after: &Document, fields: &[FieldUpdate]) -> Result<()> {
     if old.is_none() || old == after.get("_id") {
         return Ok(());
     }

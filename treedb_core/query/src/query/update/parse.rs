@@ -1,6 +1,6 @@
 //! Parses MongoDB's update document into actions on fields.
 
-use bson::{Bson, Document};
+use bson::{Bson, RawBsonRef, RawDocument};
 
 use super::FieldUpdate;
 use super::action::Action;
@@ -31,10 +31,12 @@ const OPERATORS: &[&str] = &[
 ];
 
 /// The actions of an update document with operators, in the order of their paths.
-pub(super) fn operators(document: Document) -> Result<Vec<FieldUpdate>> {
+pub(super) fn operators(update: &RawDocument) -> Result<Vec<FieldUpdate>> {
     let mut fields: Vec<FieldUpdate> = Vec::new();
-    for (operator, operand) in document {
-        if !OPERATORS.contains(&operator.as_str()) {
+    for element in update.iter() {
+        let (operator, operand) = element?;
+        let operator = operator.as_str();
+        if !OPERATORS.contains(&operator) {
             return Err(QueryError::new(
                 ErrorCode::FailedToParse,
                 format!(
@@ -43,7 +45,8 @@ pub(super) fn operators(document: Document) -> Result<Vec<FieldUpdate>> {
                 ),
             ));
         }
-        let Bson::Document(operand) = operand else {
+        let RawBsonRef::Document(operand) = operand else {
+            let operand = Bson::try_from(operand)?;
             return Err(QueryError::new(
                 ErrorCode::FailedToParse,
                 format!(
@@ -53,8 +56,9 @@ pub(super) fn operators(document: Document) -> Result<Vec<FieldUpdate>> {
                 ),
             ));
         };
-        for (path, value) in operand {
-            field(&operator, &path, value, &mut fields)?;
+        for element in operand.iter() {
+            let (path, value) = element?;
+            field(operator, path.as_str(), value.try_into()?, &mut fields)?;
         }
     }
     fields.sort_by(|a, b| a.path.cmp(&b.path));

@@ -119,6 +119,20 @@ fn malformed_updates_have_mongodbs_error_codes() {
 }
 
 #[test]
+fn an_operator_may_occur_twice_but_not_with_the_same_path() {
+    let mut update = bson::rawdoc! { "$set": { "a": 1 } };
+    update.append(bson::raw::cstr!("$set"), bson::rawdoc! { "b": 2 });
+    let new =
+        Update::parse(&update).unwrap().apply(&raw(doc! { "_id": 1 }), &Filter::all()).unwrap().unwrap();
+    assert_eq!(Document::try_from(&*new).unwrap(), doc! { "_id": 1, "a": 1, "b": 2 });
+    update.append(bson::raw::cstr!("$inc"), bson::rawdoc! { "b": 2 });
+    assert_eq!(code(Update::parse(&update)), ErrorCode::ConflictingUpdateOperators);
+    let mut twice = bson::rawdoc! { "a": 1 };
+    twice.append(bson::raw::cstr!("a"), 2);
+    assert_eq!(code(Update::parse(&bson::rawdoc! { "$set": twice })), ErrorCode::ConflictingUpdateOperators);
+}
+
+#[test]
 fn a_path_that_nests_too_deep_is_refused() {
     let deep = vec!["a"; 150].join(".");
     assert!(apply(doc! {}, doc! { "$set": { deep: 1 } }).is_err());
