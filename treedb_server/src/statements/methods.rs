@@ -29,7 +29,7 @@ impl Plan {
 impl Plan {
     /// The same, explained instead of run. What is explained already stays as it is.
     pub(crate) fn explained(mut self, verbosity: &str) -> Plan {
-        if !self.command.keys().next().is_some_and(|name| name == "explain") {
+        if self.command.keys().next().is_none_or(|name| name != "explain") {
             (self.command, self.show) = explain(self.command, verbosity);
         }
         self
