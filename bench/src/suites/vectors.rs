@@ -9,11 +9,12 @@ use crate::Result;
 use crate::comparison::{Clock, Samples, Unit, median};
 use crate::report::{Goals, progress, rows};
 use crate::results::{Curve, Point};
-use crate::vectors::{K, Set, VectorIndex, all_indexes, sets};
+use crate::vectors::{K, Set, VectorIndex, all_indexes, sets, with_candidates};
 
 pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors under cosine distance, one query at a time in one \
     thread, in memory, with held-out queries. Each engine builds its own graph: 16 links for a new node, 128 candidates; with one thread, \
-    and with two, except for hnswlib. \
+    and with two, except for hnswlib; and TreeDB's once more with only as many candidates as give it, at an `ef` of 40, the recall that USearch f32 \
+    has with 128. \
     `ef` is swept, and the time at a recall is interpolated between the two values of `ef` on either side of it; recall \
     is checked against an exact search. TreeDB searches codes of 8 bits and compares the nearest exactly, and with an `ef` below 10 still keeps 10 nodes, but expands fewer; `USearch i8` is \
     given integers scaled to the set's largest element, which is better than its own conversion; hnswlib is compiled for this processor. An engine that does not \
@@ -115,37 +116,89 @@ fn sweep(set: &Set, indexes: &mut [Box<dyn VectorIndex>], rounds: u64) -> Result
     Ok(sweeps)
 }
 
-/// Builds every index with so many threads once per round; the last ones stay. With several, those that can.
-fn build(set: &Set, threads: usize, rounds: u64) -> Result<(Indexes, Vec<Samples>)> {
+/// Indexes and what building them took.
+struct Built {
+    /// The last ones.
+    indexes: Indexes,
+    samples: Vec<Samples>,
+    /// TreeDB's, with as few candidates as give the recall of USearch f32: how many, the recalls, and the times of both.
+    equal: Option<(usize, String, Vec<Samples>)>,
+}
+
+/// Builds every index with so many threads once per round. With several, those that can.
+fn build(set: &Set, threads: usize, rounds: u64) -> Result<Built> {
     let engines: Vec<_> =
         all_indexes().into_iter().filter(|engine| threads == 1 || engine.has_threads).collect();
     let mut samples: Vec<Samples> =
         engines.iter().map(|engine| Samples { name: engine.name, rounds: Vec::new() }).collect();
+    let timed = |work: &mut dyn FnMut() -> Result<Box<dyn VectorIndex>>| -> Result<_> {
+        // Processor time if one thread does it all.
+        let (start, begun) = (Clock::chosen().now(), Instant::now());
+        let index = work()?;
+        let spent = if threads == 1 { Clock::chosen().now() - start } else { begun.elapsed() };
+        Ok((index, spent.as_secs_f64() * 1e6 / set.vectors.len() as f64))
+    };
     let mut indexes = Vec::new();
-    for _ in 0..rounds.min(MIN_ROUNDS) {
+    let mut equal: Option<(usize, String, Vec<f64>)> = None;
+    for round in 0..rounds.min(MIN_ROUNDS) {
         indexes.clear();
         for (engine, samples) in engines.iter().zip(&mut samples) {
-            // Processor time if one thread does it all.
-            let (start, begun) = (Clock::chosen().now(), Instant::now());
-            indexes.push((engine.build)(set, threads)?);
-            let spent = if threads == 1 { Clock::chosen().now() - start } else { begun.elapsed() };
-            samples.rounds.push(spent.as_secs_f64() * 1e6 / set.vectors.len() as f64);
+            let (index, spent) = timed(&mut || (engine.build)(set, threads))?;
+            indexes.push(index);
+            samples.rounds.push(spent);
+        }
+        if round == 0 {
+            equal = equal_candidates(set, threads, &mut indexes)?;
+        }
+        if let Some((candidates, _, times)) = &mut equal {
+            times.push(timed(&mut || with_candidates(set, threads, *candidates))?.1);
         }
     }
-    Ok((indexes, samples))
+    let equal = equal.and_then(|(candidates, words, times)| {
+        let peer = samples.iter().find(|samples| samples.name == EQUAL_TO)?.clone();
+        Some((candidates, words, vec![Samples { name: "TreeDB", rounds: times }, peer]))
+    });
+    Ok(Built { indexes, samples, equal })
+}
+
+/// The peer that TreeDB is built to the recall of.
+const EQUAL_TO: &str = "USearch f32";
+
+/// The least number of candidates that gives TreeDB's graph the recall of [`EQUAL_TO`], and both recalls in words; `None`
+/// without the peer, or if none of those tried does.
+fn equal_candidates(
+    set: &Set,
+    threads: usize,
+    indexes: &mut Indexes,
+) -> Result<Option<(usize, String, Vec<f64>)>> {
+    let Some(peer) = indexes.iter_mut().find(|index| index.name() == EQUAL_TO) else { return Ok(None) };
+    let goal = recall(set, peer.as_mut())?;
+    for candidates in [16, 24, 32, 48, 64, 96, 128] {
+        let reached = recall(set, with_candidates(set, threads, candidates)?.as_mut())?;
+        if reached >= goal {
+            let words = format!("recall@10 at ef {RECALL_EF}: TreeDB {reached:.3}, {EQUAL_TO} {goal:.3}");
+            return Ok(Some((candidates, words, Vec::new())));
+        }
+    }
+    Ok(None)
+}
+
+/// What the recall of a graph is compared at.
+const RECALL_EF: usize = 40;
+
+fn recall(set: &Set, index: &mut dyn VectorIndex) -> Result<f64> {
+    let mut hits = 0;
+    index.search(&set.queries, K, RECALL_EF, &mut |query, found| hits += set.hits(query, found))?;
+    Ok(hits as f64 / (set.queries.len() * K) as f64)
 }
 
 /// The recall of each index at one `ef`, in words.
 fn recalls(set: &Set, indexes: &mut [Box<dyn VectorIndex>]) -> Result<String> {
-    const EF: usize = 40;
-    let all = (set.queries.len() * K) as f64;
     let mut words = Vec::new();
     for index in indexes {
-        let mut hits = 0;
-        index.search(&set.queries, K, EF, &mut |query, found| hits += set.hits(query, found))?;
-        words.push(format!("{} {:.3}", index.name(), hits as f64 / all));
+        words.push(format!("{} {:.3}", index.name(), recall(set, index.as_mut())?));
     }
-    Ok(format!("recall@10 at ef {EF}: {}", words.join(", ")))
+    Ok(format!("recall@10 at ef {RECALL_EF}: {}", words.join(", ")))
 }
 
 /// Searches per second of one and of two threads that share TreeDB's graph.
@@ -188,13 +241,22 @@ pub(super) fn run(scale: Scale) -> Result<Measured> {
             out.rows.extend(rows);
         };
         let goal = &[("USearch f32", 3.0)];
-        let (mut indexes, built) = build(&set, BUILD_THREADS, scale.rounds)?;
-        let found = recalls(&set, &mut indexes)?;
-        let name = format!("build by {BUILD_THREADS} threads, {}, per vector ({found})", set.name);
-        add(name, Unit::Microseconds, built, goal);
-        let (mut indexes, built) = build(&set, 1, scale.rounds)?;
-        let found = recalls(&set, &mut indexes)?;
-        add(format!("build, {}, per vector ({found})", set.name), Unit::Microseconds, built, goal);
+        let mut one = None;
+        for threads in [BUILD_THREADS, 1] {
+            let by = if threads == 1 { "build".to_owned() } else { format!("build by {threads} threads") };
+            let mut built = build(&set, threads, scale.rounds)?;
+            let found = recalls(&set, &mut built.indexes)?;
+            add(format!("{by}, {}, per vector ({found})", set.name), Unit::Microseconds, built.samples, goal);
+            if let Some((candidates, found, samples)) = built.equal {
+                let name = format!(
+                    "{by} to the recall of {EQUAL_TO}, {}, per vector ({candidates} candidates; {found})",
+                    set.name
+                );
+                add(name, Unit::Microseconds, samples, goal);
+            }
+            one = Some(built.indexes);
+        }
+        let mut indexes = one.ok_or("nothing was built")?;
         let size = |index: &dyn VectorIndex| Samples {
             name: index.name(),
             rounds: vec![index.bytes() as f64 / set.vectors.len() as f64; MIN_ROUNDS as usize],

@@ -67,7 +67,7 @@ impl Engine {
 /// All engines, TreeDB first.
 pub(crate) fn all() -> Vec<Engine> {
     #[cfg_attr(not(feature = "usearch"), expect(unused_mut, reason = "peers are added to it"))]
-    let mut all = vec![Engine::new("TreeDB", TreeDb::build)];
+    let mut all = vec![Engine::new("TreeDB", |set, threads| TreeDb::build(set, threads, Limits::default()))];
     #[cfg(feature = "usearch")]
     all.extend(usearch::ALL);
     #[cfg(feature = "peers")]
@@ -79,6 +79,11 @@ pub(crate) fn all() -> Vec<Engine> {
     all
 }
 
+/// TreeDB's graph whose nodes choose their links among so many candidates.
+pub(crate) fn with_candidates(set: &Set, threads: usize, candidates: usize) -> Result<Box<dyn VectorIndex>> {
+    TreeDb::build(set, threads, Limits { ef: candidates, ..Limits::default() })
+}
+
 /// Codes of 8 bits, and distances of the nearest found by 24 bits.
 struct TreeDb {
     graph: MemoryGraph,
@@ -86,8 +91,8 @@ struct TreeDb {
 }
 
 impl TreeDb {
-    fn build(set: &Set, threads: usize) -> Result<Box<dyn VectorIndex>> {
-        let graph = MemoryGraph::new(Metric::Cosine, set.dimensions, Limits::default());
+    fn build(set: &Set, threads: usize, limits: Limits) -> Result<Box<dyn VectorIndex>> {
+        let graph = MemoryGraph::new(Metric::Cosine, set.dimensions, limits);
         let mut builder = Builder::new(graph, threads, Undisturbed);
         for vector in &set.vectors {
             builder.add(vector).map_err(|e| e.to_string())?;

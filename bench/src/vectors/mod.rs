@@ -14,5 +14,5 @@ mod index;
 mod sets;
 
 pub(crate) use documents::Documents;
-pub(crate) use index::{VectorIndex, all as all_indexes};
+pub(crate) use index::{VectorIndex, all as all_indexes, with_candidates};
 pub(crate) use sets::{K, Set, sets};
