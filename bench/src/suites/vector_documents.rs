@@ -90,9 +90,9 @@ fn filtered(set: &Set, documents: &Documents, rounds: u64) -> Result<Vec<Compare
         let limits = set.limits_of(queries, part);
         let wanted = (queries.len() * K.min(set.matching(part))) as f64;
         let recall = |hits: usize| hits as f64 / wanted;
-        // The least effort of each side with which its recall is high enough.
+        // The least effort of each side with which its recall is high enough; a collection is asked for at least as many candidates as results.
         let mut effort = [None; 2];
-        for ef in EFS {
+        for ef in EFS.into_iter().filter(|ef| *ef >= K) {
             for (side, effort) in effort.iter_mut().enumerate().filter(|(_, effort)| effort.is_none()) {
                 let (mut hits, mut found) = (0, 0);
                 let each = &mut |query, rows: &[u32]| {
