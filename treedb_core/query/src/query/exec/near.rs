@@ -110,17 +110,24 @@ impl NearWalk {
             let before = self.found.len();
             let to = (rings.from + rings.width).max(rings.from * (1.0 + 1e-12)).min(rings.end);
             let narrower = rings.width / 2.0;
-            let most =
-                if narrower > rings.from * 1e-9 && narrower > 1e-9 { MOST_IN_RING } else { usize::MAX };
+            let most = match narrower > rings.from * 1e-9 && narrower > 1e-9 {
+                true => MOST_IN_RING.max(self.seen.len()),
+                false => usize::MAX,
+            };
             if !self.ring(source, search, filter, counters, (rings.from, to, to >= rings.end), most)? {
                 rings.width = narrower;
                 continue;
             }
             let seen = self.seen.len();
+            // Each ring is read with much around it, so without memory there are to be few.
+            let (too_few, many) = match self.forgets {
+                false => (FEW.max(seen / 16), MANY.max(seen / 2)),
+                true => (MOST_IN_RING / 4, MOST_IN_RING),
+            };
             match self.found.len() - before {
                 // The second ring is greater than the first anyway.
-                few if few < FEW.max(seen / 16) && rings.from >= rings.width => rings.width *= 2.0,
-                many if many > MANY.max(seen / 2) => rings.width /= 2.0,
+                few if few < too_few && rings.from >= rings.width => rings.width *= 2.0,
+                found if found > many => rings.width /= 2.0,
                 _ => {}
             }
             rings.from = to;
@@ -143,20 +150,19 @@ impl NearWalk {
         interrupt::check()?;
         let cells = ranges_between(&search.grid, &search.near, from, to, &work)?;
         let (mut tick, NearWalk { seen, found, forgets, .. }) = (InterruptTick::default(), self);
-        let mut new = 0;
+        let (mut new, mut is_given_up) = (0, false);
         for range in search.ranges(&cells) {
             source.index_rows(search.index, &range, Direction::Forward, None, &mut |row| {
                 tick.tick()?;
                 counters.keys_examined += 1;
-                if !seen.insert(row) {
+                if seen.contains(&row) {
                     return Ok(Flow::Continue(()));
                 }
-                new += 1;
-                if new > most {
-                    // It will be looked at.
-                    seen.remove(&row);
+                if new >= most {
+                    is_given_up = true;
                     return Ok(Flow::Break(()));
                 }
+                let before = found.len();
                 source.fetch_row(row, &mut |document| {
                     counters.docs_examined += 1;
                     if filter.admits(document)?
@@ -168,9 +174,14 @@ impl NearWalk {
                     }
                     Ok(())
                 })?;
+                // Of what is forgotten anyway, only rows of the ring are remembered as long as it lasts.
+                if !*forgets || found.len() > before {
+                    seen.insert(row);
+                    new += 1;
+                }
                 Ok(Flow::Continue(()))
             })?;
-            if new > most {
+            if is_given_up {
                 return Ok(false);
             }
         }
