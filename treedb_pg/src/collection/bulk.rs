@@ -8,10 +8,10 @@
 use std::ffi::CStr;
 
 use ::bson::raw::{CString, cstr};
-use ::bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
+use ::bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_query::access::Sink;
 use treedb_query::doc::{OwnedValue, Value, with_id};
-use treedb_query::query::{Changes, Result, Update, delete, update};
+use treedb_query::query::{Changes, Query, Result, Update, delete, update};
 use treedb_query::{ErrorCode, QueryError};
 
 use super::options::{self, Options};
@@ -116,11 +116,12 @@ impl Operation {
     /// Carries the operation out as a command of its own.
     fn run(&self, collection: &Bytes<'_>) -> Result<Done> {
         let mut done = Done::default();
-        let begin = |need| Writer::begin(Table::open(collection, need), need, NAME);
+        let begin =
+            |need, query: Option<&Query>| Writer::begin(Table::open(collection, need), need, NAME, query);
         match self {
             Operation::Insert(document) => {
                 let document = with_id(document)?;
-                let mut writer = begin(Need::Insert);
+                let mut writer = begin(Need::Insert, None);
                 writer.insert(&document)?;
                 writer.finish();
                 done.inserted = document.get("_id")?.map(OwnedValue::from);
@@ -134,15 +135,19 @@ impl Operation {
                         "the update document must contain atomic operators; replaceOne takes a new document",
                     ));
                 }
-                done.update(begin(Need::Update(options.upsert)), filter, &changes, options, *multi)?;
+                let query = options.query(filter)?;
+                let writer = begin(Need::Update(options.upsert), Some(&query));
+                done.update(writer, &query, &changes, options.upsert, *multi)?;
             }
             Operation::Replace { filter, replacement: document, options } => {
                 let changes = replacement(document)?;
-                done.update(begin(Need::Update(options.upsert)), filter, &changes, options, false)?;
+                let query = options.query(filter)?;
+                let writer = begin(Need::Update(options.upsert), Some(&query));
+                done.update(writer, &query, &changes, options.upsert, false)?;
             }
             Operation::Delete { filter, options, limit } => {
                 let query = options.query(filter)?;
-                let mut writer = begin(Need::Delete);
+                let mut writer = begin(Need::Delete, Some(&query));
                 done.deleted = delete(&mut writer, &query, *limit)?;
                 writer.finish();
             }
@@ -167,15 +172,14 @@ impl Done {
     fn update(
         &mut self,
         mut writer: Writer,
-        filter: &RawDocument,
+        query: &Query,
         changes: &Update,
-        options: &Options,
+        upsert: bool,
         multi: bool,
     ) -> Result<()> {
-        let query = options.query(filter)?;
-        let done = match options.upsert {
-            true => writer.upsert(&query, |writer| update(writer, &query, changes, multi, true))?,
-            false => update(&mut writer, &query, changes, multi, false)?,
+        let done = match upsert {
+            true => writer.upsert(query, |writer| update(writer, query, changes, multi, true))?,
+            false => update(&mut writer, query, changes, multi, false)?,
         };
         writer.finish();
         (self.matched, self.modified) = (done.matched, done.modified);

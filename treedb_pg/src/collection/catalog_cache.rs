@@ -36,6 +36,8 @@ pub(super) struct KnownIndex {
     pub(super) def: Rc<IndexDef>,
     /// The same for queries.
     pub(super) definition: Arc<Definition>,
+    /// It has no columns beside the keys.
+    pub(super) only_keys: bool,
 }
 
 impl Known {

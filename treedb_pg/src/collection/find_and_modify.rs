@@ -44,7 +44,7 @@ fn modify<'c>(
     let filter = args.bytes(1);
     let query = accept(options.query(bson::document(&filter)));
     let need = if update.is_some() { Need::Update(options.upsert) } else { Need::Delete };
-    let mut writer = Writer::begin(Table::open(&args.bytes(0), need), need, name);
+    let mut writer = Writer::begin(Table::open(&args.bytes(0), need), need, name, Some(&query));
     let own = Collation::Simple;
     let done = match options.upsert {
         true => writer.upsert(&query, |writer| find_and_modify(writer, &query, &own, update, true)),

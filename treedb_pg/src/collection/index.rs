@@ -126,9 +126,13 @@ pub(super) fn is_built(index: OpenedIndex<'_>) -> bool {
 
 /// What an index of `table` is called: as its relation, without the table's name in front.
 pub(super) fn name_of(table: &Table, index: OpenedIndex<'_>) -> String {
-    let name = index.shown();
+    called(table, &index.shown()).to_owned()
+}
+
+/// What an index is called whose relation has this name.
+pub(super) fn called<'n>(table: &Table, relation: &'n str) -> &'n str {
     let prefix = format!("{}_", text::lossy(&table.name()));
-    name.strip_prefix(&prefix).unwrap_or(&name).to_owned()
+    relation.strip_prefix(&prefix).unwrap_or(relation)
 }
 
 /// What there is to know of an open table.
@@ -141,7 +145,8 @@ pub(super) fn known(table: &Table) -> Rc<Known> {
             match read(table, index.get()) {
                 Some((kind, def)) => {
                     let definition = Arc::new(Definition::Ordered(def.clone()));
-                    known.indexes.push(KnownIndex { oid, kind, def: Rc::new(def), definition });
+                    let only_keys = index.get().column_count() == 1;
+                    known.indexes.push(KnownIndex { oid, kind, def: Rc::new(def), definition, only_keys });
                 }
                 None => known.others.push(oid),
             }

@@ -281,9 +281,10 @@ pg_function! {
         if queries.is_empty() {
             return 0;
         }
-        let mut writer = Writer::begin(table, Need::Delete, c"treedb.expire()");
+        let mut writer = Writer::begin(table, Need::Delete, c"treedb.expire()", None);
         let mut deleted = 0;
         for query in &queries {
+            writer.select_by(query);
             let done = delete(&mut writer, query, 0);
             deleted += writer.accept(done);
         }

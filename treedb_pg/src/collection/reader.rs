@@ -17,7 +17,7 @@ use treedb_query::index::Definition;
 use treedb_query::index::ordered::{IndexDef, Kind as KeyKind};
 use treedb_query::query::{Query, Result};
 
-use super::catalog_cache::Known;
+use super::catalog_cache::{Known, KnownIndex};
 use super::index::{self, Index, Kind};
 use super::search_index::SearchIndex;
 use super::statistics::KnownStatistics;
@@ -125,6 +125,11 @@ impl Reader {
         self.infos.push(IndexInfo::new(Definition::Vector(index.def.clone()), false));
         self.search_index = Some(index);
         self
+    }
+
+    /// All indexes that are a collection's, open or not.
+    pub(super) fn known_indexes(&self) -> &[KnownIndex] {
+        &self.known.indexes
     }
 
     /// Makes sure that the indexes that a query may use are open. Those that are already keep their numbers.

@@ -18,8 +18,8 @@ use crate::shim::memory::Varlena;
 use crate::shim::text;
 use crate::types::{bson, value};
 
-fn begin(args: &Args, need: Need, name: &CStr) -> Writer {
-    Writer::begin(Table::open(&args.bytes(0), need), need, name)
+fn begin(args: &Args, need: Need, name: &CStr, query: Option<&Query>) -> Writer {
+    Writer::begin(Table::open(&args.bytes(0), need), need, name, query)
 }
 
 pg_function! {
@@ -27,7 +27,7 @@ pg_function! {
     fn treedb_insert_one(args: [Varlena, Varlena]) -> Option<Varlena<'_>> {
         let bytes = args.bytes(1);
         let document = accept(with_id(bson::document(&bytes)));
-        let mut writer = begin(args, Need::Insert, c"treedb.insert_one()");
+        let mut writer = begin(args, Need::Insert, c"treedb.insert_one()", None);
         let inserted = writer.insert(&document);
         writer.accept(inserted);
         writer.finish();
@@ -39,7 +39,7 @@ pg_function! {
     /// `treedb.insert_many(collection, documents)` of an array: how many were inserted.
     fn treedb_insert_many(args: [Varlena, Array]) -> i64 {
         let documents = args.elements(1);
-        let mut writer = begin(args, Need::Insert, c"treedb.insert_many()");
+        let mut writer = begin(args, Need::Insert, c"treedb.insert_many()", None);
         let mut inserted = 0_i64;
         for element in documents {
             let Some(datum) = element else {
@@ -65,7 +65,7 @@ pg_function! {
             Ok(documents) => documents,
             Err(error) => bson::refuse_text(error),
         };
-        let mut writer = begin(args, Need::Insert, c"treedb.insert_many()");
+        let mut writer = begin(args, Need::Insert, c"treedb.insert_many()", None);
         for document in &documents {
             insert(&mut writer, document);
         }
@@ -103,7 +103,7 @@ fn change<'c>(args: &'c Args, kind: Kind, name: &CStr) -> Varlena<'c> {
         Kind::One | Kind::Many => Changes::from_value(value::decode(&changes))
             .and_then(|changes| Update::read(&changes, &options.array_filters)),
     });
-    let mut writer = begin(args, Need::Update(options.upsert), name);
+    let mut writer = begin(args, Need::Update(options.upsert), name, Some(&query));
     let multi = kind == Kind::Many;
     let done = match options.upsert {
         true => writer.upsert(&query, |writer| update(writer, &query, &changes, multi, true)),
@@ -161,7 +161,7 @@ fn remove(args: &Args, limit: u64, name: &CStr) -> i64 {
     let (filter, options) = (args.bytes(1), args.bytes(2));
     let options = accept(Options::read(bson::document(&options), &["hint", "collation"]));
     let query = accept(options.query(bson::document(&filter)));
-    let mut writer = begin(args, Need::Delete, name);
+    let mut writer = begin(args, Need::Delete, name, Some(&query));
     let deleted = delete(&mut writer, &query, limit);
     let deleted = writer.accept(deleted);
     writer.finish();

@@ -16,19 +16,21 @@ use std::borrow::Cow;
 use std::ffi::CStr;
 
 use ::bson::RawDocument;
+use pgrx::pg_sys;
 use treedb_query::QueryError;
 use treedb_query::access::{Change, QueryContext, ReadWritten, RowId, Sink};
 use treedb_query::doc::with_id;
 use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::{Query, Result};
 
+use super::index;
 use super::reader::{Reader, address, document, row_id};
 use super::table::{Need, Table};
 use crate::shim::catalog;
 use crate::shim::error::{refuse, refuse_about};
 use crate::shim::error_frame::ErrorObject;
 use crate::shim::modify::{Command, Locked, RowWriter, UniqueViolation, Updated, Value};
-use crate::shim::snapshot;
+use crate::shim::snapshot::{self, Registered};
 use crate::shim::table::Slot;
 use crate::types::{bson, keyset};
 
@@ -52,8 +54,8 @@ pub(super) struct Writer {
 
 impl Writer {
     /// Begins a command that changes `table` as `need` says: `name` is its name for the message of a read-only
-    /// transaction.
-    pub(super) fn begin(table: Table, need: Need, name: &CStr) -> Writer {
+    /// transaction, `query` what selects the documents, if there is anything to select.
+    pub(super) fn begin(table: Table, need: Need, name: &CStr, query: Option<&Query>) -> Writer {
         let command = match need {
             Need::Update(false) => Command::Update,
             Need::Update(true) => Command::InsertOrUpdate,
@@ -64,7 +66,7 @@ impl Writer {
             RowWriter::begin(&table.relation, table.doc, command, name, catalog::own_function(c"set_id"));
         let old = Slot::new(table.relation.get());
         Writer {
-            reader: Reader::new(table),
+            reader: reader(table, query),
             rows,
             old,
             violated: ErrorObject::default(),
@@ -82,7 +84,7 @@ impl Writer {
         query: &Query,
         mut work: impl FnMut(&mut Writer) -> Result<T>,
     ) -> Result<T> {
-        let defs = self.reader.indexes.iter().map(|index| &*index.def);
+        let defs = self.reader.known_indexes().iter().map(|index| &*index.def);
         let unique = defs.into_iter().any(|def| is_on_what_is_asked(def, query));
         self.asked = (unique && snapshot::is_of_statement()).then(|| query.clone());
         for _ in 1..MOST_TRIES {
@@ -94,9 +96,14 @@ impl Writer {
             pgrx::check_for_interrupts!();
             self.rows.look_again();
             let Table { relation, doc } = &self.reader.table;
-            self.reader = Reader::new(Table { relation: relation.clone(), doc: *doc });
+            self.reader = reader(Table { relation: relation.clone(), doc: *doc }, Some(query));
         }
         work(self)
+    }
+
+    /// Makes ready for selecting by another query.
+    pub(super) fn select_by(&mut self, query: &Query) {
+        self.reader.open_for(query);
     }
 
     /// Ends the command: triggers that wait for its end run now.
@@ -115,8 +122,9 @@ impl Writer {
 
     /// The error of a unique index in MongoDB's words, if it is one of the collection's. That of another is raised.
     fn duplicate(&mut self, document: &RawDocument, violation: UniqueViolation) -> QueryError {
-        let name = violation.object().constraint.as_deref();
-        let index = self.reader.indexes.iter().find(|index| name == Some(index.relation_name().as_str()));
+        let Reader { table, .. } = &self.reader;
+        let name = violation.object().constraint.as_deref().map(|name| index::called(table, name));
+        let index = self.reader.known_indexes().iter().find(|index| name == Some(index.def.name.as_str()));
         if let Some(index) = index
             && let Ok(keys) = index.def.keys(document)
             && let Some(key) = keyset::shared(&keys, violation.detail())
@@ -140,6 +148,14 @@ fn is_on_what_is_asked(def: &IndexDef, query: &Query) -> bool {
         && equal.len() == def.keys.len()
         && equal.len() == query.filter.conjuncts().len()
         && def.keys.iter().all(|key| equal.iter().any(|(path, _)| path.as_str() == key.path.as_str()))
+}
+
+/// Reads what `query` selects from a table.
+fn reader(table: Table, query: Option<&Query>) -> Reader {
+    match query {
+        Some(query) => Reader::for_query(table, Registered::active(), query),
+        None => Reader::without_indexes(table, Registered::active()),
+    }
 }
 
 /// A document to be stored. It is settled if the trigger of its table would leave it as it is.
@@ -172,7 +188,8 @@ impl Sink for Writer {
         }
         // What leaves this version alone may change the newest one.
         if let Some(Change::Replace(document) | Change::Update(document)) = self.changed(change)? {
-            match self.rows.update_unlocked(&mut self.old, value(&document)) {
+            let untouched = self.untouched(&document);
+            match self.rows.update_unlocked(&mut self.old, value(&document), &untouched) {
                 Ok(Updated::Yes) => return Ok(true),
                 Ok(Updated::LockFirst) => {}
                 Err(violation) => return Err(self.duplicate(&document, violation)),
@@ -200,6 +217,14 @@ impl Sink for Writer {
 }
 
 impl Writer {
+    /// The indexes that have the same for the row in the slot and for a document that replaces its own.
+    fn untouched(&self, new: &RawDocument) -> Vec<pg_sys::Oid> {
+        let Some(old) = document(&self.old, &self.reader.table) else { return Vec::new() };
+        let (old, indexes) = (bson::document(&old), self.reader.known_indexes().iter());
+        let untouched = indexes.filter(|index| index.only_keys && index.def.is_untouched(old, new));
+        untouched.map(|index| index.oid).collect()
+    }
+
     /// What is to be done with the row in the slot; `None` if it has no document.
     fn changed(&self, change: &mut dyn FnMut(&RawDocument) -> Result<Change>) -> Result<Option<Change>> {
         document(&self.old, &self.reader.table).map(|bytes| change(bson::document(&bytes))).transpose()

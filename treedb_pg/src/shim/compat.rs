@@ -276,6 +276,14 @@ pub(super) unsafe fn update_row(
     (result, entries)
 }
 
+/// Whether some index needs an entry for a new version of a row.
+pub(super) fn are_entries_needed(entries: NewEntries) -> bool {
+    #[cfg(feature = "pg15")]
+    return entries;
+    #[cfg(not(feature = "pg15"))]
+    return entries != pg_sys::TU_UpdateIndexes::TU_None;
+}
+
 /// Inserts entries for a new version of a row; the result lists indexes that are to be checked later.
 ///
 /// # Safety

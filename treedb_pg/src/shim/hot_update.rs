@@ -3,7 +3,8 @@
 //!
 //! Heap makes an update HOT if it changes no column that an index mentions. A document is one column, which all indexes of a
 //! collection mention in their expressions, so no update of a document would be HOT. Here the expressions are evaluated for
-//! both versions. If every index has the same for both, heap is told for the one call that no column is indexed.
+//! both versions, unless the caller knows of an index that it has the same for both. If every index has, heap is told for the
+//! one call that no column is indexed.
 //!
 //! What makes that correct: an index leads to the root of a HOT chain, so it must have the same for all versions of the
 //! chain, as bytes; that is what is compared, for every index that a change of the table may have to maintain, ready for
@@ -41,7 +42,7 @@ pub(super) struct IndexedValues {
 }
 
 impl IndexedValues {
-    /// Whether all indexes have the same for two versions of a row.
+    /// Whether all indexes but those that are `untouched` have the same for two versions of a row.
     ///
     /// # Safety
     /// `target` is a table with its indexes open, of the executor's state `estate`; both slots hold rows of it. The current
@@ -51,19 +52,24 @@ impl IndexedValues {
         target: *mut pg_sys::ResultRelInfo,
         estate: *mut pg_sys::EState,
         versions: [*mut pg_sys::TupleTableSlot; 2],
+        untouched: &[pg_sys::Oid],
     ) -> bool {
         // SAFETY: the arrays have an element for each index. Expressions are evaluated in the memory of a row, with the
         // slot as the row that they are about.
         unsafe {
             let count = usize::try_from((*target).ri_NumIndices).unwrap_or(0);
             let infos = std::slice::from_raw_parts((*target).ri_IndexRelationInfo, count);
+            let indexes = std::slice::from_raw_parts((*target).ri_IndexRelationDescs, count);
             let relation = (*target).ri_RelationDesc;
             let layouts = self
                 .layouts
                 .get_or_insert_with(|| infos.iter().map(|info| layouts(relation, *info)).collect());
             let context = (*estate).es_per_tuple_exprcontext;
             let outer = (*context).ecxt_scantuple;
-            let same = infos.iter().zip(layouts).all(|(info, layouts)| {
+            let same = infos.iter().zip(indexes).zip(layouts).all(|((info, index), layouts)| {
+                if untouched.contains(&(**index).rd_id) {
+                    return true;
+                }
                 // An index that is being built, or whose building failed: the server does not evaluate its expressions
                 // either, which may be why it failed.
                 if !(**info).ii_ReadyForInserts {

@@ -123,6 +123,8 @@ pub(crate) struct RowWriter {
     triggers: [Before; 2],
     /// Nothing else of the server's steps of an update needs the row to be locked first.
     plain: bool,
+    /// The indexes are open, as they need to be before a row gets entries.
+    opened: bool,
     indexed: IndexedValues,
 }
 
@@ -207,7 +209,6 @@ impl RowWriter {
             // Where triggers that run at the end look for it.
             (*estate).es_opened_result_relations =
                 pg_sys::lappend((*estate).es_opened_result_relations, target.cast());
-            pg_sys::ExecOpenIndices(target, false);
             (*estate).es_output_cid = pg_sys::GetCurrentCommandId(true);
             (*estate).es_snapshot = pg_sys::GetActiveSnapshot();
             (*estate).es_per_tuple_exprcontext = pg_sys::MakePerTupleExprContext(estate);
@@ -218,7 +219,7 @@ impl RowWriter {
                 || pg_sys::MakeSingleTupleTableSlot((*relation).rd_att, &raw const pg_sys::TTSOpsVirtual);
             let before = |event| Before::of((*target).ri_TrigDesc, event, left_out);
             let rules = (*(*relation).rd_att).constr.as_ref();
-            let writer = RowWriter {
+            let mut writer = RowWriter {
                 table: table.clone(),
                 column: at,
                 command,
@@ -232,10 +233,26 @@ impl RowWriter {
                 plain: hot_update::is_heap(table)
                     && !rules.is_some_and(|rules| rules.has_generated_stored)
                     && !(*(*relation).rd_rel).relispartition,
+                opened: false,
                 indexed: IndexedValues::default(),
             };
+            if command.inserts() {
+                writer.open_indexes();
+            }
             writer.statement_triggers(false);
             writer
+        }
+    }
+
+    /// Opens the indexes, unless they are. To open them takes longer than to update a row whose new version needs no entries.
+    fn open_indexes(&mut self) {
+        if !std::mem::replace(&mut self.opened, true) {
+            // SAFETY: the table is open; what is allocated lives as long as the executor's state.
+            unsafe {
+                let outer = pg_sys::MemoryContextSwitchTo((*self.estate).es_query_cxt);
+                pg_sys::ExecOpenIndices(self.target, false);
+                pg_sys::MemoryContextSwitchTo(outer);
+            }
         }
     }
 
@@ -297,7 +314,9 @@ impl RowWriter {
         unsafe {
             pg_sys::AfterTriggerEndQuery(self.estate);
             pg_sys::EvalPlanQualEnd(&raw mut *self.recheck);
-            pg_sys::ExecCloseIndices(self.target);
+            if self.opened {
+                pg_sys::ExecCloseIndices(self.target);
+            }
             pg_sys::ExecDropSingleTupleTableSlot(self.new);
             pg_sys::ExecDropSingleTupleTableSlot(self.replaced);
             pg_sys::ExecResetTupleTable((*self.estate).es_tupleTable, false);
@@ -416,6 +435,7 @@ impl RowWriter {
     /// Inserts a row. Its address is the invalid one if a trigger kept the row out.
     pub(crate) fn insert(&mut self, value: Value<'_>) -> Result<pg_sys::ItemPointerData, UniqueViolation> {
         self.expect_triggers(value);
+        self.open_indexes();
         self.store(|this| {
             // SAFETY: `store` has switched to the memory of the row; the slot then holds a row of the table.
             unsafe {
@@ -457,11 +477,13 @@ impl RowWriter {
     }
 
     /// Replaces the row version in `old`, as a snapshot shows it, by one with another value, unless another transaction has
-    /// changed the row: then it is to be locked, and changed as it is now.
+    /// changed the row: then it is to be locked, and changed as it is now. `untouched` are indexes that the caller knows to have the
+    /// same for both versions.
     pub(crate) fn update_unlocked(
         &mut self,
         old: &mut Slot,
         value: Value<'_>,
+        untouched: &[pg_sys::Oid],
     ) -> Result<Updated, UniqueViolation> {
         let [_, triggers] = self.triggers;
         if !self.plain || triggers.calls(value.settled) {
@@ -481,7 +503,7 @@ impl RowWriter {
                 if !(*(*relation).rd_att).constr.is_null() {
                     pg_sys::ExecConstraints(target, new, estate);
                 }
-                let hot = this.is_hot(old).then(|| NoIndexedColumns::of(&this.table));
+                let hot = this.is_hot(old, untouched).then(|| NoIndexedColumns::of(&this.table));
                 let mut tid = (*old).tts_tid;
                 let (result, entries) = compat::update_row(relation, &mut tid, new, estate);
                 drop(hot);
@@ -489,6 +511,9 @@ impl RowWriter {
                     return;
                 }
                 outcome = Updated::Yes;
+                if compat::are_entries_needed(entries) {
+                    this.open_indexes();
+                }
                 let later = compat::insert_index_entries(target, new, estate, entries);
                 let none = ptr::null_mut();
                 pg_sys::ExecARUpdateTriggers(
@@ -513,12 +538,17 @@ impl RowWriter {
     ///
     /// # Safety
     /// Both slots hold rows of the table; the current memory context is that of a row.
-    unsafe fn is_hot(&mut self, old: *mut pg_sys::TupleTableSlot) -> bool {
+    unsafe fn is_hot(&mut self, old: *mut pg_sys::TupleTableSlot, untouched: &[pg_sys::Oid]) -> bool {
         // SAFETY: the caller's. The copy of the old row has the same values in the slot's memory and that of the row.
         unsafe {
-            if (*self.target).ri_NumIndices == 0 || !hot_update::may_fit(old, self.new) {
+            let indexes = self.table.get().indexes();
+            if indexes.is_empty() || !hot_update::may_fit(old, self.new) {
                 return false;
             }
+            if indexes.iter().all(|index| untouched.contains(index)) {
+                return true;
+            }
+            self.open_indexes();
             let replaced = &mut *self.replaced;
             pg_sys::ExecClearTuple(replaced);
             for at in 0..usize::try_from((*replaced.tts_tupleDescriptor).natts).unwrap_or(0) {
@@ -533,13 +563,14 @@ impl RowWriter {
             }
             pg_sys::ExecStoreVirtualTuple(replaced);
             replaced.tts_tableOid = (*self.new).tts_tableOid;
-            self.indexed.are_same(self.target, self.estate, [self.replaced, self.new])
+            self.indexed.are_same(self.target, self.estate, [self.replaced, self.new], untouched)
         }
     }
 
     /// Replaces the row in `old`, which has been locked, by one with another value.
     pub(crate) fn update(&mut self, old: &mut Slot, value: Value<'_>) -> Result<(), UniqueViolation> {
         self.expect_triggers(value);
+        self.open_indexes();
         let old = self.row_of(old);
         self.store(|this| {
             // SAFETY: the old slot holds the locked version, the new one the row in its place.

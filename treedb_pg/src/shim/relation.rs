@@ -287,6 +287,11 @@ impl<'r> Index<'r> {
         unsafe { !pg_sys::RelationGetIndexPredicate(self.raw()).is_null() }
     }
 
+    /// The number of its columns, with those that it only includes.
+    pub(crate) fn column_count(self) -> usize {
+        usize::try_from(self.form().indnatts).unwrap_or(0)
+    }
+
     /// The number of its key columns.
     pub(crate) fn key_count(self) -> usize {
         usize::try_from(self.form().indnkeyatts).unwrap_or(0)

@@ -286,13 +286,28 @@ impl Rewind<'_> {
             if batch.is_empty() {
                 break;
             }
-            edit(self.db, &target.name, &mut |sink| {
-                for row in &batch {
-                    sink.modify(RowId(*row), &mut |_| Ok(Change::Delete))?;
-                }
-                Ok(())
-            })?;
-            self.wrote(batch.len());
+            let mut rest = batch.as_slice();
+            while !rest.is_empty() {
+                let mut done = 0;
+                // What is deleted is in the transaction's log, with all its bytes.
+                edit(self.db, &target.name, &mut |sink| {
+                    let mut bytes = 0;
+                    done = 0;
+                    for row in rest {
+                        sink.modify(RowId(*row), &mut |document| {
+                            bytes += document.as_bytes().len();
+                            Ok(Change::Delete)
+                        })?;
+                        done += 1;
+                        if bytes > BATCH_BYTES {
+                            break;
+                        }
+                    }
+                    Ok(())
+                })?;
+                self.wrote(done);
+                rest = rest.get(done..).unwrap_or_default();
+            }
         }
         // Rows that are not there, or whose unique keys others have, which have not been restored yet.
         let mut missing = Vec::new();

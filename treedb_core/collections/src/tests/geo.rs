@@ -375,3 +375,80 @@ fn programs_that_know_no_locations_refuse_the_catalog_entry() {
         c.indexes().unwrap().unwrap()[2].get("key").map(|key| raw(key.as_document().unwrap())).unwrap()
     );
 }
+
+#[test]
+fn far_more_documents_by_distance_than_are_remembered_come_once_and_in_order() {
+    let db = open(&SimDisk::new()).unwrap();
+    let places = db.collection("t.places").unwrap();
+    places.create_index(IndexSpec::new(rawdoc! { "loc": "2dsphere" })).unwrap();
+    let mut rng = Rng::new(41);
+    let mut place = || {
+        let (lng, lat) = (rng.below(40_000) as f64 / 1000.0, rng.below(40_000) as f64 / 1000.0);
+        rawbson!({ "type": "Point", "coordinates": [lng, lat] })
+    };
+    // Some at two places, far from each other.
+    let docs: Vec<_> = (0..90_000)
+        .map(|id| match id % 10 {
+            0 => rawdoc! { "_id": id, "loc": [place(), place()] },
+            _ => rawdoc! { "_id": id, "loc": place() },
+        })
+        .collect();
+    places.insert_many(&docs, true).unwrap();
+    let center = rawdoc! { "c": { "type": "Point", "coordinates": [21, 19] } };
+    let near = Near::of_point(Doc::from(&center).get("c").unwrap(), true, &Work::unchecked()).unwrap();
+    let mut wanted = vec![f64::NAN; docs.len()];
+    for (distance, id) in by_brute_force(&docs, &near, "loc") {
+        wanted[id as usize] = distance;
+    }
+    let geometry = center.get("c").unwrap().unwrap().as_document().unwrap().to_owned();
+    let found = ids(&places, FindRequest::filter(rawdoc! { "loc": { "$near": { "$geometry": geometry } } }));
+    assert!(found.iter().map(|id| wanted[*id as usize]).is_sorted());
+    let mut once = found.clone();
+    once.sort_unstable();
+    assert_eq!(once, (0..90_000).collect::<Vec<_>>());
+}
+
+#[test]
+fn a_crowd_far_away_is_looked_at_once_for_the_nearest_of_it() {
+    let db = open(&SimDisk::new()).unwrap();
+    let places = db.collection("t.places").unwrap();
+    places.create_index(IndexSpec::new(rawdoc! { "loc": "2dsphere" })).unwrap();
+    let mut rng = Rng::new(43);
+    let docs: Vec<_> = (0..60_000)
+        .map(|id| rawdoc! { "_id": id, "loc": [2.0 + rng.below(100_000) as f64 / 1e5, 48.0 + rng.below(100_000) as f64 / 1e5] })
+        .collect();
+    places.insert_many(&docs, true).unwrap();
+    let far = rawdoc! { "loc": { "$near": { "$geometry": { "type": "Point", "coordinates": [151, -34] } } } };
+    let (_, counters) = places.explain(FindRequest::filter(far).limit(1)).unwrap().unwrap();
+    assert_eq!(counters.returned, 1);
+    assert!(counters.docs_examined <= 60_000 && counters.keys_examined < 4 * 60_000, "{counters:?}");
+}
+
+#[test]
+fn a_flat_polygon_with_huge_coordinates_selects_the_same_with_an_index() {
+    let db = open(&SimDisk::new()).unwrap();
+    let (with, without) = (db.collection("t.with").unwrap(), db.collection("t.without").unwrap());
+    with.create_index(IndexSpec::new(rawdoc! { "loc": "2d" })).unwrap();
+    for id in 0..400 {
+        let doc =
+            rawdoc! { "_id": id, "loc": [f64::from(id % 20) * 9.0 - 90.0, f64::from(id / 20) * 9.0 - 90.0] };
+        with.insert_one(&doc).unwrap();
+        without.insert_one(&doc).unwrap();
+    }
+    let mut found = 0;
+    for far in [1e3, 1e15, 1e18, 1e30, 1e100, 1e160, 1e200] {
+        for polygon in [
+            rawbson!([[1, -far], [far, 0], [1, far]]),
+            rawbson!([[-far, -1], [far, -3], [0, far]]),
+            rawbson!([[-far, -far], [far, -far], [far, far], [-far, far]]),
+        ] {
+            let filter = rawdoc! { "loc": { "$geoWithin": { "$polygon": polygon } } };
+            let all = sorted(&without, filter.clone());
+            assert_eq!(sorted(&with, filter.clone()), all, "{filter:?}");
+            found += all.len();
+        }
+        let filter = rawdoc! { "loc": { "$geoWithin": { "$center": [[far, 0], far] } } };
+        assert_eq!(sorted(&with, filter.clone()), sorted(&without, filter.clone()), "{filter:?}");
+    }
+    assert!(found > 2000, "{found}");
+}

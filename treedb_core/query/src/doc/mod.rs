@@ -32,6 +32,8 @@ pub use template::Fields;
 pub use validate::{Limits, MAX_DEPTH, MAX_DOCUMENT_SIZE, MESSAGE, validate, validate_with};
 pub use value::{Doc, Element, Elements, Value};
 
+pub(crate) use display::DisplayValue;
+
 /// A value in the notation of MongoDB's shell, for messages; long strings are truncated.
 pub fn shown(value: Value<'_>) -> String {
     display::DisplayValue(value).to_string()

@@ -47,7 +47,7 @@ impl FlatArea {
             }
             FlatArea::Polygon(points) if polygon_contains(points, spot, work)? => 0.0,
             FlatArea::Polygon(points) => border_distance(points, spot, work)?,
-            FlatArea::Circle { center, radius } => (spot.distance(*center) - radius).max(0.0),
+            FlatArea::Circle { center, radius } => difference(spot.distance(*center), *radius),
         })
     }
 
@@ -60,9 +60,17 @@ impl FlatArea {
             }
             FlatArea::Polygon(points) if !polygon_contains(points, spot, work)? => 0.0,
             FlatArea::Polygon(points) => border_distance(points, spot, work)?,
-            FlatArea::Circle { center, radius } => (radius - spot.distance(*center)).max(0.0),
+            FlatArea::Circle { center, radius } => difference(*radius, spot.distance(*center)),
         })
     }
+}
+
+/// What a coordinate is wrong by after some operations, relative to the greatest of them.
+const ROUNDING: f64 = 1e-14;
+
+/// How much greater `a` is than `b`, at least.
+fn difference(a: f64, b: f64) -> f64 {
+    (a - b - (a + b) * ROUNDING).max(0.0)
 }
 
 fn sides(points: &[Spot]) -> impl Iterator<Item = (Spot, Spot)> {
@@ -86,17 +94,21 @@ fn polygon_contains(points: &[Spot], spot: Spot, work: &Work<'_>) -> Result<bool
     Ok(odd)
 }
 
-/// The distance to the nearest side.
+/// The distance to the nearest side, or less where the coordinates are too great to tell.
 fn border_distance(points: &[Spot], spot: Spot, work: &Work<'_>) -> Result<f64> {
-    let mut least = f64::INFINITY;
+    let (mut least, mut greatest) = (f64::INFINITY, 0.0_f64);
     for (from, to) in sides(points) {
         work.step()?;
         let (x, y) = (to.x - from.x, to.y - from.y);
         let length2 = x * x + y * y;
+        if !length2.is_finite() {
+            return Ok(0.0);
+        }
+        greatest = [from.x, from.y, spot.x, spot.y].iter().fold(greatest, |most, c| most.max(c.abs()));
         let part =
             if length2 > 0.0 { ((spot.x - from.x) * x + (spot.y - from.y) * y) / length2 } else { 0.0 };
         let part = part.clamp(0.0, 1.0);
         least = least.min(spot.distance(Spot { x: from.x + part * x, y: from.y + part * y }));
     }
-    Ok(least)
+    Ok((least - greatest * ROUNDING).max(0.0))
 }

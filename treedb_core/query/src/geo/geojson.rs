@@ -4,12 +4,14 @@
 //! order; what follows them (an altitude) is ignored. Rings are closed, have at least three different points and do not cross
 //! themselves; holes are within their polygon.
 
+use std::fmt::{self, Write};
+
 use super::edges::Edges;
 use super::flat::Spot;
 use super::ring::{Place, Ring};
 use super::shape::{Polygon, Shape};
 use super::{Vector, Work};
-use crate::doc::{Decimal, Doc, Value, shown};
+use crate::doc::{Decimal, DisplayValue, Doc, Value};
 use crate::error::{QueryError, Result};
 
 /// Names of the coordinate system that coordinates are in anyway.
@@ -37,14 +39,29 @@ fn invalid(message: impl Into<String>) -> QueryError {
     QueryError::bad_value(message)
 }
 
-/// A value for a message.
+/// A value for a message. No more of it is read than is shown: documents without locations are met while others are searched for.
 pub(crate) fn brief(value: Value<'_>) -> String {
-    let mut text = shown(value);
-    if let Some((end, _)) = text.char_indices().nth(MOST_SHOWN) {
-        text.truncate(end);
-        text.push_str("...");
+    let mut brief = Brief { text: String::new(), left: MOST_SHOWN };
+    if write!(brief, "{}", DisplayValue(value)).is_err() {
+        brief.text.push_str("...");
     }
-    text
+    brief.text
+}
+
+/// Takes so many characters, and refuses more.
+struct Brief {
+    text: String,
+    left: usize,
+}
+
+impl Write for Brief {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for c in text.chars() {
+            self.left = self.left.checked_sub(1).ok_or(fmt::Error)?;
+            self.text.push(c);
+        }
+        Ok(())
+    }
 }
 
 /// A number as a double.

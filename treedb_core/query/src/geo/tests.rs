@@ -4,6 +4,7 @@ use bson::raw::RawBson;
 use bson::{RawArrayBuf, RawDocumentBuf, rawbson, rawdoc};
 use treedb_testing::Rng;
 
+use super::geojson::brief;
 use super::*;
 use crate::doc::{Doc, Path, Value};
 use crate::error::ErrorCode;
@@ -301,6 +302,20 @@ fn random_polygons_contain_what_the_sum_of_angles_says() {
         }
     }
     assert!(inside > 500 && outside > 500, "{inside} {outside}");
+}
+
+#[test]
+fn a_long_value_in_a_message_is_cut_and_not_read_further() {
+    let short = rawdoc! { "v": { "a": [1, 2, "é"] } };
+    assert_eq!(brief(Doc::from(&short).get("v").unwrap()), "{ a: [ 1, 2, \"é\" ] }");
+    let all: RawArrayBuf = (0..1_000_000).collect();
+    let long = rawdoc! { "v": all };
+    let begun = std::time::Instant::now();
+    for _ in 0..1000 {
+        let text = brief(Doc::from(&long).get("v").unwrap());
+        assert!(text.starts_with("[ 0, 1, 2,") && text.ends_with("...") && text.len() < 300, "{text}");
+    }
+    assert!(begun.elapsed().as_secs() < 5, "it reads all of it: {:?}", begun.elapsed());
 }
 
 fn near_of(at: Vector) -> Near {

@@ -256,7 +256,8 @@ impl Runner {
                 Ok(())
             }
             Show::Counted => {
-                let count = self.everything(&reply)?.len();
+                let mut count = 0;
+                self.each_batch(&reply, &mut |batch| count += batch.len())?;
                 Ok(writeln!(out, "{count}")?)
             }
             Show::First => match self.everything(&reply)?.first() {
@@ -332,13 +333,24 @@ impl Runner {
 
     /// All documents of a cursor.
     fn everything(&mut self, reply: &RawDocument) -> Result<Vec<RawDocumentBuf>, Problem> {
+        let mut all = Vec::new();
+        self.each_batch(reply, &mut |batch| all.extend(batch))?;
+        Ok(all)
+    }
+
+    /// The batches of a cursor until its end.
+    fn each_batch(
+        &mut self,
+        reply: &RawDocument,
+        each: &mut dyn FnMut(VecDeque<RawDocumentBuf>),
+    ) -> Result<(), Problem> {
         let mut cursor = self.cursor_of(reply, "firstBatch")?;
-        let mut all: Vec<RawDocumentBuf> = cursor.left.drain(..).collect();
+        each(std::mem::take(&mut cursor.left));
         while cursor.id != 0 {
             cursor = self.more(cursor)?;
-            all.extend(cursor.left.drain(..));
+            each(std::mem::take(&mut cursor.left));
         }
-        Ok(all)
+        Ok(())
     }
 
     /// Shows a page; without somebody who could ask for the next one, all of them.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use bson::{DateTime, Document, doc};
+use bson::{DateTime, Document, doc, rawdoc};
 use treedb_testing::{Rng, seeds};
 
 use super::model::step;
@@ -260,4 +260,22 @@ fn what_cannot_be_undone_is_refused_before_anything_is_changed_or_told() {
     let refused = rewind(change).unwrap_err();
     assert_eq!(refused.code, ErrorCode::NamespaceExists, "{refused}");
     assert_eq!(last(&db), before);
+}
+
+#[test]
+fn a_rewind_deletes_large_documents_a_few_in_a_transaction() {
+    use treedb_storage::Reads as _;
+    let db = open(&SimDisk::new()).unwrap();
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    let large = db.collection("a.large").unwrap();
+    large.insert_one(&rawdoc! { "_id": -1 }).unwrap();
+    let change = last(&db);
+    for id in 0..40 {
+        large.insert_one(&rawdoc! { "_id": id, "text": "x".repeat(1 << 20) }).unwrap();
+    }
+    let transactions = |db: &Database| db.inner.store.begin_read().unwrap().committed().unwrap();
+    let before = transactions(&db);
+    let done = db.rewind(AsOf::Change(change), &mut |_, _| {}).unwrap();
+    assert_eq!(large.count(Default::default()).unwrap(), 1, "{done:?}");
+    assert!(transactions(&db) - before >= 3, "40 MiB in one transaction");
 }

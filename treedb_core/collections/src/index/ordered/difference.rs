@@ -3,7 +3,6 @@
 use bson::RawDocument;
 
 use treedb_query::access::RowId;
-use treedb_query::doc::Doc;
 use treedb_query::error::Result;
 use treedb_query::index::ordered::IndexDef;
 
@@ -21,7 +20,7 @@ pub(super) fn difference(
     let Versions { namespace, row, old, new } = *versions;
     let mut change = IndexChange::default();
     if let (Some(old), Some(new)) = (old, new)
-        && is_untouched(def, old, new)
+        && def.is_untouched(old, new)
     {
         return Ok(change);
     }
@@ -49,12 +48,6 @@ pub(super) fn difference(
         check_key(namespace, def, key, row, document, holder)?;
     }
     Ok(change)
-}
-
-/// Whether the two documents have equal values in all fields of an index.
-fn is_untouched(def: &IndexDef, old: &RawDocument, new: &RawDocument) -> bool {
-    let (old, new) = (Doc::from(old), Doc::from(new));
-    def.fields().is_some_and(|mut fields| fields.all(|name| old.find(name) == new.find(name)))
 }
 
 /// Refuses a key of `document` that a row other than `row` has in a unique index.

@@ -5,9 +5,10 @@
 //! afterwards: a page of the table says which transaction wrote it, so that only new pages are read.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::hash::BuildHasherDefault;
+use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
 use std::ops::{Range, RangeBounds};
 
+use foldhash::quality::FixedState;
 use treedb_query::access::{RowId, Source};
 use treedb_query::error::Result;
 use treedb_query::index::vector::{VectorDef, Vectors};
@@ -62,6 +63,10 @@ pub(super) struct Follower {
     numbers: Records<u64>,
     /// The nodes by these numbers.
     nodes: BTreeMap<u64, u32>,
+    /// A hash of the record of each node's links that was read last: a page that is new has mostly records that are not.
+    linked: Vec<u64>,
+    /// How many nodes were forgotten. A record with a link to one of them stands for other nodes in memory when it comes back.
+    forgotten: u64,
     /// Some row had several vectors.
     several: bool,
     /// How many nodes have a vector.
@@ -79,15 +84,28 @@ pub(super) struct Follower {
 impl Follower {
     pub(super) fn new(def: &VectorDef) -> Follower {
         let graph = empty_graph(def).without_scores();
-        let (numbers, nodes) = (Records::new(1), BTreeMap::new());
+        let (numbers, nodes, linked) = (Records::new(1), BTreeMap::new(), Vec::new());
         let unread = VecDeque::from_iter(std::iter::once(0..u64::MAX));
         let (since, documents_since, newest) = (0, 0, 0);
-        Follower { graph, numbers, nodes, several: false, vectors: 0, unread, since, documents_since, newest }
+        Follower {
+            graph,
+            numbers,
+            nodes,
+            linked,
+            forgotten: 0,
+            several: false,
+            vectors: 0,
+            unread,
+            since,
+            documents_since,
+            newest,
+        }
     }
 
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> u64 {
-        (self.graph.bytes() + self.numbers.bytes() + MAP_ENTRY * self.nodes.len()) as u64
+        let linked = size_of::<u64>() * self.linked.capacity();
+        (self.graph.bytes() + self.numbers.bytes() + MAP_ENTRY * self.nodes.len() + linked) as u64
     }
 
     /// The graph and the numbers of its nodes.
@@ -108,7 +126,8 @@ impl Follower {
 
     /// Bytes that an image of so many nodes takes, with some to spare.
     fn bytes_of(&self, nodes: usize) -> u64 {
-        let bytes = self.graph.bytes_of(nodes) + self.numbers.bytes_of(nodes) + MAP_ENTRY * nodes;
+        let each = MAP_ENTRY + size_of::<u64>();
+        let bytes = self.graph.bytes_of(nodes) + self.numbers.bytes_of(nodes) + each * nodes;
         // More of them than on average may be above level 0.
         (bytes + bytes / 16) as u64
     }
@@ -129,7 +148,8 @@ impl Follower {
         if nodes > u64::from(u32::MAX) || self.bytes_of(nodes as usize) > room {
             return Ok(Progress::TooLarge);
         }
-        let mut reading = Reading { follower: self, def, view, table, loaded: HashSet::default() };
+        let (loaded, new_documents) = (HashSet::default(), None);
+        let mut reading = Reading { follower: self, def, view, table, loaded, new_documents };
         let follower = &mut *reading.follower;
         if follower.since == 0 {
             (follower.since, follower.documents_since) = (now, now);
@@ -183,6 +203,7 @@ impl Follower {
             self.vectors -= usize::from(self.has_vector(node));
             self.graph.forget(node);
             self.numbers.get_mut(node).fill(0);
+            self.forgotten += 1;
         }
     }
 
@@ -191,6 +212,18 @@ impl Follower {
         let known = self.nodes.range(numbers).map(|(number, _)| *number);
         let gone: Vec<u64> = known.filter(|number| there.binary_search(number).is_err()).collect();
         gone.into_iter().for_each(|number| self.forget(number));
+    }
+
+    /// Whether the links of a node have to be taken from `record`, and notes that they were.
+    fn is_new_of_links(&mut self, node: u32, record: &[u8]) -> bool {
+        let mut hasher = FixedState::with_seed(self.forgotten).build_hasher();
+        hasher.write(record);
+        let (hash, node) = (hasher.finish(), node as usize);
+        if node >= self.linked.len() {
+            self.linked.resize(node + 1, 0);
+        }
+        let Some(known) = self.linked.get_mut(node) else { return true };
+        std::mem::replace(known, hash) != hash
     }
 
     /// Whether a node has a vector.
@@ -207,6 +240,8 @@ struct Reading<'r, R> {
     table: &'r Table,
     /// The rows with several vectors whose vectors were all taken from the document.
     loaded: HashSet<u64, BuildHasherDefault<NodeHasher>>,
+    /// Which documents may be newer than a transaction: see [`Reads::new_rows`].
+    new_documents: Option<(u64, Vec<Range<u64>>)>,
 }
 
 impl<R: Reads> Reading<'_, R> {
@@ -259,7 +294,7 @@ impl<R: Reads> Reading<'_, R> {
         let (now, then) = (coded(record), self.follower.graph.coded(node));
         let known = self.follower.has_vector(node) && now.codes == then.codes && now.factors == then.factors;
         // The same codes may stand for another vector, if the document was changed.
-        if known && !self.view.reads.may_be_new(&self.view.meta.rows, row, self.follower.documents_since)? {
+        if known && !self.may_be_new(row)? {
             return Ok(());
         }
         let vectors = document_vectors(self.def, self.view, row)?;
@@ -272,6 +307,20 @@ impl<R: Reads> Reading<'_, R> {
         Ok(())
     }
 
+    /// False if a document has not been changed since [`Follower::documents_since`].
+    fn may_be_new(&mut self, row: u64) -> Result<bool> {
+        let since = self.follower.documents_since;
+        let ranges = match self.new_documents.take().filter(|(asked, _)| *asked == since) {
+            Some((_, ranges)) => ranges,
+            None => self.view.reads.new_rows(&self.view.meta.rows, since)?,
+        };
+        let after = ranges.partition_point(|range| range.start <= row);
+        let range = after.checked_sub(1).and_then(|at| ranges.get(at));
+        let may_be = range.is_some_and(|range| range.contains(&row));
+        self.new_documents = Some((since, ranges));
+        Ok(may_be)
+    }
+
     fn set_vector(&mut self, number: u64, vector: &[f32]) -> Result<()> {
         self.follower.set_vector(number, vector).map_err(|_| damaged(self.def, "a node"))
     }
@@ -279,6 +328,9 @@ impl<R: Reads> Reading<'_, R> {
     fn links(&mut self, number: u64, record: &[u8]) -> Result<()> {
         let broken = || damaged(self.def, "a node");
         let node = self.follower.node(number);
+        if !self.follower.is_new_of_links(node, record) {
+            return Ok(());
+        }
         let top = level_of(record).ok_or_else(broken)?;
         self.follower.graph.set_level(node, top);
         let mut links: Vec<Link<u32>> = Vec::new();

@@ -477,6 +477,12 @@ impl IndexDef {
         (!any).then(|| self.keys.iter().map(|key| key.path.first().as_bytes()))
     }
 
+    /// True if two documents have the same bytes in all fields that keys depend on, and so the same keys.
+    pub fn is_untouched(&self, old: &RawDocument, new: &RawDocument) -> bool {
+        let (old, new) = (Doc::from(old), Doc::from(new));
+        self.fields().is_some_and(|mut fields| fields.all(|name| old.find(name) == new.find(name)))
+    }
+
     /// True for the index on `_id`.
     pub fn is_id(&self) -> bool {
         self.name == "_id_"

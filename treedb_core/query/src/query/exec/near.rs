@@ -3,7 +3,10 @@
 //! Rings around the point are searched one after another. The cells that cover a ring lead to all rows whose distance is in it,
 //! and to some that are nearer or farther. Each row is looked at once, and waits in a heap until its ring is done; so the order is
 //! exact. The first ring is half as wide as a cell around the point with some entries in it, later ones are wider or
-//! narrower by what was found.
+//! narrower by what was found; one in which too many are found is given up and begun again, half as wide.
+//!
+//! Memory is bounded: after [`MOST_SEEN`] rows it is forgotten which were looked at. From then on a ring keeps only the rows
+//! whose distance is in it, and those beyond it are looked at again by the rings that follow.
 
 use std::cmp::{Ordering, Reverse};
 use std::collections::{BinaryHeap, HashSet};
@@ -21,6 +24,11 @@ use crate::query::plan::NearSearch;
 /// read on, so that later rings have a share of all rows until then: each reads the cells around it again.
 const FEW: usize = 32;
 const MANY: usize = 512;
+
+/// Rows that are remembered.
+const MOST_SEEN: usize = 1 << 16;
+/// Rows of a ring after which it is made narrower, if it can be.
+const MOST_IN_RING: usize = 1 << 13;
 
 /// A row and its distance; rows at equal distances are in the order of their ids.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -52,6 +60,8 @@ pub(super) struct NearWalk {
     seen: HashSet<RowId>,
     /// Those of them that match.
     found: BinaryHeap<Reverse<Found>>,
+    /// [`MOST_SEEN`] was reached: each ring begins without memory.
+    forgets: bool,
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -91,14 +101,33 @@ impl NearWalk {
                 self.rings = Some(rings);
                 return Ok(None);
             }
+            self.forgets |= self.seen.len() > MOST_SEEN;
+            if self.forgets {
+                // Whatever is found now is beyond the last ring.
+                self.seen.clear();
+                self.found.clear();
+            }
             let before = self.found.len();
             let to = (rings.from + rings.width).max(rings.from * (1.0 + 1e-12)).min(rings.end);
-            self.ring(source, search, filter, counters, (rings.from, to))?;
+            let narrower = rings.width / 2.0;
+            let most = match narrower > rings.from * 1e-9 && narrower > 1e-9 {
+                true => MOST_IN_RING.max(self.seen.len()),
+                false => usize::MAX,
+            };
+            if !self.ring(source, search, filter, counters, (rings.from, to, to >= rings.end), most)? {
+                rings.width = narrower;
+                continue;
+            }
             let seen = self.seen.len();
+            // Each ring is read with much around it, so without memory there are to be few.
+            let (too_few, many) = match self.forgets {
+                false => (FEW.max(seen / 16), MANY.max(seen / 2)),
+                true => (MOST_IN_RING / 4, MOST_IN_RING),
+            };
             match self.found.len() - before {
                 // The second ring is greater than the first anyway.
-                few if few < FEW.max(seen / 16) && rings.from >= rings.width => rings.width *= 2.0,
-                many if many > MANY.max(seen / 2) => rings.width /= 2.0,
+                few if few < too_few && rings.from >= rings.width => rings.width *= 2.0,
+                found if found > many => rings.width /= 2.0,
                 _ => {}
             }
             rings.from = to;
@@ -106,40 +135,57 @@ impl NearWalk {
         }
     }
 
-    /// Looks at the rows of a ring.
+    /// Looks at the rows of a ring (from a distance to another; the last one, with its end). False if it was given up after `most`
+    /// that had not been looked at before.
     fn ring(
         &mut self,
         source: &dyn Source,
         search: &NearSearch,
         filter: &Filter,
         counters: &mut Counters,
-        (from, to): (f64, f64),
-    ) -> Result<()> {
+        (from, to, is_last): (f64, f64, bool),
+        most: usize,
+    ) -> Result<bool> {
         let work = Work::new(&interrupt::check);
         interrupt::check()?;
         let cells = ranges_between(&search.grid, &search.near, from, to, &work)?;
-        let (mut tick, NearWalk { seen, found, .. }) = (InterruptTick::default(), self);
+        let (mut tick, NearWalk { seen, found, forgets, .. }) = (InterruptTick::default(), self);
+        let (mut new, mut is_given_up) = (0, false);
         for range in search.ranges(&cells) {
             source.index_rows(search.index, &range, Direction::Forward, None, &mut |row| {
                 tick.tick()?;
                 counters.keys_examined += 1;
-                if !seen.insert(row) {
+                if seen.contains(&row) {
                     return Ok(Flow::Continue(()));
                 }
+                if new >= most {
+                    is_given_up = true;
+                    return Ok(Flow::Break(()));
+                }
+                let before = found.len();
                 source.fetch_row(row, &mut |document| {
                     counters.docs_examined += 1;
                     if filter.admits(document)?
                         && let Some((distance, _)) =
                             search.near.nearest(&search.path, Doc::from(document.document()?), &work)?
+                        && (!*forgets || (from <= distance && (distance < to || is_last)))
                     {
                         found.push(Reverse(Found { distance, row }));
                     }
                     Ok(())
                 })?;
+                // Of what is forgotten anyway, only rows of the ring are remembered as long as it lasts.
+                if !*forgets || found.len() > before {
+                    seen.insert(row);
+                    new += 1;
+                }
                 Ok(Flow::Continue(()))
             })?;
+            if is_given_up {
+                return Ok(false);
+            }
         }
-        Ok(())
+        Ok(true)
     }
 }
 

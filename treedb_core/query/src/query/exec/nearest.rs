@@ -16,8 +16,10 @@ use crate::query::{Deadline, Query};
 
 use super::find_rows;
 
-/// Rows that match a filter, up to which all of them are compared.
-const FEW: u64 = 1000;
+/// The least number of rows that match a filter, up to which all of them are compared.
+const FEW: u64 = 100;
+/// Rows of a walk that are matched against a filter before a scan of the collection is considered.
+const FEW_SEEN: u64 = 1000;
 /// Rows that a scan of the collection matches against a filter in the time that one candidate of an index takes.
 const SCANNED_PER_CANDIDATE: u64 = 16;
 /// Rows that are looked at for each one that is wanted, and at least, unless the request says otherwise.
@@ -132,7 +134,7 @@ fn run(
     let by_index = Plan::choose(source, context, &search.filter)?.path != Path::CollectionScan;
     let mut enough = false;
     if !search.exact {
-        enough = by_index && nearest.compare_few(source, context)? || nearest.walk(source, index, ef)?;
+        enough = by_index && nearest.compare_few(source, context, ef)? || nearest.walk(source, index, ef)?;
     }
     if !enough {
         nearest.compare_all(source, context, by_index)?;
@@ -181,9 +183,14 @@ struct Nearest<'s> {
 
 impl Nearest<'_> {
     /// Compares the documents that match the filter, if they are few; false if they are not.
-    fn compare_few(&mut self, source: &dyn Source, context: &QueryContext<'_>) -> Result<bool> {
-        let rows = find_rows(source, context, &self.search.filter, FEW + 1)?;
-        if rows.len() as u64 > FEW {
+    ///
+    /// Where `m` of `n` rows match, a walk looks at `limit * n / m` of them until `limit` match, at least `ef`. A row takes both sides
+    /// about as long: so few are those whose square is no more than that many times `n`.
+    fn compare_few(&mut self, source: &dyn Source, context: &QueryContext<'_>, ef: usize) -> Result<bool> {
+        let wanted = self.search.limit.max(ef / CANDIDATES_PER_ROW) as u64;
+        let few = source.estimated_rows().saturating_mul(wanted).isqrt().max(FEW);
+        let rows = find_rows(source, context, &self.search.filter, few + 1)?;
+        if rows.len() as u64 > few {
             return Ok(false);
         }
         self.compare_rows(source, rows)?;
@@ -197,7 +204,7 @@ impl Nearest<'_> {
         let all = filter.is_all();
         // Not all that are within a distance are wanted in exact order from the start.
         let k = if self.within.is_some() { limit.min(MIN_CANDIDATES) } else { limit };
-        let most = (source.estimated_rows() / SCANNED_PER_CANDIDATE).max(FEW);
+        let most = (source.estimated_rows() / SCANNED_PER_CANDIDATE).max(FEW_SEEN);
         let (mut seen, mut farther, mut enough) = (0, 0, true);
         let (found, within, deadline) = (&mut self.found, self.within, &mut self.deadline);
         let visit = &mut |row, distance| {

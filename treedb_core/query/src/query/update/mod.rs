@@ -331,7 +331,7 @@ fn encode(document: &Document) -> Result<RawDocumentBuf> {
 fn replace(old: &Document, new: &Document) -> Result<Document> {
     let mut after = Document::new();
     match (old.get("_id"), new.get("_id")) {
-        (Some(old), Some(new)) if old != new => {
+        (Some(old), Some(new)) if !is_same(old, new)? => {
             return Err(QueryError::new(
                 ErrorCode::ImmutableField,
                 format!(
@@ -350,9 +350,17 @@ fn replace(old: &Document, new: &Document) -> Result<Document> {
     Ok(after)
 }
 
+/// Whether two values have the same bytes. (Bson's own comparison says of no NaN that it is another.)
+fn is_same(a: &Bson, b: &Bson) -> Result<bool> {
+    Ok(a == b || positional::document_with("", a)?.as_bytes() == positional::document_with("", b)?.as_bytes())
+}
+
 /// `ImmutableField` if the document had an `_id`, `old`, and the update changed it.
 fn check_id(old: Option<&Bson>, after: &Document, fields: &[FieldUpdate]) -> Result<()> {
-    if old.is_none() || old == after.get("_id") {
+    let Some(old) = old else { return Ok(()) };
+    if let Some(new) = after.get("_id")
+        && is_same(old, new)?
+    {
         return Ok(());
     }
     let path =

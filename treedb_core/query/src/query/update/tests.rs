@@ -119,6 +119,14 @@ fn malformed_updates_have_mongodbs_error_codes() {
 }
 
 #[test]
+fn documents_whose_id_is_not_a_number_can_be_changed() {
+    let old = doc! { "_id": f64::NAN, "a": 1 };
+    assert_eq!(applied(old.clone(), doc! { "$set": { "a": 2 } }).get_i32("a").unwrap(), 2);
+    assert_eq!(applied(old.clone(), doc! { "_id": f64::NAN, "b": 2 }).get_i32("b").unwrap(), 2);
+    assert_eq!(code(apply(old, doc! { "$set": { "_id": 2 } })), ErrorCode::ImmutableField);
+}
+
+#[test]
 fn an_operator_may_occur_twice_but_not_with_the_same_path() {
     let mut update = bson::rawdoc! { "$set": { "a": 1 } };
     update.append(bson::raw::cstr!("$set"), bson::rawdoc! { "b": 2 });
