@@ -14,13 +14,19 @@ case ${1:-all} in
         export BENCH_POLODB
         ;;
 esac
-# The servers are processes of their own. The peer is a program of its own too, installed once: seven minutes on two cores.
+# The servers are processes of their own.
+case ${1:-all} in
+    all | server | connections | access_paths)
+        cargo build -q --release -p treedb_server --bin treedb
+        BENCH_TREEDB=$(realpath "$target/release/treedb")
+        export BENCH_TREEDB
+        ;;
+esac
+# The peer is a program of its own too, installed once: seven minutes on two cores.
 case ${1:-all} in
     all | server | connections)
         # A thousand connections.
         ulimit -n 8192 || true
-        cargo build -q --release -p treedb_server --bin treedb
-        BENCH_TREEDB=$(realpath "$target/release/treedb")
         if [ -z "${BENCH_SECANTUSD:-}" ]; then
             peers=$(realpath "$target")/peers
             [ -x "$peers/bin/secantusd-rs" ] ||
@@ -28,7 +34,15 @@ case ${1:-all} in
                     secantus-mdb --version 0.5.3-beta.196 --ignore-rust-version --root "$peers"
             BENCH_SECANTUSD=$peers/bin/secantusd-rs
         fi
-        export BENCH_TREEDB BENCH_SECANTUSD
+        export BENCH_SECANTUSD
+        ;;
+esac
+# One of the clients is PyMongo.
+case ${1:-all} in
+    all | access_paths)
+        scripts/venv.sh
+        BENCH_PYTHON=$PWD/.venv/bin/python
+        export BENCH_PYTHON
         ;;
 esac
 # Without these the bindings would compile a RocksDB of their own.

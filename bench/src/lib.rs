@@ -6,6 +6,7 @@
 //! | [`engines`] | TreeDB and its peers behind common traits |
 //! | `debian_packages` | a data set of real documents |
 //! | `server` | servers, clients and YCSB's workloads |
+//! | `paths` | the ways to reach a collection of TreeDB |
 //! | `vectors` | sets of vectors, and indexes over them |
 //! | [`comparison`] | interleaved rounds, clocks, units and checksums |
 //! | [`worker`] | work that needs a process of its own |
@@ -25,6 +26,7 @@ mod debian_packages;
 pub mod engines;
 pub mod machine;
 pub mod page;
+mod paths;
 pub mod report;
 pub mod results;
 mod server;

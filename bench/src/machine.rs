@@ -104,6 +104,9 @@ fn peers() -> Map<String, Value> {
         add("USearch", locked(LOCK, "usearch"));
         add("PoloDB", locked(POLODB_LOCK, "polodb_core"));
     }
+    if cfg!(feature = "mongo-driver") {
+        add("MongoDB's driver for Rust", locked(LOCK, "mongodb"));
+    }
     peers
 }
 

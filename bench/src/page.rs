@@ -104,14 +104,14 @@ fn overview(out: &mut String, files: &[ResultFile]) -> Result<()> {
         let ratios: Vec<f64> = peer_rows(file).map(|row| row.ratio).collect();
         let named = |row: &ResultRow| format!("{:.2} ({})", row.ratio, row.peer);
         let (worst, best) = extremes(file).map_or_else(Default::default, |(w, b)| (named(w), named(b)));
+        let median = if ratios.is_empty() { String::new() } else { format!("{:.2}", median(&ratios)) };
         writeln!(
             out,
-            "| [{0}](#{0}) | {1} | {2} | {3} | {4:.2} | {worst} | {best} | {5} | {6} |",
+            "| [{0}](#{0}) | {1} | {2} | {3} | {median} | {worst} | {best} | {4} | {5} |",
             file.suite,
             score.ahead,
             score.equal,
             score.behind,
-            median(&ratios),
             commit(file),
             rounds(file)
         )?;
@@ -134,14 +134,18 @@ fn summary(out: &mut String, file: &ResultFile) -> Result<()> {
         })
         .collect();
     let equal = if score.equal > 0 { format!(", equal in {}", score.equal) } else { String::new() };
-    write!(
-        out,
-        "TreeDB is ahead in {} of {} comparisons{equal} and behind in {}. Ahead by peer: {}.",
-        score.ahead,
-        score.total(),
-        score.behind,
-        by_peer.join("; ")
-    )?;
+    if score.total() == 0 {
+        write!(out, "TreeDB is compared with itself, and with limits, in {} rows.", file.rows.len())?;
+    } else {
+        write!(
+            out,
+            "TreeDB is ahead in {} of {} comparisons{equal} and behind in {}. Ahead by peer: {}.",
+            score.ahead,
+            score.total(),
+            score.behind,
+            by_peer.join("; ")
+        )?;
+    }
     if let Some((worst, best)) = extremes(file) {
         let named = |row: &ResultRow| format!("{:.2} against {} ({})", row.ratio, row.peer, row.workload);
         write!(out, " The worst ratio is {}, the best {}.", named(worst), named(best))?;
@@ -287,6 +291,15 @@ mod tests {
         assert!(page.contains("The worst ratio is 0.50 against P (w), the best 2.00 against Q (w)."));
         assert_eq!(page.matches("peer ahead**").count(), 1);
         assert!(!page.contains("Warning"));
+    }
+
+    #[test]
+    fn a_suite_without_other_engines_has_no_score() {
+        let page =
+            page(&[file(vec![row("w", "TreeDB, another way", 0.5), row("w", "target", 2.0)])]).unwrap();
+        assert!(page.contains("TreeDB is compared with itself, and with limits, in 2 rows."));
+        assert!(page.contains("| [s](#s) | 0 | 0 | 0 |  |  |  | 0123456789ab | 5 |"));
+        assert!(!page.contains("Ahead by peer") && !page.contains(".svg"));
     }
 
     #[test]

@@ -106,7 +106,7 @@ pub fn progress(row: &Row) {
 pub fn print(suite: &str, rows: &[Row]) {
     println!("\n{suite}: TreeDB is ahead where the ratio is above 1; [minimum..maximum] of the rounds");
     println!(
-        "{:<58} {:>9} {:>24} {:<18} {:>24} {:>7}   goal",
+        "{:<58} {:>9} {:>24} {:<28} {:>24} {:>7}   goal",
         "workload", "unit", "TreeDB", "peer", "peer result", "ratio"
     );
     for row in rows {
@@ -115,7 +115,7 @@ pub fn print(suite: &str, rows: &[Row]) {
             format!("{} [{}..{}]", format_number(f.median()), short(min), short(max))
         };
         println!(
-            "{:<58} {:>9} {:>24} {:<18} {:>24} {:>6.2} {} {}",
+            "{:<58} {:>9} {:>24} {:<28} {:>24} {:>6.2} {} {}",
             row.workload,
             row.unit.label(),
             with_spread(&row.ours),

@@ -1,8 +1,10 @@
 //! What the workloads ask of a server, by either protocol.
 
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use treedb_server::client::{self, Prepared, Shape};
 
+#[cfg(feature = "mongo-driver")]
+use super::driver::Thread;
 use super::process::Process;
 use super::wire::Wire;
 use crate::Result;
@@ -12,14 +14,27 @@ use crate::Result;
 pub(crate) enum Protocol {
     /// MongoDB's.
     Mongo,
+    /// MongoDB's, by MongoDB's driver for Rust.
+    #[cfg(feature = "mongo-driver")]
+    Driver,
     /// TreeDB's.
     Native,
 }
+
+/// MongoDB's driver for Rust, if this program is built with it.
+#[cfg(feature = "mongo-driver")]
+pub(crate) const DRIVER: Option<Protocol> = Some(Protocol::Driver);
+/// MongoDB's driver for Rust, if this program is built with it.
+#[cfg(not(feature = "mongo-driver"))]
+pub(crate) const DRIVER: Option<Protocol> = None;
 
 /// A connection to a server.
 pub(crate) enum Client {
     /// By MongoDB's protocol.
     Mongo(Wire),
+    /// By MongoDB's protocol and its driver, which has the connections.
+    #[cfg(feature = "mongo-driver")]
+    Driver(Thread),
     /// By TreeDB's.
     Native(Box<Native>),
 }
@@ -54,15 +69,10 @@ impl Client {
     /// The server does not answer, or does not speak the protocol.
     pub(crate) fn connect(server: &Process, protocol: Protocol) -> Result<Client> {
         Ok(match protocol {
-            Protocol::Mongo => {
-                let mut wire = Wire::connect(&server.mongo)?;
-                wire.command(&rawdoc! { "hello": 1, "$db": "admin" })?;
-                Client::Mongo(wire)
-            }
-            Protocol::Native => {
-                let address = server.native.as_ref().ok_or("the server has no native protocol")?;
-                Client::Native(Box::new(Native::connect(address)?))
-            }
+            Protocol::Mongo => Client::Mongo(Wire::connect(&server.mongo)?),
+            #[cfg(feature = "mongo-driver")]
+            Protocol::Driver => Client::Driver(server.driver()?.thread(DATABASE, COLLECTION)),
+            Protocol::Native => Client::Native(Box::new(Native::connect(server.native()?)?)),
         })
     }
 
@@ -72,12 +82,9 @@ impl Client {
     /// Not all of them were inserted.
     pub(crate) fn insert(&mut self, documents: &[RawDocumentBuf]) -> Result<()> {
         match self {
-            Client::Mongo(wire) => {
-                let mut array = bson::RawArrayBuf::new();
-                documents.iter().for_each(|document| array.push(document.clone()));
-                let command = rawdoc! { "insert": COLLECTION, "documents": array, "$db": DATABASE };
-                wire.command(&command)?;
-            }
+            Client::Mongo(wire) => wire.insert(DATABASE, COLLECTION, documents.iter().map(AsRef::as_ref))?,
+            #[cfg(feature = "mongo-driver")]
+            Client::Driver(thread) => thread.insert(documents)?,
             Client::Native(native) => {
                 let inserted = native.client.insert_many(NAMESPACE, documents, true)?;
                 if !inserted.errors.is_empty() {
@@ -95,17 +102,11 @@ impl Client {
     pub(crate) fn read(&mut self, id: &str, see: impl FnOnce(&RawDocument) -> Result<()>) -> Result<()> {
         match self {
             Client::Mongo(wire) => {
-                let filter = rawdoc! { "_id": id };
-                let find = rawdoc! {
-                    "find": COLLECTION, "filter": filter, "limit": 1_i32, "singleBatch": true, "$db": DATABASE
-                };
-                let reply = wire.command(&find)?;
-                let first = reply.get_document("cursor")?.get_array("firstBatch")?.into_iter().next();
-                match first.ok_or("not found")?? {
-                    RawBsonRef::Document(document) => see(document),
-                    _ => Err("no document".into()),
-                }
+                let found = wire.find_one(DATABASE, COLLECTION, rawdoc! { "_id": id }, see)?;
+                found.ok_or_else(|| "not found".into())
             }
+            #[cfg(feature = "mongo-driver")]
+            Client::Driver(thread) => see(&thread.read(id)?.ok_or("not found")?),
             Client::Native(native) => see(&native.client.execute_get(native.get, id)?.ok_or("not found")?),
         }
     }
@@ -125,6 +126,8 @@ impl Client {
                 let command = rawdoc! { "update": COLLECTION, "updates": [statement], "$db": DATABASE };
                 u64::try_from(wire.command(&command)?.get_i32("n")?)?
             }
+            #[cfg(feature = "mongo-driver")]
+            Client::Driver(thread) => thread.update(id, field, value)?,
             Client::Native(native) => native.client.update_one(NAMESPACE, &filter, &update)?.matched,
         };
         if matched == 1 { Ok(()) } else { Err("not found".into()) }
@@ -156,6 +159,11 @@ impl Client {
                     seen += 1;
                 }
             }
+            #[cfg(feature = "mongo-driver")]
+            Client::Driver(thread) => thread.scan(from, count, |document| {
+                seen += 1;
+                see(document)
+            })?,
             Client::Native(native) => {
                 let values = client::values([from]);
                 for document in native.client.execute_find(native.scan, &values, u64::from(count))? {

@@ -1,10 +1,17 @@
 //! Servers for documents, in processes of their own, and clients for them.
 
 mod client;
+mod done;
+#[cfg(feature = "mongo-driver")]
+mod driver;
 mod process;
+mod runtime;
 mod wire;
 mod ycsb;
 
-pub(crate) use client::Protocol;
+pub(crate) use client::{DRIVER, Protocol};
+pub(crate) use done::{Beginning, Done, nanos};
 pub(crate) use process::Process;
-pub(crate) use ycsb::{Done, RECORDS, Workload, load, open, reads, run};
+pub(crate) use runtime::runtime;
+pub(crate) use wire::Wire;
+pub(crate) use ycsb::{Choice, Length, RECORDS, Run, Workload, load, open, reads, run};

@@ -3,9 +3,13 @@
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::process::{Child, Command, Stdio};
+#[cfg(feature = "mongo-driver")]
+use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
-use super::client::{Client, Protocol};
+#[cfg(feature = "mongo-driver")]
+use super::driver::Driver;
+use super::wire::Wire;
 use crate::Result;
 use crate::engines::DataDir;
 
@@ -15,7 +19,9 @@ pub(crate) struct Process {
     /// Where drivers of MongoDB connect.
     pub(crate) mongo: String,
     /// Where clients of TreeDB's native protocol connect.
-    pub(crate) native: Option<String>,
+    native: Option<String>,
+    #[cfg(feature = "mongo-driver")]
+    driver: OnceLock<Driver>,
     _dir: DataDir,
 }
 
@@ -32,10 +38,22 @@ impl Process {
     /// # Errors
     /// It does not start.
     pub(crate) fn treedb() -> Result<Process> {
+        Process::treedb_with("durable")
+    }
+
+    /// The same with writes that are acknowledged before they are flushed.
+    ///
+    /// # Errors
+    /// It does not start.
+    pub(crate) fn relaxed_treedb() -> Result<Process> {
+        Process::treedb_with("relaxed")
+    }
+
+    fn treedb_with(durability: &str) -> Result<Process> {
         let dir = DataDir::new("treedb-server")?;
         let mut child = program("BENCH_TREEDB")?
             .args(["serve", "--mongo", "127.0.0.1:0", "--native", "127.0.0.1:0", "--log-level", "error"])
-            .args(["--max-connections", "4000"])
+            .args(["--max-connections", "4000", "--durability", durability])
             .arg("--dir")
             .arg(dir.path().join("db"))
             .stdout(Stdio::piped())
@@ -47,7 +65,7 @@ impl Process {
             Ok(found.ok_or_else(|| format!("unexpected: {line}"))?.to_owned())
         };
         let (mongo, native) = (address("mongo")?, Some(address("native")?));
-        Ok(Process { child, mongo, native, _dir: dir })
+        Ok(Process::of(child, mongo, native, dir))
     }
 
     /// WiredTiger behind MongoDB's protocol (`secantusd-rs`), with writes that are flushed before they are acknowledged.
@@ -73,15 +91,47 @@ impl Process {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn()?;
-        let process = Process { child, mongo: format!("127.0.0.1:{port}"), native: None, _dir: dir };
+        let process = Process::of(child, format!("127.0.0.1:{port}"), None, dir);
         let until = Instant::now() + Duration::from_secs(30);
-        while Client::connect(&process, Protocol::Mongo).is_err() {
+        while Wire::connect(&process.mongo).is_err() {
             if Instant::now() > until {
                 return Err("WiredTiger's server does not answer".into());
             }
             std::thread::sleep(Duration::from_millis(50));
         }
         Ok(process)
+    }
+
+    fn of(child: Child, mongo: String, native: Option<String>, dir: DataDir) -> Process {
+        Process {
+            child,
+            mongo,
+            native,
+            #[cfg(feature = "mongo-driver")]
+            driver: OnceLock::new(),
+            _dir: dir,
+        }
+    }
+
+    /// Where clients of TreeDB's native protocol connect.
+    ///
+    /// # Errors
+    /// It does not have that protocol.
+    pub(crate) fn native(&self) -> Result<&str> {
+        Ok(self.native.as_deref().ok_or("the server has no native protocol")?)
+    }
+
+    /// A client by MongoDB's driver for Rust, the same one whenever it is asked for.
+    ///
+    /// # Errors
+    /// The driver's.
+    #[cfg(feature = "mongo-driver")]
+    pub(crate) fn driver(&self) -> Result<&Driver> {
+        if let Some(driver) = self.driver.get() {
+            return Ok(driver);
+        }
+        let driver = Driver::new(&self.mongo)?;
+        Ok(self.driver.get_or_init(|| driver))
     }
 
     /// The processor time that it has used, in nanoseconds: user and system, in steps of 10 ms.

@@ -4,7 +4,7 @@
 use std::io::{Read, Write};
 use std::net::TcpStream;
 
-use bson::{RawDocument, RawDocumentBuf};
+use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::Result;
 
@@ -19,11 +19,44 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    /// Connects.
+    /// Connects, and greets the server.
     pub(crate) fn connect(address: &str) -> Result<Wire> {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
-        Ok(Wire { stream, bytes: Vec::new(), last: 0 })
+        let mut wire = Wire { stream, bytes: Vec::new(), last: 0 };
+        wire.command(&rawdoc! { "hello": 1, "$db": "admin" })?;
+        Ok(wire)
+    }
+
+    /// Inserts documents. It is an error if not all of them were.
+    pub(crate) fn insert<'d>(
+        &mut self,
+        database: &str,
+        collection: &str,
+        documents: impl Iterator<Item = &'d RawDocument>,
+    ) -> Result<()> {
+        let documents: RawArrayBuf = documents.collect();
+        self.command(&rawdoc! { "insert": collection, "documents": documents, "$db": database })?;
+        Ok(())
+    }
+
+    /// Hands the first document that matches to `see`, and returns what that makes of it; `None` if none matches.
+    pub(crate) fn find_one<T>(
+        &mut self,
+        database: &str,
+        collection: &str,
+        filter: RawDocumentBuf,
+        see: impl FnOnce(&RawDocument) -> Result<T>,
+    ) -> Result<Option<T>> {
+        let find = rawdoc! {
+            "find": collection, "filter": filter, "limit": 1_i32, "singleBatch": true, "$db": database
+        };
+        let reply = self.command(&find)?;
+        match reply.get_document("cursor")?.get_array("firstBatch")?.into_iter().next().transpose()? {
+            None => Ok(None),
+            Some(RawBsonRef::Document(document)) => see(document).map(Some),
+            Some(_) => Err("no document".into()),
+        }
     }
 
     /// Sends a command and returns its reply, which says `ok: 1` and has no write errors.

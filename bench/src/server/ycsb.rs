@@ -9,8 +9,8 @@
 //! | E | 95 % scans of 1 to 100 records, 5 % inserts | zipfian |
 //! | F | half reads, half reads followed by an update | zipfian |
 //!
-//! Zipfian choices have the exponent .99 and are scattered over the records by a hash, as in YCSB. Every value begins with
-//! the number of its record, which is checked on each read.
+//! Zipfian choices have the exponent .99 and are scattered over the records by a hash, as in YCSB. All of the workloads can also choose all
+//! records equally often. Every value begins with the number of its record, which is checked on each read.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -20,6 +20,7 @@ use bench_common::Random;
 use bson::{RawDocument, RawDocumentBuf};
 
 use super::client::{Client, Protocol};
+use super::done::{Beginning, Done, nanos};
 use super::process::Process;
 use crate::Result;
 
@@ -71,15 +72,35 @@ impl Workload {
     }
 }
 
-/// What some connections have done.
+/// How a workload chooses records.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Choice {
+    /// Some far more often than others; which ones, depends on the workload.
+    Zipfian,
+    /// All equally often.
+    Uniform,
+}
+
+/// How long a workload runs.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Done {
-    /// Operations.
-    pub(crate) ops: u64,
-    /// How long it took.
-    pub(crate) time: Duration,
-    /// 99 % of the operations took at most that.
-    pub(crate) p99: Duration,
+pub(crate) enum Length {
+    /// For some time.
+    Time(Duration),
+    /// Until the connections have made so many operations together.
+    Operations(u64),
+}
+
+/// What is run.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Run {
+    /// The operations.
+    pub(crate) workload: Workload,
+    /// The records.
+    pub(crate) choice: Choice,
+    /// How many connections.
+    pub(crate) threads: u64,
+    /// How long.
+    pub(crate) length: Length,
 }
 
 fn hash(n: u64) -> u64 {
@@ -127,6 +148,7 @@ fn check(document: &RawDocument, n: Option<u64>) -> Result<()> {
 
 /// Chooses numbers below a bound by a zipfian distribution (Gray et al., "Quickly generating billion-record synthetic
 /// databases", 1994).
+#[derive(Clone)]
 struct Zipfian {
     items: f64,
     alpha: f64,
@@ -137,13 +159,19 @@ struct Zipfian {
 }
 
 impl Zipfian {
-    fn new(items: u64, seed: u64) -> Zipfian {
+    /// Takes as long as some operations for each thousand of `items`.
+    fn new(items: u64) -> Zipfian {
         let theta = 0.99;
         let zeta: f64 = (1..=items).map(|i| 1.0 / (i as f64).powf(theta)).sum();
         let zeta_2 = 1.0 + 0.5_f64.powf(theta);
         let items = items as f64;
         let eta = (1.0 - (2.0 / items).powf(1.0 - theta)) / (1.0 - zeta_2 / zeta);
-        Zipfian { items, alpha: 1.0 / (1.0 - theta), zeta, eta, theta, random: Random::new(seed, 1 << 53) }
+        Zipfian { items, alpha: 1.0 / (1.0 - theta), zeta, eta, theta, random: Random::new(0, 1 << 53) }
+    }
+
+    /// The same distribution with choices of its own.
+    fn seeded(&self, seed: u64) -> Zipfian {
+        Zipfian { random: Random::new(seed, 1 << 53), ..self.clone() }
     }
 
     /// 0 most often.
@@ -177,18 +205,6 @@ fn connections<T: Send>(
     })
 }
 
-fn done(started: Instant, latencies: Vec<Vec<u32>>) -> Done {
-    let time = started.elapsed();
-    let mut all: Vec<u32> = latencies.into_iter().flatten().collect();
-    all.sort_unstable();
-    let p99 = all.get(all.len() * 99 / 100).copied().unwrap_or(0);
-    Done { ops: all.len() as u64, time, p99: Duration::from_nanos(u64::from(p99)) }
-}
-
-fn nanos(since: Instant) -> u32 {
-    u32::try_from(since.elapsed().as_nanos()).unwrap_or(u32::MAX)
-}
-
 /// Inserts `count` records from `first` on by so many connections, `batch` of them with one command.
 ///
 /// # Errors
@@ -202,7 +218,7 @@ pub(crate) fn load(
     batch: u64,
 ) -> Result<Done> {
     let next = AtomicU64::new(first);
-    let started = Instant::now();
+    let begun = Beginning::now(Some(server))?;
     let latencies = connections(server, protocol, threads, |mut client, _| {
         let mut latencies = Vec::new();
         loop {
@@ -216,34 +232,44 @@ pub(crate) fn load(
             latencies.push(nanos(began));
         }
     })?;
-    Ok(done(started, latencies))
+    begun.done(latencies)
 }
 
-/// Runs a workload for `time` on so many connections. `records` is how many there are; inserts add to it.
+/// Runs a workload. `records` is how many there are; inserts add to it.
 ///
 /// # Errors
 /// The server's, or a record that is not as it must be.
 pub(crate) fn run(
     server: &Process,
     protocol: Protocol,
-    workload: Workload,
-    threads: u64,
-    time: Duration,
+    what: Run,
     records: &AtomicU64,
     seed: u64,
 ) -> Result<Done> {
-    let started = Instant::now();
+    let Run { workload, choice, threads, length } = what;
     // Numbers are given out before the records exist, so the latest that all connections can rely on are counted apart.
     let there = records.load(Ordering::Relaxed);
+    let zipfian = (choice == Choice::Zipfian).then(|| Zipfian::new(there));
+    let begun = Beginning::now(Some(server))?;
+    let started = begun.at;
+    let operations = AtomicU64::new(0);
+    let goes_on = || match length {
+        Length::Time(time) => started.elapsed() < time,
+        Length::Operations(count) => operations.fetch_add(1, Ordering::Relaxed) < count,
+    };
     let latencies = connections(server, protocol, threads, |mut client, i| {
         let seed = seed * 1_000 + i;
-        let mut zipfian = Zipfian::new(there, seed);
+        let mut zipfian = zipfian.as_ref().map(|zipfian| zipfian.seeded(seed));
+        let mut evenly = Random::new(seed, there);
         let mut dice = Random::new(!seed, 100);
         let mut lengths = Random::new(seed ^ 0xe, 100);
         let mut latencies = Vec::new();
-        while started.elapsed() < time {
-            let rank = zipfian.next();
-            let n = if workload == Workload::D { there - 1 - rank } else { hash(rank) % there };
+        while goes_on() {
+            let n = match &mut zipfian {
+                None => evenly.next().unwrap_or(0),
+                Some(latest) if workload == Workload::D => there - 1 - latest.next(),
+                Some(zipfian) => hash(zipfian.next()) % there,
+            };
             let write = dice.next().unwrap_or(0) < workload.writes();
             let id = key(n);
             let update = |client: &mut Client, salt: u64| {
@@ -270,7 +296,7 @@ pub(crate) fn run(
         }
         Ok(latencies)
     })?;
-    Ok(done(started, latencies))
+    begun.done(latencies)
 }
 
 /// Reads records, chosen evenly, for `time` on so many connections, which are open before the time begins.
@@ -279,6 +305,7 @@ pub(crate) fn run(
 /// As [`run`].
 pub(crate) fn reads(server: &Process, threads: u64, time: Duration, records: u64, seed: u64) -> Result<Done> {
     let ready = Barrier::new(threads as usize);
+    let mut begun = Beginning::now(Some(server))?;
     let done_in = connections(server, Protocol::Mongo, threads, |mut client, i| {
         let mut numbers = Random::new(seed * 1_000_000 + i, records);
         let mut latencies = Vec::new();
@@ -292,8 +319,8 @@ pub(crate) fn reads(server: &Process, threads: u64, time: Duration, records: u64
         }
         Ok((started, latencies))
     })?;
-    let first = done_in.iter().map(|(started, _)| *started).min().unwrap_or_else(Instant::now);
-    Ok(done(first, done_in.into_iter().map(|(_, latencies)| latencies).collect()))
+    begun.at = done_in.iter().map(|(started, _)| *started).min().unwrap_or(begun.at);
+    begun.done(done_in.into_iter().map(|(_, latencies)| latencies).collect())
 }
 
 /// Opens so many connections, reads a record by each, and keeps them open.
@@ -316,7 +343,7 @@ mod tests {
 
     #[test]
     fn a_zipfian_choice_prefers_the_first_and_reaches_most() {
-        let mut zipfian = Zipfian::new(1_000, 7);
+        let mut zipfian = Zipfian::new(1_000).seeded(7);
         let mut counts = vec![0_u32; 1_000];
         for _ in 0..100_000 {
             counts[zipfian.next() as usize] += 1;

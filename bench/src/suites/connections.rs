@@ -49,7 +49,7 @@ fn throughput(scale: Scale) -> Result<Vec<Row>> {
                 reads(server, count, time, RECORDS, round).map_err(|error| format!("{name}: {error}"))?;
             if round > 0 {
                 per_second[at].rounds.push(done.ops as f64 / done.time.as_secs_f64());
-                p99[at].rounds.push(done.p99.as_secs_f64() * 1e6);
+                p99[at].rounds.push(done.percentile(99).as_secs_f64() * 1e6);
             }
         }
     }

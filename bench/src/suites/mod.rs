@@ -1,5 +1,6 @@
 //! The workloads.
 
+mod access_paths;
 mod concurrent_reads;
 mod connections;
 mod documents;
@@ -13,6 +14,7 @@ mod packages;
 mod pg;
 mod pg_documents;
 mod readers;
+mod requests;
 mod server;
 mod stall;
 mod vector_documents;
@@ -67,6 +69,11 @@ pub const SUITES: &[Suite] = &[
         about: connections::ABOUT,
         run: |scale| Ok(connections::run(scale)?.into()),
     },
+    Suite {
+        name: "access_paths",
+        about: access_paths::ABOUT,
+        run: |scale| Ok(access_paths::run(scale)?.into()),
+    },
     Suite { name: "vectors", about: vectors::ABOUT, run: vectors::run },
 ];
 
@@ -87,8 +94,7 @@ impl Scale {
             Some(_) => Scale { rounds: 2, divide: 100 },
             None => Scale { rounds: 7, divide: 1 },
         };
-        let rounds = std::env::var("BENCH_ROUNDS").ok().and_then(|n| n.parse().ok());
-        Scale { rounds: rounds.unwrap_or(usual.rounds), ..usual }
+        Scale { rounds: number("BENCH_ROUNDS").unwrap_or(usual.rounds), ..usual }
     }
 
     /// Whether `BENCH_ONLY` selects a workload. It lists parts, separated by `+`, that the workload's name must contain,
@@ -115,10 +121,17 @@ impl Scale {
             Some("BENCH_ROUNDS is below 5, which is the minimum for a result file")
         } else if only().is_some() || engines::chosen().is_some() || Clock::chosen() != Clock::Wall {
             Some("BENCH_ONLY, BENCH_PEERS or BENCH_CLOCK is set")
+        } else if number("BENCH_RECORDS").or(number("BENCH_OPERATIONS")).is_some() {
+            Some("BENCH_RECORDS or BENCH_OPERATIONS is set")
         } else {
             None
         }
     }
+}
+
+/// The number that an environment variable holds, if it is set to one.
+fn number(variable: &str) -> Option<u64> {
+    std::env::var(variable).ok()?.parse().ok()
 }
 
 /// The value of `BENCH_ONLY`.
