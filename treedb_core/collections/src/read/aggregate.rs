@@ -20,8 +20,8 @@ use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::Variables;
 use treedb_query::query::interrupt;
 use treedb_query::query::{
-    Counters, Execution, Hint, NearestQuery, Neighbor, Plan, PointLookup, PointQuery, Projection, Query,
-    nearest,
+    Counters, Execution, Hint, NearestQuery, Neighbor, Plan, PlanSummary, PointLookup, PointQuery,
+    Projection, Query, nearest,
 };
 use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
 
@@ -357,7 +357,10 @@ impl Collections for SnapshotCollections {
     fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
         let seen = match self.seen(namespace) {
             Ok(Some(seen)) => seen,
-            Ok(None) => return Ok(Box::new(VecStream::new(Vec::new()))),
+            Ok(None) => {
+                interrupt::note_plan(|| PlanSummary::EOF);
+                return Ok(Box::new(VecStream::new(Vec::new())));
+            }
             Err(error) => match self.view(namespace)? {
                 Some(view) => return self.find_in_view(&view, query),
                 None => return Err(error),
@@ -393,6 +396,7 @@ impl Collections for SnapshotCollections {
                 let scan = ParallelScan::new(&view, threads, in_order)?;
                 drop(reads);
                 if let Some(scan) = scan {
+                    interrupt::note_plan(|| PlanSummary::COLLECTION_SCAN);
                     let query = Arc::new(query);
                     return Ok(scan.streams(&self.reads, meta, &query, &self.examined));
                 }
@@ -429,6 +433,7 @@ impl Collections for SnapshotCollections {
         let reads = locked(&self.reads);
         let layer = seen.through(&*reads);
         if let (true, None, Some(rows)) = (query.filter.is_all(), &query.hint, layer.known_rows()?) {
+            interrupt::note_plan(|| PlanSummary::RECORD_COUNT);
             let found = rows.saturating_sub(query.skip);
             return Ok(if query.limit == 0 { found } else { found.min(query.limit) });
         }

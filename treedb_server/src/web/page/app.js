@@ -228,6 +228,7 @@ async function slow(mine) {
         { title: "Namespace", value: ({ ns }) => ns, mono: true },
         { title: "Returned", number: true, value: ({ nreturned }) => (nreturned === undefined ? "" : count(nreturned)) },
         { title: "Command", value: (entry) => JSON.stringify(entry.command), mono: true },
+        { title: "Plan", value: ({ planSummary }) => planSummary ?? "", mono: true },
       ], kept) : h("p", { class: "muted" }, "nothing yet")),
     h("section", { class: "card" }, h("h2", {}, "In the log"),
       lines.length ? table([
@@ -237,6 +238,7 @@ async function slow(mine) {
         { title: "Namespace", value: ({ attr }) => attr.namespace, mono: true },
         { title: "Returned", number: true, value: ({ attr }) => (attr.returned === undefined ? "" : count(attr.returned)) },
         { title: "Answer", number: true, value: ({ attr }) => bytes(attr.bytes) },
+        { title: "Plan", value: ({ attr }) => attr.plan ?? "", mono: true },
         { title: "Connection", value: ({ ctx }) => ctx },
       ], lines) : h("p", { class: "muted" }, "no slow operations, or your roles do not show the log")));
 }
