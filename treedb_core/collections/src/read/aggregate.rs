@@ -30,6 +30,7 @@ use crate::catalog::namespace::Namespace;
 use crate::catalog::search_index::SearchIndex;
 use crate::catalog::view_def::{MAX_DEPTH, ResolvedView};
 use crate::catalog::views::too_deep;
+use crate::changes::{by_time, is_oplog};
 use crate::database::Database;
 use crate::maintenance::stats;
 use crate::read::batch::Batch;
@@ -175,6 +176,11 @@ impl SnapshotCollections {
     /// True for a view.
     fn is_view(&self, namespace: &str) -> Result<bool> {
         Ok(self.view(namespace)?.is_some())
+    }
+
+    /// True for what has no rows: a view, and the collection that shows the change log.
+    fn is_computed(&self, namespace: &str) -> Result<bool> {
+        Ok(is_oplog(namespace) || self.is_view(namespace)?)
     }
 
     /// The documents of a view that `query` finds: its stages follow those of the view.
@@ -355,6 +361,9 @@ impl EqualityLookup for IndexLookup {
 
 impl Collections for SnapshotCollections {
     fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
+        if is_oplog(namespace) {
+            return Ok(Box::new(self.db.query_oplog(query, false)?));
+        }
         let seen = match self.seen(namespace) {
             Ok(Some(seen)) => seen,
             Ok(None) => {
@@ -413,7 +422,7 @@ impl Collections for SnapshotCollections {
         deadline: Option<Instant>,
         threads: Option<usize>,
     ) -> Result<Option<Vec<RawDocumentBuf>>> {
-        if self.is_view(namespace)? {
+        if self.is_computed(namespace)? {
             return Ok(None);
         }
         let Some(seen) = self.seen(namespace)? else { return Ok(Some(Vec::new())) };
@@ -422,7 +431,7 @@ impl Collections for SnapshotCollections {
     }
 
     fn count(&self, namespace: &str, query: Query) -> Result<u64> {
-        if self.is_view(namespace)? {
+        if self.is_computed(namespace)? {
             let (mut documents, mut count) = (self.find(namespace, query)?, 0);
             while documents.next()?.is_some() {
                 count += 1;
@@ -459,7 +468,7 @@ impl Collections for SnapshotCollections {
     }
 
     fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {
-        if self.is_view(namespace)? {
+        if self.is_computed(namespace)? {
             return Ok(false);
         }
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
@@ -468,6 +477,9 @@ impl Collections for SnapshotCollections {
     }
 
     fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool> {
+        if is_oplog(namespace) {
+            return Ok(query.hint.is_none() && query.sort.as_ref().and_then(by_time).is_some());
+        }
         if self.is_view(namespace)? {
             return Ok(false);
         }
