@@ -237,7 +237,7 @@ def test_the_profiler_keeps_what_its_level_says(client, db):
 FOUND = [
     (lambda c: c.find_one({"_id": 3}), "query", "IDHACK"),
     (lambda c: c.find_one({"a": 3}), "query", "IXSCAN { a: 1 }"),
-    (lambda c: c.find_one({"a": {"$gt": 3}, "_id": {"$gt": 1}}), "query", "IXSCAN { a: 1 }"),
+    (lambda c: c.find_one({"_id": {"$gt": 290}}), "query", "IXSCAN { _id: 1 }"),
     (lambda c: list(c.find({"b": {"$gt": 1, "$lt": 4}})), "query", "IXSCAN { b: 1, c: -1 }"),
     (lambda c: list(c.find({"$or": [{"a": 1}, {"b": 2}]})), "query", "IXSCAN { a: 1 }, IXSCAN { b: 1, c: -1 }"),
     (lambda c: list(c.find({"x": 1})), "query", "COLLSCAN"),
@@ -258,9 +258,9 @@ FOUND = [
     # Of the collection that is read first, not of those that are looked up.
     (lambda c: list(c.aggregate([{"$match": {"a": 3}}, {"$lookup": {"from": "c", "localField": "x", "foreignField": "y", "as": "z"}}])),
      "command", "IXSCAN { a: 1 }"),
-    (lambda c: list(c.aggregate([{"$lookup": {"from": "c", "localField": "x", "foreignField": "a", "as": "z"}}])),
+    (lambda c: list(c.aggregate([{"$limit": 9}, {"$lookup": {"from": "c", "localField": "x", "foreignField": "a", "as": "z"}}])),
      "command", "COLLSCAN"),
-    (lambda c: list(c.aggregate([{"$group": {"_id": "$x", "n": {"$sum": 1}}}, {"$sort": {"_id": 1}}])), "command", "COLLSCAN"),
+    (lambda c: list(c.aggregate([{"$group": {"_id": "$x", "n": {"$sum": 1}}}, {"$sort": {"_id": 1}}, {"$limit": 9}])), "command", "COLLSCAN"),
     (lambda c: c.insert_one({"a": 3}), "insert", None),
     (lambda c: c.database.command("ping"), "command", None),
 ]
