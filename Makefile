@@ -9,7 +9,7 @@ SECONDS_EACH ?= 60
 SECONDS_LONG ?= 600
 export PG_CONFIG
 
-.PHONY: fuzz-frames anomalies pg-assert instructions schedules kill soak miri fuzz help demo test build release install bench bench-docs lint setup clean
+.PHONY: fuzz-frames anomalies pg-assert instructions schedules kill soak miri fuzz help demo test build release static install bench bench-docs lint setup clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -28,6 +28,9 @@ build: ## Library and server, development profile
 
 release: ## Library and server, optimised
 	cargo build --release
+
+static: ## The server as one statically linked file, for any Linux of this architecture: target/static/treedb
+	@scripts/static.sh
 
 install: setup ## Build the extension and install it into PG_CONFIG's Postgres (default: the one on PATH)
 	@scripts/pg_install.sh "$(PG_CONFIG)"

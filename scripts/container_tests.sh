@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# The container image, built and run without a daemon. Arguments go to pytest.
+# The container image, built and run without a daemon, and the statically linked executable. Arguments go to pytest.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -10,5 +10,9 @@ if [ -z "${TREEDB_BIN:-}" ]; then
     TREEDB_BIN="${CARGO_TARGET_DIR:-target}/debug/treedb"
 fi
 TREEDB_BIN="$(realpath "$TREEDB_BIN")"
-export TREEDB_BIN
+if [ -z "${TREEDB_STATIC_BIN:-}" ]; then
+    TREEDB_STATIC_BIN="$(scripts/static.sh --dev)"
+fi
+TREEDB_STATIC_BIN="$(realpath "$TREEDB_STATIC_BIN")"
+export TREEDB_BIN TREEDB_STATIC_BIN
 exec .venv/bin/python -m pytest -q --durations=5 -p no:cacheprovider treedb_server/tests/container "$@"

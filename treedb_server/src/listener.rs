@@ -121,7 +121,8 @@ impl Listener {
                 let stream = match tls {
                     None => Ok(Stream::Plain(stream)),
                     Some(tls) => {
-                        let accepted = tokio::time::timeout(context.limits.stall, tls.accept(stream));
+                        let accepted = tls.accept(stream, name == "mongo");
+                        let accepted = tokio::time::timeout(context.limits.stall, accepted);
                         match shutdown.within_grace(accepted).await {
                             Some(Ok(accepted)) => accepted,
                             Some(Err(_)) => Err(std::io::ErrorKind::TimedOut.into()),

@@ -1,10 +1,15 @@
 //! The `treedb` command.
 
+#[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
+mod static_names;
+
 use std::process::ExitCode;
 
 use clap::Parser;
 use treedb_server::cli::{self, Cli};
 
 fn main() -> ExitCode {
+    #[cfg(all(target_os = "linux", target_env = "gnu", target_feature = "crt-static"))]
+    static_names::look_up_without_modules();
     cli::run(Cli::parse())
 }

@@ -10,6 +10,7 @@ use rustix::net::{RecvFlags, SendFlags, recv, send};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio_rustls::server::TlsStream;
 
+use crate::access::certificate::subject;
 use crate::threads::{self, LINGER};
 
 /// Bytes that are received at once at most.
@@ -20,6 +21,16 @@ const RECEIVED: usize = 64 * 1024;
 pub(crate) enum Stream {
     Plain(Socket),
     Tls(Box<TlsStream<Socket>>),
+}
+
+impl Stream {
+    /// The subject of the certificate that the peer has, if it was asked for one.
+    pub(crate) fn peer_subject(&self) -> Option<String> {
+        match self {
+            Stream::Plain(_) => None,
+            Stream::Tls(tls) => subject(tls.get_ref().1.peer_certificates()?.first()?),
+        }
+    }
 }
 
 /// What a connection receives.

@@ -4,12 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::{Duration, SystemTime};
 
-use rustls::ServerConfig;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
+use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
 use crate::stream::{Socket, Stream};
@@ -24,6 +24,8 @@ pub struct TlsFiles {
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
+    /// The authorities whose certificates MongoDB drivers are asked for; `None` asks for none.
+    pub client_authorities: Option<PathBuf>,
 }
 
 /// Why TLS cannot be used.
@@ -37,6 +39,14 @@ pub enum TlsError {
         /// What is wrong with it.
         source: rustls::pki_types::pem::Error,
     },
+    /// The certificates of authorities cannot be used.
+    #[error("{}: {why}", file.display())]
+    Authorities {
+        /// The file.
+        file: PathBuf,
+        /// What is wrong with them.
+        why: String,
+    },
     /// There is no certificate in the file.
     #[error("{}: there is no certificate in it (PEM)", .0.display())]
     NoCertificate(PathBuf),
@@ -44,7 +54,7 @@ pub enum TlsError {
     #[error("{} and {}: {source}", files.certificate.display(), files.key.display())]
     Unusable {
         /// The files.
-        files: TlsFiles,
+        files: Box<TlsFiles>,
         /// What is wrong with them.
         source: rustls::Error,
     },
@@ -56,6 +66,8 @@ pub(crate) struct Tls {
     files: TlsFiles,
     certificate: Arc<Certificate>,
     acceptor: TlsAcceptor,
+    /// For connections of which a certificate may tell who they are.
+    asking: TlsAcceptor,
 }
 
 /// The certificate in use.
@@ -68,21 +80,27 @@ impl ResolvesServerCert for Certificate {
     }
 }
 
+/// The certificates in a file, of which there is one at least.
+fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let all = CertificateDer::pem_file_iter(file)
+        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        .map_err(|source| TlsError::File { file: file.to_owned(), source })?;
+    if all.is_empty() {
+        return Err(TlsError::NoCertificate(file.to_owned()));
+    }
+    Ok(all)
+}
+
 /// Reads both files.
 fn load(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
     let failed = |file: &Path| {
         let file = file.to_owned();
         |source| TlsError::File { file, source }
     };
-    let chain = CertificateDer::pem_file_iter(&files.certificate)
-        .and_then(Iterator::collect::<Result<Vec<_>, _>>)
-        .map_err(failed(&files.certificate))?;
-    if chain.is_empty() {
-        return Err(TlsError::NoCertificate(files.certificate.clone()));
-    }
+    let chain = certificates(&files.certificate)?;
     let key = PrivateKeyDer::from_pem_file(&files.key).map_err(failed(&files.key))?;
     CertifiedKey::from_der(chain, key, &ring::default_provider())
-        .map_err(|source| TlsError::Unusable { files: files.clone(), source })
+        .map_err(|source| TlsError::Unusable { files: Box::new(files.clone()), source })
 }
 
 impl Tls {
@@ -92,20 +110,42 @@ impl Tls {
     /// The files cannot be used; the message names them.
     pub(crate) fn new(files: TlsFiles) -> Result<Tls, TlsError> {
         let certificate = Arc::new(Certificate(RwLock::new(Arc::new(load(&files)?))));
-        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(|source| TlsError::Unusable { files: files.clone(), source })?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(&certificate) as Arc<dyn ResolvesServerCert>);
-        Ok(Tls { files, certificate, acceptor: TlsAcceptor::from(Arc::new(config)) })
+        let provider = Arc::new(ring::default_provider());
+        let begin = || {
+            ServerConfig::builder_with_provider(Arc::clone(&provider))
+                .with_safe_default_protocol_versions()
+                .map_err(|source| TlsError::Unusable { files: Box::new(files.clone()), source })
+        };
+        let resolver = || Arc::clone(&certificate) as Arc<dyn ResolvesServerCert>;
+        let acceptor = |config| TlsAcceptor::from(Arc::new(config));
+        let plain = acceptor(begin()?.with_no_client_auth().with_cert_resolver(resolver()));
+        let asking = match &files.client_authorities {
+            None => plain.clone(),
+            Some(file) => {
+                let unusable = |why: String| TlsError::Authorities { file: file.clone(), why };
+                let mut roots = RootCertStore::empty();
+                for authority in certificates(file)? {
+                    roots.add(authority).map_err(|error| unusable(error.to_string()))?;
+                }
+                // One that has none may authenticate by a password.
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(&provider))
+                        .allow_unauthenticated()
+                        .build()
+                        .map_err(|error| unusable(error.to_string()))?;
+                acceptor(begin()?.with_client_cert_verifier(verifier).with_cert_resolver(resolver()))
+            }
+        };
+        Ok(Tls { files, certificate, acceptor: plain, asking })
     }
 
-    /// Begins TLS on a connection.
+    /// Begins TLS on a connection; `asks` its peer for a certificate, if the server knows authorities of such.
     ///
     /// # Errors
-    /// The peer does not, or not so that both understand.
-    pub(crate) async fn accept(&self, stream: Socket) -> std::io::Result<Stream> {
-        Ok(Stream::Tls(Box::new(self.acceptor.accept(stream).await?)))
+    /// The peer does not, or not so that both understand; or it has a certificate of another authority.
+    pub(crate) async fn accept(&self, stream: Socket, asks: bool) -> std::io::Result<Stream> {
+        let acceptor = if asks { &self.asking } else { &self.acceptor };
+        Ok(Stream::Tls(Box::new(acceptor.accept(stream).await?)))
     }
 
     /// Reads the files again whenever they have changed. What cannot be used is not: the certificate stays as it is.

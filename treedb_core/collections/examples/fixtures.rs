@@ -110,6 +110,7 @@ fn indexes() -> Vec<IndexSpec> {
         IndexSpec::new(rawdoc! { "name": 1 }).collation(english()),
         IndexSpec::new(rawdoc! { "long": 1 }),
         IndexSpec::new(rawdoc! { "number": -1 }).hidden(),
+        IndexSpec::from_document(&rawdoc! { "key": { "any": 1, "number": 1 }, "background": true }),
         IndexSpec::new(rawdoc! { "place": "2dsphere", "number": 1 }),
         IndexSpec::new(rawdoc! { "spot": "2d" }),
         IndexSpec::vector(rawdoc! { "path": "vector", "numDimensions": 5, "similarity": "cosine" }),

@@ -8,7 +8,9 @@ use treedb_query::access::Sink;
 use treedb_query::doc::{Collation, OwnedValue, with_id};
 use treedb_query::error::Result;
 use treedb_query::query::explain::{self, Wanted};
-use treedb_query::query::{Counters, Neighbor, Plan, PointQuery, count, distinct_by_index};
+use treedb_query::query::{
+    Counters, Neighbor, Plan, PlanSummary, PointQuery, count, distinct_by_index, interrupt,
+};
 use treedb_storage::{Durability, ReadTxn};
 
 use crate::catalog::index_spec::IndexSpec;
@@ -247,7 +249,10 @@ impl Collection {
                 let view = View { reads: &reads, meta: &meta };
                 count(&view, &view.context(), &query.with_default_collation(&meta.collation)?)
             }
-            Ok(None) => Ok(0),
+            Ok(None) => {
+                interrupt::note_plan(|| PlanSummary::EOF);
+                Ok(0)
+            }
             Err(error) if is_about_a_view(&error) => {
                 self.find(request)?.try_fold(0, |count, document| document.map(|_| count + 1))
             }
@@ -261,7 +266,10 @@ impl Collection {
         match self.snapshot() {
             Ok(Some((_, meta))) if !meta.collation.is_simple() => Ok(None),
             Ok(Some((reads, meta))) => distinct_by_index(&View { reads: &reads, meta: &meta }, path),
-            Ok(None) => Ok(Some(Vec::new())),
+            Ok(None) => {
+                interrupt::note_plan(|| PlanSummary::EOF);
+                Ok(Some(Vec::new()))
+            }
             Err(error) if is_about_a_view(&error) => Ok(None),
             Err(error) => Err(error),
         }

@@ -11,7 +11,7 @@ use super::privilege::{self, Privilege};
 use super::resource::Target;
 use super::scram::{ClientFirst, Exchange, Mechanism, Refused};
 use super::user::QualifiedName;
-use super::{Access, Result};
+use super::{Access, EXTERNAL, Result, X509};
 
 /// Who a connection is: nobody, until it has authenticated.
 #[derive(Debug)]
@@ -19,6 +19,8 @@ pub(crate) struct Identity {
     peer: SocketAddr,
     /// It may do only what its roles permit, even on a server without authentication.
     limited: bool,
+    /// The subject of its certificate, which an authority of the server's has signed.
+    subject: Option<String>,
     state: Mutex<State>,
 }
 
@@ -112,7 +114,12 @@ impl Login {
 impl Identity {
     /// Nobody, at an address.
     pub(crate) fn new(peer: SocketAddr) -> Identity {
-        Identity { peer, limited: false, state: Mutex::default() }
+        Identity { peer, limited: false, subject: None, state: Mutex::default() }
+    }
+
+    /// The same, with a certificate that has this subject.
+    pub(crate) fn certified(self, subject: Option<String>) -> Identity {
+        Identity { subject, ..self }
     }
 
     /// Somebody at an address who need not authenticate and may read everything, and change nothing: on a server without
@@ -124,13 +131,14 @@ impl Identity {
         let roles = ["readAnyDatabase", "clusterMonitor"].map(|role| QualifiedName::new("admin", role));
         let login = Login::with_roles(access, name, &roles)?;
         let state = State { login: Some(Arc::new(login)), ..State::default() };
-        Ok(Identity { peer, limited: true, state: Mutex::new(state) })
+        Ok(Identity { peer, limited: true, subject: None, state: Mutex::new(state) })
     }
 
     /// The same user at another address: of another connection of the same browser.
     pub(crate) fn at(&self, peer: SocketAddr) -> Identity {
         let login = self.lock().login.clone();
-        Identity { peer, limited: self.limited, state: Mutex::new(State { login, ..State::default() }) }
+        let state = Mutex::new(State { login, ..State::default() });
+        Identity { peer, limited: self.limited, subject: None, state }
     }
 
     /// Whether it may do only what its roles permit, even on a server without authentication.
@@ -200,16 +208,11 @@ impl Identity {
             ));
         };
         let nobody = QualifiedName::new(database, "");
-        let first =
-            ClientFirst::parse(payload).map_err(|why| self.refuse(access, &nobody, mechanism, &why))?;
+        let first = ClientFirst::parse(payload)
+            .map_err(|why| self.refuse(access, &nobody, mechanism.name(), &why))?;
         let user = QualifiedName::new(database, &first.user);
         access.check_throttle(self, &user)?;
-        if let Some(known) = self.user().filter(|known| *known != user) {
-            return Err(QueryError::new(
-                ErrorCode::IllegalOperation,
-                format!("this connection has authenticated as {known}: log out first"),
-            ));
-        }
+        self.check_is_no_other(&user)?;
         let credentials = access.credentials(&user, mechanism)?;
         let (exchange, answer) = Exchange::new(first, credentials)
             .map_err(|why| QueryError::new(ErrorCode::InternalError, why.to_string()))?;
@@ -237,20 +240,74 @@ impl Identity {
         };
         // So exchanges that were begun on many connections cannot all be finished.
         access.check_throttle(self, &user)?;
-        let answer = exchange.finish(payload).map_err(|why| self.refuse(access, &user, mechanism, &why))?;
+        let answer =
+            exchange.finish(payload).map_err(|why| self.refuse(access, &user, mechanism.name(), &why))?;
         let login = Login::load(access, &user, None)?;
         // The user may have got another password meanwhile, or be another one of the same name.
         let login = match login {
             Some(login) if access.credentials(&user, mechanism)? == *exchange.credentials() => login,
-            _ => return Err(self.refuse(access, &user, mechanism, &Refused::WrongProof)),
+            _ => return Err(self.refuse(access, &user, mechanism.name(), &Refused::WrongProof)),
         };
-        access.throttle.succeeded(self.address(), &user);
-        tracing::info!(%user, mechanism = mechanism.name(), peer = %self.peer, "authenticated");
+        let mut state = self.become_user(access, &user, mechanism.name(), login);
+        state.ending = (!skip_empty).then_some(id);
+        drop(state);
+        Ok(Step { id, payload: answer.into_bytes(), done: skip_empty })
+    }
+
+    /// Authenticates by the certificate of the connection as the user of [`EXTERNAL`] that has the name of its subject, and returns this
+    /// name. `named` is who the client says to be.
+    ///
+    /// # Errors
+    /// `AuthenticationFailed`, also for an address that has to wait; those of reading users.
+    pub(crate) fn authenticate_by_certificate(&self, access: &Access, named: Option<&str>) -> Result<&str> {
+        {
+            let mut state = self.lock();
+            (state.pending, state.ending) = (None, None);
+        }
+        let subject = self.subject.as_deref().unwrap_or_default();
+        let user = QualifiedName::new(EXTERNAL, subject);
+        access.check_throttle(self, &user)?;
+        let why = match (subject, named) {
+            ("", _) => Some("the connection has no certificate"),
+            (subject, Some(named)) if named != subject => Some("the certificate has another subject"),
+            _ => None,
+        };
+        if let Some(why) = why {
+            return Err(self.refuse(access, &user, X509, &why));
+        }
+        self.check_is_no_other(&user)?;
+        let Some(login) = Login::load(access, &user, None)? else {
+            return Err(self.refuse(access, &user, X509, &"there is no such user"));
+        };
+        drop(self.become_user(access, &user, X509, login));
+        Ok(subject)
+    }
+
+    /// Refuses to become another user than the connection is already.
+    fn check_is_no_other(&self, user: &QualifiedName) -> Result<()> {
+        match self.user().filter(|known| known != user) {
+            None => Ok(()),
+            Some(known) => Err(QueryError::new(
+                ErrorCode::IllegalOperation,
+                format!("this connection has authenticated as {known}: log out first"),
+            )),
+        }
+    }
+
+    /// Is this user from now on.
+    fn become_user(
+        &self,
+        access: &Access,
+        user: &QualifiedName,
+        mechanism: &str,
+        login: Login,
+    ) -> MutexGuard<'_, State> {
+        access.throttle.succeeded(self.address(), user);
+        tracing::info!(user = %user.to_string().escape_debug(), mechanism, peer = %self.peer, "authenticated");
         access.strangers.forget(self.peer);
         let mut state = self.lock();
         state.login = Some(Arc::new(login));
-        state.ending = (!skip_empty).then_some(id);
-        Ok(Step { id, payload: answer.into_bytes(), done: skip_empty })
+        state
     }
 
     /// Becomes nobody again.
@@ -264,11 +321,11 @@ impl Identity {
         &self,
         access: &Access,
         user: &QualifiedName,
-        mechanism: Mechanism,
-        why: &Refused,
+        mechanism: &str,
+        why: &dyn std::fmt::Display,
     ) -> QueryError {
         access.throttle.failed(self.address(), user, Instant::now());
-        tracing::warn!(user = %user.to_string().escape_debug(), mechanism = mechanism.name(), peer = %self.peer, %why, "authentication failed");
+        tracing::warn!(user = %user.to_string().escape_debug(), mechanism, peer = %self.peer, %why, "authentication failed");
         QueryError::new(ErrorCode::AuthenticationFailed, "Authentication failed.")
     }
 

@@ -9,6 +9,7 @@
 //! | [`user`] | users and roles, and how they are stored |
 //! | [`store`] | users and roles in the database |
 //! | [`scram`] | proving that one knows a password |
+//! | [`certificate`] | who a client's certificate is of |
 //! | [`identity`] | who a connection is |
 //! | [`throttle`] | limiting failed log-ins |
 //! | [`strangers`] | limiting connections that have not authenticated |
@@ -19,6 +20,7 @@
 
 pub(crate) mod action;
 pub(crate) mod builtin_roles;
+pub(crate) mod certificate;
 pub(crate) mod identity;
 pub(crate) mod privilege;
 pub(crate) mod resource;
@@ -53,6 +55,10 @@ fn network(address: IpAddr) -> IpAddr {
 
 type Result<T> = std::result::Result<T, QueryError>;
 
+/// The database of users who have no password: they authenticate by their certificates.
+pub(crate) const EXTERNAL: &str = "$external";
+/// How they do so.
+pub(crate) const X509: &str = "MONGODB-X509";
 /// The longest password, in bytes.
 const LONGEST_PASSWORD: usize = 1024;
 
@@ -219,10 +225,19 @@ fn denied(user: &QualifiedName, target: Target<'_>, command: &str) -> QueryError
 /// # Errors
 /// `BadValue`.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
-    if name.is_empty() || name.len() > 128 || name.contains('\0') {
+    check_length(what, name, 128)
+}
+
+/// Refuses names that no user of [`EXTERNAL`] can have: the subjects of certificates are longer than other names.
+pub(crate) fn check_external_name(name: &str) -> Result<()> {
+    check_length("user", name, 1024)
+}
+
+fn check_length(what: &str, name: &str, most: usize) -> Result<()> {
+    if name.is_empty() || name.len() > most || name.contains('\0') {
         return Err(QueryError::new(
             ErrorCode::BadValue,
-            format!("the name of a {what} has 1 to 128 bytes, and no NUL"),
+            format!("the name of a {what} has 1 to {most} bytes, and no NUL"),
         ));
     }
     Ok(())

@@ -198,7 +198,9 @@ fn config(settings: Settings) -> Result<Config, Failure> {
         admin: settings.admin,
         web_page: settings.web_page.map(|choice| choice.0 == OnOff::On),
         tls: match (settings.tls_certificate, settings.tls_key) {
-            (Some(certificate), Some(key)) => Some(TlsFiles { certificate, key }),
+            (Some(certificate), Some(key)) => {
+                Some(TlsFiles { certificate, key, client_authorities: settings.tls_client_ca })
+            }
             _ => None,
         },
         authentication: settings.auth.unwrap_or_default(),

@@ -49,8 +49,9 @@ pub(crate) struct Session {
 }
 
 impl Session {
-    pub(crate) fn new(id: i32, peer: SocketAddr) -> Self {
-        Self::of(id, Identity::new(peer))
+    /// That of nobody, whose certificate has this subject.
+    pub(crate) fn new(id: i32, peer: SocketAddr, subject: Option<String>) -> Self {
+        Self::of(id, Identity::new(peer).certified(subject))
     }
 
     /// That of somebody who is known already.
@@ -136,7 +137,7 @@ pub(crate) async fn connection(
     context: Arc<Context>,
     mut shutdown: Shutdown,
 ) {
-    let session = Arc::new(Session::new(context.next_connection(), peer));
+    let session = Arc::new(Session::new(context.next_connection(), peer, stream.peer_subject()));
     let _listed = context.operations.list(&session);
     let door = Door { door: "mongo" };
     let received: Counter = context.metrics.received.get_or_create_owned(&door);

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use bson::{RawDocument, RawDocumentBuf};
 use prometheus_client::metrics::gauge::Gauge;
 use treedb_collections::{ChangeStream, Oplog, QueryError, Tail, TransactionCursor};
-use treedb_query::query::ErrorCode;
+use treedb_query::query::{ErrorCode, PlanSummary, interrupt};
 
 use super::error::CommandError;
 use super::reply::BatchReply;
@@ -67,6 +67,8 @@ pub(crate) struct Cursor {
     content: Content,
     /// Not closed when idle, at the client's request.
     keep: bool,
+    /// That of the command that opened it.
+    plan: Option<PlanSummary>,
 }
 
 /// What a tailable cursor reads.
@@ -125,7 +127,12 @@ enum Content {
 impl Cursor {
     /// A cursor over the events of a change stream.
     pub(crate) fn changes(namespace: impl Into<String>, stream: ChangeStream) -> Self {
-        Cursor { namespace: namespace.into(), content: Content::Changes(Box::new(stream)), keep: false }
+        Cursor {
+            namespace: namespace.into(),
+            content: Content::Changes(Box::new(stream)),
+            keep: false,
+            plan: None,
+        }
     }
 
     /// A tailable cursor, which waits for documents if `awaits`.
@@ -134,7 +141,12 @@ impl Cursor {
         tail: impl Tailed + Send + 'static,
         awaits: bool,
     ) -> Self {
-        Cursor { namespace: namespace.into(), content: Content::Tail(Box::new(tail), awaits), keep: false }
+        Cursor {
+            namespace: namespace.into(),
+            content: Content::Tail(Box::new(tail), awaits),
+            keep: false,
+            plan: None,
+        }
     }
 
     /// A cursor over what a find in the transaction `open` finds.
@@ -145,13 +157,13 @@ impl Cursor {
     ) -> Self {
         let documents = Box::new(documents);
         let content = Content::Transaction { documents, ahead: None, key: open.key };
-        Cursor { namespace: namespace.into(), content, keep: true }
+        Cursor { namespace: namespace.into(), content, keep: true, plan: None }
     }
 
     /// A cursor over `documents`, called `namespace` in its replies.
     pub(crate) fn new(namespace: impl Into<String>, documents: Documents) -> Self {
         let content = Content::Documents { documents, ahead: None, key: None };
-        Cursor { namespace: namespace.into(), content, keep: false }
+        Cursor { namespace: namespace.into(), content, keep: false, plan: None }
     }
 
     /// The same, to be read on in the transaction `open` alone, as long as that is.
@@ -322,6 +334,9 @@ impl Cursors {
     ) -> Result<RawDocumentBuf> {
         let mut reply = BatchReply::new("firstBatch");
         let more = cursor.fill(&mut reply, Some(batch), until, Duration::ZERO, open.as_deref())?;
+        if more {
+            cursor.plan = interrupt::current().and_then(|operation| operation.plan().cloned());
+        }
         self.returned.fetch_add(reply.len() as u64, Ordering::Relaxed);
         let namespace = cursor.namespace.clone();
         let id = if more && !single { self.insert(cursor, owner.owner())? } else { 0 };
@@ -346,6 +361,9 @@ impl Cursors {
         if let Err(error) = cursor.belongs_to(id, open) {
             self.put_back(id, cursor);
             return Err(error);
+        }
+        if let Some(plan) = &cursor.plan {
+            interrupt::note_plan(|| plan.clone());
         }
         let mut reply = BatchReply::new("nextBatch");
         // A waiting stream occupies a thread. Some must remain for other commands.

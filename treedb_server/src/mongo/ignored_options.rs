@@ -35,7 +35,6 @@ pub(crate) static IGNORED_OPTIONS: &[IgnoredOption] = &[
     row("`count`", "fields", "a count returns no fields"),
     row("`create`", "flags", "it belongs to a storage engine that MongoDB no longer has"),
     row("`createIndexes`", "commitQuorum", "there are no other members that could vote"),
-    row("`createIndexes.indexes`", "background", "writers always continue during an index build"),
     row("`createIndexes.indexes`", "dropDups", "MongoDB ignores it too; duplicates make the build fail"),
     row("`createIndexes.indexes`", "ns", "the collection is the one that the command names"),
     row("`createIndexes.indexes`", "v", "there is one version of index, listed as 2"),

@@ -17,6 +17,7 @@ use std::time::{Duration, Instant};
 use bson::raw::cstr;
 use bson::{DateTime, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::Namespace;
+use treedb_query::query::PlanSummary;
 use treedb_query::query::interrupt::Interrupt;
 
 use super::args::number;
@@ -326,7 +327,8 @@ impl Operations {
         let info = Info { opid, kind, name, namespace, began, interrupt: Arc::clone(&interrupt) };
         let before = shown.running.replace(info);
         drop(shown);
-        Ok(Running { request, began, usage, before, entered: Some(interrupt.enter()) })
+        let entered = Some(Arc::clone(&interrupt).enter());
+        Ok(Running { request, began, usage, before, interrupt, entered })
     }
 
     /// The counters of a collection; those of nothing in particular if there are too many.
@@ -451,8 +453,14 @@ impl Operations {
         locked(&self.profiled).get(database).into_iter().flatten().cloned().collect()
     }
 
-    /// Logs and keeps a command that took `took`, if that is wanted.
-    fn record(&self, request: &Request<'_>, took: Duration, done: &Result<RawDocumentBuf, CommandError>) {
+    /// Logs and keeps a command that took `took` and found its rows by `plan`, if that is wanted.
+    fn record(
+        &self,
+        request: &Request<'_>,
+        took: Duration,
+        plan: Option<&PlanSummary>,
+        done: &Result<RawDocumentBuf, CommandError>,
+    ) {
         let slow = i128::from(self.slow_millis()) <= i128::try_from(took.as_millis()).unwrap_or(i128::MAX);
         let profiling = self.profiling.load(Ordering::Relaxed) > 0;
         if !slow && !profiling {
@@ -473,6 +481,7 @@ impl Operations {
                 command = name,
                 namespace,
                 millis,
+                plan = plan.map(tracing::field::display),
                 returned,
                 bytes,
                 code = done.as_ref().err().map(|error| error.code),
@@ -503,6 +512,9 @@ impl Operations {
         }
         entry.append(cstr!("responseLength"), i32::try_from(bytes).unwrap_or(i32::MAX));
         entry.append(cstr!("millis"), millis);
+        if let Some(plan) = plan {
+            entry.append(cstr!("planSummary"), plan.to_string());
+        }
         if let Err(error) = done {
             entry.append(cstr!("ok"), 0.0);
             entry.append(cstr!("errMsg"), cut(&error.message));
@@ -566,6 +578,9 @@ impl Session {
             found.append(cstr!("lsid"), lsid);
         }
         found.append(cstr!("command"), without_credentials(name, command));
+        if let Some(plan) = interrupt.plan() {
+            found.append(cstr!("planSummary"), plan.to_string());
+        }
         found.append(cstr!("numYields"), 0);
         if interrupt.is_killed() {
             found.append(cstr!("killPending"), true);
@@ -603,6 +618,7 @@ pub(crate) struct Running<'r> {
     usage: Option<Arc<Usage>>,
     /// What the connection ran already: a command within a command.
     before: Option<Info>,
+    interrupt: Arc<Interrupt>,
     entered: Option<treedb_query::query::interrupt::Entered>,
 }
 
@@ -642,7 +658,7 @@ impl Running<'_> {
         for usage in self.usage.as_deref().into_iter().chain([&operations.total]) {
             usage.add(kind, writes, reads, took);
         }
-        operations.record(request, took, done);
+        operations.record(request, took, self.interrupt.plan(), done);
     }
 }
 

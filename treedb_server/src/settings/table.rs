@@ -139,6 +139,8 @@ settings! {
         tls_certificate: PathBuf = Unset("no TLS", r#""/etc/treedb/server.pem""#), needs tls_key;
         /// File with the private key of the certificate (PEM)
         tls_key: PathBuf = Unset("no TLS", r#""/etc/treedb/server.key""#), needs tls_certificate;
+        /// Ask MongoDB drivers for certificates of these authorities (PEM): users of $external authenticate by them (MONGODB-X509)
+        tls_client_ca: PathBuf = Unset("drivers are not asked", r#""/etc/treedb/clients.pem""#), needs tls_certificate;
     }
     "Limits" {
         /// Open connections of both protocols together

@@ -3,12 +3,12 @@
 //! | path | body | answer |
 //! |---|---|---|
 //! | `/api/session` | | `{authentication, user?, version, name}` |
-//! | `/api/login` | `{user, password, database}` | the same, with a cookie |
+//! | `/api/login` | `{user, password, database}` | the same, with a `secret` and a cookie |
 //! | `/api/logout` | | |
 //! | `/api/command` | `{database, command}` | the command's reply |
 //! | `/api/statement` | `{database, text, explain?}`: a statement of `treedb shell`, which with `explain: true` is explained and not run | `{database, command, show, reply}`, or `{message, at}` |
 //!
-//! Bodies and answers are relaxed extended JSON. Commands that fail are answered by their error with status 200, as they are on the wire.
+//! Who has logged in sends the cookie, and the secret in the header `TreeDB-Session`. Bodies and answers are relaxed extended JSON. Commands that fail are answered by their error with status 200, as they are on the wire.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -42,6 +42,8 @@ const BATCH: i32 = 100;
 
 /// The header of what the page asks by itself, every other second.
 const UNATTENDED: &str = "treedb-unattended";
+/// The header with the secret of a log-in.
+const SECRET: &str = "treedb-session";
 /// Why nobody can log in.
 const UNENCRYPTED: &str =
     "log-ins need TLS (--tls-certificate), or a tunnel: ssh -L 8080:127.0.0.1:PORT HOST";
@@ -78,7 +80,8 @@ fn identity(asked: &Asked, context: &Context) -> Option<(Identity, Arc<Semaphore
     if context.access.is_required() {
         // What the page asks by itself does not keep a log-in alive of which nobody makes use.
         let used = !asked.request.headers().contains_key(UNATTENDED);
-        return context.web.logins.find(token(asked)?, asked.peer, &context.access, used, Instant::now());
+        let keys = (token(asked)?, header(asked, SECRET)?);
+        return context.web.logins.find(keys, asked.peer, &context.access, used, Instant::now());
     }
     let reader = Identity::reader(asked.peer, &context.access, "the web page").ok()?;
     Some((reader, Arc::clone(&context.web.without_login)))
@@ -148,10 +151,10 @@ pub(super) async fn answer(mut asked: Asked, context: &Arc<Context>) -> Reply {
     }
     let (identity, turns) = match (path.as_str(), identity) {
         ("/api/session", identity) => {
-            return session(&asked, identity.as_ref().map(|(own, _)| own), context).await;
+            return of(&session(&asked, identity.as_ref().map(|(own, _)| own), context).await);
         }
-        ("/api/logout", _) => {
-            if let Some(token) = token(&asked) {
+        ("/api/logout", identity) => {
+            if let (Some(token), Some(_)) = (token(&asked), identity) {
                 context.web.logins.forget(token);
             }
             let mut response = assets::json(StatusCode::OK, "{}");
@@ -192,7 +195,7 @@ async fn body(asked: &mut Asked, longest: usize, context: &Context) -> Result<Ra
 }
 
 /// Who the page is used by, and what server it is of.
-async fn session(asked: &Asked, identity: Option<&Identity>, context: &Arc<Context>) -> Reply {
+async fn session(asked: &Asked, identity: Option<&Identity>, context: &Arc<Context>) -> RawDocumentBuf {
     let mut found = rawdoc! {
         "authentication": context.access.is_required(),
         "version": env!("CARGO_PKG_VERSION"),
@@ -210,7 +213,7 @@ async fn session(asked: &Asked, identity: Option<&Identity>, context: &Arc<Conte
             found.append(bson::raw::cstr!("user"), info.to_owned());
         }
     }
-    of(&found)
+    found
 }
 
 async fn log_in(asked: &Asked, body: &RawDocument, context: &Arc<Context>) -> Reply {
@@ -253,9 +256,11 @@ async fn log_in(asked: &Asked, body: &RawDocument, context: &Arc<Context>) -> Re
     };
     let own = identity.at(peer);
     match logins.keep(identity, proof, Instant::now()) {
-        Ok(token) => {
-            let mut response = session(asked, Some(&own), context).await;
-            set_cookie(asked, &mut response, &token, 12 * 3600);
+        Ok(keys) => {
+            let mut answer = session(asked, Some(&own), context).await;
+            answer.append(bson::raw::cstr!("secret"), keys.secret);
+            let mut response = of(&answer);
+            set_cookie(asked, &mut response, &keys.token, 12 * 3600);
             response
         }
         Err(_) => assets::text(StatusCode::INTERNAL_SERVER_ERROR, "the system has no random numbers\n"),

@@ -5,6 +5,8 @@
 //! * A site that sends requests without being able to read the answers (CSRF). So requests that do something are POSTs of
 //!   `application/json`, which browsers send to other sites only after asking for permission, which is never given; their origin has
 //!   to be the page's own; and the cookie is not sent with requests of other sites (`SameSite=Strict`).
+//! * A server on another port of this host, which browsers take for the same site and send the cookie to. So the cookie is of no use
+//!   without the secret in the page's storage (`logins`).
 
 use std::net::IpAddr;
 

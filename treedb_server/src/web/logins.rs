@@ -1,4 +1,7 @@
-//! Who has logged in at the page: tokens, of which only hashes are kept, and the identities that they stand for.
+//! Who has logged in at the page: tokens and secrets, of which only hashes are kept, and the identities that they stand for.
+//!
+//! The token is in a cookie, which no script can read, and the secret in the storage of the page. Each alone is of no use: browsers send
+//! a cookie to every port of a host, behind which other users of the machine may have servers, but storage belongs to one port.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -6,6 +9,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
 
 use super::MOST_OF_LOGIN;
@@ -58,6 +62,8 @@ impl Proof {
 struct Login {
     identity: Identity,
     proof: Proof,
+    /// Of the secret.
+    secret: Hash,
     turns: Arc<Semaphore>,
     began: Instant,
     used: Instant,
@@ -91,6 +97,22 @@ fn hash(token: &str) -> Hash {
     Sha256::digest(token.as_bytes()).into()
 }
 
+/// 32 random bytes as hexadecimal digits.
+fn random() -> Result<String, getrandom::Error> {
+    let mut random = [0; 32];
+    getrandom::fill(&mut random)?;
+    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+/// What a log-in is known by.
+#[derive(Debug)]
+pub(super) struct Keys {
+    /// In the cookie.
+    pub(super) token: String,
+    /// In the storage of the page.
+    pub(super) secret: String,
+}
+
 impl Logins {
     fn lock(&self) -> MutexGuard<'_, HashMap<Hash, Login>> {
         // Nothing panics while it is held.
@@ -115,41 +137,39 @@ impl Logins {
         self.throttle.succeeded(address, &anybody());
     }
 
-    /// Keeps an identity that has authenticated. Returns its token.
+    /// Keeps an identity that has authenticated.
     pub(super) fn keep(
         &self,
         identity: Identity,
         proof: Proof,
         now: Instant,
-    ) -> Result<String, getrandom::Error> {
-        let mut random = [0; 32];
-        getrandom::fill(&mut random)?;
-        let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+    ) -> Result<Keys, getrandom::Error> {
+        let keys = Keys { token: random()?, secret: random()? };
         let mut all = self.lock();
         all.retain(|_, login| login.lives(now));
         if all.len() >= MOST {
             let oldest = all.iter().min_by_key(|(_, login)| login.used).map(|(token, _)| *token);
             oldest.and_then(|oldest| all.remove(&oldest));
         }
-        all.insert(
-            hash(&token),
-            Login { identity, proof, turns: Arc::new(Semaphore::new(MOST_OF_LOGIN)), began: now, used: now },
-        );
-        Ok(token)
+        let (secret, turns) = (hash(&keys.secret), Arc::new(Semaphore::new(MOST_OF_LOGIN)));
+        all.insert(hash(&keys.token), Login { identity, proof, secret, turns, began: now, used: now });
+        Ok(keys)
     }
 
-    /// The identity of a token, for a request from this address, and its turns to run commands. `used`: a person has asked for it.
+    /// The identity of a token and its secret, for a request from this address, and its turns to run commands. `used`: a person has asked
+    /// for it.
     pub(super) fn find(
         &self,
-        token: &str,
+        (token, secret): (&str, &str),
         peer: SocketAddr,
         access: &Access,
         used: bool,
         now: Instant,
     ) -> Option<(Identity, Arc<Semaphore>)> {
         // By a hash, so that how long it takes tells nothing about tokens.
-        let hash = hash(token);
-        let mut proof = self.lock().get(&hash).filter(|login| login.lives(now))?.proof.clone();
+        let (secret, hash) = (hash(secret), hash(token));
+        let is_of = |login: &&Login| login.lives(now) && bool::from(login.secret.ct_eq(&secret));
+        let mut proof = self.lock().get(&hash).filter(is_of)?.proof.clone();
         // Not while it is locked: users may have to be read.
         let holds = proof.holds(access);
         let mut all = self.lock();
@@ -252,13 +272,27 @@ mod tests {
         let logins = Logins::default();
         let begin = Instant::now();
         let keep = |now| logins.keep(Identity::new(peer()), proof.clone(), now).unwrap();
-        let find = |token: &str, used, now| logins.find(token, peer(), &access, used, now).is_some();
+        let found = |token: &str, secret: &str, used, now| {
+            logins.find((token, secret), peer(), &access, used, now).is_some()
+        };
+        let find = |keys: &Keys, used, now| found(&keys.token, &keys.secret, used, now);
         let (idle, used, forgotten, polled) = (keep(begin), keep(begin), keep(begin), keep(begin));
-        assert!(used.len() == 64 && used != idle);
+        let random = [&used.token, &used.secret, &idle.token, &idle.secret];
+        assert!(random.iter().all(|text| text.len() == 64));
+        assert!(random.iter().enumerate().all(|(at, text)| !random[..at].contains(text)));
         assert!(find(&used, true, begin));
-        assert!(!find("", true, begin));
-        assert!(!find(&used.to_uppercase(), true, begin));
-        logins.forget(&forgotten);
+        for (token, secret) in [
+            ("", ""),
+            (used.token.as_str(), ""),
+            ("", used.secret.as_str()),
+            (used.token.as_str(), idle.secret.as_str()),
+            (used.token.as_str(), used.token.as_str()),
+            (used.token.to_uppercase().as_str(), used.secret.as_str()),
+            (used.token.as_str(), &used.secret[..63]),
+        ] {
+            assert!(!found(token, secret, true, begin), "{token} {secret}");
+        }
+        logins.forget(&forgotten.token);
         assert!(!find(&forgotten, true, begin));
         let mut now = begin;
         while now < begin + LIFE {
@@ -282,8 +316,8 @@ mod tests {
         put(&access, &mut ann, "secret");
         let (identity, proof) = authenticate(&access, peer(), "admin", "ann", "secret").unwrap();
         let (logins, now) = (Logins::default(), Instant::now());
-        let token = logins.keep(identity, proof, now).unwrap();
-        let find = || logins.find(&token, peer(), &access, true, now).is_some();
+        let Keys { token, secret } = logins.keep(identity, proof, now).unwrap();
+        let find = || logins.find((&token, &secret), peer(), &access, true, now).is_some();
         put(&access, &mut User::new(QualifiedName::new("admin", "bob")), "x");
         assert!(find());
         ann.roles.push(QualifiedName::new("admin", "root"));

@@ -3,7 +3,7 @@
 //! | module | what it is |
 //! |---|---|
 //! | [`guard`] | which requests are answered at all: hosts, origins, sizes |
-//! | [`logins`] | who has logged in, by a token in a cookie |
+//! | [`logins`] | who has logged in, by a token in a cookie and a secret in the page's storage |
 //! | [`api`] | logging in and out, and running commands |
 //! | [`patient`] | a limit of time for peers that do not read |
 //! | [`assets`] | the files of the page, and the headers that all answers have |

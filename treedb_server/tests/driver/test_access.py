@@ -195,7 +195,7 @@ COMMANDS = [
 
 #: Commands that are not in the table above, and why.
 ELSEWHERE = {
-    "without authentication": {"buildInfo", "connectionStatus", "hello", "isMaster", "logout", "ping", "saslContinue", "saslStart", "whatsmyuri"},
+    "without authentication": {"authenticate", "buildInfo", "connectionStatus", "hello", "isMaster", "logout", "ping", "saslContinue", "saslStart", "whatsmyuri"},
     "every user, about what is its own": {"abortTransaction", "commitTransaction", "endSessions", "getMore", "killCursors", "killSessions",
                                           "listDatabases", "refreshSessions", "startSession"},
     "every user": {"listCommands"},
@@ -595,6 +595,13 @@ def test_an_administrator_of_users_cannot_grant_roles_of_other_databases(user):
     ("admin", {"updateRole": "x", "roles": []}, 31),
     ("admin", {"saslStart": 1, "mechanism": "PLAIN", "payload": Binary(b"")}, 334),
     ("admin", {"saslStart": 1, "mechanism": "SCRAM-SHA-256"}, 40414),
+    ("$external", {"authenticate": 1}, 40414),
+    ("$external", {"authenticate": 1, "mechanism": "SCRAM-SHA-1"}, 334),
+    ("admin", {"authenticate": 1, "mechanism": "MONGODB-X509"}, 17),
+    ("$external", {"authenticate": 1, "mechanism": "MONGODB-X509"}, 18),
+    ("$external", {"createUser": "CN=x", "pwd": "secret", "roles": []}, 2),
+    ("$external", {"createUser": "CN=x", "mechanisms": ["SCRAM-SHA-1"], "roles": []}, 2),
+    ("$external", {"createUser": "x" * 1025, "roles": []}, 2),
     ("admin", {"saslContinue": 1, "conversationId": 99, "payload": Binary(b"x")}, 17),
 ])
 def test_a_wrong_command_is_refused_with_what_is_wrong(root, database, command, code):

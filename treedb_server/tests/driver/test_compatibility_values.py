@@ -123,6 +123,7 @@ KINDS = {
         c.create_index([("a.$**", 1)]), c.create_index([("$**", 1)], wildcardProjection={"s": 1})),
     "`collation`": lambda c: c.create_index("s", name="collated", collation={"locale": "de"}),
     "`hidden`": lambda c: c.create_index("k", hidden=True),
+    "`background`": lambda c: c.create_index("k", name="later", background=True, sparse=True),
     "`2dsphere`, `2d`": lambda c: (c.create_index([("p", "2dsphere")]), c.create_index([("p", "2d")])),
 }
 #: What refuses an index.

@@ -89,6 +89,23 @@ def test_collmod_hides_an_index_and_changes_when_documents_expire(things):
     assert things.database.client.admin.command("currentOp", desc="IndexBuild")["inprog"] == []
 
 
+def test_background_is_listed_as_it_was_given_and_makes_no_other_index(things):
+    things.create_index("s", background=True)
+    things.create_index("p", background=False, unique=True)
+    things.create_index("h")
+
+    def listed():
+        return {index["name"]: index.get("background") for index in things.list_indexes()}
+
+    assert listed() == {"_id_": None, "s_1": True, "p_1": False, "h_1": None}
+    # The index is there already, whatever is said of it now.
+    for given in ({}, {"background": False}, {"background": True}):
+        assert things.create_index("s", **given) == "s_1"
+    assert listed()["s_1"] is True
+    things.database.command({"collMod": "things", "index": {"name": "s_1", "hidden": True}})
+    assert listed()["s_1"] is True
+
+
 def test_options_that_cannot_be(things):
     for spec, code in [
         ({"key": {"a": 1, "b": 1}, "expireAfterSeconds": 5}, 67),

@@ -68,6 +68,7 @@ def test_a_long_aggregation_is_listed_and_killed(server, client, slow):
         op = wait_for(client, **{"command.comment": "look at me"})
         assert op["ns"] == slow.full_name and op["op"] == "command" and op["active"] is True
         assert op["appName"] == "the-slow-one" and op["client"].startswith("127.0.0.1:")
+        assert op["planSummary"] == "COLLSCAN"
         assert op["command"]["aggregate"] == "slow" and op["secs_running"] >= 0 and op["desc"] == f"conn{op['connectionId']}"
         assert op["clientMetadata"]["driver"]["name"].startswith("PyMongo")
         began = time.monotonic()
@@ -231,15 +232,97 @@ def test_the_profiler_keeps_what_its_level_says(client, db):
     assert code(lambda: db.command("profile", 1, sampleRate=0.5)) == 238
 
 
+#: What is done with a collection that has indexes on `a`, on `b` and `c`, and of the locations `p`; its kind of operation; and how
+#: its documents are found.
+FOUND = [
+    (lambda c: c.find_one({"_id": 3}), "query", "IDHACK"),
+    (lambda c: c.find_one({"a": 3}), "query", "IXSCAN { a: 1 }"),
+    (lambda c: c.find_one({"_id": {"$gt": 290}}), "query", "IXSCAN { _id: 1 }"),
+    (lambda c: list(c.find({"b": {"$gt": 1, "$lt": 4}})), "query", "IXSCAN { b: 1, c: -1 }"),
+    (lambda c: list(c.find({"$or": [{"a": 1}, {"b": 2}]})), "query", "IXSCAN { a: 1 }, IXSCAN { b: 1, c: -1 }"),
+    (lambda c: list(c.find({"x": 1})), "query", "COLLSCAN"),
+    (lambda c: list(c.find({"a": 3}).hint([("$natural", 1)])), "query", "COLLSCAN"),
+    (lambda c: list(c.find({"p": {"$near": {"$geometry": {"type": "Point", "coordinates": [0, 0]}}}}).limit(1)),
+     "query", 'GEO_NEAR_2DSPHERE { p: "2dsphere" }'),
+    (lambda c: list(c.database.missing.find({"a": 1})), "query", "EOF"),
+    (lambda c: c.database.command("count", "c", query={"a": 3}), "command", "COUNT_SCAN { a: 1 }"),
+    (lambda c: c.database.command("count", "c", query={"x": 3}), "command", "COLLSCAN"),
+    (lambda c: c.estimated_document_count(), "command", "RECORD_STORE_FAST_COUNT"),
+    (lambda c: c.count_documents({}), "command", "RECORD_STORE_FAST_COUNT"),
+    (lambda c: c.distinct("a"), "command", "DISTINCT_SCAN { a: 1 }"),
+    (lambda c: c.distinct("x", {"a": 3}), "command", "IXSCAN { a: 1 }"),
+    (lambda c: c.update_one({"_id": 5}, {"$set": {"y": 1}}), "update", "IDHACK"),
+    (lambda c: c.update_many({"a": 5}, {"$set": {"y": 1}}), "update", "IXSCAN { a: 1 }"),
+    (lambda c: c.find_one_and_update({"x": 5}, {"$set": {"y": 1}}), "command", "COLLSCAN"),
+    (lambda c: c.delete_many({"b": 100}), "remove", "IXSCAN { b: 1, c: -1 }"),
+    # Of the collection that is read first, not of those that are looked up.
+    (lambda c: list(c.aggregate([{"$match": {"a": 3}}, {"$lookup": {"from": "c", "localField": "x", "foreignField": "y", "as": "z"}}])),
+     "command", "IXSCAN { a: 1 }"),
+    (lambda c: list(c.aggregate([{"$limit": 9}, {"$lookup": {"from": "c", "localField": "x", "foreignField": "a", "as": "z"}}])),
+     "command", "COLLSCAN"),
+    (lambda c: list(c.aggregate([{"$group": {"_id": "$x", "n": {"$sum": 1}}}, {"$sort": {"_id": 1}}, {"$limit": 9}])), "command", "COLLSCAN"),
+    (lambda c: c.insert_one({"a": 3}), "insert", None),
+    (lambda c: c.database.command("ping"), "command", None),
+]
+
+
+def test_the_profiler_says_how_the_documents_were_found(db):
+    db.c.insert_many([{"_id": i, "a": i, "b": i, "c": i, "x": i, "p": [i / 10, 0]} for i in range(300)])
+    db.c.create_indexes([pymongo.IndexModel("a"), pymongo.IndexModel([("b", 1), ("c", -1)]),
+                         pymongo.IndexModel([("p", "2dsphere")])])
+    db.command("profile", 2)
+    try:
+        for run, _, _ in FOUND:
+            run(db.c)
+        kept = list(db["system.profile"].find().sort("$natural", 1))
+    finally:
+        db.command("profile", 0)
+    assert [(each["op"], each.get("planSummary")) for each in kept] == [(op, plan) for _, op, plan in FOUND]
+
+
+def test_the_batches_of_a_cursor_have_the_plan_that_opened_it(db):
+    db.c.insert_many([{"_id": i, "a": i} for i in range(10)])
+    db.c.create_index("a")
+    db.command("profile", 2)
+    try:
+        assert len(list(db.c.find({"a": {"$gt": 1}}, batch_size=3))) == 8
+        assert len(list(db.c.aggregate([{"$sort": {"x": 1}}], batchSize=8))) == 10
+        kept = list(db["system.profile"].find().sort("$natural", 1))
+    finally:
+        db.command("profile", 0)
+    index = "IXSCAN { a: 1 }"
+    assert [(each["op"], each.get("planSummary")) for each in kept] == [
+        ("query", index), ("getmore", index), ("getmore", index), ("command", "COLLSCAN"), ("getmore", "COLLSCAN")]
+
+
+def test_the_records_of_retryable_writes_are_no_part_of_a_plan(tmp_path):
+    server = Server(tmp_path, "--replica-set", "rs0")
+    with server.client(replicaSet="rs0") as client:
+        db = client.plans
+        db.c.insert_many([{"_id": i, "x": i} for i in range(5)])
+        db.command("profile", 2)
+        with client.start_session() as session:
+            for i in range(3):
+                db.c.insert_one({"_id": 10 + i}, session=session)
+                assert db.c.update_one({"x": i}, {"$set": {"y": 1}}, session=session).modified_count == 1
+        kept = list(db["system.profile"].find().sort("$natural", 1))
+        assert all("txnNumber" in each["command"] for each in kept)
+        assert [(each["op"], each.get("planSummary")) for each in kept] == [("insert", None), ("update", "COLLSCAN")] * 3
+    assert server.stop() == 0
+
+
 def test_slow_operations_are_logged_without_what_users_store(server, client, db):
     db.command("profile", 0, slowms=0)
     try:
+        db.c.insert_one({})
         list(db.c.find({"name": "do not log me"}))
     finally:
         db.command("profile", 0, slowms=100)
     lines = [json.loads(line) for line in client.admin.command({"getLog": "global"})["log"]]
-    slow = [line for line in lines if line["msg"] == "slow operation" and line["attr"]["namespace"] == f"{db.name}.c"]
-    assert slow and slow[0]["attr"]["command"] == "find" and slow[0]["s"] == "I" and "$date" in slow[0]["t"]
+    slow = [line for line in lines if line["msg"] == "slow operation" and line["attr"]["namespace"] == f"{db.name}.c"
+            and line["attr"]["command"] == "find"]
+    assert slow and slow[0]["attr"]["plan"] == "COLLSCAN"
+    assert slow[0]["attr"]["command"] == "find" and slow[0]["s"] == "I" and "$date" in slow[0]["t"]
     assert not [line for line in lines if line["s"] == "I" and "do not log me" in json.dumps(line)]
 
 

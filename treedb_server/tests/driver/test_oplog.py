@@ -69,6 +69,39 @@ def test_the_oplog_is_found_by_time_forward_and_backward(db, oplog):
     assert forward[-1]["ts"] == last(oplog)
 
 
+def test_the_oplog_is_counted_and_aggregated_as_its_entries_say(db, client, oplog):
+    since = last(oplog)
+    change_everything(db)
+    db.c.insert_many([{"_id": i, "n": i % 7, "text": "x" * 200} for i in range(3000)])
+    mine = {"ts": {"$gt": since}, "ns": {"$regex": f"^{db.name}\\."}}
+    entries = list(oplog.find(mine))
+    assert len(entries) > 3000
+    for filter in (mine, {**mine, "op": "i"}, {"ts": entries[5]["ts"]}, {**mine, "op": "none"}):
+        expected = len(list(oplog.find(filter)))
+        assert oplog.count_documents(filter) == expected == client.local.command("count", "oplog.rs", query=filter)["n"]
+    assert client.local.command("count", "oplog.rs", query=mine, skip=10, limit=7)["n"] == 7
+    assert oplog.estimated_document_count() == len(list(oplog.find()))
+    ids = lambda found: [entry["ts"] for entry in found]
+    match = {"$match": mine}
+    assert list(oplog.aggregate([match])) == entries
+    assert list(oplog.aggregate([match, {"$sort": {"ts": -1}}, {"$limit": 5}])) == entries[:-6:-1]
+    by_text = sorted(entries, key=lambda entry: (str(entry["op"]), entry["ts"].time, entry["ts"].inc))
+    assert ids(oplog.aggregate([match, {"$sort": {"op": 1, "ts": 1}}])) == ids(by_text)
+    assert ids(oplog.aggregate([match, {"$sort": {"op": 1, "ts": 1}}, {"$skip": 3}, {"$limit": 9}])) == ids(by_text)[3:12]
+    assert list(oplog.aggregate([match, {"$skip": 2}, {"$limit": 3}, {"$project": {"o._id": 1, "ts": 1}}])) == [
+        {"ts": entry["ts"], "o": {key: value for key, value in entry["o"].items() if key == "_id"}} for entry in entries[2:5]]
+    kinds = {}
+    for entry in entries:
+        kinds[entry["op"]] = kinds.get(entry["op"], 0) + 1
+    assert {one["_id"]: one["n"] for one in oplog.aggregate([match, {"$group": {"_id": "$op", "n": {"$sum": 1}}}])} == kinds
+    assert list(oplog.aggregate([match, {"$count": "n"}])) == [{"n": len(entries)}]
+    found, = oplog.aggregate([match, {"$limit": 1}, {"$lookup": {
+        "from": "oplog.rs", "localField": "ts", "foreignField": "ts", "as": "same"}}])
+    assert ids(found["same"]) == [entries[0]["ts"]]
+    # A batch later it goes on with what it saw.
+    assert ids(oplog.aggregate([match], batchSize=50)) == ids(entries)
+
+
 def test_the_oplog_begins_with_an_entry_and_cannot_be_written(db, client, oplog):
     db.a.insert_one({"_id": 1})
     first = oplog.find_one()
@@ -81,14 +114,17 @@ def test_the_oplog_begins_with_an_entry_and_cannot_be_written(db, client, oplog)
         lambda: oplog.find().sort("op", 1).next(),
         lambda: oplog.find({}, sort=[("op", 1), ("ts", 1)]).next(),
         lambda: oplog.find().hint("_id_").next(),
-        lambda: oplog.aggregate([]).next(),
+        lambda: oplog.distinct("op"),
+        lambda: oplog.watch(),
+        lambda: oplog.aggregate([{"$out": {"db": "local", "coll": "oplog.rs"}}]),
+        lambda: oplog.aggregate([{"$match": {}}], hint="_id_").next(),
         lambda: db.a.aggregate([{"$out": {"db": "local", "coll": "oplog.rs"}}]),
         lambda: db.a.aggregate([{"$merge": {"into": {"db": "local", "coll": "oplog.rs"}}}]),
         lambda: client.admin.command("renameCollection", f"{db.name}.a", to="local.oplog.rs"),
     ]:
         with pytest.raises(OperationFailure) as failure:
             work()
-        assert failure.value.code in (20, 2)
+        assert failure.value.code in (20, 2, 73)
 
 
 def test_who_may_not_read_local_may_not_read_the_oplog(tmp_path):

@@ -146,7 +146,8 @@ def test_an_unknown_option_of_any_command_is_refused(server, db, client):
     ({"aggregate": "c", "pipeline": [], "cursor": {}, "exchange": {"a": 1}}, 238),
     ({"create": "new", "autoIndexId": False}, 238),
     ({"create": "new", "temp": True}, 238),
-    ({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a", "noSuchOption": 1}]}, 72),
+    ({"createIndexes": "c", "indexes": [{"key": {"a": 1}, "name": "a", "noSuchOption": 1}]}, 197),
+    ({"createIndexes": "c", "indexes": [{"key": {"_id": 1}, "name": "_id_", "background": True}]}, 197),
 ])
 def test_options_that_would_change_the_answer_are_refused(server, db, command, code):
     with Wire(server) as wire:

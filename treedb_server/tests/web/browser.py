@@ -90,6 +90,18 @@ class Browser:
     def cookies(self):
         return self.call("GET", "/cookie")
 
+    def new_tab(self):
+        """Opens a tab and goes there; returns the one that it was before."""
+        before = self.call("GET", "/window")
+        opened = self.call("POST", "/window/new", {"type": "tab"})
+        self.call("POST", "/window", {"handle": opened["handle"]})
+        return before
+
+    def back_to_tab(self, tab):
+        """Closes the tab and goes to another."""
+        self.call("DELETE", "/window")
+        self.call("POST", "/window", {"handle": tab})
+
     def dark(self, dark):
         scheme = "dark" if dark else "light"
         features = [{"name": "prefers-color-scheme", "value": scheme}]

@@ -59,14 +59,14 @@ def send(server, method, path, body=None, headers=None, source="127.0.0.1", to=N
 
 
 def log_in(server, user=ROOT, password=PASSWORD):
+    """The headers that make a request one of a user."""
     status, headers, text = send(server, "POST", "/api/login", {"user": user, "password": password, "database": "admin"})
     assert status == 200, text
-    return headers["Set-Cookie"]
+    return {"Cookie": headers["Set-Cookie"].split(";")[0], "TreeDB-Session": json.loads(text)["secret"]}
 
 
-def command(server, cookie, database, body):
-    headers = {"Cookie": cookie.split(";")[0]} if cookie else {}
-    status, _, text = send(server, "POST", "/api/command", {"database": database, "command": body}, headers)
+def command(server, who, database, body):
+    status, _, text = send(server, "POST", "/api/command", {"database": database, "command": body}, who)
     return status, json.loads(text)
 
 
@@ -90,22 +90,37 @@ def test_without_a_login_nothing_is_told(locked):
     status, _, text = send(locked, "POST", "/api/session", {})
     assert status == 200 and json.loads(text)["authentication"] is True and "user" not in json.loads(text)
     for cookie in ["treedb_{}=", "treedb_{}=" + "0" * 64, "other=1", "treedb_{}", "=;=;;", "treedb_1=" + "0" * 64]:
-        headers = {"Cookie": cookie.format(locked.addresses["admin"][1])}
+        headers = {"Cookie": cookie.format(locked.addresses["admin"][1]), "TreeDB-Session": "0" * 64}
         status, *_ = send(locked, "POST", "/api/command", {"database": "shop", "command": {"ping": 1}}, headers)
         assert status == 401, cookie
 
 
 def test_a_login_is_a_cookie_that_scripts_and_other_sites_do_not_get(locked):
-    cookie = log_in(locked)
+    _, headers, text = send(locked, "POST", "/api/login", {"user": ROOT, "password": PASSWORD, "database": "admin"})
+    cookie = headers["Set-Cookie"]
     name = f"treedb_{locked.addresses['admin'][1]}="
     assert cookie.startswith(name) and "HttpOnly" in cookie and "SameSite=Strict" in cookie and "Path=/" in cookie
     assert len(cookie.split(";")[0]) == len(name) + 64
-    assert log_in(locked) != cookie
-    status, reply = command(locked, cookie, "shop", {"find": "films"})
+    who = {"Cookie": cookie.split(";")[0], "TreeDB-Session": json.loads(text)["secret"]}
+    assert who["TreeDB-Session"] not in cookie and log_in(locked) != who
+    status, reply = command(locked, who, "shop", {"find": "films"})
     assert status == 200 and reply["cursor"]["firstBatch"] == [{"_id": 1, "title": "Alien"}]
-    status, headers, _ = send(locked, "POST", "/api/logout", {}, {"Cookie": cookie.split(";")[0]})
+    status, headers, _ = send(locked, "POST", "/api/logout", {}, who)
     assert status == 200 and "Max-Age=0" in headers["Set-Cookie"]
-    assert command(locked, cookie, "shop", {"ping": 1})[0] == 401
+    assert command(locked, who, "shop", {"ping": 1})[0] == 401
+
+
+def test_a_cookie_is_of_no_use_without_the_secret_of_its_own_log_in(locked):
+    who, other = log_in(locked), log_in(locked)
+    for secret in [None, "", "0" * 64, other["TreeDB-Session"], who["TreeDB-Session"][:-1], who["Cookie"][-64:]]:
+        stolen = {"Cookie": who["Cookie"], "TreeDB-Session": secret}
+        assert command(locked, stolen, "shop", {"find": "films"})[0] == 401, secret
+        assert "user" not in json.loads(send(locked, "POST", "/api/session", {}, stolen)[2])
+        assert send(locked, "POST", "/api/logout", {}, stolen)[0] == 200
+    assert command(locked, {"TreeDB-Session": who["TreeDB-Session"]}, "shop", {"find": "films"})[0] == 401
+    # Nor did any of these end the log-in.
+    assert command(locked, who, "shop", {"find": "films"})[1]["ok"] == 1
+    assert json.loads(send(locked, "POST", "/api/session", {}, who)[2])["user"]["authenticatedUsers"] == [{"user": ROOT, "db": "admin"}]
 
 
 def test_roles_decide_as_they_do_on_the_wire(locked):
@@ -299,20 +314,20 @@ def test_requests_of_other_sites_are_refused(free, locked):
 
 
 def test_what_is_to_be_explained_is_never_run(locked):
-    cookie = {"Cookie": log_in(locked).split(";")[0]}
+    who = log_in(locked)
     with locked.as_user() as client:
         client.shop.kept.insert_many([{"_id": i} for i in range(5)])
         client.shop.kept.insert_one({"_id": "x"})
         for statement in ["db.kept.deleteMany({}) // old", "db.kept.deleteMany({_id: {$ne: '.explain('}})", "db.kept.deleteMany({});",
                           "db.kept.updateMany({}, {$set: {a: 1}}) // .explain(", "db.kept.findOneAndDelete({})",
                           "{\"delete\": \"kept\", \"deletes\": [{\"q\": {}, \"limit\": 0}]}"]:
-            status, _, text = send(locked, "POST", "/api/statement", {"database": "shop", "text": statement, "explain": True}, cookie)
+            status, _, text = send(locked, "POST", "/api/statement", {"database": "shop", "text": statement, "explain": True}, who)
             reply = json.loads(text).get("reply", {})
             assert status == 200 and reply.get("ok") == 1 and "executionStats" in reply, (statement, text)
         for statement in ["db.kept.drop()", "db.kept.insertOne({_id: 9})", "db.dropDatabase()"]:
-            _, _, text = send(locked, "POST", "/api/statement", {"database": "shop", "text": statement, "explain": True}, cookie)
+            _, _, text = send(locked, "POST", "/api/statement", {"database": "shop", "text": statement, "explain": True}, who)
             assert json.loads(text)["reply"]["ok"] == 0, statement
-        odd = send(locked, "POST", "/api/statement", {"database": "shop", "text": "db.kept.drop()", "explain": 1}, cookie)
+        odd = send(locked, "POST", "/api/statement", {"database": "shop", "text": "db.kept.drop()", "explain": 1}, who)
         assert odd[0] == 400
         assert list(client.shop.kept.find({}, {"_id": 1}).sort("_id", 1)) == [*({"_id": i} for i in range(5)), {"_id": "x"}]
         assert client.shop.kept.count_documents({"a": 1}) == 0

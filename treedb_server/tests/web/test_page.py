@@ -10,6 +10,7 @@ import pytest
 
 from browser import Browser
 from server import PASSWORD, ROOT, Locked, Server
+from test_http import send
 
 
 @pytest.fixture(scope="module")
@@ -293,10 +294,39 @@ def test_a_server_without_authentication_is_shown_and_not_changed(browser, tmp_p
         assert server.stop() == 0
 
 
+def test_a_reload_keeps_the_log_in_and_a_new_tab_has_that_of_another_tab(browser, locked):
+    log_in(browser, locked)
+    browser.wait_for("Operations a second")
+    browser.call("POST", "/refresh", {})
+    browser.wait_for("Operations a second")
+    first = browser.new_tab()
+    try:
+        browser.open(url(locked))
+        browser.wait_for("Operations a second")
+        assert "root@admin" in browser.text("header")
+    finally:
+        browser.back_to_tab(first)
+    # With no other tab that could tell the secret, the cookie lets nobody in.
+    browser.open("about:blank")
+    first = browser.new_tab()
+    try:
+        browser.open(url(locked))
+        browser.wait("return document.querySelector('form input[name=user]')")
+        assert len(browser.cookies()) == 1
+    finally:
+        browser.back_to_tab(first)
+    browser.open(url(locked))
+    browser.wait_for("Operations a second")
+
+
 class Blank(http.server.BaseHTTPRequestHandler):
     """A web site without a policy of its own."""
 
+    #: The cookies that it was sent.
+    cookies = set()
+
     def do_GET(self):
+        self.cookies.add(self.headers.get("Cookie"))
         self.send_response(200)
         self.send_header("Content-Type", "text/html")
         self.end_headers()
@@ -338,5 +368,11 @@ def test_other_sites_in_the_same_browser_get_nothing_and_change_nothing(browser,
         site.server_close()
     with locked.as_user() as client:
         assert client.shop.attacked.count_documents({}) == 0
+    # What that site was sent is half of a log-in, which is worth nothing.
+    cookie, = Blank.cookies - {None}
+    assert cookie.startswith("treedb_")
+    body = {"database": "shop", "command": {"find": "films"}}
+    for secret in (None, "0" * 64):
+        assert send(locked, "POST", "/api/command", body, {"Cookie": cookie, "TreeDB-Session": secret})[0] == 401
     # The browser writes down what it refused.
     browser.log()

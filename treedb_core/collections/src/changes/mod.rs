@@ -89,6 +89,7 @@ mod watch;
 
 pub use as_of::{AsOf, Revision};
 pub use oplog::Oplog;
+pub(crate) use oplog::{by_time, is_oplog};
 pub use rewind::Rewound;
 pub use settings::{ChangeLogOptions, ChangeLogStatus};
 pub use stream::ChangeStream;

@@ -13,13 +13,15 @@ use std::collections::{HashMap, VecDeque};
 use std::time::Duration;
 
 use bson::raw::cstr;
-use bson::{Document, RawBsonRef, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
+use bson::{Document, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 
 use treedb_query::access::Direction;
+use treedb_query::aggregate::DocumentStream;
 use treedb_query::doc::{Doc, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::index::ordered::SortOrder;
 use treedb_query::query::filter::{Node, Op};
-use treedb_query::query::{Hint, KeyBounds, Query, Returns, project};
+use treedb_query::query::{Hint, KeyBounds, PlanSummary, Query, Returns, Sort, interrupt, project};
 use treedb_storage::ReadTxn;
 
 use super::document_diff::document_diff;
@@ -57,10 +59,15 @@ pub struct Oplog {
 /// The collection that shows the change log. Nothing is stored in it.
 const NAME: &str = "local.oplog.rs";
 
+/// True for the name of the collection that shows the change log.
+pub(crate) fn is_oplog(namespace: &str) -> bool {
+    namespace == NAME
+}
+
 impl Namespace {
     /// True for `local.oplog.rs`, which shows the change log: see [`Database::oplog`].
     pub fn is_oplog(&self) -> bool {
-        self.as_str() == NAME
+        is_oplog(self.as_str())
     }
 
     /// `IllegalOperation` if it is `local.oplog.rs`.
@@ -68,7 +75,7 @@ impl Namespace {
         match self.is_oplog() {
             true => Err(QueryError::new(
                 ErrorCode::IllegalOperation,
-                "local.oplog.rs shows the change log: it can be read by a find, and cannot be written",
+                "local.oplog.rs shows the change log: it can be read, and cannot be written",
             )),
             false => Ok(()),
         }
@@ -82,23 +89,28 @@ impl Database {
     /// # Errors
     /// `BadValue` for another order, a hint or an earlier time; those of the filter.
     pub fn oplog(&self, request: &FindRequest, tailable: bool) -> Result<Oplog> {
-        let by_time = by_time(request.sort.as_deref())?;
-        let request =
-            FindRequest { sort: request.sort.clone().filter(|_| by_time.is_none()), ..request.clone() };
-        let query = parse(&request)?.with_default_collation(&treedb_query::doc::Collation::Simple)?;
-        let direction = match (&query.hint, by_time) {
+        if request.as_of.is_some() {
+            return Err(unordered());
+        }
+        let query = parse(request)?.with_default_collation(&treedb_query::doc::Collation::Simple)?;
+        self.query_oplog(query, tailable)
+    }
+
+    /// [`Self::oplog`] of a query.
+    pub(crate) fn query_oplog(&self, query: Query, tailable: bool) -> Result<Oplog> {
+        let direction = match (&query.hint, &query.sort) {
             (None, None) => Direction::Forward,
-            (None, Some(direction)) => direction,
+            (None, Some(sort)) => by_time(sort).ok_or_else(unordered)?,
             (Some(Hint::Natural(direction)), None) => *direction,
             _ => return Err(unordered()),
         };
         let backward = direction == Direction::Backward;
-        let others = request.as_of.is_some()
-            || request.bounds != KeyBounds::default()
-            || request.returns != Returns::default();
-        if query.sort.is_some() || others || backward && tailable {
+        let others = query.bounds != KeyBounds::default() || query.returns != Returns::default();
+        if others || backward && tailable {
             return Err(unordered());
         }
+        interrupt::note_plan(|| PlanSummary::COLLECTION_SCAN);
+        let (skip, limit) = (query.skip, query.limit);
         Ok(Oplog {
             db: self.clone(),
             since: bound(&query, &[Op::Gt, Op::Gte, Op::Eq]).max(),
@@ -108,8 +120,8 @@ impl Database {
             next: None,
             backward,
             tailable,
-            to_skip: request.skip,
-            left: Some(request.limit).filter(|limit| *limit > 0),
+            to_skip: skip,
+            left: Some(limit).filter(|limit| *limit > 0),
             ready: VecDeque::new(),
             ended: false,
         })
@@ -156,7 +168,7 @@ impl Oplog {
     fn fill(&mut self) -> Result<()> {
         let db = self.db.clone();
         while self.ready.is_empty() && !self.ended {
-            treedb_query::query::interrupt::check()?;
+            interrupt::check()?;
             let reads = db.inner.store.begin_read()?;
             let Some(log) = Log::find(&reads)? else {
                 self.ended = true;
@@ -309,19 +321,12 @@ const MAX_RECORDS: usize = 4096;
 /// Changes that are read at a time from the end.
 const MAX_BACK: u64 = 256;
 
-/// The direction of a sort by `ts`; `None` for another one.
-fn by_time(sort: Option<&RawDocument>) -> Result<Option<Direction>> {
-    let Some(first) = sort.and_then(|sort| sort.iter().next()).transpose()? else { return Ok(None) };
-    let order = match first {
-        (name, RawBsonRef::Int32(order)) if name == "ts" => f64::from(order),
-        (name, RawBsonRef::Int64(order)) if name == "ts" => order as f64,
-        (name, RawBsonRef::Double(order)) if name == "ts" => order,
-        _ => return Ok(None),
-    };
-    Ok(match order {
-        1.0 => Some(Direction::Forward),
-        -1.0 => Some(Direction::Backward),
-        _ => None,
+/// The direction of a sort by `ts`, of which no two entries have the same; `None` for another one.
+pub(crate) fn by_time(sort: &Sort) -> Option<Direction> {
+    let first = sort.keys.first().filter(|first| first.path.as_str() == "ts")?;
+    Some(match first.direction {
+        SortOrder::Ascending => Direction::Forward,
+        SortOrder::Descending => Direction::Backward,
     })
 }
 
@@ -491,6 +496,12 @@ fn defined_by(defined: Defined, name: &Namespace, description: &Document) -> Res
         }
     }
     Ok(RawDocumentBuf::try_from(&command)?)
+}
+
+impl DocumentStream for Oplog {
+    fn next(&mut self) -> Result<Option<RawDocumentBuf>> {
+        Iterator::next(self).transpose()
+    }
 }
 
 impl Iterator for Oplog {

@@ -386,9 +386,9 @@ fn ordered(meta: &Meta) -> Result<BTreeMap<String, Document>> {
     Ok(found)
 }
 
-/// Whether two definitions are of the same index. Some options can be changed while it is there.
+/// Whether two definitions are of the same index. Some options can be changed while it is there, and one only shows in lists.
 fn is_same(one: &Document, other: &Document) -> bool {
-    const CHANGEABLE: [&str; 2] = ["hidden", "expireAfterSeconds"];
+    const CHANGEABLE: [&str; 3] = ["hidden", "expireAfterSeconds", "background"];
     let fixed = |def: &Document| -> BTreeMap<String, bson::Bson> {
         def.iter()
             .filter(|(name, _)| !CHANGEABLE.contains(&name.as_str()))

@@ -20,8 +20,8 @@ use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::Variables;
 use treedb_query::query::interrupt;
 use treedb_query::query::{
-    Counters, Execution, Hint, NearestQuery, Neighbor, Plan, PointLookup, PointQuery, Projection, Query,
-    nearest,
+    Counters, Execution, Hint, NearestQuery, Neighbor, Plan, PlanSummary, PointLookup, PointQuery,
+    Projection, Query, nearest,
 };
 use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
 
@@ -30,6 +30,7 @@ use crate::catalog::namespace::Namespace;
 use crate::catalog::search_index::SearchIndex;
 use crate::catalog::view_def::{MAX_DEPTH, ResolvedView};
 use crate::catalog::views::too_deep;
+use crate::changes::{by_time, is_oplog};
 use crate::database::Database;
 use crate::maintenance::stats;
 use crate::read::batch::Batch;
@@ -175,6 +176,11 @@ impl SnapshotCollections {
     /// True for a view.
     fn is_view(&self, namespace: &str) -> Result<bool> {
         Ok(self.view(namespace)?.is_some())
+    }
+
+    /// True for what has no rows: a view, and the collection that shows the change log.
+    fn is_computed(&self, namespace: &str) -> Result<bool> {
+        Ok(is_oplog(namespace) || self.is_view(namespace)?)
     }
 
     /// The documents of a view that `query` finds: its stages follow those of the view.
@@ -355,9 +361,15 @@ impl EqualityLookup for IndexLookup {
 
 impl Collections for SnapshotCollections {
     fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
+        if is_oplog(namespace) {
+            return Ok(Box::new(self.db.query_oplog(query, false)?));
+        }
         let seen = match self.seen(namespace) {
             Ok(Some(seen)) => seen,
-            Ok(None) => return Ok(Box::new(VecStream::new(Vec::new()))),
+            Ok(None) => {
+                interrupt::note_plan(|| PlanSummary::EOF);
+                return Ok(Box::new(VecStream::new(Vec::new())));
+            }
             Err(error) => match self.view(namespace)? {
                 Some(view) => return self.find_in_view(&view, query),
                 None => return Err(error),
@@ -393,6 +405,7 @@ impl Collections for SnapshotCollections {
                 let scan = ParallelScan::new(&view, threads, in_order)?;
                 drop(reads);
                 if let Some(scan) = scan {
+                    interrupt::note_plan(|| PlanSummary::COLLECTION_SCAN);
                     let query = Arc::new(query);
                     return Ok(scan.streams(&self.reads, meta, &query, &self.examined));
                 }
@@ -409,7 +422,7 @@ impl Collections for SnapshotCollections {
         deadline: Option<Instant>,
         threads: Option<usize>,
     ) -> Result<Option<Vec<RawDocumentBuf>>> {
-        if self.is_view(namespace)? {
+        if self.is_computed(namespace)? {
             return Ok(None);
         }
         let Some(seen) = self.seen(namespace)? else { return Ok(Some(Vec::new())) };
@@ -418,7 +431,7 @@ impl Collections for SnapshotCollections {
     }
 
     fn count(&self, namespace: &str, query: Query) -> Result<u64> {
-        if self.is_view(namespace)? {
+        if self.is_computed(namespace)? {
             let (mut documents, mut count) = (self.find(namespace, query)?, 0);
             while documents.next()?.is_some() {
                 count += 1;
@@ -429,6 +442,7 @@ impl Collections for SnapshotCollections {
         let reads = locked(&self.reads);
         let layer = seen.through(&*reads);
         if let (true, None, Some(rows)) = (query.filter.is_all(), &query.hint, layer.known_rows()?) {
+            interrupt::note_plan(|| PlanSummary::RECORD_COUNT);
             let found = rows.saturating_sub(query.skip);
             return Ok(if query.limit == 0 { found } else { found.min(query.limit) });
         }
@@ -454,7 +468,7 @@ impl Collections for SnapshotCollections {
     }
 
     fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {
-        if self.is_view(namespace)? {
+        if self.is_computed(namespace)? {
             return Ok(false);
         }
         let Some(seen) = self.seen(namespace)? else { return Ok(true) };
@@ -463,6 +477,9 @@ impl Collections for SnapshotCollections {
     }
 
     fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool> {
+        if is_oplog(namespace) {
+            return Ok(query.hint.is_none() && query.sort.as_ref().and_then(by_time).is_some());
+        }
         if self.is_view(namespace)? {
             return Ok(false);
         }

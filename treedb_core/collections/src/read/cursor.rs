@@ -6,7 +6,7 @@ use bson::RawDocumentBuf;
 
 use treedb_query::access::QueryContext;
 use treedb_query::error::Result;
-use treedb_query::query::{Counters, Execution, Plan, Query};
+use treedb_query::query::{Counters, Execution, Plan, PlanSummary, Query, interrupt};
 use treedb_storage::ReadTxn;
 
 use crate::catalog::meta::Meta;
@@ -48,6 +48,7 @@ type Walk = Walked<Execution>;
 impl Cursor {
     /// A cursor without documents, for a collection that does not exist.
     pub(crate) fn empty() -> Self {
+        interrupt::note_plan(|| PlanSummary::EOF);
         Cursor { state: State::Empty, batch: Batch::complete([]) }
     }
 

@@ -10,7 +10,9 @@ use bson::{RawDocument, RawDocumentBuf};
 use treedb_query::access::Source;
 use treedb_query::doc::Fields;
 use treedb_query::error::Result;
-use treedb_query::query::{Counters, Plan, PointLookup, PointQuery, Projection, Returns, project};
+use treedb_query::query::{
+    Counters, Plan, PlanSummary, PointLookup, PointQuery, Projection, Returns, interrupt, project,
+};
 use treedb_storage::Reads;
 
 use crate::catalog::meta::{IndexMeta, Meta};
@@ -55,12 +57,13 @@ fn encode_key(lookup: PointLookup, query: &PointQuery<'_>, index: Ordered<'_>, k
     key.len() <= PREFIX_LEN
 }
 
-/// Counts one more use of the index of `lookup`.
+/// Says that the operation finds its rows by `lookup`, and counts one more use of its index.
 #[inline]
-fn count_use(lookup: PointLookup, meta: &Meta) {
+fn begin(lookup: PointLookup, meta: &Meta) {
     if let Some(index) = meta.indexes.get(lookup.index) {
         index.uses.add();
     }
+    interrupt::note_plan(|| PlanSummary::of_look_up(&lookup, &meta.infos));
 }
 
 /// The first document that `query` finds. The outer `None`: this is no point look-up in the collection.
@@ -80,7 +83,7 @@ pub(crate) fn first(
         if !encode_key(lookup, query, index, key) {
             return Ok(None);
         }
-        count_use(lookup, meta);
+        begin(lookup, meta);
         if lookup.at_most_one {
             return one(index, key, reads, meta).map(Some);
         }
@@ -162,7 +165,7 @@ pub(crate) fn lend_one(
     let Some(lookup) = lookup else { return Ok(None) };
     let entries = each(query, lookup, reads, meta, None, visit)?;
     if entries.is_some() {
-        count_use(lookup, meta);
+        begin(lookup, meta);
     }
     Ok(entries.map(|entries| entries > 0))
 }
@@ -207,7 +210,7 @@ impl PointFind {
         if !encode_key(lookup, query, index, &mut key) {
             return Ok(None);
         }
-        count_use(lookup, meta);
+        begin(lookup, meta);
         let projection = request.projection.as_deref().map(Projection::parse).transpose()?.flatten();
         let (limit, counters) = (request.limit, Counters::default());
         Ok(Some(PointFind { lookup, key, last: None, projection, limit, counters, plan: OnceLock::new() }))

@@ -11,7 +11,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use treedb_query::access::{Direction, Flow, RowId, Source};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::query::Query;
+use treedb_query::query::{PlanSummary, Query, interrupt};
 
 use crate::catalog::special::first_row;
 use crate::collection::Collection;
@@ -69,6 +69,7 @@ impl Collection {
             ));
         }
         tail.id = meta.id;
+        interrupt::note_plan(|| PlanSummary::COLLECTION_SCAN);
         tail.fill()?;
         tail.ended |= tail.last.is_none();
         Ok(tail)

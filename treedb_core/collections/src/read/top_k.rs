@@ -8,7 +8,9 @@ use bson::RawDocumentBuf;
 use treedb_query::access::{Direction, Flow};
 use treedb_query::aggregate::run_in_parallel;
 use treedb_query::error::Result;
-use treedb_query::query::{Counters, Deadline, Execution, Hint, Path, Plan, Query, TopK};
+use treedb_query::query::{
+    Counters, Deadline, Execution, Hint, Path, Plan, PlanSummary, Query, TopK, interrupt,
+};
 use treedb_storage::{ReadTxn, SharedReadTxn};
 
 use crate::read::aggregate::{Examined, Limits};
@@ -41,6 +43,7 @@ pub(crate) fn top_k(
     };
     let found = match partitions {
         Some(partitions) => {
+            interrupt::note_plan(|| PlanSummary::COLLECTION_SCAN);
             let memory_limit = limits.memory / partitions.len().max(1);
             let top_of = |mut partition: Partition| {
                 let Some(mut top) = TopK::new(&query, memory_limit) else { return Ok(None) };

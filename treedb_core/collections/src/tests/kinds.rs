@@ -118,6 +118,7 @@ fn every_kind_of_index_is_listed_and_used_after_reopening() {
         doc! { "key": { "h": "hashed" }, "name": "hashed" },
         doc! { "key": { "w.$**": 1 }, "name": "wild" },
         doc! { "key": { "x": 1 }, "name": "hidden", "hidden": true },
+        doc! { "key": { "n": 1 }, "name": "background", "background": true },
         doc! { "key": { "c": 1 }, "name": "collated", "collation": { "locale": "en", "strength": 2 } },
     ];
     let requests: Vec<_> = specs.iter().map(|spec| IndexSpec::from_document(&raw(spec))).collect();

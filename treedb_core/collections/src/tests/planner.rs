@@ -6,6 +6,7 @@ use super::*;
 use crate::read::view::View;
 use crate::{Collection, UpdateRequest};
 use treedb_query::access::Flow;
+use treedb_query::query::interrupt::Interrupt;
 use treedb_query::query::{BitmapScan, Counters, Execution, Filter, Path, Plan, Query};
 
 const COUNT: i32 = 2000;
@@ -44,6 +45,71 @@ fn stages(numbers: &Collection, request: &FindRequest, counting: bool) -> Vec<St
         next = stage.get_document("inputStage");
     }
     found
+}
+
+/// What MongoDB calls the summary of the plan that `explain` shows.
+fn summary(shown: &Document) -> String {
+    fn leaves(stage: &Document) -> Vec<String> {
+        if let Ok(input) = stage.get_document("inputStage") {
+            return leaves(input);
+        }
+        if let Ok(inputs) = stage.get_array("inputStages") {
+            return inputs.iter().flat_map(|input| leaves(input.as_document().unwrap())).collect();
+        }
+        let name = stage.get_str("stage").unwrap();
+        let Ok(keys) = stage.get_document("keyPattern") else { return vec![name.to_owned()] };
+        let keys: Vec<_> = keys.iter().map(|(field, direction)| format!("{field}: {direction}")).collect();
+        vec![format!("{name} {{ {} }}", keys.join(", "))]
+    }
+    leaves(shown.get_document("queryPlanner").unwrap().get_document("winningPlan").unwrap()).join(", ")
+}
+
+#[test]
+fn an_operation_tells_the_plan_that_explain_shows() {
+    let patterns =
+        [doc! { "tens": 1, "last": -1 }, doc! { "third": 1 }, doc! { "n": "hashed" }, doc! { "text": 1 }];
+    let (_db, numbers) = numbers(&patterns);
+    let filters = [
+        doc! {},
+        doc! { "_id": 5 },
+        doc! { "_id": { "$gt": 5 } },
+        doc! { "_id": { "$in": [1, 2] } },
+        doc! { "half": 1 },
+        doc! { "tens": 4 },
+        doc! { "text": "number 7" },
+        doc! { "text": { "$regex": "7$" } },
+        doc! { "n": 6 },
+        doc! { "third": 1, "tens": { "$lt": 50 } },
+        doc! { "$or": [{ "tens": 1 }, { "text": "number 700" }] },
+        doc! { "tens": { "$gt": 5, "$lt": 4 } },
+    ];
+    let told = |work: &dyn Fn()| {
+        let operation = Arc::new(Interrupt::new(None));
+        let entered = Arc::clone(&operation).enter();
+        work();
+        drop(entered);
+        operation.plan().unwrap().to_string()
+    };
+    for filter in filters {
+        let all = find(filter.clone());
+        let sorted = all.clone().sort(rawdoc! { "tens": -1 });
+        let named = all.clone().projection(rawdoc! { "_id": 0, "text": 1 });
+        for request in [&all, &sorted, &named] {
+            for counting in [false, true] {
+                let shown = numbers.explain_find(request, counting, false).unwrap();
+                let expected = summary(&Document::try_from(&*shown).unwrap());
+                let found = told(&|| match counting {
+                    true => drop(numbers.count(request.clone()).unwrap()),
+                    false => drop(numbers.find(request.clone()).unwrap().next()),
+                });
+                assert_eq!(found, expected, "{request:?}, counted: {counting}");
+            }
+        }
+        let shown = numbers.explain_find(&all, false, false).unwrap();
+        let expected = summary(&Document::try_from(&*shown).unwrap());
+        let update = UpdateRequest::many(raw(&filter), rawdoc! { "$set": { "same": 1 } });
+        assert_eq!(told(&|| drop(numbers.update(update.clone()).unwrap())), expected, "{filter}");
+    }
 }
 
 #[test]

@@ -1,14 +1,18 @@
-//! [`Interrupt`]: telling an operation to stop.
+//! [`Interrupt`]: telling an operation to stop, and being told by which plan it finds its rows.
 //!
 //! The caller of an operation makes an [`Interrupt`] and enters it on the thread that runs the operation; loops over rows, keys and
 //! documents ask [`check`] now and then, through an [`InterruptTick`]. Threads that work for the operation enter it too
 //! (`run_in_parallel` does that). Without an entered one, a check reads a thread-local variable.
+//!
+//! Whoever begins to carry out a plan calls [`note_plan`]. The first plan is that of the operation; later ones are those of its further
+//! statements, of its stages, and of what they look up.
 
-use std::cell::RefCell;
-use std::sync::Arc;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
+use super::plan::PlanSummary;
 use crate::error::{ErrorCode, QueryError, Result};
 
 /// Calls of [`InterruptTick::tick`] for each [`check`].
@@ -20,12 +24,13 @@ pub struct Interrupt {
     killed: AtomicBool,
     until: Option<Instant>,
     held: usize,
+    plan: OnceLock<PlanSummary>,
 }
 
 impl Interrupt {
     /// An operation that may be stopped, and has to end by `until`.
     pub fn new(until: Option<Instant>) -> Self {
-        Interrupt { killed: AtomicBool::new(false), until, held: 0 }
+        Interrupt { killed: AtomicBool::new(false), until, held: 0, plan: OnceLock::new() }
     }
 
     /// The same of an operation that holds so many bytes of a budget until it ends, for those who decide whether it may wait.
@@ -41,6 +46,11 @@ impl Interrupt {
     /// Whether it was told to stop.
     pub fn is_killed(&self) -> bool {
         self.killed.load(Ordering::Relaxed)
+    }
+
+    /// The plan by which it finds its rows, once it has begun to.
+    pub fn plan(&self) -> Option<&PlanSummary> {
+        self.plan.get()
     }
 
     /// Whether the operation may go on.
@@ -68,6 +78,8 @@ impl Interrupt {
 thread_local! {
     /// That of the operation that the thread runs.
     static CURRENT: RefCell<Option<Arc<Interrupt>>> = const { RefCell::new(None) };
+    /// Whether what it does now is its own work, see [`aside`].
+    static ASIDE: Cell<bool> = const { Cell::new(false) };
 }
 
 /// The time in which a thread runs an operation.
@@ -87,6 +99,31 @@ impl Drop for Entered {
 /// That of the operation that the calling thread runs, for other threads that work for it.
 pub fn current() -> Option<Arc<Interrupt>> {
     CURRENT.try_with(|current| current.borrow().clone()).ok().flatten()
+}
+
+/// Says by which plan the operation of the calling thread finds its rows, unless that has been said.
+#[inline]
+pub fn note_plan(plan: impl FnOnce() -> PlanSummary) {
+    let _ = CURRENT.try_with(|current| {
+        if let Some(operation) = &*current.borrow()
+            && operation.plan.get().is_none()
+            && !ASIDE.get()
+        {
+            let _ = operation.plan.set(plan());
+        }
+    });
+}
+
+/// Does `work`, whose plans are not those of the operation: it keeps the operation's records, for example.
+pub fn aside<T>(work: impl FnOnce() -> T) -> T {
+    struct Before(bool);
+    impl Drop for Before {
+        fn drop(&mut self) {
+            ASIDE.set(self.0);
+        }
+    }
+    let _before = Before(ASIDE.replace(true));
+    work()
 }
 
 /// How many bytes of a budget the operation of the calling thread holds.
@@ -141,5 +178,19 @@ mod tests {
         assert_eq!(check().unwrap_err().code, ErrorCode::Interrupted);
         drop(entered);
         check().unwrap();
+    }
+
+    #[test]
+    fn the_first_plan_that_is_the_operations_own_work_is_its_plan() {
+        let operation = Arc::new(Interrupt::new(None));
+        note_plan(|| panic!("no operation"));
+        {
+            let _entered = Arc::clone(&operation).enter();
+            aside(|| note_plan(|| panic!("not its own")));
+            assert!(operation.plan().is_none());
+            note_plan(|| PlanSummary::COLLECTION_SCAN);
+            note_plan(|| panic!("it has one"));
+        }
+        assert_eq!(operation.plan().unwrap().to_string(), "COLLSCAN");
     }
 }

@@ -8,7 +8,7 @@
 //! | `projection` | [`Projection`], [`Reshape`]: which fields are returned; [`UsedFields`]: which are decoded |
 //! | `validation` | [`Validator`]: whether a collection accepts a document |
 //! | `deadline` | [`Deadline`]: when an operation gives up |
-//! | [`interrupt`] | telling an operation of another thread to stop |
+//! | [`interrupt`] | telling an operation of another thread to stop, and how it finds its rows |
 //! | `plan` | [`Query`] and [`Plan`]: which indexes, which ranges of their keys |
 //! | `exec` | [`Execution`], [`count`], [`update()`], [`delete`]: carrying a plan out; `explain` |
 
@@ -33,8 +33,8 @@ pub use exec::{
 pub(crate) use exec::{external_sort, spill};
 pub use filter::Filter;
 pub use plan::{
-    BitmapScan, Estimate, Hint, IndexFilter, KeyBounds, KeyPredicate, NearSearch, Path, Plan, PointLookup,
-    PointQuery, Query, Returns, Sort, definition_of, index_of, matching_share,
+    BitmapScan, Estimate, Hint, IndexFilter, KeyBounds, KeyPredicate, NearSearch, Path, Plan, PlanSummary,
+    PointLookup, PointQuery, Query, Returns, Sort, definition_of, index_of, matching_share,
 };
 pub use projection::{MatchRate, Projection, Reshape, UsedFields};
 pub(crate) use projection::{borrow_document, finish_document};

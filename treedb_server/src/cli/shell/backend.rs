@@ -134,7 +134,7 @@ impl Backend {
         let context =
             Context::new(database, dir.to_owned(), durability, limits, Topology::Standalone, access);
         let context = Arc::new(context);
-        let session = Arc::new(Session::new(context.next_connection(), ([127, 0, 0, 1], 0).into()));
+        let session = Arc::new(Session::new(context.next_connection(), ([127, 0, 0, 1], 0).into(), None));
         let name = dir.display().to_string();
         Ok(Backend::Directory(Box::new(Local { name, runtime, context, session })))
     }

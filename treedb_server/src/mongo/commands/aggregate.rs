@@ -216,6 +216,12 @@ fn watch(request: &Request<'_>, watch: WatchRequest, batch: usize) -> Result {
         }
         Some(_) => {
             let namespace = request.namespace()?;
+            if namespace.is_oplog() {
+                return Err(CommandError::new(
+                    ErrorCode::InvalidNamespace,
+                    "$changeStream may not be opened on local.oplog.rs: watch the collections whose changes it shows",
+                ));
+            }
             (Watched::Collection(namespace.clone()), namespace.to_string())
         }
         None if watch.all_changes_for_cluster && request.database != "admin" => {

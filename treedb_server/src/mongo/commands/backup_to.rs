@@ -94,7 +94,7 @@ mod tests {
     use crate::mongo::op_msg::OpMsg;
 
     async fn run(context: &Arc<Context>, peer: &str, command: &RawDocument) -> bson::RawDocumentBuf {
-        let session = Arc::new(Session::new(1, peer.parse().unwrap()));
+        let session = Arc::new(Session::new(1, peer.parse().unwrap(), None));
         let (sender, mut reply) = tokio::sync::mpsc::channel(1);
         let (request, to, threads) = (OpMsg::of(command), Arc::clone(context), Arc::clone(&context.threads));
         let connection =

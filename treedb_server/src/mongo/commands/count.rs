@@ -13,8 +13,15 @@ use crate::mongo::args::args;
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
     let find = parse(request.body())?;
+    let found = match collection.namespace().is_oplog() {
+        true => {
+            let mut entries = collection.database().oplog(&find, false)?;
+            entries.try_fold(0, |count, entry| entry.map(|_| count + 1))?
+        }
+        false => collection.count(find)?,
+    };
     let mut reply = RawDocumentBuf::new();
-    append_count(&mut reply, cstr!("n"), collection.count(find)?);
+    append_count(&mut reply, cstr!("n"), found);
     Ok(reply)
 }
 

@@ -65,6 +65,7 @@ fn parse(spec: &RawDocument, ignore_unknown: bool) -> Result<IndexSpec> {
             "unique"
             | "sparse"
             | "hidden"
+            | "background"
             | "partialFilterExpression"
             | "expireAfterSeconds"
             | "collation"
@@ -79,7 +80,7 @@ fn parse(spec: &RawDocument, ignore_unknown: bool) -> Result<IndexSpec> {
             _ if ignore_unknown => continue,
             other => {
                 return Err(CommandError::new(
-                    ErrorCode::InvalidOptions,
+                    ErrorCode::InvalidIndexSpecificationOption,
                     format!("The field '{other}' is not valid for an index specification"),
                 ));
             }

@@ -79,6 +79,7 @@ use super::error::CommandError;
 use super::op_msg::OpMsg;
 use super::op_query;
 use super::sessions::CommandScope;
+use crate::access::EXTERNAL;
 use crate::access::action::Action;
 use crate::context::{Context, Reserved};
 use crate::threads;
@@ -174,6 +175,12 @@ pub(crate) static COMMANDS: &[Command] = &[
         aggregate::run,
     )
     .transactions(TransactionSupport::Inside),
+    Command::new(
+        "authenticate",
+        "Authenticate by the certificate of the connection",
+        Needs::Nothing,
+        sasl::authenticate,
+    ),
     Command::quick("backupStatus", "The running backups", Needs::Cluster(Action::Backup), backup_to::status)
         .admin(),
     Command::new(
@@ -506,6 +513,22 @@ pub(crate) async fn run(
     reply
 }
 
+/// The commands about users of [`EXTERNAL`], which holds nothing else.
+const OF_EXTERNAL: &[&str] = &[
+    "authenticate",
+    "createUser",
+    "dropAllUsersFromDatabase",
+    "dropUser",
+    "grantRolesToUser",
+    "hello",
+    "logout",
+    "revokeRolesFromUser",
+    "saslContinue",
+    "saslStart",
+    "updateUser",
+    "usersInfo",
+];
+
 /// The command in a message, and its database.
 fn find(message: &OpMsg) -> Result<(&'static Command, String)> {
     let body = message.body();
@@ -520,7 +543,7 @@ fn find(message: &OpMsg) -> Result<(&'static Command, String)> {
         None => return Err(CommandError::location(40_571, "OP_MSG requests require a $db argument")),
     };
     // Names that no database can have must not be taken for others.
-    if !database.is_empty() {
+    if !(database.is_empty() || database == EXTERNAL && OF_EXTERNAL.contains(&name)) {
         Namespace::new(database, "any")?;
     }
     let command = lookup(name)

@@ -78,18 +78,19 @@ impl<'a> Request<'a> {
         }
     }
 
-    /// Refuses all commands about the collection that shows the change log but those that read it by a find.
+    /// Refuses all commands about the collection that shows the change log but some that read it.
     fn refuse_to_change_the_oplog(&self) -> Result<()> {
         let is_about_it = self.database == "local"
             && self
                 .collection_name()
                 .is_ok_and(|name| Namespace::new("local", name).is_ok_and(|name| name.is_oplog()));
-        if !is_about_it || matches!(self.command.name, "find" | "getMore" | "killCursors") {
+        let reads = matches!(self.command.name, "find" | "getMore" | "killCursors" | "count" | "aggregate");
+        if !is_about_it || reads {
             return Ok(());
         }
         Err(CommandError::new(
             ErrorCode::IllegalOperation,
-            "local.oplog.rs shows the change log: it can be read by a find, and cannot be written",
+            "local.oplog.rs shows the change log: it can be read by find, count and aggregate, and cannot be written",
         ))
     }
 

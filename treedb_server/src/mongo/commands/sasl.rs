@@ -1,4 +1,4 @@
-//! `saslStart`, `saslContinue` and `logout`; what `hello` says of authentication.
+//! `saslStart`, `saslContinue`, `authenticate` and `logout`; what `hello` says of authentication.
 
 use bson::raw::cstr;
 use bson::spec::BinarySubtype;
@@ -10,6 +10,7 @@ use super::request::{Request, done};
 use crate::access::identity::Step;
 use crate::access::scram::Mechanism;
 use crate::access::user::QualifiedName;
+use crate::access::{EXTERNAL, X509};
 use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
@@ -75,6 +76,40 @@ pub(super) fn proceed(request: &Request<'_>) -> Result {
     Ok(reply(request.session.identity.proceed(&request.context.access, id, message)?))
 }
 
+/// `authenticate`: by the certificate of the connection.
+pub(super) fn authenticate(request: &Request<'_>) -> Result {
+    by_certificate(request, request.body(), request.database)
+}
+
+/// Authenticates by the certificate of the connection, as the arguments in `command` say.
+fn by_certificate(request: &Request<'_>, command: &RawDocument, database: &str) -> Result {
+    let (mut mechanism, mut named) = (None, None);
+    for arg in args("authenticate", command).skip(1) {
+        let arg = arg?;
+        match arg.name {
+            "mechanism" => mechanism = Some(arg.str()?),
+            "user" => named = Some(arg.str()?),
+            "db" => {}
+            _ => arg.ignored_or_unknown()?,
+        }
+    }
+    let mechanism = mechanism.ok_or_else(|| missing("authenticate", "mechanism"))?;
+    if mechanism != X509 {
+        return Err(CommandError::new(
+            ErrorCode::MechanismUnavailable,
+            format!("authenticate is for {X509} only: {mechanism} begins by saslStart"),
+        ));
+    }
+    if database != EXTERNAL {
+        return Err(CommandError::new(
+            ErrorCode::ProtocolError,
+            format!("{X509} authentication must always use the {EXTERNAL} database."),
+        ));
+    }
+    let user = request.session.identity.authenticate_by_certificate(&request.context.access, named)?;
+    Ok(rawdoc! { "dbname": EXTERNAL, "user": user })
+}
+
 pub(super) fn log_out(request: &Request<'_>) -> Result {
     request.refuse_options()?;
     request.session.identity.log_out();
@@ -100,7 +135,12 @@ pub(super) fn append_to_hello(request: &Request<'_>, reply: &mut RawDocumentBuf)
     {
         let database = command.get("db")?.and_then(|value| value.as_str()).unwrap_or("admin");
         // A failure is not one of `hello`: the driver begins again by `saslStart`.
-        if let Ok(answer) = begin(request, "saslStart", command, database) {
+        let is_x509 = command.get_str("mechanism").is_ok_and(|mechanism| mechanism == X509);
+        let answer = match is_x509 {
+            true => by_certificate(request, command, database),
+            false => begin(request, "saslStart", command, database),
+        };
+        if let Ok(answer) = answer {
             reply.append(cstr!("speculativeAuthenticate"), answer);
         }
     }

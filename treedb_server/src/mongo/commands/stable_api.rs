@@ -9,6 +9,7 @@ use crate::mongo::error::CommandError;
 const COMMANDS: &[&str] = &[
     "abortTransaction",
     "aggregate",
+    "authenticate",
     "bulkWrite",
     "collMod",
     "commitTransaction",

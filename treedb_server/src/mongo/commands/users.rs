@@ -12,7 +12,7 @@ use crate::access::privilege::permits;
 use crate::access::resource::Target;
 use crate::access::scram::Mechanism;
 use crate::access::user::{QualifiedName, User, role_documents};
-use crate::access::{check_name, set_password};
+use crate::access::{EXTERNAL, check_external_name, check_name, set_password};
 use crate::mongo::args::Arg;
 use crate::mongo::error::CommandError;
 
@@ -49,6 +49,11 @@ fn read<'a>(request: &Request<'a>) -> Result<Changes<'a>> {
             _ => arg.ignored_or_unknown()?,
         }
     }
+    if is_external(request) && (changes.password.is_some() || changes.mechanisms.is_some()) {
+        return Err(invalid(format!(
+            "users of {EXTERNAL} have neither 'pwd' nor 'mechanisms': they authenticate by their certificates"
+        )));
+    }
     Ok(changes)
 }
 
@@ -72,8 +77,16 @@ fn mechanisms(arg: &Arg<'_>) -> Result<Vec<Mechanism>> {
 /// The user that the command is about.
 fn name(request: &Request<'_>) -> Result<QualifiedName> {
     let name = request.subject_name()?;
-    check_name("user", name)?;
+    match is_external(request) {
+        true => check_external_name(name)?,
+        false => check_name("user", name)?,
+    }
     Ok(QualifiedName::new(request.database, name))
+}
+
+/// Whether the command is about users without passwords.
+fn is_external(request: &Request<'_>) -> bool {
+    request.database == EXTERNAL
 }
 
 fn not_found(name: &QualifiedName) -> QueryError {
@@ -107,7 +120,11 @@ pub(super) fn create(request: &Request<'_>) -> Result {
     }
     let Changes { password, roles, mechanisms, custom_data } = read(request)?;
     let mut user = User::new(name(request)?);
-    let password = password.ok_or_else(|| invalid("Must provide a 'pwd' field for all user documents"))?;
+    if password.is_none() && !is_external(request) {
+        return Err(invalid(
+            "Must provide a 'pwd' field for all user documents, except those with '$external' as the user's source db",
+        ));
+    }
     let roles = roles.ok_or_else(|| invalid("\"createUser\" command requires a \"roles\" array"))?;
     let able = access.store.resolve(&roles)?.privileges;
     if !first {
@@ -119,7 +136,9 @@ pub(super) fn create(request: &Request<'_>) -> Result {
             "the first user belongs to admin, and has a role that creates others: root, or userAdminAnyDatabase",
         ));
     }
-    set_password(&mut user, password, mechanisms.as_deref().unwrap_or(&Mechanism::ALL))?;
+    if let Some(password) = password {
+        set_password(&mut user, password, mechanisms.as_deref().unwrap_or(&Mechanism::ALL))?;
+    }
     (user.roles, user.custom_data) = (roles, custom_data);
     access.store.change(|change| {
         if first && change.has_user()? {
@@ -350,7 +369,10 @@ pub(super) fn info(request: &Request<'_>) -> Result {
     for user in users {
         let mut document = user.document();
         document.insert("_id", user.name.id());
-        let mechanisms: Vec<Bson> = user.mechanisms().map(|mechanism| mechanism.name().into()).collect();
+        let mechanisms: Vec<Bson> = match user.name.database == EXTERNAL {
+            true => vec!["external".into()],
+            false => user.mechanisms().map(|mechanism| mechanism.name().into()).collect(),
+        };
         document.insert("mechanisms", mechanisms);
         if !credentials {
             document.remove("credentials");

@@ -18,7 +18,7 @@ use bson::raw::cstr;
 use bson::spec::BinarySubtype;
 use bson::{Binary, DateTime, RawArrayBuf, RawBson, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::{Database, DeleteRequest, FindRequest, Transaction, UpdateRequest, WriteBatch};
-use treedb_query::query::ErrorCode;
+use treedb_query::query::{ErrorCode, interrupt};
 
 use super::SessionId;
 use crate::mongo::error::CommandError;
@@ -98,6 +98,10 @@ fn part_id(session: SessionId, part: i32) -> RawDocumentBuf {
 
 /// The record of a session.
 pub(super) fn load(database: &Database, session: SessionId) -> Result<Option<Record>> {
+    interrupt::aside(|| find(database, session))
+}
+
+fn find(database: &Database, session: SessionId) -> Result<Option<Record>> {
     let filter = rawdoc! { "_id": { "$gte": part_id(session, 0), "$lte": part_id(session, i32::MAX) } };
     let parts = database.collection(RECORDS)?.find(FindRequest::filter(filter).sort(rawdoc! { "_id": 1 }))?;
     let mut record: Option<Record> = None;
@@ -193,7 +197,7 @@ pub(super) fn write(
     if from == 0 && old > 1 {
         let others = rawdoc! { "$gte": part_id(session, 1), "$lte": part_id(session, i32::MAX) };
         let filter = rawdoc! { "_id": others };
-        to.delete(DeleteRequest::many(filter))?;
+        interrupt::aside(|| to.delete(DeleteRequest::many(filter)))?;
     }
     for (at, content) in (from..).zip(parts) {
         let id = part_id(session, at);
@@ -204,7 +208,7 @@ pub(super) fn write(
             let (name, value) = field?;
             document.append(name, RawBson::from(value));
         }
-        to.put(UpdateRequest::one(rawdoc! { "_id": id }, document).upsert())?;
+        interrupt::aside(|| to.put(UpdateRequest::one(rawdoc! { "_id": id }, document).upsert()))?;
     }
     Ok(())
 }

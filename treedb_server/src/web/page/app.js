@@ -1,5 +1,5 @@
 // The page: what it shows and when it asks for it.
-import { LoggedOut, ask, bytes, command, count, duration, failure, h, micros, number, short, table } from "./dom.js";
+import { LoggedOut, ask, askOtherTabs, bytes, command, count, duration, failure, h, keepSecret, micros, number, short, table } from "./dom.js";
 import { chart } from "./chart.js";
 import { show } from "./results.js";
 
@@ -41,7 +41,9 @@ function login(message) {
     const { user, password, database } = form.elements;
     form.querySelector("button").disabled = true;
     try {
-      session = await ask("/api/login", { user: user.value, password: password.value, database: database.value });
+      const { secret, ...who } = await ask("/api/login", { user: user.value, password: password.value, database: database.value });
+      keepSecret(secret);
+      session = who;
       await begin();
     } catch (error) {
       login(error.message);
@@ -226,6 +228,7 @@ async function slow(mine) {
         { title: "Took", number: true, value: ({ millis }) => `${count(millis)} ms` },
         { title: "Operation", value: ({ op }) => op },
         { title: "Namespace", value: ({ ns }) => ns, mono: true },
+        { title: "Plan", value: ({ planSummary }) => planSummary ?? "", mono: true },
         { title: "Returned", number: true, value: ({ nreturned }) => (nreturned === undefined ? "" : count(nreturned)) },
         { title: "Command", value: (entry) => JSON.stringify(entry.command), mono: true },
       ], kept) : h("p", { class: "muted" }, "nothing yet")),
@@ -235,6 +238,7 @@ async function slow(mine) {
         { title: "Took", number: true, value: ({ attr }) => `${count(attr.millis)} ms` },
         { title: "Command", value: ({ attr }) => attr.command },
         { title: "Namespace", value: ({ attr }) => attr.namespace, mono: true },
+        { title: "Plan", value: ({ attr }) => attr.plan ?? "", mono: true },
         { title: "Returned", number: true, value: ({ attr }) => (attr.returned === undefined ? "" : count(attr.returned)) },
         { title: "Answer", number: true, value: ({ attr }) => bytes(attr.bytes) },
         { title: "Connection", value: ({ ctx }) => ctx },
@@ -338,6 +342,7 @@ async function begin() {
 async function start() {
   try {
     session = await ask("/api/session");
+    if (session.authentication && !session.user && await askOtherTabs()) session = await ask("/api/session");
     document.getElementById("server").textContent = session.name;
     if (session.authentication && !session.user && session.message) main.replaceChildren(problem(session));
     else if (session.authentication && !session.user) login("");

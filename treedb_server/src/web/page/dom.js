@@ -30,14 +30,48 @@ export function read(text) {
 
 export class LoggedOut extends Error {}
 
+// The second half of a log-in: unlike the cookie, no server on another port of this host gets it. It outlives a reload of the page; other
+// tabs of the page are told it when they ask.
+const SECRET = "secret";
+const tabs = new BroadcastChannel("treedb");
+tabs.addEventListener("message", ({ data }) => {
+  const secret = sessionStorage.getItem(SECRET);
+  if (data === "secret?" && secret) tabs.postMessage({ secret });
+});
+
+export function keepSecret(secret) {
+  sessionStorage.setItem(SECRET, secret);
+}
+
+// Whether another tab has told its secret.
+export function askOtherTabs() {
+  return new Promise((resolve) => {
+    const answered = ({ data }) => {
+      if (!data.secret) return;
+      keepSecret(data.secret);
+      done(true);
+    };
+    const done = (found) => {
+      clearTimeout(waiting);
+      tabs.removeEventListener("message", answered);
+      resolve(found);
+    };
+    const waiting = setTimeout(done, 300, false);
+    tabs.addEventListener("message", answered);
+    tabs.postMessage("secret?");
+  });
+}
+
 // Asks the server. What is not a number in JavaScript stays the object that extended JSON makes of it. What nobody
 // has asked for (`unattended`) does not keep the log-in alive.
 export async function ask(path, body = {}, { signal = undefined, unattended = false } = {}) {
   let response;
+  const headers = { "Content-Type": "application/json" };
+  const secret = sessionStorage.getItem(SECRET);
+  if (secret) headers["TreeDB-Session"] = secret;
+  if (unattended) headers["TreeDB-Unattended"] = "1";
   try {
-    response = await fetch(path, {
-      method: "POST", headers: { "Content-Type": "application/json", ...(unattended ? { "TreeDB-Unattended": "1" } : {}) }, body: JSON.stringify(body), signal,
-    });
+    response = await fetch(path, { method: "POST", headers, body: JSON.stringify(body), signal });
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Error("the server does not answer");

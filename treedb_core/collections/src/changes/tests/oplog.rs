@@ -128,6 +128,61 @@ fn an_oplog_applied_to_nothing_gives_the_present_contents_and_backward_it_is_the
 }
 
 #[test]
+fn a_pipeline_over_the_oplog_is_that_over_a_collection_of_its_entries() {
+    for seed in seeds(50..53) {
+        let mut rng = Rng::new(seed);
+        let (db, other) = (open(&SimDisk::new()).unwrap(), open(&SimDisk::new()).unwrap());
+        db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+        let mut next = 0;
+        (0..150).for_each(|_| step(&db, &mut rng, &mut next));
+        let entries = all(&db, doc! {}, 1);
+        other.collection("c.copy").unwrap().insert_many(&entries, true).unwrap();
+        for _ in 0..60 {
+            let times = [0, 1].map(|_| entries[rng.below(entries.len())].get_timestamp("ts").unwrap());
+            let filters = [
+                doc! { "ts": { "$gte": times[0] } },
+                doc! { "ts": { "$gt": times[0], "$lte": times[1] } },
+                doc! { "op": { "$in": ["i", "d"] } },
+                doc! { "op": "u", "ts": { "$lt": times[0] } },
+            ];
+            let sorts = [
+                doc! { "ts": 1 },
+                doc! { "ts": -1 },
+                doc! { "ts": -1, "op": 1 },
+                doc! { "op": 1, "ts": 1 },
+                doc! { "ns": -1, "ts": 1 },
+            ];
+            let limit = 1 + rng.below(40) as i32;
+            let some = [
+                vec![doc! { "$match": rng.pick(&filters).clone() }],
+                vec![doc! { "$sort": rng.pick(&sorts).clone() }],
+                vec![doc! { "$skip": rng.below(20) as i32 }, doc! { "$limit": limit }],
+                vec![doc! { "$project": { "op": 1, "ts": 1, "o._id": 1 } }],
+                vec![
+                    doc! { "$group": { "_id": "$op", "n": { "$sum": 1 }, "last": { "$max": "$ts" } } },
+                    doc! { "$sort": { "_id": 1 } },
+                ],
+                vec![doc! { "$count": "n" }],
+            ];
+            // In this order, each or not; at the end one that groups at most.
+            let mut pipeline: Vec<Document> =
+                some[..4].iter().filter(|_| rng.below(2) == 0).flatten().cloned().collect();
+            match rng.below(3) {
+                0 => {}
+                which => pipeline.extend(some[3 + which].clone()),
+            }
+            let run = |db: &Database, namespace: &str, stages: &[Document]| -> Vec<RawDocumentBuf> {
+                let request = crate::AggregateRequest::new(stages.iter().map(raw));
+                db.aggregate(namespace, &request).unwrap().map(Result::unwrap).collect()
+            };
+            let copied: Vec<_> = [doc! { "$unset": "_id" }].into_iter().chain(pipeline.clone()).collect();
+            let expected = run(&other, "c.copy", &copied);
+            assert_eq!(run(&db, "local.oplog.rs", &pipeline), expected, "seed {seed}: {pipeline:?}");
+        }
+    }
+}
+
+#[test]
 fn large_entries_are_read_some_at_a_time_in_both_directions() {
     let db = open(&SimDisk::new()).unwrap();
     db.record_changes(Some(ChangeLogOptions::default())).unwrap();

@@ -133,14 +133,15 @@ impl IndexDef {
                 format!("The field '{name}' must be an object, but got {}", value.type_name()),
             )),
         };
-        let flag = |name: &str| match spec.get(name) {
-            None | Some(Value::Null) => Ok(false),
-            Some(value) if value.is_number() || matches!(value, Value::Bool(_)) => Ok(value.truthy()),
+        let given = |name: &str| match spec.get(name) {
+            None | Some(Value::Null) => Ok(None),
+            Some(value) if value.is_number() || matches!(value, Value::Bool(_)) => Ok(Some(value.truthy())),
             Some(value) => Err(QueryError::new(
                 ErrorCode::TypeMismatch,
                 format!("The field '{name}' must be a bool, but got {}", value.type_name()),
             )),
         };
+        let flag = |name: &str| Ok::<_, QueryError>(given(name)?.unwrap_or(false));
         let name = match spec.get("name") {
             None | Some(Value::Null) => None,
             Some(Value::String(name)) => Some(String::from_utf8_lossy(name)),
@@ -161,6 +162,7 @@ impl IndexDef {
         let options = &mut def.options;
         options.sparse = flag("sparse")?;
         options.hidden = flag("hidden")?;
+        options.background = given("background")?;
         if let Some(collation) = document("collation")? {
             options.collation = Collation::parse(collation)?;
         }
@@ -193,7 +195,8 @@ impl IndexDef {
 
     /// Rejects options that cannot be combined.
     fn check(&self) -> Result<()> {
-        let IndexOptions { kind, sparse, partial, expire_after, hidden, collation } = &self.options;
+        let IndexOptions { kind, sparse, partial, expire_after, hidden, background, collation } =
+            &self.options;
         if *sparse && partial.is_some() {
             return Err(cannot_create(
                 "cannot mix \"partialFilterExpression\" and \"sparse\" options: the filter can say { $exists: true }"
@@ -253,10 +256,11 @@ impl IndexDef {
                 (*sparse, "sparse"),
                 (partial.is_some(), "partialFilterExpression"),
                 (expire_after.is_some(), "expireAfterSeconds"),
+                (background.is_some(), "background"),
             ];
             if let Some((_, option)) = unsupported.iter().find(|(given, _)| *given) {
                 return Err(QueryError::new(
-                    ErrorCode::InvalidOptions,
+                    ErrorCode::InvalidIndexSpecificationOption,
                     format!("The field '{option}' is not valid for an _id index specification."),
                 ));
             }
@@ -377,7 +381,8 @@ impl IndexDef {
 
     /// The specification as in `listIndexes`; [`Self::from_spec`] parses it.
     pub fn spec(&self) -> RawDocumentBuf {
-        let IndexOptions { kind, sparse, partial, expire_after, hidden, collation } = &self.options;
+        let IndexOptions { kind, sparse, partial, expire_after, hidden, background, collation } =
+            &self.options;
         let mut spec = rawdoc! { "v": 2, "key": self.key_pattern(), "name": self.name.as_str() };
         for (name, set) in [
             (cstr!("unique"), self.unique && !self.is_id()),
@@ -387,6 +392,9 @@ impl IndexDef {
             if set {
                 spec.append(name, true);
             }
+        }
+        if let Some(background) = background {
+            spec.append(cstr!("background"), *background);
         }
         if let Some(partial) = partial {
             spec.append(cstr!("partialFilterExpression"), partial.source());
@@ -669,6 +677,8 @@ mod tests {
         for (given, name) in [
             (rawdoc! { "key": { "a": 1 }, "sparse": true, "unique": true }, "a_1"),
             (rawdoc! { "key": { "a": 1 }, "expireAfterSeconds": 3600, "hidden": true }, "a_1"),
+            (rawdoc! { "key": { "a": 1 }, "background": true }, "a_1"),
+            (rawdoc! { "key": { "a": 1 }, "background": false, "hidden": true }, "a_1"),
             (rawdoc! { "key": { "a": 1, "b": "hashed" } }, "a_1_b_hashed"),
             (rawdoc! { "key": { "a.$**": -1 } }, "a.$**_-1"),
             (rawdoc! { "key": { "a": "2dsphere", "b": -1, "c": "2dsphere" } }, "a_2dsphere_b_-1_c_2dsphere"),
@@ -708,7 +718,9 @@ mod tests {
             (rawdoc! { "key": { "$**": 1 }, "unique": true }, ErrorCode::CannotCreateIndex),
             (rawdoc! { "key": { "$**": 1, "a": 1 } }, ErrorCode::CannotCreateIndex),
             (rawdoc! { "key": { "a": 1 }, "wildcardProjection": { "a": 1 } }, ErrorCode::BadValue),
-            (rawdoc! { "key": { "_id": 1 }, "sparse": true }, ErrorCode::InvalidOptions),
+            (rawdoc! { "key": { "_id": 1 }, "sparse": true }, ErrorCode::InvalidIndexSpecificationOption),
+            (rawdoc! { "key": { "_id": 1 }, "background": true }, ErrorCode::InvalidIndexSpecificationOption),
+            (rawdoc! { "key": { "a": 1 }, "background": "yes" }, ErrorCode::TypeMismatch),
             (rawdoc! { "key": { "_id": 1 }, "hidden": true }, ErrorCode::BadValue),
         ] {
             assert_eq!(spec(given.clone()).unwrap_err().code, code, "{given:?}");
@@ -720,6 +732,7 @@ mod tests {
         let plain = spec(rawdoc! { "key": { "a": 1 } }).unwrap();
         let same = |given: RawDocumentBuf| spec(given).unwrap().is_same_as(&plain);
         assert!(same(rawdoc! { "key": { "a": 1.0 } }).unwrap());
+        assert!(same(rawdoc! { "key": { "a": 1 }, "background": true }).unwrap());
         assert!(!same(rawdoc! { "key": { "a": 1 }, "name": "b", "sparse": true }).unwrap());
         for (given, code) in [
             (rawdoc! { "key": { "a": 1 }, "sparse": true }, ErrorCode::IndexKeySpecsConflict),

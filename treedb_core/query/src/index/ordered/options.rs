@@ -28,6 +28,8 @@ pub struct IndexOptions {
     pub expire_after: Option<i64>,
     /// True if queries do not use the index.
     pub hidden: bool,
+    /// What the specification said of `background`, which only listings show.
+    pub background: Option<bool>,
     /// The collation by which strings in its keys are compared.
     pub collation: Collation,
 }

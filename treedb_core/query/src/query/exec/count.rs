@@ -2,8 +2,8 @@
 
 use crate::access::{Flow, QueryContext, RowId, Source};
 use crate::error::Result;
-use crate::query::Query;
-use crate::query::plan::{Plan, evict_if_misestimated};
+use crate::query::plan::{Plan, PlanSummary, evict_if_misestimated};
+use crate::query::{Query, interrupt};
 
 use super::Counters;
 use super::walk::{RowContent, Walk};
@@ -17,7 +17,7 @@ pub fn find_rows(
     limit: u64,
 ) -> Result<Vec<RowId>> {
     let plan = Plan::choose(source, context, query)?;
-    plan.count_use(source);
+    plan.begin(source);
     let mut rows = Vec::new();
     let mut walk = Walk::default();
     walk.run(source, &plan, &query.filter, &mut Counters::default(), RowContent::RowIds, &mut |row, _| {
@@ -43,6 +43,10 @@ pub fn counted(source: &dyn Source, context: &QueryContext<'_>, query: &Query) -
     let most = if query.limit == 0 { u64::MAX } else { query.skip.saturating_add(query.limit) };
     let (mut found, mut counters) = (0_u64, Counters::default());
     let all = if query.filter.is_all() && query.hint.is_none() { source.known_rows()? } else { None };
+    interrupt::note_plan(|| match all {
+        Some(_) => PlanSummary::RECORD_COUNT,
+        None => PlanSummary::of(&plan, source, true),
+    });
     if let Some(rows) = all {
         found = rows.min(most);
     } else {

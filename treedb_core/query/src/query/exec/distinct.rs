@@ -5,7 +5,8 @@ use crate::doc::key_decode::encoded_length;
 use crate::doc::{Doc, OwnedValue, Path};
 use crate::error::Result;
 use crate::index::ordered::{SortOrder, restored};
-use crate::query::plan::OrderedIndex;
+use crate::query::interrupt;
+use crate::query::plan::{OrderedIndex, PlanSummary};
 
 /// The number of entries with the same value that are skipped one by one before the scan seeks past the
 /// value.
@@ -30,6 +31,10 @@ pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<O
     let ordered = all.filter_map(|(number, info)| Some((number, OrderedIndex::of(info)?)));
     let found = { ordered }.find(|(_, info)| tells(info));
     let Some((index, info)) = found.filter(|_| source.entries_are_exact()) else { return Ok(None) };
+    if let Some(used) = source.indexes().get(index) {
+        used.uses.add();
+        interrupt::note_plan(|| PlanSummary::of_distinct(used));
+    }
     let descending = info.def.keys.first().is_some_and(|part| part.direction == SortOrder::Descending);
     let path = Path::new(path);
     let mut values: Vec<OwnedValue> = Vec::new();

@@ -46,7 +46,7 @@ impl Execution {
     /// Plans `query` over `source`.
     pub fn new(source: &dyn Source, context: &QueryContext<'_>, query: Query) -> Result<Self> {
         let plan = Plan::choose(source, context, &query)?;
-        plan.count_use(source);
+        plan.begin(source);
         let to_skip = query.skip;
         Ok(Execution {
             query,

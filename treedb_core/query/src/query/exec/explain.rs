@@ -10,13 +10,14 @@ use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::{Direction, Flow, KeyRange, QueryContext, Source};
-use crate::doc::key_decode::encoded_length;
 use crate::doc::{Doc, Value, shown};
 use crate::error::Result;
-use crate::geo::Grid;
 use crate::index::ordered::{SortOrder, pattern_of};
 
-use crate::query::plan::{Alternative, BitmapScan, NearSearch, OrderedIndex, Path, Plan, bounds_of};
+use crate::query::plan::{
+    Alternative, BitmapScan, IDHACK, NearSearch, OrderedIndex, Path, Plan, bounds_of, index_stage,
+    keys_suffice, near_stage,
+};
 use crate::query::update::Update;
 use crate::query::{Counters, Query};
 
@@ -243,11 +244,11 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
             let Some(info) = source.indexes().get(*index).and_then(OrderedIndex::of) else {
                 return rawdoc! { "stage": "EOF" };
             };
-            let complete = keys.complete && (source.entries_are_exact() || source.keys_decide(*index));
-            if is_id_look_up(&info, ranges) && !counting && plan.covered().is_none() {
-                rawdoc! { "stage": "IDHACK" }
+            let complete = keys_suffice(plan, source);
+            let name = index_stage(plan, source, counting);
+            if name == IDHACK {
+                rawdoc! { "stage": name }
             } else {
-                let name = if counting && complete && keys.test.is_none() { "COUNT_SCAN" } else { "IXSCAN" };
                 let scan = index_scan(name, &info, query, ranges, *direction, keys.test.is_some());
                 if counting && complete || plan.covered().is_some() {
                     scan
@@ -334,8 +335,7 @@ fn write_stages(stage: Doc<'_>, line: &mut String) {
 
 /// The search by distance, with the conditions on the documents that it finds.
 fn near_scan(source: &dyn Source, query: &Query, search: &NearSearch) -> RawDocumentBuf {
-    let stage = if search.grid == Grid::Sphere { "GEO_NEAR_2DSPHERE" } else { "GEO_NEAR_2D" };
-    let mut scan = rawdoc! { "stage": stage };
+    let mut scan = rawdoc! { "stage": near_stage(search) };
     if let Some(info) = source.indexes().get(search.index) {
         scan.append(cstr!("keyPattern"), info.def.key_pattern());
     }
@@ -343,14 +343,6 @@ fn near_scan(source: &dyn Source, query: &Query, search: &NearSearch) -> RawDocu
     scan.append(cstr!("indexVersion"), 2);
     scan.append(cstr!("filter"), query.filter.source().to_owned());
     scan
-}
-
-/// True if the ranges search for one `_id`.
-fn is_id_look_up(info: &OrderedIndex<'_>, ranges: &[KeyRange]) -> bool {
-    let [range] = ranges else { return false };
-    info.def.is_id()
-        && encoded_length(&range.low, false) == Some(range.low.len())
-        && KeyRange::prefix(range.low.clone()) == *range
 }
 
 fn index_scan(

@@ -17,6 +17,7 @@
 //! | `estimate` | [`Estimate`]: the work that a plan is expected to take |
 //! | `selectivity` | which share of the documents matches |
 //! | `query_shape` | the plan cache: chosen indexes by the shape of queries |
+//! | `summary` | [`PlanSummary`]: a plan in a few words |
 
 mod bounds;
 mod estimate;
@@ -28,6 +29,7 @@ mod query;
 mod query_shape;
 mod selectivity;
 mod sort;
+mod summary;
 
 use crate::access::{Direction, KeyRange, QueryContext, Source};
 use crate::error::{ErrorCode, QueryError, Result};
@@ -44,6 +46,8 @@ use query_shape::Expected;
 pub(super) use query_shape::evict_if_misestimated;
 pub use selectivity::matching_share;
 pub use sort::Sort;
+pub use summary::PlanSummary;
+pub(super) use summary::{IDHACK, index_stage, keys_suffice, near_stage};
 
 /// How a query is executed.
 #[derive(Debug, Clone, PartialEq)]
