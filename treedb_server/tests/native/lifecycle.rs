@@ -191,7 +191,10 @@ fn a_reader_of_some_bytes_now_and_then_holds_up_nobody_for_long() {
         KvGet { table: "t", key: b"k" }.frame(7, &mut get).unwrap();
         socket.send(&get);
         std::thread::sleep(Duration::from_millis(200));
-        beside(|| socket.take(10_000), || assert!(client.kv_get("t", b"k").unwrap().as_ref() == Some(&value)));
+        beside(
+            || socket.take(10_000),
+            || assert!(client.kv_get("t", b"k").unwrap().as_ref() == Some(&value)),
+        );
     });
 }
 
