@@ -109,7 +109,7 @@ pub struct Limits {
     /// Commands executed at a time: threads that may wait for the disk. A quarter of them may wait for the next message of
     /// a connection. Half as many more writes may wait for open transactions.
     pub blocking_threads: usize,
-    /// How long a peer may stall in the middle of a message, or leave its answer unread.
+    /// How long a peer may take to send each 1 MiB of a message, or to read it of an answer, or what is left of them.
     pub stall: Duration,
     /// How long a cursor may be idle before it is closed; it pins a snapshot.
     pub cursor_idle: Duration,

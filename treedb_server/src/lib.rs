@@ -20,6 +20,7 @@
 //! | `notify` | telling the service manager how far the server is |
 //! | `parameters` | limits that can be changed while it runs |
 //! | `stream` | plain connections, and those through TLS |
+//! | `stall` | how long a peer may take to send or to read |
 //! | `shutdown` | the shutdown signal |
 //! | `importers` | key/value databases of other programs, read (feature `importers`) |
 //! | `logs` | where log lines go |
@@ -47,6 +48,7 @@ mod parameters;
 mod scrape;
 mod settings;
 mod shutdown;
+mod stall;
 mod statements;
 mod stream;
 mod threads;

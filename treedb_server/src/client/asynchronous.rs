@@ -4,7 +4,6 @@
 //! hands each frame to the place with its request's id. So a request that is given up, because its future is dropped, leaves the connection
 //! as it was: its answer is thrown away when it comes, and what it would leave on the server, a cursor or a statement, is closed.
 
-use std::any::Any;
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,17 +17,17 @@ use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
 use super::blocking::id_document;
-use super::connection::{Frame, has_more, read_answer};
+use super::connection::{Frame, LeavesInFrame, has_more, left, read_answer};
 use super::error::{Error, Result};
 use super::transport::Tls;
 use crate::access::scram::{ClientExchange, Mechanism};
 use crate::native::bytes::Reader;
 use crate::native::call::{
     Ack, Authenticate, Batch, Call, Close, Count, Credit, Delete, Execute, Execution, Find, Forget, Get,
-    Hello, Insert, Inserted, Ping, Prepare, Prepared, Prove, Pull, Shape, Update, Updated, Welcome,
+    Hello, Insert, Inserted, Left, Ping, Prepare, Prepared, Prove, Pull, Shape, Update, Updated, Welcome,
 };
 use crate::native::error_frame::ErrorFrame;
-use crate::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, VERSION, opcode};
+use crate::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, VERSION};
 
 /// Bytes of frames that are written at once.
 const TOGETHER: usize = 64 * 1024;
@@ -72,42 +71,15 @@ struct State {
 #[derive(Debug)]
 struct Awaited {
     frames: mpsc::UnboundedSender<Frame>,
-    leaves: Leaves,
+    leaves: LeavesInFrame,
     _place: Option<OwnedSemaphorePermit>,
-}
-
-/// Finds what an answer that nobody takes leaves on the server.
-type Leaves = fn(&Frame) -> Option<Left>;
-
-/// What an answer has left on the server.
-#[derive(Debug, Clone, Copy)]
-enum Left {
-    Cursor(u64),
-    Statement(u32),
-}
-
-/// What the answer to a `C` in a frame has left on the server.
-fn left<C: Call>(frame: &Frame) -> Option<Left>
-where
-    C::Answer: 'static,
-{
-    // The cursor of a pull is closed by its stream.
-    if C::OPCODE == opcode::PULL {
-        return None;
-    }
-    let (answer, _) = read_answer::<C>(&frame.header, &frame.body).ok()?;
-    let answer: &dyn Any = &answer;
-    if let Some(batch) = answer.downcast_ref::<Batch>() {
-        return (batch.cursor != 0).then_some(Left::Cursor(batch.cursor));
-    }
-    answer.downcast_ref::<Prepared>().map(|prepared| Left::Statement(prepared.statement))
 }
 
 /// Where the frames of an answer arrive. Dropped, those that have not been taken are thrown away with what they have left.
 #[derive(Debug)]
 struct Answer {
     frames: mpsc::UnboundedReceiver<Frame>,
-    leaves: Leaves,
+    leaves: LeavesInFrame,
     shared: Arc<Shared>,
 }
 
@@ -173,7 +145,7 @@ impl Shared {
     }
 
     /// Closes what an answer that nobody takes has left on the server.
-    fn clean(&self, frame: &Frame, leaves: Leaves) {
+    fn clean(&self, frame: &Frame, leaves: LeavesInFrame) {
         match leaves(frame) {
             Some(Left::Cursor(cursor)) => self.send_alone(&Close { cursor }),
             Some(Left::Statement(statement)) => self.send_alone(&Forget { statement }),
@@ -276,10 +248,7 @@ impl AsyncClient {
 
     /// Puts a request on its way: where the frames of its answer will come from. With `waits` it takes one of the places of
     /// the server's requests.
-    async fn submit<C: Call>(&self, call: &C, waits: bool) -> Result<Answer>
-    where
-        C::Answer: 'static,
-    {
+    async fn submit<C: Call>(&self, call: &C, waits: bool) -> Result<Answer> {
         let inner = &self.inner;
         let mut bytes = Vec::new();
         let id = inner.shared.next_id.fetch_add(1, Ordering::Relaxed);
@@ -290,7 +259,7 @@ impl AsyncClient {
         // The semaphore is never closed.
         let place = if waits { Arc::clone(&inner.places).acquire_owned().await.ok() } else { None };
         let (sender, frames) = mpsc::unbounded_channel();
-        let leaves: Leaves = left::<C>;
+        let leaves: LeavesInFrame = left::<C>;
         {
             let mut state = inner.shared.lock();
             if let Some(reason) = &state.ended {
@@ -306,10 +275,7 @@ impl AsyncClient {
     ///
     /// # Errors
     /// The server's, or the connection's.
-    pub async fn call<C: Call>(&self, call: &C) -> Result<C::Answer>
-    where
-        C::Answer: 'static,
-    {
+    pub async fn call<C: Call>(&self, call: &C) -> Result<C::Answer> {
         let mut answer = self.submit(call, true).await?;
         let frame = answer.next().await.ok_or_else(|| self.inner.shared.ended())?;
         self.read::<C>(&frame).map(|(answer, _)| answer)
@@ -423,10 +389,7 @@ impl AsyncClient {
     ///
     /// # Errors
     /// Not as many values as the statement takes; as the request that was prepared.
-    pub async fn execute<E: Execution>(&self, statement: Prepared, with: E) -> Result<E::Answer>
-    where
-        E::Answer: 'static,
-    {
+    pub async fn execute<E: Execution>(&self, statement: Prepared, with: E) -> Result<E::Answer> {
         self.call(&Execute { statement: statement.statement, with }).await
     }
 }

@@ -149,7 +149,8 @@ impl Client {
     /// for each. Better for many documents.
     ///
     /// What the server sends has to be taken: if the next document is not asked for in 30 seconds while the sockets are full of those before
-    /// it, the server closes the connection. [`Self::find`] can be iterated as slowly as its cursor lives (10 minutes a batch).
+    /// it, the server closes the connection. [`Self::find`] can be iterated as slowly as its cursor lives (10 minutes a batch). A stream that
+    /// is dropped early reads what has been sent ahead, four batches at most.
     ///
     /// # Errors
     /// The filter, sort or projection is not valid.

@@ -1,10 +1,13 @@
-//! The socket, frames, and the requests that have no answer yet.
+//! The socket, frames, and the requests whose answers have not been taken.
+//!
+//! What is left on the server by an answer that nobody takes, a cursor or a statement, is closed when the answer arrives. Since there may be as
+//! many as the server allows, the next request of that kind waits for them first.
 //!
 //! The socket stays in blocking mode, so that a plain call is one `send` and one `recv`. But sending must not block
 //! without reading: a server with many unread answers stops reading requests, and two sides that both only write
 //! deadlock. So `send` does not wait; where it would, everything that has arrived is read before it is tried again.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::net::ToSocketAddrs;
 use std::time::Duration;
@@ -15,7 +18,7 @@ use rustix::io::Errno;
 use super::error::{Error, Result};
 use super::transport::{Tls, Transport};
 use crate::native::bytes::Reader;
-use crate::native::call::{Call, Hello, Welcome};
+use crate::native::call::{Call, Close, Forget, Hello, Left, Welcome};
 use crate::native::error_frame::ErrorFrame;
 use crate::native::frame::{ANSWER, CLOSING, ERROR, HEADER, Header, MAX_BODY, MORE, VERSION, opcode};
 
@@ -38,14 +41,35 @@ pub(super) struct Connection {
     start: usize,
     end: usize,
     next_id: u64,
-    /// Requests whose answer is awaited and has not arrived.
-    owed: HashSet<u64>,
-    /// Requests whose answer is to be discarded.
-    unwanted: HashSet<u64>,
-    /// Answers that arrived while another one was waited for.
-    arrived: HashMap<u64, VecDeque<Frame>>,
+    /// Requests whose answer has not been taken to its end.
+    awaited: HashMap<u64, Awaited>,
+    /// Those among them whose answer nobody takes, and may leave something on the server.
+    leaving: usize,
     /// Why the connection has ended, once it has.
     ended: Option<String>,
+}
+
+/// A request whose answer has not been taken to its end.
+#[derive(Debug)]
+struct Awaited {
+    /// What arrived while another answer was waited for.
+    arrived: VecDeque<Frame>,
+    /// The last frame has arrived.
+    complete: bool,
+    /// Somebody takes the answer.
+    wanted: bool,
+    /// What it leaves if nobody does; `None` if that is nothing.
+    leaves: Option<LeavesInFrame>,
+}
+
+/// Finds what an answer in a frame has left on the server.
+pub(super) type LeavesInFrame = fn(&Frame) -> Option<Left>;
+
+/// What the answer to a `C` in a frame has left on the server.
+pub(super) fn left<C: Call>(frame: &Frame) -> Option<Left> {
+    let leaves = C::LEAVES?;
+    let (answer, _) = read_answer::<C>(&frame.header, &frame.body).ok()?;
+    leaves(&answer)
 }
 
 /// A frame as it was received.
@@ -74,9 +98,8 @@ impl Connection {
             start: 0,
             end: 0,
             next_id: 1,
-            owed: HashSet::new(),
-            unwanted: HashSet::new(),
-            arrived: HashMap::new(),
+            awaited: HashMap::new(),
+            leaving: 0,
             ended: None,
         };
         let id = connection.submit(&Hello { oldest: VERSION, newest: VERSION })?;
@@ -97,6 +120,26 @@ impl Connection {
     /// is waited for.
     pub(super) fn submit<C: Call>(&mut self, call: &C) -> Result<u64> {
         self.alive()?;
+        while C::LEAVES.is_some() && self.leaving > 0 {
+            self.advance()?;
+        }
+        let id = self.collect(call)?;
+        if self.out.len() >= COLLECT {
+            self.flush()?;
+        }
+        Ok(id)
+    }
+
+    /// Sends a request whose answer nobody takes.
+    pub(super) fn notify<C: Call>(&mut self, call: &C) -> Result<()> {
+        let id = self.collect(call)?;
+        self.forget(id);
+        self.flush()
+    }
+
+    /// Appends a request to those that have not been sent.
+    fn collect<C: Call>(&mut self, call: &C) -> Result<u64> {
+        self.alive()?;
         let id = self.next_id;
         let before = self.out.len();
         call.frame(id, &mut self.out).map_err(Error::TooLarge)?;
@@ -108,10 +151,9 @@ impl Connection {
             return header.within(limit).map_err(Error::TooLarge).map(|()| id);
         }
         self.next_id += 1;
-        self.owed.insert(id);
-        if self.out.len() >= COLLECT {
-            self.flush()?;
-        }
+        let leaves = C::LEAVES.map(|_| left::<C> as LeavesInFrame);
+        let awaited = Awaited { arrived: VecDeque::new(), complete: false, wanted: true, leaves };
+        self.awaited.insert(id, awaited);
         Ok(id)
     }
 
@@ -135,33 +177,49 @@ impl Connection {
             }
             // Usually the frame at the front is the one: it is read where it lies.
             match self.front()? {
-                Some(header) if header.request == id && self.owed.contains(&id) => {
+                Some(header) if header.request == id && self.awaited.contains_key(&id) => {
                     if !has_more(&header) {
-                        self.owed.remove(&id);
+                        self.awaited.remove(&id);
                     }
                     let start = self.start + HEADER;
                     let end = start + header.length as usize;
                     self.start = end;
                     let read = read_answer::<C>(&header, self.received.get(start..end).unwrap_or_default());
-                    return self.checked(read);
+                    let read = self.checked(read);
+                    // What the answers before it have left is closed now. If that fails, the next request says so.
+                    let _ = self.flush();
+                    return read;
                 }
-                Some(_) => self.file()?,
-                None => self.receive()?,
+                _ => self.advance()?,
             }
         }
     }
 
+    /// Files a frame, or waits for more of one.
+    fn advance(&mut self) -> Result<()> {
+        match self.front()? {
+            Some(_) => self.file(),
+            None if self.out.is_empty() => self.receive(),
+            None => self.flush(),
+        }
+    }
+
+    /// Reads until all of the answer to `id`, which nobody takes, has been thrown away.
+    pub(super) fn drain(&mut self, id: u64) -> Result<()> {
+        while self.awaited.contains_key(&id) {
+            self.advance()?;
+        }
+        Ok(())
+    }
+
     /// A frame of the answer to `id` that has arrived before it was waited for.
     fn take_arrived(&mut self, id: u64) -> Option<Frame> {
-        if self.arrived.is_empty() {
-            return None;
+        let awaited = self.awaited.get_mut(&id)?;
+        let frame = awaited.arrived.pop_front()?;
+        if awaited.complete && awaited.arrived.is_empty() {
+            self.awaited.remove(&id);
         }
-        let frames = self.arrived.get_mut(&id)?;
-        let frame = frames.pop_front();
-        if frames.is_empty() {
-            self.arrived.remove(&id);
-        }
-        frame
+        Some(frame)
     }
 
     /// An answer as it was read; what cannot be read ends the connection.
@@ -172,11 +230,29 @@ impl Connection {
         })
     }
 
-    /// Nobody will take the answer to `id`.
+    /// Nobody will take the answer to `id`, or the rest of it.
     pub(super) fn forget(&mut self, id: u64) {
-        self.arrived.remove(&id);
-        if self.owed.remove(&id) {
-            self.unwanted.insert(id);
+        let Some(awaited) = self.awaited.get_mut(&id).filter(|awaited| awaited.wanted) else { return };
+        awaited.wanted = false;
+        let (arrived, leaves) = (std::mem::take(&mut awaited.arrived), awaited.leaves);
+        if awaited.complete {
+            self.awaited.remove(&id);
+        } else if leaves.is_some() {
+            self.leaving += 1;
+        }
+        arrived.iter().for_each(|frame| self.discard(frame, leaves));
+    }
+
+    /// Closes what an answer that nobody takes has left on the server: with the next bytes that are sent.
+    fn discard(&mut self, frame: &Frame, leaves: Option<LeavesInFrame>) {
+        let closed = match leaves.and_then(|leaves| leaves(frame)) {
+            Some(Left::Cursor(cursor)) => self.collect(&Close { cursor }),
+            Some(Left::Statement(statement)) => self.collect(&Forget { statement }),
+            None => return,
+        };
+        // It fails only if the connection has ended, and everything on the server with it.
+        if let Ok(id) = closed {
+            self.forget(id);
         }
     }
 
@@ -286,17 +362,24 @@ impl Connection {
         if header.opcode == ERROR && header.flags & CLOSING != 0 {
             return Err(self.closing(&frame));
         }
-        let last = !has_more(&header);
-        if self.owed.contains(&id) {
-            if last {
-                self.owed.remove(&id);
+        let awaited = match self.awaited.get_mut(&id) {
+            Some(awaited) if !awaited.complete => awaited,
+            _ => {
+                let what = format!("an answer to request {id}, which was not made");
+                return Err(self.end(Error::Protocol(what)));
             }
-            self.arrived.entry(id).or_default().push_back(frame);
-        } else if !self.unwanted.contains(&id) {
-            return Err(self.end(Error::Protocol(format!("an answer to request {id}, which was not made"))));
-        } else if last {
-            self.unwanted.remove(&id);
+        };
+        awaited.complete = !has_more(&header);
+        if awaited.wanted {
+            awaited.arrived.push_back(frame);
+            return Ok(());
         }
+        let leaves = awaited.leaves;
+        if awaited.complete {
+            self.awaited.remove(&id);
+            self.leaving -= usize::from(leaves.is_some());
+        }
+        self.discard(&frame, leaves);
         Ok(())
     }
 

@@ -54,8 +54,8 @@ pub use crate::native::ErrorFrame;
 pub use crate::native::call::{
     Ack, Batch, Bound, Call, Close, Count, CountWith, CreateIndex, Credit, Delete, DeleteWith, DocumentError,
     DropIndex, Execute, Execution, Find, FindWith, Forget, Get, GetWith, Insert, InsertWith, Inserted,
-    KvBatch, KvDelete, KvGet, KvPut, KvRange, ListIndexes, Neighbor, Next, Op, Ping, Prepare, Prepared, Pull,
-    Shape, Update, UpdateSearchIndex, UpdateWith, Updated, VectorSearch, Welcome, values,
+    KvBatch, KvDelete, KvGet, KvPut, KvRange, Leaves, Left, ListIndexes, Neighbor, Next, Op, Ping, Prepare,
+    Prepared, Pull, Shape, Update, UpdateSearchIndex, UpdateWith, Updated, VectorSearch, Welcome, values,
 };
 #[cfg(feature = "async-client")]
 pub use asynchronous::{AsyncClient, DocumentStream};

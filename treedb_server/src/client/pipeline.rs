@@ -13,7 +13,8 @@ use crate::native::call::{Ack, Call, Execute, Get, GetWith, KvDelete, KvGet, KvP
 ///
 /// The server executes several at a time and answers each when it is done, so two requests of a pipeline may be
 /// executed in either order: where one depends on the other, wait for the first. Answers may be taken in any order, or not
-/// at all.
+/// at all. Those that have not been taken when the pipeline is dropped are thrown away when they come, and the cursors and statements
+/// that they bring are closed; the next find or statement waits for that.
 #[derive(Debug)]
 pub struct Pipeline<'c> {
     connection: &'c mut Connection,
@@ -121,5 +122,7 @@ impl Drop for Pipeline<'_> {
         for id in self.pending.drain(..) {
             self.connection.forget(id);
         }
+        // A failure cannot be reported here; it has ended the connection.
+        let _ = self.connection.flush();
     }
 }

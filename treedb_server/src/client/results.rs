@@ -56,11 +56,8 @@ impl Iterator for Documents<'_> {
 impl Drop for Documents<'_> {
     fn drop(&mut self) {
         if self.cursor != 0 {
-            // A failure cannot be reported here; the server closes idle cursors itself.
-            let connection = &mut self.client.connection;
-            if let Ok(id) = connection.submit(&Close { cursor: self.cursor }) {
-                connection.forget(id);
-            }
+            // A failure cannot be reported here; it has ended the connection.
+            let _ = self.client.connection.notify(&Close { cursor: self.cursor });
         }
     }
 }
@@ -104,9 +101,7 @@ impl<'c> Stream<'c> {
         self.pulled = Some((cursor, request));
         self.taken += 1;
         if self.taken == CREDIT / 2 {
-            let granted = connection.submit(&Credit { cursor, batches: std::mem::take(&mut self.taken) })?;
-            connection.forget(granted);
-            connection.flush()?;
+            connection.notify(&Credit { cursor, batches: std::mem::take(&mut self.taken) })?;
         }
         Ok(())
     }
@@ -131,12 +126,11 @@ impl Iterator for Stream<'_> {
 impl Drop for Stream<'_> {
     fn drop(&mut self) {
         if let Some((cursor, request)) = self.pulled {
-            // As of [`Documents`].
+            // What has been sent ahead is read now: until the next request, which may never come, the server would wait to send it, and
+            // then close the connection. As of [`Documents`].
             let connection = &mut self.client.connection;
             connection.forget(request);
-            if let Ok(id) = connection.submit(&Close { cursor }) {
-                connection.forget(id);
-            }
+            let _ = connection.notify(&Close { cursor }).and_then(|()| connection.drain(request));
         }
     }
 }

@@ -3,11 +3,15 @@
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use bson::rawdoc;
+
 use super::*;
 use crate::native::bytes::Malformed;
+use crate::native::call::BatchWriter;
 use crate::native::frame::{self, ANSWER, CLOSING, ERROR, HEADER, Header, opcode};
 
 /// A server that accepts one connection, answers its greeting, and then runs `script`.
@@ -78,6 +82,45 @@ fn an_answer_that_nobody_took_does_not_answer_the_next_call() {
         drop(pipeline);
         assert_eq!(client.call(&Ping { payload: b"third" }).unwrap(), b"third");
     }
+}
+
+#[test]
+fn what_is_dropped_is_sent_and_closed_without_a_further_request() {
+    let (seen, requests) = mpsc::channel();
+    let address = server(move |mut stream| {
+        while let Some((header, _)) = request(&mut stream) {
+            seen.send(header.opcode).unwrap();
+            answer(&mut stream, header, |out| match header.opcode {
+                opcode::FIND => BatchWriter::new(out).finish(7, out),
+                opcode::PREPARE => Prepared { statement: 8, parameters: 0 }.answer(out),
+                opcode::CLOSE | opcode::FORGET => out.push(1),
+                _ => {}
+            });
+        }
+    });
+    let next = || requests.recv_timeout(Duration::from_secs(20)).unwrap();
+    let mut client = Client::connect(address).unwrap();
+    let all = rawdoc! {};
+    drop(client.find(&Find::new("a.b", &all)).unwrap());
+    assert_eq!([next(), next()], [opcode::FIND, opcode::CLOSE]);
+
+    let mut pipeline = client.pipeline();
+    let _unwanted = pipeline.kv_put("t", b"k", b"v").unwrap();
+    drop(pipeline);
+    assert_eq!(next(), opcode::KV_PUT);
+
+    // Answers that have come before nobody wants them, and one that has not.
+    let mut pipeline = client.pipeline();
+    let _unwanted = pipeline.send(&Find::new("a.b", &all)).unwrap();
+    let _unwanted = pipeline.send(&Prepare { namespace: "a.b", shape: Shape::Get }).unwrap();
+    let wanted = pipeline.send(&Ping { payload: b"" }).unwrap();
+    pipeline.wait(wanted).unwrap();
+    let _unwanted = pipeline.send(&Find::new("a.b", &all)).unwrap();
+    drop(pipeline);
+    let sent = [opcode::FIND, opcode::PREPARE, opcode::PING, opcode::FIND, opcode::CLOSE, opcode::FORGET];
+    assert_eq!(sent.map(|_| next()), sent);
+    client.ping().unwrap();
+    assert_eq!([next(), next()], [opcode::PING, opcode::CLOSE]);
 }
 
 #[test]

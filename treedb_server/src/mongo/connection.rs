@@ -21,6 +21,7 @@ use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
 use crate::metrics::Door;
 use crate::shutdown::Shutdown;
+use crate::stall;
 use crate::stream::Stream;
 use crate::threads;
 
@@ -173,7 +174,7 @@ pub(crate) async fn connection(
                 context.metrics.protocol_errors.get_or_create(&door).inc();
                 tracing::debug!(connection = session.id, %peer, %error, "closing: no message");
                 if matches!(error, WireError::Http) {
-                    let _ = wire::write(stream.get_mut(), HTTP_REPLY, context.limits.stall).await;
+                    let _ = stall::write(stream.get_mut(), HTTP_REPLY, context.limits.stall).await;
                 }
                 break;
             }
@@ -188,7 +189,7 @@ pub(crate) async fn connection(
                 let _reserved =
                     if bytes.len() > FREE_BYTES { Some(context.reserve(bytes.len()).await) } else { None };
                 let written =
-                    shutdown.within_grace(wire::write(stream.get_mut(), &bytes, context.limits.stall)).await;
+                    shutdown.within_grace(stall::write(stream.get_mut(), &bytes, context.limits.stall)).await;
                 if let Some(Err(error)) = &written {
                     tracing::debug!(connection = session.id, %error, "closing: the answer was not read");
                 }

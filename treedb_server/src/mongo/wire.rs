@@ -8,16 +8,14 @@
 //! `Framed` yields complete frames only, so that the limit on stalls, which applies to every part of a message, would
 //! become a limit on whole messages.
 
-use std::io;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::io::{AsyncRead, AsyncReadExt};
 
 use super::compression;
 use crate::config::{FREE_BYTES, MAX_MESSAGE_BYTES};
 use crate::context::{Context, Reserved};
+use crate::stall::{self, TransferError};
 
 /// Bytes of a header.
 pub(crate) const HEADER_BYTES: usize = 16;
@@ -29,9 +27,6 @@ pub(crate) const OP_QUERY: i32 = 2004;
 pub(crate) const OP_COMPRESSED: i32 = 2012;
 /// The modern message.
 pub(crate) const OP_MSG: i32 = 2013;
-
-/// The number of bytes that a peer must transfer in each [`crate::config::Limits::stall`].
-pub(crate) const STALL_CHUNK: usize = 1 << 20;
 
 /// The header of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,9 +42,9 @@ pub(crate) struct Header {
 /// Why a message could not be read. The connection is closed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WireError {
-    /// The connection broke, or ended inside a message.
+    /// The connection broke or ended inside a message, or the peer stalled.
     #[error(transparent)]
-    Io(#[from] io::Error),
+    Transfer(#[from] TransferError),
     /// The length in the header is impossible.
     #[error("message length {0} is not between {HEADER_BYTES} and {MAX_MESSAGE_BYTES} bytes")]
     Length(i32),
@@ -59,9 +54,6 @@ pub(crate) enum WireError {
     /// The message is longer than those of a client that has not authenticated may be.
     #[error("a message of {0} bytes before authentication: at most {FREE_BYTES} are read")]
     BeforeAuthentication(usize),
-    /// The peer neither sent nor read anything for too long.
-    #[error("peer stalled inside a message")]
-    Stalled,
 }
 
 impl Header {
@@ -114,14 +106,14 @@ pub(crate) async fn read(
 ) -> Result<Message, WireError> {
     let stall = context.limits.stall;
     let mut header = [0; HEADER_BYTES];
-    timeout(stall, reader.read_exact(&mut header)).await.map_err(|_| WireError::Stalled)??;
+    stall::within(stall, reader.read_exact(&mut header)).await?;
     let parsed = Header::parse(header)?;
     if !trusted && parsed.length > FREE_BYTES {
         return Err(WireError::BeforeAuthentication(parsed.length));
     }
     let mut bytes = Vec::with_capacity(parsed.length.min(FREE_BYTES));
     bytes.extend_from_slice(&header);
-    fill(reader, &mut bytes, parsed.length.min(FREE_BYTES), stall).await?;
+    stall::fill(reader, &mut bytes, parsed.length.min(FREE_BYTES), stall).await?;
     let mut reserved = None;
     // Its share of the budget covers the inflated message too: waiting for a second share while holding the first could deadlock.
     let inflated = if parsed.opcode == OP_COMPRESSED { compression::announced(&bytes) } else { 0 };
@@ -130,44 +122,19 @@ pub(crate) async fn read(
     }
     if parsed.length + inflated > FREE_BYTES {
         reserved = Some(context.reserve(parsed.length + inflated).await);
-        fill(reader, &mut bytes, parsed.length, stall).await?;
+        stall::fill(reader, &mut bytes, parsed.length, stall).await?;
     }
     Ok(Message { header: parsed, bytes, reserved })
 }
 
-/// Reads until `bytes` has `length` bytes.
-async fn fill(
-    reader: &mut (impl AsyncRead + Unpin),
-    bytes: &mut Vec<u8>,
-    length: usize,
-    stall: Duration,
-) -> Result<(), WireError> {
-    while bytes.len() < length {
-        let wanted = (length - bytes.len()).min(STALL_CHUNK);
-        let mut part = (&mut *reader).take(wanted as u64);
-        let got = timeout(stall, part.read_to_end(bytes)).await.map_err(|_| WireError::Stalled)??;
-        if got < wanted {
-            return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into());
-        }
-    }
-    Ok(())
-}
-
-/// Writes `bytes`, unless the peer stops reading.
-pub(crate) async fn write(
-    writer: &mut (impl AsyncWrite + Unpin),
-    bytes: &[u8],
-    stall: Duration,
-) -> Result<(), WireError> {
-    for part in bytes.chunks(STALL_CHUNK) {
-        timeout(stall, writer.write_all(part)).await.map_err(|_| WireError::Stalled)??;
-    }
-    timeout(stall, writer.flush()).await.map_err(|_| WireError::Stalled)??;
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io;
+    use std::time::Duration;
+
+    use tokio::io::AsyncWriteExt;
+    use tokio::time::timeout;
+
     use super::*;
     use crate::config::Limits;
     use crate::context::tests::context;
@@ -193,7 +160,8 @@ mod tests {
         let (context, _dir) = context(Limits::default());
         let bytes = header(100);
         let error = read(&mut &bytes[..], &context, true).await.unwrap_err();
-        assert!(matches!(error, WireError::Io(error) if error.kind() == io::ErrorKind::UnexpectedEof));
+        let WireError::Transfer(TransferError::Io(error)) = error else { panic!("{error}") };
+        assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
     }
 
     #[tokio::test]
@@ -205,6 +173,6 @@ mod tests {
         let mut reading = std::pin::pin!(reading);
         assert!(timeout(Duration::from_millis(20), reading.as_mut()).await.is_err());
         assert_eq!(context.metrics.inflight.get(), 0);
-        assert!(matches!(reading.await, Err(WireError::Stalled)));
+        assert!(matches!(reading.await, Err(WireError::Transfer(TransferError::Stalled))));
     }
 }

@@ -10,13 +10,14 @@
 //! Memory is bounded in three ways. A connection has at most [`MAX_REQUESTS`] requests in progress, counted from their
 //! header until their answer is written; beyond that nothing is read. Request bodies, and answers of more than a few
 //! kilobytes until they are written, count against the server's byte budget. A peer that stalls in the middle of a
-//! frame, or does not read its answers, is disconnected.
+//! frame, or does not read its answers, is disconnected ([`crate::stall`]).
 //!
 //! Frames are read here rather than with `tokio_util::codec` for the reasons given in [`crate::mongo::wire`].
 
 use std::io;
 use std::net::SocketAddr;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,7 +25,7 @@ use prometheus_client::metrics::counter::Counter;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
-use tokio::time::Interval;
+use tokio::time::Sleep;
 use treedb_collections::ErrorCode;
 use treedb_query::query::interrupt::Interrupt;
 
@@ -37,6 +38,7 @@ use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
 use crate::metrics::Door;
 use crate::shutdown::Shutdown;
+use crate::stall::{self, TransferError};
 use crate::stream::{ReadHalf, Stream, WriteHalf};
 use crate::threads;
 
@@ -116,6 +118,19 @@ impl From<io::Error> for CloseReason {
     }
 }
 
+/// Of what is received.
+impl From<TransferError> for CloseReason {
+    fn from(error: TransferError) -> Self {
+        match error {
+            TransferError::Io(error) => CloseReason::Broken(error),
+            TransferError::Stalled => CloseReason::Protocol(ErrorFrame::new(
+                ErrorCode::ProtocolError,
+                "the frame did not arrive in time",
+            )),
+        }
+    }
+}
+
 /// Serves one connection until the peer closes it, breaks the protocol, or the server drains.
 pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Context>, shutdown: Shutdown) {
     let (read, write) = tokio::io::split(stream);
@@ -136,7 +151,7 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
         slots: Arc::new(Semaphore::new(MAX_REQUESTS)),
         session: Arc::new(Session::new(context.database.clone(), Arc::clone(&context.access), peer)),
         working: JoinSet::new(),
-        sweep: tokio::time::interval((context.limits.cursor_idle / 4).max(Duration::from_millis(10))),
+        sweep: Box::pin(tokio::time::sleep(between_sweeps(&context))),
         received: context.metrics.received.get_or_create_owned(&Door { door: DOOR }),
         context,
         shutdown,
@@ -181,7 +196,8 @@ struct Reader {
     slots: Arc<Semaphore>,
     session: Arc<Session>,
     working: JoinSet<()>,
-    sweep: Interval,
+    /// Until idle cursors are closed next.
+    sweep: Pin<Box<Sleep>>,
     received: Counter,
     context: Arc<Context>,
     shutdown: Shutdown,
@@ -389,9 +405,23 @@ impl Reader {
         Ok(())
     }
 
+    /// Closes cursors that have been idle for too long, if it is time to look for them.
+    fn close_idle(&mut self) {
+        let now = tokio::time::Instant::now();
+        if now < self.sweep.deadline() {
+            return;
+        }
+        self.sweep.as_mut().reset(now + between_sweeps(&self.context));
+        let closed = self.session.close_idle(self.context.limits.cursor_idle);
+        if closed > 0 {
+            tracing::debug!(door = DOOR, closed, "closed idle cursors");
+        }
+    }
+
     /// Waits without limit for the first byte of a frame.
     async fn arrival(&mut self) -> Result<(), CloseReason> {
-        let idle = self.context.limits.cursor_idle;
+        // Also of a connection on which requests arrive all the time.
+        self.close_idle();
         // With a full pipeline the next header has been read already.
         if self.stream.buffer().is_empty() {
             self.share(MAX_REQUESTS);
@@ -415,12 +445,7 @@ impl Reader {
                     let error = ErrorFrame::new(ErrorCode::Unauthorized, "idle without authentication");
                     return Err(CloseReason::Protocol(error));
                 }
-                _ = self.sweep.tick() => {
-                    let closed = self.session.close_idle(idle);
-                    if closed > 0 {
-                        tracing::debug!(door = DOOR, closed, "closed idle cursors");
-                    }
-                }
+                () = self.sweep.as_mut() => self.close_idle(),
             }
         }
         if self.shutdown.is_shutting_down() {
@@ -436,33 +461,18 @@ impl Reader {
         self.share(MAX_REQUESTS);
         let stall = self.context.limits.stall;
         let mut bytes = [0; HEADER];
-        let read = tokio::time::timeout(stall, self.stream.read_exact(&mut bytes));
-        match self.shutdown.within_grace(read).await {
-            Some(Ok(read)) => read?,
-            Some(Err(_)) => return Err(CloseReason::Protocol(stalled())),
-            None => return Err(CloseReason::Shutdown),
-        };
+        let read = stall::within(stall, self.stream.read_exact(&mut bytes));
+        self.shutdown.within_grace(read).await.ok_or(CloseReason::Shutdown)??;
         Ok(Header::from_bytes(&bytes))
     }
 
-    /// Reads until `body` has `length` bytes. Memory is allocated as bytes arrive, whatever the header says.
+    /// Reads until `body` has `length` bytes.
     async fn fill(&mut self, body: &mut Vec<u8>, length: usize) -> Result<(), CloseReason> {
         let stall = self.context.limits.stall;
         self.share(MAX_REQUESTS - 1);
         threads::message_begins();
-        while body.len() < length {
-            let more = (length - body.len()).min(body.len().max(READ_BUFFER));
-            body.reserve_exact(more);
-            let mut part = (&mut self.stream).take(more as u64);
-            let read = tokio::time::timeout(stall, part.read_buf(body));
-            match self.shutdown.within_grace(read).await {
-                Some(Ok(Ok(0))) => return Err(CloseReason::Broken(io::ErrorKind::UnexpectedEof.into())),
-                Some(Ok(Ok(_))) => {}
-                Some(Ok(Err(error))) => return Err(CloseReason::Broken(error)),
-                Some(Err(_)) => return Err(CloseReason::Protocol(stalled())),
-                None => return Err(CloseReason::Shutdown),
-            }
-        }
+        let filled = stall::fill(&mut self.stream, body, length, stall);
+        self.shutdown.within_grace(filled).await.ok_or(CloseReason::Shutdown)??;
         threads::message_ends();
         Ok(())
     }
@@ -471,7 +481,7 @@ impl Reader {
     async fn finish(mut self, last_error: Option<ErrorFrame>) {
         // As with the last error: if they cannot be sent, nobody is there to read them.
         let _ = self.flush().await;
-        self.session.pulls.close_all();
+        self.session.pulls.disconnect();
         while self.working.join_next().await.is_some() {}
         if let Some(error) = last_error {
             let mut bytes = Vec::new();
@@ -482,8 +492,9 @@ impl Reader {
     }
 }
 
-fn stalled() -> ErrorFrame {
-    ErrorFrame::new(ErrorCode::ProtocolError, "the frame did not arrive in time")
+/// How often to look for idle cursors.
+fn between_sweeps(context: &Context) -> Duration {
+    (context.limits.cursor_idle / 4).max(Duration::from_millis(10))
 }
 
 /// A request to be executed, with its slot among the concurrent ones.
@@ -581,22 +592,9 @@ impl Writer {
     /// The connection is broken, or the peer does not read.
     async fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         let mut stream = self.stream.lock().await;
-        let written = self.shutdown.within_grace(write_all(&mut stream, bytes, self.stall)).await;
-        written.unwrap_or_else(|| Err(io::ErrorKind::TimedOut.into()))?;
+        let written = self.shutdown.within_grace(stall::write(&mut *stream, bytes, self.stall)).await;
+        written.unwrap_or(Err(TransferError::Stalled))?;
         self.sent.inc_by(bytes.len() as u64);
         Ok(())
     }
-}
-
-/// Writes all of `bytes`; each step of it must make progress within `stall`.
-async fn write_all(stream: &mut WriteHalf, mut bytes: &[u8], stall: Duration) -> io::Result<()> {
-    while !bytes.is_empty() {
-        match tokio::time::timeout(stall, stream.write(bytes)).await {
-            Ok(Ok(0)) => return Err(io::ErrorKind::WriteZero.into()),
-            Ok(Ok(written)) => bytes = bytes.get(written..).unwrap_or_default(),
-            Ok(Err(error)) => return Err(error),
-            Err(_) => return Err(io::ErrorKind::TimedOut.into()),
-        }
-    }
-    tokio::time::timeout(stall, stream.flush()).await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into()))
 }

@@ -255,8 +255,8 @@ impl Session {
             Request::Find(find) => self.find(&find, out),
             Request::Next(next) => self.next(next, out),
             Request::Close(close) => {
-                let existed = self.cursors.close(close.cursor);
                 self.pulls.close(close.cursor);
+                let existed = self.cursors.close(close.cursor);
                 out.push(u8::from(existed));
                 Ok(())
             }

@@ -4,10 +4,13 @@
 //! is closed, or the connection ends. Between two batches its cursor is in its slot, so that one for which there is no credit is closed
 //! like any other that is idle, which ends the pull. A pull holds none of the places for concurrent requests while it waits. So their number
 //! is limited: only a cursor that is open is pulled, and no more pulls begin while the last frames of many have not been written.
+//!
+//! Only a pull whose cursor has nothing more, or has been closed by the client, ends with a batch. Any other ends with an error, and closes
+//! its cursor.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use tokio::sync::{Semaphore, mpsc};
 use treedb_collections::ErrorCode;
@@ -27,12 +30,40 @@ const MAX_CREDIT: usize = 1 << 20;
 /// Pulls of a connection whose last frame has not been written: those of all cursors that may be open, and as many that have ended.
 const MAX_PULLS: usize = 2 * MAX_CURSORS;
 
-/// The credit of a pull. Closed, the pull ends.
+/// Why a pull ends before its cursor does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum End {
+    /// The client has closed the cursor: it wants no more.
+    Closed,
+    /// The cursor has been closed because nobody used it. The client is to know that it has not got everything.
+    Expired,
+    /// The connection ends. The same.
+    Disconnected,
+}
+
+/// The credit of a pull.
 #[derive(Debug)]
 pub(super) struct Granted {
+    /// Closed when the pull has to end.
     batches: Semaphore,
-    /// Its cursor has been closed because nobody used it: the client is to know that it has not got everything.
-    expired: AtomicBool,
+    /// Set before.
+    end: OnceLock<End>,
+}
+
+impl Granted {
+    fn end(&self, why: End) {
+        self.end.get_or_init(|| why);
+        self.batches.close();
+    }
+
+    /// The error of a pull that has been ended. The client does not get it if it has closed the cursor.
+    fn ended(&self, cursor: u64) -> ErrorFrame {
+        let why = match self.end.get() {
+            Some(End::Expired) => "it had no credit for too long",
+            _ => "its connection ends",
+        };
+        ErrorFrame::new(ErrorCode::CursorNotFound, format!("cursor id {cursor} has been closed: {why}"))
+    }
 }
 
 /// The pulls of a connection.
@@ -56,7 +87,7 @@ impl Pulls {
         pull: &Pull,
         check: impl FnOnce() -> Result<(), ErrorFrame>,
     ) -> Result<Arc<Granted>, ErrorFrame> {
-        let credit = Arc::new(Granted { batches: Semaphore::new(0), expired: AtomicBool::new(false) });
+        let credit = Arc::new(Granted { batches: Semaphore::new(0), end: OnceLock::new() });
         add(&credit.batches, pull.credit)?;
         self.unless_pulled(pull.cursor, |running| {
             check()?;
@@ -96,27 +127,28 @@ impl Pulls {
         }
     }
 
-    /// Ends the pull of a cursor that has been closed.
+    /// Ends the pull of a cursor that the client closes. Before that is closed, so that the pull knows why it cannot be read any more.
     pub(super) fn close(&self, cursor: u64) {
-        if let Some(credit) = self.lock().get(&cursor) {
-            credit.batches.close();
-        }
+        self.end(cursor, End::Closed);
     }
 
     /// Ends the pull of a cursor that has been closed because it was idle.
     pub(super) fn expire(&self, cursor: u64) {
+        self.end(cursor, End::Expired);
+    }
+
+    /// Ends all of them, with their connection.
+    pub(super) fn disconnect(&self) {
+        self.lock().values().for_each(|credit| credit.end(End::Disconnected));
+    }
+
+    fn end(&self, cursor: u64, why: End) {
         if let Some(credit) = self.lock().get(&cursor) {
-            credit.expired.store(true, Ordering::Release);
-            credit.batches.close();
+            credit.end(why);
         }
     }
 
-    /// Ends all of them.
-    pub(super) fn close_all(&self) {
-        self.lock().values().for_each(|credit| credit.batches.close());
-    }
-
-    fn end(&self, cursor: u64) {
+    fn remove(&self, cursor: u64) {
         self.lock().remove(&cursor);
     }
 
@@ -144,7 +176,7 @@ struct Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        self.session.pulls.end(self.cursor);
+        self.session.pulls.remove(self.cursor);
     }
 }
 
@@ -190,19 +222,14 @@ pub(super) async fn run(mut way: Way, header: Header, pull: Pull, begun: Begun) 
     loop {
         let granted = tokio::select! {
             biased;
-            () = way.shutdown.requested() => Err(Some(ErrorFrame::new(ErrorCode::ShutdownInProgress, "the server is stopping"))),
-            granted = credit.batches.acquire() => granted.map(|permit| permit.forget()).map_err(|_| expiry(&credit, pull.cursor)),
+            () = way.shutdown.requested() => {
+                Err(ErrorFrame::new(ErrorCode::ShutdownInProgress, "the server is stopping"))
+            }
+            granted = credit.batches.acquire() => {
+                granted.map(|permit| permit.forget()).map_err(|_| credit.ended(pull.cursor))
+            }
         };
-        let (bytes, more) = match granted {
-            Err(Some(error)) => (error_bytes(&error, &header), false),
-            // Closed by the client.
-            Err(None) => (
-                batch(&header, |out| {
-                    BatchWriter::new(out).finish(0, out);
-                    Ok(false)
-                }),
-                false,
-            ),
+        let filled = match granted {
             Ok(()) => {
                 let session = Arc::clone(&way.session);
                 let filled = tokio::task::spawn_blocking(move || next(&session, &header, &pull)).await;
@@ -210,8 +237,19 @@ pub(super) async fn run(mut way: Way, header: Header, pull: Pull, begun: Begun) 
                 filled.unwrap_or_else(|_| {
                     let message =
                         "the request failed in a way that is a bug in the server; its log says where";
-                    (error_bytes(&ErrorFrame::new(ErrorCode::InternalError, message), &header), false)
+                    Err(ErrorFrame::new(ErrorCode::InternalError, message))
                 })
+            }
+            Err(error) => Err(error),
+        };
+        let (bytes, more) = match filled {
+            Ok(filled) => filled,
+            // Whatever has failed, above all to find the cursor: this is what the client has asked for.
+            Err(_) if credit.end.get() == Some(&End::Closed) => (nothing(&header), false),
+            Err(error) => {
+                // A client whose pull has failed does not close the cursor.
+                way.session.cursors().close(pull.cursor);
+                (error_bytes(&error, &header), false)
             }
         };
         let reserved = way.context.reserve(bytes.len()).await;
@@ -230,38 +268,33 @@ pub(super) async fn run(mut way: Way, header: Header, pull: Pull, begun: Begun) 
     }
 }
 
-/// Why a pull ends whose cursor has been closed; `None` if by the client.
-fn expiry(credit: &Granted, cursor: u64) -> Option<ErrorFrame> {
-    let message = || format!("cursor id {cursor} has been closed: it had no credit for too long");
-    credit.expired.load(Ordering::Acquire).then(|| ErrorFrame::new(ErrorCode::CursorNotFound, message()))
-}
-
 /// The frame with the next batch, and whether there is another.
-fn next(session: &Session, header: &Header, pull: &Pull) -> (Vec<u8>, bool) {
-    let mut more = false;
-    let bytes = batch(header, |out| {
+///
+/// # Errors
+/// The client may no longer read; those of [`Session::pulled_batch`].
+fn next(session: &Session, header: &Header, pull: &Pull) -> Result<(Vec<u8>, bool), ErrorFrame> {
+    // As for each NEXT: a user may have been dropped since the last batch.
+    session.may_pull(header, pull)?;
+    let (mut bytes, mut more) = (Vec::new(), false);
+    frame::put(&mut bytes, opcode::PULL | ANSWER, 0, header.request, |out| {
         more = session.pulled_batch(Next { cursor: pull.cursor, batch: pull.batch }, out)?;
-        Ok(more)
-    });
-    (bytes, more)
+        Ok::<(), ErrorFrame>(())
+    })?;
+    if more && let Some(flags) = bytes.get_mut(6..8) {
+        flags.copy_from_slice(&MORE.to_le_bytes());
+    }
+    Ok((bytes, more))
 }
 
-/// The frame with a batch, or with the error of filling it.
-fn batch(header: &Header, fill: impl FnOnce(&mut Vec<u8>) -> Result<bool, ErrorFrame>) -> Vec<u8> {
-    let (mut bytes, mut more) = (Vec::new(), false);
-    let put = frame::put(&mut bytes, opcode::PULL | ANSWER, 0, header.request, |out| {
-        more = fill(out)?;
+/// The last frame of a pull whose cursor the client has closed.
+fn nothing(header: &Header) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    // Writing it does not fail: it has twelve bytes.
+    let _ = frame::put(&mut bytes, opcode::PULL | ANSWER, 0, header.request, |out| {
+        BatchWriter::new(out).finish(0, out);
         Ok::<(), ErrorFrame>(())
     });
-    match put {
-        Ok(()) => {
-            if more && let Some(flags) = bytes.get_mut(6..8) {
-                flags.copy_from_slice(&MORE.to_le_bytes());
-            }
-            bytes
-        }
-        Err(error) => error_bytes(&error, header),
-    }
+    bytes
 }
 
 fn error_bytes(error: &ErrorFrame, header: &Header) -> Vec<u8> {
@@ -280,7 +313,7 @@ mod tests {
         let begin = |cursor| pulls.begin(&Pull { cursor, batch: 0, credit: 0 }, || Ok(()));
         for cursor in 0..MAX_PULLS as u64 {
             begin(cursor).unwrap();
-            pulls.end(cursor);
+            pulls.remove(cursor);
         }
         assert_eq!(begin(1_000).unwrap_err().name, "ExceededMemoryLimit");
         pulls.unwritten.fetch_sub(1, Ordering::AcqRel);

@@ -147,7 +147,7 @@ settings! {
         max_connections: Count<1> = Is("1000");
         /// Bytes of requests in progress and of unread answers; further requests wait
         max_inflight_bytes: Bytes<MESSAGE> = Is("256MiB");
-        /// Seconds that a peer may stall in the middle of a message, or leave an answer unread
+        /// Seconds within which a peer has to send each 1 MiB of a message, or to read it of an answer
         stall_seconds: Seconds<1> = Is("30");
         /// Seconds that a cursor may be idle before it is closed
         cursor_seconds: Seconds<1> = Is("600");

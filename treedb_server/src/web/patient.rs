@@ -9,9 +9,9 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-use crate::mongo::wire::STALL_CHUNK;
+use crate::stall::CHUNK;
 
-/// Fails with `TimedOut` if the peer does not take [`STALL_CHUNK`] bytes, or what is left, within a time.
+/// Fails with `TimedOut` if the peer does not take [`CHUNK`] bytes, or what is left, within a time.
 pub(crate) struct Patient<S> {
     stream: S,
     stall: Duration,
@@ -60,7 +60,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Patient<S> {
         let polled = Pin::new(&mut this.stream).poll_write(context, bytes);
         if let Poll::Ready(Ok(taken)) = polled {
             this.taken += taken;
-            if this.taken >= STALL_CHUNK {
+            if this.taken >= CHUNK {
                 (this.deadline, this.taken) = (None, 0);
             }
         }

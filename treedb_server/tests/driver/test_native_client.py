@@ -1,4 +1,5 @@
 """The Python client of the native protocol (treedb_server/clients/python) against the real server."""
+import gc
 import pathlib
 import select
 import signal
@@ -17,7 +18,8 @@ from server import PASSWORD, ROOT, Locked, Server
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"))
 
 import treedb  # noqa: E402
-from treedb import Ack, ConnectionLost, InsertError, Param, ServerError  # noqa: E402
+from treedb import Ack, ConnectionLost, InsertError, Param, ProtocolError, ServerError, TreeDBError  # noqa: E402
+from treedb.messages import ANSWER, HEADER, MAGIC, Op, Reader, blob, text  # noqa: E402
 
 
 def address(server):
@@ -96,6 +98,85 @@ def test_the_server_sends_nothing_ahead_unless_it_is_asked_to(db, films):
         readable, _, _ = select.select([db.connection.socket], [], [], 0.3 if not stream else 10)
         assert bool(readable) == stream
         found.close()
+
+
+def test_a_stream_that_is_closed_has_taken_what_was_sent_ahead(db, films):
+    # More than sockets hold: a server that cannot send ends the connection after a while.
+    for n in range(6):
+        films.insert_one({"_id": n, "text": "x" * 8_000_000})
+    found = films.find(batch=1, stream=True)
+    assert next(found)["_id"] == 0
+    found.close()
+    readable, _, _ = select.select([db.connection.socket], [], [], 0.5)
+    assert not readable and not db.connection.received and not db.connection.unwanted
+
+
+class Collecting:
+    """A socket that sends a little at a time, and in between runs what the garbage collector may run anywhere."""
+
+    def __init__(self, socket, between):
+        self.socket, self.between = socket, between
+
+    def __getattr__(self, name):
+        return getattr(self.socket, name)
+
+    def sendall(self, data):
+        while data:
+            data = data[self.send(data):]
+
+    def send(self, data):
+        sent = self.socket.send(data[:len(data) // 2 + 1])
+        self.between()
+        return sent
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("busy", [False, True])
+def test_an_iterator_that_is_forgotten_in_the_middle_of_a_request_is_closed_after_it(db, films, stream, busy):
+    films.insert_many({"_id": n, "text": "x" * 100} for n in range(1_000))
+    plain = db.connection.socket
+    db.connection.socket = Collecting(plain, gc.collect)
+    gc.disable()
+    # What is there already need not be looked through each time.
+    gc.freeze()
+    try:
+        # More than a connection may have cursors.
+        for n in range(100):
+            cycle = [films.find(batch=10, stream=stream)]
+            cycle.append(cycle)
+            assert next(cycle[0])["_id"] == 0
+            other = films.find(batch=10, stream=True) if busy else iter([{"_id": 0}])
+            assert next(other)["_id"] == 0
+            del cycle
+            assert films.insert_one({"_id": 1_000 + n, "text": "y" * 1_000}) == 1_000 + n
+            assert films.get(1_000 + n)["text"] == "y" * 1_000
+            assert not db.connection.abandoned
+            if busy:
+                other.close()
+    finally:
+        gc.unfreeze()
+        gc.enable()
+        db.connection.socket = plain
+    assert films.count() == 1_100
+
+
+def test_a_finalizer_that_makes_a_request_in_the_middle_of_another_one_is_refused(db, films):
+    refused = []
+
+    def ask():
+        try:
+            db.ping()
+        except TreeDBError as error:
+            refused.append(str(error))
+
+    plain = db.connection.socket
+    db.connection.socket = Collecting(plain, ask)
+    try:
+        assert films.insert_one({"_id": 1, "text": "x" * 100_000}) == 1
+    finally:
+        db.connection.socket = plain
+    assert refused and "finalizer" in refused[0]
+    assert films.count() == 1
 
 
 def beside_a_stream(films):
@@ -263,6 +344,27 @@ def test_a_statement_is_refused_to_somebody_who_may_no_longer_do_it(tmp_path):
     assert server.stop() == 0
 
 
+@pytest.mark.parametrize("credit", [4, 1 << 20])
+def test_a_stream_is_not_sent_to_somebody_who_has_been_dropped_since(tmp_path, monkeypatch, credit):
+    monkeypatch.setattr(treedb.client, "CREDIT", credit)
+    server = Locked(tmp_path / "data", native=True)
+    with server.as_user() as root:
+        root.admin.command("createUser", "ann", pwd=PASSWORD, roles=[{"role": "readWrite", "db": "shop"}])
+        with treedb.connect(address(server), user="ann", password=PASSWORD, timeout=30) as ann:
+            films = ann["shop.films"]
+            for first in range(0, 400, 50):
+                films.insert_many({"_id": n, "text": "x" * 100_000} for n in range(first, first + 50))
+            found = films.find(batch=1, stream=True)
+            assert next(found)["_id"] == 0
+            root.admin.command("dropUser", "ann")
+            seen = []
+            with pytest.raises(ServerError) as refused:
+                seen.extend(film["_id"] for film in found)
+            # What had been sent by then; with much credit, as much as sockets hold.
+            assert refused.value.code == 13 and len(seen) < (10 if credit == 4 else 380)
+    assert server.stop() == 0
+
+
 def test_a_table_is_a_mapping_in_the_order_of_its_keys(db):
     table = db.table("settings")
     db.ack = Ack.RELAXED
@@ -306,6 +408,42 @@ def test_a_server_with_users_wants_the_password(tmp_path):
         db["shop.films"].get(1)
     assert refused.value.code == 13
     assert server.stop() == 0
+
+
+@pytest.mark.parametrize("fields", ["i=4095", "i=10000001", "i=-1", "i=", "j=4096"])
+def test_a_server_that_asks_for_too_little_or_too_much_work_gets_no_proof(fields):
+    """The server here is a script."""
+    listener, asked = socket.create_server(("127.0.0.1", 0)), []
+
+    def serve():
+        stream, _ = listener.accept()
+        with stream, stream.makefile("rb") as requests:
+            def request():
+                length, opcode, _, number = HEADER.unpack(requests.read(HEADER.size))
+                asked.append(opcode)
+                return Reader(requests.read(length)), opcode, number
+
+            def answer(opcode, number, body):
+                stream.sendall(HEADER.pack(len(body), opcode | ANSWER, 0, number) + body)
+
+            _, opcode, number = request()
+            answer(opcode, number, MAGIC + struct.pack("<HII", 1, 1_000_000, 64) + text("test"))
+            body, opcode, number = request()
+            assert [body.string(), body.string()] == ["admin", "SCRAM-SHA-256"]
+            nonce = body.data().decode().rsplit("r=", 1)[1]
+            answer(opcode, number, struct.pack("<i", 1) + blob(f"r={nonce}more,s=c2FsdA==,{fields}".encode()))
+            # Nothing more comes.
+            if requests.read(1):
+                asked.append("more")
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    began = time.monotonic()
+    with pytest.raises(ProtocolError, match="iterations|challenge"):
+        treedb.connect(f"127.0.0.1:{listener.getsockname()[1]}", user="ann", password="secret", timeout=5)
+    thread.join()
+    listener.close()
+    assert asked == [Op.HELLO, Op.AUTHENTICATE] and time.monotonic() - began < 5
 
 
 def test_through_tls_only_a_certified_server_is_trusted(tmp_path):

@@ -1,7 +1,7 @@
 //! A server that asks for passwords: what a native client may do before and after it has authenticated.
 
 use bson::{RawDocumentBuf, rawdoc};
-use treedb_server::client::{Bound, Client, Error, Find, Op};
+use treedb_server::client::{Bound, Client, Credit, Error, Find, Op, Pull};
 
 use crate::server::Server;
 
@@ -55,6 +55,8 @@ fn a_native_client_may_do_what_its_user_may() {
     nobody.ping().unwrap();
     let refused = |codes: Vec<Option<i32>>| codes.iter().all(|code| *code == Some(13));
     assert!(refused(reads(&mut nobody)) && refused(writes(&mut nobody)) && refused(tables(&mut nobody)));
+    assert_eq!(code(nobody.call(&Pull { cursor: 1, batch: 0, credit: 1 })), Some(13));
+    assert!(!nobody.call(&Credit { cursor: 1, batches: 1 }).unwrap());
     assert_eq!(code(nobody.authenticate("admin", "root", "wrong")), Some(18));
     assert_eq!(code(nobody.authenticate("admin", "nobody", "secret")), Some(18));
     assert!(refused(reads(&mut nobody)));

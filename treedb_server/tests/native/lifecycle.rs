@@ -1,14 +1,15 @@
 //! Stopping, restarting, peers that stall.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use bson::rawdoc;
-use treedb_server::client::{Ack, Call, Client, Error, Find, Pull};
+use treedb_server::client::{Ack, Call, Client, Error, Find, KvGet, Next, Pull};
 use treedb_server::config::{Config, Limits};
 use treedb_server::native::bytes::Reader;
 use treedb_server::native::frame::{Header, opcode};
 
-use crate::server::Server;
+use crate::server::{PATIENCE, Server};
 
 #[test]
 fn what_was_written_is_there_after_a_stop_and_a_start() {
@@ -142,6 +143,77 @@ fn a_peer_that_does_not_take_its_answers_is_cut_off() {
             answers += 1;
         }
         assert!(answers < 39, "{answers}");
+    });
+}
+
+/// Runs `slow` again and again, and meanwhile `test`.
+fn beside(mut slow: impl FnMut() + Send, test: impl FnOnce()) {
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                slow();
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        });
+        let tested = std::panic::catch_unwind(std::panic::AssertUnwindSafe(test));
+        over.store(true, Ordering::Relaxed);
+        tested.unwrap();
+    });
+}
+
+/// With room for one long message at a time.
+fn tight() -> Limits {
+    Limits { stall: Duration::from_secs(1), inflight_bytes: 20_000_000, ..Limits::default() }
+}
+
+#[test]
+fn a_sender_of_a_byte_now_and_then_holds_up_nobody_for_long() {
+    with_limits(tight(), |address| {
+        let mut client = Client::connect_timeout(address, PATIENCE).unwrap();
+        let mut socket = crate::server::greeted(address);
+        let put = Header { length: 15_000_000, opcode: opcode::KV_PUT, flags: 0, request: 7 };
+        // Enough for a share of the budget, which is that of the whole length.
+        socket.send(&[&put.to_bytes()[..], &[0; 65_536]].concat());
+        std::thread::sleep(Duration::from_millis(200));
+        beside(|| socket.send(b"x"), || client.kv_put("t", b"k", &vec![0; 10_000_000]).unwrap());
+    });
+}
+
+#[test]
+fn a_reader_of_some_bytes_now_and_then_holds_up_nobody_for_long() {
+    with_limits(tight(), |address| {
+        let mut client = Client::connect_timeout(address, PATIENCE).unwrap();
+        let value = vec![7; 15_000_000];
+        client.kv_put("t", b"k", &value).unwrap();
+        let mut socket = crate::server::greeted(address);
+        let mut get = Vec::new();
+        KvGet { table: "t", key: b"k" }.frame(7, &mut get).unwrap();
+        socket.send(&get);
+        std::thread::sleep(Duration::from_millis(200));
+        beside(
+            || socket.take(10_000),
+            || assert!(client.kv_get("t", b"k").unwrap().as_ref() == Some(&value)),
+        );
+    });
+}
+
+#[test]
+fn idle_cursors_are_closed_also_on_a_connection_that_is_busy() {
+    let limits = Limits { cursor_idle: Duration::from_millis(100), ..Limits::default() };
+    with_limits(limits, |address| {
+        let mut client = Client::connect(address).unwrap();
+        let documents: Vec<_> = (0..10).map(|id| rawdoc! { "_id": id }).collect();
+        client.insert_many("a.b", &documents, true).unwrap();
+        let all = rawdoc! {};
+        let cursor = client.call(&Find::new("a.b", &all).batch(1)).unwrap().cursor;
+        let began = Instant::now();
+        while began.elapsed() < Duration::from_secs(1) {
+            // The server waits for each on a thread, where it sees nothing else.
+            client.ping().unwrap();
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert_eq!(client.call(&Next { cursor, batch: 1 }).unwrap_err().code(), Some(43));
     });
 }
 

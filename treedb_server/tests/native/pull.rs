@@ -140,6 +140,70 @@ fn a_closed_cursor_ends_its_pull_with_an_empty_batch() {
 }
 
 #[test]
+fn a_cursor_that_is_closed_while_it_is_pulled_ends_its_pull_without_an_error() {
+    let server = Server::start();
+    let (mut socket, _) = with_cursor(&server);
+    let mut between = 0;
+    for round in 0..300_u32 {
+        send(&mut socket, 8, &Find::new(NUMBERS, &rawdoc! {}).batch(1));
+        let cursor = Find::read_answer(&mut Reader::new(&socket.frame().unwrap().1)).unwrap().cursor;
+        send(&mut socket, 9, &Pull { cursor, batch: 1, credit: 1_000 });
+        // Somewhere among its batches.
+        let mut frames = 0;
+        let mut more = true;
+        while more && frames < round % 20 {
+            more = part(&mut socket).1;
+            frames += 1;
+        }
+        send(&mut socket, 10, &Close { cursor });
+        let mut closed = false;
+        while more || !closed {
+            let (header, body) = socket.frame().unwrap();
+            if header.request == 10 {
+                closed = true;
+                continue;
+            }
+            assert_eq!(header.opcode, opcode::PULL | ANSWER, "{}", String::from_utf8_lossy(&body));
+            more = header.flags & MORE != 0;
+            frames += 1;
+        }
+        between += u32::from(frames < 99);
+    }
+    // Not all of them had sent everything by then.
+    assert!(between > 0);
+}
+
+#[test]
+fn a_pull_that_ends_with_its_connection_is_not_taken_for_a_whole_one() {
+    let server = Server::start();
+    let (mut socket, cursor) = with_cursor(&server);
+    send(&mut socket, 9, &Pull { cursor, batch: 10, credit: 0 });
+    assert_eq!(before_a_ping(&mut socket), []);
+    socket.end();
+    let (header, body) = socket.frame().unwrap();
+    assert_eq!((header.opcode, header.request), (ERROR, 9));
+    assert_eq!(body[..4], 43_i32.to_le_bytes());
+    assert!(socket.frame().is_none());
+}
+
+#[test]
+fn a_stream_that_is_dropped_does_not_end_a_connection_that_is_idle_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::with_flags(dir.path(), &["--stall-seconds", "1", "--durability", "none"]);
+    let mut client = server.client();
+    let text = "x".repeat(8_000_000);
+    for n in 0..6 {
+        client.insert_one(NUMBERS, &rawdoc! { "_id": n, "text": text.as_str() }).unwrap();
+    }
+    let all = rawdoc! {};
+    let mut stream = client.stream(&Find::new(NUMBERS, &all).batch(1)).unwrap();
+    assert!(stream.next().unwrap().is_ok());
+    drop(stream);
+    std::thread::sleep(Duration::from_secs(4));
+    client.ping().unwrap();
+}
+
+#[test]
 fn waiting_pulls_take_no_place_of_other_requests() {
     let server = Server::start();
     let (mut socket, first) = with_cursor(&server);

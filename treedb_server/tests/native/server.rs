@@ -141,6 +141,11 @@ impl Socket {
         self.send(&[&header.to_bytes()[..], body].concat());
     }
 
+    /// Takes up to so many bytes, whatever they are.
+    pub(crate) fn take(&mut self, most: usize) {
+        let _ = self.0.read(&mut vec![0; most]);
+    }
+
     /// Nothing more will be sent.
     pub(crate) fn end(&self) {
         self.0.shutdown(std::net::Shutdown::Write).unwrap();

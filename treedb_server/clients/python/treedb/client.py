@@ -126,7 +126,8 @@ class Collection:
         has been iterated.
 
         With `stream` the server sends batches ahead, which is faster for many documents. They have to be taken: who makes the server wait
-        for half a minute loses the connection. An iterator that is closed or forgotten ends the stream."""
+        for half a minute loses the connection. An iterator that is closed or forgotten ends the stream: what the server has sent ahead,
+        four batches at most, is read and thrown away."""
         which, parts = _optional(sort, projection)
         body = struct.pack("<IQQB", batch, skip, limit, which) + document(filter) + parts
         yield from self._documents(self._call(Op.FIND, body, read_batch), batch, stream)
@@ -151,8 +152,8 @@ class Collection:
                 cursor, documents = connection.call(Op.NEXT, u64(asked) + u32(batch), read_batch)
                 yield from documents
         finally:
-            if cursor and connection.ended is None:
-                connection.forget(connection.send(Op.CLOSE, u64(cursor)))
+            if cursor:
+                connection.abandon(cursor)
 
     def _stream(self, first: tuple[int, list[dict[str, Any]]], batch: int) -> Iterator[dict[str, Any]]:
         """The documents of a first batch, then those that the server sends."""
@@ -171,12 +172,11 @@ class Collection:
                 _, documents = read_batch(body)
                 taken += 1
                 if more and taken % (CREDIT // 2) == 0:
-                    connection.forget(connection.send(Op.CREDIT, struct.pack("<QI", cursor, CREDIT // 2)))
+                    connection.send(Op.CREDIT, struct.pack("<QI", cursor, CREDIT // 2), wanted=False)
                 yield from documents
         finally:
-            if more and connection.ended is None:
-                connection.forget(request)
-                connection.forget(connection.send(Op.CLOSE, u64(cursor)))
+            if more:
+                connection.abandon(cursor, request)
 
     def update_one(self, filter: Document, update: Document, *, upsert: bool = False) -> Updated:
         """Changes the first document that matches: with operators (`{"$set": {..}}`), or as a replacement."""

@@ -1,4 +1,8 @@
-"""The socket, frames, and authentication."""
+"""The socket, frames, and authentication.
+
+An iterator that is forgotten closes its cursor wherever the garbage collector finds it: in the middle of a request, or on another thread. So
+whoever sends or receives has the `turn` of the connection, and a cursor that cannot be closed at once is closed by whoever has it, afterwards.
+"""
 from __future__ import annotations
 
 import base64
@@ -8,14 +12,16 @@ import secrets
 import selectors
 import socket
 import ssl
+import threading
 from collections import deque
 from collections.abc import Callable
+from types import TracebackType
 from typing import TypeVar
 
 from pymongo.saslprep import saslprep
 
 from .errors import ConnectionLost, ProtocolError, TreeDBError
-from .messages import ANSWER, CLOSING, ERROR, HEADER, MAGIC, MORE, VERSION, Op, Reader, blob, text
+from .messages import ANSWER, CLOSING, ERROR, HEADER, MAGIC, MORE, VERSION, Op, Reader, blob, text, u64
 
 T = TypeVar("T")
 
@@ -23,6 +29,34 @@ T = TypeVar("T")
 CHUNK = 64 * 1024
 #: The longest body that a server may send.
 LONGEST = 47_999_984
+#: How often a server may let a client hash a password. Fewer times would give it away, more would keep the client busy.
+ITERATIONS = range(4096, 10_000_000 + 1)
+
+
+class Turn:
+    """Whose turn it is to use a connection. Taken with `with`, to send one request or to take one answer."""
+
+    def __init__(self) -> None:
+        self.lock, self.owner = threading.Lock(), 0
+
+    def take(self, *, wait: bool) -> bool:
+        taken = self.lock.acquire(blocking=wait)
+        if taken:
+            self.owner = threading.get_ident()
+        return taken
+
+    def give_back(self) -> None:
+        self.owner = 0
+        self.lock.release()
+
+    def __enter__(self) -> None:
+        if not self.take(wait=False):
+            if self.owner == threading.get_ident():
+                raise TreeDBError("a finalizer has made a request in the middle of another one")
+            self.take(wait=True)
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.give_back()
 
 
 class Connection:
@@ -41,6 +75,9 @@ class Connection:
         self.ended: str | None = None
         self.received = bytearray()
         self.last = 0
+        self.turn = Turn()
+        # Cursors that nobody reads any more, with the requests that pull them.
+        self.abandoned: deque[tuple[int, int | None]] = deque()
         # Requests that will be answered; those whose answers nobody wants; and frames that came before they were waited for.
         self.owed: set[int] = set()
         self.unwanted: set[int] = set()
@@ -60,8 +97,14 @@ class Connection:
         self.ended = self.ended or "closed"
         self.socket.close()
 
-    def send(self, opcode: int, body: bytes = b"", flags: int = 0) -> int:
-        """Sends a request and returns its id."""
+    def send(self, opcode: int, body: bytes = b"", flags: int = 0, *, wanted: bool = True) -> int:
+        """Sends a request, whose answer is to be waited for if it is `wanted`, and returns its id."""
+        with self.turn:
+            request = self.send_frame(opcode, body, flags, wanted)
+        self.close_abandoned()
+        return request
+
+    def send_frame(self, opcode: int, body: bytes, flags: int, wanted: bool) -> int:
         if self.ended is not None:
             raise ConnectionLost(f"the connection has ended ({self.ended}): connect again")
         self.last += 1
@@ -77,7 +120,7 @@ class Connection:
             # Part of the frame may have been sent, so that nothing can follow it.
             self.end(ConnectionLost(f"interrupted by {type(error).__name__}"))
             raise
-        self.owed.add(self.last)
+        (self.owed if wanted else self.unwanted).add(self.last)
         return self.last
 
     def send_and_read(self, frame: bytes) -> None:
@@ -110,21 +153,46 @@ class Connection:
             raise ConnectionResetError("the server closed the connection")
         self.received += more
 
-    def forget(self, request: int) -> None:
-        """Nobody will take the answer to a request."""
-        self.arrived.pop(request, None)
-        if request in self.owed:
-            self.owed.remove(request)
-            self.unwanted.add(request)
+    def abandon(self, cursor: int, pull: int | None = None) -> None:
+        """Closes a cursor that nobody reads any more, and ends the request that pulls it; now, or after the request that is being made."""
+        self.abandoned.append((cursor, pull))
+        self.close_abandoned()
+
+    def close_abandoned(self) -> None:
+        """Closes what has been abandoned, if nobody has the turn; who has it does this afterwards."""
+        while self.abandoned and self.turn.take(wait=False):
+            try:
+                while self.abandoned and self.ended is None:
+                    self.close_cursor(*self.abandoned.popleft())
+                # With the connection its cursors have ended.
+                self.abandoned.clear()
+            except TreeDBError:
+                # The next request says why the connection has ended.
+                pass
+            finally:
+                self.turn.give_back()
+
+    def close_cursor(self, cursor: int, pull: int | None) -> None:
+        if pull is not None:
+            self.arrived.pop(pull, None)
+            if pull in self.owed:
+                self.owed.remove(pull)
+                self.unwanted.add(pull)
+        closing = self.send_frame(Op.CLOSE, u64(cursor), 0, False)
+        # What has been sent ahead is taken: a server that cannot send it closes the connection.
+        while pull is not None and not self.unwanted.isdisjoint((pull, closing)):
+            self.receive()
 
     def wait(self, request: int, opcode: int) -> tuple[bool, Reader]:
         """The next frame of the answer to a request: whether there are more, and its body."""
-        while request not in self.arrived:
-            self.receive()
-        frames = self.arrived[request]
-        answered, flags, body = frames.popleft()
-        if not frames:
-            del self.arrived[request]
+        with self.turn:
+            while request not in self.arrived:
+                self.receive()
+            frames = self.arrived[request]
+            answered, flags, body = frames.popleft()
+            if not frames:
+                del self.arrived[request]
+        self.close_abandoned()
         reader = Reader(body)
         if answered == ERROR:
             raise reader.error()
@@ -196,17 +264,22 @@ class Connection:
 
         begin = text(database) + text("SCRAM-SHA-256") + blob(f"n,,{bare}".encode())
         number, first = self.call(Op.AUTHENTICATE, begin, challenge)
-        fields = dict(part.split("=", 1) for part in first.split(","))
-        iterations = int(fields["i"])
-        if not fields["r"].startswith(nonce) or iterations < 4096:
+        try:
+            fields = dict(part.split("=", 1) for part in first.split(","))
+            combined, salt, iterations = fields["r"], base64.b64decode(fields["s"], validate=True), int(fields["i"])
+        except (KeyError, ValueError) as error:
+            raise self.end(ProtocolError(f"the server's challenge cannot be read: {error!r}")) from None
+        if not combined.startswith(nonce) or combined == nonce:
             raise self.end(ProtocolError("the server's challenge is not one for this client"))
-        salted = hashlib.pbkdf2_hmac("sha256", saslprep(password).encode(), base64.b64decode(fields["s"]), iterations)
+        if iterations not in ITERATIONS:
+            raise self.end(ProtocolError(f"the server asks for {iterations} iterations, which is not safe"))
+        salted = hashlib.pbkdf2_hmac("sha256", saslprep(password).encode(), salt, iterations)
 
         def mac(key: bytes, message: bytes) -> bytes:
             return hmac.digest(key, message, "sha256")
 
         client_key = mac(salted, b"Client Key")
-        final = f"c=biws,r={fields['r']}"
+        final = f"c=biws,r={combined}"
         message = f"{bare},{first},{final}".encode()
         signature = mac(hashlib.sha256(client_key).digest(), message)
         proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature))).decode()

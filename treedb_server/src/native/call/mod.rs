@@ -38,6 +38,9 @@ pub trait Call {
     /// What the answer says.
     type Answer;
 
+    /// Finds what the answer has left on the server; `None` if such an answer never leaves anything.
+    const LEAVES: Option<Leaves<Self::Answer>> = None;
+
     /// The header's flags.
     fn flags(&self) -> u16 {
         0
@@ -59,6 +62,18 @@ pub trait Call {
     fn frame(&self, request: u64, out: &mut Vec<u8>) -> Result<(), Malformed> {
         frame::put(out, Self::OPCODE, self.flags(), request, |out| self.write(out))
     }
+}
+
+/// Finds what an answer has left on the server.
+pub type Leaves<A> = fn(&A) -> Option<Left>;
+
+/// What an answer has left on the server, until it is closed or the connection ends. Who throws an answer away closes it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Left {
+    /// A cursor, which [`Close`] closes.
+    Cursor(u64),
+    /// A statement, which [`Forget`] frees.
+    Statement(u32),
 }
 
 /// When a write is acknowledged: bits 0 and 1 of the flags of every writing request.

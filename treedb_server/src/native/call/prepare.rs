@@ -23,7 +23,7 @@
 use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 
 use super::find::{PROJECTION, SORT, which};
-use super::{Ack, Batch, Call, Inserted, MULTI, UNORDERED, UPSERT, Updated};
+use super::{Ack, Batch, Call, Inserted, Leaves, Left, MULTI, UNORDERED, UPSERT, Updated};
 use crate::native::bytes::{Malformed, Reader, length, put_text};
 use crate::native::frame::{MAX_ITEMS, opcode};
 
@@ -123,6 +123,7 @@ fn by_id() -> RawDocumentBuf {
 impl Call for Prepare<'_> {
     const OPCODE: u16 = opcode::PREPARE;
     type Answer = Prepared;
+    const LEAVES: Option<Leaves<Prepared>> = Some(|prepared| Some(Left::Statement(prepared.statement)));
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
         let get = by_id();
@@ -169,6 +170,9 @@ pub trait Execution {
     /// What the answer says.
     type Answer;
 
+    /// As of [`Call`].
+    const LEAVES: Option<Leaves<Self::Answer>> = None;
+
     /// The header's flags.
     fn flags(&self) -> u16 {
         0
@@ -197,6 +201,7 @@ pub struct Execute<E> {
 impl<E: Execution> Call for Execute<E> {
     const OPCODE: u16 = opcode::EXECUTE;
     type Answer = E::Answer;
+    const LEAVES: Option<Leaves<E::Answer>> = E::LEAVES;
 
     fn flags(&self) -> u16 {
         self.with.flags()
@@ -328,6 +333,7 @@ impl<'a> FindWith<'a> {
 
 impl Execution for FindWith<'_> {
     type Answer = Batch;
+    const LEAVES: Option<Leaves<Batch>> = Some(Batch::left);
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
         out.extend_from_slice(&self.batch.to_le_bytes());
