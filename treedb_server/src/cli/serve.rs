@@ -389,8 +389,12 @@ mod tests {
             }
             // What needs another setting is only seen with it.
             let mut before = Settings { mongo: "127.0.0.1:1".parse().ok(), ..Settings::default() };
-            if let Some(other) = row.needs.and_then(|needed| TABLE.iter().find(|row| row.name == needed)) {
-                (other.set)(&mut before, &Raw::text(changed(other))).unwrap();
+            let needed = |row: &Row| row.needs.and_then(|needed| TABLE.iter().find(|row| row.name == needed));
+            // The certificate needs its key, and the key its certificate.
+            for other in std::iter::successors(needed(row), |other| needed(other)).take(2) {
+                if other.name != row.name {
+                    (other.set)(&mut before, &Raw::text(changed(other))).unwrap();
+                }
             }
             let mut after = before.clone();
             (row.set)(&mut after, &Raw::text(changed(row))).unwrap();

@@ -18,9 +18,9 @@ ROOT, PASSWORD = "root", "correct horse: battery, =staple%"
 class Server:
     """A server on a directory, on ports of the system's choice."""
 
-    def __init__(self, directory, *flags, native=False, admin=False, command=(BIN,)):
+    def __init__(self, directory, *flags, native=False, admin=False, command=None):
         self.directory = directory
-        args = [*command, "serve", "--dir", str(directory), "--mongo", "127.0.0.1:0", "--log-level", "debug", *flags]
+        args = [*(command or [BIN]), "serve", "--dir", str(directory), "--mongo", "127.0.0.1:0", "--log-level", "debug", *flags]
         expected = 1
         if native:
             args += ["--native", "127.0.0.1:0"]

@@ -278,18 +278,27 @@ fn an_index_of_many_documents_is_not_waited_for_by_a_ping_because_one_of_none_wa
     let mut socket = server.socket();
     let mut create = |request: u64, namespace: &str| {
         let mut body = Vec::new();
-        CreateIndex { namespace, spec: &rawdoc! { "key": { "b": 1 } } }.write(&mut body).unwrap();
+        let key = rawdoc! { "b": 1, format!("c{request}"): 1 };
+        CreateIndex { namespace, spec: &rawdoc! { "key": key } }.write(&mut body).unwrap();
         socket.request(opcode::CREATE_INDEX, 0, request, &body);
         if namespace == "slow.large" {
             std::thread::sleep(std::time::Duration::from_millis(5));
             socket.request(opcode::PING, 0, request + 1, b"");
         }
-        socket.frame().unwrap().0.request
+        let first = socket.frame().unwrap().0.request;
+        if namespace == "slow.large" {
+            socket.frame().unwrap();
+        }
+        first
     };
     for n in 0..10 {
         assert_eq!(create(2 + n, "slow.small"), 2 + n);
     }
-    assert_eq!(create(100, "slow.large"), 101, "the ping is answered first");
+    // On a busy machine the ping may be sent when the index is there.
+    let first = (0..5)
+        .map(|n| (create(100 + 10 * n, "slow.large"), 101 + 10 * n))
+        .find(|(first, ping)| first == ping);
+    assert!(first.is_some(), "no ping is answered first");
 }
 
 #[test]
