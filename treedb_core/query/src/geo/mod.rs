@@ -88,7 +88,7 @@ impl<'c> Work<'c> {
         Work { steps: Cell::new(0), left: Cell::new(u64::MAX), check: &|| Ok(()) }
     }
 
-    /// Does what may take [`MOST_STEPS`], together with what it is a part of.
+    /// Does what may take `MOST_STEPS`, together with what it is a part of.
     ///
     /// # Errors
     /// Those of `task`; `BadValue` if it takes more.
