@@ -108,7 +108,7 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Ends the connection: whoever waits learns why.
+    /// Ends the connection with an error for all requests that wait for an answer.
     fn end(&self, reason: String) {
         let mut state = self.lock();
         state.ended.get_or_insert(reason);
@@ -119,7 +119,7 @@ impl Shared {
         Error::Ended(self.lock().ended.clone().unwrap_or_else(|| "closed".to_owned()))
     }
 
-    /// Hands a frame to whoever awaits it.
+    /// Delivers a frame to the request that awaits it.
     ///
     /// # Errors
     /// The reason why the connection ends with it.

@@ -45,7 +45,7 @@ pub(super) fn check(
     };
     match request {
         Request::Ping(_) | Request::Authenticate(_) | Request::Prove(_) => Ok(()),
-        // The pull that goes on is checked for each batch, and tells its client what is wrong. Nobody has one without a cursor.
+        // The pull itself is checked before each batch and reports the error; without a cursor there is no pull.
         Request::Credit(_) => Ok(()),
         // Cursors belong to the connection.
         Request::Next(_) | Request::Close(_) | Request::Pull(_) | Request::Forget(_) => {

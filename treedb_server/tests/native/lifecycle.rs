@@ -198,13 +198,20 @@ fn a_reader_of_some_bytes_now_and_then_holds_up_nobody_for_long() {
     });
 }
 
-#[test]
-fn idle_cursors_are_closed_also_on_a_connection_that_is_busy() {
+/// A server that closes a cursor after 100 ms, with ten documents in `a.b`.
+fn with_idle_cursors_closed(test: impl FnOnce(std::net::SocketAddr, Client)) {
     let limits = Limits { cursor_idle: Duration::from_millis(100), ..Limits::default() };
     with_limits(limits, |address| {
         let mut client = Client::connect(address).unwrap();
         let documents: Vec<_> = (0..10).map(|id| rawdoc! { "_id": id }).collect();
         client.insert_many("a.b", &documents, true).unwrap();
+        test(address, client);
+    });
+}
+
+#[test]
+fn idle_cursors_are_closed_also_on_a_connection_that_is_busy() {
+    with_idle_cursors_closed(|_, mut client| {
         let all = rawdoc! {};
         let cursor = client.call(&Find::new("a.b", &all).batch(1)).unwrap().cursor;
         let began = Instant::now();
@@ -219,11 +226,7 @@ fn idle_cursors_are_closed_also_on_a_connection_that_is_busy() {
 
 #[test]
 fn idle_cursors_are_closed() {
-    let limits = Limits { cursor_idle: Duration::from_millis(100), ..Limits::default() };
-    with_limits(limits, |address| {
-        let mut client = Client::connect(address).unwrap();
-        let documents: Vec<_> = (0..10).map(|id| rawdoc! { "_id": id }).collect();
-        client.insert_many("a.b", &documents, true).unwrap();
+    with_idle_cursors_closed(|_, mut client| {
         let all = rawdoc! {};
         let find = treedb_server::client::Find::new("a.b", &all).batch(1);
         let mut found = client.find(&find).unwrap();
@@ -236,11 +239,7 @@ fn idle_cursors_are_closed() {
 
 #[test]
 fn a_pull_of_a_cursor_that_is_closed_because_it_is_idle_ends_with_an_error() {
-    let limits = Limits { cursor_idle: Duration::from_millis(100), ..Limits::default() };
-    with_limits(limits, |address| {
-        let mut client = Client::connect(address).unwrap();
-        let documents: Vec<_> = (0..10).map(|id| rawdoc! { "_id": id }).collect();
-        client.insert_many("a.b", &documents, true).unwrap();
+    with_idle_cursors_closed(|address, _| {
         let mut socket = crate::server::greeted(address);
         let mut frame = Vec::new();
         Find::new("a.b", &rawdoc! {}).batch(1).frame(8, &mut frame).unwrap();

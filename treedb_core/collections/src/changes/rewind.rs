@@ -280,34 +280,28 @@ impl Rewind<'_> {
 
     /// Gives the rows that differ the documents they had.
     fn restore(&mut self, target: &Target, rows: &ChangedRows) -> Result<()> {
-        let mut inserted = rows.inserted.iter();
-        loop {
-            let batch: Vec<u64> = inserted.by_ref().take(BATCH).collect();
-            if batch.is_empty() {
-                break;
-            }
-            let mut rest = batch.as_slice();
-            while !rest.is_empty() {
-                let mut done = 0;
-                // What is deleted is in the transaction's log, with all its bytes.
-                edit(self.db, &target.name, &mut |sink| {
-                    let mut bytes = 0;
-                    done = 0;
-                    for row in rest {
-                        sink.modify(RowId(*row), &mut |document| {
-                            bytes += document.as_bytes().len();
-                            Ok(Change::Delete)
-                        })?;
-                        done += 1;
-                        if bytes > BATCH_BYTES {
-                            break;
-                        }
+        let inserted: Vec<u64> = rows.inserted.iter().collect();
+        let mut rest = inserted.as_slice();
+        while !rest.is_empty() {
+            let mut done = 0;
+            // What is deleted is in the transaction's log, with all its bytes.
+            edit(self.db, &target.name, &mut |sink| {
+                let mut bytes = 0;
+                done = 0;
+                for row in rest.iter().take(BATCH) {
+                    sink.modify(RowId(*row), &mut |document| {
+                        bytes += document.as_bytes().len();
+                        Ok(Change::Delete)
+                    })?;
+                    done += 1;
+                    if bytes > BATCH_BYTES {
+                        break;
                     }
-                    Ok(())
-                })?;
-                self.wrote(done);
-                rest = rest.get(done..).unwrap_or_default();
-            }
+                }
+                Ok(())
+            })?;
+            self.wrote(done);
+            rest = rest.get(done..).unwrap_or_default();
         }
         // Rows that are not there, or whose unique keys others have, which have not been restored yet.
         let mut missing = Vec::new();

@@ -4,7 +4,7 @@
 //! documents ask [`check`] now and then, through an [`InterruptTick`]. Threads that work for the operation enter it too
 //! (`run_in_parallel` does that). Without an entered one, a check reads a thread-local variable.
 //!
-//! Whoever begins to carry out a plan calls [`note_plan`]. The first plan is that of the operation; later ones are those of its further
+//! Code that begins to execute a plan calls [`note_plan`]. The first plan is that of the operation; later ones are those of its further
 //! statements, of its stages, and of what they look up.
 
 use std::cell::{Cell, RefCell};

@@ -1,7 +1,7 @@
 """The socket, frames, and authentication.
 
 An iterator that is forgotten closes its cursor wherever the garbage collector finds it: in the middle of a request, or on another thread. So
-whoever sends or receives has the `turn` of the connection, and a cursor that cannot be closed at once is closed by whoever has it, afterwards.
+a thread holds the lock `turn` while it sends or receives, and a cursor that cannot be closed at once is closed by the thread that holds it, afterwards.
 """
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ class Connection:
         self.close_abandoned()
 
     def close_abandoned(self) -> None:
-        """Closes what has been abandoned, if nobody has the turn; who has it does this afterwards."""
+        """Closes abandoned cursors, unless the lock is held: then its holder closes them afterwards."""
         while self.abandoned and self.turn.take(wait=False):
             try:
                 while self.abandoned and self.ended is None:
