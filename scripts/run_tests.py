@@ -12,6 +12,7 @@ import argparse
 import os
 import pathlib
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -69,6 +70,9 @@ SUITES = [
      "damaged index files, a standby, dump and restore, cancelled work, on PostgreSQL 18"),
     ("pg_types", 15, "scripts/pg_types.sh", "the extension compiles without warnings for PostgreSQL 16, 17 and 18"),
 ]
+
+# What a run on a clean checkout leaves in target/ and the tests in the folder of temporary files, with a margin.
+GIB_NEEDED = 25
 
 COUNTERS = [
     # cargo test
@@ -130,6 +134,11 @@ def show_times(suites, tests):
     print()
 
 
+def gib_free():
+    """Free space of the disk that holds target/, in GiB: a suite that fails for want of it looks like any failure."""
+    return shutil.disk_usage(LOGS).free / 2**30
+
+
 def run(command, log, limit):
     """Runs `command` with its output into the file `log`; its exit status, or None if it was stopped after `limit` s."""
     env = dict(os.environ, RUST_BACKTRACE="0", CARGO_TERM_COLOR="never")
@@ -155,6 +164,8 @@ def main():
             print(f"{name:14} {what}\n{'':14} {command}   (at most {minutes} min)")
         return 0
     LOGS.mkdir(parents=True, exist_ok=True)
+    if not args.suites and gib_free() < GIB_NEEDED and not (ROOT / "target" / "debug" / "deps").exists():
+        print(f"{gib_free():.0f} GiB are free; all suites from a clean checkout take up to {GIB_NEEDED}", flush=True)
     total_passed = total_failed = 0
     suites, tests = [], []
     for name, minutes, command, what in chosen:
@@ -175,7 +186,7 @@ def main():
         seconds = time.monotonic() - started
         suites.append((name, seconds))
         tests += timed(name, text)
-        print(f"    {name}: {passed} ok, {failed} bad, {seconds:.0f} s", flush=True)
+        print(f"    {name}: {passed} ok, {failed} bad, {seconds:.0f} s, {gib_free():.0f} GiB free", flush=True)
     show_times(suites, tests)
     print(f"{total_passed} passed, {total_failed} failed")
     return 1 if total_failed else 0

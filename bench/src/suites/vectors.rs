@@ -12,8 +12,8 @@ use crate::results::{Curve, Point};
 use crate::vectors::{K, Set, VectorIndex, all_indexes, sets, with_candidates};
 
 pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors under cosine distance, one query at a time in one \
-    thread, in memory, with held-out queries. Each engine builds its own graph: 16 links for a new node, 128 candidates; with one thread, \
-    and with two, except for hnswlib; and TreeDB's once more with only as many candidates as give it, at an `ef` of 40, the recall that USearch f32 \
+    thread, in memory, with held-out queries. Each engine builds its own graph: 16 links for a new node, 128 candidates; with two threads, except for hnswlib, \
+    and the smallest set with one thread too; and TreeDB's once more with only as many candidates as give it, at an `ef` of 40, the recall that USearch f32 \
     has with 128. \
     `ef` is swept, and the time at a recall is interpolated between the two values of `ef` on either side of it; recall \
     is checked against an exact search. TreeDB searches codes of 8 bits and compares the nearest exactly, and with an `ef` below 10 still keeps 10 nodes, but expands fewer; `USearch i8` is \
@@ -43,8 +43,10 @@ fn goals(set: &Set, recall: f64) -> Goals<'static> {
     }
 }
 
-/// Threads that build an index, beside one.
+/// Threads that build an index.
 const BUILD_THREADS: usize = 2;
+/// Elements of the largest set that is built with one thread too.
+const BUILT_BY_ONE: usize = 1_000_000;
 
 /// One of each engine, TreeDB's first.
 type Indexes = Vec<Box<dyn VectorIndex>>;
@@ -241,8 +243,10 @@ pub(super) fn run(scale: Scale) -> Result<Measured> {
             out.rows.extend(rows);
         };
         let goal = &[("USearch f32", 3.0)];
-        let mut one = None;
-        for threads in [BUILD_THREADS, 1] {
+        let mut all = Vec::new();
+        // With one thread the larger sets would take most of the suite's time.
+        let by_one = set.vectors.len() * set.dimensions <= BUILT_BY_ONE;
+        for threads in [BUILD_THREADS, 1].into_iter().take(1 + usize::from(by_one)) {
             let by = if threads == 1 { "build".to_owned() } else { format!("build by {threads} threads") };
             let mut built = build(&set, threads, scale.rounds)?;
             let found = recalls(&set, &mut built.indexes)?;
@@ -254,9 +258,15 @@ pub(super) fn run(scale: Scale) -> Result<Measured> {
                 );
                 add(name, Unit::Microseconds, samples, goal);
             }
-            one = Some(built.indexes);
+            all = built.indexes;
         }
-        let mut indexes = one.ok_or("nothing was built")?;
+        let mut indexes = all;
+        // Those that no builder above made.
+        for engine in all_indexes() {
+            if !indexes.iter().any(|index| index.name() == engine.name) {
+                indexes.push((engine.build)(&set, 1)?);
+            }
+        }
         let size = |index: &dyn VectorIndex| Samples {
             name: index.name(),
             rounds: vec![index.bytes() as f64 / set.vectors.len() as f64; MIN_ROUNDS as usize],

@@ -138,7 +138,6 @@ pub(crate) fn sets(divide: u64) -> Vec<Box<dyn Fn() -> Result<Set>>> {
         Box::new(move || Ok(formula(10_000 / divide, 64))),
         Box::new(move || Ok(clusters(100_000 / divide, 128))),
         Box::new(move || Ok(clusters(20_000 / divide, 768))),
-        Box::new(move || Ok(clusters(10_000 / divide, 1536))),
         Box::new(move || Ok(formula(10_000 / divide, 1536))),
     ];
     if text_vectors().exists() {
