@@ -12,13 +12,11 @@ use foldhash::quality::FixedState;
 use treedb_query::access::{RowId, Source};
 use treedb_query::error::Result;
 use treedb_query::index::vector::{VectorDef, Vectors};
-use treedb_storage::{Reads, Table, TableVersion};
-use treedb_vector::graph::{Link, NodesMut};
-use treedb_vector::memory::{MemoryGraph, Records};
-use treedb_vector::metric::Unfit;
+use treedb_storage::{Reads, Table};
+use treedb_vector::graph::{Link, Nodes, NodesMut};
 
-use super::graph::{NodeHasher, StoredGraph, empty_graph};
-use super::image::Image;
+use super::graph::{NodeHasher, StoredGraph};
+use super::image::Contents;
 use super::record::{
     HEAD, coded, damaged, for_each_link, level_of, node_of, node_of_vector_row, position_of, row_of,
     vector_in,
@@ -48,30 +46,22 @@ pub(super) enum Progress {
     Complete,
     /// Some of the table was not read yet.
     Partial,
-    /// It has changes that the snapshot does not see.
-    Older,
     /// It takes too much memory, or the graph has more nodes above level 0 than it can number.
     TooLarge,
 }
 
-/// The newest image of an index, while it changes.
-#[derive(Debug)]
+/// What is known of the newest contents of an image, to bring them up to date.
+#[derive(Debug, Default)]
 pub(super) struct Follower {
-    graph: MemoryGraph,
-    /// The number that each node has in the table; 0 for a node without a vector: one that was linked to before its vector was
-    /// read.
-    numbers: Records<u64>,
-    /// The nodes by these numbers.
+    /// The nodes by their numbers in the table.
     nodes: BTreeMap<u64, u32>,
     /// A hash of the record of each node's links that was read last: a page that is new has mostly records that are not.
     linked: Vec<u64>,
     /// How many nodes were forgotten. A record with a link to one of them stands for other nodes in memory when it comes back.
     forgotten: u64,
-    /// Some row had several vectors.
-    several: bool,
     /// How many nodes have a vector.
     vectors: usize,
-    /// The rows of the table that are still to be read, ascending: all of them at first, later those that are new.
+    /// The rows of the table that are still to be read, ascending: those that are new.
     unread: VecDeque<Range<u64>>,
     /// What was changed up to this transaction is in, but for the unread rows; 0 before the first part.
     since: u64,
@@ -82,41 +72,9 @@ pub(super) struct Follower {
 }
 
 impl Follower {
-    pub(super) fn new(def: &VectorDef) -> Follower {
-        let graph = empty_graph(def).without_scores();
-        let (numbers, nodes, linked) = (Records::new(1), BTreeMap::new(), Vec::new());
-        let unread = VecDeque::from_iter(std::iter::once(0..u64::MAX));
-        let (since, documents_since, newest) = (0, 0, 0);
-        Follower {
-            graph,
-            numbers,
-            nodes,
-            linked,
-            forgotten: 0,
-            several: false,
-            vectors: 0,
-            unread,
-            since,
-            documents_since,
-            newest,
-        }
-    }
-
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> u64 {
-        let linked = size_of::<u64>() * self.linked.capacity();
-        (self.graph.bytes() + self.numbers.bytes() + MAP_ENTRY * self.nodes.len() + linked) as u64
-    }
-
-    /// The graph and the numbers of its nodes.
-    pub(super) fn contents(&self) -> (&MemoryGraph, &Records<u64>) {
-        (&self.graph, &self.numbers)
-    }
-
-    /// What it has now, as the image of a version of the table.
-    pub(super) fn image(&self, version: TableVersion) -> Image {
-        let (graph, numbers) = (self.graph.clone(), self.numbers.clone());
-        Image { version, graph, numbers, several: self.several }
+        (MAP_ENTRY * self.nodes.len() + size_of::<u64>() * self.linked.capacity()) as u64
     }
 
     /// Whether some of the table was not read yet.
@@ -124,35 +82,41 @@ impl Follower {
         !self.unread.is_empty()
     }
 
+    /// What `view` has committed up to; `None` if the contents may have changes that it does not see.
+    pub(super) fn sees(&self, view: &View<'_, impl Reads>) -> Option<u64> {
+        view.reads.committed().filter(|now| *now >= self.newest)
+    }
+
     /// Bytes that an image of so many nodes takes, with some to spare.
-    fn bytes_of(&self, nodes: usize) -> u64 {
+    fn bytes_of(contents: &Contents, nodes: usize) -> u64 {
         let each = MAP_ENTRY + size_of::<u64>();
-        let bytes = self.graph.bytes_of(nodes) + self.numbers.bytes_of(nodes) + each * nodes;
+        let bytes = contents.graph.bytes_of(nodes) + contents.numbers.bytes_of(nodes) + each * nodes;
         // More of them than on average may be above level 0.
         (bytes + bytes / 16) as u64
     }
 
-    /// Reads more of the table, or what is new in it. After an error it is of no use.
+    /// Reads more of the table, or what is new in it, up to what `view` [sees](Follower::sees). After an error both it and
+    /// the contents are of no use.
     pub(super) fn advance(
         &mut self,
+        contents: &mut Contents,
         def: &VectorDef,
         view: &View<'_, impl Reads>,
         table: &Table,
-        room: u64,
+        (now, room): (u64, u64),
     ) -> Result<Progress> {
-        let Some(now) = view.reads.committed().filter(|now| *now >= self.newest) else {
-            return Ok(Progress::Older);
-        };
         self.newest = now;
         let nodes = view.reads.len(table)? / 2;
-        if nodes > u64::from(u32::MAX) || self.bytes_of(nodes as usize) > room {
+        if nodes > u64::from(u32::MAX) || Follower::bytes_of(contents, nodes as usize) > room {
             return Ok(Progress::TooLarge);
         }
-        let (loaded, new_documents) = (HashSet::default(), None);
-        let mut reading = Reading { follower: self, def, view, table, loaded, new_documents };
+        let (loaded, new_documents, known) = (HashSet::default(), None, Known::default());
+        let mut reading =
+            Reading { follower: self, contents, def, view, table, loaded, new_documents, known };
         let follower = &mut *reading.follower;
         if follower.since == 0 {
             (follower.since, follower.documents_since) = (now, now);
+            follower.unread = VecDeque::from_iter(std::iter::once(0..u64::MAX));
         }
         let step = 2 * (STEP_ELEMENTS / def.dimensions.max(1)).max(100);
         let mut complete = reading.read(step)?;
@@ -162,7 +126,7 @@ impl Follower {
             (follower.documents_since, follower.since) = (follower.since, now);
             complete = reading.read(FOLLOWED_STEPS * step)?;
         }
-        if reading.follower.graph.is_full() {
+        if reading.contents.graph.is_full() {
             return Ok(Progress::TooLarge);
         }
         if !complete {
@@ -170,48 +134,6 @@ impl Follower {
         }
         reading.finish(nodes)?;
         Ok(Progress::Complete)
-    }
-
-    /// The node of this number in the table; a new one, without a vector, if there is none.
-    fn node(&mut self, number: u64) -> u32 {
-        match self.nodes.get(&number) {
-            Some(node) => *node,
-            None => {
-                let node = self.graph.add_node();
-                if node as usize == self.numbers.count() {
-                    self.numbers.push();
-                }
-                self.nodes.insert(number, node);
-                node
-            }
-        }
-    }
-
-    /// Sets the vector of a node.
-    fn set_vector(&mut self, number: u64, vector: &[f32]) -> std::result::Result<(), Unfit> {
-        let node = self.node(number);
-        self.graph.set_vector(node, vector)?;
-        self.vectors += usize::from(!self.has_vector(node));
-        self.numbers.get_mut(node).fill(number);
-        self.several |= position_of(number) > 0;
-        Ok(())
-    }
-
-    /// Forgets a node.
-    fn forget(&mut self, number: u64) {
-        if let Some(node) = self.nodes.remove(&number) {
-            self.vectors -= usize::from(self.has_vector(node));
-            self.graph.forget(node);
-            self.numbers.get_mut(node).fill(0);
-            self.forgotten += 1;
-        }
-    }
-
-    /// Forgets the nodes whose numbers are in a range and not `there`, which is ascending.
-    fn forget_missing(&mut self, numbers: impl RangeBounds<u64>, there: &[u64]) {
-        let known = self.nodes.range(numbers).map(|(number, _)| *number);
-        let gone: Vec<u64> = known.filter(|number| there.binary_search(number).is_err()).collect();
-        gone.into_iter().for_each(|number| self.forget(number));
     }
 
     /// Whether the links of a node have to be taken from `record`, and notes that they were.
@@ -225,16 +147,43 @@ impl Follower {
         let Some(known) = self.linked.get_mut(node) else { return true };
         std::mem::replace(known, hash) != hash
     }
+}
 
-    /// Whether a node has a vector.
-    fn has_vector(&self, node: u32) -> bool {
-        self.numbers.get(node).first().is_some_and(|number| *number != 0)
+/// In a range of more rows, nodes are looked up one by one: the first range is the whole table, of which nothing is known.
+const NARROW: u64 = 1 << 14;
+
+/// The nodes of the range that is being read, in the order of their numbers, which is that of the rows: most records of
+/// a new page are of nodes that there were.
+#[derive(Debug, Default)]
+struct Known {
+    nodes: Vec<(u64, u32)>,
+    next: usize,
+}
+
+impl Known {
+    /// Begins with another range of rows.
+    fn fill(&mut self, nodes: &BTreeMap<u64, u32>, rows: &Range<u64>) {
+        (self.next, _) = (0, self.nodes.clear());
+        if rows.end - rows.start <= NARROW {
+            self.nodes.extend(
+                nodes.range(rows.start / 2..rows.end.div_ceil(2)).map(|(number, node)| (*number, *node)),
+            );
+        }
+    }
+
+    /// The node of a number that is not less than the one before.
+    fn get(&mut self, number: u64) -> Option<u32> {
+        while self.nodes.get(self.next).is_some_and(|(known, _)| *known < number) {
+            self.next += 1;
+        }
+        self.nodes.get(self.next).filter(|(known, _)| *known == number).map(|(_, node)| *node)
     }
 }
 
 /// Reading a table in one snapshot.
 struct Reading<'r, R> {
     follower: &'r mut Follower,
+    contents: &'r mut Contents,
     def: &'r VectorDef,
     view: &'r View<'r, R>,
     table: &'r Table,
@@ -242,6 +191,7 @@ struct Reading<'r, R> {
     loaded: HashSet<u64, BuildHasherDefault<NodeHasher>>,
     /// Which documents may be newer than a transaction: see [`Reads::new_rows`].
     new_documents: Option<(u64, Vec<Range<u64>>)>,
+    known: Known,
 }
 
 impl<R: Reads> Reading<'_, R> {
@@ -250,6 +200,7 @@ impl<R: Reads> Reading<'_, R> {
         let mut left = most;
         while let Some(range) = self.follower.unread.pop_front() {
             let (mut there, mut stopped) = (Vec::new(), None);
+            self.known.fill(&self.follower.nodes, &range);
             let mut rows = self.view.reads.rows(self.table, range.start)?;
             while let Some((row, record)) = rows.lend_next()? {
                 if row >= range.end {
@@ -264,13 +215,55 @@ impl<R: Reads> Reading<'_, R> {
                 there.extend(node_of_vector_row(row));
             }
             let end = stopped.unwrap_or(range.end);
-            self.follower.forget_missing(range.start / 2..end / 2, &there);
+            self.forget_missing(range.start / 2..end / 2, &there);
             if let Some(row) = stopped {
                 self.follower.unread.push_front(row..range.end);
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// The node of this number in the table; a new one, without a vector, if there is none.
+    fn node(&mut self, number: u64) -> u32 {
+        match self.follower.nodes.get(&number) {
+            Some(node) => *node,
+            None => {
+                let node = self.contents.graph.add_node();
+                if node as usize == self.contents.numbers.count() {
+                    self.contents.numbers.push();
+                }
+                self.follower.nodes.insert(number, node);
+                node
+            }
+        }
+    }
+
+    /// The node of the row that is being read.
+    fn node_here(&mut self, number: u64) -> u32 {
+        self.known.get(number).unwrap_or_else(|| self.node(number))
+    }
+
+    /// Forgets a node.
+    fn forget(&mut self, number: u64) {
+        if let Some(node) = self.follower.nodes.remove(&number) {
+            self.follower.vectors -= usize::from(self.contents.has_vector(node));
+            self.contents.graph.forget(node);
+            self.contents.numbers.get_mut(node).fill(0);
+            self.follower.forgotten += 1;
+        }
+    }
+
+    /// Forgets the nodes whose numbers are in a range and not `there`, which is ascending.
+    fn forget_missing(&mut self, numbers: impl RangeBounds<u64>, there: &[u64]) {
+        let mut there = there.iter().peekable();
+        let known = self.follower.nodes.range(numbers).map(|(number, _)| *number);
+        let is_gone = |number: &u64| {
+            while there.next_if(|there| *there < number).is_some() {}
+            there.peek() != Some(&number)
+        };
+        let gone: Vec<u64> = known.filter(is_gone).collect();
+        gone.into_iter().for_each(|number| self.forget(number));
     }
 
     /// Takes a row of the table over.
@@ -284,15 +277,16 @@ impl<R: Reads> Reading<'_, R> {
 
     fn vector(&mut self, number: u64, record: &[u8]) -> Result<()> {
         if let Some(vector) = vector_in(self.def, record) {
-            return self.set_vector(number, &vector);
+            let node = self.node_here(number);
+            let known = self.contents.has_vector(node) && self.contents.graph.vector(node) == &*vector;
+            return if known { Ok(()) } else { self.set_vector(number, &vector) };
         }
         let row = row_of(number);
         if self.loaded.contains(&row) {
             return Ok(());
         }
-        let node = self.follower.node(number);
-        let (now, then) = (coded(record), self.follower.graph.coded(node));
-        let known = self.follower.has_vector(node) && now.codes == then.codes && now.factors == then.factors;
+        let node = self.node_here(number);
+        let known = self.contents.has_vector(node) && self.contents.graph.is_coded(node, &coded(record));
         // The same codes may stand for another vector, if the document was changed.
         if known && !self.may_be_new(row)? {
             return Ok(());
@@ -321,29 +315,52 @@ impl<R: Reads> Reading<'_, R> {
         Ok(may_be)
     }
 
+    /// Sets the vector of a node.
     fn set_vector(&mut self, number: u64, vector: &[f32]) -> Result<()> {
-        self.follower.set_vector(number, vector).map_err(|_| damaged(self.def, "a node"))
+        let (node, contents) = (self.node(number), &mut *self.contents);
+        contents.graph.set_vector(node, vector).map_err(|_| damaged(self.def, "a node"))?;
+        self.follower.vectors += usize::from(!contents.has_vector(node));
+        contents.numbers.get_mut(node).fill(number);
+        contents.several |= position_of(number) > 0;
+        Ok(())
     }
 
     fn links(&mut self, number: u64, record: &[u8]) -> Result<()> {
         let broken = || damaged(self.def, "a node");
-        let node = self.follower.node(number);
+        let node = self.node_here(number);
         if !self.follower.is_new_of_links(node, record) {
             return Ok(());
         }
         let top = level_of(record).ok_or_else(broken)?;
-        self.follower.graph.set_level(node, top);
-        let mut links: Vec<Link<u32>> = Vec::new();
+        self.contents.graph.set_level(node, top);
+        let (mut before, mut links) = (Vec::new(), Vec::<Link<u32>>::new());
         for level in 0..=top {
             links.clear();
-            let follower = &mut *self.follower;
+            let Ok(()) = self.contents.graph.links(node, level, &mut before);
+            let mut before = &*before;
             for_each_link(record, level, &mut |link| {
-                links.push(Link { score: link.score, node: follower.node(link.node) });
+                links.push(Link { score: link.score, node: self.linked(link.node, &mut before) });
             })
             .ok_or_else(broken)?;
-            let Ok(()) = follower.graph.set_links(node, level, &links);
+            let Ok(()) = self.contents.graph.set_links(node, level, &links);
         }
         Ok(())
+    }
+
+    /// The node of this number, which is likely to be one of the next that were linked to `before`: of a record that
+    /// changed, most links are as they were.
+    fn linked(&mut self, number: u64, before: &mut &[u32]) -> u32 {
+        const SKIPPED: usize = 2;
+        // No node has the number 0, but those without a vector seem to.
+        let is_same = |node: &u32| number != 0 && self.contents.number(*node) == number;
+        let same = before.iter().take(1 + SKIPPED).position(is_same);
+        match same.and_then(|at| before.get(at..)).and_then(<[u32]>::split_first) {
+            Some((node, rest)) => {
+                *before = rest;
+                *node
+            }
+            None => self.node(number),
+        }
     }
 
     /// Sets where searches begin, once all has been read. Forgets the nodes whose deletion no new page tells: see
@@ -355,18 +372,18 @@ impl<R: Reads> Reading<'_, R> {
             while let Some((row, _)) = rows.lend_next()? {
                 there.extend(node_of_vector_row(row));
             }
-            self.follower.forget_missing(.., &there);
+            self.forget_missing(.., &there);
         }
-        let follower = &mut *self.follower;
+        let (follower, contents) = (&*self.follower, &mut *self.contents);
         let known =
-            |number: u64| follower.nodes.get(&number).copied().filter(|node| follower.has_vector(*node));
+            |number: u64| follower.nodes.get(&number).copied().filter(|node| contents.has_vector(*node));
         let whole = [follower.nodes.len(), follower.vectors].iter().all(|count| *count as u64 == nodes);
         let entry = match StoredGraph::new(self.def, self.view.reads, self.table).head()?.entry {
             Some((number, level)) => known(number).map(|node| Some((node, level))),
             None => Some(None),
         };
         let Some(entry) = entry.filter(|_| whole) else { return Err(damaged(self.def, "the graph")) };
-        let Ok(()) = follower.graph.set_entry(entry);
+        let Ok(()) = contents.graph.set_entry(entry);
         Ok(())
     }
 }

@@ -9,6 +9,7 @@
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
+use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
@@ -18,6 +19,7 @@ use treedb_storage::{Reads, Table, TableVersion};
 use treedb_vector::memory::{MemoryGraph, Records, Searcher};
 
 use super::follow::{Follower, Progress};
+use super::graph::empty_graph;
 use super::search::Batch;
 use crate::read::view::View;
 
@@ -26,27 +28,56 @@ const DEFAULT_LIMIT: u64 = 1 << 30;
 /// States of an index that have an image at the same time: searches whose snapshots are a commit apart take turns.
 const VERSIONS: usize = 2;
 
-/// A graph in memory with what one state of an index has.
-#[derive(Debug)]
-pub(super) struct Image {
-    pub(super) version: TableVersion,
+/// A graph in memory, with what searches need besides. A clone shares the memory of what neither changes afterwards.
+#[derive(Debug, Clone)]
+pub(super) struct Contents {
     pub(super) graph: MemoryGraph,
-    /// The number that each node has in the table.
+    /// The number that each node has in the table; 0 for a node without a vector: none, or one that was linked to before its
+    /// vector was read.
     pub(super) numbers: Records<u64>,
     /// Rows may have several vectors.
     pub(super) several: bool,
 }
 
-impl Image {
+impl Contents {
+    fn new(def: &VectorDef) -> Contents {
+        Contents { graph: empty_graph(def).without_scores(), numbers: Records::new(1), several: false }
+    }
+
     /// The number that a node has in the table; 0 if there is no such node.
     #[inline]
     pub(super) fn number(&self, node: u32) -> u64 {
         self.numbers.get(node).first().copied().unwrap_or(0)
     }
 
-    /// Bytes that it takes besides those that it shares with a newer one.
-    fn bytes_beside(&self, graph: &MemoryGraph, numbers: &Records<u64>) -> u64 {
-        (self.graph.bytes_beside(graph) + self.numbers.bytes_beside(numbers)) as u64
+    /// Whether a node has a vector.
+    pub(super) fn has_vector(&self, node: u32) -> bool {
+        self.number(node) != 0
+    }
+
+    fn bytes(&self) -> u64 {
+        (self.graph.bytes() + self.numbers.bytes()) as u64
+    }
+
+    /// Bytes that it takes besides those that it shares with newer ones.
+    fn bytes_beside(&self, newer: &Contents) -> u64 {
+        (self.graph.bytes_beside(&newer.graph) + self.numbers.bytes_beside(&newer.numbers)) as u64
+    }
+}
+
+/// The contents of one state of an index.
+#[derive(Debug)]
+pub(super) struct Image {
+    version: TableVersion,
+    contents: Contents,
+}
+
+impl Deref for Image {
+    type Target = Contents;
+
+    #[inline]
+    fn deref(&self) -> &Contents {
+        &self.contents
     }
 }
 
@@ -96,9 +127,11 @@ struct Slot {
 
 #[derive(Debug, Default)]
 struct State {
-    follower: Option<Follower>,
+    follower: Follower,
     /// The newest last.
     recent: Vec<Arc<Image>>,
+    /// What the follower has read of a state that no image has yet.
+    unfinished: Option<Contents>,
     /// The version that could not be read: some row that its image needs, but few searches, is damaged.
     unreadable: Option<TableVersion>,
 }
@@ -106,13 +139,26 @@ struct State {
 impl State {
     /// Bytes of what changes and of the images, what they share counted once.
     fn bytes(&self) -> u64 {
-        let Some(follower) = &self.follower else { return 0 };
         // What an image shares with the newest state it shares with every one between.
-        let newer = self.recent.iter().skip(1).map(|image| (&image.graph, &image.numbers));
-        let newer = newer.chain([follower.contents()]);
+        let images = self.recent.iter().map(|image| &image.contents).chain(&self.unfinished);
         let beside =
-            self.recent.iter().zip(newer).map(|(image, (graph, numbers))| image.bytes_beside(graph, numbers));
-        follower.bytes() + beside.sum::<u64>()
+            images.clone().zip(images.clone().skip(1)).map(|(older, newer)| older.bytes_beside(newer));
+        self.follower.bytes() + beside.sum::<u64>() + images.last().map_or(0, Contents::bytes)
+    }
+
+    /// The newest contents, to be changed: those of an image that no search uses are changed where they are, of which
+    /// nothing has to be copied.
+    fn take_newest(&mut self) -> Option<Contents> {
+        self.unfinished.take().or_else(|| {
+            let newest = Arc::try_unwrap(self.recent.pop()?);
+            let in_use = match newest {
+                Ok(image) => return Some(image.contents),
+                Err(in_use) => in_use,
+            };
+            let contents = in_use.contents.clone();
+            self.recent.push(in_use);
+            Some(contents)
+        })
     }
 }
 
@@ -250,16 +296,19 @@ impl Images {
         if state.unreadable == Some(version) {
             return Ok(None);
         }
+        let Some(now) = state.follower.sees(view) else { return Ok(None) };
         let others = self.bytes().saturating_sub(slot.bytes.load(Ordering::Relaxed));
         let room = limit.saturating_sub(others);
-        // After an error it is gone: it may have only some of the changes.
-        let mut follower = state.follower.take().unwrap_or_else(|| Follower::new(def));
-        let progress = follower.advance(def, view, table, room);
+        // After an error they are gone: they may have only some of the changes.
+        let mut contents = state.take_newest().unwrap_or_else(|| Contents::new(def));
+        let mut follower = std::mem::take(&mut state.follower);
+        let progress = follower.advance(&mut contents, def, view, table, (now, room));
         let rebuilds = matches!(progress, Ok(Progress::TooLarge) | Err(_));
         slot.building.store(rebuilds || follower.is_partial(), Ordering::Relaxed);
-        let image = match progress {
-            Ok(Progress::Complete) => Some(Arc::new(follower.image(version))),
-            Ok(Progress::Partial | Progress::Older) => None,
+        let mut image = None;
+        match progress {
+            Ok(Progress::Complete) => image = Some(Arc::new(Image { version, contents })),
+            Ok(Progress::Partial) => state.unfinished = Some(contents),
             Ok(Progress::TooLarge) => {
                 *state = State::default();
                 slot.bytes.store(0, Ordering::Relaxed);
@@ -271,10 +320,9 @@ impl Images {
                 slot.bytes.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
-        };
-        state.follower = Some(follower);
+        }
+        state.follower = follower;
         state.recent.extend(image.clone());
-        // The newest takes nothing of its own.
         let needed = usize::from(image.is_some());
         while state.recent.len() > VERSIONS || state.recent.len() > needed && state.bytes() > room {
             state.recent.remove(0);
