@@ -208,7 +208,7 @@ impl Drop for Context {
     fn drop(&mut self) {
         if may_release() {
             // SAFETY: made by us; what is in it is used as long as its owner, which is being dropped.
-            unsafe { unguarded::guard(|| unguarded::MemoryContextDelete(self.0)) }
+            unsafe { unguarded::MemoryContextDelete(self.0) }
         }
     }
 }

@@ -534,7 +534,7 @@ impl Drop for Opened {
     fn drop(&mut self) {
         if may_release() {
             // SAFETY: opened by us; the lock stays until the end of the transaction.
-            unsafe { unguarded::guard(|| unguarded::relation_close(self.0, pg_sys::NoLock as i32)) }
+            unsafe { unguarded::relation_close(self.0, pg_sys::NoLock as i32) }
         }
     }
 }

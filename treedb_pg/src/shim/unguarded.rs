@@ -26,16 +26,13 @@ unsafe extern "C-unwind" {
         buffer: Buffer,
     ) -> bool;
     pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
-    pub(super) fn UnlockReleaseBuffer(buffer: Buffer);
     pub(super) fn LockRelationOid(relation: Oid, mode: LOCKMODE);
     pub(super) fn table_open(table: Oid, mode: LOCKMODE) -> Relation;
     pub(super) fn index_open(index: Oid, mode: LOCKMODE) -> Relation;
-    pub(super) fn relation_close(relation: Relation, mode: LOCKMODE);
     pub(super) fn table_slot_create(table: Relation, list: *mut *mut List) -> *mut TupleTableSlot;
     pub(super) fn ExecDropSingleTupleTableSlot(slot: *mut TupleTableSlot);
     pub(super) fn palloc0(size: Size) -> *mut c_void;
     pub(super) fn MemoryContextAlloc(context: MemoryContext, size: Size) -> *mut c_void;
-    pub(super) fn MemoryContextDelete(context: MemoryContext);
     pub(super) fn AllocSetContextCreateInternal(
         parent: MemoryContext,
         name: *const c_char,
@@ -43,7 +40,10 @@ unsafe extern "C-unwind" {
         initial: Size,
         max: Size,
     ) -> MemoryContext;
-    // Raises no error.
+    // These raise no error if they are given what they may be given: what is open, pinned and locked, or ours to delete.
+    pub(super) fn UnlockReleaseBuffer(buffer: Buffer);
+    pub(super) fn relation_close(relation: Relation, mode: LOCKMODE);
+    pub(super) fn MemoryContextDelete(context: MemoryContext);
     pub(super) fn MemoryContextRegisterResetCallback(
         context: MemoryContext,
         callback: *mut MemoryContextCallback,
