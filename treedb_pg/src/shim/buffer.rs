@@ -324,7 +324,7 @@ impl<L: LockMode> Drop for Page<L> {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             // SAFETY: locked and pinned by us.
-            unsafe { pg_sys::UnlockReleaseBuffer(self.buffer) }
+            unsafe { unguarded::UnlockReleaseBuffer(self.buffer) }
         }
     }
 }

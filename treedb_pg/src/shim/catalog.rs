@@ -340,7 +340,7 @@ impl RelationName {
         if let Some(found) = self.found_before().filter(|_| hook.is_none()) {
             let before = CHANGES.get();
             // SAFETY: a lock of a relation by its number, also of one that is gone.
-            unsafe { pg_sys::LockRelationOid(found, lock.number()) };
+            unsafe { unguarded::guard(|| unguarded::LockRelationOid(found, lock.number())) };
             // Taking a lock tells of what was committed before.
             if CHANGES.get() == before {
                 return Some(found);

@@ -13,6 +13,7 @@
 
 use std::any::Any;
 use std::ffi::{CStr, c_void};
+use std::mem::{ManuallyDrop, MaybeUninit};
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, Ordering};
@@ -121,11 +122,29 @@ unsafe extern "C-unwind" fn keep(frame: *mut c_void) {
 ///
 /// # Safety
 /// The outermost Rust frame below the server's, which an error leaves without running destructors.
+#[inline]
 pub(crate) unsafe fn guarded<R>(work: impl FnOnce() -> R) -> R {
-    // SAFETY: the caller's; `Outcome` has no destructor where an error is raised.
+    let (mut work, mut result) = (ManuallyDrop::new(work), MaybeUninit::uninit());
+    // SAFETY: `run` calls this once. The rest is the caller's; nothing here has a destructor.
+    unsafe {
+        run(&mut || {
+            result.write(ManuallyDrop::take(&mut work)());
+        });
+        result.assume_init()
+    }
+}
+
+/// Calls `work`, or raises its error. One function for all callbacks: a statement comes to each of them once, and what is not yet
+/// in a cache it has to wait for.
+///
+/// # Safety
+/// That of [`guarded`].
+#[inline(never)]
+unsafe fn run(work: &mut dyn FnMut()) {
+    // SAFETY: the caller's; `Caught` has no destructor where an error is raised.
     unsafe {
         match caught(work) {
-            Ok(value) => value,
+            Ok(()) => {}
             Err(Caught::Whole(error)) => {
                 raw::ThrowErrorData(error);
                 unreachable!("an error at level ERROR does not return")
@@ -143,14 +162,14 @@ enum Caught {
 }
 
 /// Runs `work` in a frame.
-fn caught<R>(work: impl FnOnce() -> R) -> Result<R, Caught> {
+fn caught(work: &mut dyn FnMut()) -> Result<(), Caught> {
     let mut frame = Frame::new();
     let pushed = frame.push();
     let result = catch_unwind(AssertUnwindSafe(work));
     let error = pushed.0.error;
     drop(pushed);
     let panic = match result {
-        Ok(value) => return Ok(value),
+        Ok(()) => return Ok(()),
         Err(panic) => panic,
     };
     // SAFETY: the frame's copy.

@@ -6,7 +6,7 @@ use std::marker::PhantomData;
 use pgrx::pg_sys;
 
 use super::release::may_release;
-use super::text;
+use super::{text, unguarded};
 
 /// A memory context that is neither reset nor deleted for as long as `'m`.
 #[derive(Clone, Copy)]
@@ -37,7 +37,7 @@ impl<'m> Memory<'m> {
     /// Allocates `size` bytes, aligned for anything.
     fn allocate(self, size: usize) -> *mut u8 {
         // SAFETY: a live context; the server returns that many bytes or raises an error.
-        unsafe { pg_sys::MemoryContextAlloc(self.context, size).cast() }
+        unsafe { unguarded::guard(|| unguarded::MemoryContextAlloc(self.context, size)).cast() }
     }
 
     /// A new value of variable length.
@@ -158,13 +158,15 @@ impl Context {
     unsafe fn within(name: &'static CStr, parent: pg_sys::MemoryContext) -> Context {
         // SAFETY: the caller's; the name is kept for as long as the program runs.
         Context(unsafe {
-            pg_sys::AllocSetContextCreateInternal(
-                parent,
-                name.as_ptr(),
-                pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
-                pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
-            )
+            unguarded::guard(|| {
+                unguarded::AllocSetContextCreateInternal(
+                    parent,
+                    name.as_ptr(),
+                    pg_sys::ALLOCSET_DEFAULT_MINSIZE as usize,
+                    pg_sys::ALLOCSET_DEFAULT_INITSIZE as usize,
+                    pg_sys::ALLOCSET_DEFAULT_MAXSIZE as usize,
+                )
+            })
         })
     }
 
@@ -206,7 +208,7 @@ impl Drop for Context {
     fn drop(&mut self) {
         if may_release() {
             // SAFETY: made by us; what is in it is used as long as its owner, which is being dropped.
-            unsafe { pg_sys::MemoryContextDelete(self.0) }
+            unsafe { unguarded::MemoryContextDelete(self.0) }
         }
     }
 }

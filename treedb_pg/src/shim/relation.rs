@@ -534,7 +534,7 @@ impl Drop for Opened {
     fn drop(&mut self) {
         if may_release() {
             // SAFETY: opened by us; the lock stays until the end of the transaction.
-            unsafe { pg_sys::relation_close(self.0, pg_sys::NoLock as i32) }
+            unsafe { unguarded::relation_close(self.0, pg_sys::NoLock as i32) }
         }
     }
 }
@@ -547,7 +547,7 @@ impl OpenTable {
     /// Opens a table; an SQL error if `oid` is not one (or a materialized view).
     pub(crate) fn open(oid: pg_sys::Oid, lock: LockMode) -> OpenTable {
         // SAFETY: the server raises an error if there is no such relation, or none that is a table.
-        let raw = unsafe { pg_sys::table_open(oid, lock.number()) };
+        let raw = unsafe { unguarded::guard(|| unguarded::table_open(oid, lock.number())) };
         let opened = OpenTable(Rc::new(Opened(raw)));
         // SAFETY: open.
         if unsafe { (*raw).rd_tableam.is_null() } {
@@ -590,7 +590,7 @@ impl OpenIndex {
     /// Opens an index; an SQL error if `oid` is not one.
     pub(crate) fn open(oid: pg_sys::Oid, lock: LockMode) -> OpenIndex {
         // SAFETY: the server raises an error if there is no such relation, or if it is no index.
-        let raw = unsafe { pg_sys::index_open(oid, lock.number()) };
+        let raw = unsafe { unguarded::guard(|| unguarded::index_open(oid, lock.number())) };
         let opened = OpenIndex(Rc::new(Opened(raw)));
         // SAFETY: open. Without a routine it is a partitioned index, which has no entries of its own.
         if unsafe { (*raw).rd_indam.is_null() } {

@@ -11,6 +11,7 @@ use pgrx::{check_for_interrupts, pg_sys};
 
 use super::release::Abandoned;
 use super::streamed::Explanation;
+use super::unguarded;
 
 /// A node that has begun.
 ///
@@ -135,7 +136,7 @@ unsafe extern "C-unwind" fn create_state<N: ScanNode>(_plan: *mut pg_sys::Custom
     guarded(|| {
         // SAFETY: memory of the size of the state, zeroed, which is a valid one of a node that has not begun.
         unsafe {
-            let state = pg_sys::palloc0(size_of::<State<N>>()).cast::<State<N>>();
+            let state = unguarded::guard(|| unguarded::palloc0(size_of::<State<N>>())).cast::<State<N>>();
             (*state).server.ss.ps.type_ = pg_sys::NodeTag::T_CustomScanState;
             (*state).server.methods = NodeMethods::<N>::EXECUTION;
             state.cast()
@@ -181,7 +182,7 @@ unsafe extern "C-unwind" fn begin<N: ScanNode>(
             (*state).forgotten.arg = state.cast();
             // The context of the query, where the state is too.
             let memory = pg_sys::CurrentMemoryContext;
-            pg_sys::MemoryContextRegisterResetCallback(memory, &raw mut (*state).forgotten);
+            unguarded::MemoryContextRegisterResetCallback(memory, &raw mut (*state).forgotten);
         }
     })
 }

@@ -27,7 +27,8 @@ impl Slot {
     /// An empty slot for rows of a table.
     pub(crate) fn new(table: Table<'_>) -> Slot {
         // SAFETY: an open table, whose description of columns the slot keeps.
-        Slot { slot: unsafe { pg_sys::table_slot_create(table.raw(), ptr::null_mut()) }, table: table.oid() }
+        let slot = unsafe { unguarded::guard(|| unguarded::table_slot_create(table.raw(), ptr::null_mut())) };
+        Slot { slot, table: table.oid() }
     }
 
     /// The server's form.
@@ -79,8 +80,12 @@ impl Slot {
 
     /// Takes the row out.
     pub(crate) fn clear(&mut self) {
-        // SAFETY: made by us.
-        unsafe { pg_sys::ExecClearTuple(self.slot) };
+        // SAFETY: made by us; every slot has this operation (the header's `ExecClearTuple`).
+        unsafe {
+            if let Some(clear) = (*(*self.slot).tts_ops).clear {
+                unguarded::guard(|| clear(self.slot));
+            }
+        }
     }
 }
 
@@ -88,7 +93,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         if may_release() {
             // SAFETY: made by us.
-            unsafe { pg_sys::ExecDropSingleTupleTableSlot(self.slot) }
+            unsafe { unguarded::guard(|| unguarded::ExecDropSingleTupleTableSlot(self.slot)) }
         }
     }
 }
@@ -134,6 +139,17 @@ impl Drop for VisiblePages {
     }
 }
 
+/// A method that every table access method has.
+fn method<F>(method: Option<F>) -> F {
+    method.unwrap_or_else(|| {
+        fail(
+            SqlState::ERRCODE_INTERNAL_ERROR,
+            "the access method of a table lacks a method that each has to have",
+            "Report this to the authors of the access method.",
+        )
+    })
+}
+
 /// Looks rows of a table up by address.
 pub(crate) struct Fetch {
     fetch: *mut pg_sys::IndexFetchTableData,
@@ -143,8 +159,13 @@ pub(crate) struct Fetch {
 impl Fetch {
     /// Begins looking rows up.
     pub(crate) fn begin(table: &OpenTable) -> Fetch {
+        let raw = table.get().raw();
         // SAFETY: an open table, which stays open as long as this.
-        Fetch { fetch: unsafe { pg_sys::table_index_fetch_begin(table.get().raw()) }, table: table.clone() }
+        let fetch = unsafe {
+            let begin = method((*(*raw).rd_tableam).index_fetch_begin);
+            unguarded::guard(|| begin(raw))
+        };
+        Fetch { fetch, table: table.clone() }
     }
 
     /// Puts the version of the row that a snapshot shows into `slot`: `tid` is the root of a HOT chain, as an index
@@ -159,16 +180,11 @@ impl Fetch {
         slot.expect_table(&self.table);
         let (mut at, mut again) = (tid, false);
         let dead = dead.map_or(ptr::null_mut(), |dead| &raw mut *dead);
+        let (snapshot, slot) = (snapshot.raw(), slot.raw());
         // SAFETY: the fetch and the slot are of this table; an address without a row is answered by false.
         unsafe {
-            pg_sys::table_index_fetch_tuple(
-                self.fetch,
-                &raw mut at,
-                snapshot.raw(),
-                slot.raw(),
-                &raw mut again,
-                dead,
-            )
+            let fetch = method((*(*self.table.get().raw()).rd_tableam).index_fetch_tuple);
+            unguarded::guard(|| fetch(self.fetch, &raw mut at, snapshot, slot, &raw mut again, dead))
         }
     }
 
@@ -194,7 +210,10 @@ impl Drop for Fetch {
     fn drop(&mut self) {
         if may_release() {
             // SAFETY: begun by us.
-            unsafe { pg_sys::table_index_fetch_end(self.fetch) }
+            unsafe {
+                let end = method((*(*self.table.get().raw()).rd_tableam).index_fetch_end);
+                unguarded::guard(|| end(self.fetch))
+            }
         }
     }
 }

@@ -1,15 +1,18 @@
 //! Functions of the server's without a boundary for errors of their own.
 //!
-//! The bindings set up a boundary ([`guard`]) for each call, so that an error of the server's unwinds our stack. That
-//! costs as much as finding a page in the buffer pool. What every step of a descent or every scan calls is therefore
-//! declared here, to be called several in one boundary. A function called outside one would jump over our frames,
-//! except for the few that are safe: they only answer a question.
+//! The bindings set up a boundary for each call, so that an error of the server's unwinds our stack. That costs as much
+//! as finding a page in the buffer pool, and each boundary is code of its own, which no cache has when a statement comes
+//! to it. What every step of a descent or every scan calls is therefore declared here, to be called in the one boundary
+//! that all share ([`guard`]), several at once where that is possible. A function called outside one would jump over our
+//! frames, except for the few that are safe: they only answer a question.
 
-use std::ffi::{CStr, c_int, c_void};
+use std::ffi::{CStr, c_char, c_int, c_void};
+use std::mem::{ManuallyDrop, MaybeUninit};
 
-pub(super) use pgrx::pg_sys::ffi::pg_guard_ffi_boundary as guard;
+use pgrx::pg_sys::ffi::pg_guard_ffi_boundary;
 use pgrx::pg_sys::{
-    AttrNumber, BlockNumber, Buffer, Datum, FmgrInfo, ForkNumber, List, Oid, Relation, TupleTableSlot,
+    AttrNumber, BlockNumber, Buffer, Datum, FmgrInfo, ForkNumber, LOCKMODE, List, MemoryContext,
+    MemoryContextCallback, Oid, Relation, Size, TupleTableSlot,
 };
 
 use super::compat::FileLocator;
@@ -23,7 +26,28 @@ unsafe extern "C-unwind" {
         buffer: Buffer,
     ) -> bool;
     pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
+    pub(super) fn LockRelationOid(relation: Oid, mode: LOCKMODE);
+    pub(super) fn table_open(table: Oid, mode: LOCKMODE) -> Relation;
+    pub(super) fn index_open(index: Oid, mode: LOCKMODE) -> Relation;
+    pub(super) fn table_slot_create(table: Relation, list: *mut *mut List) -> *mut TupleTableSlot;
+    pub(super) fn ExecDropSingleTupleTableSlot(slot: *mut TupleTableSlot);
+    pub(super) fn palloc0(size: Size) -> *mut c_void;
+    pub(super) fn MemoryContextAlloc(context: MemoryContext, size: Size) -> *mut c_void;
+    pub(super) fn AllocSetContextCreateInternal(
+        parent: MemoryContext,
+        name: *const c_char,
+        min: Size,
+        initial: Size,
+        max: Size,
+    ) -> MemoryContext;
+    // These raise no error if they are given what they may be given: what is open, pinned and locked, or ours to delete.
     pub(super) fn UnlockReleaseBuffer(buffer: Buffer);
+    pub(super) fn relation_close(relation: Relation, mode: LOCKMODE);
+    pub(super) fn MemoryContextDelete(context: MemoryContext);
+    pub(super) fn MemoryContextRegisterResetCallback(
+        context: MemoryContext,
+        callback: *mut MemoryContextCallback,
+    );
     pub(super) fn index_getprocid(index: Relation, column: AttrNumber, number: u16) -> Oid;
     pub(super) fn index_getprocinfo(index: Relation, column: AttrNumber, number: u16) -> *mut FmgrInfo;
     pub(super) fn FunctionCall0Coll(function: *mut FmgrInfo, collation: Oid) -> Datum;
@@ -35,6 +59,32 @@ unsafe extern "C-unwind" {
     pub(super) safe fn TransactionStartedDuringRecovery() -> bool;
     pub(super) safe fn GetUserId() -> Oid;
     pub(super) safe fn GetDatabaseEncoding() -> c_int;
+}
+
+/// Calls `work`, in which the server may raise an error: it becomes a panic.
+///
+/// # Safety
+/// In the backend's thread; neither `work` nor what it calls has anything to drop where an error may be raised.
+#[inline]
+pub(super) unsafe fn guard<R>(work: impl FnOnce() -> R) -> R {
+    let (mut work, mut result) = (ManuallyDrop::new(work), MaybeUninit::uninit());
+    // SAFETY: the caller's. The boundary calls this once; it has written the result unless there was an error.
+    unsafe {
+        boundary(&mut || {
+            result.write(ManuallyDrop::take(&mut work)());
+        });
+        result.assume_init()
+    }
+}
+
+/// The boundary that all share.
+///
+/// # Safety
+/// That of [`guard`].
+#[inline(never)]
+unsafe fn boundary(work: &mut dyn FnMut()) {
+    // SAFETY: the caller's.
+    unsafe { pg_guard_ffi_boundary(work) }
 }
 
 /// Calls `work` with the setting `search_path`.

@@ -121,6 +121,22 @@ pub(crate) trait IndexKind {
     /// [`Probe::refused`]; those of `probe`'s callback.
     fn walk(&self, view: &View<'_, impl Reads>, index: usize, table: &Table, probe: Probe<'_>) -> Result<()>;
 
+    /// See [`Source::distances`](treedb_query::access::Source::distances): false of an index that is not of vectors.
+    ///
+    /// # Errors
+    /// Those of a damaged index.
+    fn distances(
+        &self,
+        view: &View<'_, impl Reads>,
+        table: &Table,
+        vector: &[f32],
+        rows: &[RowId],
+        visit: &mut dyn FnMut(RowId, f32),
+    ) -> Result<bool> {
+        let _ = (view, table, vector, rows, visit);
+        Ok(false)
+    }
+
     /// [`Self::walk`] in an open transaction that has changed the collection. `base` is the collection in the snapshot, if it
     /// exists there.
     fn walk_uncommitted(

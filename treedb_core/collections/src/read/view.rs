@@ -106,6 +106,21 @@ impl<R: Reads> Source for View<'_, R> {
         }
     }
 
+    fn distances(
+        &self,
+        index: usize,
+        vector: &[f32],
+        rows: &[RowId],
+        visit: &mut dyn FnMut(RowId, f32),
+    ) -> Result<bool> {
+        match self.meta.indexes.get(index) {
+            Some(found) => {
+                by_kind!(&found.def, kind => kind.distances(self, &found.table, vector, rows, visit))
+            }
+            None => Ok(false),
+        }
+    }
+
     fn estimated_rows(&self) -> u64 {
         self.reads.len(&self.meta.rows).unwrap_or(0)
     }

@@ -121,6 +121,46 @@ fn a_search_after_any_write_finds_exactly_what_is_there() {
 }
 
 #[test]
+fn the_rows_of_a_filter_are_as_far_as_their_documents_say_after_any_write() {
+    for (seed, quantization) in [(21, "scalar"), (22, "none")] {
+        let mut rng = Rng::new(seed);
+        let db = open(&SimDisk::new()).unwrap();
+        let things = things(&db, 1500, quantization, &mut rng);
+        build_image(&db, &things, &mut rng);
+        for round in 0..60 {
+            let id = rng.below(1500) as i32;
+            let some = rawdoc! { "_id": { "$gte": id, "$lt": id + 10 } };
+            match round % 4 {
+                0 => drop(things.insert_one(document(1500 + round, &floats(&mut rng))).unwrap()),
+                1 => drop(things.delete(DeleteRequest::many(some)).unwrap()),
+                2 => drop(things.update(UpdateRequest::one(some, set(&floats(&mut rng)))).unwrap()),
+                _ => {
+                    drop(things.update(UpdateRequest::many(some, rawdoc! { "$unset": { "v": 1 } })).unwrap())
+                }
+            }
+            let (from, below) = (id - 50, id + 1 + rng.below(150) as i32);
+            let request = all(floats(&mut rng));
+            // Without a filter, an exact search reads the documents.
+            let mut exact = things.vector_search(&request.clone().exact()).unwrap();
+            exact.retain(|one| (from..below).contains(&one.document.get_i32("_id").unwrap()));
+            let filtered = request.filter(rawdoc! { "_id": { "$gte": from, "$lt": below } });
+            assert_eq!(in_order(things.vector_search(&filtered).unwrap()), in_order(exact.clone()));
+            assert_eq!(
+                in_order(things.vector_search(&filtered.clone().exact()).unwrap()),
+                in_order(exact.clone())
+            );
+            // Those of a transaction are in its documents.
+            let mut txn = db.begin().unwrap();
+            let mut mine = txn.collection("shop.things").unwrap();
+            let gone =
+                mine.delete(DeleteRequest::many(rawdoc! { "_id": { "$gte": from, "$lt": id } })).unwrap();
+            exact.retain(|one| one.document.get_i32("_id").unwrap() >= id);
+            assert_eq!(in_order(mine.vector_search(&filtered).unwrap()), in_order(exact), "{gone:?}");
+        }
+    }
+}
+
+#[test]
 fn a_change_of_a_vector_that_leaves_its_codes_as_they_were_is_seen() {
     let mut rng = Rng::new(3);
     let db = open(&SimDisk::new()).unwrap();

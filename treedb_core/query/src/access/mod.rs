@@ -197,6 +197,22 @@ pub trait Source {
     /// [`Probe::refused`] if the index does not answer probes of this kind.
     fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()>;
 
+    /// Tells `visit` how far each of `rows` is from a vector, in any order, but for those that vector index number `index` does not
+    /// have; returns false, without a call, if only their documents can tell. The vector is one that could be in the index.
+    ///
+    /// # Errors
+    /// Those of a damaged index.
+    fn distances(
+        &self,
+        index: usize,
+        vector: &[f32],
+        rows: &[RowId],
+        visit: &mut dyn FnMut(RowId, f32),
+    ) -> Result<bool> {
+        let _ = (index, vector, rows, visit);
+        Ok(false)
+    }
+
     /// [`Source::walk`] with [`Probe::Range`], without the type bits.
     fn index_range(
         &self,

@@ -334,14 +334,7 @@ impl MemoryGraph {
         Coded { factors, ..coded }
     }
 
-    /// Whether these are the codes of a node's vector.
-    pub fn is_coded(&self, node: u32, coded: &Coded<'_>) -> bool {
-        // The other factors follow from the codes.
-        self.factors(node).scale.to_bits() == coded.factors.scale.to_bits()
-            && self.codes.get(node) == coded.codes
-    }
-
-    /// The codes as they are kept, without the squared length if the metric does not need it.
+    /// The same, without the squared length if the metric does not need it.
     #[inline]
     fn scored(&self, node: u32) -> Coded<'_> {
         Coded { factors: self.factors(node), codes: self.codes.get(node) }

@@ -18,8 +18,8 @@ use treedb_vector::graph::{Link, Nodes, NodesMut};
 use super::graph::{NodeHasher, StoredGraph};
 use super::image::Contents;
 use super::record::{
-    HEAD, coded, damaged, for_each_link, level_of, node_of, node_of_vector_row, position_of, row_of,
-    vector_in,
+    HEAD, damaged, first_node, for_each_link, level_of, node_of, node_of_vector_row, position_of, row_of,
+    says_vector, vector_in,
 };
 use crate::read::view::View;
 
@@ -35,6 +35,9 @@ const STEP_ELEMENTS: usize = 1 << 13;
 const FOLLOWED_STEPS: usize = 16;
 #[cfg(test)]
 const FOLLOWED_STEPS: usize = 1;
+
+/// Bytes of the hashes of a node's records.
+const HASHES: usize = size_of::<[u64; 2]>();
 
 /// Bytes of an entry of a map of nodes, with what the map needs besides.
 const MAP_ENTRY: usize = 32;
@@ -55,8 +58,9 @@ pub(super) enum Progress {
 pub(super) struct Follower {
     /// The nodes by their numbers in the table.
     nodes: BTreeMap<u64, u32>,
-    /// A hash of the record of each node's links that was read last: a page that is new has mostly records that are not.
-    linked: Vec<u64>,
+    /// A hash of each node's records that were read last, that of its links and that of its vector: a page that is new has mostly
+    /// records that are not.
+    hashes: Vec<[u64; 2]>,
     /// How many nodes were forgotten. A record with a link to one of them stands for other nodes in memory when it comes back.
     forgotten: u64,
     /// How many nodes have a vector.
@@ -74,12 +78,18 @@ pub(super) struct Follower {
 impl Follower {
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> u64 {
-        (MAP_ENTRY * self.nodes.len() + size_of::<u64>() * self.linked.capacity()) as u64
+        (MAP_ENTRY * self.nodes.len() + HASHES * self.hashes.capacity()) as u64
     }
 
     /// Whether some of the table was not read yet.
     pub(super) fn is_partial(&self) -> bool {
         !self.unread.is_empty()
+    }
+
+    /// The node of a row that has one vector; `None` if there is none.
+    pub(super) fn node_of(&self, row: u64) -> Option<u32> {
+        // Its number is the row's.
+        self.nodes.get(&first_node(0, row)).copied()
     }
 
     /// What `view` has committed up to; `None` if the contents may have changes that it does not see.
@@ -89,7 +99,7 @@ impl Follower {
 
     /// Bytes that an image of so many nodes takes, with some to spare.
     fn bytes_of(contents: &Contents, nodes: usize) -> u64 {
-        let each = MAP_ENTRY + size_of::<u64>();
+        let each = MAP_ENTRY + HASHES;
         let bytes = contents.graph.bytes_of(nodes) + contents.numbers.bytes_of(nodes) + each * nodes;
         // More of them than on average may be above level 0.
         (bytes + bytes / 16) as u64
@@ -138,14 +148,23 @@ impl Follower {
 
     /// Whether the links of a node have to be taken from `record`, and notes that they were.
     fn is_new_of_links(&mut self, node: u32, record: &[u8]) -> bool {
-        let mut hasher = FixedState::with_seed(self.forgotten).build_hasher();
+        self.is_new(node, 0, self.forgotten, record)
+    }
+
+    /// The same of its vector.
+    fn is_new_of_vector(&mut self, node: u32, record: &[u8]) -> bool {
+        self.is_new(node, 1, 0, record)
+    }
+
+    fn is_new(&mut self, node: u32, kind: usize, seed: u64, record: &[u8]) -> bool {
+        let mut hasher = FixedState::with_seed(seed).build_hasher();
         hasher.write(record);
         let (hash, node) = (hasher.finish(), node as usize);
-        if node >= self.linked.len() {
-            self.linked.resize(node + 1, 0);
+        if node >= self.hashes.len() {
+            self.hashes.resize(node + 1, [0; 2]);
         }
-        let Some(known) = self.linked.get_mut(node) else { return true };
-        std::mem::replace(known, hash) != hash
+        let known = self.hashes.get_mut(node).and_then(|hashes| hashes.get_mut(kind));
+        known.is_none_or(|known| std::mem::replace(known, hash) != hash)
     }
 }
 
@@ -276,17 +295,18 @@ impl<R: Reads> Reading<'_, R> {
     }
 
     fn vector(&mut self, number: u64, record: &[u8]) -> Result<()> {
+        let node = self.node_here(number);
+        let known = !self.follower.is_new_of_vector(node, record) && self.contents.has_vector(node);
+        if known && says_vector(self.def) {
+            return Ok(());
+        }
         if let Some(vector) = vector_in(self.def, record) {
-            let node = self.node_here(number);
-            let known = self.contents.has_vector(node) && self.contents.graph.vector(node) == &*vector;
-            return if known { Ok(()) } else { self.set_vector(number, &vector) };
+            return self.set_vector(number, &vector);
         }
         let row = row_of(number);
         if self.loaded.contains(&row) {
             return Ok(());
         }
-        let node = self.node_here(number);
-        let known = self.contents.has_vector(node) && self.contents.graph.is_coded(node, &coded(record));
         // The same codes may stand for another vector, if the document was changed.
         if known && !self.may_be_new(row)? {
             return Ok(());

@@ -13,6 +13,7 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
+use treedb_query::access::RowId;
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Table, TableVersion};
@@ -266,6 +267,27 @@ impl Images {
             workspace.image = Arc::downgrade(image);
         }
         Ok(image)
+    }
+
+    /// The nodes of rows in an image, but for rows without one; `None` if rows may have several, or if the image is not the newest
+    /// any more.
+    pub(super) fn nodes_of(
+        &self,
+        table: &Table,
+        image: &Arc<Image>,
+        rows: &[RowId],
+    ) -> Option<Vec<(u32, RowId)>> {
+        if image.several {
+            return None;
+        }
+        let slot = self.slot(table)?;
+        let state = lock(&slot.state);
+        if state.unfinished.is_some() || !state.recent.last().is_some_and(|newest| Arc::ptr_eq(newest, image))
+        {
+            return None;
+        }
+        let node = |row: &RowId| state.follower.node_of(row.0).filter(|node| image.has_vector(*node));
+        Some(rows.iter().filter_map(|row| Some((node(row)?, *row))).collect())
     }
 
     /// Brings the image of an index up to what `view` sees.

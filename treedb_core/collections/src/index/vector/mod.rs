@@ -164,6 +164,17 @@ impl IndexKind for VectorDef {
         search::nearest(self, view, table, vector, k, ef, visit)
     }
 
+    fn distances(
+        &self,
+        view: &View<'_, impl Reads>,
+        table: &Table,
+        vector: &[f32],
+        rows: &[RowId],
+        visit: &mut dyn FnMut(RowId, f32),
+    ) -> Result<bool> {
+        search::distances(self, view, table, vector, rows, visit)
+    }
+
     fn walk_uncommitted(
         &self,
         base: Option<&View<'_, impl Reads>>,

@@ -280,6 +280,35 @@ pub(super) fn nearest(
     })
 }
 
+/// See [`Source::distances`](treedb_query::access::Source::distances). Only an image tells: a record of the table may have codes only.
+pub(super) fn distances(
+    def: &VectorDef,
+    view: &View<'_, impl Reads>,
+    table: &Table,
+    vector: &[f32],
+    rows: &[RowId],
+    visit: &mut dyn FnMut(RowId, f32),
+) -> Result<bool> {
+    with_workspace(|workspace| {
+        let images = &view.meta.images;
+        let Some(image) = images.image(def, view, table, workspace)? else { return Ok(false) };
+        let Some(nodes) = images.nodes_of(table, &image, rows) else { return Ok(false) };
+        let Workspace { searcher, vector: place, .. } = workspace;
+        let bits = def.metric.is_of_bits().then(|| encode_vector(def, vector));
+        let mut graph = Imaged { def, view, image: &image, vector, bits, searcher, place };
+        for nodes in nodes.chunks(PREFETCHED) {
+            nodes.iter().for_each(|(node, _)| image.graph.prefetch_vector(*node));
+            for (node, row) in nodes {
+                visit(*row, graph.node_distance(*node));
+            }
+        }
+        Ok(true)
+    })
+}
+
+/// Vectors that are fetched from memory at a time.
+const PREFETCHED: usize = 16;
+
 /// The distance of the nearest vector of an entry.
 fn least_of(def: &VectorDef, entry: &Vec<u8>, vector: &[f32]) -> Option<f32> {
     let parts = parts_of(def, Some(entry)).map(|(_, part)| def.metric.distance(vector, &floats_of(part)));

@@ -303,27 +303,43 @@ impl<'r> Reader<'_, 'r> {
     fn eights(&mut self, kind: u8, out: &mut Vec<u8>) -> Option<()> {
         let (values, []) = self.values.as_chunks::<8>() else { return None };
         self.values = &[];
-        // Type, name and value in one number: at most 16 bytes. The name counts up in decimal.
-        let (mut name, mut digits) = (*b"0\0\0\0\0\0\0\0", 1);
-        for value in values {
-            let value = u128::from(u64::from_le_bytes(*value)) << (8 * (digits + 2));
-            let element = value | u128::from(u64::from_le_bytes(name)) << 8 | u128::from(kind);
-            // A copy of constant length, as for short strings.
-            let end = out.len() + digits + 10;
-            out.extend_from_slice(&element.to_le_bytes());
-            out.truncate(end);
-            let ended = name.get_mut(..digits)?.iter_mut().rev().all(|digit| {
-                *digit = if *digit == b'9' { b'0' } else { *digit + 1 };
-                *digit == b'0'
-            });
-            if ended {
-                name = *b"10000000";
-                digits += 1;
-                name.get_mut(digits..)?.fill(0);
+        let mut at = out.len();
+        out.resize(at + eights_len(values.len()) + ELEMENT, 0);
+        for (ten, values) in values.chunks(10).enumerate() {
+            let (name, digits) = name_of_ten(ten);
+            for (value, digit) in values.iter().zip(0u64..) {
+                // Type, name and value in one number, and a copy of constant length, of which the next element covers the end.
+                let name = name + (digit << (8 * (digits - 1)));
+                let value = u128::from(u64::from_le_bytes(*value)) << (8 * (digits + 2));
+                let element = value | u128::from(name) << 8 | u128::from(kind);
+                *out.get_mut(at..)?.first_chunk_mut::<ELEMENT>()? = element.to_le_bytes();
+                at += digits + 10;
             }
         }
+        out.truncate(at);
         Some(())
     }
+}
+
+/// Most bytes of an element of [`Reader::eights`].
+const ELEMENT: usize = size_of::<u128>();
+
+/// Bytes of so many elements of [`Reader::eights`].
+fn eights_len(count: usize) -> usize {
+    // A type, a zero byte and eight bytes each; a digit of each name, and another one of those from 10 on, from 100 on and so on.
+    let more: usize = (1..6).map(|digits| count.saturating_sub(10usize.pow(digits))).sum();
+    11 * count + more
+}
+
+/// The name of element `10 * ten` of an array, its first digit in the lowest byte, and the number of digits.
+fn name_of_ten(ten: usize) -> (u64, usize) {
+    let (mut name, mut digits, mut rest) = (u64::from(b'0'), 1, ten);
+    while rest > 0 {
+        name = name << 8 | (u64::from(b'0') + (rest % 10) as u64);
+        rest /= 10;
+        digits += 1;
+    }
+    (name, digits)
 }
 
 /// An array of fewer elements than this has names of at most six digits.

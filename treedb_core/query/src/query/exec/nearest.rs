@@ -18,6 +18,8 @@ use super::find_rows;
 
 /// The least number of rows that match a filter, up to which all of them are compared.
 const FEW: u64 = 100;
+/// Rows whose distances an index tells in the time that one candidate takes.
+const TOLD_PER_CANDIDATE: u64 = 10;
 /// Rows of a walk that are matched against a filter before a scan of the collection is considered.
 const FEW_SEEN: u64 = 1000;
 /// Rows that a scan of the collection matches against a filter in the time that one candidate of an index takes.
@@ -130,11 +132,11 @@ fn run(
     };
     let ef = check(def, search, within)?;
     let deadline = Deadline::new(search.deadline);
-    let mut nearest = Nearest { def, search, within, found: Vec::new(), deadline };
+    let mut nearest = Nearest { def, index, search, within, found: Vec::new(), deadline };
     let by_index = Plan::choose(source, context, &search.filter)?.path != Path::CollectionScan;
     let mut enough = false;
     if !search.exact {
-        enough = by_index && nearest.compare_few(source, context, ef)? || nearest.walk(source, index, ef)?;
+        enough = by_index && nearest.compare_few(source, context, ef)? || nearest.walk(source, ef)?;
     }
     if !enough {
         nearest.compare_all(source, context, by_index)?;
@@ -174,6 +176,8 @@ fn check(def: &VectorDef, search: &NearestQuery, within: Option<f32>) -> Result<
 /// The nearest rows of those that a search has compared.
 struct Nearest<'s> {
     def: &'s VectorDef,
+    /// The number of the index.
+    index: usize,
     search: &'s NearestQuery,
     /// The greatest distance, if there is one.
     within: Option<f32>,
@@ -184,22 +188,31 @@ struct Nearest<'s> {
 impl Nearest<'_> {
     /// Compares the documents that match the filter, if they are few; false if they are not.
     ///
-    /// Where `m` of `n` rows match, a walk looks at `limit * n / m` of them until `limit` match, at least `ef`. A row takes both sides
-    /// about as long: so few are those whose square is no more than that many times `n`.
+    /// Where `m` of `n` rows match, a walk looks at `limit * n / m` of them until `limit` match, at least `ef`. Comparing a document
+    /// takes about as long: so few are those whose square is no more than that many times `n`, or so many times more where the index
+    /// tells their distances.
     fn compare_few(&mut self, source: &dyn Source, context: &QueryContext<'_>, ef: usize) -> Result<bool> {
         let wanted = self.search.limit.max(ef / CANDIDATES_PER_ROW) as u64;
-        let few = source.estimated_rows().saturating_mul(wanted).isqrt().max(FEW);
-        let rows = find_rows(source, context, &self.search.filter, few + 1)?;
-        if rows.len() as u64 > few {
+        let least = source.estimated_rows().saturating_mul(wanted);
+        let few = least.isqrt().max(FEW);
+        let most = least.saturating_mul(TOLD_PER_CANDIDATE).isqrt().max(FEW);
+        let rows = find_rows(source, context, &self.search.filter, most + 1)?;
+        let count = rows.len() as u64;
+        if count > most {
             return Ok(false);
         }
-        self.compare_rows(source, rows)?;
+        if !self.compare_told(source, &rows)? {
+            if count > few {
+                return Ok(false);
+            }
+            self.compare_rows(source, rows)?;
+        }
         Ok(true)
     }
 
     /// Takes candidates from the index until enough of them match; false if so few match that comparing all that do takes less
     /// time.
-    fn walk(&mut self, source: &dyn Source, index: usize, ef: usize) -> Result<bool> {
+    fn walk(&mut self, source: &dyn Source, ef: usize) -> Result<bool> {
         let (filter, limit) = (&self.search.filter.filter, self.search.limit);
         let all = filter.is_all();
         // Not all that are within a distance are wanted in exact order from the start.
@@ -231,7 +244,7 @@ impl Nearest<'_> {
             }
             Ok(if found.len() >= limit { Flow::Break(()) } else { Flow::Continue(()) })
         };
-        source.walk(index, Probe::Nearest { vector: &self.search.vector, k, ef, visit })?;
+        source.walk(self.index, Probe::Nearest { vector: &self.search.vector, k, ef, visit })?;
         Ok(enough)
     }
 
@@ -240,7 +253,7 @@ impl Nearest<'_> {
         self.found.clear();
         if by_index {
             let rows = find_rows(source, context, &self.search.filter, 0)?;
-            return self.compare_rows(source, rows);
+            return if self.compare_told(source, &rows)? { Ok(()) } else { self.compare_rows(source, rows) };
         }
         let fields = self.def.fields();
         source.scan_rows(Direction::Forward, None, &mut |id, row| {
@@ -250,6 +263,12 @@ impl Nearest<'_> {
             }
             Ok(Flow::Continue(()))
         })
+    }
+
+    /// Compares rows by what the index tells of them; false if it does not.
+    fn compare_told(&mut self, source: &dyn Source, rows: &[RowId]) -> Result<bool> {
+        let (index, vector) = (self.index, &self.search.vector);
+        source.distances(index, vector, rows, &mut |row, distance| self.add(row, distance))
     }
 
     fn compare_rows(&mut self, source: &dyn Source, rows: Vec<RowId>) -> Result<()> {
@@ -264,16 +283,21 @@ impl Nearest<'_> {
     /// Compares a document, if it has a vector: the nearest of its vectors counts.
     fn compare(&mut self, row: RowId, document: &RawDocument) -> Result<()> {
         let vectors = self.def.vectors(document)?;
-        let Some(distance) = vectors.distance(self.def.metric, &self.search.vector) else { return Ok(()) };
+        if let Some(distance) = vectors.distance(self.def.metric, &self.search.vector) {
+            self.add(row, distance);
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, row: RowId, distance: f32) {
         if self.within.is_some_and(|most| distance > most) {
-            return Ok(());
+            return;
         }
         self.found.push((distance, row));
         // Twice as many as are wanted, so that sorting them costs little for each.
         if self.found.len() >= self.search.limit.saturating_mul(2).saturating_add(MIN_CANDIDATES) {
             self.keep_nearest();
         }
-        Ok(())
     }
 
     fn keep_nearest(&mut self) {

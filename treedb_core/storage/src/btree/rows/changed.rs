@@ -65,10 +65,10 @@ fn add_new<S: PageSource + ?Sized>(
         src.prefetch_lines(child(c)?, 0, 1);
     }
     for c in 0..branch.count() {
-        let from = if c == 0 { range.start } else { branch.first(c).at(src, page)? };
-        let to = if c + 1 < branch.count() { branch.first(c + 1).at(src, page)? } else { range.end };
         let child = child(c)?;
         if is_new(child)? {
+            let from = if c == 0 { range.start } else { branch.first(c).at(src, page)? };
+            let to = if c + 1 < branch.count() { branch.first(c + 1).at(src, page)? } else { range.end };
             add_new(src, child, depth - 1, from..to, is_new, ranges)?;
         }
     }
