@@ -19,7 +19,7 @@ use super::graph::{NodeHasher, StoredGraph};
 use super::image::Contents;
 use super::record::{
     HEAD, damaged, first_node, for_each_link, level_of, node_of, node_of_vector_row, position_of, row_of,
-    says_vector, vector_in,
+    vector_in,
 };
 use crate::read::view::View;
 
@@ -35,9 +35,6 @@ const STEP_ELEMENTS: usize = 1 << 13;
 const FOLLOWED_STEPS: usize = 16;
 #[cfg(test)]
 const FOLLOWED_STEPS: usize = 1;
-
-/// Bytes of the hashes of a node's records.
-const HASHES: usize = size_of::<[u64; 2]>();
 
 /// Bytes of an entry of a map of nodes, with what the map needs besides.
 const MAP_ENTRY: usize = 32;
@@ -58,9 +55,8 @@ pub(super) enum Progress {
 pub(super) struct Follower {
     /// The nodes by their numbers in the table.
     nodes: BTreeMap<u64, u32>,
-    /// A hash of each node's records that were read last, that of its links and that of its vector: a page that is new has mostly
-    /// records that are not.
-    hashes: Vec<[u64; 2]>,
+    /// A hash of the record of each node's links that was read last: a page that is new has mostly records that are not.
+    linked: Vec<u64>,
     /// How many nodes were forgotten. A record with a link to one of them stands for other nodes in memory when it comes back.
     forgotten: u64,
     /// How many nodes have a vector.
@@ -78,7 +74,7 @@ pub(super) struct Follower {
 impl Follower {
     /// Bytes that it takes.
     pub(super) fn bytes(&self) -> u64 {
-        (MAP_ENTRY * self.nodes.len() + HASHES * self.hashes.capacity()) as u64
+        (MAP_ENTRY * self.nodes.len() + size_of::<u64>() * self.linked.capacity()) as u64
     }
 
     /// Whether some of the table was not read yet.
@@ -99,7 +95,7 @@ impl Follower {
 
     /// Bytes that an image of so many nodes takes, with some to spare.
     fn bytes_of(contents: &Contents, nodes: usize) -> u64 {
-        let each = MAP_ENTRY + HASHES;
+        let each = MAP_ENTRY + size_of::<u64>();
         let bytes = contents.graph.bytes_of(nodes) + contents.numbers.bytes_of(nodes) + each * nodes;
         // More of them than on average may be above level 0.
         (bytes + bytes / 16) as u64
@@ -148,23 +144,13 @@ impl Follower {
 
     /// Whether the links of a node have to be taken from `record`, and notes that they were.
     fn is_new_of_links(&mut self, node: u32, record: &[u8]) -> bool {
-        self.is_new(node, 0, self.forgotten, record)
-    }
-
-    /// The same of its vector.
-    fn is_new_of_vector(&mut self, node: u32, record: &[u8]) -> bool {
-        self.is_new(node, 1, 0, record)
-    }
-
-    fn is_new(&mut self, node: u32, kind: usize, seed: u64, record: &[u8]) -> bool {
-        let mut hasher = FixedState::with_seed(seed).build_hasher();
+        let mut hasher = FixedState::with_seed(self.forgotten).build_hasher();
         hasher.write(record);
         let (hash, node) = (hasher.finish(), node as usize);
-        if node >= self.hashes.len() {
-            self.hashes.resize(node + 1, [0; 2]);
+        if node >= self.linked.len() {
+            self.linked.resize(node + 1, 0);
         }
-        let known = self.hashes.get_mut(node).and_then(|hashes| hashes.get_mut(kind));
-        known.is_none_or(|known| std::mem::replace(known, hash) != hash)
+        self.linked.get_mut(node).is_none_or(|known| std::mem::replace(known, hash) != hash)
     }
 }
 
@@ -296,19 +282,15 @@ impl<R: Reads> Reading<'_, R> {
 
     fn vector(&mut self, number: u64, record: &[u8]) -> Result<()> {
         let node = self.node_here(number);
-        let known = !self.follower.is_new_of_vector(node, record) && self.contents.has_vector(node);
-        if known && says_vector(self.def) {
+        let row = row_of(number);
+        // A page that is new has mostly vectors that are not.
+        if self.contents.has_vector(node) && !self.may_be_new(row)? {
             return Ok(());
         }
         if let Some(vector) = vector_in(self.def, record) {
             return self.set_vector(number, &vector);
         }
-        let row = row_of(number);
         if self.loaded.contains(&row) {
-            return Ok(());
-        }
-        // The same codes may stand for another vector, if the document was changed.
-        if known && !self.may_be_new(row)? {
             return Ok(());
         }
         let vectors = document_vectors(self.def, self.view, row)?;

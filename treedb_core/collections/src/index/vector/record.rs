@@ -203,12 +203,7 @@ pub(super) fn floats(elements: Element, record: &[u8]) -> (f32, Vec<f32>) {
     (f32::from_le_bytes(*unit), vector)
 }
 
-/// Whether a record says exactly what its vector is: always but where there are codes of other numbers.
-pub(super) fn says_vector(def: &VectorDef) -> bool {
-    !def.has_codes() || def.codes_are_vectors()
-}
-
-/// The vector in a record that [says](says_vector) what it is.
+/// The vector in a record, if it says exactly what that is: always but where there are codes of other numbers.
 pub(super) fn vector_in(def: &VectorDef, record: &[u8]) -> Option<Vec<f32>> {
     let codes = coded(record).codes;
     if def.metric.is_of_bits() {
