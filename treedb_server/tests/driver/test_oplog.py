@@ -95,6 +95,9 @@ def test_the_oplog_is_counted_and_aggregated_as_its_entries_say(db, client, oplo
         kinds[entry["op"]] = kinds.get(entry["op"], 0) + 1
     assert {one["_id"]: one["n"] for one in oplog.aggregate([match, {"$group": {"_id": "$op", "n": {"$sum": 1}}}])} == kinds
     assert list(oplog.aggregate([match, {"$count": "n"}])) == [{"n": len(entries)}]
+    assert set(oplog.distinct("op", mine)) == set(kinds) and oplog.distinct("none", mine) == []
+    assert oplog.distinct("o._id", {**mine, "op": "i", "ns": f"{db.name}.c"}) == list(range(3000))
+    assert set(oplog.distinct("ns")) >= {f"{db.name}.c"}
     found, = oplog.aggregate([match, {"$limit": 1}, {"$lookup": {
         "from": "oplog.rs", "localField": "ts", "foreignField": "ts", "as": "same"}}])
     assert ids(found["same"]) == [entries[0]["ts"]]
@@ -114,7 +117,7 @@ def test_the_oplog_begins_with_an_entry_and_cannot_be_written(db, client, oplog)
         lambda: oplog.find().sort("op", 1).next(),
         lambda: oplog.find({}, sort=[("op", 1), ("ts", 1)]).next(),
         lambda: oplog.find().hint("_id_").next(),
-        lambda: oplog.distinct("op"),
+        lambda: oplog.distinct("op", hint="_id_"),
         lambda: oplog.watch(),
         lambda: oplog.aggregate([{"$out": {"db": "local", "coll": "oplog.rs"}}]),
         lambda: oplog.aggregate([{"$match": {}}], hint="_id_").next(),
