@@ -222,6 +222,12 @@ codes! {
     CannotBuildIndexKeys = 201,
     /// A hashed index cannot be unique.
     Location16764 = 16764,
+    /// `$out` cannot replace the documents of a capped collection.
+    Location17152 = 17152,
+    /// `$merge` cannot write to a database of the server's own.
+    Location31320 = 31320,
+    /// `$out` cannot write to a database of the server's own.
+    Location31321 = 31321,
     /// A field of a hashed index contains an array.
     Location16766 = 16766,
     /// An index has two hashed fields.

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, StdoutLock, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,6 +12,7 @@ use treedb_query::doc::json::to_json;
 
 use super::Failure;
 use super::progress::Progress;
+use super::sync::sync_name;
 use super::target::{Search, TargetArgs, json, match_all, namespace};
 
 /// Write a collection as JSON lines
@@ -21,7 +22,7 @@ One document a line, in MongoDB's relaxed extended JSON: plain JSON where that h
 it has not. All of it is of one moment. `--canonical` also keeps the kinds of numbers apart, so that `treedb import`
 gives back the very same documents.
 
-A file is written under a temporary name and renamed when it is complete. A collection that does not exist is an error.
+A file is written under a temporary name and renamed when all of it is on disk. A collection that does not exist is an error.
 
 Examples:
   treedb export shop.films films.jsonl --indexes films.indexes --dir ./data
@@ -99,42 +100,48 @@ pub(super) fn temporary_name(file: &Path) -> PathBuf {
 }
 
 /// Where lines go.
-pub(super) struct Output {
-    to: Box<dyn Write>,
-    /// The name under which a file is written, and the one it gets when it is complete.
-    names: Option<(PathBuf, PathBuf)>,
+pub(super) enum Output {
+    Stream(BufWriter<StdoutLock<'static>>),
+    File(Partial),
+}
+
+/// A file that is not complete.
+pub(super) struct Partial {
+    to: BufWriter<File>,
+    /// The name under which it is written, until it is complete.
+    temporary: Option<PathBuf>,
+    /// The one that it gets then.
+    file: PathBuf,
 }
 
 impl Output {
     /// A file, or standard output for `-`.
     pub(super) fn open(file: &Path) -> Result<Self, Failure> {
         if file == Path::new("-") {
-            return Ok(Output {
-                to: Box::new(BufWriter::with_capacity(1 << 16, io::stdout().lock())),
-                names: None,
-            });
+            return Ok(Output::Stream(BufWriter::with_capacity(1 << 16, io::stdout().lock())));
         }
         let temporary = temporary_name(file);
         let to = File::create(&temporary).map_err(|error| Failure(format!("{}: {error}", file.display())))?;
-        Ok(Output {
-            to: Box::new(BufWriter::with_capacity(1 << 20, to)),
-            names: Some((temporary, file.to_owned())),
-        })
+        let to = BufWriter::with_capacity(1 << 20, to);
+        Ok(Output::File(Partial { to, temporary: Some(temporary), file: file.to_owned() }))
     }
 
     /// Writes a line; false if the reader has closed the pipe.
     pub(super) fn line(&mut self, line: &str) -> Result<bool, Failure> {
-        let written = self.to.write_all(line.as_bytes()).and_then(|()| self.to.write_all(b"\n"));
+        let to: &mut dyn Write = match self {
+            Output::Stream(to) => to,
+            Output::File(partial) => &mut partial.to,
+        };
+        let written = to.write_all(line.as_bytes()).and_then(|()| to.write_all(b"\n"));
         Self::read(written)
     }
 
-    /// Writes what is still held back; a file gets its name.
-    pub(super) fn complete(mut self) -> Result<(), Failure> {
-        Self::read(self.to.flush())?;
-        if let Some((temporary, file)) = self.names.take() {
-            fs::rename(&temporary, &file).map_err(|error| Failure(format!("{}: {error}", file.display())))?;
+    /// Writes what is still held back. A file gets its name when its content is on disk, and the name is on disk too then.
+    pub(super) fn complete(self) -> Result<(), Failure> {
+        match self {
+            Output::Stream(mut to) => Self::read(to.flush()).map(drop),
+            Output::File(partial) => partial.complete(),
         }
-        Ok(())
     }
 
     fn read(written: io::Result<()>) -> Result<bool, Failure> {
@@ -146,9 +153,22 @@ impl Output {
     }
 }
 
-impl Drop for Output {
+impl Partial {
+    fn complete(mut self) -> Result<(), Failure> {
+        let written = self.to.flush().and_then(|()| self.to.get_ref().sync_all());
+        let named = written.and_then(|()| match &self.temporary {
+            Some(temporary) => fs::rename(temporary, &self.file),
+            None => Ok(()),
+        });
+        named.map_err(|error| Failure(format!("{}: {error}", self.file.display())))?;
+        self.temporary = None;
+        sync_name(&self.file)
+    }
+}
+
+impl Drop for Partial {
     fn drop(&mut self) {
-        if let Some((temporary, _)) = &self.names {
+        if let Some(temporary) = &self.temporary {
             // The export has failed, and that error is reported.
             let _ = fs::remove_file(temporary);
         }

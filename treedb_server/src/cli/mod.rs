@@ -18,6 +18,7 @@ mod rewind;
 mod scan;
 mod serve;
 mod shell;
+mod sync;
 mod target;
 mod user;
 

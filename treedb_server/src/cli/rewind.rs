@@ -1,6 +1,6 @@
 //! `treedb restore --at`: a backup as it was at an earlier time.
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -9,6 +9,7 @@ use treedb_collections::{AsOf, Database};
 
 use super::key::KeyArgs;
 use super::progress::Progress;
+use super::sync::sync_name;
 use super::{Failure, error_hints};
 
 /// Longer than any restore takes.
@@ -92,8 +93,7 @@ pub(super) fn restore(
     }
     fs::rename(&partial, dir)?;
     std::mem::forget(removed);
-    let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    Ok(File::open(parent)?.sync_all()?)
+    sync_name(dir)
 }
 
 #[cfg(test)]

@@ -22,6 +22,8 @@ pub(crate) struct CommandError {
     transient: bool,
     /// Labels that a failpoint adds.
     labels: Vec<String>,
+    /// Further fields of the reply.
+    fields: Option<Box<RawDocumentBuf>>,
 }
 
 impl CommandError {
@@ -49,6 +51,15 @@ impl CommandError {
             info: None,
             transient: false,
             labels: Vec::new(),
+            fields: None,
+        }
+    }
+
+    /// An error whose number is known, and its name if the table has it.
+    pub(crate) fn coded(code: i32, message: impl Into<String>) -> Self {
+        match ErrorCode::ALL.iter().find(|known| known.number() == code) {
+            Some(known) => Self::new(*known, message),
+            None => Self::location(code, message),
         }
     }
 
@@ -84,6 +95,11 @@ impl CommandError {
         CommandError { labels, ..self }
     }
 
+    /// The same, with further fields in the reply.
+    pub(crate) fn with_fields(self, fields: RawDocumentBuf) -> Self {
+        CommandError { fields: Some(Box::new(fields)), ..self }
+    }
+
     /// A `ProtocolError`.
     pub(crate) fn protocol(message: impl Into<String>) -> Self {
         Self::new(ErrorCode::ProtocolError, message)
@@ -103,6 +119,9 @@ impl CommandError {
             "codeName": &*self.name,
         };
         self.append_more(&mut reply);
+        for (name, value) in self.fields.iter().flat_map(|fields| fields.iter()).flatten() {
+            reply.append(name, value);
+        }
         if self.transient || !self.labels.is_empty() {
             let mut labels = RawArrayBuf::new();
             if self.transient {

@@ -131,6 +131,8 @@ COMMANDS = [
     ({"explain": {"aggregate": "orders", "pipeline": [], "cursor": {}}}, "Rr"),
     ({"aggregate": "orders", "pipeline": [{"$changeStream": {}}], "cursor": {}}, "R"),
     ({"insert": "scratch", "documents": [{}]}, "Ww"),
+    ({"applyOps": [{"op": "i", "ns": "shop.scratch", "o": {"_id": "applied"}}, {"op": "d", "ns": "shop.scratch", "o": {"_id": "applied"}}], "$db": "admin"}, "Ww"),
+    ({"applyOps": [{"op": "c", "ns": "shop.$cmd", "o": {"collMod": "scratch", "validationLevel": "off"}}], "$db": "admin"}, "Dw"),
     ({"update": "scratch", "updates": [{"q": {"a": 1}, "u": {"$set": {"b": 1}}}]}, "Ww"),
     ({"update": "scratch", "updates": [{"q": {"_id": 1}, "u": {"$set": {"b": 1}}, "upsert": True}]}, "Ww"),
     ({"delete": "scratch", "deletes": [{"q": {"a": 1}, "limit": 0}]}, "Ww"),

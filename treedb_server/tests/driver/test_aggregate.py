@@ -3,6 +3,12 @@ import pytest
 from pymongo.errors import OperationFailure
 
 
+def failed_with(work):
+    with pytest.raises(OperationFailure) as failure:
+        work()
+    return failure.value.code
+
+
 def test_stages_that_are_a_find(films):
     pipeline = [{"$match": {"year": 1991}}, {"$match": {"_id": {"$gt": 1}}}, {"$sort": {"_id": -1}}, {"$skip": 1},
                 {"$limit": 5}, {"$project": {"title": 1}}]
@@ -77,6 +83,33 @@ def test_out_and_merge_fill_a_collection(films):
     assert sum(year["n"] for year in years.find()) == 12
     films.aggregate([{"$match": {"_id": 1}}, {"$project": {"_id": "$year", "m": {"$literal": 1}}}, {"$merge": {"into": "years"}}])
     assert years.count_documents({"m": 1}) == 1
+
+
+def test_out_and_merge_refuse_what_they_cannot_write_before_the_pipeline_runs(films):
+    db = films.database
+    db.create_collection("view", viewOn="films", pipeline=[])
+    db.create_collection("log", capped=True, size=4096)
+    db.log.insert_one({"_id": "kept"})
+    db.create_collection("series", timeseries={"timeField": "at"})
+    # The first of these fails as soon as it runs, the others have nothing to write.
+    begins = [[{"$group": {"_id": {"$toInt": "$title"}}}], [{"$match": {"_id": -1}}], [{"$sort": {"year": 1}}, {"$limit": 1}, {"$match": {"_id": -1}}]]
+    assert failed_with(lambda: films.aggregate(begins[0])) == 241
+    for begin in begins:
+        for stage, expected in [
+            ({"$out": "view"}, 166), ({"$merge": "view"}, 166), ({"$out": "log"}, 17152), ({"$merge": {"into": "series"}}, 166),
+            *[({"$out": {"db": name, "coll": "x"}}, 31321) for name in ("admin", "config", "local")],
+            *[({"$merge": {"into": {"db": name, "coll": "x"}}}, 31320) for name in ("admin", "config", "local")],
+            ({"$out": {"db": db.name.upper(), "coll": "x"}}, 13297), ({"$merge": {"into": {"db": db.name.upper(), "coll": "x"}}}, 13297),
+            ({"$out": "system.x"}, 73), ({"$merge": "system.x"}, 73),
+        ]:
+            assert failed_with(lambda: films.aggregate(begin + [stage])) == expected, (begin, stage)
+            explain = {"explain": {"aggregate": "films", "pipeline": begin + [stage], "cursor": {}}}
+            assert failed_with(lambda: db.command(explain)) == expected, (begin, stage)
+    assert list(db.log.find()) == [{"_id": "kept"}] and sorted(db.list_collection_names()) == ["films", "log", "series", "view"]
+    # These they can write.
+    films.aggregate([{"$limit": 1}, {"$merge": "log"}])
+    films.aggregate([{"$project": {"at": {"$toDate": {"$toLong": "$_id"}}}}, {"$out": "series"}])
+    assert db.log.count_documents({}) == 2 and db.series.count_documents({}) == 12
 
 
 def test_documents_without_a_collection_and_explain(films):

@@ -117,6 +117,34 @@ def test_indexes_that_cannot_be(films):
     assert list(db.nothing.list_indexes()) == []
 
 
+def test_an_index_on_id_is_the_one_that_every_collection_has(db):
+    db.c.insert_one({"_id": 1})
+    for spec in [{"key": {"_id": 1}, "name": "_id_"}, {"key": {"_id": 1}, "name": "byId", "v": 2}, {"key": {"_id": 1.0}, "name": "_id_1"}]:
+        reply = db.command({"createIndexes": "c", "indexes": [spec]})
+        assert (reply["numIndexesBefore"], reply["numIndexesAfter"], reply["note"]) == (1, 1, "all indexes already exist"), spec
+    db.create_collection("german", collation={"locale": "de"})
+    db.german.create_index("_id")
+    db.german.create_index("_id", collation={"locale": "de"})
+    for name in ("c", "german"):
+        assert [i["name"] for i in db[name].list_indexes()] == ["_id_"]
+
+
+def test_the_index_on_id_has_no_options(db):
+    db.c.insert_one({"_id": 1})
+    for option in [{"unique": True}, {"unique": False}, {"sparse": True}, {"sparse": False}, {"hidden": True}, {"background": True},
+                   {"partialFilterExpression": {"a": 1}}, {"expireAfterSeconds": 1}, {"bits": 3}, {"dropDups": True}]:
+        reply = db.command({"createIndexes": "c", "indexes": [{"key": {"_id": 1}, "name": "_id_", **option}]}, check=False)
+        assert (reply["ok"], reply["code"], reply["codeName"]) == (0, 197, "InvalidIndexSpecificationOption"), option
+        assert f"The field '{[*option][0]}' is not valid for an _id index specification" in reply["errmsg"]
+    for spec in [{"key": {"_id": -1}, "name": "down"}, {"key": {"a": 1}, "name": "_id_"},
+                 {"key": {"_id": 1}, "name": "_id_", "collation": {"locale": "de"}}]:
+        assert db.command({"createIndexes": "c", "indexes": [spec]}, check=False)["code"] == 2, spec
+    # Others that begin with it or are of another kind are like any other.
+    db.c.create_index([("_id", 1), ("a", 1)], unique=True)
+    db.c.create_index([("_id", "hashed")])
+    assert sorted(i["name"] for i in db.c.list_indexes()) == ["_id_", "_id_1_a_1", "_id_hashed"]
+
+
 def test_explain_tells_plan_and_work(films):
     films.create_index("year")
     plan = films.find({"year": 1991}).explain()

@@ -2,6 +2,7 @@
 import datetime
 import gzip
 import json
+import os
 import socket
 import struct
 import subprocess
@@ -132,6 +133,135 @@ def test_a_damaged_dump_is_an_error_with_its_place(server, db, tmp_path):
     assert done.returncode == 1 and "cut.bson: a document that is cut at byte 14" in done.stderr, done.stderr
     done = treedb("restore", folder, "--uri", server.uri)
     assert done.returncode == 1 and "name the directory above" in done.stderr
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_file_of_a_dump_that_is_cut_anywhere_is_an_error(server, db, tmp_path, zipped):
+    folder = tmp_path / db.name
+    folder.mkdir()
+    documents = [bson.encode({"_id": i, "text": os.urandom(5)}) for i in range(2)]
+    whole = gzip.compress(b"".join(documents)) if zipped else b"".join(documents)
+    between = set() if zipped else {len(b"".join(documents[:n])) for n in range(3)}
+    for end in range(0, len(whole), 3 if zipped else 1):
+        (folder / f"cut.bson{'.gz' if zipped else ''}").write_bytes(whole[:end])
+        done = treedb("restore", tmp_path, "--uri", server.uri, "--drop")
+        assert (done.returncode == 0) == (end in between) and (end in between or "cut.bson" in done.stderr), (end, done.stderr)
+
+
+#: Writes down the calls that make files durable, and can end the process after one of them.
+OBSERVER = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+static void note(const char *what, const char *path, const char *to) {
+    static int calls;
+    int log = open(getenv("OBSERVED"), O_WRONLY | O_CREAT | O_APPEND, 0600);
+    dprintf(log, "%s\t%s\t%s\n", what, path, to);
+    close(log);
+    const char *last = getenv("LAST_CALL");
+    if (last && ++calls == atoi(last)) _exit(86);
+}
+
+int fsync(int fd) {
+    char link[64], path[4096];
+    int (*real)(int) = (int (*)(int))dlsym(RTLD_NEXT, "fsync");
+    int done = real(fd);
+    snprintf(link, sizeof link, "/proc/self/fd/%d", fd);
+    ssize_t length = readlink(link, path, sizeof path - 1);
+    path[length < 0 ? 0 : length] = 0;
+    note("fsync", path, "");
+    return done;
+}
+
+int rename(const char *from, const char *to) {
+    int (*real)(const char *, const char *) = (int (*)(const char *, const char *))dlsym(RTLD_NEXT, "rename");
+    int done = real(from, to);
+    note("rename", from, to);
+    return done;
+}
+
+int unlink(const char *path) {
+    int (*real)(const char *) = (int (*)(const char *))dlsym(RTLD_NEXT, "unlink");
+    int done = real(path);
+    note("unlink", path, "");
+    return done;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def observer(tmp_path_factory):
+    """Runs the program and returns what it did to make its files durable, in order; only up to the call `last` if that is given."""
+    folder = tmp_path_factory.mktemp("observer")
+    (folder / "observer.c").write_text(OBSERVER)
+    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", folder / "observer.so", folder / "observer.c", "-ldl"], check=True)
+
+    def run(*args, last=None):
+        log = folder / "calls"
+        log.write_text("")
+        environment = {**os.environ, "LD_PRELOAD": str(folder / "observer.so"), "OBSERVED": str(log)}
+        if last:
+            environment["LAST_CALL"] = str(last)
+        done = subprocess.run([BIN, *map(str, args)], capture_output=True, text=True, timeout=120, env=environment)
+        assert done.returncode == (86 if last else 0), done.stderr
+        return [tuple(line.split("\t")) for line in log.read_text().splitlines()]
+
+    return run
+
+
+def assert_durable(calls, folder, files):
+    """Each file was on disk before it got its name, and its name afterwards."""
+    for file in files:
+        [(at, temporary)] = [(at, call[1]) for at, call in enumerate(calls) if call[0] == "rename" and call[2] == str(file)]
+        assert ("fsync", temporary, "") in calls[:at] and ("fsync", str(folder), "") in calls[at:], (file, calls)
+
+
+def test_an_export_is_on_disk_when_the_command_ends(native, observer, tmp_path):
+    with native.client() as client:
+        client.shop.many.insert_many([{"_id": i} for i in range(3)])
+    files = [tmp_path / "many.jsonl", tmp_path / "many.indexes"]
+    calls = observer("export", "shop.many", files[0], "--indexes", files[1], "--native", native_of(native))
+    assert_durable(calls, tmp_path, files)
+    assert files[0].read_text() == '{"_id":0}\n{"_id":1}\n{"_id":2}\n'
+    assert sorted(tmp_path.iterdir()) == sorted(files)
+
+
+def test_a_dump_that_was_interrupted_anywhere_is_not_restored(server, client, db, observer, tmp_path):
+    db.a.insert_many([{"_id": i} for i in range(3)])
+    db.b.insert_one({"_id": 1})
+    db.b.create_index("x")
+    to = tmp_path / "new/to"
+    dump = ("dump", "--uri", server.uri, "--only", db.name, to)
+    calls = observer(*dump)
+    folder = to / db.name
+    files = [folder / f"{name}{part}" for name in "ab" for part in (".bson", ".metadata.json")]
+    assert_durable(calls, folder, files)
+    for above, created in [(to, folder), (to.parent, to), (tmp_path, to.parent)]:
+        assert ("fsync", str(above), "") in calls, f"the name of {created}"
+    marker = to / "dump.unfinished"
+    [removed] = [at for at, call in enumerate(calls) if call[:2] == ("unlink", str(marker))]
+    assert [call[:2] for call in calls[removed + 1:]] == [("fsync", str(to))]
+    assert calls.index(("fsync", str(marker), "")) < min(at for at, call in enumerate(calls) if call[0] == "rename")
+    # Over the earlier dump, which it makes useless until it is complete.
+    db.b.drop_index("x_1")
+    db.b.insert_one({"_id": 2})
+    again = observer(*dump)
+    removed = next(at for at, call in enumerate(again) if call[:2] == ("unlink", str(marker)))
+    for last in range(1, len(again) + 1):
+        observer(*dump, last=last)
+        done = treedb("restore", to, "--uri", server.uri, "--drop")
+        if last <= removed:
+            assert done.returncode == 1 and f"{marker}: this dump was interrupted" in done.stderr, (last, done.stderr)
+        else:
+            assert done.returncode == 0 and list(db.b.find()) == [{"_id": 1}, {"_id": 2}], (last, done.stderr)
+    # What there is can still be had.
+    observer(*dump, last=2)
+    marker.unlink()
+    assert treedb("restore", to, "--uri", server.uri, "--drop").returncode == 0
 
 
 def test_what_cannot_be_dumped_or_restored_is_told(server, db, tmp_path):

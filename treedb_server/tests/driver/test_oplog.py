@@ -95,6 +95,9 @@ def test_the_oplog_is_counted_and_aggregated_as_its_entries_say(db, client, oplo
         kinds[entry["op"]] = kinds.get(entry["op"], 0) + 1
     assert {one["_id"]: one["n"] for one in oplog.aggregate([match, {"$group": {"_id": "$op", "n": {"$sum": 1}}}])} == kinds
     assert list(oplog.aggregate([match, {"$count": "n"}])) == [{"n": len(entries)}]
+    assert set(oplog.distinct("op", mine)) == set(kinds) and oplog.distinct("none", mine) == []
+    assert oplog.distinct("o._id", {**mine, "op": "i", "ns": f"{db.name}.c"}) == list(range(3000))
+    assert set(oplog.distinct("ns")) >= {f"{db.name}.c"}
     found, = oplog.aggregate([match, {"$limit": 1}, {"$lookup": {
         "from": "oplog.rs", "localField": "ts", "foreignField": "ts", "as": "same"}}])
     assert ids(found["same"]) == [entries[0]["ts"]]
@@ -114,7 +117,7 @@ def test_the_oplog_begins_with_an_entry_and_cannot_be_written(db, client, oplog)
         lambda: oplog.find().sort("op", 1).next(),
         lambda: oplog.find({}, sort=[("op", 1), ("ts", 1)]).next(),
         lambda: oplog.find().hint("_id_").next(),
-        lambda: oplog.distinct("op"),
+        lambda: oplog.distinct("op", hint="_id_"),
         lambda: oplog.watch(),
         lambda: oplog.aggregate([{"$out": {"db": "local", "coll": "oplog.rs"}}]),
         lambda: oplog.aggregate([{"$match": {}}], hint="_id_").next(),
@@ -124,7 +127,110 @@ def test_the_oplog_begins_with_an_entry_and_cannot_be_written(db, client, oplog)
     ]:
         with pytest.raises(OperationFailure) as failure:
             work()
-        assert failure.value.code in (20, 2, 73)
+        assert failure.value.code in (20, 2, 73, 31320, 31321)
+
+
+def applied(client, *entries, **options):
+    reply = client.admin.command({"applyOps": [*entries], **options}, check=False)
+    return reply.get("code", 0), reply.get("results")
+
+
+def everything(db):
+    return {name: (sorted(db[name].find(), key=lambda document: str(document["_id"])), db[name].index_information(), db[name].options())
+            for name in db.list_collection_names()}
+
+
+def test_entries_that_are_applied_make_the_same_database_of_another_once_or_twice(db, client, oplog):
+    since = last(oplog)
+    change_everything(db)
+    db.create_collection("capped", capped=True, size=4096)
+    db.capped.insert_many([{"_id": i} for i in range(5)])
+    db.c.insert_many([{"_id": i, "n": i, "deep": {"list": [{"x": i, "text": "y" * 40}, i, "z" * 40], "text": "x" * 40}} for i in range(20)])
+    db.c.create_index([("n", -1)], name="by n", sparse=True)
+    db.c.create_index("deep.text", unique=True, partialFilterExpression={"n": {"$gt": 100}})
+    db.c.update_many({"n": {"$lt": 9}}, {"$inc": {"deep.list.0.x": 5}, "$unset": {"n": 1}, "$set": {"new": {"a": 1}}})
+    db.c.update_many({"_id": {"$gt": 5}}, {"$push": {"deep.list": {"$each": [{"p": 1}], "$position": 1}}, "$rename": {"deep.text": "t"}})
+    db.c.update_one({"_id": 3}, {"$push": {"deep.list": {"$each": [], "$slice": 1}}})
+    db.c.replace_one({"_id": 4}, {"whole": "document"})
+    db.c.delete_many({"_id": {"$gt": 15}})
+    db.command({"collMod": "c", "index": {"name": "by n", "hidden": True}})
+    other = client[f"{db.name}_applied"]
+    entries = []
+    for entry in oplog.find({"ts": {"$gt": since}, "ns": {"$regex": f"^{db.name}\\."}}):
+        entry = {name: entry[name] for name in ("op", "ns", "o", "o2", "ts", "wall") if name in entry}
+        entry["ns"] = entry["ns"].replace(db.name, other.name)
+        if "renameCollection" in entry["o"]:
+            entry["o"] |= {name: entry["o"][name].replace(db.name, other.name) for name in ("renameCollection", "to")}
+        entries.append(entry)
+    assert {entry["op"] for entry in entries} == {"i", "u", "d", "c"} and any("diff" in entry["o"] for entry in entries)
+    try:
+        for entry in entries:
+            assert [applied(client, entry) for _ in range(2)] == [(0, [True])] * 2, entry
+        assert everything(other) == everything(db)
+        reply = client.admin.command({"applyOps": entries})
+        assert (reply["applied"], reply["results"]) == (len(entries), [True] * len(entries))
+        assert everything(other) == everything(db)
+        client.admin.command({"applyOps": [{"op": "c", "ns": f"{other.name}.$cmd", "o": {"dropDatabase": 1}}]})
+        assert other.list_collection_names() == []
+    finally:
+        client.drop_database(other.name)
+
+
+def test_entries_up_to_one_that_fails_are_applied_and_told(db, client):
+    db.a.insert_one({"_id": 1, "n": 1})
+    db.a.create_index("n", unique=True)
+    ns = db.a.full_name
+    one = lambda op, o, **more: {"op": op, "ns": ns, "o": o, **more}
+    insert = one("i", {"_id": 2, "n": 2})
+    # An update without a document, and the others are applied.
+    assert applied(client, insert, one("u", {"$v": 2, "diff": {"u": {"n": 5}}}, o2={"_id": 9}), one("d", {"_id": 2}),
+                   {"op": "n", "ns": "", "o": {"msg": "nothing"}}) == (8, [True, False, True])
+    assert applied(client, one("u", {"n": 5}, o2={"_id": 9})) == (8, [False])
+    assert list(db.a.find()) == [{"_id": 1, "n": 1}]
+    # Nothing after another error.
+    assert applied(client, insert, one("i", {"_id": 3, "n": 1}), one("d", {"_id": 2})) == (11000, [True, False])
+    assert db.a.find_one({"_id": 2}) == {"_id": 2, "n": 2} and db.a.find_one({"_id": 3}) is None
+    missing = {"ns": f"{db.name}.none"}
+    assert applied(client, insert | missing) == (26, [False])
+    assert applied(client, one("u", {"n": 1}, o2={"_id": 1}, b=True) | missing) == (26, [False])
+    assert applied(client, one("d", {"_id": 1}) | missing) == (0, [True])
+    assert db.list_collection_names() == ["a"]
+    # The document is inserted, the second time replaced.
+    assert applied(client, insert, one("i", {"_id": 2, "n": 7})) == (0, [True, True]) and db.a.find_one({"_id": 2})["n"] == 7
+    assert applied(client, one("u", {"n": 8, "_id": 8}, o2={"_id": 8}, b=True), one("u", {"$v": 1, "$set": {"n": 9}}, o2={"_id": 8})) == (0, [True, True])
+    assert db.a.find_one({"_id": 8}) == {"_id": 8, "n": 9}
+    db.command("collMod", "a", validator={"n": {"$type": "int"}})
+    assert applied(client, one("u", {"$v": 2, "diff": {"u": {"n": "x"}}}, o2={"_id": 8})) == (121, [False])
+    assert applied(client, one("u", {"$v": 2, "diff": {"u": {"n": "x"}}}, o2={"_id": 8}), bypassDocumentValidation=True) == (0, [True])
+    nested = {"op": "c", "ns": "admin.$cmd", "o": {"applyOps": [one("d", {"_id": 8}), one("d", {"_id": 2})]}}
+    assert applied(client, nested) == (0, [True, True]) and list(db.a.find()) == [{"_id": 1, "n": 1}]
+
+
+def test_entries_that_cannot_be_applied_change_nothing(db, client):
+    db.a.insert_one({"_id": 1})
+    fine = {"op": "i", "ns": db.a.full_name, "o": {"_id": 2}}
+    command = lambda o, **more: {"op": "c", "ns": f"{db.name}.$cmd", "o": o, **more}
+    deep = fine
+    for _ in range(12):
+        deep = command({"applyOps": [deep]})
+    for wrong, code in [
+        ({"ns": "x.y", "o": {}}, 20), ({"op": "i", "o": {"_id": 1}}, 20), ({"op": "i", "ns": "x.y"}, 20), ({"op": "u", "ns": "x.y", "o": {}}, 20),
+        ({**fine, "op": "z"}, 9), ({**fine, "ns": "nowhere"}, 73), ({**fine, "ns": "a.system.users"}, 73), ({**fine, "o": {"n": 1}}, 9),
+        ({"op": "u", "ns": db.a.full_name, "o": {"$v": 2, "u": 1}, "o2": {"_id": 1}}, 9), ("x", 14), (deep, 9),
+        (command({"drop": "a"}) | {"ns": db.a.full_name}, 73), (command({}), 9), (command({"find": "a"}), 238),
+        (command({"createUser": "a"}), 238), (command({"create": "b"}, ui=bson.Binary(b"0" * 16, 4)), 238),
+        (command({"applyOps": [], "prepare": True}), 238), (command({"dropDatabase": 1}), 6275900),
+    ]:
+        assert applied(client, fine, wrong) == (code, None), wrong
+    for options in [{"allowAtomic": True}, {"alwaysUpsert": True}, {"preCondition": [{}]}]:
+        assert applied(client, fine, **options) == (238, None)
+    assert applied(client, fine, allowAtomic=False, alwaysUpsert=False, preCondition=[]) == (0, [True])
+    assert applied(client, {**fine, "o": {"_id": 3}, "ui": bson.Binary(b"0" * 16, 4)}) == (3318200, [False])
+    uuid = db.command("listCollections", filter={"name": "a"})["cursor"]["firstBatch"][0]["info"]["uuid"]
+    assert applied(client, {**fine, "o": {"_id": 3}, "ui": uuid}) == (0, [True])
+    assert applied(client, {"op": "u", "ns": db.a.full_name, "o": {"$v": 2, "diff": {"u": {"_id": 9}}}, "o2": {"_id": 3}}) == (66, [False])
+    assert applied(client, {"op": "i", "ns": "local.oplog.rs", "o": {"_id": 3}}) == (26, [False])
+    assert [d["_id"] for d in db.a.find()] == [1, 2, 3]
 
 
 def test_who_may_not_read_local_may_not_read_the_oplog(tmp_path):

@@ -112,6 +112,7 @@ def test_collections_and_indexes_are_created_in_a_transaction(client, db):
             db.create_collection("a", session=session, check_exists=False, validator={"n": {"$gte": 0}})
             db.a.create_index("n", unique=True, session=session)
             db.b.create_index([("x", -1)], session=session)
+            db.b.create_index("_id", session=session)  # The one that it has.
             db.a.insert_one({"_id": 1, "n": 1}, session=session)
             assert list(db.a.find({"n": 1}, session=session)) == [{"_id": 1, "n": 1}]
             assert db.list_collection_names() == []
@@ -123,6 +124,8 @@ def test_collections_and_indexes_are_created_in_a_transaction(client, db):
             (263, lambda: db.a.create_index("m", session=session)),
             (85, lambda: db.b.create_index([("x", -1)], name="other", session=session)),
             (197, lambda: db.command({"createIndexes": "d", "indexes": [{"key": {"a": 1}, "name": "a", "no": 1}]}, session=session)),
+            (197, lambda: db.e.create_index("_id", unique=True, session=session)),
+            (2, lambda: db.e.create_index("a", name="_id_", session=session)),
         ]
         for expected, work in refused:
             session.start_transaction()
@@ -132,6 +135,7 @@ def test_collections_and_indexes_are_created_in_a_transaction(client, db):
             session.abort_transaction()
         session.start_transaction()
         db.a.create_index("n", unique=True, session=session)  # It is there already.
+        db.a.create_index("_id", session=session)
         db.create_collection("c", session=session, check_exists=False)
         db.c.insert_one({"n": 1}, session=session)
         assert code(db.c.create_index, "late", session=session) == 263

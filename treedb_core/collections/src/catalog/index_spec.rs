@@ -6,7 +6,7 @@ use bson::{RawArrayBuf, RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_query::doc::Collation;
 use treedb_query::error::Result;
 use treedb_query::index::Definition;
-use treedb_query::query::definition_of;
+use treedb_query::query::new_definition_of;
 
 /// An index to create: the specification that `createIndexes` takes.
 ///
@@ -101,7 +101,7 @@ impl IndexSpec {
     /// # Errors
     /// If the specification is not valid.
     pub fn index_name(&self) -> Result<String> {
-        Ok(definition_of(&self.spec)?.name().to_owned())
+        Ok(new_definition_of(&self.spec)?.name().to_owned())
     }
 
     /// The checked definition for a collection whose default is `collation`, which an index without a collation of its own
@@ -111,9 +111,9 @@ impl IndexSpec {
             Some(own) if self.spec.get("collation")?.is_none() => {
                 let mut spec = self.spec.clone();
                 spec.append(cstr!("collation"), own);
-                definition_of(&spec)
+                new_definition_of(&spec)
             }
-            _ => definition_of(&self.spec),
+            _ => new_definition_of(&self.spec),
         }
     }
 }

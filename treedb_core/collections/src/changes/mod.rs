@@ -14,6 +14,7 @@
 //! | `watch` | [`WatchRequest`]: the parameters of a change stream |
 //! | `stream`, `event`, `update_description`, `split`, `resume_token` | [`ChangeStream`], its events, and positions in it |
 //! | `oplog`, `document_diff` | [`Oplog`]: the changes as MongoDB's oplog has them |
+//! | `apply_difference` | applying the differences of an oplog to documents |
 //! | `as_of` | reading collections as of an earlier change: [`AsOf`], and the history of a document |
 //! | `since`, `row_ranges` | what happened after a change |
 //! | `rewind` | making the database what it was: [`Rewound`] |
@@ -62,6 +63,7 @@
 //!   collection id, u64 BE, seq, u64 BE -> BSON { from }: a rename, and the name that the collection had until then
 //! ```
 
+mod apply_difference;
 mod as_of;
 mod check;
 mod document_diff;

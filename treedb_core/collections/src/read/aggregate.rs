@@ -487,6 +487,29 @@ impl Collections for SnapshotCollections {
         Ok(!self.choose(&seen, query)?.sort_in_memory)
     }
 
+    fn check_target(&self, namespace: &str, replaces: bool) -> Result<()> {
+        // A view is an error here.
+        let Some(seen) = self.seen(namespace)? else {
+            return self.db.inner.catalog.check_free(&*locked(&self.reads), &Namespace::parse(namespace)?);
+        };
+        let Some(special) = seen.unchanged().map(|meta| &meta.special) else { return Ok(()) };
+        if replaces && special.capped.is_some() {
+            return Err(QueryError::new(
+                ErrorCode::Location17152,
+                format!("namespace '{namespace}' is capped so it can't be used for $out"),
+            ));
+        }
+        if !replaces && special.time_field.is_some() {
+            return Err(QueryError::new(
+                ErrorCode::CommandNotSupportedOnView,
+                format!(
+                    "$merge cannot write to the time-series collection {namespace}: use $out, or insert the documents"
+                ),
+            ));
+        }
+        Ok(())
+    }
+
     fn write(&self, namespace: &str, body: &mut WriteBody<'_>) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
         let work = |edit: &mut Edit<'_>| {
@@ -593,6 +616,7 @@ impl Database {
         if in_transaction && pipeline.writes() {
             return Err(unsupported_in_transaction("$out or $merge"));
         }
+        pipeline.check_target(&context)?;
         let hint = request.hint.clone();
         let plan =
             collections.plan(&namespace, pipeline.explain(namespace.as_str(), hint.clone(), &context)?.0)?;
@@ -608,6 +632,7 @@ impl Database {
         let reads = Arc::new(Mutex::new(self.inner.store.begin_read()?));
         let Prepared { namespace, pipeline, collections, context } =
             self.prepare(reads, None, namespace, request)?;
+        pipeline.check_target(&context)?;
         let (query, stages) = pipeline.explain(namespace.as_str(), request.hint.clone(), &context)?;
         let planner = query.map(|query| collections.query_planner(&namespace, &query)).transpose()?;
         Ok(Explanation { planner, stages })

@@ -18,6 +18,12 @@ impl Collection {
     /// Those of [`Collection::find`]; `BSONObjectTooLarge` if the values take more than 16 MiB.
     pub fn distinct(&self, path: &str, request: FindRequest) -> Result<RawArrayBuf> {
         let mut found = values_of(path, &request, || self.collation())?;
+        if self.namespace().is_oplog() {
+            for entry in self.database().oplog(&request, false)? {
+                found.add(&entry?)?;
+            }
+            return Ok(found.finish());
+        }
         let all = request.filter.as_ref().is_none_or(|filter| filter.iter().next().is_none());
         if all
             && request.as_of.is_none()

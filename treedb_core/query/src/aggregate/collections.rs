@@ -110,6 +110,15 @@ pub trait Collections: Send + Sync {
     /// Those of the planner.
     fn provides_order(&self, namespace: &str, query: &Query) -> Result<bool>;
 
+    /// Refuses a collection that `$out` (`replaces`) or `$merge` cannot write.
+    ///
+    /// # Errors
+    /// MongoDB's code for why.
+    fn check_target(&self, namespace: &str, replaces: bool) -> Result<()> {
+        let _ = (namespace, replaces);
+        Ok(())
+    }
+
     /// Runs `body` on the collection in one transaction. The collection is created if it does not exist.
     ///
     /// # Errors

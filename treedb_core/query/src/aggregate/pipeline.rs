@@ -49,6 +49,15 @@ impl Pipeline {
         self.stages.last().is_some_and(|last| matches!(last.role(), Role::Write))
     }
 
+    /// Refuses a pipeline that ends in `$out` or `$merge` into a collection that these cannot write. Without this it fails when
+    /// its documents have been computed, or not at all if there are none.
+    ///
+    /// # Errors
+    /// `CommandNotSupportedOnView`, and others with MongoDB's code for why.
+    pub fn check_target(&self, context: &Context) -> Result<()> {
+        self.stages.last().map_or(Ok(()), |last| last.stage.check_target(context))
+    }
+
     /// True if the pipeline begins with documents of its own and needs no collection.
     pub fn has_source(&self) -> bool {
         matches!(self.stages.first().map(PlannedStage::role), Some(Role::Source(source)) if !source.needs_collection())

@@ -76,6 +76,14 @@ pub(crate) trait Stage: Debug + Send + Sync {
         Ok(None)
     }
 
+    /// Refuses a pipeline that ends in this stage if the stage could not write its documents: they need not be computed then.
+    ///
+    /// # Errors
+    /// MongoDB's code for why.
+    fn check_target(&self, _context: &Context) -> Result<()> {
+        Ok(())
+    }
+
     /// The stage as `explain` shows it; `source` is how it was written.
     fn explain(&self, source: &RawDocument) -> RawDocumentBuf {
         source.to_owned()

@@ -14,6 +14,7 @@ use treedb_query::doc::MAX_DOCUMENT_SIZE;
 use treedb_query::doc::json::from_json;
 
 use crate::cli::Failure;
+use crate::cli::sync::{sync_folder, sync_name};
 
 /// Longer names are shortened in names of files, as `mongodump` does it.
 const LONGEST_NAME: usize = 238;
@@ -79,9 +80,37 @@ pub(super) fn remove(path: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Makes sure that the names of files in a folder are on disk.
-pub(super) fn sync_folder(folder: &Path) -> Result<(), Failure> {
-    File::open(folder).and_then(|folder| folder.sync_all()).map_err(|error| failed(folder, &error))
+/// The file that a dump's directory has until the dump is complete: of one that was cut short, some collections may be missing,
+/// others may be those of an earlier dump, and documents may have the options and indexes of another.
+pub(super) struct Unfinished {
+    path: PathBuf,
+}
+
+impl Unfinished {
+    /// Its path in the directory of a dump.
+    pub(super) fn path(dump: &Path) -> PathBuf {
+        // No database can have this name.
+        dump.join("dump.unfinished")
+    }
+
+    /// Marks the directory, before a file of the dump is in it.
+    pub(super) fn mark(dump: &Path) -> Result<Unfinished, Failure> {
+        let path = Unfinished::path(dump);
+        let text = b"treedb dump is writing into this directory, or was interrupted.\n";
+        let written = File::create(&path).and_then(|mut file| {
+            file.write_all(text)?;
+            file.sync_all()
+        });
+        written.map_err(|error| failed(&path, &error))?;
+        sync_folder(dump)?;
+        Ok(Unfinished { path })
+    }
+
+    /// Everything of the dump is on disk under its name.
+    pub(super) fn complete(self) -> Result<(), Failure> {
+        fs::remove_file(&self.path).map_err(|error| failed(&self.path, &error))?;
+        sync_name(&self.path)
+    }
 }
 
 /// A file that is being written under another name, and gets its own when it is complete.
@@ -130,7 +159,7 @@ impl Sink {
         let earlier = sibling(&self.path);
         if earlier.exists() {
             // At no moment is there neither.
-            self.path.parent().map_or(Ok(()), sync_folder)?;
+            sync_name(&self.path)?;
             fs::remove_file(&earlier).map_err(|error| failed(&earlier, &error))?;
         }
         Ok(())

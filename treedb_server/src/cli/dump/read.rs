@@ -9,7 +9,7 @@ use std::process::ExitCode;
 
 use bson::Document;
 
-use super::file::{BsonFile, Metadata, unescaped};
+use super::file::{BsonFile, Metadata, Unfinished, unescaped};
 use super::place::{Load, Place, PlaceArgs};
 use super::write::is_wanted;
 use crate::cli::Failure;
@@ -66,7 +66,8 @@ pub(in crate::cli) fn is_dump(dir: &Path) -> bool {
         |folder: &Path| entries(folder).is_ok_and(|files| files.iter().any(|(name, _)| part(name).is_some()));
     dir.is_dir()
         && !dir.join("pages").is_file()
-        && (has_dump(dir)
+        && (Unfinished::path(dir).exists()
+            || has_dump(dir)
             || entries(dir).is_ok_and(|all| all.iter().any(|(_, path)| path.is_dir() && has_dump(path))))
 }
 
@@ -84,6 +85,13 @@ struct Run<'a> {
 
 impl DumpRestore<'_> {
     pub(in crate::cli) fn run(&self) -> Result<ExitCode, Failure> {
+        let unfinished = Unfinished::path(self.from);
+        if unfinished.exists() {
+            return Err(Failure(format!(
+                "{}: this dump was interrupted, or is being written: dump again, or remove that file to restore what there is",
+                unfinished.display()
+            )));
+        }
         let mut collections: BTreeMap<(String, String), Files> = BTreeMap::new();
         let mut bytes = 0;
         for (folder, path) in entries(self.from)? {

@@ -1,17 +1,17 @@
 //! `treedb dump`.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::Args;
 use treedb_collections::Namespace;
 
-use super::file::{Metadata, Sink, escaped, remove, sync_folder};
+use super::file::{Metadata, Sink, Unfinished, escaped, remove};
 use super::place::{Listed, Place, PlaceArgs};
 use crate::cli::Failure;
 use crate::cli::progress::Progress;
+use crate::cli::sync::{create_folder, sync_folder};
 
 /// Write databases as BSON files, which mongorestore and `treedb restore` read
 #[derive(Debug, Args)]
@@ -20,9 +20,10 @@ The layout is that of mongodump: TO/database/collection.bson with the documents,
 indexes beside it. Each collection is of one moment, and several are of several moments: `treedb backup` copies everything as of
 one moment, users included, which a dump leaves out.
 
-Files are written under temporary names and renamed when they are complete. Those of an earlier dump of the same collections are
-replaced, compressed or not; those of collections that are not dumped stay, dropped ones too, as mongodump leaves them, and would
-be restored: dump into an empty directory for a copy of what there is now.
+Files are written under temporary names and renamed when they are on disk. Until all are, TO has a file dump.unfinished, by which
+`treedb restore` refuses a dump that was interrupted. Those of an earlier dump of the same collections are replaced, compressed
+or not; those of collections that are not dumped stay, dropped ones too, as mongodump leaves them, and would be restored: dump
+into an empty directory for a copy of what there is now.
 
 Examples:
   treedb dump --dir ./data /mnt/dump
@@ -73,13 +74,16 @@ impl Dump {
         let mut progress = Progress::of_documents("dumped", total);
         let mut documents = 0;
         let mut folders = BTreeSet::new();
+        create_folder(&self.to)?;
+        let unfinished = Unfinished::mark(&self.to)?;
         for (database, listed, _) in wanted {
             let folder = self.to.join(escaped(&database));
-            fs::create_dir_all(&folder).map_err(|error| Failure(format!("{}: {error}", folder.display())))?;
+            create_folder(&folder)?;
             self.collection(&mut place, &folder, &database, listed, &mut documents, &mut progress)?;
             folders.insert(folder);
         }
         folders.iter().try_for_each(|folder| sync_folder(folder))?;
+        unfinished.complete()?;
         progress.finish(documents, &format!("to {}", self.to.display()));
         place.close()?;
         Ok(ExitCode::SUCCESS)

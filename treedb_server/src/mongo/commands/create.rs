@@ -3,7 +3,7 @@
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_query::doc::Collation;
 use treedb_query::index::ordered::same_key_pattern;
-use treedb_query::query::ErrorCode;
+use treedb_query::query::{ErrorCode, check_id_index_fields};
 
 use super::Result;
 use super::request::{Request, done};
@@ -93,6 +93,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 
 /// Refuses an `idIndex` that is not the index on `_id` that every collection has; `options` are those of the collection.
 fn check_id_index(index: &RawDocument, options: &Document) -> Result<()> {
+    check_id_index_fields(index)?;
     let (mut key, mut collation) = (None, None);
     for arg in args("create.idIndex", index) {
         let arg = arg?;
@@ -106,15 +107,8 @@ fn check_id_index(index: &RawDocument, options: &Document) -> Result<()> {
             "v" => {
                 arg.integer()?;
             }
-            other => {
-                return Err(CommandError::named(
-                    197,
-                    "InvalidIndexSpecificationOption",
-                    format!(
-                        "The field '{other}' is not valid for an _id index specification. Specification: {index:?}"
-                    ),
-                ));
-            }
+            // Refused above.
+            _ => {}
         }
     }
     let key = key.ok_or_else(|| {

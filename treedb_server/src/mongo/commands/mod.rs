@@ -1,6 +1,7 @@
 //! The commands: one file each, one row each in [`COMMANDS`].
 
 mod aggregate;
+mod apply_ops;
 mod backup_to;
 mod build_info;
 mod bulk_write;
@@ -175,6 +176,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         aggregate::run,
     )
     .transactions(TransactionSupport::Inside),
+    Command::new("applyOps", "Apply entries of an oplog", Needs::Login, apply_ops::run),
     Command::new(
         "authenticate",
         "Authenticate by the certificate of the connection",

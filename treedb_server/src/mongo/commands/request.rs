@@ -84,13 +84,16 @@ impl<'a> Request<'a> {
             && self
                 .collection_name()
                 .is_ok_and(|name| Namespace::new("local", name).is_ok_and(|name| name.is_oplog()));
-        let reads = matches!(self.command.name, "find" | "getMore" | "killCursors" | "count" | "aggregate");
+        let reads = matches!(
+            self.command.name,
+            "find" | "getMore" | "killCursors" | "count" | "distinct" | "aggregate"
+        );
         if !is_about_it || reads {
             return Ok(());
         }
         Err(CommandError::new(
             ErrorCode::IllegalOperation,
-            "local.oplog.rs shows the change log: it can be read by find, count and aggregate, and cannot be written",
+            "local.oplog.rs shows the change log: it can be read by find, count, distinct and aggregate, and cannot be written",
         ))
     }
 

@@ -62,6 +62,9 @@ enum WhenNotMatched {
     Fail,
 }
 
+/// The databases that no pipeline writes to: those of the server itself.
+const INTERNAL: [&str; 3] = ["admin", "config", "local"];
+
 /// The stages that a pipeline of `whenMatched` may have: those that make another document of one, by itself.
 const OF_A_DOCUMENT: [&[u8]; 6] =
     [b"$addFields", b"$project", b"$replaceRoot", b"$replaceWith", b"$set", b"$unset"];
@@ -148,9 +151,14 @@ impl Write {
         Ok(Action::Merge { on, when_matched, when_not_matched, variables, collation })
     }
 
-    fn run(&self, mut input: BoxedStream, context: &Context) -> Result<()> {
+    /// The database and the full name of the collection to write to.
+    fn target<'a>(&'a self, context: &'a Context) -> (&'a str, String) {
         let database = self.database.as_deref().unwrap_or(&context.database);
-        let namespace = format!("{database}.{}", self.collection);
+        (database, format!("{database}.{}", self.collection))
+    }
+
+    fn run(&self, mut input: BoxedStream, context: &Context) -> Result<()> {
+        let (_, namespace) = self.target(context);
         let mut taken = false;
         match &self.action {
             Action::Out => context.collections.write(&namespace, &mut |sink| {
@@ -353,6 +361,24 @@ impl Stage for Write {
             Action::Out => rawdoc! { "$out": into },
             Action::Merge { .. } => rawdoc! { "$merge": { "into": into } },
         }
+    }
+
+    fn check_target(&self, context: &Context) -> Result<()> {
+        let (database, namespace) = self.target(context);
+        let replaces = matches!(self.action, Action::Out);
+        if INTERNAL.contains(&database) {
+            return Err(match replaces {
+                true => QueryError::new(
+                    ErrorCode::Location31321,
+                    format!("Can't $out to internal database: {database}"),
+                ),
+                false => QueryError::new(
+                    ErrorCode::Location31320,
+                    format!("Cannot $merge to internal database: {database}"),
+                ),
+            });
+        }
+        context.collections.check_target(&namespace, replaces)
     }
 
     fn role(&self) -> Role<'_> {

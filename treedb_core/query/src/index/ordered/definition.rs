@@ -442,6 +442,12 @@ impl IndexDef {
                 format!("{what} Requested index: {}, existing index: {}", spec(self), spec(existing));
             Err(QueryError::new(code, message))
         };
+        if self.is_id() && existing.is_id() && self.keys == existing.keys && !equivalent && self.unique {
+            return conflict(
+                ErrorCode::BadValue,
+                "The _id index must have the same collation as the collection.",
+            );
+        }
         match (existing.name == self.name, equivalent) {
             (true, true)
                 if requested.expire_after == present.expire_after && requested.hidden == present.hidden =>

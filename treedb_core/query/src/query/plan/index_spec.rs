@@ -1,8 +1,11 @@
 //! Parses the specification of an index, including its `partialFilterExpression`.
 
+use std::cmp::Ordering;
+
 use bson::RawDocument;
 
-use crate::doc::Collation;
+use crate::doc::compare::compare;
+use crate::doc::{Collation, Doc, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::index::Definition;
 use crate::index::ordered::{Covers, IndexDef, Partial};
@@ -25,6 +28,74 @@ impl Covers for Filter {
 /// Those of [`Definition::from_spec`]; for an ordered index, of [`index_of`].
 pub fn definition_of(spec: &RawDocument) -> Result<Definition> {
     Definition::from_spec(spec, &|filter, collation| partial(filter, collation))
+}
+
+/// What the specification of the index on `_id` may have.
+const FIELDS_OF_ID_INDEX: [&str; 5] = ["key", "name", "v", "ns", "collation"];
+
+/// Refuses a specification of the index on `_id` with options, which that index does not have, also if they are false.
+///
+/// # Errors
+/// `InvalidIndexSpecificationOption`, which names the option.
+pub fn check_id_index_fields(spec: &RawDocument) -> Result<()> {
+    let mut fields = Doc::from(spec).elements();
+    match fields.find(|field| !FIELDS_OF_ID_INDEX.contains(&field.name_str())) {
+        None => Ok(()),
+        Some(other) => Err(QueryError::new(
+            ErrorCode::InvalidIndexSpecificationOption,
+            format!(
+                "The field '{}' is not valid for an _id index specification. Specification: {}",
+                other.name_str(),
+                crate::doc::shown(Value::Document(spec.into()))
+            ),
+        )),
+    }
+}
+
+/// Parses the specification of an index that is to be created. An index on `_id` alone is the one that every collection has,
+/// by whatever name it is asked for, and no other index may have the name of that one.
+///
+/// # Errors
+/// Those of [`definition_of`] and [`check_id_index_fields`]; `BadValue` for a descending index on `_id` alone, and for the
+/// name `_id_` of an index on other fields.
+pub fn new_definition_of(spec: &RawDocument) -> Result<Definition> {
+    let is_id = is_id_index(spec)?;
+    let mut definition = definition_of(spec)?;
+    if let Some(def) = definition.as_ordered_mut() {
+        if is_id {
+            let IndexDef { name, unique, .. } = IndexDef::id();
+            (def.name, def.unique) = (name, unique);
+        } else if def.is_id() {
+            return Err(QueryError::bad_value(format!(
+                "The index name '{}' is reserved for the _id index, which must have key pattern {{_id: 1}}, found key: {}",
+                def.name,
+                crate::doc::shown(Value::Document((&def.key_pattern()).into()))
+            )));
+        }
+    }
+    Ok(definition)
+}
+
+/// True if `spec` is that of the index on `_id`, which is checked.
+fn is_id_index(spec: &RawDocument) -> Result<bool> {
+    let Some(Value::Document(key)) = Doc::from(spec).get("key") else { return Ok(false) };
+    let mut fields = key.elements();
+    let direction = match (fields.next(), fields.next()) {
+        (Some(only), None) if only.name == b"_id" && only.value().is_number() => only.value(),
+        _ => return Ok(false),
+    };
+    match compare(direction, Value::Int32(0)) {
+        // No direction: not a key of any index.
+        Ordering::Equal => Ok(false),
+        Ordering::Greater => check_id_index_fields(spec).map(|()| true),
+        Ordering::Less => {
+            check_id_index_fields(spec)?;
+            Err(QueryError::bad_value(format!(
+                "The field 'key' for an _id index must be {{_id: 1}}, but got {}",
+                crate::doc::shown(Value::Document(key))
+            )))
+        }
+    }
 }
 
 /// Parses the specification of an ordered index, as in `createIndexes` or `listIndexes`.
@@ -63,7 +134,8 @@ fn allowed(node: &Node) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bson::rawdoc;
+    use bson::raw::cstr;
+    use bson::{RawBson, rawdoc};
 
     #[test]
     fn a_partial_index_covers_what_its_filter_matches_and_shows_it() {
@@ -100,5 +172,53 @@ mod tests {
         }
         let both = rawdoc! { "key": { "a": 1 }, "sparse": true, "partialFilterExpression": { "a": 1 } };
         assert_eq!(index_of(&both).unwrap_err().code, ErrorCode::CannotCreateIndex);
+    }
+
+    #[test]
+    fn an_index_on_id_alone_is_the_one_that_every_collection_has() {
+        let id = Definition::id();
+        for spec in [
+            rawdoc! { "key": { "_id": 1 } },
+            rawdoc! { "v": 2, "key": { "_id": 1.0 }, "name": "byId", "ns": "shop.films" },
+        ] {
+            assert_eq!(new_definition_of(&spec).unwrap(), id);
+        }
+        for spec in [rawdoc! { "key": { "_id": "hashed" } }, rawdoc! { "key": { "_id": 1, "n": 1 } }] {
+            assert!(!new_definition_of(&spec).unwrap().is_id(), "{spec:?}");
+        }
+    }
+
+    #[test]
+    fn the_index_on_id_has_no_options_and_its_name_is_that_of_no_other() {
+        for (name, value) in [
+            (cstr!("unique"), RawBson::Boolean(true)),
+            (cstr!("unique"), RawBson::Boolean(false)),
+            (cstr!("sparse"), RawBson::Boolean(false)),
+            (cstr!("hidden"), RawBson::Boolean(true)),
+            (cstr!("background"), RawBson::Boolean(true)),
+            (cstr!("expireAfterSeconds"), RawBson::Int32(1)),
+            (cstr!("partialFilterExpression"), RawBson::Document(rawdoc! { "a": 1 })),
+            (cstr!("dropDups"), RawBson::Boolean(true)),
+        ] {
+            for direction in [1, -1] {
+                let mut spec = rawdoc! { "key": { "_id": direction }, "name": "_id_" };
+                spec.append(name, value.clone());
+                let error = new_definition_of(&spec).unwrap_err();
+                assert_eq!(error.code, ErrorCode::InvalidIndexSpecificationOption, "{spec:?}");
+                let quoted = format!("'{}'", name.as_str());
+                assert!(error.message.contains(&quoted), "{}", error.message);
+            }
+        }
+        for spec in [
+            rawdoc! { "key": { "_id": -1 }, "name": "_id_-1" },
+            rawdoc! { "key": { "a": 1 }, "name": "_id_" },
+            rawdoc! { "key": { "_id": 1, "a": 1 }, "name": "_id_" },
+        ] {
+            assert_eq!(new_definition_of(&spec).unwrap_err().code, ErrorCode::BadValue, "{spec:?}");
+        }
+        assert_eq!(
+            new_definition_of(&rawdoc! { "key": { "_id": 0 } }).unwrap_err().code,
+            ErrorCode::CannotCreateIndex
+        );
     }
 }
