@@ -79,6 +79,18 @@ SELECT coll_mod('i', '{"index": {"name": "hidden", "sparse": true}}');
 SELECT coll_mod('i', '{"index": {"name": "_id_", "hidden": true}}');
 SELECT coll_mod('i', '{"index": {"name": "w.$**_1", "expireAfterSeconds": 1}}');
 
+-- What was said of background is kept and listed, and makes no other index.
+SELECT create_index('i', '{"b": 1}', '{"background": true}'), create_index('i', '{"b": -1}', '{"background": false, "unique": true, "sparse": true}'), create_index('i', '{"c": 1}');
+SELECT create_index('i', '{"b": 1}'), create_index('i', '{"b": 1}', '{"background": false}'), create_index('i', '{"c": 1}', '{"background": true}');
+SELECT i FROM list_indexes('i') i WHERE i ->> 'name' IN ('b_1', 'b_-1', 'c_1');
+SELECT pg_get_indexdef('i_b_1'::regclass);
+SELECT insert_one('i', '{"_id": 2001, "b": 7}'), find('i', '{"b": 7}', '{"hint": "b_1"}');
+SELECT insert_one('i', '{"_id": 2002, "b": 7}');
+SELECT coll_mod('i', '{"index": {"name": "b_1", "hidden": true}}');
+SELECT i FROM list_indexes('i') i WHERE i ? 'background';
+SELECT create_index('i', '{"x": 1}', '{"background": "yes"}');
+SELECT create_index('i', '{"_id": 1}', '{"background": true}');
+
 -- What does not go together, and what there is not.
 SELECT create_index('i', '{"x": 1}', '{"sparse": true, "partialFilterExpression": {"x": 1}}');
 SELECT create_index('i', '{"x": 1}', '{"partialFilterExpression": {"x": {"$ne": 1}}}');

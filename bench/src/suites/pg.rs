@@ -9,12 +9,13 @@ use super::{Scale, pg_documents};
 use crate::Result;
 use crate::comparison::{Candidate, Unit, compare};
 use crate::engines::Postgres;
-use crate::report::{Row, rows};
+use crate::report::{Goals, Row, progress, rows};
 
 pub(super) const ABOUT: &str = "Both indexes are in one server and are timed inside it: on two heap tables that differ \
     only in the access method of their index (int4 and 32-character text, \"C\" collation, all values distinct and in \
-    random order). No parallel workers unless a row says so, everything in shared buffers, no flushes. Lookups are a prepared statement in a \
-    loop. Checksums are sums over the rows found. The rows from \"find\" on compare a collection with a heap table of jsonb \
+    random order). No parallel workers unless a row says so, everything in shared buffers, no flushes, 256 MB of maintenance_work_mem. Lookups are a \
+    prepared statement in a loop. Checksums are sums over the rows found. Under collations of ICU both sides index one table, by turns: 32 hexadecimal digits \
+    under its root collation (und-x-icu), 32 letters, some of them with umlauts, under the German one (de-x-icu). The rows from \"find\" on compare a collection with a heap table of jsonb \
     under btree indexes on expressions of the same paths, and, where the peer is called GIN, under a GIN index of \
     jsonb_path_ops: 200,000 documents, statements prepared once and executed by one client through libpq over a Unix socket, with parameters and \
     rows in text: a filter is a parameter, which arrives as JSON. Without parallel workers, client and server take turns on one processor, because \
@@ -119,8 +120,21 @@ BEGIN
 END $$;
 ";
 
+/// Name of the server's side.
+const PEER: &str = "Postgres";
+
 /// Name, letter and index access method of each side.
-const SIDES: [(&str, &str, &str); 2] = [("TreeDB", "t", "treedb_btree"), ("Postgres", "b", "btree")];
+const SIDES: [(&str, &str, &str); 2] = [("TreeDB", "t", "treedb_btree"), (PEER, "b", "btree")];
+
+/// A table of text for builds under a collation of the server's ICU.
+const WORDS: &str = "
+CREATE TABLE words (digits text COLLATE \"C\", letters text COLLATE \"C\") USING heap;
+INSERT INTO words SELECT d, translate(d, '0123456789abcdef', 'enisratäöüßlcghd') FROM (SELECT md5(n::text) AS d FROM generate_series(1, SIZE) n) x;
+VACUUM ANALYZE words;
+";
+
+/// Columns of that table, with their collations.
+const COLLATED: [(&str, &str); 2] = [("digits", "und-x-icu"), ("letters", "de-x-icu")];
 
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let pg = Postgres::start()?;
@@ -129,6 +143,7 @@ pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     if wants_indexes(scale) {
         indexes(&pg, scale, &mut out)?;
     }
+    collated_builds(&pg, scale, &mut out)?;
     pg_documents::run(&pg, scale, &mut out)?;
     Ok(out)
 }
@@ -138,6 +153,62 @@ fn wants_indexes(scale: Scale) -> bool {
     std::env::var_os("BENCH_ONLY").is_none() || scale.wants("index")
 }
 
+/// Compares both sides in one workload. In its statements `{}` is the side's letter, `$AM` its index access method, `$N` the number of
+/// operations, `$ROUND` the round. The last row that they return must be `nanoseconds|checksum`.
+fn measure(
+    pg: &Postgres,
+    scale: Scale,
+    (workload, unit, ops): (&str, Unit, u64),
+    sql: &str,
+    goals: Goals<'_>,
+) -> Result<Vec<Row>> {
+    eprintln!("pg: {workload}");
+    let mut candidates: Vec<Candidate<'_>> = SIDES
+        .iter()
+        .map(|(name, letter, index)| {
+            let sql = sql.replace("{}", letter).replace("$AM", index).replace("$N", &ops.to_string());
+            Candidate {
+                name,
+                run: Box::new(move |round| pg.measure(ops, &sql.replace("$ROUND", &(round + 1).to_string()))),
+            }
+        })
+        .collect();
+    let samples = compare(unit, scale.rounds, &mut candidates)?;
+    Ok(rows(workload, DURABILITY, unit, samples, goals))
+}
+
+/// Builds of indexes whose values are compared by ICU.
+fn collated_builds(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
+    let name = |collation: &str| format!("index build, text, ICU collation {collation}");
+    let mut wanted = Vec::new();
+    for (column, collation) in COLLATED.into_iter().filter(|(_, collation)| scale.wants(&name(collation))) {
+        let there = format!(
+            "SELECT count(*) FROM pg_collation WHERE collname = '{collation}' AND collprovider = 'i'"
+        );
+        match pg.run(&there)?.as_str() {
+            "0" => eprintln!("pg: {}: left out, because the server was built without ICU", name(collation)),
+            _ => wanted.push((column, collation)),
+        }
+    }
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    let size = scale.of(1_000_000);
+    pg.run(&WORDS.replace("SIZE", &size.to_string()))?;
+    for (column, collation) in wanted {
+        let index = format!("{{}}words_{column}");
+        let created = format!("create index {index} on words using $AM ({column} collate \"{collation}\")");
+        let sql = format!("DROP INDEX IF EXISTS {index}; CHECKPOINT; SELECT timed('{created}');");
+        let workload = name(collation);
+        for row in measure(pg, scale, (&workload, Unit::NanosPerOp, size), &sql, &[(PEER, 0.8)])? {
+            progress(&row);
+            out.push(row);
+        }
+    }
+    pg.run("DROP TABLE words")?;
+    Ok(())
+}
+
 /// The workloads on indexes.
 fn indexes(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
     let size = scale.of(1_000_000);
@@ -145,24 +216,8 @@ fn indexes(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
         let sql = TABLES.replace("{}", letter).replace("AM", index);
         pg.run(&sql.replace("SIZE", &size.to_string()))?;
     }
-    // `{}` is the side's letter, `$AM` its index access method, `$N` the number of operations, `$ROUND` the round. The last
-    // row that the statements return must be `nanoseconds|checksum`.
     let mut add = |workload: &str, unit: Unit, ops: u64, sql: &str| -> Result<()> {
-        eprintln!("pg: {workload}");
-        let mut candidates: Vec<Candidate<'_>> = SIDES
-            .iter()
-            .map(|(name, letter, index)| {
-                let sql = sql.replace("{}", letter).replace("$AM", index).replace("$N", &ops.to_string());
-                Candidate {
-                    name,
-                    run: Box::new(move |round| {
-                        pg.measure(ops, &sql.replace("$ROUND", &(round + 1).to_string()))
-                    }),
-                }
-            })
-            .collect();
-        let samples = compare(unit, scale.rounds, &mut candidates)?;
-        out.extend(rows(workload, DURABILITY, unit, samples, &[]));
+        out.extend(measure(pg, scale, (workload, unit, ops), sql, &[])?);
         Ok(())
     };
     let time = Unit::NanosPerOp;

@@ -34,6 +34,7 @@ const INDEX_OPTIONS: &[&str] = &[
     "unique",
     "sparse",
     "hidden",
+    "background",
     "partialFilterExpression",
     "expireAfterSeconds",
     "collation",
