@@ -1,5 +1,5 @@
 //! A connection to a PostgreSQL server by libpq: statements that are prepared once and executed with parameters, as
-//! applications do it. Parameters and results are in text, libpq's default.
+//! applications do it. Parameters and results are in text, libpq's default, or in the binary forms of their types.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::ptr::{self, NonNull};
@@ -12,7 +12,10 @@ use crate::Result;
 pub(super) struct Connection(NonNull<pq_sys::PGconn>);
 
 /// The result of a statement, freed on drop.
-struct Answer(*mut pq_sys::PGresult);
+pub(super) struct Answer(*mut pq_sys::PGresult);
+
+/// libpq's number for the binary form of a parameter or result.
+const BINARY: c_int = 1;
 
 impl Connection {
     /// Connects; `parameters` is libpq's connection string.
@@ -49,6 +52,18 @@ impl Connection {
         self.check(&Answer(answer), statement)
     }
 
+    /// Runs a statement without parameters.
+    ///
+    /// # Errors
+    /// An SQL error.
+    pub(super) fn run(&self, statement: &str) -> Result<Answer> {
+        let sql = CString::new(statement)?;
+        // SAFETY: an open connection, and a string that ends with a zero.
+        let answer = Answer(unsafe { pq_sys::PQexec(self.0.as_ptr(), sql.as_ptr()) });
+        self.check(&answer, statement)?;
+        Ok(answer)
+    }
+
     /// Executes a prepared statement and receives all its rows.
     ///
     /// # Errors
@@ -70,6 +85,33 @@ impl Connection {
         self.check(&Answer(answer), &name.to_string_lossy())
     }
 
+    /// The same with parameters and results in binary.
+    ///
+    /// # Errors
+    /// An SQL error.
+    pub(super) fn execute_binary(&self, name: &CStr, parameters: &[&[u8]]) -> Result<Answer> {
+        let values: Vec<*const c_char> = parameters.iter().map(|value| value.as_ptr().cast()).collect();
+        let lengths: Vec<c_int> = parameters
+            .iter()
+            .map(|value| c_int::try_from(value.len()))
+            .collect::<std::result::Result<_, _>>()?;
+        let formats = vec![BINARY; parameters.len()];
+        // SAFETY: an open connection; as many values, lengths and formats as are said, each value of its length.
+        let answer = Answer(unsafe {
+            pq_sys::PQexecPrepared(
+                self.0.as_ptr(),
+                name.as_ptr(),
+                c_int::try_from(values.len())?,
+                values.as_ptr(),
+                lengths.as_ptr(),
+                formats.as_ptr(),
+                BINARY,
+            )
+        });
+        self.check(&answer, &name.to_string_lossy())?;
+        Ok(answer)
+    }
+
     fn check(&self, answer: &Answer, what: &str) -> Result<()> {
         // SAFETY: a result of libpq; it takes null for one of a connection that failed.
         match unsafe { pq_sys::PQresultStatus(answer.0) } {
@@ -83,6 +125,24 @@ impl Connection {
         // SAFETY: an open connection; the message is copied.
         let message = unsafe { CStr::from_ptr(pq_sys::PQerrorMessage(self.0.as_ptr())) };
         message.to_string_lossy().trim().to_owned()
+    }
+}
+
+impl Answer {
+    /// The values of the first column, one for each row.
+    pub(super) fn first_column(&self) -> impl Iterator<Item = &[u8]> {
+        // SAFETY: a result that is not freed yet; so are the following.
+        let rows = unsafe { pq_sys::PQntuples(self.0) };
+        (0..rows).map(move |row| {
+            // SAFETY: null, without a first column, or the bytes of a value, which live as long as the result.
+            let (value, length) =
+                unsafe { (pq_sys::PQgetvalue(self.0, row, 0), pq_sys::PQgetlength(self.0, row, 0)) };
+            match usize::try_from(length) {
+                // SAFETY: so many bytes, which nobody changes.
+                Ok(length) if !value.is_null() => unsafe { std::slice::from_raw_parts(value.cast(), length) },
+                _ => &[],
+            }
+        })
     }
 }
 

@@ -14,6 +14,7 @@ pub(crate) mod lmdb;
 #[cfg(feature = "peers")]
 mod mdbx;
 pub(crate) mod package_stores;
+mod pg_session;
 #[cfg(feature = "peers")]
 mod polodb;
 mod postgres;
@@ -30,6 +31,7 @@ pub(crate) use engine::is_chosen;
 pub use engine::{CACHE, Engine, OpenRowStore, OpenStore, chosen, row_stores};
 pub use entries::{EntryFormat, EntryGenerator, KeyFormat};
 pub use lmdb::LmdbDocuments;
+pub use pg_session::{OneProcessor, Session};
 #[cfg(feature = "peers")]
 pub use polodb::PoloDbDocuments;
 pub use postgres::{Postgres, WARM_UP};

@@ -13,6 +13,7 @@ mod open;
 mod packages;
 mod pg;
 mod pg_documents;
+mod pg_vectors;
 mod readers;
 mod requests;
 mod server;
@@ -44,11 +45,13 @@ pub struct Measured {
     pub rows: Vec<Row>,
     /// Recall and speed of approximate searches.
     pub curves: Vec<Curve>,
+    /// Names and versions of peers that are known only while they run.
+    pub peers: Vec<(&'static str, String)>,
 }
 
 impl From<Vec<Row>> for Measured {
     fn from(rows: Vec<Row>) -> Measured {
-        Measured { rows, curves: Vec::new() }
+        Measured { rows, ..Measured::default() }
     }
 }
 
@@ -75,6 +78,7 @@ pub const SUITES: &[Suite] = &[
         run: |scale| Ok(access_paths::run(scale)?.into()),
     },
     Suite { name: "vectors", about: vectors::ABOUT, run: vectors::run },
+    Suite { name: "pg_vectors", about: pg_vectors::ABOUT, run: pg_vectors::run },
 ];
 
 /// The number of rounds, and the amount of work in a round.
@@ -158,8 +162,10 @@ impl Suite {
             );
         }
         // Before the work, so that the load average does not include it.
-        let machine = machine::describe(&engines::base()?)?;
-        let measured = (self.run)(scale)?;
+        let mut machine = machine::describe(&engines::base()?)?;
+        let mut measured = (self.run)(scale)?;
+        let peers = measured.peers.drain(..).map(|(name, version)| (name.to_owned(), version.into()));
+        machine.peers.extend(peers);
         print(self.name, &measured.rows);
         match exploratory {
             Some(reason) => println!("no result file is written: {reason}"),

@@ -26,7 +26,8 @@ pub(super) const ABOUT: &str = "Both indexes are in one server and are timed ins
 /// Both sides use the same server.
 pub(super) const DURABILITY: &str = "the same server, fsync off";
 
-const FUNCTIONS: &str = "
+/// What takes times in SQL.
+pub(super) const FUNCTIONS: &str = "
 CREATE FUNCTION nanos(since timestamptz) RETURNS bigint LANGUAGE sql AS
     $$ SELECT (extract(epoch FROM clock_timestamp() - since) * 1e9)::bigint $$;
 -- Runs a statement; returns its time and a checksum of 0.

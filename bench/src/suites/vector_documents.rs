@@ -3,11 +3,10 @@
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Instant;
 
-use super::vectors::EFS;
 use crate::Result;
 use crate::comparison::{Clock, Samples, Unit, median};
 use crate::report::{Goals, THE_GOAL};
-use crate::vectors::{Documents, K, Set, all_indexes};
+use crate::vectors::{Documents, EFS, K, Set, all_indexes};
 
 /// Vectors of a set that are searched for through documents.
 const DOCUMENTS: usize = 20_000;

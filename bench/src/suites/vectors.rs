@@ -6,10 +6,11 @@ use treedb_vector::memory::Searcher;
 
 use super::{MIN_ROUNDS, Measured, Scale, vector_documents};
 use crate::Result;
-use crate::comparison::{Clock, Samples, Unit, median};
+use crate::comparison::{Clock, Samples, Unit};
 use crate::report::{Goals, progress, rows};
-use crate::results::{Curve, Point};
-use crate::vectors::{K, Set, VectorIndex, all_indexes, sets, with_candidates};
+use crate::vectors::{
+    EFS, K, Plan, RECALL_EF, Set, VectorIndex, all_indexes, recall, recalls, sets, sweep, with_candidates,
+};
 
 pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors under cosine distance, one query at a time in one \
     thread, in memory, with held-out queries. Each engine builds its own graph: 16 links for a new node, 128 candidates; with two threads, except for hnswlib, \
@@ -27,8 +28,6 @@ pub(super) const ABOUT: &str = "The 10 nearest of a set of normalised vectors un
     a recall of .95. Searches during inserts run in one thread while another inserts documents into the same collection one \
     by one, as fast as it can.";
 
-/// Below 10, only TreeDB does less than with 10: it keeps 10 nodes, but expands fewer.
-pub(super) const EFS: [usize; 17] = [3, 4, 6, 8, 10, 14, 20, 28, 40, 56, 80, 112, 160, 226, 320, 452, 640];
 const RECALLS: [f64; 3] = [0.95, 0.98, 0.99];
 const DURABILITY: &str = "none";
 
@@ -50,73 +49,6 @@ const BUILT_BY_ONE: usize = 1_000_000;
 
 /// One of each engine, TreeDB's first.
 type Indexes = Vec<Box<dyn VectorIndex>>;
-
-/// Recall and time of an engine for each of [`EFS`].
-struct Sweep {
-    name: &'static str,
-    recalls: Vec<f64>,
-    /// Microseconds per query in each round.
-    times: Vec<Vec<f64>>,
-}
-
-impl Sweep {
-    /// Microseconds per query at a recall, in each round; `None` if it is not reached.
-    fn at(&self, recall: f64) -> Option<Samples> {
-        let reached = self.recalls.iter().position(|found| *found >= recall)?;
-        let before = reached.checked_sub(1);
-        let part = before.map_or(1.0, |before| {
-            (recall - self.recalls[before]) / (self.recalls[reached] - self.recalls[before])
-        });
-        let times = |round: usize| {
-            let (from, to) = (self.times[before.unwrap_or(reached)][round], self.times[reached][round]);
-            from + (to - from) * part
-        };
-        let rounds = (0..self.times[reached].len()).map(times).collect();
-        Some(Samples { name: self.name, rounds })
-    }
-
-    fn curve(&self, set: &Set) -> Curve {
-        let point = |i: usize| Point {
-            ef: EFS[i],
-            recall: (self.recalls[i] * 1e4).round() / 1e4,
-            per_second: (1e6 / median(&self.times[i])).round(),
-        };
-        Curve {
-            set: set.name.clone(),
-            engine: self.name.to_owned(),
-            points: (0..EFS.len()).map(point).collect(),
-        }
-    }
-}
-
-/// Searches with every `ef` in every round, the engines taking turns.
-fn sweep(set: &Set, indexes: &mut [Box<dyn VectorIndex>], rounds: u64) -> Result<Vec<Sweep>> {
-    let mut sweeps: Vec<Sweep> = indexes
-        .iter()
-        .map(|index| Sweep { name: index.name(), recalls: Vec::new(), times: vec![Vec::new(); EFS.len()] })
-        .collect();
-    let all = (set.queries.len() * K) as f64;
-    for (at, ef) in EFS.into_iter().enumerate() {
-        for (index, sweep) in indexes.iter_mut().zip(&mut sweeps) {
-            let mut hits = 0;
-            index.search(&set.queries, K, ef, &mut |query, found| hits += set.hits(query, found))?;
-            sweep.recalls.push(hits as f64 / all);
-        }
-        for round in 0..rounds as usize {
-            for turn in 0..indexes.len() {
-                let i = (turn + round) % indexes.len();
-                let (mut found, start) = (0, Clock::chosen().now());
-                indexes[i].search(&set.queries, K, ef, &mut |_, rows| found += rows.len())?;
-                let spent = Clock::chosen().now() - start;
-                if found != set.queries.len() * K {
-                    return Err(format!("{} found {found} rows", indexes[i].name()).into());
-                }
-                sweeps[i].times[at].push(spent.as_secs_f64() * 1e6 / set.queries.len() as f64);
-            }
-        }
-    }
-    Ok(sweeps)
-}
 
 /// Indexes and what building them took.
 struct Built {
@@ -174,33 +106,16 @@ fn equal_candidates(
     indexes: &mut Indexes,
 ) -> Result<Option<(usize, String, Vec<f64>)>> {
     let Some(peer) = indexes.iter_mut().find(|index| index.name() == EQUAL_TO) else { return Ok(None) };
-    let goal = recall(set, peer.as_mut())?;
+    let questions = set.questions(usize::MAX);
+    let goal = recall(&questions, peer.as_mut())?;
     for candidates in [16, 24, 32, 48, 64, 96, 128] {
-        let reached = recall(set, with_candidates(set, threads, candidates)?.as_mut())?;
+        let reached = recall(&questions, with_candidates(set, threads, candidates)?.as_mut())?;
         if reached >= goal {
             let words = format!("recall@10 at ef {RECALL_EF}: TreeDB {reached:.3}, {EQUAL_TO} {goal:.3}");
             return Ok(Some((candidates, words, Vec::new())));
         }
     }
     Ok(None)
-}
-
-/// What the recall of a graph is compared at.
-const RECALL_EF: usize = 40;
-
-fn recall(set: &Set, index: &mut dyn VectorIndex) -> Result<f64> {
-    let mut hits = 0;
-    index.search(&set.queries, K, RECALL_EF, &mut |query, found| hits += set.hits(query, found))?;
-    Ok(hits as f64 / (set.queries.len() * K) as f64)
-}
-
-/// The recall of each index at one `ef`, in words.
-fn recalls(set: &Set, indexes: &mut [Box<dyn VectorIndex>]) -> Result<String> {
-    let mut words = Vec::new();
-    for index in indexes {
-        words.push(format!("{} {:.3}", index.name(), recall(set, index.as_mut())?));
-    }
-    Ok(format!("recall@10 at ef {RECALL_EF}: {}", words.join(", ")))
 }
 
 /// Searches per second of one and of two threads that share TreeDB's graph.
@@ -242,6 +157,7 @@ pub(super) fn run(scale: Scale) -> Result<Measured> {
             rows.iter().for_each(progress);
             out.rows.extend(rows);
         };
+        let questions = set.questions(usize::MAX);
         let goal = &[("USearch f32", 3.0)];
         let mut all = Vec::new();
         // With one thread the larger sets would take most of the suite's time.
@@ -249,7 +165,7 @@ pub(super) fn run(scale: Scale) -> Result<Measured> {
         for threads in [BUILD_THREADS, 1].into_iter().take(1 + usize::from(by_one)) {
             let by = if threads == 1 { "build".to_owned() } else { format!("build by {threads} threads") };
             let mut built = build(&set, threads, scale.rounds)?;
-            let found = recalls(&set, &mut built.indexes)?;
+            let found = recalls(&questions, &mut built.indexes)?;
             add(format!("{by}, {}, per vector ({found})", set.name), Unit::Microseconds, built.samples, goal);
             if let Some((candidates, found, samples)) = built.equal {
                 let name = format!(
@@ -273,7 +189,11 @@ pub(super) fn run(scale: Scale) -> Result<Measured> {
         };
         let sizes = indexes.iter().map(|index| size(index.as_ref())).collect();
         add(format!("size, {}", set.name), Unit::BytesPerDocument, sizes, &[("USearch f32", 1.0)]);
-        let sweeps = sweep(&set, &mut indexes, scale.rounds)?;
+        let plan = Plan { efs: &EFS, rounds: scale.rounds, clock: Clock::chosen(), enough: f64::INFINITY };
+        let sweeps = sweep(&questions, &mut indexes, &plan)?;
+        if let Some(few) = sweeps.iter().find(|sweep| sweep.fewest < K) {
+            return Err(format!("{} found {} rows for a query", few.name, few.fewest).into());
+        }
         for recall in RECALLS {
             let samples: Vec<Samples> = sweeps.iter().filter_map(|sweep| sweep.at(recall)).collect();
             if samples.first().is_some_and(|samples| samples.name == "TreeDB") {
@@ -289,7 +209,7 @@ pub(super) fn run(scale: Scale) -> Result<Measured> {
         for measured in vector_documents::measure(&set, scale.rounds)? {
             add(measured.workload, measured.unit, measured.samples, measured.goals);
         }
-        out.curves.extend(sweeps.iter().map(|sweep| sweep.curve(&set)));
+        out.curves.extend(sweeps.iter().map(|sweep| sweep.curve(&set.name)));
     }
     Ok(out)
 }

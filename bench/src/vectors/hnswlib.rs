@@ -3,7 +3,7 @@
 use std::ptr::NonNull;
 
 use super::Set;
-use super::index::{CANDIDATES, LINKS, VectorIndex};
+use super::index::{CANDIDATES, LINKS, VectorIndex, VectorSearch};
 use crate::Result;
 
 /// `Index` of `hnswlib.cpp`.
@@ -62,7 +62,7 @@ impl Drop for Hnswlib {
     }
 }
 
-impl VectorIndex for Hnswlib {
+impl VectorSearch for Hnswlib {
     fn name(&self) -> &'static str {
         Self::NAME
     }
@@ -87,7 +87,9 @@ impl VectorIndex for Hnswlib {
         }
         Ok(())
     }
+}
 
+impl VectorIndex for Hnswlib {
     fn bytes(&self) -> usize {
         // SAFETY: the index is alive.
         unsafe { bench_hnswlib_bytes(self.index.as_ptr()) }

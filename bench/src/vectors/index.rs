@@ -7,8 +7,8 @@ use treedb_vector::metric::Metric;
 use super::sets::Set;
 use crate::Result;
 
-/// An index over a set, under cosine distance.
-pub(crate) trait VectorIndex: Sync {
+/// What searches a set by an index, under cosine distance.
+pub(crate) trait VectorSearch {
     /// Its name in tables.
     fn name(&self) -> &'static str;
     /// Searches for the `k` nearest vectors of queries, one at a time, and gives the rows found for each.
@@ -19,7 +19,11 @@ pub(crate) trait VectorIndex: Sync {
         ef: usize,
         each: &mut dyn FnMut(usize, &[u32]),
     ) -> Result<()>;
-    /// The same among rows whose number in its thousand is below `part`; false from an engine that has no such search.
+}
+
+/// An index over a set in memory.
+pub(crate) trait VectorIndex: VectorSearch + Sync {
+    /// A search among rows whose number in its thousand is below `part`; false from an engine that has no such search.
     fn search_filtered(
         &mut self,
         queries: &[Vec<f32>],
@@ -102,7 +106,7 @@ impl TreeDb {
     }
 }
 
-impl VectorIndex for TreeDb {
+impl VectorSearch for TreeDb {
     fn name(&self) -> &'static str {
         "TreeDB"
     }
@@ -123,7 +127,9 @@ impl VectorIndex for TreeDb {
         }
         Ok(())
     }
+}
 
+impl VectorIndex for TreeDb {
     fn bytes(&self) -> usize {
         self.graph.bytes()
     }
@@ -141,7 +147,7 @@ mod usearch {
 
     use usearch::{Index, IndexOptions, MetricKind, ScalarKind};
 
-    use super::{CANDIDATES, Engine, LINKS, VectorIndex};
+    use super::{CANDIDATES, Engine, LINKS, VectorIndex, VectorSearch};
     use crate::Result;
     use crate::vectors::Set;
 
@@ -210,7 +216,7 @@ mod usearch {
         }
     }
 
-    impl VectorIndex for Peer {
+    impl VectorSearch for Peer {
         fn name(&self) -> &'static str {
             self.name
         }
@@ -235,7 +241,9 @@ mod usearch {
             }
             Ok(())
         }
+    }
 
+    impl VectorIndex for Peer {
         fn search_filtered(
             &mut self,
             queries: &[Vec<f32>],

@@ -60,6 +60,19 @@ impl Set {
         self.hits_within(number, found, self.limits[number])
     }
 
+    /// Its first queries, at most so many.
+    pub(crate) fn questions(&self, most: usize) -> Questions<'_> {
+        let queries = self.queries.get(..most).unwrap_or(&self.queries);
+        Questions { set: self, queries, limits: self.limits.clone(), rows: K.min(self.vectors.len()) }
+    }
+
+    /// The same among the vectors that match a filter, which lets so many of a thousand through.
+    pub(crate) fn filtered_questions(&self, most: usize, part: u32) -> Questions<'_> {
+        let queries = self.queries.get(..most).unwrap_or(&self.queries);
+        let limits = self.limits_of(queries, part);
+        Questions { set: self, queries, limits, rows: K.min(self.matching(part)) }
+    }
+
     /// How many of the vectors match a filter that lets so many of a thousand through.
     pub(crate) fn matching(&self, part: u32) -> usize {
         (0..self.vectors.len() as u32).filter(|row| row % 1000 < part).count()
@@ -80,6 +93,28 @@ impl Set {
     pub(crate) fn hits_within(&self, number: usize, found: &[u32], limit: f32) -> usize {
         let query = &self.queries[number];
         found.iter().filter(|row| 1.0 - dot(query, &self.vectors[**row as usize]) <= limit).count()
+    }
+}
+
+/// Queries of a set, and what answers them.
+pub(crate) struct Questions<'s> {
+    set: &'s Set,
+    pub queries: &'s [Vec<f32>],
+    /// For each query, how far the rows may be that answer it.
+    limits: Vec<f32>,
+    /// How many rows each of them should find.
+    pub rows: usize,
+}
+
+impl Questions<'_> {
+    /// How many of the vectors found for query `number` are among the nearest.
+    pub(crate) fn hits(&self, number: usize, found: &[u32]) -> usize {
+        self.set.hits_within(number, found, self.limits[number])
+    }
+
+    /// How many rows are to be found for all queries.
+    pub(crate) fn all_rows(&self) -> usize {
+        self.queries.len() * self.rows
     }
 }
 
@@ -113,8 +148,8 @@ fn text_vectors() -> PathBuf {
     place.unwrap_or_else(|| PathBuf::from("target/bench-data/text_vectors.f32"))
 }
 
-/// Embeddings of real sentences, little-endian, one after another; every sixtieth or so is a query.
-fn sentences(divide: usize) -> Result<Set> {
+/// Embeddings of real sentences, little-endian, one after another, at most so many; every sixtieth or so is a query.
+fn sentences(most: usize, divide: usize) -> Result<Set> {
     const DIMENSIONS: usize = 384;
     let bytes = std::fs::read(text_vectors())?;
     let elements: Vec<f32> = bytes.as_chunks().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
@@ -122,6 +157,9 @@ fn sentences(divide: usize) -> Result<Set> {
     let (every, wanted) = (all.len() / QUERIES.min(all.len() / 2).max(1), all.len() / divide);
     let (mut vectors, mut queries) = (Vec::new(), Vec::new());
     for (i, vector) in all.iter().take(wanted).enumerate() {
+        if vectors.len() == most {
+            break;
+        }
         let to = if i % every == 0 { &mut queries } else { &mut vectors };
         to.push(normalised(vector.to_vec()));
     }
@@ -131,19 +169,59 @@ fn sentences(divide: usize) -> Result<Set> {
     Ok(Set::new(format!("{} x {DIMENSIONS} of sentences", vectors.len()), vectors, queries))
 }
 
-/// All sets, each generated when it is needed. The set of sentences is left out if its file is missing.
-pub(crate) fn sets(divide: u64) -> Vec<Box<dyn Fn() -> Result<Set>>> {
+/// A set that is generated when it is needed.
+pub(crate) type LateSet = Box<dyn Fn() -> Result<Set>>;
+
+/// All sets of vectors in memory. The set of sentences is left out if its file is missing.
+pub(crate) fn sets(divide: u64) -> Vec<LateSet> {
     let divide = divide as usize;
-    let mut sets: Vec<Box<dyn Fn() -> Result<Set>>> = vec![
+    let mut sets: Vec<LateSet> = vec![
         Box::new(move || Ok(formula(10_000 / divide, 64))),
         Box::new(move || Ok(clusters(100_000 / divide, 128))),
         Box::new(move || Ok(clusters(20_000 / divide, 768))),
         Box::new(move || Ok(formula(10_000 / divide, 1536))),
     ];
-    if text_vectors().exists() {
-        sets.insert(2, Box::new(move || sentences(divide)));
-    } else {
-        eprintln!("vectors: no {}: bench/text_vectors.py makes it", text_vectors().display());
-    }
+    add_sentences(&mut sets, usize::MAX, divide);
     sets
+}
+
+/// The sets of a database server, of fewer vectors: there, building indexes takes most of the time. The set of sentences is
+/// left out if its file is missing.
+pub(crate) fn table_sets(divide: u64) -> Vec<LateSet> {
+    let divide = divide as usize;
+    let mut sets: Vec<LateSet> = vec![
+        Box::new(move || Ok(formula(20_000 / divide, 64))),
+        Box::new(move || Ok(clusters(50_000 / divide, 128))),
+        Box::new(move || Ok(clusters(10_000 / divide, 1536))),
+    ];
+    add_sentences(&mut sets, 50_000 / divide, divide);
+    sets
+}
+
+/// Adds the set of sentences behind two smaller ones, or says that its file is missing.
+fn add_sentences(sets: &mut Vec<LateSet>, most: usize, divide: usize) {
+    if text_vectors().exists() {
+        sets.insert(2, Box::new(move || sentences(most, divide)));
+    } else {
+        eprintln!("no {}, so no set of sentences: bench/text_vectors.py makes it", text_vectors().display());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_exact_search_answers_every_question() {
+        let set = clusters(2_000, 16);
+        for (questions, part) in [(set.questions(20), 1_000), (set.filtered_questions(20, 10), 10)] {
+            for (number, query) in questions.queries.iter().enumerate() {
+                let mut rows: Vec<u32> = (0..2_000).filter(|row| row % 1_000 < part).collect();
+                let near = |row: &u32| dot(query, &set.vectors[*row as usize]);
+                rows.sort_by(|a, b| near(b).total_cmp(&near(a)));
+                assert_eq!(questions.hits(number, &rows[..questions.rows]), K);
+                assert_eq!(questions.hits(number, &rows[rows.len() - 1..]), 0, "the farthest is no answer");
+            }
+        }
+    }
 }
