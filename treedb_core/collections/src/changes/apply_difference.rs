@@ -28,7 +28,8 @@ impl Collection {
         let filter = Filter::parse(filter)?;
         let difference = Doc::from(difference);
         let found = self.edit(false, |edit| {
-            let query = Query::new(filter.clone()).with_default_collation(&edit.meta.collation)?;
+            let (query, own) = (Query::new(filter.clone()), &edit.meta.collation);
+            let query = if own.is_simple() { query } else { query.collated(own)? };
             let mut rows = Vec::new();
             edit.read(&mut |source, context| {
                 rows = find_rows(source, context, &query, 1)?;

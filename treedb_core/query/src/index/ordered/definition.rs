@@ -449,11 +449,8 @@ impl IndexDef {
             );
         }
         match (existing.name == self.name, equivalent) {
-            (true, true)
-                if requested.expire_after == present.expire_after && requested.hidden == present.hidden =>
-            {
-                Ok(true)
-            }
+            // Whether it is hidden makes no other index of it, as in MongoDB: collMod says.
+            (true, true) if requested.expire_after == present.expire_after => Ok(true),
             (true, true) => conflict(
                 ErrorCode::IndexOptionsConflict,
                 "An equivalent index already exists with the same name but different options (collMod changes them).",
