@@ -84,7 +84,8 @@ SELECT create_index('i', '{"b": 1}', '{"background": true}'), create_index('i', 
 SELECT create_index('i', '{"b": 1}'), create_index('i', '{"b": 1}', '{"background": false}'), create_index('i', '{"c": 1}', '{"background": true}');
 SELECT i FROM list_indexes('i') i WHERE i ->> 'name' IN ('b_1', 'b_-1', 'c_1');
 SELECT pg_get_indexdef('i_b_1'::regclass);
-SELECT insert_one('i', '{"_id": 2001, "b": 7}'), find('i', '{"b": 7}', '{"hint": "b_1"}');
+SELECT insert_one('i', '{"_id": 2001, "b": 7}');
+SELECT find('i', '{"b": 7}', '{"hint": "b_1"}');
 SELECT insert_one('i', '{"_id": 2002, "b": 7}');
 SELECT coll_mod('i', '{"index": {"name": "b_1", "hidden": true}}');
 SELECT i FROM list_indexes('i') i WHERE i ? 'background';
