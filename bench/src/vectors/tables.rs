@@ -136,16 +136,16 @@ impl<'p> Tables<'p> {
 impl Side {
     /// How many processes, or threads of one, have built an index, by what the server said meanwhile.
     fn built_by(&self, messages: &str) -> usize {
-        // TreeDB counts the threads beside the backend's own, pgvector all that take part, and only if there are several.
-        let (before, after, own) = match self.method {
-            "hnsw" => ("using ", " parallel workers", 0),
-            _ => (" with ", " threads beside", 1),
+        // Both count those beside the backend, pgvector only if there are any.
+        let (before, after) = match self.method {
+            "hnsw" => ("using ", " parallel workers"),
+            _ => (" with ", " threads beside"),
         };
         let told = messages.lines().find_map(|line| {
             let (words, _) = line.split_once(after)?;
             words.rsplit_once(before)?.1.parse::<usize>().ok()
         });
-        told.map_or(1, |told| told + own)
+        told.map_or(1, |told| told + 1)
     }
 }
 
