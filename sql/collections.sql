@@ -189,7 +189,7 @@ SELECT treedb.insert_one('w', '{"_id": 1, "a": "text"}');
 SELECT treedb.update_many('w', '{}', '{"$inc": {"a": 1}}');
 SELECT treedb.update_many('w', '{}', '{"$set": {"_id": 2}}');
 SELECT treedb.create_index('w', '{"a": 0}');
-SELECT treedb.create_index('w', '{"a": 1}', '{"background": true}');
+SELECT treedb.create_index('w', '{"a": 1}', '{"dropDups": true}');
 BEGIN READ ONLY;
 SELECT treedb.insert_one('w', '{}');
 ROLLBACK;

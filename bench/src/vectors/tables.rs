@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(ours.built_by(&told.replace("with 1", "with 0")), 1);
         let core = "DEBUG:  building index \"theirs_v\" on table \"theirs\" serially";
         assert_eq!(theirs.built_by(core), 1);
-        assert_eq!(theirs.built_by(&format!("{core}\nDEBUG:  using 2 parallel workers")), 2);
+        assert_eq!(theirs.built_by(&format!("{core}\nDEBUG:  using 1 parallel workers")), 2);
     }
 
     #[test]
