@@ -1,6 +1,8 @@
 //! What the workloads ask of a server, by either protocol.
 
-use bson::{RawDocument, RawDocumentBuf, rawdoc};
+use std::collections::HashMap;
+
+use bson::{RawBson, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_server::client::{self, Prepared, Shape};
 
 #[cfg(feature = "mongo-driver")]
@@ -44,6 +46,8 @@ pub(crate) struct Native {
     client: client::Client,
     get: Prepared,
     scan: Prepared,
+    /// Updates that set one field, by the field.
+    sets: HashMap<String, Prepared>,
 }
 
 impl Native {
@@ -54,8 +58,29 @@ impl Native {
         let (filter, sort) = (rawdoc! { "_id": { "$gte": from } }, rawdoc! { "_id": 1_i32 });
         let shape = Shape::Find { filter: &filter, sort: Some(&*sort), projection: None };
         let scan = client.prepare(NAMESPACE, shape)?;
-        Ok(Native { client, get, scan })
+        Ok(Native { client, get, scan, sets: HashMap::new() })
     }
+
+    /// Sets a field of the document with this `_id`. Returns how many there were.
+    fn set(&mut self, id: &str, field: &str, value: &str) -> Result<u64> {
+        let statement = match self.sets.get(field) {
+            Some(statement) => *statement,
+            None => {
+                let (filter, update) = (rawdoc! { "_id": { "$param": 0 } }, set(field, rawdoc! { "$param": 1 })?);
+                let statement = self.client.prepare(NAMESPACE, Shape::Update { filter: &filter, update: &update })?;
+                self.sets.insert(field.to_owned(), statement);
+                statement
+            }
+        };
+        Ok(self.client.execute_update(statement, &client::values([id, value]))?.matched)
+    }
+}
+
+/// `{$set: {field: value}}`.
+fn set(field: &str, value: impl Into<RawBson>) -> Result<RawDocumentBuf> {
+    let mut fields = RawDocumentBuf::new();
+    fields.append(bson::raw::CString::try_from(field)?, value.into());
+    Ok(rawdoc! { "$set": fields })
 }
 
 const DATABASE: &str = "ycsb";
@@ -116,19 +141,15 @@ impl Client {
     /// # Errors
     /// There is none.
     pub(crate) fn update(&mut self, id: &str, field: &str, value: &str) -> Result<()> {
-        let filter = rawdoc! { "_id": id };
-        let mut set = RawDocumentBuf::new();
-        set.append(bson::raw::CString::try_from(field)?, value);
-        let update = rawdoc! { "$set": set };
         let matched = match self {
             Client::Mongo(wire) => {
-                let statement = rawdoc! { "q": filter, "u": update };
+                let statement = rawdoc! { "q": { "_id": id }, "u": set(field, value)? };
                 let command = rawdoc! { "update": COLLECTION, "updates": [statement], "$db": DATABASE };
                 u64::try_from(wire.command(&command)?.get_i32("n")?)?
             }
             #[cfg(feature = "mongo-driver")]
             Client::Driver(thread) => thread.update(id, field, value)?,
-            Client::Native(native) => native.client.update_one(NAMESPACE, &filter, &update)?.matched,
+            Client::Native(native) => native.set(id, field, value)?,
         };
         if matched == 1 { Ok(()) } else { Err("not found".into()) }
     }
