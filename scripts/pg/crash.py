@@ -57,6 +57,11 @@ ORDERS = {
 }
 
 
+# What ends a writer's transaction in the middle of a change (crash_points.py dies at each of these, and at those of a vacuum).
+FAULTS = ("leaf_split", "branch_split", "new_root", "split_finished", "leaf_merge", "marked_removed", "versions_removed", "entries_marked",
+          "hnsw_page", "hnsw_node", "hnsw_settled")
+
+
 class Worker(threading.Thread):
     """A session with rows of its own, and a model of what they must be."""
 
@@ -89,7 +94,7 @@ class Worker(threading.Thread):
                 while True:
                     db.execute("BEGIN")
                     if self.random.random() < 0.1:
-                        fault = self.random.choice(("leaf_split", "branch_split", "leaf_merge", "hnsw_node", "hnsw_settled"))
+                        fault = self.random.choice(FAULTS)
                         db.execute(f"SET LOCAL treedb.fault = {fault}")
                     try:
                         self.transaction(db)
@@ -209,7 +214,10 @@ class Keeper(threading.Thread):
 
 VACUUM = ["VACUUM rows", "VACUUM (ANALYZE) rows", "VACUUM (INDEX_CLEANUP ON, TRUNCATE OFF) rows", "CHECKPOINT",
           "VACUUM fleeting", "DELETE FROM fleeting WHERE k % 2 = 0"]
+NEAR = "((ARRAY[k, length(t)]::real[])) WITH (dimensions = 2, m = 4, ef_construction = 16)"
 DEFINE = ["CREATE INDEX rows_new ON rows USING treedb_btree (k, at)",
+          f"CREATE INDEX rows_new ON rows USING treedb_hnsw {NEAR}", f"CREATE INDEX CONCURRENTLY rows_new ON rows USING treedb_hnsw {NEAR}",
+          "REINDEX INDEX rows_near_coded", "REINDEX INDEX CONCURRENTLY rows_near_bits",
           "CREATE INDEX CONCURRENTLY rows_new ON rows USING treedb_btree (t, k)", "DROP INDEX IF EXISTS rows_new",
           "DROP INDEX CONCURRENTLY IF EXISTS rows_new", "REINDEX INDEX rows_icu", "REINDEX INDEX CONCURRENTLY rows_at"]
 
@@ -339,6 +347,10 @@ def campaign(rounds, seed):
             for thread in threads:
                 thread.start()
             time.sleep(0.3 + dice.random() * 2)
+            # On a busy machine that is not long: each round is to have something to recover.
+            until = time.monotonic() + 8
+            while time.monotonic() < until and sum(worker.committed for worker in workers) < 2 * WORKERS and not any(worker.problem for worker in workers):
+                time.sleep(0.01)
             cluster.stop("immediate")
             for thread in threads:
                 thread.join(30)
@@ -359,6 +371,12 @@ def campaign(rounds, seed):
             if found:
                 break
             workers = [worker.again(dice.random()) for worker in workers]
+        if rounds >= 10 and not failed:
+            # Without them the rounds would say nothing.
+            for what, count in (("acknowledged", committed // rounds), ("rolled back", rolled_back), ("broken off", faults)):
+                if not count:
+                    failed += 1
+                    print(f"no transaction was {what}")
     finally:
         cluster.close(keep=bool(failed))
     print(f"summary: {passed + failed} immediate stops under load: {committed} transactions acknowledged,"

@@ -13,7 +13,7 @@ import time
 
 import psycopg
 
-from claims import PAGE, check, one, run, same
+from claims import PAGE, check, lines, one, refused, run, same
 from cluster import Cluster, shell
 
 SETTINGS = ["shared_buffers = 8MB", "wal_keep_size = 1GB", "max_wal_senders = 4", "hot_standby = on", "deadlock_timeout = 100ms"]
@@ -355,11 +355,14 @@ def long_work_can_be_cancelled(cluster):
             "build, one column": "CREATE INDEX cancelled ON long USING treedb_btree (id)",
             "build with temporary files": 'SET LOCAL maintenance_work_mem = 1024; CREATE INDEX cancelled ON long USING treedb_btree (v COLLATE "C")',
             "inserts": "INSERT INTO long SELECT i, md5(i::text) FROM generate_series(1, 3000000) i",
+            "build of a graph": "CREATE INDEX cancelled ON long USING treedb_hnsw ((ARRAY[id, id % 7, id % 11]::real[])) WITH (dimensions = 3)",
             "check": "SELECT count(*) FROM treedb.check('long')",
             "scan": "SELECT count(*) FROM long x WHERE v COLLATE \"C\" > '0' AND v COLLATE \"C\" < (SELECT max(v) FROM long) AND id < 0",
             "vacuum": "VACUUM (INDEX_CLEANUP ON) long",
         }
+        told = []
         for what, statement in slow.items():
+            cancelled = 0
             if what == "inserts":
                 db.execute('CREATE INDEX long_v ON long USING treedb_btree (v COLLATE "C")')
             if what == "scan":
@@ -372,33 +375,86 @@ def long_work_can_be_cancelled(cluster):
                 try:
                     db.execute(statement)
                 except psycopg.errors.QueryCanceled:
-                    pass
+                    cancelled += 1
                 took = time.monotonic() - started
                 db.execute("RESET statement_timeout")
                 check(took < after / 1000 + 2, f"{what}: cancelled after {after} ms, it took {took:.1f} s")
                 db.execute("DROP INDEX IF EXISTS cancelled")
+            check(cancelled > 0, f"{what}: it ended before it could be cancelled")
+            told.append(f"{what} {cancelled}")
         db.execute("RESET ALL")
         same(one(db, "SELECT count(*) FROM treedb.check('long')"), 0, "check after it all")
         db.execute("DROP TABLE long")
+    return "cancelled of 2: " + ", ".join(told)
+
+
+# What is in an index's pages, as far as the log says it.
+PAGES = "SELECT block, kind, entries, appended, next FROM treedb.index_pages(%s)"
+# What a collection is asked on both servers.
+FINDS = [f"SELECT d::text FROM treedb.find('s', '{filter}', '{options}') d" for filter in ('{"a": 7}', '{"a": {"$gte": 3, "$lt": 6}, "k": {"$lt": 40}}', '{"u": {"$gt": 3700}}', '{"u": 77}')
+         for options in ('{"sort": {"_id": 1}}', '{"sort": {"_id": 1}, "hint": "$natural"}')]
+NEAREST = [f"SELECT document, distance FROM treedb.vector_search('s', 'near', '{{50, 20, 3}}', 10, '{filter}', '{options}')"
+           for filter in ("{}", '{"k": {"$lt": 50}}') for options in ("{}", '{"exact": true}')]
+
+
+def documents(first, last):
+    return ("SELECT treedb.insert_many('s', ARRAY(SELECT jsonb_build_object('_id', i, 'k', i % 100, 'u', i, 'a', jsonb_build_array(i % 9, i % 31, 'x' || i % 50), 'e',"
+            f" jsonb_build_array(i % 100, i % 37, i % 11))::treedb.bson FROM generate_series({first}, {last}) i))")
+
+
+class Leaves:
+    """What has happened to the leaves of an index, as its pages tell from one look to the next."""
+
+    def __init__(self, index):
+        self.index, self.before = index, {}
+        self.splits = self.merges = self.deletions = 0
+
+    def look(self, db):
+        pages = {block: what for block, *what in db.execute(PAGES, (self.index,))}
+        for block, (kind, entries, appended, right) in pages.items():
+            old_kind, old_entries, old_appended, old_right = self.before.get(block, (None, 0, 0, None))
+            self.splits += old_kind is not None and kind == old_kind == "leaf" and right != old_right and entries < old_entries
+            # The same leaf, with more entries in its sorted part: only a merge puts them there.
+            self.merges += kind == old_kind == "leaf" and right == old_right and entries - appended > old_entries - old_appended
+            self.deletions += kind == "deleted" and old_kind == "leaf"
+        self.before = pages
+
+
+def follows(standby, db):
+    """Waits until a standby has replayed what its primary has logged."""
+    position = one(db, "SELECT pg_current_wal_flush_lsn()")
+    with standby.connect() as reader:
+        for _ in range(600):
+            if one(reader, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (position,)):
+                return
+            time.sleep(0.05)
+    raise AssertionError("the standby does not follow: " + standby.log()[-600:])
 
 
 def a_standby_answers_as_the_primary(cluster):
-    """Redo gives the same pages (the server compares them), and the standby's scans the same answers."""
+    """Redo gives the same pages (the server compares them), and the standby's scans and functions the same answers."""
     standby = Cluster()
     try:
         with cluster.connect() as db:
-            db.execute("ALTER SYSTEM SET wal_consistency_checking = 'generic, heap, heap2, btree'")
+            db.execute("ALTER SYSTEM SET wal_consistency_checking = 'all'")
             db.execute("SELECT pg_reload_conf()")
             db.execute("CREATE TABLE r (id int PRIMARY KEY, k int, t text) USING treedb")
+            db.execute("ALTER TABLE r SET (autovacuum_enabled = off)")
             db.execute("CREATE INDEX r_k ON r USING treedb_btree (k)")
+            db.execute("CREATE INDEX r_wide ON r USING treedb_btree (k, t)")
             db.execute("CREATE INDEX r_near ON r USING treedb_hnsw ((ARRAY[k, id]::real[])) WITH (dimensions = 2, m = 4) WHERE id <= 100")
             db.execute("CREATE INDEX r_coded ON r USING treedb_hnsw ((ARRAY[k, id]::real[] || array_fill(mod(k, 9), ARRAY[68])::real[])) WITH (dimensions = 70, m = 8) WHERE id <= 100")
             db.execute("INSERT INTO r SELECT i, i % 100, md5(i::text) FROM generate_series(1, 4000) i")
-            cluster.program("pg_basebackup", "-D", str(standby.data), "-R", "-c", "fast", "--no-sync")
+            db.execute("SELECT treedb.create_collection('s')")
+            db.execute("ALTER TABLE s SET (autovacuum_enabled = off)")
+            db.execute("""SELECT treedb.create_index('s', '{"a": 1, "k": 1}'), treedb.create_index('s', '{"u": 1}', '{"unique": true}'), treedb.create_search_index('s',
+                '{"fields": [{"type": "vector", "path": "e", "numDimensions": 3, "similarity": "euclidean"}, {"type": "filter", "path": "k"}]}', '{"name": "near"}')""")
+            db.execute(documents(1, 600))
+            cluster.program("pg_basebackup", "-D", str(standby.data), "-R", "-c", "fast", "--no-sync", "-C", "-S", "follower")
             standby.start()
             db.execute('CREATE INDEX r_t ON r USING treedb_btree (t COLLATE "en-x-icu")')
             stop = threading.Event()
-            wrong = []
+            wrong, compared = [], [0]
 
             def read():
                 with standby.connect() as reader:
@@ -407,12 +463,13 @@ def a_standby_answers_as_the_primary(cluster):
                         try:
                             # The same rows through the index and from the table, in one snapshot.
                             reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-                            by_index = one(reader, "SELECT sum(hashtextextended(x::text, 0)) FROM"
-                                                   " (SELECT * FROM r WHERE k > 5 ORDER BY k) x")
+                            by_index = [one(reader, "SELECT sum(hashtextextended(x::text, 0)) FROM (SELECT * FROM r WHERE k > 5 ORDER BY k) x")]
+                            by_index += [one(reader, f"SELECT count(*) || md5(string_agg(d, ',')) FROM ({find}) d(d)") for find in FINDS[::2]]
                             reader.execute("SET LOCAL enable_indexscan = off; SET LOCAL enable_seqscan = on")
-                            by_table = one(reader, "SELECT sum(hashtextextended(x::text, 0)) FROM"
-                                                   " (SELECT * FROM r WHERE k > 5) x")
+                            by_table = [one(reader, "SELECT sum(hashtextextended(x::text, 0)) FROM (SELECT * FROM r WHERE k > 5) x")]
+                            by_table += [one(reader, f"SELECT count(*) || md5(string_agg(d, ',')) FROM ({find}) d(d)") for find in FINDS[1::2]]
                             reader.execute("COMMIT")
+                            compared[0] += 1
                             if by_index != by_table:
                                 wrong.append(f"{by_index} by index, {by_table} by table")
                         except (psycopg.errors.SerializationFailure, psycopg.errors.QueryCanceled):
@@ -420,21 +477,37 @@ def a_standby_answers_as_the_primary(cluster):
 
             thread = threading.Thread(target=read, daemon=True)
             thread.start()
-            for number in range(6):
-                db.execute("DELETE FROM r WHERE k BETWEEN %s AND %s", (number * 14, number * 14 + 20))
-                db.execute("VACUUM r")
-                db.execute("INSERT INTO r SELECT i, i % 100, md5(i::text) FROM generate_series(1, 6000) i ON CONFLICT (id) DO UPDATE SET k = r.k + 1")
-            position = one(db, "SELECT pg_current_wal_flush_lsn()")
+            leaves = [Leaves("r_wide"), Leaves("s_a_1_k_1")]
+            for number in range(4):
+                low = number * 20
+                db.execute("DELETE FROM r WHERE k BETWEEN %s AND %s", (low, low + 25))
+                db.execute(f"SELECT treedb.delete_many('s', '{{\"a\": {{\"$in\": [{number}, \"x{number}\"]}}}}')")
+                db.execute("VACUUM (INDEX_CLEANUP ON) r")
+                db.execute("VACUUM (INDEX_CLEANUP ON) s")
+                for index in leaves:
+                    index.look(db)
+                # Few rows each time, so that there are leaves that take them without a split.
+                for start in range(1, 4801, 400):
+                    db.execute("INSERT INTO r SELECT i, i %% 100, md5(i::text) FROM generate_series(%s::int, %s::int) i ON CONFLICT (id) DO UPDATE SET k = r.k + 1", (start, start + 399))
+                    if start % 1200 == 1:
+                        for index in leaves:
+                            index.look(db)
+                db.execute(documents(1000 + 700 * number, 1699 + 700 * number))
+                db.execute(f"""SELECT treedb.update_many('s', '{{"k": {number}}}', '[{{"$set": {{"a": ["new", {number}], "e": [{number}, "$k", 1]}}}}]')""")
+                for index in leaves:
+                    index.look(db)
+            told = []
+            for index in leaves:
+                told.append(f"{index.index}: {index.splits} splits, {index.merges} merges, {index.deletions} deletions")
+                check(index.splits and index.merges, f"what was to be replayed did not happen: {told}")
+            check(leaves[0].deletions, f"no leaf was deleted: {told}")
+            follows(standby, db)
+            stop.set()
+            thread.join(60)
+            check(not thread.is_alive(), "the reader on the standby does not end")
+            check(not wrong, f"a scan on the standby: {wrong[:3]}")
+            check(compared[0] > 0, "nothing was compared on the standby meanwhile")
             with standby.connect() as reader:
-                for _ in range(200):
-                    if one(reader, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (position,)):
-                        break
-                    time.sleep(0.05)
-                else:
-                    raise AssertionError("the standby does not follow: " + standby.log()[-600:])
-                stop.set()
-                thread.join(20)
-                check(not wrong, f"a scan on the standby: {wrong[:3]}")
                 index_only(reader)
                 index_only(db)
                 for order in ("k", 't COLLATE "en-x-icu"', "k DESC"):
@@ -450,18 +523,39 @@ def a_standby_answers_as_the_primary(cluster):
                 same(one(db, query), one(reader, query), "the nearest rows by codes of neighbours")
                 plan = "\n".join(line for line, in reader.execute("EXPLAIN (COSTS OFF) SELECT k FROM r WHERE k = 5"))
                 check("Index Only" not in plan, f"an index-only scan on a standby: {plan}")
-                same(reader.execute("SELECT treedb.check('r')").fetchall(), [], "check on the standby")
+                for query in FINDS + NEAREST:
+                    found = lines(reader, query)
+                    check(found, f"nothing is found: {query}")
+                    same(found, lines(db, query), query)
+                for table in ("r", "s"):
+                    same(lines(reader, "SELECT treedb.check(%s)", (table,)), [], f"check of {table} on the standby")
+                follows(standby, db)
+                for index in ("r_k", "r_wide", "r_t", "s_a_1_k_1"):
+                    same(lines(reader, PAGES, (index,)), lines(db, PAGES, (index,)), f"pages of {index}")
+                refused(reader, "SELECT treedb.insert_one('s', '{}')", "25006")
             shell('as_pg "$PG_BIN/pg_ctl" -D "$1" -w -s promote', standby.data)
             with standby.connect() as promoted:
-                same(promoted.execute("SELECT treedb.check('r')").fetchall(), [], "check after promotion")
+                for table in ("r", "s"):
+                    same(lines(promoted, "SELECT treedb.check(%s)", (table,)), [], f"check of {table} after promotion")
                 promoted.execute("INSERT INTO r SELECT i, i, 'new' FROM generate_series(10000, 13000) i")
-                same(promoted.execute("SELECT treedb.check('r')").fetchall(), [], "check after inserts")
+                promoted.execute(documents(20000, 21000))
+                promoted.execute("SELECT treedb.delete_many('s', '{\"a\": 5}')")
+                promoted.execute("VACUUM s")
+                refused(promoted, "SELECT treedb.insert_one('s', '{\"u\": 20500}')", "23505")
+                for by_index, by_table in zip(FINDS[::2], FINDS[1::2], strict=True):
+                    same(lines(promoted, by_index), lines(promoted, by_table), f"after promotion: {by_index}")
+                for table in ("r", "s"):
+                    same(lines(promoted, "SELECT treedb.check(%s)", (table,)), [], f"check of {table} after changes")
             for log in (standby.log(), cluster.log()):
                 check("inconsistent page" not in log, "redo made another page than the primary had")
             db.execute("ALTER SYSTEM RESET wal_consistency_checking")
             db.execute("SELECT pg_reload_conf()")
+            db.execute("DROP TABLE r, s")
     finally:
         standby.close()
+        with cluster.connect() as db:
+            db.execute("SELECT pg_drop_replication_slot('follower') FROM pg_replication_slots WHERE slot_name = 'follower' AND NOT active")
+    return f"{'; '.join(told)}; {compared[0]} comparisons meanwhile"
 
 
 def a_dump_restores_tables_and_indexes(cluster):

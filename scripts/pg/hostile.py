@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Hostile arguments for every SQL function of the extension: scripts/pg_hostile.sh [CALLS] [SEED..]
 
-The functions come from the catalog, so that a new one is called too. Documents are random: of the words of MongoDB's
+The functions come from the catalog, so that a new one is called too; left out are only those that SQL cannot call, which
+take or return `internal` or are triggers. An argument of a type that nothing is made of here is a finding. Documents are
+random: of the words of MongoDB's
 language in places where they belong and where they do not, with every BSON type, deep, large, and with bytes changed. Each
 call must return or raise an error with a SQLSTATE of its own; an internal error (XX000), damage (XX001, XX002), a statement
 that does not end, a backend that dies, or a collection whose indexes no longer agree with it, is a finding. The seeds in
@@ -170,7 +172,11 @@ def argument(r, kind, name):
         return "%s::bytea", bytes_of(r) if r.random() < .5 else r.randbytes(r.choice([0, 1, 3, 9, 40]))
     if kind == "text":
         if name in ("collection", "name", "from_name"):
+            if r.random() < .1:
+                return "%s::text", r.choice(["near", "n_1", "_id_"])
             return "%s::text", r.choice(["h"] * 12 + ["", "H", "a.b.c", "pg_class", "plain", "h_n_1", '"', "x" * 100, "treedb.h", "nothing"])
+        if name == "index" and r.random() < .8:
+            return "%s::text", "near"
         return "%s::text", r.choice(FIELDS + STRINGS + ["queryPlanner", "[{}]", "{", "[" * 300])
     if kind == "text[]":
         return "%s::text[]", [r.choice([*FIELDS, "-1", "99999999999999999999", None]) for _ in range(r.choice([0, 1, 3, 50]))]
@@ -180,17 +186,44 @@ def argument(r, kind, name):
         return f"%s::{kind}", r.choice(NUMBERS if kind == "bigint" else [0, 1, -1, 2**31 - 1, -2**31])
     if kind == "boolean":
         return "%s::boolean", r.random() < .5
+    if kind == "real[]":
+        return "%s::real[]", vector(r)
+    if kind == "bit":
+        width = r.choice([1, 8, 8, 8, 64, 4000])
+        return f"%s::varbit::bit({width})", "".join(r.choice("01") for _ in range(width))
+    if kind == "treedb.keyset":
+        if r.random() < .3:
+            return "%s::text::treedb.keyset", r.choice(["", "{}", "\\x", "\\x00ff", "[", "1" * 5000])
+        return "treedb.keys(%s::bytea::treedb.bson, '{\"n\": 1, \"tags\": -1}')", bytes_of(r)
+    if kind == "cstring":
+        return "textout(%s::text)", r.choice([*STRINGS, "{}", '{"a": [1, {"$numberLong": "x"}]}', "[" * 300, '{"a": 1e999}', "\\x05000000"])
     return None
 
 
+def vector(r):
+    """An array of numbers as text: of several sizes and dimensions, with elements that no vector may have."""
+    kind = r.random()
+    if kind < .5:
+        return "{" + ",".join(f"{r.uniform(-9, 9):.3f}" for _ in range(3)) + "}"
+    if kind < .6:
+        return "{{1,2,3},{4,5,6}}"
+    if kind < .7:
+        return "[-2147483648:-2147483646]={1,2,3}"
+    size = r.choice([0, 1, 2, 3, 3, 3, 70, 2001, 20000])
+    return "{" + ",".join(str(r.choice(["0", "1", "-0", "NaN", "Infinity", "-Infinity", "3e38", "1e-45", "NULL"])) for _ in range(size)) + "}"
+
+
 FUNCTIONS = """SELECT p.proname, p.oid::regprocedure::text, p.proretset,
-    ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY a (t, n) ORDER BY n), p.proargnames
+    ARRAY(SELECT format_type(t, NULL) FROM unnest(p.proargtypes::oid[]) WITH ORDINALITY a (t, n) ORDER BY n), p.proargnames,
+    'internal'::regtype = ANY (p.proargtypes) OR p.prorettype IN ('internal'::regtype, 'trigger'::regtype) AS not_from_sql
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'treedb') ORDER BY 2"""
 SCHEMA = """SELECT treedb.create_collection('h') WHERE to_regclass('h') IS NULL;
 SELECT treedb.create_index('h', '{"n": 1}'), treedb.create_index('h', '{"tags": 1, "a": -1}'), treedb.create_index('h', '{"a.$**": 1}'), treedb.create_index('h', '{"a": 1}', '{"sparse": true}');
+SELECT treedb.create_search_index('h', '{"fields": [{"type": "vector", "path": "e", "numDimensions": 3, "similarity": "euclidean"}]}', '{"name": "near"}')
+    WHERE NOT EXISTS (SELECT FROM treedb.list_search_indexes('h') s WHERE s OPERATOR(treedb.->>) 'name' = 'near');
 SELECT treedb.delete_many('h', '{}') WHERE treedb.count('h', '{}') > 300;
-SELECT treedb.insert_many('h', ARRAY(SELECT jsonb_build_object('n', i, 'a', jsonb_build_object('b', i % 5), 'tags', jsonb_build_array(i % 3, 'x'))::treedb.bson FROM generate_series(1, 20) i));
+SELECT treedb.insert_many('h', ARRAY(SELECT jsonb_build_object('n', i, 'a', jsonb_build_object('b', i % 5), 'tags', jsonb_build_array(i % 3, 'x'), 'e', jsonb_build_array(i, i % 5, -i))::treedb.bson FROM generate_series(1, 20) i));
 SELECT treedb.create_collection('other') WHERE to_regclass('other') IS NULL;"""
 
 
@@ -199,13 +232,16 @@ class Campaign:
         self.cluster, self.random = cluster, random.Random(seed)
         self.db = cluster.connect()
         self.db.execute("SET client_min_messages = error; SET statement_timeout = '30s'")
-        self.functions = []
-        for name, signature, is_set, types, names in self.db.execute(FUNCTIONS):
-            if types and all(argument(self.random, kind, "") for kind in types) and any("bson" in kind or kind == "bytea" for kind in types):
+        self.functions, self.findings = [], []
+        for name, signature, is_set, types, names, not_from_sql in self.db.execute(FUNCTIONS):
+            unknown = [kind for kind in types if not argument(self.random, kind, "")]
+            if not not_from_sql and not unknown:
                 self.functions.append((name, signature, is_set, types, names or [""] * len(types)))
+            elif not not_from_sql:
+                self.findings.append(f"{signature} is not called: nothing is known of {unknown}")
         # Those that read and write collections do more than those that compare.
         self.weighted = self.functions + 9 * [function for function in self.functions if {"collection", "command", "filter"} & set(function[4])]
-        self.returned, self.states, self.called, self.findings = 0, {}, set(), []
+        self.returned, self.states = 0, {}
         self.renew()
 
     def renew(self):
@@ -213,18 +249,19 @@ class Campaign:
         try:
             self.db.execute(SCHEMA)
         except psycopg.Error:
-            # A validator that nothing passes, a unique index that stands in the way.
-            self.db.execute("DROP TABLE IF EXISTS h, other")
+            # A validator that nothing passes, a unique index that stands in the way, a collection of another name with these indexes.
+            for name, in self.db.execute("SELECT c::text FROM treedb.list_collections() c").fetchall():
+                self.db.execute(f"DROP TABLE {name}")
             self.db.execute(SCHEMA)
 
-    def call(self):
+    def call(self, function):
         r = self.random
-        name, signature, is_set, types, names = r.choice(self.weighted)
-        parts, values = zip(*(argument(r, kind, of) for kind, of in zip(types, names, strict=False)), strict=True)
+        name, _, is_set, types, names = function
+        arguments = [argument(r, kind, of) for kind, of in zip(types, names, strict=False)]
+        parts, values = [part for part, _ in arguments], tuple(value for _, value in arguments)
         call = f"treedb.{name}({', '.join(parts)})"
         # What it returns is written out, as text or as bytes.
         statement = f"SELECT x::text FROM {call} x" if is_set and r.random() < .5 else f"SELECT {call}::text"
-        self.called.add(signature)
         try:
             self.db.execute(statement, values, binary=r.random() < .3)
             self.returned += 1
@@ -261,18 +298,18 @@ class Campaign:
     def run(self, calls):
         self.db.execute("CREATE TABLE IF NOT EXISTS received (doc treedb.bson, v treedb.bson_value); CREATE TABLE IF NOT EXISTS plain (id int)")
         for number in range(calls):
-            if self.random.random() < .05:
+            if number >= len(self.functions) and self.random.random() < .05:
                 self.copy()
             else:
-                self.call()
+                # Each of them, and then at random.
+                self.call(self.functions[number] if number < len(self.functions) else self.random.choice(self.weighted))
             if number % 100 == 99:
                 self.renew()
             if len(self.findings) > 5:
                 break
         self.findings += [line for line, in self.db.execute("SELECT treedb.check('h')")]
-        missed = {signature for _, signature, *_ in self.functions} - self.called
-        if calls >= CALLS and missed:
-            self.findings.append(f"not called: {missed}")
+        if calls < len(self.functions):
+            self.findings.append(f"{calls} calls are fewer than there are functions")
         self.db.close()
 
 

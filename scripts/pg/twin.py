@@ -2,7 +2,7 @@
 
     scripts/pg_twin.sh [STATEMENTS] [SEED..]
 
-One table has indexes of treedb_btree, the other the server's btree; both get the same inserts, updates, deletes,
+One table has indexes of treedb_btree, and with every other seed the access method treedb, the other the server's btree; both get the same inserts, updates, deletes,
 rollbacks and vacuums. Every query is asked of both, each through its indexes, and of the second by a sequential scan:
 rows, and their order where the query has one, must agree. Some queries are answered, and some indexes rebuilt, by several
 processes. `treedb.check` runs now and then. Two sessions take turns, one
@@ -35,7 +35,13 @@ COLUMNS = {
     "u": ("u", lambda r: f"md5('{r.randint(0, 400)}')::uuid"),
     "w": ("w", lambda r: f"'2026-01-01 00:00+00'::timestamptz + interval '{r.randint(-500, 500)} hours'"),
     "c": ('c COLLATE "en-x-icu"', lambda r: text(r)),
+    "n": ("n", lambda r: r.choice(["0", "'NaN'", "'-Infinity'", f"{r.randint(-50, 50) / 4}", f"{r.randint(-9, 9)}e{r.choice([-30, 30, 200])}"])),
+    "s": ("s", lambda r: str(r.randint(-300, 300))),
+    "r": ("r", lambda r: r.choice(["'-0'", "'NaN'", f"{r.uniform(-9, 9):.1f}", "3e38"])),
 }
+# Columns of which equal values look different, such as 0 and -0, as what looks the same: among them any order will do, and with a
+# limit any of them.
+SHOWN = {"n": "trim_scale(n)", "f": "f + 0", "r": "r + 0"}
 
 
 def text(r):
@@ -70,12 +76,13 @@ class Twin:
         self.sessions[0].execute(f"CREATE SCHEMA {self.schema}")
         for name, method in (("mine", "treedb_btree"), ("theirs", "btree")):
             self.sessions[0].execute(
-                f"CREATE TABLE {name} (id int, i int, b bigint, f float8, t text, u uuid, w timestamptz, c text)"
-                " WITH (autovacuum_enabled = off, parallel_workers = 2)")
+                f"CREATE TABLE {name} (id int, i int, b bigint, f float8, t text, u uuid, w timestamptz, c text, n numeric, s smallint, r real)"
+                f" USING {'treedb' if name == 'mine' and seed % 2 else 'heap'} WITH (autovacuum_enabled = off, parallel_workers = 2)")
             for column, (expression, _) in COLUMNS.items():
                 how = self.random.choice(["", " DESC", " NULLS FIRST", " DESC NULLS LAST"]) if name == "mine" else ""
                 self.sessions[0].execute(f"CREATE INDEX {name}_{column} ON {name} USING {method} ({expression}{how})")
             self.sessions[0].execute(f"CREATE INDEX {name}_several ON {name} USING {method} (i, t COLLATE \"C\" DESC, b)")
+            self.sessions[0].execute(f"CREATE INDEX {name}_more ON {name} USING {method} (s) INCLUDE (t, n, id)")
 
     def connect(self):
         session = self.cluster.connect()
@@ -200,20 +207,19 @@ class Twin:
         if r.random() < .2:
             # Index-only, in order.
             column, expression = r.choice([(name, expression) for name, (expression, _) in COLUMNS.items()])
-            query = f"SELECT {column}::text FROM @ ORDER BY {expression} {r.choice(['', 'DESC'])}"
+            query = f"SELECT ({SHOWN.get(column, column)})::text FROM @ ORDER BY {expression} {r.choice(['', 'DESC'])}"
         elif order == "several":
             query = f"SELECT id FROM @ WHERE {condition} ORDER BY i, t COLLATE \"C\" DESC, b, id"
         else:
             limit = r.choice(["", "", f" LIMIT {r.randint(1, 9)}"])
-            query = f"SELECT {order}::text FROM @ WHERE {condition} ORDER BY {COLUMNS[order][0]} {r.choice(['', 'DESC'])}{limit}"
+            query = f"SELECT ({SHOWN.get(order, order)})::text FROM @ WHERE {condition} ORDER BY {COLUMNS[order][0]} {r.choice(['', 'DESC'])}{limit}"
             if r.random() < .4:
                 query = f"SELECT id FROM @ WHERE {condition} ORDER BY id"
         settings = r.choice(["enable_bitmapscan", "enable_indexscan", "enable_indexonlyscan", "enable_sort"])
         by_table = "SET enable_indexscan = off; SET enable_indexonlyscan = off; SET enable_bitmapscan = off; RESET enable_seqscan;"
         reset = "RESET enable_indexscan; RESET enable_indexonlyscan; RESET enable_bitmapscan; RESET enable_sort; RESET enable_seqscan"
         workers = 2 if self.parallel.random() < .1 else 0
-        # -0 and 0 are equal: among them any order will do, and with a limit any of them.
-        digest = "SELECT count(*), md5(string_agg(coalesce(nullif(x::text, '-0'), CASE WHEN x IS NULL THEN '~' ELSE '0' END), '|')) FROM ({}) q(x);"
+        digest = "SELECT count(*), md5(string_agg(coalesce(x::text, '~'), '|')) FROM ({}) q(x);"
 
         def answers(form):
             asked = (f"SET enable_seqscan = off; SET {settings} = off; SET max_parallel_workers_per_gather = {workers};" + form.format(query.replace("@", "mine")) + form.format(query.replace("@", "theirs"))
@@ -265,6 +271,9 @@ class Twin:
         self.third.execute(f"DROP SCHEMA {self.schema} CASCADE")
         for session in [*self.sessions, self.third]:
             session.close()
+        # So many that it would be an accident if none met its statement.
+        if self.cancelled + self.ended + self.survived >= 50:
+            assert self.cancelled and self.ended, f"{self.cancelled} statements were cancelled and {self.ended} backends ended in the middle of one"
         return f"{self.cancelled} cancelled, {self.ended} ended, {self.survived} too late"
 
 

@@ -7,13 +7,13 @@
 
 use super::{Scale, pg_documents};
 use crate::Result;
-use crate::comparison::{Candidate, Unit, compare};
+use crate::comparison::{Candidate, Samples, Unit, compare};
 use crate::engines::Postgres;
-use crate::report::{Goals, Row, progress, rows};
+use crate::report::{Goals, Row, THE_GOAL, progress, rows};
 
 pub(super) const ABOUT: &str = "Both indexes are in one server and are timed inside it: on two heap tables that differ \
     only in the access method of their index (int4 and 32-character text, \"C\" collation, all values distinct and in \
-    random order). No parallel workers unless a row says so, everything in shared buffers, no flushes, 256 MB of maintenance_work_mem. Lookups are a \
+    random order; the paths are of some 40 characters and share most of them with their neighbours). No parallel workers unless a row says so, everything in shared buffers, no flushes, 256 MB of maintenance_work_mem. Lookups are a \
     prepared statement in a loop. Checksums are sums over the rows found. Under collations of ICU both sides index one table, by turns: 32 hexadecimal digits \
     under its root collation (und-x-icu), 32 letters, some of them with umlauts, under the German one (de-x-icu). The rows from \"find\" on compare a collection with a heap table of jsonb \
     under btree indexes on expressions of the same paths, and, where the peer is called GIN, under a GIN index of \
@@ -53,6 +53,8 @@ CREATE TABLE {}i (k int, v int) USING heap;
 INSERT INTO {}i SELECT shuffled(n), n FROM generate_series(1, SIZE) n;
 CREATE TABLE {}s (k text COLLATE \"C\", v int) USING heap;
 INSERT INTO {}s SELECT md5(n::text), n FROM generate_series(1, SIZE) n;
+CREATE TABLE {}p (k text COLLATE \"C\", v int) USING heap;
+INSERT INTO {}p SELECT format('/srv/archive/%s/%s/document-%s.json', 2000 + n % 25, lpad((n / 25 % 4000)::text, 4, '0'), n), n FROM generate_series(1, SIZE) n;
 CREATE TABLE {}n (k int, v int) USING heap;
 CREATE INDEX {}n_k ON {}n USING AM (k);
 CREATE TABLE {}m (k text COLLATE \"C\", v int) USING heap;
@@ -101,6 +103,35 @@ DECLARE since timestamptz := clock_timestamp(); got bigint;
 BEGIN
     EXECUTE 'SELECT sum(k::bigint) FROM (SELECT k FROM {}i ORDER BY k ' || way || ' OFFSET 0) x' INTO got;
     RETURN nanos(since) || '|' || got;
+END $$;
+-- The same rows by two workers and the backend.
+CREATE FUNCTION {}divided() RETURNS text LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off
+    SET max_parallel_workers_per_gather = 2 SET parallel_setup_cost = 0 SET parallel_tuple_cost = 0 SET min_parallel_index_scan_size = 0 AS $$
+DECLARE since timestamptz := clock_timestamp(); got bigint;
+BEGIN
+    EXECUTE 'SELECT sum(k::bigint) FROM {}i WHERE k >= 0' INTO got;
+    RETURN nanos(since) || '|' || got;
+END $$;
+-- Runs of 1,000 keys with their rows.
+CREATE FUNCTION {}rows_of_ranges(n int, round bigint) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off SET enable_bitmapscan = off AS $$
+DECLARE since timestamptz := clock_timestamp(); total bigint := 0; got bigint; step bigint := round * 7919;
+BEGIN
+    FOR i IN 1..n LOOP
+        step := (step * 48271 + 11) % SIZE;
+        SELECT sum(v) INTO got FROM {}i WHERE k BETWEEN shuffled(step + 1) AND shuffled(step + 1) + 2147483647 / (SIZE / 1000);
+        total := total + coalesce(got, 0);
+    END LOOP;
+    RETURN nanos(since) || '|' || total;
+END $$;
+CREATE FUNCTION {}bitmaps(n int, round bigint) RETURNS text LANGUAGE plpgsql SET enable_seqscan = off SET enable_indexscan = off SET enable_indexonlyscan = off AS $$
+DECLARE since timestamptz := clock_timestamp(); total bigint := 0; got bigint; step bigint := round * 7919;
+BEGIN
+    FOR i IN 1..n LOOP
+        step := (step * 48271 + 11) % SIZE;
+        SELECT sum(v) INTO got FROM {}i WHERE k BETWEEN shuffled(step + 1) AND shuffled(step + 1) + 2147483647 / (SIZE / 1000);
+        total := total + coalesce(got, 0);
+    END LOOP;
+    RETURN nanos(since) || '|' || total;
 END $$;
 CREATE FUNCTION {}joined() RETURNS text LANGUAGE plpgsql
     SET enable_seqscan = off SET enable_bitmapscan = off SET enable_sort = off SET enable_hashjoin = off SET enable_nestloop = off SET enable_material = off AS $$
@@ -155,13 +186,15 @@ fn wants_indexes(scale: Scale) -> bool {
 }
 
 /// Compares both sides in one workload. In its statements `{}` is the side's letter, `$AM` its index access method, `$N` the number of
-/// operations, `$ROUND` the round. The last row that they return must be `nanoseconds|checksum`.
+/// operations, `$ROUND` the round. The last row that they return must be `nanoseconds|checksum`. A target is compared with like
+/// another side.
 fn measure(
     pg: &Postgres,
     scale: Scale,
     (workload, unit, ops): (&str, Unit, u64),
     sql: &str,
     goals: Goals<'_>,
+    target: Option<f64>,
 ) -> Result<Vec<Row>> {
     eprintln!("pg: {workload}");
     let mut candidates: Vec<Candidate<'_>> = SIDES
@@ -174,7 +207,8 @@ fn measure(
             }
         })
         .collect();
-    let samples = compare(unit, scale.rounds, &mut candidates)?;
+    let mut samples = compare(unit, scale.rounds, &mut candidates)?;
+    samples.extend(target.map(Samples::target));
     Ok(rows(workload, DURABILITY, unit, samples, goals))
 }
 
@@ -201,7 +235,7 @@ fn collated_builds(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()
         let created = format!("create index {index} on words using $AM ({column} collate \"{collation}\")");
         let sql = format!("DROP INDEX IF EXISTS {index}; CHECKPOINT; SELECT timed('{created}');");
         let workload = name(collation);
-        for row in measure(pg, scale, (&workload, Unit::NanosPerOp, size), &sql, &[(PEER, 0.8)])? {
+        for row in measure(pg, scale, (&workload, Unit::NanosPerOp, size), &sql, &[(PEER, 0.8)], None)? {
             progress(&row);
             out.push(row);
         }
@@ -210,6 +244,19 @@ fn collated_builds(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()
     Ok(())
 }
 
+/// What a workload on indexes has to reach.
+#[derive(Clone, Copy)]
+enum Aim {
+    /// A ratio to the server's own index.
+    Ratio(f64),
+    /// So many bytes of an operation.
+    AtMost(f64),
+    None,
+}
+
+/// The ratio of an index that is at most three quarters of the server's.
+const SMALLER: f64 = 1.0 / 0.75;
+
 /// The workloads on indexes.
 fn indexes(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
     let size = scale.of(1_000_000);
@@ -217,40 +264,66 @@ fn indexes(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
         let sql = TABLES.replace("{}", letter).replace("AM", index);
         pg.run(&sql.replace("SIZE", &size.to_string()))?;
     }
-    let mut add = |workload: &str, unit: Unit, ops: u64, sql: &str| -> Result<()> {
-        out.extend(measure(pg, scale, (workload, unit, ops), sql, &[])?);
+    // What a workload has to reach: a ratio to the server's index, or a number of bytes.
+    let mut add = |workload: &str, unit: Unit, ops: u64, sql: &str, aim: Aim| -> Result<()> {
+        let (goals, target): (Goals<'_>, _) = match aim {
+            Aim::Ratio(ratio) => (&[(PEER, ratio)], None),
+            Aim::AtMost(bytes) => (&[(THE_GOAL, 1.0)], Some(bytes)),
+            Aim::None => (&[], None),
+        };
+        out.extend(measure(pg, scale, (workload, unit, ops), sql, goals, target)?);
         Ok(())
     };
     let time = Unit::NanosPerOp;
-    for (table, kind) in [("i", "int4"), ("s", "text")] {
-        add(
-            &format!("index build, {kind}"),
-            time,
-            size,
-            &format!(
-                "DROP INDEX IF EXISTS {{}}{table}_k; CHECKPOINT; SELECT timed('create index {{}}{table}_k on {{}}{table} using $AM (k)');"
-            ),
-        )?;
+    let sizes =
+        [("i", "int4", Aim::Ratio(SMALLER)), ("s", "text", Aim::None), ("p", "paths", Aim::Ratio(SMALLER))];
+    for (table, kind, smaller) in sizes {
+        let created = format!("create index {{}}{table}_k on {{}}{table} using $AM (k)");
+        for (workers, told) in [(2, ", two workers"), (0, "")] {
+            add(
+                &format!("index build, {kind}{told}"),
+                time,
+                size,
+                &format!(
+                    "DROP INDEX IF EXISTS {{}}{table}_k; CHECKPOINT; SET max_parallel_maintenance_workers = {workers}; SELECT timed('{created}');"
+                ),
+                Aim::Ratio(1.0),
+            )?;
+        }
         add(
             &format!("size of a built index, {kind}"),
             Unit::BytesPerDocument,
             size,
             &format!("SELECT pg_relation_size('{{}}{table}_k') || '|0';"),
+            smaller,
         )?;
     }
     pg.run("VACUUM ANALYZE")?;
-    add("point lookup, int4", time, scale.of(100_000), "SELECT {}points($N, $ROUND);")?;
-    add("point lookup, text", time, scale.of(100_000), "SELECT {}text_points($N, $ROUND);")?;
+    let point = Aim::Ratio(0.95);
+    add("point lookup, int4", time, scale.of(100_000), "SELECT {}points($N, $ROUND);", point)?;
+    add("point lookup, text", time, scale.of(100_000), "SELECT {}text_points($N, $ROUND);", point)?;
+    let ranges = scale.of(500);
+    add("1,000 rows of a range, int4", time, ranges, "SELECT {}rows_of_ranges($N, $ROUND);", Aim::None)?;
+    add(
+        "1,000 rows of a range, int4, bitmap scan",
+        time,
+        ranges,
+        "SELECT {}bitmaps($N, $ROUND);",
+        Aim::None,
+    )?;
+    let ordered = Aim::Ratio(0.9);
     add(
         "ordered range of 100, int4, index-only scan",
         time,
         scale.of(10_000),
         "SELECT {}ranges($N, $ROUND);",
+        ordered,
     )?;
-    add("20 keys in a list, int4", time, scale.of(5_000), "SELECT {}lists($N, $ROUND);")?;
-    add("whole index in order, int4, index-only scan", time, size, "SELECT {}whole('asc');")?;
-    add("whole index backward, int4, index-only scan", time, size, "SELECT {}whole('desc');")?;
-    add("merge join of two indexes, int4", time, size, "SELECT {}joined();")?;
+    add("20 keys in a list, int4", time, scale.of(5_000), "SELECT {}lists($N, $ROUND);", point)?;
+    add("whole index in order, int4, index-only scan", time, size, "SELECT {}whole('asc');", ordered)?;
+    add("whole index backward, int4, index-only scan", time, size, "SELECT {}whole('desc');", ordered)?;
+    add("whole index, int4, index-only scan, two workers", time, size, "SELECT {}divided();", Aim::None)?;
+    add("merge join of two indexes, int4", time, size, "SELECT {}joined();", ordered)?;
     let (table, created) =
         ("DROP INDEX IF EXISTS {}f_k; CHECKPOINT; ", "create index {}f_k on {}f using $AM (k)");
     add(
@@ -258,6 +331,7 @@ fn indexes(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
         time,
         size,
         &format!("{table}SELECT timed('{created}');"),
+        Aim::Ratio(1.0),
     )?;
     let bytes = Unit::BytesPerDocument;
     add(
@@ -265,14 +339,17 @@ fn indexes(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
         bytes,
         size,
         "SELECT pg_relation_size('{}f_k') || '|0';",
+        Aim::Ratio(1.0),
     )?;
     let rows = scale.of(100_000);
-    for (what, table, value) in [
-        ("int4 in random order", "n", "shuffled(n)"),
-        ("int4 in ascending order", "n", "n"),
-        ("int4 of 100 different values", "n", "shuffled(n) % 100"),
-        ("uuid", "u", "md5(n::text)::uuid"),
-        ("text", "m", "md5(n::text)"),
+    // A row of int4 may write so many bytes of WAL, that of the heap included.
+    let logs = Aim::AtMost(220.0);
+    for (what, table, value, speed, log) in [
+        ("int4 in random order", "n", "shuffled(n)", 0.6, logs),
+        ("int4 in ascending order", "n", "n", 0.6, logs),
+        ("int4 of 100 different values", "n", "shuffled(n) % 100", 0.6, logs),
+        ("uuid", "u", "md5(n::text)::uuid", 0.8, Aim::None),
+        ("text", "m", "md5(n::text)", 0.8, Aim::None),
     ] {
         let insert = format!("insert into {{}}{table} select {value}, n from generate_series(1, $N) n");
         let empty = format!("TRUNCATE {{}}{table}; CHECKPOINT; ");
@@ -281,25 +358,34 @@ fn indexes(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
             time,
             rows,
             &format!("{empty}SELECT timed('{insert}');"),
+            Aim::Ratio(speed),
         )?;
         add(
             &format!("WAL of such inserts, {what}"),
             bytes,
             rows,
             &format!("{empty}SELECT logged('{insert}');"),
+            log,
         )?;
         add(
             &format!("size of an index filled by such inserts, {what}"),
             bytes,
             rows,
             &format!("SELECT pg_relation_size('{{}}{table}_k') || '|0';"),
+            Aim::None,
         )?;
     }
     // Updates that change another column of an index: each row gets a new entry here too.
     let update = "update {}d set v = v + 1";
     pg.run("CREATE INDEX td_v ON td USING treedb_btree (v); CREATE INDEX bd_v ON bd USING btree (v);")?;
     let updated = scale.of(1_000_000) / 10;
-    add("update of every row, two indexes", time, updated, &format!("SELECT timed('{update}');"))?;
+    add(
+        "update of every row, two indexes",
+        time,
+        updated,
+        &format!("SELECT timed('{update}');"),
+        Aim::Ratio(0.9),
+    )?;
     add(
         "vacuum after an update of every row, two indexes",
         time,
@@ -307,5 +393,6 @@ fn indexes(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
         &format!(
             "{update}; SELECT clock_timestamp() AS since \\gset\nVACUUM {{}}d; SELECT nanos(:'since') || '|0';"
         ),
+        Aim::Ratio(1.0),
     )
 }

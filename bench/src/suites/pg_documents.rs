@@ -10,9 +10,9 @@ use bench_common::Random;
 
 use super::Scale;
 use crate::Result;
-use crate::comparison::{Candidate, Measurement, Unit, compare};
+use crate::comparison::{Candidate, Measurement, Samples, Unit, compare};
 use crate::engines::{Postgres, WARM_UP};
-use crate::report::{Goals, Row, progress, rows};
+use crate::report::{Goals, Row, THE_GOAL, progress, rows};
 
 const DURABILITY: &str = super::pg::DURABILITY;
 
@@ -76,6 +76,8 @@ struct Workload {
     workers: u32,
     sides: &'static [Side],
     goals: Goals<'static>,
+    /// The microseconds that one execution may take, if it is compared with a number.
+    target: Option<f64>,
 }
 
 /// Documents per value of `g`.
@@ -92,6 +94,7 @@ const FIRST: Workload = Workload {
         (BTREE, "SELECT doc FROM j WHERE (doc ->> 'n')::int = $1", &["<n>"]),
     ],
     goals: &[],
+    target: None,
 };
 
 const READS: &[Workload] = &[
@@ -105,6 +108,7 @@ const READS: &[Workload] = &[
             (BTREE, "SELECT doc FROM j WHERE (doc ->> 'n')::int = $1", &["<n>"]),
         ],
         goals: &[(BTREE, 1.0)],
+        target: None,
     },
     Workload {
         name: "doc @@ filter: one document by an indexed field",
@@ -116,6 +120,7 @@ const READS: &[Workload] = &[
             (BTREE, "SELECT doc FROM j WHERE (doc ->> 'n')::int = $1", &["<n>"]),
         ],
         goals: &[(BTREE, 1.0)],
+        target: None,
     },
     Workload {
         name: "find: 100 documents in a range of _id",
@@ -135,6 +140,7 @@ const READS: &[Workload] = &[
             ),
         ],
         goals: &[(BTREE, 1.3)],
+        target: None,
     },
     Workload {
         name: "find: the first ten from a value on",
@@ -154,6 +160,7 @@ const READS: &[Workload] = &[
             ),
         ],
         goals: &[(BTREE, 1.0)],
+        target: None,
     },
     Workload {
         name: "find: the first ten of a group in the order of another field",
@@ -173,6 +180,7 @@ const READS: &[Workload] = &[
             ),
         ],
         goals: &[],
+        target: None,
     },
     Workload {
         name: "find: the same by an index on both fields",
@@ -192,6 +200,7 @@ const READS: &[Workload] = &[
             ),
         ],
         goals: &[(GIN, 20.0)],
+        target: None,
     },
     Workload {
         name: "count of 1,000 documents",
@@ -203,6 +212,7 @@ const READS: &[Workload] = &[
             (BTREE, "SELECT count(*) AS doc FROM j WHERE (doc ->> 'g')::int = $1", &["<k-1>"]),
         ],
         goals: &[(BTREE, 1.3)],
+        target: None,
     },
     Workload {
         name: "find: two predicates, 40 documents",
@@ -219,6 +229,7 @@ const READS: &[Workload] = &[
             (GIN, "SELECT doc FROM g WHERE doc @> $1::jsonb", &[r#"{"a": <k-1>, "b": <k%50>}"#]),
         ],
         goals: &[(BTREE, 1.0), (GIN, 1.0)],
+        target: None,
     },
     Workload {
         name: "doc @@ filter: two predicates, 40 documents",
@@ -239,6 +250,7 @@ const READS: &[Workload] = &[
             (GIN, "SELECT doc FROM g WHERE doc @> $1::jsonb", &[r#"{"a": <k-1>, "b": <k%50>}"#]),
         ],
         goals: &[(BTREE, 1.0), (GIN, 1.0)],
+        target: None,
     },
     Workload {
         name: "count by two predicates, 40 documents",
@@ -255,6 +267,7 @@ const READS: &[Workload] = &[
             (GIN, "SELECT count(*) AS doc FROM g WHERE doc @> $1::jsonb", &[r#"{"a": <k-1>, "b": <k%50>}"#]),
         ],
         goals: &[(BTREE, 1.0), (GIN, 1.0)],
+        target: None,
     },
     Workload {
         name: "join of 20 rows with find",
@@ -274,6 +287,7 @@ const READS: &[Workload] = &[
             ),
         ],
         goals: &[(BTREE, 1.0 / 1.2)],
+        target: None,
     },
     Workload {
         name: "join of 20 rows with doc @@ filter",
@@ -293,6 +307,7 @@ const READS: &[Workload] = &[
             ),
         ],
         goals: &[(BTREE, 1.0 / 1.2)],
+        target: None,
     },
     Workload {
         name: "find: LIMIT 1 of all documents",
@@ -303,7 +318,8 @@ const READS: &[Workload] = &[
             (OURS, "SELECT doc FROM treedb.find('c') doc LIMIT 1", &[]),
             (BTREE, "SELECT doc FROM j LIMIT 1", &[]),
         ],
-        goals: &[],
+        goals: &[(THE_GOAL, 1.0)],
+        target: Some(100.0),
     },
     Workload { name: "sums of 100 groups of all documents", workers: 0, ..GROUPS },
     Workload { name: "sums of 100 groups of all documents, 1 worker", workers: 1, ..GROUPS },
@@ -329,6 +345,7 @@ const GROUPS: Workload = Workload {
         ),
     ],
     goals: &[(BTREE, 1.2)],
+    target: None,
 };
 
 /// What a change of one document does on both sides.
@@ -350,6 +367,7 @@ const UPDATE: Workload = Workload {
         ),
     ],
     goals: &[(BTREE, 1.0 / 1.1)],
+    target: None,
 };
 
 /// A number that depends on what a statement returns, but not on the order or on how a document is written.
@@ -399,7 +417,8 @@ fn measure(pg: &Postgres, scale: Scale, size: u64, workload: &Workload, out: &mu
         };
         candidates.push(Candidate { name, run: Box::new(run) });
     }
-    let samples = compare(Unit::Microseconds, scale.rounds, &mut candidates)?;
+    let mut samples = compare(Unit::Microseconds, scale.rounds, &mut candidates)?;
+    samples.extend(workload.target.map(Samples::target));
     for row in rows(workload.name, DURABILITY, Unit::Microseconds, samples, workload.goals) {
         progress(&row);
         out.push(row);

@@ -13,6 +13,7 @@ use super::schema::{ADDRESS, row_of};
 use super::tree::Tree;
 use crate::pages::page::{Damage, View, ViewMut};
 use crate::shim::buffer::{Exclusive, Page, Pin};
+use crate::shim::fault;
 use crate::shim::wal::{Change, Content};
 
 /// A leaf as a scan found it, and which of its entries are in the scan's range.
@@ -237,5 +238,6 @@ impl Tree<'_> {
             self.checked(page.block, leaf::mark(&mut copy, place));
         }
         change.commit();
+        fault::point("entries_marked");
     }
 }

@@ -10,6 +10,7 @@ use super::insert::Inserted;
 use super::leaf_entries::LeafEntries;
 use super::schema::{ADDRESS, row_of};
 use super::tree::Tree;
+use crate::shim::fault;
 use crate::shim::index_delete::{Candidate, dead_versions, known_dead};
 
 /// Without a hint of the server's that rows are updated, dead versions are looked for where one of so many entries has the
@@ -31,6 +32,7 @@ impl Tree<'_> {
         let (numbers, marked) = candidates(entries, |i| entries.is_marked(i));
         if !marked.is_empty() {
             remove(entries, &numbers, &known_dead(inserted.table, self.index, block, &marked));
+            fault::point("marked_removed");
             if enough(entries) {
                 return true;
             }
@@ -41,6 +43,7 @@ impl Tree<'_> {
             return false;
         }
         remove(entries, &numbers, &dead_versions(inserted.table, self.index, block, &all));
+        fault::point("versions_removed");
         enough(entries)
     }
 }

@@ -411,6 +411,7 @@ impl Tree<'_> {
                 self.checked(parent_block, parent_copy.finish_branch());
                 self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::INCOMPLETE);
                 change.commit();
+                fault::point("split_finished");
                 return;
             }
             drop(change);
@@ -550,6 +551,7 @@ impl Tree<'_> {
         let meta = Meta { root: root_block, level: level + 1, ..meta };
         meta.write(&mut self.checked(0, ViewMut::open(meta_copy)));
         change.commit();
+        fault::point("new_root");
         self.index.cache_root(root_block, level + 1);
     }
 

@@ -22,7 +22,7 @@ use crate::shim::buffer::{Exclusive, PAGE_SIZE, Page, Shared, free_space, settle
 use crate::shim::index_method::FindGone;
 use crate::shim::vacuum::{Vacuum, delay};
 use crate::shim::wal::{Change, Content, rewrite};
-use crate::shim::{error, snapshot};
+use crate::shim::{error, fault, snapshot};
 
 impl Tree<'_> {
     /// Takes an empty leaf out of the tree; `left` is its left neighbour. False if it must stay.
@@ -87,6 +87,7 @@ impl Tree<'_> {
         }
         self.checked(block, ViewMut::open(copy)).delete(snapshot::next_transaction());
         change.commit();
+        fault::point("leaf_deleted");
         true
     }
 
@@ -166,6 +167,7 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
             let mut new = tree.checked(block, ViewMut::open(&mut image));
             tree.checked(block, leaf_removal::remove(&leaf, &schema, &gone, &mut new));
             rewrite(index, &mut page, &image);
+            fault::point("leaf_vacuum");
         }
         vacuum.stats.tuples_removed += removed as f64;
         vacuum.stats.num_index_tuples += (count - removed) as f64;

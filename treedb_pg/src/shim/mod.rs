@@ -11,7 +11,7 @@
 //! * [`function`], [`declared`]: SQL-callable functions, and their SQL declarations compared at compile time
 //! * [`trigger`]: trigger functions
 //! * [`datum`], [`memory`], [`text`], [`rows`]: values that are read, made and returned
-//! * [`error`], [`error_frame`], [`fault`]: SQL errors; the server's on their way through Rust; errors on demand, for tests
+//! * [`error`], [`error_frame`], [`fault`]: SQL errors; the server's on their way through Rust; faults on demand, for tests
 //! * [`subtransaction`], [`setting`]: what can be undone alone; settings
 //! * [`relation`], [`catalog`], [`expression`]: open relations; names, types and privileges; expressions of indexes
 //! * [`invalidation`]: changes of the catalog, for what is cached of it

@@ -250,6 +250,7 @@ impl<'i> Writer<'i> {
             let owner = self.layout().offset(Slots::Above, place.slot);
             parts.entry(place.block).or_default().push((owner, vec![0; 4]));
             self.write(parts);
+            fault::point("hnsw_level_freed");
         }
         let vector = self.graph.node(node, record::vector_place);
         let mut parts = Parts::new();

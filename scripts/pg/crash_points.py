@@ -1,0 +1,311 @@
+#!/usr/bin/env python3
+"""A backend that dies at each fault point of the extension: scripts/pg_crash.sh --points [POINT..]
+
+`SET treedb.crash = 'leaf_split'` kills the backend, as `kill -9` does, right behind the change that the point is named for,
+with its log on disk. The server ends all sessions and recovers, comparing each page that it restores with the page as it was
+(wal_consistency_checking = all). Then:
+
+* the tables have the rows of the statements that were acknowledged, and no others;
+* treedb.check() finds nothing, every row of the table has its entries, and so does every graph of vectors;
+* an ordered scan of each index, forward and backward, answers what a sequential scan and a sort answer;
+* a collection's indexes, one of them into arrays and one unique, find the documents that its table has;
+* all of it once more after further changes, which finish what the death left undone.
+
+The points are those of the sources: one that nothing here comes to is a failure. Each is come to ROUNDS times, the later times
+with what the earlier ones have left behind. `TREEDB_SEED` repeats a run.
+"""
+import contextlib
+import os
+import random
+import re
+import sys
+import time
+
+import psycopg
+
+from claims import check, lines, one, same
+from cluster import ROOT, Cluster
+
+ROUNDS = 3
+STEPS = 1000
+# Without wal_log_hints the server's own check stops a recovery: the record that a page of a table is visible to all has no image of it then, and where
+# the table was dropped or cut short later, the page that it is compared with has never been written.
+SETTINGS = ["wal_consistency_checking = 'all'", "wal_log_hints = on", "max_wal_size = 4GB", "autovacuum = off", "max_parallel_workers_per_gather = 0"]
+
+# Entries in packed leaves, in nodes by the order of bytes, and by a collation; keys that make branches of few children.
+ROWS = """
+CREATE TABLE t (id int, k int, n int, v text) WITH (fillfactor = 100);
+CREATE INDEX t_k ON t USING treedb_btree (k);
+CREATE INDEX t_n ON t USING treedb_btree (n, k);
+CREATE INDEX t_v ON t USING treedb_btree (v COLLATE "C");
+CREATE INDEX t_icu ON t USING treedb_btree (v COLLATE "en-x-icu" DESC, id);
+SELECT treedb.create_collection('c'), treedb.create_index('c', '{"a": 1, "b": -1}'), treedb.create_index('c', '{"u": 1}', '{"unique": true}');
+"""
+ORDERS = {"t_k": "k", "t_n": "n, k", "t_v": 'v COLLATE "C"', "t_icu": 'v COLLATE "en-x-icu" DESC, id'}
+QUESTIONS = ['{"a": 3}', '{"a": {"$gte": 5, "$lt": 9}}', '{"a": 2, "b": {"$gt": 100}}', '{"u": {"$lt": 300}}', '{"u": 77}']
+
+VECTORS = """
+CREATE TABLE t (id int, e real[], f real[], b bit(40));
+CREATE INDEX t_e ON t USING treedb_hnsw (e) WITH (dimensions = 3, m = 8, ef_construction = 40);
+CREATE INDEX t_f ON t USING treedb_hnsw (f treedb.real_cosine_ops) WITH (dimensions = 70, m = 8, ef_construction = 40);
+CREATE INDEX t_b ON t USING treedb_hnsw (b treedb.bit_hamming_ops) WITH (m = 8, ef_construction = 40);
+"""
+NEAREST = {"t_e": ("e OPERATOR(treedb.<->) %s::real[]", 3), "t_f": ("f OPERATOR(treedb.<=>) %s::real[]", 70), "t_b": ("b OPERATOR(treedb.<~>) %s::bit(40)", 0)}
+
+
+class Rows:
+    """A table with indexes of treedb_btree and a collection, and what they must have."""
+
+    schema, tables = ROWS, ("t", "c")
+
+    def __init__(self, dice):
+        self.dice, self.number = dice, 0
+        self.rows, self.documents = {}, {}
+
+    def insert(self, db):
+        rows = dict(self.rows)
+        for _ in range(self.dice.choice((1, 4, 12))):
+            self.number += 1
+            text = f"{self.dice.randrange(60):03d}" + "y" * self.dice.choice((5, 400, 700)) + str(self.dice.randrange(10**9))
+            rows[self.number] = (self.dice.randrange(2000), self.dice.randrange(9), text)
+        new = [(i, *row) for i, row in rows.items() if i not in self.rows]
+        db.execute("INSERT INTO t SELECT * FROM unnest(%s::int[], %s::int[], %s::int[], %s::text[])", [list(part) for part in zip(*new, strict=True)])
+        self.rows = rows
+
+    def insert_documents(self, db):
+        documents = dict(self.documents)
+        for _ in range(self.dice.choice((1, 4, 12))):
+            self.number += 1
+            elements = [self.dice.randrange(12), "x" * self.dice.choice((1, 300, 600)) + str(self.dice.randrange(10**9)), self.dice.randrange(12)]
+            documents[self.number] = (elements, self.dice.randrange(1000))
+        texts = [f'{{"_id": {i}, "a": {str(a).replace(chr(39), chr(34))}, "b": {b}, "u": {i}}}' for i, (a, b) in documents.items() if i not in self.documents]
+        db.execute("SELECT treedb.insert_many('c', ARRAY(SELECT d::treedb.bson FROM unnest(%s::text[]) d))", (texts,))
+        self.documents = documents
+
+    def update(self, db):
+        """Other versions of rows: their entries in the indexes of unchanged columns have the same keys."""
+        chosen = self.dice.sample(sorted(self.rows), min(len(self.rows), 60))
+        db.execute("UPDATE t SET n = n + 1 WHERE id = ANY (%s)", (chosen,))
+        self.rows.update({i: (self.rows[i][0], self.rows[i][1] + 1, self.rows[i][2]) for i in chosen})
+
+    def delete(self, db):
+        """Rows that are neighbours in an index."""
+        ordered = sorted(self.rows, key=(lambda i: self.rows[i][0]) if self.dice.random() < .5 else (lambda i: self.rows[i][2]))
+        start = self.dice.randrange(max(1, len(ordered)))
+        chosen = ordered[start:start + self.dice.choice((3, 40, 150))]
+        db.execute("DELETE FROM t WHERE id = ANY (%s)", (chosen,))
+        self.rows = {i: row for i, row in self.rows.items() if i not in set(chosen)}
+
+    def delete_documents(self, db):
+        chosen = self.dice.sample(sorted(self.documents), len(self.documents) // 3)
+        db.execute("SELECT treedb.delete_many('c', %s::text::treedb.bson)", (f'{{"_id": {{"$in": {chosen}}}}}',))
+        self.documents = {i: document for i, document in self.documents.items() if i not in set(chosen)}
+
+    def scan(self, db):
+        """Scans that come across dead entries and mark them."""
+        with only(db, "indexscan"):
+            order = self.dice.choice(list(ORDERS.values()))
+            db.execute(f"SELECT count(v) FROM (SELECT * FROM t ORDER BY {order}) x")
+
+    def vacuum(self, db):
+        db.execute(f"VACUUM (INDEX_CLEANUP ON, PARALLEL 0) {self.dice.choice(('t', 'c'))}")
+
+    def compare(self, db):
+        have = {i: (k, n, v) for i, k, n, v in db.execute("SELECT * FROM t")}
+        same(len(have), one(db, "SELECT count(*) FROM t"), "rows with different numbers")
+        check(have == self.rows, f"rows: {len(self.rows.keys() - have.keys())} are lost, {len(have.keys() - self.rows.keys())} were not acknowledged,"
+                                 f" {len([i for i in have if i in self.rows and have[i] != self.rows[i]])} are others")
+        found = {int(i) for i, in db.execute("SELECT doc OPERATOR(treedb.->>) '_id' FROM c")}
+        same(found, set(self.documents), "documents")
+        for index, order in ORDERS.items():
+            for way in (order, reverse(order)):
+                query = f"SELECT count(*), md5(string_agg(x::text, ',')) FROM (SELECT {columns(order)} FROM t ORDER BY {way}) x"
+                with only(db, "seqscan", "sort"):
+                    by_table = lines(db, query)
+                with only(db, "indexscan", "indexonlyscan"):
+                    check(index in "\n".join(lines(db, "EXPLAIN " + query)), f"not by {index}: {way}")
+                    same(lines(db, query), by_table, f"ORDER BY {way}, by index and by table")
+        for question in QUESTIONS:
+            answers = [sorted(lines(db, "SELECT d::text FROM treedb.find('c', %s, %s) d", (question, options))) for options in ("{}", '{"hint": "$natural"}')]
+            same(answers[0], answers[1], f"{question} by index and by table")
+
+
+class Vectors:
+    """A table with indexes of treedb_hnsw."""
+
+    schema, tables = VECTORS, ("t",)
+
+    def __init__(self, dice):
+        self.dice, self.number, self.rows = dice, 0, set()
+
+    def insert(self, db):
+        new = list(range(self.number + 1, self.number + 1 + self.dice.choice((1, 3, 8))))
+        self.number = new[-1]
+        r = self.dice
+        values = [(i, [r.uniform(-9, 9) for _ in range(3)], [r.gauss(i % 7, 1) for _ in range(70)], f"{r.getrandbits(40):040b}") for i in new]
+        db.cursor().execute("INSERT INTO t VALUES " + ", ".join(["(%s, %s, %s, %s::bit(40))"] * len(values)), [part for row in values for part in row])
+        self.rows |= set(new)
+
+    def delete(self, db):
+        chosen = self.dice.sample(sorted(self.rows), len(self.rows) // 4)
+        db.execute("DELETE FROM t WHERE id = ANY (%s)", (chosen,))
+        self.rows -= set(chosen)
+
+    def vacuum(self, db):
+        db.execute("VACUUM (INDEX_CLEANUP ON, PARALLEL 0) t")
+
+    def compare(self, db):
+        same({i for i, in db.execute("SELECT id FROM t")}, self.rows, "rows")
+        r = self.dice
+        for index, (distance, dimensions) in NEAREST.items():
+            found = asked = 0
+            for _ in range(5):
+                near = f"{r.getrandbits(40):040b}" if not dimensions else [r.gauss(3, 2) for _ in range(dimensions)]
+                query = f"SELECT round(({distance})::numeric, 3)::text AS d FROM t ORDER BY {distance} LIMIT 10"
+                with only(db, "seqscan", "sort"):
+                    exact = lines(db, query, (near, near))
+                with only(db, "indexscan"):
+                    check(index in "\n".join(lines(db, "EXPLAIN " + query, (near, near))), f"not by {index}")
+                    by_index = lines(db, query, (near, near))
+                same(len(by_index), min(10, len(self.rows)), f"rows found by {index}")
+                found, asked = found + sum(line in exact for line in by_index), asked + len(exact)
+            check(found >= .9 * asked, f"{index} finds {found} of the {asked} nearest rows")
+
+
+@contextlib.contextmanager
+def only(db, *ways):
+    """Lets the planner use only these ways to read a table."""
+    switches = ("seqscan", "sort", "indexscan", "indexonlyscan", "bitmapscan")
+    db.execute(";".join(f"SET enable_{switch} = {'on' if switch in ways else 'off'}" for switch in switches))
+    try:
+        yield
+    finally:
+        if not db.closed:
+            db.execute(";".join(f"RESET enable_{switch}" for switch in switches))
+
+
+def reverse(order):
+    return ", ".join(part.removesuffix(" DESC") if part.endswith(" DESC") else part + " DESC" for part in order.split(", "))
+
+
+def columns(order):
+    return ", ".join(part.split()[0] for part in order.split(", "))
+
+
+GROW = ["insert", "insert", "insert_documents"]
+AGE = ["insert", "delete", "scan", "insert", "scan"]
+PURGE = ["insert", "insert", "insert", "insert_documents", "insert_documents", "delete", "delete_documents", "vacuum"]
+# What comes to each point.
+POINTS = {
+    "leaf_merge": (Rows, GROW), "leaf_split": (Rows, GROW), "branch_split": (Rows, GROW), "new_root": (Rows, GROW), "split_finished": (Rows, GROW),
+    "entries_marked": (Rows, AGE), "marked_removed": (Rows, AGE), "versions_removed": (Rows, ["insert", "update", "update", "update"]),
+    "leaf_vacuum": (Rows, PURGE), "leaf_deleted": (Rows, PURGE),
+    "hnsw_page": (Vectors, ["insert"]), "hnsw_node": (Vectors, ["insert"]), "hnsw_settled": (Vectors, ["insert", "insert", "insert", "delete", "vacuum"]),
+    "hnsw_unlinked": (Vectors, ["insert", "insert", "delete", "vacuum"]), "hnsw_level_freed": (Vectors, ["insert", "insert", "delete", "vacuum"]),
+}
+
+
+def points_of_the_sources():
+    found = set()
+    for file in (ROOT / "treedb_pg" / "src").rglob("*.rs"):
+        found |= set(re.findall(r'fault::point\("(\w+)"\)', file.read_text()))
+    return found
+
+
+def recoveries(cluster):
+    """How often the server has ended all sessions. It takes new ones until it sees that a backend has died."""
+    return cluster.log().count("all server processes terminated; reinitializing")
+
+
+def again(cluster, before):
+    """A session, as soon as the server has recovered once more than `before`."""
+    until = time.monotonic() + 60
+    while True:
+        try:
+            if recoveries(cluster) > before:
+                return cluster.connect()
+        except psycopg.OperationalError:
+            pass
+        check(time.monotonic() < until, "the server does not come back: " + cluster.log()[-1500:])
+        time.sleep(.02)
+
+
+def changed(model, db, steps, count):
+    """Some changes, one step after the other; how many there were when the session died, or None."""
+    for number in range(count):
+        try:
+            getattr(model, model.dice.choice(steps))(db)
+        except psycopg.OperationalError:
+            check(db.closed, "an error that leaves the session")
+            return number
+    return None
+
+
+def verify(model, db):
+    for table in model.tables:
+        same(lines(db, "SELECT treedb.check(%s::regclass, heapallindexed => true)", (table,)), [], f"check of {table}")
+    model.compare(db)
+
+
+def dies(cluster, point, seed):
+    """Kills a backend at a point, ROUNDS times; what was done meanwhile."""
+    make, steps = POINTS[point]
+    model = make(random.Random(seed))
+    with cluster.connect() as db:
+        db.execute("DROP TABLE IF EXISTS t, c")
+        db.execute(model.schema)
+        changed(model, db, steps, model.dice.randrange(40))
+    told = []
+    for _ in range(ROUNDS):
+        with cluster.connect() as db:
+            # (a setting of the library's that it does not declare)
+            db.execute(f"SET treedb.crash = '{point}'")
+            before = recoveries(cluster)
+            died = changed(model, db, steps, STEPS)
+        check(died is not None, f"{STEPS} steps did not come to {point}")
+        told.append(died)
+        with again(cluster, before) as db:
+            verify(model, db)
+            check(changed(model, db, steps, 30) is None, "the session ended without being told to")
+            verify(model, db)
+    with cluster.connect() as db:
+        for table in model.tables:
+            db.execute(f"VACUUM (INDEX_CLEANUP ON) {table}")
+        verify(model, db)
+    return f"died after {' and '.join(map(str, told))} changes"
+
+
+def main():
+    seed = int(os.environ.get("TREEDB_SEED", time.time()))
+    print(f"seed {seed}", flush=True)
+    chosen = sys.argv[1:] or list(POINTS)
+    passed = failed = 0
+    if not sys.argv[1:]:
+        missed = points_of_the_sources() ^ set(POINTS)
+        failed += bool(missed)
+        print(f"fault points of the sources and of this test: {'the same' if not missed else f'FAILED, {sorted(missed)} are only in one'}", flush=True)
+    cluster = Cluster(SETTINGS)
+    try:
+        cluster.create()
+        for number, point in enumerate(chosen):
+            started = time.monotonic()
+            try:
+                outcome = dies(cluster, point, seed + number)
+                passed += 1
+            except Exception as error:  # noqa: BLE001 - a finding
+                failed += 1
+                outcome = f"FAILED (TREEDB_SEED={seed + number}, {point}): {type(error).__name__}: {str(error)[:1500]}"
+                time.sleep(1)
+            print(f"{point}: {outcome}, {time.monotonic() - started:.1f} s", flush=True)
+        for word in ("inconsistent page", "PANIC", "terminated by signal 6", "terminated by signal 11"):
+            if word in cluster.log():
+                failed += 1
+                print(f"the server's log has {word!r}")
+    finally:
+        cluster.close(keep=bool(failed))
+    print(f"{passed} passed, {failed} failed")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
