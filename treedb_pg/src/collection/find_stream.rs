@@ -82,6 +82,7 @@ impl Search {
         };
         reader.open_for(&query);
         let execution = accept(Execution::new(reader, &spilling(), query)).with_sort_memory(work_mem());
+        reader.read_for(execution.plan());
         Search::Plan(Box::new(execution))
     }
 
