@@ -76,6 +76,7 @@ SELECT ask($$SELECT * FROM find('c', '{}', '{"hint": "_id_"}')$$, false);
 SELECT ask($a$SELECT * FROM find('c', '{"$expr": {"$lt": ["$s", "$$NOW"]}}')$a$, false);
 SELECT ask($$SELECT * FROM find('c', jsonb_build_object('s', current_setting('search_path'))::bson)$$, false);
 SELECT ask($$SELECT find('c', '{"s": {"$gt": "8"}}')$$, false);
+SELECT ask($$SELECT * FROM find('c', '{"s": {"$gt": "8"}}') UNION ALL SELECT * FROM find('c', '{"s": {"$lt": "3"}}')$$, false);
 CREATE TEMPORARY TABLE mine (doc bson NOT NULL);
 INSERT INTO mine SELECT doc FROM c;
 ANALYZE mine;

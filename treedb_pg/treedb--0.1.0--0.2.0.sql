@@ -49,7 +49,6 @@ CREATE FUNCTION contains_filter(part bson) RETURNS bson LANGUAGE c IMMUTABLE STR
 CREATE FUNCTION has_field_filter(name text) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_field_filter';
 CREATE FUNCTION has_any_field_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_any_field_filter';
 CREATE FUNCTION has_all_fields_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_all_fields_filter';
-COMMENT ON FUNCTION contains_filter(bson) IS 'a filter that every document matches that contains another, by which its indexes are searched';
 ALTER OPERATOR @> (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR <@ (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR ? (bson, text) SET (RESTRICT = matchsel, JOIN = matchjoinsel);

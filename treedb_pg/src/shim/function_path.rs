@@ -243,8 +243,10 @@ unsafe fn divided(
 ) -> Option<Divided> {
     // SAFETY: nodes of the planner's.
     unsafe {
-        // Nothing cheaper than the workers is worth a closer look.
-        if !(*(*root).glob).parallelModeOK
+        // A member of a union is read by workers only if the server has found all members to be safe in parallel. And nothing
+        // cheaper than workers is worth a closer look.
+        if (*rel).reloptkind != pg_sys::RelOptKind::RELOPT_BASEREL
+            || !(*(*root).glob).parallelModeOK
             || estimate.total <= pg_sys::parallel_setup_cost
             || pg_sys::max_parallel_workers_per_gather <= 0
             || !(*rel).lateral_relids.is_null()

@@ -111,29 +111,3 @@ impl RowClaims {
         unsafe { (*self.head).keys.load(Ordering::Relaxed) }
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn each_block_is_claimed_by_one_process_wherever_it_begins() {
-        for blocks in [0, 1, 7, 8192, 100_000] {
-            let mut memory = vec![0_u64; RowClaims::size(blocks).div_ceil(8)];
-            // SAFETY: memory of that size, which nobody else uses.
-            let first = unsafe { RowClaims::make(memory.as_mut_ptr().cast(), blocks) };
-            let second = RowClaims { process: first.process + 1, ..first };
-            let all: Vec<u32> = (0..blocks.max(1) + 10).collect();
-            let mut owners = vec![0; all.len()];
-            // The second begins when the first has seen a third, and then both go on.
-            let mut claim = |claims: &RowClaims, block: u32| {
-                owners[block as usize] += u32::from(claims.claim(block));
-            };
-            let (begun, rest) = all.split_at(all.len() / 3);
-            begun.iter().for_each(|block| claim(&first, *block));
-            all.iter().rev().for_each(|block| claim(&second, *block));
-            rest.iter().for_each(|block| claim(&first, *block));
-            assert!(owners.iter().all(|owners| *owners == 1), "{blocks}: {owners:?}");
-        }
-    }
-}
