@@ -60,6 +60,7 @@ SUITES = [
     ("pg_crash", 8, "scripts/pg_crash.sh 20", "immediate stops of Postgres under load"),
     ("pg_versions", 5, "scripts/pg_versions.sh", "updates of the extension, dump and restore, pg_upgrade, stored pages, the reference in the docs"),
     ("pg_hostile", 5, "scripts/pg_hostile.sh", "hostile arguments for every SQL function"),
+    ("pg_doors", 8, "scripts/pg_doors.sh", "indexes of every kind, listed by the SQL functions and by the server"),
     ("pg_twin", 5, "scripts/pg_twin.sh", "random statements against tables with our indexes and with btree"),
     ("pg_faults", 5, "scripts/pg_faults.sh", "damaged index files, a standby, dump and restore, cancelled work"),
     ("pg18_regress", 15, f"{ON_18} scripts/pg_regress.sh", "SQL against expected answers, on PostgreSQL 18"),

@@ -44,6 +44,17 @@ CREATE FUNCTION matchjoinsel(internal, oid, internal, int2, internal) RETURNS fl
 COMMENT ON FUNCTION matchjoinsel(internal, oid, internal, int2, internal) IS 'the same where the filter comes from another table';
 ALTER OPERATOR @@ (bson, bson) SET (JOIN = matchjoinsel);
 
+-- Indexes are searched for documents that contain others or have fields.
+CREATE FUNCTION contains_filter(part bson) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_contains_filter';
+CREATE FUNCTION has_field_filter(name text) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_field_filter';
+CREATE FUNCTION has_any_field_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_any_field_filter';
+CREATE FUNCTION has_all_fields_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_all_fields_filter';
+ALTER OPERATOR @> (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
+ALTER OPERATOR <@ (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
+ALTER OPERATOR ? (bson, text) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
+ALTER OPERATOR ?| (bson, text[]) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
+ALTER OPERATOR ?& (bson, text[]) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
+
 -- Vectors: an access method for their indexes.
 
 CREATE FUNCTION hnsw_handler(internal) RETURNS index_am_handler

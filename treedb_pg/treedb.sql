@@ -530,13 +530,18 @@ CREATE FUNCTION has_any_field(document bson, names text[]) RETURNS bool LANGUAGE
 CREATE FUNCTION has_all_fields(document bson, names text[]) RETURNS bool LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_exists_all';
 CREATE FUNCTION get_path(document bson, path text[]) RETURNS bson_value LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_get_path';
 CREATE FUNCTION get_path_text(document bson, path text[]) RETURNS text LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_bson_get_path_text';
-CREATE OPERATOR @> (LEFTARG = bson, RIGHTARG = bson, FUNCTION = contains, COMMUTATOR = <@, RESTRICT = matchingsel, JOIN = matchingjoinsel);
-CREATE OPERATOR <@ (LEFTARG = bson, RIGHTARG = bson, FUNCTION = contained, COMMUTATOR = @>, RESTRICT = matchingsel, JOIN = matchingjoinsel);
-CREATE OPERATOR ? (LEFTARG = bson, RIGHTARG = text, FUNCTION = has_field, RESTRICT = matchingsel, JOIN = matchingjoinsel);
-CREATE OPERATOR ?| (LEFTARG = bson, RIGHTARG = text[], FUNCTION = has_any_field, RESTRICT = matchingsel, JOIN = matchingjoinsel);
-CREATE OPERATOR ?& (LEFTARG = bson, RIGHTARG = text[], FUNCTION = has_all_fields, RESTRICT = matchingsel, JOIN = matchingjoinsel);
+CREATE OPERATOR @> (LEFTARG = bson, RIGHTARG = bson, FUNCTION = contains, COMMUTATOR = <@, RESTRICT = matchsel, JOIN = matchjoinsel);
+CREATE OPERATOR <@ (LEFTARG = bson, RIGHTARG = bson, FUNCTION = contained, COMMUTATOR = @>, RESTRICT = matchsel, JOIN = matchjoinsel);
+CREATE OPERATOR ? (LEFTARG = bson, RIGHTARG = text, FUNCTION = has_field, RESTRICT = matchsel, JOIN = matchjoinsel);
+CREATE OPERATOR ?| (LEFTARG = bson, RIGHTARG = text[], FUNCTION = has_any_field, RESTRICT = matchsel, JOIN = matchjoinsel);
+CREATE OPERATOR ?& (LEFTARG = bson, RIGHTARG = text[], FUNCTION = has_all_fields, RESTRICT = matchsel, JOIN = matchjoinsel);
 CREATE OPERATOR #> (LEFTARG = bson, RIGHTARG = text[], FUNCTION = get_path);
 CREATE OPERATOR #>> (LEFTARG = bson, RIGHTARG = text[], FUNCTION = get_path_text);
+-- What the planner searches indexes for where a query has one of these operators.
+CREATE FUNCTION contains_filter(part bson) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_contains_filter';
+CREATE FUNCTION has_field_filter(name text) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_field_filter';
+CREATE FUNCTION has_any_field_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_any_field_filter';
+CREATE FUNCTION has_all_fields_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_all_fields_filter';
 COMMENT ON FUNCTION contains(bson, bson) IS 'whether a document has all fields of another, as jsonb says';
 COMMENT ON FUNCTION get_path(bson, text[]) IS 'the value at a path of names of fields and positions in arrays, or NULL';
 

@@ -28,6 +28,7 @@ use crate::shim::datum::Bytes;
 use crate::shim::error::accept;
 use crate::shim::function::pg_function;
 use crate::shim::rows::{Rows, Set};
+use crate::shim::setting::Number;
 use crate::shim::streamed::{ARGUMENTS, Argument};
 use crate::shim::text;
 use crate::shim::thread::ServerThread;
@@ -73,13 +74,20 @@ pub(super) fn open(name: &Bytes<'_>, stages: &[u8], options: &[u8]) -> (BoxedStr
     (accept(pipeline.open_with_hint(&namespace(name), options.hint, &context)), 0)
 }
 
+/// What a stage may hold.
+pub(crate) static STAGE_MEM: Number = Number::memory(
+    c"treedb.stage_mem",
+    c"Memory that each stage of a pipeline may hold; beyond it sorts and groups use temporary files, and other stages fail.",
+    (DEFAULT_MEMORY_LIMIT / 1024) as i32,
+);
+
 /// What the stages of a pipeline get from the session.
 pub(super) fn context() -> Context {
     Context {
         collections: Arc::new(Tables),
         database: HERE.to_owned(),
         globals: Arc::new(Globals::now()),
-        memory_limit: DEFAULT_MEMORY_LIMIT,
+        memory_limit: STAGE_MEM.get() * 1024,
         allow_disk_use: true,
         deadline: None,
         // What the server gives us it gives to this thread.

@@ -7,7 +7,8 @@ use treedb_query::aggregate::BoxedStream;
 use super::aggregate;
 use super::estimate;
 use super::find_stream::{show_document, show_expression, show_name};
-use crate::shim::error::accept;
+use crate::shim::error::{SqlState, accept, fail};
+use crate::shim::scan_team::SharedScan;
 use crate::shim::snapshot::Registered;
 use crate::shim::streamed::{ARGUMENTS, Argument, Batch, Call, Estimate, Explanation, StreamedFunction};
 use crate::shim::text;
@@ -31,6 +32,14 @@ impl StreamedFunction for AggregateStream {
         estimate::aggregate(arguments)
     }
 
+    fn open_part(_: &Call<'_>, _: Registered, _: SharedScan) -> AggregateStream {
+        fail(
+            SqlState::ERRCODE_INTERNAL_ERROR,
+            "a call of treedb.aggregate was divided by the server's plan",
+            "Report this as a bug of treedb.",
+        )
+    }
+
     fn open(call: &Call<'_>, _: Registered) -> AggregateStream {
         let [name, stages, options] = &call.arguments;
         let (documents, workers) = aggregate::open(&name.bytes(), &stages.bytes(), &options.bytes());
@@ -52,7 +61,12 @@ impl StreamedFunction for AggregateStream {
         }
     }
 
-    fn explain(running: Option<&Self>, arguments: &[Argument<'_>; ARGUMENTS], shown: &mut Explanation<'_>) {
+    fn explain(
+        running: Option<&Self>,
+        arguments: &[Argument<'_>; ARGUMENTS],
+        _: Option<u64>,
+        shown: &mut Explanation<'_>,
+    ) {
         let [name, stages, options] = arguments;
         show_name(name, shown, Self::LABELS[0]);
         match stages {

@@ -9,12 +9,14 @@ use treedb_query::doc::{Doc, Value};
 use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
 
 use super::find::parse_find;
+use super::index;
 use super::reader::Reader;
 use super::spill::spilling;
 use super::table::Table;
+use crate::shim::datum::Datum;
 use crate::shim::filter_scan::Scanned;
 use crate::shim::server::{self, Costs};
-use crate::shim::streamed::{ARGUMENTS, Argument, Estimate};
+use crate::shim::streamed::{ARGUMENTS, Argument, Divided, Estimate};
 use crate::types::{bson, value};
 
 /// Calls whose estimates are kept.
@@ -76,6 +78,29 @@ pub(super) fn find(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
     })
 }
 
+/// What reads as a variable of a query whose value each process would have for itself.
+const VARIABLES: [&[u8]; 2] = [b"$$NOW", b"$$CLUSTER_TIME"];
+
+/// How several processes are expected to share a call of `find`: if its arguments are constants, and it reads the collection from
+/// its beginning to its end.
+pub(super) fn divided_find(arguments: &[Argument<'_>; ARGUMENTS], estimate: &Estimate) -> Option<Divided> {
+    let (reader, query) = find_query(arguments)?;
+    let in_order = query.sort.is_some() || query.hint.is_some();
+    if in_order || query.skip > 0 || query.limit > 0 {
+        return None;
+    }
+    let varies = |argument: &Argument<'_>| {
+        let Some(bytes) = argument.constant().map(Datum::bytes) else { return true };
+        VARIABLES.iter().any(|name| bytes.windows(name.len()).any(|window| window == *name))
+    };
+    let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
+    if plan.path != Path::CollectionScan || arguments.iter().any(varies) {
+        return None;
+    }
+    let pages = server::costs().seq_page * f64::from(reader.table.relation.get().blocks());
+    Divided::of(&reader.table.relation, estimate, pages)
+}
+
 /// What a call of `find` with a constant collection is expected to take whose filter is not known: filters that vary
 /// mostly find few documents by an index. It must not look dearer than the same call with its values, by more than
 /// planning it takes: a prepared statement would be planned each time.
@@ -100,14 +125,21 @@ fn few(table: &Table) -> Estimate {
     Estimate { startup, total, rows }
 }
 
-/// What it takes to find the rows of a table that match a filter by its indexes; `None` if none of them helps.
-pub(super) fn filter(table: Scanned, filter: &Argument<'_>) -> Option<Estimate> {
+/// What it takes to find the rows of a table that match a filter by its indexes; `None` if none of them helps. Only an `exact`
+/// filter, which is what the query says, is taken for one by `_id` where it is not known.
+pub(super) fn filter(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<Estimate> {
     // No name has a zero byte.
     let mut number = table.table.to_u32().to_le_bytes().to_vec();
     number.push(0);
     match filter {
         Argument::Null => Some(Estimate { startup: 0.0, total: 0.0, rows: 0.0 }),
-        Argument::Expression(_) => once(&[&number], || Some(few(&Table::of_plan(table)))),
+        Argument::Expression(_) => {
+            number.push(u8::from(exact));
+            once(&[&number], || {
+                let table = Table::of_plan(table);
+                (exact || index::has_key_sets(&table)).then(|| few(&table))
+            })
+        }
         Argument::Constant(filter) => {
             let bytes = filter.bytes();
             once(&[&number, &bytes], || {
@@ -120,8 +152,8 @@ pub(super) fn filter(table: Scanned, filter: &Argument<'_>) -> Option<Estimate> 
     }
 }
 
-/// Which share of a table's rows matches a filter.
-pub(super) fn share(table: Scanned, filter: &Argument<'_>) -> Option<f64> {
+/// Which share of a table's rows matches a filter; `None` if nothing is known, as where one that is not `exact` is empty.
+pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64> {
     match filter {
         Argument::Null => Some(0.0),
         Argument::Expression(_) => {
@@ -130,6 +162,9 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>) -> Option<f64> {
         }
         Argument::Constant(filter) => {
             let query = Query::new(Filter::parse(bson::document(&filter.bytes())).ok()?);
+            if !exact && query.filter.is_all() {
+                return None;
+            }
             let reader = Reader::new(Table::of_plan(table));
             (!reader.indexes.is_empty() || reader.has_statistics()).then(|| matching_share(&reader, &query))
         }

@@ -18,6 +18,8 @@ use crate::shim::catalog;
 use crate::shim::datum::Datum;
 use crate::shim::error::accept;
 use crate::shim::filter_scan::{FilteredRows, Given, Scanned};
+use crate::shim::heap;
+use crate::shim::row_claims::RowClaims;
 use crate::shim::snapshot::Registered;
 use crate::shim::streamed::{Argument, Estimate, Explanation};
 use crate::shim::table::Slot;
@@ -44,6 +46,10 @@ pub(crate) struct FilterRows {
     more: bool,
     /// Entries of indexes visited for earlier filters.
     keys_before: u64,
+    /// Which rows are returned, if other processes return the others.
+    claims: Option<RowClaims>,
+    /// Entries that all processes have visited, once they are done.
+    keys_of_all: Option<u64>,
 }
 
 /// How rows are found.
@@ -108,18 +114,35 @@ impl FilteredRows for FilterRows {
     const COLUMN: &'static CStr = c"doc";
     const LABEL: &'static CStr = c"Document Filter";
 
-    fn estimate(table: Scanned, filter: &Argument<'_>) -> Option<Estimate> {
-        estimate::filter(table, filter)
+    fn estimate(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<Estimate> {
+        estimate::filter(table, filter, exact)
     }
 
-    fn share(table: Scanned, filter: &Argument<'_>) -> Option<f64> {
-        estimate::share(table, filter)
+    fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64> {
+        estimate::share(table, filter, exact)
     }
 
     fn open(table: Scanned, filter: Datum<'_>, snapshot: Registered) -> Self {
         let mut reader = Reader::without_indexes(Table::of_plan(table), snapshot);
         let search = Search::begin(&mut reader, filter);
-        FilterRows { reader, search, batch: Vec::new(), taken: 0, size: FIRST, more: true, keys_before: 0 }
+        FilterRows {
+            reader,
+            search,
+            batch: Vec::new(),
+            taken: 0,
+            size: FIRST,
+            more: true,
+            keys_before: 0,
+            claims: None,
+            keys_of_all: None,
+        }
+    }
+
+    fn divide(&mut self, claims: Option<RowClaims>) {
+        if let (Some(claims), None) = (self.claims, claims) {
+            self.keys_of_all = Some(claims.keys());
+        }
+        self.claims = claims;
     }
 
     fn reopen(&mut self, filter: Datum<'_>) {
@@ -150,7 +173,9 @@ impl FilteredRows for FilterRows {
         loop {
             while let Some(row) = self.batch.get(self.taken) {
                 self.taken += 1;
-                if self.reader.read(address(*row), slot) {
+                let address = address(*row);
+                let (block, _) = heap::tid_parts(address);
+                if self.claims.is_none_or(|claims| claims.claim(block)) && self.reader.read(address, slot) {
                     return true;
                 }
             }
@@ -161,7 +186,11 @@ impl FilteredRows for FilterRows {
             (self.taken, self.more) = (0, false);
             let size = self.size;
             self.size = size.saturating_mul(8).min(MOST);
+            let before = self.search.keys_examined();
             self.more = self.search.next(&self.reader, size, &mut self.batch);
+            if let Some(claims) = self.claims {
+                claims.add_keys(self.search.keys_examined() - before);
+            }
         }
     }
 
@@ -179,7 +208,9 @@ impl FilteredRows for FilterRows {
         }
         // How many hidden rows match is nothing that the user may know.
         if shown.is_analyze() && !catalog::hides_rows(given.table.table) {
-            let keys = running.map_or(0, |rows| rows.keys_before + rows.search.keys_examined());
+            let keys = running.map_or(0, |rows| {
+                rows.keys_of_all.unwrap_or_else(|| rows.keys_before + rows.search.keys_examined())
+            });
             shown.number(c"Keys Examined", keys);
         }
     }

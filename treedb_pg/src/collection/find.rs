@@ -39,9 +39,10 @@ pg_function! {
     /// `treedb.find(collection, filter, options)`: the documents that match.
     fn treedb_find(args: [Varlena, Varlena, Varlena]) -> Set {
         let mut rows = Rows::begin(args);
-        let (reader, query) = parse_call(args, FIND_OPTIONS);
+        let (mut reader, query) = parse_call(args, FIND_OPTIONS);
         let context = spilling();
         let mut execution = accept(Execution::new(&reader, &context, query)).with_sort_memory(work_mem());
+        reader.read_for(execution.plan());
         accept(execution.lend(&reader, &context, &mut |document| {
             rows.put(document.as_bytes());
             Ok(Flow::Continue(()))

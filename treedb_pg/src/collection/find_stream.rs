@@ -20,8 +20,12 @@ use super::spill::{spilling, work_mem};
 use super::table::{Need, Table};
 use crate::shim::datum::Datum;
 use crate::shim::error::accept;
+use crate::shim::relation::OpenTable;
+use crate::shim::scan_team::SharedScan;
 use crate::shim::snapshot::Registered;
-use crate::shim::streamed::{ARGUMENTS, Argument, Batch, Call, Estimate, Explanation, StreamedFunction};
+use crate::shim::streamed::{
+    ARGUMENTS, Argument, Batch, Call, Divided, Estimate, Explanation, StreamedFunction,
+};
 use crate::shim::text;
 use crate::types::bson;
 
@@ -38,9 +42,11 @@ pub(crate) struct FindStream {
     name: Vec<u8>,
     reader: Reader,
     search: Search,
+    /// The scan that this is a part of.
+    part: Option<SharedScan>,
     /// How many documents the next batch has.
     batch: usize,
-    /// The work of earlier calls.
+    /// The work of earlier calls; of a part, what it has told the others.
     before: Counters,
 }
 
@@ -82,6 +88,7 @@ impl Search {
         };
         reader.open_for(&query);
         let execution = accept(Execution::new(reader, &spilling(), query)).with_sort_memory(work_mem());
+        reader.read_for(execution.plan());
         Search::Plan(Box::new(execution))
     }
 
@@ -138,7 +145,35 @@ impl StreamedFunction for FindStream {
         let mut reader = Reader::without_indexes(table, snapshot);
         let search = Search::begin(&mut reader, asked);
         let batch = search.first_batch(call.wanted);
-        FindStream { name: name.to_vec(), reader, search, batch, before: Counters::default() }
+        FindStream { name: name.to_vec(), reader, search, part: None, batch, before: Counters::default() }
+    }
+
+    fn divided(arguments: &[Argument<'_>; ARGUMENTS], estimate: &Estimate) -> Option<Divided> {
+        estimate::divided_find(arguments, estimate)
+    }
+
+    fn table(call: &Call<'_>) -> Option<OpenTable> {
+        let [name, ..] = call.arguments.map(Datum::bytes);
+        let table = Table::open(&name, Need::Select);
+        // Pages of a temporary table are in memory of this process.
+        (!table.relation.get().is_temporary()).then_some(table.relation)
+    }
+
+    fn open_part(call: &Call<'_>, snapshot: Registered, part: SharedScan) -> FindStream {
+        let [name, filter, options] = call.arguments.map(Datum::bytes);
+        let query = accept(parse_find(&filter, &options));
+        let reader = Reader::of_part(Table::of_part(&part), snapshot, part.clone());
+        let execution = accept(Execution::new(&reader, &spilling(), query));
+        let search = Search::Plan(Box::new(execution));
+        let batch = search.first_batch(call.wanted);
+        FindStream {
+            name: name.to_vec(),
+            reader,
+            search,
+            part: Some(part),
+            batch,
+            before: Counters::default(),
+        }
     }
 
     fn reopen(&mut self, call: &Call<'_>) -> bool {
@@ -161,13 +196,24 @@ impl StreamedFunction for FindStream {
             let full = batch.rows() >= most || batch.bytes() >= MOST_BYTES;
             Ok(if full { Flow::Break(()) } else { Flow::Continue(()) })
         };
-        accept(match &mut self.search {
+        let more = accept(match &mut self.search {
             Search::Point(scan) => scan.documents(&self.reader, &mut take),
             Search::Plan(execution) => execution.lend(&self.reader, &spilling(), &mut take),
-        })
+        });
+        if let Some(part) = &self.part {
+            let examined = self.search.counters().docs_examined;
+            part.add_examined(examined - self.before.docs_examined);
+            self.before.docs_examined = examined;
+        }
+        more
     }
 
-    fn explain(running: Option<&Self>, arguments: &[Argument<'_>; ARGUMENTS], shown: &mut Explanation<'_>) {
+    fn explain(
+        running: Option<&Self>,
+        arguments: &[Argument<'_>; ARGUMENTS],
+        examined: Option<u64>,
+        shown: &mut Explanation<'_>,
+    ) {
         let [name, filter, options] = arguments;
         show_name(name, shown, Self::LABELS[0]);
         show_document(filter, shown, Self::LABELS[1]);
@@ -182,7 +228,7 @@ impl StreamedFunction for FindStream {
         if shown.is_analyze() {
             let counters = running.map(FindStream::counters).unwrap_or_default();
             shown.number(c"Keys Examined", counters.keys_examined);
-            shown.number(c"Documents Examined", counters.docs_examined);
+            shown.number(c"Documents Examined", examined.unwrap_or(counters.docs_examined));
         }
     }
 }

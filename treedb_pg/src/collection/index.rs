@@ -135,6 +135,11 @@ pub(super) fn called<'n>(table: &Table, relation: &'n str) -> &'n str {
     relation.strip_prefix(&prefix).unwrap_or(relation)
 }
 
+/// Whether a table has indexes of key sets.
+pub(super) fn has_key_sets(table: &Table) -> bool {
+    known(table).indexes.iter().any(|index| index.kind == Kind::KeySets)
+}
+
 /// What there is to know of an open table.
 pub(super) fn known(table: &Table) -> Rc<Known> {
     let relation = table.relation.get();

@@ -57,6 +57,7 @@ mod vector_search;
 mod write;
 mod writer;
 
+pub(crate) use aggregate::STAGE_MEM;
 pub(crate) use aggregate_stream::AggregateStream;
 pub(crate) use catalog_cache::changed as forget_changed;
 pub(crate) use filter_rows::FilterRows;

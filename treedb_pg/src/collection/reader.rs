@@ -10,12 +10,12 @@ use ::bson::RawDocument;
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_query::access::statistics::PathStatistics;
 use treedb_query::access::{
-    Direction, Flow, IndexInfo, KeyRange, Probe, RowId, Source, VisitEntry, VisitRow, VisitRowId, VisitRowIds,
+    Direction, Flow, IndexInfo, KeyRange, Probe, RowId, Source, VisitRow, VisitRowId, VisitRowIds,
 };
 use treedb_query::doc::{Value, key};
 use treedb_query::index::Definition;
-use treedb_query::index::ordered::{IndexDef, Kind as KeyKind};
-use treedb_query::query::{Query, Result};
+use treedb_query::index::ordered::{IndexDef, Kind as KeyKind, type_bits_of};
+use treedb_query::query::{Plan, Query, Result};
 
 use super::catalog_cache::{Known, KnownIndex};
 use super::index::{self, Index, Kind};
@@ -24,7 +24,7 @@ use super::statistics::KnownStatistics;
 use super::table::Table;
 pub(super) use crate::index_am::keyset_scan::row_id;
 use crate::index_am::keyset_scan::{self, KeysetScan};
-use crate::shim::btree_scan::{BtreeKey, BtreeScan};
+use crate::shim::btree_scan::{BtreeKey, BtreeScan, Entry};
 use crate::shim::datum::{Bytes, Datum};
 use crate::shim::heap;
 use crate::shim::scan_team::SharedScan;
@@ -179,9 +179,20 @@ impl Reader {
     }
 
     /// The same for a query that may need no documents: rows of pages that are visible to everybody are not looked at.
-    pub(super) fn counting(self) -> Reader {
-        let visible = VisiblePages::of(&self.table.relation, self.snapshot.get());
-        Reader { visible, ..self }
+    pub(super) fn counting(mut self) -> Reader {
+        self.use_visibility();
+        self
+    }
+
+    /// The same for a plan that is covered.
+    pub(super) fn read_for(&mut self, plan: &Plan) {
+        if plan.is_covered() && self.visible.is_none() {
+            self.use_visibility();
+        }
+    }
+
+    fn use_visibility(&mut self) {
+        self.visible = VisiblePages::of(&self.table.relation, self.snapshot.get());
     }
 
     /// Whether ANALYZE has collected statistics of the documents.
@@ -217,6 +228,11 @@ impl Source for Reader {
     /// column have addresses of their own. Entries have the whole key unless it was too long.
     fn keys_decide(&self, index: usize) -> bool {
         self.infos.get(index).is_some_and(|info| info.ordered) && self.snapshot.get().is_mvcc()
+    }
+
+    /// Entries of the index on `_id` have the value itself; key sets have keys without type bits.
+    fn keys_have_types(&self, index: usize) -> bool {
+        self.indexes.get(index).is_some_and(|index| index.kind == Kind::Values)
     }
 
     fn shows(&self, id: RowId) -> Result<bool> {
@@ -266,17 +282,16 @@ impl Source for Reader {
         else {
             return Err(Probe::refused(index));
         };
-        let visit: &mut VisitEntry<'_> = &mut |row, key| visit(row, key, &[]);
         let mut bytes = Vec::new();
         match index.kind {
             Kind::KeySets => self.keyset_scan(index, range, direction, after).entries(&mut |tid, key| {
                 check_for_interrupts!();
-                visit(row_id(tid), key)
+                visit(row_id(tid), key, &[])
             }),
             Kind::Keys | Kind::Values => self.btree_range(index, range, direction, after, &mut |row, key| {
                 bytes.clear();
-                key(&mut bytes);
-                visit(row, &bytes)
+                key.append_to(&mut bytes);
+                visit(row, &bytes, key.type_bits().as_slice())
             }),
         }
     }
@@ -300,7 +315,7 @@ impl Source for Reader {
                 self.btree_range(index, range, direction, after, &mut |row, key| {
                     let flow = visit(row)?;
                     if flow.is_break() {
-                        key(last.insert(Vec::new()));
+                        key.append_to(last.insert(Vec::new()));
                     }
                     Ok(flow)
                 })?;
@@ -333,8 +348,32 @@ impl Source for Reader {
     }
 }
 
-/// The callback of a scan of the server's btree: the row of an entry, and what appends its key.
-type VisitBtreeEntry<'a> = dyn FnMut(RowId, &dyn Fn(&mut Vec<u8>)) -> Result<Flow> + 'a;
+/// The callback of a scan of the server's btree: the row of an entry and its key.
+type VisitBtreeEntry<'a> = dyn FnMut(RowId, &BtreeEntryKey<'_>) -> Result<Flow> + 'a;
+
+/// The key of an entry of the server's btree, made when it is asked for.
+struct BtreeEntryKey<'e> {
+    entry: &'e Entry<'e>,
+    /// Whether entries have values, and not keys.
+    values: bool,
+}
+
+impl BtreeEntryKey<'_> {
+    /// Appends its bytes. An entry without a value has the key of null.
+    fn append_to(&self, out: &mut Vec<u8>) {
+        match self.entry.value().map(Datum::bytes) {
+            Some(stored) if self.values => value::encode_key(&stored, out),
+            Some(stored) => out.extend_from_slice(&stored),
+            None => key::encode_value(Value::Null, out),
+        }
+    }
+
+    /// The type bits of the value, if that is what the entry has.
+    fn type_bits(&self) -> Option<u8> {
+        let stored = self.entry.value().map(Datum::bytes);
+        self.values.then(|| type_bits_of(stored.as_ref().map(|stored| value::decode(stored))))
+    }
+}
 
 impl Reader {
     /// Shows the documents of a scan.
@@ -416,7 +455,7 @@ impl Reader {
         for part in parts {
             let flow = match part {
                 Some(part) => self.btree(index, &part, direction, after, visit)?,
-                None => self.nulls(index, &null, direction, after, visit)?,
+                None => self.entries(index, &[BtreeKey::Null], direction, after, visit)?,
             };
             if flow.is_break() {
                 break;
@@ -441,29 +480,10 @@ impl Reader {
         let below =
             high.map(|high| if values { BtreeKey::ValueBelow(high) } else { BtreeKey::BytesBelow(high) });
         let keys: Vec<BtreeKey<'_>> = [Some(from), below].into_iter().flatten().collect();
-        self.entries(index, &keys, direction, after, visit, &|datum, out| {
-            let Some(datum) = datum else { return };
-            if values {
-                value::encode_key(&datum.bytes(), out)
-            } else {
-                out.extend_from_slice(&datum.bytes())
-            }
-        })
+        self.entries(index, &keys, direction, after, visit)
     }
 
-    /// Entries without a value, whose key is `null`.
-    fn nulls(
-        &self,
-        index: &Index,
-        null: &[u8],
-        direction: Direction,
-        after: Option<(&[u8], RowId)>,
-        visit: &mut VisitBtreeEntry<'_>,
-    ) -> Result<Flow> {
-        self.entries(index, &[BtreeKey::Null], direction, after, visit, &|_, out| out.extend_from_slice(null))
-    }
-
-    /// Shows the entries that fulfil `keys`; `encode` appends the key of an entry's value.
+    /// Shows the entries that fulfil `keys`.
     fn entries(
         &self,
         index: &Index,
@@ -471,7 +491,6 @@ impl Reader {
         direction: Direction,
         after: Option<(&[u8], RowId)>,
         visit: &mut VisitBtreeEntry<'_>,
-        encode: &dyn Fn(Option<Datum<'_>>, &mut Vec<u8>),
     ) -> Result<Flow> {
         let mut scan = BtreeScan::begin(&self.table.relation, &index.relation, self.snapshot.get(), keys);
         let mut key = Vec::new();
@@ -479,10 +498,11 @@ impl Reader {
             check_for_interrupts!();
             let Some(entry) = scan.next(direction) else { return Ok(Flow::Continue(())) };
             let row = row_id(entry.tid);
+            let entry_key = BtreeEntryKey { entry: &entry, values: index.kind == Kind::Values };
             // Entries of the key at the place to go on from that come before it.
             if let Some((last, last_row)) = after {
                 key.clear();
-                encode(entry.value(), &mut key);
+                entry_key.append_to(&mut key);
                 let place = (key.as_slice(), row).cmp(&(last, last_row));
                 if (direction == Direction::Forward && place.is_le())
                     || (direction == Direction::Backward && place.is_ge())
@@ -490,7 +510,7 @@ impl Reader {
                     continue;
                 }
             }
-            if visit(row, &|out| encode(entry.value(), out))?.is_break() {
+            if visit(row, &entry_key)?.is_break() {
                 return Ok(Flow::Break(()));
             }
         }

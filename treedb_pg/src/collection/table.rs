@@ -11,6 +11,7 @@ use crate::shim::datum::Bytes;
 use crate::shim::error::{SqlState, fail, refuse};
 use crate::shim::filter_scan::Scanned;
 use crate::shim::relation::{LockMode, OpenRelation, OpenTable};
+use crate::shim::scan_team::SharedScan;
 use crate::shim::text;
 
 /// How many rows a block of a table is taken to have before the first ANALYZE.
@@ -120,6 +121,13 @@ impl Table {
     /// A table that a statement's plan reads: the statement has locked it, and checks itself what the user may do.
     pub(super) fn of_plan(table: Scanned) -> Table {
         Table { relation: OpenTable::open(table.table, LockMode::Held), doc: table.column }
+    }
+
+    /// The table of a scan that several processes share: their leader has locked it, and has checked what the user may do.
+    pub(super) fn of_part(part: &SharedScan) -> Table {
+        let relation = part.open_table();
+        let doc = catalog::column(relation.get().oid(), c"doc").map_or(0, |(doc, _)| doc);
+        Table { relation, doc }
     }
 
     fn allow(&self, name: &RelationName, need: Need) {

@@ -6,34 +6,60 @@
 //! functions, which collect their answer.
 //!
 //! `WHERE doc @@ filter` on a table with indexes of a collection is a node of the plan too, which finds rows by them. It
-//! serves any query of the table: with other columns, with row security, of rows that are changed or locked.
+//! serves any query of the table: with other columns, with row security, of rows that are changed or locked. So do `@>`, `<@`
+//! with the document on the right, `?`, `?|` and `?&`, by the filters that they imply.
 //!
 //! The server asks the function's support function to simplify each call before it makes paths, so the library is
 //! loaded, and the hook in place, before it is needed.
 
 use crate::collection::{AggregateStream, FilterRows, FindStream, forget_changed};
-use crate::shim::filter_path::FilterPaths;
+use crate::shim::filter_path::{FilterOperator, FilterPaths};
 use crate::shim::function::pg_function;
 use crate::shim::function_path::{self, Answer, Planned};
-use crate::shim::invalidation;
-use crate::shim::setting::{Switch, on_load};
+use crate::shim::setting::{self, Switch, on_load};
+use crate::shim::{fault, invalidation};
 
-/// Off: calls in FROM are scanned as other functions are.
+/// Off: calls in FROM are scanned as other functions are, and conditions on documents are evaluated on every row.
 static ENABLED: Switch = Switch::new(
     c"treedb.enable_find_scan",
-    c"Enables the planner's use of scans that read treedb.find and treedb.aggregate in FROM document by document.",
+    c"Enables the planner's use of scans that read treedb.find and treedb.aggregate in FROM document by document, and of scans that find rows by indexes of documents for @@, @>, <@, ?, ?| and ?&.",
     true,
 );
 
 static FUNCTIONS: [Planned; 2] = [Planned::new::<FindStream>(), Planned::new::<AggregateStream>()];
 
-/// `WHERE doc @@ filter`.
-static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>();
+/// `WHERE doc @@ filter`, and the operators that imply filters.
+static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>(&[
+    FilterOperator { function: c"matches", document: 0, filter: None, finds_few: true },
+    FilterOperator { function: c"contains", document: 0, filter: Some(c"contains_filter"), finds_few: true },
+    FilterOperator { function: c"contained", document: 1, filter: Some(c"contains_filter"), finds_few: true },
+    FilterOperator {
+        function: c"has_field",
+        document: 0,
+        filter: Some(c"has_field_filter"),
+        finds_few: false,
+    },
+    FilterOperator {
+        function: c"has_any_field",
+        document: 0,
+        filter: Some(c"has_any_field_filter"),
+        finds_few: false,
+    },
+    FilterOperator {
+        function: c"has_all_fields",
+        document: 0,
+        filter: Some(c"has_all_fields_filter"),
+        finds_few: false,
+    },
+]);
 
 fn load() {
     ENABLED.define();
     crate::collection::TABLE_ACCESS_METHOD.define();
+    crate::collection::STAGE_MEM.define();
     crate::vector_am::define_settings();
+    fault::define();
+    setting::refuse_others();
     invalidation::listen(forget_changed);
     function_path::install(&FUNCTIONS, &FILTERS, &ENABLED);
 }
@@ -51,14 +77,14 @@ pg_function! {
 }
 
 pg_function! {
-    /// The estimator of `@@`: the share of a table's rows that match.
+    /// The estimator of `@@` and the operators of `jsonb`: the share of a table's rows that match.
     fn treedb_matchsel(args: [Internal, Oid, Internal, Int4]) -> f64 {
         args.filter_share(&FILTERS)
     }
 }
 
 pg_function! {
-    /// The estimator of `@@` between two tables: the share of all pairs of rows that match.
+    /// The estimator of these between two tables: the share of all pairs of rows that match.
     fn treedb_matchjoinsel(args: [Internal, Oid, Internal, Int2, Internal]) -> f64 {
         args.filter_share(&FILTERS)
     }

@@ -110,6 +110,23 @@ pub(crate) fn own_type(name: &'static CStr) -> pg_sys::Oid {
     })
 }
 
+/// That of `known` whose name is that of a function of the extension's.
+pub(crate) fn own_function_among<'k, T>(
+    function: pg_sys::Oid,
+    known: &'k [T],
+    name: impl Fn(&T) -> &CStr,
+) -> Option<&'k T> {
+    // SAFETY: catalog look-ups; the name is a copy in the current memory context.
+    unsafe {
+        if pg_sys::get_func_namespace(function) != own_schema() {
+            return None;
+        }
+        let found = pg_sys::get_func_name(function);
+        (!found.is_null()).then(|| CStr::from_ptr(found))
+    }
+    .and_then(|found| known.iter().find(|one| name(one) == found))
+}
+
 /// Whether a function is the extension's one of that name.
 pub(crate) fn is_own_function(function: pg_sys::Oid, name: &CStr) -> bool {
     // SAFETY: catalog look-ups; the name is a copy in the current memory context.
@@ -121,8 +138,17 @@ pub(crate) fn is_own_function(function: pg_sys::Oid, name: &CStr) -> bool {
     }
 }
 
-/// The extension's function of that name, of which there is only one.
+/// The extension's function of that name, of which there is only one; an error if there is none.
 pub(crate) fn own_function(name: &'static CStr) -> pg_sys::Oid {
+    look_up_function(name, false)
+}
+
+/// The same; `None` if there is none, as the extension is of an earlier version than the library.
+pub(super) fn own_function_if_exists(name: &'static CStr) -> Option<pg_sys::Oid> {
+    Some(look_up_function(name, true)).filter(|function| *function != pg_sys::InvalidOid)
+}
+
+fn look_up_function(name: &'static CStr, missing_ok: bool) -> pg_sys::Oid {
     // SAFETY: a list of two names, which the server copies nothing of beyond the call; an error if there is none.
     number(Kind::Function, name, || unsafe {
         let names =
@@ -130,7 +156,7 @@ pub(crate) fn own_function(name: &'static CStr) -> pg_sys::Oid {
         let names = pg_sys::lappend(names, pg_sys::makeString(name.as_ptr().cast_mut()).cast());
         // No list of types is given (-1), but a server with assertions wants to see the beginning of one.
         let types = pg_sys::InvalidOid;
-        pg_sys::LookupFuncName(names, -1, &raw const types, false)
+        pg_sys::LookupFuncName(names, -1, &raw const types, missing_ok)
     })
 }
 

@@ -4,7 +4,7 @@
 //! A row stays where it is in its batch until the next one is read: it is valid until the next row is asked for, as the
 //! executor expects of any node.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
 
 use pgrx::pg_sys;
 
@@ -14,8 +14,10 @@ use super::datum::{Datum, Layout};
 use super::error::{SqlState, fail};
 use super::memory::Context;
 use super::prepared::Prepared;
+use super::relation::OpenTable;
 use super::scan_node::{NodeMethods, ScanNode, access, store_virtual};
-use super::snapshot::Registered;
+use super::scan_team::SharedScan;
+use super::snapshot::{Registered, Snapshot};
 use super::streamed::{ARGUMENTS, Argument, Batch, Call, Explanation, StreamedFunction};
 use super::unguarded;
 
@@ -39,12 +41,28 @@ struct Running<T> {
     arguments: [Prepared; ARGUMENTS],
     /// How many rows are likely to be asked for; 0 for all.
     wanted: usize,
+    /// The table of a call that several processes share, in their leader.
+    table: Option<OpenTable>,
+    /// This process's part of that.
+    part: Part,
+    /// How many documents all processes have looked at, once they are done.
+    examined: Option<u64>,
     /// Whether the next batch is the first of a stream, which is read in `memory`: most calls have one.
     fresh: bool,
     /// What is allocated while a batch is read.
     scratch: Option<Context>,
     /// What the stream allocates in.
     memory: Context,
+}
+
+/// Which part of a call a process executes.
+enum Part {
+    /// All of it.
+    All,
+    /// What falls to it of a scan.
+    Shared(SharedScan),
+    /// Nothing: its leader executes all.
+    Nothing,
 }
 
 /// The call that a node executes.
@@ -98,6 +116,9 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
                 rows: Batch::default(),
                 arguments,
                 wanted: usize::try_from(unguarded::nth_number((*plan).custom_private, 0)).unwrap_or(0),
+                table: None,
+                part: Part::All,
+                examined: None,
                 fresh: false,
                 scratch: None,
                 memory: Context::new(c"TreeDB scan"),
@@ -128,6 +149,45 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
         (self.opened, self.more) = (false, false);
     }
 
+    unsafe fn shared_size(&mut self, node: *mut pg_sys::CustomScanState) -> usize {
+        // SAFETY: the caller's; the snapshot is the statement's.
+        unsafe {
+            self.table = self.call(node).and_then(|call| T::table(&call));
+            let snapshot = Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot);
+            self.table.as_ref().map_or(SharedScan::LEAST, |table| SharedScan::size(table, snapshot))
+        }
+    }
+
+    unsafe fn make_shared(&mut self, node: *mut pg_sys::CustomScanState, place: *mut c_void) {
+        // SAFETY: the caller's; the snapshot is the statement's.
+        unsafe {
+            let snapshot = Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot);
+            let shared = SharedScan::make(place, self.table.as_ref(), snapshot);
+            self.part = if self.table.is_some() { Part::Shared(shared) } else { Part::All };
+        }
+    }
+
+    unsafe fn restart_shared(&mut self, place: *mut c_void) {
+        // SAFETY: the caller's; the table is that of the scan.
+        unsafe {
+            if let (Some(table), Some(shared)) = (&self.table, SharedScan::at(place)) {
+                shared.restart(table);
+            }
+        }
+    }
+
+    unsafe fn join_shared(&mut self, place: *mut c_void) {
+        // SAFETY: the caller's.
+        self.part = unsafe { SharedScan::at(place) }.map_or(Part::Nothing, Part::Shared);
+    }
+
+    fn leave_shared(&mut self) {
+        if let Part::Shared(shared) = &self.part {
+            self.examined = Some(shared.examined());
+            (self.opened, self.more, self.part) = (true, false, Part::Nothing);
+        }
+    }
+
     unsafe fn explain(
         running: Option<&Self>,
         node: *mut pg_sys::CustomScanState,
@@ -136,7 +196,8 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
     ) {
         // SAFETY: the caller's.
         let arguments = unsafe { arguments_of((*call_of(node)).args, sql) };
-        T::explain(running.and_then(|running| running.stream.as_ref()), &arguments, shown);
+        let stream = running.and_then(|running| running.stream.as_ref());
+        T::explain(stream, &arguments, running.and_then(|running| running.examined), shown);
     }
 }
 
@@ -170,31 +231,49 @@ impl<T: StreamedFunction> Running<T> {
         }
     }
 
-    /// Evaluates the arguments and begins the stream; false if there are no rows, as one of them is NULL.
+    /// Evaluates the arguments; `None` if there are no rows, as one of them is NULL.
     ///
     /// # Safety
-    /// `node` is the plan state that this belongs to.
-    unsafe fn open(&mut self, node: *mut pg_sys::CustomScanState) -> bool {
+    /// `node` is the plan state that this belongs to. The arguments live until the next row is asked for.
+    unsafe fn call<'c>(&self, node: *mut pg_sys::CustomScanState) -> Option<Call<'c>> {
         // SAFETY: arguments of this node, of variable length, as the declaration of the function says.
         let evaluated = unsafe {
             self.arguments
                 .map(|argument| argument.value(node).map(|value| Datum::from_raw(value, Layout::Varlena)))
         };
-        let [Some(first), Some(second), Some(third)] = evaluated else { return false };
-        let call = Call { arguments: [first, second, third], wanted: self.wanted };
-        let Running { stream, fresh, scratch, memory, .. } = self;
-        let reopened = stream.as_mut().is_some_and(|stream| {
-            // SAFETY: as for the next rows.
-            let scratch = unsafe { Context::emptied(scratch, c"TreeDB rows", memory) };
-            scratch.enter(|| stream.reopen(&call))
-        });
+        let [Some(first), Some(second), Some(third)] = evaluated else { return None };
+        Some(Call { arguments: [first, second, third], wanted: self.wanted })
+    }
+
+    /// Evaluates the arguments and begins the stream; false if there are no rows.
+    ///
+    /// # Safety
+    /// `node` is the plan state that this belongs to.
+    unsafe fn open(&mut self, node: *mut pg_sys::CustomScanState) -> bool {
+        // SAFETY: the caller's.
+        let Some(call) = (unsafe { self.call(node) }) else { return false };
+        let Running { stream, part, fresh, scratch, memory, .. } = self;
+        let part = match part {
+            Part::All => None,
+            Part::Shared(shared) => Some(shared.clone()),
+            Part::Nothing => return false,
+        };
+        let reopened = part.is_none()
+            && stream.as_mut().is_some_and(|stream| {
+                // SAFETY: as for the next rows.
+                let scratch = unsafe { Context::emptied(scratch, c"TreeDB rows", memory) };
+                scratch.enter(|| stream.reopen(&call))
+            });
         if !reopened {
             drop(stream.take());
             // SAFETY: the stream that used it is gone.
             unsafe { memory.reset() };
             // SAFETY: the stream is dropped when the node ends.
             let snapshot = unsafe { Registered::of_executor((*(*node).ss.ps.state).es_snapshot) };
-            *stream = Some(memory.enter(|| T::open(&call, snapshot)));
+            *stream = Some(memory.enter(|| match part {
+                Some(part) => T::open_part(&call, snapshot, part),
+                None => T::open(&call, snapshot),
+            }));
             *fresh = true;
         }
         true

@@ -164,7 +164,7 @@ fn hint_of(code: ErrorCode) -> &'static str {
         C::NamespaceExists => "Drop it with treedb.drop_collection(), or choose another name.",
         C::NamespaceNotFound => "Create it with treedb.create_collection().",
         C::QueryExceededMemoryLimitNoDiskUseAllowed => {
-            "Add an index on the fields of the sort, or a limit; or sort with ORDER BY."
+            "Raise treedb.stage_mem, or let earlier stages leave fewer or smaller documents."
         }
         _ => "",
     }

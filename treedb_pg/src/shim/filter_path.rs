@@ -1,5 +1,8 @@
-//! Planning of `WHERE column @@ filter` on a table: custom paths that look for the rows by the table's indexes, see
-//! [`FilteredRows`]. They stand beside those of the server, so that costs decide.
+//! Planning of `WHERE column @@ filter` on a table, and of other operators on its documents: custom paths that look for the
+//! rows by the table's indexes, see [`FilteredRows`]. They stand beside those of the server, so that costs decide.
+//!
+//! Of an operator other than `@@` a function of SQL makes a filter that every row matches of which the operator is true
+//! ([`FilterOperator`]). The path searches for that filter, and the operator is evaluated on each row.
 //!
 //! A filter that depends on no other table makes an ordinary path; one that depends on others, a path parameterized by
 //! them, for the inner side of a nested loop.
@@ -20,10 +23,19 @@ use super::filter_scan::{FilteredRows, Methods, Scanned};
 use super::function::Args;
 use super::scan_node::new_plan;
 use super::streamed::{Argument, Estimate};
-use super::{catalog, compat, error_frame};
+use super::{catalog, compat, error_frame, scan_team};
 
-/// The function behind the operator `@@`.
-const MATCHES: &CStr = c"matches";
+/// An operator between a document and something that says which documents are wanted.
+pub(crate) struct FilterOperator {
+    /// The function behind it.
+    pub(crate) function: &'static CStr,
+    /// Which argument the document is.
+    pub(crate) document: i32,
+    /// The function of the other argument that makes a filter; `None` if that is one.
+    pub(crate) filter: Option<&'static CStr>,
+    /// Whether a filter that is not known is likely to find few documents.
+    pub(crate) finds_few: bool,
+}
 
 /// The share of the rows that match a filter of which nothing is known: that of the server's operators of containment.
 const UNKNOWN_SHARE: f64 = 0.001;
@@ -31,10 +43,11 @@ const UNKNOWN_SHARE: f64 = 0.001;
 /// A search that the planner's hook knows.
 pub(crate) struct FilterPaths {
     column: &'static CStr,
+    operators: &'static [FilterOperator],
     paths: &'static pg_sys::CustomPathMethods,
     pub(super) scan: &'static pg_sys::CustomScanMethods,
-    estimate: fn(Scanned, &Argument<'_>) -> Option<Estimate>,
-    share: fn(Scanned, &Argument<'_>) -> Option<f64>,
+    estimate: fn(Scanned, &Argument<'_>, bool) -> Option<Estimate>,
+    share: fn(Scanned, &Argument<'_>, bool) -> Option<f64>,
 }
 
 // SAFETY: its methods are constants of the program.
@@ -43,10 +56,11 @@ unsafe impl Sync for FilterPaths {}
 unsafe impl Send for FilterPaths {}
 
 impl FilterPaths {
-    /// The record of a search.
-    pub(crate) const fn new<T: FilteredRows>() -> FilterPaths {
+    /// The record of a search for the rows that these operators want.
+    pub(crate) const fn new<T: FilteredRows>(operators: &'static [FilterOperator]) -> FilterPaths {
         FilterPaths {
             column: T::COLUMN,
+            operators,
             paths: Paths::<T>::METHODS,
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
@@ -104,7 +118,7 @@ pub(super) unsafe fn add_paths(
         }
         let (own, shared) = ((*rel).baserestrictinfo, (*rel).joininfo);
         let candidates = |list: *mut pg_sys::List| {
-            (0..pg_sys::list_length(list)).any(|at| filter_of(list, at, number).is_some())
+            (0..pg_sys::list_length(list)).any(|at| condition_at(list, at, number, filters).is_some())
         };
         // Conditions on several tables are those of a partitioned table's parent where it is joined piece by piece: such
         // paths would have to be translated.
@@ -114,24 +128,23 @@ pub(super) unsafe fn add_paths(
         }
         let Some(table) = filters.scanned(entry) else { return };
         for at in 0..pg_sys::list_length(own) {
-            let Some(Condition { clause, document, filter }) = filter_of(own, at, number) else { continue };
-            if (*document).varattno == table.column && !pg_sys::contain_var_clause(filter) {
-                add_path(root, rel, filters, table, clause, (*rel).lateral_relids);
+            let Some(condition) = condition_at(own, at, number, filters) else { continue };
+            if (*condition.document).varattno == table.column && !pg_sys::contain_var_clause(condition.wanted)
+            {
+                add_path(root, rel, filters, table, &condition, (*rel).lateral_relids);
             }
         }
         for at in 0..if joined { pg_sys::list_length(shared) } else { 0 } {
-            let Some(Condition { clause, document, filter }) = filter_of(shared, at, number) else {
-                continue;
-            };
-            let condition = pg_sys::list_nth(shared, at).cast::<pg_sys::RestrictInfo>();
-            if (*document).varattno == table.column
-                && !pg_sys::bms_is_member(number as i32, pg_sys::pull_varnos(root, filter))
-                && pg_sys::join_clause_is_movable_to(condition, rel)
+            let Some(condition) = condition_at(shared, at, number, filters) else { continue };
+            let clause = pg_sys::list_nth(shared, at).cast::<pg_sys::RestrictInfo>();
+            if (*condition.document).varattno == table.column
+                && !pg_sys::bms_is_member(number as i32, pg_sys::pull_varnos(root, condition.wanted))
+                && pg_sys::join_clause_is_movable_to(clause, rel)
             {
-                let others = pg_sys::bms_copy((*condition).clause_relids);
+                let others = pg_sys::bms_copy((*clause).clause_relids);
                 let others = pg_sys::bms_del_member(others, number as i32);
                 let others = pg_sys::bms_add_members(others, (*rel).lateral_relids);
-                add_path(root, rel, filters, table, clause, others);
+                add_path(root, rel, filters, table, &condition, others);
             }
         }
     }
@@ -146,28 +159,27 @@ unsafe fn add_path(
     rel: *mut pg_sys::RelOptInfo,
     filters: &'static FilterPaths,
     table: Scanned,
-    condition: *mut pg_sys::OpExpr,
+    condition: &Condition,
     outer: pg_sys::Relids,
 ) {
     // SAFETY: nodes of the planner's, made and filled as it makes its own; the server makes a new expression, with
     // parameters and stable functions replaced where it can.
     unsafe {
-        let filter = pg_sys::list_nth((*condition).args, 1).cast::<pg_sys::Node>();
+        let Some(filter) = condition.operator.filter_of(condition.wanted) else { return };
+        let filter = pg_sys::eval_const_expressions(root, filter);
         let value = match are_rows_hidden(root) {
             true => Argument::Expression(None),
             false => argument_of(pg_sys::estimate_expression_value(root, filter), |_| None),
         };
-        let Some(Estimate { startup, total, rows: found }) = (filters.estimate)(table, &value) else {
+        if matches!(value, Argument::Expression(_)) && !condition.operator.finds_few {
+            return;
+        }
+        let exact = condition.operator.filter.is_none();
+        let Some(Estimate { startup, total, rows: found }) = (filters.estimate)(table, &value, exact) else {
             return;
         };
-        let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
-        (*path).path.type_ = pg_sys::NodeTag::T_CustomPath;
-        (*path).path.pathtype = pg_sys::NodeTag::T_CustomScan;
-        (*path).path.parent = rel;
-        (*path).path.pathtarget = (*rel).reltarget;
-        (*path).path.param_info = pg_sys::get_baserel_parampathinfo(root, rel, outer);
-        let parameters = (*path).path.param_info.as_ref();
-        (*path).path.rows = parameters.map_or((*rel).rows, |parameters| parameters.ppi_rows);
+        let path = make_path(root, rel, filters, outer);
+        (*path).path.parallel_safe = (*rel).consider_parallel;
         let conditions = (*rel).baserestrictcost;
         let target = &*(*rel).reltarget;
         let each = pg_sys::cpu_tuple_cost + conditions.per_tuple;
@@ -177,12 +189,74 @@ unsafe fn add_path(
             + target.cost.startup
             + each * found
             + target.cost.per_tuple * (*path).path.rows;
-        (*path).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
         let column = pg_sys::makeInteger(i32::from(table.column));
-        let private = pg_sys::lappend(ptr::null_mut(), condition.cast());
+        let private = pg_sys::lappend(ptr::null_mut(), filter.cast());
         (*path).custom_private = pg_sys::lappend(private, column.cast());
-        (*path).methods = filters.paths;
+        if exact {
+            (*path).custom_private = pg_sys::lappend((*path).custom_private, condition.clause.cast());
+        }
+        if (*rel).consider_parallel && (*path).path.param_info.is_null() {
+            // The server divides what rows cost the processor, and not what pages cost.
+            let rows = found * (pg_sys::cpu_tuple_cost + each) + target.cost.per_tuple * (*path).path.rows;
+            add_partial_path(rel, path, found, rows);
+        }
         pg_sys::add_path(rel, path.cast());
+    }
+}
+
+/// A path without costs and without what it searches for.
+///
+/// # Safety
+/// As [`add_paths`].
+unsafe fn make_path(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    filters: &'static FilterPaths,
+    outer: pg_sys::Relids,
+) -> *mut pg_sys::CustomPath {
+    // SAFETY: a node of the planner's, made and filled as it makes its own.
+    unsafe {
+        let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
+        (*path).path.type_ = pg_sys::NodeTag::T_CustomPath;
+        (*path).path.pathtype = pg_sys::NodeTag::T_CustomScan;
+        (*path).path.parent = rel;
+        (*path).path.pathtarget = (*rel).reltarget;
+        (*path).path.param_info = pg_sys::get_baserel_parampathinfo(root, rel, outer);
+        let parameters = (*path).path.param_info.as_ref();
+        (*path).path.rows = parameters.map_or((*rel).rows, |parameters| parameters.ppi_rows);
+        (*path).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
+        (*path).methods = filters.paths;
+        path
+    }
+}
+
+/// Adds the path of several processes that all search by the indexes and share the rows that are `found`, which cost
+/// `rows_cost` of the costs of `path`.
+///
+/// # Safety
+/// A relation that workers may read, and a path of [`add_path`] for it.
+unsafe fn add_partial_path(
+    rel: *mut pg_sys::RelOptInfo,
+    path: *const pg_sys::CustomPath,
+    found: f64,
+    rows_cost: f64,
+) {
+    // SAFETY: nodes of the planner's; settings.
+    unsafe {
+        let most = pg_sys::max_parallel_workers_per_gather;
+        let pages = found.min(f64::from((*rel).pages));
+        let workers = pg_sys::compute_parallel_worker(rel, pages, -1.0, most);
+        if workers <= 0 {
+            return;
+        }
+        let divisor = scan_team::divisor(usize::try_from(workers).unwrap_or(0));
+        let partial = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
+        partial.copy_from_nonoverlapping(path, 1);
+        (*partial).path.parallel_aware = true;
+        (*partial).path.parallel_workers = workers;
+        (*partial).path.rows = ((*path).path.rows / divisor).max(1.0);
+        (*partial).path.total_cost -= rows_cost * (1.0 - 1.0 / divisor);
+        pg_sys::add_partial_path(rel, partial.cast());
     }
 }
 
@@ -196,19 +270,63 @@ unsafe fn are_rows_hidden(root: *mut pg_sys::PlannerInfo) -> bool {
     unsafe { (*root).qual_security_level > 0 }
 }
 
-/// A condition `column @@ filter`.
+/// A condition on the documents of a table.
 struct Condition {
     clause: *mut pg_sys::OpExpr,
+    operator: &'static FilterOperator,
     document: *mut pg_sys::Var,
-    filter: *mut pg_sys::Node,
+    /// The other argument.
+    wanted: *mut pg_sys::Node,
 }
 
-/// Condition `at`, if it is `column @@ filter` with a filter that has the same value for all rows
-/// of relation `number`, unless it has variables of it.
+impl FilterOperator {
+    /// The operator of a condition, if it is among `operators`, the document and the other argument.
+    ///
+    /// # Safety
+    /// The number of an operator and its arguments, two.
+    unsafe fn of(
+        operators: &'static [FilterOperator],
+        operator: pg_sys::Oid,
+        arguments: *mut pg_sys::List,
+    ) -> Option<(&'static FilterOperator, *mut pg_sys::Node, *mut pg_sys::Node)> {
+        // SAFETY: the caller's.
+        unsafe {
+            let function = pg_sys::get_opcode(operator);
+            let known = catalog::own_function_among(function, operators, |known| known.function)?;
+            let argument = |at: i32| pg_sys::list_nth(arguments, at).cast::<pg_sys::Node>();
+            Some((known, argument(known.document), argument(1 - known.document)))
+        }
+    }
+
+    /// The filter that says which documents are `wanted`, as an expression; `None` if there is no function that makes it.
+    ///
+    /// # Safety
+    /// An expression of the type of the operator's other argument.
+    unsafe fn filter_of(&self, wanted: *mut pg_sys::Node) -> Option<*mut pg_sys::Node> {
+        let Some(function) = self.filter else { return Some(wanted) };
+        let function = catalog::own_function_if_exists(function)?;
+        // SAFETY: a function of one argument of this type, which returns a document.
+        unsafe {
+            let arguments = pg_sys::lappend(ptr::null_mut(), wanted.cast());
+            let none = pg_sys::InvalidOid;
+            let shown = pg_sys::CoercionForm::COERCE_EXPLICIT_CALL;
+            let kind = catalog::own_type(c"bson");
+            Some(pg_sys::makeFuncExpr(function, kind, arguments, none, none, shown).cast())
+        }
+    }
+}
+
+/// Condition `at`, if it is one of the operators between a column of relation `number` and something that has the same value
+/// for all its rows, unless it has variables of it.
 ///
 /// # Safety
 /// A list of conditions.
-unsafe fn filter_of(conditions: *mut pg_sys::List, at: i32, number: pg_sys::Index) -> Option<Condition> {
+unsafe fn condition_at(
+    conditions: *mut pg_sys::List,
+    at: i32,
+    number: pg_sys::Index,
+    filters: &FilterPaths,
+) -> Option<Condition> {
     // SAFETY: the tag of a node says what structure it is.
     unsafe {
         let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
@@ -219,14 +337,14 @@ unsafe fn filter_of(conditions: *mut pg_sys::List, at: i32, number: pg_sys::Inde
         {
             return None;
         }
-        let document = pg_sys::list_nth((*clause).args, 0).cast::<pg_sys::Var>();
-        let filter = pg_sys::list_nth((*clause).args, 1).cast::<pg_sys::Node>();
-        let is_filter = (*document.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Var
+        let (operator, document, wanted) =
+            FilterOperator::of(filters.operators, (*clause).opno, (*clause).args)?;
+        let document = document.cast::<pg_sys::Var>();
+        let is_search = (*document.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Var
             && (*document).varno == number as i32
             && (*document).varlevelsup == 0
-            && !pg_sys::contain_volatile_functions(filter)
-            && catalog::is_own_function(pg_sys::get_opcode((*clause).opno), MATCHES);
-        is_filter.then_some(Condition { clause, document, filter })
+            && !pg_sys::contain_volatile_functions(wanted);
+        is_search.then_some(Condition { clause, operator, document, wanted })
     }
 }
 
@@ -264,20 +382,23 @@ unsafe extern "C-unwind" fn plan<T: FilteredRows>(
     conditions: *mut pg_sys::List,
     _plans: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
-    // SAFETY: called by the planner with a path of `add_path`, whose private list has the condition and the number of the
-    // column. The filter is an expression of the plan, so that the server replaces references to other tables in it. The
-    // conditions come in the order in which they have to be evaluated.
+    // SAFETY: called by the planner with a path of `add_path`, whose private list has the filter, the number of the column and,
+    // if the filter is all that it asks, the condition. The filter is an expression of the plan, so that the server replaces
+    // references to other tables in it. The conditions come in the order in which they have to be evaluated.
     unsafe {
         error_frame::guarded(|| {
-            let condition = pg_sys::list_nth((*path).custom_private, 0).cast::<pg_sys::OpExpr>();
-            let filter = pg_sys::list_nth((*condition).args, 1);
-            let column = pg_sys::list_nth((*path).custom_private, 1).cast::<pg_sys::Integer>();
+            let private = (*path).custom_private;
+            let filter = pg_sys::list_nth(private, 0);
+            let column = pg_sys::list_nth(private, 1).cast::<pg_sys::Integer>();
             let scan = new_plan(path, columns, conditions, Methods::<T>::SCAN);
             (*scan).scan.scanrelid = (*rel).relid;
             (*scan).custom_exprs = pg_sys::lappend(ptr::null_mut(), pg_sys::copyObjectImpl(filter).cast());
+            let at = match pg_sys::list_length(private) {
+                3 => position((*scan).scan.plan.qual, pg_sys::list_nth(private, 2).cast()),
+                _ => -1,
+            };
             let private = pg_sys::lappend_int(ptr::null_mut(), (*column).ival);
-            (*scan).custom_private =
-                pg_sys::lappend_int(private, position((*scan).scan.plan.qual, condition));
+            (*scan).custom_private = pg_sys::lappend_int(private, at);
             scan.cast()
         })
     }
@@ -296,16 +417,17 @@ unsafe fn position(conditions: *mut pg_sys::List, condition: *mut pg_sys::OpExpr
 }
 
 impl Args {
-    /// The share of a table's rows that a condition `column @@ filter` leaves, for a function that the server calls as
+    /// The share of a table's rows that a condition on its documents leaves, for a function that the server calls as
     /// the estimator of the operator: with the planner, the operator, the arguments and a relation.
     pub(crate) fn filter_share(&self, filters: &'static FilterPaths) -> f64 {
         let (Some(root), Some(arguments)) = (self.internal(0), self.internal(2)) else {
             return UNKNOWN_SHARE;
         };
+        let operator = self.oid(1);
         // SAFETY: SQL cannot call a function with an argument of type internal; the server calls estimators with these.
         let share = unsafe {
             let (root, arguments) = (root.cast_mut_ptr(), arguments.cast_mut_ptr());
-            filters.share(root, arguments)
+            filters.share(root, operator, arguments)
         };
         share.unwrap_or(UNKNOWN_SHARE).clamp(0.0, 1.0)
     }
@@ -315,13 +437,21 @@ impl FilterPaths {
     /// The share of the rows that match; `None` if nothing is known.
     ///
     /// # Safety
-    /// The planner and the arguments of the operator.
-    unsafe fn share(&self, root: *mut pg_sys::PlannerInfo, arguments: *mut pg_sys::List) -> Option<f64> {
+    /// The planner, an operator and its arguments.
+    unsafe fn share(
+        &self,
+        root: *mut pg_sys::PlannerInfo,
+        operator: pg_sys::Oid,
+        arguments: *mut pg_sys::List,
+    ) -> Option<f64> {
         // SAFETY: the tag of a node says what structure it is; the planner has arrays of as many relations as it says.
         unsafe {
-            let document = pg_sys::list_nth(arguments, 0).cast::<pg_sys::Var>();
-            if pg_sys::list_length(arguments) != 2
-                || (*document.cast::<pg_sys::Node>()).type_ != pg_sys::NodeTag::T_Var
+            if pg_sys::list_length(arguments) != 2 {
+                return None;
+            }
+            let (operator, document, wanted) = FilterOperator::of(self.operators, operator, arguments)?;
+            let document = document.cast::<pg_sys::Var>();
+            if (*document.cast::<pg_sys::Node>()).type_ != pg_sys::NodeTag::T_Var
                 || (*document).varlevelsup != 0
                 || (*document).varno <= 0
                 || (*document).varno >= (*root).simple_rel_array_size
@@ -342,8 +472,11 @@ impl FilterPaths {
             if pg_sys::pg_class_aclcheck(table.table, user, select) != pg_sys::AclResult::ACLCHECK_OK {
                 return None;
             }
-            let filter = pg_sys::estimate_expression_value(root, pg_sys::list_nth(arguments, 1).cast());
-            (self.share)(table, &argument_of(filter, |_| None))
+            let filter = pg_sys::estimate_expression_value(root, operator.filter_of(wanted)?);
+            let value = argument_of(filter, |_| None);
+            let exact = operator.filter.is_none();
+            let known = operator.finds_few || !matches!(value, Argument::Expression(_));
+            known.then(|| (self.share)(table, &value, exact)).flatten()
         }
     }
 }

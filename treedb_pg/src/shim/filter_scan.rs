@@ -9,7 +9,7 @@
 //! The server has prepared those for a slot of values that are there already. So each row is decoded from the slot that
 //! holds its page into the node's, which points into that page until the next row is asked for.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, c_void};
 use std::marker::PhantomData;
 
 use pgrx::pg_sys;
@@ -18,6 +18,7 @@ use super::custom_scan::argument_of;
 use super::datum::{Datum, Layout};
 use super::memory::Context;
 use super::prepared::Prepared;
+use super::row_claims::RowClaims;
 use super::scan_node::{NodeMethods, ScanNode, store_virtual};
 use super::snapshot::Registered;
 use super::streamed::{Argument, Estimate, Explanation};
@@ -47,11 +48,12 @@ pub(crate) trait FilteredRows: Sized + 'static {
     const LABEL: &'static CStr;
 
     /// How many rows match, and what it takes to find them by an index; `None` if nothing is known, or if no index
-    /// helps. It must not raise errors: the scan may never be executed.
-    fn estimate(table: Scanned, filter: &Argument<'_>) -> Option<Estimate>;
+    /// helps. `exact`: the filter is the query's own; otherwise it is wider, or says nothing. It must not raise errors: the scan
+    /// may never be executed.
+    fn estimate(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<Estimate>;
 
     /// Which share of the rows matches; `None` if nothing is known. It must not raise errors either.
-    fn share(table: Scanned, filter: &Argument<'_>) -> Option<f64>;
+    fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64>;
 
     /// Begins a search under the snapshot of the statement.
     fn open(table: Scanned, filter: Datum<'_>, snapshot: Registered) -> Self;
@@ -59,6 +61,8 @@ pub(crate) trait FilteredRows: Sized + 'static {
     fn reopen(&mut self, filter: Datum<'_>);
     /// Whether every row that is returned for this filter matches it.
     fn finds_matches(&self) -> bool;
+    /// Returns only rows of blocks that this process claims, from the next one on; `None`: all processes are done.
+    fn divide(&mut self, claims: Option<RowClaims>);
     /// A slot for a row.
     fn slot(&self) -> Slot;
     /// Puts the next row that the snapshot shows into the slot; false if there is none. Every row that matches must be
@@ -85,6 +89,10 @@ struct Running<T> {
     opened: bool,
     /// Whether there may be more rows.
     more: bool,
+    /// What says which rows are this process's, in a parallel plan.
+    claims: Option<RowClaims>,
+    /// How many blocks it is about.
+    claimed_blocks: u32,
     filter: Prepared,
     /// The conditions of the plan; null for none.
     conditions: *mut pg_sys::ExprState,
@@ -110,6 +118,18 @@ unsafe fn plan_of(node: *mut pg_sys::CustomScanState) -> (Scanned, *mut pg_sys::
         let column = unguarded::nth_number((*plan).custom_private, 0) as i16;
         let table = (*(*node).ss.ss_currentRelation).rd_id;
         (Scanned { table, column }, unguarded::nth((*plan).custom_exprs, 0).cast())
+    }
+}
+
+/// How many blocks the table of a node has.
+///
+/// # Safety
+/// A plan state of a table, which has begun.
+unsafe fn blocks_of(node: *mut pg_sys::CustomScanState) -> u32 {
+    // SAFETY: the server has opened the table.
+    unsafe {
+        let table = (*node).ss.ss_currentRelation;
+        pg_sys::RelationGetNumberOfBlocksInFork(table, pg_sys::ForkNumber::MAIN_FORKNUM)
     }
 }
 
@@ -169,6 +189,8 @@ impl<T: FilteredRows> ScanNode for Running<T> {
                 search: None,
                 opened: false,
                 more: false,
+                claims: None,
+                claimed_blocks: 0,
                 filter: Prepared::new(filter.cast(), node),
                 conditions: (*node).ss.ps.qual,
                 others: other_conditions(node),
@@ -220,6 +242,36 @@ impl<T: FilteredRows> ScanNode for Running<T> {
             slot.clear();
         }
         (self.opened, self.more) = (false, false);
+    }
+
+    unsafe fn shared_size(&mut self, node: *mut pg_sys::CustomScanState) -> usize {
+        // SAFETY: the caller's.
+        self.claimed_blocks = unsafe { blocks_of(node) };
+        RowClaims::size(self.claimed_blocks)
+    }
+
+    unsafe fn make_shared(&mut self, _node: *mut pg_sys::CustomScanState, place: *mut c_void) {
+        // SAFETY: the caller's.
+        self.claims = Some(unsafe { RowClaims::make(place, self.claimed_blocks) });
+    }
+
+    unsafe fn restart_shared(&mut self, place: *mut c_void) {
+        // SAFETY: the caller's.
+        unsafe { RowClaims::at(place).clear() }
+    }
+
+    unsafe fn join_shared(&mut self, place: *mut c_void) {
+        // SAFETY: the caller's.
+        self.claims = Some(unsafe { RowClaims::at(place) });
+    }
+
+    fn leave_shared(&mut self) {
+        if self.claims.take().is_some() {
+            (self.opened, self.more) = (true, false);
+            if let Some((_, search)) = &mut self.search {
+                search.divide(None);
+            }
+        }
     }
 
     unsafe fn explain(
@@ -288,7 +340,7 @@ impl<T: FilteredRows> Running<T> {
             let snapshot = Registered::of_executor((*state).es_snapshot);
             (plan_of(node).0, Datum::from_raw(filter, Layout::Varlena), snapshot)
         };
-        let Running { search, memory, .. } = self;
+        let Running { search, claims, memory, .. } = self;
         match search {
             Some((_, search)) => memory.enter(|| search.reopen(filter)),
             None => {
@@ -297,6 +349,9 @@ impl<T: FilteredRows> Running<T> {
                     (opened.slot(), opened)
                 }));
             }
+        }
+        if let (Some(claims), Some((_, search))) = (*claims, search) {
+            search.divide(Some(claims));
         }
         true
     }

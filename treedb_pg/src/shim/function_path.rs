@@ -22,7 +22,7 @@ use super::filter_path::{self, FilterPaths};
 use super::function::{Args, Output};
 use super::scan_node::new_plan;
 use super::setting::Switch;
-use super::streamed::{ARGUMENTS, Argument, Estimate, StreamedFunction};
+use super::streamed::{ARGUMENTS, Argument, Divided, Estimate, StreamedFunction};
 use super::{catalog, error_frame};
 
 /// A function that the hook knows.
@@ -31,6 +31,7 @@ pub(crate) struct Planned {
     methods: &'static pg_sys::CustomPathMethods,
     scan: &'static pg_sys::CustomScanMethods,
     estimate: fn(&[Argument<'_>; ARGUMENTS]) -> Option<Estimate>,
+    divided: fn(&[Argument<'_>; ARGUMENTS], &Estimate) -> Option<Divided>,
 }
 
 // SAFETY: its methods are constants of the program.
@@ -46,6 +47,7 @@ impl Planned {
             methods: Paths::<T>::METHODS,
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
+            divided: T::divided,
         }
     }
 
@@ -119,6 +121,9 @@ unsafe extern "C-unwind" fn rel_pathlist(
                 let path = make_path(root, rel, planned, call, estimate, (*rel).tuples);
                 (*rel).pathlist = std::ptr::null_mut();
                 pg_sys::add_path(rel, path.cast());
+                if let Some(divided) = divided(root, rel, planned, call, &estimate) {
+                    add_partial_path(root, rel, planned, call, &divided);
+                }
             }
             filter_path::add_paths(root, rel, number, entry, hook.filters);
         })
@@ -222,6 +227,61 @@ unsafe fn make_path(
         (*path).custom_private = pg_sys::lappend(private, call.cast());
         (*path).methods = planned.methods;
         path
+    }
+}
+
+/// How several processes share a call, if they can.
+///
+/// # Safety
+/// As [`make_path`].
+unsafe fn divided(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    planned: &'static Planned,
+    call: *mut pg_sys::FuncExpr,
+    estimate: &Estimate,
+) -> Option<Divided> {
+    // SAFETY: nodes of the planner's.
+    unsafe {
+        // A member of a union is read by workers only if the server has found all members to be safe in parallel. And nothing
+        // cheaper than workers is worth a closer look.
+        if (*rel).reloptkind != pg_sys::RelOptKind::RELOPT_BASEREL
+            || !(*(*root).glob).parallelModeOK
+            || estimate.total <= pg_sys::parallel_setup_cost
+            || pg_sys::max_parallel_workers_per_gather <= 0
+            || !(*rel).lateral_relids.is_null()
+            || !pg_sys::is_parallel_safe(root, (*rel).baserestrictinfo.cast())
+            || !pg_sys::is_parallel_safe(root, (*(*rel).reltarget).exprs.cast())
+        {
+            return None;
+        }
+        // The arguments themselves, not what they are expected to be: the plan depends on them.
+        (planned.divided)(&arguments_of((*call).args, |_| None), estimate)
+    }
+}
+
+/// Adds the path of a call that several processes share. The server takes a relation for one that workers cannot read if its
+/// function is not safe in parallel: that is so of calls, which may be of any table, but not of this one.
+///
+/// # Safety
+/// As [`make_path`].
+unsafe fn add_partial_path(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+    planned: &'static Planned,
+    call: *mut pg_sys::FuncExpr,
+    divided: &Divided,
+) {
+    // SAFETY: the caller's.
+    unsafe {
+        let share = divided.each.rows / (*rel).tuples.max(1.0);
+        let path = make_path(root, rel, planned, call, divided.each, divided.each.rows);
+        (*path).path.rows = ((*path).path.rows * share).max(1.0);
+        (*path).path.parallel_aware = true;
+        (*path).path.parallel_safe = true;
+        (*path).path.parallel_workers = i32::try_from(divided.workers).unwrap_or(0);
+        (*rel).consider_parallel = true;
+        pg_sys::add_partial_path(rel, path.cast());
     }
 }
 

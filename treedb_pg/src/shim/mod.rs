@@ -31,7 +31,7 @@
 //! * [`analyze`]: statistics of columns that ANALYZE collects
 //! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
 //! * [`scan_node`]: the executor's nodes of custom scans; [`prepared`]: their expressions
-//! * [`scan_team`]: scans of a table by several processes; [`parallel_segment`]: what they have in common with parallel builds
+//! * [`scan_team`]: scans of a table by several processes; [`row_claims`]: rows found by several processes; [`parallel_segment`]: what they have in common with parallel builds
 //! * [`filter_path`], [`filter_scan`]: tables in FROM whose rows are found by a filter on their documents
 //! * [`temp_file`], [`thread`], [`release`]: temporary files; what threads other than the server's may do; handles
 //!   that the server has released already
@@ -78,6 +78,7 @@ mod prepared;
 pub(crate) mod relation;
 pub(crate) mod release;
 pub(crate) mod rewrite;
+pub(crate) mod row_claims;
 pub(crate) mod row_form;
 pub(crate) mod rows;
 mod scan_node;

@@ -51,6 +51,34 @@ pub(super) trait ScanNode: Sized + 'static {
     /// Begins again with the next row; the scan's slot is clear.
     fn rescan(&mut self);
 
+    /// How many bytes of memory the processes of a parallel plan share of this node. Called in the leader.
+    ///
+    /// # Safety
+    /// See the trait.
+    unsafe fn shared_size(&mut self, node: *mut pg_sys::CustomScanState) -> usize;
+
+    /// Fills that memory, and takes part.
+    ///
+    /// # Safety
+    /// See the trait; `place` has that many bytes, aligned as the server aligns memory, and stays until
+    /// [`ScanNode::leave_shared`].
+    unsafe fn make_shared(&mut self, node: *mut pg_sys::CustomScanState, place: *mut c_void);
+
+    /// Makes what is shared begin again: there are no workers now.
+    ///
+    /// # Safety
+    /// See the trait; `place` is that of [`ScanNode::make_shared`].
+    unsafe fn restart_shared(&mut self, place: *mut c_void);
+
+    /// Takes part, in a worker.
+    ///
+    /// # Safety
+    /// See the trait; the leader has filled the memory at `place`, which stays until the worker ends.
+    unsafe fn join_shared(&mut self, place: *mut c_void);
+
+    /// The memory goes away. No more rows are asked for, unless it is made again.
+    fn leave_shared(&mut self);
+
     /// Shows the node in EXPLAIN: `running` if it has been executed. `sql` is the text of an expression of the plan.
     ///
     /// # Safety
@@ -81,11 +109,11 @@ impl<N: ScanNode> NodeMethods<N> {
         ReScanCustomScan: Some(rescan::<N>),
         MarkPosCustomScan: None,
         RestrPosCustomScan: None,
-        EstimateDSMCustomScan: None,
-        InitializeDSMCustomScan: None,
-        ReInitializeDSMCustomScan: None,
-        InitializeWorkerCustomScan: None,
-        ShutdownCustomScan: None,
+        EstimateDSMCustomScan: Some(shared_size::<N>),
+        InitializeDSMCustomScan: Some(make_shared::<N>),
+        ReInitializeDSMCustomScan: Some(restart_shared::<N>),
+        InitializeWorkerCustomScan: Some(join_shared::<N>),
+        ShutdownCustomScan: Some(shut_down::<N>),
         ExplainCustomScan: Some(explain::<N>),
     };
 }
@@ -291,6 +319,70 @@ unsafe extern "C-unwind" fn rescan<N: ScanNode>(node: *mut pg_sys::CustomScanSta
             pg_sys::ExecScanReScan(&raw mut (*node).ss);
             if let Some(running) = running::<N>(node) {
                 running.rescan();
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn shared_size<N: ScanNode>(
+    node: *mut pg_sys::CustomScanState,
+    _context: *mut pg_sys::ParallelContext,
+) -> pg_sys::Size {
+    // SAFETY: see above.
+    guarded(|| unsafe { running::<N>(node).map_or(0, |running| running.shared_size(node)) })
+}
+
+unsafe extern "C-unwind" fn make_shared<N: ScanNode>(
+    node: *mut pg_sys::CustomScanState,
+    _context: *mut pg_sys::ParallelContext,
+    place: *mut c_void,
+) {
+    guarded(|| {
+        // SAFETY: see above; memory of the size that was asked for, which stays until the node is shut down.
+        unsafe {
+            if let Some(running) = running::<N>(node) {
+                running.make_shared(node, place);
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn restart_shared<N: ScanNode>(
+    node: *mut pg_sys::CustomScanState,
+    _context: *mut pg_sys::ParallelContext,
+    place: *mut c_void,
+) {
+    guarded(|| {
+        // SAFETY: see above; the memory of `make_shared`, and no workers.
+        unsafe {
+            if let Some(running) = running::<N>(node) {
+                running.restart_shared(place);
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn join_shared<N: ScanNode>(
+    node: *mut pg_sys::CustomScanState,
+    _contents: *mut pg_sys::shm_toc,
+    place: *mut c_void,
+) {
+    guarded(|| {
+        // SAFETY: see above; the memory that the leader's `make_shared` has filled.
+        unsafe {
+            if let Some(running) = running::<N>(node) {
+                running.join_shared(place);
+            }
+        }
+    })
+}
+
+unsafe extern "C-unwind" fn shut_down<N: ScanNode>(node: *mut pg_sys::CustomScanState) {
+    guarded(|| {
+        // SAFETY: see above.
+        unsafe {
+            if let Some(running) = running::<N>(node) {
+                running.leave_shared();
             }
         }
     })

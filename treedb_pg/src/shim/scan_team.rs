@@ -15,7 +15,7 @@
 
 use std::ffi::{CStr, c_void};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use pgrx::pg_sys;
 
@@ -39,6 +39,8 @@ struct Shared {
     job_size: usize,
     /// Nothing more is wanted.
     stop: AtomicBool,
+    /// How many documents they have looked at, as far as they tell.
+    examined: AtomicU64,
 }
 
 /// How a worker has ended.
@@ -63,11 +65,9 @@ unsafe fn outcome_of<'c>(shared: *mut Shared, worker: usize) -> &'c AtomicU32 {
     unsafe { &*shared.cast::<u8>().add(OUTCOMES).cast::<AtomicU32>().add(worker) }
 }
 
-/// How many workers a scan of a table should have, by the settings and the size of the table, if each row costs
-/// `row_cost` in the planner's units; 0 if this process alone is to do it.
-pub(crate) fn planned_workers(table: Table<'_>, rows: f64, row_cost: f64) -> usize {
-    // What the planner takes the part of the leader to be, which receives what the others send.
-    const LEADER_LESS: f64 = 0.3;
+/// How many workers the planner gives to a scan of a table, by its size, its options and the settings; 0 if other processes
+/// cannot read it, or if this is one of several.
+pub(super) fn most_workers(table: Table<'_>) -> usize {
     // SAFETY: settings and the state of the backend; an open table, whose options are those of a plain table.
     unsafe {
         let most = pg_sys::max_parallel_workers_per_gather;
@@ -86,11 +86,26 @@ pub(crate) fn planned_workers(table: Table<'_>, rows: f64, row_cost: f64) -> usi
         };
         let blocks = f64::from(table.blocks());
         let workers = pg_sys::compute_parallel_worker(&raw mut planned, blocks, -1.0, most);
-        let count = f64::from(workers);
-        let leader = if leader_takes_part() { (1.0 - LEADER_LESS * count).max(0.0) } else { 0.0 };
-        let saved = rows * row_cost * (1.0 - 1.0 / (count + leader).max(1.0));
-        if saved > pg_sys::parallel_setup_cost { usize::try_from(workers).unwrap_or(0) } else { 0 }
+        usize::try_from(workers).unwrap_or(0)
     }
+}
+
+/// Among how many processes the planner takes the work to be divided that workers and their leader do.
+pub(super) fn divisor(workers: usize) -> f64 {
+    // What the planner takes the part of the leader to be, which receives what the others send.
+    const LEADER_LESS: f64 = 0.3;
+    let count = workers as f64;
+    let leader = if leader_takes_part() { (1.0 - LEADER_LESS * count).max(0.0) } else { 0.0 };
+    (count + leader).max(1.0)
+}
+
+/// How many workers a scan of a table should have, if each row costs `row_cost` in the planner's units; 0 if this process alone
+/// is to do it.
+pub(crate) fn planned_workers(table: Table<'_>, rows: f64, row_cost: f64) -> usize {
+    let workers = most_workers(table);
+    let saved = rows * row_cost * (1.0 - 1.0 / divisor(workers));
+    // SAFETY: a setting.
+    if workers > 0 && saved > unsafe { pg_sys::parallel_setup_cost } { workers } else { 0 }
 }
 
 /// Whether the leader of a scan scans a part of the table, as the settings say.
@@ -115,8 +130,96 @@ impl Drop for Held {
 pub(crate) struct SharedScan {
     scan: pg_sys::ParallelTableScanDesc,
     shared: *mut Shared,
-    /// What keeps the segment, in the leader. A worker ends with its segment.
+    /// What keeps the segment, in the leader of a team. A worker ends with its segment.
     _held: Option<Rc<Held>>,
+}
+
+/// Bytes before the server's description of a scan that the server's executor has memory for.
+const DESCRIPTION: usize = size_of::<Shared>().next_multiple_of(pg_sys::MAXIMUM_ALIGNOF as usize);
+
+/// A scan that the processes of the server's plan share: in memory that the executor gives them, which has the shared state
+/// and, from [`DESCRIPTION`] on, the server's description of the scan.
+impl SharedScan {
+    /// How many bytes it takes to say that there is no scan.
+    pub(super) const LEAST: usize = DESCRIPTION;
+
+    /// How many bytes a scan takes.
+    pub(super) fn size(table: &OpenTable, snapshot: Snapshot<'_>) -> usize {
+        // SAFETY: an open table and a snapshot.
+        DESCRIPTION + unsafe { pg_sys::table_parallelscan_estimate(table.get().raw(), snapshot.raw()) }
+    }
+
+    /// Makes a scan of a table, or of none.
+    ///
+    /// # Safety
+    /// `place` has as many bytes as [`SharedScan::size`] said, aligned as the server aligns memory, which nobody else uses; they
+    /// stay until the result is dropped.
+    pub(super) unsafe fn make(
+        place: *mut c_void,
+        table: Option<&OpenTable>,
+        snapshot: Snapshot<'_>,
+    ) -> SharedScan {
+        // SAFETY: the caller's.
+        unsafe {
+            let shared = place.cast::<Shared>();
+            let oid = table.map_or(pg_sys::InvalidOid, |table| table.get().oid());
+            shared.write(Shared {
+                table: oid,
+                job_size: 0,
+                stop: AtomicBool::new(false),
+                examined: AtomicU64::new(0),
+            });
+            let made = SharedScan::in_place(place);
+            if let Some(table) = table {
+                pg_sys::table_parallelscan_initialize(table.get().raw(), made.scan, snapshot.raw());
+            }
+            made
+        }
+    }
+
+    /// The scan that was made at a place; `None` if it is of no table.
+    ///
+    /// # Safety
+    /// [`SharedScan::make`] was called with it by another process, and it stays until the result is dropped.
+    pub(super) unsafe fn at(place: *mut c_void) -> Option<SharedScan> {
+        // SAFETY: the caller's.
+        let made = unsafe { SharedScan::in_place(place) };
+        (made.table() != pg_sys::InvalidOid).then_some(made)
+    }
+
+    /// # Safety
+    /// As [`SharedScan::at`].
+    unsafe fn in_place(place: *mut c_void) -> SharedScan {
+        // SAFETY: the caller's.
+        let scan = unsafe { place.cast::<u8>().add(DESCRIPTION) };
+        SharedScan { scan: scan.cast(), shared: place.cast(), _held: None }
+    }
+
+    /// Makes it begin again.
+    ///
+    /// # Safety
+    /// The table is that of the scan, which no other process takes part in now.
+    pub(super) unsafe fn restart(&self, table: &OpenTable) {
+        // SAFETY: the caller's.
+        unsafe { pg_sys::table_parallelscan_reinitialize(table.get().raw(), self.scan) }
+    }
+
+    /// Opens the table, which the leader has locked.
+    pub(crate) fn open_table(&self) -> OpenTable {
+        OpenTable::open(self.table(), LockMode::AccessShare)
+    }
+
+    /// Notes that this process has looked at more documents.
+    pub(crate) fn add_examined(&self, documents: u64) {
+        // SAFETY: in the segment, which stays.
+        unsafe { (*self.shared).examined.fetch_add(documents, Ordering::Relaxed) };
+    }
+
+    /// How many documents all processes have looked at.
+    pub(crate) fn examined(&self) -> u64 {
+        // SAFETY: in the segment, which stays.
+        unsafe { (*self.shared).examined.load(Ordering::Relaxed) }
+    }
 }
 
 impl SharedScan {

@@ -52,7 +52,10 @@ pub(crate) struct Number {
     name: &'static CStr,
     description: &'static CStr,
     default: i32,
+    least: i32,
     greatest: i32,
+    /// The server's flag of the unit that it is shown and given in.
+    unit: u32,
     value: AtomicI32,
 }
 
@@ -64,7 +67,20 @@ impl Number {
         default: i32,
         greatest: i32,
     ) -> Number {
-        Number { name, description, default, greatest, value: AtomicI32::new(default) }
+        Number { name, description, default, least: 1, greatest, unit: 0, value: AtomicI32::new(default) }
+    }
+
+    /// A setting that is an amount of memory, in kilobytes, from 64 to what the server's own ones may be.
+    pub(crate) const fn memory(name: &'static CStr, description: &'static CStr, default: i32) -> Number {
+        Number {
+            name,
+            description,
+            default,
+            least: 64,
+            greatest: i32::MAX / 1024,
+            unit: pg_sys::GUC_UNIT_KB,
+            value: AtomicI32::new(default),
+        }
     }
 
     /// Makes it known to the server, as a setting of the session that any user may change.
@@ -77,10 +93,10 @@ impl Number {
                 std::ptr::null(),
                 self.value.as_ptr(),
                 self.default,
-                1,
+                self.least,
                 self.greatest,
                 pg_sys::GucContext::PGC_USERSET,
-                0,
+                self.unit as i32,
                 None,
                 None,
                 None,
@@ -99,13 +115,23 @@ pub(crate) struct Text {
     name: &'static CStr,
     description: &'static CStr,
     default: &'static CStr,
+    /// Flags of the server's.
+    flags: u32,
     value: AtomicPtr<c_char>,
 }
 
 impl Text {
     /// A setting of that name, which is known to the server once it is defined.
     pub(crate) const fn new(name: &'static CStr, description: &'static CStr, default: &'static CStr) -> Text {
-        Text { name, description, default, value: AtomicPtr::new(std::ptr::null_mut()) }
+        Text { name, description, default, flags: 0, value: AtomicPtr::new(std::ptr::null_mut()) }
+    }
+
+    /// The same of one that is empty at first and in no list of settings.
+    pub(super) const fn hidden(name: &'static CStr, description: &'static CStr) -> Text {
+        Text {
+            flags: pg_sys::GUC_NO_SHOW_ALL | pg_sys::GUC_NOT_IN_SAMPLE,
+            ..Text::new(name, description, c"")
+        }
     }
 
     /// Makes it known to the server, as a setting of the session that any user may change.
@@ -119,12 +145,19 @@ impl Text {
                 self.value.as_ptr(),
                 self.default.as_ptr(),
                 pg_sys::GucContext::PGC_USERSET,
-                0,
+                self.flags as i32,
                 None,
                 None,
                 None,
             )
         }
+    }
+
+    /// Whether it has this value.
+    pub(super) fn is(&self, wanted: &str) -> bool {
+        let value = self.value.load(Ordering::Relaxed);
+        // SAFETY: null, or a string of the server's, which stays until the setting is changed.
+        unsafe { !value.is_null() && CStr::from_ptr(value).to_bytes() == wanted.as_bytes() }
     }
 
     /// Its value.
@@ -135,6 +168,12 @@ impl Text {
             value.as_ref().map_or_else(|| self.default.to_owned(), |value| CStr::from_ptr(value).to_owned())
         }
     }
+}
+
+/// Refuses all settings called `treedb.*` but those that have been defined, and forgets those that were given before.
+pub(crate) fn refuse_others() {
+    // SAFETY: the server copies the name.
+    unsafe { pg_sys::MarkGUCPrefixReserved(c"treedb".as_ptr()) }
 }
 
 /// Settings that have other values for as long as this lives, as those of a function with a clause SET.

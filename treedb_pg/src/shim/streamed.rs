@@ -9,6 +9,8 @@ use pgrx::pg_sys;
 
 use super::datum::Datum;
 use super::memory::bytes_of_words;
+use super::relation::OpenTable;
+use super::scan_team::{self, SharedScan};
 use super::snapshot::Registered;
 
 /// The number of arguments that such a function has, all of which are of variable length.
@@ -31,6 +33,21 @@ pub(crate) trait StreamedFunction: Sized + 'static {
     /// never be executed.
     fn estimate(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate>;
 
+    /// How several processes are expected to share a call, if they can: see [`Self::open_part`]. `estimate` is what it takes one
+    /// process. It must not raise errors either.
+    fn divided(_arguments: &[Argument<'_>; ARGUMENTS], _estimate: &Estimate) -> Option<Divided> {
+        None
+    }
+
+    /// The table of a call whose rows are those of a scan of that table, each by itself and in no order.
+    fn table(_call: &Call<'_>) -> Option<OpenTable> {
+        None
+    }
+
+    /// Begins the part of such a call that falls to this process. Only called for one that [`Self::divided`] and
+    /// [`Self::table`] have said something of.
+    fn open_part(call: &Call<'_>, snapshot: Registered, part: SharedScan) -> Self;
+
     /// Begins a call, under the snapshot of the statement.
     fn open(call: &Call<'_>, snapshot: Registered) -> Self;
     /// Begins a call again, with other arguments; false if that takes [`Self::open`].
@@ -38,8 +55,38 @@ pub(crate) trait StreamedFunction: Sized + 'static {
     /// Adds the next rows to a batch, at least one if there are any. False if there are no more.
     fn fill(&mut self, batch: &mut Batch) -> bool;
 
-    /// Shows the call in EXPLAIN: `running` if it has been executed.
-    fn explain(running: Option<&Self>, arguments: &[Argument<'_>; ARGUMENTS], shown: &mut Explanation<'_>);
+    /// Shows the call in EXPLAIN: `running` if it has been executed; `examined` is how many documents several processes have
+    /// looked at, if they have shared it.
+    fn explain(
+        running: Option<&Self>,
+        arguments: &[Argument<'_>; ARGUMENTS],
+        examined: Option<u64>,
+        shown: &mut Explanation<'_>,
+    );
+}
+
+/// How several processes share a call.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub(crate) struct Divided {
+    /// How many workers there are beside this process.
+    pub(crate) workers: usize,
+    /// What it takes each of them.
+    pub(crate) each: Estimate,
+}
+
+impl Divided {
+    /// `estimate`, of which `whole` is not divided, among the workers that a scan of a table should have; `None` if there
+    /// are none.
+    pub(crate) fn of(table: &OpenTable, estimate: &Estimate, whole: f64) -> Option<Divided> {
+        let workers = scan_team::most_workers(table.get());
+        let divisor = scan_team::divisor(workers);
+        let each = Estimate {
+            startup: estimate.startup,
+            total: whole + (estimate.total - whole).max(0.0) / divisor,
+            rows: estimate.rows / divisor,
+        };
+        (workers > 0).then_some(Divided { workers, each })
+    }
 }
 
 /// What executing a call is expected to take, in the planner's units.

@@ -5,9 +5,11 @@
 //! * [`keyset`]: `treedb.keyset`, the index keys of one document
 //! * [`matching`]: the operator `@@`
 //! * [`operators`]: `@> <@ ? ?| ?& #> #>>`
+//! * [`implied`]: the filters by which indexes are searched for these
 //! * [`order`]: comparison and hash functions of a type
 
 pub(crate) mod bson;
+mod implied;
 pub(crate) mod keyset;
 mod matching;
 mod operators;

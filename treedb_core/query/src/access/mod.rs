@@ -294,6 +294,12 @@ pub trait Source {
         self.entries_are_exact()
     }
 
+    /// True if, where [`Source::keys_decide`], a scan of index number `index` tells the type bits of values, so that documents can
+    /// be built of its entries. Whether the snapshot shows their rows is [`Source::shows`] to say, unless entries are exact.
+    fn keys_have_types(&self, _index: usize) -> bool {
+        self.entries_are_exact()
+    }
+
     /// Whether the row at `id` is in the snapshot. Called while [`Source::walk`], or a method like it, shows an entry of it.
     ///
     /// # Errors

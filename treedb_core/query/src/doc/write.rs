@@ -118,7 +118,7 @@ impl Writer {
     }
 
     /// Begins a nested array.
-    pub(crate) fn open_array(&mut self, name: &[u8]) -> Open {
+    pub fn open_array(&mut self, name: &[u8]) -> Open {
         self.open(kind::ARRAY, name)
     }
 

@@ -37,7 +37,7 @@ fn is_whole(number: f64) -> bool {
 }
 
 /// The type bits of a value; `None` is a missing field.
-pub(super) fn type_bits_of(value: Option<Value<'_>>) -> u8 {
+pub fn type_bits_of(value: Option<Value<'_>>) -> u8 {
     match value {
         None => MISSING,
         Some(Value::Int64(number)) if i32::try_from(number).is_ok() => INT64,

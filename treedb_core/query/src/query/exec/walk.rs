@@ -189,7 +189,7 @@ impl Walk {
         let from = last_row.map(|row| (last_key.clone(), row));
         let after = from.as_ref().map(|(key, row)| (key.as_slice(), *row));
         let (mut ended, mut interrupt) = (Flow::Continue(()), InterruptTick::default());
-        let cover = if show == RowContent::Documents && decided && exact { plan.covered() } else { None };
+        let cover = if show == RowContent::Documents && decided { plan.covered() } else { None };
         if keys.test.is_none() && cover.is_none() {
             let key = source.index_rows(*index, range, *direction, after, &mut |row| {
                 interrupt.tick()?;
@@ -227,7 +227,11 @@ impl Walk {
                 && let Some(cover) = cover
                 && let Some(document) = cover.document(key, type_bits, split)
             {
-                visit(row, Some(&mut &*document))?
+                if exact || source.shows(row)? {
+                    visit(row, Some(&mut &*document))?
+                } else {
+                    Flow::Continue(())
+                }
             } else {
                 fetched(source, row, (!known).then_some(filter), show, counters, visit)?
             };

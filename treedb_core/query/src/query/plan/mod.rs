@@ -247,6 +247,11 @@ impl Plan {
         weighed.into_iter().map(alternative).collect()
     }
 
+    /// Whether documents are built from keys, so that rows are fetched only where keys do not suffice.
+    pub fn is_covered(&self) -> bool {
+        self.cover.is_some()
+    }
+
     /// How documents are built from keys, if the plan covers the query.
     pub(super) fn covered(&self) -> Option<&Cover> {
         self.cover.as_ref()

@@ -104,12 +104,12 @@ pub(in crate::query) fn candidates<'q>(
     let Some(index) = source.indexes().get(number).and_then(OrderedIndex::of) else { return Vec::new() };
     index_uses(&index, query, conditions)
         .iter()
-        .map(|direction| candidate(number, direction, query))
+        .map(|direction| candidate(source, number, direction, query))
         .collect()
 }
 
 /// The candidate for using index number `number` this way.
-fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidate {
+fn candidate(source: &dyn Source, number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidate {
     let IndexUse { index, conditions, .. } = direction;
     let parts = &index.def.keys;
     let hashed_at = if let Kind::Hashed(at) = index.def.options.kind { Some(at) } else { None };
@@ -232,7 +232,7 @@ fn candidate(number: usize, direction: &IndexUse<'_>, query: &Query) -> Candidat
         keys: KeyPredicate { test, complete },
     };
     let mut plan = Plan::new(path, query.sort.is_some() && order.is_none());
-    plan.cover = cover(index, query);
+    plan.cover = cover(source, number, index, query);
     plan.unique = unique;
     Candidate { plan, equalities, bounds, unique, passing, undecided }
 }

@@ -7,6 +7,7 @@
 
 use bson::RawDocumentBuf;
 
+use crate::access::Source;
 use crate::doc::write::Writer;
 use crate::index::ordered::{SortOrder, restored};
 use crate::query::Query;
@@ -22,10 +23,16 @@ pub(in crate::query) struct Cover {
     descending: Vec<bool>,
 }
 
-/// How the documents of `query` are built from the keys of `index`; `None` if it does not cover the query.
-pub(super) fn cover(index: &OrderedIndex<'_>, query: &Query) -> Option<Cover> {
+/// How the documents of `query` are built from the keys of `index`, which is number `number` of `source`; `None` if it does not
+/// cover the query.
+pub(super) fn cover(
+    source: &dyn Source,
+    number: usize,
+    index: &OrderedIndex<'_>,
+    query: &Query,
+) -> Option<Cover> {
     // A multikey index contains the elements of an array, but not the array.
-    if index.multikey || !index.keys_are_values() {
+    if index.multikey || !index.keys_are_values() || !source.keys_have_types(number) {
         return None;
     }
     let mut wanted = query.projection.as_ref()?.kept()?;

@@ -240,7 +240,7 @@ pub(in crate::query) fn choose(source: &dyn Source, query: &Query, conditions: &
     let mut key = Vec::new();
     lookup.encode_key(&point, &index.def, &mut key);
     let mut plan = lookup.plan(info, key);
-    plan.cover = cover(&index, query);
+    plan.cover = cover(source, lookup.index, &index, query);
     Some(plan)
 }
 

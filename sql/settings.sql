@@ -1,0 +1,24 @@
+-- Settings: known once the library is loaded, with units; other names that begin with treedb. are refused.
+SET search_path = public, treedb;
+SET treedb.nothing = 1;
+SELECT '{}'::bson;
+SET treedb.enable_find_scam = off;
+SELECT name, setting, unit, vartype, context, min_val, max_val FROM pg_settings WHERE name LIKE 'treedb.%' ORDER BY name;
+SET treedb.stage_mem = '1MB';
+SHOW treedb.stage_mem;
+-- (versions word the first one differently)
+\set VERBOSITY sqlstate
+SET treedb.stage_mem = 63;
+\set VERBOSITY default
+SET treedb.stage_mem = '1 hour';
+-- What a stage may hold: groups and sorts spill beyond it, and give the same answer; others fail and say so.
+SELECT create_collection('held');
+INSERT INTO held SELECT format('{"_id": %s, "s": "%s"}', n, repeat(md5(n::text), 4))::bson FROM generate_series(1, 20000) n;
+CREATE FUNCTION answer(stages text) RETURNS text LANGUAGE sql AS $$ SELECT count(*) || ' ' || md5(string_agg(doc::text, ' ' ORDER BY doc::text)) FROM aggregate('held', stages::bson_value) doc $$;
+CREATE TEMPORARY TABLE small AS SELECT stages, answer(stages) FROM (VALUES ('[{"$group": {"_id": "$s", "n": {"$sum": "$_id"}}}]'), ('[{"$sort": {"s": 1}}, {"$skip": 5000}]')) v(stages);
+SELECT answer('[{"$bucketAuto": {"groupBy": "$s", "buckets": 3}}]');
+RESET treedb.stage_mem;
+SELECT stages, answer(stages) = answer AS same FROM small ORDER BY stages;
+SELECT count(*) FROM aggregate('held', '[{"$bucketAuto": {"groupBy": "$s", "buckets": 3}}]');
+DROP FUNCTION answer;
+SELECT drop_collection('held');
