@@ -136,7 +136,7 @@ impl Target {
         visit: &mut dyn FnMut(&RawDocument) -> Result<Flow, QueryError>,
     ) -> Result<()> {
         if self.transaction.is_none() {
-            return Ok(self.collection()?.for_each(request, visit)?);
+            return Ok(self.collection()?.for_each(&request, visit)?);
         }
         let mut documents = self.find(request)?;
         while let Some(document) = documents.next()? {

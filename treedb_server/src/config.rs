@@ -106,8 +106,8 @@ pub struct Limits {
     /// Bytes of requests in progress and of unread answers, over all connections. Further requests wait, unread.
     /// At least [`MAX_MESSAGE_BYTES`].
     pub inflight_bytes: usize,
-    /// Commands executed at a time: threads that may wait for the disk. A quarter of them may wait for the next message of
-    /// a connection. Half as many more writes may wait for open transactions.
+    /// Commands executed at a time: threads that may wait for the disk. Half as many more writes may wait for open transactions. Of all these
+    /// threads, two thirds may wait for the next message of a connection.
     pub blocking_threads: usize,
     /// How long a peer may take to send each 1 MiB of a message, or to read it of an answer, or what is left of them.
     pub stall: Duration,
@@ -160,6 +160,12 @@ impl Limits {
     /// Writes that may wait for open transactions at a time. Each has a thread.
     pub(crate) fn waiting_writes(&self) -> usize {
         self.blocking_threads / 2
+    }
+
+    /// Connections that may wait for their next message on a thread of their own: those beyond cost several wake-ups for each message. The
+    /// other threads are for their commands; a thread that waits is free again after some milliseconds.
+    pub(crate) fn lingering_connections(&self) -> usize {
+        self.threads() * 2 / 3
     }
 
     /// Threads that may block: however many writes wait, there are [`Self::blocking_threads`] for other commands, so that a transaction

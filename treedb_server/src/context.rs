@@ -90,7 +90,7 @@ impl Context {
             topology,
             access: Arc::new(access),
             metrics,
-            threads: Arc::new(Threads::new(limits.blocking_threads / 4)),
+            threads: Arc::new(Threads::new(limits.lingering_connections())),
             backups: Backups::default(),
             operations: Operations::new(limits.slow),
             compressors: Compressors::ALL,
@@ -137,6 +137,11 @@ impl Context {
         let permit = Arc::clone(&self.budget).acquire_many_owned(permits).await.ok();
         self.metrics.inflight.inc_by(i64::from(permits));
         Reserved { context: Arc::clone(self), permits, _permit: permit }
+    }
+
+    /// Whether half of the budget is in use, so that requests that need next to nothing of it wait for it too.
+    pub(crate) fn is_budget_scarce(&self) -> bool {
+        self.budget.available_permits() < self.limits.inflight_bytes / 2
     }
 
     /// Waits until everything that has been written is on disk.

@@ -56,7 +56,8 @@ impl Native {
             // A body that is cut short is one all the same.
             let (body, rest) = rest.split_at((header.length as usize).min(rest.len()));
             let mut answer = Vec::new();
-            self.0.answer(&header, body, &mut answer);
+            let statement = self.0.statement(&header, body);
+            self.0.answer(&header, body, statement.as_deref(), &mut answer);
             assert!(answer.len() >= HEADER, "an answer without a header");
             frames += 1;
             bytes = rest;

@@ -4,8 +4,10 @@
 //! read or write would let a peer hold that for as long as it likes, by transferring a byte now and then. So the limit
 //! ([`Limits::stall`](crate::config::Limits::stall)) is one to the time of each [`CHUNK`] of a message, or of what is left of it.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::io;
+use std::pin::pin;
+use std::task::Poll;
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
@@ -45,6 +47,32 @@ pub(crate) async fn within<T>(
     Ok(timeout(stall, step).await.map_err(|_| TransferError::Stalled)??)
 }
 
+/// What a future gives if it need not wait for the runtime. A read of a thread that lingers waits for its peer all the same.
+pub(crate) async fn at_once<F: Future>(future: F) -> Option<F::Output> {
+    let mut future = pin!(future);
+    poll_fn(|context| match future.as_mut().poll(context) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+/// Fills `bytes`. What has arrived needs no timer.
+pub(crate) async fn read_exact(
+    reader: &mut (impl AsyncRead + Unpin),
+    bytes: &mut [u8],
+    stall: Duration,
+) -> Result<(), TransferError> {
+    let arrived = match at_once(reader.read(bytes)).await.transpose()? {
+        Some(0) if !bytes.is_empty() => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+        arrived => arrived.unwrap_or(0),
+    };
+    match bytes.get_mut(arrived..) {
+        Some(rest) if !rest.is_empty() => within(stall, reader.read_exact(rest)).await.map(drop),
+        _ => Ok(()),
+    }
+}
+
 /// Reads until `bytes` has `length` bytes. Memory is allocated as bytes arrive, whatever `length` promises, and no more than that.
 pub(crate) async fn fill(
     reader: &mut (impl AsyncRead + Unpin),
@@ -54,6 +82,15 @@ pub(crate) async fn fill(
 ) -> Result<(), TransferError> {
     while bytes.len() < length {
         let end = length.min(bytes.len() + CHUNK);
+        // What has arrived needs no timer.
+        if bytes.capacity() > bytes.len() {
+            let mut part = (&mut *reader).take((end - bytes.len()) as u64);
+            match at_once(part.read_buf(bytes)).await.transpose()? {
+                Some(0) => return Err(io::Error::from(io::ErrorKind::UnexpectedEof).into()),
+                Some(_) if bytes.len() == end => continue,
+                _ => {}
+            }
+        }
         within(stall, async {
             while bytes.len() < end {
                 if bytes.len() == bytes.capacity() {
@@ -78,9 +115,16 @@ pub(crate) async fn write(
     stall: Duration,
 ) -> Result<(), TransferError> {
     for part in bytes.chunks(CHUNK) {
-        within(stall, writer.write_all(part)).await?;
+        // What there is room for needs no timer.
+        let sent = at_once(writer.write(part)).await.transpose()?.unwrap_or(0);
+        if let Some(rest) = part.get(sent..).filter(|rest| !rest.is_empty()) {
+            within(stall, writer.write_all(rest)).await?;
+        }
     }
-    within(stall, writer.flush()).await
+    match at_once(writer.flush()).await {
+        Some(flushed) => Ok(flushed?),
+        None => within(stall, writer.flush()).await,
+    }
 }
 
 #[cfg(test)]

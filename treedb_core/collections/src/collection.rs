@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
 use treedb_query::access::Sink;
-use treedb_query::doc::{Collation, OwnedValue, with_id};
+use treedb_query::doc::{Collation, Origin, OwnedValue, with_id};
 use treedb_query::error::Result;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::{
@@ -110,7 +110,20 @@ impl Collection {
         documents: &[D],
         ordered: bool,
     ) -> Result<InsertOutcome> {
-        let done = self.edit(true, |edit| statement::insert(edit, documents, ordered))?;
+        self.insert_many_of(documents, ordered, Origin::Program)
+    }
+
+    /// [`Self::insert_many`] of documents of this origin.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn insert_many_of<D: AsRef<RawDocument>>(
+        &self,
+        documents: &[D],
+        ordered: bool,
+        origin: Origin,
+    ) -> Result<InsertOutcome> {
+        let done = self.edit(true, |edit| statement::insert(edit, documents, ordered, origin))?;
         Ok(done.unwrap_or_default())
     }
 
@@ -143,12 +156,16 @@ impl Collection {
         let query = parse(&request)?;
         if let Some(at) = request.as_of {
             let reads = self.db.inner.store.begin_read()?;
-            return match AsOfOverlay::find(&self.db.inner.catalog, &reads, &self.namespace, at)? {
-                Some((meta, past)) => {
+            return match AsOfOverlay::find(&self.db.inner.catalog, &reads, &self.namespace, at) {
+                Ok(Some((meta, past))) => {
                     let query = query.with_default_collation(&meta.collation)?;
                     Cursor::open_as_of(reads, meta, past, query)
                 }
-                None => Ok(Cursor::empty()),
+                Ok(None) => Ok(Cursor::empty()),
+                Err(error) if is_about_a_view(&error) => {
+                    FoundInView::new(&request, |pipeline| self.aggregate(pipeline)).map(Cursor::of_view)
+                }
+                Err(error) => Err(error),
             };
         }
         match self.snapshot() {

@@ -61,6 +61,11 @@ pub(crate) fn args<'a>(owner: &'a str, document: &'a RawDocument) -> impl Iterat
 }
 
 impl<'a> Arg<'a> {
+    /// The argument `name` of `owner`.
+    pub(crate) fn new(owner: &'a str, name: &'a str, value: RawBsonRef<'a>) -> Self {
+        Arg { owner, name, value }
+    }
+
     /// The argument, of any type.
     pub(crate) fn value(&self) -> RawBsonRef<'a> {
         self.value

@@ -147,14 +147,21 @@ pub(crate) async fn connection(
     let mut stream = BufReader::with_capacity(READ_BUFFER, stream);
     'messages: loop {
         let trusted = context.access.trusts(&session.identity);
-        let arrived = tokio::select! {
-            biased;
-            () = shutdown.requested() => break,
-            arrived = stream.fill_buf() => arrived.map(|bytes| !bytes.is_empty()),
-            () = tokio::time::sleep(UNAUTHENTICATED_IDLE), if !trusted => {
-                tracing::debug!(connection = session.id, %peer, "closing: idle without authentication");
-                break;
-            }
+        // On a thread that waits for the peer there is only the socket to look at.
+        let lingers = trusted && threads::lingers() && !shutdown.is_shutting_down();
+        let first = if lingers { stall::at_once(stream.fill_buf()).await } else { None };
+        let first = first.map(|arrived| arrived.map(|bytes| !bytes.is_empty()));
+        let arrived = match first {
+            Some(arrived) => arrived,
+            None => tokio::select! {
+                biased;
+                () = shutdown.requested() => break,
+                arrived = stream.fill_buf() => arrived.map(|bytes| !bytes.is_empty()),
+                () = tokio::time::sleep(UNAUTHENTICATED_IDLE), if !trusted => {
+                    tracing::debug!(connection = session.id, %peer, "closing: idle without authentication");
+                    break;
+                }
+            },
         };
         match arrived {
             Ok(true) => {}

@@ -14,7 +14,8 @@ use std::time::{Duration, Instant};
 use bson::{RawDocument, RawDocumentBuf};
 use prometheus_client::metrics::gauge::Gauge;
 use treedb_collections::{ChangeStream, Oplog, QueryError, Tail, TransactionCursor};
-use treedb_query::query::{ErrorCode, PlanSummary, interrupt};
+use treedb_query::access::Flow;
+use treedb_query::query::{self, ErrorCode, PlanSummary, interrupt};
 
 use super::error::CommandError;
 use super::reply::BatchReply;
@@ -322,6 +323,31 @@ impl Cursors {
         self.first_in(None, owner, cursor, batch, single, until)
     }
 
+    /// The reply of a find that needs no cursor: its documents are copied from where they lie into the reply. `None` if `lends` cannot lend
+    /// them, or they are more than a batch.
+    pub(crate) fn at_once(
+        &self,
+        namespace: &str,
+        batch: usize,
+        lends: impl FnOnce(&mut dyn FnMut(&RawDocument) -> query::Result<Flow>) -> Result<bool>,
+    ) -> Result<Option<RawDocumentBuf>> {
+        let mut reply = BatchReply::new("firstBatch");
+        let mut fits = true;
+        let lent = lends(&mut |document| {
+            fits = reply.len() < batch && reply.has_room_for(document);
+            if !fits {
+                return Ok(Flow::Break(()));
+            }
+            reply.push(document);
+            Ok(Flow::Continue(()))
+        })?;
+        if !lent || !fits {
+            return Ok(None);
+        }
+        self.returned.fetch_add(reply.len() as u64, Ordering::Relaxed);
+        reply.finish(0, namespace).map(Some)
+    }
+
     /// The same, of a cursor of the transaction `open`.
     pub(crate) fn first_in(
         &self,
@@ -383,7 +409,11 @@ impl Cursors {
             }
             Err(error) => {
                 self.remove(id);
-                Err(error)
+                Err(if matches!(cursor.content, Content::Changes(_)) {
+                    error.of_change_stream()
+                } else {
+                    error
+                })
             }
         }
     }

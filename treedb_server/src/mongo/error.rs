@@ -5,6 +5,20 @@ use std::borrow::Cow;
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_query::query::{DuplicateKey, ErrorCode, QueryError};
 
+/// The label of errors after which a change stream cannot go on from its last event.
+const NON_RESUMABLE: &str = "NonResumableChangeStreamError";
+
+/// The label of errors of a change stream after which it can.
+const RESUMABLE: &str = "ResumableChangeStreamError";
+
+/// The codes of errors that are gone when the command is sent again: MongoDB's category `RetriableError`.
+const RETRYABLE: &[i32] = &[6, 7, 89, 91, 134, 189, 262, 9_001, 10_107, 11_600, 11_602, 13_435, 13_436];
+
+/// Whether a command that has failed with this code may succeed when it is sent again.
+pub(crate) fn is_retryable(code: i32) -> bool {
+    RETRYABLE.contains(&code)
+}
+
 /// An error reply: `{ok: 0, errmsg, code, codeName}`.
 #[derive(Debug)]
 pub(crate) struct CommandError {
@@ -20,8 +34,8 @@ pub(crate) struct CommandError {
     info: Option<Box<RawDocumentBuf>>,
     /// The transaction may be retried.
     transient: bool,
-    /// Labels that a failpoint adds.
-    labels: Vec<String>,
+    /// Labels beside that one.
+    labels: Vec<Cow<'static, str>>,
     /// Further fields of the reply.
     fields: Option<Box<RawDocumentBuf>>,
 }
@@ -29,7 +43,13 @@ pub(crate) struct CommandError {
 impl CommandError {
     /// An error of the table.
     pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self::of(code.number(), Cow::Borrowed(code.name()), message)
+        let error = Self::of(code.number(), Cow::Borrowed(code.name()), message);
+        match code {
+            ErrorCode::ChangeStreamFatalError | ErrorCode::ChangeStreamHistoryLost => {
+                error.with_labels([NON_RESUMABLE])
+            }
+            _ => error,
+        }
     }
 
     /// An error that only the wire protocol has.
@@ -90,9 +110,14 @@ impl CommandError {
         Ok(())
     }
 
-    /// The same, with labels.
-    pub(crate) fn with_labels(self, labels: Vec<String>) -> Self {
-        CommandError { labels, ..self }
+    /// The same, with these labels.
+    pub(crate) fn with_labels<L: Into<Cow<'static, str>>>(self, labels: impl IntoIterator<Item = L>) -> Self {
+        CommandError { labels: labels.into_iter().map(Into::into).collect(), ..self }
+    }
+
+    /// The error of a change stream: a driver resumes it only if it is labelled.
+    pub(crate) fn of_change_stream(self) -> Self {
+        if is_retryable(self.code) { self.with_labels([RESUMABLE]) } else { self }
     }
 
     /// The same, with further fields in the reply.
@@ -127,7 +152,7 @@ impl CommandError {
             if self.transient {
                 labels.push("TransientTransactionError");
             }
-            self.labels.iter().for_each(|label| labels.push(label.as_str()));
+            self.labels.iter().for_each(|label| labels.push(&**label));
             reply.append(bson::raw::cstr!("errorLabels"), labels);
         }
         reply
@@ -173,5 +198,29 @@ impl From<treedb_collections::Error> for CommandError {
 impl From<bson::error::Error> for CommandError {
     fn from(error: bson::error::Error) -> Self {
         QueryError::from(error).into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn labels(error: CommandError) -> Vec<String> {
+        let reply = bson::Document::try_from(&*error.reply()).unwrap();
+        let labels = reply.get_array("errorLabels").cloned().unwrap_or_default();
+        labels.iter().map(|label| label.as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn errors_of_change_streams_say_whether_it_can_be_resumed() {
+        for code in [ErrorCode::ChangeStreamFatalError, ErrorCode::ChangeStreamHistoryLost] {
+            assert_eq!(labels(CommandError::new(code, "")), [NON_RESUMABLE]);
+            assert_eq!(labels(QueryError::new(code, "").into()), [NON_RESUMABLE]);
+            assert_eq!(labels(CommandError::new(code, "").of_change_stream()), [NON_RESUMABLE]);
+        }
+        let stopping = || CommandError::new(ErrorCode::InterruptedAtShutdown, "");
+        assert_eq!(labels(stopping().of_change_stream()), [RESUMABLE]);
+        assert!(labels(stopping()).is_empty());
+        assert!(labels(CommandError::new(ErrorCode::BadValue, "").of_change_stream()).is_empty());
     }
 }

@@ -15,7 +15,7 @@ use treedb_query::query::ErrorCode;
 
 use super::args::{args, number};
 use super::commands::Request;
-use super::error::CommandError;
+use super::error::{CommandError, is_retryable};
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -41,9 +41,6 @@ const MORE_CODES: &[(i32, &str)] = &[
     (13_435, "NotPrimaryNoSecondaryOk"),
     (13_436, "NotPrimaryOrSecondary"),
 ];
-
-/// After these a driver sends a write again, if it has a number.
-const RETRYABLE: &[i32] = &[6, 7, 89, 91, 134, 189, 262, 9_001, 10_107, 11_600, 11_602, 13_435, 13_436];
 
 /// How often a failpoint is entered.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -272,7 +269,7 @@ impl Failure {
         let ends = matches!(request.command.name, "commitTransaction" | "abortTransaction");
         let labels = |code: i32| match &self.labels {
             Some(labels) => labels.clone(),
-            None if RETRYABLE.contains(&code) && (is_retryable_write(request) || ends && has_number) => {
+            None if is_retryable(code) && (is_retryable_write(request) || ends && has_number) => {
                 vec!["RetryableWriteError".to_owned()]
             }
             None => Vec::new(),
@@ -283,7 +280,11 @@ impl Failure {
         }
         if let Some(code) = self.error {
             let message = "Failing command via 'failCommand' failpoint";
-            return Err(coded(code, message).with_labels(labels(code)));
+            let error = coded(code, message);
+            return Err(match labels(code) {
+                none if none.is_empty() && self.labels.is_none() => error,
+                labels => error.with_labels(labels),
+            });
         }
         let mut reply = run()?;
         if self.close_after {

@@ -27,6 +27,7 @@
 
 pub(crate) mod args;
 pub(crate) mod commands;
+pub(crate) mod common_fields;
 pub(crate) mod compression;
 pub(crate) mod connection;
 pub(crate) mod cursors;

@@ -20,7 +20,7 @@ use treedb_collections::Namespace;
 use treedb_query::query::PlanSummary;
 use treedb_query::query::interrupt::Interrupt;
 
-use super::args::number;
+use super::args::{Arg, number};
 use super::commands::Request;
 use super::connection::Session;
 use super::cursors::Deadline;
@@ -675,13 +675,13 @@ fn time_limit(request: &Request<'_>) -> Result<Option<Instant>, CommandError> {
     if request.command.name == "getMore" {
         return Ok(None);
     }
-    for arg in request.args() {
-        let arg = arg?;
-        if arg.name == "maxTimeMS" {
-            return Ok(Deadline::after(arg.count()?).instant());
+    match request.fields.max_time {
+        Some(limit) => {
+            let limit = Arg::new(request.command.name, "maxTimeMS", limit);
+            Ok(Deadline::after(limit.count()?).instant())
         }
+        None => Ok(None),
     }
-    Ok(None)
 }
 
 /// The namespace of a command, and whether it is a collection whose operations are counted.

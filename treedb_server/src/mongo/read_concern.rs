@@ -2,14 +2,18 @@
 //! except that `snapshot` also has a time, at which several commands can read the same snapshot.
 
 use bson::raw::cstr;
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf, Timestamp};
+use bson::{RawBsonRef, RawDocumentBuf, Timestamp};
 use treedb_collections::{AsOf, Database};
 use treedb_query::query::ErrorCode;
 
-use super::args::args;
+use super::args::{Arg, args};
+use super::common_fields::CommonFields;
 use super::error::CommandError;
 
 type Result<T> = std::result::Result<T, CommandError>;
+
+/// The commands that can read at a time. MongoDB's `count` cannot.
+const AT_A_TIME: &[&str] = &["aggregate", "count", "distinct", "find"];
 
 /// The time that a command reads at.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -24,18 +28,15 @@ pub(crate) struct ReadAt {
 /// if changes are recorded.
 ///
 /// # Errors
-/// `InvalidOptions` for a time without the level `snapshot`, or for that level where `name` is not `find` or `distinct`;
+/// `InvalidOptions` for a time without the level `snapshot`, or for that level where `name` is not one of [`AT_A_TIME`];
 /// `SnapshotUnavailable` for a time that there has not been.
-pub(crate) fn read_at(database: &Database, name: &str, body: &RawDocument) -> Result<Option<ReadAt>> {
+pub(crate) fn read_at(database: &Database, name: &str, fields: &CommonFields<'_>) -> Result<Option<ReadAt>> {
     // A cursor continues in its own snapshot, even if the command repeats a read concern.
     if matches!(name, "getMore" | "killCursors") {
         return Ok(None);
     }
-    let Some(concern) = args(name, body).find(|arg| !matches!(arg, Ok(arg) if arg.name != "readConcern"))
-    else {
-        return Ok(None);
-    };
-    let concern = concern?.document()?;
+    let Some(concern) = fields.read_concern else { return Ok(None) };
+    let concern = Arg::new(name, "readConcern", concern).document()?;
     for arg in args("readConcern", concern) {
         let arg = arg?;
         match arg.name {
@@ -73,10 +74,10 @@ pub(crate) fn read_at(database: &Database, name: &str, body: &RawDocument) -> Re
         }
         (true, _) => {}
     }
-    if !matches!(name, "find" | "distinct") {
+    if !AT_A_TIME.contains(&name) {
         return invalid(format!(
-            "Command {name} does not support {{ readConcern: {{ level: \"snapshot\" }} }} outside of a transaction: find \
-             and distinct do"
+            "Command {name} does not support {{ readConcern: {{ level: \"snapshot\" }} }} outside of a transaction: {} do",
+            AT_A_TIME.join(", ")
         ));
     }
     let requested = match time {

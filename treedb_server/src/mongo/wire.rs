@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::io::AsyncRead;
 
 use super::compression;
 use crate::config::{FREE_BYTES, MAX_MESSAGE_BYTES};
@@ -106,7 +106,7 @@ pub(crate) async fn read(
 ) -> Result<Message, WireError> {
     let stall = context.limits.stall;
     let mut header = [0; HEADER_BYTES];
-    stall::within(stall, reader.read_exact(&mut header)).await?;
+    stall::read_exact(reader, &mut header, stall).await?;
     let parsed = Header::parse(header)?;
     if !trusted && parsed.length > FREE_BYTES {
         return Err(WireError::BeforeAuthentication(parsed.length));

@@ -22,7 +22,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use prometheus_client::metrics::counter::Counter;
-use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
@@ -33,6 +33,7 @@ use super::call::{Hello, Request, Welcome};
 use super::error_frame::ErrorFrame;
 use super::execute::{Session, encode_error};
 use super::frame::{self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode};
+use super::prepared::Statement;
 use super::pull;
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
@@ -251,9 +252,9 @@ impl Reader {
 
     async fn one(&mut self) -> Result<(), CloseReason> {
         self.arrival().await?;
-        if let Some(header) = self.runs_here() {
+        if let Some((header, statement)) = self.runs_here() {
             threads::may_block().await;
-            return self.run_here(header).await;
+            return self.run_here(header, statement).await;
         }
         let header = self.header().await?;
         self.check(&header)?;
@@ -277,8 +278,10 @@ impl Reader {
         self.received.inc_by((HEADER + length) as u64);
         let alone = self.slots.available_permits() == MAX_REQUESTS - 1 && self.stream.buffer().is_empty();
         let session = &self.session;
-        let here = session.is_quick(&header, &body) || alone && session.is_short(&header, &body);
-        let work = PendingRequest { header, body, slot, reserved, session: Arc::clone(session) };
+        let statement = session.statement(&header, &body);
+        let here = session.is_quick(&header, statement.as_deref())
+            || alone && session.is_short(&header, &body, statement.as_deref());
+        let work = PendingRequest { header, body, statement, slot, reserved, session: Arc::clone(session) };
         if here {
             threads::may_block().await;
             let done = work.run(&self.context).reserve(&self.context).await;
@@ -333,23 +336,29 @@ impl Reader {
     }
 
     /// The header of the frame that begins the buffer, if all of it is there, and it is to be executed here.
-    fn runs_here(&self) -> Option<Header> {
+    fn runs_here(&self) -> Option<(Header, Option<Arc<Statement>>)> {
         let (header, body) = self.next_frame()?;
         self.check(&header).ok()?;
         let free = self.slots.available_permits();
         let alone = || free == MAX_REQUESTS && self.stream.buffer().len() == HEADER + body.len();
+        let statement = self.session.statement(&header, body);
         let here = free > 0
-            && (self.session.is_quick(&header, body) || alone() && self.session.is_short(&header, body));
-        here.then_some(header)
+            && (self.session.is_quick(&header, statement.as_deref())
+                || alone() && self.session.is_short(&header, body, statement.as_deref()));
+        here.then_some((header, statement))
     }
 
     /// Executes the frame that begins the buffer, which [`Self::runs_here`] has found.
-    async fn run_here(&mut self, header: Header) -> Result<(), CloseReason> {
+    async fn run_here(
+        &mut self,
+        header: Header,
+        statement: Option<Arc<Statement>>,
+    ) -> Result<(), CloseReason> {
         let length = HEADER + header.length as usize;
         let body = self.stream.buffer().get(HEADER..length).unwrap_or_default();
         let out = self.answers.end();
         let before = out.len();
-        answer(&self.session, &self.context, &header, body, out);
+        answer(&self.session, &self.context, &header, body, statement.as_deref(), out);
         let added = self.answers.bytes.len() - before;
         self.stream.consume(length);
         self.received.inc_by(length as u64);
@@ -426,6 +435,14 @@ impl Reader {
         if self.stream.buffer().is_empty() {
             self.share(MAX_REQUESTS);
         }
+        // On a thread that waits for the peer nothing else is in progress: there is only the socket to look at.
+        if threads::lingers() && self.session.is_trusted() && !self.shutdown.is_shutting_down() {
+            match stall::at_once(self.stream.fill_buf()).await {
+                Some(Ok([])) => return Err(CloseReason::Peer),
+                Some(Err(error)) => return Err(error.into()),
+                Some(Ok(_)) | None => {}
+            }
+        }
         let mut idle_since = None;
         while self.stream.buffer().is_empty() {
             let trusted = self.session.is_trusted();
@@ -461,7 +478,7 @@ impl Reader {
         self.share(MAX_REQUESTS);
         let stall = self.context.limits.stall;
         let mut bytes = [0; HEADER];
-        let read = stall::within(stall, self.stream.read_exact(&mut bytes));
+        let read = stall::read_exact(&mut self.stream, &mut bytes, stall);
         self.shutdown.within_grace(read).await.ok_or(CloseReason::Shutdown)??;
         Ok(Header::from_bytes(&bytes))
     }
@@ -501,6 +518,7 @@ fn between_sweeps(context: &Context) -> Duration {
 struct PendingRequest {
     header: Header,
     body: Vec<u8>,
+    statement: Option<Arc<Statement>>,
     slot: OwnedSemaphorePermit,
     reserved: Reserved,
     session: Arc<Session>,
@@ -513,27 +531,35 @@ struct CompletedRequest {
 }
 
 /// Executes a request and appends the frame of its answer. May wait for the disk.
-fn answer(session: &Session, context: &Context, header: &Header, body: &[u8], out: &mut Vec<u8>) {
+fn answer(
+    session: &Session,
+    context: &Context,
+    header: &Header,
+    body: &[u8],
+    statement: Option<&Statement>,
+    out: &mut Vec<u8>,
+) {
     let (started, before) = (Instant::now(), out.len());
-    let failed = catch_unwind(AssertUnwindSafe(|| session.answer(header, body, out))).unwrap_or_else(|_| {
+    let done = catch_unwind(AssertUnwindSafe(|| session.answer(header, body, statement, out)));
+    let failed = done.unwrap_or_else(|_| {
         let message = "the request failed in a way that is a bug in the server; its log says where";
         out.truncate(before);
         encode_error(&ErrorFrame::new(ErrorCode::InternalError, message), 0, header.request, out);
         true
     });
     let took = started.elapsed();
-    session.note(header, body, took);
+    session.note(header, statement, took);
     context.metrics.observe(DOOR, opcode::name(header.opcode), took, failed);
 }
 
 impl PendingRequest {
     /// Executes it. May wait for the disk.
     fn run(self, context: &Context) -> CompletedRequest {
-        let PendingRequest { header, body, slot, reserved, session } = self;
+        let PendingRequest { header, body, statement, slot, reserved, session } = self;
         let held = if body.len() > FREE_BYTES { body.len() } else { 0 };
         let operation = (held > 0).then(|| Arc::new(Interrupt::new(None).holding(held)).enter());
         let mut bytes = Vec::new();
-        answer(&session, context, &header, &body, &mut bytes);
+        answer(&session, context, &header, &body, statement.as_deref(), &mut bytes);
         drop(operation);
         // The request's share of the budget is returned before one is reserved for the answer: holding one while waiting for
         // the other could deadlock.

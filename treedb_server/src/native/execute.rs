@@ -15,8 +15,8 @@ use treedb_collections::{
     UpdateRequest, VectorSearchRequest,
 };
 use treedb_query::access::Flow;
-use treedb_query::doc::{self, Doc, Limits, Value};
-use treedb_query::query::NearestQuery;
+use treedb_query::doc::{self, Doc, Limits, Origin, Value};
+use treedb_query::query::{self, NearestQuery};
 use treedb_storage::{Batch as KvChanges, Durability, Reads, TableKind};
 
 use super::call::{
@@ -45,17 +45,23 @@ const LIMITS: Limits = Limits { size: 2 * doc::MAX_DOCUMENT_SIZE, depth: doc::MA
 /// Documents of a find that is tried without a cursor. If they are too long for one batch it is executed again, with one.
 const LENT: u64 = 100;
 
-/// Documents that a short insert has at most.
-const SHORT_INSERT: usize = 100;
+/// Changes that a short batch of keys and values has at most.
+const SHORT_BATCH: usize = 100;
 
 pub(super) type Done = Result<(), ErrorFrame>;
+
+/// A cursor, and the collection that it reads.
+pub(crate) struct Opened {
+    cursor: Cursor,
+    namespace: Box<str>,
+}
 
 /// The state that the requests of one connection share.
 pub(crate) struct Session {
     database: Database,
     access: Arc<Access>,
     identity: Identity,
-    cursors: Cursors<Cursor>,
+    cursors: Cursors<Opened>,
     pub(super) statements: Statements,
     pub(super) pulls: Pulls,
     pace: Pace,
@@ -77,8 +83,7 @@ fn is_small(header: &Header, body: &[u8]) -> bool {
         _ => false,
     };
     match Request::read(header, body) {
-        Ok(Some(Request::Insert(insert))) => insert.documents.len() <= SHORT_INSERT,
-        Ok(Some(Request::KvBatch(batch))) => batch.ops.len() <= SHORT_INSERT,
+        Ok(Some(Request::KvBatch(batch))) => batch.ops.len() <= SHORT_BATCH,
         Ok(Some(Request::Find(find))) => by_id(find.filter),
         Ok(Some(Request::Update(update))) => by_id(update.filter),
         Ok(Some(Request::Delete(delete))) => by_id(delete.filter),
@@ -122,10 +127,18 @@ impl Session {
         }
     }
 
-    /// True for requests that read at most a few pages: all of a connection may wait for them.
-    pub(crate) fn is_quick(&self, header: &Header, body: &[u8]) -> bool {
+    /// The statement that a frame executes, whose body begins with `body`. It is looked up once, and goes with the frame.
+    pub(crate) fn statement(&self, header: &Header, body: &[u8]) -> Option<Arc<Statement>> {
         match header.opcode {
-            opcode::EXECUTE => self.executed(body).is_some_and(|found| matches!(found.kind(), Kind::Get)),
+            opcode::EXECUTE => self.statements.get(u32::from_le_bytes(*body.first_chunk()?)),
+            _ => None,
+        }
+    }
+
+    /// True for requests that read at most a few pages: all of a connection may wait for them.
+    pub(crate) fn is_quick(&self, header: &Header, statement: Option<&Statement>) -> bool {
+        match header.opcode {
+            opcode::EXECUTE => statement.is_some_and(|found| matches!(found.kind(), Kind::Get)),
             opcode::PREPARE | opcode::FORGET | opcode::CREDIT => true,
             opcode::PING | opcode::GET | opcode::KV_GET | opcode::CLOSE => true,
             _ => false,
@@ -133,12 +146,14 @@ impl Session {
     }
 
     /// True for requests that are probably done soon, so that one that is alone on its connection need not be handed to another thread,
-    /// which costs more than most requests do.
-    pub(crate) fn is_short(&self, header: &Header, body: &[u8]) -> bool {
+    /// which costs more than most requests do. An insert is, however many documents it has: it waits for nothing but its own commit, and a
+    /// client that has more to ask meanwhile is not alone with the next one.
+    pub(crate) fn is_short(&self, header: &Header, body: &[u8], statement: Option<&Statement>) -> bool {
         match header.opcode {
-            opcode::EXECUTE => self.executed(body).is_some_and(|statement| {
-                statement.last() <= SHORT
-                    || statement.documents(body).is_some_and(|most| most <= SHORT_INSERT)
+            opcode::INSERT => !self.pulls.any(),
+            opcode::EXECUTE => statement.is_some_and(|statement| match statement.kind() {
+                Kind::Insert(_) => !self.pulls.any(),
+                _ => statement.last() <= SHORT || statement.is_by_id(),
             }),
             // Its answer is not one frame.
             opcode::PULL => false,
@@ -149,30 +164,16 @@ impl Session {
     }
 
     /// Remembers how long a request took.
-    pub(crate) fn note(&self, header: &Header, body: &[u8], took: Duration) {
-        match header.opcode {
-            opcode::EXECUTE => {
-                if let Some(statement) = self.executed(body) {
-                    statement.note(took);
-                }
-            }
-            opcode => self.pace.note(opcode, took),
+    pub(crate) fn note(&self, header: &Header, statement: Option<&Statement>, took: Duration) {
+        match statement {
+            Some(statement) => statement.note(took),
+            None => self.pace.note(header.opcode, took),
         }
     }
 
     /// The most bytes that a request builds from what it says, of which `body` is the beginning.
     pub(crate) fn builds(&self, header: &Header, body: &[u8]) -> usize {
-        match header.opcode {
-            opcode::EXECUTE => {
-                self.executed(body).map_or(0, |statement| statement.builds(body, header.length as usize))
-            }
-            _ => 0,
-        }
-    }
-
-    /// The statement that an EXECUTE is about.
-    fn executed(&self, body: &[u8]) -> Option<Arc<Statement>> {
-        self.statements.get(u32::from_le_bytes(*body.first_chunk()?))
+        self.statement(header, body).map_or(0, |statement| statement.builds(body, header.length as usize))
     }
 
     /// Whether the client may send long frames.
@@ -181,14 +182,22 @@ impl Session {
     }
 
     /// The connection's cursors.
-    pub(crate) fn cursors(&self) -> &Cursors<Cursor> {
+    pub(crate) fn cursors(&self) -> &Cursors<Opened> {
         &self.cursors
     }
 
-    /// Executes the request in a frame and appends the frame of the answer. Returns whether that is an error.
-    pub(crate) fn answer(&self, header: &Header, body: &[u8], out: &mut Vec<u8>) -> bool {
-        let done =
-            frame::put(out, header.opcode | ANSWER, 0, header.request, |out| self.run(header, body, out));
+    /// Executes the request in a frame, with the statement that it executes, and appends the frame of the answer. Returns whether that is
+    /// an error.
+    pub(crate) fn answer(
+        &self,
+        header: &Header,
+        body: &[u8],
+        statement: Option<&Statement>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let done = frame::put(out, header.opcode | ANSWER, 0, header.request, |out| {
+            self.run(header, body, statement, out)
+        });
         match done {
             Ok(()) => false,
             Err(error) => {
@@ -198,34 +207,23 @@ impl Session {
         }
     }
 
-    fn run(&self, header: &Header, body: &[u8], out: &mut Vec<u8>) -> Done {
+    fn run(&self, header: &Header, body: &[u8], statement: Option<&Statement>, out: &mut Vec<u8>) -> Done {
         let Some(request) = Request::read(header, body)? else {
             let message =
                 format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
             return Err(ErrorFrame::new(ErrorCode::CommandNotFound, message));
         };
-        let statement = match &request {
-            Request::Execute(execute) => {
-                let number = execute.statement;
-                let unknown = || {
-                    let message = format!("statement {number} does not exist on this connection: prepare it");
-                    ErrorFrame::new(ErrorCode::BadValue, message)
-                };
-                let statement = self.statements.get(number);
-                if statement.is_none() {
-                    // Who may do nothing does not learn which there are.
-                    permission::check(&self.access, &self.identity, header.opcode, &request, None)?;
-                }
-                Some(statement.ok_or_else(unknown)?)
-            }
-            _ => None,
-        };
-        permission::check(&self.access, &self.identity, header.opcode, &request, statement.as_deref())?;
+        // First: who may do nothing does not learn which statements there are.
+        permission::check(&self.access, &self.identity, header.opcode, &request, statement)?;
         match request {
             Request::Prepare(prepare) => self.prepare(&prepare, out),
             Request::Execute(execute) => match statement {
-                Some(statement) => self.execute(&statement, &execute, out),
-                None => Err(ErrorFrame::new(ErrorCode::InternalError, "no statement")),
+                Some(statement) => self.execute(statement, &execute, out),
+                None => {
+                    let number = execute.statement;
+                    let message = format!("statement {number} does not exist on this connection: prepare it");
+                    Err(ErrorFrame::new(ErrorCode::BadValue, message))
+                }
             },
             Request::Forget(forget) => {
                 out.push(u8::from(self.statements.forget(forget.statement)));
@@ -267,7 +265,12 @@ impl Session {
             Request::CreateIndex(create) => self.create_index(&create, out),
             Request::ListIndexes(list) => self.list_indexes(&list, out),
             Request::DropIndex(drop) => {
-                Ok(self.collection(drop.namespace, Ack::Server)?.drop_index(drop.name)?)
+                let collection = self.collection(drop.namespace, Ack::Server)?;
+                let search = collection.search_indexes()?.unwrap_or_default();
+                if search.iter().any(|index| index.name == drop.name) {
+                    permission::check_drop_search_index(&self.access, &self.identity, drop.namespace)?;
+                }
+                Ok(collection.drop_index(drop.name)?)
             }
             Request::UpdateSearchIndex(update) => {
                 let definition = valid(update.definition)?;
@@ -292,7 +295,7 @@ impl Session {
 
     fn insert(&self, insert: &Insert<'_>, out: &mut Vec<u8>) -> Done {
         let collection = self.collection(insert.namespace, insert.ack)?;
-        self.insert_into(&collection, &insert.documents, insert.ordered, out)
+        self.insert_into(&collection, &insert.documents, insert.ordered, Origin::Program, out)
     }
 
     /// Inserts documents, and appends which were refused.
@@ -301,9 +304,10 @@ impl Session {
         collection: &Collection,
         documents: &[&RawDocument],
         ordered: bool,
+        origin: Origin,
         out: &mut Vec<u8>,
     ) -> Done {
-        let outcome = collection.insert_many(documents, ordered)?;
+        let outcome = collection.insert_many_of(documents, ordered, origin)?;
         let errors = outcome.errors.into_iter().map(|(index, error)| DocumentError {
             // A request holds fewer documents than a u32 can count.
             index: u32::try_from(index).unwrap_or(u32::MAX),
@@ -341,15 +345,21 @@ impl Session {
         wanted: u32,
         out: &mut Vec<u8>,
     ) -> Done {
-        if request.limit > 1
-            && request.limit <= u64::from(batch_of(wanted)).min(LENT)
-            && lend_all(collection, &request, out)?
+        let fits = (1..=lent(wanted)).contains(&request.limit);
+        if fits
+            && lend_all(wanted, out, &mut |visit| Ok(collection.for_each(&request, visit).map(|()| true)?))?
         {
             return Ok(());
         }
         let mut cursor = collection.find(request)?;
         let batch = fill(&mut cursor, wanted, out)?;
-        let id = if cursor.has_next()? { self.cursors.keep(cursor)? } else { 0 };
+        let id = match cursor.has_next()? {
+            true => {
+                let namespace = collection.namespace().as_str().into();
+                self.cursors.keep(Opened { cursor, namespace })?
+            }
+            false => 0,
+        };
         batch.finish(id, out);
         Ok(())
     }
@@ -411,12 +421,18 @@ impl Session {
         self.batch_from(self.cursors.take(next.cursor)?, next, out)
     }
 
-    /// Appends the next batch of a cursor that has been taken out of its slot. True if there is another after it.
-    fn batch_from(&self, mut cursor: Cursor, next: Next, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
-        let filled = fill(&mut cursor, next.batch, out).and_then(|batch| Ok((batch, cursor.has_next()?)));
+    /// Appends the next batch of a cursor that has been taken out of its slot. True if there is another after it. Who may no longer read the
+    /// collection gets none.
+    fn batch_from(&self, mut opened: Opened, next: Next, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
+        if let Err(error) = permission::check_find(&self.access, &self.identity, &opened.namespace) {
+            self.cursors.put_back(next.cursor, opened);
+            return Err(error);
+        }
+        let cursor = &mut opened.cursor;
+        let filled = fill(cursor, next.batch, out).and_then(|batch| Ok((batch, cursor.has_next()?)));
         match filled {
             Ok((batch, true)) => {
-                self.cursors.put_back(next.cursor, cursor);
+                self.cursors.put_back(next.cursor, opened);
                 batch.finish(next.cursor, out);
                 Ok(true)
             }
@@ -572,26 +588,36 @@ pub(super) fn lend_by_id(collection: &Collection, id: Value<'_>, out: &mut Vec<u
     Ok(())
 }
 
-/// Appends the answer of a find whose documents all belong in one batch, straight from where they lie. False, and nothing appended, if they
-/// are too long for one.
-fn lend_all(collection: &Collection, request: &FindRequest, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
+/// Lends documents to the function that it is given until that breaks; false if it cannot.
+type Lends<'l> =
+    dyn FnMut(&mut dyn FnMut(&RawDocument) -> query::Result<Flow>) -> Result<bool, ErrorFrame> + 'l;
+
+/// Appends the answer of a find whose documents all belong in one batch, straight from where they lie. False, and nothing appended, if `lends`
+/// cannot lend them, they are too long for one batch, or there may be more than [`lent`].
+pub(super) fn lend_all(wanted: u32, out: &mut Vec<u8>, lends: &mut Lends<'_>) -> Result<bool, ErrorFrame> {
     let before = out.len();
+    let most = lent(wanted);
     let (mut batch, mut longer) = (BatchWriter::new(out), false);
-    collection.for_each(request.clone(), &mut |document| {
+    let lent = lends(&mut |document| {
         // The last document may be the one that is too much; a batch that begins with it would have it.
-        longer = batch.bytes(out) >= BATCH_BYTES;
+        longer = batch.bytes(out) >= BATCH_BYTES || u64::from(batch.count()) >= most;
         if longer {
             return Ok(Flow::Break(()));
         }
         batch.push(document, out);
         Ok(Flow::Continue(()))
     })?;
-    if longer {
+    if longer || !lent {
         out.truncate(before);
         return Ok(false);
     }
     batch.finish(0, out);
     Ok(true)
+}
+
+/// How many documents a find without a cursor has at most.
+fn lent(wanted: u32) -> u64 {
+    u64::from(batch_of(wanted)).min(LENT)
 }
 
 /// How many documents a batch has at most.

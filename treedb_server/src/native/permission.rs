@@ -3,6 +3,8 @@
 //! The tables of keys and values are collections of a database `kv` to the roles: who may read and write in that may use
 //! them.
 
+use treedb_query::index::vector::VectorDef;
+
 use super::call::{KvBatch, Op, Request, Shape, UPSERT};
 use super::error_frame::ErrorFrame;
 use super::frame::opcode;
@@ -32,11 +34,7 @@ pub(super) fn check(
     }
     let name = opcode::name(code);
     let collection = |namespace: &str, actions: &[Action]| {
-        // A name without a dot is refused where the request is executed.
-        let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
-        actions.iter().try_for_each(|action| {
-            Ok(access.authorize(identity, *action, Target::Collection(database, collection), name)?)
-        })
+        actions.iter().try_for_each(|action| check_action(access, identity, *action, namespace, name))
     };
     let table = |table: &str, actions: &[Action]| {
         actions.iter().try_for_each(|action| {
@@ -47,7 +45,7 @@ pub(super) fn check(
         Request::Ping(_) | Request::Authenticate(_) | Request::Prove(_) => Ok(()),
         // The pull itself is checked before each batch and reports the error; without a cursor there is no pull.
         Request::Credit(_) => Ok(()),
-        // Cursors belong to the connection.
+        // Cursors belong to the connection; each batch asks whether their collection may still be read: `check_find`.
         Request::Next(_) | Request::Close(_) | Request::Pull(_) | Request::Forget(_) => {
             Ok(access.require_login(identity, name)?)
         }
@@ -82,8 +80,15 @@ pub(super) fn check(
         }
         Request::Update(update) => collection(update.namespace, &[Action::Update]),
         Request::Delete(delete) => collection(delete.namespace, &[Action::Remove]),
-        Request::CreateIndex(create) => collection(create.namespace, &[Action::CreateIndex]),
+        Request::CreateIndex(create) => {
+            let action = match VectorDef::is_specified_by(create.spec) {
+                true => Action::CreateSearchIndexes,
+                false => Action::CreateIndex,
+            };
+            collection(create.namespace, &[action])
+        }
         Request::ListIndexes(list) => collection(list.namespace, &[Action::ListIndexes]),
+        // For a search index also `check_drop_search_index`: its name alone does not say that it is one.
         Request::DropIndex(drop) => collection(drop.namespace, &[Action::DropIndex]),
         Request::UpdateSearchIndex(update) => collection(update.namespace, &[Action::UpdateSearchIndex]),
         Request::KvGet(get) => table(get.table, &[Action::Find]),
@@ -92,6 +97,38 @@ pub(super) fn check(
         Request::KvDelete(delete) => table(delete.table, &[Action::Remove]),
         Request::KvBatch(batch) => table(batch.table, batch_actions(batch)),
     }
+}
+
+/// Refuses an action on a collection. A name without a dot is refused where the request is executed.
+fn check_action(
+    access: &Access,
+    identity: &Identity,
+    action: Action,
+    namespace: &str,
+    name: &str,
+) -> Result<(), ErrorFrame> {
+    let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
+    Ok(access.authorize(identity, action, Target::Collection(database, collection), name)?)
+}
+
+/// Refuses the next batch of a cursor to somebody who may not, or no longer, read its collection.
+///
+/// # Errors
+/// As of [`check`].
+pub(super) fn check_find(access: &Access, identity: &Identity, namespace: &str) -> Result<(), ErrorFrame> {
+    check_action(access, identity, Action::Find, namespace, opcode::name(opcode::NEXT))
+}
+
+/// Refuses to drop a search index.
+///
+/// # Errors
+/// As of [`check`].
+pub(super) fn check_drop_search_index(
+    access: &Access,
+    identity: &Identity,
+    namespace: &str,
+) -> Result<(), ErrorFrame> {
+    check_action(access, identity, Action::DropSearchIndex, namespace, opcode::name(opcode::DROP_INDEX))
 }
 
 fn batch_actions(batch: &KvBatch<'_>) -> &'static [Action] {

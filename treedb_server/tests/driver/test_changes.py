@@ -3,6 +3,7 @@ import signal
 import threading
 import time
 
+import bson
 import pytest
 from pymongo.errors import OperationFailure
 
@@ -117,3 +118,22 @@ def test_a_server_that_records_no_changes_says_so(tmp_path):
     with server.client() as client, pytest.raises(OperationFailure):
         client.db.c.watch()
     assert server.stop() == 0
+
+
+LABELS = {"NonResumableChangeStreamError", "ResumableChangeStreamError"}
+
+
+def test_an_error_after_which_a_stream_cannot_go_on_says_so(db):
+    with db.films.watch([{"$project": {"_id": 0}}], max_await_time_ms=200) as stream:
+        db.films.insert_one({"_id": 1})
+        with pytest.raises(OperationFailure) as fatal:
+            drain(stream, 1)
+    assert fatal.value.code == 280 and fatal.value.has_error_label("NonResumableChangeStreamError")
+    # Before the log was switched on.
+    with pytest.raises(OperationFailure) as lost:
+        db.films.watch(start_at_operation_time=bson.Timestamp(1, 1))
+    assert lost.value.code == 286 and lost.value.has_error_label("NonResumableChangeStreamError")
+    # Errors of other kinds have no label.
+    for stages in [[{"$changeStream": {"nonsense": 1}}], [{"$nonsense": {}}]]:
+        reply = db.command({"aggregate": "films", "pipeline": stages, "cursor": {}}, check=False)
+        assert reply["ok"] == 0 and not LABELS & set(reply.get("errorLabels", [])), stages

@@ -574,15 +574,65 @@ def test_reads_of_a_snapshot_session_see_one_time(client, db, raw):
         db.c.insert_one({"_id": 9, "k": 2})
         assert [doc["_id"] for doc in db.c.find(session=session, batch_size=2).sort("_id")] == [0, 1, 2, 3]
         assert sorted(db.c.distinct("k", session=session)) == [0, 1]
+        assert [doc["_id"] for doc in db.c.aggregate([{"$sort": {"_id": 1}}], session=session)] == [0, 1, 2, 3]
+        assert db.c.count_documents({}, session=session) == 4
         with pytest.raises(OperationFailure) as refused:
-            list(db.c.aggregate([], session=session))
-        assert refused.value.code == 72 and "find and distinct do" in str(refused.value)
+            db.command("collStats", "c", session=session)
+        assert refused.value.code == 72 and "aggregate, count, distinct, find do" in str(refused.value)
     assert [doc["_id"] for doc in db.c.find().sort("_id")] == [0, 2, 9]
     now = db.command("ping")["operationTime"]
     to_come = bson.Timestamp(now.time, now.inc + 1000)
     for concern, wanted in [({"level": "majority", "atClusterTime": now}, 72), ({"atClusterTime": now}, 72),
                             ({"level": "snapshot", "atClusterTime": 1}, 14), ({"level": "snapshot", "atClusterTime": to_come}, 246)]:
         assert db.command({"find": "c", "readConcern": concern}, check=False)["code"] == wanted, concern
+
+
+def test_pipelines_and_counts_at_a_time_read_every_collection_as_it_was_then(db, raw):
+    db.orders.create_index("item")
+    db.orders.insert_many([{"_id": n, "item": n % 3} for n in range(9)])
+    db.items.insert_many([{"_id": n, "name": f"item {n}"} for n in range(3)])
+    db.command("create", "named", viewOn="items", pipeline=[{"$set": {"seen": True}}])
+    pipelines = [
+        ("orders", [{"$sort": {"_id": 1}}]),
+        ("orders", [{"$match": {"item": 1}}, {"$count": "n"}]),
+        ("orders", [{"$group": {"_id": "$item", "n": {"$sum": 1}}}, {"$sort": {"_id": 1}}]),
+        ("orders", [{"$lookup": {"from": "items", "localField": "item", "foreignField": "_id", "as": "found"}}]),
+        ("items", [{"$unionWith": "orders"}, {"$group": {"_id": None, "sum": {"$sum": "$_id"}}}]),
+        ("items", [{"$graphLookup": {"from": "orders", "startWith": "$_id", "connectFromField": "item", "connectToField": "_id",
+                                     "as": "found"}}, {"$project": {"found": {"$size": "$found"}}}]),
+        ("named", [{"$sort": {"_id": -1}}]),
+    ]
+    filters = [{}, {"item": 1}, {"_id": {"$gt": 5}}]
+
+    def answers(**options):
+        found = [db.command("aggregate", name, pipeline=stages, cursor={}, **options)["cursor"]["firstBatch"]
+                 for name, stages in pipelines]
+        return found, [db.command("count", "orders", query=filter, **options)["n"] for filter in filters]
+
+    moments = []
+    for step in range(4):
+        moments.append((db.command("ping")["operationTime"], answers()))
+        db.orders.delete_one({"_id": step})
+        db.orders.insert_one({"_id": 100 + step, "item": step % 2})
+        db.orders.update_many({"item": 2}, {"$inc": {"n": 1}})
+        db.items.update_one({"_id": step % 3}, {"$set": {"name": f"changed {step}"}})
+        db.items.insert_one({"_id": 10 + step})
+    db.items.drop()
+    db.items.insert_one({"_id": 0, "name": "new"})
+    for time, expected in moments:
+        assert answers(readConcern={"level": "snapshot", "atClusterTime": time}) == expected
+        reply = raw({"aggregate": "orders", "pipeline": [], "cursor": {}, "readConcern": {"level": "snapshot", "atClusterTime": time}})
+        assert reply["cursor"]["atClusterTime"] == time
+        reply = raw({"count": "orders", "readConcern": {"level": "snapshot", "atClusterTime": time}})
+        assert (reply["n"], reply["atClusterTime"]) == (9, time)
+    # What is written is written now.
+    time, (documents, _) = moments[0]
+    snapshot = {"level": "snapshot", "atClusterTime": time}
+    db.command("aggregate", "orders", pipeline=[{"$out": "copied"}], cursor={}, readConcern=snapshot)
+    assert list(db.copied.find().sort("_id")) == documents[0]
+    for stages in [[{"$collStats": {"count": {}}}], [{"$indexStats": {}}], [{"$changeStream": {}}]]:
+        refused = db.command({"aggregate": "orders", "pipeline": stages, "cursor": {}, "readConcern": snapshot}, check=False)
+        assert refused["code"] == 72, stages
 
 
 def test_of_numbered_inserts_those_that_are_not_refused_are_made_once(db, raw):

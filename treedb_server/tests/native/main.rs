@@ -11,6 +11,7 @@ mod hostile;
 mod indexes;
 mod keys;
 mod lifecycle;
+mod page;
 mod pipelines;
 mod prepared;
 mod pull;

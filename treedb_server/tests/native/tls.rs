@@ -61,3 +61,50 @@ fn a_native_client_talks_through_tls_and_trusts_only_whom_it_should() {
     client.ping().unwrap();
     assert!(server.stop().success());
 }
+
+/// Has the authority of `dir` sign its `server.csr` for a time that is over.
+fn expired(dir: &Path) {
+    let configuration = "[ca]\ndefault_ca = authority\n[authority]\ndatabase = issued\nserial = serial\nnew_certs_dir = .\n\
+                         certificate = ca.pem\nprivate_key = ca.key\ndefault_md = sha256\npolicy = any\n\
+                         [any]\ncommonName = supplied\n";
+    std::fs::write(dir.join("ca.cnf"), configuration).unwrap();
+    std::fs::write(dir.join("issued"), "").unwrap();
+    std::fs::write(dir.join("serial"), "77\n").unwrap();
+    openssl(
+        dir,
+        "ca -batch -config ca.cnf -in server.csr -out expired.pem -extfile names -notext -startdate 20200101000000Z -enddate 20200102000000Z",
+    );
+}
+
+#[test]
+fn a_certificate_that_is_expired_for_another_host_or_signed_by_itself_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let tls = certificates(dir.path());
+    expired(dir.path());
+    openssl(dir.path(), "x509 -req -in server.csr -signkey server.key -days 2 -extfile names -out own.pem");
+    std::fs::write(dir.path().join("names"), "subjectAltName=DNS:db.example.com").unwrap();
+    openssl(
+        dir.path(),
+        "x509 -req -in server.csr -CA ca.pem -CAkey ca.key -CAcreateserial -days 2 -extfile names -out other.pem",
+    );
+    let path = |name: &str| dir.path().join(name).to_str().unwrap().to_owned();
+    let served = |certificate: &str, tls: &Tls| {
+        let data = dir.path().join(format!("data of {certificate}"));
+        let server = Server::with_flags(
+            &data,
+            &["--tls-certificate", &path(certificate), "--tls-key", &path("server.key")],
+        );
+        Client::connect_tls(server.address, Some(PATIENCE), tls).and_then(|mut client| client.ping())
+    };
+    let refused = |certificate: &str, why: &str| {
+        let error = served(certificate, &tls).expect_err(certificate).to_string();
+        assert!(error.replace(' ', "").to_lowercase().contains(why), "{certificate}: {error}");
+    };
+    served("server.pem", &tls).unwrap();
+    refused("expired.pem", "expired");
+    refused("other.pem", "notvalidforname");
+    refused("own.pem", "unknownissuer");
+    // A client that wants to talk to that host accepts the second.
+    let elsewhere = Tls::with_roots("db.example.com", path("ca.pem")).unwrap();
+    served("other.pem", &elsewhere).unwrap();
+}

@@ -172,13 +172,13 @@ impl AsOfOverlay {
 }
 
 /// A collection as of an earlier change. It has no indexes, because their entries are those of the present.
-pub(crate) struct AsOfView<'a> {
-    pub(crate) reads: &'a ReadTxn,
+pub(crate) struct AsOfView<'a, R> {
+    pub(crate) reads: &'a R,
     pub(crate) meta: &'a Meta,
     pub(crate) overlay: &'a AsOfOverlay,
 }
 
-impl Source for AsOfView<'_> {
+impl<R: Reads> Source for AsOfView<'_, R> {
     fn indexes(&self) -> &[IndexInfo] {
         &[]
     }

@@ -30,7 +30,7 @@ use crate::catalog::namespace::Namespace;
 use crate::catalog::search_index::SearchIndex;
 use crate::catalog::view_def::{MAX_DEPTH, ResolvedView};
 use crate::catalog::views::too_deep;
-use crate::changes::{by_time, is_oplog};
+use crate::changes::{AsOf, AsOfOverlay, by_time, is_oplog};
 use crate::database::Database;
 use crate::maintenance::stats;
 use crate::read::batch::Batch;
@@ -64,6 +64,8 @@ pub struct AggregateRequest {
     pub collation: Option<RawDocumentBuf>,
     /// Whether what `$out` and `$merge` write must match the validator of its collection.
     pub validates: bool,
+    /// The moment that all collections are read at; `None` for the present. Changes must be recorded for it. Views are those of the present.
+    pub as_of: Option<AsOf>,
 }
 
 impl AggregateRequest {
@@ -87,6 +89,7 @@ impl AggregateRequest {
             durability: None,
             collation: None,
             validates: true,
+            as_of: None,
         }
     }
 }
@@ -134,13 +137,14 @@ impl Iterator for Aggregation {
     }
 }
 
-/// The collections of one snapshot, or as a transaction sees them.
+/// The collections of one snapshot, as a transaction sees them, or as they were.
 #[derive(Clone)]
 struct SnapshotCollections {
     db: Database,
     reads: Arc<Mutex<ReadTxn>>,
     /// What a transaction has changed; `None` outside of one.
     changed: Option<Overlays>,
+    past: Option<Arc<Past>>,
     durability: Option<Durability>,
     validates: bool,
     examined: Arc<Examined>,
@@ -150,6 +154,35 @@ struct SnapshotCollections {
     until: Option<Instant>,
     /// Views that are being read, each by the pipeline of the one before.
     view_depth: usize,
+}
+
+/// Collections as they were at an earlier moment, which were found so far. To find one takes a walk over the changes since.
+struct Past {
+    at: AsOf,
+    found: Mutex<BTreeMap<Namespace, Option<CollectionSnapshot>>>,
+}
+
+impl Past {
+    fn new(at: AsOf) -> Past {
+        Past { at, found: Mutex::default() }
+    }
+
+    /// A collection; `None` if there was none.
+    fn find(
+        &self,
+        db: &Database,
+        reads: &ReadTxn,
+        namespace: &Namespace,
+    ) -> Result<Option<CollectionSnapshot>> {
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(known) = found.get(namespace) {
+            return Ok(known.clone());
+        }
+        let past = AsOfOverlay::find(&db.inner.catalog, reads, namespace, self.at)?;
+        let past = past.map(|(meta, past)| CollectionSnapshot::of_past(meta, past));
+        found.insert(namespace.clone(), past.clone());
+        Ok(past)
+    }
 }
 
 /// The collections that a transaction has changed.
@@ -163,6 +196,9 @@ impl SnapshotCollections {
     /// The collection, if there is one.
     fn seen(&self, namespace: &str) -> Result<Option<CollectionSnapshot>> {
         let (nothing, namespace) = (Overlays::new(), Namespace::parse(namespace)?);
+        if let Some(past) = &self.past {
+            return past.find(&self.db, &locked(&self.reads), &namespace);
+        }
         let changed = self.changed.as_ref().unwrap_or(&nothing);
         let seen = collection_snapshot(&self.db, &*locked(&self.reads), changed, &namespace)?;
         Ok((!seen.is_nothing()).then_some(seen))
@@ -261,8 +297,16 @@ impl SnapshotCollections {
         Ok(explain::query_planner(&layer, namespace.as_str(), query, &plan, Wanted::Documents))
     }
 
-    /// Refuses a stage that is not supported in a transaction.
-    fn refuse_in_transaction(&self, stage: &str) -> Result<()> {
+    /// Refuses a stage that is about the present in a transaction, and where an earlier moment is read.
+    fn refuse_but_of_the_present(&self, stage: &str) -> Result<()> {
+        if self.past.is_some() {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                format!(
+                    "Aggregation stage {stage} cannot read at an earlier time, as with the read concern snapshot"
+                ),
+            ));
+        }
         match &self.changed {
             None => Ok(()),
             Some(_) => Err(unsupported_in_transaction(stage)),
@@ -351,7 +395,11 @@ impl EqualityLookup for IndexLookup {
         visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
     ) -> Result<bool> {
         let Some(point) = PointQuery::of_field(self.name.as_bytes(), value) else { return Ok(false) };
-        let entries = point_lookup::each(&point, self.lookup, &self.reads, &self.meta, fields, visit)?;
+        let entries =
+            point_lookup::each(&point, self.lookup, &self.reads, &self.meta, fields, &mut |document| {
+                visit(document)?;
+                Ok(Flow::Continue(()))
+            })?;
         let examined = entries.unwrap_or_default();
         let counters = Counters { keys_examined: examined, docs_examined: examined, ..Counters::default() };
         self.examined.add(counters, &mut Counters::default());
@@ -362,6 +410,9 @@ impl EqualityLookup for IndexLookup {
 impl Collections for SnapshotCollections {
     fn find(&self, namespace: &str, query: Query) -> Result<BoxedStream> {
         if is_oplog(namespace) {
+            if self.past.is_some() {
+                self.refuse_but_of_the_present("that reads local.oplog.rs")?;
+            }
             return Ok(Box::new(self.db.query_oplog(query, false)?));
         }
         let seen = match self.seen(namespace) {
@@ -520,7 +571,7 @@ impl Collections for SnapshotCollections {
     }
 
     fn document_count(&self, namespace: &str) -> Result<u64> {
-        self.refuse_in_transaction("$collStats")?;
+        self.refuse_but_of_the_present("$collStats")?;
         let Some(seen) = self.seen(namespace)? else {
             return Err(Database::namespace_not_found(&Namespace::parse(namespace)?));
         };
@@ -529,7 +580,7 @@ impl Collections for SnapshotCollections {
     }
 
     fn storage_stats(&self, namespace: &str, scale: f64) -> Result<RawDocumentBuf> {
-        self.refuse_in_transaction("$collStats")?;
+        self.refuse_but_of_the_present("$collStats")?;
         let Some(seen) = self.seen(namespace)? else {
             return Err(Database::namespace_not_found(&Namespace::parse(namespace)?));
         };
@@ -539,7 +590,7 @@ impl Collections for SnapshotCollections {
     }
 
     fn index_stats(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
-        self.refuse_in_transaction("$indexStats")?;
+        self.refuse_but_of_the_present("$indexStats")?;
         let seen = self.seen(namespace)?;
         let Some(meta) = seen.as_ref().and_then(CollectionSnapshot::unchanged) else { return Ok(Vec::new()) };
         let shown = |index: &IndexMeta| {
@@ -579,7 +630,7 @@ impl Collections for SnapshotCollections {
     }
 
     fn search_indexes(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
-        self.refuse_in_transaction("$listSearchIndexes")?;
+        self.refuse_but_of_the_present("$listSearchIndexes")?;
         let seen = self.seen(namespace)?;
         let indexes =
             seen.as_ref().and_then(CollectionSnapshot::unchanged).map(|meta| SearchIndex::all(meta));
@@ -705,6 +756,7 @@ impl Database {
             db: self.clone(),
             reads,
             changed,
+            past: request.as_of.map(|at| Arc::new(Past::new(at))),
             durability: request.durability,
             validates: request.validates,
             examined,

@@ -6,11 +6,11 @@ use treedb_query::access::Flow;
 use treedb_query::doc::Value;
 use treedb_query::doc::write::Writer;
 use treedb_query::error::Result;
-use treedb_query::query::{Execution, PointQuery};
+use treedb_query::query::{Execution, PlanSummary, PointQuery, interrupt};
 
 use crate::catalog::view_def::is_about_a_view;
 use crate::collection::Collection;
-use crate::read::point_lookup;
+use crate::read::point_lookup::{self, Counted};
 use crate::read::view::View;
 use crate::request::FindRequest;
 use crate::write::statement::parse;
@@ -23,28 +23,97 @@ impl Collection {
     /// Those of [`Collection::find`] and those of `visit`.
     pub fn for_each(
         &self,
-        request: FindRequest,
+        request: &FindRequest,
         visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
     ) -> Result<()> {
+        if request.projection.is_none()
+            && let Some(point) = point_lookup::of_request(request)?
+            && self.lend_point(&point, request.limit, visit, Counted::Always)?
+        {
+            return Ok(());
+        }
         let snapshot = match self.snapshot() {
             Err(error) if is_about_a_view(&error) => None,
             Ok(None) if request.as_of.is_none() => return Ok(()),
             snapshot => snapshot?.filter(|_| request.as_of.is_none()),
         };
         let Some((reads, meta)) = snapshot else {
-            for document in self.find(request)? {
+            for document in self.find(request.clone())? {
                 if visit(&document?)?.is_break() {
                     break;
                 }
             }
             return Ok(());
         };
-        let query = parse(&request)?;
+        let query = parse(request)?;
         let view = View { reads: &reads, meta: &meta };
         let context = view.context();
         Execution::new(&view, &context, query.with_default_collation(&meta.collation)?)?
             .lend(&view, &context, visit)
             .map(drop)
+    }
+
+    /// [`Self::for_each`] of a request that needs no plan, because the keys of one index decide it; false, without a call, for any other. If
+    /// `visit` breaks, the caller finds the documents in another way: that is no use of the index.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn lend_by_key(
+        &self,
+        request: &FindRequest,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
+    ) -> Result<bool> {
+        if request.projection.is_some() {
+            return Ok(false);
+        }
+        match point_lookup::of_request(request)? {
+            Some(point) => self.lend_point(&point, request.limit, visit, Counted::IfTaken),
+            None => Ok(false),
+        }
+    }
+
+    /// Lends the documents in which `field` equals `value` to `visit`, in the order in which [`Collection::find`] would return them, until it
+    /// breaks, `limit` (0 for none) or an error; false, without a call, if that needs a plan. As with [`Self::lend_by_key`], breaking means to
+    /// find them in another way. The value is never read as operators, also if it
+    /// is a document. It has been validated.
+    ///
+    /// # Errors
+    /// Those of [`Collection::find`] and those of `visit`.
+    pub fn lend_equal(
+        &self,
+        field: &[u8],
+        value: Value<'_>,
+        limit: u64,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
+    ) -> Result<bool> {
+        match PointQuery::of_field(field, value) {
+            Some(point) => self.lend_point(&point, limit, visit, Counted::IfTaken),
+            None => Ok(false),
+        }
+    }
+
+    /// Lends what a point query finds; false, without a call, if no index answers it without a plan.
+    fn lend_point(
+        &self,
+        point: &PointQuery<'_>,
+        limit: u64,
+        visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
+        counted: Counted,
+    ) -> Result<bool> {
+        let (store, catalog) = (&self.database().inner.store, &self.database().inner.catalog);
+        let reads = store.snapshot()?;
+        let lent = catalog.with_meta(&reads, reads.txn(), self.namespace(), |meta| {
+            point_lookup::lend(point, limit, &reads, meta, visit, counted)
+        });
+        match lent {
+            Ok(Some(lent)) => lent,
+            Ok(None) => {
+                interrupt::note_plan(|| PlanSummary::EOF);
+                Ok(true)
+            }
+            Err(error) if is_about_a_view(&error) => Ok(false),
+            Err(error) => Err(error),
+        }
     }
 
     /// Lends the document whose `_id` equals `id` to `visit`; false if there is none. The value is never read as operators, also if it is

@@ -87,6 +87,7 @@ pub(crate) fn pipeline_of(request: &FindRequest) -> Result<AggregateRequest> {
         variables: request.variables.clone(),
         collation: request.collation.clone(),
         allow_disk_use: !request.in_memory,
+        as_of: request.as_of,
         ..AggregateRequest::new(stages)
     })
 }

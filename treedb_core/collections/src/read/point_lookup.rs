@@ -7,9 +7,9 @@ use std::sync::OnceLock;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use treedb_query::access::Source;
+use treedb_query::access::{Flow, Source};
 use treedb_query::doc::Fields;
-use treedb_query::error::Result;
+use treedb_query::error::{QueryError, Result};
 use treedb_query::query::{
     Counters, Plan, PlanSummary, PointLookup, PointQuery, Projection, Returns, interrupt, project,
 };
@@ -103,7 +103,7 @@ pub(crate) fn first(
     })
 }
 
-/// Lends the documents that `query` finds by `lookup` to `visit`, with at least `fields` if they are given. Returns the
+/// Lends the documents that `query` finds by `lookup` to `visit` until it breaks, with at least `fields` if they are given. Returns the
 /// number of index entries; `None`, without a call, if the key is so long that the entries have it shortened.
 ///
 /// # Errors
@@ -114,7 +114,7 @@ pub(crate) fn each(
     reads: &impl Reads,
     meta: &Meta,
     fields: Option<&Fields>,
-    visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
+    visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
 ) -> Result<Option<u64>> {
     let Some(index) = meta.indexes.get(lookup.index).and_then(IndexMeta::ordered) else { return Ok(None) };
     with_scratch(|scratch| {
@@ -124,14 +124,19 @@ pub(crate) fn each(
         }
         let view = View { reads, meta };
         let mut lend = |row| {
-            view.fetch_row(row, &mut |found| match fields {
-                Some(fields) => visit(found.partial_document(fields)?),
-                None => visit(found.document()?),
-            })
+            let mut flow = Flow::Continue(());
+            view.fetch_row(row, &mut |found| {
+                flow = match fields {
+                    Some(fields) => visit(found.partial_document(fields)?)?,
+                    None => visit(found.document()?)?,
+                };
+                Ok(())
+            })?;
+            Ok::<_, QueryError>(flow)
         };
         if lookup.at_most_one {
             let Some(value) = reads.get(index.table, key)? else { return Ok(Some(0)) };
-            lend(split_entry(index.def, key, value)?.1)?;
+            let _ = lend(split_entry(index.def, key, value)?.1)?;
             return Ok(Some(1));
         }
         let mut cursor = reads.cursor(index.table)?;
@@ -142,7 +147,9 @@ pub(crate) fn each(
         {
             entries += 1;
             let (_, row) = split_entry(index.def, entry, value)?;
-            lend(row)?;
+            if lend(row)?.is_break() {
+                break;
+            }
             on = cursor.next()?;
         }
         Ok(Some(entries))
@@ -163,11 +170,48 @@ pub(crate) fn lend_one(
 ) -> Result<Option<bool>> {
     let lookup = query.lookup(&meta.infos, &meta.collation).filter(|lookup| lookup.at_most_one);
     let Some(lookup) = lookup else { return Ok(None) };
-    let entries = each(query, lookup, reads, meta, None, visit)?;
+    let entries = each(query, lookup, reads, meta, None, &mut |document| {
+        visit(document)?;
+        Ok(Flow::Continue(()))
+    })?;
     if entries.is_some() {
         begin(lookup, meta);
     }
     Ok(entries.map(|entries| entries > 0))
+}
+
+/// When a look-up counts as a use of its index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Counted {
+    Always,
+    /// Unless `visit` breaks.
+    IfTaken,
+}
+
+/// Lends the documents that `query` finds to `visit` until it breaks, `limit` at most (0: all), in the order of
+/// [`Collection::find`](crate::Collection::find). False, without a call: no index answers the query without a plan.
+///
+/// # Errors
+/// As those of [`each`].
+pub(crate) fn lend(
+    query: &PointQuery<'_>,
+    limit: u64,
+    reads: &impl Reads,
+    meta: &Meta,
+    visit: &mut dyn FnMut(&RawDocument) -> Result<Flow>,
+    counted: Counted,
+) -> Result<bool> {
+    let Some(lookup) = query.lookup(&meta.infos, &meta.collation) else { return Ok(false) };
+    let (mut left, mut taken) = (if limit == 0 { u64::MAX } else { limit }, true);
+    let entries = each(query, lookup, reads, meta, None, &mut |document| {
+        let flow = visit(document)?;
+        (left, taken) = (left - 1, flow.is_continue());
+        Ok(if left == 0 { Flow::Break(()) } else { flow })
+    })?;
+    if entries.is_some() && (taken || counted == Counted::Always) {
+        begin(lookup, meta);
+    }
+    Ok(entries.is_some())
 }
 
 /// The document under `key` of a unique index.

@@ -153,6 +153,25 @@ fn a_plain_insert_of_a_key_that_a_transaction_has_added_or_removed_waits_for_wha
 }
 
 #[test]
+fn out_that_meets_a_key_of_a_transaction_while_it_writes_writes_everything_again_after_it() {
+    // In memory, and mostly in a temporary file.
+    for memory in [1 << 20, 2_000] {
+        let (db, stock) = stocked();
+        let source = db.collection("shop.source").unwrap();
+        let docs: Vec<_> = (0..500).map(|n| rawdoc! { "_id": n, "u": 1_000 + n }).collect();
+        source.insert_many(&docs, true).unwrap();
+        let mut txn = db.begin().unwrap();
+        txn.collection(NAME).unwrap().insert_one(rawdoc! { "_id": 400, "u": 9_999 }).unwrap();
+        let out = AggregateRequest { memory, ..AggregateRequest::new([rawdoc! { "$out": "stock" }]) };
+        let written = beside(txn, Transaction::abort, || source.aggregate(&out)?.next().transpose());
+        assert!(written.unwrap().is_none());
+        let found: Vec<_> = stock.find(FindRequest::default()).unwrap().map(Result::unwrap).collect();
+        assert_eq!(found, docs);
+        db.check().unwrap();
+    }
+}
+
+#[test]
 fn waiting_ends_when_the_operation_is_killed_or_out_of_time_and_nothing_was_changed() {
     let (db, stock) = stocked();
     let mut txn = db.begin().unwrap();

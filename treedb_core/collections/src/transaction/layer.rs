@@ -1,4 +1,5 @@
-//! A collection in a snapshot combined with a transaction's changes, as one [`Source`] and [`Sink`].
+//! A collection in a snapshot combined with a transaction's changes, as one [`Source`] and [`Sink`]; or without the changes since an
+//! earlier moment.
 
 use std::sync::Arc;
 
@@ -6,6 +7,7 @@ use bson::{RawDocument, RawDocumentBuf};
 
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::Namespace;
+use crate::changes::{AsOfOverlay, AsOfView};
 use crate::database::Database;
 use crate::index::{IndexChange, IndexKind, Uncommitted, Versions, by_kind, index_changes};
 use crate::read::view::View;
@@ -25,17 +27,24 @@ use super::{MAX_BYTES, conflict};
 /// The most entries of the transaction that are counted for an estimate.
 const MAX_COUNTED: usize = 1000;
 
-/// A collection in a snapshot, and the changes of a transaction, if any.
+/// A collection in a snapshot, and the changes of a transaction or those to be undone, if any.
 #[derive(Debug, Clone)]
 pub(crate) struct CollectionSnapshot {
     /// The collection in the snapshot, if it exists there.
     meta: Option<Arc<Meta>>,
     overlay: Option<Arc<Overlay>>,
+    /// What the collection was at an earlier moment. There is no overlay then.
+    past: Option<Arc<AsOfOverlay>>,
 }
 
 impl CollectionSnapshot {
     pub(crate) fn new(meta: Option<Arc<Meta>>, overlay: Option<Arc<Overlay>>) -> Self {
-        CollectionSnapshot { meta, overlay }
+        CollectionSnapshot { meta, overlay, past: None }
+    }
+
+    /// The collection as it was.
+    pub(crate) fn of_past(meta: Arc<Meta>, past: AsOfOverlay) -> Self {
+        CollectionSnapshot { meta: Some(meta), overlay: None, past: Some(Arc::new(past)) }
     }
 
     /// True if the collection does not exist.
@@ -43,27 +52,34 @@ impl CollectionSnapshot {
         self.meta.is_none() && self.overlay.is_none()
     }
 
-    /// The collection in the snapshot, if the transaction has not changed it.
+    /// The collection in the snapshot, if that is what is read: no transaction has changed it, and it is not that of an earlier moment.
     pub(crate) fn unchanged(&self) -> Option<&Arc<Meta>> {
-        self.meta.as_ref().filter(|_| self.overlay.is_none())
+        self.meta.as_ref().filter(|_| self.overlay.is_none() && self.past.is_none())
     }
 
     /// The combined collection, read by `reads`.
     pub(crate) fn through<'a, R: Reads>(&'a self, reads: &'a R) -> Layer<'a, R> {
-        Layer { reads, meta: self.meta.as_deref(), overlay: self.overlay.as_deref() }
+        let (meta, overlay) = (self.meta.as_deref(), self.overlay.as_deref());
+        Layer { reads, meta, overlay, past: self.past.as_deref() }
     }
 }
 
-/// A collection as a transaction sees it.
+/// A collection as a transaction sees it, or as it was.
 pub(crate) struct Layer<'a, R> {
     reads: &'a R,
     meta: Option<&'a Meta>,
     overlay: Option<&'a Overlay>,
+    past: Option<&'a AsOfOverlay>,
 }
 
 impl<R: Reads> Layer<'_, R> {
     fn view(&self) -> Option<View<'_, R>> {
         self.meta.map(|meta| View { reads: self.reads, meta })
+    }
+
+    /// The collection as it was, if that is what is read.
+    fn past(&self) -> Option<AsOfView<'_, R>> {
+        Some(AsOfView { reads: self.reads, meta: self.meta?, overlay: self.past? })
     }
 
     /// Visits the rows of the snapshot that were not deleted, in their present version.
@@ -114,7 +130,8 @@ impl<R: Reads> Layer<'_, R> {
                 (None, None) => &Collation::Simple,
             },
             temp_files: Some(self),
-            plan_cache: self.meta.map(|meta| &*meta.plans),
+            // Plans of the present use indexes that the past has not got.
+            plan_cache: self.meta.filter(|_| self.past.is_none()).map(|meta| &*meta.plans),
         }
     }
 }
@@ -128,6 +145,7 @@ impl<R: Reads> TempFiles for Layer<'_, R> {
 impl<R: Reads> Source for Layer<'_, R> {
     fn indexes(&self) -> &[IndexInfo] {
         match (&self.overlay, &self.meta) {
+            _ if self.past.is_some() => &[],
             (Some(overlay), _) => &overlay.infos,
             (None, Some(meta)) => &meta.infos,
             (None, None) => &[],
@@ -139,6 +157,9 @@ impl<R: Reads> Source for Layer<'_, R> {
     }
 
     fn fetch_row(&self, id: RowId, visit: &mut dyn FnMut(&mut dyn Row) -> Result<()>) -> Result<bool> {
+        if let Some(past) = self.past() {
+            return past.fetch_row(id, visit);
+        }
         match self.overlay.and_then(|overlay| overlay.rows.get(&id.0)) {
             Some(Some(document)) => visit(&mut &**document).map(|()| true),
             Some(None) => Ok(false),
@@ -156,6 +177,9 @@ impl<R: Reads> Source for Layer<'_, R> {
         after: Option<RowId>,
         visit: &mut VisitLazyRow<'_>,
     ) -> Result<()> {
+        if let Some(past) = self.past() {
+            return past.scan_rows(direction, after, visit);
+        }
         let Some(overlay) = self.overlay else {
             return self.view().map_or(Ok(()), |view| view.scan_rows(direction, after, visit));
         };
@@ -182,6 +206,9 @@ impl<R: Reads> Source for Layer<'_, R> {
     }
 
     fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()> {
+        if let Some(past) = self.past() {
+            return past.walk(index, probe);
+        }
         let (base, Some(overlay)) = (self.view(), self.overlay) else {
             return self.view().map_or(Ok(()), |view| view.walk(index, probe));
         };
@@ -198,6 +225,9 @@ impl<R: Reads> Source for Layer<'_, R> {
     }
 
     fn known_rows(&self) -> Result<Option<u64>> {
+        if self.past.is_some() {
+            return Ok(None);
+        }
         let base = self.view().map_or(Ok(Some(0)), |view| view.known_rows())?;
         Ok(base.map(|rows| rows.saturating_add_signed(self.overlay.map_or(0, |overlay| overlay.row_delta))))
     }
@@ -230,7 +260,8 @@ pub(super) struct TransactionSink<'a> {
 
 impl TransactionSink<'_> {
     fn layer(&self) -> Layer<'_, SharedReadTxn> {
-        Layer { reads: self.reads, meta: self.overlay.base.as_deref(), overlay: Some(self.overlay) }
+        let meta = self.overlay.base.as_deref();
+        Layer { reads: self.reads, meta, overlay: Some(self.overlay), past: None }
     }
 
     /// The row that has a key of the unique index at `index`.

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use bson::{Bson, RawDocument};
 
 use treedb_query::access::Sink;
-use treedb_query::doc::{Collation, with_id};
+use treedb_query::doc::{Collation, Origin};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::expr::Variables;
 use treedb_query::query::{self, Filter, Projection, Query, Update};
@@ -20,7 +20,7 @@ use crate::request::{
 /// Documents whose index entries are sorted together.
 const BATCH_DOCUMENTS: usize = 16 << 10;
 
-/// Inserts documents. The outcome reports refused documents; with `ordered` the first one ends the insert.
+/// Inserts documents of this origin. The outcome reports refused documents; with `ordered` the first one ends the insert.
 ///
 /// # Errors
 /// Those of the storage engine.
@@ -28,10 +28,11 @@ pub(crate) fn insert<D: AsRef<RawDocument>>(
     sink: &mut dyn Sink,
     documents: &[D],
     ordered: bool,
+    origin: Origin,
 ) -> Result<InsertOutcome> {
     let mut outcome = InsertOutcome::default();
     for (first, chunk) in (0..).step_by(BATCH_DOCUMENTS).zip(documents.chunks(BATCH_DOCUMENTS)) {
-        let read: Vec<_> = chunk.iter().map(|document| with_id(document.as_ref())).collect();
+        let read: Vec<_> = chunk.iter().map(|document| origin.to_insert(document.as_ref())).collect();
         let valid: Option<Vec<_>> = read.iter().map(|document| document.as_deref().ok()).collect();
         if let Some(valid) = valid
             && sink.insert_all(&valid)?

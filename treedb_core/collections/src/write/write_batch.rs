@@ -11,7 +11,7 @@ use std::sync::Arc;
 use bson::{Bson, Document, RawDocument};
 
 use treedb_query::access::Sink;
-use treedb_query::doc::with_id;
+use treedb_query::doc::{Origin, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_storage::{Durability, WriteTxn};
 
@@ -105,7 +105,21 @@ impl WriteBatch {
         documents: &[D],
         ordered: bool,
     ) -> Result<InsertOutcome> {
-        let done = self.edit(namespace, true, |edit| statement::insert(edit, documents, ordered))?;
+        self.insert_many_of(namespace, documents, ordered, Origin::Program)
+    }
+
+    /// [`Self::insert_many`] of documents of this origin.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn insert_many_of<D: AsRef<RawDocument>>(
+        &mut self,
+        namespace: &str,
+        documents: &[D],
+        ordered: bool,
+        origin: Origin,
+    ) -> Result<InsertOutcome> {
+        let done = self.edit(namespace, true, |edit| statement::insert(edit, documents, ordered, origin))?;
         let done = done.unwrap_or_default();
         self.changes += done.inserted;
         Ok(done)

@@ -41,6 +41,7 @@ mod predicate;
 mod reorder;
 mod score;
 mod set_value;
+mod spool;
 mod stage;
 mod stages;
 mod state_bytes;

@@ -8,6 +8,7 @@ use bson::RawDocument;
 use bson::oid::ObjectId;
 
 use crate::doc::path::is_dollar_prefixed;
+use crate::doc::validate::contains_timestamp;
 use crate::doc::value::kind;
 use crate::doc::write::Writer;
 use crate::doc::{Doc, Element, Value, validate};
@@ -24,6 +25,44 @@ const OBJECT_ID: u8 = 0x07;
 /// fields that look like operators, for which no filter could ask.
 pub fn with_id(document: &RawDocument) -> Result<Cow<'_, RawDocument>> {
     validate(document.as_bytes())?;
+    id_first(document)
+}
+
+/// What is known of documents to insert.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Origin {
+    /// A program wrote them: they are stored as they are, if they are valid.
+    Program,
+    /// A client of MongoDB's protocol sent them: see [`with_current_timestamps`].
+    Client,
+    /// They have passed [`validate`]: they are not looked at again.
+    Validated,
+}
+
+impl Origin {
+    /// The document to store: [`with_id`], after what its origin asks for.
+    ///
+    /// # Errors
+    /// Those of [`with_id`].
+    pub fn to_insert(self, document: &RawDocument) -> Result<Cow<'_, RawDocument>> {
+        match self {
+            Origin::Program => with_id(document),
+            Origin::Validated => id_first(document),
+            Origin::Client => {
+                if !contains_timestamp(document.as_bytes())? {
+                    return id_first(document);
+                }
+                match with_current_timestamps(document) {
+                    Cow::Borrowed(document) => id_first(document),
+                    Cow::Owned(document) => Ok(Cow::Owned(id_first(&document)?.into_owned())),
+                }
+            }
+        }
+    }
+}
+
+/// A valid document with its `_id` first: see [`with_id`].
+fn id_first(document: &RawDocument) -> Result<Cow<'_, RawDocument>> {
     let doc = Doc::from(document);
     let (position, id) = match doc.elements().enumerate().find(|(_, element)| element.name == b"_id") {
         Some((position, id)) => (position, Some(id)),
@@ -132,6 +171,28 @@ mod tests {
         assert!(a.time > 1_700_000_000 && a.increment > 0 && a < f, "{a:?} {f:?}");
         let plain = RawDocumentBuf::try_from(&doc! { "_id": 1, "e": odd }).unwrap();
         assert!(matches!(with_current_timestamps(&plain), Cow::Borrowed(_)));
+    }
+
+    #[test]
+    fn documents_are_stored_as_their_origin_asks() {
+        let empty = bson::Timestamp { time: 0, increment: 0 };
+        let given = RawDocumentBuf::try_from(&doc! { "a": empty, "_id": 1, "b": [empty] }).unwrap();
+        let of = |origin: Origin| Document::try_from(&*origin.to_insert(&given).unwrap()).unwrap();
+        for origin in [Origin::Program, Origin::Validated] {
+            assert_eq!(of(origin), doc! { "_id": 1, "a": empty, "b": [empty] }, "{origin:?}");
+        }
+        let made = of(Origin::Client);
+        assert_eq!(made.keys().collect::<Vec<_>>(), ["_id", "a", "b"]);
+        assert!(made.get_timestamp("a").unwrap().time > 0);
+        assert_eq!(made.get("b"), Some(&Bson::from(vec![empty])));
+        let plain = RawDocumentBuf::try_from(&doc! { "_id": 1, "b": 2 }).unwrap();
+        assert!(matches!(Origin::Client.to_insert(&plain), Ok(Cow::Borrowed(_))));
+        let mut damaged = plain.into_bytes();
+        damaged[4] = 0xee;
+        let damaged = RawDocument::from_bytes(&damaged).unwrap();
+        for origin in [Origin::Program, Origin::Client] {
+            assert_eq!(origin.to_insert(damaged).unwrap_err().code, ErrorCode::InvalidBSON);
+        }
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub mod write;
 
 pub use collation::Collation;
 pub use field_peek::FieldPeek;
-pub use id::{with_current_timestamps, with_id};
+pub use id::{Origin, with_current_timestamps, with_id};
 pub(crate) use number::{Decimal, Rounding};
 pub use owned_value::OwnedValue;
 pub use path::Path;

@@ -42,89 +42,115 @@ pub fn validate(bytes: &[u8]) -> Result<&RawDocument> {
 
 /// [`validate`] with other limits: a command of the wire holds documents and is larger than one.
 pub fn validate_with(bytes: &[u8], limits: Limits) -> Result<&RawDocument> {
+    check(bytes, limits)?;
+    RawDocument::from_bytes(bytes).map_err(Into::into)
+}
+
+/// [`validate`], which also tells whether there is a timestamp anywhere in the document.
+pub(super) fn contains_timestamp(bytes: &[u8]) -> Result<bool> {
+    check(bytes, Limits::default())
+}
+
+/// True if there is a timestamp somewhere.
+fn check(bytes: &[u8], limits: Limits) -> Result<bool> {
     if bytes.len() > limits.size {
         return Err(QueryError::new(
             ErrorCode::BSONObjectTooLarge,
             format!("object to insert too large. size in bytes: {}, max size: {}", bytes.len(), limits.size),
         ));
     }
-    document(bytes, 0, 1, limits.depth)?;
-    RawDocument::from_bytes(bytes).map_err(Into::into)
+    let mut walk = Walk { max_depth: limits.depth, timestamp: false };
+    walk.document(bytes, 0, 1)?;
+    Ok(walk.timestamp)
 }
 
 fn wrong(offset: usize, what: &str) -> QueryError {
     QueryError::invalid_bson(format!("not valid BSON: {what} at byte {offset}"))
 }
 
-/// Checks the document that is all of `bytes`; `at` is its offset in the outermost one.
-fn document(bytes: &[u8], at: usize, depth: usize, max_depth: usize) -> Result<()> {
-    if depth > max_depth {
-        return Err(QueryError::new(
-            ErrorCode::Overflow,
-            format!("document has exceeded maximum nested object limit: {max_depth} levels"),
-        ));
-    }
-    if bytes.len() < 5 || length(bytes) != Some(bytes.len()) {
-        return Err(wrong(at, "length of a document does not match its bytes"));
-    }
-    let end = bytes.len() - 1;
-    let mut pos = 4;
-    while let Some(&kind) = bytes.get(pos) {
-        if kind == 0 {
-            return if pos == end { Ok(()) } else { Err(wrong(at + pos, "document ends early")) };
-        }
-        pos += 1;
-        let rest = bytes.get(pos..end).unwrap_or_default();
-        let mut high = 0;
-        let name_len = rest
-            .iter()
-            .position(|&byte| {
-                high |= byte;
-                byte == 0
-            })
-            .ok_or_else(|| wrong(at + pos, "field name without end"))?;
-        if !high.is_ascii() {
-            let name = rest.get(..name_len).unwrap_or_default();
-            utf8(name, at + pos, "field name is not UTF-8")?;
-        }
-        pos += name_len + 1;
-        let rest = bytes.get(pos..end).unwrap_or_default();
-        let len = value_len(kind, rest).ok_or_else(|| {
-            wrong(at + pos, &format!("value of type 0x{kind:02x} does not fit its document"))
-        })?;
-        value(kind, rest.get(..len).unwrap_or_default(), at + pos, depth, max_depth)?;
-        pos += len;
-    }
-    Err(wrong(at + pos, "document without end"))
+/// One look at everything in a document.
+struct Walk {
+    max_depth: usize,
+    /// There is a timestamp.
+    timestamp: bool,
 }
 
-fn value(kind: u8, bytes: &[u8], at: usize, depth: usize, max_depth: usize) -> Result<()> {
-    match kind {
-        kind::STRING | kind::CODE | kind::SYMBOL => string(bytes, at),
-        kind::DOCUMENT | kind::ARRAY => document(bytes, at, depth + 1, max_depth),
-        kind::BOOL if bytes.first().is_none_or(|&byte| byte > 1) => {
-            Err(wrong(at, "boolean is neither 0 nor 1"))
+impl Walk {
+    /// Checks the document that is all of `bytes`; `at` is its offset in the outermost one.
+    fn document(&mut self, bytes: &[u8], at: usize, depth: usize) -> Result<()> {
+        let max_depth = self.max_depth;
+        if depth > max_depth {
+            return Err(QueryError::new(
+                ErrorCode::Overflow,
+                format!("document has exceeded maximum nested object limit: {max_depth} levels"),
+            ));
         }
-        kind::BINARY if bytes.get(4) == Some(&2) => {
-            let inner = bytes.get(5..).and_then(length);
-            if inner.is_some_and(|inner| inner + 9 == bytes.len()) {
-                Ok(())
-            } else {
-                Err(wrong(at, "inner length of old binary data does not match"))
+        if bytes.len() < 5 || length(bytes) != Some(bytes.len()) {
+            return Err(wrong(at, "length of a document does not match its bytes"));
+        }
+        let end = bytes.len() - 1;
+        let mut pos = 4;
+        while let Some(&kind) = bytes.get(pos) {
+            if kind == 0 {
+                return if pos == end { Ok(()) } else { Err(wrong(at + pos, "document ends early")) };
             }
+            pos += 1;
+            let rest = bytes.get(pos..end).unwrap_or_default();
+            let mut high = 0;
+            let name_len = rest
+                .iter()
+                .position(|&byte| {
+                    high |= byte;
+                    byte == 0
+                })
+                .ok_or_else(|| wrong(at + pos, "field name without end"))?;
+            if !high.is_ascii() {
+                let name = rest.get(..name_len).unwrap_or_default();
+                utf8(name, at + pos, "field name is not UTF-8")?;
+            }
+            pos += name_len + 1;
+            let rest = bytes.get(pos..end).unwrap_or_default();
+            let len = value_len(kind, rest).ok_or_else(|| {
+                wrong(at + pos, &format!("value of type 0x{kind:02x} does not fit its document"))
+            })?;
+            self.value(kind, rest.get(..len).unwrap_or_default(), at + pos, depth)?;
+            pos += len;
         }
-        kind::REGEX => utf8(bytes, at, "regular expression is not UTF-8"),
-        kind::DB_POINTER => string(bytes.get(..bytes.len() - 12).unwrap_or_default(), at),
-        kind::CODE_SCOPE => {
-            let rest = bytes.get(4..).unwrap_or_default();
-            let code = length(rest)
-                .and_then(|len| len.checked_add(4))
-                .and_then(|len| rest.split_at_checked(len))
-                .ok_or_else(|| wrong(at, "code with scope does not fit its document"))?;
-            string(code.0, at + 4)?;
-            document(code.1, at + 4 + code.0.len(), depth + 1, max_depth)
+        Err(wrong(at + pos, "document without end"))
+    }
+
+    fn value(&mut self, kind: u8, bytes: &[u8], at: usize, depth: usize) -> Result<()> {
+        match kind {
+            kind::STRING | kind::CODE | kind::SYMBOL => string(bytes, at),
+            kind::DOCUMENT | kind::ARRAY => self.document(bytes, at, depth + 1),
+            kind::TIMESTAMP => {
+                self.timestamp = true;
+                Ok(())
+            }
+            kind::BOOL if bytes.first().is_none_or(|&byte| byte > 1) => {
+                Err(wrong(at, "boolean is neither 0 nor 1"))
+            }
+            kind::BINARY if bytes.get(4) == Some(&2) => {
+                let inner = bytes.get(5..).and_then(length);
+                if inner.is_some_and(|inner| inner + 9 == bytes.len()) {
+                    Ok(())
+                } else {
+                    Err(wrong(at, "inner length of old binary data does not match"))
+                }
+            }
+            kind::REGEX => utf8(bytes, at, "regular expression is not UTF-8"),
+            kind::DB_POINTER => string(bytes.get(..bytes.len() - 12).unwrap_or_default(), at),
+            kind::CODE_SCOPE => {
+                let rest = bytes.get(4..).unwrap_or_default();
+                let code = length(rest)
+                    .and_then(|len| len.checked_add(4))
+                    .and_then(|len| rest.split_at_checked(len))
+                    .ok_or_else(|| wrong(at, "code with scope does not fit its document"))?;
+                string(code.0, at + 4)?;
+                self.document(code.1, at + 4 + code.0.len(), depth + 1)
+            }
+            _ => Ok(()),
         }
-        _ => Ok(()),
     }
 }
 

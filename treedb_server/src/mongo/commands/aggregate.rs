@@ -15,6 +15,7 @@ use super::writes::write_concern;
 use crate::mongo::args::{Arg, args};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
+use crate::mongo::read_concern::ReadAt;
 
 /// The namespace of a pipeline that reads no collection.
 const NO_COLLECTION: &str = "$cmd.aggregate";
@@ -126,8 +127,15 @@ fn explain_pipeline(
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let Arguments { mut pipeline, batch, until, explain } = read(request.args())?;
+    pipeline.as_of = request.at.map(|at| at.moment);
     if let Some(parsed) = WatchRequest::read(&pipeline.pipeline)? {
-        return watch(request, parsed, batch);
+        if request.at.is_some() {
+            return Err(CommandError::new(
+                ErrorCode::InvalidOptions,
+                "A change stream cannot be opened with the read concern snapshot: startAtOperationTime is the time that it begins at",
+            ));
+        }
+        return watch(request, parsed, batch).map_err(CommandError::of_change_stream);
     }
     refuse_linearizable_writes(request, &pipeline)?;
     let replaced = super::own_sources::replaced(request, &pipeline.pipeline)?;
@@ -175,13 +183,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     }
     let found = database.aggregate(namespace.as_str(), &pipeline)?;
     let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
-    request.context.cursors.first(
-        &request.session.identity,
-        Cursor::new(shown, documents),
-        batch,
-        false,
-        until,
-    )
+    let cursor = Cursor::new(shown, documents);
+    let reply = request.context.cursors.first(&request.session.identity, cursor, batch, false, until)?;
+    ReadAt::append_to_reply(request.at, reply)
 }
 
 /// What a pipeline writes is not read at one moment with what it reads.

@@ -20,6 +20,7 @@ use super::request::Request;
 use super::writes::write_concern;
 use super::{Command, Result, lookup};
 use crate::mongo::args::args;
+use crate::mongo::common_fields::CommonFields;
 use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
 use crate::mongo::sessions::CommandScope;
@@ -357,6 +358,8 @@ impl Statement {
     fn request<'s>(&'s self, request: &'s Request<'_>) -> Request<'s> {
         Request {
             message: &self.message,
+            // It has been checked.
+            fields: CommonFields::read(self.message.body()).unwrap_or_default(),
             command: self.command,
             database: &self.database,
             scope: CommandScope::Standalone,

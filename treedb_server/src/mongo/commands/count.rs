@@ -9,10 +9,12 @@ use super::find::hint;
 use super::request::Request;
 use super::writes::append_count;
 use crate::mongo::args::args;
+use crate::mongo::read_concern::ReadAt;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
-    let find = parse(request.body())?;
+    let mut find = parse(request.body())?;
+    find.as_of = request.at.map(|at| at.moment);
     let found = match collection.namespace().is_oplog() {
         true => {
             let mut entries = collection.database().oplog(&find, false)?;
@@ -22,7 +24,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     };
     let mut reply = RawDocumentBuf::new();
     append_count(&mut reply, cstr!("n"), found);
-    Ok(reply)
+    ReadAt::append_to_reply(request.at, reply)
 }
 
 /// Reads the arguments of a `count`.

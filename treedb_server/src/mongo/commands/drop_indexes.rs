@@ -7,6 +7,8 @@ use super::Result;
 use super::find::index_with_pattern;
 use super::request::Request;
 use super::writes::{flush_catalog_change, write_concern};
+use crate::access::action::Action;
+use crate::access::resource::Target;
 use crate::mongo::error::CommandError;
 
 const ID_INDEX: &str = "_id_";
@@ -60,6 +62,11 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     };
     let chosen: Vec<String> = chosen.into_iter().map(str::to_owned).collect();
+    let search = collection.search_indexes()?.unwrap_or_default();
+    if search.iter().any(|index| chosen.contains(&index.name)) {
+        let target = Target::Collection(request.database, collection.namespace().collection());
+        request.authorize(Action::DropSearchIndex, target)?;
+    }
     let before = if chosen.is_empty() { indexes.len() } else { collection.drop_indexes(&chosen)? };
     flush_catalog_change(request, durability)?;
     tracing::info!(namespace = %collection.namespace(), indexes = ?chosen, "indexes dropped");

@@ -63,6 +63,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         return cursors.first_in(Some(&mut *open), identity, cursor, find.batch, find.single, find.until);
     }
     find.request.as_of = request.at.map(|at| at.moment);
+    if find.batch > 0
+        && let Some(reply) = cursors
+            .at_once(&namespace, find.batch, |visit| Ok(collection.lend_by_key(&find.request, visit)?))?
+    {
+        return Ok(reply);
+    }
     let found = collection.find(find.request)?.map(|document| document.map_err(CommandError::from));
     let cursor = Cursor::new(namespace, Box::new(found)).kept(find.keep);
     ReadAt::append_to_reply(request.at, cursors.first(identity, cursor, find.batch, find.single, find.until)?)

@@ -3,7 +3,7 @@
 use bson::RawDocumentBuf;
 use bson::raw::cstr;
 
-use treedb_query::doc::with_current_timestamps;
+use treedb_query::doc::Origin;
 
 use super::Result;
 use super::request::Request;
@@ -26,9 +26,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     }
     let documents = statements(request, "documents")?;
-    let documents: Vec<_> = documents.into_iter().map(with_current_timestamps).collect();
     let collection = options.acknowledge(request.collection()?);
-    let outcome = collection.insert_many(&documents, options.ordered)?;
+    let outcome = collection.insert_many_of(&documents, options.ordered, Origin::Client)?;
     append_count(&mut reply, cstr!("n"), outcome.inserted);
     let mut errors = WriteErrors::default();
     for (index, error) in outcome.errors {

@@ -75,6 +75,7 @@ pub(crate) use self::host_info::hostname;
 use self::needs::Needs;
 pub(crate) use self::request::Request;
 pub(crate) use self::writes::write_concern;
+use super::common_fields::CommonFields;
 use super::connection::Session;
 use super::error::CommandError;
 use super::op_msg::OpMsg;
@@ -463,11 +464,11 @@ pub(crate) async fn run(
     let started = Instant::now();
     let (name, done) = match find(&message) {
         Err(error) => ("unknown", Err(error)),
-        Ok((command, database)) => {
+        Ok((command, database, fields)) => {
             let _reserved = match reserved {
                 _ if command.quick => None,
                 // Short requests also wait while the budget is exhausted, since their answers may be long.
-                None => Some(context.reserve(1).await),
+                None if context.is_budget_scarce() => Some(context.reserve(1).await),
                 reserved => reserved,
             };
             if !command.quick {
@@ -477,8 +478,9 @@ pub(crate) async fn run(
                 context,
                 session,
                 message: &message,
+                fields,
                 command,
-                database: &database,
+                database,
                 scope: CommandScope::Standalone,
                 at: None,
             };
@@ -531,14 +533,11 @@ const OF_EXTERNAL: &[&str] = &[
     "usersInfo",
 ];
 
-/// The command in a message, and its database.
-fn find(message: &OpMsg) -> Result<(&'static Command, String)> {
-    let body = message.body();
-    let name = match body.iter().next() {
-        Some(first) => first?.0.as_str(),
-        None => "",
-    };
-    let database = match body.get("$db")? {
+/// The command in a message, its database, and the fields that any command may have.
+fn find(message: &OpMsg) -> Result<(&'static Command, &str, CommonFields<'_>)> {
+    let fields = CommonFields::read(message.body())?;
+    let name = fields.name;
+    let database = match fields.database {
         Some(value) => value.as_str().ok_or_else(|| {
             CommandError::new(ErrorCode::TypeMismatch, "BSON field '$db' must be of type 'string'")
         })?,
@@ -556,7 +555,7 @@ fn find(message: &OpMsg) -> Result<(&'static Command, String)> {
             format!("{name} may only be run against the admin database."),
         ));
     }
-    Ok((command, database.to_owned()))
+    Ok((command, database, fields))
 }
 
 /// The reply to a command in a legacy message: the handshake only.
@@ -566,16 +565,15 @@ pub(crate) fn handshake(
     context: &Arc<Context>,
     session: &Arc<Session>,
 ) -> Result {
-    let name = match command.iter().next() {
-        Some(first) => first?.0.as_str(),
-        None => "",
-    };
+    let fields = CommonFields::read(command)?;
+    let name = fields.name;
     let found = lookup(name).filter(|command| matches!(command.name, "hello" | "isMaster"));
     let found = found.ok_or_else(|| op_query::unsupported(name))?;
     let message = OpMsg::of(command);
     let scope = CommandScope::Standalone;
     let mut reply =
-        Request { context, session, message: &message, command: found, database, scope, at: None }.run()?;
+        Request { context, session, message: &message, fields, command: found, database, scope, at: None }
+            .run()?;
     reply.append(bson::raw::cstr!("ok"), 1.0);
     Ok(reply)
 }

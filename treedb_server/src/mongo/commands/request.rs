@@ -14,6 +14,7 @@ use crate::access::action::Action;
 use crate::access::resource::Target;
 use crate::context::Context;
 use crate::mongo::args::{Arg, args, type_name};
+use crate::mongo::common_fields::CommonFields;
 use crate::mongo::connection::Session;
 use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
@@ -25,6 +26,8 @@ pub(crate) struct Request<'a> {
     pub(crate) context: &'a Arc<Context>,
     pub(crate) session: &'a Session,
     pub(crate) message: &'a OpMsg,
+    /// Those that any command may have.
+    pub(crate) fields: CommonFields<'a>,
     pub(crate) command: &'static Command,
     pub(crate) database: &'a str,
     pub(crate) scope: CommandScope<'a>,
@@ -55,7 +58,7 @@ impl<'a> Request<'a> {
     fn run_in_scope(&self) -> Result {
         stable_api::check(self)?;
         let unsatisfiable = Unsatisfiable::of(self)?;
-        let done = match TransactionNumber::read(self.body(), self.session.identity.owner().as_ref())? {
+        let done = match TransactionNumber::read(&self.fields, || self.session.identity.owner())? {
             None => self.execute(),
             Some(txn_number) => self.context.sessions.run(self, txn_number),
         };
@@ -69,7 +72,7 @@ impl<'a> Request<'a> {
     pub(crate) fn execute(&self) -> Result {
         let at = match self.scope {
             CommandScope::Transaction(_) => None,
-            _ => read_at(&self.context.database, self.command.name, self.body())?,
+            _ => read_at(&self.context.database, self.command.name, &self.fields)?,
         };
         self.refuse_to_change_the_oplog()?;
         match profile::read(self) {
@@ -185,10 +188,7 @@ impl<'a> Request<'a> {
 
     /// The value of the command's own field: `{find: "films"}` is about `films`.
     pub(crate) fn subject(&self) -> Result<RawBsonRef<'a>> {
-        match self.body().iter().next() {
-            Some(first) => Ok(first?.1),
-            None => Err(CommandError::protocol("empty command")),
-        }
+        self.fields.subject.ok_or_else(|| CommandError::protocol("empty command"))
     }
 
     /// The name of a user or role that the command's own field gives.

@@ -2,7 +2,7 @@
 
 use super::Result;
 use super::request::Request;
-use crate::mongo::args::args;
+use crate::mongo::args::Arg;
 use crate::mongo::error::CommandError;
 
 /// The commands of version 1.
@@ -48,19 +48,13 @@ const OTHER_STAGES: &[&str] =
 /// # Errors
 /// `APIVersionError`, `APIStrictError`; those of arguments of the wrong type.
 pub(super) fn check(request: &Request<'_>) -> Result<()> {
-    let (mut version, mut strict, mut others) = (None, false, false);
-    for arg in args(request.command.name, request.body()) {
-        let arg = arg?;
-        match arg.name {
-            "apiVersion" => version = Some(arg.str()?),
-            "apiStrict" => (strict, others) = (arg.bool()?, true),
-            "apiDeprecationErrors" => {
-                arg.bool()?;
-                others = true;
-            }
-            _ => {}
-        }
-    }
+    let arg = |name, value| Arg::new(request.command.name, name, value);
+    let fields = &request.fields;
+    let version = fields.api_version.map(|value| arg("apiVersion", value).str()).transpose()?;
+    let strict = fields.api_strict.map(|value| arg("apiStrict", value).bool()).transpose()?;
+    let deprecation = fields.api_deprecation_errors;
+    let deprecation = deprecation.map(|value| arg("apiDeprecationErrors", value).bool()).transpose()?;
+    let (strict, others) = (strict.unwrap_or(false), strict.or(deprecation).is_some());
     match version {
         None if others => {
             return Err(CommandError::location(

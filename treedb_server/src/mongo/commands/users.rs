@@ -177,25 +177,29 @@ pub(super) fn update(request: &Request<'_>) -> Result {
     if custom_data.is_some() {
         allowed(Action::ChangeCustomData, Action::ChangeOwnCustomData)?;
     }
-    let (access, before) = (&request.context.access, request.context.access.store.user(&name)?);
     if let Some(roles) = &roles {
         request.authorize(Action::RevokeRole, target)?;
         may_grant(request, roles)?;
-        may_revoke(request, &before.map(|user| user.roles).unwrap_or_default())?;
     }
     // Before the transaction, as it takes long.
     let mut with_password = User::new(name.clone());
     if let Some(password) = password {
         set_password(&mut with_password, password, mechanisms.as_deref().unwrap_or(&Mechanism::ALL))?;
     }
-    access.store.change(|change| {
+    let store = &request.context.access.store;
+    let change_user = |before: Option<&[QualifiedName]>| {
+        store.change(|change| {
         let mut user = change.user(&name)?.ok_or_else(|| not_found(&name))?;
-        if let Some(roles) = roles {
-            change.check_roles(&roles)?;
-            user.roles = roles;
+        if let (Some(roles), Some(before)) = (&roles, before) {
+            // Whether these may be revoked has been asked before the transaction, which nothing else is done in.
+            if user.roles != before {
+                return Ok(false);
+            }
+            change.check_roles(roles)?;
+            user.roles.clone_from(roles);
         }
-        match (password, mechanisms) {
-            (Some(_), _) => user.credentials = with_password.credentials,
+        match (password, &mechanisms) {
+            (Some(_), _) => user.credentials.clone_from(&with_password.credentials),
             (None, Some(kept)) => {
                 user.credentials.retain(|(mechanism, _)| kept.contains(mechanism));
                 if user.credentials.len() != kept.len() {
@@ -208,10 +212,23 @@ pub(super) fn update(request: &Request<'_>) -> Result {
             (None, None) => {}
         }
         if custom_data.is_some() {
-            user.custom_data = custom_data;
+            user.custom_data.clone_from(&custom_data);
         }
-        change.put_user(&user)
-    })?;
+        change.put_user(&user)?;
+        Ok(true)
+    })
+    };
+    loop {
+        let before = match &roles {
+            Some(_) => Some(store.user(&name)?.ok_or_else(|| not_found(&name))?.roles),
+            None => None,
+        };
+        may_revoke(request, before.as_deref().unwrap_or_default())?;
+        // If somebody has given the user other roles meanwhile, those are asked about.
+        if change_user(before.as_deref())? {
+            break;
+        }
+    }
     log(request, &name);
     done()
 }

@@ -170,7 +170,7 @@ impl Unsatisfiable {
     /// # Errors
     /// `BadValue` on a standalone. The member of a replica set executes the command, and reports the failure afterwards.
     pub(super) fn of(request: &Request<'_>) -> Result<Option<Self>> {
-        let Some(RawBsonRef::Document(concern)) = request.body().get("writeConcern")? else {
+        let Some(RawBsonRef::Document(concern)) = request.fields.write_concern else {
             return Ok(None);
         };
         let Some(w) = concern.get("w")? else { return Ok(None) };

@@ -8,7 +8,7 @@ use std::ops::Range;
 
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_collections::{Collection, Database, WriteBatch};
-use treedb_query::doc::with_current_timestamps;
+use treedb_query::doc::Origin;
 use treedb_storage::Durability;
 
 use super::SessionId;
@@ -177,9 +177,9 @@ impl Retries {
     ) -> Result<()> {
         let mut batch = self.database.write_batch()?;
         batch.set_validation(collection.validates());
-        let documents: Vec<_> =
-            statements.statements.iter().map(|document| with_current_timestamps(document)).collect();
-        let done = batch.insert_many(collection.namespace().as_str(), &documents, statements.ordered)?;
+        let namespace = collection.namespace().as_str();
+        let (documents, ordered) = (statements.statements, statements.ordered);
+        let done = batch.insert_many_of(namespace, documents, ordered, Origin::Client)?;
         let inserted = Outcome { found: 1, ..Outcome::default() };
         let total = match done.errors.first() {
             Some((at, _)) if statements.ordered => at + 1,

@@ -4,12 +4,13 @@
 use std::fmt;
 
 use bson::spec::BinarySubtype;
-use bson::{Binary, RawBsonRef, RawDocument};
+use bson::{Binary, RawBsonRef};
 use sha2::{Digest, Sha256};
 use treedb_query::query::ErrorCode;
 
 use crate::access::identity::UserId;
 use crate::mongo::args::{args, number};
+use crate::mongo::common_fields::CommonFields;
 use crate::mongo::error::CommandError;
 
 type Result<T> = std::result::Result<T, CommandError>;
@@ -92,20 +93,13 @@ impl TransactionNumber {
     ///
     /// # Errors
     /// `InvalidOptions` for contradictory fields.
-    pub(crate) fn read(body: &RawDocument, user: Option<&UserId>) -> Result<Option<Self>> {
-        let (mut session, mut txn_number, mut autocommit, mut start) = (None, None, None, None);
-        for element in body {
-            let (name, value) = element?;
-            match name.as_str() {
-                "lsid" => session = Some(value),
-                "txnNumber" => txn_number = Some(value),
-                "autocommit" => autocommit = Some(value),
-                "startTransaction" => start = Some(value),
-                _ => {}
-            }
-        }
+    pub(crate) fn read(
+        fields: &CommonFields<'_>,
+        user: impl FnOnce() -> Option<UserId>,
+    ) -> Result<Option<Self>> {
+        let CommonFields { session, txn_number, autocommit, start_transaction: start, .. } = *fields;
         let invalid = |message: &str| Err(CommandError::new(ErrorCode::InvalidOptions, message));
-        let id = session.map(|session| SessionId::read(session, user)).transpose()?;
+        let id = session.map(|session| SessionId::read(session, user().as_ref())).transpose()?;
         let Some(txn_number) = txn_number else {
             return match (autocommit, start) {
                 (None, None) => Ok(None),
@@ -154,8 +148,10 @@ mod tests {
     fn a_number_is_a_retryable_write_unless_the_fields_of_a_transaction_come_with_it() {
         let id = || Binary { subtype: BinarySubtype::Uuid, bytes: vec![7; 16] };
         let lsid = || rawdoc! { "id": id() };
-        let kind =
-            |body: &RawDocument| TransactionNumber::read(body, None).map(|read| read.map(|read| read.kind));
+        let kind = |body: &bson::RawDocument| {
+            TransactionNumber::read(&CommonFields::read(body)?, || None)
+                .map(|read| read.map(|read| read.kind))
+        };
         assert_eq!(kind(&rawdoc! { "find": "c", "lsid": lsid() }).unwrap(), None);
         for (body, expected) in [
             (rawdoc! { "lsid": lsid(), "txnNumber": 1_i64 }, Kind::Retryable),

@@ -2,7 +2,7 @@
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::{DeleteRequest, ErrorCode, FindRequest, UpdateRequest};
-use treedb_query::doc::{Doc, Element, MAX_DOCUMENT_SIZE};
+use treedb_query::doc::{Doc, Element, MAX_DOCUMENT_SIZE, Origin};
 
 use super::statement::{Kind, MAX_BYTES, Statement, most_built};
 use super::template::{Parameters, Place, Template};
@@ -12,7 +12,7 @@ use crate::native::call::{
     UNORDERED, UPSERT, UpdateWith,
 };
 use crate::native::error_frame::ErrorFrame;
-use crate::native::execute::{Done, Session, checked, lend_by_id, with_ack};
+use crate::native::execute::{Done, Session, checked, lend_all, lend_by_id, with_ack};
 
 impl Session {
     /// Prepares a statement.
@@ -79,6 +79,15 @@ impl Session {
             }
             Kind::Find { filter, sort, projection } => {
                 let with = read(flags, rest, 0, FindWith::read)?;
+                let plain = sort.is_none() && projection.is_none() && with.skip == 0;
+                if let Some(field) = filter.equality().filter(|_| plain)
+                    && let [value] = fill.values(with.values)?.as_slice()
+                    && lend_all(with.batch, out, &mut |visit| {
+                        Ok(collection.lend_equal(field, value.value(), with.limit, visit)?)
+                    })?
+                {
+                    return Ok(());
+                }
                 let request = FindRequest {
                     filter: Some(fill.document(filter, with.values)?),
                     sort: sort.clone(),
@@ -92,10 +101,15 @@ impl Session {
             Kind::Insert(template) => {
                 let with = read(flags, rest, Ack::BITS | UNORDERED, InsertWith::read)?;
                 let (mut bytes, mut ends) = (Vec::new(), Vec::with_capacity(with.rows.len()));
+                let (mut values, mut valid) = (Vec::new(), true);
                 for row in &with.rows {
-                    template.fill(&fill.values(row)?, fill.limit, &mut bytes)?;
+                    let start = bytes.len();
+                    fill.read(row, &mut values)?;
+                    template.fill(&values, fill.limit, &mut bytes)?;
                     ends.push(bytes.len());
+                    valid = valid && template.is_valid_with(&values, bytes.len() - start);
                 }
+                let origin = if valid { Origin::Validated } else { Origin::Program };
                 let mut start = 0;
                 let documents: Vec<&RawDocument> = ends
                     .into_iter()
@@ -106,7 +120,7 @@ impl Session {
                     })
                     .collect::<Result<_, _>>()
                     .map_err(|error| ErrorFrame::new(ErrorCode::InternalError, error.to_string()))?;
-                self.insert_into(&with_ack(collection, with.ack), &documents, with.ordered, out)
+                self.insert_into(&with_ack(collection, with.ack), &documents, with.ordered, origin, out)
             }
             Kind::Update { filter, update } => {
                 let with = read(flags, rest, Ack::BITS | MULTI | UPSERT, UpdateWith::read)?;
@@ -192,11 +206,18 @@ struct Fill<'s> {
 impl Fill<'_> {
     /// The values of an execution, of which there are as many as the statement takes.
     fn values<'v>(&self, values: &'v RawDocument) -> Result<Vec<Element<'v>>, ErrorFrame> {
-        checked(values)?;
         let mut all = Vec::with_capacity(self.statement.parameters);
+        self.read(values, &mut all)?;
+        Ok(all)
+    }
+
+    /// The same, into a list that is used again.
+    fn read<'v>(&self, values: &'v RawDocument, all: &mut Vec<Element<'v>>) -> Result<(), ErrorFrame> {
+        checked(values)?;
+        all.clear();
         all.extend(Doc::from(values).elements().take(self.statement.parameters + 1));
         if all.len() == self.statement.parameters {
-            return Ok(all);
+            return Ok(());
         }
         let there = Doc::from(values).elements().count();
         let message = format!("the statement takes {} values, not {there}", self.statement.parameters);

@@ -3,7 +3,7 @@
 //! Statements belong to their connection, as cursors do. How many there may be, and how many bytes all of them have, is limited. A number is
 //! never given twice on a connection, so that a request that meets a forgotten statement fails instead of executing another.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -66,20 +66,22 @@ impl Statement {
         Statement { kind, collection, parameters, by_id, last: AtomicU32::new(u32::MAX) }
     }
 
-    /// How many documents an execution with this body changes or reads at most, if the statement and the body tell.
-    pub(crate) fn documents(&self, body: &[u8]) -> Option<usize> {
-        match &self.kind {
-            // After the statement's number.
-            Kind::Insert(_) => Some(u32::from_le_bytes(*body.get(4..)?.first_chunk()?) as usize),
-            _ => self.by_id.then_some(1),
-        }
+    /// Whether its filter asks for one `_id`.
+    pub(crate) fn is_by_id(&self) -> bool {
+        self.by_id
+    }
+
+    /// How many documents an insert with this body has.
+    fn documents(body: &[u8]) -> Option<usize> {
+        // After the statement's number.
+        Some(u32::from_le_bytes(*body.get(4..)?.first_chunk()?) as usize)
     }
 
     /// The most bytes that an execution whose body has `length` bytes and begins with `body` builds.
     pub(crate) fn builds(&self, body: &[u8], length: usize) -> usize {
         let most = match &self.kind {
             Kind::Get => 0,
-            Kind::Insert(template) => template.most(self.documents(body).unwrap_or_default(), length),
+            Kind::Insert(template) => template.most(Self::documents(body).unwrap_or_default(), length),
             Kind::Find { filter, .. } | Kind::Delete(filter) | Kind::Count(filter) => filter.most(1, length),
             Kind::Update { filter, update } => filter.most(1, length).saturating_add(update.most(1, length)),
         };
@@ -132,7 +134,7 @@ pub(crate) struct Statements {
 struct All {
     last_number: u32,
     bytes: usize,
-    by_number: HashMap<u32, Arc<Statement>>,
+    by_number: BTreeMap<u32, Arc<Statement>>,
 }
 
 impl Statements {

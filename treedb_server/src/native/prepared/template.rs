@@ -15,7 +15,7 @@ use std::ops::Range;
 
 use bson::RawDocument;
 use treedb_collections::ErrorCode;
-use treedb_query::doc::{Doc, Element, Value};
+use treedb_query::doc::{Doc, Element, MAX_DOCUMENT_SIZE, Value, validate};
 
 use crate::native::error_frame::ErrorFrame;
 
@@ -32,6 +32,7 @@ const STEP_BYTES: usize = 16;
 const DOCUMENT: u8 = 0x03;
 const ARRAY: u8 = 0x04;
 const REGEX: u8 = 0x0b;
+const CODE_SCOPE: u8 = 0x0f;
 
 /// Operators whose operand is a value.
 const OF_VALUES: &[&[u8]] = &[
@@ -224,6 +225,8 @@ enum Step {
 pub(crate) struct Template {
     bytes: Vec<u8>,
     steps: Vec<Step>,
+    /// It is nested no deeper than a document may be.
+    is_shallow: bool,
 }
 
 impl Template {
@@ -236,7 +239,8 @@ impl Template {
         place: Place,
         parameters: &mut Parameters,
     ) -> Result<Self, ErrorFrame> {
-        let mut template = Template { bytes: Vec::new(), steps: Vec::new() };
+        let is_shallow = validate(document.as_bytes()).is_ok();
+        let mut template = Template { bytes: Vec::new(), steps: Vec::new(), is_shallow };
         template.document(document.into(), place, parameters)?;
         Ok(template)
     }
@@ -277,6 +281,24 @@ impl Template {
             Some(Step::Copy(range)) if range.end == start => range.end = self.bytes.len(),
             _ => self.steps.push(Step::Copy(start..self.bytes.len())),
         }
+    }
+
+    /// The field, if the template is a filter that asks for one field to equal its only parameter.
+    pub(crate) fn equality(&self) -> Option<&[u8]> {
+        let [Step::Open, Step::Parameter { name, number: 0, meaning: Meaning::Equal }, Step::Close] =
+            self.steps.as_slice()
+        else {
+            return None;
+        };
+        self.bytes.get(name.clone())?.strip_suffix(b"\0")
+    }
+
+    /// Whether the document that it makes of valid values, which has `length` bytes, is known to be valid: values in which others are nested
+    /// could make it too deep.
+    pub(crate) fn is_valid_with(&self, values: &[Element<'_>], length: usize) -> bool {
+        self.is_shallow
+            && length <= MAX_DOCUMENT_SIZE
+            && values.iter().all(|value| !matches!(value.kind, DOCUMENT | ARRAY | CODE_SCOPE))
     }
 
     /// Bytes that it holds.
@@ -469,6 +491,43 @@ mod tests {
         }
         // One more field makes it a document like any other.
         assert_eq!(compile(&rawdoc! { "a": { "$param": 0, "b": 1 } }, Place::Value).unwrap().1, 0);
+    }
+
+    #[test]
+    fn a_document_is_known_to_be_valid_only_if_it_is_neither_too_deep_nor_too_long() {
+        let (template, _) = compile(&rawdoc! { "a": { "$param": 0 } }, Place::Value).unwrap();
+        let known = |template: &Template, values: RawDocumentBuf, length| {
+            let values: Vec<_> = Doc::from(&*values).elements().collect();
+            template.is_valid_with(&values, length)
+        };
+        assert!(known(&template, rawdoc! { "": "text" }, 100));
+        assert!(!known(&template, rawdoc! { "": "text" }, MAX_DOCUMENT_SIZE + 1));
+        assert!(!known(&template, rawdoc! { "": { "b": 1 } }, 100));
+        assert!(!known(&template, rawdoc! { "": [1] }, 100));
+        let mut deep = rawdoc! { "b": { "$param": 0 } };
+        (0..treedb_query::doc::MAX_DEPTH).for_each(|_| deep = rawdoc! { "a": deep.clone() });
+        let (template, _) = compile(&deep, Place::Value).unwrap();
+        assert!(!known(&template, rawdoc! { "": 1 }, 100));
+    }
+
+    #[test]
+    fn only_a_filter_of_one_equal_parameter_is_an_equality() {
+        let param = |number: i32| rawdoc! { "$param": number };
+        let field = |filter: RawDocumentBuf| {
+            let (template, _) = compile(&filter, Place::Filter).unwrap();
+            template.equality().map(|field| String::from_utf8_lossy(field).into_owned())
+        };
+        assert_eq!(field(rawdoc! { "a.b": param(0) }).as_deref(), Some("a.b"));
+        for filter in [
+            rawdoc! { "a": { "$eq": param(0) } },
+            rawdoc! { "a": { "b": param(0) } },
+            rawdoc! { "a": param(0), "b": param(0) },
+            rawdoc! { "a": param(0), "b": 1 },
+            rawdoc! { "$and": [{ "a": param(0) }] },
+            rawdoc! { "a": 1 },
+        ] {
+            assert_eq!(field(filter.clone()), None, "{filter:?}");
+        }
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Reading as of earlier changes, against a model that keeps all versions.
 
-use bson::doc;
+use bson::{Document, doc};
 use treedb_testing::{Rng, seeds};
 
 use super::model::step;
 use super::*;
 use crate::tests::{open, raw};
-use crate::{AsOf, ChangeLogOptions, FindRequest, UpdateRequest};
+use crate::{AggregateRequest, AsOf, ChangeLogOptions, FindRequest, UpdateRequest};
 use treedb_query::error::ErrorCode;
 use treedb_storage::disk::SimDisk;
 
@@ -14,6 +14,44 @@ use treedb_storage::disk::SimDisk;
 fn documents(db: &Database, name: &str, at: Option<AsOf>) -> Vec<RawDocumentBuf> {
     let request = FindRequest { as_of: at, ..FindRequest::default() };
     db.collection(name).unwrap().find(request).unwrap().map(Result::unwrap).collect()
+}
+
+/// Pipelines over `a.x`, some of which read `a.y`, the collection itself again, or one that there never was.
+fn pipelines() -> Vec<Vec<Document>> {
+    let other = |stages: Vec<Document>| doc! { "$unionWith": { "coll": "y", "pipeline": stages } };
+    let lookup = |from: &str, by: &str| {
+        doc! { "$lookup": { "from": from, "localField": "g", "foreignField": by, "as": "found" } }
+    };
+    let counted = doc! { "count": { "$sum": 1 }, "ids": { "$push": "$_id" } };
+    let mut by_group = doc! { "_id": "$g" };
+    by_group.extend(counted);
+    let graph = doc! { "$graphLookup": {
+        "from": "y", "startWith": "$g", "connectFromField": "g", "connectToField": "u", "as": "found", "maxDepth": 2,
+    } };
+    vec![
+        vec![doc! { "$group": by_group }, doc! { "$sort": { "_id": 1 } }],
+        vec![
+            doc! { "$match": { "_id": { "$gte": 2 }, "u": { "$lt": 90 } } },
+            doc! { "$sort": { "u": -1, "_id": 1 } },
+        ],
+        vec![doc! { "$match": { "u": 7 } }],
+        vec![doc! { "$count": "n" }],
+        vec![lookup("y", "_id")],
+        vec![
+            lookup("y", "u"),
+            doc! { "$unwind": "$found" },
+            doc! { "$group": { "_id": "$found.g", "n": { "$sum": 1 } } },
+            doc! { "$sort": { "_id": 1 } },
+        ],
+        vec![lookup("x", "_id")],
+        vec![lookup("never", "u")],
+        vec![graph, doc! { "$project": { "found": { "$size": "$found" } } }],
+        vec![
+            other(vec![doc! { "$match": { "g": { "$gt": 3 } } }]),
+            doc! { "$group": { "_id": null, "sum": { "$sum": "$_id" } } },
+        ],
+        vec![doc! { "$facet": { "few": [{ "$limit": 3 }], "many": [{ "$count": "n" }] } }],
+    ]
 }
 
 #[test]
@@ -27,10 +65,11 @@ fn every_change_that_is_kept_can_be_read_as_of() {
             step(&db, &mut rng, &mut next);
             let seq = db.change_log().unwrap().unwrap().next - 1;
             if at % 9 == 0 {
-                moments.push((seq, documents(&db, "a.x", None), documents(&db, "b.x", None)));
+                let all = ["a.x", "a.y", "b.x"].map(|name| documents(&db, name, None));
+                moments.push((seq, all));
             }
         }
-        for (seq, a, b) in moments {
+        for (seq, [a, y, b]) in moments {
             let at = Some(AsOf::Change(seq));
             // A collection that does not exist yet or no longer exists is empty.
             assert_eq!(documents(&db, "a.x", at), a, "seed {seed}, change {seq}");
@@ -47,6 +86,18 @@ fn every_change_that_is_kept_can_be_read_as_of() {
             let found: Vec<_> = found.map(Result::unwrap).collect();
             assert_eq!(found, expected, "seed {seed}, change {seq}");
             assert_eq!(db.collection("b.x").unwrap().count(request).unwrap(), found.len() as u64);
+            let past = open(&SimDisk::new()).unwrap();
+            for (name, documents) in [("a.x", &a), ("a.y", &y)] {
+                let refused = past.collection(name).unwrap().insert_many(documents, true).unwrap().errors;
+                assert!(refused.is_empty());
+            }
+            for stages in pipelines() {
+                let mut request = AggregateRequest::new(stages.iter().map(raw));
+                let expected: Vec<_> = past.aggregate("a.x", &request).unwrap().map(Result::unwrap).collect();
+                request.as_of = Some(AsOf::Change(seq));
+                let found: Vec<_> = db.aggregate("a.x", &request).unwrap().map(Result::unwrap).collect();
+                assert_eq!(found, expected, "seed {seed}, change {seq}, {stages:?}");
+            }
         }
     }
 }

@@ -18,6 +18,7 @@ use crate::query::{Filter, Query, delete, find_rows};
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::{failed, known_fields, optional_string, required_string};
 use crate::aggregate::pipeline::Pipeline;
+use crate::aggregate::spool::Spool;
 use crate::aggregate::stage::{PlannedStage, Role, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, VecStream};
 
@@ -159,25 +160,16 @@ impl Write {
 
     fn run(&self, mut input: BoxedStream, context: &Context) -> Result<()> {
         let (_, namespace) = self.target(context);
-        let mut taken = false;
         match &self.action {
-            Action::Out => context.collections.write(&namespace, &mut |sink| {
-                if taken {
-                    return Err(QueryError::new(
-                        ErrorCode::WriteConflict,
-                        format!(
-                            "WriteConflict: an open transaction has added a key to {namespace} that $out adds: try again"
-                        ),
-                    ));
-                }
-                delete(sink, &Query::new(Filter::all()), 0)?;
-                // They cannot be read a second time.
-                taken = true;
-                while let Some(document) = input.next()? {
-                    sink.insert(&with_id(&document)?)?;
-                }
-                Ok(())
-            }),
+            Action::Out => {
+                // All of them before the first is written: writers do not wait for the pipeline, and what meets an open transaction can be
+                // written again after that.
+                let mut documents = Spool::of(input, "$out", context)?;
+                context.collections.write(&namespace, &mut |sink| {
+                    delete(sink, &Query::new(Filter::all()), 0)?;
+                    documents.each(&mut |document| sink.insert(&with_id(document)?).map(drop))
+                })
+            }
             Action::Merge { on, .. } => loop {
                 let (mut batch, mut bytes) = (Vec::new(), 0);
                 let by_id = on.iter().any(|path| path.as_str() == "_id");

@@ -42,6 +42,11 @@ impl SpillWriter {
 pub(crate) struct SpillReader(BufReader<Box<dyn TempFile>>);
 
 impl SpillReader {
+    /// Begins again.
+    pub(crate) fn rewind(&mut self) -> Result<()> {
+        self.0.seek(SeekFrom::Start(0)).map(drop).map_err(device)
+    }
+
     /// The next record; `None` after the last.
     pub(crate) fn next(&mut self) -> Result<Option<(Vec<u8>, Vec<u8>)>> {
         let mut head = [0; 8];
