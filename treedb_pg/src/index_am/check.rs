@@ -6,6 +6,8 @@
 //! snapshot does; every other entry points to a row that the snapshot does not see, and to none that is free. An entry
 //! that seems not to is looked for again before it is reported: a vacuum may have removed it, and then its row.
 
+use std::cmp::Ordering;
+
 use pgrx::{check_for_interrupts, pg_sys};
 
 use super::boundary::{Boundary, Side};
@@ -148,11 +150,15 @@ fn content(table: &OpenTable, tree: Tree<'_>, problems: &mut Problems) {
         format!("({block},{offset})")
     };
     sorter.drain(|key, value| {
-        while !cursor.key.is_empty() && schema.compare(&cursor.key, key) == std::cmp::Ordering::Less {
+        let order = |cursor: &EntryCursor<'_>| match cursor.key.is_empty() {
+            true => Ordering::Greater,
+            false => schema.compare(&cursor.key, key),
+        };
+        while order(&cursor) == Ordering::Less {
             lookup.check_unexpected(&cursor.key, problems);
             cursor.advance();
         }
-        if cursor.key == key {
+        if order(&cursor) == Ordering::Equal {
             if value != cursor.value {
                 problems.report(|| format!("the entry of row {} has other included values", show(key)));
             }

@@ -14,13 +14,14 @@
 
 use pgrx::check_for_interrupts;
 use treedb_formats::append_area::{appended_header, appended_size, write_appended};
-use treedb_formats::node::{Branch, BranchMut};
+use treedb_formats::node::BranchMut;
 
 use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
 use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
 use super::schema::{ADDRESS, Entry, Schema};
+use super::separators::{insert_separator, open_to, plan_split};
 use super::tree::{MAX_MOVES, Stack, Tree};
 use super::unique_keys::Turn;
 use crate::pages::allocate::allocate;
@@ -74,7 +75,14 @@ pub(super) fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>, inse
             false => entries.into_iter().for_each(|entry| tree.insert(entry, inserted)),
         }
     } else {
-        schema.entries(row, |entry| tree.insert(entry, inserted));
+        let mut new = None;
+        let facts = schema.entries(row, |entry| new = Some(entry));
+        if facts != 0 {
+            tree.record_facts(facts);
+        }
+        if let Some(entry) = new {
+            tree.insert(entry, inserted);
+        }
     }
 }
 
@@ -99,7 +107,7 @@ fn insert_unique(tree: &Tree<'_>, row: &IndexRow<'_>, entries: Vec<Entry>, inser
     turn.end(tree.index);
 }
 
-impl Tree<'_> {
+impl<'s> Tree<'s> {
     /// Inserts an entry.
     fn insert(&self, entry: Entry, inserted: Inserted<'_>) {
         if let Some(page) = self.rightmost(&self.schema.after_key(&entry.key))
@@ -108,8 +116,11 @@ impl Tree<'_> {
             return;
         }
         let Entry { key, value } = entry;
-        let boundary = self.schema.before_owned_key(key);
-        let Some(key) = boundary.key() else { return };
+        let (boundary, compressed) = match self.schema.is_compressed(&key) {
+            true => (self.schema.before_key(&key), Some(key)),
+            false => (self.schema.before_owned_key(key), None),
+        };
+        let Some(key) = compressed.as_deref().or(boundary.key()) else { return };
         self.insert_at(&boundary, |_, _| true, (key, &value), inserted);
     }
 
@@ -238,9 +249,9 @@ impl Tree<'_> {
         // Not for the sake of a few long entries, of which a page cannot have many.
         let many = leaf.sorted_count() > 8 * MIN_ROOM;
         let spare = if many { MIN_ROOM * appended_size(key.len(), value.len()) } else { 0 };
-        let fits = |entries: &LeafEntries| entries.size(0..entries.len()) + spare <= room;
-        entries.insert(self.schema, key, value);
-        let roomy = |entries: &LeafEntries| entries.size(0..entries.len()) + WORTHWHILE <= room;
+        let fits = |entries: &LeafEntries<'_>| entries.size(0..entries.len()) + spare <= room;
+        entries.insert(key, value);
+        let roomy = |entries: &LeafEntries<'_>| entries.size(0..entries.len()) + WORTHWHILE <= room;
         if !fits(&entries) && !self.remove_dead(block, &mut entries, key, inserted, roomy) {
             return self.split_leaf(page, &view, &leaf, entries, (key, value), stack);
         }
@@ -260,7 +271,7 @@ impl Tree<'_> {
         mut page: Page<Exclusive>,
         view: &View<'_>,
         leaf: &LeafView<'_>,
-        mut entries: LeafEntries,
+        mut entries: LeafEntries<'s>,
         new: (&[u8], &[u8]),
         stack: &mut Stack,
     ) -> bool {
@@ -287,7 +298,7 @@ impl Tree<'_> {
                 "expected entries that two pages can hold, found longer ones",
             );
         };
-        let bound = entries.separator(at);
+        let bound = &*entries.separator(at);
         let mut right = allocate(self.index);
         let right_block = right.block();
         let mut change = Change::begin(self.index);
@@ -316,7 +327,13 @@ impl Tree<'_> {
     /// that ascending inserts fill their pages. A leaf at whose end they came leaves behind what a build would: the next
     /// ones will come to the right half. Rows of one value are such: the later ones have the higher addresses. So a leaf of
     /// a few values is split between two of them, as near as possible: then each half is filled from its end.
-    fn wanted_split(&self, view: &View<'_>, leaf: &LeafView<'_>, entries: &LeafEntries, new: &[u8]) -> usize {
+    fn wanted_split(
+        &self,
+        view: &View<'_>,
+        leaf: &LeafView<'_>,
+        entries: &LeafEntries<'_>,
+        new: &[u8],
+    ) -> usize {
         let wanted = self.after_ascending(view, leaf, entries, new);
         let middle = entries.middle();
         let between =
@@ -329,7 +346,7 @@ impl Tree<'_> {
         &self,
         view: &View<'_>,
         leaf: &LeafView<'_>,
-        entries: &LeafEntries,
+        entries: &LeafEntries<'_>,
         new: &[u8],
     ) -> Option<usize> {
         let full = || {
@@ -342,7 +359,7 @@ impl Tree<'_> {
         let recent: Vec<&[u8]> = leaf.appended().flatten().map(|entry| entry.key).chain([new]).collect();
         let least = recent.iter().min_by(|a, b| self.schema.compare(a, b));
         let greatest = recent.iter().max_by(|a, b| self.schema.compare(a, b));
-        let place = |key: Option<&&[u8]>| key.map_or(0, |key| entries.place_of(self.schema, key));
+        let place = |key: Option<&&[u8]>| key.map_or(0, |key| entries.place_of(key));
         let (first, last) = (place(least), place(greatest));
         let in_a_row = recent.len() >= MIN_ROOM && last - first < recent.len() + recent.len() / 8;
         in_a_row.then(|| if last + 1 < entries.len() { last + 1 } else { full() })
@@ -405,8 +422,7 @@ impl Tree<'_> {
             let [parent_copy, page_copy] =
                 change.pages([(&mut parent, Content::Edited), (&mut page, Content::Edited)]);
             let mut parent_copy = self.checked(parent_block, ViewMut::open(parent_copy));
-            let fits =
-                BranchMut::open(parent_copy.payload()).and_then(|mut b| b.insert(place, &bound, right));
+            let fits = insert_separator(self.schema, parent_copy.payload(), place, &bound, right);
             if self.checked_node(parent_block, fits) {
                 self.checked(parent_block, parent_copy.finish_branch());
                 self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::INCOMPLETE);
@@ -479,19 +495,10 @@ impl Tree<'_> {
         let old = page.bytes().to_vec();
         let view = self.checked(block, View::open(&old));
         let (room, level) = (view.payload().len(), view.level());
-        let branch = self.checked_node(block, Branch::open(view.payload()));
-        let mut plan = self.checked_node(block, branch.split(place, separator, right_child));
-        let whole = self.checked_node(block, plan.fit_beside(ROOM, room));
-        if !whole {
-            plan = self.checked_node(block, branch.divide());
-            if !self.checked_node(block, plan.fit_beside(ROOM, room)) {
-                error::corrupted(
-                    &self.name(),
-                    block,
-                    "expected separators that two pages can hold, found longer ones",
-                );
-            }
-        }
+        let node = view.payload();
+        let open = self.checked_node(block, open_to(self.schema, node, separator));
+        let plan = plan_split(node, open.as_deref(), (place, separator, right_child), room);
+        let (plan, whole) = self.checked_node(block, plan);
         let mut bound = Vec::new();
         self.checked_node(block, plan.separator(&mut bound));
         let mut right = allocate(self.index);
@@ -536,8 +543,8 @@ impl Tree<'_> {
             (page, Content::Edited),
         ]);
         let mut root_copy = ViewMut::init(root_copy, level + 1, flag::ROOT, None);
-        let made = BranchMut::init(root_copy.payload(), self.schema.keys, block)
-            .and_then(|mut branch| branch.insert(0, bound, right));
+        let made = BranchMut::init(root_copy.payload(), self.schema.keys, block).map(|_| ());
+        let made = made.and_then(|()| insert_separator(self.schema, root_copy.payload(), 0, bound, right));
         if !self.checked_node(root_block, made) {
             error::corrupted(
                 &self.name(),

@@ -3,7 +3,7 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBt" |
-//! | 4 | 2 | version, 3 |
+//! | 4 | 2 | version, 3; 4 if some key in the order of its bytes is compressed |
 //! | 6 | 2 | level of the root |
 //! | 8 | 4 | block of the root |
 //! | 12 | 4 | facts, see [`fact`] |
@@ -13,8 +13,10 @@ use crate::pages::page::{Damage, ROOM, View, ViewMut, flag};
 
 /// Magic number of the meta page.
 const MAGIC: u32 = u32::from_le_bytes(*b"TDBt");
-/// Version of the page format. A library reads no other: it asks for REINDEX.
+/// Version of the page format. A library reads no other, and none that is later than its own: it asks for REINDEX.
 const VERSION: u16 = 3;
+/// Version of an index with compressed keys in the order of their bytes.
+const WITH_COMPRESSED: u16 = 4;
 /// Bytes of the payload in use.
 const BYTES: usize = 20;
 
@@ -24,6 +26,8 @@ pub(crate) mod fact {
     pub(crate) const MULTIKEY: u32 = 1;
     /// Some key was too long and is stored shortened: entries still find rows, but not in order.
     pub(crate) const SHORTENED: u32 = 2;
+    /// Some key may have columns in the order of their bytes that are compressed.
+    pub(crate) const COMPRESSED: u32 = 4;
 }
 
 /// What the meta page says.
@@ -50,8 +54,9 @@ impl Meta {
         if !view.has(flag::META) || int(0) != MAGIC {
             return Err(Damage::new("a meta page", int(0)));
         }
-        if int(4) as u16 != VERSION {
-            return Err(Damage::version(VERSION, int(4) as u16));
+        let version = int(4) as u16;
+        if !(VERSION..=WITH_COMPRESSED).contains(&version) {
+            return Err(Damage::version(WITH_COMPRESSED, version));
         }
         Ok(Meta { root: int(8), level: (int(4) >> 16) as u16, facts: int(12), deleted: int(16) })
     }
@@ -66,9 +71,10 @@ impl Meta {
     /// Writes over the numbers of a meta page.
     pub(super) fn write(&self, page: &mut ViewMut<'_>) {
         let mut bytes = [0; BYTES];
+        let version = if self.facts & fact::COMPRESSED == 0 { VERSION } else { WITH_COMPRESSED };
         let parts = [
             &MAGIC.to_le_bytes()[..],
-            &VERSION.to_le_bytes(),
+            &version.to_le_bytes(),
             &self.level.to_le_bytes(),
             &self.root.to_le_bytes(),
             &self.facts.to_le_bytes(),

@@ -6,6 +6,7 @@
 //! | [`leaf`], [`leaf_entries`] | leaves: a sorted part and recent inserts; how they are written |
 //! | [`kind`], [`column`], [`stored`], [`schema`] | values as bytes, entries, comparison |
 //! | [`boundary`] | positions between entries, found in nodes |
+//! | [`separators`] | separators of branches, compressed ones too |
 //! | [`tree`] | descending and moving right under latches |
 //! | [`insert`], [`dead_entries`] | inserting, splitting, finishing splits; making room instead |
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
@@ -63,6 +64,7 @@ mod parallel_scan;
 mod range;
 mod scan;
 mod schema;
+mod separators;
 mod sorter;
 mod stored;
 mod tree;
