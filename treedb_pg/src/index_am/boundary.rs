@@ -44,6 +44,14 @@ fn after_prefix_of(mut bytes: Vec<u8>) -> Boundary {
 }
 
 impl Boundary {
+    /// The bytes that the boundary was made of.
+    pub(super) fn into_key(self) -> Vec<u8> {
+        match self {
+            Boundary::Bytes(key) | Boundary::Key { key, .. } | Boundary::Columns { key, .. } => key,
+            Boundary::Start | Boundary::End => Vec::new(),
+        }
+    }
+
     /// The key that the boundary is before or after, if it is one.
     pub(super) fn key(&self) -> Option<&[u8]> {
         match self {

@@ -5,7 +5,7 @@ use treedb_formats::packed::packed_size;
 
 use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
-use super::schema::Schema;
+use super::schema::{Entry, Schema};
 use super::separators::{insert_separator, open_to, plan_split};
 use super::sorter::{Heads, Sorter};
 use super::tree::Tree;
@@ -280,9 +280,10 @@ fn collect(
 ) -> u32 {
     let mut facts = 0;
     let mut heads = Heads::new(schema);
+    let mut entry = Entry::default();
     scan(&mut |row| {
         let head = heads.of(row);
-        facts |= schema.entries(row, |entry| sorter.add(&entry, head));
+        facts |= schema.entries(row, &mut entry, |entry| sorter.add(entry, head));
     });
     facts
 }

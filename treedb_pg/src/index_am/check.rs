@@ -13,7 +13,7 @@ use pgrx::{check_for_interrupts, pg_sys};
 use super::boundary::{Boundary, Side};
 use super::check_tree::check_tree;
 use super::leaf::{LeafView, Selection};
-use super::schema::{Schema, row_of};
+use super::schema::{Entry, Schema, row_of};
 use super::sorter::{Heads, Sorter};
 use super::tree::Tree;
 use super::{expect_own_index, is_own_index};
@@ -139,9 +139,10 @@ fn content(table: &OpenTable, tree: Tree<'_>, problems: &mut Problems) {
     let snapshot = Registered::latest();
     let mut sorter = Sorter::new(schema, maintenance_memory());
     let mut heads = Heads::new(schema);
+    let mut entry = Entry::default();
     scan_table(table.get(), tree.index, snapshot.get(), |row| {
         let head = heads.of(row);
-        schema.entries(row, |entry| sorter.add(&entry, head));
+        schema.entries(row, &mut entry, |entry| sorter.add(entry, head));
     });
     let mut cursor = EntryCursor::new(tree);
     let mut lookup = Lookup::new(table, tree, snapshot);

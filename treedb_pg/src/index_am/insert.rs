@@ -12,15 +12,17 @@
 //!
 //! Latches are taken from the bottom up and from left to right.
 
+use std::cell::Cell;
+
 use pgrx::check_for_interrupts;
-use treedb_formats::append_area::{appended_header, appended_size, write_appended};
+use treedb_formats::append_area::{APPENDED_HEADER, appended_header, appended_size};
 use treedb_formats::node::BranchMut;
 
 use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
 use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
-use super::schema::{ADDRESS, Entry, Schema};
+use super::schema::{ADDRESS, Entry, Schema, facts_of_keys};
 use super::separators::{insert_separator, open_to, plan_split};
 use super::tree::{MAX_MOVES, Stack, Tree};
 use super::unique_keys::Turn;
@@ -29,8 +31,9 @@ use crate::pages::page::{HEADER, ROOM, UPPER, View, ViewMut, flag};
 use crate::shim::buffer::{self, Exclusive, Page};
 use crate::shim::index_build::IndexRow;
 use crate::shim::relation::{Index, Table};
-use crate::shim::wal::{Change, Content, patch};
+use crate::shim::wal::{PageImage, Part, Write, write};
 use crate::shim::{error, fault};
+use crate::types::keyset;
 
 /// How often the parent of a page is searched for again because other backends split pages to its left meanwhile. More
 /// is damage.
@@ -49,9 +52,6 @@ const WORTHWHILE: usize = ROOM / 16;
 /// were used before will come between them. btree fills as many.
 const ONE_VALUE_FILL: usize = 96;
 
-/// Appended entries up to this size are put together without allocating.
-const SHORT: usize = 128;
-
 /// What an insert knows of its row.
 #[derive(Clone, Copy)]
 pub(super) struct Inserted<'t> {
@@ -61,67 +61,84 @@ pub(super) struct Inserted<'t> {
     pub(super) unchanged: bool,
 }
 
-/// Inserts the entries of a row.
-pub(super) fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>, inserted: Inserted<'_>) {
-    let tree = Tree::new(index, schema);
-    if schema.is_multikey() {
-        let mut entries: Vec<Entry> = Vec::new();
-        let facts = schema.entries(row, |entry| entries.push(entry));
-        if facts != 0 {
-            tree.record_facts(facts);
+/// What inserts into an index keep from one row to the next.
+pub(super) struct Inserter {
+    schema: Schema,
+    /// Memory for entries.
+    entry: Cell<Entry>,
+}
+
+impl Inserter {
+    pub(super) fn new(index: Index<'_>) -> Inserter {
+        Inserter { schema: Schema::of(index), entry: Cell::default() }
+    }
+
+    /// Inserts the entries of a row.
+    pub(super) fn insert(&self, index: Index<'_>, row: &IndexRow<'_>, inserted: Inserted<'_>) {
+        let (tree, mut entry) = (Tree::new(index, &self.schema), self.entry.take());
+        if self.schema.is_multikey() {
+            if let Some(keys) = row.value(0) {
+                let keys = keys.bytes();
+                tree.record_facts(facts_of_keys(&keys));
+                match index.is_exclusion() {
+                    true => insert_unique(&tree, row, &keys, &mut entry, inserted),
+                    false => tree.insert_keys(row, &keys, &mut entry, inserted),
+                }
+            }
+        } else {
+            tree.record_facts(self.schema.entry(row, &mut entry));
+            tree.insert(&mut entry, inserted);
         }
-        match index.is_exclusion() {
-            true => insert_unique(&tree, row, entries, inserted),
-            false => entries.into_iter().for_each(|entry| tree.insert(entry, inserted)),
-        }
-    } else {
-        let mut new = None;
-        let facts = schema.entries(row, |entry| new = Some(entry));
-        if facts != 0 {
-            tree.record_facts(facts);
-        }
-        if let Some(entry) = new {
-            tree.insert(entry, inserted);
-        }
+        self.entry.set(entry);
     }
 }
 
 /// Inserts the entries of a row whose keys no other row may have.
-fn insert_unique(tree: &Tree<'_>, row: &IndexRow<'_>, entries: Vec<Entry>, inserted: Inserted<'_>) {
-    let Some(keys) = row.value(0) else { return };
-    let keys = keys.bytes();
+fn insert_unique(
+    tree: &Tree<'_>,
+    row: &IndexRow<'_>,
+    keys: &[u8],
+    entry: &mut Entry,
+    inserted: Inserted<'_>,
+) {
     // Until the entries are there, others wait that want to insert the same keys.
-    let turn = match entries.as_slice() {
-        [entry] => {
-            let turn = Turn::begin(tree, &keys);
-            if turn.is_exact() && tree.insert_alone(entry, inserted) {
-                return turn.end_alone(tree.index);
-            }
-            turn.wait(tree, inserted.table, row)
+    let turn = Turn::begin(tree, keys);
+    if turn.is_exact() && keyset::read(keys).nth(1).is_none() {
+        let mut alone = false;
+        tree.schema.entries_of_keys(keys, row.tid(), entry, |entry| {
+            alone = tree.insert_alone(entry, inserted);
+        });
+        if alone {
+            return turn.end_alone(tree.index);
         }
-        _ => Turn::begin(tree, &keys).wait(tree, inserted.table, row),
-    };
-    for entry in entries {
-        tree.insert(entry, inserted);
     }
+    let turn = turn.wait(tree, inserted.table, row);
+    tree.insert_keys(row, keys, entry, inserted);
     turn.end(tree.index);
 }
 
 impl<'s> Tree<'s> {
-    /// Inserts an entry.
-    fn insert(&self, entry: Entry, inserted: Inserted<'_>) {
-        if let Some(page) = self.rightmost(&self.schema.after_key(&entry.key))
-            && self.append_key(page, &entry.key, &entry.value).is_none()
-        {
-            return;
-        }
+    /// Inserts the entries of a key set.
+    fn insert_keys(&self, row: &IndexRow<'_>, keys: &[u8], entry: &mut Entry, inserted: Inserted<'_>) {
+        self.schema.entries_of_keys(keys, row.tid(), entry, |entry| self.insert(entry, inserted));
+    }
+
+    /// Inserts an entry, whose memory stays for the next one.
+    fn insert(&self, entry: &mut Entry, inserted: Inserted<'_>) {
         let Entry { key, value } = entry;
-        let (boundary, compressed) = match self.schema.is_compressed(&key) {
-            true => (self.schema.before_key(&key), Some(key)),
-            false => (self.schema.before_owned_key(key), None),
+        let compressed = self.schema.is_compressed(key);
+        let boundary = match compressed {
+            true => self.schema.before_key(key),
+            false => self.schema.before_owned_key(std::mem::take(key)),
         };
-        let Some(key) = compressed.as_deref().or(boundary.key()) else { return };
-        self.insert_at(&boundary, |_, _| true, (key, &value), inserted);
+        let whole: &[u8] = if compressed { key } else { boundary.key().unwrap_or(&[]) };
+        let page = self.rightmost(&boundary);
+        if page.is_none_or(|page| self.append_key(page, whole, value).is_some()) {
+            self.insert_at(&boundary, |_, _| true, (whole, value), inserted);
+        }
+        if !compressed {
+            *key = boundary.into_key();
+        }
     }
 
     /// Inserts an entry of a key set, unless there may be another one with the same columns: one latch is held from looking for
@@ -215,18 +232,14 @@ impl<'s> Tree<'s> {
             return Some(page);
         }
         let upper = HEADER + self.checked(block, view.hole()).end - size;
-        let (mut short, long);
-        let record = match size {
-            ..=SHORT => {
-                short = [0; SHORT];
-                write_appended(key, value, &mut short)
-            }
-            _ => {
-                long = [&appended_header(key, value)[..], key, value].concat();
-                long.as_slice()
-            }
-        };
-        patch(self.index, &mut page, [(UPPER, &(upper as u16).to_le_bytes()), (upper, record)]);
+        let at = upper + APPENDED_HEADER;
+        let parts: [Part<'_>; 4] = [
+            (UPPER, &(upper as u16).to_le_bytes()),
+            (upper, &appended_header(key, value)),
+            (at, key),
+            (at + key.len(), value),
+        ];
+        write(self.index, &mut [(&mut page, Write::Parts(&parts))]);
         None
     }
 
@@ -241,7 +254,7 @@ impl<'s> Tree<'s> {
         stack: &mut Stack,
     ) -> bool {
         let block = page.block();
-        let old = page.bytes().to_vec();
+        let old = PageImage::of(page.bytes());
         let view = self.checked(block, View::open(&old));
         let leaf = self.checked(block, LeafView::open(&view, self.schema.keys));
         let mut entries = self.checked(block, LeafEntries::of(&leaf, self.schema));
@@ -255,11 +268,10 @@ impl<'s> Tree<'s> {
         if !fits(&entries) && !self.remove_dead(block, &mut entries, key, inserted, roomy) {
             return self.split_leaf(page, &view, &leaf, entries, (key, value), stack);
         }
-        let mut change = Change::begin(self.index);
-        let [copy] = change.pages([(&mut page, Content::Edited)]);
-        let mut copy = self.checked(block, ViewMut::open(copy));
-        self.checked(block, entries.write(0..entries.len(), &mut copy));
-        change.commit();
+        let mut image = PageImage::of(&old);
+        let mut merged = self.checked(block, ViewMut::open(&mut image));
+        self.checked(block, entries.write(0..entries.len(), &mut merged));
+        write(self.index, &mut [(&mut page, Write::Content(&image))]);
         fault::point("leaf_merge");
         true
     }
@@ -301,22 +313,23 @@ impl<'s> Tree<'s> {
         let bound = &*entries.separator(at);
         let mut right = allocate(self.index);
         let right_block = right.block();
-        let mut change = Change::begin(self.index);
-        let [left_copy, right_copy] =
-            change.pages([(&mut page, Content::Edited), (&mut right, Content::Replaced)]);
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
-        let mut right_copy = ViewMut::init(right_copy, 0, 0, next_of(view));
-        let mut left_copy = ViewMut::init(left_copy, 0, flags, Some((right_block, bound)));
+        let (mut left_image, mut right_image) = (PageImage::empty(), PageImage::empty());
+        let mut new_right = ViewMut::init(&mut right_image, 0, 0, next_of(view));
+        let mut new_left = ViewMut::init(&mut left_image, 0, flags, Some((right_block, bound)));
         let (left, right_half) = (0..at, at..entries.len());
         if merged {
-            self.checked(block, entries.write(left, &mut left_copy));
-            self.checked(block, entries.write(right_half, &mut right_copy));
+            self.checked(block, entries.write(left, &mut new_left));
+            self.checked(block, entries.write(right_half, &mut new_right));
         } else {
             let is_left = |key: &[u8]| self.schema.compare(key, bound) == std::cmp::Ordering::Less;
-            self.checked(block, entries.write_beside(left, leaf, is_left, &mut left_copy));
-            self.checked(block, entries.write_beside(right_half, leaf, |key| !is_left(key), &mut right_copy));
+            self.checked(block, entries.write_beside(left, leaf, is_left, &mut new_left));
+            self.checked(block, entries.write_beside(right_half, leaf, |key| !is_left(key), &mut new_right));
         }
-        change.commit();
+        write(
+            self.index,
+            &mut [(&mut page, Write::Content(&left_image)), (&mut right, Write::Image(&right_image))],
+        );
         drop(right);
         fault::point("leaf_split");
         self.finish_split(page, stack, MAX_PARENT_RETRIES);
@@ -418,18 +431,19 @@ impl<'s> Tree<'s> {
                 drop(page);
                 return self.finish_chain(child, block, level, retries);
             }
-            let mut change = Change::begin(self.index);
-            let [parent_copy, page_copy] =
-                change.pages([(&mut parent, Content::Edited), (&mut page, Content::Edited)]);
-            let mut parent_copy = self.checked(parent_block, ViewMut::open(parent_copy));
-            let fits = insert_separator(self.schema, parent_copy.payload(), place, &bound, right);
+            let mut image = PageImage::of(parent.bytes());
+            let mut new_parent = self.checked(parent_block, ViewMut::open(&mut image));
+            let fits = insert_separator(self.schema, new_parent.payload(), place, &bound, right);
             if self.checked_node(parent_block, fits) {
-                self.checked(parent_block, parent_copy.finish_branch());
-                self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::INCOMPLETE);
-                change.commit();
+                self.checked(parent_block, new_parent.finish_branch());
+                let (at, flags) = self.view(&page).changed_flags(0, flag::INCOMPLETE);
+                let flags: [Part<'_>; 1] = [(at, &flags)];
+                write(
+                    self.index,
+                    &mut [(&mut parent, Write::Content(&image)), (&mut page, Write::Parts(&flags))],
+                );
                 return;
             }
-            drop(change);
             if self.split_branch(parent, &mut page, place, &bound, right, stack) {
                 return;
             }
@@ -492,7 +506,7 @@ impl<'s> Tree<'s> {
         stack: &mut Stack,
     ) -> bool {
         let block = page.block();
-        let old = page.bytes().to_vec();
+        let old = PageImage::of(page.bytes());
         let view = self.checked(block, View::open(&old));
         let (room, level) = (view.payload().len(), view.level());
         let node = view.payload();
@@ -502,24 +516,23 @@ impl<'s> Tree<'s> {
         let mut bound = Vec::new();
         self.checked_node(block, plan.separator(&mut bound));
         let mut right = allocate(self.index);
-        let (right_block, child_block) = (right.block(), child.block());
-        let mut change = Change::begin(self.index);
-        let [left_copy, right_copy, child_copy] = change.pages([
-            (&mut page, Content::Edited),
-            (&mut right, Content::Replaced),
-            (child, Content::Edited),
-        ]);
-        let mut right_copy = ViewMut::init(right_copy, level, 0, next_of(&view));
-        self.checked_node(block, plan.right(right_copy.payload()));
-        self.checked(block, right_copy.finish_branch());
+        let right_block = right.block();
+        let (mut left_image, mut right_image) = (PageImage::empty(), PageImage::empty());
+        let mut new_right = ViewMut::init(&mut right_image, level, 0, next_of(&view));
+        self.checked_node(block, plan.right(new_right.payload()));
+        self.checked(block, new_right.finish_branch());
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
-        let mut left_copy = ViewMut::init(left_copy, level, flags, Some((right_block, &bound)));
-        self.checked_node(block, plan.left(left_copy.payload()));
-        self.checked(block, left_copy.finish_branch());
+        let mut new_left = ViewMut::init(&mut left_image, level, flags, Some((right_block, &bound)));
+        self.checked_node(block, plan.left(new_left.payload()));
+        self.checked(block, new_left.finish_branch());
+        let (left, new) =
+            ((&mut page, Write::Content(&left_image)), (&mut right, Write::Image(&right_image)));
         if whole {
-            self.checked(child_block, ViewMut::open(child_copy)).set_flags(0, flag::INCOMPLETE);
+            let (at, flags) = self.view(child).changed_flags(0, flag::INCOMPLETE);
+            write(self.index, &mut [left, new, (child, Write::Parts(&[(at, &flags)]))]);
+        } else {
+            write(self.index, &mut [left, new]);
         }
-        change.commit();
         drop(right);
         fault::point("branch_split");
         self.finish_split(page, stack, MAX_PARENT_RETRIES);
@@ -536,15 +549,10 @@ impl<'s> Tree<'s> {
         }
         let mut root = allocate(self.index);
         let root_block = root.block();
-        let mut change = Change::begin(self.index);
-        let [meta_copy, root_copy, page_copy] = change.pages([
-            (&mut meta_page, Content::Edited),
-            (&mut root, Content::Replaced),
-            (page, Content::Edited),
-        ]);
-        let mut root_copy = ViewMut::init(root_copy, level + 1, flag::ROOT, None);
-        let made = BranchMut::init(root_copy.payload(), self.schema.keys, block).map(|_| ());
-        let made = made.and_then(|()| insert_separator(self.schema, root_copy.payload(), 0, bound, right));
+        let mut image = PageImage::empty();
+        let mut new_root = ViewMut::init(&mut image, level + 1, flag::ROOT, None);
+        let made = BranchMut::init(new_root.payload(), self.schema.keys, block).map(|_| ());
+        let made = made.and_then(|()| insert_separator(self.schema, new_root.payload(), 0, bound, right));
         if !self.checked_node(root_block, made) {
             error::corrupted(
                 &self.name(),
@@ -552,25 +560,33 @@ impl<'s> Tree<'s> {
                 "expected a bound that fits a new root, found a longer one",
             );
         }
-        self.checked(root_block, root_copy.finish_branch());
-        self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::ROOT | flag::INCOMPLETE);
-        let meta = Meta { root: root_block, level: level + 1, ..meta };
-        meta.write(&mut self.checked(0, ViewMut::open(meta_copy)));
-        change.commit();
+        self.checked(root_block, new_root.finish_branch());
+        let meta = Meta { root: root_block, level: level + 1, ..meta }.bytes();
+        let (at, flags) = self.view(page).changed_flags(0, flag::ROOT | flag::INCOMPLETE);
+        write(
+            self.index,
+            &mut [
+                (&mut meta_page, Write::Parts(&[(HEADER, &meta)])),
+                (&mut root, Write::Image(&image)),
+                (page, Write::Parts(&[(at, &flags)])),
+            ],
+        );
         self.index.cache_root(root_block, level + 1);
     }
 
     /// Records facts about the index's entries in the meta page, before the first entry that makes them true.
     pub(super) fn record_facts(&self, facts: u32) {
-        if self.meta().facts & facts == facts {
+        if self.index.cached_facts() & facts == facts {
             return;
         }
         let mut page: Page<Exclusive> = Page::read(self.index, 0);
         let meta = self.checked(0, Meta::read(page.bytes()));
-        let mut change = Change::begin(self.index);
-        let [copy] = change.pages([(&mut page, Content::Edited)]);
-        Meta { facts: meta.facts | facts, ..meta }.write(&mut self.checked(0, ViewMut::open(copy)));
-        change.commit();
+        if meta.facts & facts != facts {
+            let meta = Meta { facts: meta.facts | facts, ..meta }.bytes();
+            write(self.index, &mut [(&mut page, Write::Parts(&[(HEADER, &meta)]))]);
+        }
+        drop(page);
+        self.index.cache_facts(facts);
     }
 }
 

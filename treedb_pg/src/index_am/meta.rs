@@ -64,12 +64,14 @@ impl Meta {
     /// Makes `page` a meta page.
     pub(super) fn init(&self, page: &mut [u8]) {
         let mut page = ViewMut::init(page, 0, flag::META, None);
-        self.write(&mut page);
         page.set_hole(BYTES..ROOM);
+        if let Some(place) = page.payload().first_chunk_mut() {
+            *place = self.bytes();
+        }
     }
 
-    /// Writes over the numbers of a meta page.
-    pub(super) fn write(&self, page: &mut ViewMut<'_>) {
+    /// What a meta page has at the beginning of its payload, [`HEADER`](crate::pages::page::HEADER).
+    pub(super) fn bytes(&self) -> [u8; BYTES] {
         let mut bytes = [0; BYTES];
         let version = if self.facts & fact::COMPRESSED == 0 { VERSION } else { WITH_COMPRESSED };
         let parts = [
@@ -83,8 +85,6 @@ impl Meta {
         for (place, byte) in bytes.iter_mut().zip(parts.concat()) {
             *place = byte;
         }
-        if let Some(place) = page.payload().get_mut(..bytes.len()) {
-            place.copy_from_slice(&bytes);
-        }
+        bytes
     }
 }

@@ -103,7 +103,7 @@ struct Btree;
 build_worker!(treedb_btree_build_part, Btree);
 
 impl IndexWrites for Btree {
-    type Inserting = Schema;
+    type Inserting = insert::Inserter;
 
     fn build(build: &mut Build<'_>) -> u64 {
         build::build(build)
@@ -123,12 +123,18 @@ impl IndexWrites for Btree {
         }
     }
 
-    fn begin_insert(index: Index<'_>) -> Schema {
-        Schema::of(index)
+    fn begin_insert(index: Index<'_>) -> insert::Inserter {
+        insert::Inserter::new(index)
     }
 
-    fn insert(schema: &Schema, table: Table<'_>, index: Index<'_>, row: &IndexRow<'_>, unchanged: bool) {
-        insert::insert(schema, index, row, insert::Inserted { table, unchanged })
+    fn insert(
+        inserter: &insert::Inserter,
+        table: Table<'_>,
+        index: Index<'_>,
+        row: &IndexRow<'_>,
+        unchanged: bool,
+    ) {
+        inserter.insert(index, row, insert::Inserted { table, unchanged })
     }
 
     fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>) {

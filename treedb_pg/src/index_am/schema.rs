@@ -75,6 +75,7 @@ pub(super) struct Schema {
 }
 
 /// An entry to be stored.
+#[derive(Default)]
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
@@ -136,58 +137,69 @@ impl Schema {
         self.columns.first().is_some_and(|column| column.kind == Kind::Keys)
     }
 
-    /// The entries of a row, and the facts they are evidence of.
-    pub(super) fn entries(&self, row: &IndexRow<'_>, mut each: impl FnMut(Entry)) -> u32 {
-        if self.is_multikey() {
-            let Some(value) = row.value(0) else { return 0 };
-            let bytes = value.bytes();
-            let set = keyset::read(&bytes);
-            let mut facts = if set.multikey { fact::MULTIKEY } else { 0 };
-            let mut last: Option<&[u8]> = None;
-            for key in set {
-                let kept = shortened(key);
-                if kept.len() < key.len() {
-                    facts |= fact::SHORTENED;
-                }
-                // Two long keys may be the same after shortening; keys come in rising order.
-                if last.replace(kept) != Some(kept) {
-                    let mut key = kept.to_vec();
-                    append_address(row.tid(), &mut key);
-                    each(Entry { key, value: Vec::new() });
-                }
-            }
+    /// Shows the entries of a row to `each`, one after the other in `entry`; returns the facts they are evidence of.
+    pub(super) fn entries(
+        &self,
+        row: &IndexRow<'_>,
+        entry: &mut Entry,
+        mut each: impl FnMut(&mut Entry),
+    ) -> u32 {
+        if !self.is_multikey() {
+            let facts = self.entry(row, entry);
+            each(entry);
             return facts;
         }
-        let mut facts = 0;
-        let mut entry = self.entry(row, Compress::Nothing);
-        if entry.is_too_long() {
-            entry = self.entry(row, Compress::Stored);
-        }
-        if entry.is_too_long() {
-            entry = self.entry(row, Compress::All);
-            facts = fact::COMPRESSED;
-        }
-        if entry.is_too_long() {
-            fail(
-                SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-                format!(
-                    "index row size {} exceeds treedb_btree maximum {MAX_ENTRY} for index \"{}\"",
-                    entry.len(),
-                    row.index().shown()
-                ),
-                "Values this long cannot be indexed. Index a part of the value, such as left(column, 400), or a hash of it.",
-            );
-        }
-        each(entry);
-        facts
+        let Some(value) = row.value(0) else { return 0 };
+        let keys = value.bytes();
+        self.entries_of_keys(&keys, row.tid(), entry, each);
+        facts_of_keys(&keys)
     }
 
-    /// The entry of a row in an index with one for each, values compressed if asked to.
-    fn entry(&self, row: &IndexRow<'_>, compress: Compress) -> Entry {
+    /// Shows the entries of a key set to `each`, one after the other in `entry`.
+    pub(super) fn entries_of_keys(
+        &self,
+        keys: &[u8],
+        row: pg_sys::ItemPointerData,
+        entry: &mut Entry,
+        mut each: impl FnMut(&mut Entry),
+    ) {
+        let mut last: Option<&[u8]> = None;
+        for key in keyset::read(keys) {
+            let kept = shortened(key);
+            // Two long keys may be the same after shortening; keys come in rising order.
+            if last.replace(kept) != Some(kept) {
+                entry.clear();
+                entry.key.extend_from_slice(kept);
+                append_address(row, &mut entry.key);
+                each(entry);
+            }
+        }
+    }
+
+    /// Makes `entry` that of a row, in an index with one for each; returns the facts it is evidence of.
+    pub(super) fn entry(&self, row: &IndexRow<'_>, entry: &mut Entry) -> u32 {
+        for compress in [Compress::Nothing, Compress::Stored, Compress::All] {
+            self.encode(row, compress, entry);
+            if !entry.is_too_long() {
+                return if compress == Compress::All { fact::COMPRESSED } else { 0 };
+            }
+        }
+        fail(
+            SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+            format!(
+                "index row size {} exceeds treedb_btree maximum {MAX_ENTRY} for index \"{}\"",
+                entry.len(),
+                row.index().shown()
+            ),
+            "Values this long cannot be indexed. Index a part of the value, such as left(column, 400), or a hash of it.",
+        )
+    }
+
+    /// The same, values compressed if asked to.
+    fn encode(&self, row: &IndexRow<'_>, compress: Compress, entry: &mut Entry) {
+        entry.clear();
+        let Entry { key, value } = entry;
         let stored = compress != Compress::Nothing;
-        // Room for a text of usual length: growing costs more than the room.
-        let mut key = Vec::with_capacity(48 + 16 * self.columns.len() + ADDRESS);
-        let mut value = Vec::new();
         if !self.included.is_empty() {
             value.push(0);
         }
@@ -196,12 +208,12 @@ impl Schema {
         }
         for (number, column) in self.columns.iter().enumerate() {
             let Some(datum) = row.value(number) else {
-                column.encode_null(&mut key);
+                column.encode_null(key);
                 continue;
             };
             let exact = match compress {
-                Compress::All => column.encode_compressed(datum, &mut key),
-                _ => column.encode(datum, stored, &mut key),
+                Compress::All => column.encode_compressed(datum, key),
+                _ => column.encode(datum, stored, key),
             };
             if !exact {
                 value.push(number as u8);
@@ -217,12 +229,11 @@ impl Schema {
                 None => value.push(NULL_LAST),
                 Some(datum) => {
                     value.push(VALUE);
-                    stored::append(datum, stored, &mut value);
+                    stored::append(datum, stored, value);
                 }
             }
         }
-        append_address(row.tid(), &mut key);
-        Entry { key, value }
+        append_address(row.tid(), key);
     }
 
     /// The values of an entry's columns, included ones last; `None` for NULL, or where the entry is damaged.
@@ -334,6 +345,11 @@ impl Schema {
 }
 
 impl Entry {
+    fn clear(&mut self) {
+        self.key.clear();
+        self.value.clear();
+    }
+
     fn len(&self) -> usize {
         self.key.len() + self.value.len()
     }
@@ -372,6 +388,16 @@ fn column_of(index: Index<'_>, at: usize, column: &KeyColumn) -> Column {
         _ => Order::Bytes,
     };
     Column::new(kind, column.layout, order, column.descending, column.nulls_first)
+}
+
+/// The facts that the entries of a key set are evidence of.
+pub(super) fn facts_of_keys(keys: &[u8]) -> u32 {
+    let mut set = keyset::read(keys);
+    let multikey = if set.multikey { fact::MULTIKEY } else { 0 };
+    match set.any(|key| shortened(key).len() < key.len()) {
+        true => multikey | fact::SHORTENED,
+        false => multikey,
+    }
 }
 
 /// The part of a document's key that an entry keeps.
