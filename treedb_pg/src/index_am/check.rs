@@ -17,6 +17,7 @@ use super::schema::{Entry, Schema, row_of};
 use super::sorter::{Heads, Sorter};
 use super::tree::Tree;
 use super::{expect_own_index, is_own_index};
+use crate::pages::check::Problems;
 use crate::pages::page::View;
 use crate::shim::buffer::{Page, Shared};
 use crate::shim::function::pg_function;
@@ -27,36 +28,6 @@ use crate::shim::snapshot::{self, Registered};
 use crate::shim::table::{Fetch, Slot};
 use crate::shim::{catalog, heap};
 use crate::vector_am;
-
-/// No more problems than these are reported for one index.
-const MAX_PROBLEMS: usize = 100;
-
-/// What is wrong with an index.
-pub(super) struct Problems {
-    name: String,
-    messages: Vec<String>,
-}
-
-impl Problems {
-    /// Nothing yet, of the same index.
-    pub(super) fn none_yet(&self) -> Problems {
-        Problems { name: self.name.clone(), messages: Vec::new() }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
-    pub(super) fn append(&mut self, mut more: Problems) {
-        self.messages.append(&mut more.messages);
-    }
-
-    pub(super) fn report(&mut self, what: impl FnOnce() -> String) {
-        if self.messages.len() < MAX_PROBLEMS {
-            self.messages.push(format!("{}: {}", self.name, what()));
-        }
-    }
-}
 
 /// Reads the entries of a tree one by one.
 struct EntryCursor<'t> {
@@ -242,22 +213,19 @@ fn check_index(index_oid: pg_sys::Oid, heapallindexed: bool, problems: &mut Vec<
     if !index.is_ready() {
         return;
     }
+    let mut found = Problems::of(index.shown());
     if vector_am::is_own_index(index_oid) {
-        let name = index.shown();
-        let mut found = Problems { name, messages: Vec::new() };
-        vector_am::check(&table, index, heapallindexed, &mut |problem| found.report(|| problem));
-        problems.append(&mut found.messages);
-        return;
+        vector_am::check(&table, index, heapallindexed, &mut found);
+        return problems.append(&mut found.into_messages());
     }
     let schema = Schema::of(index);
     let tree = Tree::new(index, &schema);
-    let mut found = Problems { name: tree.name(), messages: Vec::new() };
     check_tree(tree, &mut found);
     // A tree that cannot be read to its end cannot be compared with the table.
     if heapallindexed && found.is_empty() && index.is_valid() {
         content(&table, tree, &mut found);
     }
-    problems.append(&mut found.messages);
+    problems.append(&mut found.into_messages());
 }
 
 /// The indexes of a relation that are ours: itself, or all those of a table.

@@ -9,14 +9,15 @@
 //! | 12 | 4 | facts, see [`fact`] |
 //! | 16 | 4 | pages deleted and not yet reused, as the last vacuum counted them |
 
-use crate::pages::page::{Damage, ROOM, View, ViewMut, flag};
+use crate::pages::meta::{self, Format};
+use crate::pages::page::Damage;
 
-/// Magic number of the meta page.
-const MAGIC: u32 = u32::from_le_bytes(*b"TDBt");
-/// Version of the page format. A library reads no other, and none that is later than its own: it asks for REINDEX.
+/// Version of the page format.
 const VERSION: u16 = 3;
 /// Version of an index with compressed keys in the order of their bytes.
 const WITH_COMPRESSED: u16 = 4;
+/// Meta pages of this access method.
+const FORMAT: Format = Format { magic: *b"TDBt", versions: VERSION..=WITH_COMPRESSED, name: "a meta page" };
 /// Bytes of the payload in use.
 const BYTES: usize = 20;
 
@@ -46,44 +47,33 @@ pub(super) struct Meta {
 impl Meta {
     /// Reads a meta page.
     pub(super) fn read(page: &[u8]) -> Result<Meta, Damage> {
-        let view = View::open(page)?;
-        let payload = view.payload();
-        let int = |at: usize| {
-            payload.get(at..).and_then(|b| b.first_chunk::<4>()).map_or(0, |b| u32::from_le_bytes(*b))
-        };
-        if !view.has(flag::META) || int(0) != MAGIC {
-            return Err(Damage::new("a meta page", int(0)));
-        }
-        let version = int(4) as u16;
-        if !(VERSION..=WITH_COMPRESSED).contains(&version) {
-            return Err(Damage::version(WITH_COMPRESSED, version));
-        }
-        Ok(Meta { root: int(8), level: (int(4) >> 16) as u16, facts: int(12), deleted: int(16) })
+        let fields = FORMAT.read(page)?;
+        Ok(Meta {
+            level: fields.word(6),
+            root: fields.int(8),
+            facts: fields.int(12),
+            deleted: fields.int(16),
+        })
     }
 
     /// Makes `page` a meta page.
     pub(super) fn init(&self, page: &mut [u8]) {
-        let mut page = ViewMut::init(page, 0, flag::META, None);
-        page.set_hole(BYTES..ROOM);
-        if let Some(place) = page.payload().first_chunk_mut() {
-            *place = self.bytes();
-        }
+        meta::init(page, &self.bytes());
     }
 
     /// What a meta page has at the beginning of its payload, [`HEADER`](crate::pages::page::HEADER).
     pub(super) fn bytes(&self) -> [u8; BYTES] {
-        let mut bytes = [0; BYTES];
         let version = if self.facts & fact::COMPRESSED == 0 { VERSION } else { WITH_COMPRESSED };
         let parts = [
-            &MAGIC.to_le_bytes()[..],
-            &version.to_le_bytes(),
+            &FORMAT.start(version)[..],
             &self.level.to_le_bytes(),
             &self.root.to_le_bytes(),
             &self.facts.to_le_bytes(),
             &self.deleted.to_le_bytes(),
         ];
-        for (place, byte) in bytes.iter_mut().zip(parts.concat()) {
-            *place = byte;
+        let mut bytes = [0; BYTES];
+        for (place, byte) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+            *place = *byte;
         }
         bytes
     }
