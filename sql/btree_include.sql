@@ -98,10 +98,16 @@ SELECT count(*) FROM long_b WHERE v > repeat(md5('3'), 1000) COLLATE "en-x-icu";
 SELECT id FROM long WHERE n = 1e3000;
 -- in the order of bytes
 CREATE INDEX long_c ON long USING treedb_btree (v COLLATE "C");
+SELECT string_agg(id::text, ' ' ORDER BY place) = (SELECT string_agg(id::text, ' ' ORDER BY place) FROM (SELECT id, row_number() OVER (ORDER BY v COLLATE "C") AS place FROM long_b) x) AS same
+    FROM (SELECT id, row_number() OVER (ORDER BY v COLLATE "C") AS place FROM long) x;
+DROP INDEX long_c;
 CREATE INDEX long_c ON long USING treedb_btree (v COLLATE "C" treedb.text_long_ops);
 SELECT string_agg(id::text, ' ' ORDER BY place) = (SELECT string_agg(id::text, ' ' ORDER BY place) FROM (SELECT id, row_number() OVER (ORDER BY v COLLATE "C") AS place FROM long_b) x) AS same
     FROM (SELECT id, row_number() OVER (ORDER BY v COLLATE "C") AS place FROM long) x;
 CREATE INDEX long_bytes ON long USING treedb_btree ((v::bytea));
+SELECT string_agg(id::text, ' ' ORDER BY place) = (SELECT string_agg(id::text, ' ' ORDER BY place) FROM (SELECT id, row_number() OVER (ORDER BY v COLLATE "C") AS place FROM long_b) x) AS same
+    FROM (SELECT id, row_number() OVER (ORDER BY (v::bytea)) AS place FROM long) x;
+DROP INDEX long_bytes;
 CREATE INDEX long_bytes ON long USING treedb_btree ((v::bytea) treedb.bytea_long_ops);
 EXPLAIN (COSTS OFF) SELECT id FROM long ORDER BY (v::bytea);
 SELECT string_agg(id::text, ' ' ORDER BY place) = (SELECT string_agg(id::text, ' ' ORDER BY place) FROM (SELECT id, row_number() OVER (ORDER BY v COLLATE "C") AS place FROM long_b) x) AS same

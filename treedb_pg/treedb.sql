@@ -123,8 +123,8 @@ CREATE OPERATOR CLASS text_pattern_ops FOR TYPE text USING treedb_btree FAMILY t
 CREATE OPERATOR CLASS varchar_pattern_ops FOR TYPE text USING treedb_btree FAMILY text_pattern_ops AS
     STORAGE text;
 
--- In the order of text_ops and bytea_ops, but with the values themselves in entries, where long ones are compressed. The
--- others have no room for values of more than 2,694 bytes.
+-- In the order of text_ops and bytea_ops, but with the values themselves in entries, compared by function 1. The default
+-- classes have room for the same values, and are faster: these are kept for the indexes that were made with them.
 CREATE OPERATOR FAMILY text_long_ops USING treedb_btree;
 CREATE OPERATOR CLASS text_long_ops FOR TYPE text USING treedb_btree FAMILY text_long_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,

@@ -13,7 +13,8 @@ pub(super) enum Boundary {
     Start,
     /// After everything.
     End,
-    /// Before every key that is not less than these bytes. (In an index whose keys are in byte order.)
+    /// Before every key that is not less than these bytes, none of them compressed. (In an index whose keys are in byte
+    /// order.)
     Bytes(Vec<u8>),
     /// Before or after every key whose first `columns` columns equal those of `key`.
     Columns { key: Vec<u8>, columns: usize, after: bool },
@@ -43,6 +44,14 @@ fn after_prefix_of(mut bytes: Vec<u8>) -> Boundary {
 }
 
 impl Boundary {
+    /// The bytes that the boundary was made of.
+    pub(super) fn into_key(self) -> Vec<u8> {
+        match self {
+            Boundary::Bytes(key) | Boundary::Key { key, .. } | Boundary::Columns { key, .. } => key,
+            Boundary::Start | Boundary::End => Vec::new(),
+        }
+    }
+
     /// The key that the boundary is before or after, if it is one.
     pub(super) fn key(&self) -> Option<&[u8]> {
         match self {
@@ -71,10 +80,13 @@ impl Schema {
 
     /// Before this key, which has its address.
     pub(super) fn before_key(&self, key: &[u8]) -> Boundary {
-        self.before_owned_key(key.to_vec())
+        match self.keys {
+            Keys::Bytewise => Boundary::Bytes(self.expanded(key).into_owned()),
+            Keys::Custom => Boundary::Key { key: key.to_vec(), after: false },
+        }
     }
 
-    /// The same, for a key that is not needed elsewhere.
+    /// The same, for a key that is not needed elsewhere, and is not compressed.
     pub(super) fn before_owned_key(&self, key: Vec<u8>) -> Boundary {
         match self.keys {
             Keys::Bytewise => Boundary::Bytes(key),
@@ -86,7 +98,7 @@ impl Schema {
     pub(super) fn after_key(&self, key: &[u8]) -> Boundary {
         match self.keys {
             Keys::Bytewise => {
-                let mut next = key.to_vec();
+                let mut next = self.expanded(key).into_owned();
                 next.push(0);
                 Boundary::Bytes(next)
             }
@@ -104,6 +116,7 @@ impl Schema {
         match boundary {
             Boundary::Start => Ordering::Greater,
             Boundary::End => Ordering::Less,
+            Boundary::Bytes(bytes) if self.is_compressed(key) => self.expanded(key).as_ref().cmp(bytes),
             Boundary::Bytes(bytes) => key.cmp(bytes),
             Boundary::Key { key: wanted, after } => against(self.compare(key, wanted), *after),
             Boundary::Columns { key: wanted, columns, after } => {
@@ -126,7 +139,7 @@ impl Schema {
         let child = match boundary {
             Boundary::Start => return Ok(0),
             Boundary::End => return Ok(branch.count()),
-            Boundary::Bytes(bytes) => branch.find(bytes)?,
+            Boundary::Bytes(bytes) if branch.keys() == Keys::Bytewise => branch.find(bytes)?,
             _ => {
                 let mut buffer = Vec::new();
                 branch.find_by(&mut buffer, |key| self.order(key, boundary))?

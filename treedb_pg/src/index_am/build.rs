@@ -5,7 +5,8 @@ use treedb_formats::packed::packed_size;
 
 use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
-use super::schema::Schema;
+use super::schema::{Entry, Schema};
+use super::separators::{insert_separator, open_to, plan_split};
 use super::sorter::{Heads, Sorter};
 use super::tree::Tree;
 use crate::pages::page::{Damage, ROOM, ViewMut, flag};
@@ -37,13 +38,17 @@ struct LeafSize {
     /// Bytes of all keys and of all values.
     keys: usize,
     values: usize,
+    /// Some key is compressed.
+    compressed: bool,
 }
 
 impl LeafSize {
     /// The size with one more entry, which comes after `first` and all others.
-    fn with(self, order: Keys, first: &[u8], key: &[u8], value: &[u8]) -> LeafSize {
+    fn with(self, schema: &Schema, first: &[u8], key: &[u8], value: &[u8]) -> LeafSize {
         let alone = self.count == 0;
-        let prefix = match order {
+        let compressed = self.compressed || schema.is_compressed(key);
+        let prefix = match schema.keys {
+            _ if compressed => 0,
             Keys::Custom => 0,
             Keys::Bytewise if alone => key.len(),
             Keys::Bytewise => common(first.get(..self.prefix).unwrap_or(first), key),
@@ -55,11 +60,12 @@ impl LeafSize {
             longest: self.longest.max(key.len()),
             keys: self.keys + key.len(),
             values: self.values + value.len(),
+            compressed,
         }
     }
 
     fn bytes(self, order: Keys) -> usize {
-        if order == Keys::Bytewise && self.values == 0 && self.shortest == self.longest {
+        if order == Keys::Bytewise && !self.compressed && self.values == 0 && self.shortest == self.longest {
             return packed_size(self.count, self.prefix, self.longest - self.prefix);
         }
         LeafEntries::node_size_limit(self.count, self.keys + self.values, self.prefix, self.shortest)
@@ -79,7 +85,7 @@ pub(super) struct Loader<'s> {
     tree: Tree<'s>,
     /// The leaf that is being filled, its entries and their size.
     leaf: u32,
-    entries: LeafEntries,
+    entries: LeafEntries<'s>,
     size: LeafSize,
     /// From level 1 up.
     branches: Vec<OpenBranch>,
@@ -93,7 +99,7 @@ impl<'s> Loader<'s> {
     pub(super) fn new(tree: Tree<'s>) -> Self {
         drop(Page::extend(tree.index, Fork::Main));
         let leaf = Page::extend(tree.index, Fork::Main).block();
-        let entries = LeafEntries::new(tree.schema.keys);
+        let entries = LeafEntries::new(tree.schema);
         let (size, filled) = (LeafSize::default(), tree.filled(ROOM));
         Loader { tree, leaf, entries, size, branches: Vec::new(), count: 0, filled }
     }
@@ -129,7 +135,7 @@ impl<'s> Loader<'s> {
         if self.count.is_multiple_of(1024) {
             report_loaded(self.count);
         }
-        let size = self.size.with(self.keys(), self.entries.key(0), key, value);
+        let size = self.size.with(self.tree.schema, self.entries.key(0), key, value);
         self.entries.push(key, value);
         self.size = size;
         if size.count == 1 || size.bytes(self.keys()) <= self.filled {
@@ -146,13 +152,13 @@ impl<'s> Loader<'s> {
                 "expected entries that a page can hold, found longer ones",
             );
         };
-        let (block, new_block, bound) = (self.leaf, self.extend(), self.entries.separator(at).to_vec());
+        let (block, new_block, bound) = (self.leaf, self.extend(), self.entries.separator(at).into_owned());
         self.write(block, 0, 0, Some((new_block, &bound)), |page| self.entries.write(0..at, page));
         let rest = self.entries.split_off(at);
         (self.leaf, self.entries, self.size) = (new_block, rest, LeafSize::default());
         for i in 0..self.entries.len() {
             let (first, key, value) = (self.entries.key(0), self.entries.key(i), self.entries.value(i));
-            self.size = self.size.with(self.keys(), first, key, value);
+            self.size = self.size.with(self.tree.schema, first, key, value);
         }
         self.add_child(1, block, &bound, new_block);
     }
@@ -170,13 +176,13 @@ impl<'s> Loader<'s> {
         loop {
             let Some(open) = self.branches.get_mut(number) else { return };
             let (block, count) = (open.block, open.count);
-            let inserted = BranchMut::open(&mut open.payload).and_then(|mut branch| {
-                // Room for the bound that a page gets beside it.
-                if count > 1 && branch.view()?.free()? < 2 * separator.len() + 32 {
-                    return Ok(false);
-                }
-                branch.insert(count, separator, right)
-            });
+            let free = Branch::open(&open.payload).and_then(|branch| branch.free());
+            // Room for the bound that a page gets beside it.
+            let inserted = match free {
+                Ok(free) if count > 1 && free < 2 * separator.len() + 32 => Ok(false),
+                Ok(_) => insert_separator(self.tree.schema, &mut open.payload, count, separator, right),
+                Err(damage) => Err(damage),
+            };
             if self.tree.checked_node(block, inserted) {
                 open.count += 1;
                 return;
@@ -184,13 +190,9 @@ impl<'s> Loader<'s> {
             let new_block = self.extend();
             let Some(open) = self.branches.get(number) else { return };
             let old = open.payload.clone();
-            let branch = self.tree.checked_node(block, Branch::open(&old));
-            let mut plan = self.tree.checked_node(block, branch.split(count, separator, right));
-            let whole = self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
-            if !whole {
-                plan = self.tree.checked_node(block, branch.divide());
-                self.tree.checked_node(block, plan.fit_beside(ROOM, ROOM));
-            }
+            let open = self.tree.checked_node(block, open_to(self.tree.schema, &old, separator));
+            let plan = plan_split(&old, open.as_deref(), (count, separator, right), ROOM);
+            let (plan, whole) = self.tree.checked_node(block, plan);
             let mut bound = Vec::new();
             self.tree.checked_node(block, plan.separator(&mut bound));
             self.write(block, level as u16, 0, Some((new_block, &bound)), |page| {
@@ -278,9 +280,10 @@ fn collect(
 ) -> u32 {
     let mut facts = 0;
     let mut heads = Heads::new(schema);
+    let mut entry = Entry::default();
     scan(&mut |row| {
         let head = heads.of(row);
-        facts |= schema.entries(row, |entry| sorter.add(&entry, head));
+        facts |= schema.entries(row, &mut entry, |entry| sorter.add(entry, head));
     });
     facts
 }
@@ -293,7 +296,7 @@ pub(super) fn build_empty(index: Index<'_>) {
     Meta { root: 1, level: 0, facts: 0, deleted: 0 }.init(meta.bytes_mut());
     let mut root: Page<Exclusive> = Page::extend(index, Fork::Init);
     let mut view = ViewMut::init(root.bytes_mut(), 0, flag::ROOT, None);
-    tree.checked(1, LeafEntries::new(schema.keys).write(0..0, &mut view));
+    tree.checked(1, LeafEntries::new(&schema).write(0..0, &mut view));
     meta.log();
     root.log();
 }

@@ -6,15 +6,18 @@
 //! snapshot does; every other entry points to a row that the snapshot does not see, and to none that is free. An entry
 //! that seems not to is looked for again before it is reported: a vacuum may have removed it, and then its row.
 
+use std::cmp::Ordering;
+
 use pgrx::{check_for_interrupts, pg_sys};
 
 use super::boundary::{Boundary, Side};
 use super::check_tree::check_tree;
 use super::leaf::{LeafView, Selection};
-use super::schema::{Schema, row_of};
+use super::schema::{Entry, Schema, row_of};
 use super::sorter::{Heads, Sorter};
 use super::tree::Tree;
 use super::{expect_own_index, is_own_index};
+use crate::pages::check::Problems;
 use crate::pages::page::View;
 use crate::shim::buffer::{Page, Shared};
 use crate::shim::function::pg_function;
@@ -25,36 +28,6 @@ use crate::shim::snapshot::{self, Registered};
 use crate::shim::table::{Fetch, Slot};
 use crate::shim::{catalog, heap};
 use crate::vector_am;
-
-/// No more problems than these are reported for one index.
-const MAX_PROBLEMS: usize = 100;
-
-/// What is wrong with an index.
-pub(super) struct Problems {
-    name: String,
-    messages: Vec<String>,
-}
-
-impl Problems {
-    /// Nothing yet, of the same index.
-    pub(super) fn none_yet(&self) -> Problems {
-        Problems { name: self.name.clone(), messages: Vec::new() }
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.messages.is_empty()
-    }
-
-    pub(super) fn append(&mut self, mut more: Problems) {
-        self.messages.append(&mut more.messages);
-    }
-
-    pub(super) fn report(&mut self, what: impl FnOnce() -> String) {
-        if self.messages.len() < MAX_PROBLEMS {
-            self.messages.push(format!("{}: {}", self.name, what()));
-        }
-    }
-}
 
 /// Reads the entries of a tree one by one.
 struct EntryCursor<'t> {
@@ -137,9 +110,10 @@ fn content(table: &OpenTable, tree: Tree<'_>, problems: &mut Problems) {
     let snapshot = Registered::latest();
     let mut sorter = Sorter::new(schema, maintenance_memory());
     let mut heads = Heads::new(schema);
+    let mut entry = Entry::default();
     scan_table(table.get(), tree.index, snapshot.get(), |row| {
         let head = heads.of(row);
-        schema.entries(row, |entry| sorter.add(&entry, head));
+        schema.entries(row, &mut entry, |entry| sorter.add(entry, head));
     });
     let mut cursor = EntryCursor::new(tree);
     let mut lookup = Lookup::new(table, tree, snapshot);
@@ -148,11 +122,15 @@ fn content(table: &OpenTable, tree: Tree<'_>, problems: &mut Problems) {
         format!("({block},{offset})")
     };
     sorter.drain(|key, value| {
-        while !cursor.key.is_empty() && schema.compare(&cursor.key, key) == std::cmp::Ordering::Less {
+        let order = |cursor: &EntryCursor<'_>| match cursor.key.is_empty() {
+            true => Ordering::Greater,
+            false => schema.compare(&cursor.key, key),
+        };
+        while order(&cursor) == Ordering::Less {
             lookup.check_unexpected(&cursor.key, problems);
             cursor.advance();
         }
-        if cursor.key == key {
+        if order(&cursor) == Ordering::Equal {
             if value != cursor.value {
                 problems.report(|| format!("the entry of row {} has other included values", show(key)));
             }
@@ -235,22 +213,19 @@ fn check_index(index_oid: pg_sys::Oid, heapallindexed: bool, problems: &mut Vec<
     if !index.is_ready() {
         return;
     }
+    let mut found = Problems::of(index.shown());
     if vector_am::is_own_index(index_oid) {
-        let name = index.shown();
-        let mut found = Problems { name, messages: Vec::new() };
-        vector_am::check(&table, index, heapallindexed, &mut |problem| found.report(|| problem));
-        problems.append(&mut found.messages);
-        return;
+        vector_am::check(&table, index, heapallindexed, &mut found);
+        return problems.append(&mut found.into_messages());
     }
     let schema = Schema::of(index);
     let tree = Tree::new(index, &schema);
-    let mut found = Problems { name: tree.name(), messages: Vec::new() };
     check_tree(tree, &mut found);
     // A tree that cannot be read to its end cannot be compared with the table.
     if heapallindexed && found.is_empty() && index.is_valid() {
         content(&table, tree, &mut found);
     }
-    problems.append(&mut found.messages);
+    problems.append(&mut found.into_messages());
 }
 
 /// The indexes of a relation that are ours: itself, or all those of a table.

@@ -15,11 +15,11 @@ use std::collections::HashSet;
 use pgrx::check_for_interrupts;
 use treedb_formats::node::Branch;
 
-use super::check::Problems;
 use super::leaf::LeafView;
 use super::meta::Meta;
 use super::tree::Tree;
 use crate::pages::allocate::is_unused;
+use crate::pages::check::Problems;
 use crate::pages::page::{Damage, View, flag};
 use crate::shim::buffer::{Page, Shared};
 use crate::shim::wal;

@@ -7,6 +7,7 @@
 //! | 0 | NULL, where NULLs come first |
 //! | 1 | a value |
 //! | 2 | NULL, where NULLs come last |
+//! | 3 | a long value of text in the order of its bytes, of bytea or of treedb.bson_value (the bytes of its key): as a value with a length header in [`super::stored`] |
 //!
 //! | kind | value |
 //! |---|---|
@@ -25,6 +26,8 @@
 //! All but the last row of that table order by their bytes ([`Order::Bytes`]); of a descending column all bits of such a
 //! value are inverted. Every encoding is self-delimiting, so columns can be concatenated, and the bytes of one are
 //! never a prefix of the bytes of another.
+//!
+//! A column with marker 3 does not order by its bytes: it stands for the encoding with marker 1 ([`Column::expanded`]).
 
 use std::borrow::Cow;
 use std::cmp::Ordering;
@@ -34,7 +37,7 @@ use pgrx::pg_sys;
 use super::kind::Kind;
 use super::stored::{self, Stored};
 use crate::shim::comparison::Comparison;
-use crate::shim::datum::{Datum, Layout};
+use crate::shim::datum::{Bytes, Datum, Layout, TextBytes};
 use crate::shim::index_scan::{ColumnValue, FixedColumn};
 use crate::shim::server;
 use crate::types::value;
@@ -45,6 +48,8 @@ const NULL_FIRST: u8 = 0;
 pub(super) const VALUE: u8 = FixedColumn::VALUE;
 /// Marker of a NULL that comes after all values.
 pub(super) const NULL_LAST: u8 = 2;
+/// Marker of a value that is compressed.
+const COMPRESSED: u8 = 3;
 /// Bytes of a `name`.
 const NAME: usize = 64;
 
@@ -131,7 +136,41 @@ impl Column {
         VALUE
     }
 
-    /// Appends a value of the column's type, long ones compressed if asked to and if that is possible; false if the
+    /// Whether values whose encoding orders by its bytes may be compressed instead.
+    pub(super) fn compresses(&self) -> bool {
+        matches!(self.kind, Kind::Text | Kind::TextPattern | Kind::Bytea | Kind::Value)
+            && matches!(self.form, Form::Terminated | Form::Escaped)
+    }
+
+    /// Appends a value of the column's type, as short as possible; false if the entry will not give back exactly this
+    /// value.
+    pub(super) fn encode_compressed(&self, datum: Datum<'_>, out: &mut Vec<u8>) -> bool {
+        let from = out.len();
+        let exact = self.encode(datum, true, out);
+        if self.compresses() {
+            let mut compressed = vec![COMPRESSED];
+            stored::append_prefixed(&plain_bytes(self.kind, datum), true, &mut compressed);
+            if compressed.len() < out.len() - from {
+                out.truncate(from);
+                out.append(&mut compressed);
+            }
+        }
+        exact
+    }
+
+    /// The encoding by whose bytes a column is ordered: itself, unless it is compressed.
+    pub(super) fn expanded<'k>(&self, encoded: &'k [u8]) -> Cow<'k, [u8]> {
+        let compressed = encoded.strip_prefix(&[COMPRESSED]).and_then(stored::read_prefixed);
+        let Some(stored) = compressed else { return encoded.into() };
+        let plain = stored.plain();
+        let mut out = Vec::with_capacity(plain.len() + 3);
+        out.push(VALUE);
+        self.append_plain(&plain, &mut out);
+        self.turn_from(1, &mut out);
+        out.into()
+    }
+
+    /// Appends a value of the column's type, long ones compressed if that keeps the order and if asked to; false if the
     /// entry will not give back exactly this value.
     pub(super) fn encode(&self, datum: Datum<'_>, compress: bool, out: &mut Vec<u8>) -> bool {
         self.encode_as(self.kind, datum, compress, out)
@@ -149,33 +188,40 @@ impl Column {
             Kind::Byte => out.push(datum.word() as u8),
             Kind::Unsigned4 => out.extend_from_slice(&(datum.word() as u32).to_be_bytes()),
             Kind::Unsigned8 => out.extend_from_slice(&(datum.word() as u64).to_be_bytes()),
-            Kind::Text | Kind::TextPattern | Kind::Name => {
-                let text = datum.text_bytes();
-                if self.form == Form::Prefixed {
-                    stored::append_prefixed(&text, compress, out);
-                } else {
-                    out.extend_from_slice(&text);
-                    out.push(0);
-                }
+            Kind::Text | Kind::TextPattern | Kind::Name if self.form == Form::Prefixed => {
+                stored::append_prefixed(&datum.text_bytes(), compress, out);
+            }
+            Kind::Text | Kind::TextPattern | Kind::Name | Kind::Bytea | Kind::Value => {
+                self.append_plain(&plain_bytes(kind, datum), out);
             }
             Kind::Uuid => out.extend_from_slice(datum.fixed::<16>()),
             Kind::Macaddr => out.extend_from_slice(datum.fixed::<6>()),
             Kind::Macaddr8 => out.extend_from_slice(datum.fixed::<8>()),
             Kind::Tid => out.extend_from_slice(&tid_to_bytes(*datum.fixed::<6>())),
-            Kind::Bytea => append_escaped(&datum.bytes(), out),
-            Kind::Value => {
-                let mut key = Vec::new();
-                value::encode_key(&datum.bytes(), &mut key);
-                append_escaped(&key, out);
-            }
             Kind::Generic => stored::append(datum, compress, out),
             // The caller takes a key set apart and passes each key as it is: see `Schema::entries`.
             Kind::Keys => {}
         }
+        self.turn_from(from, out);
+        exact
+    }
+
+    /// Appends bytes so that their end is found.
+    fn append_plain(&self, bytes: &[u8], out: &mut Vec<u8>) {
+        match self.form {
+            Form::Escaped => append_escaped(bytes, out),
+            _ => {
+                out.extend_from_slice(bytes);
+                out.push(0);
+            }
+        }
+    }
+
+    /// Inverts the bits of a value, which begins at `from`, if the column's are.
+    fn turn_from(&self, from: usize, out: &mut [u8]) {
         if self.is_inverted() {
             out.iter_mut().skip(from).for_each(|byte| *byte = !*byte);
         }
-        exact
     }
 
     /// Appends a value of a column of integers, which is one that the column's type has.
@@ -183,9 +229,7 @@ impl Column {
         out.push(VALUE);
         let from = out.len();
         put_int(self.kind, value, out);
-        if self.is_inverted() {
-            out.iter_mut().skip(from).for_each(|byte| *byte = !*byte);
-        }
+        self.turn_from(from, out);
     }
 
     /// Whether the bits of values are inverted.
@@ -200,13 +244,15 @@ impl Column {
 
     /// Where the column that begins at `at` ends; `None` if the bytes are damaged.
     pub(super) fn end(&self, key: &[u8], at: usize) -> Option<usize> {
-        if *key.get(at)? != VALUE {
+        let marker = *key.get(at)?;
+        if marker != VALUE && marker != COMPRESSED {
             return Some(at + 1);
         }
         let from = at + 1;
         let rest = key.get(from..)?;
         let turn = self.turn();
         let len = match self.form {
+            _ if marker == COMPRESSED => stored::prefixed_len(rest)?,
             Form::Fixed(len) => len,
             Form::Terminated => rest.iter().position(|byte| byte ^ turn == 0)? + 1,
             Form::Escaped => {
@@ -229,6 +275,9 @@ impl Column {
 
     /// The order of two encoded columns.
     pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
+        if a.first() == Some(&COMPRESSED) || b.first() == Some(&COMPRESSED) {
+            return self.expanded(a).cmp(&self.expanded(b));
+        }
         let (Some((&VALUE, a_value)), Some((&VALUE, b_value))) = (a.split_first(), b.split_first()) else {
             return a.cmp(b);
         };
@@ -260,6 +309,9 @@ impl Column {
     /// The value of an encoded column, `None` for NULL.
     pub(super) fn decode<'k>(&self, bytes: &'k [u8]) -> Option<ColumnValue<'k>> {
         let (marker, value) = bytes.split_first()?;
+        if *marker == COMPRESSED && self.kind.decodes() {
+            return stored::into_value(value.into());
+        }
         if *marker != VALUE {
             return None;
         }
@@ -330,6 +382,45 @@ impl Column {
             Kind::Float4 => (-0.0_f32).to_bits() as usize,
             _ => (-0.0_f64).to_bits() as usize,
         })
+    }
+}
+
+/// The order of two markers, of which one stands for all values.
+pub(super) fn compare_markers(a: Option<&u8>, b: Option<&u8>) -> Ordering {
+    let value =
+        |marker: Option<&u8>| marker.map(|marker| if *marker == COMPRESSED { VALUE } else { *marker });
+    value(a).cmp(&value(b))
+}
+
+/// The bytes that the encoding of a text, a bytea or a value of documents consists of.
+fn plain_bytes(kind: Kind, datum: Datum<'_>) -> PlainBytes<'_> {
+    match kind {
+        Kind::Bytea => PlainBytes::Bytes(datum.bytes()),
+        Kind::Value => {
+            let mut key = Vec::new();
+            value::encode_key(&datum.bytes(), &mut key);
+            PlainBytes::Key(key)
+        }
+        _ => PlainBytes::Text(datum.text_bytes()),
+    }
+}
+
+/// See [`plain_bytes`].
+enum PlainBytes<'d> {
+    Text(TextBytes<'d>),
+    Bytes(Bytes<'d>),
+    Key(Vec<u8>),
+}
+
+impl std::ops::Deref for PlainBytes<'_> {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            PlainBytes::Text(text) => text,
+            PlainBytes::Bytes(bytes) => bytes,
+            PlainBytes::Key(key) => key,
+        }
     }
 }
 

@@ -14,7 +14,7 @@ use super::tree::Tree;
 use crate::pages::page::{Damage, View, ViewMut};
 use crate::shim::buffer::{Exclusive, Page, Pin};
 use crate::shim::fault;
-use crate::shim::wal::{Change, Content};
+use crate::shim::wal::{PageImage, Write, write};
 
 /// A leaf as a scan found it, and which of its entries are in the scan's range.
 pub(super) struct LeafPage {
@@ -231,13 +231,12 @@ impl Tree<'_> {
         if places.is_empty() {
             return;
         }
-        let mut change = Change::begin(self.index);
-        let [copy] = change.pages([(&mut now, Content::Edited)]);
-        let mut copy = self.checked(page.block, ViewMut::open(copy));
+        let mut image = PageImage::of(now.bytes());
+        let mut marked = self.checked(page.block, ViewMut::open(&mut image));
         for place in places {
-            self.checked(page.block, leaf::mark(&mut copy, place));
+            self.checked(page.block, leaf::mark(&mut marked, place));
         }
-        change.commit();
+        write(self.index, &mut [(&mut now, Write::Content(&image))]);
         fault::point("entries_marked");
     }
 }

@@ -24,10 +24,10 @@ impl Tree<'_> {
     pub(super) fn remove_dead(
         &self,
         block: u32,
-        entries: &mut LeafEntries,
+        entries: &mut LeafEntries<'_>,
         new: &[u8],
         inserted: Inserted<'_>,
-        enough: impl Fn(&LeafEntries) -> bool,
+        enough: impl Fn(&LeafEntries<'_>) -> bool,
     ) -> bool {
         let (numbers, marked) = candidates(entries, |i| entries.is_marked(i));
         if !marked.is_empty() {
@@ -49,7 +49,7 @@ impl Tree<'_> {
 }
 
 /// The entries that `may` be removed, with their numbers.
-fn candidates(entries: &LeafEntries, may: impl Fn(usize) -> bool) -> (Vec<usize>, Vec<Candidate>) {
+fn candidates(entries: &LeafEntries<'_>, may: impl Fn(usize) -> bool) -> (Vec<usize>, Vec<Candidate>) {
     let columns = |i: usize| {
         let key = entries.key(i);
         key.len().checked_sub(ADDRESS).and_then(|len| key.get(..len))
@@ -66,7 +66,7 @@ fn candidates(entries: &LeafEntries, may: impl Fn(usize) -> bool) -> (Vec<usize>
 }
 
 /// Removes those of the entries with these numbers, which ascend, that are `dead`.
-fn remove(entries: &mut LeafEntries, numbers: &[usize], dead: &[bool]) {
+fn remove(entries: &mut LeafEntries<'_>, numbers: &[usize], dead: &[bool]) {
     let mut gone = numbers.iter().zip(dead).filter(|(_, dead)| **dead).map(|(number, _)| *number).peekable();
     entries.retain(|i| gone.next_if_eq(&i).is_none());
 }

@@ -59,8 +59,8 @@ pub(super) enum Wanted {
 pub(super) struct Beside {
     /// The next leaf, if it is known.
     pub(super) block: Option<u32>,
-    /// Where the leaf that was read ends (or begins).
-    pub(super) boundary: Boundary,
+    /// Where the leaf that was read ends (or begins), as pages have their bounds.
+    pub(super) bound: Vec<u8>,
 }
 
 impl<'s> EntryReader<'s> {
@@ -155,19 +155,20 @@ impl<'s> EntryReader<'s> {
             Direction::Forward => {
                 let bound = page.until.as_deref().or_else(|| page.view(&self.tree).bound())?;
                 let goes_on = schema.order(bound, &bounds.high) == Ordering::Less;
-                goes_on.then(|| Beside { block: page.next, boundary: schema.before_key(bound) })
+                goes_on.then(|| Beside { block: page.next, bound: bound.to_vec() })
             }
             Direction::Backward => {
                 let lower_bound = self.lower_bound(page)?;
                 let goes_on = schema.order(&lower_bound, &bounds.low) == Ordering::Greater;
-                goes_on.then(|| Beside { block: None, boundary: schema.before_owned_key(lower_bound) })
+                goes_on.then_some(Beside { block: None, bound: lower_bound })
             }
         }
     }
 
     /// Opens the leaf beside another one.
     pub(super) fn open_beside(&self, beside: Beside, range: usize, direction: Direction) -> Option<Cursor> {
-        let Beside { block, boundary } = beside;
+        let Beside { block, bound } = beside;
+        let boundary = self.tree.schema.before_key(&bound);
         match direction {
             Direction::Forward => {
                 let page = match block {
@@ -181,8 +182,7 @@ impl<'s> EntryReader<'s> {
             Direction::Backward => {
                 let reached = self.tree.descend(&boundary, Side::Before, 0, None, true);
                 let below = LowerBound::found(reached.lower_bound);
-                let until = boundary.key().map(<[u8]>::to_vec);
-                self.load(reached.page, below, range, until)
+                self.load(reached.page, below, range, Some(bound))
             }
         }
     }

@@ -12,15 +12,18 @@
 //!
 //! Latches are taken from the bottom up and from left to right.
 
+use std::cell::Cell;
+
 use pgrx::check_for_interrupts;
-use treedb_formats::append_area::{appended_header, appended_size, write_appended};
-use treedb_formats::node::{Branch, BranchMut};
+use treedb_formats::append_area::{APPENDED_HEADER, appended_header, appended_size};
+use treedb_formats::node::BranchMut;
 
 use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
 use super::leaf_entries::LeafEntries;
 use super::meta::Meta;
-use super::schema::{ADDRESS, Entry, Schema};
+use super::schema::{ADDRESS, Entry, Schema, facts_of_keys};
+use super::separators::{insert_separator, open_to, plan_split};
 use super::tree::{MAX_MOVES, Stack, Tree};
 use super::unique_keys::Turn;
 use crate::pages::allocate::allocate;
@@ -28,8 +31,9 @@ use crate::pages::page::{HEADER, ROOM, UPPER, View, ViewMut, flag};
 use crate::shim::buffer::{self, Exclusive, Page};
 use crate::shim::index_build::IndexRow;
 use crate::shim::relation::{Index, Table};
-use crate::shim::wal::{Change, Content, patch};
+use crate::shim::wal::{PageImage, Part, Write, write};
 use crate::shim::{error, fault};
+use crate::types::keyset;
 
 /// How often the parent of a page is searched for again because other backends split pages to its left meanwhile. More
 /// is damage.
@@ -48,9 +52,6 @@ const WORTHWHILE: usize = ROOM / 16;
 /// were used before will come between them. btree fills as many.
 const ONE_VALUE_FILL: usize = 96;
 
-/// Appended entries up to this size are put together without allocating.
-const SHORT: usize = 128;
-
 /// What an insert knows of its row.
 #[derive(Clone, Copy)]
 pub(super) struct Inserted<'t> {
@@ -60,57 +61,84 @@ pub(super) struct Inserted<'t> {
     pub(super) unchanged: bool,
 }
 
-/// Inserts the entries of a row.
-pub(super) fn insert(schema: &Schema, index: Index<'_>, row: &IndexRow<'_>, inserted: Inserted<'_>) {
-    let tree = Tree::new(index, schema);
-    if schema.is_multikey() {
-        let mut entries: Vec<Entry> = Vec::new();
-        let facts = schema.entries(row, |entry| entries.push(entry));
-        if facts != 0 {
-            tree.record_facts(facts);
+/// What inserts into an index keep from one row to the next.
+pub(super) struct Inserter {
+    schema: Schema,
+    /// Memory for entries.
+    entry: Cell<Entry>,
+}
+
+impl Inserter {
+    pub(super) fn new(index: Index<'_>) -> Inserter {
+        Inserter { schema: Schema::of(index), entry: Cell::default() }
+    }
+
+    /// Inserts the entries of a row.
+    pub(super) fn insert(&self, index: Index<'_>, row: &IndexRow<'_>, inserted: Inserted<'_>) {
+        let (tree, mut entry) = (Tree::new(index, &self.schema), self.entry.take());
+        if self.schema.is_multikey() {
+            if let Some(keys) = row.value(0) {
+                let keys = keys.bytes();
+                tree.record_facts(facts_of_keys(&keys));
+                match index.is_exclusion() {
+                    true => insert_unique(&tree, row, &keys, &mut entry, inserted),
+                    false => tree.insert_keys(row, &keys, &mut entry, inserted),
+                }
+            }
+        } else {
+            tree.record_facts(self.schema.entry(row, &mut entry));
+            tree.insert(&mut entry, inserted);
         }
-        match index.is_exclusion() {
-            true => insert_unique(&tree, row, entries, inserted),
-            false => entries.into_iter().for_each(|entry| tree.insert(entry, inserted)),
-        }
-    } else {
-        schema.entries(row, |entry| tree.insert(entry, inserted));
+        self.entry.set(entry);
     }
 }
 
 /// Inserts the entries of a row whose keys no other row may have.
-fn insert_unique(tree: &Tree<'_>, row: &IndexRow<'_>, entries: Vec<Entry>, inserted: Inserted<'_>) {
-    let Some(keys) = row.value(0) else { return };
-    let keys = keys.bytes();
+fn insert_unique(
+    tree: &Tree<'_>,
+    row: &IndexRow<'_>,
+    keys: &[u8],
+    entry: &mut Entry,
+    inserted: Inserted<'_>,
+) {
     // Until the entries are there, others wait that want to insert the same keys.
-    let turn = match entries.as_slice() {
-        [entry] => {
-            let turn = Turn::begin(tree, &keys);
-            if turn.is_exact() && tree.insert_alone(entry, inserted) {
-                return turn.end_alone(tree.index);
-            }
-            turn.wait(tree, inserted.table, row)
+    let turn = Turn::begin(tree, keys);
+    if turn.is_exact() && keyset::read(keys).nth(1).is_none() {
+        let mut alone = false;
+        tree.schema.entries_of_keys(keys, row.tid(), entry, |entry| {
+            alone = tree.insert_alone(entry, inserted);
+        });
+        if alone {
+            return turn.end_alone(tree.index);
         }
-        _ => Turn::begin(tree, &keys).wait(tree, inserted.table, row),
-    };
-    for entry in entries {
-        tree.insert(entry, inserted);
     }
+    let turn = turn.wait(tree, inserted.table, row);
+    tree.insert_keys(row, keys, entry, inserted);
     turn.end(tree.index);
 }
 
-impl Tree<'_> {
-    /// Inserts an entry.
-    fn insert(&self, entry: Entry, inserted: Inserted<'_>) {
-        if let Some(page) = self.rightmost(&self.schema.after_key(&entry.key))
-            && self.append_key(page, &entry.key, &entry.value).is_none()
-        {
-            return;
-        }
+impl<'s> Tree<'s> {
+    /// Inserts the entries of a key set.
+    fn insert_keys(&self, row: &IndexRow<'_>, keys: &[u8], entry: &mut Entry, inserted: Inserted<'_>) {
+        self.schema.entries_of_keys(keys, row.tid(), entry, |entry| self.insert(entry, inserted));
+    }
+
+    /// Inserts an entry, whose memory stays for the next one.
+    fn insert(&self, entry: &mut Entry, inserted: Inserted<'_>) {
         let Entry { key, value } = entry;
-        let boundary = self.schema.before_owned_key(key);
-        let Some(key) = boundary.key() else { return };
-        self.insert_at(&boundary, |_, _| true, (key, &value), inserted);
+        let compressed = self.schema.is_compressed(key);
+        let boundary = match compressed {
+            true => self.schema.before_key(key),
+            false => self.schema.before_owned_key(std::mem::take(key)),
+        };
+        let whole: &[u8] = if compressed { key } else { boundary.key().unwrap_or(&[]) };
+        let page = self.rightmost(&boundary);
+        if page.is_none_or(|page| self.append_key(page, whole, value).is_some()) {
+            self.insert_at(&boundary, |_, _| true, (whole, value), inserted);
+        }
+        if !compressed {
+            *key = boundary.into_key();
+        }
     }
 
     /// Inserts an entry of a key set, unless there may be another one with the same columns: one latch is held from looking for
@@ -204,18 +232,14 @@ impl Tree<'_> {
             return Some(page);
         }
         let upper = HEADER + self.checked(block, view.hole()).end - size;
-        let (mut short, long);
-        let record = match size {
-            ..=SHORT => {
-                short = [0; SHORT];
-                write_appended(key, value, &mut short)
-            }
-            _ => {
-                long = [&appended_header(key, value)[..], key, value].concat();
-                long.as_slice()
-            }
-        };
-        patch(self.index, &mut page, [(UPPER, &(upper as u16).to_le_bytes()), (upper, record)]);
+        let at = upper + APPENDED_HEADER;
+        let parts: [Part<'_>; 4] = [
+            (UPPER, &(upper as u16).to_le_bytes()),
+            (upper, &appended_header(key, value)),
+            (at, key),
+            (at + key.len(), value),
+        ];
+        write(self.index, &mut [(&mut page, Write::Parts(&parts))]);
         None
     }
 
@@ -230,7 +254,7 @@ impl Tree<'_> {
         stack: &mut Stack,
     ) -> bool {
         let block = page.block();
-        let old = page.bytes().to_vec();
+        let old = PageImage::of(page.bytes());
         let view = self.checked(block, View::open(&old));
         let leaf = self.checked(block, LeafView::open(&view, self.schema.keys));
         let mut entries = self.checked(block, LeafEntries::of(&leaf, self.schema));
@@ -238,17 +262,16 @@ impl Tree<'_> {
         // Not for the sake of a few long entries, of which a page cannot have many.
         let many = leaf.sorted_count() > 8 * MIN_ROOM;
         let spare = if many { MIN_ROOM * appended_size(key.len(), value.len()) } else { 0 };
-        let fits = |entries: &LeafEntries| entries.size(0..entries.len()) + spare <= room;
-        entries.insert(self.schema, key, value);
-        let roomy = |entries: &LeafEntries| entries.size(0..entries.len()) + WORTHWHILE <= room;
+        let fits = |entries: &LeafEntries<'_>| entries.size(0..entries.len()) + spare <= room;
+        entries.insert(key, value);
+        let roomy = |entries: &LeafEntries<'_>| entries.size(0..entries.len()) + WORTHWHILE <= room;
         if !fits(&entries) && !self.remove_dead(block, &mut entries, key, inserted, roomy) {
             return self.split_leaf(page, &view, &leaf, entries, (key, value), stack);
         }
-        let mut change = Change::begin(self.index);
-        let [copy] = change.pages([(&mut page, Content::Edited)]);
-        let mut copy = self.checked(block, ViewMut::open(copy));
-        self.checked(block, entries.write(0..entries.len(), &mut copy));
-        change.commit();
+        let mut image = PageImage::of(&old);
+        let mut merged = self.checked(block, ViewMut::open(&mut image));
+        self.checked(block, entries.write(0..entries.len(), &mut merged));
+        write(self.index, &mut [(&mut page, Write::Content(&image))]);
         fault::point("leaf_merge");
         true
     }
@@ -260,7 +283,7 @@ impl Tree<'_> {
         mut page: Page<Exclusive>,
         view: &View<'_>,
         leaf: &LeafView<'_>,
-        mut entries: LeafEntries,
+        mut entries: LeafEntries<'s>,
         new: (&[u8], &[u8]),
         stack: &mut Stack,
     ) -> bool {
@@ -287,25 +310,26 @@ impl Tree<'_> {
                 "expected entries that two pages can hold, found longer ones",
             );
         };
-        let bound = entries.separator(at);
+        let bound = &*entries.separator(at);
         let mut right = allocate(self.index);
         let right_block = right.block();
-        let mut change = Change::begin(self.index);
-        let [left_copy, right_copy] =
-            change.pages([(&mut page, Content::Edited), (&mut right, Content::Replaced)]);
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
-        let mut right_copy = ViewMut::init(right_copy, 0, 0, next_of(view));
-        let mut left_copy = ViewMut::init(left_copy, 0, flags, Some((right_block, bound)));
+        let (mut left_image, mut right_image) = (PageImage::empty(), PageImage::empty());
+        let mut new_right = ViewMut::init(&mut right_image, 0, 0, next_of(view));
+        let mut new_left = ViewMut::init(&mut left_image, 0, flags, Some((right_block, bound)));
         let (left, right_half) = (0..at, at..entries.len());
         if merged {
-            self.checked(block, entries.write(left, &mut left_copy));
-            self.checked(block, entries.write(right_half, &mut right_copy));
+            self.checked(block, entries.write(left, &mut new_left));
+            self.checked(block, entries.write(right_half, &mut new_right));
         } else {
             let is_left = |key: &[u8]| self.schema.compare(key, bound) == std::cmp::Ordering::Less;
-            self.checked(block, entries.write_beside(left, leaf, is_left, &mut left_copy));
-            self.checked(block, entries.write_beside(right_half, leaf, |key| !is_left(key), &mut right_copy));
+            self.checked(block, entries.write_beside(left, leaf, is_left, &mut new_left));
+            self.checked(block, entries.write_beside(right_half, leaf, |key| !is_left(key), &mut new_right));
         }
-        change.commit();
+        write(
+            self.index,
+            &mut [(&mut page, Write::Content(&left_image)), (&mut right, Write::Image(&right_image))],
+        );
         drop(right);
         fault::point("leaf_split");
         self.finish_split(page, stack, MAX_PARENT_RETRIES);
@@ -316,7 +340,13 @@ impl Tree<'_> {
     /// that ascending inserts fill their pages. A leaf at whose end they came leaves behind what a build would: the next
     /// ones will come to the right half. Rows of one value are such: the later ones have the higher addresses. So a leaf of
     /// a few values is split between two of them, as near as possible: then each half is filled from its end.
-    fn wanted_split(&self, view: &View<'_>, leaf: &LeafView<'_>, entries: &LeafEntries, new: &[u8]) -> usize {
+    fn wanted_split(
+        &self,
+        view: &View<'_>,
+        leaf: &LeafView<'_>,
+        entries: &LeafEntries<'_>,
+        new: &[u8],
+    ) -> usize {
         let wanted = self.after_ascending(view, leaf, entries, new);
         let middle = entries.middle();
         let between =
@@ -329,7 +359,7 @@ impl Tree<'_> {
         &self,
         view: &View<'_>,
         leaf: &LeafView<'_>,
-        entries: &LeafEntries,
+        entries: &LeafEntries<'_>,
         new: &[u8],
     ) -> Option<usize> {
         let full = || {
@@ -342,7 +372,7 @@ impl Tree<'_> {
         let recent: Vec<&[u8]> = leaf.appended().flatten().map(|entry| entry.key).chain([new]).collect();
         let least = recent.iter().min_by(|a, b| self.schema.compare(a, b));
         let greatest = recent.iter().max_by(|a, b| self.schema.compare(a, b));
-        let place = |key: Option<&&[u8]>| key.map_or(0, |key| entries.place_of(self.schema, key));
+        let place = |key: Option<&&[u8]>| key.map_or(0, |key| entries.place_of(key));
         let (first, last) = (place(least), place(greatest));
         let in_a_row = recent.len() >= MIN_ROOM && last - first < recent.len() + recent.len() / 8;
         in_a_row.then(|| if last + 1 < entries.len() { last + 1 } else { full() })
@@ -401,20 +431,20 @@ impl Tree<'_> {
                 drop(page);
                 return self.finish_chain(child, block, level, retries);
             }
-            let mut change = Change::begin(self.index);
-            let [parent_copy, page_copy] =
-                change.pages([(&mut parent, Content::Edited), (&mut page, Content::Edited)]);
-            let mut parent_copy = self.checked(parent_block, ViewMut::open(parent_copy));
-            let fits =
-                BranchMut::open(parent_copy.payload()).and_then(|mut b| b.insert(place, &bound, right));
+            let mut image = PageImage::of(parent.bytes());
+            let mut new_parent = self.checked(parent_block, ViewMut::open(&mut image));
+            let fits = insert_separator(self.schema, new_parent.payload(), place, &bound, right);
             if self.checked_node(parent_block, fits) {
-                self.checked(parent_block, parent_copy.finish_branch());
-                self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::INCOMPLETE);
-                change.commit();
+                self.checked(parent_block, new_parent.finish_branch());
+                let (at, flags) = self.view(&page).changed_flags(0, flag::INCOMPLETE);
+                let flags: [Part<'_>; 1] = [(at, &flags)];
+                write(
+                    self.index,
+                    &mut [(&mut parent, Write::Content(&image)), (&mut page, Write::Parts(&flags))],
+                );
                 fault::point("split_finished");
                 return;
             }
-            drop(change);
             if self.split_branch(parent, &mut page, place, &bound, right, stack) {
                 return;
             }
@@ -477,43 +507,33 @@ impl Tree<'_> {
         stack: &mut Stack,
     ) -> bool {
         let block = page.block();
-        let old = page.bytes().to_vec();
+        let old = PageImage::of(page.bytes());
         let view = self.checked(block, View::open(&old));
         let (room, level) = (view.payload().len(), view.level());
-        let branch = self.checked_node(block, Branch::open(view.payload()));
-        let mut plan = self.checked_node(block, branch.split(place, separator, right_child));
-        let whole = self.checked_node(block, plan.fit_beside(ROOM, room));
-        if !whole {
-            plan = self.checked_node(block, branch.divide());
-            if !self.checked_node(block, plan.fit_beside(ROOM, room)) {
-                error::corrupted(
-                    &self.name(),
-                    block,
-                    "expected separators that two pages can hold, found longer ones",
-                );
-            }
-        }
+        let node = view.payload();
+        let open = self.checked_node(block, open_to(self.schema, node, separator));
+        let plan = plan_split(node, open.as_deref(), (place, separator, right_child), room);
+        let (plan, whole) = self.checked_node(block, plan);
         let mut bound = Vec::new();
         self.checked_node(block, plan.separator(&mut bound));
         let mut right = allocate(self.index);
-        let (right_block, child_block) = (right.block(), child.block());
-        let mut change = Change::begin(self.index);
-        let [left_copy, right_copy, child_copy] = change.pages([
-            (&mut page, Content::Edited),
-            (&mut right, Content::Replaced),
-            (child, Content::Edited),
-        ]);
-        let mut right_copy = ViewMut::init(right_copy, level, 0, next_of(&view));
-        self.checked_node(block, plan.right(right_copy.payload()));
-        self.checked(block, right_copy.finish_branch());
+        let right_block = right.block();
+        let (mut left_image, mut right_image) = (PageImage::empty(), PageImage::empty());
+        let mut new_right = ViewMut::init(&mut right_image, level, 0, next_of(&view));
+        self.checked_node(block, plan.right(new_right.payload()));
+        self.checked(block, new_right.finish_branch());
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
-        let mut left_copy = ViewMut::init(left_copy, level, flags, Some((right_block, &bound)));
-        self.checked_node(block, plan.left(left_copy.payload()));
-        self.checked(block, left_copy.finish_branch());
+        let mut new_left = ViewMut::init(&mut left_image, level, flags, Some((right_block, &bound)));
+        self.checked_node(block, plan.left(new_left.payload()));
+        self.checked(block, new_left.finish_branch());
+        let (left, new) =
+            ((&mut page, Write::Content(&left_image)), (&mut right, Write::Image(&right_image)));
         if whole {
-            self.checked(child_block, ViewMut::open(child_copy)).set_flags(0, flag::INCOMPLETE);
+            let (at, flags) = self.view(child).changed_flags(0, flag::INCOMPLETE);
+            write(self.index, &mut [left, new, (child, Write::Parts(&[(at, &flags)]))]);
+        } else {
+            write(self.index, &mut [left, new]);
         }
-        change.commit();
         drop(right);
         fault::point("branch_split");
         self.finish_split(page, stack, MAX_PARENT_RETRIES);
@@ -530,15 +550,10 @@ impl Tree<'_> {
         }
         let mut root = allocate(self.index);
         let root_block = root.block();
-        let mut change = Change::begin(self.index);
-        let [meta_copy, root_copy, page_copy] = change.pages([
-            (&mut meta_page, Content::Edited),
-            (&mut root, Content::Replaced),
-            (page, Content::Edited),
-        ]);
-        let mut root_copy = ViewMut::init(root_copy, level + 1, flag::ROOT, None);
-        let made = BranchMut::init(root_copy.payload(), self.schema.keys, block)
-            .and_then(|mut branch| branch.insert(0, bound, right));
+        let mut image = PageImage::empty();
+        let mut new_root = ViewMut::init(&mut image, level + 1, flag::ROOT, None);
+        let made = BranchMut::init(new_root.payload(), self.schema.keys, block).map(|_| ());
+        let made = made.and_then(|()| insert_separator(self.schema, new_root.payload(), 0, bound, right));
         if !self.checked_node(root_block, made) {
             error::corrupted(
                 &self.name(),
@@ -546,26 +561,34 @@ impl Tree<'_> {
                 "expected a bound that fits a new root, found a longer one",
             );
         }
-        self.checked(root_block, root_copy.finish_branch());
-        self.checked(block, ViewMut::open(page_copy)).set_flags(0, flag::ROOT | flag::INCOMPLETE);
-        let meta = Meta { root: root_block, level: level + 1, ..meta };
-        meta.write(&mut self.checked(0, ViewMut::open(meta_copy)));
-        change.commit();
+        self.checked(root_block, new_root.finish_branch());
+        let meta = Meta { root: root_block, level: level + 1, ..meta }.bytes();
+        let (at, flags) = self.view(page).changed_flags(0, flag::ROOT | flag::INCOMPLETE);
+        write(
+            self.index,
+            &mut [
+                (&mut meta_page, Write::Parts(&[(HEADER, &meta)])),
+                (&mut root, Write::Image(&image)),
+                (page, Write::Parts(&[(at, &flags)])),
+            ],
+        );
         fault::point("new_root");
         self.index.cache_root(root_block, level + 1);
     }
 
     /// Records facts about the index's entries in the meta page, before the first entry that makes them true.
     pub(super) fn record_facts(&self, facts: u32) {
-        if self.meta().facts & facts == facts {
+        if self.index.cached_facts() & facts == facts {
             return;
         }
         let mut page: Page<Exclusive> = Page::read(self.index, 0);
         let meta = self.checked(0, Meta::read(page.bytes()));
-        let mut change = Change::begin(self.index);
-        let [copy] = change.pages([(&mut page, Content::Edited)]);
-        Meta { facts: meta.facts | facts, ..meta }.write(&mut self.checked(0, ViewMut::open(copy)));
-        change.commit();
+        if meta.facts & facts != facts {
+            let meta = Meta { facts: meta.facts | facts, ..meta }.bytes();
+            write(self.index, &mut [(&mut page, Write::Parts(&[(HEADER, &meta)]))]);
+        }
+        drop(page);
+        self.index.cache_facts(facts);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Leaves of the tree, for reading: a sorted part, and recent inserts.
 //!
 //! The sorted part is a packed leaf ([`treedb_formats::packed`]) where all keys have one length and no values, or a
-//! node ([`treedb_formats::node`]). It is written as a whole ([`super::leaf_entries`]). An insert goes to the append area
+//! node ([`treedb_formats::node`]), which is in byte order if the index is and none of its keys is compressed. It is written as a whole ([`super::leaf_entries`]). An insert goes to the append area
 //! ([`treedb_formats::append_area`]) at the end of the page's hole, so that it changes, and logs, little more than its
 //! own bytes. Readers merge the two.
 //!
@@ -100,7 +100,8 @@ impl<'a> LeafView<'a> {
             (Sorted::Node(node), node.gap()?)
         };
         let order = if let Sorted::Node(node) = &sorted { node.keys() } else { Keys::Bytewise };
-        if order != keys {
+        // Where keys are in byte order, nodes with compressed ones are not.
+        if order != keys && keys == Keys::Custom {
             return Err(Damage::new("a leaf in the index's order", "one in another order"));
         }
         if hole.start != used.start || hole.end > used.end {
@@ -150,7 +151,9 @@ impl<'a> LeafView<'a> {
             (Boundary::Start, _) => return Ok(0),
             (Boundary::End, _) => return Ok(self.sorted_count()),
             (Boundary::Bytes(bytes), Sorted::Packed(packed)) => packed.search(bytes),
-            (Boundary::Bytes(bytes), Sorted::Node(node)) => node.search(bytes)?,
+            (Boundary::Bytes(bytes), Sorted::Node(node)) if node.keys() == Keys::Bytewise => {
+                node.search(bytes)?
+            }
             (_, Sorted::Node(node)) => {
                 let mut buffer = Vec::new();
                 node.search_by(&mut buffer, |key| schema.order(key, boundary))?
@@ -169,7 +172,8 @@ impl<'a> LeafView<'a> {
             for i in from..(from + NEAR).min(self.sorted_count()) {
                 let order = match &self.sorted {
                     Sorted::Packed(packed) => packed.order(i, bytes),
-                    Sorted::Node(node) => node.order(i, bytes)?,
+                    Sorted::Node(node) if node.keys() == Keys::Bytewise => node.order(i, bytes)?,
+                    Sorted::Node(_) => break,
                 };
                 if order != Ordering::Less {
                     return Ok(i);

@@ -1,6 +1,7 @@
 //! The entries of a leaf as a list: how a leaf is written anew, by a merge of its append area, a split, a vacuum or a
 //! build.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::ops::Range;
 
@@ -25,25 +26,26 @@ struct Item {
     key: u16,
     value: u16,
     marked: bool,
+    compressed: bool,
 }
 
 /// Entries in order.
-pub(super) struct LeafEntries {
-    keys: Keys,
+pub(super) struct LeafEntries<'s> {
+    schema: &'s Schema,
     bytes: Vec<u8>,
     items: Vec<Item>,
 }
 
-impl LeafEntries {
+impl<'s> LeafEntries<'s> {
     /// No entries yet. There is room for those of a leaf without growing.
-    pub(super) fn new(keys: Keys) -> Self {
-        LeafEntries { keys, bytes: Vec::with_capacity(2 * ROOM), items: Vec::with_capacity(ROOM / 16) }
+    pub(super) fn new(schema: &'s Schema) -> Self {
+        LeafEntries { schema, bytes: Vec::with_capacity(2 * ROOM), items: Vec::with_capacity(ROOM / 16) }
     }
 
     /// All entries of a leaf.
-    pub(super) fn of(leaf: &LeafView<'_>, schema: &Schema) -> Result<Self, Damage> {
+    pub(super) fn of(leaf: &LeafView<'_>, schema: &'s Schema) -> Result<Self, Damage> {
         let selection = leaf.all(schema)?;
-        let mut entries = LeafEntries::new(schema.keys);
+        let mut entries = LeafEntries::new(schema);
         entries.items.reserve(selection.len() + 1);
         let mut key = Vec::new();
         for i in 0..selection.len() {
@@ -55,8 +57,8 @@ impl LeafEntries {
     }
 
     /// The entries of a leaf's sorted part.
-    pub(super) fn sorted_of(leaf: &LeafView<'_>, schema: &Schema) -> Result<Self, Damage> {
-        let mut entries = LeafEntries::new(schema.keys);
+    pub(super) fn sorted_of(leaf: &LeafView<'_>, schema: &'s Schema) -> Result<Self, Damage> {
+        let mut entries = LeafEntries::new(schema);
         let mut key = Vec::new();
         for place in (0..leaf.sorted_count()).map(Place::Sorted) {
             leaf.key_into(place, &mut key)?;
@@ -71,8 +73,8 @@ impl LeafEntries {
     }
 
     /// Takes the entries from `at` on away, as a list of their own.
-    pub(super) fn split_off(&mut self, at: usize) -> LeafEntries {
-        let mut rest = LeafEntries::new(self.keys);
+    pub(super) fn split_off(&mut self, at: usize) -> LeafEntries<'s> {
+        let mut rest = LeafEntries::new(self.schema);
         for item in self.items.drain(at.min(self.items.len())..).collect::<Vec<_>>() {
             rest.push_marked(self.key_of(&item), self.value_of(&item), item.marked);
         }
@@ -93,12 +95,13 @@ impl LeafEntries {
         let at = self.bytes.len() as u32;
         self.bytes.extend_from_slice(key);
         self.bytes.extend_from_slice(value);
-        Item { at, key: key.len() as u16, value: value.len() as u16, marked }
+        let compressed = self.schema.is_compressed(key);
+        Item { at, key: key.len() as u16, value: value.len() as u16, marked, compressed }
     }
 
     /// Inserts an entry where it belongs; nothing, if there is one with this key. Returns its place.
-    pub(super) fn insert(&mut self, schema: &Schema, key: &[u8], value: &[u8]) -> usize {
-        let place = self.place_of(schema, key);
+    pub(super) fn insert(&mut self, key: &[u8], value: &[u8]) -> usize {
+        let place = self.place_of(key);
         if self.key(place) != key || place == self.len() {
             let item = self.store(key, value, false);
             self.items.insert(place, item);
@@ -116,8 +119,8 @@ impl LeafEntries {
     }
 
     /// How many entries lie before this key.
-    pub(super) fn place_of(&self, schema: &Schema, key: &[u8]) -> usize {
-        self.items.partition_point(|item| schema.compare(self.key_of(item), key) == Ordering::Less)
+    pub(super) fn place_of(&self, key: &[u8]) -> usize {
+        self.items.partition_point(|item| self.schema.compare(self.key_of(item), key) == Ordering::Less)
     }
 
     fn key_of(&self, item: &Item) -> &[u8] {
@@ -150,18 +153,31 @@ impl LeafEntries {
         self.items.get(i).is_some_and(|item| item.marked)
     }
 
-    /// The bound that parts entries below `i` from those at and above: above the former, not above the latter.
-    pub(super) fn separator(&self, i: usize) -> &[u8] {
+    /// The bound that parts entries below `i` from those at and above: above the former, not above the latter. It is
+    /// compressed only if it is shorter then.
+    pub(super) fn separator(&self, i: usize) -> Cow<'_, [u8]> {
         let (left, right) = (self.key(i.wrapping_sub(1)), self.key(i));
-        match self.keys {
-            Keys::Bytewise => right.get(..common(left, right) + 1).unwrap_or(right),
-            Keys::Custom => right,
+        match self.schema.keys {
+            Keys::Bytewise if self.schema.is_compressed(left) || self.schema.is_compressed(right) => {
+                let (left, whole) = (self.schema.expanded(left), self.schema.expanded(right));
+                match whole.get(..common(&left, &whole) + 1) {
+                    Some(short) if short.len() <= right.len() => short.to_vec().into(),
+                    _ => right.into(),
+                }
+            }
+            Keys::Bytewise => right.get(..common(left, right) + 1).unwrap_or(right).into(),
+            Keys::Custom => right.into(),
         }
+    }
+
+    /// How the keys of a part are searched.
+    fn order(&self, part: &[Item]) -> Keys {
+        if part.iter().any(|item| item.compressed) { Keys::Custom } else { self.schema.keys }
     }
 
     /// The bytes that all keys of a part begin with, if their order allows to leave them out.
     fn shared(&self, part: &[Item]) -> usize {
-        match (self.keys, part) {
+        match (self.order(part), part) {
             (Keys::Bytewise, [first, .., last]) => common(self.key_of(first), self.key_of(last)),
             _ => 0,
         }
@@ -170,8 +186,8 @@ impl LeafEntries {
     /// The length of the prefix if a part can be a packed leaf.
     fn packed(&self, part: &[Item]) -> Option<usize> {
         let first = part.first()?;
-        let alike =
-            self.keys == Keys::Bytewise && part.iter().all(|item| item.key == first.key && item.value == 0);
+        let alike = part.iter().all(|item| item.key == first.key && item.value == 0);
+        let alike = alike && self.order(part) == Keys::Bytewise;
         alike.then(|| self.shared(part))
     }
 
@@ -224,7 +240,7 @@ impl LeafEntries {
         } else {
             let (prefix, _) = self.best_node(part);
             let shared = part.first().and_then(|first| self.key_of(first).get(..prefix)).unwrap_or(&[]);
-            let mut node = match self.keys {
+            let mut node = match self.order(part) {
                 Keys::Bytewise => LeafMut::init_with_prefix(payload, shared)?,
                 Keys::Custom => LeafMut::init(payload, Keys::Custom)?,
             };

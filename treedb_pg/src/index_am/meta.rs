@@ -3,18 +3,21 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBt" |
-//! | 4 | 2 | version, 3 |
+//! | 4 | 2 | version, 3; 4 if some key in the order of its bytes is compressed |
 //! | 6 | 2 | level of the root |
 //! | 8 | 4 | block of the root |
 //! | 12 | 4 | facts, see [`fact`] |
 //! | 16 | 4 | pages deleted and not yet reused, as the last vacuum counted them |
 
-use crate::pages::page::{Damage, ROOM, View, ViewMut, flag};
+use crate::pages::meta::{self, Format};
+use crate::pages::page::Damage;
 
-/// Magic number of the meta page.
-const MAGIC: u32 = u32::from_le_bytes(*b"TDBt");
-/// Version of the page format. A library reads no other: it asks for REINDEX.
+/// Version of the page format.
 const VERSION: u16 = 3;
+/// Version of an index with compressed keys in the order of their bytes.
+const WITH_COMPRESSED: u16 = 4;
+/// Meta pages of this access method.
+const FORMAT: Format = Format { magic: *b"TDBt", versions: VERSION..=WITH_COMPRESSED, name: "a meta page" };
 /// Bytes of the payload in use.
 const BYTES: usize = 20;
 
@@ -24,6 +27,8 @@ pub(crate) mod fact {
     pub(crate) const MULTIKEY: u32 = 1;
     /// Some key was too long and is stored shortened: entries still find rows, but not in order.
     pub(crate) const SHORTENED: u32 = 2;
+    /// Some key may have columns in the order of their bytes that are compressed.
+    pub(crate) const COMPRESSED: u32 = 4;
 }
 
 /// What the meta page says.
@@ -42,43 +47,34 @@ pub(super) struct Meta {
 impl Meta {
     /// Reads a meta page.
     pub(super) fn read(page: &[u8]) -> Result<Meta, Damage> {
-        let view = View::open(page)?;
-        let payload = view.payload();
-        let int = |at: usize| {
-            payload.get(at..).and_then(|b| b.first_chunk::<4>()).map_or(0, |b| u32::from_le_bytes(*b))
-        };
-        if !view.has(flag::META) || int(0) != MAGIC {
-            return Err(Damage::new("a meta page", int(0)));
-        }
-        if int(4) as u16 != VERSION {
-            return Err(Damage::version(VERSION, int(4) as u16));
-        }
-        Ok(Meta { root: int(8), level: (int(4) >> 16) as u16, facts: int(12), deleted: int(16) })
+        let fields = FORMAT.read(page)?;
+        Ok(Meta {
+            level: fields.word(6),
+            root: fields.int(8),
+            facts: fields.int(12),
+            deleted: fields.int(16),
+        })
     }
 
     /// Makes `page` a meta page.
     pub(super) fn init(&self, page: &mut [u8]) {
-        let mut page = ViewMut::init(page, 0, flag::META, None);
-        self.write(&mut page);
-        page.set_hole(BYTES..ROOM);
+        meta::init(page, &self.bytes());
     }
 
-    /// Writes over the numbers of a meta page.
-    pub(super) fn write(&self, page: &mut ViewMut<'_>) {
-        let mut bytes = [0; BYTES];
+    /// What a meta page has at the beginning of its payload, [`HEADER`](crate::pages::page::HEADER).
+    pub(super) fn bytes(&self) -> [u8; BYTES] {
+        let version = if self.facts & fact::COMPRESSED == 0 { VERSION } else { WITH_COMPRESSED };
         let parts = [
-            &MAGIC.to_le_bytes()[..],
-            &VERSION.to_le_bytes(),
+            &FORMAT.start(version)[..],
             &self.level.to_le_bytes(),
             &self.root.to_le_bytes(),
             &self.facts.to_le_bytes(),
             &self.deleted.to_le_bytes(),
         ];
-        for (place, byte) in bytes.iter_mut().zip(parts.concat()) {
-            *place = byte;
+        let mut bytes = [0; BYTES];
+        for (place, byte) in bytes.iter_mut().zip(parts.into_iter().flatten()) {
+            *place = *byte;
         }
-        if let Some(place) = page.payload().get_mut(..bytes.len()) {
-            place.copy_from_slice(&bytes);
-        }
+        bytes
     }
 }

@@ -6,6 +6,7 @@
 //! | [`leaf`], [`leaf_entries`] | leaves: a sorted part and recent inserts; how they are written |
 //! | [`kind`], [`column`], [`stored`], [`schema`] | values as bytes, entries, comparison |
 //! | [`boundary`] | positions between entries, found in nodes |
+//! | [`separators`] | separators of branches, compressed ones too |
 //! | [`tree`] | descending and moving right under latches |
 //! | [`insert`], [`dead_entries`] | inserting, splitting, finishing splits; making room instead |
 //! | [`build`], [`sorter`] | building from a table: sort, fill pages, log them |
@@ -63,6 +64,7 @@ mod parallel_scan;
 mod range;
 mod scan;
 mod schema;
+mod separators;
 mod sorter;
 mod stored;
 mod tree;
@@ -101,7 +103,7 @@ struct Btree;
 build_worker!(treedb_btree_build_part, Btree);
 
 impl IndexWrites for Btree {
-    type Inserting = Schema;
+    type Inserting = insert::Inserter;
 
     fn build(build: &mut Build<'_>) -> u64 {
         build::build(build)
@@ -121,12 +123,18 @@ impl IndexWrites for Btree {
         }
     }
 
-    fn begin_insert(index: Index<'_>) -> Schema {
-        Schema::of(index)
+    fn begin_insert(index: Index<'_>) -> insert::Inserter {
+        insert::Inserter::new(index)
     }
 
-    fn insert(schema: &Schema, table: Table<'_>, index: Index<'_>, row: &IndexRow<'_>, unchanged: bool) {
-        insert::insert(schema, index, row, insert::Inserted { table, unchanged })
+    fn insert(
+        inserter: &insert::Inserter,
+        table: Table<'_>,
+        index: Index<'_>,
+        row: &IndexRow<'_>,
+        unchanged: bool,
+    ) {
+        inserter.insert(index, row, insert::Inserted { table, unchanged })
     }
 
     fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>) {

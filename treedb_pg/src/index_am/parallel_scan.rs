@@ -24,7 +24,7 @@ impl EntryReader<'_> {
             Place::Beginning => self.first_range(direction).and_then(|range| self.enter(range, direction)),
             Place::Range(range) => self.enter(range, direction),
             Place::Beside { range, block, key } => {
-                let beside = Beside { block, boundary: self.tree.schema.before_owned_key(key) };
+                let beside = Beside { block, bound: key };
                 let cursor = self.open_beside(beside, range, direction);
                 cursor.map(|cursor| Self::begin(cursor, direction))
             }
@@ -39,10 +39,7 @@ impl EntryReader<'_> {
     fn place_after(&self, page: &LeafPage, direction: Direction) -> Option<Place> {
         let range = page.range();
         match self.beside(page, direction) {
-            Some(Beside { block, boundary }) => {
-                let key = boundary.key()?.to_vec();
-                Some(Place::Beside { range, block, key })
-            }
+            Some(Beside { block, bound }) => Some(Place::Beside { range, block, key: bound }),
             None => self.range_after(range, direction).map(Place::Range),
         }
     }

@@ -11,7 +11,16 @@
 //!
 //! Entries are in the order of their bytes, unless a column has an order of its own (a collation's, or that of a
 //! comparison function): then columns are compared one by one ([`Keys::Custom`]).
+//!
+//! An entry that would be too long has its long values compressed. Where the order is that of the bytes, such a key begins
+//! with a byte 255, its columns are encoded with marker 3 where that is shorter, and it is ordered as the bytes that it
+//! stands for ([`Schema::expanded`]): so an index has one order, whichever of its entries are compressed, and these give
+//! their values back. Nodes that have a compressed key are searched by comparing keys instead of their bytes
+//! ([`Keys::Custom`]); all others, of leaves and branches, are as in an index that has none. Nothing else was worth its
+//! price: cut keys lose the order of those that begin alike and have to be looked up in the table, and comparing all
+//! keys by a function costs every index its prefixes.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 use std::rc::Rc;
 
@@ -19,7 +28,7 @@ use pgrx::pg_sys;
 use treedb_formats::node::Keys;
 use treedb_query::access::RowId;
 
-use super::column::{Column, NULL_LAST, Order, VALUE};
+use super::column::{self, Column, NULL_LAST, Order, VALUE};
 use super::kind::Kind;
 use super::meta::fact;
 use super::stored;
@@ -39,6 +48,19 @@ pub(super) const ADDRESS: usize = 6;
 /// value that is as long as btree takes them fits.
 pub(super) const MAX_ENTRY: usize = 2702;
 
+/// The first byte of a key that has compressed columns, in an index in the order of bytes. Markers are less.
+const COMPRESSED_KEY: u8 = 255;
+
+/// What of an entry is compressed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Compress {
+    Nothing,
+    /// What the entry has as the server passes it, see [`super::stored`].
+    Stored,
+    /// And key columns that are in the order of their bytes.
+    All,
+}
+
 /// The columns of an index.
 #[derive(Debug)]
 pub(super) struct Schema {
@@ -46,11 +68,14 @@ pub(super) struct Schema {
     /// How the values of included columns are passed.
     included: Vec<Layout>,
     pub(super) keys: Keys,
+    /// Keys in the order of bytes may be compressed.
+    compresses: bool,
     /// The columns, if all are at fixed places of a key and there are no other ones.
     fixed: Option<Vec<FixedColumn>>,
 }
 
 /// An entry to be stored.
+#[derive(Default)]
 pub(super) struct Entry {
     pub(super) key: Vec<u8>,
     pub(super) value: Vec<u8>,
@@ -62,6 +87,7 @@ impl Schema {
         let columns: Vec<Column> =
             index.key_columns().iter().enumerate().map(|(at, column)| column_of(index, at, column)).collect();
         let custom = columns.iter().any(|column| !matches!(column.order, Order::Bytes));
+        let compresses = !custom && columns.iter().any(Column::compresses);
         let included = index.included_layouts();
         let mut at = 0;
         let fixed = columns.iter().map(|column| {
@@ -70,7 +96,13 @@ impl Schema {
             Some(fixed)
         });
         let fixed = fixed.collect::<Option<Vec<FixedColumn>>>().filter(|_| included.is_empty());
-        Schema { columns, included, keys: if custom { Keys::Custom } else { Keys::Bytewise }, fixed }
+        Schema {
+            columns,
+            included,
+            keys: if custom { Keys::Custom } else { Keys::Bytewise },
+            compresses,
+            fixed,
+        }
     }
 
     /// That of every index of key sets, whose entries are compared by their bytes, whatever its options say.
@@ -80,6 +112,7 @@ impl Schema {
                 columns: vec![Column::new(Kind::Keys, Layout::Varlena, Order::Bytes, false, false)],
                 included: Vec::new(),
                 keys: Keys::Bytewise,
+                compresses: false,
                 fixed: None,
             });
         }
@@ -104,73 +137,86 @@ impl Schema {
         self.columns.first().is_some_and(|column| column.kind == Kind::Keys)
     }
 
-    /// The entries of a row, and the facts they are evidence of.
-    pub(super) fn entries(&self, row: &IndexRow<'_>, mut each: impl FnMut(Entry)) -> u32 {
-        if self.is_multikey() {
-            let Some(value) = row.value(0) else { return 0 };
-            let bytes = value.bytes();
-            let set = keyset::read(&bytes);
-            let mut facts = if set.multikey { fact::MULTIKEY } else { 0 };
-            let mut last: Option<&[u8]> = None;
-            for key in set {
-                let kept = shortened(key);
-                if kept.len() < key.len() {
-                    facts |= fact::SHORTENED;
-                }
-                // Two long keys may be the same after shortening; keys come in rising order.
-                if last.replace(kept) != Some(kept) {
-                    let mut key = kept.to_vec();
-                    append_address(row.tid(), &mut key);
-                    each(Entry { key, value: Vec::new() });
-                }
-            }
+    /// Shows the entries of a row to `each`, one after the other in `entry`; returns the facts they are evidence of.
+    pub(super) fn entries(
+        &self,
+        row: &IndexRow<'_>,
+        entry: &mut Entry,
+        mut each: impl FnMut(&mut Entry),
+    ) -> u32 {
+        if !self.is_multikey() {
+            let facts = self.entry(row, entry);
+            each(entry);
             return facts;
         }
-        let mut entry = self.entry(row, false);
-        if entry.is_too_long() {
-            entry = self.entry(row, true);
-        }
-        if entry.is_too_long() {
-            fail(
-                SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
-                format!(
-                    "index row size {} exceeds treedb_btree maximum {MAX_ENTRY} for index \"{}\"",
-                    entry.len(),
-                    row.index().shown()
-                ),
-                self.advice(),
-            );
-        }
-        each(entry);
-        0
+        let Some(value) = row.value(0) else { return 0 };
+        let keys = value.bytes();
+        self.entries_of_keys(&keys, row.tid(), entry, each);
+        facts_of_keys(&keys)
     }
 
-    /// What to do about values that are too long.
-    fn advice(&self) -> &'static str {
-        let has = |kinds: &[Kind]| self.columns.iter().any(|column| kinds.contains(&column.kind));
-        if self.keys == Keys::Bytewise && has(&[Kind::Text, Kind::Bytea]) {
-            "Long values that compress can be indexed with operator class text_long_ops or bytea_long_ops. Otherwise index a part of the value, such as left(column, 400), or a hash of it."
-        } else {
-            "Values this long cannot be indexed. Index a part of the value, such as left(column, 400), or a hash of it."
+    /// Shows the entries of a key set to `each`, one after the other in `entry`.
+    pub(super) fn entries_of_keys(
+        &self,
+        keys: &[u8],
+        row: pg_sys::ItemPointerData,
+        entry: &mut Entry,
+        mut each: impl FnMut(&mut Entry),
+    ) {
+        let mut last: Option<&[u8]> = None;
+        for key in keyset::read(keys) {
+            let kept = shortened(key);
+            // Two long keys may be the same after shortening; keys come in rising order.
+            if last.replace(kept) != Some(kept) {
+                entry.clear();
+                entry.key.extend_from_slice(kept);
+                append_address(row, &mut entry.key);
+                each(entry);
+            }
         }
     }
 
-    /// The entry of a row in an index with one for each, values compressed if asked to.
-    fn entry(&self, row: &IndexRow<'_>, compress: bool) -> Entry {
-        // Room for a text of usual length: growing costs more than the room.
-        let mut key = Vec::with_capacity(48 + 16 * self.columns.len() + ADDRESS);
-        let mut value = Vec::new();
+    /// Makes `entry` that of a row, in an index with one for each; returns the facts it is evidence of.
+    pub(super) fn entry(&self, row: &IndexRow<'_>, entry: &mut Entry) -> u32 {
+        for compress in [Compress::Nothing, Compress::Stored, Compress::All] {
+            self.encode(row, compress, entry);
+            if !entry.is_too_long() {
+                return if compress == Compress::All { fact::COMPRESSED } else { 0 };
+            }
+        }
+        fail(
+            SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+            format!(
+                "index row size {} exceeds treedb_btree maximum {MAX_ENTRY} for index \"{}\"",
+                entry.len(),
+                row.index().shown()
+            ),
+            "Values this long cannot be indexed. Index a part of the value, such as left(column, 400), or a hash of it.",
+        )
+    }
+
+    /// The same, values compressed if asked to.
+    fn encode(&self, row: &IndexRow<'_>, compress: Compress, entry: &mut Entry) {
+        entry.clear();
+        let Entry { key, value } = entry;
+        let stored = compress != Compress::Nothing;
         if !self.included.is_empty() {
             value.push(0);
         }
+        if compress == Compress::All && self.compresses {
+            key.push(COMPRESSED_KEY);
+        }
         for (number, column) in self.columns.iter().enumerate() {
-            match row.value(number) {
-                None => column.encode_null(&mut key),
-                Some(datum) => {
-                    if !column.encode(datum, compress, &mut key) {
-                        value.push(number as u8);
-                    }
-                }
+            let Some(datum) = row.value(number) else {
+                column.encode_null(key);
+                continue;
+            };
+            let exact = match compress {
+                Compress::All => column.encode_compressed(datum, key),
+                _ => column.encode(datum, stored, key),
+            };
+            if !exact {
+                value.push(number as u8);
             }
         }
         if let (Some(count), false) = (value.len().checked_sub(1), self.included.is_empty())
@@ -183,12 +229,11 @@ impl Schema {
                 None => value.push(NULL_LAST),
                 Some(datum) => {
                     value.push(VALUE);
-                    stored::append(datum, compress, &mut value);
+                    stored::append(datum, stored, value);
                 }
             }
         }
-        append_address(row.tid(), &mut key);
-        Entry { key, value }
+        append_address(row.tid(), key);
     }
 
     /// The values of an entry's columns, included ones last; `None` for NULL, or where the entry is damaged.
@@ -203,7 +248,7 @@ impl Schema {
             }
             _ => (value, &[][..]),
         };
-        let mut at = Some(0);
+        let mut at = Some(self.columns_begin(key));
         let of_columns = self.columns.iter().enumerate().map(move |(number, column)| {
             let from = at.take()?;
             let end = column.end(key, from)?;
@@ -226,9 +271,39 @@ impl Schema {
         }))
     }
 
+    /// Whether a key of an index in the order of bytes has compressed columns.
+    #[inline]
+    pub(super) fn is_compressed(&self, key: &[u8]) -> bool {
+        self.compresses && key.first() == Some(&COMPRESSED_KEY)
+    }
+
+    /// Where the columns of a key begin.
+    fn columns_begin(&self, key: &[u8]) -> usize {
+        usize::from(self.is_compressed(key))
+    }
+
+    /// The bytes by which a key, or the bound of a page, is ordered in an index in the order of bytes: itself, unless it
+    /// is compressed.
+    pub(super) fn expanded<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
+        if !self.is_compressed(key) {
+            return key.into();
+        }
+        let mut out = Vec::with_capacity(4 * key.len());
+        let mut at = self.columns_begin(key);
+        for (part, column) in self.split(key).zip(&self.columns) {
+            out.extend_from_slice(&column.expanded(part));
+            at += part.len();
+        }
+        out.extend_from_slice(key.get(at..).unwrap_or(&[]));
+        out.into()
+    }
+
     /// The order of two keys.
     pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self.keys {
+            Keys::Bytewise if self.is_compressed(a) || self.is_compressed(b) => {
+                self.expanded(a).cmp(&self.expanded(b))
+            }
             Keys::Bytewise => a.cmp(b),
             Keys::Custom => {
                 self.compare_columns(a, b, self.columns.len()).then_with(|| address(a).cmp(address(b)))
@@ -243,7 +318,7 @@ impl Schema {
             let (a_end, b_end) = (column.end(a, a_at), column.end(b, b_at));
             let (Some(a_end), Some(b_end)) = (a_end, b_end) else {
                 // A marker alone stands for all values (see `Ends` of the scan's ranges); anything else is damage.
-                return a.get(a_at).cmp(&b.get(b_at));
+                return column::compare_markers(a.get(a_at), b.get(b_at));
             };
             let order = match (a.get(a_at..a_end), b.get(b_at..b_end)) {
                 (Some(a), Some(b)) => column.compare(a, b),
@@ -259,7 +334,7 @@ impl Schema {
 
     /// The encoded columns of a key, one after the other; fewer if the key is damaged.
     pub(super) fn split<'k>(&self, key: &'k [u8]) -> impl Iterator<Item = &'k [u8]> {
-        let mut at = 0;
+        let mut at = self.columns_begin(key);
         self.columns.iter().map_while(move |column| {
             let end = column.end(key, at)?;
             let part = key.get(at..end)?;
@@ -270,6 +345,11 @@ impl Schema {
 }
 
 impl Entry {
+    fn clear(&mut self) {
+        self.key.clear();
+        self.value.clear();
+    }
+
     fn len(&self) -> usize {
         self.key.len() + self.value.len()
     }
@@ -308,6 +388,16 @@ fn column_of(index: Index<'_>, at: usize, column: &KeyColumn) -> Column {
         _ => Order::Bytes,
     };
     Column::new(kind, column.layout, order, column.descending, column.nulls_first)
+}
+
+/// The facts that the entries of a key set are evidence of.
+pub(super) fn facts_of_keys(keys: &[u8]) -> u32 {
+    let mut set = keyset::read(keys);
+    let multikey = if set.multikey { fact::MULTIKEY } else { 0 };
+    match set.any(|key| shortened(key).len() < key.len()) {
+        true => multikey | fact::SHORTENED,
+        false => multikey,
+    }
 }
 
 /// The part of a document's key that an entry keeps.

@@ -113,9 +113,9 @@ fn in_order(arena: &[u8], slots: &[Slot], mut each: impl FnMut(&Slot)) {
     }
 }
 
-fn head_of(key: &[u8]) -> u64 {
+fn head_of(schema: &Schema, key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
-    for (place, byte) in bytes.iter_mut().zip(key) {
+    for (place, byte) in bytes.iter_mut().zip(schema.expanded(key).iter()) {
         *place = *byte;
     }
     u64::from_be_bytes(bytes)
@@ -171,7 +171,7 @@ impl<'s> Sorter<'s> {
         self.arena.extend_from_slice(&new.key);
         self.arena.extend_from_slice(&new.value);
         let head = match self.schema.keys {
-            Keys::Bytewise => head_of(&new.key),
+            Keys::Bytewise => head_of(self.schema, &new.key),
             Keys::Custom => head.unwrap_or(0),
         };
         self.slots.push(Slot { head, at: at as u64 });
@@ -182,9 +182,9 @@ impl<'s> Sorter<'s> {
         let (arena, schema) = (&self.arena, self.schema);
         let key = |slot: &Slot| entry(arena, slot.at as usize).0;
         match schema.keys {
-            Keys::Bytewise => {
-                self.slots.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).cmp(key(b))))
-            }
+            Keys::Bytewise => self
+                .slots
+                .sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| schema.compare(key(a), key(b)))),
             // Comparing by a collation is slow enough to need to be interruptible.
             Keys::Custom => self.slots.sort_unstable_by(|a, b| {
                 a.head.cmp(&b.head).then_with(|| {
@@ -273,7 +273,7 @@ fn merge(schema: &Schema, mut sources: Vec<Source<'_>>, mut each: impl FnMut(&[u
     let mut heap: Vec<usize> = Vec::with_capacity(sources.len());
     for (number, (source, head)) in sources.iter_mut().zip(&mut heads).enumerate() {
         if source.advance() {
-            *head = source.head();
+            *head = source.head(schema);
             heap.push(number);
         }
     }
@@ -293,7 +293,7 @@ fn merge(schema: &Schema, mut sources: Vec<Source<'_>>, mut each: impl FnMut(&[u
         let (key, value) = source.entry();
         each(key, value);
         if source.advance() {
-            *head = source.head();
+            *head = source.head(schema);
         } else {
             heap.swap_remove(0);
         }
@@ -359,9 +359,9 @@ impl Source<'_> {
         }
     }
 
-    fn head(&self) -> u64 {
+    fn head(&self, schema: &Schema) -> u64 {
         match self {
-            Source::File(run) => run.head(),
+            Source::File(run) => run.head(schema),
             Source::Memory { slots, next, .. } => slots.get(next - 1).map_or(0, |slot| slot.head),
         }
     }
@@ -395,9 +395,9 @@ impl Run {
         entry(&self.buffer, self.at + self.head)
     }
 
-    fn head(&self) -> u64 {
+    fn head(&self, schema: &Schema) -> u64 {
         match self.head {
-            0 => head_of(self.entry().0),
+            0 => head_of(schema, self.entry().0),
             _ => {
                 self.buffer.get(self.at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_ne_bytes(*b))
             }

@@ -17,11 +17,11 @@ use super::meta::Meta;
 use super::schema::Schema;
 use super::tree::Tree;
 use crate::pages::allocate::reusable;
-use crate::pages::page::{View, ViewMut, flag};
-use crate::shim::buffer::{Exclusive, PAGE_SIZE, Page, Shared, free_space, settled_blocks};
+use crate::pages::page::{HEADER, NEXT, View, ViewMut, flag};
+use crate::shim::buffer::{Exclusive, Page, Shared, free_space, settled_blocks};
 use crate::shim::index_method::FindGone;
 use crate::shim::vacuum::{Vacuum, delay};
-use crate::shim::wal::{Change, Content, rewrite};
+use crate::shim::wal::{PageImage, Part, Write, write};
 use crate::shim::{error, fault, snapshot};
 
 impl Tree<'_> {
@@ -58,35 +58,25 @@ impl Tree<'_> {
             }
             place
         };
-        let mut change = Change::begin(self.index);
-        let (parent_copy, left_copy, copy) = match &mut left {
-            Some(left) => {
-                let [parent, left, page] = change.pages([
-                    (&mut parent, Content::Edited),
-                    (left, Content::Edited),
-                    (&mut page, Content::Edited),
-                ]);
-                (parent, Some(left), page)
-            }
-            None => {
-                let [parent, page] =
-                    change.pages([(&mut parent, Content::Edited), (&mut page, Content::Edited)]);
-                (parent, None, page)
-            }
-        };
         // The right neighbour takes the place over, and with it the keys.
-        let mut parent_copy = self.checked(parent_block, ViewMut::open(parent_copy));
-        let moved = BranchMut::open(parent_copy.payload()).and_then(|mut branch| {
+        let mut image = PageImage::of(parent.bytes());
+        let mut new_parent = self.checked(parent_block, ViewMut::open(&mut image));
+        let moved = BranchMut::open(new_parent.payload()).and_then(|mut branch| {
             branch.remove_child(place + 1)?;
             branch.set_child(place, right)
         });
         self.checked_node(parent_block, moved);
-        self.checked(parent_block, parent_copy.finish_branch());
-        if let Some(left_copy) = left_copy {
-            self.checked(block, ViewMut::open(left_copy)).set_next(right);
+        self.checked(parent_block, new_parent.finish_branch());
+        let (at, deletion) = self.view(&page).deletion(snapshot::next_transaction());
+        let (parent, page) =
+            ((&mut parent, Write::Content(&image)), (&mut page, Write::Parts(&[(at, &deletion)])));
+        match &mut left {
+            Some(left) => {
+                let next: [Part<'_>; 1] = [(NEXT, &right.to_le_bytes())];
+                write(self.index, &mut [parent, (left, Write::Parts(&next)), page]);
+            }
+            None => write(self.index, &mut [parent, page]),
         }
-        self.checked(block, ViewMut::open(copy)).delete(snapshot::next_transaction());
-        change.commit();
         fault::point("leaf_deleted");
         true
     }
@@ -115,10 +105,8 @@ impl Tree<'_> {
         if deleted == meta.deleted {
             return;
         }
-        let mut change = Change::begin(self.index);
-        let [copy] = change.pages([(&mut page, Content::Edited)]);
-        Meta { deleted, ..meta }.write(&mut self.checked(0, ViewMut::open(copy)));
-        change.commit();
+        let meta = Meta { deleted, ..meta }.bytes();
+        write(self.index, &mut [(&mut page, Write::Parts(&[(HEADER, &meta)]))]);
     }
 }
 
@@ -132,7 +120,6 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
     let (mut deleted, mut visited, mut blocks) = (0, 0, 0);
     let mut left = None;
     let (mut key, mut rows, mut gone) = (Vec::new(), Vec::new(), Vec::new());
-    let mut image = [0; PAGE_SIZE];
     let first: Page<Shared> = tree.descend(&Boundary::Start, Side::After, 0, None, false).page;
     let mut next = Some(first.block());
     drop(first);
@@ -163,10 +150,10 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
         find_gone(&rows, &mut gone);
         let (count, removed) = (rows.len(), gone.iter().filter(|gone| **gone).count());
         if removed > 0 {
-            image.copy_from_slice(page.bytes());
+            let mut image = PageImage::of(page.bytes());
             let mut new = tree.checked(block, ViewMut::open(&mut image));
             tree.checked(block, leaf_removal::remove(&leaf, &schema, &gone, &mut new));
-            rewrite(index, &mut page, &image);
+            write(index, &mut [(&mut page, Write::Content(&image))]);
             fault::point("leaf_vacuum");
         }
         vacuum.stats.tuples_removed += removed as f64;

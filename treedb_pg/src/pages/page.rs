@@ -146,6 +146,19 @@ impl<'a> View<'a> {
         word(self.bytes, SPECIAL + 6) & flag != 0
     }
 
+    /// The flags after some are set and others cleared: where they belong in the page, and their bytes.
+    pub(crate) fn changed_flags(&self, set: u16, clear: u16) -> (usize, [u8; 2]) {
+        let at = SPECIAL + 6;
+        (at, (word(self.bytes, at) & !clear | set).to_le_bytes())
+    }
+
+    /// What takes the page out of the tree, likewise.
+    pub(crate) fn deletion(&self, now: u64) -> (usize, [u8; 10]) {
+        let (at, [a, b]) = self.changed_flags(flag::DELETED, 0);
+        let [c, d, e, f, g, h, i, j] = now.to_le_bytes();
+        (at, [a, b, c, d, e, f, g, h, i, j])
+    }
+
     /// The next transaction id when the page was deleted.
     pub(crate) fn deleted_at(&self) -> u64 {
         u64::from(self.int(SPECIAL + 8)) | u64::from(self.int(SPECIAL + 12)) << 32
@@ -170,17 +183,18 @@ impl<'a> View<'a> {
         Ok(lower - HEADER..upper - HEADER)
     }
 
-    /// The node of a branch, which must be in order `keys`.
+    /// The node of a branch, which must be in order `keys`; in an index in the order of bytes it may be one that is searched
+    /// by comparing keys.
     pub(crate) fn branch(&self, keys: Keys) -> Result<Branch<'a>, Damage> {
         let branch = Branch::open(self.payload())?;
-        if branch.keys() != keys {
+        if keys == Keys::Custom && branch.keys() != keys {
             return Err(Damage::new("a branch in the index's order", "one in another order"));
         }
         Ok(branch)
     }
 }
 
-/// A page for changing: a copy that a WAL record will put in place, or a page of a build.
+/// A page for changing: an image that a WAL record will put in place, or a page of a build.
 pub(crate) struct ViewMut<'a> {
     bytes: &'a mut [u8],
 }
@@ -234,17 +248,6 @@ impl<'a> ViewMut<'a> {
     pub(crate) fn set_flags(&mut self, set: u16, clear: u16) {
         let flags = word(self.bytes, SPECIAL + 6) & !clear | set;
         self.put(SPECIAL + 6, &flags.to_le_bytes());
-    }
-
-    /// Sets the right neighbour, the bound staying as it is.
-    pub(crate) fn set_next(&mut self, block: u32) {
-        self.put(SPECIAL, &block.to_le_bytes());
-    }
-
-    /// Takes the page out of the tree.
-    pub(crate) fn delete(&mut self, now: u64) {
-        self.set_flags(flag::DELETED, 0);
-        self.put(SPECIAL + 8, &now.to_le_bytes());
     }
 
     /// Updates the hole of a branch after its node has changed.

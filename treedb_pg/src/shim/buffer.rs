@@ -1,8 +1,7 @@
 //! Pages of an index in the buffer pool.
 //!
 //! A [`Page`] is pinned and locked; dropping it unlocks and unpins. How it is locked is part of its type: only a
-//! `Page<Exclusive>` can be written, by [`Page::bytes_mut`], by [`patch`](super::wal::patch) or by a
-//! [`Change`](super::wal::Change). When the stack
+//! `Page<Exclusive>` can be written, by [`Page::bytes_mut`] or by [`write`](super::wal::write). When the stack
 //! unwinds from an error nothing is released here: the server has already given up its own count of held
 //! interrupts, and aborting the transaction releases every lock and pin.
 

@@ -220,12 +220,15 @@ pub(crate) struct KeyColumn {
 
 /// What a backend remembers of an index of ours between statements.
 #[derive(Default)]
-struct CachedRoot {
+struct CachedTree {
+    /// The root, 0 if it is not known.
     block: u32,
     level: u16,
     /// The buffers where the meta page and the root were, as far as they are known: they may hold other blocks by now.
     meta_buffer: pg_sys::Buffer,
     root_buffer: pg_sys::Buffer,
+    /// What the meta page is known to say of the entries, which never becomes less.
+    facts: u32,
 }
 
 /// An index.
@@ -355,16 +358,25 @@ impl<'r> Index<'r> {
     /// the index.
     #[inline]
     pub(crate) fn cached_root(self) -> Option<(u32, u16)> {
-        // SAFETY: open; only `cache_root` sets the field of an index of ours, and the server frees and clears it.
-        let cached = unsafe { (*self.raw()).rd_amcache.cast::<CachedRoot>().as_ref() }?;
-        Some((cached.block, cached.level))
+        self.cached().filter(|cached| cached.block != 0).map(|cached| (cached.block, cached.level))
+    }
+
+    /// What of the facts about its entries this backend has seen in the meta page.
+    #[inline]
+    pub(crate) fn cached_facts(self) -> u32 {
+        self.cached().map_or(0, |cached| cached.facts)
+    }
+
+    fn cached(self) -> Option<&'r CachedTree> {
+        // SAFETY: open; only `remember` sets the field of an index of ours, and the server frees and clears it where it
+        // hears of a change of the index, which it does not while this is used.
+        unsafe { (*self.raw()).rd_amcache.cast::<CachedTree>().as_ref() }
     }
 
     /// The buffer where the meta page (block 0) or the root was, if it is known.
     #[inline]
     pub(super) fn cached_buffer(self, block: u32) -> Option<pg_sys::Buffer> {
-        // SAFETY: as above.
-        let cached = unsafe { (*self.raw()).rd_amcache.cast::<CachedRoot>().as_ref() }?;
+        let cached = self.cached()?;
         let buffer = if block == 0 { cached.meta_buffer } else { cached.root_buffer };
         (buffer > 0 && (block == 0 || block == cached.block)).then_some(buffer)
     }
@@ -372,7 +384,7 @@ impl<'r> Index<'r> {
     /// Remembers such a buffer.
     pub(super) fn cache_buffer(self, block: u32, buffer: pg_sys::Buffer) {
         // SAFETY: as above; nobody else uses what is remembered meanwhile.
-        let Some(cached) = (unsafe { (*self.raw()).rd_amcache.cast::<CachedRoot>().as_mut() }) else {
+        let Some(cached) = (unsafe { (*self.raw()).rd_amcache.cast::<CachedTree>().as_mut() }) else {
             return;
         };
         match block {
@@ -384,14 +396,28 @@ impl<'r> Index<'r> {
 
     /// Remembers block and level of the root.
     pub(crate) fn cache_root(self, block: u32, level: u16) {
+        self.remember(CachedTree { block, level, facts: self.cached_facts(), ..CachedTree::default() });
+    }
+
+    /// Remembers facts that the meta page says.
+    pub(crate) fn cache_facts(self, facts: u32) {
+        match self.cached() {
+            Some(CachedTree { block, level, meta_buffer, root_buffer, facts: known }) => {
+                let (block, level, meta_buffer, root_buffer) = (*block, *level, *meta_buffer, *root_buffer);
+                self.remember(CachedTree { block, level, meta_buffer, root_buffer, facts: known | facts });
+            }
+            None => self.remember(CachedTree { facts, ..CachedTree::default() }),
+        }
+    }
+
+    fn remember(self, tree: CachedTree) {
         // SAFETY: open; the memory is of the context whose parts the server frees by this pointer.
         unsafe {
             let place = &mut (*self.raw()).rd_amcache;
             if place.is_null() {
-                *place =
-                    pg_sys::MemoryContextAlloc((*self.raw()).rd_indexcxt, std::mem::size_of::<CachedRoot>());
+                *place = pg_sys::MemoryContextAlloc((*self.raw()).rd_indexcxt, size_of::<CachedTree>());
             }
-            place.cast::<CachedRoot>().write(CachedRoot { block, level, ..CachedRoot::default() });
+            place.cast::<CachedTree>().write(tree);
         }
     }
 

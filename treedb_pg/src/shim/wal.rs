@@ -1,15 +1,19 @@
 //! Changes to pages as atomic WAL records, all of the server's generic resource manager: every server can replay them,
 //! without this library.
 //!
-//! [`patch`] is for small changes of one page, such as inserts: it writes bytes in place and logs just these;
-//! [`patch_pages`] does so for up to four pages. [`rewrite`] puts a page's new content in place and logs from where to
-//! where it differs. For everything else, a [`Change`] works on copies of up to four pages, which it borrows exclusively
-//! until it ends. Committing writes one generic WAL record and puts the copies in place; dropping it leaves the pages as
-//! they were. So an error in the middle of a change, a Rust panic included, never leaves half of it behind. On a standby,
-//! redo locks the pages in the order in which they were registered: parents before children, left before right, the
-//! order in which readers lock there.
+//! [`write`] is the one way in which pages are changed that are logged page by page. It writes to up to four pages in
+//! place, in a critical section, and logs that as one record; what is written was put together before, so an error in the
+//! middle of that, a Rust panic included, leaves all pages as they were. What is logged of a page is said by
+//! [`Write`]: bytes at offsets, where a new content differs from the old one, or the page as a whole.
+//!
+//! Redo locks the pages in the order in which they are given: parents before children, left before right, the order in
+//! which readers lock on a standby. It writes the fragments of a page that has no image in the record, then fills the
+//! page's hole with zeros; so nothing of the hole is logged, and on the primary it is zero already.
+//!
+//! An image being put together is a [`PageImage`].
 
-use std::marker::PhantomData;
+use std::cell::Cell;
+use std::ops::{Deref, DerefMut, Range};
 
 use pgrx::pg_sys;
 
@@ -17,179 +21,235 @@ use super::buffer::{Exclusive, PAGE_SIZE, Page};
 use super::compat;
 use super::relation::{Index, Table};
 
-/// Writes each part of `parts`, bytes at an offset of the page, in place, and logs them. The parts lie outside the
-/// page's hole, as its header says afterwards; bytes of the hole are zero.
-pub(crate) fn patch<const N: usize>(
-    index: Index<'_>,
-    page: &mut Page<Exclusive>,
-    parts: [(usize, &[u8]); N],
-) {
-    // A record has room for 20 pieces of data: an offset and a length before each part.
-    const { assert!(2 * N < 20) };
-    if parts.iter().any(|(at, bytes)| at + bytes.len() > PAGE_SIZE) {
-        super::error::corrupted(&index.shown(), page.block(), "a change reaches beyond the page");
+/// The most pages that one record changes.
+const MOST_PAGES: usize = pg_sys::MAX_GENERIC_XLOG_PAGES as usize;
+/// Bytes at the front of a page that are the server's log position.
+const FRONT: usize = size_of::<pg_sys::PageXLogRecPtr>();
+/// Where the server's header ends.
+const HEADER: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp);
+
+/// Bytes and where in the page they belong.
+pub(crate) type Part<'w> = (usize, &'w [u8]);
+
+/// What is written to a page.
+#[derive(Clone, Copy)]
+pub(crate) enum Write<'w> {
+    /// These bytes, which lie outside the page's hole as its header says afterwards, but for zeros. Parts that follow one
+    /// another without a gap are logged as one.
+    Parts(&'w [Part<'w>]),
+    /// The new content of a page that has a similar one: logged is where they differ.
+    Content(&'w PageImage),
+    /// The content of a page whose old one is of no use: logged is all of it but the hole.
+    Image(&'w PageImage),
+}
+
+/// The content of a page that is being put together, in memory that the next one uses again.
+pub(crate) struct PageImage(Vec<u8>);
+
+/// Images in use at a time, of which the memory is kept.
+const SPARE_IMAGES: usize = MOST_PAGES;
+
+thread_local! {
+    /// Memory of images that are not in use.
+    static SPARE: Cell<Vec<Vec<u8>>> = const { Cell::new(Vec::new()) };
+    /// Memory for the fragments of a record.
+    static FRAGMENTS: Cell<Vec<u8>> = const { Cell::new(Vec::new()) };
+}
+
+impl PageImage {
+    /// A copy of a page.
+    pub(crate) fn of(page: &[u8]) -> PageImage {
+        let mut spare = SPARE.take();
+        let mut bytes = spare.pop().unwrap_or_default();
+        SPARE.set(spare);
+        bytes.clear();
+        bytes.extend_from_slice(page);
+        bytes.resize(PAGE_SIZE, 0);
+        PageImage(bytes)
     }
-    // Redo reads them in the byte order of the machine.
-    let heads: [[u8; 4]; N] = std::array::from_fn(|i| {
-        let (at, len) = parts.get(i).map_or((0, 0), |(at, bytes)| (*at as u16, bytes.len() as u16));
-        let ([a, b], [c, d]) = (at.to_ne_bytes(), len.to_ne_bytes());
-        [a, b, c, d]
-    });
-    // SAFETY: all parts lie in the page; `heads` and `parts` outlive the record.
-    unsafe {
-        write_logged(
-            index,
-            &mut [page],
-            |_, start| {
-                for (at, bytes) in &parts {
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(*at), bytes.len());
-                }
-            },
-            || {
-                for (head, (_, bytes)) in heads.iter().zip(&parts) {
-                    compat::register_buffer_data(0, head);
-                    compat::register_buffer_data(0, bytes);
-                }
-            },
-        );
+
+    /// No content yet.
+    pub(crate) fn empty() -> PageImage {
+        PageImage::of(&[])
     }
 }
 
-/// Bytes to be written to a page, each part at an offset.
-pub(crate) type PageParts = Vec<(usize, Vec<u8>)>;
+impl Deref for PageImage {
+    type Target = [u8];
 
-/// A page, and what is to be written to it.
-pub(crate) struct PagePatch<'p> {
-    pub(crate) page: &'p mut Page<Exclusive>,
-    pub(crate) parts: PageParts,
-}
-
-/// Writes to up to four pages in place, and logs that as one record. The parts lie outside the holes of their pages.
-pub(crate) fn patch_pages(index: Index<'_>, patches: &mut [PagePatch<'_>]) {
-    let too_many = patches.len() > pg_sys::MAX_GENERIC_XLOG_PAGES as usize;
-    let mut fragments = Vec::with_capacity(patches.len());
-    for patch in patches.iter() {
-        if too_many || patch.parts.iter().any(|(at, bytes)| at + bytes.len() > PAGE_SIZE) {
-            super::error::corrupted(&index.shown(), patch.page.block(), "a change reaches beyond its pages");
-        }
-        let mut data: Vec<u8> = Vec::new();
-        for (at, bytes) in &patch.parts {
-            data.extend_from_slice(&(*at as u16).to_ne_bytes());
-            data.extend_from_slice(&(bytes.len() as u16).to_ne_bytes());
-            data.extend_from_slice(bytes);
-        }
-        fragments.push(data);
-    }
-    let (mut pages, parts): (Vec<&mut Page<Exclusive>>, Vec<&PageParts>) =
-        patches.iter_mut().map(|patch| (&mut *patch.page, &patch.parts)).unzip();
-    // SAFETY: all parts lie in their pages; `fragments` and `parts` outlive the record.
-    unsafe {
-        write_logged(
-            index,
-            &mut pages,
-            |number, start| {
-                for (at, bytes) in parts.get(number).copied().into_iter().flatten() {
-                    std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(*at), bytes.len());
-                }
-            },
-            || {
-                for (number, data) in fragments.iter().enumerate() {
-                    compat::register_buffer_data(number as u8, data);
-                }
-            },
-        );
+    fn deref(&self) -> &[u8] {
+        &self.0
     }
 }
 
-/// Writes to pages in place, and logs that with the data that `register` registers, fragments of the pages.
-///
-/// # Safety
-/// At most four pages. `write` gets the number and the first byte of each, and writes no further than the page;
-/// `register` registers data of blocks of these numbers that outlives the call. Neither allocates, nor raises an error but
-/// the server's WAL machinery's, which stops the server here.
-unsafe fn write_logged(
-    index: Index<'_>,
-    pages: &mut [&mut Page<Exclusive>],
-    write: impl Fn(usize, *mut u8),
-    register: impl FnOnce(),
-) {
+impl DerefMut for PageImage {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.0
+    }
+}
+
+impl Drop for PageImage {
+    fn drop(&mut self) {
+        let bytes = std::mem::take(&mut self.0);
+        // Where the thread ends, there is no place for it any more.
+        let _ = SPARE.try_with(|spare| {
+            let mut kept = spare.take();
+            if kept.len() < SPARE_IMAGES {
+                kept.push(bytes);
+            }
+            spare.set(kept);
+        });
+    }
+}
+
+/// Writes to up to four pages, each another one, and logs that as one record, if changes of the index are logged.
+pub(crate) fn write(index: Index<'_>, pages: &mut [(&mut Page<Exclusive>, Write<'_>)]) {
+    if let Some((page, _)) = pages.get(MOST_PAGES) {
+        super::error::corrupted(&index.shown(), page.block(), "a change needs more pages than a record has");
+    }
     let logged = index.needs_wal();
-    // SAFETY: the pages are pinned, and locked exclusively by their owners, which are borrowed exclusively; the rest is
-    // the caller's.
+    let mut fragments = FRAGMENTS.take();
+    fragments.clear();
+    // Where the fragments of each page end; of one that is logged as a whole there are none.
+    let mut ends = [0; MOST_PAGES];
+    for ((page, write), end) in pages.iter().zip(&mut ends) {
+        if let Err(what) = fragments_of(page.bytes(), *write, logged, &mut fragments) {
+            super::error::corrupted(&index.shown(), page.block(), what);
+        }
+        *end = fragments.len();
+    }
+    // SAFETY: the pages are pinned, and locked exclusively by their owners, which are borrowed exclusively. All that is
+    // written lies in them, as was just seen; the fragments outlive the record. Nothing between the counters allocates, or
+    // raises an error but the server's WAL machinery, which must stop the server then.
     unsafe {
         pg_sys::CritSectionCount += 1;
-        for (number, page) in pages.iter().enumerate() {
-            write(number, pg_sys::BufferGetPage(page.buffer()).cast());
+        for (page, write) in pages.iter() {
+            let start = pg_sys::BufferGetPage(page.buffer()).cast::<u8>();
+            match write {
+                Write::Parts(parts) => {
+                    for (at, bytes) in *parts {
+                        std::ptr::copy_nonoverlapping(bytes.as_ptr(), start.add(*at), bytes.len());
+                    }
+                }
+                Write::Content(image) | Write::Image(image) => {
+                    std::ptr::copy_nonoverlapping(
+                        image.as_ptr().add(FRONT),
+                        start.add(FRONT),
+                        PAGE_SIZE - FRONT,
+                    );
+                }
+            }
             pg_sys::MarkBufferDirty(page.buffer());
         }
         if logged {
             pg_sys::XLogBeginInsert();
-            for (number, page) in pages.iter().enumerate() {
-                pg_sys::XLogRegisterBuffer(number as u8, page.buffer(), pg_sys::REGBUF_STANDARD as u8);
+            let mut from = 0;
+            for (number, ((page, write), end)) in pages.iter().zip(ends).enumerate() {
+                let image = if let Write::Image(_) = write { pg_sys::REGBUF_FORCE_IMAGE } else { 0 };
+                let flags = pg_sys::REGBUF_STANDARD | image;
+                pg_sys::XLogRegisterBuffer(number as u8, page.buffer(), flags as u8);
+                if from < end {
+                    compat::register_buffer_data(number as u8, fragments.get(from..end).unwrap_or(&[]));
+                }
+                from = end;
             }
-            register();
             let end = pg_sys::XLogInsert(pg_sys::RmgrIds::RM_GENERIC_ID as u8, 0);
             let position = pg_sys::PageXLogRecPtr { xlogid: (end >> 32) as u32, xrecoff: end as u32 };
-            for page in pages.iter() {
+            for (page, _) in pages.iter() {
                 pg_sys::BufferGetPage(page.buffer()).cast::<pg_sys::PageXLogRecPtr>().write(position);
             }
         }
         pg_sys::CritSectionCount -= 1;
     }
+    FRAGMENTS.set(fragments);
 }
 
-/// Puts `image`, the new content of a page, in place. Logged is, for each part of the page, what lies between the first
-/// and the last byte that differ: finding all that are the same in between costs more than logging them. The server's
-/// log position and checksum at the front stay as they are; bytes of the hole are zero.
-pub(crate) fn rewrite(index: Index<'_>, page: &mut Page<Exclusive>, image: &[u8; PAGE_SIZE]) {
-    const FRONT: usize = size_of::<pg_sys::PageXLogRecPtr>();
-    const HEADER: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp);
+/// Checks that what is written to a page lies in it, and appends what is `logged` of it to `out`: fragments as redo reads
+/// them, an offset and a length in the machine's byte order and the bytes.
+fn fragments_of(page: &[u8], write: Write<'_>, logged: bool, out: &mut Vec<u8>) -> Result<(), String> {
+    match write {
+        Write::Parts(parts) => {
+            let mut last = 0..0;
+            for (at, bytes) in parts {
+                if bytes.len() > PAGE_SIZE || *at > PAGE_SIZE - bytes.len() || *at < FRONT {
+                    return Err("a change reaches beyond the page".into());
+                }
+                if !logged || bytes.is_empty() {
+                    continue;
+                }
+                last = match last.end == *at {
+                    true => {
+                        out.extend_from_slice(bytes);
+                        last.start..at + bytes.len()
+                    }
+                    false => {
+                        put_fragment(*at, bytes, out);
+                        *at..at + bytes.len()
+                    }
+                };
+                let len = out.len();
+                if let Some(place) = len.checked_sub(last.len() + 2).and_then(|at| out.get_mut(at..at + 2)) {
+                    place.copy_from_slice(&(last.len() as u16).to_ne_bytes());
+                }
+            }
+        }
+        Write::Content(image) => {
+            for part in used(image)? {
+                if logged {
+                    put_differences(page, image, part, out);
+                }
+            }
+        }
+        Write::Image(image) => _ = used(image)?,
+    }
+    Ok(())
+}
+
+/// The parts of a page that are written: all but the log position and the hole.
+fn used(image: &[u8]) -> Result<[Range<usize>; 3], String> {
     let int = |at: usize| {
         image.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| usize::from(u16::from_ne_bytes(*b)))
     };
     let (lower, upper) = (int(12), int(14));
-    if lower < HEADER || upper < lower || upper > PAGE_SIZE {
-        let what = format!("a change leaves a hole from byte {lower} to {upper}");
-        super::error::corrupted(&index.shown(), page.block(), what);
+    if image.len() != PAGE_SIZE || lower < HEADER || upper < lower || upper > PAGE_SIZE {
+        return Err(format!("a change leaves a hole from byte {lower} to {upper}"));
     }
-    let mut data: Vec<u8> = Vec::with_capacity(PAGE_SIZE + 64);
-    for part in [FRONT..HEADER, HEADER..lower, upper..PAGE_SIZE] {
-        let (Some(old), Some(new)) = (page.bytes().get(part.clone()), image.get(part.clone())) else {
-            continue;
-        };
-        let same = common_front(old, new);
-        if same == new.len() {
-            continue;
-        }
-        let same_behind = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
-        let bytes = new.get(same..new.len() - same_behind).unwrap_or(&[]);
-        data.extend_from_slice(&((part.start + same) as u16).to_ne_bytes());
-        data.extend_from_slice(&(bytes.len() as u16).to_ne_bytes());
-        data.extend_from_slice(bytes);
-    }
-    if data.is_empty() {
-        return;
-    }
-    // SAFETY: `image` is as long as the page; `data` outlives the record.
-    unsafe {
-        write_logged(
-            index,
-            &mut [page],
-            |_, start| {
-                let rest = PAGE_SIZE - FRONT;
-                std::ptr::copy_nonoverlapping(image.as_ptr().add(FRONT), start.add(FRONT), rest);
-            },
-            || compat::register_buffer_data(0, &data),
-        );
-    }
+    Ok([FRONT..HEADER, HEADER..lower, upper..PAGE_SIZE])
 }
 
-/// How many bytes two parts begin with that are the same.
-fn common_front(a: &[u8], b: &[u8]) -> usize {
-    const STEP: usize = 64;
-    let same = a.chunks(STEP).zip(b.chunks(STEP)).take_while(|(a, b)| a == b).count() * STEP;
-    let rest = a.iter().skip(same).zip(b.iter().skip(same)).take_while(|(a, b)| a == b).count();
-    (same + rest).min(b.len())
+fn put_fragment(at: usize, bytes: &[u8], out: &mut Vec<u8>) {
+    out.extend_from_slice(&(at as u16).to_ne_bytes());
+    out.extend_from_slice(&(bytes.len() as u16).to_ne_bytes());
+    out.extend_from_slice(bytes);
+}
+
+/// Appends fragments with the bytes of a part that differ. As many bytes as a step has, or more, that are the same end a
+/// fragment: to look for fewer costs more than to log them.
+fn put_differences(old: &[u8], new: &[u8], part: Range<usize>, out: &mut Vec<u8>) {
+    const STEP: usize = 32;
+    let (Some(old), Some(new)) = (old.get(part.clone()), new.get(part.clone())) else { return };
+    let mut put = |from: usize, to: usize| {
+        let (Some(old), Some(new)) = (old.get(from..to), new.get(from..to)) else { return };
+        let before = old.iter().zip(new).take_while(|(old, new)| old == new).count();
+        let behind = old.iter().rev().zip(new.iter().rev()).take_while(|(old, new)| old == new).count();
+        if let Some(bytes) = new.get(before..new.len() - behind) {
+            put_fragment(part.start + from + before, bytes, out);
+        }
+    };
+    let mut differs_from = None;
+    for (step, (old, new)) in old.chunks(STEP).zip(new.chunks(STEP)).enumerate() {
+        match (old == new, differs_from) {
+            (true, Some(from)) => {
+                put(from, step * STEP);
+                differs_from = None;
+            }
+            (false, None) => differs_from = Some(step * STEP),
+            _ => {}
+        }
+    }
+    if let Some(from) = differs_from {
+        put(from, new.len());
+    }
 }
 
 /// Number of the server's btree record "a page is reused", which only resolves conflicts: its redo cancels the queries of
@@ -219,64 +279,6 @@ pub(super) fn log_snapshot_conflict(
         pg_sys::XLogBeginInsert();
         compat::register_data(data.bytes());
         pg_sys::XLogInsert(pg_sys::RmgrIds::RM_BTREE_ID as u8, XLOG_BTREE_REUSE_PAGE);
-    }
-}
-
-/// What happens to the content that a page has.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Content {
-    /// Changed here and there: the record has the bytes that changed.
-    Edited,
-    /// Written anew: the record has the whole page.
-    Replaced,
-}
-
-/// A change being prepared, of pages that are locked for `'p`.
-pub(crate) struct Change<'p> {
-    state: *mut pg_sys::GenericXLogState,
-    pages: PhantomData<&'p mut Page<Exclusive>>,
-}
-
-impl<'p> Change<'p> {
-    /// Begins a change of pages of `index`.
-    pub(crate) fn begin(index: Index<'_>) -> Change<'p> {
-        // SAFETY: an open relation.
-        Change { state: unsafe { pg_sys::GenericXLogStart(index.raw()) }, pages: PhantomData }
-    }
-
-    /// Registers all pages of the change, at most four, and returns their copies in the same order.
-    pub(crate) fn pages<const N: usize>(
-        &mut self,
-        pages: [(&'p mut Page<Exclusive>, Content); N],
-    ) -> [&mut [u8]; N] {
-        const { assert!(N <= pg_sys::MAX_GENERIC_XLOG_PAGES as usize) };
-        pages.map(|(page, content)| {
-            let flags = if content == Content::Replaced { pg_sys::GENERIC_XLOG_FULL_IMAGE as i32 } else { 0 };
-            // SAFETY: each page is another one, being borrowed exclusively for longer than the record is prepared,
-            // so each copy is its own memory (an error if there are more than four). The copies live as long as the
-            // state, which ends with `self`.
-            unsafe {
-                let copy = pg_sys::GenericXLogRegisterBuffer(self.state, page.buffer(), flags);
-                std::slice::from_raw_parts_mut(copy.cast::<u8>(), PAGE_SIZE)
-            }
-        })
-    }
-
-    /// Logs the change and carries it out.
-    pub(crate) fn commit(self) {
-        let state = self.state;
-        std::mem::forget(self);
-        // SAFETY: begun by us; the pages are still locked, and nobody has a view of them.
-        unsafe { pg_sys::GenericXLogFinish(state) };
-    }
-}
-
-impl Drop for Change<'_> {
-    fn drop(&mut self) {
-        if !std::thread::panicking() {
-            // SAFETY: begun by us and not finished.
-            unsafe { pg_sys::GenericXLogAbort(self.state) }
-        }
     }
 }
 

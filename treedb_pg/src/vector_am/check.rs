@@ -9,6 +9,7 @@ use treedb_vector::graph;
 use super::record::{self, Slots, node};
 use super::value;
 use super::writer::Writer;
+use crate::pages::check::Problems;
 use crate::shim::heap::tid_parts;
 use crate::shim::index_build::scan_table;
 use crate::shim::relation::{Index, OpenTable};
@@ -33,12 +34,7 @@ fn codes_agree(writer: &Writer<'_>, node: u32) -> bool {
 }
 
 /// Reports what is wrong with an index and, if `heapallindexed` asks for that, compares it with its table.
-pub(crate) fn check(
-    table: &OpenTable,
-    index: Index<'_>,
-    heapallindexed: bool,
-    report: &mut impl FnMut(String),
-) {
+pub(crate) fn check(table: &OpenTable, index: Index<'_>, heapallindexed: bool, problems: &mut Problems) {
     // Rows that this sees have their nodes for as long as it lives.
     let snapshot = Registered::latest();
     // Nobody changes the index meanwhile. On a standby it may be seen between two changes of one node.
@@ -54,15 +50,14 @@ pub(crate) fn check(
     });
     let Ok(damage) = graph::check(&writer, &linked, &writer.graph.meta.limits());
     for damage in damage {
-        report(format!("the graph is not whole: {damage:?}"));
+        problems.report(|| format!("the graph is not whole: {damage:?}"));
     }
     for node in &linked {
         if !codes_agree(&writer, *node) {
             let at = layout.place(*node);
-            report(format!(
-                "codes of links of slot {} of block {} are not their vectors'",
-                at.slot, at.block
-            ));
+            problems.report(|| {
+                format!("codes of links of slot {} of block {} are not their vectors'", at.slot, at.block)
+            });
         }
     }
     let mut rows: BTreeMap<[u8; 6], usize> = BTreeMap::new();
@@ -73,7 +68,8 @@ pub(crate) fn check(
         let agrees = writer.graph.read(Slots::Vectors, place, |slot| slot.starts_with(&row));
         if !agrees {
             let at = layout.place(node);
-            report(format!("the vector of slot {} of block {} is another row's", at.slot, at.block));
+            problems
+                .report(|| format!("the vector of slot {} of block {} is another row's", at.slot, at.block));
         }
     }
     if !heapallindexed || !index.is_valid() {
@@ -90,7 +86,7 @@ pub(crate) fn check(
         let found = rows.get(&record::row_bytes(row.tid())).copied().unwrap_or(0);
         if found < wanted {
             let (block, offset) = tid_parts(row.tid());
-            report(match found {
+            problems.report(|| match found {
                 0 => format!("row ({block},{offset}) has no node"),
                 _ => format!("row ({block},{offset}) has {found} nodes for {wanted} vectors"),
             });

@@ -21,17 +21,17 @@ use treedb_vector::graph::Limits;
 use super::graph::checked;
 use super::kind::Kind;
 use super::record::{Layout, Slots};
-use crate::pages::page::{Damage, HEADER, ROOM, View, ViewMut, flag};
+use crate::pages::meta::{self, Format};
+use crate::pages::page::{Damage, HEADER};
 use crate::shim::buffer::{Page, Shared};
 use crate::shim::relation::Index;
 use crate::shim::vector_options::MOST_LINKS;
 
-/// Magic number of the meta page.
-const MAGIC: u32 = u32::from_le_bytes(*b"TDBh");
-/// Version of the page format. A library reads no other: it asks for REINDEX.
+/// Version of the page format.
 const VERSION: u16 = 3;
-/// Bytes of the payload in use.
-const BYTES: usize = 40;
+/// Meta pages of this access method.
+const FORMAT: Format =
+    Format { magic: *b"TDBh", versions: VERSION..=VERSION, name: "a meta page of treedb_hnsw" };
 
 /// What the meta page says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -64,18 +64,8 @@ impl Meta {
 
     /// Reads a meta page.
     fn read(page: &[u8]) -> Result<Meta, Damage> {
-        let view = View::open(page)?;
-        let payload = view.payload();
-        let int =
-            |at: usize| payload.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u32::from_le_bytes(*b));
-        let word =
-            |at: usize| payload.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u16::from_le_bytes(*b));
-        if !view.has(flag::META) || int(0) != MAGIC {
-            return Err(Damage::new("a meta page of treedb_hnsw", int(0)));
-        }
-        if word(4) != VERSION {
-            return Err(Damage::version(VERSION, word(4)));
-        }
+        let fields = FORMAT.read(page)?;
+        let (word, int) = (|at| fields.word(at), |at| fields.int(at));
         let number = word(6);
         let kind =
             Kind::from_number(number.into()).ok_or_else(|| Damage::new("a kind of vectors", number))?;
@@ -106,8 +96,7 @@ impl Meta {
             self.ef_construction as u16,
             u16::from(level),
         ];
-        let mut bytes = MAGIC.to_le_bytes().to_vec();
-        bytes.extend(VERSION.to_le_bytes());
+        let mut bytes = FORMAT.start(VERSION).to_vec();
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         let ints = [entry, self.root.unwrap_or(0)];
         let ints = ints.iter().chain(&self.rooms).chain([&self.generation]);
@@ -117,12 +106,7 @@ impl Meta {
 
     /// Makes `page` a meta page.
     pub(super) fn init(&self, page: &mut [u8]) {
-        let mut page = ViewMut::init(page, 0, flag::META, None);
-        page.set_hole(BYTES..ROOM);
-        let (_, bytes) = self.part();
-        if let Some(place) = page.payload().get_mut(..bytes.len()) {
-            place.copy_from_slice(&bytes);
-        }
+        meta::init(page, &self.part().1);
     }
 
     /// Where the list of pages with free slots begins; 0 for none.

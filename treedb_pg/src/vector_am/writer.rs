@@ -27,10 +27,13 @@ use crate::shim::error::{SqlState, fail};
 use crate::shim::fault;
 use crate::shim::key_lock::KeyLock;
 use crate::shim::relation::Index;
-use crate::shim::wal::{Change, Content, PageParts, PagePatch, patch_pages};
+use crate::shim::wal::{PageImage, Part, Write, write};
 
 /// Parts of pages to be written, by blocks.
 type Parts = BTreeMap<u32, PageParts>;
+
+/// Bytes to be written to a page, each part at an offset.
+type PageParts = Vec<(usize, Vec<u8>)>;
 
 /// Pages of a record.
 const MOST_PAGES: usize = 4;
@@ -91,10 +94,10 @@ impl<'i> Writer<'i> {
         if std::mem::take(&mut self.meta_changed) {
             parts.entry(0).or_default().push(self.graph.meta.part());
         }
-        let mut pages: Vec<(Page<Exclusive>, PageParts)> =
-            parts.into_iter().map(|(block, parts)| (Page::read(self.graph.index, block), parts)).collect();
+        let (mut pages, parts): (Vec<Page<Exclusive>>, Vec<PageParts>) =
+            parts.into_iter().map(|(block, parts)| (Page::read(self.graph.index, block), parts)).unzip();
         if !self.logs {
-            for (page, parts) in &mut pages {
+            for (page, parts) in pages.iter_mut().zip(&parts) {
                 let bytes = page.bytes_mut();
                 for (at, part) in parts {
                     put(bytes, *at, part);
@@ -102,10 +105,14 @@ impl<'i> Writer<'i> {
             }
             return;
         }
-        let mut patches: Vec<PagePatch<'_>> =
-            pages.iter_mut().map(|(page, parts)| PagePatch { page, parts: std::mem::take(parts) }).collect();
-        if !patches.is_empty() {
-            patch_pages(self.graph.index, &mut patches);
+        let parts: Vec<Vec<Part<'_>>> = parts
+            .iter()
+            .map(|parts| parts.iter().map(|(at, part)| (*at, part.as_slice())).collect())
+            .collect();
+        let mut writes: Vec<(&mut Page<Exclusive>, Write<'_>)> =
+            pages.iter_mut().zip(&parts).map(|(page, parts)| (page, Write::Parts(parts))).collect();
+        if !writes.is_empty() {
+            write(self.graph.index, &mut writes);
         }
     }
 
@@ -122,12 +129,11 @@ impl<'i> Writer<'i> {
             put(meta.bytes_mut(), at, &bytes);
             return;
         }
-        let mut change = Change::begin(index);
-        let [copy, new] = change.pages([(&mut meta, Content::Edited), (&mut page, Content::Replaced)]);
-        init_page(&self.graph.layout, slots, new, Some(block));
+        let mut image = PageImage::empty();
+        init_page(&self.graph.layout, slots, &mut image, Some(block));
         let (at, bytes) = self.graph.meta.part();
-        put(copy, at, &bytes);
-        change.commit();
+        let meta_part: [Part<'_>; 1] = [(at, &bytes)];
+        write(index, &mut [(&mut meta, Write::Parts(&meta_part)), (&mut page, Write::Image(&image))]);
         fault::point("hnsw_page");
     }
 
