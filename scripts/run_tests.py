@@ -29,6 +29,8 @@ ON_18 = "PG_CONFIG=$(scripts/pg/server.sh 18) && export PG_CONFIG &&"
 SUITES = [
     ("layers", 1, "python3 scripts/layers.py --check", "docs/architecture.md shows the packages as they are; modules use only those below"),
     ("format_doc", 1, "python3 scripts/format_doc.py --check", "docs/format.md says what the modules' headers say"),
+    ("compatibility_doc", 1, "python3 scripts/compatibility_doc.py --check",
+     "docs/mongodb-compatibility.md has a row for each name in the server's tables, as the data that is tried says"),
     ("dependencies", 2, "scripts/check_dependencies.py", "licences, sources and duplicate versions of all dependencies"),
     ("package", 5, "scripts/check_packages.py", "every package that is published can be packaged"),
     ("format", 1, "cargo fmt --all --check", "rustfmt finds nothing to change"),

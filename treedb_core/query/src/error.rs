@@ -344,6 +344,8 @@ codes! {
     Location31271 = 31271,
     /// An operator of a projection does not exist.
     Location31325 = 31325,
+    /// The operand of a trigonometric operator is out of its domain.
+    Location50989 = 50989,
     /// A field of a projection is an empty document.
     Location51270 = 51270,
     /// Bounds without an index to which they apply.

@@ -205,7 +205,7 @@ def test_arguments_that_are_not_understood_are_errors(db):
         ({"find": "c", "limit": "x"}, 14),
         ({"find": "c", "skip": -1}, 51024),
         ({"find": 5}, 73),
-        ({"find": "c", "requestResumeToken": True}, 238),
+        ({"find": "c", "$_requestResumeToken": True}, 238),
         ({"find": "c", "collation": {"locale": "haw"}}, 238),
         ({"find": "c", "collation": {"locale": "de_DE"}}, 2),
         ({"find": "c", "collation": {"strength": 1}}, 40414),

@@ -14,7 +14,7 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::index::Definition;
 
 use crate::catalog::index_spec::IndexSpec;
-use crate::catalog::meta::{IndexFlags, IndexMeta, index_table};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, index_table};
 use crate::catalog::namespace::Namespace;
 use crate::changes::Defined;
 use crate::database::Database;
@@ -118,7 +118,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
     };
     let (before, new) = db
         .edit(namespace, true, None, |edit| {
-            let before = edit.meta.infos.len();
+            let before = count(&edit.meta);
             let mut new = Vec::new();
             for def in &definitions(&edit.meta.collation)? {
                 if let Some(id) = add(edit, def)? {
@@ -252,13 +252,18 @@ pub(crate) fn resume_all(db: &Database) -> Result<()> {
     Ok(())
 }
 
+/// How many ready indexes a collection has. Those of vectors are not counted, which are listed and dropped by other commands.
+fn count(meta: &Meta) -> usize {
+    meta.infos.iter().filter(|info| info.def.as_vector().is_none()).count()
+}
+
 /// Drops the indexes of these names, all or none.
 ///
 /// # Errors
 /// `IndexNotFound`; `InvalidOptions` for the index on `_id`, which cannot be dropped.
 pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String]) -> Result<usize> {
     db.edit(namespace, false, None, |edit| {
-        let before = edit.meta.infos.len();
+        let before = count(&edit.meta);
         for name in names {
             if name == "_id_" {
                 return Err(QueryError::new(ErrorCode::InvalidOptions, "cannot drop _id index"));

@@ -52,7 +52,7 @@ pub use crate::access::TempFile;
 pub use collections::{Collections, EqualityLookup, WriteBody};
 pub use context::Context;
 pub use divided::{DividedPipeline, PipelinePart};
-pub use parser::MAX_STAGES;
+pub use parser::{MAX_STAGES, check_stage_exists};
 pub use pipeline::Pipeline;
 pub use stream::{BoxedStream, DocumentStream, VecStream, Visitor};
 pub use threads::run_in_parallel;

@@ -73,8 +73,20 @@ const STAGES: &[(&str, Parse)] = &[
 const WITHOUT_SCORES: &[&str] = &["$bucketAuto", "$fill", "$merge", "$setWindowFields"];
 
 /// Stages of MongoDB that do not exist here.
-const UNSUPPORTED: &[&str] =
-    &["$currentOp", "$listLocalSessions", "$listSessions", "$planCacheStats", "$search", "$searchMeta"];
+const UNSUPPORTED: &[&str] = &[
+    "$currentOp",
+    "$listClusterCatalog",
+    "$listLocalSessions",
+    "$listSampledQueries",
+    "$listSessions",
+    "$planCacheStats",
+    "$querySettings",
+    "$queryStats",
+    "$rankFusion",
+    "$search",
+    "$searchMeta",
+    "$shardedDataDistribution",
+];
 
 impl Pipeline {
     /// Parses an array of stages; `names` are the variables that its expressions may use.
@@ -150,6 +162,17 @@ fn parse_stage(stage: Doc<'_>, parser: &StageParser) -> Result<Vec<PlannedStage>
             Ok(parsed)
         }
         None => Err(unknown_stage(name)),
+    }
+}
+
+/// Refuses a stage that there is not, by its name.
+///
+/// # Errors
+/// `NotImplemented` for those of MongoDB, `Location40324` for others.
+pub fn check_stage_exists(name: &str) -> Result<()> {
+    match STAGES.iter().any(|(known, _)| *known == name) {
+        true => Ok(()),
+        false => Err(unknown_stage(name)),
     }
 }
 

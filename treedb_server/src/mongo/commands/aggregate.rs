@@ -5,6 +5,7 @@ use std::time::Instant;
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, rawdoc};
 use treedb_collections::{AggregateRequest, Collection, Namespace, WatchRequest, Watched};
+use treedb_query::aggregate::check_stage_exists;
 use treedb_query::query::{self, Counters, ErrorCode};
 
 use super::Result;
@@ -150,13 +151,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         // Only a pipeline with documents of its own needs no collection.
         _ => {
             let first = pipeline.pipeline.into_iter().next().transpose()?;
-            let own = first.and_then(|stage| stage.as_document()).is_some_and(|stage| {
-                stage
-                    .iter()
-                    .next()
-                    .is_some_and(|field| field.is_ok_and(|(name, _)| name.as_str() == "$documents"))
-            });
-            if !own {
+            let first = first.and_then(|stage| stage.as_document()).and_then(|stage| stage.iter().next());
+            let name = first.transpose()?.map_or("", |(name, _)| name.as_str());
+            if !name.is_empty() {
+                check_stage_exists(name)?;
+            }
+            if name != "$documents" {
                 return Err(CommandError::new(
                     ErrorCode::InvalidNamespace,
                     "aggregate of a whole database needs a pipeline that begins with $documents, $currentOp or $listLocalSessions: name a collection",

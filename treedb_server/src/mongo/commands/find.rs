@@ -107,7 +107,7 @@ pub(super) fn parse(owner: &str, command: &RawDocument) -> Result<Find> {
             "showRecordId" => find.request.returns.record_id = arg.bool()?,
             "tailable" => find.tailable = arg.bool()?,
             "awaitData" => find.awaits = arg.bool()?,
-            "requestResumeToken" | "resumeAfter" => arg.unsupported()?,
+            "$_requestResumeToken" | "$_resumeAfter" => arg.unsupported()?,
             _ => arg.ignored_or_unknown()?,
         }
     }

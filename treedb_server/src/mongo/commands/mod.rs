@@ -593,17 +593,4 @@ mod tests {
         assert_eq!(names, found.len());
         assert!(found.iter().all(|name| lookup(name).is_some()));
     }
-
-    #[test]
-    fn the_documentation_lists_every_command_and_no_other() {
-        // Read, not included: the page is not in the package.
-        let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/mongodb-compatibility.md");
-        let page = std::fs::read_to_string(page).unwrap();
-        let (_, rest) = page.split_once("\n## Commands\n").unwrap();
-        let (table, _) = rest.split_once("\n## ").unwrap();
-        let listed: Vec<_> =
-            table.lines().filter_map(|line| Some(line.strip_prefix("| `")?.split_once('`')?.0)).collect();
-        let there: Vec<_> = COMMANDS.iter().map(|command| command.name).collect();
-        assert_eq!(listed, there);
-    }
 }

@@ -1,5 +1,6 @@
 //! `replSetGetStatus` and `replSetGetConfig`: the replica set of one member that the server presents itself as.
 
+use bson::raw::cstr;
 use bson::{DateTime, RawArrayBuf, rawdoc};
 
 use super::Result;
@@ -70,15 +71,16 @@ pub(super) fn status(request: &Request<'_>) -> Result {
 }
 
 pub(super) fn config(request: &Request<'_>) -> Result {
+    let mut commitment = false;
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
-            "commitmentStatus" => drop(arg.bool()?),
+            "commitmentStatus" => commitment = arg.bool()?,
             _ => arg.ignored_or_unknown()?,
         }
     }
     let member = member(request)?;
-    Ok(rawdoc! {
+    let mut reply = rawdoc! {
         "config": {
             "_id": member.set(),
             "version": 1,
@@ -98,5 +100,10 @@ pub(super) fn config(request: &Request<'_>) -> Result {
             "writeConcernMajorityJournalDefault": true,
             "settings": {},
         },
-    })
+    };
+    if commitment {
+        // The only configuration is that of the start.
+        reply.append(cstr!("commitmentStatus"), true);
+    }
+    Ok(reply)
 }

@@ -1,6 +1,8 @@
 //! Arithmetic over the four types of number: the result has the widest type of its operands; integers that
 //! overflow are widened to 64 bits and then to doubles.
 
+use std::ops::RangeInclusive;
+
 use crate::doc::{Decimal, Rounding, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
@@ -397,20 +399,41 @@ pub(super) fn pow<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     }))
 }
 
+/// The numbers that an operator can be applied to, and how messages show them.
+struct Domain(RangeInclusive<f64>, &'static str);
+
+const FINITE: Domain = Domain(f64::MIN..=f64::MAX, "(-inf,inf)");
+const UNIT: Domain = Domain(-1.0..=1.0, "[-1,1]");
+const FROM_ONE: Domain = Domain(1.0..=f64::INFINITY, "[1,inf]");
+
+impl Domain {
+    fn check(&self, operator: &str, value: f64) -> Result<()> {
+        let Domain(range, shown) = self;
+        if value.is_nan() || range.contains(&value) {
+            return Ok(());
+        }
+        Err(QueryError::new(
+            ErrorCode::Location50989,
+            format!("cannot apply {operator} to {value}, value must be in {shown}"),
+        ))
+    }
+}
+
 macro_rules! trigonometry {
-    ($($name:ident $operator:literal)*) => {
+    ($($name:ident $operator:literal $($domain:ident)?;)*) => {
         $(pub(super) fn $name<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
             let &[a] = args else { return Ok(None) };
             let a = num($operator, a)?;
+            $($domain.check($operator, a.double())?;)?
             Ok(Some(with_type_of(a, a.double().$name())))
         })*
     };
 }
 
 trigonometry! {
-    sin "$sin" cos "$cos" tan "$tan" asin "$asin" acos "$acos" atan "$atan"
-    sinh "$sinh" cosh "$cosh" tanh "$tanh"
-    to_radians "$degreesToRadians" to_degrees "$radiansToDegrees"
+    sin "$sin" FINITE; cos "$cos" FINITE; tan "$tan" FINITE; asin "$asin" UNIT; acos "$acos" UNIT; atan "$atan";
+    sinh "$sinh"; cosh "$cosh"; tanh "$tanh"; asinh "$asinh"; acosh "$acosh" FROM_ONE; atanh "$atanh" UNIT;
+    to_radians "$degreesToRadians"; to_degrees "$radiansToDegrees";
 }
 
 pub(super) fn atan2<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {

@@ -104,6 +104,9 @@ fn arithmetic_has_the_widest_type_and_widens_on_overflow() {
             (r#"{"$round":[1250,-2]}"#, "1200"),
             (r#"{"$trunc":[1299,-2]}"#, "1200"),
             (r#"{"$pow":[2,10]}"#, "1024"),
+            (r#"{"$acosh":1}"#, "0.0"),
+            (r#"{"$asinh":0}"#, "0.0"),
+            (r#"{"$lt":[{"$atanh":-1},-1000]}"#, "true"),
             (r#"{"$pow":[2,-1]}"#, "0.5"),
             (r#"{"$sqrt":25}"#, "5.0"),
             (r#"{"$log10":1000}"#, "3.0"),
@@ -117,6 +120,10 @@ fn arithmetic_has_the_widest_type_and_widens_on_overflow() {
     );
     assert_eq!(code(r#"{"$divide":["$n","$z"]}"#), ErrorCode::BadValue);
     assert_eq!(code(r#"{"$mod":["$n","$z"]}"#), ErrorCode::Location16610);
+    for expr in [r#"{"$acos":"$n"}"#, r#"{"$acosh":"$z"}"#, r#"{"$atanh":"$n"}"#, r#"{"$sin":{"$atanh":1}}"#]
+    {
+        assert_eq!(code(expr), ErrorCode::Location50989, "{expr}");
+    }
     assert_eq!(code(r#"{"$add":["$s",1]}"#), ErrorCode::TypeMismatch);
 }
 
