@@ -76,11 +76,16 @@ pub use find_and_modify::{FindOneAndDelete, FindOneAndReplace, FindOneAndUpdate,
 pub use index::{CreateIndexes, IndexModel};
 pub use insert::{InsertMany, InsertManyResult, InsertOne, InsertOneResult};
 pub use transaction::Transaction;
-pub use treedb_collections::{AsOf, ChangeLogOptions, DatabaseCheck, Recall, Revision, Rewound, Tail};
+pub use treedb_collections::{
+    AsOf, ChangeLogOptions, DatabaseCheck, NeighborRef, Recall, Revision, Rewound, SearchEnd, SearchPath,
+    SearchWork, Tail,
+};
 pub use treedb_query::query::Hint;
 pub use treedb_storage::{Durability, Key, Options};
 pub use update::{Replace, Update, UpdateResult};
-pub use vector_search::{CreateSearchIndex, Neighbor, SearchIndexModel, VectorSearch, VectorSearchMany};
+pub use vector_search::{
+    CreateSearchIndex, Neighbor, SearchIndexModel, VectorAnswer, VectorSearch, VectorSearchMany,
+};
 pub use watch::{ChangeStream, ChangeStreamEvent, FullDocument, FullDocumentBeforeChange, Watch};
 
 // The Rust examples of these pages are compiled and run as tests of this crate.

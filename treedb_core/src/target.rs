@@ -155,19 +155,27 @@ impl Target {
         Ok(Documents::Aggregate(Box::new(answer)))
     }
 
-    /// The nearest documents; only those within a distance, if there is one.
+    /// The nearest documents.
     pub(crate) fn vector_search(
         &self,
         request: &engine::VectorSearchRequest,
-        within: Option<f32>,
-    ) -> Result<Vec<engine::Neighbor>> {
-        match (&self.transaction, within) {
-            (None, None) => Ok(self.collection()?.vector_search(request)?),
-            (None, Some(distance)) => Ok(self.collection()?.vector_search_within(request, distance)?),
-            (Some(shared), None) => self.inside(shared, |c| c.vector_search(request)),
-            (Some(shared), Some(distance)) => {
-                self.inside(shared, |c| c.vector_search_within(request, distance))
-            }
+    ) -> Result<engine::NearestAnswer> {
+        match &self.transaction {
+            None => Ok(self.collection()?.vector_search_answer(request)?),
+            Some(shared) => self.inside(shared, |c| c.vector_search_answer(request)),
+        }
+    }
+
+    /// Shows them to `visit`, until it breaks.
+    pub(crate) fn for_each_neighbor(
+        &self,
+        request: &engine::VectorSearchRequest,
+        visit: &mut dyn FnMut(engine::NeighborRef<'_>) -> Flow,
+    ) -> Result<engine::SearchWork> {
+        let visit = &mut |neighbor: engine::NeighborRef<'_>| Ok(visit(neighbor));
+        match &self.transaction {
+            None => Ok(self.collection()?.for_each_neighbor(request, visit)?),
+            Some(shared) => self.inside(shared, |c| c.for_each_neighbor(request, visit)),
         }
     }
 
@@ -178,7 +186,7 @@ impl Target {
     ) -> Result<Vec<Vec<engine::Neighbor>>> {
         match &self.transaction {
             None => Ok(self.collection()?.vector_search_many(requests)?),
-            Some(_) => requests.iter().map(|request| self.vector_search(request, None)).collect(),
+            Some(_) => requests.iter().map(|request| Ok(self.vector_search(request)?.neighbors)).collect(),
         }
     }
 

@@ -1,10 +1,11 @@
 //! Indexes of vectors, and searches for the documents with the nearest ones.
 
 use std::marker::PhantomData;
+use std::ops::ControlFlow;
 
 use bson::Document;
 use serde::de::DeserializeOwned;
-use treedb_collections::{IndexSpec, VectorSearchRequest};
+use treedb_collections::{IndexSpec, NeighborRef, SearchWork, VectorSearchRequest};
 
 use crate::convert::{Deferred, IntoDocument};
 use crate::cursor::decode;
@@ -89,19 +90,27 @@ pub struct Neighbor<T> {
     pub score: f64,
 }
 
+/// The documents that a search found, the nearest first, and what it did for that.
+#[derive(Debug, Clone, PartialEq)]
+pub struct VectorAnswer<T> {
+    /// The documents.
+    pub neighbors: Vec<Neighbor<T>>,
+    /// How they were found: which path led to them, how many vectors were compared, and why the search ended.
+    pub work: SearchWork,
+}
+
 /// The action of [`Collection::vector_search`](crate::Collection::vector_search).
 #[must_use = "an action does nothing until it is run"]
 pub struct VectorSearch<'c, T> {
     target: &'c Target,
     request: VectorSearchRequest,
-    within: Option<f32>,
     deferred: Deferred,
     kind: PhantomData<fn() -> T>,
 }
 
 impl<'c, T> VectorSearch<'c, T> {
     pub(crate) fn new(target: &'c Target, request: VectorSearchRequest) -> Self {
-        VectorSearch { target, request, within: None, deferred: Deferred::default(), kind: PhantomData }
+        VectorSearch { target, request, deferred: Deferred::default(), kind: PhantomData }
     }
 
     /// Among the documents that match `filter`. As many are found as match, up to the limit.
@@ -135,7 +144,7 @@ impl<'c, T> VectorSearch<'c, T> {
     /// # }
     /// ```
     pub fn within(mut self, distance: f32) -> Self {
-        self.within = Some(distance);
+        self.request.within = Some(distance);
         self
     }
 
@@ -161,8 +170,66 @@ impl<'c, T> VectorSearch<'c, T> {
     where
         T: DeserializeOwned,
     {
+        Ok(self.answer()?.neighbors)
+    }
+
+    /// The same documents, and what the search did for that.
+    ///
+    /// ```
+    /// # use treedb_core::{Database, SearchPath, bson::{Document, doc}};
+    /// # fn main() -> treedb_core::Result<()> {
+    /// # let db = Database::in_memory()?;
+    /// # let places = db.collection::<Document>("places");
+    /// # places.create_search_index(doc! { "fields": [
+    /// #     { "type": "vector", "path": "at", "numDimensions": 2, "similarity": "euclidean" },
+    /// # ] }).run()?;
+    /// places.insert_many((0..100).map(|n| doc! { "_id": n, "at": [n, 0] })).run()?;
+    /// let answer = places.vector_search("at_vectorSearch", [50.2, 0.0], 3).exact().answer()?;
+    /// assert_eq!((answer.neighbors.len(), answer.work.path), (3, SearchPath::AllDocuments));
+    /// assert_eq!(answer.work.vectors_compared, 100);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Self::run`].
+    pub fn answer(self) -> Result<VectorAnswer<T>>
+    where
+        T: DeserializeOwned,
+    {
         self.deferred.check()?;
-        decoded(self.target.vector_search(&self.request, self.within)?)
+        let answer = self.target.vector_search(&self.request)?;
+        Ok(VectorAnswer { neighbors: decoded(answer.neighbors)?, work: answer.work })
+    }
+
+    /// Calls `visit` with each of the documents, the nearest first, until it breaks; returns what the search did. The documents are
+    /// borrowed, as BSON: nothing is copied or made a `T`, which takes much of the time of a search for documents with long vectors.
+    ///
+    /// ```
+    /// # use std::ops::ControlFlow;
+    /// # use treedb_core::{Database, bson::{Document, doc}};
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let db = Database::in_memory()?;
+    /// # let places = db.collection::<Document>("places");
+    /// # places.create_search_index(doc! { "fields": [
+    /// #     { "type": "vector", "path": "at", "numDimensions": 2, "similarity": "euclidean" },
+    /// # ] }).run()?;
+    /// places.insert_many((0..100).map(|n| doc! { "_id": n, "at": [n, 0] })).run()?;
+    /// let mut ids = Vec::new();
+    /// places.vector_search("at_vectorSearch", [50.2, 0.0], 3).for_each(|found| {
+    ///     ids.extend(found.document.get_i32("_id").ok());
+    ///     ControlFlow::Continue(())
+    /// })?;
+    /// assert_eq!(ids, [50, 51, 49]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// Those of [`Self::run`] but [`Error::Bson`].
+    pub fn for_each(self, mut visit: impl FnMut(NeighborRef<'_>) -> ControlFlow<()>) -> Result<SearchWork> {
+        self.deferred.check()?;
+        self.target.for_each_neighbor(&self.request, &mut visit)
     }
 }
 

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
-use treedb_query::access::Sink;
+use treedb_query::access::{Flow, Sink};
 use treedb_query::doc::{Collation, Origin, OwnedValue, with_id};
 use treedb_query::error::Result;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::{
-    Counters, Neighbor, Plan, PlanSummary, PointQuery, count, distinct_by_index, interrupt,
+    Counters, NearestAnswer, Neighbor, NeighborRef, Plan, PlanSummary, PointQuery, SearchWork, count,
+    distinct_by_index, interrupt,
 };
 use treedb_storage::{Durability, ReadTxn};
 
@@ -27,7 +28,7 @@ use crate::maintenance::stats::{self, CollectionStats};
 use crate::read::cursor::Cursor;
 use crate::read::of_view::FoundInView;
 use crate::read::point_lookup::{self, PointFind};
-use crate::read::vector_search::{vector_search, vector_search_many, vector_search_within};
+use crate::read::vector_search::{for_each_neighbor, vector_search, vector_search_many};
 use crate::read::view::View;
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
@@ -208,6 +209,14 @@ impl Collection {
     /// # Errors
     /// `IndexNotFound`; `BadValue` for a vector that the index cannot compare; those of the filter.
     pub fn vector_search(&self, request: &VectorSearchRequest) -> Result<Vec<Neighbor>> {
+        Ok(self.vector_search_answer(request)?.neighbors)
+    }
+
+    /// What [`Self::vector_search`] finds, and what it did for that.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn vector_search_answer(&self, request: &VectorSearchRequest) -> Result<NearestAnswer> {
         let Some((reads, meta)) = self.snapshot()? else {
             return Err(Database::namespace_not_found(&self.namespace));
         };
@@ -215,21 +224,21 @@ impl Collection {
         vector_search(&view, &view.context(), request)
     }
 
-    /// The documents that [`Self::vector_search`] would find if they are no farther than `distance`, the nearest first. Without `candidates`
-    /// the request's index is asked for 100 at a time.
+    /// Shows what [`Self::vector_search`] finds to `visit`, one after another, until it breaks. The documents are borrowed: keeping
+    /// none of them saves the time and the memory of copying them.
     ///
     /// # Errors
-    /// As there; `BadValue` for a distance that is not a number.
-    pub fn vector_search_within(
+    /// As there; those of `visit`.
+    pub fn for_each_neighbor(
         &self,
         request: &VectorSearchRequest,
-        distance: f32,
-    ) -> Result<Vec<Neighbor>> {
+        visit: &mut dyn FnMut(NeighborRef<'_>) -> Result<Flow>,
+    ) -> Result<SearchWork> {
         let Some((reads, meta)) = self.snapshot()? else {
             return Err(Database::namespace_not_found(&self.namespace));
         };
         let view = View { reads: &reads, meta: &meta };
-        vector_search_within(&view, &view.context(), request, distance)
+        for_each_neighbor(&view, &view.context(), request, visit)
     }
 
     /// What [`Self::vector_search`] finds for each of many requests, in their order: in one snapshot, on all cores.

@@ -53,7 +53,9 @@ pub use request::{
 pub use transaction::{
     MAX_BYTES as MAX_TRANSACTION_BYTES, Transaction, TransactionCollection, TransactionCursor,
 };
-pub use treedb_query::query::{KeyBounds, Neighbor, Returns};
+pub use treedb_query::query::{
+    KeyBounds, NearestAnswer, Neighbor, NeighborRef, Returns, SearchEnd, SearchPath, SearchWork,
+};
 pub use treedb_query::{DuplicateKey, ErrorCode, QueryError, RowId, bson};
 pub use treedb_storage::{Corruption, Durability, Error, Key, Options, Store};
 pub use write::change::MAX_DOCUMENT;

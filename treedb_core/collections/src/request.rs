@@ -103,6 +103,8 @@ pub struct VectorSearchRequest {
     pub candidates: Option<usize>,
     /// Compares with all documents, without the index's graph.
     pub exact: bool,
+    /// The greatest distance of a document; `None` for any. Without `candidates`, the index is asked for 100 rows at a time then.
+    pub within: Option<f32>,
     /// The filter; `None` for every document.
     pub filter: Option<RawDocumentBuf>,
     /// The collation of the filter; `None` for the collection's default.
@@ -112,8 +114,8 @@ pub struct VectorSearchRequest {
 impl VectorSearchRequest {
     /// The `limit` documents that are nearest to `vector` by this index.
     pub fn new(index: impl Into<String>, vector: Vec<f32>, limit: usize) -> Self {
-        let (index, candidates, exact) = (index.into(), None, false);
-        VectorSearchRequest { index, vector, limit, candidates, exact, filter: None, collation: None }
+        let (index, candidates, exact, within) = (index.into(), None, false, None);
+        VectorSearchRequest { index, vector, limit, candidates, exact, within, filter: None, collation: None }
     }
 
     /// Returns only documents that match `filter`.
@@ -129,6 +131,11 @@ impl VectorSearchRequest {
     /// Compares with all documents.
     pub fn exact(self) -> Self {
         VectorSearchRequest { exact: true, ..self }
+    }
+
+    /// Returns only documents that are no farther than `distance`: by the index, some near it may be missed.
+    pub fn within(self, distance: f32) -> Self {
+        VectorSearchRequest { within: Some(distance), ..self }
     }
 }
 

@@ -10,6 +10,7 @@
 //! | [`code`] | vectors as codes of 8 bits, distances between codes |
 //! | [`neighbour`] | codes of a few bits of the vectors that a node links to, scores estimated from them |
 //! | [`metric`] | distances between vectors, and what a vector must be |
+//! | [`nearest`] | the nearest of many things |
 //! | [`kernel`] | sums over two slices, by the instructions that the processor has |
 
 pub mod code;
@@ -18,4 +19,5 @@ pub mod graph;
 pub mod kernel;
 pub mod memory;
 pub mod metric;
+pub mod nearest;
 pub mod neighbour;

@@ -5,7 +5,7 @@
 use treedb_testing::{Clusters, Rng};
 use treedb_vector::element::Element;
 use treedb_vector::graph::Limits;
-use treedb_vector::memory::{MemoryGraph, Searcher};
+use treedb_vector::memory::{MemoryGraph, Searcher, Way};
 use treedb_vector::metric::{Metric, Unfit};
 
 const METRICS: [Metric; 4] = [Metric::Cosine, Metric::L2, Metric::InnerProduct, Metric::L1];
@@ -205,3 +205,70 @@ unsafe impl std::alloc::GlobalAlloc for Counting {
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+/// Finds the 10 nearest among some nodes by candidates, and compares them with the nearest of all; how they were found.
+fn recall_among(
+    graph: &MemoryGraph,
+    metric: Metric,
+    wanted: &[(u32, &Vec<f32>)],
+    queries: &[Vec<f32>],
+    ef: usize,
+) -> (f64, Vec<Way>) {
+    let (mut searcher, mut ways) = (Searcher::default(), Vec::new());
+    let nodes: Vec<u32> = wanted.iter().map(|(node, _)| *node).collect();
+    let (mut hits, mut all) = (0, 0);
+    for query in queries {
+        ways.push(graph.search_among(query, &nodes, ef, &mut searcher).unwrap());
+        let compared = searcher.compared();
+        assert!(compared > 0 && compared <= 2 * nodes.len() + 100, "{compared} of {}", nodes.len());
+        let found: Vec<u32> = searcher.found_among().iter().map(|(_, node)| *node).collect();
+        assert_eq!(found.len(), nodes.len().min(ef));
+        let distance = |(node, vector): &(u32, &Vec<f32>)| (metric.distance(query, vector), *node);
+        let mut exact: Vec<(f32, u32)> = wanted.iter().map(distance).collect();
+        exact.sort_by(|a, b| a.0.total_cmp(&b.0));
+        exact.truncate(10);
+        hits += exact.iter().filter(|(_, node)| found.contains(node)).count();
+        all += exact.len();
+    }
+    (hits as f64 / all as f64, ways)
+}
+
+#[test]
+fn the_nearest_among_some_nodes_are_found_whatever_their_share_is() {
+    for metric in METRICS {
+        let mut data = Clusters::new(3, 24, 20, 12);
+        let mut graph = MemoryGraph::new(metric, 24, Limits::default()).without_scores();
+        let vectors: Vec<Vec<f32>> = (0..6000).map(|_| data.vector()).collect();
+        let all: Vec<(u32, &Vec<f32>)> =
+            vectors.iter().map(|vector| (graph.insert(vector).unwrap(), vector)).collect();
+        let queries: Vec<Vec<f32>> = (0..30).map(|_| data.vector()).collect();
+        for (thousandths, way) in
+            [(500, Way::Walk), (100, Way::OneByOne), (10, Way::OneByOne), (1, Way::OneByOne)]
+        {
+            let wanted: Vec<_> = all.iter().copied().filter(|(node, _)| node % 1000 < thousandths).collect();
+            let (recall, ways) = recall_among(&graph, metric, &wanted, &queries, 40);
+            assert!(recall >= 0.95, "{metric:?}, {thousandths} of 1000: {recall}");
+            assert!(ways.iter().all(|found| *found == way), "{metric:?}, {thousandths} of 1000: {ways:?}");
+        }
+    }
+}
+
+#[test]
+fn the_nearest_among_nodes_that_are_far_away_are_found_after_a_walk_that_did_not_find_them() {
+    let mut data = Clusters::new(4, 24, 12, 6);
+    let mut graph = MemoryGraph::new(Metric::L2, 24, Limits::default());
+    let vectors: Vec<Vec<f32>> = (0..4000).map(|_| data.vector()).collect();
+    let all: Vec<(u32, &Vec<f32>)> =
+        vectors.iter().map(|vector| (graph.insert(vector).unwrap(), vector)).collect();
+    let queries: Vec<Vec<f32>> = (0..10).map(|_| data.vector()).collect();
+    for query in &queries {
+        // The farther half.
+        let mut wanted = all.clone();
+        wanted.sort_by(|(_, a), (_, b)| {
+            Metric::L2.distance(query, b).total_cmp(&Metric::L2.distance(query, a))
+        });
+        wanted.truncate(1500);
+        let (recall, ways) = recall_among(&graph, Metric::L2, &wanted, std::slice::from_ref(query), 40);
+        assert!(recall >= 0.9 && ways == [Way::AfterWalk], "{recall} {ways:?}");
+    }
+}

@@ -24,7 +24,7 @@ pub(super) fn search(table: Table, query: &NearestQuery) -> Result<Vec<Neighbor>
     let exact = query.exact || index.too_new;
     let query = NearestQuery { index: index.def.name.clone(), exact, ..query.clone() };
     let reader = Reader::for_query(table, Registered::active(), &query.filter).with_search_index(index);
-    nearest(&reader, &spilling(), &query)
+    Ok(nearest(&reader, &spilling(), &query, None)?.neighbors)
 }
 
 pg_function! {

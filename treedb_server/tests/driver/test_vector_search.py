@@ -374,7 +374,17 @@ def test_explain_shows_the_search_and_the_stages_after_it(things):
     shown = things.database.command("aggregate", "things", pipeline=stages, cursor={}, explain=True)["stages"]
     assert shown[0]["$vectorSearch"]["index"] == "near" and "$set" in shown[1]
     command = {"aggregate": "things", "pipeline": stages, "cursor": {}}
-    assert things.database.command("explain", command, verbosity="executionStats")["stages"][0] == shown[0]
+    assert things.database.command("explain", command, verbosity="queryPlanner")["stages"][0] == shown[0]
+
+
+def test_explain_tells_what_a_search_did_when_it_was_run(things):
+    command = {"aggregate": "things", "pipeline": [search(vector(3), 2)], "cursor": {}}
+    stage = things.database.command("explain", command, verbosity="executionStats")["stages"][0]
+    stats = stage["executionStats"]
+    assert stage["$vectorSearch"]["limit"] == 2 and stats["nReturned"] == 2
+    did = stats["executionStages"]
+    assert (did["stage"], did["path"], did["end"]) == ("VECTOR_SEARCH", "graph", "limit")
+    assert did["vectorsCompared"] > 2 and did["documentsExamined"] == 0
 
 
 def test_large_answers_come_in_batches(things):

@@ -22,7 +22,7 @@ use std::collections::BTreeSet;
 
 use bson::RawDocument;
 
-use treedb_query::access::{KeyRange, Probe, RowId};
+use treedb_query::access::{Among, Compared, KeyRange, Probe, RowId};
 use treedb_query::error::Result;
 use treedb_storage::{Reads, SharedReadTxn, Table, TableKind, WriteTxn};
 
@@ -121,20 +121,20 @@ pub(crate) trait IndexKind {
     /// [`Probe::refused`]; those of `probe`'s callback.
     fn walk(&self, view: &View<'_, impl Reads>, index: usize, table: &Table, probe: Probe<'_>) -> Result<()>;
 
-    /// See [`Source::distances`](treedb_query::access::Source::distances): false of an index that is not of vectors.
+    /// See [`Source::nearest_among`](treedb_query::access::Source::nearest_among): `None` of an index that is not of vectors.
     ///
     /// # Errors
     /// Those of a damaged index.
-    fn distances(
+    fn nearest_among(
         &self,
         view: &View<'_, impl Reads>,
         table: &Table,
         vector: &[f32],
-        rows: &[RowId],
+        among: &Among<'_>,
         visit: &mut dyn FnMut(RowId, f32),
-    ) -> Result<bool> {
-        let _ = (view, table, vector, rows, visit);
-        Ok(false)
+    ) -> Result<Option<Compared>> {
+        let _ = (view, table, vector, among, visit);
+        Ok(None)
     }
 
     /// [`Self::walk`] in an open transaction that has changed the collection. `base` is the collection in the snapshot, if it

@@ -59,8 +59,8 @@ pub(crate) fn recall(view: &View<'_, impl Reads>, searches: usize) -> Result<Vec
                 // Its own document is the nearest, or as near as the nearest.
                 found.iter().skip(1).map(|neighbor| neighbor.distance).collect()
             };
-            let found = others(vector_search(view, &view.context(), &request)?);
-            let exact = others(vector_search(view, &view.context(), &request.exact())?);
+            let found = others(vector_search(view, &view.context(), &request)?.neighbors);
+            let exact = others(vector_search(view, &view.context(), &request.exact())?.neighbors);
             // Of equally distant ones, any will do.
             let most = exact.last().copied().unwrap_or(f32::NEG_INFINITY);
             hits += found.iter().filter(|distance| **distance <= most).count();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Instant;
 
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
@@ -21,7 +21,7 @@ use treedb_query::query::expr::Variables;
 use treedb_query::query::interrupt;
 use treedb_query::query::{
     Counters, Execution, Hint, NearestQuery, Neighbor, Plan, PlanSummary, PointLookup, PointQuery,
-    Projection, Query, nearest,
+    Projection, Query, SearchWork, nearest,
 };
 use treedb_storage::{Durability, ReadTxn, SharedReadTxn};
 
@@ -106,6 +106,11 @@ impl Aggregation {
     /// The plan of the query that the pipeline begins with; `None` if there is no collection.
     pub fn plan(&self) -> Option<&Plan> {
         self.plan.as_ref()
+    }
+
+    /// What the search of the first `$vectorSearch` did that was run: of the one that the pipeline begins with, if it begins with one.
+    pub fn search_work(&self) -> Option<SearchWork> {
+        self.examined.search.get().copied()
     }
 
     /// Index entries and documents examined so far, those of other collections included.
@@ -626,7 +631,9 @@ impl Collections for SnapshotCollections {
         let Some(seen) = self.seen(namespace)? else { return Ok(Vec::new()) };
         let reads = locked(&self.reads);
         let layer = seen.through(&*reads);
-        nearest(&layer, &layer.context(), search)
+        let answer = nearest(&layer, &layer.context(), search, None)?;
+        self.examined.searched(answer.work);
+        Ok(answer.neighbors)
     }
 
     fn search_indexes(&self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
@@ -830,6 +837,8 @@ pub struct Explanation {
 pub(crate) struct Examined {
     keys: AtomicU64,
     documents: AtomicU64,
+    /// What the first search for vectors did: that of a stage which begins the pipeline, if there is one.
+    search: OnceLock<SearchWork>,
 }
 
 /// The limits of an operation.
@@ -845,6 +854,12 @@ impl Examined {
         self.keys.fetch_add(now.keys_examined - reported.keys_examined, Ordering::Relaxed);
         self.documents.fetch_add(now.docs_examined - reported.docs_examined, Ordering::Relaxed);
         *reported = now;
+    }
+
+    fn searched(&self, work: SearchWork) {
+        self.documents.fetch_add(work.documents_examined, Ordering::Relaxed);
+        // Those of other stages come later.
+        let _ = self.search.set(work);
     }
 }
 

@@ -3,9 +3,11 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-use treedb_query::access::{QueryContext, Source};
+use treedb_query::access::{Flow, QueryContext, Source};
 use treedb_query::error::Result;
-use treedb_query::query::{NearestQuery, Neighbor, nearest, within};
+use treedb_query::query::{
+    NearestAnswer, NearestQuery, Neighbor, NeighborRef, SearchWork, for_each_nearest, nearest,
+};
 use treedb_storage::{ReadTxn, SharedReadTxn};
 
 use crate::catalog::meta::Meta;
@@ -13,7 +15,7 @@ use crate::read::view::View;
 use crate::request::{FindRequest, VectorSearchRequest};
 use crate::write::statement::parse;
 
-/// The documents that `request` asks for.
+/// The documents that `request` asks for, and what the search did.
 ///
 /// # Errors
 /// Those of [`nearest`] and of the filter.
@@ -21,25 +23,26 @@ pub(crate) fn vector_search(
     source: &dyn Source,
     context: &QueryContext<'_>,
     request: &VectorSearchRequest,
-) -> Result<Vec<Neighbor>> {
-    nearest(source, context, &query(context, request)?)
+) -> Result<NearestAnswer> {
+    nearest(source, context, &query(context, request)?, request.within)
 }
 
-/// Those of them that are no farther than `distance`.
+/// Shows the documents that `request` asks for to `visit`, until it breaks.
 ///
 /// # Errors
-/// Those of [`within`] and of the filter.
-pub(crate) fn vector_search_within(
+/// Those of [`nearest`], of the filter and of `visit`.
+pub(crate) fn for_each_neighbor(
     source: &dyn Source,
     context: &QueryContext<'_>,
     request: &VectorSearchRequest,
-    distance: f32,
-) -> Result<Vec<Neighbor>> {
-    within(source, context, &query(context, request)?, distance)
+    visit: &mut dyn FnMut(NeighborRef<'_>) -> Result<Flow>,
+) -> Result<SearchWork> {
+    for_each_nearest(source, context, &query(context, request)?, request.within, visit)
 }
 
 fn query(context: &QueryContext<'_>, request: &VectorSearchRequest) -> Result<NearestQuery> {
-    let VectorSearchRequest { index, vector, limit, candidates, exact, filter, collation } = request.clone();
+    let VectorSearchRequest { index, vector, limit, candidates, exact, filter, collation, .. } =
+        request.clone();
     let filter = parse(&FindRequest { filter, collation, ..FindRequest::default() })?
         .with_default_collation(context.collation)?;
     Ok(NearestQuery { index, path: None, vector, limit, candidates, exact, filter, deadline: None })
@@ -62,7 +65,7 @@ pub(crate) fn vector_search_many(
         loop {
             let at = next.fetch_add(1, Ordering::Relaxed);
             let Some(request) = requests.get(at) else { return Ok(answers) };
-            answers.push((at, vector_search(&view, &view.context(), request)?));
+            answers.push((at, vector_search(&view, &view.context(), request)?.neighbors));
         }
     };
     let mut answers = std::thread::scope(|scope| {

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use bson::RawDocument;
 
 use treedb_query::access::{
-    Direction, Flow, IndexInfo, KeyRange, Probe, QueryContext, Row, RowId, Source, TempFile, TempFiles,
-    VisitLazyRow, VisitRow,
+    Among, Compared, Direction, Flow, IndexInfo, KeyRange, Probe, QueryContext, Row, RowId, Source, TempFile,
+    TempFiles, VisitLazyRow, VisitRow,
 };
 use treedb_query::error::Result;
 use treedb_storage::Reads;
@@ -106,18 +106,18 @@ impl<R: Reads> Source for View<'_, R> {
         }
     }
 
-    fn distances(
+    fn nearest_among(
         &self,
         index: usize,
         vector: &[f32],
-        rows: &[RowId],
+        among: &Among<'_>,
         visit: &mut dyn FnMut(RowId, f32),
-    ) -> Result<bool> {
+    ) -> Result<Option<Compared>> {
         match self.meta.indexes.get(index) {
             Some(found) => {
-                by_kind!(&found.def, kind => kind.distances(self, &found.table, vector, rows, visit))
+                by_kind!(&found.def, kind => kind.nearest_among(self, &found.table, vector, among, visit))
             }
-            None => Ok(false),
+            None => Ok(None),
         }
     }
 

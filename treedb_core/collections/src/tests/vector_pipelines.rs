@@ -5,7 +5,7 @@ use bson::{Binary, Bson, doc, rawdoc};
 
 use super::*;
 use crate::maintenance::index_build::{add_empty, build};
-use crate::{AggregateRequest, Collection, IndexSpec, Transaction, VectorSearchRequest};
+use crate::{AggregateRequest, Collection, IndexSpec, SearchPath, Transaction, VectorSearchRequest};
 use treedb_query::doc::Collation;
 use treedb_query::error::ErrorCode;
 
@@ -82,6 +82,27 @@ fn the_stage_finds_what_the_method_finds_with_its_score() {
     assert_eq!(ids(&run(&points, &[exact, doc! { "$match": { "odd": true } }]).unwrap()), [11]);
     let missing = db.collection("shop.nothing").unwrap();
     assert!(run(&missing, &[search(1.0, 1)]).unwrap().is_empty());
+}
+
+#[test]
+fn a_pipeline_tells_what_its_search_did_which_is_what_the_method_does() {
+    let (_db, points) = points();
+    points.create_index(rawdoc! { "odd": 1 }).unwrap();
+    let stage = with(search(10.2, 3), "filter", doc! { "odd": true });
+    let by_method = || {
+        let request = VectorSearchRequest::new("near", vec![10.2, 0.0], 3).candidates(20);
+        points.vector_search_answer(&request.filter(rawdoc! { "odd": true })).unwrap().work
+    };
+    // The first searches build the image, without which the documents tell.
+    for _ in 0..10 {
+        by_method();
+    }
+    let mut found = points.aggregate(&request(&[with(stage, "numCandidates", 20)])).unwrap();
+    assert_eq!(found.by_ref().count(), 3);
+    assert_eq!(found.search_work(), Some(by_method()));
+    assert_eq!(by_method().path, SearchPath::MatchingRows);
+    let mut other = points.aggregate(&request(&[doc! { "$match": { "odd": true } }])).unwrap();
+    assert_eq!((other.by_ref().count() > 0, other.search_work()), (true, None));
 }
 
 #[test]

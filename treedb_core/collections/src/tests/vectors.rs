@@ -8,8 +8,10 @@ use treedb_testing::Rng;
 use super::*;
 use crate::index::ordered::long_key::PREFIX_LEN;
 use crate::{
-    Collection, DeleteRequest, IndexSpec, Neighbor, SearchIndex, UpdateRequest, VectorSearchRequest,
+    Collection, DeleteRequest, IndexSpec, Neighbor, NeighborRef, SearchEnd, SearchIndex, SearchPath,
+    SearchWork, UpdateRequest, VectorSearchRequest,
 };
+use treedb_query::access::Flow;
 use treedb_query::error::ErrorCode;
 use treedb_storage::Reads;
 
@@ -334,23 +336,23 @@ fn a_search_within_a_distance_finds_all_documents_that_are_no_farther() {
         for count in [0, 1, 30, 300] {
             // Between this distance and the next one.
             let most = if count == 0 { -1.0 } else { all[count - 1].distance };
-            let exact = things.vector_search_within(&request.clone().exact(), most).unwrap();
+            let exact = things.vector_search(&request.clone().exact().within(most)).unwrap();
             assert_eq!(ids(&exact), ids(&all[..count]));
-            let found = things.vector_search_within(&request, most).unwrap();
+            let found = things.vector_search(&request.clone().within(most)).unwrap();
             assert!(found.is_sorted_by(|a, b| a.distance <= b.distance));
             assert!(found.iter().all(|one| one.distance <= most));
             let known: BTreeSet<i32> = ids(&exact).into_iter().collect();
             both += ids(&found).iter().filter(|id| known.contains(id)).count();
             wanted += count;
             let few = VectorSearchRequest { limit: 7, ..request.clone() };
-            assert_eq!(things.vector_search_within(&few, most).unwrap().len(), count.min(7));
+            assert_eq!(things.vector_search(&few.within(most)).unwrap().len(), count.min(7));
             let part = request.clone().filter(rawdoc! { "part": { "$lt": 250 } });
-            let part = things.vector_search_within(&part, most).unwrap();
+            let part = things.vector_search(&part.within(most)).unwrap();
             assert!(part.iter().all(|one| one.document.get_i32("part").unwrap() < 250));
         }
     }
     assert!(both as f64 >= 0.98 * wanted as f64, "{both} of {wanted}");
-    let error = things.vector_search_within(&search(vector(&mut rng), 5), f32::NAN).unwrap_err();
+    let error = things.vector_search(&search(vector(&mut rng), 5).within(f32::NAN)).unwrap_err();
     assert_eq!(error.code, ErrorCode::BadValue);
 }
 
@@ -396,4 +398,87 @@ fn the_recall_of_an_index_is_that_of_its_graph() {
     // Where a search begins is in every answer; for the rest all nodes are compared.
     let measured = things.recall(50).unwrap()[0].recall;
     assert!((0.9..0.95).contains(&measured), "{measured}");
+}
+
+#[test]
+fn a_search_tells_what_led_to_its_documents_and_why_it_ended() {
+    let mut rng = Rng::new(12);
+    let db = database();
+    let things = db.collection("shop.things").unwrap();
+    let documents: Vec<_> = (0..4000).map(|id| document(&mut rng, id)).collect();
+    things.insert_many(&documents, true).unwrap();
+    things.create_index(spec("cosine", "scalar")).unwrap();
+    things.create_index(rawdoc! { "part": 1 }).unwrap();
+    for _ in 0..200 {
+        things.vector_search(&search(vector(&mut rng), 1)).unwrap();
+    }
+    let mut request = || search(vector(&mut rng), 10).candidates(10);
+    let below = |part: i32| rawdoc! { "part": { "$lt": part } };
+    let work = |request: &VectorSearchRequest| things.vector_search_answer(request).unwrap().work;
+    let shown = |work: SearchWork| (work.path, work.end, work.documents_examined);
+
+    let plain = work(&request());
+    assert_eq!(shown(plain), (SearchPath::Graph, SearchEnd::Limit, 0));
+    assert!((10..2000).contains(&plain.vectors_compared), "{plain:?}");
+    // Few rows match: all of them are compared, without their documents.
+    for part in [1, 5, 50] {
+        let few = work(&request().filter(below(part)));
+        assert_eq!(shown(few), (SearchPath::MatchingRows, SearchEnd::All, 0));
+        assert_eq!(few.vectors_compared, 8 * part as u64);
+    }
+    // More of them: the graph leads to the nearest.
+    let more = work(&request().filter(below(180)));
+    assert_eq!(shown(more), (SearchPath::GraphOfMatchingRows, SearchEnd::All, 0));
+    assert!(more.vectors_compared < 8 * 180, "{more:?}");
+    // Most of them: candidates are matched by their documents.
+    let most = work(&request().filter(below(400)));
+    assert_eq!((most.path, most.end), (SearchPath::Graph, SearchEnd::Limit));
+    assert!((10..100).contains(&most.documents_examined), "{most:?}");
+    // So few that the graph is of no use, and no index knows which.
+    let none = work(&request().filter(rawdoc! { "other": 1 }));
+    assert_eq!((none.path, none.end), (SearchPath::AllDocuments, SearchEnd::Budget));
+    assert!(none.documents_examined > 4000, "{none:?}");
+    assert_eq!(work(&request().within(-1.0)).end, SearchEnd::Farther);
+    let exact = work(&request().exact());
+    assert_eq!(
+        (shown(exact), exact.vectors_compared),
+        ((SearchPath::AllDocuments, SearchEnd::All, 4000), 4000)
+    );
+    let all = work(&search(vec![1.0; DIMENSIONS], 5000));
+    assert_eq!((all.path, all.end), (SearchPath::Graph, SearchEnd::NoMore));
+    // Without an image, the documents tell.
+    db.set_vector_memory(0);
+    assert_eq!(shown(work(&request().filter(below(5)))), (SearchPath::MatchingDocuments, SearchEnd::All, 40));
+}
+
+#[test]
+fn what_is_shown_of_a_search_is_what_it_finds_and_no_more_than_is_asked_for() {
+    let mut rng = Rng::new(13);
+    let db = database();
+    let things = db.collection("shop.things").unwrap();
+    let documents: Vec<_> = (0..300).map(|id| document(&mut rng, id)).collect();
+    things.insert_many(&documents, true).unwrap();
+    things.create_index(spec("cosine", "scalar")).unwrap();
+    let request = search(vector(&mut rng), 20).filter(rawdoc! { "part": { "$lt": 100 } });
+    let found = things.vector_search(&request).unwrap();
+    let show = |most: usize| {
+        let mut shown = Vec::new();
+        let visit = &mut |one: NeighborRef<'_>| {
+            let (document, distance, score) = (one.document.to_owned(), one.distance, one.score);
+            shown.push(Neighbor { document, distance, score });
+            Ok(if shown.len() == most { Flow::Break(()) } else { Flow::Continue(()) })
+        };
+        things.for_each_neighbor(&request, visit).unwrap();
+        let mut txn = db.begin().unwrap();
+        let mut in_transaction = 0;
+        let visit = &mut |_: NeighborRef<'_>| {
+            in_transaction += 1;
+            Ok(Flow::Continue(()))
+        };
+        txn.collection("shop.things").unwrap().for_each_neighbor(&request, visit).unwrap();
+        assert_eq!(in_transaction, 20);
+        shown
+    };
+    assert_eq!(show(usize::MAX), found);
+    assert_eq!(show(7), found[..7]);
 }

@@ -7,16 +7,18 @@ use crate::catalog::view_def::is_about_a_view;
 use crate::read::aggregate::{AggregateRequest, Aggregation};
 use crate::read::batch::Batch;
 use crate::read::of_view::FoundInView;
-use crate::read::vector_search::{vector_search, vector_search_within};
+use crate::read::vector_search::{for_each_neighbor, vector_search};
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, UpdateOutcome, UpdateRequest,
     VectorSearchRequest,
 };
 use crate::write::statement::{DeleteStatement, FindAndModifyStatement, UpdateStatement, id_of, parse};
-use treedb_query::access::Sink;
+use treedb_query::access::{Flow, Sink};
 use treedb_query::doc::{Collation, with_id};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::query::{Counters, Execution, Neighbor, Plan, count};
+use treedb_query::query::{
+    Counters, Execution, NearestAnswer, Neighbor, NeighborRef, Plan, SearchWork, count,
+};
 
 use super::Transaction;
 use super::layer::TransactionSink;
@@ -119,23 +121,31 @@ impl<'t> TransactionCollection<'t> {
     /// # Errors
     /// See the type.
     pub fn vector_search(&self, request: &VectorSearchRequest) -> Result<Vec<Neighbor>> {
+        Ok(self.vector_search_answer(request)?.neighbors)
+    }
+
+    /// The same, and what the search did for that.
+    ///
+    /// # Errors
+    /// See the type.
+    pub fn vector_search_answer(&self, request: &VectorSearchRequest) -> Result<NearestAnswer> {
         let seen = self.txn.collection_snapshot(&self.namespace)?;
         let layer = seen.through(&self.txn.reads);
         vector_search(&layer, &layer.context(), request)
     }
 
-    /// Those of them that are no farther than `distance`.
+    /// Shows these documents to `visit`, one after another, until it breaks.
     ///
     /// # Errors
-    /// See the type.
-    pub fn vector_search_within(
+    /// See the type; those of `visit`.
+    pub fn for_each_neighbor(
         &self,
         request: &VectorSearchRequest,
-        distance: f32,
-    ) -> Result<Vec<Neighbor>> {
+        visit: &mut dyn FnMut(NeighborRef<'_>) -> Result<Flow>,
+    ) -> Result<SearchWork> {
         let seen = self.txn.collection_snapshot(&self.namespace)?;
         let layer = seen.through(&self.txn.reads);
-        vector_search_within(&layer, &layer.context(), request, distance)
+        for_each_neighbor(&layer, &layer.context(), request, visit)
     }
 
     /// How many documents match, `skip` and `limit` of the request applied.

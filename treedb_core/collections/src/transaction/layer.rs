@@ -13,8 +13,8 @@ use crate::index::{IndexChange, IndexKind, Uncommitted, Versions, by_kind, index
 use crate::read::view::View;
 use crate::write::change::check_document;
 use treedb_query::access::{
-    Change, Direction, Flow, IndexInfo, KeyRange, Probe, QueryContext, ReadWritten, Row, RowId, Sink, Source,
-    TempFile, TempFiles, VisitLazyRow, VisitRow,
+    Among, Change, Compared, Direction, Flow, IndexInfo, KeyRange, Probe, QueryContext, ReadWritten, Row,
+    RowId, Sink, Source, TempFile, TempFiles, VisitLazyRow, VisitRow,
 };
 use treedb_query::doc::Collation;
 use treedb_query::error::{ErrorCode, QueryError, Result};
@@ -217,6 +217,20 @@ impl<R: Reads> Source for Layer<'_, R> {
         };
         let uncommitted = Uncommitted { entries, rows: &overlay.rows };
         by_kind!(&*info.def, kind => kind.walk_uncommitted(base.as_ref(), index, &uncommitted, probe))
+    }
+
+    fn nearest_among(
+        &self,
+        index: usize,
+        vector: &[f32],
+        among: &Among<'_>,
+        visit: &mut dyn FnMut(RowId, f32),
+    ) -> Result<Option<Compared>> {
+        match (self.view(), self.overlay) {
+            (Some(view), None) => view.nearest_among(index, vector, among, visit),
+            // The index does not have what the transaction has changed.
+            _ => Ok(None),
+        }
     }
 
     fn estimated_rows(&self) -> u64 {

@@ -227,7 +227,7 @@ impl LazyRow<'_, '_> {
             Rows::Template(shapes) => match shapes.open(self.row).ok_or_else(|| self.meta.damaged())? {
                 Stored::Plain(doc) => doc,
                 Stored::Shaped(row) => {
-                    let Scratch { row: out, picks } = &mut *self.scratch;
+                    let Scratch { row: out, picks, .. } = &mut *self.scratch;
                     out.clear();
                     let done = match fields {
                         Some(fields) => picks.decode(&row, fields, out),
@@ -259,6 +259,25 @@ impl Row for LazyRow<'_, '_> {
         self.decode(Some(fields))
     }
 
+    /// Decodes a row of a shape right into the document, which is likely to be as long as the one before.
+    fn owned_document(&mut self) -> Result<RawDocumentBuf> {
+        let Rows::Template(shapes) = &self.meta.row_format else {
+            return self.document().map(RawDocument::to_owned);
+        };
+        match shapes.open(self.row).ok_or_else(|| self.meta.damaged())? {
+            Stored::Plain(doc) => Ok(RawDocument::from_bytes(doc)?.to_owned()),
+            Stored::Shaped(row) => {
+                let mut document = Vec::with_capacity(self.scratch.owned.min(MAX_KEPT_CAPACITY));
+                row.decode(&mut document).ok_or_else(|| self.meta.damaged())?;
+                self.scratch.owned = document.len() + ROOM;
+                if document.capacity() - document.len() > document.len() / 8 + ROOM {
+                    document.shrink_to_fit();
+                }
+                Ok(RawDocumentBuf::from_bytes(document)?)
+            }
+        }
+    }
+
     fn peek(&mut self, fields: &Fields) -> Result<FieldPeek<'_>> {
         match &self.meta.row_format {
             Rows::Bson => Ok(FieldPeek::at(Doc::from(RawDocument::from_bytes(self.row)?), fields)),
@@ -278,7 +297,12 @@ impl Row for LazyRow<'_, '_> {
 pub(crate) struct Scratch {
     pub(crate) row: Vec<u8>,
     picks: FieldMasks,
+    /// Bytes that were needed to decode the last document that was kept.
+    owned: usize,
 }
+
+/// Bytes beyond a document's end that decoding it may write.
+const ROOM: usize = 64;
 
 /// A larger buffer is freed after use.
 const MAX_KEPT_CAPACITY: usize = 1 << 20;

@@ -40,7 +40,7 @@ pub use treedb_formats::key::after_prefix;
 pub use context::{QueryContext, TempFile, TempFiles};
 pub use index_use::IndexUse;
 pub use plan_cache::{CachedPlan, PlanCache};
-pub use probe::{Probe, VisitEntry, VisitNearest, VisitRowId, VisitRowIds, VisitTypedEntry};
+pub use probe::{Among, Compared, Probe, VisitEntry, VisitNearest, VisitRowId, VisitRowIds, VisitTypedEntry};
 use statistics::PathStatistics;
 
 /// The address of a row in its collection: dense numbers natively, a TID in Postgres.
@@ -132,6 +132,14 @@ pub trait Row {
     /// Those of a damaged row; damage in other fields may go unnoticed.
     fn partial_document(&mut self, fields: &Fields) -> Result<&RawDocument>;
 
+    /// The document, for the caller to keep.
+    ///
+    /// # Errors
+    /// Those of [`Row::document`].
+    fn owned_document(&mut self) -> Result<RawDocumentBuf> {
+        self.document().map(RawDocument::to_owned)
+    }
+
     /// The value of the only field in `fields`, if it can be read without decoding the row.
     ///
     /// # Errors
@@ -197,20 +205,21 @@ pub trait Source {
     /// [`Probe::refused`] if the index does not answer probes of this kind.
     fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()>;
 
-    /// Tells `visit` how far each of `rows` is from a vector, in any order, but for those that vector index number `index` does not
-    /// have; returns false, without a call, if only their documents can tell. The vector is one that could be in the index.
+    /// Tells `visit` how far the nearest of some rows are from a vector, in any order: at least as many as are wanted, of the rows that
+    /// vector index number `index` has. Returns `None`, without a call, if only their documents can tell, which does not depend on
+    /// the rows. The vector is one that could be in the index.
     ///
     /// # Errors
     /// Those of a damaged index.
-    fn distances(
+    fn nearest_among(
         &self,
         index: usize,
         vector: &[f32],
-        rows: &[RowId],
+        among: &Among<'_>,
         visit: &mut dyn FnMut(RowId, f32),
-    ) -> Result<bool> {
-        let _ = (index, vector, rows, visit);
-        Ok(false)
+    ) -> Result<Option<Compared>> {
+        let _ = (index, vector, among, visit);
+        Ok(None)
     }
 
     /// [`Source::walk`] with [`Probe::Range`], without the type bits.

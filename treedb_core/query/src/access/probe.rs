@@ -1,4 +1,6 @@
-//! [`Probe`]: what a query asks of an index.
+//! [`Probe`], [`Among`]: what a query asks of an index.
+
+use treedb_vector::memory::Way;
 
 use super::{Direction, Flow, KeyRange, RowId};
 use crate::error::{ErrorCode, QueryError, Result};
@@ -46,9 +48,31 @@ pub enum Probe<'p> {
         k: usize,
         /// The rows that are looked at to find these: the more, the better, and the slower.
         ef: usize,
+        /// How many vectors were compared with this one is added to it, if the index knows.
+        compared: &'p mut u64,
         /// Told of the row and its exact distance.
         visit: &'p mut VisitNearest<'p>,
     },
+}
+
+/// Which rows a vector index is to find the nearest of, where a filter says which.
+#[derive(Debug, Clone, Copy)]
+pub struct Among<'r> {
+    /// The rows, each once.
+    pub rows: &'r [RowId],
+    /// How many of them the query is likely to take.
+    pub k: usize,
+    /// The rows that are looked at to find these; `None` for all of them, without error.
+    pub ef: Option<usize>,
+}
+
+/// How a vector index has found the nearest of some rows.
+#[derive(Debug, Clone, Copy)]
+pub struct Compared {
+    /// Vectors that were compared, also by their codes.
+    pub vectors: u64,
+    /// Whether it has looked for them in its graph.
+    pub way: Way,
 }
 
 impl Probe<'_> {

@@ -26,9 +26,9 @@ mod validation;
 pub use crate::error::{DuplicateKey, ErrorCode, QueryError, Result};
 pub use deadline::Deadline;
 pub use exec::{
-    Counters, DistinctValues, Execution, Modified, NearestQuery, Neighbor, RowCandidates, TopK, Updated,
-    count, counted, delete, distinct_by_index, explain, find_and_modify, find_rows, nearest, project, update,
-    within,
+    Counters, DistinctValues, Execution, Modified, NearestAnswer, NearestQuery, Neighbor, NeighborRef,
+    RowCandidates, SearchEnd, SearchPath, SearchWork, TopK, Updated, count, counted, delete,
+    distinct_by_index, explain, find_and_modify, find_rows, for_each_nearest, nearest, project, update,
 };
 pub(crate) use exec::{external_sort, spill};
 pub use filter::Filter;

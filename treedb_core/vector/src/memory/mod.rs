@@ -12,11 +12,13 @@
 //! | `vectors` | the vectors, as floats or packed |
 //! | `above` | the links above level 0 |
 //! | `search` | the nearest vectors to another one |
+//! | `among` | the same among some of the nodes |
 //! | `nodes` | the graph as a store of nodes |
 //! | `build` | adding many vectors, by several threads |
 //! | `threads` | work that is divided among threads |
 
 mod above;
+mod among;
 mod build;
 mod nodes;
 mod records;
@@ -24,6 +26,7 @@ mod search;
 mod threads;
 mod vectors;
 
+pub use among::Way;
 pub use build::Builder;
 pub use records::Records;
 pub use search::{Query, Searcher};

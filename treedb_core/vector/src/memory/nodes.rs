@@ -15,7 +15,7 @@ use crate::metric::Metric;
 pub(super) const MOST_CHAINS: usize = 1 << 24;
 
 /// Nodes that are compared at a time.
-const TOGETHER: usize = 48;
+pub(super) const TOGETHER: usize = 48;
 
 impl MemoryGraph {
     /// The links of a node in level 0.

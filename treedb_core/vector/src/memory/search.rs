@@ -1,6 +1,7 @@
 //! The nearest vectors to another one.
 
 use super::MemoryGraph;
+use super::among::Among;
 use super::vectors::Elements;
 use crate::code::{self, Coded};
 use crate::graph::{self, Scratch, Stamps};
@@ -20,8 +21,9 @@ pub struct Query<'q> {
 /// What a thread needs to search; kept from one search to the next, it allocates nothing.
 #[derive(Debug, Default)]
 pub struct Searcher {
-    scratch: Scratch<u32, Stamps>,
-    codes: Vec<u8>,
+    pub(super) scratch: Scratch<u32, Stamps>,
+    pub(super) codes: Vec<u8>,
+    pub(super) among: Among,
     nearest: Vec<(f32, u32)>,
     /// A vector whose elements are no floats of 4 bytes.
     unpacked: Vec<f32>,
@@ -87,13 +89,18 @@ impl MemoryGraph {
         keep: usize,
         searcher: &mut Searcher,
     ) -> Result<f32, Unfit> {
-        let unit = self.metric.check_query(vector, self.dimensions)?;
         let Searcher { scratch, codes, .. } = searcher;
+        let query = self.prepare(vector, codes)?;
+        let Ok(()) = graph::search_keeping(self, &query, ef, keep, scratch);
+        Ok(query.unit)
+    }
+
+    /// A query for a vector; its codes are written over `codes`.
+    pub(super) fn prepare<'q>(&self, vector: &'q [f32], codes: &'q mut Vec<u8>) -> Result<Query<'q>, Unfit> {
+        let unit = self.metric.check_query(vector, self.dimensions)?;
         codes.resize(code::code_bytes(self.metric, self.dimensions), 0);
         let factors = code::encode_for(self.metric, self.element, vector, unit, codes);
-        let query = Query { vector: Elements::Floats(vector), unit, coded: Coded { factors, codes } };
-        let Ok(()) = graph::search_keeping(self, &query, ef, keep, scratch);
-        Ok(unit)
+        Ok(Query { vector: Elements::Floats(vector), unit, coded: Coded { factors, codes } })
     }
 
     /// The metric's distance of a node; `unit` makes the vector of length 1.

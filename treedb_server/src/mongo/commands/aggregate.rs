@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use bson::raw::cstr;
-use bson::{RawArrayBuf, RawDocument, rawdoc};
+use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::{AggregateRequest, Collection, Namespace, WatchRequest, Watched};
 use treedb_query::aggregate::check_stage_exists;
 use treedb_query::query::{self, Counters, ErrorCode};
@@ -84,16 +84,16 @@ fn explain_pipeline(
 ) -> Result {
     let started = Instant::now();
     let name = collection.namespace();
-    let found = collection.database().explain_aggregate(name.as_str(), pipeline)?;
+    let mut found = collection.database().explain_aggregate(name.as_str(), pipeline)?;
     let mut search = found.planner.map(|planner| rawdoc! { "queryPlanner": planner });
-    // Stages that write are not executed.
-    let writes = found.stages.last().is_some_and(|stage| {
-        stage
-            .iter()
-            .next()
-            .is_some_and(|field| field.is_ok_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge")))
-    });
-    if let Some(search) = search.as_mut().filter(|_| execute && !writes) {
+    let is_one_of = |stage: Option<&RawDocumentBuf>, names: &[&str]| {
+        let first = stage.and_then(|stage| stage.iter().next()).and_then(std::result::Result::ok);
+        first.is_some_and(|(name, _)| names.contains(&name.as_str()))
+    };
+    // Stages that write are not executed, nor those that begin with other documents than those of a search.
+    let writes = is_one_of(found.stages.last(), &["$out", "$merge"]);
+    let searches = search.is_some() || is_one_of(found.stages.first(), &["$vectorSearch"]);
+    if execute && searches && !writes {
         let mut documents = collection.aggregate(pipeline)?;
         let mut returned = 0;
         for document in documents.by_ref() {
@@ -101,11 +101,16 @@ fn explain_pipeline(
             returned += 1;
         }
         let counters = Counters { returned, ..documents.counters() };
-        let stages =
-            search.get_document("queryPlanner").and_then(|planner| planner.get_document("winningPlan"));
-        let stages = stages.map(RawDocument::to_owned).unwrap_or_default();
-        let stats = query::explain::execution_stats(counters, started.elapsed(), stages);
-        search.append(cstr!("executionStats"), stats);
+        if let Some(search) = &mut search {
+            let stages =
+                search.get_document("queryPlanner").and_then(|planner| planner.get_document("winningPlan"));
+            let stages = stages.map(RawDocument::to_owned).unwrap_or_default();
+            let stats = query::explain::execution_stats(counters, started.elapsed(), stages);
+            search.append(cstr!("executionStats"), stats);
+        } else if let (Some(first), Some(work)) = (found.stages.first_mut(), documents.search_work()) {
+            let stats = query::explain::execution_stats(counters, started.elapsed(), work.shown());
+            first.append(cstr!("executionStats"), stats);
+        }
     }
     let mut reply = rawdoc! { "explainVersion": "1" };
     match search {

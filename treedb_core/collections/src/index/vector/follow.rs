@@ -18,9 +18,9 @@ use treedb_vector::graph::{Link, Nodes, NodesMut};
 use super::graph::{NodeHasher, StoredGraph};
 use super::image::Contents;
 use super::record::{
-    HEAD, damaged, first_node, for_each_link, level_of, node_of, node_of_vector_row, position_of, row_of,
-    vector_in,
+    HEAD, damaged, for_each_link, level_of, node_of, node_of_vector_row, position_of, row_of, vector_in,
 };
+use super::row_nodes::RowNodes;
 use crate::read::view::View;
 
 /// Elements of vectors that a search reads for an image that is being built: some milliseconds.
@@ -82,12 +82,6 @@ impl Follower {
         !self.unread.is_empty()
     }
 
-    /// The node of a row that has one vector; `None` if there is none.
-    pub(super) fn node_of(&self, row: u64) -> Option<u32> {
-        // Its number is the row's.
-        self.nodes.get(&first_node(0, row)).copied()
-    }
-
     /// What `view` has committed up to; `None` if the contents may have changes that it does not see.
     pub(super) fn sees(&self, view: &View<'_, impl Reads>) -> Option<u64> {
         view.reads.committed().filter(|now| *now >= self.newest)
@@ -96,7 +90,8 @@ impl Follower {
     /// Bytes that an image of so many nodes takes, with some to spare.
     fn bytes_of(contents: &Contents, nodes: usize) -> u64 {
         let each = MAP_ENTRY + size_of::<u64>();
-        let bytes = contents.graph.bytes_of(nodes) + contents.numbers.bytes_of(nodes) + each * nodes;
+        let numbers = contents.numbers.bytes_of(nodes) + RowNodes::bytes_of(nodes);
+        let bytes = contents.graph.bytes_of(nodes) + numbers + each * nodes;
         // More of them than on average may be above level 0.
         (bytes + bytes / 16) as u64
     }
@@ -255,6 +250,9 @@ impl<R: Reads> Reading<'_, R> {
             self.follower.vectors -= usize::from(self.contents.has_vector(node));
             self.contents.graph.forget(node);
             self.contents.numbers.get_mut(node).fill(0);
+            if position_of(number) == 0 {
+                self.contents.rows.set(row_of(number), None);
+            }
             self.follower.forgotten += 1;
         }
     }
@@ -322,8 +320,13 @@ impl<R: Reads> Reading<'_, R> {
         let (node, contents) = (self.node(number), &mut *self.contents);
         contents.graph.set_vector(node, vector).map_err(|_| damaged(self.def, "a node"))?;
         self.follower.vectors += usize::from(!contents.has_vector(node));
-        contents.numbers.get_mut(node).fill(number);
-        contents.several |= position_of(number) > 0;
+        if contents.number(node) != number {
+            contents.numbers.get_mut(node).fill(number);
+            match position_of(number) {
+                0 => contents.rows.set(row_of(number), Some(node)),
+                _ => contents.several = true,
+            }
+        }
         Ok(())
     }
 

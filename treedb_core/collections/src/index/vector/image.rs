@@ -14,7 +14,6 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
 
-use treedb_query::access::RowId;
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Table, TableVersion};
@@ -22,6 +21,7 @@ use treedb_vector::memory::{MemoryGraph, Records, Searcher};
 
 use super::follow::{Follower, Progress};
 use super::graph::empty_graph;
+use super::row_nodes::RowNodes;
 use super::search::Batch;
 use crate::read::view::View;
 
@@ -37,13 +37,16 @@ pub(super) struct Contents {
     /// The number that each node has in the table; 0 for a node without a vector: none, or one that was linked to before its
     /// vector was read.
     pub(super) numbers: Records<u64>,
+    /// The node of the first vector of each row that has one.
+    pub(super) rows: RowNodes,
     /// Rows may have several vectors.
     pub(super) several: bool,
 }
 
 impl Contents {
     fn new(def: &VectorDef) -> Contents {
-        Contents { graph: empty_graph(def).without_scores(), numbers: Records::new(1), several: false }
+        let (graph, numbers) = (empty_graph(def).without_scores(), Records::new(1));
+        Contents { graph, numbers, rows: RowNodes::default(), several: false }
     }
 
     /// The number that a node has in the table; 0 if there is no such node.
@@ -58,12 +61,13 @@ impl Contents {
     }
 
     fn bytes(&self) -> u64 {
-        (self.graph.bytes() + self.numbers.bytes()) as u64
+        (self.graph.bytes() + self.numbers.bytes() + self.rows.bytes()) as u64
     }
 
     /// Bytes that it takes besides those that it shares with newer ones.
     fn bytes_beside(&self, newer: &Contents) -> u64 {
-        (self.graph.bytes_beside(&newer.graph) + self.numbers.bytes_beside(&newer.numbers)) as u64
+        let numbers = self.numbers.bytes_beside(&newer.numbers) + self.rows.bytes_beside(&newer.rows);
+        (self.graph.bytes_beside(&newer.graph) + numbers) as u64
     }
 }
 
@@ -176,6 +180,8 @@ pub(super) struct Workspace {
     image: Weak<Image>,
     pub(super) searcher: Searcher,
     pub(super) batch: Batch,
+    /// Nodes of the rows that a filter lets through.
+    pub(super) nodes: Vec<u32>,
     /// A vector of an image whose elements are no floats of 4 bytes.
     pub(super) vector: Vec<f32>,
 }
@@ -268,27 +274,6 @@ impl Images {
             workspace.image = Arc::downgrade(image);
         }
         Ok(image)
-    }
-
-    /// The nodes of rows in an image, but for rows without one; `None` if rows may have several, or if the image is not the newest
-    /// any more.
-    pub(super) fn nodes_of(
-        &self,
-        table: &Table,
-        image: &Arc<Image>,
-        rows: &[RowId],
-    ) -> Option<Vec<(u32, RowId)>> {
-        if image.several {
-            return None;
-        }
-        let slot = self.slot(table)?;
-        let state = lock(&slot.state);
-        if state.unfinished.is_some() || !state.recent.last().is_some_and(|newest| Arc::ptr_eq(newest, image))
-        {
-            return None;
-        }
-        let node = |row: &RowId| state.follower.node_of(row.0).filter(|node| image.has_vector(*node));
-        Some(rows.iter().filter_map(|row| Some((node(row)?, *row))).collect())
     }
 
     /// Brings the image of an index up to what `view` sees.

@@ -8,6 +8,7 @@
 //! | `record` | the rows of the table |
 //! | `graph` | the graph over these rows, for searches and for writes |
 //! | `image` | graphs in memory that answer searches instead |
+//! | `row_nodes` | the nodes of rows, in an image |
 //! | `follow` | building an image, and following the changes of the table |
 //! | `search` | the nearest vectors, as many as are asked for |
 //! | `build` | adding the rows of a collection |
@@ -21,6 +22,7 @@ mod follow;
 mod graph;
 mod image;
 mod record;
+mod row_nodes;
 mod search;
 
 pub(crate) use image::Images;
@@ -29,7 +31,7 @@ use std::collections::BTreeMap;
 
 use bson::RawDocument;
 
-use treedb_query::access::{KeyRange, Probe, RowId};
+use treedb_query::access::{Among, Compared, KeyRange, Probe, RowId};
 use treedb_query::error::Result;
 use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{Reads, SharedReadTxn, Table, TableKind, WriteTxn};
@@ -160,19 +162,21 @@ impl IndexKind for VectorDef {
     }
 
     fn walk(&self, view: &View<'_, impl Reads>, index: usize, table: &Table, probe: Probe<'_>) -> Result<()> {
-        let Probe::Nearest { vector, k, ef, visit } = probe else { return Err(Probe::refused(index)) };
-        search::nearest(self, view, table, vector, k, ef, visit)
+        let Probe::Nearest { vector, k, ef, compared, visit } = probe else {
+            return Err(Probe::refused(index));
+        };
+        search::nearest(self, view, table, vector, (k, ef), compared, visit)
     }
 
-    fn distances(
+    fn nearest_among(
         &self,
         view: &View<'_, impl Reads>,
         table: &Table,
         vector: &[f32],
-        rows: &[RowId],
+        among: &Among<'_>,
         visit: &mut dyn FnMut(RowId, f32),
-    ) -> Result<bool> {
-        search::distances(self, view, table, vector, rows, visit)
+    ) -> Result<Option<Compared>> {
+        search::nearest_among(self, view, table, vector, among, visit)
     }
 
     fn walk_uncommitted(
@@ -182,7 +186,9 @@ impl IndexKind for VectorDef {
         uncommitted: &Uncommitted<'_>,
         probe: Probe<'_>,
     ) -> Result<()> {
-        let Probe::Nearest { vector, k, ef, visit } = probe else { return Err(Probe::refused(index)) };
-        search::nearest_uncommitted(self, base, index, uncommitted, vector, k, ef, visit)
+        let Probe::Nearest { vector, k, ef, compared, visit } = probe else {
+            return Err(Probe::refused(index));
+        };
+        search::nearest_uncommitted(self, base, index, uncommitted, vector, (k, ef), compared, visit)
     }
 }

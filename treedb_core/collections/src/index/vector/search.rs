@@ -10,14 +10,14 @@
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
-use treedb_query::access::{Flow, RowId, VisitNearest};
+use treedb_query::access::{Among, Compared, Flow, RowId, VisitNearest};
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
 use treedb_storage::{Reads, Table};
 use treedb_vector::code;
 use treedb_vector::graph::{self, Scratch, Visited};
 use treedb_vector::kernel::Kernels;
-use treedb_vector::memory::Searcher;
+use treedb_vector::memory::{Searcher, Way};
 
 use super::follow::document_vectors;
 use super::graph::{Met, NodeHasher, StoredGraph};
@@ -49,8 +49,8 @@ pub(super) struct Batch {
 
 /// A graph that gives candidates.
 trait Candidates {
-    /// Writes about `ef` candidates over `out`.
-    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<()>;
+    /// Writes about `ef` candidates over `out`; returns how many nodes it has compared.
+    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<usize>;
     /// Writes all nodes over `out`.
     fn all(&mut self, out: &mut Vec<u64>) -> Result<()>;
     /// Tells that the distances of these candidates are about to be asked for.
@@ -73,10 +73,10 @@ struct Stored<'s, R> {
 }
 
 impl<R: Reads> Candidates for Stored<'_, R> {
-    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<()> {
+    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<usize> {
         graph::search(&self.graph, &&*self.query, ef, &mut self.scratch)?;
         set_rows(self.scratch.pool.found().iter().map(|found| found.node), out);
-        Ok(())
+        Ok(self.scratch.compared)
     }
 
     fn all(&mut self, out: &mut Vec<u64>) -> Result<()> {
@@ -146,13 +146,14 @@ impl<R> Imaged<'_, R> {
 }
 
 impl<R: Reads> Candidates for Imaged<'_, R> {
-    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<()> {
+    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<usize> {
         out.clear();
         // A vector that no node can be compared with is near none.
-        if let Ok(found) = self.image.graph.search_candidates(self.vector, ef, self.searcher) {
-            out.extend(found.map(u64::from));
+        match self.image.graph.search_candidates(self.vector, ef, self.searcher) {
+            Ok(found) => out.extend(found.map(u64::from)),
+            Err(_) => return Ok(0),
         }
-        Ok(())
+        Ok(self.searcher.compared())
     }
 
     fn all(&mut self, out: &mut Vec<u64>) -> Result<()> {
@@ -229,6 +230,7 @@ impl Batch {
         graph: &mut impl Candidates,
         nodes: usize,
         (k, ef): (usize, usize),
+        compared: &mut u64,
         visit: &mut VisitNearest<'_>,
     ) -> Result<()> {
         self.visited.clear();
@@ -236,7 +238,7 @@ impl Batch {
         let ranked = k.saturating_mul(2).max(RANKED);
         let mut ef = ef.max(k).max(1);
         while ef <= MOST && self.visited.len() < nodes {
-            graph.search(ef.min(nodes), &mut self.candidates)?;
+            *compared += graph.search(ef.min(nodes), &mut self.candidates)? as u64;
             if self.visit(graph, ranked, visit)? == Flow::Break(()) {
                 return Ok(());
             }
@@ -244,20 +246,22 @@ impl Batch {
         }
         if self.visited.len() < nodes {
             graph.all(&mut self.candidates)?;
+            *compared += self.candidates.len() as u64;
             self.visit(graph, ranked, visit).map(drop)?;
         }
         Ok(())
     }
 }
 
-/// Visits the rows of an index, the nearest first. `vector` is one that could be in it.
+/// Visits the rows of an index, the nearest first. `vector` is one that could be in it, `wanted` are `k` and `ef`: see
+/// [`Probe::Nearest`](treedb_query::access::Probe::Nearest).
 pub(super) fn nearest(
     def: &VectorDef,
     view: &View<'_, impl Reads>,
     table: &Table,
     vector: &[f32],
-    k: usize,
-    ef: usize,
+    wanted: (usize, usize),
+    compared: &mut u64,
     visit: &mut VisitNearest<'_>,
 ) -> Result<()> {
     // Two rows for each node, and the head.
@@ -267,7 +271,7 @@ pub(super) fn nearest(
             let Workspace { searcher, batch, vector: place, .. } = workspace;
             let bits = def.metric.is_of_bits().then(|| encode_vector(def, vector));
             let mut graph = Imaged { def, view, image: &image, vector, bits, searcher, place };
-            return batch.walk(&mut graph, nodes, (k, ef), visit);
+            return batch.walk(&mut graph, nodes, wanted, compared, visit);
         }
         let mut graph = Stored {
             view,
@@ -276,33 +280,46 @@ pub(super) fn nearest(
             query: encode_vector(def, vector),
             scratch: Scratch::default(),
         };
-        workspace.batch.walk(&mut graph, nodes, (k, ef), visit)
+        workspace.batch.walk(&mut graph, nodes, wanted, compared, visit)
     })
 }
 
-/// See [`Source::distances`](treedb_query::access::Source::distances). Only an image tells: a record of the table may have codes only.
-pub(super) fn distances(
+/// See [`Source::nearest_among`](treedb_query::access::Source::nearest_among). Only an image tells: a record of the table may have codes
+/// only.
+pub(super) fn nearest_among(
     def: &VectorDef,
     view: &View<'_, impl Reads>,
     table: &Table,
     vector: &[f32],
-    rows: &[RowId],
+    among: &Among<'_>,
     visit: &mut dyn FnMut(RowId, f32),
-) -> Result<bool> {
+) -> Result<Option<Compared>> {
     with_workspace(|workspace| {
-        let images = &view.meta.images;
-        let Some(image) = images.image(def, view, table, workspace)? else { return Ok(false) };
-        let Some(nodes) = images.nodes_of(table, &image, rows) else { return Ok(false) };
-        let Workspace { searcher, vector: place, .. } = workspace;
+        let image = view.meta.images.image(def, view, table, workspace)?;
+        let Some(image) = image.filter(|image| !image.several) else { return Ok(None) };
+        let Workspace { searcher, nodes, vector: place, .. } = workspace;
+        nodes.clear();
+        nodes.extend(among.rows.iter().filter_map(|row| image.rows.get(row.0)));
+        let mut compared = Compared { vectors: 0, way: Way::OneByOne };
+        let ranked = among.ef.map(|ef| ef.max(among.k.saturating_mul(2)).max(RANKED));
+        if let Some(ranked) = ranked.filter(|ranked| *ranked < nodes.len())
+            && let Ok(way) = image.graph.search_among(vector, nodes, ranked, searcher)
+        {
+            compared = Compared { vectors: searcher.compared() as u64, way };
+            nodes.clear();
+            nodes.extend(searcher.found_among().iter().map(|(_, node)| *node));
+        } else {
+            compared.vectors = nodes.len() as u64;
+        }
         let bits = def.metric.is_of_bits().then(|| encode_vector(def, vector));
         let mut graph = Imaged { def, view, image: &image, vector, bits, searcher, place };
         for nodes in nodes.chunks(PREFETCHED) {
-            nodes.iter().for_each(|(node, _)| image.graph.prefetch_vector(*node));
-            for (node, row) in nodes {
-                visit(*row, graph.node_distance(*node));
+            nodes.iter().for_each(|node| image.graph.prefetch_vector(*node));
+            for node in nodes {
+                visit(RowId(row_of(image.number(*node))), graph.node_distance(*node));
             }
         }
-        Ok(true)
+        Ok(Some(compared))
     })
 }
 
@@ -324,8 +341,8 @@ pub(super) fn nearest_uncommitted(
     index: usize,
     uncommitted: &Uncommitted<'_>,
     vector: &[f32],
-    k: usize,
-    ef: usize,
+    wanted: (usize, usize),
+    compared: &mut u64,
     visit: &mut VisitNearest<'_>,
 ) -> Result<()> {
     let removed: HashSet<RowId> = uncommitted.entries.removed_rows().collect();
@@ -336,7 +353,7 @@ pub(super) fn nearest_uncommitted(
     let mut own = own.into_iter().peekable();
     let mut stopped = false;
     if let Some((view, table)) = base.and_then(|view| Some((view, &view.meta.indexes.get(index)?.table))) {
-        nearest(def, view, table, vector, k, ef, &mut |row, distance| {
+        nearest(def, view, table, vector, wanted, compared, &mut |row, distance| {
             while let Some((distance, row)) = own.next_if(|(nearer, _)| *nearer <= distance) {
                 if visit(row, distance)? == Flow::Break(()) {
                     stopped = true;

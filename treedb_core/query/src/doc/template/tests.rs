@@ -121,7 +121,7 @@ fn documents_with_missing_fields_or_other_types_share_a_shape() {
 #[test]
 fn arrays_of_values_of_eight_bytes_come_back_whatever_their_length() {
     let mut shapes = Shapes::default();
-    for len in (0..130).chain([999, 1000, 1001, 9_999, 10_001, 100_001]) {
+    for len in (0..130).chain([999, 1000, 1001, 4_096, 4_097, 9_999, 10_001, 100_001]) {
         let doubles: bson::RawArrayBuf = (0..len).map(|n| f64::from(n) * 0.37 - 5.0).collect();
         let times = (0..len).map(|n: i32| bson::Timestamp { time: n.cast_unsigned(), increment: 7 });
         let times: bson::RawArrayBuf = times.collect();

@@ -16,11 +16,15 @@ pub fn find_rows(
     query: &Query,
     limit: u64,
 ) -> Result<Vec<RowId>> {
-    let plan = Plan::choose(source, context, query)?;
+    rows_of(source, &Plan::choose(source, context, query)?, query, limit)
+}
+
+/// The same by a plan of the query.
+pub(super) fn rows_of(source: &dyn Source, plan: &Plan, query: &Query, limit: u64) -> Result<Vec<RowId>> {
     plan.begin(source);
     let mut rows = Vec::new();
     let mut walk = Walk::default();
-    walk.run(source, &plan, &query.filter, &mut Counters::default(), RowContent::RowIds, &mut |row, _| {
+    walk.run(source, plan, &query.filter, &mut Counters::default(), RowContent::RowIds, &mut |row, _| {
         rows.push(row);
         Ok(if limit > 0 && rows.len() as u64 >= limit { Flow::Break(()) } else { Flow::Continue(()) })
     })?;

@@ -201,7 +201,7 @@ pub fn execution_stats(counters: Counters, took: Duration, stages: RawDocumentBu
 }
 
 /// A number as MongoDB sends it: an int32 if it fits.
-fn number(count: u64) -> bson::RawBson {
+pub(super) fn number(count: u64) -> bson::RawBson {
     match i32::try_from(count) {
         Ok(count) => bson::RawBson::Int32(count),
         Err(_) => bson::RawBson::Int64(i64::try_from(count).unwrap_or(i64::MAX)),

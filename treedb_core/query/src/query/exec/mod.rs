@@ -11,6 +11,7 @@
 //! | `count` | [`count`], [`find_rows`]: queries that need no documents |
 //! | `near` | the rows of a `$near`, the nearest first |
 //! | `nearest` | [`nearest()`]: the documents with the nearest vectors |
+//! | `search_work` | [`SearchWork`]: what such a search did |
 //! | `distinct` | [`distinct_by_index`]: the distinct values of a field, from an index |
 //! | `distinct_values` | [`DistinctValues`]: the same, from documents |
 //! | `top_k` | [`TopK`]: the first rows of a sort order with a limit |
@@ -34,6 +35,7 @@ mod nearest;
 mod returned;
 mod row_candidates;
 mod row_set;
+mod search_work;
 pub(crate) mod spill;
 mod top_k;
 mod walk;
@@ -45,7 +47,8 @@ pub use distinct::distinct_by_index;
 pub use distinct_values::DistinctValues;
 pub use execution::{Execution, project};
 pub use find_and_modify::{Modified, find_and_modify};
-pub use nearest::{NearestQuery, Neighbor, nearest, within};
+pub use nearest::{NearestAnswer, NearestQuery, Neighbor, NeighborRef, for_each_nearest, nearest};
 pub use row_candidates::RowCandidates;
+pub use search_work::{SearchEnd, SearchPath, SearchWork};
 pub use top_k::TopK;
 pub use write::{Updated, delete, update};

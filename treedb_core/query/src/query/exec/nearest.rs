@@ -1,25 +1,31 @@
 //! Searches for the documents with the nearest vectors, among those that match a filter.
 //!
-//! Where an index finds the few rows that match, all of them are compared. Otherwise the vector index gives one candidate after
-//! another until enough of them match; if too few do, all documents that match are compared. So a search finds as many documents as
-//! there are, up to its limit.
+//! Where an index finds the rows that match, and they are not too many, the vector index finds the nearest among them, or their documents
+//! are compared. Otherwise the vector index gives one candidate after another until enough of them match; if too few do, all that
+//! match are compared. So a search finds as many documents as there are, up to its limit. [`SearchWork`] tells which of that it did.
 
 use std::time::Instant;
 
 use bson::{RawDocument, RawDocumentBuf};
+use treedb_vector::memory::Way;
+use treedb_vector::nearest::Nearest as NearestOf;
 
-use crate::access::{Direction, Flow, Probe, QueryContext, RowId, Source};
+use crate::access::{Among, Direction, Flow, Probe, QueryContext, RowId, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::index::vector::VectorDef;
 use crate::query::plan::{Path, Plan};
 use crate::query::{Deadline, Query};
 
-use super::find_rows;
+use super::count::rows_of;
+use super::search_work::{SearchEnd, SearchPath, SearchWork};
 
 /// The least number of rows that match a filter, up to which all of them are compared.
 const FEW: u64 = 100;
-/// Rows whose distances an index tells in the time that one candidate takes.
-const TOLD_PER_CANDIDATE: u64 = 10;
+/// Rows that an index finds, and the vector index compares, in the time that one candidate takes whose document is matched against a
+/// filter.
+const TOLD_PER_CANDIDATE: u64 = 60;
+/// Ranges of an index whose entries are estimated before they are read.
+const ESTIMATED_RANGES: usize = 8;
 /// Rows of a walk that are matched against a filter before a scan of the collection is considered.
 const FEW_SEEN: u64 = 1000;
 /// Rows that a scan of the collection matches against a filter in the time that one candidate of an index takes.
@@ -86,42 +92,90 @@ pub struct Neighbor {
     pub score: f64,
 }
 
-/// The documents with the nearest vectors, the nearest first.
+/// A document that a search has found, as it is shown to a caller that keeps none.
+#[derive(Debug, Clone, Copy)]
+pub struct NeighborRef<'d> {
+    /// The document.
+    pub document: &'d RawDocument,
+    /// See [`Neighbor::distance`].
+    pub distance: f32,
+    /// See [`Neighbor::score`].
+    pub score: f64,
+}
+
+/// The documents that a search has found, the nearest first, and what it did for that.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NearestAnswer {
+    /// The documents.
+    pub neighbors: Vec<Neighbor>,
+    /// How the search was done.
+    pub work: SearchWork,
+}
+
+/// The documents with the nearest vectors, the nearest first; those that are no farther than `within`, if that is given.
+///
+/// Without a distance they are as many as match the filter, up to the limit. With one, the index's graph is left when as many rows in a row
+/// as it looks at are farther, at least 100 unless the request says otherwise; so some may be missing.
 ///
 /// # Errors
 /// `MaxTimeMSExpired`; `IndexNotFound` if there is no vector index of this name; `BadValue` for a vector that cannot be compared, which says
-/// why, for a limit of 0, and for fewer candidates than the limit; those of the filter.
+/// why, for a limit of 0, for fewer candidates than the limit, and for a distance that is not a number; those of the filter.
 pub fn nearest(
     source: &dyn Source,
     context: &QueryContext<'_>,
     search: &NearestQuery,
-) -> Result<Vec<Neighbor>> {
-    run(source, context, search, None)
+    within: Option<f32>,
+) -> Result<NearestAnswer> {
+    let mut run = run(source, context, search, within)?;
+    let def = run.def;
+    let mut neighbors = Vec::with_capacity(run.found.len());
+    for (distance, row) in run.found.sorted() {
+        let (distance, score) = (*distance, def.score(*distance));
+        source.fetch_row(*row, &mut |row| {
+            neighbors.push(Neighbor { document: row.owned_document()?, distance, score });
+            Ok(())
+        })?;
+    }
+    Ok(NearestAnswer { neighbors, work: run.work })
 }
 
-/// The documents whose vectors are no farther than `distance`, at most `limit` of them, the nearest first. The index's graph is left when as
-/// many rows in a row as it looks at are farther, at least 100 unless the request says otherwise; they may be fewer than `limit`.
+/// The same, shown to `visit` one after another, until it breaks or fails.
 ///
 /// # Errors
-/// Those of [`nearest`], and `BadValue` for a distance that is not a number.
-pub fn within(
-    source: &dyn Source,
-    context: &QueryContext<'_>,
-    search: &NearestQuery,
-    distance: f32,
-) -> Result<Vec<Neighbor>> {
-    if distance.is_nan() {
-        return Err(QueryError::bad_value("the distance must be a number"));
-    }
-    run(source, context, search, Some(distance))
-}
-
-fn run(
+/// Those of [`nearest`] and of `visit`.
+pub fn for_each_nearest(
     source: &dyn Source,
     context: &QueryContext<'_>,
     search: &NearestQuery,
     within: Option<f32>,
-) -> Result<Vec<Neighbor>> {
+    visit: &mut dyn FnMut(NeighborRef<'_>) -> Result<Flow>,
+) -> Result<SearchWork> {
+    let mut run = run(source, context, search, within)?;
+    let def = run.def;
+    for (distance, row) in run.found.sorted() {
+        let (distance, score) = (*distance, def.score(*distance));
+        let mut flow = Flow::Continue(());
+        source.fetch_row(*row, &mut |row| {
+            flow = visit(NeighborRef { document: row.document()?, distance, score })?;
+            Ok(())
+        })?;
+        if flow == Flow::Break(()) {
+            break;
+        }
+    }
+    Ok(run.work)
+}
+
+/// Finds the rows.
+fn run<'s>(
+    source: &'s dyn Source,
+    context: &QueryContext<'_>,
+    search: &'s NearestQuery,
+    within: Option<f32>,
+) -> Result<Run<'s>> {
+    if within.is_some_and(f32::is_nan) {
+        return Err(QueryError::bad_value("the distance must be a number"));
+    }
     let found = source.indexes().iter().enumerate();
     let found = { found }.find_map(|(number, info)| {
         Some((number, info.def.as_vector().filter(|def| def.name == search.index)?))
@@ -131,17 +185,26 @@ fn run(
         return Err(QueryError::new(ErrorCode::IndexNotFound, message));
     };
     let ef = check(def, search, within)?;
-    let deadline = Deadline::new(search.deadline);
-    let mut nearest = Nearest { def, index, search, within, found: Vec::new(), deadline };
-    let by_index = Plan::choose(source, context, &search.filter)?.path != Path::CollectionScan;
+    let (deadline, work) = (Deadline::new(search.deadline), SearchWork::default());
+    let found = NearestOf::new(search.limit);
+    let mut run = Run { def, index, search, within, ef, found, deadline, work };
+    // Which index leads to the rows that match, if one does.
+    let by_index = match search.filter.filter.is_all() {
+        true => None,
+        false => Some(Plan::choose(source, context, &search.filter)?),
+    };
+    let by_index = by_index.filter(|plan| plan.path != Path::CollectionScan);
     let mut enough = false;
     if !search.exact {
-        enough = by_index && nearest.compare_few(source, context, ef)? || nearest.walk(source, ef)?;
+        enough = match &by_index {
+            Some(plan) => run.compare_few(source, plan)?,
+            None => false,
+        } || run.walk(source)?;
     }
     if !enough {
-        nearest.compare_all(source, context, by_index)?;
+        run.compare_all(source, by_index.as_ref())?;
     }
-    nearest.documents(source)
+    Ok(run)
 }
 
 /// Refuses what cannot be searched for; returns the number of candidates.
@@ -173,38 +236,42 @@ fn check(def: &VectorDef, search: &NearestQuery, within: Option<f32>) -> Result<
     }
 }
 
-/// The nearest rows of those that a search has compared.
-struct Nearest<'s> {
+/// A search under way.
+struct Run<'s> {
     def: &'s VectorDef,
     /// The number of the index.
     index: usize,
     search: &'s NearestQuery,
     /// The greatest distance, if there is one.
     within: Option<f32>,
-    found: Vec<(f32, RowId)>,
+    /// Rows that the index looks at.
+    ef: usize,
+    /// The nearest rows of those that were compared.
+    found: NearestOf<RowId>,
     deadline: Deadline,
+    work: SearchWork,
 }
 
-impl Nearest<'_> {
-    /// Compares the documents that match the filter, if they are few; false if they are not.
+impl Run<'_> {
+    /// Compares the rows that match the filter, if they are few; false if they are not.
     ///
     /// Where `m` of `n` rows match, a walk looks at `limit * n / m` of them until `limit` match, at least `ef`. Comparing a document
     /// takes about as long: so few are those whose square is no more than that many times `n`, or so many times more where the index
-    /// tells their distances.
-    fn compare_few(&mut self, source: &dyn Source, context: &QueryContext<'_>, ef: usize) -> Result<bool> {
-        let wanted = self.search.limit.max(ef / CANDIDATES_PER_ROW) as u64;
+    /// compares them without their documents.
+    fn compare_few(&mut self, source: &dyn Source, plan: &Plan) -> Result<bool> {
+        let wanted = self.search.limit.max(self.ef / CANDIDATES_PER_ROW) as u64;
         let least = source.estimated_rows().saturating_mul(wanted);
-        let few = least.isqrt().max(FEW);
-        let most = least.saturating_mul(TOLD_PER_CANDIDATE).isqrt().max(FEW);
-        let rows = find_rows(source, context, &self.search.filter, most + 1)?;
-        let count = rows.len() as u64;
-        if count > most {
+        let told = self.compare_told(source, &[], None)?;
+        let most = if told { least.saturating_mul(TOLD_PER_CANDIDATE) } else { least };
+        let most = most.isqrt().max(FEW);
+        if is_above(source, plan, most) {
             return Ok(false);
         }
-        if !self.compare_told(source, &rows)? {
-            if count > few {
-                return Ok(false);
-            }
+        let rows = rows_of(source, plan, &self.search.filter, most + 1)?;
+        if rows.len() as u64 > most {
+            return Ok(false);
+        }
+        if !self.compare_told(source, &rows, Some(self.ef))? {
             self.compare_rows(source, rows)?;
         }
         Ok(true)
@@ -212,25 +279,29 @@ impl Nearest<'_> {
 
     /// Takes candidates from the index until enough of them match; false if so few match that comparing all that do takes less
     /// time.
-    fn walk(&mut self, source: &dyn Source, ef: usize) -> Result<bool> {
-        let (filter, limit) = (&self.search.filter.filter, self.search.limit);
+    fn walk(&mut self, source: &dyn Source) -> Result<bool> {
+        let Run { index, search, within, ef, found, deadline, work, .. } = self;
+        let (filter, limit, ef) = (&search.filter.filter, search.limit, *ef);
         let all = filter.is_all();
         // Not all that are within a distance are wanted in exact order from the start.
-        let k = if self.within.is_some() { limit.min(MIN_CANDIDATES) } else { limit };
+        let k = if within.is_some() { limit.min(MIN_CANDIDATES) } else { limit };
         let most = (source.estimated_rows() / SCANNED_PER_CANDIDATE).max(FEW_SEEN);
-        let (mut seen, mut farther, mut enough) = (0, 0, true);
-        let (found, within, deadline) = (&mut self.found, self.within, &mut self.deadline);
+        let (mut seen, mut farther, mut end) = (0, 0, SearchEnd::NoMore);
         let visit = &mut |row, distance| {
             deadline.tick()?;
             if within.is_some_and(|most| distance > most) {
                 farther += 1;
-                return Ok(if farther >= ef.max(1) { Flow::Break(()) } else { Flow::Continue(()) });
+                if farther >= ef.max(1) {
+                    end = SearchEnd::Farther;
+                    return Ok(Flow::Break(()));
+                }
+                return Ok(Flow::Continue(()));
             }
             farther = 0;
             let mut matches = all;
             if !all {
                 if seen == most {
-                    enough = false;
+                    end = SearchEnd::Budget;
                     return Ok(Flow::Break(()));
                 }
                 seen += 1;
@@ -240,41 +311,75 @@ impl Nearest<'_> {
                 })?;
             }
             if matches {
-                found.push((distance, row));
+                found.add(distance, row);
             }
-            Ok(if found.len() >= limit { Flow::Break(()) } else { Flow::Continue(()) })
+            if found.len() >= limit {
+                end = SearchEnd::Limit;
+                return Ok(Flow::Break(()));
+            }
+            Ok(Flow::Continue(()))
         };
-        source.walk(self.index, Probe::Nearest { vector: &self.search.vector, k, ef, visit })?;
-        Ok(enough)
+        let compared = &mut work.vectors_compared;
+        source.walk(*index, Probe::Nearest { vector: &search.vector, k, ef, compared, visit })?;
+        work.documents_examined += seen;
+        (work.path, work.end) = (SearchPath::Graph, end);
+        Ok(end != SearchEnd::Budget)
     }
 
     /// Compares all documents that match the filter.
-    fn compare_all(&mut self, source: &dyn Source, context: &QueryContext<'_>, by_index: bool) -> Result<()> {
-        self.found.clear();
-        if by_index {
-            let rows = find_rows(source, context, &self.search.filter, 0)?;
-            return if self.compare_told(source, &rows)? { Ok(()) } else { self.compare_rows(source, rows) };
-        }
-        let fields = self.def.fields();
-        source.scan_rows(Direction::Forward, None, &mut |id, row| {
-            self.deadline.tick()?;
-            if self.search.filter.filter.admits(row)? {
-                self.compare(id, row.partial_document(&fields)?)?;
+    fn compare_all(&mut self, source: &dyn Source, by_index: Option<&Plan>) -> Result<()> {
+        self.found.reset(self.search.limit);
+        let after_budget = self.work.end == SearchEnd::Budget;
+        if let Some(plan) = by_index {
+            let rows = rows_of(source, plan, &self.search.filter, 0)?;
+            let ef = (!self.search.exact).then_some(self.ef);
+            if !self.compare_told(source, &rows, ef)? {
+                self.compare_rows(source, rows)?;
             }
-            Ok(Flow::Continue(()))
-        })
+        } else {
+            let fields = self.def.fields();
+            self.work.path = SearchPath::AllDocuments;
+            source.scan_rows(Direction::Forward, None, &mut |id, row| {
+                self.deadline.tick()?;
+                self.work.documents_examined += 1;
+                if self.search.filter.filter.admits(row)? {
+                    self.compare(id, row.partial_document(&fields)?)?;
+                }
+                Ok(Flow::Continue(()))
+            })?;
+        }
+        self.work.end = match after_budget {
+            true => SearchEnd::Budget,
+            false => SearchEnd::All,
+        };
+        Ok(())
     }
 
-    /// Compares rows by what the index tells of them; false if it does not.
-    fn compare_told(&mut self, source: &dyn Source, rows: &[RowId]) -> Result<bool> {
-        let (index, vector) = (self.index, &self.search.vector);
-        source.distances(index, vector, rows, &mut |row, distance| self.add(row, distance))
+    /// Finds the nearest of rows by the index alone, looking at `ef` of them, or at all; false if it cannot.
+    fn compare_told(&mut self, source: &dyn Source, rows: &[RowId], ef: Option<usize>) -> Result<bool> {
+        let Run { index, search, within, found, work, .. } = self;
+        let among = Among { rows, k: search.limit, ef };
+        let compared = source.nearest_among(*index, &search.vector, &among, &mut |row, distance| {
+            if within.is_none_or(|most| distance <= most) {
+                found.add(distance, row);
+            }
+        })?;
+        let Some(compared) = compared else { return Ok(false) };
+        work.vectors_compared += compared.vectors;
+        work.end = SearchEnd::All;
+        work.path = match compared.way {
+            Way::OneByOne | Way::AfterWalk => SearchPath::MatchingRows,
+            Way::Walk => SearchPath::GraphOfMatchingRows,
+        };
+        Ok(true)
     }
 
     fn compare_rows(&mut self, source: &dyn Source, rows: Vec<RowId>) -> Result<()> {
         let fields = self.def.fields();
+        (self.work.path, self.work.end) = (SearchPath::MatchingDocuments, SearchEnd::All);
         for id in rows {
             self.deadline.tick()?;
+            self.work.documents_examined += 1;
             source.fetch_row(id, &mut |row| self.compare(id, row.partial_document(&fields)?))?;
         }
         Ok(())
@@ -283,38 +388,19 @@ impl Nearest<'_> {
     /// Compares a document, if it has a vector: the nearest of its vectors counts.
     fn compare(&mut self, row: RowId, document: &RawDocument) -> Result<()> {
         let vectors = self.def.vectors(document)?;
-        if let Some(distance) = vectors.distance(self.def.metric, &self.search.vector) {
-            self.add(row, distance);
+        self.work.vectors_compared += vectors.len() as u64;
+        if let Some(distance) = vectors.distance(self.def.metric, &self.search.vector)
+            && self.within.is_none_or(|most| distance <= most)
+        {
+            self.found.add(distance, row);
         }
         Ok(())
     }
+}
 
-    fn add(&mut self, row: RowId, distance: f32) {
-        if self.within.is_some_and(|most| distance > most) {
-            return;
-        }
-        self.found.push((distance, row));
-        // Twice as many as are wanted, so that sorting them costs little for each.
-        if self.found.len() >= self.search.limit.saturating_mul(2).saturating_add(MIN_CANDIDATES) {
-            self.keep_nearest();
-        }
-    }
-
-    fn keep_nearest(&mut self) {
-        self.found.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-        self.found.truncate(self.search.limit);
-    }
-
-    fn documents(mut self, source: &dyn Source) -> Result<Vec<Neighbor>> {
-        self.keep_nearest();
-        let mut neighbors = Vec::with_capacity(self.found.len());
-        for (distance, row) in self.found {
-            source.fetch(row, &mut |document| {
-                let score = self.def.score(distance);
-                neighbors.push(Neighbor { document: document.to_owned(), distance, score });
-                Ok(())
-            })?;
-        }
-        Ok(neighbors)
-    }
+/// Whether an index has more entries than `most` in the ranges of a plan, as far as that is known without reading them.
+fn is_above(source: &dyn Source, plan: &Plan, most: u64) -> bool {
+    let Path::Index { index, ranges, .. } = &plan.path else { return false };
+    let estimates = ranges.iter().take(ESTIMATED_RANGES).filter_map(|range| source.estimate(*index, range));
+    estimates.fold(0, u64::saturating_add) > most
 }
