@@ -159,6 +159,7 @@ impl StreamedFunction for FindStream {
         (!table.relation.get().is_temporary()).then_some(table.relation)
     }
 
+    /// The scan begins with the first batch, whose memory is kept, and goes on with the others.
     fn open_part(call: &Call<'_>, snapshot: Registered, part: SharedScan) -> FindStream {
         let [name, filter, options] = call.arguments.map(Datum::bytes);
         let query = accept(parse_find(&filter, &options));

@@ -45,7 +45,7 @@ pub(crate) trait StreamedFunction: Sized + 'static {
     }
 
     /// Begins the part of such a call that falls to this process. Only called for one that [`Self::divided`] and
-    /// [`Self::table`] have said something of.
+    /// [`Self::table`] have said something of. What is allocated while the first rows are read is kept.
     fn open_part(call: &Call<'_>, snapshot: Registered, part: SharedScan) -> Self;
 
     /// Begins a call, under the snapshot of the statement.
