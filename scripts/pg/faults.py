@@ -442,6 +442,9 @@ def a_standby_answers_as_the_primary(cluster):
             db.execute("ALTER TABLE r SET (autovacuum_enabled = off)")
             db.execute("CREATE INDEX r_k ON r USING treedb_btree (k)")
             db.execute("CREATE INDEX r_wide ON r USING treedb_btree (k, t)")
+            # Some values are compressed in entries.
+            long = "(repeat(t, CASE WHEN mod(k, 9) = 0 THEN 150 ELSE 1 END) COLLATE \"C\")"
+            db.execute(f"CREATE INDEX r_long ON r USING treedb_btree ({long})")
             db.execute("CREATE INDEX r_near ON r USING treedb_hnsw ((ARRAY[k, id]::real[])) WITH (dimensions = 2, m = 4) WHERE id <= 100")
             db.execute("CREATE INDEX r_coded ON r USING treedb_hnsw ((ARRAY[k, id]::real[] || array_fill(mod(k, 9), ARRAY[68])::real[])) WITH (dimensions = 70, m = 8) WHERE id <= 100")
             db.execute("INSERT INTO r SELECT i, i % 100, md5(i::text) FROM generate_series(1, 4000) i")
@@ -510,7 +513,7 @@ def a_standby_answers_as_the_primary(cluster):
             with standby.connect() as reader:
                 index_only(reader)
                 index_only(db)
-                for order in ("k", 't COLLATE "en-x-icu"', "k DESC"):
+                for order in ("k", 't COLLATE "en-x-icu"', "k DESC", long):
                     query = f"SELECT count(*) || md5(string_agg(x::text, ',')) FROM (SELECT * FROM r ORDER BY {order}, id) x"
                     db.execute("SET enable_sort = on")
                     reader.execute("SET enable_sort = on")
