@@ -162,6 +162,28 @@ mod tests {
     }
 
     #[test]
+    fn sums_of_several_codes_at_once_are_those_of_each() {
+        let mut rng = Rng::new(9);
+        for len in [1, 15, 63, 64, 65, 100, 128, 384, 511] {
+            let mut codes = |len: usize| (0..len).map(|_| rng.below(256) as u8).collect::<Vec<u8>>();
+            let (b, all) = (codes(len), (0..9).map(|n| codes(len + n % 2)).collect::<Vec<_>>());
+            let sum = |a: &[u8]| -> i32 {
+                a.iter().zip(&b).map(|(x, y)| i32::from(*x) * (i32::from(*y) - 128)).sum()
+            };
+            let wanted: Vec<i32> = all.iter().map(|a| sum(a)).collect();
+            for count in 0..=all.len() {
+                let some: Vec<&[u8]> = all.iter().take(count).map(Vec::as_slice).collect();
+                for kernels in Kernels::all() {
+                    let mut sums = vec![7; count + 1];
+                    (kernels.codes_of)(&some, &b, &mut sums);
+                    assert_eq!(sums[..count], wanted[..count], "{} {count} of {len}", kernels.name);
+                    assert_eq!(sums[count], 7, "{} {count} of {len}", kernels.name);
+                }
+            }
+        }
+    }
+
+    #[test]
     fn all_kernels_give_the_same_codes() {
         let mut rng = Rng::new(3);
         for len in (0..70).chain([384, 1536]) {

@@ -228,18 +228,62 @@ mod avx512 {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub(super) fn codes_of(all: &[&[u8]], b: &[u8], out: &mut [i32]) {
-        if b.len() != 64 {
-            out.iter_mut().zip(all).for_each(|(out, a)| *out = codes(a, b));
-            return;
+        for (some, out) in all.chunks(4).zip(out.chunks_mut(4)) {
+            match some {
+                // Three take no longer as four.
+                [first, second, third, others @ ..] if some.iter().all(|a| a.len() >= b.len()) => {
+                    let fourth = others.first().unwrap_or(third);
+                    let sums = codes_of_four([first, second, third, fourth], b);
+                    out.iter_mut().zip(sums).take(some.len()).for_each(|(out, sum)| *out = sum);
+                }
+                _ => out.iter_mut().zip(some).for_each(|(out, a)| *out = codes(a, b)),
+            }
         }
-        // One register has all that they are compared with.
-        // SAFETY: 64 bytes.
-        let y = unsafe { _mm512_xor_si512(_mm512_loadu_si512(b.as_ptr().cast()), _mm512_set1_epi8(-128)) };
-        for (out, a) in out.iter_mut().zip(all) {
-            // SAFETY: the mask keeps the load within the slice.
-            let x = unsafe { _mm512_maskz_loadu_epi8(first64(a.len()), a.as_ptr().cast()) };
-            *out = _mm512_reduce_add_epi32(_mm512_dpbusd_epi32(_mm512_setzero_si512(), x, y));
+    }
+
+    /// The sums for four slices at once, none of which is shorter than `b`: what they are compared with is loaded once, and the lanes
+    /// are added for all four together.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    fn codes_of_four(all: [&[u8]; 4], b: &[u8]) -> [i32; 4] {
+        let len = all.iter().fold(b.len(), |len, a| len.min(a.len()));
+        let high = _mm512_set1_epi8(-128);
+        let mut sums = [_mm512_setzero_si512(); 4];
+        let mut i = 0;
+        while i + 64 <= len {
+            // SAFETY: there are 64 bytes from `i` on in all of them.
+            unsafe {
+                let y = _mm512_xor_si512(_mm512_loadu_si512(b.as_ptr().add(i).cast()), high);
+                for (sum, a) in sums.iter_mut().zip(all) {
+                    *sum = _mm512_dpbusd_epi32(*sum, _mm512_loadu_si512(a.as_ptr().add(i).cast()), y);
+                }
+            }
+            i += 64;
         }
+        if i < len {
+            let mask = first64(len - i);
+            // SAFETY: the mask keeps the loads within the slices, which are at least `len` long.
+            unsafe {
+                // Lanes beyond the end are 0 in `x`, so what they are in `y` does not matter.
+                let y = _mm512_xor_si512(_mm512_maskz_loadu_epi8(mask, b.as_ptr().add(i).cast()), high);
+                for (sum, a) in sums.iter_mut().zip(all) {
+                    let x = _mm512_maskz_loadu_epi8(mask, a.as_ptr().add(i).cast());
+                    *sum = _mm512_dpbusd_epi32(*sum, x, y);
+                }
+            }
+        }
+        // In each quarter of the register: two sums of both, then all sums of all four.
+        let pairs = |a, b| _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+        let [first, second, third, fourth] = sums;
+        let (low, high) = (pairs(first, second), pairs(third, fourth));
+        let quarters = _mm512_add_epi32(_mm512_unpacklo_epi64(low, high), _mm512_unpackhi_epi64(low, high));
+        let halves =
+            _mm256_add_epi32(_mm512_castsi512_si256(quarters), _mm512_extracti64x4_epi64::<1>(quarters));
+        let whole = _mm_add_epi32(_mm256_castsi256_si128(halves), _mm256_extracti128_si256::<1>(halves));
+        let mut out = [0; 4];
+        // SAFETY: 16 bytes.
+        unsafe { _mm_storeu_si128(out.as_mut_ptr().cast(), whole) };
+        out
     }
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]

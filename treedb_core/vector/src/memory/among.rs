@@ -8,7 +8,6 @@
 use std::collections::BinaryHeap;
 
 use super::MemoryGraph;
-use super::nodes::TOGETHER;
 use super::search::{Query, Searcher};
 use crate::graph::{self, Nodes, Pool, Scored, Scratch, Stamps, Visited};
 use crate::metric::Unfit;
@@ -17,6 +16,9 @@ use crate::nearest::Nearest;
 /// Nodes that a walk compares for each that it wants to find, if all are wanted, and what a node costs it that costs 1 when nodes are
 /// compared one by one.
 const COMPARED_PER_FOUND: usize = 13;
+
+/// Nodes whose scores are computed at a time when they are compared one by one.
+const SCORED: usize = 64;
 
 /// How the nearest among some nodes were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,7 +114,7 @@ impl MemoryGraph {
         }
         scratch.compared += nodes.len();
         let Among { nearest, scores, .. } = among;
-        for nodes in nodes.chunks(TOGETHER) {
+        for nodes in nodes.chunks(SCORED) {
             let Ok(()) = self.scores(&query, nodes, scores);
             nodes.iter().zip(scores.iter()).for_each(|(node, score)| nearest.add(*score, *node));
         }

@@ -14,8 +14,9 @@ use crate::metric::Metric;
 /// Chains that can be numbered beside the number of links, with number 0: see [`MemoryGraph::is_full`].
 pub(super) const MOST_CHAINS: usize = 1 << 24;
 
-/// Nodes that are compared at a time.
-pub(super) const TOGETHER: usize = 48;
+/// Nodes that are compared at a time, while the codes of as many more are on their way from memory: a processor fetches about so many
+/// lines at once.
+const TOGETHER: usize = 8;
 
 impl MemoryGraph {
     /// The links of a node in level 0.
@@ -68,6 +69,20 @@ impl MemoryGraph {
         *numbers = *numbers & !0xff | count.min(0xff) as u32;
     }
 
+    /// Asks for what the scores of nodes need before it is needed; the codes, if they are what is compared, in `codes`.
+    #[inline]
+    fn fetch<'s>(&'s self, nodes: &[u32], dots: bool, codes: &mut [&'s [u8]; TOGETHER]) {
+        for (place, node) in codes.iter_mut().zip(nodes) {
+            if dots {
+                *place = self.codes.get(*node);
+                kernel::prefetch(place);
+                kernel::prefetch(self.factors.get(*node));
+            } else {
+                self.prefetch(*node);
+            }
+        }
+    }
+
     /// How far a node is from a vector, which `unit` makes of length 1.
     #[inline]
     fn exact_score(&self, vector: Elements<'_>, unit: f32, node: u32) -> f32 {
@@ -107,26 +122,25 @@ impl Nodes for MemoryGraph {
     fn scores(&self, query: &Query<'_>, nodes: &[u32], out: &mut Vec<f32>) -> Result<(), Infallible> {
         out.clear();
         let dots = !self.exact && matches!(self.metric, Metric::Cosine | Metric::InnerProduct | Metric::L2);
-        for nodes in nodes.chunks(TOGETHER) {
-            if !dots {
-                nodes.iter().for_each(|node| self.prefetch(*node));
-                for node in nodes {
+        let mut next = [&[][..]; TOGETHER];
+        let mut blocks = nodes.chunks(TOGETHER);
+        let mut block = blocks.next().unwrap_or(&[]);
+        self.fetch(block, dots, &mut next);
+        while !block.is_empty() {
+            let (codes, following) = (next, blocks.next().unwrap_or(&[]));
+            self.fetch(following, dots, &mut next);
+            if dots {
+                let (codes, mut products) = (codes.get(..block.len()).unwrap_or(&[]), [0; TOGETHER]);
+                (self.kernels.codes_of)(codes, query.coded.codes, &mut products);
+                out.extend(block.iter().zip(products).map(|(node, products)| {
+                    code::score_of(self.metric, self.factors(*node), query.coded.factors, products)
+                }));
+            } else {
+                for node in block {
                     out.push(self.score(query, *node)?);
                 }
-                continue;
             }
-            let (mut codes, mut products) = ([&[][..]; TOGETHER], [0; TOGETHER]);
-            for (place, node) in codes.iter_mut().zip(nodes) {
-                *place = self.codes.get(*node);
-                kernel::prefetch(place);
-                kernel::prefetch(self.factors.get(*node));
-            }
-            let codes = codes.get(..nodes.len()).unwrap_or(&[]);
-            (self.kernels.codes_of)(codes, query.coded.codes, &mut products);
-            let scored = nodes.iter().zip(products);
-            out.extend(scored.map(|(node, products)| {
-                code::score_of(self.metric, self.factors(*node), query.coded.factors, products)
-            }));
+            block = following;
         }
         Ok(())
     }
