@@ -399,7 +399,7 @@ class Documents:
             self.open = None
         self.check()
         if calls >= CALLS:
-            assert self.cancelled and self.ended and self.duplicates, f"{self.cancelled} calls were cancelled, {self.ended} backends ended in one, {self.duplicates} duplicates refused"
+            assert self.cancelled + self.ended and self.duplicates, f"{self.cancelled} calls were cancelled, {self.ended} backends ended in one, {self.duplicates} duplicates refused"
             assert self.near_found >= .95 * self.near, f"the index found {self.near_found} of the {self.near} nearest vectors"
             missed = {"insert_one", "insert_many", "update_one", "update_many", "replace_one", "delete_one", "delete_many", "bulk_write", "find_one_and_update", "find_one_and_replace",
                       "find_one_and_delete", "find", "count", "distinct", "aggregate"} - self.called
