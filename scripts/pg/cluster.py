@@ -12,9 +12,10 @@ import psycopg
 ROOT = pathlib.Path(__file__).resolve().parent.parent.parent
 
 
-def shell(script, *args, timeout=180, check=True):
-    """Runs a piece of shell with the functions of pg_common.sh; its output."""
-    done = subprocess.run(["bash", "-ec", '. scripts/pg_common.sh; ' + script, "pg", *map(str, args)], cwd=ROOT,
+def shell(script, *args, timeout=180, check=True, pg_config=None):
+    """Runs a piece of shell with the functions of pg_common.sh, for the server of PG_CONFIG or of `pg_config`; its output."""
+    env = dict(os.environ, PG_CONFIG=pg_config) if pg_config else None
+    done = subprocess.run(["bash", "-ec", '. scripts/pg_common.sh; ' + script, "pg", *map(str, args)], cwd=ROOT, env=env,
                           stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, text=True,
                           timeout=timeout, start_new_session=True)
     if check and done.returncode:
@@ -25,19 +26,24 @@ def shell(script, *args, timeout=180, check=True):
 class Cluster:
     """One cluster: a directory, a port, running or not."""
 
-    def __init__(self, settings=()):
+    def __init__(self, settings=(), pg_config=None):
+        self.pg_config = pg_config
         self.dir = pathlib.Path(shell("work_dir"))
         self.port = shell("free_port")
         self.data = self.dir / "data"
         self.running = False
         self.extra = list(settings)
 
+    def shell(self, script, *args, **more):
+        """[`shell`] for this cluster's server."""
+        return shell(script, *args, pg_config=self.pg_config, **more)
+
     def initialize(self):
         """initdb."""
         # Without checksums of pages, which 18 has by default: damage is what the extension is to find.
-        shell('plain=; if "$PG_BIN/initdb" --help | grep -q no-data-checksums; then plain=--no-data-checksums; fi;'
-              ' as_pg "$PG_BIN/initdb" -D "$1/data" -U postgres -A trust --no-sync --encoding=UTF8 --locale=C $plain'
-              ' >"$1/initdb.log"; settings | as_pg tee -a "$1/data/postgresql.conf" >/dev/null', self.dir)
+        self.shell('plain=; if "$PG_BIN/initdb" --help | grep -q no-data-checksums; then plain=--no-data-checksums; fi;'
+                   ' as_pg "$PG_BIN/initdb" -D "$1/data" -U postgres -A trust --no-sync --encoding=UTF8 --locale=C $plain'
+                   ' >"$1/initdb.log"; settings | as_pg tee -a "$1/data/postgresql.conf" >/dev/null', self.dir)
         self.set(*self.extra)
 
     def create(self):
@@ -56,13 +62,13 @@ class Cluster:
 
     def start(self):
         # The server keeps the output it inherits: it must not be the pipe that `shell` waits for.
-        shell('start_server "$1" "$2" >"$1/start.log" 2>&1 || { cat "$1/start.log"; tail -n 30 "$1/server.log"; exit 1; }',
-              self.dir, self.port)
+        self.shell('start_server "$1" "$2" >"$1/start.log" 2>&1 || { cat "$1/start.log"; tail -n 30 "$1/server.log"; exit 1; }',
+                   self.dir, self.port)
         self.running = True
 
     def stop(self, mode="fast"):
         self.running = False
-        shell('stop_server "$1" "$2"', self.dir, mode)
+        self.shell('stop_server "$1" "$2"', self.dir, mode)
 
     def connect(self, **more):
         """A connection in autocommit mode."""
@@ -71,8 +77,8 @@ class Cluster:
 
     def program(self, name, *args, timeout=120, check=True):
         """Runs one of Postgres' programs (pg_dump, psql ..) against this cluster."""
-        return shell('program=$1; dir=$2; port=$3; shift 3; export PGHOST=$dir PGPORT=$port PGUSER=postgres;'
-                     ' as_pg "$PG_BIN/$program" "$@"', name, self.dir, self.port, *args, timeout=timeout, check=check)
+        return self.shell('program=$1; dir=$2; port=$3; shift 3; export PGHOST=$dir PGPORT=$port PGUSER=postgres;'
+                          ' as_pg "$PG_BIN/$program" "$@"', name, self.dir, self.port, *args, timeout=timeout, check=check)
 
     def log(self):
         """What the server has logged."""

@@ -31,7 +31,9 @@ FROM pg_class c JOIN pg_depend d ON d.objid = c.oid AND d.classid = 'pg_class'::
     AND d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'treedb') ORDER BY 1"""
 TYPES = """SELECT t.typname, coalesce(obj_description(t.oid, 'pg_type'), '')
 FROM pg_type t JOIN pg_depend d ON d.objid = t.oid AND d.classid = 'pg_type'::regclass AND d.deptype = 'e'
-WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'treedb') ORDER BY 1"""
+WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'treedb')
+    -- (arrays and the rows of views are members too since version 16)
+    AND t.typelem = 0 AND t.typrelid = 0 ORDER BY 1"""
 SETTINGS = """SELECT name, vartype, coalesce(unit, ''), coalesce(nullif(boot_val, ''), 'empty'), CASE context WHEN 'user' THEN 'anybody' WHEN 'superuser' THEN 'superusers' ELSE context END, short_desc
 FROM pg_settings WHERE name LIKE 'treedb.%' ORDER BY 1"""
 

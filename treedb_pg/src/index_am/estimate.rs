@@ -4,6 +4,7 @@
 
 use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
+use super::meta::Meta;
 use super::range::Range;
 use super::tree::{Reached, Tree};
 use crate::pages::page::View;
@@ -58,5 +59,15 @@ impl Tree<'_> {
     /// How many levels there are above the leaves.
     pub(super) fn height(&self) -> u16 {
         self.index.cached_root().map_or_else(|| self.meta().level, |(_, level)| level)
+    }
+
+    /// The same for the planner, which asks it of indexes that a query does not use in the end: `None` where the meta page is
+    /// damaged or of another version, which is an error for those that read the index.
+    pub(super) fn known_height(&self) -> Option<u16> {
+        if let Some((_, level)) = self.index.cached_root() {
+            return Some(level);
+        }
+        let page: Page<Shared> = Page::read_top(self.index, 0);
+        Meta::read(page.bytes()).ok().map(|meta| meta.level)
     }
 }

@@ -179,7 +179,7 @@ impl IndexMethod for Btree {
 
     fn height(index: Index<'_>) -> i32 {
         let schema = Schema::of(index);
-        i32::from(tree::Tree::new(index, &schema).height())
+        tree::Tree::new(index, &schema).known_height().map_or(-1, i32::from)
     }
 
     fn check_kind(kind: i32, len: i16, by_value: bool) -> Result<bool, String> {

@@ -84,7 +84,7 @@ pub(crate) trait IndexMethod: IndexWrites {
     fn can_return(index: Index<'_>, column: usize) -> bool;
     /// Whether the planner may use an index.
     fn is_plannable(index: Index<'_>) -> bool;
-    /// How many levels there are above the leaves.
+    /// How many levels there are above the leaves, for the planner; -1 if that cannot be read.
     fn height(index: Index<'_>) -> i32;
     /// Whether columns have an order for whose operator class support function 11 returns `kind`; an error that says
     /// what is wrong if there is no such kind, or if it is not for types with this `typlen` and `typbyval`.

@@ -125,6 +125,8 @@ pub(crate) struct RowWriter {
     plain: bool,
     /// The indexes are open, as they need to be before a row gets entries.
     opened: bool,
+    /// The functions of the triggers before each row have been looked up.
+    looked_up: bool,
     indexed: IndexedValues,
 }
 
@@ -234,6 +236,7 @@ impl RowWriter {
                     && !rules.is_some_and(|rules| rules.has_generated_stored)
                     && !(*(*relation).rd_rel).relispartition,
                 opened: false,
+                looked_up: false,
                 indexed: IndexedValues::default(),
             };
             if command.inserts() {
@@ -429,6 +432,33 @@ impl RowWriter {
         if let Some(triggers) = unsafe { (*self.target).ri_TrigDesc.as_mut() } {
             triggers.trig_insert_before_row = insert;
             triggers.trig_update_before_row = update;
+            if insert || update {
+                self.look_up_triggers();
+            }
+        }
+    }
+
+    /// Looks up the functions that are called before each row, once. The server would do so when it calls them first: in the
+    /// memory of that row, with which everything would go that a function keeps from one call to the next, but for its address.
+    fn look_up_triggers(&mut self) {
+        if std::mem::replace(&mut self.looked_up, true) {
+            return;
+        }
+        const BEFORE_ROW: u32 = pg_sys::TRIGGER_TYPE_ROW | pg_sys::TRIGGER_TYPE_BEFORE;
+        // SAFETY: the command's own description of the triggers, and an array with a place for the function of each.
+        unsafe {
+            let memory = (*self.estate).es_query_cxt;
+            let (Some(triggers), functions) =
+                ((*self.target).ri_TrigDesc.as_ref(), (*self.target).ri_TrigFunctions)
+            else {
+                return;
+            };
+            for at in 0..usize::try_from(triggers.numtriggers).unwrap_or(0) {
+                let trigger = &*triggers.triggers.add(at);
+                if u32::from(trigger.tgtype as u16) & BEFORE_ROW == BEFORE_ROW {
+                    pg_sys::fmgr_info_cxt(trigger.tgfoid, functions.add(at), memory);
+                }
+            }
         }
     }
 
@@ -584,6 +614,12 @@ impl RowWriter {
 
     /// Deletes the row in `old`, which has been locked.
     pub(crate) fn delete(&mut self, old: &mut Slot) -> Result<(), UniqueViolation> {
+        // SAFETY: see `expect_triggers`.
+        if unsafe { (*self.target).ri_TrigDesc.as_ref() }
+            .is_some_and(|triggers| triggers.trig_delete_before_row)
+        {
+            self.look_up_triggers();
+        }
         let old = self.row_of(old);
         self.store(|this| {
             // SAFETY: the old slot holds the locked version.
