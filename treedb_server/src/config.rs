@@ -106,8 +106,8 @@ pub struct Limits {
     /// Bytes of requests in progress and of unread answers, over all connections. Further requests wait, unread.
     /// At least [`MAX_MESSAGE_BYTES`].
     pub inflight_bytes: usize,
-    /// Commands executed at a time: threads that may wait for the disk. Half as many more writes may wait for open transactions. Of all these
-    /// threads, two thirds may wait for the next message of a connection.
+    /// Commands executed at a time: threads that may wait for the disk. Half as many more writes may wait for open transactions. All but a
+    /// sixteenth of these threads may wait for the next message of a connection.
     pub blocking_threads: usize,
     /// How long a peer may take to send each 1 MiB of a message, or to read it of an answer, or what is left of them.
     pub stall: Duration,
@@ -162,10 +162,10 @@ impl Limits {
         self.blocking_threads / 2
     }
 
-    /// Connections that may wait for their next message on a thread of their own: those beyond cost several wake-ups for each message. The
-    /// other threads are for their commands; a thread that waits is free again after some milliseconds.
+    /// Connections that may wait for their next message on a thread of their own: those beyond cost several wake-ups for each message. Also
+    /// if all of them are busy, and as many writes wait as may, some threads are left for the commands of others.
     pub(crate) fn lingering_connections(&self) -> usize {
-        self.threads() * 2 / 3
+        self.blocking_threads.saturating_sub((self.blocking_threads / 16).max(1))
     }
 
     /// Threads that may block: however many writes wait, there are [`Self::blocking_threads`] for other commands, so that a transaction

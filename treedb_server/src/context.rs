@@ -17,9 +17,9 @@ use crate::metrics::Metrics;
 use crate::mongo::compression::Compressors;
 use crate::mongo::cursors::Cursors;
 use crate::mongo::fail_points::FailPoints;
-use crate::mongo::operations::Operations;
 use crate::mongo::sessions::Sessions;
 use crate::mongo::topology::Topology;
+use crate::operations::Operations;
 use crate::parameters::Parameters;
 use crate::threads::Threads;
 use crate::web::Web;
@@ -45,8 +45,8 @@ pub(crate) struct Context {
     pub(crate) topology: Topology,
     /// Who may do what.
     pub(crate) access: Arc<Access>,
-    /// What runs and has run, on the Mongo protocol.
-    pub(crate) operations: Operations,
+    /// What runs and has run.
+    pub(crate) operations: Arc<Operations>,
     /// The compressors that are offered.
     pub(crate) compressors: Compressors,
     /// Failures on request; `None` if test commands are not enabled.
@@ -92,7 +92,7 @@ impl Context {
             metrics,
             threads: Arc::new(Threads::new(limits.lingering_connections())),
             backups: Backups::default(),
-            operations: Operations::new(limits.slow),
+            operations: Arc::new(Operations::new(limits.slow)),
             compressors: Compressors::ALL,
             fail_points: None,
             process: ObjectId::new(),

@@ -1,6 +1,7 @@
 //! What the fuzz targets of `fuzz/` call: bytes from the wire, with no wire. Only there when they are built.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use treedb_collections::Database;
 use treedb_storage::Options;
@@ -10,6 +11,7 @@ use crate::access::Access;
 use crate::mongo::{op_msg::OpMsg, op_query};
 use crate::native::execute::Session;
 use crate::native::frame::{HEADER, Header, MAX_BODY};
+use crate::operations::Operations;
 
 /// Reads bytes as a message of MongoDB's, of both kinds.
 pub fn mongo(bytes: &[u8]) {
@@ -42,7 +44,8 @@ impl Native {
         options.value_segment_bytes = 256 << 10;
         let database = Database::open_with("/data", options)?;
         let access = Arc::new(Access::new(database.clone(), false)?);
-        Ok(Native(Session::new(database, access, ([127, 0, 0, 1], 1).into())))
+        let operations = Arc::new(Operations::new(Duration::from_secs(1)));
+        Ok(Native(Session::new(database, access, operations, 1, ([127, 0, 0, 1], 1).into())))
     }
 
     /// Carries out the requests in `bytes`, frame after frame, and returns how many there were.

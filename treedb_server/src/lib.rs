@@ -44,6 +44,7 @@ mod logs;
 mod metrics;
 mod mongo;
 mod notify;
+mod operations;
 mod parameters;
 mod scrape;
 mod settings;

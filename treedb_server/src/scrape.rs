@@ -126,7 +126,7 @@ impl Families {
         let unsigned = |n: i64| u64::try_from(n).unwrap_or_default();
         self.counts(
             "operations",
-            "Operations of MongoDB drivers by kind, as opcounters has them: an insert of ten documents is ten",
+            "Operations by kind, as opcounters has them: an insert of ten documents is ten",
             kinds.map(|(kind, n)| (Kind { kind }, unsigned(n))),
         );
         let documents = [

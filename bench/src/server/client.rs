@@ -66,8 +66,10 @@ impl Native {
         let statement = match self.sets.get(field) {
             Some(statement) => *statement,
             None => {
-                let (filter, update) = (rawdoc! { "_id": { "$param": 0 } }, set(field, rawdoc! { "$param": 1 })?);
-                let statement = self.client.prepare(NAMESPACE, Shape::Update { filter: &filter, update: &update })?;
+                let (filter, update) =
+                    (rawdoc! { "_id": { "$param": 0 } }, set(field, rawdoc! { "$param": 1 })?);
+                let statement =
+                    self.client.prepare(NAMESPACE, Shape::Update { filter: &filter, update: &update })?;
                 self.sets.insert(field.to_owned(), statement);
                 statement
             }

@@ -111,11 +111,11 @@ pub(crate) fn own_type(name: &'static CStr) -> pg_sys::Oid {
 }
 
 /// That of `known` whose name is that of a function of the extension's.
-pub(crate) fn own_function_among<'k, T>(
+pub(crate) fn own_function_among<T>(
     function: pg_sys::Oid,
-    known: &'k [T],
+    known: &[T],
     name: impl Fn(&T) -> &CStr,
-) -> Option<&'k T> {
+) -> Option<&T> {
     // SAFETY: catalog look-ups; the name is a copy in the current memory context.
     unsafe {
         if pg_sys::get_func_namespace(function) != own_schema() {

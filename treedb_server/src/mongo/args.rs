@@ -6,6 +6,7 @@ use treedb_query::query::ErrorCode;
 
 use super::error::CommandError;
 use super::ignored_options::{is_ignored, is_ignored_by_every_command};
+use super::protocol_code::ProtocolCode;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -133,8 +134,8 @@ impl<'a> Arg<'a> {
     pub(crate) fn count(&self) -> Result<u64> {
         let number = self.integer()?;
         u64::try_from(number).map_err(|_| {
-            CommandError::location(
-                51_024,
+            CommandError::new(
+                ProtocolCode::Location51024,
                 format!("BSON field '{}' value must be >= 0, actual value '{number}'", self.path()),
             )
         })

@@ -13,13 +13,13 @@ use super::commands;
 use super::compression::{self, Compressor, Compressors};
 use super::op_msg::{self, OpMsg};
 use super::op_query;
-use super::operations::Slot;
 use super::streaming;
 use super::wire::{self, Message, OP_COMPRESSED, OP_MSG, OP_QUERY, WireError};
 use crate::access::identity::Identity;
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
 use crate::metrics::Door;
+use crate::operations::{self, Connection, Slots};
 use crate::shutdown::Shutdown;
 use crate::stall;
 use crate::stream::Stream;
@@ -39,7 +39,7 @@ pub(crate) struct Session {
     /// Who the client is.
     pub(crate) identity: Identity,
     /// What it runs.
-    pub(crate) operation: Slot,
+    pub(crate) operation: Slots,
     /// What the client says of itself in its first `hello`.
     client: OnceLock<RawDocumentBuf>,
     /// The compressors that `hello` has agreed to, as bits.
@@ -60,7 +60,7 @@ impl Session {
         Session {
             id,
             identity,
-            operation: Slot::default(),
+            operation: Slots::default(),
             client: OnceLock::new(),
             compressors: AtomicU8::new(0),
             hangs_up: AtomicBool::new(false),
@@ -75,14 +75,14 @@ impl Session {
         }
     }
 
-    /// What the client has said of itself.
-    pub(crate) fn metadata(&self) -> Option<&RawDocument> {
-        self.client.get().map(|client| &**client)
-    }
-
     /// The name of the program that the client is, if it has given one.
     pub(crate) fn app_name(&self) -> Option<&str> {
-        self.metadata()?.get_document("application").ok()?.get_str("name").ok()
+        operations::app_name(self)
+    }
+
+    /// Tells whatever it runs to stop.
+    pub(crate) fn kill_running(&self) {
+        self.operation.kill_all();
     }
 
     /// The compressors that `hello` has agreed to.
@@ -106,6 +106,24 @@ impl Session {
 
     fn next_reply(&self) -> i32 {
         self.replies.fetch_add(1, Ordering::Relaxed)
+    }
+}
+
+impl Connection for Session {
+    fn number(&self) -> i32 {
+        self.id
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn metadata(&self) -> Option<&RawDocument> {
+        self.client.get().map(|client| &**client)
+    }
+
+    fn slots(&self) -> &Slots {
+        &self.operation
     }
 }
 

@@ -18,6 +18,7 @@ use treedb_query::access::Flow;
 use treedb_query::query::{self, ErrorCode, PlanSummary, interrupt};
 
 use super::error::CommandError;
+use super::protocol_code::ProtocolCode;
 use super::reply::BatchReply;
 use super::sessions::{OpenTransaction, SessionId};
 use crate::access::identity::{Identity, UserId};
@@ -187,24 +188,27 @@ impl Cursor {
             Content::Documents { key, .. } => *key,
             Content::Changes(_) | Content::Tail(..) => None,
         };
-        let refuse = |code, what: String| {
-            Err(CommandError::location(code, format!("Cannot run getMore on cursor {id}, which was {what}")))
+        let refuse = |code: ProtocolCode, what: String| {
+            Err(CommandError::new(code, format!("Cannot run getMore on cursor {id}, which was {what}")))
         };
         match (own, open.map(|open| open.key)) {
             (Some(own), Some(here)) if own == here => Ok(()),
             (None, None) => Ok(()),
-            (None, Some((_, number))) => {
-                refuse(50_739, format!("not created in a transaction, in transaction {number}"))
-            }
-            (Some((_, own)), None) => {
-                refuse(50_740, format!("created in transaction {own}, without a txnNumber"))
-            }
+            (None, Some((_, number))) => refuse(
+                ProtocolCode::Location50739,
+                format!("not created in a transaction, in transaction {number}"),
+            ),
+            (Some((_, own)), None) => refuse(
+                ProtocolCode::Location50740,
+                format!("created in transaction {own}, without a txnNumber"),
+            ),
             (Some((own, _)), Some((here, _))) if own != here => {
-                refuse(50_738, format!("created in session {own}, in session {here}"))
+                refuse(ProtocolCode::Location50738, format!("created in session {own}, in session {here}"))
             }
-            (Some((_, own)), Some((_, here))) => {
-                refuse(50_741, format!("created in transaction {own}, in transaction {here}"))
-            }
+            (Some((_, own)), Some((_, here))) => refuse(
+                ProtocolCode::Location50741,
+                format!("created in transaction {own}, in transaction {here}"),
+            ),
         }
     }
 
@@ -527,7 +531,7 @@ impl Cursors {
             ));
         }
         slot.cursor.take().ok_or_else(|| {
-            CommandError::named(143, "CursorInUse", format!("cursor id {id} is already in use"))
+            CommandError::new(ProtocolCode::CursorInUse, format!("cursor id {id} is already in use"))
         })
     }
 

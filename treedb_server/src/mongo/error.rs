@@ -5,6 +5,31 @@ use std::borrow::Cow;
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_query::query::{DuplicateKey, ErrorCode, QueryError};
 
+use super::protocol_code::ProtocolCode;
+
+/// Number and name of a code.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Code {
+    number: i32,
+    name: &'static str,
+}
+
+impl From<ErrorCode> for Code {
+    fn from(code: ErrorCode) -> Self {
+        Code { number: code.number(), name: code.name() }
+    }
+}
+
+impl From<ProtocolCode> for Code {
+    fn from(code: ProtocolCode) -> Self {
+        Code { number: code.number(), name: code.name() }
+    }
+}
+
+/// The errors after which a change stream cannot go on: MongoDB's category `NonResumableChangeStreamError`.
+const NON_RESUMABLE_CODES: [ErrorCode; 2] =
+    [ErrorCode::ChangeStreamFatalError, ErrorCode::ChangeStreamHistoryLost];
+
 /// The label of errors after which a change stream cannot go on from its last event.
 const NON_RESUMABLE: &str = "NonResumableChangeStreamError";
 
@@ -41,25 +66,14 @@ pub(crate) struct CommandError {
 }
 
 impl CommandError {
-    /// An error of the table.
-    pub(crate) fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        let error = Self::of(code.number(), Cow::Borrowed(code.name()), message);
-        match code {
-            ErrorCode::ChangeStreamFatalError | ErrorCode::ChangeStreamHistoryLost => {
-                error.with_labels([NON_RESUMABLE])
-            }
-            _ => error,
+    /// An error of one of the tables.
+    pub(crate) fn new(code: impl Into<Code>, message: impl Into<String>) -> Self {
+        let Code { number, name } = code.into();
+        let error = Self::of(number, Cow::Borrowed(name), message);
+        if NON_RESUMABLE_CODES.iter().any(|code| code.number() == number) {
+            return error.with_labels([NON_RESUMABLE]);
         }
-    }
-
-    /// An error that only the wire protocol has.
-    pub(crate) fn named(code: i32, name: &'static str, message: impl Into<String>) -> Self {
-        Self::of(code, Cow::Borrowed(name), message)
-    }
-
-    /// One of MongoDB's numbered assertions, which have no name but `LocationN`.
-    pub(crate) fn location(number: i32, message: impl Into<String>) -> Self {
-        Self::of(number, Cow::Owned(format!("Location{number}")), message)
+        error
     }
 
     fn of(code: i32, name: Cow<'static, str>, message: impl Into<String>) -> Self {
@@ -75,11 +89,16 @@ impl CommandError {
         }
     }
 
-    /// An error whose number is known, and its name if the table has it.
+    /// An error whose number is known, and its name if a table has it. MongoDB's numbered assertions have no name but `LocationN`.
     pub(crate) fn coded(code: i32, message: impl Into<String>) -> Self {
-        match ErrorCode::ALL.iter().find(|known| known.number() == code) {
-            Some(known) => Self::new(*known, message),
-            None => Self::location(code, message),
+        let known = ErrorCode::ALL.iter().find(|known| known.number() == code).map(|known| (*known).into());
+        let known = known.or_else(|| {
+            let known = ProtocolCode::ALL.iter().find(|known| known.number() == code)?;
+            Some(Code::from(*known))
+        });
+        match known {
+            Some(known) => Self::new(known, message),
+            None => Self::of(code, Cow::Owned(format!("Location{code}")), message),
         }
     }
 

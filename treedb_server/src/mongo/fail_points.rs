@@ -16,31 +16,12 @@ use treedb_query::query::ErrorCode;
 use super::args::{args, number};
 use super::commands::Request;
 use super::error::{CommandError, is_retryable};
+use super::protocol_code::ProtocolCode;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
 /// The names of the failpoints that there are.
 const NAMES: [&str; 2] = ["failCommand", "onPrimaryTransactionalWrite"];
-
-/// Names of codes that no other part of the server needs.
-const MORE_CODES: &[(i32, &str)] = &[
-    (6, "HostUnreachable"),
-    (7, "HostNotFound"),
-    (24, "LockTimeout"),
-    (64, "WriteConcernTimeout"),
-    (89, "NetworkTimeout"),
-    (91, "ShutdownInProgress"),
-    (100, "UnsatisfiableWriteConcern"),
-    (134, "ReadConcernMajorityNotAvailableYet"),
-    (189, "PrimarySteppedDown"),
-    (262, "ExceededTimeLimit"),
-    (391, "ReauthenticationRequired"),
-    (9_001, "SocketException"),
-    (10_107, "NotWritablePrimary"),
-    (11_602, "InterruptedDueToReplStateChange"),
-    (13_435, "NotPrimaryNoSecondaryOk"),
-    (13_436, "NotPrimaryOrSecondary"),
-];
 
 /// How often a failpoint is entered.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -86,9 +67,8 @@ impl FailPoints {
         data: Option<&RawDocument>,
     ) -> Result<i64> {
         let Some(name) = NAMES.into_iter().find(|known| *known == name) else {
-            return Err(CommandError::named(
-                193,
-                "FailPointSetFailed",
+            return Err(CommandError::new(
+                ProtocolCode::FailPointSetFailed,
                 format!("{name} not found: the failpoints are {}", NAMES.join(" and ")),
             ));
         };
@@ -276,11 +256,14 @@ impl Failure {
         };
         if self.close_before {
             request.session.hang_up();
-            return Err(CommandError::named(9_001, "SocketException", "closed by the failpoint failCommand"));
+            return Err(CommandError::new(
+                ProtocolCode::SocketException,
+                "closed by the failpoint failCommand",
+            ));
         }
         if let Some(code) = self.error {
             let message = "Failing command via 'failCommand' failpoint";
-            let error = coded(code, message);
+            let error = CommandError::coded(code, message);
             return Err(match labels(code) {
                 none if none.is_empty() && self.labels.is_none() => error,
                 labels => error.with_labels(labels),
@@ -300,17 +283,6 @@ impl Failure {
             }
         }
         Ok(reply)
-    }
-}
-
-/// An error of any code.
-fn coded(code: i32, message: &str) -> CommandError {
-    if let Some(known) = ErrorCode::ALL.iter().find(|known| known.number() == code) {
-        return CommandError::new(*known, message);
-    }
-    match MORE_CODES.iter().find(|(known, _)| *known == code) {
-        Some((_, name)) => CommandError::named(code, name, message),
-        None => CommandError::location(code, message),
     }
 }
 

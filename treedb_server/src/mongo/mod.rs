@@ -17,7 +17,7 @@
 //! | [`write_target`] | the target of a write statement: a collection, a transaction or a batch |
 //! | [`read_concern`] | read concerns outside of transactions |
 //! | [`sessions`] | transactions and retryable writes |
-//! | [`operations`] | what runs and has run: `currentOp`, `top`, the profiler |
+//! | [`running`] | a command among the [operations](crate::operations) of the server |
 //! | [`fail_points`] | failures on request, for tests of drivers |
 //! | [`cursors`] | cursors: results of more than one message |
 //!
@@ -37,9 +37,10 @@ pub(crate) mod ignored_options;
 pub(crate) mod in_process;
 pub(crate) mod op_msg;
 pub(crate) mod op_query;
-pub(crate) mod operations;
+pub(crate) mod protocol_code;
 pub(crate) mod read_concern;
 pub(crate) mod reply;
+pub(crate) mod running;
 pub(crate) mod sessions;
 pub(crate) mod streaming;
 pub(crate) mod topology;

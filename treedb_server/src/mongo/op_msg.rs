@@ -15,6 +15,7 @@ use bson::RawDocument;
 use treedb_query::doc::{self, validate_with};
 
 use super::error::CommandError;
+use super::protocol_code::ProtocolCode;
 use super::wire::{HEADER_BYTES, Header, OP_MSG};
 use crate::config::FREE_BYTES;
 
@@ -156,8 +157,8 @@ fn sections(bytes: &[u8], flags: u32) -> Result<(Range<usize>, Vec<Sequence>), C
         let found = u32_at(bytes, end).unwrap_or(0);
         let expected = crc32c::crc32c(bytes.get(..end).unwrap_or_default());
         if found != expected {
-            return Err(CommandError::location(
-                48_614,
+            return Err(CommandError::new(
+                ProtocolCode::Location48614,
                 format!(
                     "OP_MSG checksum does not match contents: expected {expected:08x}, found {found:08x}"
                 ),
@@ -175,7 +176,10 @@ fn sections(bytes: &[u8], flags: u32) -> Result<(Range<usize>, Vec<Sequence>), C
                 let range = document_at(bytes, at, end)?;
                 at = range.end;
                 if body.replace(range).is_some() {
-                    return Err(CommandError::location(40_430, "Multiple body sections in message"));
+                    return Err(CommandError::new(
+                        ProtocolCode::Location40430,
+                        "Multiple body sections in message",
+                    ));
                 }
             }
             1 => {
@@ -189,8 +193,8 @@ fn sections(bytes: &[u8], flags: u32) -> Result<(Range<usize>, Vec<Sequence>), C
                 let name = std::str::from_utf8(name.get(..name_len).unwrap_or_default())
                     .map_err(|_| protocol("section name is not UTF-8"))?;
                 if sequences.iter().any(|sequence| sequence.name == name) {
-                    return Err(CommandError::location(
-                        40_431,
+                    return Err(CommandError::new(
+                        ProtocolCode::Location40431,
                         format!("Duplicate document sequence: {name}"),
                     ));
                 }
@@ -203,10 +207,16 @@ fn sections(bytes: &[u8], flags: u32) -> Result<(Range<usize>, Vec<Sequence>), C
                 }
                 sequences.push(Sequence { name: name.to_owned(), documents });
             }
-            other => return Err(CommandError::location(40_432, format!("Unknown section kind {other}"))),
+            other => {
+                return Err(CommandError::new(
+                    ProtocolCode::Location40432,
+                    format!("Unknown section kind {other}"),
+                ));
+            }
         }
     }
-    let body = body.ok_or_else(|| CommandError::location(40_587, "OP_MSG messages must have a body"))?;
+    let body = body
+        .ok_or_else(|| CommandError::new(ProtocolCode::Location40587, "OP_MSG messages must have a body"))?;
     Ok((body, sequences))
 }
 

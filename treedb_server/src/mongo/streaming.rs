@@ -13,6 +13,7 @@ use treedb_query::query::ErrorCode;
 use super::args::number;
 use super::error::CommandError;
 use super::op_msg::OpMsg;
+use super::protocol_code::ProtocolCode;
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::Context;
 
@@ -35,15 +36,17 @@ pub(crate) fn topology_version(context: &Context) -> RawDocumentBuf {
 /// Refuses a `hello` that would wait for nothing, or for ever.
 pub(crate) fn check_hello(command: &RawDocument) -> Result<(), CommandError> {
     let (version, wait) = (command.get("topologyVersion")?, command.get("maxAwaitTimeMS")?);
-    let location = |code, message: &str| Err(CommandError::location(code, message));
+    let refuse = |code: ProtocolCode, message: &str| Err(CommandError::new(code, message));
     match (version, wait) {
         (None, None) => Ok(()),
-        (Some(_), None) => {
-            location(31_368, "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'")
-        }
-        (None, Some(_)) => {
-            location(31_368, "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'")
-        }
+        (Some(_), None) => refuse(
+            ProtocolCode::Location31368,
+            "A request with a 'topologyVersion' must include 'maxAwaitTimeMS'",
+        ),
+        (None, Some(_)) => refuse(
+            ProtocolCode::Location31368,
+            "A request with 'maxAwaitTimeMS' must include a 'topologyVersion'",
+        ),
         (Some(version), Some(wait)) => {
             let Some(version) = version.as_document() else {
                 return Err(CommandError::new(
@@ -60,7 +63,10 @@ pub(crate) fn check_hello(command: &RawDocument) -> Result<(), CommandError> {
             match version.get("counter")? {
                 Some(RawBsonRef::Int64(0..)) => {}
                 Some(RawBsonRef::Int64(_)) => {
-                    return location(31_372, "topologyVersion must have a non-negative counter");
+                    return refuse(
+                        ProtocolCode::Location31372,
+                        "topologyVersion must have a non-negative counter",
+                    );
                 }
                 _ => {
                     return Err(CommandError::new(
@@ -71,7 +77,7 @@ pub(crate) fn check_hello(command: &RawDocument) -> Result<(), CommandError> {
             }
             match number(wait) {
                 Some(wait) if wait >= 0.0 => Ok(()),
-                _ => location(31_373, "maxAwaitTimeMS must be a non-negative integer"),
+                _ => refuse(ProtocolCode::Location31373, "maxAwaitTimeMS must be a non-negative integer"),
             }
         }
     }

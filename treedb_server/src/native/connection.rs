@@ -27,7 +27,6 @@ use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinSet;
 use tokio::time::Sleep;
 use treedb_collections::ErrorCode;
-use treedb_query::query::interrupt::Interrupt;
 
 use super::call::{Hello, Request, Welcome};
 use super::error_frame::ErrorFrame;
@@ -144,13 +143,18 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
         shutdown: shutdown.clone(),
     };
     let queued = tokio::spawn(write_answers(writer.clone(), queue));
+    let (database, access) = (context.database.clone(), Arc::clone(&context.access));
+    let operations = Arc::clone(&context.operations);
+    let session = Arc::new(Session::new(database, access, operations, context.next_connection(), peer));
+    let listing = Arc::clone(&context.operations);
+    let _listed = listing.list(&session);
     let mut reader = Reader {
         stream: BufReader::with_capacity(READ_BUFFER, read),
         writer,
         outbox,
         answers: Answers::default(),
         slots: Arc::new(Semaphore::new(MAX_REQUESTS)),
-        session: Arc::new(Session::new(context.database.clone(), Arc::clone(&context.access), peer)),
+        session: Arc::clone(&session),
         working: JoinSet::new(),
         sweep: Box::pin(tokio::time::sleep(between_sweeps(&context))),
         received: context.metrics.received.get_or_create_owned(&Door { door: DOOR }),
@@ -556,11 +560,8 @@ impl PendingRequest {
     /// Executes it. May wait for the disk.
     fn run(self, context: &Context) -> CompletedRequest {
         let PendingRequest { header, body, statement, slot, reserved, session } = self;
-        let held = if body.len() > FREE_BYTES { body.len() } else { 0 };
-        let operation = (held > 0).then(|| Arc::new(Interrupt::new(None).holding(held)).enter());
         let mut bytes = Vec::new();
         answer(&session, context, &header, &body, statement.as_deref(), &mut bytes);
-        drop(operation);
         // The request's share of the budget is returned before one is reserved for the answer: holding one while waiting for
         // the other could deadlock.
         drop((body, reserved));

@@ -91,6 +91,11 @@ impl<C> Cursors<C> {
         }
     }
 
+    /// What `look` finds of a cursor; `None` if it does not exist, or is being read.
+    pub(crate) fn look<T>(&self, id: u64, look: impl FnOnce(&C) -> T) -> Option<T> {
+        self.lock().slots.get(&id)?.cursor.as_ref().map(look)
+    }
+
     /// Puts a cursor back into its slot; it is dropped if it was closed meanwhile.
     pub(crate) fn put_back(&self, id: u64, cursor: C) {
         let mut open = self.lock();

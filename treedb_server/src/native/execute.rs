@@ -30,8 +30,10 @@ use super::frame::{self, ANSWER, ERROR, Header, MAX_BODY, opcode};
 use super::permission;
 use super::prepared::{Kind, Statement, Statements};
 use super::pull::Pulls;
+use super::running::Running;
 use crate::access::Access;
 use crate::access::identity::{Identity, Step};
+use crate::operations::{Connection, Operations, Slots};
 
 /// Bytes after which a batch of documents or entries ends.
 const BATCH_BYTES: usize = 1 << 20;
@@ -61,6 +63,11 @@ pub(crate) struct Session {
     database: Database,
     access: Arc<Access>,
     identity: Identity,
+    /// Of the connection, since the server started.
+    number: i32,
+    operations: Arc<Operations>,
+    /// What it runs.
+    slots: Slots,
     cursors: Cursors<Opened>,
     pub(super) statements: Statements,
     pub(super) pulls: Pulls,
@@ -114,12 +121,21 @@ impl Pace {
 }
 
 impl Session {
-    /// The state of a connection from this address.
-    pub(crate) fn new(database: Database, access: Arc<Access>, peer: SocketAddr) -> Self {
+    /// The state of the connection of this number, from this address.
+    pub(crate) fn new(
+        database: Database,
+        access: Arc<Access>,
+        operations: Arc<Operations>,
+        number: i32,
+        peer: SocketAddr,
+    ) -> Self {
         Session {
             database,
             access,
             identity: Identity::new(peer),
+            number,
+            operations,
+            slots: Slots::default(),
             cursors: Cursors::new(),
             statements: Statements::default(),
             pulls: Pulls::default(),
@@ -176,6 +192,16 @@ impl Session {
         self.statement(header, body).map_or(0, |statement| statement.builds(body, header.length as usize))
     }
 
+    /// The operations of the server.
+    pub(super) fn operations(&self) -> &Operations {
+        &self.operations
+    }
+
+    /// The collection that a cursor reads, unless it is being read.
+    pub(super) fn namespace_of(&self, cursor: u64) -> Option<String> {
+        self.cursors.look(cursor, |opened| opened.namespace.to_string())
+    }
+
     /// Whether the client may send long frames.
     pub(crate) fn is_trusted(&self) -> bool {
         self.access.trusts(&self.identity)
@@ -215,6 +241,14 @@ impl Session {
         };
         // First: who may do nothing does not learn which statements there are.
         permission::check(&self.access, &self.identity, header.opcode, &request, statement)?;
+        let (running, before) = (Running::begin(self, header, &request, statement, body.len()), out.len());
+        let done = self.carry_out(request, statement, out);
+        running.finish(&done, out.get(before..).unwrap_or_default());
+        done
+    }
+
+    /// Executes a request of somebody who may make it.
+    fn carry_out(&self, request: Request<'_>, statement: Option<&Statement>, out: &mut Vec<u8>) -> Done {
         match request {
             Request::Prepare(prepare) => self.prepare(&prepare, out),
             Request::Execute(execute) => match statement {
@@ -417,8 +451,22 @@ impl Session {
     }
 
     /// Appends the next batch of a cursor that is pulled. True if there is another after it.
-    pub(super) fn pulled_batch(&self, next: Next, out: &mut Vec<u8>) -> Result<bool, ErrorFrame> {
-        self.batch_from(self.cursors.take(next.cursor)?, next, out)
+    pub(super) fn pulled_batch(
+        &self,
+        header: &Header,
+        pull: &Pull,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, ErrorFrame> {
+        let request = Request::Pull(*pull);
+        let (running, before) = (Running::begin(self, header, &request, None, 0), out.len());
+        let next = Next { cursor: pull.cursor, batch: pull.batch };
+        let mut more = false;
+        let done = self.cursors.take(next.cursor).and_then(|opened| {
+            more = self.batch_from(opened, next, out)?;
+            Ok(())
+        });
+        running.finish(&done, out.get(before..).unwrap_or_default());
+        done.map(|()| more)
     }
 
     /// Appends the next batch of a cursor that has been taken out of its slot. True if there is another after it. Who may no longer read the
@@ -554,6 +602,24 @@ impl Session {
         };
         entries.finish(more, out);
         Ok(())
+    }
+}
+
+impl Connection for Session {
+    fn number(&self) -> i32 {
+        self.number
+    }
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn metadata(&self) -> Option<&RawDocument> {
+        None
+    }
+
+    fn slots(&self) -> &Slots {
+        &self.slots
     }
 }
 

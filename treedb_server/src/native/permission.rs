@@ -15,7 +15,7 @@ use crate::access::identity::Identity;
 use crate::access::resource::Target;
 
 /// The database that stands for the tables of keys and values.
-const KEY_VALUE: &str = "kv";
+pub(super) const KEY_VALUE: &str = "kv";
 
 /// Refuses a request of somebody who may not make it. `statement` is the one that it executes: who may prepare a statement may not always
 /// be allowed to execute it.

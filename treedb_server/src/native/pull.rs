@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use tokio::sync::{Semaphore, mpsc};
 use treedb_collections::ErrorCode;
 
-use super::call::{BatchWriter, Next, Pull};
+use super::call::{BatchWriter, Pull};
 use super::connection::Outgoing;
 use super::cursors::MAX_CURSORS;
 use super::error_frame::ErrorFrame;
@@ -277,7 +277,7 @@ fn next(session: &Session, header: &Header, pull: &Pull) -> Result<(Vec<u8>, boo
     session.may_pull(header, pull)?;
     let (mut bytes, mut more) = (Vec::new(), false);
     frame::put(&mut bytes, opcode::PULL | ANSWER, 0, header.request, |out| {
-        more = session.pulled_batch(Next { cursor: pull.cursor, batch: pull.batch }, out)?;
+        more = session.pulled_batch(header, pull, out)?;
         Ok::<(), ErrorFrame>(())
     })?;
     if more && let Some(flags) = bytes.get_mut(6..8) {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 use tokio::sync::Semaphore;
+use treedb_query::query::ErrorCode;
 
 use super::MOST_OF_LOGIN;
 use crate::access::Access;
@@ -124,7 +125,7 @@ impl Logins {
         let Some(wait) = self.throttle.wait(address, &anybody(), now) else { return Ok(()) };
         let seconds = wait.as_secs() + 1;
         let message = format!("too many failed log-ins from this address: try again in {seconds} s");
-        Err(CommandError::named(18, "AuthenticationFailed", message))
+        Err(CommandError::new(ErrorCode::AuthenticationFailed, message))
     }
 
     /// Counts a failure of an address.
@@ -214,7 +215,7 @@ pub(super) fn authenticate(
     password: &str,
 ) -> Result<(Identity, Proof), CommandError> {
     let identity = Identity::new(peer);
-    let refused = |_| CommandError::named(18, "AuthenticationFailed", "Authentication failed.");
+    let refused = |_| CommandError::new(ErrorCode::AuthenticationFailed, "Authentication failed.");
     // Of a user that may only use the other one, this one fails.
     let mut last = None;
     let user = QualifiedName::new(database, name);
@@ -239,7 +240,7 @@ pub(super) fn authenticate(
             }
         }
     }
-    Err(last.unwrap_or_else(|| CommandError::named(18, "AuthenticationFailed", "Authentication failed.")))
+    Err(last.unwrap_or_else(|| CommandError::new(ErrorCode::AuthenticationFailed, "Authentication failed.")))
 }
 
 #[cfg(test)]

@@ -30,7 +30,8 @@ fn frames() -> Vec<(Sender, Vec<u8>)> {
             _ => {}
         }
         // What the bytes are follows after at least two spaces.
-        let bytes = rest.split("  ").next().unwrap().split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap());
+        let bytes =
+            rest.split("  ").next().unwrap().split(' ').map(|byte| u8::from_str_radix(byte, 16).unwrap());
         frames.last_mut().unwrap().1.extend(bytes);
     }
     frames

@@ -5,6 +5,7 @@ use bson::{Bson, Decimal128, RawDocumentBuf, doc, rawdoc};
 use super::raw;
 use crate::collection::Collection;
 use crate::{Database, FindRequest, IndexSpec};
+use treedb_query::access::Flow;
 use treedb_query::query::Path;
 
 /// Values for fields and for filters: equal numbers of all types, values that equal no others, arrays.
@@ -65,7 +66,13 @@ fn ids(collection: &Collection, request: &FindRequest, planned: bool) -> Vec<Bso
     let mut cursor =
         if planned { collection.find_by_plan(request.clone()) } else { collection.find(request.clone()) }
             .unwrap();
-    let ids = cursor.by_ref().map(|doc| id(&doc.unwrap())).collect();
+    let ids: Vec<Bson> = cursor.by_ref().map(|doc| id(&doc.unwrap())).collect();
+    let mut lent = Vec::new();
+    let by_key = collection.lend_by_key(request, &mut |document| {
+        lent.push(id(&document.to_owned()));
+        Ok(Flow::Continue(()))
+    });
+    assert_eq!(lent, if by_key.unwrap() { ids.as_slice() } else { &[] }, "{request:?}");
     let other = collection.find_by_plan(request.clone()).map(|mut cursor| {
         cursor.by_ref().for_each(drop);
         (cursor.counters(), ranges(cursor.plan().unwrap()))
@@ -84,6 +91,43 @@ fn ranges(plan: &treedb_query::query::Plan) -> String {
         Path::Index { name, ranges, direction, .. } => format!("{name} {ranges:?} {direction:?}"),
         other => format!("{other:?}"),
     }
+}
+
+#[test]
+fn documents_are_lent_by_key_as_far_as_they_are_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path()).unwrap();
+    let collection = db.collection("a.b").unwrap();
+    let request = FindRequest::filter(rawdoc! { "n": 1 });
+    let lend = |request: &FindRequest, most: usize| {
+        let mut lent = 0;
+        let by_key = collection.lend_by_key(request, &mut |_| {
+            lent += 1;
+            Ok(if lent < most { Flow::Continue(()) } else { Flow::Break(()) })
+        });
+        by_key.unwrap().then_some(lent)
+    };
+    assert_eq!(lend(&request, 9), Some(0), "there is no collection");
+    let docs: Vec<_> = (0..12).map(|id| rawdoc! { "_id": id, "n": id % 2 }).collect();
+    collection.insert_many(&docs, true).unwrap();
+    assert_eq!(lend(&request, 9), None, "there is no index");
+    collection.create_index(rawdoc! { "n": 1 }).unwrap();
+    assert_eq!(lend(&request, 9), Some(6));
+    assert_eq!(lend(&request, 2), Some(2), "the caller has enough");
+    assert_eq!(lend(&request.clone().limit(4), 9), Some(4));
+    assert_eq!(lend(&request.clone().limit(1), 9), Some(1));
+    assert_eq!(lend(&request.clone().skip(1), 9), None);
+    assert_eq!(lend(&request.clone().sort(rawdoc! { "_id": 1 }), 9), None);
+    db.create_view("a.view", "b", Vec::new()).unwrap();
+    let view = db.collection("a.view").unwrap();
+    assert!(!view.lend_by_key(&request, &mut |_| Ok(Flow::Continue(()))).unwrap());
+    let mut all = 0;
+    let count = |_: &bson::RawDocument| {
+        all += 1;
+        Ok(Flow::Continue(()))
+    };
+    view.for_each(&request, &mut { count }).unwrap();
+    assert_eq!(all, 6);
 }
 
 #[test]

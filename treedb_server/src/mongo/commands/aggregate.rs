@@ -56,7 +56,10 @@ fn read<'a>(
         }
     }
     let stages = stages.ok_or_else(|| {
-        CommandError::location(40_414, "BSON field 'aggregate.pipeline' is missing but a required field")
+        CommandError::new(
+            ErrorCode::Location40414,
+            "BSON field 'aggregate.pipeline' is missing but a required field",
+        )
     })?;
     let mut pipeline = AggregateRequest::of(stages.to_owned());
     pipeline.allow_disk_use = disk;

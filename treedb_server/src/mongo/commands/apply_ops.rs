@@ -23,6 +23,7 @@ use crate::mongo::args::args;
 use crate::mongo::common_fields::CommonFields;
 use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
+use crate::mongo::protocol_code::ProtocolCode;
 use crate::mongo::sessions::CommandScope;
 
 /// The commands that an entry may hold, and their errors that say that there is nothing to do: an entry may be applied twice.
@@ -105,7 +106,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     read_all(request.subject()?, &options, 0, &mut steps)?;
     let drops_database = |step: &Step| matches!(step.kind, Kind::Definition { name: "dropDatabase", .. });
     if steps.len() > 1 && steps.iter().any(drops_database) {
-        return Err(CommandError::location(6_275_900, "dropDatabase in an applyOps must be the only entry"));
+        return Err(CommandError::new(
+            ProtocolCode::Location6275900,
+            "dropDatabase in an applyOps must be the only entry",
+        ));
     }
     for step in &steps {
         step.statement.check_rights(request)?;
@@ -393,8 +397,8 @@ impl On {
             let listed = database.list_collections(self.namespace.database())?;
             let own = listed.iter().find(|info| info.namespace == self.namespace).and_then(|info| info.uuid);
             if own.is_none_or(|own| own.bytes().as_slice() != uuid.as_slice()) {
-                return Err(CommandError::location(
-                    3_318_200,
+                return Err(CommandError::new(
+                    ProtocolCode::Location3318200,
                     format!(
                         "Namespace '{}' and the UUID of the entry point to different collections: leave 'ui' out of entries of \
                          another server",

@@ -6,6 +6,7 @@ use super::Result;
 use super::request::Request;
 use crate::mongo::args::Arg;
 use crate::mongo::error::CommandError;
+use crate::mongo::protocol_code::ProtocolCode;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let mut scale_factor = 1.0;
@@ -38,8 +39,8 @@ pub(super) fn run(request: &Request<'_>) -> Result {
 pub(super) fn scale(arg: &Arg<'_>) -> std::result::Result<f64, CommandError> {
     match arg.integer()? {
         scale if scale >= 1 => Ok(scale as f64),
-        scale => Err(CommandError::location(
-            51_024,
+        scale => Err(CommandError::new(
+            ProtocolCode::Location51024,
             format!("BSON field '{}' value must be >= 1, actual value '{scale}'", arg.path()),
         )),
     }

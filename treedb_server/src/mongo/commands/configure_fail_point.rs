@@ -24,7 +24,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     }
     let mode = mode.ok_or_else(|| {
-        CommandError::location(40_414, "BSON field 'configureFailPoint.mode' is missing but a required field")
+        CommandError::new(
+            ErrorCode::Location40414,
+            "BSON field 'configureFailPoint.mode' is missing but a required field",
+        )
     })?;
     Ok(fail_points::reply(fail_points.configure(request.subject_name()?, mode, data)?))
 }

@@ -1,5 +1,7 @@
 //! `convertToCapped`.
 
+use treedb_query::query::ErrorCode;
+
 use super::Result;
 use super::request::{Request, done};
 use super::writes::{flush_catalog_change, write_concern};
@@ -17,7 +19,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     }
     let size = size.ok_or_else(|| {
-        CommandError::location(40_414, "BSON field 'convertToCapped.size' is missing but a required field")
+        CommandError::new(
+            ErrorCode::Location40414,
+            "BSON field 'convertToCapped.size' is missing but a required field",
+        )
     })?;
     let namespace = request.namespace()?;
     request.context.database.convert_to_capped(namespace.as_str(), size, max)?;

@@ -74,7 +74,7 @@ fn operations(request: &Request<'_>, wanted: &Wanted) -> Vec<RawDocumentBuf> {
     let context = request.context;
     let user = request.session.identity.user();
     let mut all =
-        context.operations.current(wanted.idle, |session| !wanted.own || session.identity.user() == user);
+        context.operations.current(wanted.idle, |session| !wanted.own || session.identity().user() == user);
     let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
     // It is not known whose they are.
     let builds = if wanted.own { Vec::new() } else { context.database.index_builds() };

@@ -39,8 +39,8 @@ pub(super) fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) 
         }
     }
     let missing = |name: &str| {
-        CommandError::location(
-            40_414,
+        CommandError::new(
+            ErrorCode::Location40414,
             format!("BSON field 'delete.deletes.{name}' is missing but a required field"),
         )
     };

@@ -2,6 +2,7 @@
 
 use bson::rawdoc;
 use treedb_collections::FindRequest;
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::find::hint;
@@ -24,7 +25,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     }
     let path = path.ok_or_else(|| {
-        CommandError::location(40_414, "BSON field 'distinct.key' is missing but a required field")
+        CommandError::new(
+            ErrorCode::Location40414,
+            "BSON field 'distinct.key' is missing but a required field",
+        )
     })?;
     if let Some(mut open) = request.transaction() {
         let values = open.txn.collection(collection.namespace().as_str())?.distinct(path, &find)?;

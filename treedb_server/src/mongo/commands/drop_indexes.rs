@@ -24,7 +24,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     }
     let wanted = wanted.ok_or_else(|| {
-        CommandError::location(40_414, "BSON field 'dropIndexes.index' is missing but a required field")
+        CommandError::new(
+            ErrorCode::Location40414,
+            "BSON field 'dropIndexes.index' is missing but a required field",
+        )
     })?;
     let collection = request.collection()?;
     let Some(indexes) = collection.indexes()? else {

@@ -86,8 +86,8 @@ fn of_distinct(command: &RawDocument) -> Result<FindRequest> {
         }
     }
     if !key {
-        return Err(CommandError::location(
-            40_414,
+        return Err(CommandError::new(
+            ErrorCode::Location40414,
             "BSON field 'distinct.key' is missing but a required field",
         ));
     }
@@ -114,7 +114,10 @@ fn statement<'a>(command: &'a RawDocument, field: &str) -> Result<&'a RawDocumen
         };
     }
     only.ok_or_else(|| {
-        CommandError::location(40_414, format!("BSON field '{field}' is missing but a required field"))
+        CommandError::new(
+            ErrorCode::Location40414,
+            format!("BSON field '{field}' is missing but a required field"),
+        )
     })
 }
 

@@ -33,7 +33,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     }
     let collection = collection.ok_or_else(|| {
-        CommandError::location(40_414, "BSON field 'getMore.collection' is missing but a required field")
+        CommandError::new(
+            ErrorCode::Location40414,
+            "BSON field 'getMore.collection' is missing but a required field",
+        )
     })?;
     let namespace = cursor_namespace(request.database, collection)?;
     let open = request.transaction();

@@ -21,7 +21,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     }
     let cursors = cursors.ok_or_else(|| {
-        CommandError::location(40_414, "BSON field 'killCursors.cursors' is missing but a required field")
+        CommandError::new(
+            ErrorCode::Location40414,
+            "BSON field 'killCursors.cursors' is missing but a required field",
+        )
     })?;
     let (mut killed, mut missing) = (RawArrayBuf::new(), RawArrayBuf::new());
     for id in cursors {

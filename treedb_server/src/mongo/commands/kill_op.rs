@@ -9,6 +9,7 @@ use super::request::Request;
 use crate::access::action::Action;
 use crate::access::resource::Target;
 use crate::mongo::error::CommandError;
+use crate::mongo::protocol_code::ProtocolCode;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let mut op = None;
@@ -19,14 +20,18 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             _ => arg.ignored_or_unknown()?,
         }
     }
-    let op = op.ok_or_else(|| CommandError::named(4, "NoSuchKey", "Did not provide \"op\" field"))?;
+    let op = op.ok_or_else(|| CommandError::new(ProtocolCode::NoSuchKey, "Did not provide \"op\" field"))?;
     let op = i32::try_from(op).map_err(|_| {
-        CommandError::location(26_823, format!("invalid op : {op}. Op ID cannot be represented with 32 bits"))
+        CommandError::new(
+            ProtocolCode::Location26823,
+            format!("invalid op : {op}. Op ID cannot be represented with 32 bits"),
+        )
     })?;
     let may_kill_any = request.permits(Action::Killop, Target::Cluster)?;
     let runs = request.context.operations.who_runs(op);
-    match runs.filter(|session| may_kill_any || session.identity.user() == request.session.identity.user()) {
-        Some(session) => session.kill(op),
+    match runs.filter(|session| may_kill_any || session.identity().user() == request.session.identity.user())
+    {
+        Some(session) => session.slots().kill(op),
         None if may_kill_any => {}
         None => {
             return Err(CommandError::new(ErrorCode::Unauthorized, "Unauthorized"));

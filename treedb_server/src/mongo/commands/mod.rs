@@ -80,6 +80,7 @@ use super::connection::Session;
 use super::error::CommandError;
 use super::op_msg::OpMsg;
 use super::op_query;
+use super::protocol_code::ProtocolCode;
 use super::sessions::CommandScope;
 use crate::access::EXTERNAL;
 use crate::access::action::Action;
@@ -541,7 +542,12 @@ fn find(message: &OpMsg) -> Result<(&'static Command, &str, CommonFields<'_>)> {
         Some(value) => value.as_str().ok_or_else(|| {
             CommandError::new(ErrorCode::TypeMismatch, "BSON field '$db' must be of type 'string'")
         })?,
-        None => return Err(CommandError::location(40_571, "OP_MSG requests require a $db argument")),
+        None => {
+            return Err(CommandError::new(
+                ProtocolCode::Location40571,
+                "OP_MSG requests require a $db argument",
+            ));
+        }
     };
     // Names that no database can have must not be taken for others.
     if !(database.is_empty() || database == EXTERNAL && OF_EXTERNAL.contains(&name)) {

@@ -1,6 +1,6 @@
 //! `profile`: which commands of a database are kept, and `system.profile`, where they can be read.
 //!
-//! What is kept is in memory, the last [`PROFILED`] of each database, and gone when the server stops. `find`, `count` and `aggregate` of
+//! What is kept is in memory, the last thousand of each database, and gone when the server stops. `find`, `count` and `aggregate` of
 //! `system.profile` read it.
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
@@ -14,7 +14,7 @@ use super::request::Request;
 use crate::mongo::args::{args, number};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
-use crate::mongo::operations::Profiler;
+use crate::operations::Profiler;
 
 /// The collection where what is kept can be read.
 const COLLECTION: &str = "system.profile";

@@ -52,7 +52,10 @@ pub(super) fn names(request: &Request<'_>) -> Result<(Namespace, Namespace)> {
         }
     }
     let to = to.ok_or_else(|| {
-        CommandError::location(40_414, "BSON field 'renameCollection.to' is missing but a required field")
+        CommandError::new(
+            ErrorCode::Location40414,
+            "BSON field 'renameCollection.to' is missing but a required field",
+        )
     })?;
     Ok((full("renameCollection", request.subject()?)?, to))
 }

@@ -6,15 +6,15 @@ use bson::{DateTime, RawArrayBuf, rawdoc};
 use super::Result;
 use super::request::Request;
 use crate::mongo::error::CommandError;
+use crate::mongo::protocol_code::ProtocolCode;
 use crate::mongo::topology::{Member, Topology};
 
 /// The member; `NoReplicationEnabled` for a standalone, as MongoDB answers.
 fn member<'r>(request: &Request<'r>) -> std::result::Result<&'r Member, CommandError> {
     match &request.context.topology {
         Topology::Member(member) => Ok(member),
-        Topology::Standalone => Err(CommandError::named(
-            76,
-            "NoReplicationEnabled",
+        Topology::Standalone => Err(CommandError::new(
+            ProtocolCode::NoReplicationEnabled,
             "not running with --replSet: start the server with --replica-set",
         )),
     }

@@ -18,7 +18,9 @@ use crate::mongo::common_fields::CommonFields;
 use crate::mongo::connection::Session;
 use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
+use crate::mongo::protocol_code::ProtocolCode;
 use crate::mongo::read_concern::{ReadAt, read_at};
+use crate::mongo::running::Running;
 use crate::mongo::sessions::{CommandScope, OpenTransaction, TransactionNumber};
 
 /// A running command.
@@ -40,7 +42,7 @@ impl<'a> Request<'a> {
     pub(crate) fn run(&self) -> Result {
         // What is refused is no operation: nobody can fill the counters and the profile of what he may not use.
         self.command.needs.check(self)?;
-        let running = self.context.operations.begin(self)?;
+        let running = Running::begin(self)?;
         let done = self.run_or_fail();
         running.finish(&done);
         done
@@ -229,8 +231,8 @@ impl<'a> Request<'a> {
     pub(crate) fn documents(&self, name: &str) -> Result<Vec<&'a RawDocument>> {
         if let Some(documents) = self.message.sequence(name) {
             if self.body().get(name)?.is_some() {
-                return Err(CommandError::location(
-                    40_433,
+                return Err(CommandError::new(
+                    ProtocolCode::Location40433,
                     format!(
                         "Duplicate field between body and document sequence {}.{name}",
                         self.command.name
@@ -262,8 +264,8 @@ impl<'a> Request<'a> {
                     .collect();
             }
         }
-        Err(CommandError::location(
-            40_414,
+        Err(CommandError::new(
+            ErrorCode::Location40414,
             format!("BSON field '{}.{name}' is missing but a required field", self.command.name),
         ))
     }

@@ -26,7 +26,10 @@ fn payload<'a>(arg: &Arg<'a>) -> Result<&'a [u8]> {
 }
 
 fn missing(owner: &str, name: &str) -> CommandError {
-    CommandError::location(40_414, format!("BSON field '{owner}.{name}' is missing but a required field"))
+    CommandError::new(
+        ErrorCode::Location40414,
+        format!("BSON field '{owner}.{name}' is missing but a required field"),
+    )
 }
 
 fn reply(step: Step) -> RawDocumentBuf {

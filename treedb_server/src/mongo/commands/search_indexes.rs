@@ -76,7 +76,10 @@ fn refuse_other_types(kind: &str) -> Result<()> {
 }
 
 fn missing(field: &str) -> CommandError {
-    CommandError::location(40_414, format!("BSON field '{field}' is missing but a required field"))
+    CommandError::new(
+        ErrorCode::Location40414,
+        format!("BSON field '{field}' is missing but a required field"),
+    )
 }
 
 /// Which index a command is about: its name or its id.

@@ -4,6 +4,7 @@ use super::Result;
 use super::request::Request;
 use crate::mongo::args::Arg;
 use crate::mongo::error::CommandError;
+use crate::mongo::protocol_code::ProtocolCode;
 
 /// The commands of version 1.
 const COMMANDS: &[&str] = &[
@@ -57,16 +58,15 @@ pub(super) fn check(request: &Request<'_>) -> Result<()> {
     let (strict, others) = (strict.unwrap_or(false), strict.or(deprecation).is_some());
     match version {
         None if others => {
-            return Err(CommandError::location(
-                4_886_600,
+            return Err(CommandError::new(
+                ProtocolCode::Location4886600,
                 "Provided apiStrict and/or apiDeprecationErrors without passing apiVersion",
             ));
         }
         None | Some("1") => {}
         Some(other) => {
-            return Err(CommandError::named(
-                322,
-                "APIVersionError",
+            return Err(CommandError::new(
+                ProtocolCode::APIVersionError,
                 format!("API version must be \"1\", not \"{other}\""),
             ));
         }
@@ -75,9 +75,8 @@ pub(super) fn check(request: &Request<'_>) -> Result<()> {
         return Ok(());
     }
     let refused = |what: String| {
-        Err(CommandError::named(
-            323,
-            "APIStrictError",
+        Err(CommandError::new(
+            ProtocolCode::APIStrictError,
             format!("Provided apiStrict:true, but {what} is not in API Version 1"),
         ))
     };

@@ -4,8 +4,9 @@
 use super::Result;
 use super::request::Request;
 use crate::mongo::error::CommandError;
+use crate::mongo::protocol_code::ProtocolCode;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let name = request.command.name;
-    Err(CommandError::named(125, "CommandFailed", format!("{name} must be run within a transaction")))
+    Err(CommandError::new(ProtocolCode::CommandFailed, format!("{name} must be run within a transaction")))
 }

@@ -54,8 +54,8 @@ pub(super) fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) 
         }
     }
     let missing = |name: &str| {
-        CommandError::location(
-            40_414,
+        CommandError::new(
+            ErrorCode::Location40414,
             format!("BSON field 'update.updates.{name}' is missing but a required field"),
         )
     };

@@ -13,6 +13,7 @@ use super::request::Request;
 use crate::mongo::args::{Arg, args, number};
 use crate::mongo::error::CommandError;
 use crate::mongo::ignored_options::is_ignored;
+use crate::mongo::protocol_code::ProtocolCode;
 use crate::mongo::sessions::{ApplyStatement, CommandScope, Statements};
 use crate::mongo::topology::Topology;
 use crate::mongo::write_target::{Outcome, WriteTarget};
@@ -174,19 +175,19 @@ impl Unsatisfiable {
             return Ok(None);
         };
         let Some(w) = concern.get("w")? else { return Ok(None) };
-        let (code, name, message) = match w {
+        let (code, message) = match w {
             RawBsonRef::String("majority") => return Ok(None),
             RawBsonRef::String(tag) => {
-                (79, "UnknownReplWriteConcern", format!("No write concern mode named '{tag}' found"))
+                (ProtocolCode::UnknownReplWriteConcern, format!("No write concern mode named '{tag}' found"))
             }
             other if number(other).is_some_and(|n| n > 1.0) => {
-                (100, "UnsatisfiableWriteConcern", "Not enough data-bearing nodes".to_owned())
+                (ProtocolCode::UnsatisfiableWriteConcern, "Not enough data-bearing nodes".to_owned())
             }
             _ => return Ok(None),
         };
         if matches!(request.context.topology, Topology::Standalone) {
             return Err(match w {
-                RawBsonRef::String(_) => CommandError::named(code, name, message),
+                RawBsonRef::String(_) => CommandError::new(code, message),
                 _ => {
                     CommandError::new(ErrorCode::BadValue, "cannot use 'w' > 1 when a host is not replicated")
                 }
@@ -194,7 +195,7 @@ impl Unsatisfiable {
         }
         let info = rawdoc! { "writeConcern": concern.to_owned() };
         Ok(Some(Unsatisfiable(
-            rawdoc! { "code": code, "codeName": name, "errmsg": message, "errInfo": info },
+            rawdoc! { "code": code.number(), "codeName": code.name(), "errmsg": message, "errInfo": info },
         )))
     }
 

@@ -17,6 +17,7 @@ use crate::config::Limits;
 use crate::mongo::commands::{Request, TransactionSupport, write_concern};
 use crate::mongo::cursors::Cursors;
 use crate::mongo::error::CommandError;
+use crate::mongo::protocol_code::ProtocolCode;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -137,8 +138,8 @@ impl Sessions {
                     ErrorCode::InvalidOptions,
                     format!("'{name}' ends a transaction: it needs 'autocommit': false"),
                 )),
-                _ => Err(CommandError::location(
-                    50_768,
+                _ => Err(CommandError::new(
+                    ProtocolCode::Location50768,
                     format!(
                         "txnNumber may only be provided for multi-document transactions and retryable write commands. \
                          autocommit:false was not provided, and {name} is not a retryable write command."

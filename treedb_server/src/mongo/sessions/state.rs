@@ -11,6 +11,7 @@ use super::open_transaction::{OpenTransaction, Usage};
 use super::retry::{RecordState, Retries};
 use super::{SessionId, record};
 use crate::mongo::error::CommandError;
+use crate::mongo::protocol_code::ProtocolCode;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -77,9 +78,8 @@ impl Session {
     ) -> Result<Option<OpenTransaction>> {
         self.not_too_old(number)?;
         if number == self.number {
-            return Err(CommandError::named(
-                117,
-                "ConflictingOperationInProgress",
+            return Err(CommandError::new(
+                ProtocolCode::ConflictingOperationInProgress,
                 format!(
                     "transaction {number} of session {} has begun already: take a greater number",
                     self.id

@@ -1,0 +1,148 @@
+//! A running command of MongoDB's protocol, among the operations of the server.
+//!
+//! A command costs some short locks that nobody else takes unless somebody looks, a copy of its beginning, and some relaxed counters.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use bson::raw::cstr;
+use bson::{RawDocument, RawDocumentBuf};
+use treedb_query::query::interrupt::{Entered, Interrupt};
+
+use super::args::{Arg, number};
+use super::commands::Request;
+use super::cursors::Deadline;
+use super::error::CommandError;
+use crate::operations::{Access, Done, Ended, Info, Kind, Usage, cut, show};
+
+/// A command that runs, until it is finished or dropped.
+pub(crate) struct Running<'r> {
+    request: &'r Request<'r>,
+    opid: i32,
+    began: Instant,
+    usage: Option<Arc<Usage>>,
+    /// What the connection ran already: a command within a command.
+    before: Option<Info>,
+    interrupt: Arc<Interrupt>,
+    entered: Option<Entered>,
+}
+
+impl<'r> Running<'r> {
+    /// Begins the operation that `request` is.
+    ///
+    /// # Errors
+    /// Those of a `maxTimeMS` that is none.
+    pub(crate) fn begin(request: &'r Request<'r>) -> Result<Running<'r>, CommandError> {
+        let name = request.command.name;
+        let interrupt = Arc::new(Interrupt::new(time_limit(request)?).holding(request.message.reserved()));
+        let (operations, slots) = (&request.context.operations, &request.session.operation);
+        let (opid, began) = (operations.next(), Instant::now());
+        let (namespace, counted) = namespace(request);
+        let usage = counted.then(|| slots.usage(&namespace, operations));
+        let mut command = slots.buffer();
+        show(request.body(), &mut command);
+        let (kind, own) = (Kind::of(name), Arc::clone(&interrupt));
+        let before = slots.replace(Info { opid, kind, name, namespace, began, interrupt: own, command });
+        let entered = Some(Arc::clone(&interrupt).enter());
+        Ok(Running { request, opid, began, usage, before, interrupt, entered })
+    }
+
+    /// Counts and logs what came of it.
+    pub(crate) fn finish(self, done: &Result<RawDocumentBuf, CommandError>) {
+        let took = self.began.elapsed();
+        let request = self.request;
+        let operations = &request.context.operations;
+        let (name, kind) = (request.command.name, Kind::of(request.command.name));
+        let (statements, field) = match kind {
+            Kind::Insert => (request.statement_count("documents"), "n"),
+            Kind::Update => (request.statement_count("updates"), "nModified"),
+            Kind::Delete => (request.statement_count("deletes"), "n"),
+            Kind::Query | Kind::GetMore | Kind::Command => (1, ""),
+        };
+        let documents = match done {
+            Ok(reply) if !field.is_empty() => {
+                reply.get(field).ok().flatten().and_then(number).map_or(0, |n| n.max(0.0) as u64)
+            }
+            _ => 0,
+        };
+        let access = match name {
+            "insert" | "update" | "delete" | "findAndModify" | "bulkWrite" => Access::Writes,
+            "find" | "getMore" | "aggregate" | "count" | "distinct" => Access::Reads,
+            _ => Access::Neither,
+        };
+        operations.count(self.usage.as_deref(), &Done { kind, access, statements, documents, took });
+        if !operations.wants(took) {
+            return;
+        }
+        let (namespace, _) = namespace(request);
+        let returned = done.as_ref().ok().and_then(|reply| documents_in(reply));
+        let mut changed = RawDocumentBuf::new();
+        for (field, shown) in [("n", cstr!("n")), ("nModified", cstr!("nModified"))] {
+            if let Ok(Some(value)) = done.as_ref().map_or(Ok(None), |reply| reply.get(field)) {
+                changed.append(shown, value);
+            }
+        }
+        let ended = Ended {
+            connection: request.session,
+            door: "mongo",
+            name,
+            kind,
+            database: request.database,
+            namespace: &namespace,
+            took,
+            plan: self.interrupt.plan(),
+            waits: matches!(name, "hello" | "isMaster") || name == "getMore" && returned == Some(0),
+            of_profile: name == "profile"
+                || request.collection_name().is_ok_and(|name| name == "system.profile"),
+            returned,
+            bytes: done.as_ref().map_or(0, |reply| reply.as_bytes().len()),
+            changed,
+            error: done.as_ref().err().map(|error| (error.code, &*error.name, &*error.message)),
+        };
+        operations.record(&ended, request.body());
+    }
+}
+
+impl Drop for Running<'_> {
+    fn drop(&mut self) {
+        drop(self.entered.take());
+        self.request.session.operation.end(self.opid, self.before.take());
+    }
+}
+
+/// When a command has to end. Cursors have their own limit, which counts from batch to batch.
+fn time_limit(request: &Request<'_>) -> Result<Option<Instant>, CommandError> {
+    if request.command.name == "getMore" {
+        return Ok(None);
+    }
+    match request.fields.max_time {
+        Some(limit) => {
+            let limit = Arg::new(request.command.name, "maxTimeMS", limit);
+            Ok(Deadline::after(limit.count()?).instant())
+        }
+        None => Ok(None),
+    }
+}
+
+/// The namespace of a command, and whether it is a collection whose operations are counted.
+fn namespace(request: &Request<'_>) -> (String, bool) {
+    let name = match request.command.name {
+        "getMore" => request.body().get("collection").ok().flatten(),
+        _ => request.subject().ok(),
+    };
+    let about = request.is_about_a_collection();
+    match name.and_then(|name| name.as_str()) {
+        Some(collection) if about => {
+            let name = format!("{}.{}", request.database, cut(collection));
+            (name, !collection.starts_with("$cmd"))
+        }
+        _ => (format!("{}.$cmd", request.database), false),
+    }
+}
+
+/// How many documents a reply has in its batch; `None` if it has no batch.
+fn documents_in(reply: &RawDocument) -> Option<i64> {
+    let cursor = reply.get_document("cursor").ok()?;
+    let batch = cursor.get_array("firstBatch").or_else(|_| cursor.get_array("nextBatch")).ok()?;
+    Some(i64::try_from(batch.into_iter().count()).unwrap_or(i64::MAX))
+}
