@@ -19,7 +19,7 @@ pub(crate) struct Spool {
 enum Rest {
     None,
     File(SpillReader),
-    /// Temporary files are not allowed: they can be read once.
+    /// Temporary files are not allowed, or there is no disk for them: they can be read once.
     Stream(BoxedStream),
     /// That has been done.
     Taken,
@@ -71,7 +71,7 @@ impl Spool {
             }
             Rest::Taken => Err(QueryError::new(
                 ErrorCode::WriteConflict,
-                "WriteConflict: an open transaction has changed what is written, and without allowDiskUse it cannot be written again: try again",
+                "WriteConflict: an open transaction has changed what is written, and without a temporary file it cannot be written again: try again",
             )),
         }
     }
