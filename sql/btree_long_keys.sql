@@ -119,7 +119,6 @@ SELECT treedb.check('ours');
 SELECT * FROM answers WHERE answer NOT LIKE 'same%';
 REINDEX TABLE ours;
 SELECT treedb.check('ours');
-SELECT * FROM answers WHERE answer NOT LIKE 'same%';
 SET maintenance_work_mem = '1MB';
 INSERT INTO ours SELECT id + 20000, v || id FROM theirs; INSERT INTO theirs SELECT id + 20000, v || id FROM theirs;
 REINDEX TABLE ours;
