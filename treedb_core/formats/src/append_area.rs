@@ -30,18 +30,6 @@ pub fn appended_header(key: &[u8], value: &[u8]) -> [u8; APPENDED_HEADER] {
     [k0, k1, v0, v1]
 }
 
-/// Writes an entry to the beginning of `out`, and returns it; nothing, if there is no room.
-pub fn write_appended<'o>(key: &[u8], value: &[u8], out: &'o mut [u8]) -> &'o [u8] {
-    let size = appended_size(key.len(), value.len());
-    let Some(place) = out.get_mut(..size) else { return &[] };
-    let (header, rest) = place.split_at_mut(APPENDED_HEADER);
-    header.copy_from_slice(&appended_header(key, value));
-    let (to_key, to_value) = rest.split_at_mut(key.len());
-    to_key.copy_from_slice(key);
-    to_value.copy_from_slice(value);
-    place
-}
-
 /// Marks the entry at offset `at` of the area.
 pub fn mark_appended(area: &mut [u8], at: usize) -> Result<(), NodeDamage> {
     match area.get_mut(at + 1) {
@@ -168,8 +156,6 @@ mod tests {
             let (key, value) = (bytes(40), bytes(9));
             let entry = [&appended_header(&key, &value)[..], &key, &value].concat();
             assert_eq!(entry.len(), appended_size(key.len(), value.len()));
-            assert_eq!(write_appended(&key, &value, &mut [0; 64]), entry);
-            assert_eq!(write_appended(&key, &value, &mut [0; 3]), b"");
             area.splice(0..0, entry);
             model.insert(0, (key, value));
         }
