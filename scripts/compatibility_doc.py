@@ -239,6 +239,39 @@ def options():
     return found
 
 
+# Where the fields of each stage are listed: a file, and the first arguments of `known_fields` there.
+STAGE_OPTIONS = {
+    "$bucket": ("bucket.rs", '"$bucket", doc'), "$bucketAuto": ("bucket.rs", '"$bucketAuto", doc'),
+    "$densify": ("densify.rs", "NAME, doc"), "$densify.range": ("densify.rs", "NAME, range"), "$fill": ("densify.rs", "NAME, doc"),
+    "$geoNear": ("geo_near.rs", "NAME, operand"), "$graphLookup": ("lookup/graph_lookup.rs", "NAME, doc"),
+    "$listSearchIndexes": ("source.rs", "stage, operand"), "$lookup": ("lookup/mod.rs", '"$lookup", doc'),
+    "$merge": ("write.rs", "NAME, fields"), "$out": ("write.rs", "stage, doc"), "$sample": ("sample.rs", '"$sample", doc'),
+    "$setWindowFields": ("window/mod.rs", "NAME, doc"), "$setWindowFields.output.window": ("window/function.rs", '"window", window'),
+    "$unionWith": ("union_with.rs", '"$unionWith", doc'), "$unwind": ("unwind.rs", '"$unwind", doc'),
+    "$vectorSearch": ("vector_search.rs", "NAME, operand"),
+}
+
+
+def stage_options():
+    found = set()
+    for stage, (file, arguments) in STAGE_OPTIONS.items():
+        text = source(f"{QUERY}/aggregate/stages/{file}")
+        lists = re.findall(rf"known_fields\({re.escape(arguments)}, &(\w+|\[[^\]]*\])\)", text)
+        # Of two in one file, `$fill` and `$listSearchIndexes` come last.
+        if not lists:
+            fail(f"{file} has no known_fields({arguments}, ..): say in scripts/compatibility_doc.py where the fields of {stage} are")
+        fields = lists[-1] if stage in ("$fill", "$listSearchIndexes") else lists[0]
+        if not fields.startswith("["):
+            fields = re.search(rf"let {fields} = (\[[^\]]*\]);", text)[1]
+        found.update((stage, name) for name in re.findall(r'"([^"]*)"', fields))
+    commands = f"{MONGO}/commands"
+    found.update(("$changeStream", name) for name in arms(f"{COLLECTIONS}/changes/watch.rs", "options", "name"))
+    found.update(("$collStats", name) for name in arms(f"{commands}/own_sources.rs", "collection", "arg.name"))
+    found.update(("$currentOp", name) for name in arms(f"{commands}/current_op.rs", "documents", "arg.name"))
+    found.update(("$listSessions", name) for name in arms(f"{commands}/own_sources.rs", "sessions", "arg.name"))
+    return found
+
+
 def unlisted_readers():
     """Functions of commands that read arguments and are in none of the lists above."""
     known = OTHER_READERS.union(*OPTIONS.values())
@@ -254,6 +287,7 @@ def unlisted_readers():
 TABLES = {
     "commands": commands,
     "options": options,
+    "stage_options": stage_options,
     "expressions": expressions,
     "filters": filters,
     "updates": updates,
@@ -267,7 +301,7 @@ PARTS = {
     ("indexes", "options"): lambda: arms(f"{MONGO}/commands/create_indexes.rs", "parse", "arg.name"),
 }
 # Names that are parsed to be refused with a message of their own.
-REFUSED_BY_NAME = {"$where", "$accumulator"}
+REFUSED_BY_NAME = {"$where", "$text", "$accumulator", "$function"}
 
 
 # The rows.
@@ -399,7 +433,7 @@ BLOCKS = {
     **dict.fromkeys(("collations", "indexes"), by_name),
     **dict.fromkeys(("acknowledged", "changes", "geo", "kinds", "oplog", "transactions", "vector"), by_text),
     "commands": commands_by_name, "errors": errors, "ignored options": ignored_options, "limits": limits,
-    "options": lambda table: by_group(table, of_code=True),
+    **dict.fromkeys(("options", "stage_options"), lambda table: by_group(table, of_code=True)),
 }
 
 
@@ -412,7 +446,7 @@ def compare(table, there, of_table, named_so=lambda row: row.name):
     for name in sorted(named - there):
         yield f"{table}.toml says that {name} works, which the server does not know"
     # Options are also read to be refused, which their tries show.
-    if "options" not in (table, of_table[0].group):
+    if not table.endswith("options") and of_table[0].group != "options":
         for name in sorted((there & refused) - named - REFUSED_BY_NAME):
             yield f"{table}.toml says that {name} is refused, which the server has"
 
@@ -422,7 +456,7 @@ def problems():
     for table, names in TABLES.items():
         # Paths of updates are no operators.
         own = [row for row in rows(table) if not (table == "updates" and row.name.startswith("a."))]
-        yield from compare(table, names(), own, (lambda row: (row.group, row.name)) if table == "options" else lambda row: row.name)
+        yield from compare(table, names(), own, (lambda row: (row.group, row.name)) if table.endswith("options") else lambda row: row.name)
     for (table, group), names in PARTS.items():
         yield from compare(table, names(), [row for row in rows(table) if row.group == group])
     yield from unlisted_readers()

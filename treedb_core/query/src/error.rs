@@ -302,6 +302,8 @@ codes! {
     Location28818 = 28818,
     /// The field name of `$count` is invalid.
     Location40156 = 40156,
+    /// `preserveNullAndEmptyArrays` of `$unwind` is no boolean.
+    Location28809 = 28809,
     /// `$unwind` has no path.
     Location28812 = 28812,
     /// No branch of a `$switch` is true, and it has no default.
@@ -392,6 +394,8 @@ codes! {
     Location51246 = 51246,
     /// The match of a regular expression was given up.
     Location51156 = 51156,
+    /// The variables of a `$merge` that has no pipeline to use them.
+    Location51199 = 51199,
     /// A regular expression has an option that does not exist.
     Location51108 = 51108,
 }

@@ -1,7 +1,7 @@
 //! The options that are accepted and have no effect, with the reason for each.
 //!
 //! [`IGNORED_OPTIONS`] is the only list of them: a command accepts an option that it does not read itself only if it is
-//! listed here. `docs/mongodb-compatibility.md` shows the same rows, which a test compares.
+//! listed here. `scripts/compatibility_doc.py` writes the same rows into `docs/mongodb-compatibility.md`, which a test compares.
 
 /// An option that is accepted and has no effect.
 #[derive(Debug, PartialEq, Eq)]

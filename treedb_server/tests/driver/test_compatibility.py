@@ -262,6 +262,7 @@ def try_error(tried, each):
 
 TRIES = {
     "accumulators": try_accumulator, "commands": try_command, "expressions": try_expression, "filters": try_filter, "options": try_option,
+    "stage_options": try_option,
     "errors": try_error, "stages": try_stages, "updates": try_update, "windows": try_window,
     **dict.fromkeys(("acknowledged", "changes", "collations", "geo", "indexes", "kinds", "limits", "oplog", "transactions", "vector"), try_command),
 }
@@ -277,6 +278,14 @@ def functions_of(file):
 def test_the_page_is_the_one_that_the_rows_and_the_server_s_tables_make():
     assert not list(compatibility_doc.problems())
     assert compatibility_doc.page() == compatibility_doc.PAGE.read_text()
+
+
+def test_a_name_without_a_row_and_a_row_without_a_name_are_told():
+    rows, there = compatibility_doc.rows("windows"), compatibility_doc.TABLES["windows"]()
+    assert not list(compatibility_doc.compare("windows", there, rows))
+    for names, wrong in [(there | {"$new"}, "the server has $new"), (there - {"$rank"}, "says that $rank works")]:
+        problem, = compatibility_doc.compare("windows", names, rows)
+        assert wrong in problem
 
 
 @pytest.mark.parametrize("row", ROWS, ids=repr)
@@ -295,7 +304,7 @@ def test_a_row_of_the_page_is_as_it_says(tried, row):
         assert name in functions_of(file), f"there is no {test}"
 
 
-@pytest.mark.parametrize("row", [row for row in ROWS if row.table == "options" and "refused" not in row.data and "any" not in row.data], ids=repr)
+@pytest.mark.parametrize("row", [row for row in ROWS if row.table.endswith("options") and "refused" not in row.data and "any" not in row.data], ids=repr)
 def test_an_option_of_the_page_is_read(tried, row):
     each = row.tries[0]
     option = row.name if row.name in json.loads(each["try"]) else next(iter(json.loads(each["try"])))

@@ -542,7 +542,15 @@ fn needed(name: &str, args: Doc<'_>, argument: &str, names: &Names) -> Result<Ex
 }
 
 fn count(name: &str, args: Doc<'_>, names: &Names) -> Result<usize> {
-    constant(&needed(name, args, "n", names)?, |found| positive(name, found))
+    let n = needed(name, args, "n", names)?;
+    let reads = n.reads();
+    if reads.whole || !reads.paths.is_empty() {
+        return Err(QueryError::new(
+            ErrorCode::NotImplemented,
+            format!("{name}: 'n' must be the same for all groups and documents"),
+        ));
+    }
+    constant(&n, |found| positive(name, found))
 }
 
 /// The accumulators of a stage and the names of their output fields.

@@ -328,7 +328,12 @@ pub(crate) fn fill(stage: &Element<'_>, _: &StageParser) -> Result<Vec<RawDocume
         }
         window.close(by);
     }
-    doc.find(b"sortBy").iter().for_each(|sort| window.copy(sort));
+    if let Some(sort) = doc.find(b"sortBy") {
+        if !matches!(sort.value(), Value::Document(_)) {
+            return Err(failed("$fill needs a document 'sortBy'"));
+        }
+        window.copy(&sort);
+    }
     let fields = window.open_document(b"output");
     let set_fields = set.open_document(b"$set");
     for output in outputs.elements() {

@@ -88,7 +88,20 @@ impl Stage for Unwind {
                 known_fields("$unwind", doc, &["path", "includeArrayIndex", "preserveNullAndEmptyArrays"])?;
                 let path = optional_string("$unwind", doc, "path")?.unwrap_or_default();
                 let index = optional_string("$unwind", doc, "includeArrayIndex")?;
-                (path, index, doc.get("preserveNullAndEmptyArrays").is_some_and(|value| value.truthy()))
+                let preserve_empty = match doc.get("preserveNullAndEmptyArrays") {
+                    None => false,
+                    Some(Value::Bool(preserve)) => preserve,
+                    Some(other) => {
+                        return Err(QueryError::new(
+                            ErrorCode::Location28809,
+                            format!(
+                                "expected a boolean for the preserveNullAndEmptyArrays option to $unwind stage, got {}",
+                                other.type_name()
+                            ),
+                        ));
+                    }
+                };
+                (path, index, preserve_empty)
             }
             other => {
                 return Err(QueryError::new(

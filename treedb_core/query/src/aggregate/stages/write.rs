@@ -122,10 +122,24 @@ impl Write {
                     names.push(variable.name_str().to_owned());
                 }
             }
-            _ => {
+            None | Some(Value::Null) => {
                 variables.push(Expr::parse(Value::String(b"$$ROOT"), &parser.names)?);
                 names.push("new".to_owned());
             }
+            Some(other) => {
+                return Err(QueryError::new(
+                    ErrorCode::TypeMismatch,
+                    format!("$merge: 'let' must be an object, not {}", other.type_name()),
+                ));
+            }
+        }
+        if let (Some(Value::Document(_)), None | Some(Value::String(_))) =
+            (fields.get("let"), fields.get("whenMatched"))
+        {
+            return Err(QueryError::new(
+                ErrorCode::Location51199,
+                "$merge: 'let' is for the pipeline of 'whenMatched', which has none",
+            ));
         }
         let when_matched = match fields.get("whenMatched") {
             None | Some(Value::String(b"merge")) => WhenMatched::Merge,

@@ -46,6 +46,12 @@ pub(super) fn document(doc: Doc<'_>, variables: Option<&Variables>) -> Result<No
                     "$where is not supported, since no JavaScript is run here: use $expr",
                 ));
             }
+            "$text" => {
+                return Err(QueryError::new(
+                    ErrorCode::NotImplemented,
+                    "$text is not supported, since there are no text indexes",
+                ));
+            }
             _ if name.starts_with('$') => {
                 return Err(QueryError::bad_value(format!(
                     "unknown top level operator: {name}. If you have a field name that starts with a '$' symbol, \
