@@ -18,6 +18,7 @@
 //!
 //! The same vectors have the same codes on every machine: the arithmetic of rotation and coding is in one order.
 
+use crate::graph::Estimate;
 use crate::kernel::{Kernels, Packed};
 use crate::metric::Metric;
 
@@ -131,6 +132,7 @@ fn turn_row<const HALF: usize>(row: &mut [f32; LANES]) {
 }
 
 /// The sum of products in one order on every machine.
+#[inline(always)]
 fn product(a: &[f32], b: &[f32]) -> f32 {
     let mut sums = [0.0_f32; LANES];
     for (a, b) in a.chunks(LANES).zip(b.chunks(LANES)) {
@@ -154,7 +156,7 @@ pub struct Form {
 
 /// What is kept of a code beside its bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Rounding {
+pub struct Rounding {
     /// What makes up for the rounding.
     factor: f32,
     /// The product of the code and the node's own rotated vector, times the factor; only of vectors of length 1.
@@ -217,6 +219,7 @@ impl Form {
     /// Appends the code of a neighbour, as a node sees it, both prepared; `difference` is overwritten.
     pub fn code_of(
         self,
+        kernels: &Kernels,
         rotation: &Rotation,
         neighbour: &[f32],
         node: &[f32],
@@ -226,7 +229,7 @@ impl Form {
         difference.clear();
         difference.extend(neighbour.iter().zip(node).map(|(of, from)| of - from));
         if !self.of_units {
-            rotation.rotate(difference);
+            (kernels.rotate)(rotation, difference);
         }
         let at = out.len();
         out.resize(at + self.code(), 0);
@@ -236,15 +239,16 @@ impl Form {
             return;
         };
         if let Some(bits) = bits.get_mut(..self.bytes()) {
-            let Rounding { factor, own } = self.encode(difference, node, bits);
+            let Rounding { factor, own } = (kernels.code)(self, difference, node, bits);
             let parts = [factor, own].map(f32::to_le_bytes);
             places.as_chunks_mut().0.iter_mut().zip(parts).for_each(|(place, part)| *place = part);
         }
     }
 
     /// Writes the bits of a rotated difference over `bits`, which is as long as a code. `own` is the rotated vector of the
-    /// node from which it goes out.
-    fn encode(self, rotated: &[f32], own: &[f32], bits: &mut [u8]) -> Rounding {
+    /// node from which it goes out. To be compiled for several sets of instructions.
+    #[inline(always)]
+    pub(crate) fn encode_inline(self, rotated: &[f32], own: &[f32], bits: &mut [u8]) -> Rounding {
         let squares = product(rotated, rotated);
         let with_codes = match self.bits {
             1 => self.encode_signs(rotated, bits),
@@ -259,6 +263,7 @@ impl Form {
     }
 
     /// The sum of products of the numbers that bits stand for and of a rotated vector.
+    #[inline(always)]
     fn product(self, bits: &[u8], rotated: &[f32]) -> f32 {
         let odd = ((1_u32 << self.bits) - 1) as f32;
         let (mut sums, mut all) = ([0.0_f32; LANES], [0.0_f32; LANES]);
@@ -278,6 +283,7 @@ impl Form {
         sums.iter().sum::<f32>() - odd * all.iter().sum::<f32>()
     }
 
+    #[inline(always)]
     fn encode_signs(self, rotated: &[f32], bits: &mut [u8]) -> f32 {
         let mut sums = [0.0_f32; LANES];
         for (byte, elements) in bits.iter_mut().zip(rotated.chunks(8)) {
@@ -290,6 +296,7 @@ impl Form {
         sums.iter().sum()
     }
 
+    #[inline(always)]
     fn encode_numbers(self, rotated: &[f32], squares: f32, bits: &mut [u8]) -> f32 {
         bits.fill(0);
         let width = (squares / self.dimensions.max(1) as f32).sqrt() * self.step();
@@ -381,34 +388,40 @@ impl Seen {
         self.error = ERROR * (2.0 + 2.0 * score).max(0.0).sqrt();
     }
 
-    /// What the scores of neighbours are about, and the standard errors of that, for each of which `links` has a record of so
-    /// many bytes. It ends with the score of the link, 4 bytes, and the code; `each` gets what is before. `query` is the
-    /// rotated query where codes are [`Form::of_units`], otherwise nothing.
-    #[inline]
-    pub fn estimates<'l>(
+    /// Writes over `out` what the scores of neighbours are about, for each of which `links` has a record of so many bytes: the
+    /// node and the score of the link, 4 bytes each, and the code. `added` is added to each. `query` is the rotated query
+    /// where codes are [`Form::of_units`], otherwise nothing.
+    #[allow(clippy::too_many_arguments)]
+    pub fn estimates(
         &mut self,
         kernels: &Kernels,
         form: Form,
         query: Option<&Turned>,
-        links: &'l [u8],
+        links: &[u8],
         stride: usize,
-        mut each: impl FnMut(&'l [u8], f32, f32),
+        added: f32,
+        out: &mut Vec<Estimate<u32>>,
     ) {
-        let at = stride - form.code() - 4;
         let Seen { sums, .. } = self;
         let Turned { numbers, scale, sum, .. } = query.unwrap_or(&self.turned);
         sums.clear();
-        let packed = Packed { stride, at: at + 4 + form.rounding(), plane: form.plane(), planes: form.bits };
+        let packed = Packed { stride, at: 8 + form.rounding(), plane: form.plane(), planes: form.bits };
         (kernels.planes)(links, packed, numbers, sums);
-        let odd = ((1 << form.bits) - 1) * sum;
-        for (link, sum) in links.chunks_exact(stride.max(1)).zip(&*sums) {
-            let (before, rest) = link.split_at(at.min(link.len()));
-            let ([score, factor, own, ..], _) = rest.as_chunks::<4>() else { continue };
-            let (score, factor) = (f32::from_le_bytes(*score), f32::from_le_bytes(*factor));
-            let own = if form.of_units { f32::from_le_bytes(*own) } else { 0.0 };
+        let (odd, of_units) = (((1 << form.bits) - 1) * sum, form.of_units);
+        let (added, times, error) = (self.added + added, self.times, self.error);
+        out.clear();
+        out.extend(links.chunks_exact(stride.max(1)).zip(&*sums).map(|(link, sum)| {
+            // No code is shorter than 8 bytes.
+            let [node, score, factor, own] = match link.as_chunks::<4>().0 {
+                [node, score, factor, own, ..] => [*node, *score, *factor, *own],
+                _ => [[0; 4]; 4],
+            };
+            let [score, factor, own] = [score, factor, own].map(f32::from_le_bytes);
+            let own = if of_units { own } else { 0.0 };
             let product = factor * (scale * (2 * sum - odd) as f32) - own;
-            each(before, self.added + score - self.times * product, self.error * factor);
-        }
+            let score = added + score - times * product;
+            Estimate { node: u32::from_le_bytes(node), score, error: error * factor }
+        }));
     }
 }
 
@@ -422,14 +435,12 @@ mod tests {
 
     /// What the score of one neighbour is about, and the standard error.
     fn estimate(seen: &mut Seen, form: Form, query: Option<&Turned>, link: f32, code: &[u8]) -> (f32, f32) {
-        let mut record = b"node".to_vec();
+        let mut record = 7_u32.to_le_bytes().to_vec();
         record.extend(link.to_le_bytes().iter().chain(code));
-        let mut found = None;
-        seen.estimates(&Kernels::best(), form, query, &record, record.len(), |before, score, error| {
-            assert_eq!(before, b"node");
-            assert!(found.replace((score, error)).is_none());
-        });
-        found.unwrap()
+        let mut found = Vec::new();
+        seen.estimates(&Kernels::best(), form, query, &record, record.len(), 0.0, &mut found);
+        let [Estimate { node: 7, score, error }] = found[..] else { panic!("{found:?}") };
+        (score, error)
     }
 
     /// The root of the mean square of the errors of estimates, as a share of the distances from the node of both, and of what
@@ -454,7 +465,7 @@ mod tests {
             form.prepare(&rotation, &mut prepared);
             form.prepare(&rotation, &mut own);
             code.clear();
-            form.code_of(&rotation, &prepared, &own, &mut difference, &mut code);
+            form.code_of(&kernels, &rotation, &prepared, &own, &mut difference, &mut code);
             let score = |a: &[f32], b: &[f32]| metric.score(&kernels, a, b, 1.0);
             let query_turned = form.of_units.then_some(&mut turned).map(|turned| {
                 turned.turn(&kernels, &rotation, query.iter().copied());
@@ -511,10 +522,10 @@ mod tests {
             let (node, query) = (vec![0.5; dimensions], vec![-0.25; dimensions]);
             for form in [form, Form::of(Metric::Cosine, dimensions)] {
                 let bits = &mut vec![0; form.bytes()];
-                assert_eq!(form.encode(&vec![0.0; dimensions], &node, bits), Rounding::default());
+                assert_eq!((kernels.code)(form, &vec![0.0; dimensions], &node, bits), Rounding::default());
             }
             let (mut code, mut seen) = (Vec::new(), Seen::default());
-            form.code_of(&rotation, &node, &node, &mut Vec::new(), &mut code);
+            form.code_of(&kernels, &rotation, &node, &node, &mut Vec::new(), &mut code);
             seen.look(Metric::L2, &kernels, &rotation, &node, &query);
             let score = seen.score;
             assert_eq!(estimate(&mut seen, form, None, 0.0, &code), (score, 0.0));

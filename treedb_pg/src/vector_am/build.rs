@@ -5,7 +5,6 @@
 //! Threads of the backend build the graph: they read memory and call nothing of the server.
 
 use std::borrow::Cow;
-use std::cell::RefCell;
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::graph::{Link, Nodes, NodesMut};
@@ -94,13 +93,14 @@ impl Host for Backend {
 struct Collecting {
     builder: Builder<Backend>,
     rows: Vec<pg_sys::ItemPointerData>,
+    threads: usize,
 }
 
 impl Collecting {
     fn new(meta: &Meta, threads: usize) -> Collecting {
         let graph = MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits());
         let graph = if meta.layout().builds_exactly() { graph.exact() } else { graph };
-        Collecting { builder: Builder::new(graph, threads, Backend), rows: Vec::new() }
+        Collecting { builder: Builder::new(graph, threads, Backend), rows: Vec::new(), threads }
     }
 
     fn is_full(&self) -> bool {
@@ -110,7 +110,7 @@ impl Collecting {
     }
 
     fn finish(self) -> Collected {
-        Collected { graph: self.builder.finish(), rows: self.rows }
+        Collected { graph: self.builder.finish(), rows: self.rows, threads: self.threads }
     }
 }
 
@@ -118,6 +118,8 @@ impl Collecting {
 struct Collected {
     graph: MemoryGraph,
     rows: Vec<pg_sys::ItemPointerData>,
+    /// Threads that write its slots, the calling one among them.
+    threads: usize,
 }
 
 /// Writes the slots of one kind to new pages; remembers the last one if it has free slots.
@@ -160,14 +162,6 @@ impl<'i, 'm> Pages<'i, 'm> {
     }
 }
 
-/// Writes the vector of a node, which is none of bits, over `out`, of length 1 where only its direction counts: as [`Layout::vector`]
-/// reads it.
-fn scaled(graph: &MemoryGraph, node: u32, out: &mut Vec<f32>) {
-    let unit = graph.unit(node);
-    out.clear();
-    out.extend(graph.vector(node).iter().map(|element| element * unit));
-}
-
 /// The vectors of a graph as codes of links need them.
 struct Prepared<'g> {
     graph: &'g MemoryGraph,
@@ -193,8 +187,9 @@ impl<'g> Prepared<'g> {
     }
 
     fn make(&self, node: u32) -> Vec<f32> {
-        let mut vector = Vec::new();
-        scaled(self.graph, node, &mut vector);
+        // As [`Layout::vector`] reads it.
+        let unit = self.graph.unit(node);
+        let mut vector: Vec<f32> = self.graph.vector(node).iter().map(|element| element * unit).collect();
         self.form.prepare(self.rotation, &mut vector);
         vector
     }
@@ -212,80 +207,140 @@ impl<'g> Prepared<'g> {
     }
 }
 
-/// The score of a link as it is stored, and its code.
-type Code<'c> = dyn Fn(&Link<u32>) -> (f32, Vec<u8>) + 'c;
+/// Nodes whose slots are made at a time: some hundredths of a second's work, against which starting a thread is little.
+const SLOTS: usize = 1024;
+
+/// What makes the slots of nodes. It calls nothing of the server.
+struct NodeSlots<'g> {
+    collected: &'g Collected,
+    layout: Layout,
+    kernels: Kernels,
+    rotation: &'g Rotation,
+    prepared: Option<Prepared<'g>>,
+    /// Blocks where vectors and links above level 0 begin.
+    vectors_from: u32,
+    above_from: u32,
+}
+
+/// What a thread needs that makes slots.
+#[derive(Default)]
+struct Work {
+    links: Vec<Link<u32>>,
+    difference: Vec<f32>,
+}
+
+impl NodeSlots<'_> {
+    /// The place of slot number `at` of one kind, which begins at a block.
+    fn place(&self, slots: Slots, from: u32, at: usize) -> Place {
+        let per_page = self.layout.per_page(slots);
+        Place { block: from + (at / per_page) as u32, slot: (at % per_page) as u16 }
+    }
+
+    /// The number that a node of the graph has in the index.
+    fn number(&self, node: u32) -> u32 {
+        self.layout.node(self.place(Slots::Nodes, 1, node as usize)).unwrap_or(0)
+    }
+
+    /// The slot of a node; `above` nodes before it are above level 0, counted once for each level.
+    fn node(&self, node: u32, above: usize, work: &mut Work) -> Vec<u8> {
+        let (graph, layout) = (&self.collected.graph, &self.layout);
+        let Ok(level) = graph.level(node);
+        let above = (level > 0).then(|| self.place(Slots::Above, self.above_from, above));
+        let vector = match layout.exact {
+            true => Place::default(),
+            false => self.place(Slots::Vectors, self.vectors_from, node as usize),
+        };
+        let Work { links, difference } = work;
+        let Ok(()) = graph.scored_links(node, 0, links);
+        let row = self.collected.rows.get(node as usize).copied().unwrap_or_default();
+        let mut slot = Vec::with_capacity(layout.size(Slots::Nodes));
+        slot.extend_from_slice(&record::node_bytes(row, level, vector, above));
+        put(&mut slot, node::COUNT, &(links.len() as u32).to_le_bytes());
+        let own = self.prepared.as_ref().map(|prepared| (prepared, prepared.vector(node)));
+        for link in &*links {
+            let node = self.number(link.node);
+            let Some((prepared, own)) = &own else {
+                record::push_link(&Link { node, score: link.score }, &mut slot);
+                if let Some(LinkCode::Bits(_)) = layout.code {
+                    slot.extend_from_slice(graph.coded(link.node).codes);
+                }
+                continue;
+            };
+            // A rotation keeps scores, but for the last bits.
+            let other = prepared.vector(link.node);
+            let score = layout.metric.score(&self.kernels, own, &other, 1.0);
+            record::push_link(&Link { node, score }, &mut slot);
+            prepared.form.code_of(&self.kernels, self.rotation, &other, own, difference, &mut slot);
+        }
+        slot.resize(layout.body_at(), 0);
+        slot.extend_from_slice(&layout.body(graph.vector(node), graph.unit(node), graph.coded(node)));
+        slot
+    }
+
+    /// The slots of nodes, each with what [`NodeSlots::node`] wants to know, in order.
+    fn nodes(&self, nodes: &[(u32, usize)]) -> Vec<Vec<u8>> {
+        let part = nodes.len().div_ceil(self.collected.threads.max(1)).max(1);
+        let (own, others) = nodes.split_at(part.min(nodes.len()));
+        let make = |nodes: &[(u32, usize)]| -> Vec<Vec<u8>> {
+            let mut work = Work::default();
+            nodes.iter().map(|(node, above)| self.node(*node, *above, &mut work)).collect()
+        };
+        std::thread::scope(|scope| {
+            let mut parts = Vec::new();
+            if !others.is_empty() {
+                thread::start_without_signals(&mut || {
+                    for part in others.chunks(part) {
+                        let started = std::thread::Builder::new().spawn_scoped(scope, || make(part));
+                        parts.push((part, started));
+                    }
+                });
+            }
+            let mut slots = make(own);
+            if parts.is_empty() {
+                slots.extend(make(others));
+            }
+            for (part, started) in parts {
+                // Where no more threads can be started, this one does it.
+                match started.map(std::thread::ScopedJoinHandle::join) {
+                    Ok(Ok(others)) => slots.extend(others),
+                    Ok(Err(panic)) => std::panic::resume_unwind(panic),
+                    Err(_) => slots.extend(make(part)),
+                }
+            }
+            slots
+        })
+    }
+}
 
 /// Writes an index with the nodes of a graph in memory. Blocks 1 and following have the nodes in their order; the
 /// vectors come next, then the links above level 0.
 fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
-    let Collected { graph, rows } = collected;
+    let Collected { graph, rows, .. } = collected;
     let layout = meta.layout();
     let pages = |count: usize, slots: Slots| count.div_ceil(layout.per_page(slots)) as u32;
     let vectors_from = 1 + pages(rows.len(), Slots::Nodes);
     let vectors = if layout.exact { 0 } else { rows.len() };
     let above_from = vectors_from + pages(vectors, Slots::Vectors);
-    // The place of slot number `at` of one kind.
-    let place = |slots: Slots, from: u32, at: usize| {
-        let per_page = layout.per_page(slots);
-        Place { block: from + (at / per_page) as u32, slot: (at % per_page) as u16 }
-    };
-    let number = |node: u32| layout.node(place(Slots::Nodes, 1, node as usize)).unwrap_or(0);
-    let link_bytes = |links: &[Link<u32>], code: &Code<'_>| {
-        let mut bytes = (links.len() as u32).to_le_bytes().to_vec();
-        for link in links {
-            let (score, code) = code(link);
-            record::push_link(&Link { node: number(link.node), score }, &mut bytes);
-            bytes.extend_from_slice(&code);
-        }
-        bytes
-    };
-    let put_in = |slot: &mut Vec<u8>, at: usize, bytes: &[u8]| {
-        if slot.len() < at + bytes.len() {
-            slot.resize(at + bytes.len(), 0);
-        }
-        put(slot, at, bytes);
-    };
-
     let (kernels, rotation) = (Kernels::best(), Rotation::new(layout.dimensions));
     let prepared = match layout.code {
         Some(LinkCode::Estimate(form)) => Some(Prepared::new(graph, form, &rotation)),
         _ => None,
     };
+    let rotation = &rotation;
+    let slots = NodeSlots { collected, layout, kernels, rotation, prepared, vectors_from, above_from };
 
     drop(Page::extend(index, Fork::Main));
-    let mut links = Vec::new();
     let mut above_count = 0;
     let mut out = Pages::new(index, Slots::Nodes, meta);
-    for (node, row) in (0..).zip(rows) {
-        let Ok(level) = graph.level(node);
-        let above = (level > 0).then(|| place(Slots::Above, above_from, above_count));
-        above_count += usize::from(level);
-        let vector = match layout.exact {
-            true => Place::default(),
-            false => place(Slots::Vectors, vectors_from, node as usize),
-        };
-        let body = layout.body(graph.vector(node), graph.unit(node), graph.coded(node));
-        let mut slot = record::node_bytes(*row, level, vector, above);
-        put_in(&mut slot, layout.body_at(), &body);
-        let Ok(()) = graph.scored_links(node, 0, &mut links);
-        let own = prepared.as_ref().map(|prepared| prepared.vector(node));
-        let [mut from, to, difference] = [const { Vec::new() }; 3];
-        scaled(graph, node, &mut from);
-        let work = RefCell::new((to, difference));
-        let code = |link: &Link<u32>| {
-            let (Some(prepared), Some(own)) = (&prepared, &own) else {
-                let has_bits = matches!(layout.code, Some(LinkCode::Bits(_)));
-                let bits = if has_bits { graph.coded(link.node).codes } else { &[] };
-                return (link.score, bits.to_vec());
-            };
-            let (to, difference) = &mut *work.borrow_mut();
-            scaled(graph, link.node, to);
-            let mut code = Vec::new();
-            prepared.form.code_of(&rotation, &prepared.vector(link.node), own, difference, &mut code);
-            (layout.metric.score(&kernels, &from, to, 1.0), code)
-        };
-        put_in(&mut slot, node::COUNT, &link_bytes(&links, &code));
-        out.add(slot);
+    let mut nodes = Vec::with_capacity(SLOTS);
+    for from in (0..rows.len()).step_by(SLOTS) {
+        nodes.clear();
+        for node in from as u32..rows.len().min(from + SLOTS) as u32 {
+            let Ok(level) = graph.level(node);
+            nodes.push((node, above_count));
+            above_count += usize::from(level);
+        }
+        slots.nodes(&nodes).into_iter().for_each(|slot| out.add(slot));
     }
     out.write();
     let mut out = Pages::new(index, Slots::Vectors, meta);
@@ -294,23 +349,26 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
     }
     out.write();
     let mut out = Pages::new(index, Slots::Above, meta);
-    let mut at = 0;
+    let (mut at, mut links) = (0, Vec::new());
     for node in 0..rows.len() as u32 {
         let Ok(top) = graph.level(node);
         for level in 1..=top {
             at += 1;
-            let next = (level < top).then(|| place(Slots::Above, above_from, at));
-            let mut slot = record::above_slot_bytes(number(node), next);
+            let next = (level < top).then(|| slots.place(Slots::Above, above_from, at));
+            let mut slot = record::above_slot_bytes(slots.number(node), next);
             let Ok(()) = graph.scored_links(node, level, &mut links);
-            put_in(&mut slot, above::COUNT, &link_bytes(&links, &|link| (link.score, Vec::new())));
+            put(&mut slot, above::COUNT, &(links.len() as u32).to_le_bytes());
+            for Link { node, score } in &links {
+                record::push_link(&Link { node: slots.number(*node), score: *score }, &mut slot);
+            }
             out.add(slot);
         }
     }
     out.write();
     let Ok(entry) = graph.entry();
     let Ok(root) = graph.root();
-    meta.entry = entry.map(|(node, level)| (number(node), level));
-    meta.root = root.map(number);
+    meta.entry = entry.map(|(node, level)| (slots.number(node), level));
+    meta.root = root.map(|node| slots.number(node));
     let mut page = Page::overwrite(index, 0);
     meta.init(page.bytes_mut());
 }

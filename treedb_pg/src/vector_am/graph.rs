@@ -4,6 +4,7 @@
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::hash::{BuildHasherDefault, Hasher};
 use std::rc::Rc;
 
 use pgrx::{check_for_interrupts, pg_sys};
@@ -30,6 +31,32 @@ pub(super) struct Graph<'i> {
     /// A scan reads it: searches may go by what this backend remembers of the levels above 0, and scores under cosine are
     /// distances.
     for_scan: bool,
+    /// The rows of the nodes that it has expanded.
+    rows: RefCell<Rows>,
+}
+
+/// Rows of nodes.
+pub(super) type Rows = HashMap<u32, pg_sys::ItemPointerData, BuildHasherDefault<NodeHasher>>;
+
+/// A hash of a node's number: which nodes a search expands is nobody's to choose.
+#[derive(Default)]
+pub(super) struct NodeHasher(u64);
+
+impl Hasher for NodeHasher {
+    fn finish(&self) -> u64 {
+        self.0
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        bytes.iter().for_each(|byte| self.write_u32(u32::from(*byte)));
+    }
+
+    #[inline]
+    fn write_u32(&mut self, number: u32) {
+        // Fibonacci hashing; the table goes by the lowest bits, and the highest.
+        let product = (self.0 ^ u64::from(number)).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        self.0 = product ^ product >> 32;
+    }
 }
 
 /// What a backend knows of an index.
@@ -87,13 +114,20 @@ impl<'i> Graph<'i> {
     /// The same of an index whose meta page has been read: where searches begin is read again, the rest never changes.
     pub(super) fn opened(index: Index<'i>, meta: Meta) -> Graph<'i> {
         let (layout, kernels) = (meta.layout(), Kernels::best());
-        Graph { index, meta, layout, kernels, known: known(index), for_scan: false }
+        Graph { index, meta, layout, kernels, known: known(index), for_scan: false, rows: RefCell::default() }
     }
 
     /// Lets searches go by what this backend remembers of the levels above 0. That may be out of date when the index has
     /// just been changed, so it leads a search to where it begins in level 0, but is not for choosing links.
-    pub(super) fn for_scan(self) -> Graph<'i> {
-        Graph { for_scan: true, ..self }
+    ///
+    /// `rows` are those of the nodes that the scan has expanded before.
+    pub(super) fn for_scan(self, rows: Rows) -> Graph<'i> {
+        Graph { for_scan: true, rows: RefCell::new(rows), ..self }
+    }
+
+    /// The rows of the nodes that have been expanded.
+    pub(super) fn into_rows(self) -> Rows {
+        self.rows.into_inner()
     }
 
     /// The rotation of the index's vectors.
@@ -177,11 +211,6 @@ impl<'i> Graph<'i> {
         Some((Slots::Above, place, above::COUNT))
     }
 
-    /// Whether searches find nodes in the order of the distance: by their vectors, computed as the operators do.
-    pub(super) fn finds_in_order(&self) -> bool {
-        self.layout.code.is_some() || self.layout.metric.is_of_bits()
-    }
-
     /// The row of a node that a search has found, and how far it is, as a number in the order of the distance; `None` if the
     /// node was removed.
     pub(super) fn row(
@@ -190,7 +219,11 @@ impl<'i> Graph<'i> {
         query: Option<&Query<'_>>,
         other: &mut Vec<f32>,
     ) -> Option<(f32, pg_sys::ItemPointerData)> {
-        let in_order = self.finds_in_order();
+        let in_order = self.layout.finds_in_order();
+        // As it was when the node was expanded. It may have been removed since: then its row is one that no snapshot of now sees.
+        if in_order && let Some(row) = self.rows.borrow_mut().remove(&found.node) {
+            return Some((found.score, row));
+        }
         let (row, place) = self.node(found.node, |slot| {
             let row = record::row(slot)?;
             if self.layout.exact && !in_order {
@@ -295,10 +328,13 @@ impl Nodes for Graph<'_> {
         let place = self.layout.place(node);
         let page = self.page(Slots::Nodes, place.block);
         let slot = self.layout.slot(Slots::Nodes, page.bytes(), place.slot);
-        if record::row(slot).is_none() {
+        let Some(row) = record::row(slot) else {
             // If what is remembered has led here, it is out of date.
             self.known.upper.borrow_mut().clear();
             return Ok(Some(f32::INFINITY));
+        };
+        if self.for_scan {
+            self.rows.borrow_mut().insert(node, row);
         }
         let (links, stride) = self.layout.links_below(slot);
         let LinkCode::Estimate(form) = code else {
@@ -331,9 +367,7 @@ impl Nodes for Graph<'_> {
             seen.look(self.layout.metric, &self.kernels, &self.rotation(), own, query.direction);
             score = seen.score;
         }
-        seen.estimates(&self.kernels, form, turned, links, stride, |node, score, error| {
-            out.push(Estimate { node: record::link_node(node), score: score + shift, error });
-        });
+        seen.estimates(&self.kernels, form, turned, links, stride, shift, out);
         Ok(Some(score))
     }
 

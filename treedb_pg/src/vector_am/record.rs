@@ -48,6 +48,7 @@ use pgrx::pg_sys;
 use treedb_vector::code::{Coded, Factors, code_bytes, encode_for};
 use treedb_vector::element::Element;
 use treedb_vector::graph::Link;
+use treedb_vector::kernel::Kernels;
 use treedb_vector::metric::Metric;
 use treedb_vector::neighbour::{Form, Rotation};
 
@@ -133,7 +134,9 @@ impl LinkCode {
         out: &mut Vec<u8>,
     ) {
         match self {
-            LinkCode::Estimate(form) => form.code_of(rotation, neighbour, node, difference, out),
+            LinkCode::Estimate(form) => {
+                form.code_of(&Kernels::best(), rotation, neighbour, node, difference, out);
+            }
             LinkCode::Bits(bytes) => {
                 let at = out.len();
                 out.resize(at + bytes, 0);
@@ -209,6 +212,11 @@ impl Layout {
     /// A graph is built by the vectors themselves, not by codes of 8 bits, which is faster for longer ones.
     pub(super) fn builds_exactly(&self) -> bool {
         self.dimensions <= EXACT
+    }
+
+    /// Whether searches find nodes in the order of the distance: by their vectors, computed as the operators do.
+    pub(super) fn finds_in_order(&self) -> bool {
+        self.code.is_some() || self.metric.is_of_bits()
     }
 
     /// Bytes of a link.

@@ -25,7 +25,7 @@ use treedb_vector::element::Element;
 use treedb_vector::graph::Walk;
 use treedb_vector::neighbour::Turned;
 
-use super::graph::{Graph, Query};
+use super::graph::{Graph, Query, Rows};
 use super::meta::Meta;
 use super::{record, value};
 use crate::shim::distance_method::Target;
@@ -70,6 +70,9 @@ pub(super) fn ef_search() -> usize {
 
 /// Rows that are compared by their vectors before the nearest of them is returned, where they were found by codes.
 const RANKED: usize = 20;
+
+/// A scan that goes on takes one row at a time for so many that it has returned.
+const AT_ONCE: usize = 32;
 
 /// A row, and how far it is: whatever is in the order of the distance.
 struct Ranked {
@@ -126,12 +129,18 @@ pub(super) struct State {
     ordered: bool,
     /// What is looked for; empty if all rows are as far.
     vector: Vec<f32>,
+    /// Rows that are ready are in order, and none that is nearer is looked for.
+    is_final: bool,
     /// The same of length 1 where only its direction counts.
     direction: Vec<f32>,
     turned: Turned,
     codes: Vec<u8>,
     factors: Factors,
     walk: Walk,
+    /// Of the nodes that have been expanded, as far as they have not been returned.
+    rows: Rows,
+    /// The nearest rows that have been found: all of them are to be returned before another one is looked for, or, where nodes
+    /// were found by codes, the nearest.
     ready: BinaryHeap<Ranked>,
     /// Rows that were found too late.
     late: BinaryHeap<Ranked>,
@@ -166,6 +175,7 @@ impl State {
         self.meta = Some(meta);
         self.vector.clear();
         self.direction.clear();
+        self.rows.clear();
         self.ready.clear();
         self.late.clear();
         self.seen.clear();
@@ -201,13 +211,23 @@ impl State {
             return self.late.pop().map(|late| late.row);
         }
         let meta = self.meta.unwrap_or_else(|| Meta::of(index));
-        let graph = Graph::opened(index, meta).for_scan();
         let is_strict = STRICT_ORDER.is_on();
         let has_several = meta.kind.has_several();
         loop {
-            self.search(&graph, is_strict);
+            if self.ready.is_empty() || !self.is_final {
+                let graph = Graph::opened(index, meta).for_scan(std::mem::take(&mut self.rows));
+                self.search(&graph, is_strict);
+                self.rows = graph.into_rows();
+            }
             let Some(found) = self.ready.pop() else {
                 self.progress = Progress::AllFound;
+                if self.walk.compared() >= MAX_SCAN_TUPLES.get() {
+                    pgrx::debug1!(
+                        "a scan of index \"{}\" has looked for no more rows after comparing {}: see treedb.hnsw_max_scan_tuples",
+                        index.shown(),
+                        MAX_SCAN_TUPLES.get()
+                    );
+                }
                 return self.late.pop().map(|late| late.row);
             };
             if has_several && !self.seen.insert(record::row_bytes(found.row)) {
@@ -238,13 +258,19 @@ impl State {
         }
         // The first search counts until half of its rows have been returned.
         let ef = ef_search();
-        let mut ahead = ef.saturating_sub(self.returned).max(ef / 2);
+        let mut ahead = ef / 2;
         if is_strict && ahead < self.returned / 2 {
             ahead = self.returned / 2;
             self.walk.go_on();
         }
-        let ranked = if graph.finds_in_order() { 1 } else { RANKED };
-        let wanted = ahead.max(ranked).saturating_sub(self.ready.len()).max(1);
+        let first = ef.saturating_sub(self.returned);
+        self.is_final = graph.layout.finds_in_order();
+        let (ranked, wanted) = if self.is_final {
+            let at_once = first.saturating_sub(ahead).max(self.returned / AT_ONCE).max(1);
+            (at_once, ahead + at_once)
+        } else {
+            (RANKED, ahead.max(first).max(RANKED).saturating_sub(self.ready.len()).max(1))
+        };
         loop {
             let Ok(()) = self.walk.search(graph, &query, wanted, MAX_SCAN_TUPLES.get());
             let has_ended = self.walk.count() == 0;

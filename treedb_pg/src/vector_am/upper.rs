@@ -4,6 +4,9 @@
 //! under way when the index changes may still go by what was: it only chooses where to begin in level 0.
 
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
+
+use super::graph::NodeHasher;
 
 /// Bytes that a backend remembers of an index. Those of the highest levels, which every search needs, come first.
 const MOST: usize = 16 << 20;
@@ -15,8 +18,8 @@ pub(super) type Generation = (u32, u32);
 #[derive(Default)]
 pub(super) struct Upper {
     of: Option<Generation>,
-    vectors: HashMap<u32, Vec<f32>>,
-    links: HashMap<(u32, u8), Vec<u32>>,
+    vectors: HashMap<u32, Vec<f32>, BuildHasherDefault<NodeHasher>>,
+    links: HashMap<(u32, u8), Vec<u32>, BuildHasherDefault<NodeHasher>>,
     bytes: usize,
 }
 

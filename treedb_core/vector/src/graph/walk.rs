@@ -6,8 +6,11 @@
 //! choose from, and no candidate is nearer than the last of those. So what is found depends on estimates only in how many
 //! nodes are expanded, and an estimate that is too high delays a node but does not lose it.
 //!
-//! A node that is met again has another estimate, and is a candidate by the mean of both, weighted by how exact they are. Most
-//! candidates are never expanded: those beyond what is wanted now wait in no order.
+//! A node that is met again has another estimate, and is a candidate by the mean of both, weighted by how exact they are.
+//!
+//! Most candidates are never expanded. So only as many are kept in order as may be expanded for what is wanted now; those that
+//! lie beyond the last of them wait in no order. What is done for each neighbour has no branch that depends on what is known of
+//! it ([`Met::meet`]): whether a node is new, or near, cannot be predicted.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
@@ -40,35 +43,6 @@ impl Ord for Scored {
     }
 }
 
-/// A node that may be expanded.
-#[derive(Clone, Copy, Debug)]
-struct Candidate {
-    /// What it is expanded in the order of: its score may well be as low as this. A node that was met again may have a higher
-    /// one by now.
-    key: f32,
-    node: u32,
-}
-
-impl PartialEq for Candidate {
-    fn eq(&self, other: &Candidate) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Candidate {}
-
-impl PartialOrd for Candidate {
-    fn partial_cmp(&self, other: &Candidate) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Candidate {
-    fn cmp(&self, other: &Candidate) -> Ordering {
-        other.key.total_cmp(&self.key).then(other.node.cmp(&self.node))
-    }
-}
-
 /// How far scores may lie below their estimates, in standard errors, before a node is found too late.
 ///
 /// For the first nodes it is cheaper to keep some more results; who goes on wants them in order. (Measured on 72 dimensions of
@@ -76,23 +50,32 @@ impl Ord for Candidate {
 const FIRST: f32 = 0.25;
 const GOING_ON: f32 = 1.0;
 
-/// Waiting candidates that are put in order at a time, at least, and the share of them: a small heap stays in the cache.
+/// Candidates that are kept in order beyond those that are wanted, and half as many as these: scores are not in the order of estimates.
+const SPARE: usize = 8;
+/// A search that goes on keeps at least so many, and this share of those that wait, so that it need not look through all of
+/// them for each.
 const BATCH: usize = 64;
 const SHARE: usize = 16;
+/// Candidates that are put aside, or in order, at a time, at least.
+const STEP: usize = 16;
 
 /// A search, and what it has found. Kept from one search to the next, it allocates nothing.
 #[derive(Debug, Default)]
 pub struct Walk {
-    candidates: BinaryHeap<Candidate>,
-    /// Candidates beyond `limit`, in no order, and the least key of them.
+    candidates: Candidates,
+    /// Candidates with keys beyond `limit`, in no order. One that has another key than [`Known::key`] is out of date.
     waiting: Vec<Candidate>,
+    /// No key of them is less.
     least: f32,
+    /// The greatest key of candidates that are kept in order.
     limit: f32,
     results: Results,
     met: Met,
     /// How many nodes have been compared with the query.
     compared: usize,
     caution: f32,
+    /// Results have been taken away: more are asked for than the search began for.
+    goes_on: bool,
     /// A node was removed before its links were read: what they led to may not have been met.
     lost: bool,
     /// Nodes that were expanded before the search began again, and how often it did.
@@ -101,6 +84,8 @@ pub struct Walk {
     links: Vec<u32>,
     scores: Vec<f32>,
     estimates: Vec<Estimate<u32>>,
+    /// Places among the nodes that have been met of those that are to be put in order.
+    moved: Vec<u32>,
 }
 
 /// How often a search begins again whose node was unlinked under it.
@@ -109,11 +94,9 @@ const TRIES: usize = 16;
 impl Walk {
     /// Bytes of memory that it keeps, about.
     pub fn bytes(&self) -> usize {
-        let candidates = self.candidates.capacity() + self.waiting.capacity();
         let results = self.results.near.capacity() + self.results.far.capacity();
-        size_of::<Candidate>() * candidates
-            + size_of::<Scored>() * results
-            + size_of::<Place>() * self.met.places.capacity()
+        let candidates = self.candidates.nearest_last.capacity() + self.waiting.capacity();
+        size_of::<Candidate>() * candidates + size_of::<Scored>() * results + self.met.bytes()
     }
 
     /// How many nodes have been compared with the query.
@@ -160,7 +143,7 @@ impl Walk {
             return Ok(false);
         }
         self.met.clear();
-        (self.least, self.limit) = (f32::INFINITY, f32::INFINITY);
+        self.begin_candidates();
         let Some(nearest) =
             descend_all(store, query, (&mut self.links, &mut self.scores), &mut self.compared)?
         else {
@@ -182,12 +165,17 @@ impl Walk {
     }
 
     fn clear(&mut self) {
-        self.candidates.clear();
-        self.waiting.clear();
         self.results.clear();
         self.met.clear();
         self.before.clear();
-        (self.compared, self.caution, self.lost, self.tries) = (0, FIRST, false, 0);
+        (self.compared, self.caution, self.goes_on) = (0, FIRST, false);
+        (self.lost, self.tries) = (false, 0);
+        self.begin_candidates();
+    }
+
+    fn begin_candidates(&mut self) {
+        self.candidates.nearest_last.clear();
+        self.waiting.clear();
         (self.least, self.limit) = (f32::INFINITY, f32::INFINITY);
     }
 
@@ -198,11 +186,20 @@ impl Walk {
         nodes: &[(f32, u32)],
     ) -> Result<(), S::Error> {
         self.results.widen(nodes.len());
+        let mut estimates = std::mem::take(&mut self.estimates);
+        estimates.clear();
+        estimates.extend(nodes.iter().map(|(score, node)| Estimate {
+            node: *node,
+            score: *score,
+            error: 0.0,
+        }));
+        self.meet(&estimates);
+        self.estimates = estimates;
         for (score, node) in nodes {
-            self.meet(Estimate { node: *node, score: *score, error: 0.0 });
-        }
-        for (score, node) in nodes {
-            self.expand(store, query, Estimate { node: *node, score: *score, error: 0.0 }, true)?;
+            if let Some(at) = self.met.find(*node) {
+                self.candidates.remove(self.met.candidate(at));
+                self.expand(store, query, (at, *node, *score), true)?;
+            }
         }
         Ok(())
     }
@@ -218,80 +215,100 @@ impl Walk {
     ) -> Result<(), S::Error> {
         self.results.widen(wanted);
         loop {
-            let nearest = self.candidates.peek().map_or(f32::INFINITY, |candidate| candidate.key);
+            let nearest = self.candidates.nearest().map_or(f32::INFINITY, |candidate| candidate.key);
             if self.results.has(wanted, nearest.min(self.least)) {
-                // Until more are wanted, none that is farther will be.
-                self.limit = self.limit.min(nearest);
                 return Ok(());
             }
-            if !self.waiting.is_empty() && (self.least <= nearest || self.candidates.is_empty()) {
-                self.order_next();
+            if !self.waiting.is_empty() && self.least <= nearest {
+                self.order_next(wanted);
                 continue;
             }
-            let Some(candidate) = self.candidates.pop() else {
+            let Some(candidate) = self.candidates.nearest_last.pop() else {
                 if self.compared < most && self.begin_again(store, query)? {
                     continue;
                 }
                 return Ok(());
             };
-            let Some(estimate) = self.met.unexpanded(candidate.node) else { continue };
-            let key = self.key(&estimate);
-            if key > candidate.key {
-                self.add(Candidate { key, ..candidate });
+            let Some(known) = self.met.known(candidate.met) else { continue };
+            // Since it was put in order, an estimate may have said that it is farther.
+            let key = known.key_now(self.caution);
+            if key > candidate.key && self.candidates.nearest().is_some_and(|next| next.key < key) {
+                self.enter(candidate.met);
                 continue;
             }
+            let found = (candidate.met, known.node, known.score);
             // Maybe the next one, while this one is read.
-            if let Some(next) = self.candidates.peek() {
+            if let Some(next) = self.candidates.nearest().and_then(|next| self.met.known(next.met)) {
                 store.prefetch_links(next.node);
             }
-            self.expand(store, query, estimate, self.compared < most)?;
-            self.limit = self.limit.min(self.results.last(wanted));
+            self.expand(store, query, found, self.compared < most)?;
+            self.put_aside(wanted);
         }
     }
 
-    /// What a candidate is expanded in the order of.
-    #[inline]
-    fn key(&self, estimate: &Estimate<u32>) -> f32 {
-        estimate.score - self.caution * estimate.error
+    /// How many candidates are kept in order.
+    fn room(&self, wanted: usize) -> usize {
+        let spare = if self.goes_on { BATCH.max(self.waiting.len() / SHARE) } else { SPARE + wanted / 2 };
+        wanted.saturating_sub(self.results.near.len()) + spare
     }
 
-    #[inline]
-    fn add(&mut self, candidate: Candidate) {
-        if candidate.key > self.limit {
+    /// Puts candidates aside that are more than are kept in order, the farthest.
+    fn put_aside(&mut self, wanted: usize) {
+        let excess = self.candidates.nearest_last.len().saturating_sub(self.room(wanted));
+        if excess < STEP {
+            return;
+        }
+        for candidate in self.candidates.nearest_last.drain(..excess) {
             self.least = self.least.min(candidate.key);
+            self.met.set_state(candidate.met, State::Waiting);
             self.waiting.push(candidate);
-        } else {
-            self.candidates.push(candidate);
         }
+        self.limit = self.candidates.nearest_last.first().map_or(self.limit, |last| last.key);
     }
 
     /// Puts the next of the candidates that wait in order.
-    fn order_next(&mut self) {
-        let count = (self.waiting.len() / SHARE).max(BATCH);
+    fn order_next(&mut self, wanted: usize) {
+        let count = self.room(wanted).saturating_sub(self.candidates.nearest_last.len()).max(STEP);
+        let mut waiting = std::mem::take(&mut self.waiting);
         let mut least = f32::INFINITY;
-        if count < self.waiting.len() {
-            let (_, next, _) = self.waiting.select_nth_unstable_by(count, |a, b| a.key.total_cmp(&b.key));
+        if count < waiting.len() {
+            let (_, next, _) = waiting.select_nth_unstable_by(count, |a, b| a.key.total_cmp(&b.key));
             least = next.key;
         }
-        self.candidates.extend(self.waiting.drain(..count.min(self.waiting.len())));
         (self.least, self.limit) = (least, least);
+        for candidate in waiting.drain(..count.min(waiting.len())) {
+            let known = self.met.known(candidate.met);
+            if known.is_some_and(|known| known.state == State::Waiting && known.key == candidate.key) {
+                self.enter(candidate.met);
+            }
+        }
+        // Those that have to wait on.
+        waiting.append(&mut self.waiting);
+        self.waiting = waiting;
     }
 
     /// From now on nodes are to be found in order, as far as estimates can tell.
     pub fn go_on(&mut self) {
-        if self.caution != GOING_ON {
-            self.caution = GOING_ON;
-            self.waiting.extend(self.candidates.drain());
-            let (met, caution) = (&self.met, self.caution);
-            self.waiting.retain_mut(|candidate| match met.unexpanded(candidate.node) {
-                Some(estimate) => {
-                    candidate.key = estimate.score - caution * estimate.error;
-                    true
-                }
-                None => false,
-            });
-            self.order_next();
+        if self.caution == GOING_ON {
+            return;
         }
+        self.caution = GOING_ON;
+        let mut candidates = std::mem::take(&mut self.candidates.nearest_last);
+        for candidate in candidates.drain(..) {
+            self.enter(candidate.met);
+        }
+        let (met, mut least) = (&mut self.met, f32::INFINITY);
+        self.waiting.retain_mut(|candidate| {
+            let Some(known) = met.nodes.get_mut(candidate.met as usize) else { return false };
+            if known.state != State::Waiting || known.key != candidate.key {
+                return false;
+            }
+            known.key = known.key_now(GOING_ON);
+            candidate.key = known.key;
+            least = least.min(known.key);
+            true
+        });
+        self.least = least;
     }
 
     /// The results, the nearest first: as many as were wanted last, or a few more.
@@ -306,39 +323,78 @@ impl Walk {
 
     /// Takes the nearest result away.
     pub fn take(&mut self) -> Option<Scored> {
+        self.goes_on = true;
         self.results.take()
     }
 
-    /// Makes a node a candidate.
-    #[inline]
-    fn meet(&mut self, estimate: Estimate<u32>) {
-        let node = estimate.node;
-        match self.met.meet(estimate) {
-            Meeting::First => {
-                self.compared += 1;
-                self.add(Candidate { key: self.key(&estimate), node });
+    /// Makes nodes candidates, or candidates with other estimates.
+    fn meet(&mut self, estimates: &[Estimate<u32>]) {
+        let Walk { met, waiting, moved, caution, limit, .. } = self;
+        met.make_room(estimates);
+        let (known, mut waits) = (met.count, waiting.len());
+        // Room for all of them: what is written beyond the last one is written over.
+        waiting.resize(waits + estimates.len(), Candidate::default());
+        moved.resize(moved.len().max(estimates.len()), 0);
+        let (mut moves, mut least) = (0, self.least);
+        for estimate in estimates {
+            let Meeting { at, key, is_moved, is_waiting, is_far } = met.meet(estimate, *caution, *limit);
+            if let Some(place) = moved.get_mut(moves) {
+                *place = at;
             }
-            Meeting::Again { before, now } => {
-                let key = self.key(&now);
-                // One with a higher key is put in its place when it is about to be expanded.
-                if key < self.key(&before) {
-                    self.add(Candidate { key, node });
-                }
+            moves += usize::from(is_moved);
+            if let Some(place) = waiting.get_mut(waits) {
+                *place = Candidate { key, met: at };
             }
-            Meeting::Expanded => {}
+            waits += usize::from(is_waiting);
+            least = least.min(if is_far { key } else { f32::INFINITY });
+        }
+        waiting.truncate(waits);
+        self.least = least;
+        self.compared += met.count - known;
+        for at in 0..moves {
+            let Some(at) = self.moved.get(at).copied() else { break };
+            self.put_in_order(at);
         }
     }
 
-    /// Makes a candidate a result, and the nodes that it links to candidates, if `follow` says so.
+    /// Puts a node that has a new estimate where it belongs among the candidates.
+    fn put_in_order(&mut self, at: u32) {
+        let Some(known) = self.met.known(at) else { return };
+        let key = known.key_now(self.caution);
+        match known.state {
+            State::Candidate if key < known.key => {
+                self.candidates.change(self.met.candidate(at), key);
+                self.met.set_key(at, key);
+            }
+            State::Waiting => self.enter(at),
+            _ => {}
+        }
+    }
+
+    /// Puts a node that has been met among the candidates in order, or among those that wait.
+    fn enter(&mut self, at: u32) {
+        let Some(known) = self.met.known(at) else { return };
+        let key = known.key_now(self.caution);
+        self.met.set_key(at, key);
+        if key <= self.limit {
+            self.met.set_state(at, State::Candidate);
+            self.candidates.insert(Candidate { key, met: at });
+        } else {
+            self.met.set_state(at, State::Waiting);
+            self.least = self.least.min(key);
+            self.waiting.push(Candidate { key, met: at });
+        }
+    }
+
+    /// Makes a node that was a candidate a result, and the nodes that it links to candidates, if `follow` says so.
     fn expand<S: Nodes<Node = u32>>(
         &mut self,
         store: &S,
         query: &S::Query<'_>,
-        candidate: Estimate<u32>,
+        (at, node, score): (u32, u32, f32),
         follow: bool,
     ) -> Result<(), S::Error> {
-        let node = candidate.node;
-        self.met.expand(node);
+        self.met.set_state(at, State::Expanded);
         let mut estimates = std::mem::take(&mut self.estimates);
         let score = match store.estimates(query, node, &mut estimates)? {
             Some(score) => score,
@@ -347,17 +403,11 @@ impl Walk {
                 if follow {
                     self.compare(store, query, node, &mut estimates)?;
                 }
-                candidate.score
+                score
             }
         };
         if follow {
-            // All places are asked for before the first of them is needed.
-            for estimate in &estimates {
-                self.met.prefetch(estimate.node);
-            }
-            for estimate in &estimates {
-                self.meet(*estimate);
-            }
+            self.meet(&estimates);
         }
         self.estimates = estimates;
         // Infinitely far is what has been removed.
@@ -380,7 +430,7 @@ impl Walk {
         store.links(node, 0, &mut self.links)?;
         self.lost |= self.links.is_empty();
         let met = &self.met;
-        self.links.retain(|node| !met.has(*node));
+        self.links.retain(|node| met.find(*node).is_none());
         for node in &self.links {
             store.prefetch(*node);
         }
@@ -421,11 +471,6 @@ impl Results {
         wanted.checked_sub(1).is_none_or(|last| self.near.get(last).is_some_and(|last| last.score <= score))
     }
 
-    /// The score of the last one of so many; infinity if there are fewer.
-    fn last(&self, wanted: usize) -> f32 {
-        wanted.checked_sub(1).and_then(|last| self.near.get(last)).map_or(f32::INFINITY, |last| last.score)
-    }
-
     fn insert(&mut self, new: Scored) {
         let is_near = self.near.len() < self.wanted && self.far.is_empty();
         if !is_near && self.near.back().is_none_or(|last| new < *last) {
@@ -448,149 +493,245 @@ impl Results {
     }
 }
 
-/// What meeting a node is.
-enum Meeting {
-    First,
-    /// It was met before; what is known of its score has changed.
-    Again {
-        before: Estimate<u32>,
-        now: Estimate<u32>,
-    },
-    Expanded,
+/// A node that may be expanded: what it is expanded in the order of, and its place among the nodes that have been met.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+struct Candidate {
+    key: f32,
+    met: u32,
 }
 
-/// The nodes that a search has met, and what it knows of their scores: a hash table with open addressing.
+/// Candidates in order. There are few, and a new one is near the end more often than not.
 #[derive(Debug, Default)]
-struct Met {
-    places: Vec<Place>,
-    /// Places of other searches than this one are free.
-    now: u32,
-    count: usize,
+struct Candidates {
+    nearest_last: Vec<Candidate>,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Place {
-    search: u32,
-    node: u32,
-    /// The mean of the estimates.
-    score: f32,
-    /// Its error, [`EXPANDED`] of nodes that have been expanded.
-    error: f32,
-}
+impl Candidates {
+    fn nearest(&self) -> Option<&Candidate> {
+        self.nearest_last.last()
+    }
 
-const EXPANDED: f32 = -1.0;
+    /// The first place of those that are no farther.
+    #[inline]
+    fn place(&self, key: f32) -> usize {
+        self.nearest_last.partition_point(|candidate| candidate.key > key)
+    }
 
-impl Place {
-    fn estimate(&self) -> Estimate<u32> {
-        Estimate { node: self.node, score: self.score, error: self.error }
+    #[inline]
+    fn insert(&mut self, new: Candidate) {
+        let place = self.place(new.key);
+        self.nearest_last.insert(place, new);
+    }
+
+    /// Where a candidate is; several may be as far.
+    fn find(&self, old: Candidate) -> Option<usize> {
+        let from = self.place(old.key);
+        let found = self.nearest_last.get(from..)?.iter().position(|candidate| candidate.met == old.met);
+        found.map(|found| from + found)
+    }
+
+    fn remove(&mut self, old: Candidate) {
+        if let Some(at) = self.find(old) {
+            self.nearest_last.remove(at);
+        }
+    }
+
+    /// Gives a candidate another key.
+    fn change(&mut self, old: Candidate, key: f32) {
+        let Some(from) = self.find(old) else { return };
+        let place = self.place(key);
+        // Those in between make room.
+        let (at, between) = match place > from {
+            true => (place - 1, from..place),
+            false => (place, place..from + 1),
+        };
+        if let Some(between) = self.nearest_last.get_mut(between) {
+            if at > from { between.rotate_left(1) } else { between.rotate_right(1) }
+        }
+        if let Some(candidate) = self.nearest_last.get_mut(at) {
+            candidate.key = key;
+        }
     }
 }
 
+/// What a node is that has been met.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+enum State {
+    /// In order.
+    Candidate,
+    #[default]
+    Waiting,
+    Expanded,
+}
+
+/// What is known of a node that has been met.
+#[derive(Clone, Copy, Debug, Default)]
+struct Known {
+    node: u32,
+    /// The mean of the estimates.
+    score: f32,
+    /// The square of its error.
+    variance: f32,
+    /// The key that it has among the candidates: if an estimate has said since that it is farther, its key is greater by now.
+    key: f32,
+    state: State,
+}
+
+/// Variances are between these, so that neither a sum of them nor what it divides is infinite.
+const VARIANCES: [f32; 2] = [1e-30, 1e30];
+
+/// What a candidate is expanded in the order of: its score may well be as low as this. Not a NaN, which is in no order.
+#[inline]
+fn key(score: f32, variance: f32, caution: f32) -> f32 {
+    (score - caution * variance.sqrt()).min(f32::INFINITY)
+}
+
+impl Known {
+    #[inline]
+    fn key_now(&self, caution: f32) -> f32 {
+        key(self.score, self.variance, caution)
+    }
+}
+
+/// What meeting a node is.
+#[derive(Clone, Copy)]
+struct Meeting {
+    /// Its place in the list.
+    at: u32,
+    key: f32,
+    /// It may have to be put elsewhere among the candidates in order.
+    is_moved: bool,
+    /// It is new among those that wait, or has a lower key there.
+    is_waiting: bool,
+    /// It is among those that wait.
+    is_far: bool,
+}
+
+/// The nodes that a search has met, and what it knows of their scores: a list, and a hash table with open addressing of the places
+/// in it. (An array of places by the nodes' numbers was tried: it is no faster, and grows with the index.)
+#[derive(Debug, Default)]
+struct Met {
+    /// There is one more at least than have been met.
+    nodes: Vec<Known>,
+    count: usize,
+    /// Nodes, and their places in the list after 1; 0 is a free place.
+    places: Vec<(u32, u32)>,
+}
+
+/// Places of an empty table: few, so that emptying it takes no time.
+const PLACES: usize = 2048;
+
 impl Met {
+    fn bytes(&self) -> usize {
+        size_of::<Known>() * self.nodes.capacity() + size_of::<(u32, u32)>() * self.places.capacity()
+    }
+
     fn clear(&mut self) {
-        if self.places.is_empty() {
-            self.places.resize(4096, Place::default());
-        }
         self.count = 0;
-        self.now = match self.now.checked_add(1) {
-            Some(now) => now,
-            None => {
-                self.places.fill(Place::default());
-                1
-            }
-        };
+        self.places.clear();
+        self.places.resize(PLACES, (0, 0));
     }
 
     /// The place where a node would be in an empty table.
     #[inline]
-    fn first_place(places: &[Place], node: u32) -> usize {
+    fn first_place(places: &[(u32, u32)], node: u32) -> usize {
         // Fibonacci hashing.
         (u64::from(node).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as usize & places.len().wrapping_sub(1)
     }
 
     /// The place that a node has, or would have.
     #[inline]
-    fn place(places: &[Place], now: u32, node: u32) -> usize {
+    fn place(places: &[(u32, u32)], node: u32) -> usize {
         let mask = places.len().wrapping_sub(1);
         let mut at = Met::first_place(places, node);
-        while places.get(at).is_some_and(|place| place.search == now && place.node != node) {
+        while places.get(at).is_some_and(|(known, after)| *known != node && *after != 0) {
             at = (at + 1) & mask;
         }
         at
     }
 
-    #[inline]
-    fn known(&self, node: u32) -> Option<&Place> {
-        self.places.get(Met::place(&self.places, self.now, node)).filter(|place| place.search == self.now)
+    /// Where in the list a node is.
+    fn find(&self, node: u32) -> Option<u32> {
+        self.places.get(Met::place(&self.places, node))?.1.checked_sub(1)
     }
 
-    /// Asks the processor to bring the place of a node nearer.
-    #[inline]
-    fn prefetch(&self, node: u32) {
-        let at = Met::first_place(&self.places, node);
-        if let Some(place) = self.places.get(at) {
-            kernel::prefetch(std::slice::from_ref(place));
+    fn known(&self, at: u32) -> Option<Known> {
+        self.nodes.get(at as usize).copied()
+    }
+
+    /// A node as it is among the candidates.
+    fn candidate(&self, at: u32) -> Candidate {
+        Candidate { key: self.nodes.get(at as usize).map_or(0.0, |known| known.key), met: at }
+    }
+
+    fn set_state(&mut self, at: u32, state: State) {
+        if let Some(known) = self.nodes.get_mut(at as usize) {
+            known.state = state;
         }
     }
 
-    fn has(&self, node: u32) -> bool {
-        self.known(node).is_some()
+    fn set_key(&mut self, at: u32, key: f32) {
+        if let Some(known) = self.nodes.get_mut(at as usize) {
+            known.key = key;
+        }
     }
 
-    /// What is known of the score of a node that has not been expanded.
-    #[inline]
-    fn unexpanded(&self, node: u32) -> Option<Estimate<u32>> {
-        self.known(node).filter(|place| place.error != EXPANDED).map(Place::estimate)
+    /// Prepares for meeting these nodes.
+    fn make_room(&mut self, new: &[Estimate<u32>]) {
+        let most = self.count + new.len();
+        if 2 * most >= self.places.len() {
+            self.places.clear();
+            self.places.resize((4 * most).next_power_of_two().max(PLACES), (0, 0));
+            for (known, after) in self.nodes.iter().take(self.count).zip(1..) {
+                let at = Met::place(&self.places, known.node);
+                if let Some(place) = self.places.get_mut(at) {
+                    *place = (known.node, after);
+                }
+            }
+        }
+        if self.nodes.len() <= most {
+            self.nodes.resize((2 * most).max(PLACES / 2), Known::default());
+        }
+        // All places are asked for before the first of them is needed.
+        for estimate in new {
+            if let Some(place) = self.places.get(Met::first_place(&self.places, estimate.node)) {
+                kernel::prefetch(std::slice::from_ref(place));
+            }
+        }
     }
 
+    /// Makes another estimate part of what is known of a node: of several, it is the mean, weighted by the squares of the
+    /// others' errors. What is known exactly stays as it is. There is room for one more node.
     #[inline]
-    fn meet(&mut self, new: Estimate<u32>) -> Meeting {
-        if 2 * self.count >= self.places.len() {
-            self.grow();
-        }
-        let at = Met::place(&self.places, self.now, new.node);
-        let Some(place) = self.places.get_mut(at) else { return Meeting::Expanded };
-        if place.search != self.now {
-            *place = Place { search: self.now, node: new.node, score: new.score, error: new.error };
-            self.count += 1;
-            return Meeting::First;
-        }
-        if place.error == EXPANDED {
-            return Meeting::Expanded;
-        }
-        // Weighted by the squares of the other one's error. What is known exactly stays as it is.
-        let before = place.estimate();
-        let (old, other) = (before.error * before.error, new.error * new.error);
-        let sum = old + other;
-        if old > 0.0 && sum.is_finite() {
-            let share = old / sum;
-            place.score += share * (new.score - before.score);
-            place.error = (share * other).sqrt();
-        }
-        Meeting::Again { before, now: place.estimate() }
+    fn meet(&mut self, new: &Estimate<u32>, caution: f32, limit: f32) -> Meeting {
+        let nowhere = Meeting { at: 0, key: 0.0, is_moved: false, is_waiting: false, is_far: false };
+        let place = Met::place(&self.places, new.node);
+        let Some((node, after)) = self.places.get_mut(place) else { return nowhere };
+        let is_new = *after == 0;
+        let at = if is_new { self.count } else { *after as usize - 1 };
+        (*node, *after) = (new.node, at as u32 + 1);
+        self.count += usize::from(is_new);
+        let Some(known) = self.nodes.get_mut(at) else { return nowhere };
+        let [least, most] = VARIANCES;
+        let (old, variance) = (*known, (new.error * new.error).min(most));
+        // What is there is of a search before, if the node is new.
+        let share = if is_new { 1.0 } else { old.variance / (old.variance + variance).max(least) };
+        let score = if is_new { new.score } else { old.score + share * (new.score - old.score) };
+        let variance = share * variance;
+        let now = key(score, variance, caution);
+        let state = if is_new { State::Waiting } else { old.state };
+        let (waits, is_near) = (state == State::Waiting, now <= limit);
+        let is_less = is_new | (now < old.key);
+        let is_waiting = waits & !is_near & is_less;
+        let key = if is_waiting { now } else { old.key };
+        *known = Known { node: new.node, score, variance, key, state };
+        let is_moved = (waits & is_near) | ((state == State::Candidate) & is_less);
+        Meeting { at: at as u32, key, is_moved, is_waiting, is_far: waits & !is_near }
     }
 
     /// The nodes that have been expanded.
     fn expanded(&self) -> impl Iterator<Item = u32> {
-        let own = self.places.iter().filter(|place| place.search == self.now && place.error == EXPANDED);
-        own.map(|place| place.node)
-    }
-
-    fn expand(&mut self, node: u32) {
-        let at = Met::place(&self.places, self.now, node);
-        if let Some(place) = self.places.get_mut(at) {
-            place.error = EXPANDED;
-        }
-    }
-
-    fn grow(&mut self) {
-        let larger = vec![Place::default(); (2 * self.places.len()).max(4096)];
-        let old = std::mem::replace(&mut self.places, larger);
-        for place in old.into_iter().filter(|place| place.search == self.now) {
-            let at = Met::place(&self.places, self.now, place.node);
-            if let Some(free) = self.places.get_mut(at) {
-                *free = place;
-            }
-        }
+        let met = self.nodes.iter().take(self.count);
+        met.filter(|known| known.state == State::Expanded).map(|known| known.node)
     }
 }

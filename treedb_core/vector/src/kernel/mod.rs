@@ -11,7 +11,7 @@ mod x86;
 
 use std::sync::OnceLock;
 
-use crate::neighbour::Rotation;
+use crate::neighbour::{Form, Rotation, Rounding};
 
 /// Writes a code for each element: 128 and 127 times the element by the greatest one, rounded. Returns the greatest absolute
 /// value, and the sum and the squared sum of the codes less 128.
@@ -78,6 +78,9 @@ pub struct Kernels {
     pub round: fn(&[f32], &mut [i8]) -> (f32, i32),
     /// Rotates a vector, in the same way as all others do, to the last bit.
     pub rotate: fn(&Rotation, &mut [f32]),
+    /// Writes the bits of a rotated difference between a neighbour and a node, whose own rotated vector is the second one, in the same
+    /// way as all others do, to the last bit.
+    pub code: fn(Form, &[f32], &[f32], &mut [u8]) -> Rounding,
 }
 
 impl Kernels {
@@ -310,6 +313,24 @@ mod tests {
             let length = |of: &[f32]| of.iter().map(|element| element * element).sum::<f32>().sqrt();
             for of in &rotated {
                 assert!((length(of) - length(&vector)).abs() < 1e-3, "at {len}");
+            }
+        }
+    }
+
+    #[test]
+    fn all_kernels_make_the_same_codes_of_neighbours() {
+        let mut rng = Rng::new(6);
+        for dimensions in (1..80).chain([127, 128, 384, 1000, 2000]) {
+            let (difference, own) = (floats(&mut rng, dimensions), floats(&mut rng, dimensions));
+            for (bits, of_units) in [(1, true), (1, false), (2, true), (3, false), (4, true)] {
+                let form = Form { dimensions, bits, of_units };
+                let codes = Kernels::all().into_iter().map(|kernels| {
+                    let mut code = vec![0; form.bytes()];
+                    let rounding = (kernels.code)(form, &difference, &own, &mut code);
+                    (code, rounding)
+                });
+                let codes: Vec<_> = codes.collect();
+                assert!(codes.iter().all(|code| Some(code) == codes.first()), "{form:?}");
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::{Kernels, Packed};
 use crate::element::{from_bf16 as wide_bf16, from_f16_finite};
-use crate::neighbour::Rotation;
+use crate::neighbour::{Form, Rotation, Rounding};
 
 /// Independent sums: as many as two registers of eight floats hold.
 const LANES: usize = 16;
@@ -24,6 +24,7 @@ pub(super) const KERNELS: Kernels = Kernels {
     planes,
     round,
     rotate,
+    code,
 };
 
 #[inline]
@@ -210,4 +211,8 @@ pub(super) fn round_each(floats: &[f32], numbers: &mut [i8]) -> (f32, i32) {
 
 fn rotate(rotation: &Rotation, vector: &mut [f32]) {
     rotation.rotate_inline(vector);
+}
+
+fn code(form: Form, rotated: &[f32], own: &[f32], bits: &mut [u8]) -> Rounding {
+    form.encode_inline(rotated, own, bits)
 }

@@ -6,7 +6,7 @@ use super::portable::{
     apart_each, count_each, encode_each, from_bf16_each, from_f16_each, round_each, unpack_each,
 };
 use super::{Kernels, Packed};
-use crate::neighbour::Rotation;
+use crate::neighbour::{Form, Rotation, Rounding};
 
 /// The kernels of a module, whose instructions the processor has.
 macro_rules! kernels {
@@ -43,6 +43,8 @@ macro_rules! kernels {
             round: |floats, numbers| unsafe { $name::round(floats, numbers) },
             // SAFETY: as above.
             rotate: |rotation, vector| unsafe { $name::rotate(rotation, vector) },
+            // SAFETY: as above.
+            code: |form, rotated, own, bits| unsafe { $name::code(form, rotated, own, bits) },
         }
     };
 }
@@ -326,6 +328,11 @@ mod avx512 {
     pub(super) fn rotate(rotation: &Rotation, vector: &mut [f32]) {
         rotation.rotate_inline(vector);
     }
+
+    #[target_feature(enable = "avx512f")]
+    pub(super) fn code(form: Form, rotated: &[f32], own: &[f32], bits: &mut [u8]) -> Rounding {
+        form.encode_inline(rotated, own, bits)
+    }
 }
 
 mod avx2 {
@@ -499,5 +506,10 @@ mod avx2 {
     #[target_feature(enable = "avx2")]
     pub(super) fn rotate(rotation: &Rotation, vector: &mut [f32]) {
         rotation.rotate_inline(vector);
+    }
+
+    #[target_feature(enable = "avx2")]
+    pub(super) fn code(form: Form, rotated: &[f32], own: &[f32], bits: &mut [u8]) -> Rounding {
+        form.encode_inline(rotated, own, bits)
     }
 }
