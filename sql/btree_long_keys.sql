@@ -1,5 +1,5 @@
--- Long values in the order of their bytes: an index takes whatever btree takes, compressed where it would be too long, and
--- stays an index in that order, with values that it gives back.
+-- Long values in the order of their bytes: an index takes what btree takes as it is or compressed by pglz, compressed where it
+-- would be too long, and stays an index in that order, with values that it gives back.
 CREATE SCHEMA long_keys;
 SET search_path = long_keys, public, treedb;
 SET client_min_messages = warning;

@@ -47,4 +47,29 @@ ROLLBACK;
 VACUUM ids;
 SELECT * FROM find('ids', '{"_id": {"$gt": 100, "$lte": 110}}', '{"projection": {"_id": 1}}');
 DROP FUNCTION differ;
+-- A column that may be NULL: a row without a document is none, though the index on _id has an entry of it as of a document without an
+-- _id. So is a row of a column that is declared NOT NULL, but not of its old rows, as since version 18.
+CREATE TABLE nullable (doc bson);
+CREATE UNIQUE INDEX nullable_id ON nullable ((doc -> '_id'));
+INSERT INTO nullable VALUES ('{"_id": 1}'), (NULL), ('{"n": 1}'), (NULL), ('{"_id": "x"}');
+VACUUM ANALYZE nullable;
+SET enable_seqscan = off;
+SELECT pg_temp.run($$SELECT * FROM find('nullable', '{}', '{"projection": {"_id": 1}, "sort": {"_id": 1}}')$$);
+CREATE VIEW answers AS
+    SELECT (SELECT string_agg(doc::text, ' ') FROM find('nullable', '{}', '{"projection": {"_id": 1}, "sort": {"_id": 1}}') doc) AS covered,
+        (SELECT string_agg(doc::text, ' ') FROM find('nullable', '{"_id": {"$not": {"$gt": 0}}}', '{"projection": {"_id": 1}, "sort": {"_id": -1}}') doc) AS backward,
+        (SELECT string_agg(doc::text, ' ') FROM find('nullable', '{"_id": null}') doc) AS null, count('nullable', '{"_id": null}') AS nulls, count('nullable', '{"_id": {"$not": {"$gt": 0}}}') AS not_above,
+        (SELECT count(*) FROM nullable WHERE doc @@ '{"_id": null}') AS matching, (SELECT count(*) FROM nullable WHERE doc @@ '{"_id": {"$not": {"$gt": 0}}}') AS matching_too,
+        aggregate('nullable', '[{"$match": {"_id": null}}, {"$count": "n"}]') AS counted;
+SELECT * FROM answers;
+DO $$ BEGIN IF current_setting('server_version_num')::int >= 180000 THEN EXECUTE 'ALTER TABLE nullable ADD CONSTRAINT later NOT NULL doc NOT VALID'; END IF; END $$;
+SELECT * FROM answers;
+DELETE FROM nullable WHERE doc IS NULL;
+ALTER TABLE nullable ALTER doc SET NOT NULL;
+VACUUM nullable;
+SELECT * FROM answers;
+SELECT pg_temp.run($$SELECT * FROM find('nullable', '{}', '{"projection": {"_id": 1}, "sort": {"_id": 1}}')$$);
+DROP VIEW answers;
+DROP TABLE nullable;
+RESET enable_seqscan;
 SELECT drop_collection('ids');

@@ -92,6 +92,12 @@ CREATE TEMPORARY TABLE other (doc bson NOT NULL);
 INSERT INTO pg_temp.other VALUES ('{"n": 1}');
 EXPLAIN (COSTS OFF) EXECUTE all_of_them;
 EXECUTE all_of_them;
+-- Without the leader nobody could: an error, and no answer without rows.
+SET parallel_leader_participation = off;
+EXECUTE all_of_them;
+DISCARD PLANS;
+EXECUTE all_of_them;
+RESET parallel_leader_participation;
 -- Begun again for each row of another table, and ended early.
 SET enable_material = off;
 SELECT pg_temp.plan($$SELECT g, count(*) FROM generate_series(1, 3) g, LATERAL (SELECT FROM (SELECT FROM find('c', '{"s": {"$gt": "8"}}') OFFSET 0) all_of_them LIMIT g * 4000) f GROUP BY g ORDER BY g$$);

@@ -125,6 +125,17 @@ CREATE POLICY few ON e USING ((doc ->> '_id')::int < 100);
 SET ROLE contained_reader;
 EXPLAIN (COSTS OFF) SELECT doc FROM e WHERE doc @> '{"k": 7}';
 SELECT doc FROM e WHERE doc @> '{"k": 7}' ORDER BY 1;
+-- The function that makes a filter of an operator's argument is nothing that the query asks for: who may not execute it does without.
+RESET ROLE;
+ALTER TABLE e DISABLE ROW LEVEL SECURITY;
+REVOKE EXECUTE ON FUNCTION contains_filter(bson) FROM PUBLIC;
+SET ROLE contained_reader;
+EXPLAIN (COSTS OFF) SELECT doc FROM e WHERE doc @> '{"_id": 7}';
+SELECT count(*) FROM e WHERE doc @> '{"_id": 7}';
+RESET ROLE;
+GRANT EXECUTE ON FUNCTION contains_filter(bson) TO PUBLIC;
+SET ROLE contained_reader;
+EXPLAIN (COSTS OFF) SELECT doc FROM e WHERE doc @> '{"_id": 7}';
 RESET ROLE;
 REVOKE USAGE ON SCHEMA treedb FROM contained_reader;
 DROP SCHEMA contained CASCADE;

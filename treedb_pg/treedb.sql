@@ -124,7 +124,7 @@ CREATE OPERATOR CLASS varchar_pattern_ops FOR TYPE text USING treedb_btree FAMIL
     STORAGE text;
 
 -- In the order of text_ops and bytea_ops, but with the values themselves in entries, compared by function 1. The default
--- classes have room for the same values, and are faster: these are kept for the indexes that were made with them.
+-- classes have room for almost the same values, and are faster: these are kept for the indexes that were made with them.
 CREATE OPERATOR FAMILY text_long_ops USING treedb_btree;
 CREATE OPERATOR CLASS text_long_ops FOR TYPE text USING treedb_btree FAMILY text_long_ops AS
     OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >,

@@ -34,14 +34,15 @@ SETTINGS = ["wal_consistency_checking = 'all'", "wal_log_hints = on", "max_wal_s
 
 # Entries in packed leaves, in nodes by the order of bytes, and by a collation; keys that make branches of few children.
 ROWS = """
-CREATE TABLE t (id int, k int, n int, v text) WITH (fillfactor = 100);
+CREATE TABLE t (id int, k int, n int, v text, w text) WITH (fillfactor = 100);
 CREATE INDEX t_k ON t USING treedb_btree (k);
 CREATE INDEX t_n ON t USING treedb_btree (n, k);
 CREATE INDEX t_v ON t USING treedb_btree (v COLLATE "C");
+CREATE INDEX t_w ON t USING treedb_btree (w COLLATE "C");
 CREATE INDEX t_icu ON t USING treedb_btree (v COLLATE "en-x-icu" DESC, id);
 SELECT treedb.create_collection('c'), treedb.create_index('c', '{"a": 1, "b": -1}'), treedb.create_index('c', '{"u": 1}', '{"unique": true}');
 """
-ORDERS = {"t_k": "k", "t_n": "n, k", "t_v": 'v COLLATE "C"', "t_icu": 'v COLLATE "en-x-icu" DESC, id'}
+ORDERS = {"t_k": "k", "t_n": "n, k", "t_v": 'v COLLATE "C"', "t_w": 'w COLLATE "C"', "t_icu": 'v COLLATE "en-x-icu" DESC, id'}
 QUESTIONS = ['{"a": 3}', '{"a": {"$gte": 5, "$lt": 9}}', '{"a": 2, "b": {"$gt": 100}}', '{"u": {"$lt": 300}}', '{"u": 77}']
 
 VECTORS = """
@@ -67,10 +68,17 @@ class Rows:
         for _ in range(self.dice.choice((1, 4, 12))):
             self.number += 1
             text = f"{self.dice.randrange(60):03d}" + "y" * self.dice.choice((5, 400, 700)) + str(self.dice.randrange(10**9))
-            rows[self.number] = (self.dice.randrange(2000), self.dice.randrange(9), text)
+            rows[self.number] = (self.dice.randrange(2000), self.dice.randrange(9), text, self.long_text())
         new = [(i, *row) for i, row in rows.items() if i not in self.rows]
-        db.execute("INSERT INTO t SELECT * FROM unnest(%s::int[], %s::int[], %s::int[], %s::text[])", [list(part) for part in zip(*new, strict=True)])
+        db.execute("INSERT INTO t SELECT * FROM unnest(%s::int[], %s::int[], %s::int[], %s::text[], %s::text[])", [list(part) for part in zip(*new, strict=True)])
         self.rows = rows
+
+    def long_text(self):
+        """Mostly 3 to 20 KB that an index has to compress, some of which differ at their ends alone; sometimes a short one."""
+        if self.dice.random() < .3:
+            return f"{self.dice.randrange(60):03d}"
+        piece = f"{random.Random(self.dice.randrange(20)).getrandbits(2400):0600x}"[:self.dice.choice((20, 300, 600))]
+        return piece * (self.dice.randrange(3000, 20000) // len(piece)) + str(self.dice.randrange(10**9))
 
     def insert_documents(self, db):
         documents = dict(self.documents)
@@ -86,11 +94,12 @@ class Rows:
         """Other versions of rows: their entries in the indexes of unchanged columns have the same keys."""
         chosen = self.dice.sample(sorted(self.rows), min(len(self.rows), 60))
         db.execute("UPDATE t SET n = n + 1 WHERE id = ANY (%s)", (chosen,))
-        self.rows.update({i: (self.rows[i][0], self.rows[i][1] + 1, self.rows[i][2]) for i in chosen})
+        self.rows.update({i: (k, n + 1, v, w) for i in chosen for k, n, v, w in (self.rows[i],)})
 
     def delete(self, db):
         """Rows that are neighbours in an index."""
-        ordered = sorted(self.rows, key=(lambda i: self.rows[i][0]) if self.dice.random() < .5 else (lambda i: self.rows[i][2]))
+        column = self.dice.choice((0, 2, 3))
+        ordered = sorted(self.rows, key=lambda i: self.rows[i][column])
         start = self.dice.randrange(max(1, len(ordered)))
         chosen = ordered[start:start + self.dice.choice((3, 40, 150))]
         db.execute("DELETE FROM t WHERE id = ANY (%s)", (chosen,))
@@ -111,7 +120,7 @@ class Rows:
         db.execute(f"VACUUM (INDEX_CLEANUP ON, PARALLEL 0) {self.dice.choice(('t', 'c'))}")
 
     def compare(self, db):
-        have = {i: (k, n, v) for i, k, n, v in db.execute("SELECT * FROM t")}
+        have = {i: (k, n, v, w) for i, k, n, v, w in db.execute("SELECT * FROM t")}
         same(len(have), one(db, "SELECT count(*) FROM t"), "rows with different numbers")
         check(have == self.rows, f"rows: {len(self.rows.keys() - have.keys())} are lost, {len(have.keys() - self.rows.keys())} were not acknowledged,"
                                  f" {len([i for i in have if i in self.rows and have[i] != self.rows[i]])} are others")
@@ -258,7 +267,6 @@ def dies(cluster, point, seed):
     told = []
     for _ in range(ROUNDS):
         with cluster.connect() as db:
-            # (a setting of the library's that it does not declare)
             db.execute(f"SET treedb.crash = '{point}'")
             before = recoveries(cluster)
             died = changed(model, db, steps, STEPS)

@@ -345,6 +345,31 @@ def a_check_finds_what_is_missing_and_what_is_too_much(cluster):
         db.execute("DROP TABLE odd")
 
 
+def a_check_reports_compressed_keys_that_are_damaged(cluster):
+    with cluster.connect() as db:
+        db.execute("CREATE TABLE deep (id int, v text COLLATE \"C\")")
+        db.execute("INSERT INTO deep SELECT i, repeat('common', 1990) || lpad(i::text, 60, '0') FROM generate_series(1, 200) i")
+        db.execute("CREATE INDEX deep_v ON deep USING treedb_btree (v)")
+        same(lines(db, "SELECT treedb.check('deep')"), [], "check of the whole index")
+        db.execute("CHECKPOINT")
+        path = one(db, "SELECT pg_relation_filepath('deep_v')")
+        leaf = one(db, "SELECT min(block) FROM treedb.index_pages('deep_v') WHERE kind = 'leaf'")
+    cluster.stop()
+    file = cluster.data / path
+    data = bytearray(file.read_bytes())
+    # A compressed value begins with the length of what it stands for.
+    at = data.index((12000).to_bytes(4, "big"), leaf * PAGE, (leaf + 1) * PAGE)
+    data[at:at + 4] = (12001).to_bytes(4, "big")
+    file.write_bytes(data)
+    cluster.start()
+    with cluster.connect() as db:
+        found = lines(db, "SELECT treedb.check('deep')")
+        check(len(found) == 1 and f"block {leaf}" in found[0] and "decompressed" in found[0], f"a damaged value: {found}")
+        db.execute("REINDEX TABLE deep")
+        same(lines(db, "SELECT treedb.check('deep')"), [], "check after REINDEX")
+        db.execute("DROP TABLE deep")
+
+
 def long_work_can_be_cancelled(cluster):
     with cluster.connect() as db:
         db.execute("CREATE TABLE long (id int, v text) USING treedb")
@@ -382,9 +407,27 @@ def long_work_can_be_cancelled(cluster):
                 db.execute("DROP INDEX IF EXISTS cancelled")
             check(cancelled > 0, f"{what}: it ended before it could be cancelled")
             told.append(f"{what} {cancelled}")
+        # Keys that are compressed, and begin alike for longer than a sort remembers of them: to compare them takes most of a build.
+        db.execute("CREATE TABLE alike (v text) USING treedb")
+        db.execute("INSERT INTO alike SELECT repeat('x', 200000) || i FROM generate_series(1, 700) i")
+        build = "CREATE INDEX cancelled ON alike USING treedb_btree (v COLLATE \"C\")"
+        started = time.monotonic()
+        db.execute(build + "; DROP INDEX cancelled")
+        whole = time.monotonic() - started
+        for part in (.1, .5, .8):
+            db.execute(f"SET statement_timeout = {int(1000 * whole * part)}")
+            started = time.monotonic()
+            try:
+                db.execute(build)
+                check(False, f"the build over compressed keys was not cancelled after {part} of {whole:.1f} s")
+            except psycopg.errors.QueryCanceled:
+                took = time.monotonic() - started
+            db.execute("RESET statement_timeout")
+            check(took < whole * part + 2, f"build over compressed keys: cancelled after {whole * part:.1f} s, it took {took:.1f} s")
+        told.append(f"build over compressed keys 3 of 3 in {whole:.1f} s")
         db.execute("RESET ALL")
         same(one(db, "SELECT count(*) FROM treedb.check('long')"), 0, "check after it all")
-        db.execute("DROP TABLE long")
+        db.execute("DROP TABLE long, alike")
     return "cancelled of 2: " + ", ".join(told)
 
 
@@ -630,7 +673,7 @@ def writers_of_one_unique_index_over_arrays_never_share_an_element_and_never_dea
 TESTS = [writers_of_one_unique_index_over_arrays_never_share_an_element_and_never_deadlock,
          vacuum_waits_for_the_page_of_an_index_only_scan, pages_that_a_crash_left_empty_are_used_again,
          a_build_shows_how_far_it_is, a_check_goes_on_beside_changes_and_reports_none_of_them,
-         a_check_finds_what_is_missing_and_what_is_too_much, long_work_can_be_cancelled,
+         a_check_finds_what_is_missing_and_what_is_too_much, a_check_reports_compressed_keys_that_are_damaged, long_work_can_be_cancelled,
          a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary,
          a_check_finds_a_wrong_code_of_a_neighbour, damaged_pages_are_errors_and_never_crashes]
 

@@ -378,6 +378,11 @@ def indexes_of_another_page_version_ask_for_reindex(cluster):
             same(lines(db, "SELECT t FROM v ORDER BY t LIMIT 1"), lines(db, "SELECT min(t) FROM v"), "answer after REINDEX")
         refused(db, """SELECT treedb.insert_one('vc', '{"a": 2}')""", "XX002", "pages of version 1")
         refused(db, """SELECT treedb.find('vc', '{"a": 1}')""", "XX002", "pages of version 1")
+        # Queries that need not use the index are planned without it.
+        for condition in ("@> '{\"a\": 1}'", "? 'a'", "@@ '{\"a\": 1}'"):
+            operator, wanted = condition.split(" ", 1)
+            same(lines(db, f"SELECT doc FROM vc WHERE doc OPERATOR(treedb.{operator}) {wanted}"), ['{"_id":1,"a":1}'], f"{condition} without the index")
+        db.execute("""EXPLAIN SELECT * FROM treedb.find('vc', '{"a": 1}')""")
         db.execute("REINDEX INDEX vc_a_1")
         same(lines(db, """SELECT treedb.find('vc', '{"a": 1}')"""), ['{"_id":1,"a":1}'], "find after REINDEX")
         nearest = "SELECT e FROM near ORDER BY e OPERATOR(treedb.<->) '{7, 3}' LIMIT 1"

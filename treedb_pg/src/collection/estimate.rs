@@ -4,6 +4,7 @@
 //! fail when it is executed, if it is: nothing here raises an error of its own.
 
 use std::cell::RefCell;
+use std::thread::LocalKey;
 
 use treedb_query::doc::{Doc, Value};
 use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
@@ -22,33 +23,45 @@ use crate::types::{bson, value};
 /// Calls whose estimates are kept.
 const KEPT: usize = 8;
 
-/// The planner asks three times about each call: for its rows, the cost of a function scan, and the cost of ours.
-struct Asked {
+/// The planner asks several times about each call (for its rows, the cost of a function scan, and the cost of ours), and about
+/// each filter.
+struct Asked<T> {
     /// When the statement began, and the arguments.
     key: (i64, Vec<u8>),
-    estimate: Option<Estimate>,
+    estimate: Option<T>,
 }
 
+/// What the planner has asked lately.
+type Answers<T> = LocalKey<RefCell<Vec<Asked<T>>>>;
+
 thread_local! {
-    static ASKED: RefCell<Vec<Asked>> = const { RefCell::new(Vec::new()) };
+    static ESTIMATES: RefCell<Vec<Asked<Estimate>>> = const { RefCell::new(Vec::new()) };
+    static SHARES: RefCell<Vec<Asked<f64>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The estimate of a call with these arguments, made by `estimate` once in a statement.
 fn once(arguments: &[&[u8]], estimate: impl FnOnce() -> Option<Estimate>) -> Option<Estimate> {
+    once_of(&ESTIMATES, arguments, estimate)
+}
+
+fn once_of<T: Copy>(
+    answers: &'static Answers<T>,
+    arguments: &[&[u8]],
+    estimate: impl FnOnce() -> Option<T>,
+) -> Option<T> {
     let mut bytes = Vec::new();
     for argument in arguments {
         bytes.extend_from_slice(&argument.len().to_le_bytes());
         bytes.extend_from_slice(argument);
     }
     let key = (server::statement_start(), bytes);
-    let known = |asked: &RefCell<Vec<Asked>>| {
-        asked.borrow().iter().find(|asked| asked.key == key).map(|asked| asked.estimate)
-    };
-    if let Some(known) = ASKED.with(known) {
+    let known =
+        answers.with_borrow(|asked| asked.iter().find(|asked| asked.key == key).map(|asked| asked.estimate));
+    if let Some(known) = known {
         return known;
     }
     let estimate = estimate();
-    ASKED.with_borrow_mut(|asked| {
+    answers.with_borrow_mut(|asked| {
         asked.retain(|one| one.key.0 == key.0);
         if asked.len() >= KEPT {
             asked.remove(0);
@@ -63,7 +76,7 @@ pub(super) fn find_query(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<(Reade
     let [name, filter, options] = arguments.each_ref().map(Argument::constant);
     let query = parse_find(&filter?.bytes(), &options?.bytes()).ok()?;
     let table = Table::open_quietly(&name?.bytes())?;
-    Some((Reader::new(table), query))
+    Some((Reader::for_estimate(table), query))
 }
 
 /// What a call of `find` is expected to take.
@@ -144,7 +157,7 @@ pub(super) fn filter(table: Scanned, filter: &Argument<'_>, exact: bool) -> Opti
             let bytes = filter.bytes();
             once(&[&number, &bytes], || {
                 let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
-                let reader = Reader::new(Table::of_plan(table));
+                let reader = Reader::for_estimate(Table::of_plan(table));
                 let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
                 (plan.path != Path::CollectionScan).then(|| priced(&reader, &query, &plan))
             })
@@ -161,12 +174,16 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Optio
             Some(few(&table).rows / (table.estimated_rows() as f64).max(1.0))
         }
         Argument::Constant(filter) => {
-            let query = Query::new(Filter::parse(bson::document(&filter.bytes())).ok()?);
-            if !exact && query.filter.is_all() {
-                return None;
-            }
-            let reader = Reader::new(Table::of_plan(table));
-            (!reader.indexes.is_empty() || reader.has_statistics()).then(|| matching_share(&reader, &query))
+            let (number, bytes) = (table.table.to_u32().to_le_bytes(), filter.bytes());
+            once_of(&SHARES, &[&number, &[u8::from(exact)], &bytes], || {
+                let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
+                if !exact && query.filter.is_all() {
+                    return None;
+                }
+                let reader = Reader::for_estimate(Table::of_plan(table));
+                (!reader.indexes.is_empty() || reader.has_statistics())
+                    .then(|| matching_share(&reader, &query))
+            })
         }
     }
 }

@@ -175,7 +175,10 @@ impl FilteredRows for FilterRows {
                 self.taken += 1;
                 let address = address(*row);
                 let (block, _) = heap::tid_parts(address);
-                if self.claims.is_none_or(|claims| claims.claim(block)) && self.reader.read(address, slot) {
+                if self.claims.is_none_or(|claims| claims.claim(block))
+                    && self.reader.read(address, slot)
+                    && self.reader.has_document(slot)
+                {
                     return true;
                 }
             }
@@ -220,7 +223,7 @@ impl FilteredRows for FilterRows {
 fn planned(given: &Given<'_>) -> Option<String> {
     let bytes = given.filter.constant()?.bytes();
     let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
-    let reader = Reader::new(Table::of_plan(given.table));
+    let reader = Reader::for_estimate(Table::of_plan(given.table));
     let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
     Some(stages(&reader, &query, &plan))
 }

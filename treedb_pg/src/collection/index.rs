@@ -102,6 +102,16 @@ impl Index {
         true
     }
 
+    /// The same for an estimate; false where the index cannot be read, which is an error for those that read it.
+    pub(super) fn knows_facts(&mut self) -> bool {
+        if !self.has_facts
+            && let Some(facts) = keyset_scan::known_facts(self.relation.get())
+        {
+            (self.multikey, self.ordered, self.has_facts) = (facts.multikey, facts.ordered, true);
+        }
+        self.has_facts
+    }
+
     /// What a query is told of it.
     pub(super) fn info(&self) -> IndexInfo {
         let info = IndexInfo::shared(Arc::clone(&self.definition), self.multikey);

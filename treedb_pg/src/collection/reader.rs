@@ -14,7 +14,7 @@ use treedb_query::access::{
 };
 use treedb_query::doc::{Value, key};
 use treedb_query::index::Definition;
-use treedb_query::index::ordered::{IndexDef, Kind as KeyKind, type_bits_of};
+use treedb_query::index::ordered::{FETCH, IndexDef, Kind as KeyKind, type_bits_of};
 use treedb_query::query::{Plan, Query, Result};
 
 use super::catalog_cache::{Known, KnownIndex};
@@ -75,6 +75,15 @@ impl Reader {
         let mut reader = Reader::without_indexes(table, Registered::active());
         reader.open(|_| true);
         reader.read_facts();
+        reader
+    }
+
+    /// The same for an estimate: indexes that cannot be read are left out, as the query may do without them.
+    pub(super) fn for_estimate(table: Table) -> Reader {
+        let mut reader = Reader::without_indexes(table, Registered::active());
+        reader.open(|_| true);
+        reader.indexes.retain_mut(Index::knows_facts);
+        reader.infos = reader.indexes.iter().map(Index::info).collect();
         reader
     }
 
@@ -191,8 +200,16 @@ impl Reader {
         }
     }
 
+    /// Rows of a table that may lack documents are looked at nevertheless: the map does not tell which do.
     fn use_visibility(&mut self) {
-        self.visible = VisiblePages::of(&self.table.relation, self.snapshot.get());
+        if !self.table.may_lack_documents() {
+            self.visible = VisiblePages::of(&self.table.relation, self.snapshot.get());
+        }
+    }
+
+    /// Whether the row in a slot has a document.
+    pub(super) fn has_document(&self, slot: &Slot) -> bool {
+        slot.value(self.table.doc).is_some()
     }
 
     /// Whether ANALYZE has collected statistics of the documents.
@@ -225,7 +242,8 @@ impl Source for Reader {
 
     /// A row that the snapshot shows is the one that the entry was made for, or a later version with the same values: its
     /// address is not reused for another one before the snapshot has ended, and versions that differ in an indexed
-    /// column have addresses of their own. Entries have the whole key unless it was too long.
+    /// column have addresses of their own. Entries have the whole key unless it was too long. A row without a document may
+    /// have the entry of a document without an `_id`: [`Source::shows`] and [`Source::fetch`] leave it out.
     fn keys_decide(&self, index: usize) -> bool {
         self.infos.get(index).is_some_and(|info| info.ordered) && self.snapshot.get().is_mvcc()
     }
@@ -240,7 +258,7 @@ impl Source for Reader {
             return Ok(true);
         }
         let mut slot = self.spare.take().unwrap_or_else(|| Slot::new(self.table.relation.get()));
-        let found = self.read(address(id), &mut slot);
+        let found = self.read(address(id), &mut slot) && self.has_document(&slot);
         self.spare.set(Some(slot));
         Ok(found)
     }
@@ -356,6 +374,8 @@ struct BtreeEntryKey<'e> {
     entry: &'e Entry<'e>,
     /// Whether entries have values, and not keys.
     values: bool,
+    /// Whether the entry of a row without a document would be as that of a document without the value.
+    may_lack_document: bool,
 }
 
 impl BtreeEntryKey<'_> {
@@ -370,8 +390,14 @@ impl BtreeEntryKey<'_> {
 
     /// The type bits of the value, if that is what the entry has.
     fn type_bits(&self) -> Option<u8> {
+        if !self.values {
+            return None;
+        }
         let stored = self.entry.value().map(Datum::bytes);
-        self.values.then(|| type_bits_of(stored.as_ref().map(|stored| value::decode(stored))))
+        Some(match &stored {
+            None if self.may_lack_document => FETCH,
+            stored => type_bits_of(stored.as_ref().map(|stored| value::decode(stored))),
+        })
     }
 }
 
@@ -493,12 +519,13 @@ impl Reader {
         visit: &mut VisitBtreeEntry<'_>,
     ) -> Result<Flow> {
         let mut scan = BtreeScan::begin(&self.table.relation, &index.relation, self.snapshot.get(), keys);
+        let (values, may_lack_document) = (index.kind == Kind::Values, self.table.may_lack_documents());
         let mut key = Vec::new();
         loop {
             check_for_interrupts!();
             let Some(entry) = scan.next(direction) else { return Ok(Flow::Continue(())) };
             let row = row_id(entry.tid);
-            let entry_key = BtreeEntryKey { entry: &entry, values: index.kind == Kind::Values };
+            let entry_key = BtreeEntryKey { entry: &entry, values, may_lack_document };
             // Entries of the key at the place to go on from that come before it.
             if let Some((last, last_row)) = after {
                 key.clear();

@@ -146,6 +146,12 @@ impl Table {
         }
     }
 
+    /// Whether the column of documents may be NULL.
+    pub(super) fn may_lack_documents(&self) -> bool {
+        let at = usize::try_from(self.doc - 1);
+        !at.is_ok_and(|at| self.relation.get().is_never_null(at))
+    }
+
     /// How many rows it has, as far as the server knows.
     pub(super) fn estimated_rows(&self) -> u64 {
         let table = self.relation.get();

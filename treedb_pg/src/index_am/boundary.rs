@@ -116,8 +116,7 @@ impl Schema {
         match boundary {
             Boundary::Start => Ordering::Greater,
             Boundary::End => Ordering::Less,
-            Boundary::Bytes(bytes) if self.is_compressed(key) => self.expanded(key).as_ref().cmp(bytes),
-            Boundary::Bytes(bytes) => key.cmp(bytes),
+            Boundary::Bytes(bytes) => self.compare(key, bytes),
             Boundary::Key { key: wanted, after } => against(self.compare(key, wanted), *after),
             Boundary::Columns { key: wanted, columns, after } => {
                 match against(self.compare_columns(key, wanted, *columns), *after) {

@@ -15,8 +15,9 @@ use std::collections::HashSet;
 use pgrx::check_for_interrupts;
 use treedb_formats::node::Branch;
 
-use super::leaf::LeafView;
+use super::leaf::{LeafView, Place};
 use super::meta::Meta;
+use super::schema::Schema;
 use super::tree::Tree;
 use crate::pages::allocate::is_unused;
 use crate::pages::check::Problems;
@@ -216,11 +217,20 @@ impl Pass<'_> {
             return Err(Damage::new("a page of the tree", "a deleted one or the meta page"));
         }
         let bound = view.bound().map(<[u8]>::to_vec);
+        expect_intact(schema, bound.as_deref().unwrap_or(&[]))?;
         let mut keys: Vec<Vec<u8>> = Vec::new();
         let mut key = Vec::new();
         if level == 0 {
             let leaf = LeafView::open(&view, schema.keys)?;
             leaf.validate()?;
+            // Before keys are compared, as comparing damaged ones is an error.
+            for place in (0..leaf.sorted_count()).map(Place::Sorted) {
+                leaf.key_into(place, &mut key)?;
+                expect_intact(schema, &key)?;
+            }
+            for entry in leaf.appended() {
+                expect_intact(schema, entry?.key)?;
+            }
             let all = leaf.all(schema)?;
             for place in (0..all.len()).filter_map(|i| all.place(i)) {
                 leaf.key_into(place, &mut key)?;
@@ -234,6 +244,7 @@ impl Pass<'_> {
             for i in 0..=branch.count() {
                 let upper = if i < branch.count() {
                     branch.separator_into(i, &mut key)?;
+                    expect_intact(schema, &key)?;
                     keys.push(key.clone());
                     Some(key.clone())
                 } else {
@@ -322,6 +333,14 @@ impl Pass<'_> {
         }
         let page: Page<Shared> = Page::read(self.tree.index, block);
         self.has_changed(&page) && View::open(page.bytes()).is_ok_and(|view| view.has(flag::DELETED))
+    }
+}
+
+/// An error if something in a key cannot be decompressed.
+fn expect_intact(schema: &Schema, key: &[u8]) -> Result<(), Damage> {
+    match schema.is_intact(key) {
+        true => Ok(()),
+        false => Err(Damage::new("a compressed value", "bytes that cannot be decompressed")),
     }
 }
 

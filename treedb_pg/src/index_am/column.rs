@@ -158,16 +158,29 @@ impl Column {
         exact
     }
 
-    /// The encoding by whose bytes a column is ordered: itself, unless it is compressed.
-    pub(super) fn expanded<'k>(&self, encoded: &'k [u8]) -> Cow<'k, [u8]> {
+    /// The encoding by whose bytes a column is ordered, its first `most` bytes if it is longer: itself, unless it is
+    /// compressed.
+    pub(super) fn expanded<'k>(&self, encoded: &'k [u8], most: usize) -> Cow<'k, [u8]> {
         let compressed = encoded.strip_prefix(&[COMPRESSED]).and_then(stored::read_prefixed);
-        let Some(stored) = compressed else { return encoded.into() };
-        let plain = stored.plain();
+        let Some(stored) = compressed else { return encoded.get(..most).unwrap_or(encoded).into() };
+        // As many bytes of the value make more of the encoding, with the marker.
+        let plain = stored.plain_up_to(most);
         let mut out = Vec::with_capacity(plain.len() + 3);
         out.push(VALUE);
         self.append_plain(&plain, &mut out);
         self.turn_from(1, &mut out);
+        out.truncate(most);
         out.into()
+    }
+
+    /// Whether what is compressed in an encoded column can be decompressed.
+    pub(super) fn is_intact(&self, encoded: &[u8]) -> bool {
+        let stored = match encoded.split_first() {
+            Some((&COMPRESSED, value)) => stored::read_prefixed(value),
+            Some((&VALUE, value)) if self.form == Form::Prefixed => stored::read_prefixed(value),
+            _ => return true,
+        };
+        stored.is_some_and(|stored| stored.is_intact())
     }
 
     /// Appends a value of the column's type, long ones compressed if that keeps the order and if asked to; false if the
@@ -276,7 +289,7 @@ impl Column {
     /// The order of two encoded columns.
     pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         if a.first() == Some(&COMPRESSED) || b.first() == Some(&COMPRESSED) {
-            return self.expanded(a).cmp(&self.expanded(b));
+            return self.expanded(a, usize::MAX).cmp(&self.expanded(b, usize::MAX));
         }
         let (Some((&VALUE, a_value)), Some((&VALUE, b_value))) = (a.split_first(), b.split_first()) else {
             return a.cmp(b);

@@ -61,13 +61,18 @@ impl Tree<'_> {
         self.index.cached_root().map_or_else(|| self.meta().level, |(_, level)| level)
     }
 
-    /// The same for the planner, which asks it of indexes that a query does not use in the end: `None` where the meta page is
-    /// damaged or of another version, which is an error for those that read the index.
+    /// The same for the planner; see [`Tree::known_meta`].
     pub(super) fn known_height(&self) -> Option<u16> {
-        if let Some((_, level)) = self.index.cached_root() {
-            return Some(level);
+        match self.index.cached_root() {
+            Some((_, level)) => Some(level),
+            None => self.known_meta().map(|meta| meta.level),
         }
+    }
+
+    /// The meta page for the planner, which asks it of indexes that a query does not use in the end: `None` where it is
+    /// damaged or of another version, which is an error for those that read the index.
+    pub(super) fn known_meta(&self) -> Option<Meta> {
         let page: Page<Shared> = Page::read_top(self.index, 0);
-        Meta::read(page.bytes()).ok().map(|meta| meta.level)
+        Meta::read(page.bytes()).ok()
     }
 }

@@ -10,7 +10,7 @@ use treedb_query::access::{Direction, KeyRange, RowId, after_prefix};
 
 use super::boundary::Boundary;
 use super::entry_reader::{EntryReader, Visit, Wanted};
-use super::meta::fact;
+use super::meta::{Meta, fact};
 use super::range::{Conditions, Range};
 pub(crate) use super::schema::row_id;
 use super::schema::{Schema, append_address, shortened};
@@ -34,8 +34,20 @@ pub(crate) fn is_of_key_sets(index: Index<'_>) -> bool {
 /// Reads the properties of an index of key sets.
 pub(crate) fn facts(index: Index<'_>) -> Facts {
     let schema = Schema::of_key_sets();
-    let facts = Tree::new(index, &schema).meta().facts;
-    Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
+    Facts::of(Tree::new(index, &schema).meta())
+}
+
+/// The same for the planner; see [`Tree::known_meta`].
+pub(crate) fn known_facts(index: Index<'_>) -> Option<Facts> {
+    let schema = Schema::of_key_sets();
+    Tree::new(index, &schema).known_meta().map(Facts::of)
+}
+
+impl Facts {
+    fn of(meta: Meta) -> Facts {
+        let facts = meta.facts;
+        Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
+    }
 }
 
 /// Whether an index has entries with `key` only for rows that have this very key: longer ones are shortened.

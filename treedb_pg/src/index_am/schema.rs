@@ -45,7 +45,7 @@ use crate::types::keyset;
 /// Bytes of a row's address at the end of a key.
 pub(super) const ADDRESS: usize = 6;
 /// The longest entry, key and value together, address included: two fit a page beside a bound as long as they are. A
-/// value that is as long as btree takes them fits.
+/// value that btree takes as it is, or compressed by `pglz`, fits; one that only another compression makes short enough may not.
 pub(super) const MAX_ENTRY: usize = 2702;
 
 /// The first byte of a key that has compressed columns, in an index in the order of bytes. Markers are less.
@@ -285,25 +285,53 @@ impl Schema {
     /// The bytes by which a key, or the bound of a page, is ordered in an index in the order of bytes: itself, unless it
     /// is compressed.
     pub(super) fn expanded<'k>(&self, key: &'k [u8]) -> Cow<'k, [u8]> {
+        self.expanded_up_to(key, usize::MAX)
+    }
+
+    /// The first `most` of these bytes, or all if there are fewer.
+    pub(super) fn expanded_up_to<'k>(&self, key: &'k [u8], most: usize) -> Cow<'k, [u8]> {
         if !self.is_compressed(key) {
-            return key.into();
+            return key.get(..most).unwrap_or(key).into();
         }
-        let mut out = Vec::with_capacity(4 * key.len());
+        let mut out = Vec::with_capacity(most.min(4 * key.len()));
         let mut at = self.columns_begin(key);
         for (part, column) in self.split(key).zip(&self.columns) {
-            out.extend_from_slice(&column.expanded(part));
+            out.extend_from_slice(&column.expanded(part, most - out.len()));
             at += part.len();
+            if out.len() == most {
+                return out.into();
+            }
         }
-        out.extend_from_slice(key.get(at..).unwrap_or(&[]));
+        let rest = key.get(at..).unwrap_or(&[]);
+        out.extend_from_slice(rest.get(..most - out.len()).unwrap_or(rest));
         out.into()
+    }
+
+    /// Whether all that is compressed in a key can be decompressed.
+    pub(super) fn is_intact(&self, key: &[u8]) -> bool {
+        self.split(key).zip(&self.columns).all(|(part, column)| column.is_intact(part))
+    }
+
+    /// The order of two keys in the order of bytes, of which one is compressed: most differ long before their ends.
+    fn compare_expanded(&self, a: &[u8], b: &[u8]) -> Ordering {
+        /// Bytes that are compared at first, and how many times more each time.
+        const FIRST: usize = 512;
+        const GROWTH: usize = 16;
+        let mut most = FIRST;
+        loop {
+            let (a, b) = (self.expanded_up_to(a, most), self.expanded_up_to(b, most));
+            let order = a.cmp(&b);
+            if order != Ordering::Equal || a.len() < most {
+                return order;
+            }
+            most = most.saturating_mul(GROWTH);
+        }
     }
 
     /// The order of two keys.
     pub(super) fn compare(&self, a: &[u8], b: &[u8]) -> Ordering {
         match self.keys {
-            Keys::Bytewise if self.is_compressed(a) || self.is_compressed(b) => {
-                self.expanded(a).cmp(&self.expanded(b))
-            }
+            Keys::Bytewise if self.is_compressed(a) || self.is_compressed(b) => self.compare_expanded(a, b),
             Keys::Bytewise => a.cmp(b),
             Keys::Custom => {
                 self.compare_columns(a, b, self.columns.len()).then_with(|| address(a).cmp(address(b)))

@@ -7,6 +7,10 @@
 //!
 //! A run has the entries as they are in the arena; in an index that is not in byte order, the head (8 bytes, in the
 //! machine's byte order) is in front of each, since it is not part of the key.
+//!
+//! Behind an entry with a compressed key lie, in the arena only, the first bytes of what the key stands for (their length, 4
+//! bytes, before them): so a key is decompressed once, and not for every comparison, unless keys begin alike for more bytes
+//! than these.
 
 use std::cmp::Ordering;
 
@@ -26,6 +30,11 @@ const HEAD: usize = 8;
 /// Bytes that are written to a run, or read from one, at a time: at most, and at least.
 const MOST_AT_ONCE: usize = 256 * 1024;
 const LEAST_AT_ONCE: usize = 16 * 1024;
+
+/// Most bytes that are kept of what a compressed key stands for.
+const MOST_EXPANDED: usize = 16 * 1024;
+/// Bytes of the length before them.
+const EXPANDED: usize = 4;
 
 /// An entry in the arena: a number that orders most entries (the first bytes of the key in byte order, an abbreviated
 /// key in another), and where it is.
@@ -90,6 +99,43 @@ fn entry(arena: &[u8], at: usize) -> (&[u8], &[u8]) {
     (arena.get(from..from + key).unwrap_or(&[]), arena.get(from + key..from + key + value).unwrap_or(&[]))
 }
 
+/// A key, and the first bytes of what it stands for if it is compressed.
+#[derive(Clone, Copy)]
+struct SortKey<'k> {
+    key: &'k [u8],
+    expanded: Option<&'k [u8]>,
+}
+
+impl<'k> SortKey<'k> {
+    /// That of the entry at `at`.
+    fn in_arena(schema: &Schema, arena: &'k [u8], at: usize) -> SortKey<'k> {
+        let (key, value) = entry(arena, at);
+        let expanded = schema.is_compressed(key).then(|| {
+            let rest = arena.get(at + PREFIX + key.len() + value.len()..).unwrap_or(&[]);
+            let (len, rest) = rest.split_first_chunk::<EXPANDED>().unwrap_or((&[0; EXPANDED], &[]));
+            rest.get(..u32::from_le_bytes(*len) as usize).unwrap_or(rest)
+        });
+        SortKey { key, expanded }
+    }
+
+    /// The order of two keys.
+    fn compare(self, schema: &Schema, other: SortKey<'_>) -> Ordering {
+        if schema.keys == Keys::Bytewise && self.expanded.is_none() && other.expanded.is_none() {
+            return self.key.cmp(other.key);
+        }
+        // Comparing by a collation, or long keys, is slow enough to need to be interruptible.
+        check_for_interrupts!();
+        if schema.keys == Keys::Custom {
+            return schema.compare(self.key, other.key);
+        }
+        let (a, b) = (self.expanded.unwrap_or(self.key), other.expanded.unwrap_or(other.key));
+        a.cmp(b).then_with(|| match a.len() < MOST_EXPANDED {
+            true => Ordering::Equal,
+            false => schema.compare(self.key, other.key),
+        })
+    }
+}
+
 /// How many entries are brought into the processor's cache at a time.
 const AT_ONCE: usize = 16;
 /// Bytes of a line of the cache.
@@ -113,9 +159,10 @@ fn in_order(arena: &[u8], slots: &[Slot], mut each: impl FnMut(&Slot)) {
     }
 }
 
-fn head_of(schema: &Schema, key: &[u8]) -> u64 {
+/// The first bytes of a key in byte order, or of what it stands for.
+fn head_of(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
-    for (place, byte) in bytes.iter_mut().zip(schema.expanded(key).iter()) {
+    for (place, byte) in bytes.iter_mut().zip(key) {
         *place = *byte;
     }
     u64::from_be_bytes(bytes)
@@ -161,7 +208,10 @@ impl<'s> Sorter<'s> {
     /// Adds an entry. `head`, in an index that is not in byte order, is a number that is less only for an entry that is;
     /// either all entries have one or none.
     pub(super) fn add(&mut self, new: &Entry, head: Option<u64>) {
-        let size = PREFIX + new.key.len() + new.value.len();
+        let compressed = self.schema.is_compressed(&new.key);
+        let expanded = compressed.then(|| self.schema.expanded_up_to(&new.key, MOST_EXPANDED));
+        let more = expanded.as_ref().map_or(0, |expanded| EXPANDED + expanded.len());
+        let size = PREFIX + new.key.len() + new.value.len() + more;
         if self.used() + size > self.budget && !self.slots.is_empty() {
             self.spill();
         }
@@ -170,8 +220,12 @@ impl<'s> Sorter<'s> {
         self.arena.extend_from_slice(&(new.value.len() as u16).to_le_bytes());
         self.arena.extend_from_slice(&new.key);
         self.arena.extend_from_slice(&new.value);
+        if let Some(expanded) = &expanded {
+            self.arena.extend_from_slice(&(expanded.len() as u32).to_le_bytes());
+            self.arena.extend_from_slice(expanded);
+        }
         let head = match self.schema.keys {
-            Keys::Bytewise => head_of(self.schema, &new.key),
+            Keys::Bytewise => head_of(expanded.as_deref().unwrap_or(&new.key)),
             Keys::Custom => head.unwrap_or(0),
         };
         self.slots.push(Slot { head, at: at as u64 });
@@ -180,19 +234,8 @@ impl<'s> Sorter<'s> {
     /// Sorts what is in memory. [`Sorter::drain`] does, too, which costs little where nothing has come since.
     pub(super) fn sort(&mut self) {
         let (arena, schema) = (&self.arena, self.schema);
-        let key = |slot: &Slot| entry(arena, slot.at as usize).0;
-        match schema.keys {
-            Keys::Bytewise => self
-                .slots
-                .sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| schema.compare(key(a), key(b)))),
-            // Comparing by a collation is slow enough to need to be interruptible.
-            Keys::Custom => self.slots.sort_unstable_by(|a, b| {
-                a.head.cmp(&b.head).then_with(|| {
-                    check_for_interrupts!();
-                    schema.compare(key(a), key(b))
-                })
-            }),
-        }
+        let key = |slot: &Slot| SortKey::in_arena(schema, arena, slot.at as usize);
+        self.slots.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).compare(schema, key(b))));
     }
 
     /// Sorts what is in memory and writes it to a file.
@@ -236,10 +279,10 @@ impl<'s> Sorter<'s> {
 
     /// Hands out every entry in order.
     pub(super) fn drain(mut self, mut each: impl FnMut(&[u8], &[u8])) {
-        let mut number = 0_u64;
+        let (schema, mut number) = (self.schema, 0_u64);
         let mut each = |key: &[u8], value: &[u8]| {
             number += 1;
-            if number.is_multiple_of(4096) {
+            if number.is_multiple_of(4096) || schema.is_compressed(key) {
                 check_for_interrupts!();
             }
             each(key, value);
@@ -272,15 +315,15 @@ fn merge(schema: &Schema, mut sources: Vec<Source<'_>>, mut each: impl FnMut(&[u
     let mut heads = vec![0; sources.len()];
     let mut heap: Vec<usize> = Vec::with_capacity(sources.len());
     for (number, (source, head)) in sources.iter_mut().zip(&mut heads).enumerate() {
-        if source.advance() {
-            *head = source.head(schema);
+        if source.advance(schema) {
+            *head = source.head();
             heap.push(number);
         }
     }
     // A binary heap of the sources' numbers, the one with the least entry first.
     let before = |sources: &[Source<'_>], heads: &[u64], a: usize, b: usize| {
         let order = heads.get(a).cmp(&heads.get(b)).then_with(|| match (sources.get(a), sources.get(b)) {
-            (Some(a), Some(b)) => schema.compare(a.entry().0, b.entry().0),
+            (Some(a), Some(b)) => a.sort_key(schema).compare(schema, b.sort_key(schema)),
             _ => Ordering::Equal,
         });
         order == Ordering::Less
@@ -292,8 +335,8 @@ fn merge(schema: &Schema, mut sources: Vec<Source<'_>>, mut each: impl FnMut(&[u
         let (Some(source), Some(head)) = (sources.get_mut(top), heads.get_mut(top)) else { break };
         let (key, value) = source.entry();
         each(key, value);
-        if source.advance() {
-            *head = source.head(schema);
+        if source.advance(schema) {
+            *head = source.head();
         } else {
             heap.swap_remove(0);
         }
@@ -336,9 +379,9 @@ enum Source<'a> {
 
 impl Source<'_> {
     /// Goes to the next entry; false at the end.
-    fn advance(&mut self) -> bool {
+    fn advance(&mut self, schema: &Schema) -> bool {
         match self {
-            Source::File(run) => run.advance(),
+            Source::File(run) => run.advance(schema),
             Source::Memory { arena, slots, next } => {
                 if next.is_multiple_of(AT_ONCE) {
                     let rest = slots.get(*next..).unwrap_or(&[]);
@@ -359,9 +402,19 @@ impl Source<'_> {
         }
     }
 
-    fn head(&self, schema: &Schema) -> u64 {
+    fn sort_key(&self, schema: &Schema) -> SortKey<'_> {
         match self {
-            Source::File(run) => run.head(schema),
+            Source::File(run) => run.sort_key(),
+            Source::Memory { arena, slots, next } => {
+                let at = slots.get(next - 1).map_or(arena.len(), |slot| slot.at as usize);
+                SortKey::in_arena(schema, arena, at)
+            }
+        }
+    }
+
+    fn head(&self) -> u64 {
+        match self {
+            Source::File(run) => run.head(),
             Source::Memory { slots, next, .. } => slots.get(next - 1).map_or(0, |slot| slot.head),
         }
     }
@@ -384,20 +437,26 @@ struct Run {
     /// Where the entry is, with its head, and its length.
     at: usize,
     len: usize,
+    /// The first bytes of what its key stands for, if it is compressed.
+    expanded: Option<Vec<u8>>,
 }
 
 impl Run {
     fn new(file: TempFile, head: usize, at_once: usize) -> Run {
-        Run { file, head, at_once, buffer: Vec::new(), at: 0, len: 0 }
+        Run { file, head, at_once, buffer: Vec::new(), at: 0, len: 0, expanded: None }
     }
 
     fn entry(&self) -> (&[u8], &[u8]) {
         entry(&self.buffer, self.at + self.head)
     }
 
-    fn head(&self, schema: &Schema) -> u64 {
+    fn sort_key(&self) -> SortKey<'_> {
+        SortKey { key: self.entry().0, expanded: self.expanded.as_deref() }
+    }
+
+    fn head(&self) -> u64 {
         match self.head {
-            0 => head_of(schema, self.entry().0),
+            0 => head_of(self.expanded.as_deref().unwrap_or(self.entry().0)),
             _ => {
                 self.buffer.get(self.at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from_ne_bytes(*b))
             }
@@ -405,7 +464,17 @@ impl Run {
     }
 
     /// Goes to the next entry; false at the end.
-    fn advance(&mut self) -> bool {
+    fn advance(&mut self, schema: &Schema) -> bool {
+        if !self.go_on() {
+            return false;
+        }
+        let key = self.entry().0;
+        let compressed = schema.is_compressed(key);
+        self.expanded = compressed.then(|| schema.expanded_up_to(key, MOST_EXPANDED).into_owned());
+        true
+    }
+
+    fn go_on(&mut self) -> bool {
         self.at += self.len;
         let before = self.head + PREFIX;
         if !self.have(before) {

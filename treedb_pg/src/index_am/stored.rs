@@ -33,9 +33,22 @@ pub(super) enum Stored<'a> {
 impl<'a> Stored<'a> {
     /// The bytes, decompressed.
     pub(super) fn plain(&self) -> Cow<'a, [u8]> {
+        self.plain_up_to(usize::MAX)
+    }
+
+    /// The first of these bytes, at least `most` of them if there are as many.
+    pub(super) fn plain_up_to(&self, most: usize) -> Cow<'a, [u8]> {
         match self {
             Stored::Plain(bytes) => Cow::Borrowed(bytes),
-            Stored::Compressed(bytes) => compression::decompress(bytes).into(),
+            Stored::Compressed(bytes) => compression::decompress(bytes, most).into(),
+        }
+    }
+
+    /// Whether it can be decompressed.
+    pub(super) fn is_intact(&self) -> bool {
+        match self {
+            Stored::Plain(_) => true,
+            Stored::Compressed(bytes) => compression::decompress_quietly(bytes, usize::MAX).is_some(),
         }
     }
 }

@@ -20,7 +20,7 @@ use std::ops::Range;
 
 use treedb_formats::node::{Branch, Keys, NodeDamage};
 
-use crate::shim::buffer::PAGE_SIZE;
+use crate::shim::buffer::{PAGE_SIZE, hole_of};
 
 /// Where the server's header ends, and the payload begins.
 pub(crate) const HEADER: usize = 24;
@@ -176,7 +176,7 @@ impl<'a> View<'a> {
 
     /// The hole, in offsets of the payload.
     pub(crate) fn hole(&self) -> Result<Range<usize>, Damage> {
-        let (lower, upper) = (usize::from(word(self.bytes, 12)), usize::from(word(self.bytes, 14)));
+        let Range { start: lower, end: upper } = hole_of(self.bytes);
         if lower < HEADER || upper < lower || upper > SPECIAL - self.bound {
             return Err(Damage::new("a hole within the payload", format!("bytes {lower} to {upper}")));
         }

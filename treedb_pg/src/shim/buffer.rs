@@ -6,6 +6,7 @@
 //! interrupts, and aborting the transaction releases every lock and pin.
 
 use std::marker::PhantomData;
+use std::ops::Range;
 
 use pgrx::pg_sys;
 
@@ -68,7 +69,7 @@ pub(crate) struct RecentBuffers {
 impl RecentBuffers {
     /// Asks the processor to bring a part of a block nearer that is about to be read, if it was read before.
     #[inline]
-    pub(crate) fn prefetch(&self, block: u32, part: std::ops::Range<usize>) {
+    pub(crate) fn prefetch(&self, block: u32, part: Range<usize>) {
         let known = self.buffers.get(block as usize).copied().unwrap_or(0);
         if known <= 0 || part.end > PAGE_SIZE {
             return;
@@ -94,6 +95,17 @@ fn prefetch_line(at: *const u8) {
     }
     #[cfg(not(target_arch = "x86_64"))]
     let _ = at;
+}
+
+/// The hole of a page, as the server's header says it, unchecked.
+pub(crate) fn hole_of(page: &[u8]) -> Range<usize> {
+    const LOWER: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_lower);
+    const UPPER: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_upper);
+    let word = |at: usize| {
+        let bytes = page.get(at..).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(0, |bytes| usize::from(u16::from_ne_bytes(*bytes)))
+    };
+    word(LOWER)..word(UPPER)
 }
 
 /// A page, pinned and locked.
@@ -224,11 +236,12 @@ impl<L: LockMode> Page<L> {
     /// The position in the WAL after the last logged change of the page; of an index that is not logged it says
     /// nothing.
     pub(crate) fn wal_position(&self) -> u64 {
-        let bytes = self.bytes();
-        let int = |at: usize| {
-            bytes.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| u64::from(u32::from_ne_bytes(*b)))
+        const POSITION: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_lsn);
+        let half = |at: usize| {
+            let bytes = self.bytes().get(POSITION + at..).and_then(|bytes| bytes.first_chunk());
+            bytes.map_or(0, |bytes| u64::from(u32::from_ne_bytes(*bytes)))
         };
-        int(0) << 32 | int(4)
+        half(0) << 32 | half(4)
     }
 
     /// All bytes of the page.

@@ -13,6 +13,7 @@
 //! | 17 | an ordered index returns its order whatever arrays it is searched by | nothing: it always did |
 //! | 17, 18 | a parallel scan's size may depend on its keys, then on the index; workers of a build are announced | [`complete`] |
 //! | 18 | descriptions of columns have no array of attributes | [`attribute`] |
+//! | 18 | a column can be declared NOT NULL without its rows having been checked | [`is_never_null`] |
 //! | 18 | searches of an index can be counted for EXPLAIN | [`begin_index_scan`], [`count_searches`] |
 //! | 18 | `lc_collate_is_c` is a field of a locale | [`orders_by_bytes`] |
 //! | 18 | a storage parameter can tell whether it was set | [`storage_parameter`] |
@@ -104,6 +105,23 @@ pub(super) unsafe fn attribute<'d>(
             .add(usize::try_from((*columns).natts).unwrap_or(0))
             .cast::<pg_sys::FormData_pg_attribute>()
             .add(at);
+    }
+}
+
+/// Whether no row has NULL in column `at`, counted from 0, of a description of columns.
+///
+/// # Safety
+/// The description of an open relation, which has that column.
+pub(super) unsafe fn is_never_null(columns: pg_sys::TupleDesc, at: usize) -> bool {
+    // SAFETY: the caller's.
+    unsafe {
+        #[cfg(not(feature = "pg18"))]
+        return attribute(columns, at).attnotnull;
+        #[cfg(feature = "pg18")]
+        {
+            let compact = &*(*columns).compact_attrs.as_ptr().add(at);
+            return compact.attnullability as u8 == pg_sys::ATTNULLABLE_VALID;
+        }
     }
 }
 

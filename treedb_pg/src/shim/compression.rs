@@ -38,30 +38,30 @@ pub(crate) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
     Some(place)
 }
 
-/// What [`compress`] was given.
-pub(crate) fn decompress(compressed: &[u8]) -> Vec<u8> {
-    let parts = compressed.split_first_chunk::<LENGTH>();
-    let Some((whole, bytes)) = parts.map(|(length, bytes)| (i32::from_be_bytes(*length), bytes)) else {
-        damaged()
-    };
-    // A byte of `pglz` output stands for less than 256 bytes, so a damaged length allocates no more than that.
-    let most = bytes.len().saturating_mul(256);
-    let Some(len) = usize::try_from(whole).ok().filter(|len| *len <= most) else { damaged() };
-    let mut place = vec![0_u8; len];
-    // SAFETY: the server reads as many bytes as there are, and writes at most `whole`.
-    let written = unsafe {
-        pglz_decompress(bytes.as_ptr().cast(), bytes.len() as i32, place.as_mut_ptr().cast(), whole, true)
-    };
-    if written != whole {
-        damaged()
+/// The first bytes of what [`compress`] was given, at most `most`; an SQL error if they are damaged.
+pub(crate) fn decompress(compressed: &[u8], most: usize) -> Vec<u8> {
+    match decompress_quietly(compressed, most) {
+        Some(bytes) => bytes,
+        None => fail(
+            SqlState::ERRCODE_INDEX_CORRUPTED,
+            "a compressed value in an index entry is damaged",
+            "REINDEX the index; if it was restored from a backup or the disk is failing, check the table too.",
+        ),
     }
-    place
 }
 
-fn damaged() -> ! {
-    fail(
-        SqlState::ERRCODE_INDEX_CORRUPTED,
-        "a compressed value in an index entry is damaged",
-        "REINDEX the index; if it was restored from a backup or the disk is failing, check the table too.",
-    )
+/// The same; `None` if they are damaged.
+pub(crate) fn decompress_quietly(compressed: &[u8], most: usize) -> Option<Vec<u8>> {
+    let (length, bytes) = compressed.split_first_chunk::<LENGTH>()?;
+    let whole = usize::try_from(i32::from_be_bytes(*length)).ok()?;
+    // A byte of `pglz` output stands for less than 256 bytes, so a damaged length allocates no more than that.
+    if whole > bytes.len().saturating_mul(256) {
+        return None;
+    }
+    let len = whole.min(most);
+    let mut place = vec![0_u8; len];
+    let (from, to) = (bytes.as_ptr().cast(), place.as_mut_ptr().cast());
+    // SAFETY: the server reads as many bytes as there are, and writes at most `len`.
+    let written = unsafe { pglz_decompress(from, bytes.len() as i32, to, len as i32, len == whole) };
+    (usize::try_from(written) == Ok(len)).then_some(place)
 }

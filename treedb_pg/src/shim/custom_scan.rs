@@ -16,7 +16,7 @@ use super::memory::Context;
 use super::prepared::Prepared;
 use super::relation::OpenTable;
 use super::scan_node::{NodeMethods, ScanNode, access, store_virtual};
-use super::scan_team::SharedScan;
+use super::scan_team::{SharedScan, leader_takes_part};
 use super::snapshot::{Registered, Snapshot};
 use super::streamed::{ARGUMENTS, Argument, Batch, Call, Explanation, StreamedFunction};
 use super::unguarded;
@@ -98,6 +98,18 @@ unsafe fn expect_execute(function: pg_sys::Oid) {
     }
 }
 
+/// Raises an error unless the leader of a parallel plan executes its part of the plan too: it is the only process that can
+/// execute a call which several processes cannot share.
+fn expect_leader() {
+    if !leader_takes_part() {
+        fail(
+            SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
+            "a parallel plan leads to a temporary table, and its leader takes no part",
+            "Plan the statement again (DISCARD PLANS), or set parallel_leader_participation to on.",
+        );
+    }
+}
+
 impl<T: StreamedFunction> ScanNode for Running<T> {
     const NAME: &'static CStr = T::NODE;
 
@@ -152,7 +164,11 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
     unsafe fn shared_size(&mut self, node: *mut pg_sys::CustomScanState) -> usize {
         // SAFETY: the caller's; the snapshot is the statement's.
         unsafe {
-            self.table = self.call(node).and_then(|call| T::table(&call));
+            let call = self.call(node);
+            self.table = call.as_ref().and_then(T::table);
+            if call.is_some() && self.table.is_none() {
+                expect_leader();
+            }
             let snapshot = Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot);
             self.table.as_ref().map_or(SharedScan::LEAST, |table| SharedScan::size(table, snapshot))
         }
@@ -170,8 +186,9 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
     unsafe fn restart_shared(&mut self, place: *mut c_void) {
         // SAFETY: the caller's; the table is that of the scan.
         unsafe {
-            if let (Some(table), Some(shared)) = (&self.table, SharedScan::at(place)) {
-                shared.restart(table);
+            match (&self.table, SharedScan::at(place)) {
+                (Some(table), Some(shared)) => shared.restart(table),
+                _ => expect_leader(),
             }
         }
     }

@@ -1,8 +1,10 @@
 //! Faults on demand, so that tests can end a change in the middle. Development builds only.
 //!
 //! `SET treedb.fault = 'leaf_split'` raises an error at the point of that name. `SET treedb.crash = 'leaf_split'` kills the
-//! backend there, with what it has logged on disk: the server then ends all sessions and recovers. Every point lies
-//! behind a change that has been logged, so that recovery stops between that change and the next.
+//! backend there, with what it has logged on disk: the server then ends all sessions and recovers. Most points lie
+//! behind a change that has been logged, so that recovery stops between that change and the next; `marked_removed` and
+//! `versions_removed` lie between the choice of the dead entries of a full leaf and the record that removes them, and before
+//! it there is only the record for standbys that their rows are gone.
 
 use pgrx::pg_sys;
 

@@ -18,6 +18,7 @@ use std::ptr;
 
 use pgrx::pg_sys;
 
+use super::custom_path::{self, Columns};
 use super::custom_scan::argument_of;
 use super::filter_scan::{FilteredRows, Methods, Scanned};
 use super::function::Args;
@@ -178,17 +179,9 @@ unsafe fn add_path(
         let Some(Estimate { startup, total, rows: found }) = (filters.estimate)(table, &value, exact) else {
             return;
         };
-        let path = make_path(root, rel, filters, outer);
+        let path = custom_path::new_path(root, rel, outer, filters.paths);
         (*path).path.parallel_safe = (*rel).consider_parallel;
-        let conditions = (*rel).baserestrictcost;
-        let target = &*(*rel).reltarget;
-        let each = pg_sys::cpu_tuple_cost + conditions.per_tuple;
-        (*path).path.startup_cost = startup + conditions.startup + target.cost.startup;
-        (*path).path.total_cost = total
-            + conditions.startup
-            + target.cost.startup
-            + each * found
-            + target.cost.per_tuple * (*path).path.rows;
+        let rows_cost = custom_path::set_costs(path, (startup, total), found);
         let column = pg_sys::makeInteger(i32::from(table.column));
         let private = pg_sys::lappend(ptr::null_mut(), filter.cast());
         (*path).custom_private = pg_sys::lappend(private, column.cast());
@@ -197,36 +190,9 @@ unsafe fn add_path(
         }
         if (*rel).consider_parallel && (*path).path.param_info.is_null() {
             // The server divides what rows cost the processor, and not what pages cost.
-            let rows = found * (pg_sys::cpu_tuple_cost + each) + target.cost.per_tuple * (*path).path.rows;
-            add_partial_path(rel, path, found, rows);
+            share_path(rel, path, found, found * pg_sys::cpu_tuple_cost + rows_cost);
         }
         pg_sys::add_path(rel, path.cast());
-    }
-}
-
-/// A path without costs and without what it searches for.
-///
-/// # Safety
-/// As [`add_paths`].
-unsafe fn make_path(
-    root: *mut pg_sys::PlannerInfo,
-    rel: *mut pg_sys::RelOptInfo,
-    filters: &'static FilterPaths,
-    outer: pg_sys::Relids,
-) -> *mut pg_sys::CustomPath {
-    // SAFETY: a node of the planner's, made and filled as it makes its own.
-    unsafe {
-        let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
-        (*path).path.type_ = pg_sys::NodeTag::T_CustomPath;
-        (*path).path.pathtype = pg_sys::NodeTag::T_CustomScan;
-        (*path).path.parent = rel;
-        (*path).path.pathtarget = (*rel).reltarget;
-        (*path).path.param_info = pg_sys::get_baserel_parampathinfo(root, rel, outer);
-        let parameters = (*path).path.param_info.as_ref();
-        (*path).path.rows = parameters.map_or((*rel).rows, |parameters| parameters.ppi_rows);
-        (*path).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
-        (*path).methods = filters.paths;
-        path
     }
 }
 
@@ -235,7 +201,7 @@ unsafe fn make_path(
 ///
 /// # Safety
 /// A relation that workers may read, and a path of [`add_path`] for it.
-unsafe fn add_partial_path(
+unsafe fn share_path(
     rel: *mut pg_sys::RelOptInfo,
     path: *const pg_sys::CustomPath,
     found: f64,
@@ -252,11 +218,9 @@ unsafe fn add_partial_path(
         let divisor = scan_team::divisor(usize::try_from(workers).unwrap_or(0));
         let partial = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
         partial.copy_from_nonoverlapping(path, 1);
-        (*partial).path.parallel_aware = true;
-        (*partial).path.parallel_workers = workers;
         (*partial).path.rows = ((*path).path.rows / divisor).max(1.0);
         (*partial).path.total_cost -= rows_cost * (1.0 - 1.0 / divisor);
-        pg_sys::add_partial_path(rel, partial.cast());
+        custom_path::add_partial_path(partial, workers);
     }
 }
 
@@ -298,13 +262,18 @@ impl FilterOperator {
         }
     }
 
-    /// The filter that says which documents are `wanted`, as an expression; `None` if there is no function that makes it.
+    /// The filter that says which documents are `wanted`, as an expression; `None` if there is no function that makes it, or
+    /// if the user may not execute that: it is nothing that the query asks for.
     ///
     /// # Safety
     /// An expression of the type of the operator's other argument.
     unsafe fn filter_of(&self, wanted: *mut pg_sys::Node) -> Option<*mut pg_sys::Node> {
         let Some(function) = self.filter else { return Some(wanted) };
         let function = catalog::own_function_if_exists(function)?;
+        let allowed = compat::may(compat::Object::Function, function, pg_sys::ACL_EXECUTE);
+        if allowed != pg_sys::AclResult::ACLCHECK_OK {
+            return None;
+        }
         // SAFETY: a function of one argument of this type, which returns a document.
         unsafe {
             let arguments = pg_sys::lappend(ptr::null_mut(), wanted.cast());
@@ -354,24 +323,13 @@ unsafe fn condition_at(
 /// # Safety
 /// A relation of the planner's.
 unsafe fn needs_header(rel: *mut pg_sys::RelOptInfo) -> bool {
-    // SAFETY: lists of expressions, and of conditions with an expression each.
-    unsafe {
-        let mut columns = ptr::null_mut();
-        pg_sys::pull_varattnos((*(*rel).reltarget).exprs.cast(), (*rel).relid, &raw mut columns);
-        for conditions in [(*rel).baserestrictinfo, (*rel).joininfo] {
-            for at in 0..pg_sys::list_length(conditions) {
-                let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
-                pg_sys::pull_varattnos((*condition).clause.cast(), (*rel).relid, &raw mut columns);
-            }
-        }
-        (pg_sys::FirstLowInvalidHeapAttributeNumber + 1..0).any(|number| {
-            // Column numbers are kept with this offset.
-            let member = number - pg_sys::FirstLowInvalidHeapAttributeNumber;
-            number != pg_sys::SelfItemPointerAttributeNumber
-                && number != pg_sys::TableOidAttributeNumber
-                && pg_sys::bms_is_member(member, columns)
-        })
-    }
+    // SAFETY: the caller's.
+    let used = unsafe { Columns::used(rel, &[(*rel).baserestrictinfo, (*rel).joininfo]) };
+    (pg_sys::FirstLowInvalidHeapAttributeNumber + 1..0).any(|number| {
+        number != pg_sys::SelfItemPointerAttributeNumber
+            && number != pg_sys::TableOidAttributeNumber
+            && used.has(number)
+    })
 }
 
 unsafe extern "C-unwind" fn plan<T: FilteredRows>(

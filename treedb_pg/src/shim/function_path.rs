@@ -16,6 +16,7 @@ use std::sync::OnceLock;
 
 use pgrx::pg_sys;
 
+use super::custom_path::{self, Columns};
 use super::custom_scan::{Methods, arguments_of};
 use super::declared::Class;
 use super::filter_path::{self, FilterPaths};
@@ -122,7 +123,7 @@ unsafe extern "C-unwind" fn rel_pathlist(
                 (*rel).pathlist = std::ptr::null_mut();
                 pg_sys::add_path(rel, path.cast());
                 if let Some(divided) = divided(root, rel, planned, call, &estimate) {
-                    add_partial_path(root, rel, planned, call, &divided);
+                    add_divided_path(root, rel, planned, call, &divided);
                 }
             }
             filter_path::add_paths(root, rel, number, entry, hook.filters);
@@ -174,18 +175,8 @@ unsafe fn planned(
 /// # Safety
 /// A relation of the planner's.
 unsafe fn wants_whole_rows(rel: *mut pg_sys::RelOptInfo) -> bool {
-    // SAFETY: lists of expressions, and of conditions with an expression each.
-    unsafe {
-        let mut columns = std::ptr::null_mut();
-        pg_sys::pull_varattnos((*(*rel).reltarget).exprs.cast(), (*rel).relid, &raw mut columns);
-        let conditions = (*rel).baserestrictinfo;
-        for at in 0..pg_sys::list_length(conditions) {
-            let condition = pg_sys::list_nth(conditions, at).cast::<pg_sys::RestrictInfo>();
-            pg_sys::pull_varattnos((*condition).clause.cast(), (*rel).relid, &raw mut columns);
-        }
-        // Column numbers are kept with this offset.
-        pg_sys::bms_is_member(-pg_sys::FirstLowInvalidHeapAttributeNumber, columns)
-    }
+    // SAFETY: the caller's.
+    unsafe { Columns::used(rel, &[(*rel).baserestrictinfo]) }.has(0)
 }
 
 /// The custom path of a call that takes `estimate` and gives `tuples` rows before the relation's conditions.
@@ -202,30 +193,12 @@ unsafe fn make_path(
 ) -> *mut pg_sys::CustomPath {
     // SAFETY: nodes of the planner's, made and filled as it makes its own.
     unsafe {
-        let path = pg_sys::palloc0(size_of::<pg_sys::CustomPath>()).cast::<pg_sys::CustomPath>();
-        (*path).path.type_ = pg_sys::NodeTag::T_CustomPath;
-        (*path).path.pathtype = pg_sys::NodeTag::T_CustomScan;
-        (*path).path.parent = rel;
-        (*path).path.pathtarget = (*rel).reltarget;
         // A call with lateral references is parameterized by them.
-        (*path).path.param_info = pg_sys::get_baserel_parampathinfo(root, rel, (*rel).lateral_relids);
-        let parameters = (*path).path.param_info.as_ref();
-        (*path).path.rows = parameters.map_or((*rel).rows, |parameters| parameters.ppi_rows);
-        let Estimate { startup, total, .. } = estimate;
-        let conditions = (*rel).baserestrictcost;
-        let target = &*(*rel).reltarget;
-        let each = pg_sys::cpu_tuple_cost + conditions.per_tuple;
-        (*path).path.startup_cost = startup + conditions.startup + target.cost.startup;
-        (*path).path.total_cost = total
-            + conditions.startup
-            + target.cost.startup
-            + each * tuples
-            + target.cost.per_tuple * (*path).path.rows;
-        (*path).flags = pg_sys::CUSTOMPATH_SUPPORT_PROJECTION;
+        let path = custom_path::new_path(root, rel, (*rel).lateral_relids, planned.methods);
+        custom_path::set_costs(path, (estimate.startup, estimate.total), tuples);
         let wanted = pg_sys::makeInteger(wanted(root, rel));
         let private = pg_sys::lappend(std::ptr::null_mut(), wanted.cast());
         (*path).custom_private = pg_sys::lappend(private, call.cast());
-        (*path).methods = planned.methods;
         path
     }
 }
@@ -265,7 +238,7 @@ unsafe fn divided(
 ///
 /// # Safety
 /// As [`make_path`].
-unsafe fn add_partial_path(
+unsafe fn add_divided_path(
     root: *mut pg_sys::PlannerInfo,
     rel: *mut pg_sys::RelOptInfo,
     planned: &'static Planned,
@@ -277,11 +250,8 @@ unsafe fn add_partial_path(
         let share = divided.each.rows / (*rel).tuples.max(1.0);
         let path = make_path(root, rel, planned, call, divided.each, divided.each.rows);
         (*path).path.rows = ((*path).path.rows * share).max(1.0);
-        (*path).path.parallel_aware = true;
-        (*path).path.parallel_safe = true;
-        (*path).path.parallel_workers = i32::try_from(divided.workers).unwrap_or(0);
         (*rel).consider_parallel = true;
-        pg_sys::add_partial_path(rel, path.cast());
+        custom_path::add_partial_path(path, i32::try_from(divided.workers).unwrap_or(0));
     }
 }
 

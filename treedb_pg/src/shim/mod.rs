@@ -30,7 +30,7 @@
 //! * [`sort_support`]: abbreviated sort keys
 //! * [`analyze`]: statistics of columns that ANALYZE collects
 //! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
-//! * [`scan_node`]: the executor's nodes of custom scans; [`prepared`]: their expressions
+//! * [`custom_path`], [`scan_node`]: custom paths of the planner's; the executor's nodes of custom scans; [`prepared`]: their expressions
 //! * [`scan_team`]: scans of a table by several processes; [`row_claims`]: rows found by several processes; [`parallel_segment`]: what they have in common with parallel builds
 //! * [`filter_path`], [`filter_scan`]: tables in FROM whose rows are found by a filter on their documents
 //! * [`temp_file`], [`thread`], [`release`]: temporary files; what threads other than the server's may do; handles
@@ -46,6 +46,7 @@ pub(crate) mod catalog;
 pub(crate) mod comparison;
 mod compat;
 pub(crate) mod compression;
+mod custom_path;
 pub(crate) mod custom_scan;
 pub(crate) mod datum;
 pub(crate) mod declared;

@@ -134,6 +134,16 @@ impl<'r> Relation<'r> {
         unsafe { pg_sys::RelationGetNumberOfBlocksInFork(self.raw, pg_sys::ForkNumber::MAIN_FORKNUM) }
     }
 
+    /// Whether no row has NULL in column `at`, counted from 0.
+    pub(crate) fn is_never_null(self, at: usize) -> bool {
+        // SAFETY: open.
+        unsafe {
+            let columns = (*self.raw).rd_att;
+            let count = usize::try_from((*columns).natts).unwrap_or(0);
+            at < count && compat::is_never_null(columns, at)
+        }
+    }
+
     /// Whether it is a catalog of the server's.
     pub(crate) fn is_catalog(self) -> bool {
         // SAFETY: open.

@@ -1,8 +1,13 @@
 //! Which process of a parallel plan returns the rows of which blocks, where each of them finds all rows by an index.
 //!
 //! The blocks of a table are in groups. The first process that comes across a row of a group claims the group, and returns all
-//! rows of it that it finds; the others pass them by. As every process finds the same rows, though it may begin later than
-//! others, each row is returned by one of them: whoever claims a group has come across none of its rows before.
+//! rows of it that it finds; the others pass them by. So each row that the snapshot shows is returned once, since
+//!
+//! * each process finds each of these rows once, though perhaps with others that the snapshot does not show, as indexes change
+//!   between the beginnings of two processes;
+//! * it does so under the same block: whichever index leads to a row, and whether to the root of its HOT chain or to a member,
+//!   these lie in one block;
+//! * a claim never changes: whoever claims a group has come across none of its rows before, or would have claimed it then.
 //!
 //! Layout of the shared memory: [`Head`], then for each group the number of the process that has claimed it (u16), 0 for none.
 

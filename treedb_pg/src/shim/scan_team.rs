@@ -137,8 +137,8 @@ pub(crate) struct SharedScan {
 /// Bytes before the server's description of a scan that the server's executor has memory for.
 const DESCRIPTION: usize = size_of::<Shared>().next_multiple_of(pg_sys::MAXIMUM_ALIGNOF as usize);
 
-/// A scan that the processes of the server's plan share: in memory that the executor gives them, which has the shared state
-/// and, from [`DESCRIPTION`] on, the server's description of the scan.
+// Of the processes of the server's plan the scan is in memory that the executor gives them: the shared state and, from
+// `DESCRIPTION` on, the server's description of the scan.
 impl SharedScan {
     /// How many bytes it takes to say that there is no scan.
     pub(super) const LEAST: usize = DESCRIPTION;
@@ -220,9 +220,7 @@ impl SharedScan {
         // SAFETY: in the segment, which stays.
         unsafe { (*self.shared).examined.load(Ordering::Relaxed) }
     }
-}
 
-impl SharedScan {
     /// Begins this process's part.
     ///
     /// # Safety

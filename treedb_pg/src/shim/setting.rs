@@ -70,14 +70,15 @@ impl Number {
         Number { name, description, default, least: 1, greatest, unit: 0, value: AtomicI32::new(default) }
     }
 
-    /// A setting that is an amount of memory, in kilobytes, from 64 to what the server's own ones may be.
+    /// A setting that is an amount of memory, in kilobytes, from 64 to what the server allows its own ones: more where a word
+    /// has 64 bits.
     pub(crate) const fn memory(name: &'static CStr, description: &'static CStr, default: i32) -> Number {
         Number {
             name,
             description,
             default,
             least: 64,
-            greatest: i32::MAX / 1024,
+            greatest: if usize::BITS > 32 { i32::MAX } else { i32::MAX / 1024 },
             unit: pg_sys::GUC_UNIT_KB,
             value: AtomicI32::new(default),
         }

@@ -17,16 +17,20 @@ use std::ops::{Deref, DerefMut, Range};
 
 use pgrx::pg_sys;
 
-use super::buffer::{Exclusive, PAGE_SIZE, Page};
+use super::buffer::{Exclusive, PAGE_SIZE, Page, hole_of};
 use super::compat;
 use super::relation::{Index, Table};
 
 /// The most pages that one record changes.
 const MOST_PAGES: usize = pg_sys::MAX_GENERIC_XLOG_PAGES as usize;
+/// The most bytes that a record has of one page beside its image: for more the server raises an error, when it is too late.
+const MOST_LOGGED: usize = u16::MAX as usize;
 /// Bytes at the front of a page that are the server's log position.
 const FRONT: usize = size_of::<pg_sys::PageXLogRecPtr>();
 /// Where the server's header ends.
 const HEADER: usize = std::mem::offset_of!(pg_sys::PageHeaderData, pd_linp);
+
+static PAGE_OF_ZEROS: [u8; PAGE_SIZE] = [0; PAGE_SIZE];
 
 /// Bytes and where in the page they belong.
 pub(crate) type Part<'w> = (usize, &'w [u8]);
@@ -112,11 +116,17 @@ pub(crate) fn write(index: Index<'_>, pages: &mut [(&mut Page<Exclusive>, Write<
     fragments.clear();
     // Where the fragments of each page end; of one that is logged as a whole there are none.
     let mut ends = [0; MOST_PAGES];
+    let mut end_before = 0;
     for ((page, write), end) in pages.iter().zip(&mut ends) {
         if let Err(what) = fragments_of(page.bytes(), *write, logged, &mut fragments) {
             super::error::corrupted(&index.shown(), page.block(), what);
         }
+        if fragments.len() - end_before > MOST_LOGGED {
+            let what = "a change is longer than what a record can have of a page";
+            super::error::corrupted(&index.shown(), page.block(), what);
+        }
         *end = fragments.len();
+        end_before = *end;
     }
     // SAFETY: the pages are pinned, and locked exclusively by their owners, which are borrowed exclusively. All that is
     // written lies in them, as was just seen; the fragments outlive the record. Nothing between the counters allocates, or
@@ -161,6 +171,7 @@ pub(crate) fn write(index: Index<'_>, pages: &mut [(&mut Page<Exclusive>, Write<
         }
         pg_sys::CritSectionCount -= 1;
     }
+    debug_assert!(pages.iter().all(|(page, _)| has_empty_hole(page.bytes())), "redo fills holes with zeros");
     FRAGMENTS.set(fragments);
 }
 
@@ -207,14 +218,17 @@ fn fragments_of(page: &[u8], write: Write<'_>, logged: bool, out: &mut Vec<u8>) 
 
 /// The parts of a page that are written: all but the log position and the hole.
 fn used(image: &[u8]) -> Result<[Range<usize>; 3], String> {
-    let int = |at: usize| {
-        image.get(at..).and_then(|b| b.first_chunk()).map_or(0, |b| usize::from(u16::from_ne_bytes(*b)))
-    };
-    let (lower, upper) = (int(12), int(14));
+    let Range { start: lower, end: upper } = hole_of(image);
     if image.len() != PAGE_SIZE || lower < HEADER || upper < lower || upper > PAGE_SIZE {
         return Err(format!("a change leaves a hole from byte {lower} to {upper}"));
     }
     Ok([FRONT..HEADER, HEADER..lower, upper..PAGE_SIZE])
+}
+
+/// Whether there is nothing but zeros in a page's hole.
+fn has_empty_hole(page: &[u8]) -> bool {
+    let hole = used(page).ok().and_then(|[_, below, above]| page.get(below.end..above.start));
+    hole.is_some_and(|hole| PAGE_OF_ZEROS.starts_with(hole))
 }
 
 fn put_fragment(at: usize, bytes: &[u8], out: &mut Vec<u8>) {

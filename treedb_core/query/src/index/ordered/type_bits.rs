@@ -27,7 +27,8 @@ const INT64: u8 = 1;
 const DOUBLE: u8 = 2;
 const SYMBOL: u8 = 3;
 const MISSING: u8 = 4;
-const FETCH: u8 = 255;
+/// The row has to be fetched.
+pub const FETCH: u8 = 255;
 
 /// 2^63: above every 64-bit integer.
 const LIMIT: f64 = 9_223_372_036_854_775_808.0;
