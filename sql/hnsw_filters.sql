@@ -27,9 +27,11 @@ SELECT count(*), count(DISTINCT id) FROM (SELECT id FROM v ORDER BY e <-> (SELEC
 RESET treedb.hnsw_strict_order;
 -- a budget ends the search, not the answer's rows that were met; a message says so
 SET treedb.hnsw_max_scan_tuples = 100;
+SET jit = off;
 SET client_min_messages = debug1;
 SELECT count(*) < 3000 AS ended FROM (SELECT id FROM v ORDER BY e <-> (SELECT e FROM queries WHERE id = 1)) x;
 RESET client_min_messages;
+RESET jit;
 RESET treedb.hnsw_max_scan_tuples;
 -- rows come in order, on which incremental sorts, window functions and WITH TIES rely: those found too late come last
 SHOW treedb.hnsw_strict_order;
