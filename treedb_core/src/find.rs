@@ -86,7 +86,8 @@ macro_rules! options {
         }
     };
     (as_of) => {
-        /// Among the documents as they were at that time, as far as the change log has them.
+        /// Among the documents as they were at that time, as far as the change log has them. There are no indexes of that time: a hint that
+        /// names one is ignored.
         pub fn as_of(mut self, moment: AsOf) -> Self {
             self.search.request.as_of = Some(moment);
             self

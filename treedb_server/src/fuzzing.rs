@@ -11,6 +11,7 @@ use crate::access::Access;
 use crate::mongo::{op_msg::OpMsg, op_query};
 use crate::native::execute::Session;
 use crate::native::frame::{HEADER, Header, MAX_BODY};
+use crate::native::running::Place;
 use crate::operations::Operations;
 
 /// Reads bytes as a message of MongoDB's, of both kinds.
@@ -60,7 +61,7 @@ impl Native {
             let (body, rest) = rest.split_at((header.length as usize).min(rest.len()));
             let mut answer = Vec::new();
             let statement = self.0.statement(&header, body);
-            self.0.answer(&header, body, statement.as_deref(), &mut answer);
+            self.0.answer(&header, body, statement.as_deref(), Place::Own, &mut answer);
             assert!(answer.len() >= HEADER, "an answer without a header");
             frames += 1;
             bytes = rest;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use bson::{Bson, Document, RawDocument, RawDocumentBuf};
 
 use treedb_query::access::{Flow, Sink};
+use treedb_query::aggregate::DEFAULT_MEMORY_LIMIT;
 use treedb_query::doc::{Collation, Origin, OwnedValue, with_id};
 use treedb_query::error::Result;
 use treedb_query::query::explain::{self, Wanted};
@@ -157,9 +158,10 @@ impl Collection {
         let query = parse(&request)?;
         if let Some(at) = request.as_of {
             let reads = self.db.inner.store.begin_read()?;
-            return match AsOfOverlay::find(&self.db.inner.catalog, &reads, &self.namespace, at) {
+            let mut memory = DEFAULT_MEMORY_LIMIT;
+            return match AsOfOverlay::find(&self.db.inner.catalog, &reads, &self.namespace, at, &mut memory) {
                 Ok(Some((meta, past))) => {
-                    let query = query.with_default_collation(&meta.collation)?;
+                    let query = AsOfOverlay::query(query.with_default_collation(&meta.collation)?)?;
                     Cursor::open_as_of(reads, meta, past, query)
                 }
                 Ok(None) => Ok(Cursor::empty()),

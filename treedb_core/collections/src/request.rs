@@ -22,7 +22,8 @@ pub struct FindRequest {
     pub projection: Option<RawDocumentBuf>,
     /// The index to use; `None` lets the planner choose.
     pub hint: Option<Hint>,
-    /// The moment whose documents are searched; `None` for the present. It takes a scan of the collection.
+    /// The moment whose documents are searched; `None` for the present. It takes a scan of the collection: a hint that names an index is
+    /// ignored.
     pub as_of: Option<AsOf>,
     /// The collation of filter and sort: `{ locale: "en", strength: 2 }`; `None` for the collection's default.
     pub collation: Option<RawDocumentBuf>,

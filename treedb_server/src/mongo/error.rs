@@ -37,7 +37,21 @@ const NON_RESUMABLE: &str = "NonResumableChangeStreamError";
 const RESUMABLE: &str = "ResumableChangeStreamError";
 
 /// The codes of errors that are gone when the command is sent again: MongoDB's category `RetriableError`.
-const RETRYABLE: &[i32] = &[6, 7, 89, 91, 134, 189, 262, 9_001, 10_107, 11_600, 11_602, 13_435, 13_436];
+const RETRYABLE: [i32; 13] = [
+    ProtocolCode::HostUnreachable.number(),
+    ProtocolCode::HostNotFound.number(),
+    ProtocolCode::NetworkTimeout.number(),
+    ErrorCode::ShutdownInProgress.number(),
+    ProtocolCode::ReadConcernMajorityNotAvailableYet.number(),
+    ProtocolCode::PrimarySteppedDown.number(),
+    ProtocolCode::ExceededTimeLimit.number(),
+    ProtocolCode::SocketException.number(),
+    ProtocolCode::NotWritablePrimary.number(),
+    ErrorCode::InterruptedAtShutdown.number(),
+    ProtocolCode::InterruptedDueToReplStateChange.number(),
+    ProtocolCode::NotPrimaryNoSecondaryOk.number(),
+    ProtocolCode::NotPrimaryOrSecondary.number(),
+];
 
 /// Whether a command that has failed with this code may succeed when it is sent again.
 pub(crate) fn is_retryable(code: i32) -> bool {
@@ -74,6 +88,11 @@ impl CommandError {
             return error.with_labels([NON_RESUMABLE]);
         }
         error
+    }
+
+    /// The error of a field that is missing, by its whole name: `command.field`.
+    pub(crate) fn missing(field: &str) -> Self {
+        Self::new(ErrorCode::Location40414, format!("BSON field '{field}' is missing but a required field"))
     }
 
     fn of(code: i32, name: Cow<'static, str>, message: impl Into<String>) -> Self {

@@ -112,7 +112,7 @@ codes! {
     Location50768 = 50_768,
     /// A value is out of its range.
     Location51024 = 51_024,
-    /// A list of differences that is none.
+    /// The collection of an entry of `applyOps` has another UUID than the entry says.
     Location3318200 = 3_318_200,
     /// Options of an interface without its version.
     Location4886600 = 4_886_600,

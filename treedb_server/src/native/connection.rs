@@ -5,6 +5,7 @@
 //! together in one write. Such a request is read where it lies in the buffer, and its answer is written behind the answers before it.
 //! Any other request is executed on a thread of its own while the reader continues, so that pipelined
 //! writes share a flush; its answer goes through a queue to the writer, which sends all that are ready in one write.
+//! A request that the reader executes and that turns out to take long, such as a get of a view's document, is given to a thread after all.
 //! What is short is in part known from the request, and in part from how long the last one of its kind took ([`Session::is_short`]).
 //!
 //! Memory is bounded in three ways. A connection has at most [`MAX_REQUESTS`] requests in progress, counted from their
@@ -34,6 +35,7 @@ use super::execute::{Session, encode_error};
 use super::frame::{self, ANSWER, CLOSING, HEADER, Header, MAX_BODY, MAX_GREETING, VERSION, opcode};
 use super::prepared::Statement;
 use super::pull;
+use super::running::Place;
 use crate::config::{FREE_BYTES, UNAUTHENTICATED_IDLE};
 use crate::context::{Context, Reserved};
 use crate::metrics::Door;
@@ -256,9 +258,13 @@ impl Reader {
 
     async fn one(&mut self) -> Result<(), CloseReason> {
         self.arrival().await?;
+        let mut elsewhere = false;
         if let Some((header, statement)) = self.runs_here() {
             threads::may_block().await;
-            return self.run_here(header, statement).await;
+            if self.run_here(header, statement).await? {
+                return Ok(());
+            }
+            elsewhere = true;
         }
         let header = self.header().await?;
         self.check(&header)?;
@@ -283,16 +289,23 @@ impl Reader {
         let alone = self.slots.available_permits() == MAX_REQUESTS - 1 && self.stream.buffer().is_empty();
         let session = &self.session;
         let statement = session.statement(&header, &body);
-        let here = session.is_quick(&header, statement.as_deref())
-            || alone && session.is_short(&header, &body, statement.as_deref());
-        let work = PendingRequest { header, body, statement, slot, reserved, session: Arc::clone(session) };
+        let here = !elsewhere
+            && (session.is_quick(&header, statement.as_deref())
+                || alone && session.is_short(&header, &body, statement.as_deref()));
+        let mut work =
+            PendingRequest { header, body, statement, slot, reserved, session: Arc::clone(session) };
         if here {
             threads::may_block().await;
-            let done = work.run(&self.context).reserve(&self.context).await;
-            let long = done.bytes.len() > UNRESERVED_BYTES;
-            self.answers.end().extend_from_slice(&done.bytes);
-            self.answers.held.push((done._request, done._reserved));
-            return self.answered(long).await;
+            work = match work.run(&self.context, Place::Reader) {
+                Ok(done) => {
+                    let done = done.reserve(&self.context).await;
+                    let long = done.bytes.len() > UNRESERVED_BYTES;
+                    self.answers.end().extend_from_slice(&done.bytes);
+                    self.answers.held.push((done._request, done._reserved));
+                    return self.answered(long).await;
+                }
+                Err(work) => work,
+            };
         }
         // Completed tasks are removed, so that the set does not grow.
         while self.working.try_join_next().is_some() {}
@@ -300,9 +313,9 @@ impl Reader {
         self.working.spawn(async move {
             let run = {
                 let context = Arc::clone(&context);
-                tokio::task::spawn_blocking(move || work.run(&context))
+                tokio::task::spawn_blocking(move || work.run(&context, Place::Own))
             };
-            if let Ok(done) = run.await {
+            if let Ok(Ok(done)) = run.await {
                 // Without a writer the connection is closed, and the answer is dropped.
                 let _ = outbox.send(done.reserve(&context).await).await;
             }
@@ -352,17 +365,21 @@ impl Reader {
         here.then_some((header, statement))
     }
 
-    /// Executes the frame that begins the buffer, which [`Self::runs_here`] has found.
+    /// Executes the frame that begins the buffer, which [`Self::runs_here`] has found. False if it is still there, to be executed on a thread
+    /// of its own.
     async fn run_here(
         &mut self,
         header: Header,
         statement: Option<Arc<Statement>>,
-    ) -> Result<(), CloseReason> {
+    ) -> Result<bool, CloseReason> {
         let length = HEADER + header.length as usize;
         let body = self.stream.buffer().get(HEADER..length).unwrap_or_default();
         let out = self.answers.end();
         let before = out.len();
-        answer(&self.session, &self.context, &header, body, statement.as_deref(), out);
+        let place = Place::Reader;
+        if !answer(&self.session, &self.context, &header, body, statement.as_deref(), place, out) {
+            return Ok(false);
+        }
         let added = self.answers.bytes.len() - before;
         self.stream.consume(length);
         self.received.inc_by(length as u64);
@@ -370,7 +387,7 @@ impl Reader {
         if long {
             self.answers.held.push((None, Some(self.context.reserve(added).await)));
         }
-        self.answered(long).await
+        self.answered(long).await.map(|()| true)
     }
 
     /// One more answer: sends those there are if it is `long`, there are many, or nothing more has arrived.
@@ -534,38 +551,45 @@ struct CompletedRequest {
     slot: OwnedSemaphorePermit,
 }
 
-/// Executes a request and appends the frame of its answer. May wait for the disk.
+/// Executes a request and appends the frame of its answer. May wait for the disk. False if it is to be executed on a thread of its own, which
+/// happens only to those that are executed by the reader.
 fn answer(
     session: &Session,
     context: &Context,
     header: &Header,
     body: &[u8],
     statement: Option<&Statement>,
+    place: Place,
     out: &mut Vec<u8>,
-) {
+) -> bool {
     let (started, before) = (Instant::now(), out.len());
-    let done = catch_unwind(AssertUnwindSafe(|| session.answer(header, body, statement, out)));
-    let failed = done.unwrap_or_else(|_| {
+    let done = catch_unwind(AssertUnwindSafe(|| session.answer(header, body, statement, place, out)));
+    let done = done.unwrap_or_else(|_| {
         let message = "the request failed in a way that is a bug in the server; its log says where";
         out.truncate(before);
         encode_error(&ErrorFrame::new(ErrorCode::InternalError, message), 0, header.request, out);
-        true
+        Some(true)
     });
+    let Some(failed) = done else { return false };
     let took = started.elapsed();
     session.note(header, statement, took);
     context.metrics.observe(DOOR, opcode::name(header.opcode), took, failed);
+    true
 }
 
 impl PendingRequest {
-    /// Executes it. May wait for the disk.
-    fn run(self, context: &Context) -> CompletedRequest {
-        let PendingRequest { header, body, statement, slot, reserved, session } = self;
+    /// Executes it. May wait for the disk. Gives it back if it is to be executed on a thread of its own.
+    fn run(self, context: &Context, place: Place) -> Result<CompletedRequest, PendingRequest> {
         let mut bytes = Vec::new();
-        answer(&session, context, &header, &body, statement.as_deref(), &mut bytes);
+        let statement = self.statement.as_deref();
+        if !answer(&self.session, context, &self.header, &self.body, statement, place, &mut bytes) {
+            return Err(self);
+        }
+        let PendingRequest { body, slot, reserved, .. } = self;
         // The request's share of the budget is returned before one is reserved for the answer: holding one while waiting for
         // the other could deadlock.
         drop((body, reserved));
-        CompletedRequest { bytes, slot }
+        Ok(CompletedRequest { bytes, slot })
     }
 }
 

@@ -30,7 +30,7 @@ use super::frame::{self, ANSWER, ERROR, Header, MAX_BODY, opcode};
 use super::permission;
 use super::prepared::{Kind, Statement, Statements};
 use super::pull::Pulls;
-use super::running::Running;
+use super::running::{Place, Running, Stop};
 use crate::access::Access;
 use crate::access::identity::{Identity, Step};
 use crate::operations::{Connection, Operations, Slots};
@@ -76,6 +76,9 @@ pub(crate) struct Session {
 
 /// A request that took no longer than this is short.
 const SHORT: Duration = Duration::from_millis(1);
+
+/// Bytes of an insert that is short: it takes about a millisecond.
+const SHORT_INSERT: u32 = 64 * 1024;
 
 /// Opcodes are below this.
 const OPCODES: usize = 0x40;
@@ -151,7 +154,8 @@ impl Session {
         }
     }
 
-    /// True for requests that read at most a few pages: all of a connection may wait for them.
+    /// True for requests that read at most a few pages, or find out that they do not ([`Stop::Elsewhere`]): all of a connection may wait for
+    /// them.
     pub(crate) fn is_quick(&self, header: &Header, statement: Option<&Statement>) -> bool {
         match header.opcode {
             opcode::EXECUTE => statement.is_some_and(|found| matches!(found.kind(), Kind::Get)),
@@ -162,13 +166,13 @@ impl Session {
     }
 
     /// True for requests that are probably done soon, so that one that is alone on its connection need not be handed to another thread,
-    /// which costs more than most requests do. An insert is, however many documents it has: it waits for nothing but its own commit, and a
-    /// client that has more to ask meanwhile is not alone with the next one.
+    /// which costs more than most requests do. An insert of a few documents is: a client that has more to ask meanwhile is not alone with the
+    /// next one. What writes may wait for a transaction that has changed the same, and the connection with it.
     pub(crate) fn is_short(&self, header: &Header, body: &[u8], statement: Option<&Statement>) -> bool {
         match header.opcode {
-            opcode::INSERT => !self.pulls.any(),
+            opcode::INSERT => header.length <= SHORT_INSERT && !self.pulls.any(),
             opcode::EXECUTE => statement.is_some_and(|statement| match statement.kind() {
-                Kind::Insert(_) => !self.pulls.any(),
+                Kind::Insert(_) => header.length <= SHORT_INSERT && !self.pulls.any(),
                 _ => statement.last() <= SHORT || statement.is_by_id(),
             }),
             // Its answer is not one frame.
@@ -213,46 +217,67 @@ impl Session {
     }
 
     /// Executes the request in a frame, with the statement that it executes, and appends the frame of the answer. Returns whether that is
-    /// an error.
+    /// an error; `None` if nothing was appended, because the request is to be executed on a thread of its own.
     pub(crate) fn answer(
         &self,
         header: &Header,
         body: &[u8],
         statement: Option<&Statement>,
+        place: Place,
         out: &mut Vec<u8>,
-    ) -> bool {
+    ) -> Option<bool> {
         let done = frame::put(out, header.opcode | ANSWER, 0, header.request, |out| {
-            self.run(header, body, statement, out)
+            self.run(header, body, statement, place, out)
         });
         match done {
-            Ok(()) => false,
-            Err(error) => {
+            Ok(()) => Some(false),
+            Err(Stop::Elsewhere) => None,
+            Err(Stop::Failed(error)) => {
                 encode_error(&error, 0, header.request, out);
-                true
+                Some(true)
             }
         }
     }
 
-    fn run(&self, header: &Header, body: &[u8], statement: Option<&Statement>, out: &mut Vec<u8>) -> Done {
+    fn run(
+        &self,
+        header: &Header,
+        body: &[u8],
+        statement: Option<&Statement>,
+        place: Place,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Stop> {
         let Some(request) = Request::read(header, body)? else {
             let message =
                 format!("opcode {:#06x} does not exist in version {}", header.opcode, frame::VERSION);
-            return Err(ErrorFrame::new(ErrorCode::CommandNotFound, message));
+            return Err(ErrorFrame::new(ErrorCode::CommandNotFound, message).into());
         };
         // First: who may do nothing does not learn which statements there are.
         permission::check(&self.access, &self.identity, header.opcode, &request, statement)?;
-        let (running, before) = (Running::begin(self, header, &request, statement, body.len()), out.len());
-        let done = self.carry_out(request, statement, out);
+        let (mut running, before) =
+            (Running::begin(self, header, &request, statement, (body.len(), place)), out.len());
+        let done = match self.carry_out(request, statement, &mut running, out) {
+            Ok(()) => Ok(()),
+            Err(Stop::Failed(error)) => Err(error),
+            // It is counted when it is executed.
+            Err(Stop::Elsewhere) => return Err(Stop::Elsewhere),
+        };
         running.finish(&done, out.get(before..).unwrap_or_default());
-        done
+        Ok(done?)
     }
 
     /// Executes a request of somebody who may make it.
-    fn carry_out(&self, request: Request<'_>, statement: Option<&Statement>, out: &mut Vec<u8>) -> Done {
-        match request {
+    fn carry_out(
+        &self,
+        request: Request<'_>,
+        statement: Option<&Statement>,
+        running: &mut Running<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Stop> {
+        let done = match request {
             Request::Prepare(prepare) => self.prepare(&prepare, out),
             Request::Execute(execute) => match statement {
-                Some(statement) => self.execute(statement, &execute, out),
+                Some(statement) => return self.execute(statement, &execute, running, out),
                 None => {
                     let number = execute.statement;
                     let message = format!("statement {number} does not exist on this connection: prepare it");
@@ -283,8 +308,8 @@ impl Session {
                 answered(self.identity.proceed(&self.access, prove.exchange, prove.payload)?, out)
             }
             Request::Insert(insert) => self.insert(&insert, out),
-            Request::Get(get) => self.get(&get, out),
-            Request::Find(find) => self.find(&find, out),
+            Request::Get(get) => return self.get(&get, running, out),
+            Request::Find(find) => return self.find(&find, running, out),
             Request::Next(next) => self.next(next, out),
             Request::Close(close) => {
                 self.pulls.close(close.cursor);
@@ -294,7 +319,7 @@ impl Session {
             }
             Request::Update(update) => self.update(&update, out),
             Request::Delete(delete) => self.delete(&delete, out),
-            Request::Count(count) => self.count(&count, out),
+            Request::Count(count) => return self.count(&count, running, out),
             Request::VectorSearch(search) => self.vector_search(search, out),
             Request::CreateIndex(create) => self.create_index(&create, out),
             Request::ListIndexes(list) => self.list_indexes(&list, out),
@@ -316,7 +341,8 @@ impl Session {
             Request::KvDelete(delete) => self.kv_delete(&delete, out),
             Request::KvRange(range) => self.kv_range(&range, out),
             Request::KvBatch(batch) => self.kv_batch(&batch),
-        }
+        };
+        Ok(done?)
     }
 
     pub(super) fn collection(&self, namespace: &str, ack: Ack) -> Result<Collection, ErrorFrame> {
@@ -351,15 +377,15 @@ impl Session {
         Ok(Inserted { count, errors: errors.collect() }.answer(out)?)
     }
 
-    fn get(&self, get: &Get<'_>, out: &mut Vec<u8>) -> Done {
+    fn get(&self, get: &Get<'_>, running: &mut Running<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
         checked(get.id)?;
         let Some(id) = Doc::from(get.id).elements().next() else {
-            return Err(ErrorFrame::new(ErrorCode::InvalidBSON, "the _id is damaged"));
+            return Err(ErrorFrame::new(ErrorCode::InvalidBSON, "the _id is damaged").into());
         };
-        lend_by_id(&self.collection(get.namespace, Ack::Server)?, id.value(), out)
+        get_by_id(&self.collection(get.namespace, Ack::Server)?, id.value(), running, out)
     }
 
-    fn find(&self, find: &Find<'_>, out: &mut Vec<u8>) -> Done {
+    fn find(&self, find: &Find<'_>, running: &mut Running<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
         let request = FindRequest {
             filter: Some(valid(find.filter)?),
             sort: find.sort.map(valid).transpose()?,
@@ -368,7 +394,9 @@ impl Session {
             limit: find.limit,
             ..FindRequest::default()
         };
-        self.first_batch(&self.collection(find.namespace, Ack::Server)?, request, find.batch, out)
+        let collection = self.collection(find.namespace, Ack::Server)?;
+        running.beware_of_views(&collection)?;
+        Ok(self.first_batch(&collection, request, find.batch, out)?)
     }
 
     /// Executes a find, and keeps its cursor if there is more than a batch.
@@ -458,7 +486,8 @@ impl Session {
         out: &mut Vec<u8>,
     ) -> Result<bool, ErrorFrame> {
         let request = Request::Pull(*pull);
-        let (running, before) = (Running::begin(self, header, &request, None, 0), out.len());
+        let running = Running::begin(self, header, &request, None, (0, Place::Own));
+        let before = out.len();
         let next = Next { cursor: pull.cursor, batch: pull.batch };
         let mut more = false;
         let done = self.cursors.take(next.cursor).and_then(|opened| {
@@ -526,9 +555,11 @@ impl Session {
         Ok(())
     }
 
-    fn count(&self, count: &Count<'_>, out: &mut Vec<u8>) -> Done {
+    fn count(&self, count: &Count<'_>, running: &mut Running<'_>, out: &mut Vec<u8>) -> Result<(), Stop> {
         let request = FindRequest::filter(valid(count.filter)?).skip(count.skip).limit(count.limit);
-        let counted = self.collection(count.namespace, Ack::Server)?.count(request)?;
+        let collection = self.collection(count.namespace, Ack::Server)?;
+        running.beware_of_views(&collection)?;
+        let counted = collection.count(request)?;
         out.extend_from_slice(&counted.to_le_bytes());
         Ok(())
     }
@@ -642,14 +673,24 @@ pub(super) fn with_ack(collection: &Collection, ack: Ack) -> Cow<'_, Collection>
     }
 }
 
-/// Appends the answer of a get: the document whose `_id` equals `id`, straight from where it lies.
-pub(super) fn lend_by_id(collection: &Collection, id: Value<'_>, out: &mut Vec<u8>) -> Done {
+/// Appends the answer of a get: the document whose `_id` equals `id`, straight from where it lies, if it is in a collection.
+pub(super) fn get_by_id(
+    collection: &Collection,
+    id: Value<'_>,
+    running: &mut Running<'_>,
+    out: &mut Vec<u8>,
+) -> Result<(), Stop> {
     let found = collection.lend_by_id(id, &mut |document| {
         Get::answer(Some(document), out);
         Ok(())
     })?;
-    if !found {
-        Get::answer(None, out);
+    match found {
+        Some(true) => {}
+        Some(false) => Get::answer(None, out),
+        None => {
+            running.takes_long()?;
+            Get::answer(collection.find_by_id(id)?.as_deref(), out);
+        }
     }
     Ok(())
 }

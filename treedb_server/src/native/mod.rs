@@ -33,7 +33,7 @@ pub(crate) mod execute;
 mod permission;
 mod prepared;
 mod pull;
-mod running;
+pub(crate) mod running;
 pub(crate) use execute::TABLES;
 
 pub use bytes::Malformed;

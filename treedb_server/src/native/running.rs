@@ -1,7 +1,7 @@
 //! A running request of the native protocol, among the [operations](crate::operations) of the server.
 //!
-//! What reads or changes a document by its key is counted, but not listed: it has ended before anybody could look, and listing it would cost
-//! more than a tenth of it.
+//! What reads a document by its key is counted, but not listed: it has ended before anybody could look, and listing it would cost more than a
+//! tenth of it. Where a key does not lead to the document, in a view, it is listed before it goes on in another way.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,15 +9,19 @@ use std::time::Instant;
 
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
+use treedb_collections::Collection;
 use treedb_query::query::interrupt::{Entered, Interrupt};
 
 use super::call::{Op, Request};
+use super::error_frame::ErrorFrame;
 use super::execute::{Done as Carried, Session, checked};
 use super::frame::{Header, opcode};
 use super::permission::KEY_VALUE;
 use super::prepared::{Kind as Prepared, Statement};
 use crate::config::FREE_BYTES;
-use crate::operations::{Access, Connection as _, Done, Ended, Info, Kind, Usage, show};
+use crate::operations::{
+    Access, Connection as _, Done, Ended, Info, Kind, SHOWN_BYTES, Usage, append_length, show,
+};
 
 /// What a request is about, for those who count it.
 struct About<'r> {
@@ -26,6 +30,31 @@ struct About<'r> {
     statements: u64,
     /// `database.collection`; the database `kv` has the tables.
     namespace: Option<Cow<'r, str>>,
+    /// It is answered by a batch of documents.
+    batched: bool,
+}
+
+/// Where a request is executed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// On the thread that reads the requests of the connection: those after it wait.
+    Reader,
+    /// On a thread of its own.
+    Own,
+}
+
+/// Why a request was not answered.
+pub(super) enum Stop {
+    /// It has failed.
+    Failed(ErrorFrame),
+    /// It takes longer than was thought, and is to be executed anew, on a thread of its own.
+    Elsewhere,
+}
+
+impl<E: Into<ErrorFrame>> From<E> for Stop {
+    fn from(error: E) -> Self {
+        Stop::Failed(error.into())
+    }
 }
 
 /// A request that runs, until it is finished or dropped.
@@ -33,6 +62,8 @@ pub(super) struct Running<'r> {
     session: &'r Session,
     name: &'static str,
     about: About<'r>,
+    place: Place,
+    opid: i32,
     began: Instant,
     usage: Option<Arc<Usage>>,
     listed: Option<Listed>,
@@ -40,8 +71,6 @@ pub(super) struct Running<'r> {
 
 /// What a request has that others can see.
 struct Listed {
-    opid: i32,
-    command: RawDocumentBuf,
     interrupt: Arc<Interrupt>,
     entered: Option<Entered>,
 }
@@ -53,38 +82,72 @@ impl<'r> Running<'r> {
         header: &Header,
         request: &Request<'r>,
         statement: Option<&'r Statement>,
-        length: usize,
+        (length, place): (usize, Place),
     ) -> Running<'r> {
         let (name, about) = (opcode::name(header.opcode), about(session, request, statement));
         let operations = session.operations();
         let usage = about.namespace.as_ref().map(|namespace| session.slots().usage(namespace, operations));
-        let (opid, began) = (operations.next(), Instant::now());
+        let opid = operations.next();
+        let mut running =
+            Running { session, name, about, place, opid, began: Instant::now(), usage, listed: None };
         // A long body holds a part of a budget: who waits for a transaction is asked for how much.
-        let listed = (length > FREE_BYTES || is_listed(request, statement)).then(|| {
-            let held = if length > FREE_BYTES { length } else { 0 };
-            let interrupt = Arc::new(Interrupt::new(None).holding(held));
-            let command = command(name, about.namespace.as_deref(), request);
-            let mut shown = session.slots().buffer();
-            show(&command, &mut shown);
-            session.slots().add(Info {
-                opid,
-                kind: about.kind,
-                name,
-                namespace: about.namespace.as_deref().unwrap_or_default().to_owned(),
-                began,
-                interrupt: Arc::clone(&interrupt),
-                command: shown,
-            });
-            let entered = Some(Arc::clone(&interrupt).enter());
-            Listed { opid, command, interrupt, entered }
+        let held = if length > FREE_BYTES { length } else { 0 };
+        if held > 0 || is_listed(request, statement) {
+            running.list(&command(name, running.about.namespace.as_deref(), request), held);
+        }
+        running
+    }
+
+    /// Lets others see it as this command, and stop it. It holds so many bytes of a budget.
+    fn list(&mut self, command: &RawDocument, held: usize) {
+        let interrupt = Arc::new(Interrupt::new(None).holding(held));
+        let slots = self.session.slots();
+        let namespace = self.about.namespace.as_deref();
+        let mut shown = slots.buffer();
+        show(command, &mut shown);
+        slots.add(Info {
+            opid: self.opid,
+            kind: self.about.kind,
+            name: self.name,
+            namespace: namespace.unwrap_or_default().to_owned(),
+            began: self.began,
+            interrupt: Arc::clone(&interrupt),
+            command: shown,
         });
-        Running { session, name, about, began, usage, listed }
+        let entered = Some(Arc::clone(&interrupt).enter());
+        self.listed = Some(Listed { interrupt, entered });
+    }
+
+    /// Says that the request is not answered by looking up a key, as was thought. It is listed from now on.
+    ///
+    /// # Errors
+    /// [`Stop::Elsewhere`], if it keeps others waiting.
+    pub(super) fn takes_long(&mut self) -> Result<(), Stop> {
+        if self.place == Place::Reader {
+            return Err(Stop::Elsewhere);
+        }
+        if self.listed.is_none() {
+            self.list(&short(self.name, self.about.namespace.as_deref()), 0);
+        }
+        Ok(())
+    }
+
+    /// Says that the request reads a collection by its keys or by a plan, unless that is a view, whose pipeline may read anything.
+    ///
+    /// # Errors
+    /// [`Stop::Elsewhere`], if it is a view and keeps others waiting.
+    pub(super) fn beware_of_views(&mut self, collection: &Collection) -> Result<(), Stop> {
+        let is_known = self.place == Place::Own && self.listed.is_some();
+        if !is_known && collection.is_view()? {
+            self.takes_long()?;
+        }
+        Ok(())
     }
 
     /// Counts and logs what came of it; `answer` is the body of its answer.
     pub(super) fn finish(self, done: &Carried, answer: &[u8]) {
         let took = self.began.elapsed();
-        let About { kind, access, statements, .. } = self.about;
+        let About { kind, access, batched, .. } = self.about;
         // As the calls write their answers.
         let number = |at: usize, length: usize| {
             let bytes = answer.get(at..at + length).filter(|_| done.is_ok()).unwrap_or_default();
@@ -97,6 +160,12 @@ impl<'r> Running<'r> {
             Kind::Delete if of_documents => number(0, 8),
             _ => 0,
         };
+        let statements = match (kind, done) {
+            // Those that were inserted and those that were refused: how many the client has announced is not known to be true.
+            (Kind::Insert, Ok(())) => documents + number(4, 4),
+            (Kind::Insert, Err(_)) => 1,
+            _ => self.about.statements,
+        };
         let operations = self.session.operations();
         operations.count(self.usage.as_deref(), &Done { kind, access, statements, documents, took });
         if !operations.wants(took) {
@@ -105,7 +174,6 @@ impl<'r> Running<'r> {
         let namespace = self.about.namespace.as_deref().unwrap_or_default();
         let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
         let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-        let batched = matches!(self.name, "find" | "next" | "pull");
         let mut changed = RawDocumentBuf::new();
         match kind {
             Kind::Insert | Kind::Delete if of_documents => changed.append(cstr!("n"), signed(documents)),
@@ -131,10 +199,9 @@ impl<'r> Running<'r> {
             changed,
             error: done.as_ref().err().map(|error| (error.code, &*error.name, &*error.message)),
         };
-        match &self.listed {
-            Some(listed) => operations.record(&ended, &listed.command),
-            None => operations.record(&ended, &short(self.name, self.about.namespace.as_deref())),
-        }
+        let shown = self.listed.as_ref().and_then(|_| self.session.slots().command(self.opid));
+        let shown = shown.unwrap_or_else(|| short(self.name, self.about.namespace.as_deref()));
+        operations.record(&ended, &shown);
     }
 
     fn is_of_tables(&self) -> bool {
@@ -146,7 +213,7 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         if let Some(listed) = &mut self.listed {
             drop(listed.entered.take());
-            self.session.slots().end(listed.opid, None);
+            self.session.slots().end(self.opid, None);
         }
     }
 }
@@ -163,30 +230,33 @@ fn is_listed(request: &Request<'_>, statement: Option<&Statement>) -> bool {
         | Request::Close(_)
         | Request::Credit(_)
         | Request::KvGet(_) => false,
-        Request::Execute(_) => statement.is_some_and(|statement| !statement.is_by_id()),
+        Request::Execute(_) => statement.is_some_and(|statement| match statement.kind() {
+            Prepared::Get => false,
+            // See `Running::takes_long`.
+            Prepared::Find { .. } => !statement.is_by_id(),
+            // They may wait for a transaction.
+            Prepared::Insert(_) | Prepared::Update { .. } | Prepared::Delete(_) => true,
+            Prepared::Count(_) => true,
+        }),
         _ => true,
     }
 }
 
 fn about<'r>(session: &Session, request: &Request<'r>, statement: Option<&'r Statement>) -> About<'r> {
     use Access::{Neither, Reads, Writes};
-    let on = |kind, access, namespace: &'r str| About {
+    let of = |kind, access, namespace: Option<Cow<'r, str>>| About {
         kind,
         access,
         statements: 1,
-        namespace: Some(Cow::Borrowed(namespace)),
+        namespace,
+        batched: false,
     };
-    let table = |kind, access, table: &str| About {
-        kind,
-        access,
-        statements: 1,
-        namespace: Some(Cow::Owned(format!("{KEY_VALUE}.{table}"))),
-    };
+    let on = |kind, access, namespace: &'r str| of(kind, access, Some(Cow::Borrowed(namespace)));
+    let table =
+        |kind, access, table: &str| of(kind, access, Some(Cow::Owned(format!("{KEY_VALUE}.{table}"))));
     let of_cursor = |cursor| About {
-        kind: Kind::GetMore,
-        access: Reads,
-        statements: 1,
-        namespace: session.namespace_of(cursor).map(Cow::Owned),
+        batched: true,
+        ..of(Kind::GetMore, Reads, session.namespace_of(cursor).map(Cow::Owned))
     };
     match request {
         Request::Ping(_)
@@ -194,12 +264,10 @@ fn about<'r>(session: &Session, request: &Request<'r>, statement: Option<&'r Sta
         | Request::Prove(_)
         | Request::Forget(_)
         | Request::Close(_)
-        | Request::Credit(_) => {
-            About { kind: Kind::Command, access: Neither, statements: 1, namespace: None }
-        }
+        | Request::Credit(_) => of(Kind::Command, Neither, None),
         Request::Prepare(prepare) => on(Kind::Command, Neither, prepare.namespace),
-        Request::Execute(execute) => match statement {
-            None => About { kind: Kind::Command, access: Neither, statements: 1, namespace: None },
+        Request::Execute(_) => match statement {
+            None => of(Kind::Command, Neither, None),
             Some(statement) => {
                 let (kind, access) = match statement.kind() {
                     Prepared::Get | Prepared::Find { .. } => (Kind::Query, Reads),
@@ -208,17 +276,13 @@ fn about<'r>(session: &Session, request: &Request<'r>, statement: Option<&'r Sta
                     Prepared::Update { .. } => (Kind::Update, Writes),
                     Prepared::Delete(_) => (Kind::Delete, Writes),
                 };
-                // What follows begins with their number.
-                let rows = execute.rest.first_chunk().map_or(1, |rows| u64::from(u32::from_le_bytes(*rows)));
-                let statements = if kind == Kind::Insert { rows } else { 1 };
-                About { statements, ..on(kind, access, statement.namespace()) }
+                let batched = matches!(statement.kind(), Prepared::Find { .. });
+                About { batched, ..on(kind, access, statement.namespace()) }
             }
         },
-        Request::Insert(insert) => {
-            About { statements: insert.documents.len() as u64, ..on(Kind::Insert, Writes, insert.namespace) }
-        }
+        Request::Insert(insert) => on(Kind::Insert, Writes, insert.namespace),
         Request::Get(get) => on(Kind::Query, Reads, get.namespace),
-        Request::Find(find) => on(Kind::Query, Reads, find.namespace),
+        Request::Find(find) => About { batched: true, ..on(Kind::Query, Reads, find.namespace) },
         Request::Next(next) => of_cursor(next.cursor),
         Request::Pull(pull) => of_cursor(pull.cursor),
         Request::Update(update) => on(Kind::Update, Writes, update.namespace),
@@ -258,28 +322,33 @@ fn short(name: &str, namespace: Option<&str>) -> RawDocumentBuf {
     command
 }
 
-/// A request as others see it. Documents are shown if they are valid: an answer contains them.
+/// A request as others see it: all of it, or its beginning if it is long, of which nothing more is copied. Documents are shown if they are
+/// valid: an answer contains them.
 fn command(name: &str, namespace: Option<&str>, request: &Request<'_>) -> RawDocumentBuf {
+    let (filter, sort, projection, update) =
+        (cstr!("filter"), cstr!("sort"), cstr!("projection"), cstr!("u"));
+    let documents = match request {
+        Request::Find(find) => [
+            Some((filter, find.filter)),
+            find.sort.map(|it| (sort, it)),
+            find.projection.map(|it| (projection, it)),
+        ],
+        Request::Update(it) => [Some((filter, it.filter)), Some((update, it.update)), None],
+        Request::Delete(delete) => [Some((filter, delete.filter)), None, None],
+        Request::Count(count) => [Some((filter, count.filter)), None, None],
+        Request::VectorSearch(search) => [Some((filter, search.filter)), None, None],
+        _ => [None; 3],
+    };
     let mut command = short(name, namespace);
-    let mut document = |name: &bson::raw::CStr, document: &RawDocument| {
+    let bytes: usize = documents.iter().flatten().map(|(_, document)| document.as_bytes().len()).sum();
+    if command.as_bytes().len() + bytes > SHOWN_BYTES {
+        append_length(&mut command, bytes);
+        return command;
+    }
+    for (name, document) in documents.into_iter().flatten() {
         if checked(document).is_ok() {
             command.append(name, document);
         }
-    };
-    match request {
-        Request::Find(find) => {
-            document(cstr!("filter"), find.filter);
-            find.sort.into_iter().for_each(|sort| document(cstr!("sort"), sort));
-            find.projection.into_iter().for_each(|projection| document(cstr!("projection"), projection));
-        }
-        Request::Update(update) => {
-            document(cstr!("filter"), update.filter);
-            document(cstr!("u"), update.update);
-        }
-        Request::Delete(delete) => document(cstr!("filter"), delete.filter),
-        Request::Count(count) => document(cstr!("filter"), count.filter),
-        Request::VectorSearch(search) => document(cstr!("filter"), search.filter),
-        _ => {}
     }
     command
 }

@@ -1,7 +1,7 @@
 //! Counters of operations: by kind, by collection, and how long they took.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -78,6 +78,8 @@ pub(crate) struct Usage {
     kinds: [Timed; 6],
     /// Of reads, writes and commands.
     latencies: [Latencies; 3],
+    /// The collection is gone: one that has its name now has others.
+    forgotten: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +116,11 @@ impl Timed {
 }
 
 impl Usage {
+    /// Whether its collection is gone.
+    pub(super) fn is_forgotten(&self) -> bool {
+        self.forgotten.load(Ordering::Relaxed)
+    }
+
     fn add(&self, kind: Kind, access: Access, took: Duration) {
         let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
         if let Some(timed) = self.kinds.get(kind as usize) {
@@ -258,11 +265,17 @@ impl Counters {
 
     /// Forgets the counters of the collections of `database`, or of one of them.
     pub(super) fn forget(&self, database: &str, collection: Option<&str>) {
-        let mut usage = locked(&self.usage);
-        match collection {
-            Some(collection) => drop(usage.remove(&format!("{database}.{collection}"))),
-            None => usage.retain(|name, _| name.split_once('.').is_none_or(|(own, _)| own != database)),
-        }
+        let whole = collection.map(|collection| format!("{database}.{collection}"));
+        locked(&self.usage).retain(|name, usage| {
+            let gone = match &whole {
+                Some(whole) => name == whole,
+                None => name.split_once('.').is_some_and(|(own, _)| own == database),
+            };
+            if gone {
+                usage.forgotten.store(true, Ordering::Relaxed);
+            }
+            !gone
+        });
     }
 
     /// What was counted; `requests` of all kinds.

@@ -14,7 +14,7 @@ mod profiler;
 mod slots;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicI32, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -24,17 +24,23 @@ use self::counters::Counters;
 pub(crate) use self::counters::{Access, Counts, Done, Kind, Usage};
 use self::profiler::Profilers;
 pub(crate) use self::profiler::{Ended, Profiler};
-pub(crate) use self::slots::{Connection, Info, Slots, app_name, cut, show};
+pub(crate) use self::slots::{Connection, Info, SHOWN_BYTES, Slots, app_name, append_length, cut, show};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing is left half done when a holder panics: each change is one assignment or one insertion.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+/// The number that the `begun`th operation has for those who ask for it: MongoDB's are of 32 bits.
+fn number_of(begun: u64) -> i32 {
+    (begun & u64::from(i32::MAX.unsigned_abs())) as i32
+}
+
 /// What runs and has run.
 pub(crate) struct Operations {
     connections: Mutex<HashMap<i32, Weak<dyn Connection>>>,
-    next: AtomicI32,
+    /// How many operations there were.
+    begun: AtomicU64,
     counters: Counters,
     profilers: Profilers,
 }
@@ -56,7 +62,7 @@ impl Operations {
     pub(crate) fn new(slow: Duration) -> Self {
         Operations {
             connections: Mutex::default(),
-            next: AtomicI32::new(1),
+            begun: AtomicU64::new(0),
             counters: Counters::default(),
             profilers: Profilers::new(slow),
         }
@@ -69,9 +75,10 @@ impl Operations {
         Listed { operations: self, number }
     }
 
-    /// The number of a new operation.
+    /// The number of a new operation, which is not negative. Numbers come again after two thousand million operations, by when those that
+    /// had them have ended.
     pub(crate) fn next(&self) -> i32 {
-        self.next.fetch_add(1, Ordering::Relaxed)
+        number_of(self.begun.fetch_add(1, Ordering::Relaxed) + 1)
     }
 
     /// Counts an operation that has ended, in a collection if it is about one.
@@ -109,7 +116,7 @@ impl Operations {
 
     /// What was counted.
     pub(crate) fn counts(&self) -> Counts {
-        self.counters.counts(i64::from(self.next.load(Ordering::Relaxed)) - 1)
+        self.counters.counts(i64::try_from(self.begun.load(Ordering::Relaxed)).unwrap_or(i64::MAX))
     }
 
     /// How many operations run, and how many of them read and write.
@@ -183,5 +190,42 @@ impl Operations {
     /// Logs and keeps an operation that has ended, if that is wanted.
     pub(crate) fn record(&self, ended: &Ended<'_>, command: &RawDocument) {
         self.profilers.record(ended, command);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_of_operations_are_never_negative_and_requests_are_counted_beyond_them() {
+        let operations = Operations::new(Duration::from_millis(100));
+        assert_eq!([operations.next(), operations.next()], [1, 2]);
+        operations.begun.store(u64::from(i32::MAX.unsigned_abs()) - 1, Ordering::Relaxed);
+        assert_eq!([operations.next(), operations.next(), operations.next()], [i32::MAX, 0, 1]);
+        assert_eq!(operations.counts().requests, i64::from(i32::MAX) + 2);
+    }
+
+    #[test]
+    fn what_a_connection_counts_after_a_drop_is_of_the_collection_that_is_made_anew() {
+        let (operations, slots) = (Operations::new(Duration::from_millis(100)), Slots::default());
+        let insert = || {
+            let (kind, took) = (Kind::Insert, Duration::from_micros(5));
+            let done = Done { kind, access: Access::Writes, statements: 1, documents: 1, took };
+            operations.count(Some(&slots.usage("shop.films", &operations)), &done);
+        };
+        let counted = || {
+            let top = operations.top();
+            let (_, films) = top.iter().find(|(name, _)| name == "shop.films")?;
+            films.get_document("insert").ok()?.get_i64("count").ok()
+        };
+        (insert(), insert());
+        assert_eq!(counted(), Some(2));
+        for (collection, wanted) in [(Some("films"), 1), (None, 1)] {
+            operations.forget("shop", collection);
+            assert_eq!(counted(), None);
+            insert();
+            assert_eq!(counted(), Some(wanted));
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::access::identity::Identity;
 use crate::mongo::commands::hostname;
 
 /// Longer commands are shown by their first field and their length.
-const SHOWN_BYTES: usize = 1024;
+pub(crate) const SHOWN_BYTES: usize = 1024;
 /// Bytes of a text that is shown: more than a namespace can have.
 const SHOWN_TEXT: usize = 256;
 
@@ -82,7 +82,7 @@ impl Slots {
     pub(crate) fn usage(&self, namespace: &str, operations: &Operations) -> Arc<Usage> {
         let mut running = locked(&self.0);
         match &running.usage {
-            Some((last, usage)) if last == namespace => Arc::clone(usage),
+            Some((last, usage)) if last == namespace && !usage.is_forgotten() => Arc::clone(usage),
             // What no collection can be called is refused, and not counted.
             _ if Namespace::parse(namespace).is_err() => Arc::default(),
             _ => {
@@ -131,6 +131,13 @@ impl Slots {
     /// Tells whatever the connection runs to stop.
     pub(crate) fn kill_all(&self) {
         locked(&self.0).operations.iter().for_each(|info| info.interrupt.kill());
+    }
+
+    /// The command of an operation, as it is shown.
+    pub(crate) fn command(&self, opid: i32) -> Option<RawDocumentBuf> {
+        let running = locked(&self.0);
+        let info = running.operations.iter().find(|info| info.opid == opid)?;
+        RawDocumentBuf::from_bytes(info.command.clone()).ok()
     }
 
     /// Whether the connection runs the operation of this number.
@@ -239,8 +246,13 @@ fn beginning(body: &RawDocument) -> RawDocumentBuf {
             short.append(name, value);
         }
     }
-    short.append(cstr!("$truncated"), format!("{} bytes", body.as_bytes().len()));
+    append_length(&mut short, body.as_bytes().len());
     short
+}
+
+/// Says how long the command is of which a document is the beginning.
+pub(crate) fn append_length(short: &mut RawDocumentBuf, bytes: usize) {
+    short.append(cstr!("$truncated"), format!("{bytes} bytes"));
 }
 
 /// A command as others may see it.

@@ -101,18 +101,55 @@ def test_a_long_request_is_shown_and_can_be_killed(server, client, at):
         db.ping()
 
 
-def test_a_write_that_waits_for_a_transaction_is_shown_and_can_be_killed(server, client, db):
+WAITING = {
+    "by a scan": ("update", lambda c: c.update_one({"n": {"$exists": False}}, {"$set": {"n": 1}})),
+    "prepared, by _id": ("update", lambda c: c.prepare_update({"_id": Param(0)}, {"$set": {"n": 1}})(1)),
+    "a deletion, by _id": ("remove", lambda c: c.prepare_delete({"_id": Param(0)})(1)),
+}
+
+
+@pytest.mark.parametrize("which", WAITING)
+def test_a_write_that_waits_for_a_transaction_is_shown_and_can_be_killed(server, client, db, which):
+    client.shop.waited.drop()
     client.shop.waited.insert_one({"_id": 1})
+    op, work = WAITING[which]
     with client.start_session() as session:
         session.start_transaction()
         client.shop.waited.update_one({"_id": 1}, {"$set": {"a": 1}}, session=session)
-        thread, raised = in_thread(lambda: db["shop.waited"].update_one({"n": {"$exists": False}}, {"$set": {"n": 1}}))
-        shown = running(client, ns="shop.waited", op="update")
+        thread, raised = in_thread(lambda: work(db["shop.waited"]))
+        shown = running(client, ns="shop.waited", op=op)
         client.admin.command("killOp", op=shown["opid"])
         thread.join(30)
         assert raised[0].code == INTERRUPTED
         session.abort_transaction()
     assert client.shop.waited.find_one() == {"_id": 1}
+
+
+BY_ID = {
+    "get": lambda c: c.get(1),
+    "prepared get": lambda c: c.prepare_get()(1),
+    "find": lambda c: list(c.find({"_id": 1})),
+    "prepared find": lambda c: list(c.prepare_find({"_id": Param(0)})(1)),
+    "count": lambda c: c.count({"_id": 1}),
+}
+
+
+@pytest.mark.parametrize("which", BY_ID)
+def test_a_document_of_a_view_is_asked_for_by_its_id_in_an_operation_that_is_shown_and_can_be_killed(client, db, which):
+    client.viewed.drop_collection("all")
+    client.viewed.big.drop()
+    client.viewed.big.insert_many([{"_id": n} for n in range(2_000)])
+    client.viewed.command("create", "all", viewOn="big", pipeline=[{"$match": SLOW}, {"$group": {"_id": "$_id"}}])
+    thread, raised = in_thread(lambda: BY_ID[which](db["viewed.all"]))
+    shown = running(client, ns="viewed.all")
+    client.admin.command("killOp", op=shown["opid"])
+    thread.join(30)
+    assert raised[0].code == INTERRUPTED
+    # The connection goes on.
+    client.viewed.drop_collection("all")
+    client.viewed.command("create", "all", viewOn="big", pipeline=[{"$set": {"seen": True}}])
+    assert db["viewed.all"].get(1) == {"_id": 1, "seen": True}
+    assert db["viewed.all"].get(-1) is None
 
 
 def test_idle_connections_are_listed(server, client, db):
@@ -138,12 +175,15 @@ def test_requests_are_counted_by_kind_and_collection(client, db):
     films.get(1), get(2), list(films.find({"_id": 3})), list(films.find())
     films.update_one({"_id": 1}, {"$set": {"a": 1}}), films.update_many({}, {"$set": {"b": 1}})
     films.delete({"_id": 1}), films.delete({"_id": {"$lt": 5}})
+    # What is refused as a whole counts once, whatever number of rows it says that it has.
+    with pytest.raises(ServerError):
+        insert([[200, 1], [201, 1], [202, 1]])
     after = counts()
     grown = {kind: after[kind] - before[kind] for kind in before}
-    assert (grown["insert"], grown["query"], grown["update"], grown["delete"]) == (13, 4, 2, 2)
+    assert (grown["insert"], grown["query"], grown["update"], grown["delete"]) == (14, 4, 2, 2)
     assert (grown["docs inserted"], grown["docs updated"], grown["docs deleted"]) == (13, 14, 5)
     used = client.admin.command("top")["totals"]["shop.counted"]
-    assert used["queries"]["count"] == 4 and used["insert"]["count"] == 2 and used["update"]["count"] == 2 and used["remove"]["count"] == 2
+    assert used["queries"]["count"] == 4 and used["insert"]["count"] == 3 and used["update"]["count"] == 2 and used["remove"]["count"] == 2
     # Each batch of a cursor, asked for or pulled.
     films.insert_many([{"_id": 1_000 + n} for n in range(100)])
     for stream in (False, True):
@@ -162,15 +202,18 @@ def test_requests_are_profiled(client, db):
         list(films.find({"year": {"$gt": 1992}}))
         films.update_many({"year": {"$lt": 1992}}, {"$set": {"old": True}})
         films.get(1)
+        list(films.prepare_find({"_id": {"$gte": Param(0)}})(3))
         with pytest.raises(ServerError):
             films.count({"$nonsense": 1})
     finally:
         client.profiled.command("profile", 0)
-    find, update, get, count = client.profiled.system.profile.find({"ns": "profiled.films"})
+    find, update, get, prepare, prepared, count = client.profiled.system.profile.find({"ns": "profiled.films"})
     assert (find["op"], find["nreturned"], find["planSummary"]) == ("query", 2, "COLLSCAN")
     assert find["command"] == {"find": "films", "$db": "profiled", "filter": {"year": {"$gt": 1992}}}
     assert (update["op"], update["n"], update["nModified"]) == ("update", 2, 2)
     assert (get["op"], get["command"]) == ("query", {"get": "films", "$db": "profiled"})
+    assert prepare["command"] == {"prepare": "films", "$db": "profiled"}
+    assert (prepared["op"], prepared["nreturned"]) == ("query", 2) and "nreturned" not in get
     assert (count["op"], count["ok"], count["errCode"], count["errName"]) == ("command", 0.0, 2, "BadValue")
     assert find["client"].startswith("127.0.0.1:") and find["millis"] >= 0 and find["responseLength"] > 12
 

@@ -1,6 +1,7 @@
 """Transactions and retryable writes, as PyMongo and the wire use them."""
 import concurrent.futures
 import contextlib
+import datetime
 import signal
 import socket
 import threading
@@ -583,7 +584,9 @@ def test_reads_of_a_snapshot_session_see_one_time(client, db, raw):
     now = db.command("ping")["operationTime"]
     to_come = bson.Timestamp(now.time, now.inc + 1000)
     for concern, wanted in [({"level": "majority", "atClusterTime": now}, 72), ({"atClusterTime": now}, 72),
-                            ({"level": "snapshot", "atClusterTime": 1}, 14), ({"level": "snapshot", "atClusterTime": to_come}, 246)]:
+                            ({"level": "snapshot", "atClusterTime": 1}, 14), ({"level": "snapshot", "atClusterTime": to_come}, 246),
+                            ({"level": "snapshot", "atClusterTime": bson.Timestamp(now.time + 3600, 1)}, 246),
+                            ({"level": "snapshot", "atClusterTime": bson.Timestamp(now.time - 3600, now.inc)}, 239)]:
         assert db.command({"find": "c", "readConcern": concern}, check=False)["code"] == wanted, concern
 
 
@@ -633,6 +636,29 @@ def test_pipelines_and_counts_at_a_time_read_every_collection_as_it_was_then(db,
     for stages in [[{"$collStats": {"count": {}}}], [{"$indexStats": {}}], [{"$changeStream": {}}]]:
         refused = db.command({"aggregate": "orders", "pipeline": stages, "cursor": {}, "readConcern": snapshot}, check=False)
         assert refused["code"] == 72, stages
+
+
+def test_what_a_pipeline_at_a_time_writes_to_is_checked_as_it_is_now(db):
+    db.c.insert_many([{"_id": n, "t": datetime.datetime(2026, 1, 1)} for n in range(3)])
+    now = {"level": "snapshot", "atClusterTime": db.command("ping")["operationTime"]}
+    db.create_collection("capped", capped=True, size=4096)
+    db.create_collection("series", timeseries={"timeField": "t"})
+    for stage, wanted in [({"$out": "capped"}, 17152), ({"$merge": "series"}, 166)]:
+        refused = db.command({"aggregate": "c", "pipeline": [stage], "cursor": {}, "readConcern": now}, check=False)
+        assert refused["code"] == wanted, stage
+
+
+def test_views_are_found_counted_and_made_distinct_at_a_time(client, db):
+    db.c.insert_many([{"_id": n, "k": n % 2} for n in range(6)])
+    db.command("create", "odd", viewOn="c", pipeline=[{"$match": {"k": 1}}])
+    with client.start_session(snapshot=True) as session:
+        assert [doc["_id"] for doc in db.odd.find(session=session).sort("_id")] == [1, 3, 5]
+        db.c.delete_many({"_id": {"$lt": 4}})
+        assert [doc["_id"] for doc in db.odd.find({"_id": {"$gt": 1}}, {"_id": 1}, session=session).sort("_id")] == [3, 5]
+        assert sorted(db.odd.distinct("_id", {"_id": {"$gt": 1}}, session=session)) == [3, 5]
+        reads = {"level": "snapshot", "atClusterTime": session._snapshot_time}
+        assert db.command("count", "odd", query={"_id": {"$lt": 5}}, readConcern=reads)["n"] == 2
+    assert [doc["_id"] for doc in db.odd.find()] == [5]
 
 
 def test_of_numbered_inserts_those_that_are_not_refused_are_made_once(db, raw):

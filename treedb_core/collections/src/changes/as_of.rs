@@ -5,12 +5,11 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
 
-use bson::{Bson, DateTime, RawBson, RawDocument, RawDocumentBuf, rawdoc};
+use bson::{Bson, DateTime, RawBson, RawDocument, RawDocumentBuf, Timestamp, rawdoc};
 
 use treedb_query::access::{Direction, Flow, IndexInfo, Probe, RowId, Source, VisitRow};
-use treedb_query::aggregate::DEFAULT_MEMORY_LIMIT;
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::query::{Execution, Filter, Query};
+use treedb_query::query::{Execution, Filter, Hint, Query};
 use treedb_storage::{ReadTxn, Reads};
 
 use super::dropped_collections::{CollectionsById, RetainedRows};
@@ -67,6 +66,14 @@ pub(super) fn snapshot_too_old(why: String) -> QueryError {
     QueryError::new(ErrorCode::SnapshotTooOld, why)
 }
 
+/// The error of a cluster time that no state is known of yet.
+pub(super) fn unavailable(time: Timestamp, why: &str) -> QueryError {
+    QueryError::new(
+        ErrorCode::SnapshotUnavailable,
+        format!("there is no snapshot at the cluster time ({}, {}): {why}", time.time, time.increment),
+    )
+}
+
 /// The last change before the state `at`.
 pub(super) fn resolve_as_of(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<u64> {
     let (min_seq, end) = (log.min_seq(reads)?, log.end(reads)?);
@@ -92,15 +99,17 @@ pub(super) fn resolve_as_of(reads: &ReadTxn, log: &Log, at: AsOf) -> Result<u64>
 }
 
 impl AsOfOverlay {
-    /// The collection that was called `namespace` at `at`, and its rows that were different; `None` if there was none.
+    /// The collection that was called `namespace` at `at`, and its rows that were different; `None` if there was none. What these take
+    /// is subtracted from `memory`, in bytes.
     ///
     /// # Errors
-    /// `SnapshotTooOld` if the changes since are not all kept.
+    /// `SnapshotTooOld` if the changes since are not all kept; `ExceededMemoryLimit` if the rows take more.
     pub(crate) fn find(
         catalog: &Catalog,
         reads: &ReadTxn,
         namespace: &Namespace,
         at: AsOf,
+        memory: &mut usize,
     ) -> Result<Option<(Arc<Meta>, AsOfOverlay)>> {
         let log = find_log(reads)?;
         let seq = resolve_as_of(reads, &log, at)?;
@@ -136,7 +145,7 @@ impl AsOfOverlay {
             },
         };
         let mut overlay = AsOfOverlay { rows: BTreeMap::new(), inserted: RowRanges::default() };
-        let mut bytes = 0;
+        let mut rows = 0;
         log.walk(reads, seq + 1, &mut |record| {
             if record.head.collection != meta.id {
                 return Ok(true);
@@ -153,21 +162,40 @@ impl AsOfOverlay {
                     let Version::Document(old) = version else {
                         return Err(damaged("a row is missing"));
                     };
-                    bytes += old.as_bytes().len() + size_of::<RawDocumentBuf>() * 2;
+                    rows += old.as_bytes().len() + size_of::<RawDocumentBuf>() * 2;
                     overlay.rows.insert(change.row, Some(old));
                 }
             }
-            if bytes > DEFAULT_MEMORY_LIMIT {
+            if rows + overlay.inserted.bytes() > *memory {
                 return Err(QueryError::new(
                     ErrorCode::ExceededMemoryLimit,
                     format!(
-                        "{namespace} as of change {seq}: more than {DEFAULT_MEMORY_LIMIT} bytes of documents changed since"
+                        "{namespace} as of change {seq}: what changed since takes more than the {memory} bytes of memory that are left"
                     ),
                 ));
             }
             Ok(true)
         })?;
+        *memory -= rows + overlay.inserted.bytes();
         Ok(Some((meta, overlay)))
+    }
+
+    /// What is left of a hint: the past has no indexes, so that one that names an index is ignored.
+    pub(crate) fn hint(hint: Option<Hint>) -> Option<Hint> {
+        hint.filter(|hint| matches!(hint, Hint::Natural(_)))
+    }
+
+    /// A query that reads the past, without its hint if that names an index.
+    ///
+    /// # Errors
+    /// `BadValue` for bounds of the keys of an index.
+    pub(crate) fn query(query: Query) -> Result<Query> {
+        match query.bounds.is_none() {
+            true => Ok(Query { hint: Self::hint(query.hint), ..query }),
+            false => Err(QueryError::bad_value(
+                "min() and max() cannot be used at an earlier time, which has no indexes",
+            )),
+        }
     }
 }
 

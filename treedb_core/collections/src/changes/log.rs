@@ -1,12 +1,14 @@
 //! The tables of the change log in a transaction, and reading them.
 
-use bson::RawDocumentBuf;
+use bson::{RawDocumentBuf, Timestamp};
 
 use treedb_query::access::RowId;
 use treedb_query::error::Result;
 use treedb_storage::{Cursor, Reads, Table};
 
+use super::as_of::{snapshot_too_old, unavailable};
 use super::dropped_collections::{self, CollectionsById};
+use super::event::cluster_time;
 use super::record::{Change, EarlierVersion, Head, Operation, Record, damaged, document, key};
 use super::row_history;
 use super::settings::Settings;
@@ -196,6 +198,49 @@ impl Log {
             }
         }
         Ok(low.saturating_sub(1))
+    }
+
+    /// Number of the last change whose cluster time is not later than `time`.
+    ///
+    /// # Errors
+    /// `SnapshotUnavailable` if `time` is later than the last change: another one may get it yet. `SnapshotTooOld` if it is earlier than
+    /// those that are kept.
+    pub(crate) fn at_cluster_time(&self, reads: &impl Reads, time: Timestamp) -> Result<u64> {
+        let (end, milliseconds) = (self.end(reads)?, i64::from(time.time) * 1000);
+        // Changes of one second differ in the increment, the lower half of their number.
+        let before = self.at_time(reads, milliseconds - 1)?;
+        let last = self.at_time(reads, milliseconds + 999)?;
+        let low = u64::from(u32::MAX);
+        let same = (last & !low) | u64::from(time.increment);
+        let of_second = before + 1..=last;
+        let newest = cluster_time(end.time, end.next.saturating_sub(1));
+        if time.time > newest.time {
+            return Err(unavailable(time, "the last change was before"));
+        }
+        // The upper half may have grown within the second.
+        let mut possible = [Some(same), same.checked_sub(low + 1)].into_iter().flatten();
+        let seq = match possible.find(|seq| of_second.contains(seq)) {
+            Some(seq) => seq,
+            None if same < last => before,
+            None if same > last && time.time == newest.time => {
+                return Err(unavailable(time, "the last change was before"));
+            }
+            None => last,
+        };
+        let is_kept = match self.first(reads)? {
+            Some(first) if seq >= first.first => true,
+            first => {
+                let cut = first.is_some_and(|first| first.first > self.settings.from);
+                !cut && time >= cluster_time(self.settings.since, self.settings.from.saturating_sub(1))
+            }
+        };
+        match is_kept {
+            true => Ok(seq),
+            false => {
+                let (seconds, increment) = (time.time, time.increment);
+                Err(snapshot_too_old(format!("at ({seconds}, {increment}): changes are not kept that long")))
+            }
+        }
     }
 }
 

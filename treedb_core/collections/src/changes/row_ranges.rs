@@ -28,6 +28,11 @@ impl RowRanges {
         self.ranges.iter().map(|(first, end)| end - first).sum()
     }
 
+    /// About the bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        self.ranges.len() * 2 * size_of::<(u64, u64)>()
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = u64> {
         self.ranges.iter().flat_map(|(&first, &end)| first..end)
     }

@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::error::Result;
 use treedb_storage::{Reads, TableKind, WriteTxn};
 
 use super::AsOf;
+use super::as_of::unavailable;
 use super::dropped_collections::DroppedCollection;
 use super::event::cluster_time;
 use super::log::{CHANGES, DROPPED, End, Log, ROW_HISTORY};
@@ -292,24 +293,17 @@ impl Database {
         Ok(Some(cluster_time(end.time, end.next.saturating_sub(1))))
     }
 
-    /// The state after the change with this [`Self::operation_time`].
+    /// The state at this cluster time: after the last change that was not later ([`Self::operation_time`]).
     ///
     /// # Errors
-    /// `SnapshotUnavailable` if there is no such change, or changes are not recorded.
+    /// `SnapshotUnavailable` if the time is later than the last change, as more changes may get that time, or if changes are not recorded;
+    /// `SnapshotTooOld` if it is earlier than those that are kept.
     pub fn at_operation_time(&self, time: bson::Timestamp) -> Result<AsOf> {
         let reads = self.inner.store.begin_read()?;
-        let unavailable = || {
-            QueryError::new(
-                ErrorCode::SnapshotUnavailable,
-                format!("there is no change with the operation time ({}, {})", time.time, time.increment),
-            )
-        };
-        let log = Log::find(&reads)?.ok_or_else(unavailable)?;
-        let last = log.end(&reads)?.next.saturating_sub(1);
-        // The increment is the lower half of the change's sequence number.
-        let distance = (last as u32).wrapping_sub(time.increment);
-        let seq = last.checked_sub(u64::from(distance)).ok_or_else(unavailable)?;
-        Ok(AsOf::Change(seq))
+        match Log::find(&reads)? {
+            Some(log) => log.at_cluster_time(&reads, time).map(AsOf::Change),
+            None => Err(unavailable(time, "changes are not recorded")),
+        }
     }
 
     /// True if [`Self::record_changes`] was ever called, be it to switch the log off.

@@ -48,11 +48,11 @@ pub struct AggregateRequest {
     pub pipeline: RawArrayBuf,
     /// Variables that its expressions may use as `$$name`: a document of expressions.
     pub variables: Option<RawDocumentBuf>,
-    /// Name of the index to find the documents by; `None` lets the planner choose.
+    /// The index to find the documents by, which is ignored at an earlier moment; `None` lets the planner choose.
     pub hint: Option<Hint>,
     /// Whether `$sort` and `$group` may use temporary files in the directory of the database beyond `memory`.
     pub allow_disk_use: bool,
-    /// Bytes that a stage may hold.
+    /// Bytes that a stage may hold; and the documents together that changed since an earlier moment which is read.
     pub memory: usize,
     /// When to give up, with `MaxTimeMSExpired`.
     pub until: Option<Instant>,
@@ -164,12 +164,19 @@ struct SnapshotCollections {
 /// Collections as they were at an earlier moment, which were found so far. To find one takes a walk over the changes since.
 struct Past {
     at: AsOf,
-    found: Mutex<BTreeMap<Namespace, Option<CollectionSnapshot>>>,
+    found: Mutex<PastCollections>,
+}
+
+struct PastCollections {
+    by_name: BTreeMap<Namespace, Option<CollectionSnapshot>>,
+    /// Bytes that those to come may take.
+    memory: usize,
 }
 
 impl Past {
-    fn new(at: AsOf) -> Past {
-        Past { at, found: Mutex::default() }
+    /// Those at `at`, which take so many bytes together at most.
+    fn new(at: AsOf, memory: usize) -> Past {
+        Past { at, found: Mutex::new(PastCollections { by_name: BTreeMap::new(), memory }) }
     }
 
     /// A collection; `None` if there was none.
@@ -180,12 +187,12 @@ impl Past {
         namespace: &Namespace,
     ) -> Result<Option<CollectionSnapshot>> {
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = found.get(namespace) {
+        if let Some(known) = found.by_name.get(namespace) {
             return Ok(known.clone());
         }
-        let past = AsOfOverlay::find(&db.inner.catalog, reads, namespace, self.at)?;
+        let past = AsOfOverlay::find(&db.inner.catalog, reads, namespace, self.at, &mut found.memory)?;
         let past = past.map(|(meta, past)| CollectionSnapshot::of_past(meta, past));
-        found.insert(namespace.clone(), past.clone());
+        found.by_name.insert(namespace.clone(), past.clone());
         Ok(past)
     }
 }
@@ -200,10 +207,15 @@ fn locked(reads: &Mutex<ReadTxn>) -> MutexGuard<'_, ReadTxn> {
 impl SnapshotCollections {
     /// The collection, if there is one.
     fn seen(&self, namespace: &str) -> Result<Option<CollectionSnapshot>> {
-        let (nothing, namespace) = (Overlays::new(), Namespace::parse(namespace)?);
-        if let Some(past) = &self.past {
-            return past.find(&self.db, &locked(&self.reads), &namespace);
+        match &self.past {
+            Some(past) => past.find(&self.db, &locked(&self.reads), &Namespace::parse(namespace)?),
+            None => self.present(namespace),
         }
+    }
+
+    /// The collection as it is now, if there is one.
+    fn present(&self, namespace: &str) -> Result<Option<CollectionSnapshot>> {
+        let (nothing, namespace) = (Overlays::new(), Namespace::parse(namespace)?);
         let changed = self.changed.as_ref().unwrap_or(&nothing);
         let seen = collection_snapshot(&self.db, &*locked(&self.reads), changed, &namespace)?;
         Ok((!seen.is_nothing()).then_some(seen))
@@ -544,8 +556,8 @@ impl Collections for SnapshotCollections {
     }
 
     fn check_target(&self, namespace: &str, replaces: bool) -> Result<()> {
-        // A view is an error here.
-        let Some(seen) = self.seen(namespace)? else {
+        // What is written is written now, whatever moment is read. A view is an error here.
+        let Some(seen) = self.present(namespace)? else {
             return self.db.inner.catalog.check_free(&*locked(&self.reads), &Namespace::parse(namespace)?);
         };
         let Some(special) = seen.unchanged().map(|meta| &meta.special) else { return Ok(()) };
@@ -628,6 +640,9 @@ impl Collections for SnapshotCollections {
     }
 
     fn vector_search(&self, namespace: &str, search: &NearestQuery) -> Result<Vec<Neighbor>> {
+        if self.past.is_some() {
+            self.refuse_but_of_the_present("$vectorSearch")?;
+        }
         let Some(seen) = self.seen(namespace)? else { return Ok(Vec::new()) };
         let reads = locked(&self.reads);
         let layer = seen.through(&*reads);
@@ -669,13 +684,12 @@ impl Database {
         request: &AggregateRequest,
     ) -> Result<Aggregation> {
         let in_transaction = changed.is_some();
-        let Prepared { namespace, pipeline, collections, context } =
+        let Prepared { namespace, pipeline, collections, context, hint } =
             self.prepare(reads, changed, namespace, request)?;
         if in_transaction && pipeline.writes() {
             return Err(unsupported_in_transaction("$out or $merge"));
         }
         pipeline.check_target(&context)?;
-        let hint = request.hint.clone();
         let plan =
             collections.plan(&namespace, pipeline.explain(namespace.as_str(), hint.clone(), &context)?.0)?;
         let documents = pipeline.open_with_hint(namespace.as_str(), hint, &context)?;
@@ -688,10 +702,10 @@ impl Database {
     /// As there.
     pub fn explain_aggregate(&self, namespace: &str, request: &AggregateRequest) -> Result<Explanation> {
         let reads = Arc::new(Mutex::new(self.inner.store.begin_read()?));
-        let Prepared { namespace, pipeline, collections, context } =
+        let Prepared { namespace, pipeline, collections, context, hint } =
             self.prepare(reads, None, namespace, request)?;
         pipeline.check_target(&context)?;
-        let (query, stages) = pipeline.explain(namespace.as_str(), request.hint.clone(), &context)?;
+        let (query, stages) = pipeline.explain(namespace.as_str(), hint, &context)?;
         let planner = query.map(|query| collections.query_planner(&namespace, &query)).transpose()?;
         Ok(Explanation { planner, stages })
     }
@@ -763,7 +777,7 @@ impl Database {
             db: self.clone(),
             reads,
             changed,
-            past: request.as_of.map(|at| Arc::new(Past::new(at))),
+            past: request.as_of.map(|at| Arc::new(Past::new(at, request.memory))),
             durability: request.durability,
             validates: request.validates,
             examined,
@@ -811,7 +825,11 @@ impl Database {
             }
         };
         let context = collections.context(&namespace, &variables, request.threads);
-        Ok(Prepared { namespace, pipeline, collections, context })
+        let hint = match request.as_of {
+            Some(_) => AsOfOverlay::hint(request.hint.clone()),
+            None => request.hint.clone(),
+        };
+        Ok(Prepared { namespace, pipeline, collections, context, hint })
     }
 }
 
@@ -821,6 +839,7 @@ struct Prepared {
     pipeline: Pipeline,
     collections: Arc<SnapshotCollections>,
     context: Context,
+    hint: Option<Hint>,
 }
 
 /// How a pipeline is run.

@@ -1,6 +1,6 @@
 //! Visiting the documents of a query without copying them.
 
-use bson::RawDocument;
+use bson::{RawDocument, RawDocumentBuf};
 
 use treedb_query::access::Flow;
 use treedb_query::doc::Value;
@@ -116,8 +116,9 @@ impl Collection {
         }
     }
 
-    /// Lends the document whose `_id` equals `id` to `visit`; false if there is none. The value is never read as operators, also if it is
-    /// a document. It has been validated.
+    /// Lends the document whose `_id` equals `id` to `visit`; false if there is none. `None`, without a call, if the index of `_id` cannot tell,
+    /// or this is a view: [`Self::find_by_id`] does then. The value is never read as operators, also if it
+    /// is a document. It has been validated.
     ///
     /// # Errors
     /// Those of [`Collection::find`] and those of `visit`.
@@ -125,31 +126,44 @@ impl Collection {
         &self,
         id: Value<'_>,
         visit: &mut dyn FnMut(&RawDocument) -> Result<()>,
-    ) -> Result<bool> {
-        if let Some(point) = PointQuery::of_field(b"_id", id) {
-            let (store, catalog) = (&self.database().inner.store, &self.database().inner.catalog);
-            let reads = store.snapshot()?;
-            let found = catalog.with_meta(&reads, reads.txn(), self.namespace(), |meta| {
-                point_lookup::lend_one(&point, &reads, meta, visit)
-            });
-            match found {
-                Ok(Some(found)) => {
-                    if let Some(found) = found? {
-                        return Ok(found);
-                    }
-                }
-                Ok(None) => return Ok(false),
-                Err(error) if is_about_a_view(&error) => {}
-                Err(error) => return Err(error),
-            }
+    ) -> Result<Option<bool>> {
+        let Some(point) = PointQuery::of_field(b"_id", id) else { return Ok(None) };
+        let (store, catalog) = (&self.database().inner.store, &self.database().inner.catalog);
+        let reads = store.snapshot()?;
+        let found = catalog.with_meta(&reads, reads.txn(), self.namespace(), |meta| {
+            point_lookup::lend_one(&point, &reads, meta, visit)
+        });
+        match found {
+            Ok(Some(found)) => found,
+            Ok(None) => Ok(Some(false)),
+            Err(error) if is_about_a_view(&error) => Ok(None),
+            Err(error) => Err(error),
         }
+    }
+
+    /// Whether this is a view now.
+    ///
+    /// # Errors
+    /// Those of the storage engine.
+    pub fn is_view(&self) -> Result<bool> {
+        let (store, catalog) = (&self.database().inner.store, &self.database().inner.catalog);
+        let reads = store.snapshot()?;
+        match catalog.with_meta(&reads, reads.txn(), self.namespace(), |_| ()) {
+            Ok(_) => Ok(false),
+            Err(error) if is_about_a_view(&error) => Ok(true),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// The document whose `_id` equals `id`, as [`Self::lend_by_id`], in a view too: that runs the view's pipeline.
+    ///
+    /// # Errors
+    /// Those of [`Collection::find`].
+    pub fn find_by_id(&self, id: Value<'_>) -> Result<Option<RawDocumentBuf>> {
         let mut filter = Writer::new(64);
         let operand = filter.open_document(b"_id");
         filter.value(b"$eq", id);
         filter.close(operand);
-        match self.find_one(filter.finish())? {
-            Some(document) => visit(&document).map(|()| true),
-            None => Ok(false),
-        }
+        self.find_one(filter.finish())
     }
 }

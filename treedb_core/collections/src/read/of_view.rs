@@ -60,7 +60,6 @@ pub(crate) fn pipeline_of(request: &FindRequest) -> Result<AggregateRequest> {
     let unsupported = [
         (!request.bounds.is_none(), "min and max"),
         (request.returns != Returns::default(), "returnKey and showRecordId"),
-        (request.as_of.is_some(), "a time in the past"),
     ];
     if let Some((_, what)) = unsupported.iter().find(|(asked, _)| *asked) {
         return Err(QueryError::new(

@@ -55,12 +55,7 @@ fn read<'a>(
             _ => arg.ignored_or_unknown()?,
         }
     }
-    let stages = stages.ok_or_else(|| {
-        CommandError::new(
-            ErrorCode::Location40414,
-            "BSON field 'aggregate.pipeline' is missing but a required field",
-        )
-    })?;
+    let stages = stages.ok_or_else(|| CommandError::missing("aggregate.pipeline"))?;
     let mut pipeline = AggregateRequest::of(stages.to_owned());
     pipeline.allow_disk_use = disk;
     pipeline.variables = variables;

@@ -131,10 +131,7 @@ pub(super) fn collections(request: &Request<'_>) -> Result<Vec<Namespace>> {
 }
 
 fn missing(field: &str) -> CommandError {
-    CommandError::new(
-        ErrorCode::Location40414,
-        format!("BSON field 'bulkWrite.{field}' is missing but a required field"),
-    )
+    CommandError::missing(&format!("bulkWrite.{field}"))
 }
 
 /// The kind of an operation and the number of its collection: its first field.

@@ -23,11 +23,6 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             _ => arg.ignored_or_unknown()?,
         }
     }
-    let mode = mode.ok_or_else(|| {
-        CommandError::new(
-            ErrorCode::Location40414,
-            "BSON field 'configureFailPoint.mode' is missing but a required field",
-        )
-    })?;
+    let mode = mode.ok_or_else(|| CommandError::missing("configureFailPoint.mode"))?;
     Ok(fail_points::reply(fail_points.configure(request.subject_name()?, mode, data)?))
 }

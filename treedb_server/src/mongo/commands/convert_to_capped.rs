@@ -1,7 +1,5 @@
 //! `convertToCapped`.
 
-use treedb_query::query::ErrorCode;
-
 use super::Result;
 use super::request::{Request, done};
 use super::writes::{flush_catalog_change, write_concern};
@@ -18,12 +16,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             _ => arg.ignored_or_unknown()?,
         }
     }
-    let size = size.ok_or_else(|| {
-        CommandError::new(
-            ErrorCode::Location40414,
-            "BSON field 'convertToCapped.size' is missing but a required field",
-        )
-    })?;
+    let size = size.ok_or_else(|| CommandError::missing("convertToCapped.size"))?;
     let namespace = request.namespace()?;
     request.context.database.convert_to_capped(namespace.as_str(), size, max)?;
     flush_catalog_change(request, durability)?;

@@ -38,12 +38,7 @@ pub(super) fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) 
             _ => arg.nested_ignored_or_unknown()?,
         }
     }
-    let missing = |name: &str| {
-        CommandError::new(
-            ErrorCode::Location40414,
-            format!("BSON field 'delete.deletes.{name}' is missing but a required field"),
-        )
-    };
+    let missing = |name: &str| CommandError::missing(&format!("delete.deletes.{name}"));
     let limit = match limit.ok_or_else(|| missing("limit"))? {
         0 => 0,
         1 => 1,

@@ -2,7 +2,6 @@
 
 use bson::rawdoc;
 use treedb_collections::FindRequest;
-use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::find::hint;
@@ -24,12 +23,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             _ => arg.ignored_or_unknown()?,
         }
     }
-    let path = path.ok_or_else(|| {
-        CommandError::new(
-            ErrorCode::Location40414,
-            "BSON field 'distinct.key' is missing but a required field",
-        )
-    })?;
+    let path = path.ok_or_else(|| CommandError::missing("distinct.key"))?;
     if let Some(mut open) = request.transaction() {
         let values = open.txn.collection(collection.namespace().as_str())?.distinct(path, &find)?;
         return Ok(rawdoc! { "values": values });

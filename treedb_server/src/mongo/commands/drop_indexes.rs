@@ -23,12 +23,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             _ => arg.ignored_or_unknown()?,
         }
     }
-    let wanted = wanted.ok_or_else(|| {
-        CommandError::new(
-            ErrorCode::Location40414,
-            "BSON field 'dropIndexes.index' is missing but a required field",
-        )
-    })?;
+    let wanted = wanted.ok_or_else(|| CommandError::missing("dropIndexes.index"))?;
     let collection = request.collection()?;
     let Some(indexes) = collection.indexes()? else {
         return Err(CommandError::new(

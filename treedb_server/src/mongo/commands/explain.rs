@@ -86,10 +86,7 @@ fn of_distinct(command: &RawDocument) -> Result<FindRequest> {
         }
     }
     if !key {
-        return Err(CommandError::new(
-            ErrorCode::Location40414,
-            "BSON field 'distinct.key' is missing but a required field",
-        ));
+        return Err(CommandError::missing("distinct.key"));
     }
     Ok(find)
 }
@@ -113,12 +110,7 @@ fn statement<'a>(command: &'a RawDocument, field: &str) -> Result<&'a RawDocumen
             }
         };
     }
-    only.ok_or_else(|| {
-        CommandError::new(
-            ErrorCode::Location40414,
-            format!("BSON field '{field}' is missing but a required field"),
-        )
-    })
+    only.ok_or_else(|| CommandError::missing(field))
 }
 
 fn of_update(command: &RawDocument) -> Result<Write> {

@@ -32,12 +32,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             _ => arg.ignored_or_unknown()?,
         }
     }
-    let collection = collection.ok_or_else(|| {
-        CommandError::new(
-            ErrorCode::Location40414,
-            "BSON field 'getMore.collection' is missing but a required field",
-        )
-    })?;
+    let collection = collection.ok_or_else(|| CommandError::missing("getMore.collection"))?;
     let namespace = cursor_namespace(request.database, collection)?;
     let open = request.transaction();
     request.context.cursors.next(&request.session.identity, id, &namespace, batch, wait, open.as_deref())

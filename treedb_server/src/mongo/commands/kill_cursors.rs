@@ -20,12 +20,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             _ => arg.ignored_or_unknown()?,
         }
     }
-    let cursors = cursors.ok_or_else(|| {
-        CommandError::new(
-            ErrorCode::Location40414,
-            "BSON field 'killCursors.cursors' is missing but a required field",
-        )
-    })?;
+    let cursors = cursors.ok_or_else(|| CommandError::missing("killCursors.cursors"))?;
     let (mut killed, mut missing) = (RawArrayBuf::new(), RawArrayBuf::new());
     for id in cursors {
         let id = id?.as_i64().ok_or_else(|| {

@@ -51,11 +51,6 @@ pub(super) fn names(request: &Request<'_>) -> Result<(Namespace, Namespace)> {
             to = Some(full("to", arg.value())?);
         }
     }
-    let to = to.ok_or_else(|| {
-        CommandError::new(
-            ErrorCode::Location40414,
-            "BSON field 'renameCollection.to' is missing but a required field",
-        )
-    })?;
+    let to = to.ok_or_else(|| CommandError::missing("renameCollection.to"))?;
     Ok((full("renameCollection", request.subject()?)?, to))
 }

@@ -264,10 +264,7 @@ impl<'a> Request<'a> {
                     .collect();
             }
         }
-        Err(CommandError::new(
-            ErrorCode::Location40414,
-            format!("BSON field '{}.{name}' is missing but a required field", self.command.name),
-        ))
+        Err(CommandError::missing(&format!("{}.{name}", self.command.name)))
     }
 
     /// Refuses sections that are not the argument `name`.

@@ -26,10 +26,7 @@ fn payload<'a>(arg: &Arg<'a>) -> Result<&'a [u8]> {
 }
 
 fn missing(owner: &str, name: &str) -> CommandError {
-    CommandError::new(
-        ErrorCode::Location40414,
-        format!("BSON field '{owner}.{name}' is missing but a required field"),
-    )
+    CommandError::missing(&format!("{owner}.{name}"))
 }
 
 fn reply(step: Step) -> RawDocumentBuf {

@@ -57,7 +57,8 @@ fn specification(spec: &RawDocument) -> Result {
         }
     }
     refuse_other_types(kind)?;
-    let definition = definition.ok_or_else(|| missing("createSearchIndexes.indexes.definition"))?;
+    let definition =
+        definition.ok_or_else(|| CommandError::missing("createSearchIndexes.indexes.definition"))?;
     Ok(rawdoc! { "name": name, "type": TYPE, "definition": definition.to_owned() })
 }
 
@@ -73,13 +74,6 @@ fn refuse_other_types(kind: &str) -> Result<()> {
             format!("the type of a search index is \"{TYPE}\", not \"{other}\""),
         )),
     }
-}
-
-fn missing(field: &str) -> CommandError {
-    CommandError::new(
-        ErrorCode::Location40414,
-        format!("BSON field '{field}' is missing but a required field"),
-    )
 }
 
 /// Which index a command is about: its name or its id.
@@ -140,7 +134,7 @@ pub(super) fn update(request: &Request<'_>) -> Result {
             _ => arg.ignored_or_unknown()?,
         }
     }
-    let definition = definition.ok_or_else(|| missing("updateSearchIndex.definition"))?;
+    let definition = definition.ok_or_else(|| CommandError::missing("updateSearchIndex.definition"))?;
     let collection = request.collection()?;
     let index = which.find("updateSearchIndex", &collection)?;
     collection.update_search_index(&index.name, definition)?;

@@ -53,12 +53,7 @@ pub(super) fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) 
             _ => arg.nested_ignored_or_unknown()?,
         }
     }
-    let missing = |name: &str| {
-        CommandError::new(
-            ErrorCode::Location40414,
-            format!("BSON field 'update.updates.{name}' is missing but a required field"),
-        )
-    };
+    let missing = |name: &str| CommandError::missing(&format!("update.updates.{name}"));
     let filter = filter.ok_or_else(|| missing("q"))?;
     let update = update.ok_or_else(|| missing("u"))?;
     let parsed = UpdateRequest {

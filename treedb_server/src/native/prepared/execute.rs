@@ -12,7 +12,8 @@ use crate::native::call::{
     UNORDERED, UPSERT, UpdateWith,
 };
 use crate::native::error_frame::ErrorFrame;
-use crate::native::execute::{Done, Session, checked, lend_all, lend_by_id, with_ack};
+use crate::native::execute::{Done, Session, checked, get_by_id, lend_all, with_ack};
+use crate::native::running::{Running, Stop};
 
 impl Session {
     /// Prepares a statement.
@@ -65,8 +66,9 @@ impl Session {
         &self,
         statement: &Statement,
         executed: &Executed<'_>,
+        running: &mut Running<'_>,
         out: &mut Vec<u8>,
-    ) -> Done {
+    ) -> Result<(), Stop> {
         let Executed { flags, rest, .. } = *executed;
         let Statement { kind, collection, .. } = statement;
         let fill = Fill { statement, limit: most_built(rest.len()) };
@@ -75,7 +77,7 @@ impl Session {
                 let with = read(flags, rest, 0, GetWith::read)?;
                 let values = fill.values(with.values)?;
                 let id = values.first().map(Element::value).ok_or_else(missing)?;
-                lend_by_id(collection, id, out)
+                return get_by_id(collection, id, running, out);
             }
             Kind::Find { filter, sort, projection } => {
                 let with = read(flags, rest, 0, FindWith::read)?;
@@ -88,6 +90,7 @@ impl Session {
                 {
                     return Ok(());
                 }
+                running.beware_of_views(collection)?;
                 let request = FindRequest {
                     filter: Some(fill.document(filter, with.values)?),
                     sort: sort.clone(),
@@ -96,7 +99,7 @@ impl Session {
                     limit: with.limit,
                     ..FindRequest::default()
                 };
-                self.first_batch(collection, request, with.batch, out)
+                self.first_batch(collection, request, with.batch, out)?;
             }
             Kind::Insert(template) => {
                 let with = read(flags, rest, Ack::BITS | UNORDERED, InsertWith::read)?;
@@ -120,7 +123,7 @@ impl Session {
                     })
                     .collect::<Result<_, _>>()
                     .map_err(|error| ErrorFrame::new(ErrorCode::InternalError, error.to_string()))?;
-                self.insert_into(&with_ack(collection, with.ack), &documents, with.ordered, origin, out)
+                self.insert_into(&with_ack(collection, with.ack), &documents, with.ordered, origin, out)?;
             }
             Kind::Update { filter, update } => {
                 let with = read(flags, rest, Ack::BITS | MULTI | UPSERT, UpdateWith::read)?;
@@ -132,7 +135,7 @@ impl Session {
                         fill.document(update, with.values)?,
                     )
                 };
-                self.update_in(&with_ack(collection, with.ack), request, out)
+                self.update_in(&with_ack(collection, with.ack), request, out)?;
             }
             Kind::Delete(filter) => {
                 let with = read(flags, rest, Ack::BITS, DeleteWith::read)?;
@@ -142,17 +145,17 @@ impl Session {
                 };
                 let deleted = with_ack(collection, with.ack).delete(request)?;
                 out.extend_from_slice(&deleted.to_le_bytes());
-                Ok(())
             }
             Kind::Count(filter) => {
                 let with = read(flags, rest, 0, CountWith::read)?;
                 let filter = fill.document(filter, with.values)?;
+                running.beware_of_views(collection)?;
                 let counted =
                     collection.count(FindRequest::filter(filter).skip(with.skip).limit(with.limit))?;
                 out.extend_from_slice(&counted.to_le_bytes());
-                Ok(())
             }
         }
+        Ok(())
     }
 }
 

@@ -1,6 +1,6 @@
 //! Reading as of earlier changes, against a model that keeps all versions.
 
-use bson::{Document, doc};
+use bson::{Document, Timestamp, doc};
 use treedb_testing::{Rng, seeds};
 
 use super::model::step;
@@ -161,4 +161,95 @@ fn a_document_has_a_history_and_can_be_read_by_time() {
     let refused = collection.find_one_as_of(raw(&doc! {}), AsOf::Change(2)).unwrap_err();
     assert_eq!(refused.code, ErrorCode::SnapshotTooOld);
     assert_eq!(collection.history(1).unwrap().len(), 1);
+}
+
+#[test]
+fn a_cluster_time_is_the_state_after_the_last_change_that_is_not_later() {
+    let db = open(&SimDisk::new()).unwrap();
+    let clock = &db.inner.changes;
+    let resolve = |time: u32, increment: u32| match db.at_operation_time(Timestamp { time, increment }) {
+        Ok(AsOf::Change(seq)) => Ok(seq),
+        Ok(other) => panic!("{other:?}"),
+        Err(error) => Err(error.code),
+    };
+    assert_eq!(resolve(1, 0), Err(ErrorCode::SnapshotUnavailable));
+    let collection = db.collection("a.x").unwrap();
+    collection.insert_one(raw(&doc! {})).unwrap();
+    clock.set_now(10_500);
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    assert_eq!(db.operation_time().unwrap(), Some(Timestamp { time: 10, increment: 0 }));
+    assert_eq!([resolve(10, 0), resolve(10, 1)], [Ok(0), Err(ErrorCode::SnapshotUnavailable)]);
+    // Changes 1 and 2 in second 10, 3 to 5 in second 20, 6 in second 30.
+    for (time, count) in [(10_600, 1), (10_900, 1), (20_000, 2), (20_999, 1), (30_000, 1)] {
+        clock.set_now(time);
+        let documents: Vec<_> = (0..count).map(|_| raw(&doc! {})).collect();
+        collection.insert_many(&documents, true).unwrap();
+    }
+    use ErrorCode::{SnapshotTooOld, SnapshotUnavailable};
+    let expected = [
+        ((9, 1), Err(SnapshotTooOld)),
+        ((9, 6), Err(SnapshotTooOld)),
+        ((10, 0), Ok(0)),
+        ((10, 1), Ok(1)),
+        ((10, 9), Ok(2)),
+        ((15, 0), Ok(2)),
+        ((15, 1), Ok(2)),
+        ((20, 0), Ok(2)),
+        ((20, 2), Ok(2)),
+        ((20, 3), Ok(3)),
+        ((20, 4), Ok(4)),
+        ((20, u32::MAX), Ok(5)),
+        ((29, 1), Ok(5)),
+        ((30, 1), Ok(5)),
+        ((30, 6), Ok(6)),
+        ((30, 7), Err(SnapshotUnavailable)),
+        ((31, 1), Err(SnapshotUnavailable)),
+        ((u32::MAX, 1), Err(SnapshotUnavailable)),
+    ];
+    for ((time, increment), seq) in expected {
+        assert_eq!(resolve(time, increment), seq, "({time}, {increment})");
+    }
+    // All records but the last are removed.
+    clock.set_now(100_000_000_000);
+    db.trim_changes().unwrap();
+    let expected = [((20, 5), Err(SnapshotTooOld)), ((30, 5), Err(SnapshotTooOld)), ((30, 6), Ok(6))];
+    for ((time, increment), seq) in expected {
+        assert_eq!(resolve(time, increment), seq, "({time}, {increment}) of a log that was trimmed");
+    }
+}
+
+#[test]
+fn pipelines_that_read_the_past_share_one_budget_ignore_hints_and_check_what_they_write_to() {
+    let db = open(&SimDisk::new()).unwrap();
+    db.record_changes(Some(ChangeLogOptions::default())).unwrap();
+    let filler = "x".repeat(10_000);
+    for name in ["a.x", "a.y"] {
+        let documents: Vec<_> = (0..10).map(|id| raw(&doc! { "_id": id, "f": &filler })).collect();
+        db.collection(name).unwrap().insert_many(&documents, true).unwrap();
+    }
+    let at = Some(AsOf::Change(db.change_log().unwrap().unwrap().next - 1));
+    for name in ["a.x", "a.y"] {
+        db.collection(name).unwrap().delete(crate::DeleteRequest::many(raw(&doc! {}))).unwrap();
+    }
+    let run = |memory: usize, hint: Option<&str>, stages: &[Document]| {
+        let mut request = AggregateRequest::new(stages.iter().map(raw));
+        (request.as_of, request.memory, request.hint) = (at, memory, hint.map(Into::into));
+        let documents: Result<Vec<_>> = db.aggregate("a.x", &request)?.collect();
+        documents.map(|documents| documents.len())
+    };
+    let both = [doc! { "$unionWith": "y" }];
+    assert_eq!(run(400_000, None, &both).unwrap(), 20);
+    assert_eq!(run(150_000, None, &[]).unwrap(), 10);
+    assert_eq!(run(150_000, None, &both).unwrap_err().code, ErrorCode::ExceededMemoryLimit);
+    // There are no indexes in the past.
+    assert_eq!(run(400_000, Some("none"), &[]).unwrap(), 10);
+    let mut request = FindRequest { as_of: at, ..FindRequest::default() }.hint("none");
+    assert_eq!(db.collection("a.x").unwrap().find(request.clone()).unwrap().count(), 10);
+    request.bounds.min = Some(raw(&doc! { "_id": 3 }));
+    let refused = db.collection("a.x").unwrap().find(request).unwrap_err();
+    assert_eq!(refused.code, ErrorCode::BadValue);
+    let search = doc! { "$vectorSearch": {
+        "index": "v", "path": "v", "queryVector": [1.0, 2.0], "numCandidates": 10, "limit": 3,
+    } };
+    assert_eq!(run(400_000, None, &[search]).unwrap_err().code, ErrorCode::InvalidOptions);
 }
