@@ -219,7 +219,8 @@ mod tests {
             let (_, films) = top.iter().find(|(name, _)| name == "shop.films")?;
             films.get_document("insert").ok()?.get_i64("count").ok()
         };
-        (insert(), insert());
+        insert();
+        insert();
         assert_eq!(counted(), Some(2));
         for (collection, wanted) in [(Some("films"), 1), (None, 1)] {
             operations.forget("shop", collection);
