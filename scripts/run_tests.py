@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Runs every test suite of the project, says which took how long, and ends with one plain line: `N passed, N failed`.
+"""Runs every test suite of the project, says which took how long and which tests failed, and ends with one plain line:
+`N passed, N failed`.
 
     scripts/run_tests.py              all suites, in order
     scripts/run_tests.py --list       their names and commands
@@ -104,6 +105,23 @@ TIMED = [
     re.compile(r"^ +(?:Running (?:unittests )?|Doc-tests )(?P<name>\S+).*?finished in (?P<s>\d+\.\d+)s$", re.M | re.S),
 ]
 
+# Tests that failed, by name: pytest, cargo test, pg_regress and the isolation tester before version 16 and since.
+FAILED = re.compile(
+    r"^(?:FAILED (\S+)|test (\S+) (?:- .*)?\.\.\. FAILED|(?:test|\s{5,})\s*(\S+)\s+\.\.\. FAILED\b.*|not ok \d+\s+[-+] (\S+).*)", re.M)
+# What a script of the project, a compiler or a test that gives up prints where no test has a name.
+COMPLAINT = re.compile(r"^.*?(?:FAIL|\berror\b|Error\b|panicked at).*$", re.M)
+
+
+def failures(suite, text, status):
+    """One line for each test of a suite that failed; what it complained of first where its tool names no tests."""
+    if status is None:
+        return [f"{suite}: stopped, it took too long"]
+    named = list(dict.fromkeys(next(filter(None, match)) for match in FAILED.findall(text)))
+    if not named:
+        complaints = COMPLAINT.findall(text) or text.splitlines()[-1:] or ["no output"]
+        named = [complaint.strip()[:200] for complaint in complaints[:3]]
+    return [f"{suite}: {name}" for name in named]
+
 
 def count(text, status):
     """Tests passed and failed, by the suite's own words; its exit status where it has none."""
@@ -176,7 +194,7 @@ def main():
     if not args.suites and gib_free() < GIB_NEEDED and not (ROOT / "target" / "debug" / "deps").exists():
         print(f"{gib_free():.0f} GiB are free; all suites from a clean checkout take up to {GIB_NEEDED}", flush=True)
     total_passed = total_failed = 0
-    suites, tests = [], []
+    suites, tests, failing = [], [], []
     for name, minutes, command, what in chosen:
         print(f"==> {name}: {what}", flush=True)
         started = time.monotonic()
@@ -189,6 +207,7 @@ def main():
             failed += 1
         total_passed, total_failed = total_passed + passed, total_failed + failed
         if failed:
+            failing += failures(name, text, status)
             print("\n".join("    " + line for line in text.splitlines()[-80:]))
         for line in re.findall(r"^(?:summary: ).*$", text, re.M):
             print("    " + line)
@@ -197,6 +216,8 @@ def main():
         tests += timed(name, text)
         print(f"    {name}: {passed} ok, {failed} bad, {seconds:.0f} s, {gib_free():.0f} GiB free", flush=True)
     show_times(suites, tests)
+    if failing:
+        print("    what failed\n" + "\n".join(f"        {line}" for line in failing) + "\n")
     print(f"{total_passed} passed, {total_failed} failed")
     return 1 if total_failed else 0
 
