@@ -45,7 +45,7 @@ SUITES = [
     ("instructions", 15, "scripts/instructions.py", "instructions of the hot paths against the counts that are checked in"),
     ("bench", 15, "cargo test -p bench -p bench_common --lib",
      "the benchmarks' own code; docs/benchmarks.md and its pictures match the result files"),
-    ("driver", 8, "scripts/driver_tests.sh", "PyMongo against the real server"),
+    ("driver", 15, "scripts/driver_tests.sh", "PyMongo against the real server"),
     ("web", 8, "scripts/web_tests.sh", "the web page: hostile requests, and the page in Chromium"),
     ("vector_stores", 10, "scripts/vector_store_tests.sh", "LangChain's and LlamaIndex's stores for MongoDB against the real server"),
     ("client_python", 8, "scripts/client_tests.sh python", "PyMongo's asynchronous client, MongoEngine, Beanie and Django against the real server"),
