@@ -105,9 +105,10 @@ TIMED = [
     re.compile(r"^ +(?:Running (?:unittests )?|Doc-tests )(?P<name>\S+).*?finished in (?P<s>\d+\.\d+)s$", re.M | re.S),
 ]
 
-# Tests that failed, by name: pytest, cargo test, pg_regress and the isolation tester before version 16 and since.
+# Tests that failed, by name: pytest, cargo test, pg_regress and the isolation tester before version 16 and since, the
+# project's own scripts.
 FAILED = re.compile(
-    r"^(?:FAILED (\S+)|test (\S+) (?:- .*)?\.\.\. FAILED|(?:test|\s{5,})\s*(\S+)\s+\.\.\. FAILED\b.*|not ok \d+\s+[-+] (\S+).*)", re.M)
+    r"^(?:FAILED (\S+)|(\S.*): FAILED|test (\S+) (?:- .*)?\.\.\. FAILED|(?:test|\s{5,})\s*(\S+)\s+\.\.\. FAILED\b.*|not ok \d+\s+[-+] (\S+).*)", re.M)
 # What a script of the project, a compiler or a test that gives up prints where no test has a name.
 COMPLAINT = re.compile(r"^.*?(?:FAIL|\berror\b|Error\b|panicked at).*$", re.M)
 

@@ -116,12 +116,13 @@ pub(super) unsafe fn is_never_null(columns: pg_sys::TupleDesc, at: usize) -> boo
     // SAFETY: the caller's.
     unsafe {
         #[cfg(not(feature = "pg18"))]
-        return attribute(columns, at).attnotnull;
+        let never_null = attribute(columns, at).attnotnull;
         #[cfg(feature = "pg18")]
-        {
+        let never_null = {
             let compact = &*(*columns).compact_attrs.as_ptr().add(at);
-            return compact.attnullability as u8 == pg_sys::ATTNULLABLE_VALID;
-        }
+            compact.attnullability as u8 == pg_sys::ATTNULLABLE_VALID
+        };
+        never_null
     }
 }
 
