@@ -19,7 +19,8 @@ trap finish EXIT
 
 say "1. Build (a cold build takes some minutes)"
 cargo build --release -p treedb_server
-scripts/pg_install.sh "$PG_CONFIG"
+# What the server's build has compiled already is used again.
+PROFILE=release scripts/pg_install.sh "$PG_CONFIG"
 scripts/venv.sh
 treedb=${CARGO_TARGET_DIR:-target}/release/treedb
 

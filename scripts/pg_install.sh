@@ -2,15 +2,16 @@
 # Builds the extension and installs it into one Postgres.
 #
 #   scripts/pg_install.sh [PG_CONFIG]      default: the pg_config on PATH
-#   PROFILE=dev scripts/pg_install.sh      the development profile (default: release), with its symbols
-#   SYMBOLS=1 scripts/pg_install.sh        the symbols of the release profile beside the library, as treedb_pg.so.debug
+#   PROFILE=dev scripts/pg_install.sh      the development profile (default: extension), with its symbols
+#   PROFILE=release scripts/pg_install.sh  compiles in half the time where the server was built before; finds are 4 % slower
+#   SYMBOLS=1 scripts/pg_install.sh        the symbols beside the library, as treedb_pg.so.debug
 #
 # The library is stripped of what only debuggers read: a backend maps a fraction of what the compiler wrote.
 # Files are written beside the old ones and renamed over them: a running backend keeps the library it has mapped.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 given=${1:-${PG_CONFIG:-pg_config}}
-profile=${PROFILE:-release}
+profile=${PROFILE:-extension}
 
 pg_config=$(command -v "$given") || { echo "pg_install: no $given: install postgresql-server-dev-15, or name another pg_config" >&2; exit 1; }
 # The one on PATH by its plain name, as .cargo/config.toml has it: another text would make all bindings anew.

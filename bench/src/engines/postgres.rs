@@ -75,7 +75,7 @@ impl Postgres {
     }
 
     fn start_in(config: String, settings: &str) -> Result<Postgres> {
-        pg_shell(&config, "PROFILE=${PROFILE:-release} install_dev >&2", &[])?;
+        pg_shell(&config, "PROFILE=${PROFILE:-extension} install_dev >&2", &[])?;
         let dir = pg_shell(&config, "work_dir", &[])?;
         let port = pg_shell(&config, "free_port", &[])?;
         let pg = Postgres { dir: dir.into(), port, config };
