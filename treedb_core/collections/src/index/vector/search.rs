@@ -292,7 +292,7 @@ pub(super) fn nearest_among(
     table: &Table,
     vector: &[f32],
     among: &Among<'_>,
-    visit: &mut dyn FnMut(RowId, f32),
+    visit: &mut dyn FnMut(RowId, f32) -> Result<()>,
 ) -> Result<Option<Compared>> {
     with_workspace(|workspace| {
         let image = view.meta.images.image(def, view, table, workspace)?;
@@ -316,7 +316,7 @@ pub(super) fn nearest_among(
         for nodes in nodes.chunks(PREFETCHED) {
             nodes.iter().for_each(|node| image.graph.prefetch_vector(*node));
             for node in nodes {
-                visit(RowId(row_of(image.number(*node))), graph.node_distance(*node));
+                visit(RowId(row_of(image.number(*node))), graph.node_distance(*node))?;
             }
         }
         Ok(Some(compared))
