@@ -140,6 +140,30 @@ struct State {
     unfinished: Option<Contents>,
     /// The version that could not be read: some row that its image needs, but few searches, is damaged.
     unreadable: Option<TableVersion>,
+    /// There was an image of all of the index, which the follower brings up to date: it does not build the first one.
+    is_built: bool,
+    /// The size of the index when its image was given up while it was built, because it turned out to be too large.
+    outgrown: Option<Size>,
+}
+
+/// How many nodes an index has, and how many bytes its image may take.
+///
+/// What an image takes is estimated before it is built, but rows that are far apart take more. Each search reads a part of the table for an
+/// image that is being built, so one that was given up is built again only when it is much more likely to fit. One that became too large by
+/// what it followed is built anew at once: it takes less then.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    nodes: u64,
+    room: u64,
+}
+
+impl Size {
+    /// Whether an image that was too large at the size of `before` may fit now: there are an eighth fewer nodes, or there is an eighth more
+    /// room.
+    fn may_fit_after(&self, before: &Size) -> bool {
+        self.nodes < before.nodes - before.nodes / 8
+            || self.room > before.room.saturating_add(before.room / 8)
+    }
 }
 
 impl State {
@@ -172,7 +196,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a thread keeps from one search to the next.
+/// What is kept from one search to the next.
 #[derive(Default)]
 pub(super) struct Workspace {
     /// The images and the table that `image` is of.
@@ -307,18 +331,28 @@ impl Images {
         let Some(now) = state.follower.sees(view) else { return Ok(None) };
         let others = self.bytes().saturating_sub(slot.bytes.load(Ordering::Relaxed));
         let room = limit.saturating_sub(others);
+        let size = Size { nodes: view.reads.len(table)? / 2, room };
+        if state.outgrown.is_some_and(|before| !size.may_fit_after(&before)) {
+            return Ok(None);
+        }
+        state.outgrown = None;
+        let outgrown = (!state.is_built).then_some(size);
         // After an error they are gone: they may have only some of the changes.
         let mut contents = state.take_newest().unwrap_or_else(|| Contents::new(def));
         let mut follower = std::mem::take(&mut state.follower);
         let progress = follower.advance(&mut contents, def, view, table, (now, room));
-        let rebuilds = matches!(progress, Ok(Progress::TooLarge) | Err(_));
+        let rebuilds = matches!(progress, Ok(Progress::TooLarge | Progress::Full) | Err(_));
         slot.building.store(rebuilds || follower.is_partial(), Ordering::Relaxed);
         let mut image = None;
         match progress {
-            Ok(Progress::Complete) => image = Some(Arc::new(Image { version, contents })),
+            Ok(Progress::Complete) => {
+                state.is_built = true;
+                image = Some(Arc::new(Image { version, contents }));
+            }
             Ok(Progress::Partial) => state.unfinished = Some(contents),
-            Ok(Progress::TooLarge) => {
-                *state = State::default();
+            Ok(too_large @ (Progress::TooLarge | Progress::Full)) => {
+                let outgrown = outgrown.filter(|_| too_large == Progress::Full);
+                *state = State { outgrown, ..State::default() };
                 slot.bytes.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
@@ -336,7 +370,7 @@ impl Images {
             state.recent.remove(0);
         }
         if state.bytes() > room {
-            *state = State::default();
+            *state = State { outgrown, ..State::default() };
             slot.building.store(true, Ordering::Relaxed);
         }
         slot.bytes.store(state.bytes(), Ordering::Relaxed);
