@@ -47,6 +47,15 @@ pub(super) struct Batch {
     rows: HashSet<u64, BuildHasherDefault<NodeHasher>>,
 }
 
+impl Batch {
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let listed =
+            size_of::<u64>() * self.candidates.capacity() + size_of::<(f32, u64)>() * self.nearest.capacity();
+        listed + 2 * size_of::<u64>() * (self.visited.capacity() + self.rows.capacity())
+    }
+}
+
 /// A graph that gives candidates.
 trait Candidates {
     /// Writes about `ef` candidates over `out`; returns how many nodes it has compared.
