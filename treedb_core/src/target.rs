@@ -172,11 +172,17 @@ impl Target {
         request: &engine::VectorSearchRequest,
         visit: &mut dyn FnMut(engine::NeighborRef<'_>) -> Flow,
     ) -> Result<engine::SearchWork> {
-        let visit = &mut |neighbor: engine::NeighborRef<'_>| Ok(visit(neighbor));
-        match &self.transaction {
-            None => Ok(self.collection()?.for_each_neighbor(request, visit)?),
-            Some(shared) => self.inside(shared, |c| c.for_each_neighbor(request, visit)),
+        if self.transaction.is_none() {
+            return Ok(self.collection()?.for_each_neighbor(request, &mut |neighbor| Ok(visit(neighbor)))?);
         }
+        // The transaction is not held meanwhile: `visit` may use it.
+        let answer = self.vector_search(request)?;
+        for engine::Neighbor { document, distance, score } in &answer.neighbors {
+            if visit(engine::NeighborRef { document, distance: *distance, score: *score }).is_break() {
+                break;
+            }
+        }
+        Ok(answer.work)
     }
 
     /// In a transaction, which one thread uses, one after another.

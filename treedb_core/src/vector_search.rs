@@ -204,6 +204,7 @@ impl<'c, T> VectorSearch<'c, T> {
 
     /// Calls `visit` with each of the documents, the nearest first, until it breaks; returns what the search did. The documents are
     /// borrowed, as BSON: nothing is copied or made a `T`, which takes much of the time of a search for documents with long vectors.
+    /// In a transaction, which `visit` may use, they are copied first.
     ///
     /// ```
     /// # use std::ops::ControlFlow;

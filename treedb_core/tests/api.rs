@@ -115,6 +115,25 @@ fn a_vector_search_in_a_transaction_finds_its_own_changes() {
 }
 
 #[test]
+fn what_a_vector_search_in_a_transaction_is_shown_to_may_use_the_transaction() {
+    let (db, _) = places();
+    db.transaction(|txn| {
+        let inside = txn.collection::<Place>("places");
+        let mut seen = Vec::new();
+        inside.vector_search("near", [5.0, 0.0], 3).for_each(|found| {
+            let id = found.document.get_i32("_id").unwrap();
+            inside.delete_one(doc! { "_id": id }).run().unwrap();
+            seen.push(id);
+            if seen.len() == 2 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        })?;
+        assert_eq!(seen, [5, 4]);
+        assert_eq!(inside.vector_search("near", [5.0, 0.0], 1).run()?[0].document.id, 6);
+        Ok(())
+    })
+    .unwrap();
+}
+
+#[test]
 fn all_documents_within_a_distance_are_found_and_none_beyond_it() {
     let (db, places) = places();
     let ids = |found: Vec<treedb_core::Neighbor<Place>>| -> Vec<i32> {

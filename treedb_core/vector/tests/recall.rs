@@ -272,3 +272,28 @@ fn the_nearest_among_nodes_that_are_far_away_are_found_after_a_walk_that_did_not
         assert!(recall >= 0.9 && ways == [Way::AfterWalk], "{recall} {ways:?}");
     }
 }
+
+#[test]
+fn as_many_among_some_nodes_are_found_if_the_vectors_are_too_large_for_their_distances() {
+    for (metric, magnitude) in
+        [(Metric::L2, 1e18_f32), (Metric::L2, 1e25), (Metric::InnerProduct, 1e25), (Metric::L1, 3e38)]
+    {
+        let mut data = Clusters::new(5, 24, 20, 12);
+        let mut graph = MemoryGraph::new(metric, 24, Limits::default()).without_scores();
+        let large = |vector: Vec<f32>| -> Vec<f32> {
+            let greatest = vector.iter().fold(0_f32, |greatest, x| greatest.max(x.abs()));
+            vector.iter().map(|x| x / greatest * magnitude).collect()
+        };
+        let nodes: Vec<u32> = (0..4000).map(|_| graph.insert(&large(data.vector())).unwrap()).collect();
+        let (mut searcher, half) = (Searcher::default(), nodes.iter().copied().filter(|node| node % 2 == 0));
+        let half: Vec<u32> = half.collect();
+        for _ in 0..10 {
+            graph.search_among(&large(data.vector()), &half, 40, &mut searcher).unwrap();
+            let mut found: Vec<u32> = searcher.found_among().iter().map(|(_, node)| *node).collect();
+            found.sort_unstable();
+            found.dedup();
+            assert_eq!(found.len(), 40, "{metric:?}, {magnitude:e}");
+            assert!(found.iter().all(|node| node % 2 == 0));
+        }
+    }
+}

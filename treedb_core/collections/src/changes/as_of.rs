@@ -193,7 +193,7 @@ impl AsOfOverlay {
         match query.bounds.is_none() {
             true => Ok(Query { hint: Self::hint(query.hint), ..query }),
             false => Err(QueryError::bad_value(
-                "min() and max() cannot be used at an earlier time, which has no indexes",
+                "min() and max() cannot be used at an earlier time, which has no indexes: put the bounds into the filter",
             )),
         }
     }

@@ -131,7 +131,7 @@ pub(crate) trait IndexKind {
         table: &Table,
         vector: &[f32],
         among: &Among<'_>,
-        visit: &mut dyn FnMut(RowId, f32),
+        visit: &mut dyn FnMut(RowId, f32) -> Result<()>,
     ) -> Result<Option<Compared>> {
         let _ = (view, table, vector, among, visit);
         Ok(None)

@@ -320,7 +320,7 @@ impl SnapshotCollections {
             return Err(QueryError::new(
                 ErrorCode::InvalidOptions,
                 format!(
-                    "Aggregation stage {stage} cannot read at an earlier time, as with the read concern snapshot"
+                    "Aggregation stage {stage} cannot read at an earlier time, as with the read concern snapshot: use another read concern to read what there is now"
                 ),
             ));
         }

@@ -111,7 +111,7 @@ impl<R: Reads> Source for View<'_, R> {
         index: usize,
         vector: &[f32],
         among: &Among<'_>,
-        visit: &mut dyn FnMut(RowId, f32),
+        visit: &mut dyn FnMut(RowId, f32) -> Result<()>,
     ) -> Result<Option<Compared>> {
         match self.meta.indexes.get(index) {
             Some(found) => {

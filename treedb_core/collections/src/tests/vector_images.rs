@@ -7,7 +7,7 @@ use treedb_storage::Reads;
 use treedb_testing::Rng;
 
 use super::*;
-use crate::{Collection, DeleteRequest, IndexSpec, Neighbor, UpdateRequest, VectorSearchRequest};
+use crate::{Collection, DeleteRequest, IndexSpec, Neighbor, SearchPath, UpdateRequest, VectorSearchRequest};
 
 const DIMENSIONS: usize = 12;
 
@@ -396,4 +396,41 @@ fn images_take_no_more_memory_than_they_may_and_go_with_their_index() {
     assert!(bytes > 0 && bytes < whole / 2, "{bytes}");
     assert!(db.drop_collection("shop.things").unwrap());
     assert_eq!(db.vector_memory(), 0);
+}
+
+#[test]
+fn an_image_that_turns_out_to_be_too_large_is_not_built_again_until_there_is_more_room() {
+    let mut rng = Rng::new(14);
+    let db = open(&SimDisk::new()).unwrap();
+    let things = things(&db, 0, "scalar", &mut rng);
+    // Rows with a vector are so far apart that each takes a leaf of its own.
+    let documents: Vec<_> = (0..1000 * 70)
+        .map(|id| match id % 70 {
+            0 => document(id, &floats(&mut rng)),
+            _ => raw(&doc! { "_id": id }),
+        })
+        .collect();
+    documents.chunks(10_000).for_each(|some| drop(things.insert_many(some, true).unwrap()));
+    // Which of some searches have used an image.
+    let mut search = |times: usize| -> Vec<bool> {
+        let request =
+            VectorSearchRequest::new("near", floats(&mut rng), 1).filter(rawdoc! { "_id": { "$lt": 100 } });
+        let path = |_| things.vector_search_answer(&request).unwrap().work.path;
+        (0..times).map(path).map(|path| path == SearchPath::MatchingRows).collect()
+    };
+    assert!(search(10).ends_with(&[true]));
+    let whole = db.vector_memory();
+    db.set_vector_memory(0);
+    db.set_vector_memory(whole - 1000);
+    // Only the search that has read the last part.
+    let used = search(30);
+    assert_eq!(used.iter().filter(|used| **used).count(), 1, "{whole}: {used:?}");
+    assert_eq!(db.vector_memory(), 0);
+    db.set_vector_memory(2 * whole);
+    assert!(
+        search(10).ends_with(&[true]) && db.vector_memory() >= whole,
+        "{} of {whole}",
+        db.vector_memory()
+    );
+    check_all(&things, &mut rng);
 }

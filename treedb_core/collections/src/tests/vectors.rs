@@ -428,7 +428,7 @@ fn a_search_tells_what_led_to_its_documents_and_why_it_ended() {
     }
     // More of them: the graph leads to the nearest.
     let more = work(&request().filter(below(180)));
-    assert_eq!(shown(more), (SearchPath::GraphOfMatchingRows, SearchEnd::All, 0));
+    assert_eq!(shown(more), (SearchPath::GraphOfMatchingRows, SearchEnd::Candidates, 0));
     assert!(more.vectors_compared < 8 * 180, "{more:?}");
     // Most of them: candidates are matched by their documents.
     let most = work(&request().filter(below(400)));

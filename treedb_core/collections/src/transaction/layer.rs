@@ -224,7 +224,7 @@ impl<R: Reads> Source for Layer<'_, R> {
         index: usize,
         vector: &[f32],
         among: &Among<'_>,
-        visit: &mut dyn FnMut(RowId, f32),
+        visit: &mut dyn FnMut(RowId, f32) -> Result<()>,
     ) -> Result<Option<Compared>> {
         match (self.view(), self.overlay) {
             (Some(view), None) => view.nearest_among(index, vector, among, visit),

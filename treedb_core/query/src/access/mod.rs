@@ -205,18 +205,18 @@ pub trait Source {
     /// [`Probe::refused`] if the index does not answer probes of this kind.
     fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()>;
 
-    /// Tells `visit` how far the nearest of some rows are from a vector, in any order: at least as many as are wanted, of the rows that
-    /// vector index number `index` has. Returns `None`, without a call, if only their documents can tell, which does not depend on
+    /// Tells `visit` how far the nearest of some rows are from a vector, in any order, until it fails: at least as many as are wanted, of the
+    /// rows that vector index number `index` has. Returns `None`, without a call, if only their documents can tell, which does not depend on
     /// the rows. The vector is one that could be in the index.
     ///
     /// # Errors
-    /// Those of a damaged index.
+    /// Those of a damaged index and of `visit`.
     fn nearest_among(
         &self,
         index: usize,
         vector: &[f32],
         among: &Among<'_>,
-        visit: &mut dyn FnMut(RowId, f32),
+        visit: &mut dyn FnMut(RowId, f32) -> Result<()>,
     ) -> Result<Option<Compared>> {
         let _ = (index, vector, among, visit);
         Ok(None)

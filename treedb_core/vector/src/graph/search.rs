@@ -11,7 +11,8 @@ pub struct Scratch<N, V> {
     pub pool: Pool<N>,
     /// How many nodes the search has compared with the query.
     pub compared: usize,
-    visited: V,
+    /// The nodes that it has met: of use to others between searches.
+    pub visited: V,
     pub(super) links: Vec<N>,
     pub(super) scores: Vec<f32>,
     /// What linking the node that was searched for needs.

@@ -166,6 +166,13 @@ pub struct Stamps {
     now: u8,
 }
 
+impl Stamps {
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        self.stamps.capacity()
+    }
+}
+
 impl Visited<u32> for Stamps {
     fn clear(&mut self) {
         // Stamps of 255 searches ago would look like those of this one.

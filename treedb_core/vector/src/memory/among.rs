@@ -37,11 +37,16 @@ pub(super) struct Among {
     nearest: Nearest<u32>,
     /// A bit for each node that is wanted.
     wanted: Vec<u64>,
-    visited: Stamps,
     candidates: BinaryHeap<Scored>,
     found: Pool<u32>,
     links: Vec<u32>,
     scores: Vec<f32>,
+}
+
+/// A score that compares: one that is too large for the computation, of which infinity less infinity may be left, is as far as can be.
+#[inline]
+fn comparable(score: f32) -> f32 {
+    if score.is_nan() { f32::INFINITY } else { score }
 }
 
 impl Among {
@@ -61,19 +66,22 @@ impl Among {
         self.wanted.get(node as usize / 64).is_some_and(|word| word >> (node % 64) & 1 == 1)
     }
 
-    /// The score that a node must be below to be of use.
+    /// Bytes of what grows with the graph.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<u64>() * self.wanted.capacity() + size_of::<Scored>() * self.candidates.capacity()
+    }
+
+    /// The score that a node must be below to be of use, once `ef` are found: until then any score will do, be it infinite.
     #[inline]
-    fn limit(&self, ef: usize) -> f32 {
-        match self.found.found().get(ef - 1) {
-            Some(last) => last.score,
-            None => f32::INFINITY,
-        }
+    fn limit(&self, ef: usize) -> Option<f32> {
+        self.found.found().get(ef - 1).map(|last| last.score)
     }
 
     /// Takes a node that was met for the first time.
     #[inline]
     fn meet(&mut self, score: f32, node: u32, ef: usize) {
-        if score < self.limit(ef) {
+        let score = comparable(score);
+        if self.limit(ef).is_none_or(|limit| score < limit) {
             self.candidates.push(Scored { score, node });
             if self.is_wanted(node) {
                 self.found.insert(score, node);
@@ -116,12 +124,13 @@ impl MemoryGraph {
         let Among { nearest, scores, .. } = among;
         for nodes in nodes.chunks(SCORED) {
             let Ok(()) = self.scores(&query, nodes, scores);
-            nodes.iter().zip(scores.iter()).for_each(|(node, score)| nearest.add(*score, *node));
+            nodes.iter().zip(scores.iter()).for_each(|(node, score)| nearest.add(comparable(*score), *node));
         }
         Ok(way)
     }
 
-    /// Walks the graph until the nearest `ef` of the wanted nodes are found; false if `most` were compared before.
+    /// Walks the graph until the nearest `ef` of the wanted nodes are found; false if `most` were compared before, or the walk has reached
+    /// fewer.
     fn walk_among(
         &self,
         query: &Query<'_>,
@@ -131,15 +140,15 @@ impl MemoryGraph {
         among: &mut Among,
     ) -> bool {
         let Ok(()) = graph::search(self, query, 1, scratch);
-        among.visited.clear();
+        scratch.visited.clear();
         among.candidates.clear();
         among.found.reset(ef);
         for nearest in scratch.pool.found() {
-            among.visited.insert(nearest.node);
+            scratch.visited.insert(nearest.node);
             among.meet(nearest.score, nearest.node, ef);
         }
         while let Some(candidate) = among.candidates.pop() {
-            if candidate.score > among.limit(ef) {
+            if among.limit(ef).is_some_and(|limit| candidate.score > limit) {
                 return true;
             }
             if scratch.compared >= most {
@@ -148,7 +157,7 @@ impl MemoryGraph {
             let (mut links, mut scores) =
                 (std::mem::take(&mut among.links), std::mem::take(&mut among.scores));
             let Ok(()) = self.links(candidate.node, 0, &mut links);
-            links.retain(|node| among.visited.insert(*node));
+            links.retain(|node| scratch.visited.insert(*node));
             if let Some(next) = among.candidates.peek() {
                 self.prefetch_links(next.node);
             }
@@ -157,7 +166,7 @@ impl MemoryGraph {
             links.iter().zip(&scores).for_each(|(node, score)| among.meet(*score, *node, ef));
             (among.links, among.scores) = (links, scores);
         }
-        true
+        among.found.found().len() == ef
     }
 }
 

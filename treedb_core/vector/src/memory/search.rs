@@ -34,6 +34,11 @@ impl Searcher {
     pub fn compared(&self) -> usize {
         self.scratch.compared
     }
+
+    /// Bytes of what grows with the graphs that it was used for.
+    pub fn bytes(&self) -> usize {
+        self.scratch.visited.bytes() + self.among.bytes()
+    }
 }
 
 impl MemoryGraph {

@@ -46,8 +46,10 @@ pub(super) enum Progress {
     Complete,
     /// Some of the table was not read yet.
     Partial,
-    /// It takes too much memory, or the graph has more nodes above level 0 than it can number.
+    /// It would take too much memory, which is known before anything is read.
     TooLarge,
+    /// The graph has more nodes above level 0 than it can number, which is known only once they are read.
+    Full,
 }
 
 /// What is known of the newest contents of an image, to bring them up to date.
@@ -128,7 +130,7 @@ impl Follower {
             complete = reading.read(FOLLOWED_STEPS * step)?;
         }
         if reading.contents.graph.is_full() {
-            return Ok(Progress::TooLarge);
+            return Ok(Progress::Full);
         }
         if !complete {
             return Ok(Progress::Partial);

@@ -6,13 +6,13 @@
 //! clone of it, which shares what has not changed. Searches of older snapshots, of transactions in progress and of indexes whose
 //! image is not complete or does not fit in memory read the table.
 //!
-//! A thread remembers the image that it used last, so that it finds it again without a lock.
+//! A workspace remembers the image that it was used for last, so that the image is found again without a lock of its own.
 
 use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
 
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
@@ -140,6 +140,30 @@ struct State {
     unfinished: Option<Contents>,
     /// The version that could not be read: some row that its image needs, but few searches, is damaged.
     unreadable: Option<TableVersion>,
+    /// There was an image of all of the index, which the follower brings up to date: it does not build the first one.
+    is_built: bool,
+    /// The size of the index when its image was given up while it was built, because it turned out to be too large.
+    outgrown: Option<Size>,
+}
+
+/// How many nodes an index has, and how many bytes its image may take.
+///
+/// What an image takes is estimated before it is built, but rows that are far apart take more. Each search reads a part of the table for an
+/// image that is being built, so one that was given up is built again only when it is much more likely to fit. One that became too large by
+/// what it followed is built anew at once: it takes less then.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    nodes: u64,
+    room: u64,
+}
+
+impl Size {
+    /// Whether an image that was too large at the size of `before` may fit now: there are an eighth fewer nodes, or there is an eighth more
+    /// room.
+    fn may_fit_after(&self, before: &Size) -> bool {
+        self.nodes < before.nodes - before.nodes / 8
+            || self.room > before.room.saturating_add(before.room / 8)
+    }
 }
 
 impl State {
@@ -172,7 +196,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What a thread keeps from one search to the next.
+/// What is kept from one search to the next.
 #[derive(Default)]
 pub(super) struct Workspace {
     /// The images and the table that `image` is of.
@@ -186,17 +210,44 @@ pub(super) struct Workspace {
     pub(super) vector: Vec<f32>,
 }
 
+impl Workspace {
+    /// Bytes of what grows with the indexes that it was used for.
+    fn bytes(&self) -> usize {
+        self.searcher.bytes() + self.batch.bytes() + size_of::<u32>() * self.nodes.capacity()
+    }
+}
+
+/// A thread keeps a workspace of at most so many bytes: there may be a thousand threads.
+const KEPT_BY_THREAD: usize = 1 << 18;
+
 thread_local! {
     /// Taken while a search is under way: a search within it has another one.
     static WORKSPACE: Cell<Option<Box<Workspace>>> = const { Cell::new(None) };
 }
 
-/// Calls `work` with this thread's workspace.
+/// Larger workspaces that no search uses at the moment.
+static LARGE_WORKSPACES: Mutex<Vec<Box<Workspace>>> = Mutex::new(Vec::new());
+
+/// How many large workspaces are kept: as many as can be at work at the same time.
+fn large_workspaces() -> usize {
+    static CORES: OnceLock<usize> = OnceLock::new();
+    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
+}
+
+/// Calls `work` with a workspace: this thread's, or a large one.
 pub(super) fn with_workspace<T>(work: impl FnOnce(&mut Workspace) -> T) -> T {
-    let mut workspace = WORKSPACE.try_with(Cell::take).ok().flatten().unwrap_or_default();
+    let own = WORKSPACE.try_with(Cell::take).ok().flatten();
+    let mut workspace = own.or_else(|| lock(&LARGE_WORKSPACES).pop()).unwrap_or_default();
     let done = work(&mut workspace);
-    // The thread may be ending.
-    let _ = WORKSPACE.try_with(|place| place.set(Some(workspace)));
+    if workspace.bytes() <= KEPT_BY_THREAD {
+        // The thread may be ending.
+        let _ = WORKSPACE.try_with(|place| place.set(Some(workspace)));
+    } else {
+        let mut large = lock(&LARGE_WORKSPACES);
+        if large.len() < large_workspaces() {
+            large.push(workspace);
+        }
+    }
     done
 }
 
@@ -307,18 +358,28 @@ impl Images {
         let Some(now) = state.follower.sees(view) else { return Ok(None) };
         let others = self.bytes().saturating_sub(slot.bytes.load(Ordering::Relaxed));
         let room = limit.saturating_sub(others);
+        let size = Size { nodes: view.reads.len(table)? / 2, room };
+        if state.outgrown.is_some_and(|before| !size.may_fit_after(&before)) {
+            return Ok(None);
+        }
+        state.outgrown = None;
+        let outgrown = (!state.is_built).then_some(size);
         // After an error they are gone: they may have only some of the changes.
         let mut contents = state.take_newest().unwrap_or_else(|| Contents::new(def));
         let mut follower = std::mem::take(&mut state.follower);
         let progress = follower.advance(&mut contents, def, view, table, (now, room));
-        let rebuilds = matches!(progress, Ok(Progress::TooLarge) | Err(_));
+        let rebuilds = matches!(progress, Ok(Progress::TooLarge | Progress::Full) | Err(_));
         slot.building.store(rebuilds || follower.is_partial(), Ordering::Relaxed);
         let mut image = None;
         match progress {
-            Ok(Progress::Complete) => image = Some(Arc::new(Image { version, contents })),
+            Ok(Progress::Complete) => {
+                state.is_built = true;
+                image = Some(Arc::new(Image { version, contents }));
+            }
             Ok(Progress::Partial) => state.unfinished = Some(contents),
-            Ok(Progress::TooLarge) => {
-                *state = State::default();
+            Ok(too_large @ (Progress::TooLarge | Progress::Full)) => {
+                let outgrown = outgrown.filter(|_| too_large == Progress::Full);
+                *state = State { outgrown, ..State::default() };
                 slot.bytes.store(0, Ordering::Relaxed);
                 return Ok(None);
             }
@@ -336,10 +397,45 @@ impl Images {
             state.recent.remove(0);
         }
         if state.bytes() > room {
-            *state = State::default();
+            *state = State { outgrown, ..State::default() };
             slot.building.store(true, Ordering::Relaxed);
         }
         slot.bytes.store(state.bytes(), Ordering::Relaxed);
         Ok(image)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Barrier;
+
+    use super::*;
+
+    #[test]
+    fn a_thread_keeps_a_small_workspace_and_only_as_many_large_ones_as_there_are_cores_are_kept() {
+        /// The nodes that there was room for before.
+        fn make_room(nodes: usize, while_in_use: impl FnOnce()) -> usize {
+            with_workspace(|workspace| {
+                while_in_use();
+                let before = workspace.nodes.capacity();
+                workspace.nodes.reserve(nodes);
+                before
+            })
+        }
+        let threads = 2 * large_workspaces() + 1;
+        let barrier = Barrier::new(threads);
+        std::thread::scope(|scope| {
+            for _ in 0..threads {
+                scope.spawn(|| {
+                    make_room(100, || ());
+                    assert!((100..KEPT_BY_THREAD).contains(&make_room(100, || ())));
+                    make_room(KEPT_BY_THREAD, || drop(barrier.wait()));
+                    assert!(WORKSPACE.take().is_none());
+                });
+            }
+        });
+        assert_eq!(lock(&LARGE_WORKSPACES).len(), large_workspaces());
+        let large = std::thread::spawn(|| make_room(0, || ())).join().unwrap();
+        assert!(large >= KEPT_BY_THREAD, "{large}");
     }
 }

@@ -174,7 +174,7 @@ impl IndexKind for VectorDef {
         table: &Table,
         vector: &[f32],
         among: &Among<'_>,
-        visit: &mut dyn FnMut(RowId, f32),
+        visit: &mut dyn FnMut(RowId, f32) -> Result<()>,
     ) -> Result<Option<Compared>> {
         search::nearest_among(self, view, table, vector, among, visit)
     }

@@ -47,6 +47,15 @@ pub(super) struct Batch {
     rows: HashSet<u64, BuildHasherDefault<NodeHasher>>,
 }
 
+impl Batch {
+    /// Bytes that it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let listed =
+            size_of::<u64>() * self.candidates.capacity() + size_of::<(f32, u64)>() * self.nearest.capacity();
+        listed + 2 * size_of::<u64>() * (self.visited.capacity() + self.rows.capacity())
+    }
+}
+
 /// A graph that gives candidates.
 trait Candidates {
     /// Writes about `ef` candidates over `out`; returns how many nodes it has compared.
@@ -292,7 +301,7 @@ pub(super) fn nearest_among(
     table: &Table,
     vector: &[f32],
     among: &Among<'_>,
-    visit: &mut dyn FnMut(RowId, f32),
+    visit: &mut dyn FnMut(RowId, f32) -> Result<()>,
 ) -> Result<Option<Compared>> {
     with_workspace(|workspace| {
         let image = view.meta.images.image(def, view, table, workspace)?;
@@ -316,7 +325,7 @@ pub(super) fn nearest_among(
         for nodes in nodes.chunks(PREFETCHED) {
             nodes.iter().for_each(|node| image.graph.prefetch_vector(*node));
             for node in nodes {
-                visit(RowId(row_of(image.number(*node))), graph.node_distance(*node));
+                visit(RowId(row_of(image.number(*node))), graph.node_distance(*node))?;
             }
         }
         Ok(Some(compared))

@@ -176,8 +176,8 @@ impl Write {
         let (_, namespace) = self.target(context);
         match &self.action {
             Action::Out => {
-                // All of them before the first is written, in a temporary file where there are many and one may be used: writers do not wait for
-                // the pipeline, and what meets an open transaction can be written again after that.
+                // The pipeline ends before the first document is written, so that no writer waits for it, and the write can begin again after a
+                // conflict with an open transaction. Many documents are in a temporary file meanwhile, if there may be one.
                 let mut documents = Spool::of(input, "$out", context)?;
                 context.collections.write(&namespace, &mut |sink| {
                     delete(sink, &Query::new(Filter::all()), 0)?;

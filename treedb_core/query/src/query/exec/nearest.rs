@@ -326,7 +326,8 @@ impl Run<'_> {
         Ok(end != SearchEnd::Budget)
     }
 
-    /// Compares all documents that match the filter.
+    /// Compares all documents that match the filter; where an index finds their rows and an approximate answer will do, those that the vector
+    /// index thinks are near.
     fn compare_all(&mut self, source: &dyn Source, by_index: Option<&Plan>) -> Result<()> {
         self.found.reset(self.search.limit);
         let after_budget = self.work.end == SearchEnd::Budget;
@@ -348,28 +349,31 @@ impl Run<'_> {
                 Ok(Flow::Continue(()))
             })?;
         }
-        self.work.end = match after_budget {
-            true => SearchEnd::Budget,
-            false => SearchEnd::All,
+        self.work.end = match (self.work.path, after_budget) {
+            // Not everything was compared.
+            (SearchPath::GraphOfMatchingRows, _) => SearchEnd::Candidates,
+            (_, true) => SearchEnd::Budget,
+            (_, false) => SearchEnd::All,
         };
         Ok(())
     }
 
     /// Finds the nearest of rows by the index alone, looking at `ef` of them, or at all; false if it cannot.
     fn compare_told(&mut self, source: &dyn Source, rows: &[RowId], ef: Option<usize>) -> Result<bool> {
-        let Run { index, search, within, found, work, .. } = self;
+        let Run { index, search, within, found, deadline, work, .. } = self;
         let among = Among { rows, k: search.limit, ef };
         let compared = source.nearest_among(*index, &search.vector, &among, &mut |row, distance| {
+            deadline.tick()?;
             if within.is_none_or(|most| distance <= most) {
                 found.add(distance, row);
             }
+            Ok(())
         })?;
         let Some(compared) = compared else { return Ok(false) };
         work.vectors_compared += compared.vectors;
-        work.end = SearchEnd::All;
-        work.path = match compared.way {
-            Way::OneByOne | Way::AfterWalk => SearchPath::MatchingRows,
-            Way::Walk => SearchPath::GraphOfMatchingRows,
+        (work.path, work.end) = match compared.way {
+            Way::OneByOne | Way::AfterWalk => (SearchPath::MatchingRows, SearchEnd::All),
+            Way::Walk => (SearchPath::GraphOfMatchingRows, SearchEnd::Candidates),
         };
         Ok(true)
     }
@@ -403,4 +407,76 @@ fn is_above(source: &dyn Source, plan: &Plan, most: u64) -> bool {
     let Path::Index { index, ranges, .. } = &plan.path else { return false };
     let estimates = ranges.iter().take(ESTIMATED_RANGES).filter_map(|range| source.estimate(*index, range));
     estimates.fold(0, u64::saturating_add) > most
+}
+
+#[cfg(test)]
+mod tests {
+    use treedb_vector::metric::Metric;
+
+    use super::*;
+    use crate::access::{Compared, IndexInfo, VisitRow};
+    use crate::query::Filter;
+
+    /// A collection whose vector index tells how far each of the rows is.
+    struct Told;
+
+    impl Source for Told {
+        fn indexes(&self) -> &[IndexInfo] {
+            &[]
+        }
+
+        fn fetch(&self, _: RowId, _: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+            Ok(false)
+        }
+
+        fn scan(&self, _: Direction, _: Option<RowId>, _: &mut VisitRow<'_>) -> Result<()> {
+            Ok(())
+        }
+
+        fn walk(&self, index: usize, _: Probe<'_>) -> Result<()> {
+            Err(Probe::refused(index))
+        }
+
+        fn estimated_rows(&self) -> u64 {
+            0
+        }
+
+        fn nearest_among(
+            &self,
+            _: usize,
+            _: &[f32],
+            among: &Among<'_>,
+            visit: &mut dyn FnMut(RowId, f32) -> Result<()>,
+        ) -> Result<Option<Compared>> {
+            for row in among.rows {
+                visit(*row, row.0 as f32)?;
+            }
+            Ok(Some(Compared { vectors: among.rows.len() as u64, way: Way::OneByOne }))
+        }
+    }
+
+    #[test]
+    fn the_time_limit_ends_a_comparison_of_rows_by_the_index_alone() {
+        let def = VectorDef::new("v", 2, Metric::L2);
+        let rows: Vec<RowId> = (0..1000).map(RowId).collect();
+        let compare = |deadline| {
+            let search = NearestQuery {
+                index: def.name.clone(),
+                path: None,
+                vector: vec![0.0; 2],
+                limit: 10,
+                candidates: None,
+                exact: true,
+                filter: Query::new(Filter::all()),
+                deadline,
+            };
+            let (found, deadline) = (NearestOf::new(search.limit), Deadline::new(search.deadline));
+            let work = SearchWork::default();
+            let mut run =
+                Run { def: &def, index: 0, search: &search, within: None, ef: 100, found, deadline, work };
+            run.compare_told(&Told, &rows, None).map(|told| (told, run.found.len()))
+        };
+        assert_eq!(compare(None).unwrap(), (true, 10));
+        assert_eq!(compare(Some(Instant::now())).unwrap_err().code, ErrorCode::MaxTimeMSExpired);
+    }
 }

@@ -50,6 +50,8 @@ pub enum SearchEnd {
     Farther,
     /// Everything that matches was compared.
     All,
+    /// The graph had led to as many of the rows that match as the search looks at, which are likely to have the nearest among them.
+    Candidates,
     /// The search of the graph had looked at as many rows as it may, and too few matched; everything that matches was compared then.
     Budget,
 }
@@ -69,6 +71,7 @@ impl SearchWork {
             SearchEnd::NoMore => "noMore",
             SearchEnd::Farther => "farther",
             SearchEnd::All => "all",
+            SearchEnd::Candidates => "candidates",
             SearchEnd::Budget => "budget",
         };
         let mut shown = rawdoc! { "stage": "VECTOR_SEARCH", "path": path };
