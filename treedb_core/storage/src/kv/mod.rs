@@ -12,6 +12,7 @@
 //! | `arena` | memory for what a transaction has read, with a bounded page cache |
 //! | `stats` | [`TableStats`] |
 //! | `table_version` | [`TableVersion`]: which state of a table a snapshot sees, and what is new in it |
+//! | `changed_rows` | the rows that recent commits changed |
 //! | `snapshot` | [`ReadTxn`], [`Snapshot`], [`SharedReadTxn`] |
 //! | `write` | [`WriteTxn`]: the one writer |
 //! | `put_all` | many entries stored in one call |
@@ -71,6 +72,7 @@ mod backoff;
 mod backup;
 mod batch;
 mod catalog;
+mod changed_rows;
 mod check;
 mod checkpoint;
 mod codec;

@@ -144,9 +144,12 @@ pub trait Reads {
         table_version::new_rows(self, table, since)
     }
 
-    /// False if a row has not been changed since transaction `since`.
-    fn may_be_new(&self, table: &Table, row: u64, since: u64) -> Result<bool> {
-        table_version::may_be_new(self, table, row, since)
+    /// The rows of a table that were stored or deleted after transaction `since`, ascending, and maybe some that were stored as they
+    /// were; `None` if that is not known: the first time that a table is asked about, from which on commits keep count of it, after
+    /// many changes, and if somebody has asked since a later transaction.
+    fn changed_rows(&self, table: &Table, since: u64) -> Option<Vec<u64>> {
+        let _ = (table, since);
+        None
     }
 
     /// The table with this name, `None` if there is none.

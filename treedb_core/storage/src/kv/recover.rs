@@ -8,6 +8,7 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
+use super::changed_rows::ChangedRows;
 use super::checkpoint::Worker;
 use super::command::{BadCommand, Commands, FORMAT};
 use super::dup;
@@ -89,6 +90,7 @@ pub(super) fn open(dir: &Path, options: Options) -> Result<Inner> {
         dead,
         #[cfg(feature = "optimistic")]
         recent_commits,
+        changed_rows: ChangedRows::default(),
         checkpointing: Mutex::new(()),
         worker: Worker::default(),
         stalls: Timer::default(),

@@ -107,6 +107,10 @@ impl Reads for ReadTxn {
         Some(self.pinned.pin.txn())
     }
 
+    fn changed_rows(&self, table: &Table, since: u64) -> Option<Vec<u64>> {
+        self.inner.changed_rows.between(table.id, since, self.pinned.pin.txn())
+    }
+
     fn catalog(&self) -> Result<TreeRoot> {
         self.pinned.catalog()
     }
@@ -162,6 +166,10 @@ impl Reads for SharedReadTxn {
         Some(self.txn)
     }
 
+    fn changed_rows(&self, table: &Table, since: u64) -> Option<Vec<u64>> {
+        self.inner.changed_rows.between(table.id, since, self.txn)
+    }
+
     fn catalog(&self) -> Result<TreeRoot> {
         root_of(&self.root)
     }
@@ -212,6 +220,10 @@ impl Reads for Snapshot<'_> {
 
     fn committed(&self) -> Option<u64> {
         Some(self.pinned.pin.txn())
+    }
+
+    fn changed_rows(&self, table: &Table, since: u64) -> Option<Vec<u64>> {
+        self.inner.changed_rows.between(table.id, since, self.pinned.pin.txn())
     }
 
     fn catalog(&self) -> Result<TreeRoot> {

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use super::changed_rows::ChangedRows;
 use super::check::{self, CheckReport};
 use super::checkpoint::Worker;
 use super::edit::Writer;
@@ -44,6 +45,8 @@ pub(crate) struct Inner {
     /// What optimistic transactions are checked against.
     #[cfg(feature = "optimistic")]
     pub(crate) recent_commits: RecentCommits,
+    /// What images in memory are brought up to date by.
+    pub(super) changed_rows: ChangedRows,
     /// KeyValues for the length of a checkpoint.
     pub(crate) checkpointing: Mutex<()>,
     pub(crate) worker: Worker,

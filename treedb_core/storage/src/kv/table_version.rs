@@ -34,15 +34,3 @@ pub(super) fn new_rows(reads: &(impl Reads + ?Sized), table: &Table, since: u64)
     let _epoch = pager.enter_epoch();
     RowTree::new_ranges(pager, &root, &|page| Ok(pager.view().birth(page.0)? > since))
 }
-
-/// See [`Reads::may_be_new`].
-pub(super) fn may_be_new(reads: &(impl Reads + ?Sized), table: &Table, row: u64, since: u64) -> Result<bool> {
-    table.expect(TableKind::Rows)?;
-    let root = reads.root(table)?;
-    let pager = reads.context().pager;
-    let _epoch = pager.enter_epoch();
-    match RowTree::leaf_of(pager, &root, row)? {
-        Some(leaf) => Ok(pager.view().birth(leaf.0)? > since),
-        None => Ok(true),
-    }
-}

@@ -390,6 +390,7 @@ impl WriteTxn {
             }
             _ => None,
         };
+        inner.changed_rows.commit(inner.pager.current(), writer.alloc.txn, &writer.frame);
         let txn = inner.pager.publish(&mut writer.alloc, &root);
         if lsn.is_none() {
             writer.pending.add(&writer.frame, txn, durable);

@@ -2,7 +2,8 @@
 //!
 //! Both read the table in parts, each in the snapshot of another search, so that no search reads for long, and the memory
 //! of old versions can be given up in between; until the last part searches use the table. What was changed between the snapshots is read
-//! afterwards: a page of the table says which transaction wrote it, so that only new pages are read.
+//! afterwards: the rows that the commits between them changed ([`Reads::changed_rows`]); where these are not known, the pages that are
+//! new, since a page of the table says which transaction wrote it.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
@@ -30,7 +31,7 @@ const STEP_ELEMENTS: usize = 1 << 20;
 #[cfg(test)]
 const STEP_ELEMENTS: usize = 1 << 13;
 
-/// So many times as much is read at once of what is new: most of that is on new pages, but has not changed.
+/// So many times as much is read at once of what is new: most of that is links, or on new pages, but has not changed.
 #[cfg(not(test))]
 const FOLLOWED_STEPS: usize = 16;
 #[cfg(test)]
@@ -63,8 +64,10 @@ pub(super) struct Follower {
     forgotten: u64,
     /// How many nodes have a vector.
     vectors: usize,
-    /// The rows of the table that are still to be read, ascending: those that are new.
+    /// The rows of the table that are still to be read, ascending: those that are new, or may be.
     unread: VecDeque<Range<u64>>,
+    /// Each of them was changed; otherwise most are as they were.
+    all_changed: bool,
     /// What was changed up to this transaction is in, but for the unread rows; 0 before the first part.
     since: u64,
     /// What documents were changed up to this transaction is in, also for the unread rows that are not new.
@@ -125,7 +128,7 @@ impl Follower {
         let mut complete = reading.read(step)?;
         let follower = &mut *reading.follower;
         if complete && follower.since < now {
-            follower.unread = view.reads.new_rows(table, follower.since)?.into();
+            follower.find_changed(view, table, now)?;
             (follower.documents_since, follower.since) = (follower.since, now);
             complete = reading.read(FOLLOWED_STEPS * step)?;
         }
@@ -137,6 +140,24 @@ impl Follower {
         }
         reading.finish(nodes)?;
         Ok(Progress::Complete)
+    }
+
+    /// Finds the rows that are to be read, to have what was changed up to transaction `now`, which `view` sees.
+    fn find_changed(&mut self, view: &View<'_, impl Reads>, table: &Table, now: u64) -> Result<()> {
+        // Tests are for the pages too: they tell every third time.
+        let changed = view.reads.changed_rows(table, self.since).filter(|_| !cfg!(test) || now % 3 > 0);
+        match changed {
+            Some(rows) => {
+                let adjacent = rows.chunk_by(|row, next| row + 1 == *next);
+                let ranges = adjacent.filter_map(|rows| Some(*rows.first()?..rows.last()? + 1));
+                (self.unread, self.all_changed) = (ranges.collect(), true);
+            }
+            None => {
+                let ranges = view.reads.new_rows(table, self.since)?;
+                (self.unread, self.all_changed) = (ranges.into(), false);
+            }
+        }
+        Ok(())
     }
 
     /// Whether the links of a node have to be taken from `record`, and notes that they were.
@@ -283,8 +304,8 @@ impl<R: Reads> Reading<'_, R> {
     fn vector(&mut self, number: u64, record: &[u8]) -> Result<()> {
         let node = self.node_here(number);
         let row = row_of(number);
-        // A page that is new has mostly vectors that are not.
-        if self.contents.has_vector(node) && !self.may_be_new(row)? {
+        // Of rows that only may be new, most are as they were.
+        if !self.follower.all_changed && self.contents.has_vector(node) && !self.may_be_new(row)? {
             return Ok(());
         }
         if let Some(vector) = vector_in(self.def, record) {

@@ -2,7 +2,7 @@
 //!
 //! An image is derived data. It is never written and always exact for its version of the index's table: a search uses one only if its
 //! snapshot sees that version. The first searches build it, a part each (see [`super::follow`]); after a write the next search brings it
-//! up to date from the pages that are new, or the next ones, after many writes: where it is if no other search uses it, otherwise a
+//! up to date from the rows that changed, or the next ones, after many writes: where it is if no other search uses it, otherwise a
 //! clone of it, which shares what has not changed. Searches of older snapshots, of transactions in progress and of indexes whose
 //! image is not complete or does not fit in memory read the table.
 //!

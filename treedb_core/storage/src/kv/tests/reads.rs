@@ -1,6 +1,7 @@
 //! Reads: statistics of tables, the list of readers, prefixes at the end of the key space.
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::time::Duration;
 
 use super::*;
@@ -139,11 +140,9 @@ fn rows_stored_since_a_transaction_are_in_the_new_ranges_and_a_version_has_the_s
                             ranges.iter().any(|range| range.contains(row)),
                             "{row} of {value:?} in {ranges:?}"
                         );
-                        assert!(reads.may_be_new(&table, *row, *then).unwrap());
                     }
                 }
                 assert_eq!(reads.new_rows(&table, now).unwrap(), []);
-                assert!(rows.keys().all(|row| !reads.may_be_new(&table, *row, now).unwrap()));
                 states.push((now, version, rows.clone()));
             });
             // Pages that nothing has changed are not read again.
@@ -157,4 +156,198 @@ fn rows_stored_since_a_transaction_are_in_the_new_ranges_and_a_version_has_the_s
             assert!(ranges.len() == 1 && ranges[0].contains(&1500) && ranges[0].end - ranges[0].start < 1000);
         });
     }
+}
+
+#[test]
+fn the_rows_changed_since_a_transaction_are_known_from_the_first_question_on() {
+    let store = open(&SimDisk::new()).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let table = txn.create_table("rows", TableKind::Rows).unwrap();
+    assert_eq!(txn.changed_rows(&table, 0), None, "the transaction may change them");
+    txn.commit().unwrap();
+    let (mut last, mut known): (Option<(u64, Rows)>, usize) = (None, 0);
+    change_rows(&store, &table, &mut |reads, rows| {
+        let now = reads.committed().unwrap();
+        if let Some((then, old)) = &last {
+            let changed = reads.changed_rows(&table, *then);
+            if let Some(changed) = &changed {
+                assert!(changed.is_sorted_by(|a, b| a < b));
+                for row in old.keys().chain(rows.keys()).filter(|row| old.get(row) != rows.get(row)) {
+                    assert!(changed.contains(row), "{row}");
+                }
+                known += 1;
+            }
+            assert_eq!(reads.changed_rows(&table, then - 1), None, "they were given up");
+        }
+        last = Some((now, rows.clone()));
+    });
+    assert!(known > 50, "{known}");
+    // An older snapshot does not hear of what it does not see.
+    let old = store.begin_read().unwrap();
+    let put = |row: u64| {
+        let mut txn = store.begin_write().unwrap();
+        txn.put_row(&table, row, b"new").unwrap();
+        txn.commit().unwrap();
+    };
+    put(7);
+    let since = old.txn();
+    assert_eq!(old.changed_rows(&table, since), Some(vec![]));
+    assert_eq!(store.snapshot().unwrap().changed_rows(&table, since), Some(vec![7]));
+    // A range was deleted.
+    let since = store.snapshot().unwrap().txn();
+    put(1);
+    assert_eq!(store.snapshot().unwrap().changed_rows(&table, since), Some(vec![1]));
+    let mut txn = store.begin_write().unwrap();
+    txn.delete_rows(&table, 1..1 << 40).unwrap();
+    txn.commit().unwrap();
+    assert_eq!(store.snapshot().unwrap().changed_rows(&table, since), None);
+}
+
+/// A store with so many tables of rows, about each of which was asked.
+fn followed(disk: &SimDisk, tables: usize) -> (Store, Vec<Table>) {
+    let store = open(disk).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let name = |number| format!("rows {number}");
+    let create = |number| txn.create_table(&name(number), TableKind::Rows).unwrap();
+    let tables: Vec<Table> = (0..tables).map(create).collect();
+    txn.commit().unwrap();
+    for table in &tables {
+        assert_eq!(store.snapshot().unwrap().changed_rows(table, 0), None);
+    }
+    (store, tables)
+}
+
+fn put_rows(store: &Store, table: &Table, rows: std::ops::Range<u64>, how: Durability) {
+    let mut txn = store.begin_write().unwrap();
+    rows.for_each(|row| txn.put_row(table, row, &[7; 30]).unwrap());
+    txn.commit_with(how).unwrap();
+}
+
+#[test]
+fn changed_rows_are_kept_of_tables_that_are_asked_about_as_long_as_there_are_not_too_many() {
+    let (store, tables) = followed(&SimDisk::new(), 2);
+    let counts = || {
+        let mut counts = store.inner.changed_rows.counts();
+        counts.sort_unstable();
+        counts
+    };
+    let [one, other] = &*tables else { unreachable!() };
+    let asked = |table: &Table, since: u64| store.snapshot().unwrap().changed_rows(table, since);
+    let since = store.snapshot().unwrap().txn();
+    // The writer's log has nothing of a commit that need not be durable.
+    put_rows(&store, one, 1..3, Durability::None);
+    put_rows(&store, other, 5..6, Durability::Durable);
+    assert_eq!((asked(one, since), asked(other, since)), (Some(vec![1, 2]), Some(vec![5])));
+    // One transaction with too many.
+    put_rows(&store, one, 1..1000, Durability::None);
+    assert_eq!(counts(), [1]);
+    assert_eq!((asked(one, since), asked(other, since)), (None, Some(vec![5])));
+    // Many transactions, none of them in the table that nobody asks about.
+    for _ in 0..2 {
+        let since = store.snapshot().unwrap().txn();
+        assert!(asked(one, since).is_none_or(|rows| rows.is_empty()));
+        for row in 1..400 {
+            put_rows(&store, one, row..row + 1, Durability::None);
+        }
+        assert_eq!(asked(one, since).unwrap().len(), 399);
+    }
+    assert_eq!((counts(), asked(other, since)), (vec![399], None));
+    // Too many changes that nobody asks about.
+    for _ in 0..200 {
+        put_rows(&store, one, 1..2, Durability::None);
+    }
+    assert_eq!(counts(), [0]);
+}
+
+#[test]
+fn of_two_who_ask_about_a_table_the_one_behind_is_told_once_that_the_changed_rows_are_not_known() {
+    let (store, tables) = followed(&SimDisk::new(), 1);
+    let put = |row| {
+        put_rows(&store, &tables[0], row..row + 1, Durability::None);
+        store.snapshot().unwrap().txn()
+    };
+    let asked = |since: u64| store.snapshot().unwrap().changed_rows(&tables[0], since);
+    let (behind, ahead) = (put(1), put(2));
+    put(3);
+    assert_eq!((asked(ahead), asked(behind)), (Some(vec![3]), None));
+    // In turn, each asks since it asked before.
+    let mut since = [put(8), put(9)];
+    for row in 10..30 {
+        let now = put(row);
+        let rows = asked(std::mem::replace(&mut since[row as usize % 2], now)).unwrap();
+        assert_eq!(rows, [row - 1, row], "{since:?}");
+    }
+}
+
+#[test]
+fn rows_that_a_compaction_moves_are_not_changed() {
+    let (store, tables) = followed(&SimDisk::new(), 1);
+    let table = &tables[0];
+    put_rows(&store, table, 1..8000, Durability::None);
+    let mut txn = store.begin_write().unwrap();
+    (1..8000).filter(|row| row % 4 > 0).for_each(|row| assert!(txn.delete_row(table, row).unwrap()));
+    txn.commit().unwrap();
+    assert_eq!(store.snapshot().unwrap().changed_rows(table, 0), None);
+    put_rows(&store, table, 1..2, Durability::None);
+    store.checkpoint().unwrap();
+    let since = store.snapshot().unwrap().txn();
+    let moved = store.compact(|_| {}).unwrap().moved;
+    assert!(moved > 0 && store.snapshot().unwrap().txn() > since, "it has transactions of its own");
+    put_rows(&store, table, 3..4, Durability::None);
+    assert_eq!(store.snapshot().unwrap().changed_rows(table, since), Some(vec![3]));
+}
+
+#[test]
+fn what_is_told_of_changed_rows_beside_a_writer_is_all_that_a_scan_finds() {
+    let store = open(&SimDisk::new()).unwrap();
+    let mut txn = store.begin_write().unwrap();
+    let table = txn.create_table("rows", TableKind::Rows).unwrap();
+    txn.commit().unwrap();
+    let rows_of = |reads: &ReadTxn| -> Rows {
+        let (mut rows, mut all) = (reads.rows(&table, 0).unwrap(), Rows::new());
+        while let Some((row, value)) = rows.lend_next().unwrap() {
+            all.insert(row, value.to_vec());
+        }
+        all
+    };
+    let (asked, done) = (AtomicU32::new(0), AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let (mut rng, mut n) = (treedb_testing::Rng::new(5), 0_u32);
+            while !done.load(Ordering::Relaxed) {
+                // Not so many between two questions that they are given up.
+                if n > 50 * asked.load(Ordering::Relaxed) + 50 {
+                    std::thread::yield_now();
+                    continue;
+                }
+                n += 1;
+                let mut txn = store.begin_write().unwrap();
+                txn.put_row(&table, 1 + rng.below(200) as u64, &n.to_le_bytes()).unwrap();
+                txn.delete_row(&table, 1 + rng.below(200) as u64).unwrap();
+                txn.commit_with(Durability::None).unwrap();
+            }
+        });
+        let reads = store.begin_read().unwrap();
+        let (mut since, mut rows, mut known) = (reads.txn(), rows_of(&reads), 0);
+        while known < 50 {
+            let reads = store.begin_read().unwrap();
+            let all = rows_of(&reads);
+            if let Some(changed) = reads.changed_rows(&table, since) {
+                known += u32::from(!changed.is_empty());
+                for row in changed {
+                    match reads.row(&table, row).unwrap() {
+                        Some(value) => drop(rows.insert(row, value.to_vec())),
+                        None => drop(rows.remove(&row)),
+                    }
+                }
+                // The writer would go on.
+                done.store(rows != all, Ordering::Relaxed);
+                assert_eq!(rows, all);
+            }
+            (since, rows) = (reads.txn(), all);
+            asked.fetch_add(1, Ordering::Relaxed);
+            std::thread::yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
 }

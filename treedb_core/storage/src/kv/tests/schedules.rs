@@ -1,5 +1,6 @@
 //! Writers, readers and checkpoints under random thread schedules.
 
+use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -108,5 +109,49 @@ fn readers_concurrent_with_writers_and_checkpoints_see_whole_transactions() {
         let store = open(&disk).unwrap();
         store.check().unwrap();
         assert_eq!(stamp(&store.snapshot().unwrap(), &table), newest);
+    });
+}
+
+#[test]
+fn changed_rows_beside_two_writers_are_all_that_a_scan_finds() {
+    schedules("changed rows beside two writers", 800, || {
+        let store = open(&SimDisk::new()).unwrap();
+        let mut txn = store.begin_write().unwrap();
+        let table = txn.create_table("rows", TableKind::Rows).unwrap();
+        txn.commit().unwrap();
+        let writers: Vec<_> = (0..2u64)
+            .map(|writer| {
+                let (store, table) = (store.clone(), table.clone());
+                thread::spawn(move || {
+                    for round in 0..4 {
+                        let mut txn = store.begin_write().unwrap();
+                        txn.put_row(&table, 1 + round % 3, &(10 * writer + round).to_le_bytes()).unwrap();
+                        txn.delete_row(&table, 1 + (round + writer) % 3).unwrap();
+                        txn.commit_with(Durability::None).unwrap();
+                    }
+                })
+            })
+            .collect();
+        let rows_of = |reads: &dyn Reads| -> BTreeMap<u64, Vec<u8>> {
+            (1..4).filter_map(|row| Some((row, reads.row(&table, row).unwrap()?.to_vec()))).collect()
+        };
+        let (mut since, mut rows) = {
+            let reads = store.snapshot().unwrap();
+            (reads.txn(), rows_of(&reads))
+        };
+        for _ in 0..5 {
+            thread::yield_now();
+            let reads = store.snapshot().unwrap();
+            let now = rows_of(&reads);
+            if let Some(changed) = reads.changed_rows(&table, since) {
+                let told: BTreeMap<_, _> =
+                    changed.iter().filter_map(|row| Some((*row, now.get(row)?.clone()))).collect();
+                rows.retain(|row, _| !changed.contains(row));
+                rows.extend(told);
+                assert_eq!(rows, now, "{changed:?} from {since} to {}", reads.txn());
+            }
+            (since, rows) = (reads.txn(), now);
+        }
+        writers.into_iter().for_each(|thread| thread.join().unwrap());
     });
 }
