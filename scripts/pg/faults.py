@@ -478,12 +478,16 @@ class Leaves:
 
 
 def follows(standby, db):
-    """Waits until a standby has replayed what its primary has logged."""
+    """Waits until a standby has replayed what its primary has logged, for as long as it goes on."""
     position = one(db, "SELECT pg_current_wal_flush_lsn()")
     with standby.connect() as reader:
-        for _ in range(600):
-            if one(reader, "SELECT pg_last_wal_replay_lsn() >= %s::pg_lsn", (position,)):
+        last, since = None, time.monotonic()
+        while time.monotonic() < since + 30:
+            replayed, all_of_it = reader.execute("SELECT r, r >= %s::pg_lsn FROM pg_last_wal_replay_lsn() r", (position,)).fetchone()
+            if all_of_it:
                 return
+            if replayed != last:
+                last, since = replayed, time.monotonic()
             time.sleep(0.05)
     raise AssertionError("the standby does not follow: " + standby.log()[-600:])
 
