@@ -1,5 +1,5 @@
--- Long values in the order of their bytes: an index takes what btree takes as it is or compressed by pglz, compressed where it
--- would be too long, and stays an index in that order, with values that it gives back.
+-- Long values in the order of their bytes: an index of one column takes what btree takes as it is or compressed by pglz, compressed
+-- where an entry would be too long, and stays an index in that order, with values that it gives back.
 CREATE SCHEMA long_keys;
 SET search_path = long_keys, public, treedb;
 SET client_min_messages = warning;
@@ -61,8 +61,8 @@ CREATE FUNCTION same(query text) RETURNS text LANGUAGE plpgsql SET enable_seqsca
 DECLARE
     answer text; other text;
 BEGIN
-    EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(x::text, ''|'')), '''') FROM (%s) x', replace(query, '<t>', 'ours')) INTO answer;
-    EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(x::text, ''|'')), '''') FROM (%s) x', replace(query, '<t>', 'theirs')) INTO other;
+    EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(hash_record_extended(x, 0)::text, ''|'')), '''') FROM (%s) x', replace(query, '<t>', 'ours')) INTO answer;
+    EXECUTE format('SELECT count(*) || '' '' || coalesce(md5(string_agg(hash_record_extended(x, 0)::text, ''|'')), '''') FROM (%s) x', replace(query, '<t>', 'theirs')) INTO other;
     RETURN CASE WHEN answer = other THEN 'same: ' || split_part(answer, ' ', 1) ELSE answer || ' but ' || other END;
 END $$;
 CREATE VIEW answers AS SELECT query, same(query) AS answer FROM unnest(ARRAY[

@@ -44,8 +44,10 @@ use crate::types::keyset;
 
 /// Bytes of a row's address at the end of a key.
 pub(super) const ADDRESS: usize = 6;
-/// The longest entry, key and value together, address included: two fit a page beside a bound as long as they are. A
-/// value that btree takes as it is, or compressed by `pglz`, fits; one that only another compression makes short enough may not.
+/// The longest entry, key and value together, address included: two fit a page beside a bound as long as they are. An
+/// entry of one column of text or bytea, without included ones, fits if btree takes the value as it is or compressed by `pglz`;
+/// not if only `lz4` makes it short enough. Of several columns each may take a few bytes more than in btree, such as NULLs
+/// (1 instead of 0), float4 (9 instead of 4) and short values (3 instead of 1 beside the bytes).
 pub(super) const MAX_ENTRY: usize = 2702;
 
 /// The first byte of a key that has compressed columns, in an index in the order of bytes. Markers are less.

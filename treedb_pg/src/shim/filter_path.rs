@@ -2,7 +2,9 @@
 //! rows by the table's indexes, see [`FilteredRows`]. They stand beside those of the server, so that costs decide.
 //!
 //! Of an operator other than `@@` a function of SQL makes a filter that every row matches of which the operator is true
-//! ([`FilterOperator`]). The path searches for that filter, and the operator is evaluated on each row.
+//! ([`FilterOperator`]). The path searches for that filter, and the operator is evaluated on each row. No query asks for that
+//! function, so nobody needs to be allowed to execute it: like the server's support functions it is called without asking, for
+//! a constant by the planner, else by the plan's node.
 //!
 //! A filter that depends on no other table makes an ordinary path; one that depends on others, a path parameterized by
 //! them, for the inner side of a nested loop.
@@ -166,16 +168,21 @@ unsafe fn add_path(
     // SAFETY: nodes of the planner's, made and filled as it makes its own; the server makes a new expression, with
     // parameters and stable functions replaced where it can.
     unsafe {
-        let Some(filter) = condition.operator.filter_of(condition.wanted) else { return };
-        let filter = pg_sys::eval_const_expressions(root, filter);
+        let operator = condition.operator;
+        let estimated = pg_sys::estimate_expression_value(root, condition.wanted);
+        let wanted = pg_sys::eval_const_expressions(root, condition.wanted);
+        let (Some(filter), Some(estimated)) = (operator.filter_of(wanted), operator.filter_of(estimated))
+        else {
+            return;
+        };
         let value = match are_rows_hidden(root) {
             true => Argument::Expression(None),
-            false => argument_of(pg_sys::estimate_expression_value(root, filter), |_| None),
+            false => argument_of(estimated, |_| None),
         };
-        if matches!(value, Argument::Expression(_)) && !condition.operator.finds_few {
+        if matches!(value, Argument::Expression(_)) && !operator.finds_few {
             return;
         }
-        let exact = condition.operator.filter.is_none();
+        let exact = operator.filter.is_none();
         let Some(Estimate { startup, total, rows: found }) = (filters.estimate)(table, &value, exact) else {
             return;
         };
@@ -262,24 +269,29 @@ impl FilterOperator {
         }
     }
 
-    /// The filter that says which documents are `wanted`, as an expression; `None` if there is no function that makes it, or
-    /// if the user may not execute that: it is nothing that the query asks for.
+    /// The filter that says which documents are `wanted`: a constant, or a call of the function that makes it; `None` if there
+    /// is no such function.
     ///
     /// # Safety
-    /// An expression of the type of the operator's other argument.
+    /// An expression of the type of the operator's other argument, simplified.
     unsafe fn filter_of(&self, wanted: *mut pg_sys::Node) -> Option<*mut pg_sys::Node> {
         let Some(function) = self.filter else { return Some(wanted) };
         let function = catalog::own_function_if_exists(function)?;
-        let allowed = compat::may(compat::Object::Function, function, pg_sys::ACL_EXECUTE);
-        if allowed != pg_sys::AclResult::ACLCHECK_OK {
-            return None;
-        }
-        // SAFETY: a function of one argument of this type, which returns a document.
+        let (kind, none) = (catalog::own_type(c"bson"), pg_sys::InvalidOid);
+        // SAFETY: a strict function of one argument of this type, which returns a document.
         unsafe {
+            if (*wanted).type_ == pg_sys::NodeTag::T_Const {
+                let constant = &*wanted.cast::<pg_sys::Const>();
+                let filter = match constant.constisnull {
+                    true => pg_sys::Datum::null(),
+                    false => pg_sys::OidFunctionCall1Coll(function, none, constant.constvalue),
+                };
+                return Some(
+                    pg_sys::makeConst(kind, -1, none, -1, filter, constant.constisnull, false).cast(),
+                );
+            }
             let arguments = pg_sys::lappend(ptr::null_mut(), wanted.cast());
-            let none = pg_sys::InvalidOid;
             let shown = pg_sys::CoercionForm::COERCE_EXPLICIT_CALL;
-            let kind = catalog::own_type(c"bson");
             Some(pg_sys::makeFuncExpr(function, kind, arguments, none, none, shown).cast())
         }
     }
@@ -351,12 +363,14 @@ unsafe extern "C-unwind" fn plan<T: FilteredRows>(
             let scan = new_plan(path, columns, conditions, Methods::<T>::SCAN);
             (*scan).scan.scanrelid = (*rel).relid;
             (*scan).custom_exprs = pg_sys::lappend(ptr::null_mut(), pg_sys::copyObjectImpl(filter).cast());
-            let at = match pg_sys::list_length(private) {
-                3 => position((*scan).scan.plan.qual, pg_sys::list_nth(private, 2).cast()),
-                _ => -1,
+            let exact = pg_sys::list_length(private) == 3;
+            let at = match exact {
+                true => position((*scan).scan.plan.qual, pg_sys::list_nth(private, 2).cast()),
+                false => -1,
             };
-            let private = pg_sys::lappend_int(ptr::null_mut(), (*column).ival);
-            (*scan).custom_private = pg_sys::lappend_int(private, at);
+            let numbers = pg_sys::lappend_int(ptr::null_mut(), (*column).ival);
+            let numbers = pg_sys::lappend_int(numbers, at);
+            (*scan).custom_private = pg_sys::lappend_int(numbers, i32::from(!exact));
             scan.cast()
         })
     }
@@ -430,7 +444,7 @@ impl FilterPaths {
             if pg_sys::pg_class_aclcheck(table.table, user, select) != pg_sys::AclResult::ACLCHECK_OK {
                 return None;
             }
-            let filter = pg_sys::estimate_expression_value(root, operator.filter_of(wanted)?);
+            let filter = operator.filter_of(pg_sys::estimate_expression_value(root, wanted))?;
             let value = argument_of(filter, |_| None);
             let exact = operator.filter.is_none();
             let known = operator.finds_few || !matches!(value, Argument::Expression(_));

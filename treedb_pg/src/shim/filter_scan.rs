@@ -17,7 +17,7 @@ use pgrx::pg_sys;
 use super::custom_scan::argument_of;
 use super::datum::{Datum, Layout};
 use super::memory::Context;
-use super::prepared::Prepared;
+use super::prepared::{ImpliedCall, Prepared};
 use super::row_claims::RowClaims;
 use super::scan_node::{NodeMethods, ScanNode, store_virtual};
 use super::snapshot::Registered;
@@ -93,7 +93,7 @@ struct Running<T> {
     claims: Option<RowClaims>,
     /// How many blocks it is about.
     claimed_blocks: u32,
-    filter: Prepared,
+    filter: PreparedFilter,
     /// The conditions of the plan; null for none.
     conditions: *mut pg_sys::ExprState,
     /// Those without the filter; null for none.
@@ -106,13 +106,57 @@ struct Running<T> {
     memory: Context,
 }
 
+/// The filter of a node.
+enum PreparedFilter {
+    /// The query's own, or one that the planner has made.
+    Given(Prepared),
+    /// What a function makes of the other argument of an operator.
+    Implied(ImpliedCall, Prepared),
+}
+
+impl PreparedFilter {
+    /// # Safety
+    /// A plan state of a plan that `filter_path` made, which begins; the current memory context is that of the query.
+    unsafe fn new(node: *mut pg_sys::CustomScanState) -> PreparedFilter {
+        // SAFETY: the third number of a plan of `filter_path` says whether the filter is implied: then it is a constant, or a
+        // call of a function of one argument.
+        unsafe {
+            let (_, filter) = plan_of(node);
+            let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+            let implied = unguarded::nth_number((*plan).custom_private, 2) != 0;
+            if !implied || (*filter).type_ != pg_sys::NodeTag::T_FuncExpr {
+                return PreparedFilter::Given(Prepared::new(filter.cast(), node));
+            }
+            let call = &*filter.cast::<pg_sys::FuncExpr>();
+            let argument = Prepared::new(unguarded::nth(call.args, 0).cast(), node);
+            PreparedFilter::Implied(ImpliedCall::new(call.funcid), argument)
+        }
+    }
+
+    /// The value; `None` for NULL.
+    ///
+    /// # Safety
+    /// A filter of this node. The value lives until the next row is asked for.
+    unsafe fn value(&self, node: *mut pg_sys::CustomScanState) -> Option<pg_sys::Datum> {
+        // SAFETY: the caller's.
+        unsafe {
+            match self {
+                PreparedFilter::Given(filter) => filter.value(node),
+                PreparedFilter::Implied(call, argument) => {
+                    argument.value(node).map(|argument| call.value(argument, node))
+                }
+            }
+        }
+    }
+}
+
 /// The table of a node, and the expression of its filter.
 ///
 /// # Safety
 /// A plan state of a plan that `filter_path` made, which has begun.
 unsafe fn plan_of(node: *mut pg_sys::CustomScanState) -> (Scanned, *mut pg_sys::Node) {
-    // SAFETY: `filter_path` makes plans of one expression, the filter, and one number, that of the column; the server has
-    // opened the table.
+    // SAFETY: `filter_path` makes plans of one expression, the filter, and of numbers, the first that of the column; the
+    // server has opened the table.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
         let column = unguarded::nth_number((*plan).custom_private, 0) as i16;
@@ -183,7 +227,6 @@ impl<T: FilteredRows> ScanNode for Running<T> {
     unsafe fn begin(node: *mut pg_sys::CustomScanState) -> Self {
         // SAFETY: the caller's; plans are those that `filter_path` made for `T`.
         unsafe {
-            let (_, filter) = plan_of(node);
             use_table_slot(node);
             Running {
                 search: None,
@@ -191,7 +234,7 @@ impl<T: FilteredRows> ScanNode for Running<T> {
                 more: false,
                 claims: None,
                 claimed_blocks: 0,
-                filter: Prepared::new(filter.cast(), node),
+                filter: PreparedFilter::new(node),
                 conditions: (*node).ss.ps.qual,
                 others: other_conditions(node),
                 fresh: true,

@@ -1,5 +1,5 @@
 //! An expression of a plan's node, ready to be evaluated: constants and parameters of the statement as their values,
-//! anything else as the executor prepares it.
+//! anything else as the executor prepares it. And a function that a node calls although no expression does.
 
 use pgrx::pg_sys;
 
@@ -50,6 +50,43 @@ impl Prepared {
                 };
                 (!null).then_some(value)
             }
+        }
+    }
+}
+
+/// A strict function of one argument that the query does not name. As the executor does for support functions, nobody asks
+/// whether the user may execute it.
+#[derive(Clone, Copy)]
+pub(super) struct ImpliedCall(*mut pg_sys::FmgrInfo);
+
+impl ImpliedCall {
+    /// # Safety
+    /// Such a function; the current memory context is that of the query.
+    pub(super) unsafe fn new(function: pg_sys::Oid) -> ImpliedCall {
+        // SAFETY: memory for the server's description of a function, which lives as long as the query.
+        unsafe {
+            let info = pg_sys::palloc0(size_of::<pg_sys::FmgrInfo>()).cast();
+            pg_sys::fmgr_info(function, info);
+            ImpliedCall(info)
+        }
+    }
+
+    /// What the function makes of a value.
+    ///
+    /// # Safety
+    /// A value of the type of its argument, not NULL, and a node of the query. The result lives until the next row is asked for.
+    pub(super) unsafe fn value(
+        self,
+        argument: pg_sys::Datum,
+        node: *mut pg_sys::CustomScanState,
+    ) -> pg_sys::Datum {
+        // SAFETY: called in the context for that, which is reset when the next row is asked for; after an error the server
+        // chooses another context itself.
+        unsafe {
+            let outer = pg_sys::MemoryContextSwitchTo((*(*node).ss.ps.ps_ExprContext).ecxt_per_tuple_memory);
+            let value = pg_sys::FunctionCall1Coll(self.0, pg_sys::InvalidOid, argument);
+            pg_sys::MemoryContextSwitchTo(outer);
+            value
         }
     }
 }

@@ -134,11 +134,10 @@ pub(crate) struct SharedScan {
     _held: Option<Rc<Held>>,
 }
 
-/// Bytes before the server's description of a scan that the server's executor has memory for.
+/// Where the server's description of a scan begins, behind the shared state, in the memory that the processes of a plan of the
+/// server's get from its executor.
 const DESCRIPTION: usize = size_of::<Shared>().next_multiple_of(pg_sys::MAXIMUM_ALIGNOF as usize);
 
-// Of the processes of the server's plan the scan is in memory that the executor gives them: the shared state and, from
-// `DESCRIPTION` on, the server's description of the scan.
 impl SharedScan {
     /// How many bytes it takes to say that there is no scan.
     pub(super) const LEAST: usize = DESCRIPTION;
