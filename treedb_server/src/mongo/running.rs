@@ -53,11 +53,16 @@ impl<'r> Running<'r> {
         let request = self.request;
         let operations = &request.context.operations;
         let (name, kind) = (request.command.name, Kind::of(request.command.name));
-        let (statements, field) = match kind {
-            Kind::Insert => (request.statement_count("documents"), "n"),
-            Kind::Update => (request.statement_count("updates"), "nModified"),
-            Kind::Delete => (request.statement_count("deletes"), "n"),
-            Kind::Query | Kind::GetMore | Kind::Command => (1, ""),
+        let (list, field) = match kind {
+            Kind::Insert => ("documents", "n"),
+            Kind::Update => ("updates", "nModified"),
+            Kind::Delete => ("deletes", "n"),
+            Kind::Query | Kind::GetMore | Kind::Command => ("", ""),
+        };
+        let statements = match done {
+            Ok(reply) if !list.is_empty() => executed(reply, request, list),
+            // A write that is refused as a whole counts once: how many statements it would have had is not known to be true.
+            _ => 1,
         };
         let documents = match done {
             Ok(reply) if !field.is_empty() => {
@@ -107,6 +112,18 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         drop(self.entered.take());
         self.request.session.operation.end(self.opid, self.before.take());
+    }
+}
+
+/// How many statements of a write were executed: an ordered one ends with the first that fails.
+fn executed(reply: &RawDocument, request: &Request<'_>, list: &str) -> u64 {
+    let failed = reply.get_array("writeErrors").ok().and_then(|errors| errors.into_iter().last());
+    let failed =
+        failed.and_then(Result::ok).and_then(|error| error.as_document()?.get("index").ok().flatten());
+    let is_ordered = request.body().get_bool("ordered").unwrap_or(true);
+    match failed.and_then(number).filter(|_| is_ordered) {
+        Some(index) => index as u64 + 1,
+        None => request.statement_count(list),
     }
 }
 

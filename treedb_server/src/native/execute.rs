@@ -165,9 +165,10 @@ impl Session {
         }
     }
 
-    /// True for requests that are probably done soon, so that one that is alone on its connection need not be handed to another thread,
-    /// which costs more than most requests do. An insert of a few documents is: a client that has more to ask meanwhile is not alone with the
-    /// next one. What writes may wait for a transaction that has changed the same, and the connection with it.
+    /// True for requests that are probably done soon. One that is alone on its connection is then executed by the thread that has read it: to
+    /// hand it to another one costs more than most requests do. Inserts are short up to [`SHORT_INSERT`], whatever the last one took, while the
+    /// connection sends no batches of a cursor. A guess may be wrong, as about a write that waits for a transaction: what the client sends
+    /// meanwhile is read after it.
     pub(crate) fn is_short(&self, header: &Header, body: &[u8], statement: Option<&Statement>) -> bool {
         match header.opcode {
             opcode::INSERT => header.length <= SHORT_INSERT && !self.pulls.any(),

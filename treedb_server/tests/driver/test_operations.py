@@ -1,4 +1,5 @@
 """What runs and has run: currentOp, killOp, top, the profiler, the log, counters and parameters."""
+import contextlib
 import json
 import threading
 import time
@@ -187,6 +188,26 @@ def test_server_status_counts_operations_and_documents(client, db):
     assert after["network"]["numRequests"] > before["network"]["numRequests"]
     assert after["mem"]["resident"] > 0 and after["globalLock"]["activeClients"]["total"] >= 1
     assert "repl" not in after
+
+
+def test_statements_of_writes_are_counted_if_they_were_executed(client, db):
+    def counted(run):
+        before = client.admin.command("serverStatus")["opcounters"]
+        with contextlib.suppress(OperationFailure):
+            run()
+        after = client.admin.command("serverStatus")["opcounters"]
+        return [after[kind] - before[kind] for kind in ("insert", "update", "delete")]
+
+    db.c.insert_one({"_id": 3})
+    documents = [{"_id": i} for i in range(10)]
+    # An ordered write ends with the first statement that fails.
+    assert counted(lambda: db.c.insert_many(documents)) == [4, 0, 0]
+    assert counted(lambda: db.c.insert_many(documents, ordered=False)) == [10, 0, 0]
+    updates = [{"q": {}, "u": {"$set": {"a": 1}}}, {"q": {}, "u": {"$nonsense": {"a": 1}}}, {"q": {}, "u": {"$set": {"a": 2}}}]
+    assert counted(lambda: db.command({"update": "c", "updates": updates})) == [0, 2, 0]
+    # What is refused as a whole counts once.
+    assert counted(lambda: db.command({"insert": "c", "documents": documents, "ordered": "yes"})) == [1, 0, 0]
+    assert counted(lambda: db.command({"delete": "c", "deletes": [{"q": {}}] * 5})) == [0, 0, 1]
 
 
 def test_top_counts_by_collection_and_forgets_what_is_dropped(client, db):
