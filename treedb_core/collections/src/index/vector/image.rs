@@ -226,6 +226,7 @@ thread_local! {
 }
 
 /// Larger workspaces that no search uses at the moment.
+#[expect(clippy::vec_box, reason = "the box is what a thread keeps, and is given on as it is")]
 static LARGE_WORKSPACES: Mutex<Vec<Box<Workspace>>> = Mutex::new(Vec::new());
 
 /// How many large workspaces are kept: as many as can be at work at the same time.
