@@ -110,18 +110,26 @@ pub struct VectorSearchRequest {
     pub filter: Option<RawDocumentBuf>,
     /// The collation of the filter; `None` for the collection's default.
     pub collation: Option<RawDocumentBuf>,
+    /// The fields to return; `None` for all.
+    pub projection: Option<RawDocumentBuf>,
 }
 
 impl VectorSearchRequest {
     /// The `limit` documents that are nearest to `vector` by this index.
     pub fn new(index: impl Into<String>, vector: Vec<f32>, limit: usize) -> Self {
         let (index, candidates, exact, within) = (index.into(), None, false, None);
-        VectorSearchRequest { index, vector, limit, candidates, exact, within, filter: None, collation: None }
+        let (filter, collation, projection) = (None, None, None);
+        VectorSearchRequest { index, vector, limit, candidates, exact, within, filter, collation, projection }
     }
 
     /// Returns only documents that match `filter`.
     pub fn filter(self, filter: RawDocumentBuf) -> Self {
         VectorSearchRequest { filter: Some(filter), ..self }
+    }
+
+    /// Returns only the fields of the documents that a find with this projection would.
+    pub fn projection(self, projection: RawDocumentBuf) -> Self {
+        VectorSearchRequest { projection: Some(projection), ..self }
     }
 
     /// Sets how many rows the index looks at.

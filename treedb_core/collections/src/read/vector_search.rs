@@ -41,9 +41,10 @@ pub(crate) fn for_each_neighbor(
 }
 
 fn query(context: &QueryContext<'_>, request: &VectorSearchRequest) -> Result<NearestQuery> {
-    let VectorSearchRequest { index, vector, limit, candidates, exact, filter, collation, .. } =
-        request.clone();
-    let filter = parse(&FindRequest { filter, collation, ..FindRequest::default() })?
+    let VectorSearchRequest {
+        index, vector, limit, candidates, exact, filter, collation, projection, ..
+    } = request.clone();
+    let filter = parse(&FindRequest { filter, collation, projection, ..FindRequest::default() })?
         .with_default_collation(context.collation)?;
     Ok(NearestQuery { index, path: None, vector, limit, candidates, exact, filter, deadline: None })
 }

@@ -106,6 +106,40 @@ fn a_pipeline_tells_what_its_search_did_which_is_what_the_method_does() {
 }
 
 #[test]
+fn stages_that_leave_fields_out_get_the_same_from_a_search_or_find_that_does_not_read_them() {
+    let (_db, points) = points();
+    // Nothing is known of what a stage reads that may read any field.
+    let opaque = doc! { "$replaceRoot": { "newRoot": "$$ROOT" } };
+    for stages in [
+        vec![doc! { "$unset": "v" }],
+        vec![doc! { "$project": { "v": 0 } }],
+        vec![doc! { "$project": { "odd": 1 } }],
+        vec![doc! { "$project": { "_id": 0, "tags": 1, "first": { "$arrayElemAt": ["$v", 0] } } }],
+        vec![doc! { "$set": { "w": "$v" } }, doc! { "$unset": "v" }],
+        vec![doc! { "$unset": "v" }, doc! { "$set": { "v": 1 } }],
+        vec![doc! { "$set": { "v": 1 } }, doc! { "$unset": ["v", "odd"] }],
+        vec![doc! { "$match": { "v": { "$lt": 12 } } }, doc! { "$unset": "v" }],
+        vec![doc! { "$unset": "v" }, doc! { "$match": { "v": { "$exists": false } } }],
+        vec![doc! { "$sort": { "v": -1 } }, doc! { "$unset": "v" }],
+        vec![doc! { "$unset": ["tags", "v.a"] }, doc! { "$limit": 3 }],
+        vec![doc! { "$unset": "v" }, doc! { "$project": { "v": 1, "odd": 1 } }],
+        vec![doc! { "$unwind": "$tags" }, doc! { "$unset": "v" }],
+        vec![doc! { "$unset": "v" }, opaque.clone()],
+        vec![doc! { "$unset": "tags" }, doc! { "$group": { "_id": null, "all": { "$push": "$v" } } }],
+    ] {
+        for begin in [search(10.2, 6), doc! { "$match": { "odd": true, "_id": { "$lt": 20 } } }] {
+            let after = |first: &[Document]| run(&points, &[first, &stages].concat()).unwrap();
+            let found = after(std::slice::from_ref(&begin));
+            assert!(!found.is_empty());
+            assert_eq!(found, after(&[begin, opaque.clone()]), "{stages:?}");
+        }
+    }
+    let scored = [search(10.2, 3), doc! { "$set": { "score": meta() } }, doc! { "$unset": "v" }];
+    let found = run(&points, &scored).unwrap();
+    assert_eq!(found[0].keys().collect::<Vec<_>>(), ["_id", "odd", "tags", "score"]);
+}
+
+#[test]
 fn a_query_vector_may_be_binary_data() {
     let (_db, points) = points();
     let binary = |bytes: Vec<u8>| Binary { subtype: BinarySubtype::from(9), bytes };

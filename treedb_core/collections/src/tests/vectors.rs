@@ -8,8 +8,8 @@ use treedb_testing::Rng;
 use super::*;
 use crate::index::ordered::long_key::PREFIX_LEN;
 use crate::{
-    Collection, DeleteRequest, IndexSpec, Neighbor, NeighborRef, SearchEnd, SearchIndex, SearchPath,
-    SearchWork, UpdateRequest, VectorSearchRequest,
+    Collection, DeleteRequest, FindRequest, IndexSpec, Neighbor, NeighborRef, SearchEnd, SearchIndex,
+    SearchPath, SearchWork, UpdateRequest, VectorSearchRequest,
 };
 use treedb_query::access::Flow;
 use treedb_query::error::ErrorCode;
@@ -481,4 +481,56 @@ fn what_is_shown_of_a_search_is_what_it_finds_and_no_more_than_is_asked_for() {
     };
     assert_eq!(show(usize::MAX), found);
     assert_eq!(show(7), found[..7]);
+}
+
+#[test]
+fn a_search_with_a_projection_returns_of_each_document_what_a_find_with_it_does() {
+    let mut rng = Rng::new(17);
+    let db = database();
+    let things = db.collection("shop.things").unwrap();
+    let documents: Vec<_> = (0..200).map(|id| document(&mut rng, id)).collect();
+    things.insert_many(&documents, true).unwrap();
+    things.create_index(spec("cosine", "scalar")).unwrap();
+    let request = search(vector(&mut rng), 15).filter(rawdoc! { "part": { "$lt": 100 } });
+    let whole = things.vector_search(&request).unwrap();
+    for projection in [
+        doc! { "v": 0 },
+        doc! { "part": 1 },
+        doc! { "_id": 0, "part": 1 },
+        doc! { "_id": 0 },
+        doc! { "_id": 1 },
+        doc! { "_id": 0, "v": 0 },
+        doc! { "v": { "$slice": 2 } },
+        doc! { "part": 0, "v": { "$slice": -1 } },
+        doc! { "v.a": 0 },
+        doc! { "v": { "$elemMatch": { "$gt": 0 } } },
+        doc! { "part": 1, "half": { "$divide": ["$part", 2] } },
+        doc! { "first": { "$arrayElemAt": ["$v", 0] } },
+        doc! {},
+    ] {
+        let request = request.clone().projection(raw(&projection));
+        let expected: Vec<Neighbor> = (whole.iter().zip(ids(&whole)))
+            .map(|(neighbor, id)| {
+                let find = FindRequest::filter(rawdoc! { "_id": id }).projection(raw(&projection));
+                let document = things.find(find).unwrap().next().unwrap().unwrap();
+                Neighbor { document, ..neighbor.clone() }
+            })
+            .collect();
+        assert_eq!(things.vector_search(&request).unwrap(), expected, "{projection}");
+        assert_eq!(
+            things.vector_search_many(std::slice::from_ref(&request)).unwrap(),
+            std::slice::from_ref(&expected)
+        );
+        let mut shown = Vec::new();
+        let visit = &mut |one: NeighborRef<'_>| {
+            shown.push(one.document.to_owned());
+            Ok(Flow::Continue(()))
+        };
+        things.for_each_neighbor(&request, visit).unwrap();
+        assert!(shown.iter().eq(expected.iter().map(|neighbor| &neighbor.document)), "{projection}");
+        let mut txn = db.begin().unwrap();
+        assert_eq!(txn.collection("shop.things").unwrap().vector_search(&request).unwrap(), expected);
+    }
+    let mixed = request.projection(rawdoc! { "v": 0, "part": 1 });
+    assert_eq!(things.vector_search(&mixed).unwrap_err().code, ErrorCode::Location31253);
 }

@@ -7,11 +7,11 @@ use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use crate::doc::{Collation, Value};
 use crate::error::Result;
 use crate::query::expr::{CurrentScore, Globals};
-use crate::query::{Filter, Hint, Projection, Query, UsedFields};
+use crate::query::{Filter, Hint, Projection, Query};
 
 use super::context::Context;
 use super::deadline::with_deadline;
-use super::following::fields_needed;
+use super::following::used_fields;
 use super::reorder::reordered;
 use super::score::Scores;
 use super::stage::{PlannedStage, Role, Scan, Stage, StageParser, open_stages};
@@ -153,7 +153,7 @@ impl Pipeline {
                 }
                 _ => context,
             };
-            return open_all(following, source.open_source(namespace, context)?, context);
+            return open_all(following, source.open_source(namespace, following, context)?, context);
         }
         let (mut query, covered) = self.front(namespace, hint, context)?;
         let stages = self.stages_after(covered);
@@ -179,8 +179,7 @@ impl Pipeline {
     /// Tells the query which fields the stages after it use, unless it has a projection.
     pub(super) fn limit_fields(query: &mut Query, stages: &[PlannedStage]) {
         if query.projection.is_none() {
-            let fields = fields_needed(stages, Vec::new());
-            query.used = fields.map(|fields| UsedFields::new(&fields, &query.filter));
+            query.used = used_fields(stages, &query.filter);
         }
     }
 

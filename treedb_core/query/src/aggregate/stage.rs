@@ -131,6 +131,9 @@ pub(crate) trait Stage: Debug + Send + Sync {
         Reads::Any
     }
 
+    /// Adds the top-level fields of the input that no document of the result has, whatever their values.
+    fn leaves_out(&self, _fields: &mut Vec<String>) {}
+
     /// Adds the fields that are read of the document in the top-level field `field` to `subfields`.
     fn reads_within(&self, field: &str, _subfields: &mut Vec<String>) -> Reads {
         let mut fields = Vec::new();
@@ -204,8 +207,13 @@ pub(crate) enum Reads {
 
 /// A stage that begins a pipeline with documents of its own.
 pub(crate) trait Source {
-    /// The documents; `namespace` is the collection of the pipeline.
-    fn open_source(&self, namespace: &str, context: &Context) -> Result<BoxedStream>;
+    /// The documents; `namespace` is the collection of the pipeline, `following` the stages after this one.
+    fn open_source(
+        &self,
+        namespace: &str,
+        following: &[PlannedStage],
+        context: &Context,
+    ) -> Result<BoxedStream>;
 
     /// True if the pipeline must name a collection.
     fn needs_collection(&self) -> bool;

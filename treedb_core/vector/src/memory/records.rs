@@ -27,9 +27,30 @@ struct Segment<T> {
 
 impl<T: Copy + Default> Segment<T> {
     fn new(len: usize, in_lines: bool) -> Segment<T> {
-        let room = if in_lines { LINE / size_of::<T>().max(1) } else { 0 };
-        let elements: Arc<[T]> = vec![T::default(); SEGMENT * len + room].into();
+        let room = Self::room(in_lines);
+        // From an iterator that knows its length, they are written once, where they stay.
+        let elements: Arc<[T]> = std::iter::repeat_n(T::default(), SEGMENT * len + room).collect();
         let from = elements.as_ptr().align_offset(LINE).min(room);
+        Segment { elements, from }
+    }
+
+    /// Elements that there are more than records have, so that the first can begin at a line.
+    fn room(in_lines: bool) -> usize {
+        if in_lines { LINE / size_of::<T>().max(1) } else { 0 }
+    }
+
+    /// One with the same records, and memory of its own.
+    fn copied(&self, all: usize, in_lines: bool) -> Segment<T> {
+        let room = Self::room(in_lines);
+        let mut elements: Arc<[T]> = Arc::from(&*self.elements);
+        let from = elements.as_ptr().align_offset(LINE).min(room);
+        if from != self.from
+            && let Some(elements) = Arc::get_mut(&mut elements)
+            && self.from + all <= elements.len()
+            && from + all <= elements.len()
+        {
+            elements.copy_within(self.from..self.from + all, from);
+        }
         Segment { elements, from }
     }
 
@@ -37,15 +58,7 @@ impl<T: Copy + Default> Segment<T> {
     fn own(&mut self, len: usize, in_lines: bool) -> &mut [T] {
         let all = SEGMENT * len;
         if Arc::get_mut(&mut self.elements).is_none() {
-            let mut copy = Segment::new(len, in_lines);
-            let (to, from) = (copy.from, self.from);
-            if let Some(elements) = Arc::get_mut(&mut copy.elements)
-                && let (Some(to), Some(from)) =
-                    (elements.get_mut(to..to + all), self.elements.get(from..from + all))
-            {
-                to.copy_from_slice(from);
-            }
-            *self = copy;
+            *self = self.copied(all, in_lines);
         }
         let from = self.from;
         Arc::get_mut(&mut self.elements).and_then(|own| own.get_mut(from..from + all)).unwrap_or(&mut [])
@@ -107,7 +120,7 @@ impl<T: Copy + Default> Records<T> {
 
     /// Bytes that so many records take.
     pub fn bytes_of(&self, count: usize) -> usize {
-        let room = if self.in_lines { LINE / size_of::<T>().max(1) } else { 0 };
+        let room = Segment::<T>::room(self.in_lines);
         let segment = (SEGMENT * self.len + room) * size_of::<T>() + size_of::<Segment<T>>();
         count.div_ceil(SEGMENT) * segment
     }

@@ -430,7 +430,7 @@ mod tests {
                 scope.spawn(|| {
                     make_room(100, || ());
                     assert!((100..KEPT_BY_THREAD).contains(&make_room(100, || ())));
-                    make_room(KEPT_BY_THREAD, || drop(barrier.wait()));
+                    make_room(KEPT_BY_THREAD, || _ = barrier.wait());
                     assert!(WORKSPACE.take().is_none());
                 });
             }

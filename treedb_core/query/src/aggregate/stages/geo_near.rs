@@ -173,7 +173,7 @@ impl GeoNear {
 }
 
 impl Source for GeoNear {
-    fn open_source(&self, namespace: &str, context: &Context) -> Result<BoxedStream> {
+    fn open_source(&self, namespace: &str, _: &[PlannedStage], context: &Context) -> Result<BoxedStream> {
         let Some(indexes) = context.collections.indexed_locations(namespace)? else {
             return Ok(Box::new(VecStream::new(Vec::new())));
         };

@@ -59,6 +59,10 @@ impl Stage for Project {
         }
     }
 
+    fn leaves_out(&self, fields: &mut Vec<String>) {
+        self.reshape.leaves_out(fields);
+    }
+
     fn preserves(&self, field: &str) -> bool {
         self.reshape.leaves(field)
     }

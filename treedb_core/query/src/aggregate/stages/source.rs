@@ -125,7 +125,7 @@ impl Stage for OwnSource {
 }
 
 impl Source for OwnSource {
-    fn open_source(&self, namespace: &str, context: &Context) -> Result<BoxedStream> {
+    fn open_source(&self, namespace: &str, _: &[PlannedStage], context: &Context) -> Result<BoxedStream> {
         let documents = match self {
             OwnSource::CollectionStats(wanted) => vec![wanted.document(namespace, context)?],
             OwnSource::IndexStats => context.collections.index_stats(namespace)?,

@@ -11,6 +11,7 @@ use crate::query::expr::CurrentScore;
 use crate::query::{Filter, NearestQuery, Neighbor, Query};
 
 use crate::aggregate::context::Context;
+use crate::aggregate::following::used_fields;
 use crate::aggregate::operand::{document, failed, known_fields, raw};
 use crate::aggregate::score::Scores;
 use crate::aggregate::stage::{PlannedStage, Role, Source, Stage, StageParser};
@@ -119,8 +120,15 @@ impl Stage for VectorSearch {
 }
 
 impl Source for VectorSearch {
-    fn open_source(&self, namespace: &str, context: &Context) -> Result<BoxedStream> {
-        let search = NearestQuery { deadline: context.deadline, ..self.0.clone() };
+    fn open_source(
+        &self,
+        namespace: &str,
+        following: &[PlannedStage],
+        context: &Context,
+    ) -> Result<BoxedStream> {
+        let mut search = NearestQuery { deadline: context.deadline, ..self.0.clone() };
+        // Most pipelines leave the vectors out, which are the most of a document.
+        search.filter.used = used_fields(following, &search.filter.filter);
         let found = context.collections.vector_search(namespace, &search)?.into_iter();
         Ok(Box::new(FoundStream { found, score: context.globals.score.clone() }))
     }

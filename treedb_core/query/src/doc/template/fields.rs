@@ -5,17 +5,19 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use super::decode::{Row, document};
 use crate::doc::FieldPeek;
 
-/// The names of the top-level fields to decode.
+/// The top-level fields to decode.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
     /// Identifies the set in the cache; clones have the same number.
     id: u64,
     names: Vec<Box<[u8]>>,
+    /// All but those are decoded.
+    all_but: bool,
 }
 
 impl PartialEq for Fields {
     fn eq(&self, other: &Self) -> bool {
-        self.names == other.names
+        (self.all_but, &self.names) == (other.all_but, &other.names)
     }
 }
 
@@ -26,19 +28,24 @@ impl Fields {
         let mut names: Vec<Box<[u8]>> = names.into_iter().map(Into::into).collect();
         names.sort_unstable();
         names.dedup();
-        Fields { id: NEXT.fetch_add(1, Ordering::Relaxed), names }
+        Fields { id: NEXT.fetch_add(1, Ordering::Relaxed), names, all_but: false }
+    }
+
+    /// All fields but those with these names.
+    pub fn all_but<'n>(names: impl IntoIterator<Item = &'n [u8]>) -> Self {
+        Fields { all_but: true, ..Fields::new(names) }
     }
 
     /// The name, if there is exactly one.
     pub fn only(&self) -> Option<&[u8]> {
         match self.names.as_slice() {
-            [only] => Some(only),
+            [only] if !self.all_but => Some(only),
             _ => None,
         }
     }
 
     fn has(&self, name: &[u8]) -> bool {
-        self.names.iter().any(|known| **known == *name)
+        self.names.iter().any(|known| **known == *name) != self.all_but
     }
 }
 
@@ -75,7 +82,7 @@ impl FieldMasks {
 
     /// The value of the field if `fields` has exactly one; `None` if the row is damaged up to the field.
     pub fn peek<'r>(&mut self, row: &Row<'_, 'r>, fields: &Fields) -> Option<FieldPeek<'r>> {
-        if fields.names.len() != 1 {
+        if fields.only().is_none() {
             return Some(FieldPeek::Unknown);
         }
         let wanted = self.wanted(row, fields)?;

@@ -4,19 +4,21 @@
 //! are compared. Otherwise the vector index gives one candidate after another until enough of them match; if too few do, all that
 //! match are compared. So a search finds as many documents as there are, up to its limit. [`SearchWork`] tells which of that it did.
 
+use std::borrow::Cow;
 use std::time::Instant;
 
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_vector::memory::Way;
 use treedb_vector::nearest::Nearest as NearestOf;
 
-use crate::access::{Among, Direction, Flow, Probe, QueryContext, RowId, Source};
+use crate::access::{Among, Direction, Flow, Probe, QueryContext, Row, RowId, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::index::vector::VectorDef;
 use crate::query::plan::{Path, Plan};
-use crate::query::{Deadline, Query};
+use crate::query::{Deadline, Projection, Query, UsedFields};
 
 use super::count::rows_of;
+use super::execution::project;
 use super::search_work::{SearchEnd, SearchPath, SearchWork};
 
 /// The least number of rows that match a filter, up to which all of them are compared.
@@ -50,7 +52,7 @@ pub struct NearestQuery {
     pub candidates: Option<usize>,
     /// Compare with all documents instead of using the index's graph.
     pub exact: bool,
-    /// The documents that may be returned, with the filter's collation. Sort, limit and projection have no effect.
+    /// The documents that may be returned, with the filter's collation, and what is returned of them. Sort and limit have no effect.
     pub filter: Query,
     /// When the search gives up, if it does.
     pub deadline: Option<Instant>,
@@ -127,12 +129,12 @@ pub fn nearest(
     within: Option<f32>,
 ) -> Result<NearestAnswer> {
     let mut run = run(source, context, search, within)?;
-    let def = run.def;
+    let (def, returned) = (run.def, Returned::of_query(&search.filter));
     let mut neighbors = Vec::with_capacity(run.found.len());
     for (distance, row) in run.found.sorted() {
         let (distance, score) = (*distance, def.score(*distance));
         source.fetch_row(*row, &mut |row| {
-            neighbors.push(Neighbor { document: row.owned_document()?, distance, score });
+            neighbors.push(Neighbor { document: returned.of(row)?, distance, score });
             Ok(())
         })?;
     }
@@ -151,12 +153,16 @@ pub fn for_each_nearest(
     visit: &mut dyn FnMut(NeighborRef<'_>) -> Result<Flow>,
 ) -> Result<SearchWork> {
     let mut run = run(source, context, search, within)?;
-    let def = run.def;
+    let (def, returned) = (run.def, Returned::of_query(&search.filter));
     for (distance, row) in run.found.sorted() {
         let (distance, score) = (*distance, def.score(*distance));
         let mut flow = Flow::Continue(());
         source.fetch_row(*row, &mut |row| {
-            flow = visit(NeighborRef { document: row.document()?, distance, score })?;
+            let mut shown = |document: &RawDocument| visit(NeighborRef { document, distance, score });
+            flow = match returned.is_whole() {
+                true => shown(row.document()?)?,
+                false => shown(&returned.of(row)?)?,
+            };
             Ok(())
         })?;
         if flow == Flow::Break(()) {
@@ -164,6 +170,33 @@ pub fn for_each_nearest(
         }
     }
     Ok(run.work)
+}
+
+/// What is returned of the rows that are found.
+struct Returned<'q> {
+    projection: Option<&'q Projection>,
+    used: Option<Cow<'q, UsedFields>>,
+}
+
+impl<'q> Returned<'q> {
+    fn of_query(query: &'q Query) -> Self {
+        let projection = query.projection.as_ref();
+        let used = query.used.as_ref().map(Cow::Borrowed);
+        Returned { projection, used: used.or_else(|| projection?.used().map(Cow::Owned)) }
+    }
+
+    fn is_whole(&self) -> bool {
+        self.projection.is_none() && self.used.is_none()
+    }
+
+    fn of(&self, row: &mut dyn Row) -> Result<RawDocumentBuf> {
+        let document = match &self.used {
+            Some(used) => row.partial_document(used.fields())?,
+            None if self.projection.is_none() => return row.owned_document(),
+            None => row.document()?,
+        };
+        project(self.projection, document)
+    }
 }
 
 /// Finds the rows.

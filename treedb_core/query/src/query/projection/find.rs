@@ -13,6 +13,7 @@ use crate::doc::{Collation, Doc, Element, MAX_DEPTH, OwnedValue, Value, validate
 use crate::error::{ErrorCode, QueryError, Result};
 
 use super::reshape::Reshape;
+use super::used_fields::UsedFields;
 use crate::query::expr::{Arena, Globals, Variables};
 use crate::query::filter::Filter;
 
@@ -311,6 +312,27 @@ impl Projection {
         }
         collect(&self.fields, "", &mut paths)?;
         Some(paths)
+    }
+
+    /// The top-level fields of a document that what is returned of it depends on; `None` if it may be any.
+    pub(in crate::query) fn used(&self) -> Option<UsedFields> {
+        if self.positional.is_some() {
+            return None;
+        }
+        let mut names = Vec::new();
+        if let Some(computed) = &self.computed {
+            let no_others = computed.reshape.reads(&mut names)?;
+            return no_others.then(|| UsedFields::new(&names, &Filter::all()));
+        }
+        let named = self.fields.0.iter().filter(|(_, named)| self.keep || matches!(named, Named::Whole));
+        names.extend(named.map(|(name, _)| name.clone()));
+        if self.id == self.keep {
+            names.push("_id".to_owned());
+        }
+        match self.keep {
+            true => Some(UsedFields::new(&names, &Filter::all())),
+            false => (!names.is_empty()).then(|| UsedFields::all_but(&names, &Filter::all())),
+        }
     }
 
     /// The part of `document` that is returned.

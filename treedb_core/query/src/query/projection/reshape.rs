@@ -276,6 +276,14 @@ impl Reshape {
         Some(true)
     }
 
+    /// Adds the top-level fields that it leaves out, whatever their values.
+    pub(crate) fn leaves_out(&self, names: &mut Vec<String>) {
+        if let Kind::Drop(Tree(fields)) = &self.0 {
+            let whole = fields.iter().filter(|(_, field)| matches!(field, Field::Plain));
+            names.extend(whole.map(|(name, _)| name.clone()));
+        }
+    }
+
     /// The document that `document` becomes.
     ///
     /// # Errors

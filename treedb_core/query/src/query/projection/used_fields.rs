@@ -16,6 +16,10 @@ pub struct UsedFields {
     all: Option<Fields>,
 }
 
+fn bytes_of(names: &[String]) -> impl Iterator<Item = &[u8]> {
+    names.iter().map(|name| name.as_bytes())
+}
+
 /// Counts how many of the rows examined matched.
 #[derive(Debug, Default)]
 pub struct MatchRate {
@@ -26,10 +30,22 @@ pub struct MatchRate {
 impl UsedFields {
     /// The fields of these names, of documents that `filter` matches.
     pub fn new(names: &[String], filter: &Filter) -> Self {
-        let of = |names: &[String]| Fields::new(names.iter().map(|name| name.as_bytes()));
-        let all = filter.reads().filter(|_| !filter.is_all());
-        let all = all.map(|more| of(&[names, &more].concat()));
-        UsedFields { fields: of(names), all }
+        let all = Self::read_by(filter).map(|more| Fields::new(bytes_of(&[names, &more].concat())));
+        UsedFields { fields: Fields::new(bytes_of(names)), all }
+    }
+
+    /// All fields but those of these names, of documents that `filter` matches.
+    pub fn all_but(names: &[String], filter: &Filter) -> Self {
+        let all = Self::read_by(filter).map(|read| {
+            let names = names.iter().filter(|name| !read.contains(name));
+            Fields::all_but(names.map(|name| name.as_bytes()))
+        });
+        UsedFields { fields: Fields::all_but(bytes_of(names)), all }
+    }
+
+    /// The fields that a filter reads; `None` if it may read any, or there is nothing to read for it.
+    fn read_by(filter: &Filter) -> Option<Vec<String>> {
+        filter.reads().filter(|_| !filter.is_all())
     }
 
     /// The fields that are used.
