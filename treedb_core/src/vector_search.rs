@@ -24,7 +24,9 @@ use crate::target::Target;
 ///
 /// The similarity is `cosine`, `euclidean` or `dotProduct`, as in MongoDB, `manhattan` (the sum of absolute differences), or, of bits,
 /// `hamming` (how many differ) or `jaccard` (1 minus the part that is set in both of those set in one). The quantization is
-/// `scalar` (the default of MongoDB's three: a byte for each element is searched, and what is found is put in exact order) or `none`.
+/// `scalar` (the default of MongoDB's three: a byte for each element is searched, and what is found is put in exact order by the vectors, which
+/// are in memory too), `none`, or, for less memory, `binary`, `bits2` or `bits4`: 1, 2 or 4 bits for each element are searched, and what is found
+/// is put in exact order by the documents.
 /// `elements` are `float32`, or, rounded, `float16` or `bfloat16`; or `int8`: only vectors of whole numbers from -128 to 127 are in such an
 /// index, and they are searched as they are.
 ///

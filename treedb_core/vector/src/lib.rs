@@ -8,6 +8,7 @@
 //! | [`graph`] | the graph: search, insert, delete, over any store of nodes |
 //! | [`element`] | the types of elements |
 //! | [`code`] | vectors as codes of 8 bits, distances between codes |
+//! | [`few_bits`] | vectors as codes of one to four bits, distances from these codes |
 //! | [`neighbour`] | codes of a few bits of the vectors that a node links to, scores estimated from them |
 //! | [`metric`] | distances between vectors, and what a vector must be |
 //! | [`nearest`] | the nearest of many things |
@@ -15,6 +16,7 @@
 
 pub mod code;
 pub mod element;
+pub mod few_bits;
 pub mod graph;
 pub mod kernel;
 pub mod memory;

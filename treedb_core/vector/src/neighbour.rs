@@ -163,7 +163,19 @@ pub struct Rounding {
     own: f32,
 }
 
+impl Rounding {
+    /// What makes up for the rounding.
+    pub(crate) fn factor(self) -> f32 {
+        self.factor
+    }
+}
+
 impl Form {
+    /// The squared length of a vector, the same on every machine.
+    pub(crate) fn squares(vector: &[f32]) -> f32 {
+        product(vector, vector)
+    }
+
     /// Bytes of a plane.
     fn plane(self) -> usize {
         self.dimensions.div_ceil(8)
@@ -337,6 +349,13 @@ impl Turned {
         numbers.resize(rotated.len().next_multiple_of(64), 0);
         let (scale, sum) = (kernels.round)(rotated, numbers);
         (self.scale, self.sum) = (scale, sum);
+    }
+
+    /// The sum of products of the rotated vector and the numbers that a code's bits stand for.
+    #[inline]
+    pub(crate) fn product(&self, kernels: &Kernels, form: Form, bits: &[u8]) -> f32 {
+        let odd = ((1 << form.bits) - 1) * self.sum;
+        self.scale * (2 * (kernels.few_bits)(bits, form.plane(), &self.numbers) - odd) as f32
     }
 }
 

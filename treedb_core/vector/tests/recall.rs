@@ -95,6 +95,89 @@ fn recall_of_bits_is_high_and_stays_so_when_a_third_is_replaced() {
     }
 }
 
+/// The part of the 10 nearest of `live` that are among the candidates that a graph says to compare exactly.
+fn recall_of_candidates(
+    graph: &MemoryGraph,
+    metric: Metric,
+    live: &[(u32, Vec<f32>)],
+    queries: &[Vec<f32>],
+    ef: usize,
+) -> f64 {
+    let (mut searcher, mut hits) = (Searcher::default(), 0);
+    for query in queries {
+        let mut exact: Vec<(f32, u32)> =
+            live.iter().map(|(node, vector)| (metric.distance(query, vector), *node)).collect();
+        exact.sort_by(|a, b| a.0.total_cmp(&b.0));
+        exact.truncate(10);
+        let ranked = graph.ranked(10, ef);
+        let found: Vec<u32> =
+            graph.search_candidates(query, ef, &mut searcher).unwrap().take(ranked).collect();
+        hits += exact.iter().filter(|(_, node)| found.contains(node)).count();
+    }
+    hits as f64 / (10 * queries.len()) as f64
+}
+
+#[test]
+fn few_bits_of_each_dimension_find_the_candidates_to_compare_also_when_a_third_is_replaced() {
+    const DIMENSIONS: usize = 200;
+    for metric in [Metric::Cosine, Metric::L2, Metric::InnerProduct] {
+        for bits in [1, 2, 4] {
+            let mut data = Clusters::new(5, DIMENSIONS, 20, 12);
+            let whole = MemoryGraph::new(metric, DIMENSIONS, Limits::default());
+            let bytes = whole.bytes_of(1000) / 1000;
+            let mut graph = whole.with_few_bits(bits);
+            let saved = bytes - graph.bytes_of(1000) / 1000;
+            assert!(saved >= DIMENSIONS * 5 - bits * DIMENSIONS / 8 - 8, "{metric:?} {bits}: {saved}");
+            let mut live: Vec<(u32, Vec<f32>)> = Vec::new();
+            for _ in 0..800 {
+                let vector = data.vector();
+                live.push((graph.insert(&vector).unwrap(), vector));
+            }
+            let queries: Vec<Vec<f32>> = (0..50).map(|_| data.vector()).collect();
+            let before = recall_of_candidates(&graph, metric, &live, &queries, 60);
+            assert!(before > 0.97, "{metric:?} {bits}: {before}");
+            for at in 0..250 {
+                let (node, _) = live.swap_remove(at * 7 % live.len());
+                graph.remove(node);
+                let vector = data.vector();
+                live.push((graph.insert(&vector).unwrap(), vector));
+            }
+            assert_eq!(graph.check(), [], "{metric:?} {bits}");
+            let after = recall_of_candidates(&graph, metric, &live, &queries, 60);
+            assert!(after >= before - 0.01, "{metric:?} {bits}: {before} before, {after} after");
+            let some: Vec<_> =
+                live.iter().filter(|(node, _)| node % 3 == 0).map(|(node, vector)| (*node, vector)).collect();
+            let (among, _) = recall_among(&graph, metric, &some, &queries, 60);
+            assert!(among > 0.97, "{metric:?} {bits}, among some: {among}");
+            // There are no vectors to read, and what is found is as far as the codes say.
+            assert!(graph.vector(0).is_empty());
+            let mut searcher = Searcher::default();
+            let (node, vector) = &live[0];
+            let found = graph.search(vector, 1, 100, &mut searcher).unwrap();
+            let (size, own) =
+                (metric.distance(vector, &vec![0.0; DIMENSIONS]), metric.distance(vector, vector));
+            let size = if metric == Metric::Cosine { 1.0 } else { size.abs().max(own.abs()) };
+            assert!(
+                found[0].1 == *node && (found[0].0 - own).abs() < 0.5 * size,
+                "{metric:?} {bits}: {found:?}"
+            );
+        }
+    }
+}
+
+#[test]
+fn few_bits_are_not_taken_of_vectors_that_are_compared_element_by_element() {
+    for graph in [
+        MemoryGraph::new(Metric::L1, 40, Limits::default()),
+        MemoryGraph::new(Metric::Hamming, 40, Limits::default()),
+        MemoryGraph::new(Metric::L2, 40, Limits::default()).exact(),
+        MemoryGraph::new(Metric::L2, 40, Limits::default()).with_elements(Element::Int8),
+    ] {
+        let bytes = graph.bytes_of(1000);
+        assert_eq!(graph.with_few_bits(1).bytes_of(1000), bytes);
+    }
+}
+
 #[test]
 fn a_graph_is_sound_after_any_inserts_and_removals() {
     for seed in 0..20 {
@@ -166,20 +249,22 @@ fn a_vector_that_does_not_fit_is_refused_with_what_is_wrong() {
 
 #[test]
 fn a_search_allocates_nothing_once_its_searcher_has_grown() {
-    let mut data = Clusters::new(4, 32, 5, 6);
-    let mut graph = MemoryGraph::new(Metric::L2, 32, Limits::default());
-    for _ in 0..500 {
-        graph.insert(&data.vector()).unwrap();
+    let new = || MemoryGraph::new(Metric::L2, 32, Limits::default());
+    for mut graph in [new(), new().with_few_bits(1)] {
+        let mut data = Clusters::new(4, 32, 5, 6);
+        for _ in 0..500 {
+            graph.insert(&data.vector()).unwrap();
+        }
+        let mut searcher = Searcher::default();
+        let queries: Vec<Vec<f32>> = (0..50).map(|_| data.vector()).collect();
+        let answers = |searcher: &mut Searcher| -> usize {
+            queries.iter().map(|query| graph.search(query, 10, 50, searcher).unwrap().len()).sum()
+        };
+        assert_eq!(answers(&mut searcher), 500);
+        let before = ALLOCATED.get();
+        assert_eq!(answers(&mut searcher), 500);
+        assert_eq!(ALLOCATED.get() - before, 0);
     }
-    let mut searcher = Searcher::default();
-    let queries: Vec<Vec<f32>> = (0..50).map(|_| data.vector()).collect();
-    let answers = |searcher: &mut Searcher| -> usize {
-        queries.iter().map(|query| graph.search(query, 10, 50, searcher).unwrap().len()).sum()
-    };
-    assert_eq!(answers(&mut searcher), 500);
-    let before = ALLOCATED.get();
-    assert_eq!(answers(&mut searcher), 500);
-    assert_eq!(ALLOCATED.get() - before, 0);
 }
 
 thread_local! {

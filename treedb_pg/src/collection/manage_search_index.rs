@@ -57,7 +57,7 @@ fn definition(given: &RawDocument, options: &RawDocument) -> Result<VectorDef> {
         let message = "\"elements\" must be \"float32\" in PostgreSQL, where an index keeps vectors in elements of 4 bytes";
         return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
     }
-    if def.quantization == Quantization::None {
+    if def.quantization != Quantization::Scalar {
         let message = "\"quantization\" must be \"scalar\" in PostgreSQL; what a search finds is compared by the vectors themselves";
         return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
     }

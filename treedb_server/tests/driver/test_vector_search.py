@@ -78,6 +78,9 @@ def test_an_index_is_created_listed_updated_and_dropped(things):
     assert [i["id"] for i in updated] == [index["id"]]
     assert updated[0]["latestDefinition"]["fields"][0]["similarity"] == "cosine"
     assert updated[0]["latestDefinition"]["fields"][0]["quantization"] == "none"
+    for quantization in ["binary", "bits2", "bits4"]:
+        things.update_search_index("near", definition("cosine", quantization=quantization))
+        assert [i["latestDefinition"]["fields"][0]["quantization"] for i in things.list_search_indexes()] == [quantization]
 
     things.drop_search_index("near")
     assert list(things.list_search_indexes()) == []
@@ -125,7 +128,7 @@ def test_index_commands_that_cannot_be_done_are_refused_with_mongodbs_codes(thin
 
 
 @pytest.mark.parametrize("similarity", ["euclidean", "cosine", "dotProduct"])
-@pytest.mark.parametrize("quantization", ["none", "scalar"])
+@pytest.mark.parametrize("quantization", ["none", "scalar", "binary", "bits2", "bits4"])
 def test_the_nearest_documents_are_found_with_their_scores(db, similarity, quantization):
     db.things.insert_many([{"_id": n, "v": vector(n + 1)} for n in range(100)])
     db.things.create_search_index(model(similarity=similarity, quantization=quantization))
@@ -274,7 +277,12 @@ def test_whole_numbers_of_8_bits_are_found_by_their_exact_distances(db, similari
             assert [d["_id"] for d in found] == best
             assert [d["score"] for d in found] == pytest.approx([score(numbers[n]) for n in best], rel=1e-5)
     assert len(list(db.things.aggregate([search(at, 1000, numCandidates=1000)]))) == 300
-    for field in [{"elements": "int4"}, {"elements": "int8", "quantization": "scalar"}, {"elements": 8}]:
+    for field in [
+        {"elements": "int4"},
+        {"elements": "int8", "quantization": "scalar"},
+        {"elements": "int8", "quantization": "binary"},
+        {"elements": 8},
+    ]:
         wrong = SearchIndexModel(definition(similarity, 24, **field), name="wrong", type="vectorSearch")
         message, name = refused(67, db.things.create_search_index, wrong)
         assert name == "CannotCreateIndex" and "elements" in message

@@ -32,7 +32,7 @@ impl IndexSpec {
     }
 
     /// An index of the vectors in a field, as `createSearchIndexes` describes it: `path`, `numDimensions`, `similarity` (`cosine`,
-    /// `dotProduct`, `euclidean`) and, if wanted, `quantization` (`none`, `scalar`) and `hnswOptions` (`maxEdges`,
+    /// `dotProduct`, `euclidean`) and, if wanted, `quantization` (`none`, `scalar`, `binary`, `bits2`, `bits4`) and `hnswOptions` (`maxEdges`,
     /// `numEdgeCandidates`). Without a name it is called `embedding_vectorSearch`.
     ///
     /// A document is in the index if the field is an array of so many numbers, or binary data of subtype 9.

@@ -13,7 +13,7 @@
 //! (`shortened`, see `long_key`); 5 if an index has a collation; 6 if there is a vector index; 7 if there is one that has all vectors of a document
 //! (`several`: those of version 6 do not have documents with several); 8 for a view ([`super::view_def`]), and for a collection that is capped,
 //! clustered or a time series ([`super::special`]); 9 if a vector index has elements of less than 4 bytes (`elements` of its field); 10 if there
-//! is a `2dsphere` or `2d` index; 11 if an index has `background`. The options of an index have the names
+//! is a `2dsphere` or `2d` index; 11 if an index has `background`; 12 if the `quantization` of a vector index is `binary`, `bits2` or `bits4`. The options of an index have the names
 //! that `createIndexes` gives them (`sparse`, `partialFilterExpression`, `expireAfterSeconds`, `hidden`, `background`, `collation`,
 //! `wildcardProjection`). A vector index has `type` and `definition`, as `createSearchIndexes` gives them, instead of `key` and options.
 //!
@@ -71,6 +71,8 @@ const VERSION_ELEMENTS: i32 = 9;
 const VERSION_GEO: i32 = 10;
 /// Version of an entry with an index of which `background` was said.
 const VERSION_BACKGROUND: i32 = 11;
+/// Version of an entry with a vector index that has few bits for each element in memory.
+const VERSION_FEW_BITS: i32 = 12;
 /// Version of the sort keys of an index that names none.
 const FIRST_SORT_KEYS: i32 = 1;
 
@@ -205,6 +207,7 @@ impl Meta {
         let is_plain = |index: &IndexMeta| index.def.as_ordered().is_some_and(|def| def.options == plain);
         let vector = self.indexes.iter().any(|index| index.def.as_vector().is_some());
         let version = match self.indexes.iter().all(is_plain) {
+            _ if self.indexes.iter().any(IndexMeta::has_few_bits) => VERSION_FEW_BITS,
             _ if self.indexes.iter().any(IndexMeta::has_background) => VERSION_BACKGROUND,
             _ if self.indexes.iter().any(IndexMeta::has_locations) => VERSION_GEO,
             _ if self.indexes.iter().any(IndexMeta::has_small_elements) => VERSION_ELEMENTS,
@@ -252,7 +255,7 @@ impl Meta {
         let (v, format) = (entry.get_i32("v").ok(), entry.get_i32("format").ok());
         let shapes = entry.get_binary_generic("shapes").ok();
         let row_format = match format
-            .filter(|_| matches!(v, Some(VERSION..=VERSION_BACKGROUND)))
+            .filter(|_| matches!(v, Some(VERSION..=VERSION_FEW_BITS)))
             .and_then(Rows::decoder)
         {
             Some(read) => read(shapes.map_or(&[], Vec::as_slice)).ok_or_else(|| damaged("shapes"))?,
@@ -383,6 +386,11 @@ impl IndexMeta {
     /// True for a vector index whose elements take less than 4 bytes.
     fn has_small_elements(&self) -> bool {
         self.def.as_vector().is_some_and(|def| def.elements != Element::Float32)
+    }
+
+    /// True for a vector index that has few bits for each element in memory.
+    fn has_few_bits(&self) -> bool {
+        self.def.as_vector().is_some_and(|def| def.quantization.few_bits().is_some())
     }
 
     /// True for a `2dsphere` or `2d` index.

@@ -193,6 +193,7 @@ impl Run {
             return vec![
                 vector("scalar").name("codes"),
                 vector("none").name("floats"),
+                vector("binary").name("bits"),
                 on(doc! { "kind": 1 }),
             ];
         }

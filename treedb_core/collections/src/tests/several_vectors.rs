@@ -97,7 +97,9 @@ fn a_document_is_found_once_by_its_best_vector_under_every_metric_however_it_was
     let metrics =
         [("cosine", Metric::Cosine), ("euclidean", Metric::L2), ("dotProduct", Metric::InnerProduct)];
     for (seed, (similarity, metric)) in (1..).zip(metrics) {
-        for (quantization, images) in [("scalar", true), ("scalar", false), ("none", true)] {
+        for (quantization, images) in
+            [("scalar", true), ("scalar", false), ("none", true), ("bits4", true), ("binary", false)]
+        {
             let (mut rng, mut model) = (Rng::new(seed), Model::new());
             let db = open(&SimDisk::new()).unwrap();
             if !images {
@@ -121,7 +123,7 @@ fn a_document_is_found_once_by_its_best_vector_under_every_metric_however_it_was
 
 #[test]
 fn a_search_follows_changes_of_single_vectors() {
-    for (seed, quantization) in [(1, "scalar"), (2, "none")] {
+    for (seed, quantization) in [(1, "scalar"), (2, "none"), (3, "bits4")] {
         let (mut rng, mut model) = (Rng::new(seed), Model::new());
         let db = open(&SimDisk::new()).unwrap();
         let things = db.collection("shop.things").unwrap();

@@ -68,7 +68,7 @@ fn build_image(db: &Database, things: &Collection, rng: &mut Rng) {
 
 #[test]
 fn a_search_after_any_write_finds_exactly_what_is_there() {
-    for (seed, quantization) in [(1, "scalar"), (2, "none")] {
+    for (seed, quantization) in [(1, "scalar"), (2, "none"), (3, "binary"), (4, "bits4")] {
         let mut rng = Rng::new(seed);
         let db = open(&SimDisk::new()).unwrap();
         let things = things(&db, 1500, quantization, &mut rng);
@@ -122,7 +122,7 @@ fn a_search_after_any_write_finds_exactly_what_is_there() {
 
 #[test]
 fn the_rows_of_a_filter_are_as_far_as_their_documents_say_after_any_write() {
-    for (seed, quantization) in [(21, "scalar"), (22, "none")] {
+    for (seed, quantization) in [(21, "scalar"), (22, "none"), (23, "binary")] {
         let mut rng = Rng::new(seed);
         let db = open(&SimDisk::new()).unwrap();
         let things = things(&db, 1500, quantization, &mut rng);
@@ -264,7 +264,9 @@ fn searches_beside_writers_find_what_exact_comparison_finds_in_their_snapshot() 
 #[test]
 fn a_build_whose_parts_are_read_in_snapshots_going_backwards_has_nothing_too_new() {
     let mut rng = Rng::new(7);
-    for (quantization, deletes) in [("scalar", false), ("scalar", true), ("none", false), ("none", true)] {
+    for (quantization, deletes) in
+        [("scalar", false), ("scalar", true), ("none", false), ("none", true), ("bits2", true)]
+    {
         let db = open(&SimDisk::new()).unwrap();
         let things = things(&db, 1800, quantization, &mut rng);
         // The first part.
@@ -318,6 +320,42 @@ fn a_damaged_row_fails_only_the_searches_that_read_it() {
     txn.commit().unwrap();
     build_image(&db, &things, &mut rng);
     check_all(&things, &mut rng);
+}
+
+#[test]
+fn an_image_is_not_made_of_records_of_codes_that_are_no_vector_of_the_index() {
+    let mut rng = Rng::new(15);
+    for quantization in ["binary", "bits2", "bits4"] {
+        let db = open(&SimDisk::new()).unwrap();
+        let things = things(&db, 300, quantization, &mut rng);
+        let table = db.store().begin_read().unwrap().table("index/1/1").unwrap().unwrap();
+        let row = 2 * 100 + 1;
+        let put = |record: &[u8]| {
+            let mut txn = db.store().begin_write().unwrap();
+            txn.put_row(&table, row, record).unwrap();
+            txn.commit().unwrap();
+        };
+        let whole = db.store().begin_read().unwrap().row(&table, row).unwrap().unwrap().to_vec();
+        let not_a_number = [&f32::NAN.to_le_bytes()[..], &whole[4..]].concat();
+        let too_long = [&whole[..], &[7]].concat();
+        for record in
+            [&[][..], &whole[..5], &whole[..12], &whole[..whole.len() - 1], &too_long, &not_a_number]
+        {
+            put(record);
+            let near = VectorSearchRequest::new("near", floats(&mut rng), 3).candidates(10);
+            for _ in 0..20 {
+                // By the table, where such a record is near to nothing or to anything; documents tell how near it is.
+                let found = things.vector_search(&near).unwrap();
+                assert!(found.len() == 3 && found.is_sorted_by(|a, b| a.distance <= b.distance));
+                assert_eq!(db.vector_memory(), 0, "{quantization} {record:?}");
+            }
+            assert!(db.check().is_err(), "{quantization} {record:?}");
+        }
+        put(&whole);
+        build_image(&db, &things, &mut rng);
+        check_all(&things, &mut rng);
+        db.check().unwrap();
+    }
 }
 
 #[test]

@@ -23,6 +23,16 @@ const TYPES: [(&str, Element, &str); 7] = [
     ("bfloat16", Element::BFloat16, "scalar"),
     ("int8", Element::Int8, "none"),
 ];
+/// Candidates of searches by few bits, which tell little of so few dimensions.
+const FEW_BITS_CANDIDATES: usize = 400;
+/// Those with few bits for each element in memory, which are for metrics of products.
+const FEW_BITS: [(&str, Element, &str); 5] = [
+    ("float32", Element::Float32, "binary"),
+    ("float32", Element::Float32, "bits2"),
+    ("float32", Element::Float32, "bits4"),
+    ("float16", Element::Float16, "binary"),
+    ("bfloat16", Element::BFloat16, "bits4"),
+];
 
 /// The vectors that documents have, rounded, and the number that filters ask for.
 type Model = BTreeMap<i32, (Vec<f32>, i32)>;
@@ -69,6 +79,7 @@ struct Searched {
     model: Model,
     element: Element,
     bits: bool,
+    few_bits: bool,
     distance: Distance,
     rng: Rng,
     name: String,
@@ -83,8 +94,19 @@ impl Searched {
         let db = open(&SimDisk::new()).unwrap();
         let things = db.collection("shop.things").unwrap();
         let bits = matches!(similarity, "hamming" | "jaccard");
+        let few_bits = !matches!(quantization, "none" | "scalar");
         let name = format!("{name}, {quantization}, {similarity}");
-        Searched { db, things, model: Model::new(), element, bits, distance, rng: Rng::new(7), name }
+        Searched {
+            db,
+            things,
+            model: Model::new(),
+            element,
+            bits,
+            few_bits,
+            distance,
+            rng: Rng::new(7),
+            name,
+        }
     }
 
     /// A vector in one of a few clusters.
@@ -150,6 +172,9 @@ impl Searched {
             nearest.sort_by(f64::total_cmp);
             nearest.truncate(10);
             let mut request = VectorSearchRequest::new("near", query, 10);
+            if self.few_bits {
+                request = request.candidates(FEW_BITS_CANDIDATES);
+            }
             if thousandths < 1000 {
                 request = request.filter(raw(&doc! { "part": { "$lt": thousandths } }));
             }
@@ -237,15 +262,25 @@ recall_tests! {
     recall_stays_high_under_cosine_for_every_type_of_elements: "cosine", cosine, TYPES;
     recall_stays_high_by_euclidean_distance_for_every_type_of_elements: "euclidean", euclidean, TYPES;
     recall_stays_high_by_inner_product_for_every_type_of_elements: "dotProduct", inner_product, TYPES;
+    recall_of_few_bits_stays_high_under_cosine: "cosine", cosine, FEW_BITS;
+    recall_of_few_bits_stays_high_by_euclidean_distance: "euclidean", euclidean, FEW_BITS;
+    recall_of_few_bits_stays_high_by_inner_product: "dotProduct", inner_product, FEW_BITS;
     recall_stays_high_by_the_sum_of_differences_for_every_type_of_elements: "manhattan", manhattan, TYPES;
     recall_of_bits_stays_high_by_hamming_distance: "hamming", hamming, BITS;
     recall_of_bits_stays_high_by_jaccard_distance: "jaccard", jaccard, BITS;
 }
 
 #[test]
-fn an_image_takes_a_byte_or_two_for_each_element_of_a_smaller_type() {
+fn an_image_takes_as_many_bytes_or_bits_for_each_element_as_its_type_and_quantization_say() {
     const LONG: usize = 512;
-    for (name, most) in [("float32", 5 * LONG + 450), ("float16", 3 * LONG + 450), ("int8", LONG + 450)] {
+    for (name, quantization, most) in [
+        ("float32", "scalar", 5 * LONG + 450),
+        ("float16", "scalar", 3 * LONG + 450),
+        ("int8", "none", LONG + 450),
+        ("float32", "bits4", LONG / 2 + 450),
+        ("float16", "bits2", LONG / 4 + 450),
+        ("float32", "binary", LONG / 8 + 450),
+    ] {
         let mut rng = Rng::new(3);
         let db = open(&SimDisk::new()).unwrap();
         let things = db.collection("shop.things").unwrap();
@@ -256,8 +291,7 @@ fn an_image_takes_a_byte_or_two_for_each_element_of_a_smaller_type() {
             })
             .collect();
         things.insert_many(&documents, true).unwrap();
-        let definition =
-            doc! { "path": "v", "numDimensions": LONG as i32, "similarity": "cosine", "elements": name };
+        let definition = doc! { "path": "v", "numDimensions": LONG as i32, "similarity": "cosine", "elements": name, "quantization": quantization };
         things.create_index(IndexSpec::vector(raw(&definition)).name("near")).unwrap();
         while db.vector_memory() == 0
             || things.vector_search(&VectorSearchRequest::new("near", vec![1.0; LONG], 1)).unwrap().is_empty()
@@ -268,7 +302,7 @@ fn an_image_takes_a_byte_or_two_for_each_element_of_a_smaller_type() {
             things.vector_search(&VectorSearchRequest::new("near", vec![1.0; LONG], 1)).unwrap();
         }
         let each = db.vector_memory() as usize / 640;
-        assert!((most - 450..most).contains(&each), "{name}: {each} bytes for each vector");
+        assert!((most - 450..most).contains(&each), "{name} {quantization}: {each} bytes for each vector");
     }
 }
 
@@ -315,7 +349,7 @@ fn a_search_of_whole_numbers_may_ask_for_others_and_finds_no_vector_that_has_oth
 #[test]
 fn vectors_may_have_one_dimension_and_as_many_as_mongodb_allows() {
     const MOST: usize = 8192;
-    for (name, element, quantization) in TYPES {
+    for (name, element, quantization) in TYPES.into_iter().chain(FEW_BITS) {
         for dimensions in [1, MOST] {
             let mut rng = Rng::new(9);
             let db = open(&SimDisk::new()).unwrap();

@@ -65,10 +65,33 @@ fn recall(things: &Collection, filter: &Document, rng: &mut Rng) -> f64 {
 }
 
 #[test]
+fn programs_that_know_no_few_bits_refuse_the_catalog_entry() {
+    let db = database();
+    let version = || {
+        let reads = db.store().begin_read().unwrap();
+        let table = reads.table("catalog").unwrap().unwrap();
+        let entry = reads.get(&table, b"shop.things").unwrap().unwrap().to_vec();
+        Document::from_reader(entry.as_slice()).unwrap().get_i32("v").unwrap()
+    };
+    let things = db.collection("shop.things").unwrap();
+    for (quantization, wanted) in
+        [("scalar", 7), ("none", 7), ("binary", 12), ("bits2", 12), ("bits4", 12), ("scalar", 7)]
+    {
+        things.create_index(spec("cosine", quantization)).unwrap();
+        assert_eq!(version(), wanted, "{quantization}");
+        let listed = things.search_indexes().unwrap().unwrap();
+        let field = Document::try_from(&*listed[0].spec).unwrap();
+        let field = field.get_document("definition").unwrap().get_array("fields").unwrap()[0].as_document();
+        assert_eq!(field.unwrap().get_str("quantization").unwrap(), quantization);
+        things.drop_index("near").unwrap();
+    }
+}
+
+#[test]
 fn a_search_finds_what_exact_comparison_finds_under_every_metric_however_the_index_was_built() {
     let mut rng = Rng::new(1);
     for similarity in ["cosine", "euclidean", "dotProduct"] {
-        for quantization in ["scalar", "none"] {
+        for quantization in ["scalar", "none", "binary", "bits2", "bits4"] {
             let db = database();
             let documents: Vec<_> = (0..800).map(|id| document(&mut rng, id)).collect();
             let (first, rest) = documents.split_at(300);

@@ -71,9 +71,11 @@ pub struct Kernels {
     pub from_f16: fn(&[u16], &mut [f32]),
     /// Writes the floats whose upper halves these are (`bf16`) over the second slice.
     pub from_bf16: fn(&[u16], &mut [f32]),
-    /// Appends a sum for each record: of products of numbers and of those of few bits that it has. At most 2,048 numbers, and
+    /// Appends a sum for each record: of products of numbers and of those of few bits that it has. At most 8,192 numbers, and
     /// as many as the next multiple of 64.
     pub planes: fn(&[u8], Packed, &[i8], &mut Vec<i32>),
+    /// The sum of one: its planes, the bytes of each, and the numbers.
+    pub few_bits: fn(&[u8], usize, &[i8]) -> i32,
     /// Rounds floats to whole numbers from -127 to 127 times a scale; returns it, and the sum of the numbers.
     pub round: fn(&[f32], &mut [i8]) -> (f32, i32),
     /// Rotates a vector, in the same way as all others do, to the last bit.
@@ -253,7 +255,7 @@ mod tests {
     #[test]
     fn all_kernels_agree_on_bits_and_rounded_numbers() {
         let mut rng = Rng::new(2);
-        for len in (1..200).chain([256, 384, 511, 768, 1536, 2000, 2048]) {
+        for len in (1..200).chain([256, 384, 511, 768, 1536, 2000, 2048, 5001, 8192]) {
             let a = floats(&mut rng, len);
             let plane = len.div_ceil(8);
             let bits: Vec<u8> = (0..3 * plane).map(|_| rng.below(256) as u8).collect();
@@ -285,6 +287,8 @@ mod tests {
                 let mut found = Vec::new();
                 (kernels.planes)(&records, packed, &numbers, &mut found);
                 assert_eq!(found, [of_bits, 0, of_bits], "{} bits at {len}", kernels.name);
+                let one = (kernels.few_bits)(&bits, plane, &numbers);
+                assert_eq!(one, of_bits, "{} few_bits at {len}", kernels.name);
             }
             for kernels in Kernels::all() {
                 let ones = vec![-127_i8; wanted.len()];

@@ -22,6 +22,7 @@ pub(super) const KERNELS: Kernels = Kernels {
     from_f16,
     from_bf16,
     planes,
+    few_bits,
     round,
     rotate,
     code,
@@ -164,13 +165,19 @@ pub(super) fn from_bf16_each(halves: &[u16], out: &mut [f32]) {
     halves.iter().zip(out).for_each(|(half, out)| *out = wide_bf16(*half));
 }
 
-/// Of 2,048 numbers from -127 to 127, each of eight sums of a plane is below 2^15.
 fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
-    out.extend(packed.records(records).map(|bits| {
-        let mut total = 0;
-        for (place, bits) in bits.chunks_exact(packed.plane.max(1)).enumerate() {
+    out.extend(packed.records(records).map(|bits| few_bits(bits, packed.plane, numbers)));
+}
+
+/// Bytes of a plane whose sums are of 16 bits: of 2,048 numbers from -127 to 127, each of eight sums is below 2^15.
+const SUMMED: usize = 256;
+
+fn few_bits(bits: &[u8], plane: usize, numbers: &[i8]) -> i32 {
+    let mut total = 0;
+    for (place, bits) in bits.chunks_exact(plane.max(1)).enumerate() {
+        for (bytes, numbers) in bits.chunks(SUMMED).zip(numbers.as_chunks::<8>().0.chunks(SUMMED)) {
             let mut sums = [0_i16; 8];
-            for (byte, numbers) in bits.iter().zip(numbers.as_chunks::<8>().0) {
+            for (byte, numbers) in bytes.iter().zip(numbers) {
                 for (at, (sum, number)) in sums.iter_mut().zip(numbers).enumerate() {
                     let is_set = byte & 1 << at != 0;
                     *sum += if is_set { i16::from(*number) } else { 0 };
@@ -178,8 +185,8 @@ fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
             }
             total += sums.iter().map(|sum| i32::from(*sum)).sum::<i32>() << place;
         }
-        total
-    }));
+    }
+    total
 }
 
 fn round(floats: &[f32], numbers: &mut [i8]) -> (f32, i32) {

@@ -40,6 +40,8 @@ macro_rules! kernels {
             // SAFETY: as above.
             planes: |records, packed, numbers, out| unsafe { $name::planes(records, packed, numbers, out) },
             // SAFETY: as above.
+            few_bits: |bits, plane, numbers| unsafe { $name::few_bits(bits, plane, numbers) },
+            // SAFETY: as above.
             round: |floats, numbers| unsafe { $name::round(floats, numbers) },
             // SAFETY: as above.
             rotate: |rotation, vector| unsafe { $name::rotate(rotation, vector) },
@@ -290,23 +292,29 @@ mod avx512 {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub(super) fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
-        let (words, rest) = (packed.plane / 8, packed.plane % 8);
         for bits in packed.records(records) {
-            let mut sum = _mm512_setzero_si512();
-            for (place, bits) in bits.chunks_exact(packed.plane.max(1)).enumerate() {
-                let (whole, last) = bits.as_chunks::<8>();
-                for (word, numbers) in whole.iter().zip(numbers.as_chunks::<64>().0) {
-                    sum = add_set(sum, u64::from_le_bytes(*word), 1 << place, numbers);
-                }
-                if rest > 0
-                    && let Some(numbers) = numbers.as_chunks::<64>().0.get(words)
-                {
-                    let word = last.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-                    sum = add_set(sum, word, 1 << place, numbers);
-                }
-            }
-            out.push(_mm512_reduce_add_epi32(sum));
+            out.push(few_bits(bits, packed.plane, numbers));
         }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    pub(super) fn few_bits(bits: &[u8], plane: usize, numbers: &[i8]) -> i32 {
+        let (words, rest) = (plane / 8, plane % 8);
+        let mut sum = _mm512_setzero_si512();
+        for (place, bits) in bits.chunks_exact(plane.max(1)).enumerate() {
+            let (whole, last) = bits.as_chunks::<8>();
+            for (word, numbers) in whole.iter().zip(numbers.as_chunks::<64>().0) {
+                sum = add_set(sum, u64::from_le_bytes(*word), 1 << place, numbers);
+            }
+            if rest > 0
+                && let Some(numbers) = numbers.as_chunks::<64>().0.get(words)
+            {
+                let word = last.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
+                sum = add_set(sum, word, 1 << place, numbers);
+            }
+        }
+        _mm512_reduce_add_epi32(sum)
     }
 
     /// Adds those of 64 numbers whose bit is set, times `times`.
@@ -455,31 +463,37 @@ mod avx2 {
 
     #[target_feature(enable = "avx2")]
     pub(super) fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
-        let (words, rest) = (packed.plane / 4, packed.plane % 4);
+        for bits in packed.records(records) {
+            out.push(few_bits(bits, packed.plane, numbers));
+        }
+    }
+
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn few_bits(bits: &[u8], plane: usize, numbers: &[i8]) -> i32 {
+        let (words, rest) = (plane / 4, plane % 4);
         let numbers = numbers.as_chunks::<32>().0;
         let (zero, one) = (_mm256_setzero_si256(), _mm256_set1_epi16(1));
-        for bits in packed.records(records) {
-            let mut sum = zero;
-            for (place, bits) in bits.chunks_exact(packed.plane.max(1)).enumerate() {
-                let (whole, last) = bits.as_chunks::<4>();
-                let mut plane = zero;
-                for (words, numbers) in whole.chunks(WORDS).zip(numbers.chunks(WORDS)) {
-                    let mut pairs = zero;
-                    for (word, numbers) in words.iter().zip(numbers) {
-                        pairs = add_set(pairs, u32::from_le_bytes(*word), numbers);
-                    }
-                    plane = _mm256_add_epi32(plane, _mm256_madd_epi16(pairs, one));
+        let mut sum = zero;
+        for (place, bits) in bits.chunks_exact(plane.max(1)).enumerate() {
+            let (whole, last) = bits.as_chunks::<4>();
+            let mut plane = zero;
+            for (words, numbers) in whole.chunks(WORDS).zip(numbers.chunks(WORDS)) {
+                let mut pairs = zero;
+                for (word, numbers) in words.iter().zip(numbers) {
+                    pairs = add_set(pairs, u32::from_le_bytes(*word), numbers);
                 }
-                if rest > 0
-                    && let Some(numbers) = numbers.get(words)
-                {
-                    let word = last.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
-                    plane = _mm256_add_epi32(plane, _mm256_madd_epi16(add_set(zero, word, numbers), one));
-                }
-                sum = _mm256_add_epi32(sum, _mm256_sll_epi32(plane, _mm_cvtsi32_si128(place as i32)));
+                plane = _mm256_add_epi32(plane, _mm256_madd_epi16(pairs, one));
             }
-            out.push(total_of_integers(sum));
+            if rest > 0
+                && let Some(numbers) = numbers.get(words)
+            {
+                let word = last.iter().rev().fold(0, |word, byte| word << 8 | u32::from(*byte));
+                plane = _mm256_add_epi32(plane, _mm256_madd_epi16(add_set(zero, word, numbers), one));
+            }
+            sum = _mm256_add_epi32(sum, _mm256_sll_epi32(plane, _mm_cvtsi32_si128(place as i32)));
         }
+        total_of_integers(sum)
     }
 
     /// Adds those of 32 numbers whose bit is set, in pairs.

@@ -33,12 +33,14 @@ pub use search::{Query, Searcher};
 pub use threads::{Host, Undisturbed};
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use above::Above;
 use vectors::Vectors;
 
 use crate::code::{self, Coded, Factors};
 use crate::element::Element;
+use crate::few_bits::FewBits;
 use crate::graph::{self, Limits, NodesMut, Scratch, Spare, Stamps};
 use crate::kernel::Kernels;
 use crate::metric::{Metric, Unfit};
@@ -53,6 +55,8 @@ pub struct MemoryGraph {
     kernels: Kernels,
     /// Searches go by the vectors instead of their codes.
     exact: bool,
+    /// Searches and links go by codes of few bits, which are all there is of the vectors.
+    few: Option<Arc<FewBits>>,
     entry: Option<(u32, u8)>,
     root: Option<u32>,
     codes: Records<u8>,
@@ -80,6 +84,7 @@ impl Clone for MemoryGraph {
             vectors: self.vectors.clone(),
             above: self.above.clone(),
             free: self.free.clone(),
+            few: self.few.clone(),
             scratch: Scratch::default(),
             ..*self
         }
@@ -99,6 +104,7 @@ impl MemoryGraph {
             limits,
             kernels: Kernels::best(),
             exact: metric == Metric::L1,
+            few: None,
             entry: None,
             root: None,
             codes: Records::in_lines(code::code_bytes(metric, dimensions)),
@@ -125,7 +131,21 @@ impl MemoryGraph {
     /// that are near each other and far from zero. To be called before anything is inserted. The codes of bits and of whole numbers are
     /// the vectors.
     pub fn exact(self) -> MemoryGraph {
-        MemoryGraph { exact: !self.codes_are_vectors(), ..self }
+        MemoryGraph { exact: !self.codes_are_vectors() && self.few.is_none(), ..self }
+    }
+
+    /// Keeps codes of one, two or four bits for each dimension ([`FewBits`]) and nothing else of the vectors: what a search finds is for the
+    /// caller to compare exactly, and [`MemoryGraph::vector`] has nothing. It is meant for copies of graphs whose links were chosen by better
+    /// codes. To be called before anything is inserted, and of no effect if searches go by the vectors, if codes are the vectors, or
+    /// under other metrics than those of products ([`FewBits::is_for`]).
+    pub fn with_few_bits(self, bits: usize) -> MemoryGraph {
+        if self.exact || self.codes_are_vectors() || !FewBits::is_for(self.metric) {
+            return self;
+        }
+        let few = FewBits::new(self.metric, self.dimensions, bits);
+        let (codes, factors) = (Records::new(few.code_bytes()), Records::new(3));
+        let vectors = Vectors::Coded(Records::new(1));
+        MemoryGraph { codes, factors, vectors, few: Some(Arc::new(few)), ..self }
     }
 
     /// Whether the codes say exactly what the vectors are.
@@ -230,7 +250,7 @@ impl MemoryGraph {
     /// The vector of a node as a query.
     fn query(&self, node: u32) -> Query<'_> {
         let (vector, unit) = self.vectors.get(node);
-        Query { vector, unit, coded: self.scored(node) }
+        Query { vector, unit, coded: self.scored(node), target: None }
     }
 
     /// Removes a node that there is.
@@ -277,7 +297,10 @@ impl MemoryGraph {
 
     fn store_vector(&mut self, node: u32, vector: &[f32], unit: f32) {
         let codes = self.codes.get_mut(node);
-        let factors = code::encode_for(self.metric, self.element, vector, unit, codes);
+        let factors = match &self.few {
+            Some(few) => few.encode(vector, unit, codes),
+            None => code::encode_for(self.metric, self.element, vector, unit, codes),
+        };
         let parts = [factors.scale.to_bits(), factors.sum.cast_unsigned(), factors.squares.to_bits()];
         self.factors.get_mut(node).iter_mut().zip(parts).for_each(|(place, part)| *place = part);
         self.vectors.set(node, vector, unit, codes);
@@ -327,7 +350,7 @@ impl MemoryGraph {
         self.vectors.get(node).1
     }
 
-    /// The codes of a node's vector.
+    /// The codes of a node's vector, of 8 bits each or of bits.
     pub fn coded(&self, node: u32) -> Coded<'_> {
         let coded = self.scored(node);
         let factors = match self.metric {

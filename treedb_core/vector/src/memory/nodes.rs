@@ -112,16 +112,20 @@ impl Nodes for MemoryGraph {
 
     #[inline]
     fn score(&self, query: &Query<'_>, node: u32) -> Result<f32, Infallible> {
-        Ok(match self.exact {
-            true => self.exact_score(query.vector, query.unit, node),
-            false => code::score(self.metric, &self.kernels, self.scored(node), query.coded),
+        Ok(match (&self.few, query.target) {
+            _ if self.exact => self.exact_score(query.vector, query.unit, node),
+            (None, _) => code::score(self.metric, &self.kernels, self.scored(node), query.coded),
+            (Some(few), Some(target)) => few.score(&self.kernels, target, self.scored(node)),
+            // That of a node that is linked.
+            (Some(few), None) => few.between(query.coded, self.scored(node)),
         })
     }
 
     #[inline]
     fn scores(&self, query: &Query<'_>, nodes: &[u32], out: &mut Vec<f32>) -> Result<(), Infallible> {
         out.clear();
-        let dots = !self.exact && matches!(self.metric, Metric::Cosine | Metric::InnerProduct | Metric::L2);
+        let by_codes = !self.exact && self.few.is_none();
+        let dots = by_codes && matches!(self.metric, Metric::Cosine | Metric::InnerProduct | Metric::L2);
         let mut next = [&[][..]; TOGETHER];
         let mut blocks = nodes.chunks(TOGETHER);
         let mut block = blocks.next().unwrap_or(&[]);
@@ -235,12 +239,13 @@ impl NodesMut for MemoryGraph {
     }
 
     fn between(&self, a: u32, b: u32) -> Result<f32, Infallible> {
-        Ok(match self.exact {
-            true => {
+        Ok(match &self.few {
+            _ if self.exact => {
                 let (vector, unit) = self.vectors.get(a);
                 self.exact_score(vector, unit, b)
             }
-            false => code::score(self.metric, &self.kernels, self.scored(a), self.scored(b)),
+            Some(few) => few.between(self.scored(a), self.scored(b)),
+            None => code::score(self.metric, &self.kernels, self.scored(a), self.scored(b)),
         })
     }
 }

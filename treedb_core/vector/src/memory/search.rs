@@ -4,6 +4,7 @@ use super::MemoryGraph;
 use super::among::Among;
 use super::vectors::Elements;
 use crate::code::{self, Coded};
+use crate::few_bits::Target;
 use crate::graph::{self, Scratch, Stamps};
 use crate::metric::{Metric, Unfit};
 
@@ -16,13 +17,22 @@ pub struct Query<'q> {
     pub(super) vector: Elements<'q>,
     pub(super) unit: f32,
     pub(super) coded: Coded<'q>,
+    /// What codes of few bits are compared with.
+    pub(super) target: Option<&'q Target>,
+}
+
+/// The codes of a query; kept from one to the next, it allocates nothing.
+#[derive(Debug, Default)]
+pub(super) struct QueryCodes {
+    codes: Vec<u8>,
+    target: Target,
 }
 
 /// What a thread needs to search; kept from one search to the next, it allocates nothing.
 #[derive(Debug, Default)]
 pub struct Searcher {
     pub(super) scratch: Scratch<u32, Stamps>,
-    pub(super) codes: Vec<u8>,
+    pub(super) codes: QueryCodes,
     pub(super) among: Among,
     nearest: Vec<(f32, u32)>,
     /// A vector whose elements are no floats of 4 bytes.
@@ -44,7 +54,8 @@ impl Searcher {
 impl MemoryGraph {
     /// The `k` nearest nodes to a vector with their distances, the nearest first. `ef` nodes are looked at more closely:
     /// the more, the better the answer, and the longer it takes. They may be
-    /// fewer than `k`, which is found all the same.
+    /// fewer than `k`, which is found all the same. Distances are what the codes tell if there is nothing else
+    /// ([`MemoryGraph::with_few_bits`]).
     pub fn search<'s>(
         &self,
         vector: &[f32],
@@ -55,12 +66,12 @@ impl MemoryGraph {
         let unit = self.candidates(vector, ef, k, searcher)?;
         let Searcher { scratch, nearest, unpacked, .. } = searcher;
         nearest.clear();
-        let ranked = scratch.pool.found().iter().take((2 * k).max(RANKED));
+        let ranked = scratch.pool.found().iter().take(self.ranked(k, ef));
         for found in ranked.clone() {
             self.vectors.prefetch(found.node);
         }
-        nearest.extend(ranked.map(|found| match self.metric.is_of_bits() {
-            true => (found.score, found.node),
+        nearest.extend(ranked.map(|found| match self.metric.is_of_bits() || self.few.is_some() {
+            true => (self.distance_of(found.score), found.node),
             false => (self.distance(vector, unit, found.node, unpacked), found.node),
         }));
         nearest.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
@@ -100,12 +111,37 @@ impl MemoryGraph {
         Ok(query.unit)
     }
 
+    /// How many of `ef` candidates are to be compared exactly to find `k`.
+    pub fn ranked(&self, k: usize, ef: usize) -> usize {
+        let by_bits = self.few.as_ref().map_or(0, |few| few.ranked(ef));
+        k.saturating_mul(2).max(RANKED).max(by_bits)
+    }
+
+    /// The distance that a score of codes stands for.
+    fn distance_of(&self, score: f32) -> f32 {
+        match self.metric {
+            Metric::Cosine => 1.0 + score,
+            Metric::L2 => score.max(0.0).sqrt(),
+            _ => score,
+        }
+    }
+
     /// A query for a vector; its codes are written over `codes`.
-    pub(super) fn prepare<'q>(&self, vector: &'q [f32], codes: &'q mut Vec<u8>) -> Result<Query<'q>, Unfit> {
+    pub(super) fn prepare<'q>(
+        &self,
+        vector: &'q [f32],
+        codes: &'q mut QueryCodes,
+    ) -> Result<Query<'q>, Unfit> {
         let unit = self.metric.check_query(vector, self.dimensions)?;
+        let QueryCodes { codes, target } = codes;
+        if let Some(few) = &self.few {
+            few.aim(&self.kernels, vector, unit, target);
+            let coded = Coded { factors: code::Factors::default(), codes: &[] };
+            return Ok(Query { vector: Elements::Floats(vector), unit, coded, target: Some(target) });
+        }
         codes.resize(code::code_bytes(self.metric, self.dimensions), 0);
         let factors = code::encode_for(self.metric, self.element, vector, unit, codes);
-        Ok(Query { vector: Elements::Floats(vector), unit, coded: Coded { factors, codes } })
+        Ok(Query { vector: Elements::Floats(vector), unit, coded: Coded { factors, codes }, target: None })
     }
 
     /// The metric's distance of a node; `unit` makes the vector of length 1.

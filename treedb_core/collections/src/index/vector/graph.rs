@@ -30,10 +30,19 @@ pub(super) fn limits(def: &VectorDef) -> Limits {
     Limits { links: def.links, links_below: 3 * def.links, ef: def.candidates }
 }
 
-/// A graph in memory for the vectors of an index.
+/// A graph in memory for the vectors of an index, whose links are those that the stored one would have.
 pub(super) fn empty_graph(def: &VectorDef) -> MemoryGraph {
     let graph = MemoryGraph::new(def.metric, def.dimensions, limits(def)).with_elements(def.elements);
     if def.quantization == Quantization::None { graph.exact() } else { graph }
+}
+
+/// A graph in memory for searches, to which the links of the stored one are copied.
+pub(super) fn empty_image(def: &VectorDef) -> MemoryGraph {
+    let graph = empty_graph(def).without_scores();
+    match def.quantization.few_bits() {
+        Some(bits) => graph.with_few_bits(bits),
+        None => graph,
+    }
 }
 
 /// Hashes node numbers, which need no protection: they are not chosen by users.

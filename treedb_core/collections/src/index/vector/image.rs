@@ -20,7 +20,7 @@ use treedb_storage::{Reads, Table, TableVersion};
 use treedb_vector::memory::{MemoryGraph, Records, Searcher};
 
 use super::follow::{Follower, Progress};
-use super::graph::empty_graph;
+use super::graph::empty_image;
 use super::row_nodes::RowNodes;
 use super::search::Batch;
 use crate::read::view::View;
@@ -45,7 +45,7 @@ pub(super) struct Contents {
 
 impl Contents {
     fn new(def: &VectorDef) -> Contents {
-        let (graph, numbers) = (empty_graph(def).without_scores(), Records::new(1));
+        let (graph, numbers) = (empty_image(def), Records::new(1));
         Contents { graph, numbers, rows: RowNodes::default(), several: false }
     }
 

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | 1 | the head: level of the entry point, 1 byte; its node, 8 bytes; the root, 8 bytes. Missing if there are no nodes |
 //! | `2n` | the links of node `n`: its level, 1 byte; then for every level from 0 on the number of links, 1 byte, and the links: node, 8 bytes, score, 4 bytes |
-//! | `2n + 1` | the vector of node `n`; `scalar`: scale, squared length and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]); `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each, or 2 if they are `float16` or `bfloat16`; of `int8` elements: as `scalar`, with 1, or what makes the length 1 under cosine, for the scale, so that the codes are the elements; of bits: as `scalar`, with 8 bits in a byte, the first in its highest place, and 0s at the end |
+//! | `2n + 1` | the vector of node `n`; `scalar`, `binary`, `bits2` and `bits4`, which differ only in memory: scale, squared length and sum of the codes, 4 bytes each, and the codes, 1 byte for each element ([`treedb_vector::code`]); `none`: what makes its length 1 under cosine, otherwise 1, and the elements, 4 bytes each, or 2 if they are `float16` or `bfloat16`; of `int8` elements: as `scalar`, with 1, or what makes the length 1 under cosine, for the scale, so that the codes are the elements; of bits: as `scalar`, with 8 bits in a byte, the first in its highest place, and 0s at the end |
 //!
 //! A node is a vector of a row of the collection: its number has the number of the row in its lowest 40 bits, and the
 //! position of the vector in the row's document above them, which is 0 if that is its only one. Numbers are little-endian.
@@ -203,7 +203,8 @@ pub(super) fn floats(elements: Element, record: &[u8]) -> (f32, Vec<f32>) {
     (f32::from_le_bytes(*unit), vector)
 }
 
-/// The vector in a record, if it says exactly what that is: always but where there are codes of other numbers.
+/// The vector in a record, if it says what that is as exactly as an image needs it: always but where there are codes of 8 bits, and the
+/// image has the vectors. Of codes of 8 bits it makes those of fewer.
 pub(super) fn vector_in(def: &VectorDef, record: &[u8]) -> Option<Vec<f32>> {
     let codes = coded(record).codes;
     if def.metric.is_of_bits() {
@@ -212,6 +213,9 @@ pub(super) fn vector_in(def: &VectorDef, record: &[u8]) -> Option<Vec<f32>> {
     }
     if def.codes_are_vectors() {
         return Some(codes.iter().map(|code| f32::from(*code) - 128.0).collect());
+    }
+    if def.quantization.few_bits().is_some() {
+        return Some(coded(record).elements().collect());
     }
     (!def.has_codes()).then(|| floats(def.elements, record).1)
 }

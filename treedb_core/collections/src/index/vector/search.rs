@@ -4,6 +4,8 @@
 //! exact order, some at a time. If the query wants more, the graph is searched again with a greater `ef`, and in the end
 //! all other nodes are compared one by one: every row of the index is visited sooner or later.
 //!
+//! An image with codes of few bits has no vectors: documents put its candidates in exact order, more of them, the fewer the bits are.
+//!
 //! A row with several vectors is visited when the first of them is found, with the distance of the nearest of all its vectors, which the
 //! document tells.
 
@@ -39,8 +41,10 @@ const MOST: usize = 8192;
 pub(super) struct Batch {
     /// Candidates, the nearest first by what the graph goes by.
     candidates: Vec<u64>,
-    /// Rows with their exact distances.
+    /// Rows with their exact distances that were not visited yet.
     nearest: Vec<(f32, u64)>,
+    /// How many candidates were put in exact order, and how many of them were visited.
+    ranked: (usize, usize),
     /// Candidates of batches before.
     visited: HashSet<u64, BuildHasherDefault<NodeHasher>>,
     /// The rows visited, if a row may have several candidates.
@@ -64,6 +68,12 @@ trait Candidates {
     fn all(&mut self, out: &mut Vec<u64>) -> Result<()>;
     /// Tells that the distances of these candidates are about to be asked for.
     fn prefetch(&self, candidates: &[u64]);
+    /// How many of `ef` candidates are to be put in exact order at a time to find `k`.
+    fn ranked(&self, k: usize, ef: usize) -> usize;
+    /// How many of the nearest of so many candidates in exact order are likely to be nearer than all that are not among them.
+    fn trusted(&self, ranked: usize) -> usize {
+        ranked
+    }
     /// The exact distance of a candidate, and its row.
     fn distance(&mut self, candidate: u64) -> Result<(f32, u64)>;
     /// Whether a row may have several candidates.
@@ -102,6 +112,10 @@ impl<R: Reads> Candidates for Stored<'_, R> {
     }
 
     fn prefetch(&self, _: &[u64]) {}
+
+    fn ranked(&self, k: usize, _: usize) -> usize {
+        k.saturating_mul(2).max(RANKED)
+    }
 
     fn distance(&mut self, row: u64) -> Result<(f32, u64)> {
         Ok((nearest_of(self.graph.def, self.view, row, self.vector)?, row))
@@ -179,6 +193,10 @@ impl<R: Reads> Candidates for Imaged<'_, R> {
         candidates.iter().for_each(|node| self.image.graph.prefetch_vector(*node as u32));
     }
 
+    fn ranked(&self, k: usize, ef: usize) -> usize {
+        self.image.graph.ranked(k, ef)
+    }
+
     fn distance(&mut self, node: u64) -> Result<(f32, u64)> {
         let node = node as u32;
         let distance = self.node_distance(node);
@@ -194,15 +212,71 @@ impl<R: Reads> Candidates for Imaged<'_, R> {
     }
 }
 
+/// The graph in an image without vectors. A candidate is a row.
+struct Coarse<'i, R> {
+    def: &'i VectorDef,
+    view: &'i View<'i, R>,
+    image: &'i Image,
+    vector: &'i [f32],
+    searcher: &'i mut Searcher,
+}
+
+impl<R: Reads> Candidates for Coarse<'_, R> {
+    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<usize> {
+        out.clear();
+        // A vector that no node can be compared with is near none.
+        match self.image.graph.search_candidates(self.vector, ef, self.searcher) {
+            Ok(found) => set_rows(found.map(|node| self.image.number(node)), out),
+            Err(_) => return Ok(0),
+        }
+        Ok(self.searcher.compared())
+    }
+
+    fn all(&mut self, out: &mut Vec<u64>) -> Result<()> {
+        let image = self.image;
+        let nodes: Vec<u32> =
+            (0..image.numbers.count() as u32).filter(|node| image.has_vector(*node)).collect();
+        out.clear();
+        if image.graph.search_among(self.vector, &nodes, nodes.len(), self.searcher).is_ok() {
+            set_rows(self.searcher.found_among().iter().map(|(_, node)| image.number(*node)), out);
+        }
+        Ok(())
+    }
+
+    fn prefetch(&self, _: &[u64]) {}
+
+    fn ranked(&self, k: usize, ef: usize) -> usize {
+        self.image.graph.ranked(k, ef)
+    }
+
+    fn trusted(&self, ranked: usize) -> usize {
+        // Four bits tell about as much as eight.
+        ranked * self.def.quantization.few_bits().unwrap_or(4) / 4
+    }
+
+    fn distance(&mut self, row: u64) -> Result<(f32, u64)> {
+        Ok((nearest_of(self.def, self.view, row, self.vector)?, row))
+    }
+
+    fn repeats_rows(&self) -> bool {
+        false
+    }
+
+    fn row_distance(&mut self, row: u64) -> Result<f32> {
+        Ok(self.distance(row)?.0)
+    }
+}
+
 impl Batch {
-    /// Visits the candidates that were not visited before, `ranked` at a time in exact order.
+    /// Visits the candidates that were not visited before, `ranked` at a time in exact order, as far as it can be trusted: the others wait
+    /// for the next candidates.
     fn visit(
         &mut self,
         graph: &mut impl Candidates,
         ranked: usize,
         visit: &mut VisitNearest<'_>,
     ) -> Result<Flow> {
-        let Batch { candidates, nearest, visited, rows } = self;
+        let Batch { candidates, nearest, ranked: counts, visited, rows } = self;
         let several = graph.repeats_rows();
         // Many of them may be of the same few rows.
         let ranked = if several { ranked.max(candidates.len()) } else { ranked };
@@ -211,7 +285,6 @@ impl Batch {
         }
         for some in candidates.chunks(ranked) {
             graph.prefetch(some);
-            nearest.clear();
             for candidate in some {
                 nearest.push(graph.distance(*candidate)?);
             }
@@ -223,8 +296,15 @@ impl Batch {
                 }
             }
             nearest.sort_unstable_by(|a, b| a.0.total_cmp(&b.0).then(a.1.cmp(&b.1)));
-            for (distance, row) in nearest.iter() {
-                if visit(RowId(*row), *distance)? == Flow::Break(()) {
+            let (compared, before) = counts;
+            *compared += some.len();
+            let trusted = match graph.trusted(*compared) {
+                all if all == *compared => nearest.len(),
+                some => some.saturating_sub(*before).min(nearest.len()),
+            };
+            *before += trusted;
+            for (distance, row) in nearest.drain(..trusted) {
+                if visit(RowId(row), distance)? == Flow::Break(()) {
                     return Ok(Flow::Break(()));
                 }
             }
@@ -244,8 +324,10 @@ impl Batch {
     ) -> Result<()> {
         self.visited.clear();
         self.rows.clear();
-        let ranked = k.saturating_mul(2).max(RANKED);
+        self.nearest.clear();
+        self.ranked = (0, 0);
         let mut ef = ef.max(k).max(1);
+        let ranked = graph.ranked(k, ef);
         while ef <= MOST && self.visited.len() < nodes {
             *compared += graph.search(ef.min(nodes), &mut self.candidates)? as u64;
             if self.visit(graph, ranked, visit)? == Flow::Break(()) {
@@ -256,7 +338,14 @@ impl Batch {
         if self.visited.len() < nodes {
             graph.all(&mut self.candidates)?;
             *compared += self.candidates.len() as u64;
-            self.visit(graph, ranked, visit).map(drop)?;
+            if self.visit(graph, ranked, visit)? == Flow::Break(()) {
+                return Ok(());
+            }
+        }
+        for (distance, row) in self.nearest.drain(..) {
+            if visit(RowId(row), distance)? == Flow::Break(()) {
+                break;
+            }
         }
         Ok(())
     }
@@ -278,6 +367,10 @@ pub(super) fn nearest(
     with_workspace(|workspace| {
         if let Some(image) = view.meta.images.image(def, view, table, workspace)? {
             let Workspace { searcher, batch, vector: place, .. } = workspace;
+            if def.quantization.few_bits().is_some() {
+                let mut graph = Coarse { def, view, image: &image, vector, searcher };
+                return batch.walk(&mut graph, nodes, wanted, compared, visit);
+            }
             let bits = def.metric.is_of_bits().then(|| encode_vector(def, vector));
             let mut graph = Imaged { def, view, image: &image, vector, bits, searcher, place };
             return batch.walk(&mut graph, nodes, wanted, compared, visit);
@@ -306,6 +399,11 @@ pub(super) fn nearest_among(
     with_workspace(|workspace| {
         let image = view.meta.images.image(def, view, table, workspace)?;
         let Some(image) = image.filter(|image| !image.several) else { return Ok(None) };
+        let few = def.quantization.few_bits().is_some();
+        if few && among.ef.is_none() && !among.rows.is_empty() {
+            // All documents have to be read, which the query does as well.
+            return Ok(None);
+        }
         let Workspace { searcher, nodes, vector: place, .. } = workspace;
         nodes.clear();
         nodes.extend(among.rows.iter().filter_map(|row| image.rows.get(row.0)));
@@ -319,6 +417,13 @@ pub(super) fn nearest_among(
             nodes.extend(searcher.found_among().iter().map(|(_, node)| *node));
         } else {
             compared.vectors = nodes.len() as u64;
+        }
+        if few {
+            for node in nodes.iter() {
+                let row = row_of(image.number(*node));
+                visit(RowId(row), nearest_of(def, view, row, vector)?);
+            }
+            return Ok(Some(compared));
         }
         let bits = def.metric.is_of_bits().then(|| encode_vector(def, vector));
         let mut graph = Imaged { def, view, image: &image, vector, bits, searcher, place };

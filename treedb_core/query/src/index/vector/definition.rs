@@ -3,6 +3,8 @@
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 
+use treedb_vector::few_bits::FewBits;
+
 use super::{Element, Metric};
 use crate::doc::{Doc, Path, Value, shown};
 use crate::error::{ErrorCode, QueryError, Result};
@@ -20,8 +22,27 @@ const CANDIDATES: usize = 100;
 pub enum Quantization {
     /// The vector.
     None,
-    /// A byte for each element. What a search finds is put in exact order by the documents.
+    /// A byte for each element. What a search finds is put in exact order by the vectors.
     Scalar,
+    /// The same in the index; in memory, where it is searched, a bit for each element and not the vectors. What a search finds is put in
+    /// exact order by the documents.
+    Binary,
+    /// The same with two bits.
+    Bits2,
+    /// The same with four bits.
+    Bits4,
+}
+
+impl Quantization {
+    /// The bits of each element in memory, if they are fewer than eight.
+    pub fn few_bits(self) -> Option<usize> {
+        match self {
+            Quantization::None | Quantization::Scalar => None,
+            Quantization::Binary => Some(1),
+            Quantization::Bits2 => Some(2),
+            Quantization::Bits4 => Some(4),
+        }
+    }
 }
 
 /// An index of the vectors of a field.
@@ -81,8 +102,8 @@ impl VectorDef {
 
     /// Parses a specification as in `createSearchIndexes`: `{ name: "by_meaning", type: "vectorSearch", definition: { fields:
     /// [{ type: "vector", path: "embedding", numDimensions: 384, similarity: "cosine" }] } }`. The field may also have
-    /// `quantization` (`none` or `scalar`), `hnswOptions` (`maxEdges`, `numEdgeCandidates`) and, which MongoDB has not, `elements`
-    /// (`float32`, `float16`, `bfloat16` or `int8`). Fields of the type `filter` are allowed and not needed: a search may filter by any field.
+    /// `quantization` (`none`, `scalar` or `binary`; `bits2` or `bits4`, which MongoDB has not), `hnswOptions` (`maxEdges`,
+    /// `numEdgeCandidates`) and, which MongoDB has not, `elements` (`float32`, `float16`, `bfloat16` or `int8`). Fields of the type `filter` are allowed and not needed: a search may filter by any field.
     ///
     /// # Errors
     /// `CannotCreateIndex` naming what is missing or not supported.
@@ -134,10 +155,7 @@ impl VectorDef {
             "path": self.path.as_str(),
             "numDimensions": number(self.dimensions),
             "similarity": similarity(self.metric),
-            "quantization": match self.quantization {
-                Quantization::None => "none",
-                Quantization::Scalar => "scalar",
-            },
+            "quantization": quantization_name(self.quantization),
             "hnswOptions": { "maxEdges": number(self.links), "numEdgeCandidates": number(self.candidates) },
         };
         if self.elements != Element::Float32 {
@@ -182,7 +200,7 @@ impl VectorDef {
     /// Whether the index has codes of vectors; otherwise it has the vectors. The codes of bits are the bits, those of whole numbers the
     /// numbers.
     pub fn has_codes(&self) -> bool {
-        self.quantization == Quantization::Scalar || self.codes_are_vectors()
+        self.quantization != Quantization::None || self.codes_are_vectors()
     }
 
     /// Whether the codes say exactly what the vectors are.
@@ -234,6 +252,20 @@ fn elements_name(element: Element) -> &'static str {
     ELEMENTS.iter().find(|(_, own)| *own == element).map_or("", |(name, _)| name)
 }
 
+/// The quantizations and their names. MongoDB has the first three.
+const QUANTIZATIONS: [(&str, Quantization); 5] = [
+    ("none", Quantization::None),
+    ("scalar", Quantization::Scalar),
+    ("binary", Quantization::Binary),
+    ("bits2", Quantization::Bits2),
+    ("bits4", Quantization::Bits4),
+];
+
+/// The name of a quantization.
+fn quantization_name(quantization: Quantization) -> &'static str {
+    QUANTIZATIONS.iter().find(|(_, own)| *own == quantization).map_or("", |(name, _)| name)
+}
+
 /// The quantization of an index that does not say which. Sums of differences of codes take longer than those of vectors, and bits and whole
 /// numbers are kept as they are.
 fn default_quantization(metric: Metric, elements: Element) -> Quantization {
@@ -279,21 +311,29 @@ fn vector_field(field: Doc<'_>) -> Result<VectorDef> {
         }
         def.quantization = default_quantization(metric, def.elements);
     }
-    match text(field, "quantization")?.as_deref() {
-        None => {}
-        Some("none") => def.quantization = Quantization::None,
-        Some("scalar") if def.elements == Element::Int8 => {
+    if let Some(name) = text(field, "quantization")? {
+        let known = QUANTIZATIONS.iter().find(|(known, _)| *known == name).map(|(_, known)| *known);
+        def.quantization = known.ok_or_else(|| {
+            let names = QUANTIZATIONS.map(|(name, _)| name).join(", ");
+            invalid(format!("\"quantization\" must be one of {names}, not \"{name}\""))
+        })?;
+    }
+    match def.quantization {
+        Quantization::None => {}
+        _ if def.elements == Element::Int8 => {
             return Err(invalid(
                 "\"quantization\" of \"int8\" elements, which take a byte each, must be \"none\"".to_owned(),
             ));
         }
-        Some("scalar") if metric.is_of_bits() => {
+        _ if metric.is_of_bits() => {
             return Err(invalid(format!("\"quantization\" of bits ({wanted}) must be \"none\"")));
         }
-        Some("scalar") => def.quantization = Quantization::Scalar,
-        Some(other) => {
-            return Err(invalid(format!("\"quantization\" must be \"none\" or \"scalar\", not \"{other}\"")));
+        few if few.few_bits().is_some() && !FewBits::is_for(metric) => {
+            return Err(invalid(format!(
+                "\"quantization\" under \"{wanted}\" must be \"none\" or \"scalar\""
+            )));
         }
+        _ => {}
     }
     match field.get("hnswOptions") {
         None | Some(Value::Null) => {}
@@ -345,13 +385,15 @@ mod tests {
         let wanted = VectorDef { name: "near".to_owned(), ..VectorDef::new("a.v", 3, Metric::Cosine) };
         assert_eq!(def, wanted);
         for similarity in ["cosine", "dotProduct", "euclidean", "manhattan"] {
-            for quantization in ["none", "scalar"] {
+            let names = QUANTIZATIONS.iter().map(|(name, _)| *name);
+            for quantization in names.take(if similarity == "manhattan" { 2 } else { 5 }) {
                 let field = rawdoc! {
                     "type": "vector", "path": "v", "numDimensions": 4.0, "similarity": similarity,
                     "quantization": quantization, "hnswOptions": { "maxEdges": 20, "numEdgeCandidates": 200 },
                 };
                 let def = VectorDef::from_spec(&spec(field)).unwrap();
                 assert_eq!((def.links, def.candidates, def.dimensions), (20, 200, 4));
+                assert_eq!(quantization_name(def.quantization), quantization);
                 assert_eq!(VectorDef::from_spec(&def.spec()).unwrap(), def);
                 assert!(VectorDef::is_specified_by(&def.spec()) && def.is_same_as(&def).unwrap());
                 assert_eq!(def.is_same_as(&wanted).unwrap_err().code, ErrorCode::IndexKeySpecsConflict);
@@ -392,7 +434,8 @@ mod tests {
             (with("numDimensions", 8193.into()), "numDimensions"),
             (with("numDimensions", "3".into()), "numDimensions"),
             (with("similarity", "l3".into()), "l3"),
-            (with("quantization", "binary".into()), "binary"),
+            (with("quantization", "bits3".into()), "bits3"),
+            (with("quantization", 1.into()), "quantization"),
             (with("hnswOptions", 5.into()), "hnswOptions"),
             (with("hnswOptions", bson::doc! { "maxEdges": 1 }.into()), "maxEdges"),
         ] {
@@ -444,6 +487,33 @@ mod tests {
     }
 
     #[test]
+    fn few_bits_are_for_metrics_of_products_and_elements_that_are_no_whole_numbers() {
+        for (quantization, bits) in [("binary", 1), ("bits2", 2), ("bits4", 4)] {
+            for (similarity, element, part) in [
+                ("cosine", "float32", None),
+                ("dotProduct", "float16", None),
+                ("euclidean", "bfloat16", None),
+                ("manhattan", "float32", Some("manhattan")),
+                ("cosine", "int8", Some("int8")),
+            ] {
+                let field = rawdoc! {
+                    "type": "vector", "path": "v", "numDimensions": 64, "similarity": similarity, "elements": element,
+                    "quantization": quantization,
+                };
+                match (VectorDef::from_spec(&spec(field)), part) {
+                    (Ok(def), None) => {
+                        assert!(def.quantization.few_bits() == Some(bits) && def.has_codes());
+                        assert!(!def.codes_are_vectors());
+                        assert_eq!(VectorDef::from_spec(&def.spec()).unwrap(), def);
+                    }
+                    (Err(error), Some(part)) => assert!(error.message.contains(part), "{error}"),
+                    (found, _) => panic!("{quantization} {similarity} {element}: {found:?}"),
+                }
+            }
+        }
+    }
+
+    #[test]
     fn indexes_of_bits_are_not_quantized() {
         for similarity in ["hamming", "jaccard"] {
             let field = |quantization: Option<&str>| {
@@ -456,7 +526,9 @@ mod tests {
             assert_eq!(def, field(Some("none")).unwrap());
             assert!(def.metric.is_of_bits() && def.quantization == Quantization::None);
             assert_eq!(VectorDef::from_spec(&def.spec()).unwrap(), def);
-            assert!(field(Some("scalar")).unwrap_err().message.contains(similarity));
+            for (name, _) in QUANTIZATIONS.iter().skip(1) {
+                assert!(field(Some(name)).unwrap_err().message.contains(similarity));
+            }
         }
     }
 }
