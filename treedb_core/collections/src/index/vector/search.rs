@@ -421,7 +421,7 @@ pub(super) fn nearest_among(
         if few {
             for node in nodes.iter() {
                 let row = row_of(image.number(*node));
-                visit(RowId(row), nearest_of(def, view, row, vector)?);
+                visit(RowId(row), nearest_of(def, view, row, vector)?)?;
             }
             return Ok(Some(compared));
         }
