@@ -46,7 +46,7 @@ impl FewBits {
 
     /// How many of `candidates` are to be compared exactly: the fewer bits say how near they are, the more.
     pub fn ranked(&self, candidates: usize) -> usize {
-        2 * candidates / self.form.bits.max(2)
+        candidates.saturating_mul(2) / self.form.bits.max(2)
     }
 
     /// Bytes of the codes of a vector.

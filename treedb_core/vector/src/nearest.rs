@@ -31,6 +31,11 @@ impl<T: Copy + Ord> Nearest<T> {
         Nearest { most, ..Nearest::default() }
     }
 
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<(f32, T)>() * self.found.capacity()
+    }
+
     /// Empties it, to keep at most `most`.
     pub fn reset(&mut self, most: usize) {
         self.found.clear();

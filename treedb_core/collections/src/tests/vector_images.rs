@@ -1,13 +1,19 @@
 //! Images of vector indexes: never stale, whatever is written between searches, and never larger than they may be.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use bson::{doc, rawdoc};
+use treedb_query::error::ErrorCode;
+use treedb_query::query::interrupt::Interrupt;
 use treedb_storage::Reads;
 use treedb_testing::Rng;
 
 use super::*;
-use crate::{Collection, DeleteRequest, IndexSpec, Neighbor, SearchPath, UpdateRequest, VectorSearchRequest};
+use crate::{
+    Collection, DeleteRequest, IndexSpec, Neighbor, SearchEnd, SearchPath, UpdateRequest, VectorSearchRequest,
+};
 
 const DIMENSIONS: usize = 12;
 
@@ -122,7 +128,7 @@ fn a_search_after_any_write_finds_exactly_what_is_there() {
 
 #[test]
 fn the_rows_of_a_filter_are_as_far_as_their_documents_say_after_any_write() {
-    for (seed, quantization) in [(21, "scalar"), (22, "none"), (23, "binary")] {
+    for (seed, quantization) in [(21, "scalar"), (22, "none"), (23, "binary"), (24, "bits2"), (25, "bits4")] {
         let mut rng = Rng::new(seed);
         let db = open(&SimDisk::new()).unwrap();
         let things = things(&db, 1500, quantization, &mut rng);
@@ -438,9 +444,15 @@ fn images_take_no_more_memory_than_they_may_and_go_with_their_index() {
 
 #[test]
 fn an_image_that_turns_out_to_be_too_large_is_not_built_again_until_there_is_more_room() {
+    for quantization in ["scalar", "bits2"] {
+        check_outgrown(quantization);
+    }
+}
+
+fn check_outgrown(quantization: &str) {
     let mut rng = Rng::new(14);
     let db = open(&SimDisk::new()).unwrap();
-    let things = things(&db, 0, "scalar", &mut rng);
+    let things = things(&db, 0, quantization, &mut rng);
     // Rows with a vector are so far apart that each takes a leaf of its own.
     let documents: Vec<_> = (0..1000 * 70)
         .map(|id| match id % 70 {
@@ -471,4 +483,73 @@ fn an_image_that_turns_out_to_be_too_large_is_not_built_again_until_there_is_mor
         db.vector_memory()
     );
     check_all(&things, &mut rng);
+}
+
+/// A collection of 1,000 documents with an image.
+fn imaged(quantization: &str, rng: &mut Rng) -> (Database, Collection) {
+    let db = open(&SimDisk::new()).unwrap();
+    let things = things(&db, 1000, quantization, rng);
+    build_image(&db, &things, rng);
+    (db, things)
+}
+
+#[test]
+fn vectors_of_the_greatest_floats_are_in_images_of_few_bits() {
+    let mut rng = Rng::new(31);
+    for quantization in ["binary", "bits2", "bits4"] {
+        let (db, things) = imaged(quantization, &mut rng);
+        for (id, element) in [(2000, f32::MAX), (2001, f32::MIN)] {
+            let mut vector = floats(&mut rng);
+            vector[3] = element;
+            things.insert_one(document(id, &vector)).unwrap();
+            let some = VectorSearchRequest::new("near", floats(&mut rng), 1)
+                .filter(rawdoc! { "_id": { "$lt": 10 } });
+            assert_eq!(things.vector_search_answer(&some).unwrap().work.path, SearchPath::MatchingRows);
+            check_all(&things, &mut rng);
+        }
+        db.check().unwrap();
+    }
+}
+
+#[test]
+fn a_search_by_few_bits_tells_how_many_documents_it_has_read_and_that_it_has_passed_over_some() {
+    let mut rng = Rng::new(32);
+    for (quantization, [few, many, filtered]) in [
+        ("scalar", [0, 0, 0]),
+        ("binary", [100, 400, 100]),
+        ("bits2", [100, 300, 100]),
+        ("bits4", [50, 100, 100]),
+    ] {
+        let (_db, things) = imaged(quantization, &mut rng);
+        let mut work = |limit, filter| {
+            let request =
+                VectorSearchRequest::new("near", floats(&mut rng), limit).candidates(100).filter(filter);
+            let work = things.vector_search_answer(&request).unwrap().work;
+            (work.path, work.end, work.documents_examined)
+        };
+        assert_eq!(work(10, rawdoc! {}), (SearchPath::Graph, SearchEnd::Limit, few), "{quantization}");
+        assert_eq!(work(100, rawdoc! {}), (SearchPath::Graph, SearchEnd::Limit, many), "{quantization}");
+        let (_, end, read) = work(10, rawdoc! { "_id": { "$lt": 150 } });
+        let passed_over = if quantization == "scalar" { SearchEnd::All } else { SearchEnd::Candidates };
+        assert_eq!((end, read), (passed_over, filtered), "{quantization}");
+        let (_, end, read) = work(10, rawdoc! { "_id": { "$lt": 50 } });
+        assert_eq!((end, read), (SearchEnd::All, if filtered > 0 { 50 } else { 0 }), "{quantization}");
+        assert_eq!(
+            things
+                .vector_search(&VectorSearchRequest::new("near", floats(&mut rng), usize::MAX))
+                .unwrap()
+                .len(),
+            1000
+        );
+    }
+}
+
+#[test]
+fn a_search_by_few_bits_ends_when_it_is_told_to_while_it_reads_documents() {
+    let mut rng = Rng::new(33);
+    let (_db, things) = imaged("binary", &mut rng);
+    let request = VectorSearchRequest::new("near", floats(&mut rng), 1).candidates(900);
+    assert_eq!(things.vector_search(&request).unwrap().len(), 1);
+    let _operation = Arc::new(Interrupt::new(Some(Instant::now()))).enter();
+    assert_eq!(things.vector_search(&request).unwrap_err().code, ErrorCode::MaxTimeMSExpired);
 }

@@ -513,9 +513,19 @@ fn a_search_with_a_projection_returns_of_each_document_what_a_find_with_it_does(
     let things = db.collection("shop.things").unwrap();
     let documents: Vec<_> = (0..200).map(|id| document(&mut rng, id)).collect();
     things.insert_many(&documents, true).unwrap();
-    things.create_index(spec("cosine", "scalar")).unwrap();
-    let request = search(vector(&mut rng), 15).filter(rawdoc! { "part": { "$lt": 100 } });
-    let whole = things.vector_search(&request).unwrap();
+    for quantization in ["scalar", "bits4"] {
+        things.create_index(spec("cosine", quantization)).unwrap();
+        check_projections(
+            &db,
+            &things,
+            &search(vector(&mut rng), 15).filter(rawdoc! { "part": { "$lt": 100 } }),
+        );
+        things.drop_index("near").unwrap();
+    }
+}
+
+fn check_projections(db: &Database, things: &Collection, request: &VectorSearchRequest) {
+    let whole = things.vector_search(request).unwrap();
     for projection in [
         doc! { "v": 0 },
         doc! { "part": 1 },
@@ -554,6 +564,6 @@ fn a_search_with_a_projection_returns_of_each_document_what_a_find_with_it_does(
         let mut txn = db.begin().unwrap();
         assert_eq!(txn.collection("shop.things").unwrap().vector_search(&request).unwrap(), expected);
     }
-    let mixed = request.projection(rawdoc! { "v": 0, "part": 1 });
+    let mixed = request.clone().projection(rawdoc! { "v": 0, "part": 1 });
     assert_eq!(things.vector_search(&mixed).unwrap_err().code, ErrorCode::Location31253);
 }

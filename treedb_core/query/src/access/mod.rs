@@ -40,7 +40,9 @@ pub use treedb_formats::key::after_prefix;
 pub use context::{QueryContext, TempFile, TempFiles};
 pub use index_use::IndexUse;
 pub use plan_cache::{CachedPlan, PlanCache};
-pub use probe::{Among, Compared, Probe, VisitEntry, VisitNearest, VisitRowId, VisitRowIds, VisitTypedEntry};
+pub use probe::{
+    Among, Compared, Comparisons, Probe, VisitEntry, VisitNearest, VisitRowId, VisitRowIds, VisitTypedEntry,
+};
 use statistics::PathStatistics;
 
 /// The address of a row in its collection: dense numbers natively, a TID in Postgres.
@@ -206,8 +208,8 @@ pub trait Source {
     fn walk(&self, index: usize, probe: Probe<'_>) -> Result<()>;
 
     /// Tells `visit` how far the nearest of some rows are from a vector, in any order, until it fails: at least as many as are wanted, of the
-    /// rows that vector index number `index` has. Returns `None`, without a call, if only their documents can tell, which does not depend on
-    /// the rows. The vector is one that could be in the index.
+    /// rows that vector index number `index` has. Returns `None`, without a call, if only their documents can tell: that depends on whether
+    /// [`Among::ef`] is given, and not on the rows. The vector is one that could be in the index.
     ///
     /// # Errors
     /// Those of a damaged index and of `visit`.

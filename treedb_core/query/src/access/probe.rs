@@ -48,8 +48,8 @@ pub enum Probe<'p> {
         k: usize,
         /// The rows that are looked at to find these: the more, the better, and the slower.
         ef: usize,
-        /// How many vectors were compared with this one is added to it, if the index knows.
-        compared: &'p mut u64,
+        /// What it has done is added to it, if the index knows.
+        done: &'p mut Comparisons,
         /// Told of the row and its exact distance.
         visit: &'p mut VisitNearest<'p>,
     },
@@ -66,13 +66,24 @@ pub struct Among<'r> {
     pub ef: Option<usize>,
 }
 
+/// What a vector index does to find the nearest rows.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Comparisons {
+    /// Vectors that were compared, also by their codes.
+    pub vectors: u64,
+    /// Documents that were read for their vectors.
+    pub documents: u64,
+}
+
 /// How a vector index has found the nearest of some rows.
 #[derive(Debug, Clone, Copy)]
 pub struct Compared {
-    /// Vectors that were compared, also by their codes.
-    pub vectors: u64,
+    /// What it has done.
+    pub done: Comparisons,
     /// Whether it has looked for them in its graph.
     pub way: Way,
+    /// Some were passed over, of which codes of few bits say that they are far.
+    pub passes_over: bool,
 }
 
 impl Probe<'_> {

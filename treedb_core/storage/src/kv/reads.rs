@@ -145,8 +145,9 @@ pub trait Reads {
     }
 
     /// The rows of a table that were stored or deleted after transaction `since`, ascending, and maybe some that were stored as they
-    /// were; `None` if that is not known: the first time that a table is asked about, from which on commits keep count of it, after
-    /// many changes, and if somebody has asked since a later transaction.
+    /// were; `None` if that is not known: the first time that a table is asked about, from which on commits keep count of it; after
+    /// many changes, many commits without a question, a change of a whole range, and a commit of something else (a compaction) before the
+    /// first one that keeps count; and if somebody has asked since a later transaction.
     fn changed_rows(&self, table: &Table, since: u64) -> Option<Vec<u64>> {
         let _ = (table, since);
         None

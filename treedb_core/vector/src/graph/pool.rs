@@ -28,6 +28,11 @@ impl<N> Default for Pool<N> {
 }
 
 impl<N: Copy> Pool<N> {
+    /// Bytes that it takes.
+    pub fn bytes(&self) -> usize {
+        size_of::<Found<N>>() * self.found.capacity()
+    }
+
     /// Empties it, for at most `most` nodes.
     pub fn reset(&mut self, most: usize) {
         self.reset_wide(most, most);

@@ -66,9 +66,11 @@ impl Among {
         self.wanted.get(node as usize / 64).is_some_and(|word| word >> (node % 64) & 1 == 1)
     }
 
-    /// Bytes of what grows with the graph.
+    /// Bytes of what grows with the graph, and with what was asked for.
     pub(super) fn bytes(&self) -> usize {
-        size_of::<u64>() * self.wanted.capacity() + size_of::<Scored>() * self.candidates.capacity()
+        let walked =
+            size_of::<u64>() * self.wanted.capacity() + size_of::<Scored>() * self.candidates.capacity();
+        walked + self.nearest.bytes() + self.found.bytes()
     }
 
     /// The score that a node must be below to be of use, once `ef` are found: until then any score will do, be it infinite.

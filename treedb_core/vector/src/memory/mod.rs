@@ -339,9 +339,13 @@ impl MemoryGraph {
     }
 
     /// The vector of a node that there is, of numbers of any type; if they are no floats of 4 bytes, in `place`. Of a
-    /// [`MemoryGraph::packed`] graph under cosine it has length 1.
+    /// [`MemoryGraph::packed`] graph under cosine it has length 1. Empty if there are only codes of few bits
+    /// ([`MemoryGraph::with_few_bits`]).
     #[inline]
     pub fn read_vector<'p>(&'p self, node: u32, place: &'p mut Vec<f32>) -> &'p [f32] {
+        if self.few.is_some() {
+            return &[];
+        }
         self.vectors.read(node, self.scored(node), &self.kernels, place).0
     }
 
@@ -350,7 +354,7 @@ impl MemoryGraph {
         self.vectors.get(node).1
     }
 
-    /// The codes of a node's vector, of 8 bits each or of bits.
+    /// The codes of a node's vector, of 8 bits each or of bits; those of few bits compare with one another only.
     pub fn coded(&self, node: u32) -> Coded<'_> {
         let coded = self.scored(node);
         let factors = match self.metric {

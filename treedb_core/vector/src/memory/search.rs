@@ -45,9 +45,10 @@ impl Searcher {
         self.scratch.compared
     }
 
-    /// Bytes of what grows with the graphs that it was used for.
+    /// Bytes of what grows with the graphs that it was used for, and with what was asked for.
     pub fn bytes(&self) -> usize {
-        self.scratch.visited.bytes() + self.among.bytes()
+        let nearest = size_of::<(f32, u32)>() * self.nearest.capacity();
+        self.scratch.visited.bytes() + self.scratch.pool.bytes() + nearest + self.among.bytes()
     }
 }
 

@@ -21,7 +21,7 @@ pub(super) enum Vectors {
     Halves(Records<u16>, Element),
     /// The lower halves of their elements, little-endian.
     Packed(Records<u8>),
-    /// The codes are the vectors: only what makes each of length 1.
+    /// The codes are the vectors, or all that there is of them: only what makes each of length 1.
     Coded(Records<f32>),
 }
 

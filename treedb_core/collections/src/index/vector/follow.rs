@@ -11,6 +11,7 @@ use std::ops::{Range, RangeBounds};
 
 use foldhash::quality::FixedState;
 use treedb_query::access::{RowId, Source};
+use treedb_query::doc::Fields;
 use treedb_query::error::Result;
 use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{Reads, Table};
@@ -117,8 +118,17 @@ impl Follower {
             return Ok(Progress::TooLarge);
         }
         let (loaded, new_documents, known) = (HashSet::default(), None, Known::default());
-        let mut reading =
-            Reading { follower: self, contents, def, view, table, loaded, new_documents, known };
+        let mut reading = Reading {
+            follower: self,
+            contents,
+            def,
+            fields: def.fields(),
+            view,
+            table,
+            loaded,
+            new_documents,
+            known,
+        };
         let follower = &mut *reading.follower;
         if follower.since == 0 {
             (follower.since, follower.documents_since) = (now, now);
@@ -209,6 +219,8 @@ struct Reading<'r, R> {
     follower: &'r mut Follower,
     contents: &'r mut Contents,
     def: &'r VectorDef,
+    /// Where documents have their vectors.
+    fields: Fields,
     view: &'r View<'r, R>,
     table: &'r Table,
     /// The rows with several vectors whose vectors were all taken from the document.
@@ -315,7 +327,7 @@ impl<R: Reads> Reading<'_, R> {
         if self.loaded.contains(&row) {
             return Ok(());
         }
-        let vectors = document_vectors(self.def, self.view, row)?;
+        let vectors = document_vectors(self.def, self.view, &self.fields, row)?;
         for (position, vector) in vectors.iter() {
             self.set_vector(node_of(self.def, row, position)?, vector)?;
         }
@@ -417,12 +429,16 @@ impl<R: Reads> Reading<'_, R> {
     }
 }
 
-/// The vectors of a document that is in the index.
-pub(super) fn document_vectors(def: &VectorDef, view: &View<'_, impl Reads>, row: u64) -> Result<Vectors> {
-    let fields = def.fields();
+/// The vectors of a document that is in the index; `fields` are those of its definition.
+pub(super) fn document_vectors(
+    def: &VectorDef,
+    view: &View<'_, impl Reads>,
+    fields: &Fields,
+    row: u64,
+) -> Result<Vectors> {
     let mut found = Vectors::default();
     view.fetch_row(RowId(row), &mut |document| {
-        found = def.vectors(document.partial_document(&fields)?)?;
+        found = def.vectors(document.partial_document(fields)?)?;
         Ok(())
     })?;
     if found.is_empty() { Err(damaged(def, "a node")) } else { Ok(found) }

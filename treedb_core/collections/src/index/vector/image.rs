@@ -225,31 +225,43 @@ thread_local! {
     static WORKSPACE: Cell<Option<Box<Workspace>>> = const { Cell::new(None) };
 }
 
-/// Larger workspaces that no search uses at the moment.
-#[expect(clippy::vec_box, reason = "the box is what a thread keeps, and is given on as it is")]
-static LARGE_WORKSPACES: Mutex<Vec<Box<Workspace>>> = Mutex::new(Vec::new());
-
 /// How many large workspaces are kept: as many as can be at work at the same time.
 fn large_workspaces() -> usize {
     static CORES: OnceLock<usize> = OnceLock::new();
     *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
 }
 
-/// Calls `work` with a workspace: this thread's, or a large one.
-pub(super) fn with_workspace<T>(work: impl FnOnce(&mut Workspace) -> T) -> T {
-    let own = WORKSPACE.try_with(Cell::take).ok().flatten();
-    let mut workspace = own.or_else(|| lock(&LARGE_WORKSPACES).pop()).unwrap_or_default();
-    let done = work(&mut workspace);
-    if workspace.bytes() <= KEPT_BY_THREAD {
-        // The thread may be ending.
-        let _ = WORKSPACE.try_with(|place| place.set(Some(workspace)));
-    } else {
-        let mut large = lock(&LARGE_WORKSPACES);
-        if large.len() < large_workspaces() {
-            large.push(workspace);
-        }
+/// Larger workspaces that no search uses at the moment.
+#[expect(clippy::vec_box, reason = "the box is what a thread keeps, and is given on as it is")]
+struct LargeWorkspaces(Mutex<Vec<Box<Workspace>>>);
+
+impl LargeWorkspaces {
+    const fn new() -> LargeWorkspaces {
+        LargeWorkspaces(Mutex::new(Vec::new()))
     }
-    done
+
+    /// Calls `work` with a workspace: this thread's, or a large one.
+    fn with_one<T>(&self, work: impl FnOnce(&mut Workspace) -> T) -> T {
+        let own = WORKSPACE.try_with(Cell::take).ok().flatten();
+        let mut workspace = own.or_else(|| lock(&self.0).pop()).unwrap_or_default();
+        let done = work(&mut workspace);
+        if workspace.bytes() <= KEPT_BY_THREAD {
+            // The thread may be ending.
+            let _ = WORKSPACE.try_with(|place| place.set(Some(workspace)));
+        } else {
+            let mut large = lock(&self.0);
+            if large.len() < large_workspaces() {
+                large.push(workspace);
+            }
+        }
+        done
+    }
+}
+
+/// Calls `work` with a workspace.
+pub(super) fn with_workspace<T>(work: impl FnOnce(&mut Workspace) -> T) -> T {
+    static LARGE: LargeWorkspaces = LargeWorkspaces::new();
+    LARGE.with_one(work)
 }
 
 impl Images {
@@ -415,28 +427,31 @@ mod tests {
     #[test]
     fn a_thread_keeps_a_small_workspace_and_only_as_many_large_ones_as_there_are_cores_are_kept() {
         /// The nodes that there was room for before.
-        fn make_room(nodes: usize, while_in_use: impl FnOnce()) -> usize {
-            with_workspace(|workspace| {
+        fn make_room(large: &LargeWorkspaces, nodes: usize, while_in_use: impl FnOnce()) -> usize {
+            large.with_one(|workspace| {
                 while_in_use();
                 let before = workspace.nodes.capacity();
                 workspace.nodes.reserve(nodes);
                 before
             })
         }
+        let large = LargeWorkspaces::new();
         let threads = 2 * large_workspaces() + 1;
         let barrier = Barrier::new(threads);
         std::thread::scope(|scope| {
             for _ in 0..threads {
                 scope.spawn(|| {
-                    make_room(100, || ());
-                    assert!((100..KEPT_BY_THREAD).contains(&make_room(100, || ())));
-                    make_room(KEPT_BY_THREAD, || _ = barrier.wait());
+                    make_room(&large, 100, || ());
+                    assert!((100..KEPT_BY_THREAD).contains(&make_room(&large, 100, || ())));
+                    make_room(&large, KEPT_BY_THREAD, || _ = barrier.wait());
                     assert!(WORKSPACE.take().is_none());
                 });
             }
         });
-        assert_eq!(lock(&LARGE_WORKSPACES).len(), large_workspaces());
-        let large = std::thread::spawn(|| make_room(0, || ())).join().unwrap();
-        assert!(large >= KEPT_BY_THREAD, "{large}");
+        assert_eq!(lock(&large.0).len(), large_workspaces());
+        std::thread::scope(|scope| {
+            let before = scope.spawn(|| make_room(&large, 0, || ())).join().unwrap();
+            assert!(before >= KEPT_BY_THREAD, "{before}");
+        });
     }
 }

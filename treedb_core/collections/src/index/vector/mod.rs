@@ -162,10 +162,10 @@ impl IndexKind for VectorDef {
     }
 
     fn walk(&self, view: &View<'_, impl Reads>, index: usize, table: &Table, probe: Probe<'_>) -> Result<()> {
-        let Probe::Nearest { vector, k, ef, compared, visit } = probe else {
+        let Probe::Nearest { vector, k, ef, done, visit } = probe else {
             return Err(Probe::refused(index));
         };
-        search::nearest(self, view, table, vector, (k, ef), compared, visit)
+        search::nearest(self, view, table, vector, (k, ef), done, visit)
     }
 
     fn nearest_among(
@@ -186,9 +186,9 @@ impl IndexKind for VectorDef {
         uncommitted: &Uncommitted<'_>,
         probe: Probe<'_>,
     ) -> Result<()> {
-        let Probe::Nearest { vector, k, ef, compared, visit } = probe else {
+        let Probe::Nearest { vector, k, ef, done, visit } = probe else {
             return Err(Probe::refused(index));
         };
-        search::nearest_uncommitted(self, base, index, uncommitted, vector, (k, ef), compared, visit)
+        search::nearest_uncommitted(self, base, index, uncommitted, vector, (k, ef), done, visit)
     }
 }

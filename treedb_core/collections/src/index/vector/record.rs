@@ -215,7 +215,8 @@ pub(super) fn vector_in(def: &VectorDef, record: &[u8]) -> Option<Vec<f32>> {
         return Some(codes.iter().map(|code| f32::from(*code) - 128.0).collect());
     }
     if def.quantization.few_bits().is_some() {
-        return Some(coded(record).elements().collect());
+        // The greatest float may be rounded to one that is too large.
+        return Some(coded(record).elements().map(|element| element.clamp(f32::MIN, f32::MAX)).collect());
     }
     (!def.has_codes()).then(|| floats(def.elements, record).1)
 }

@@ -9,12 +9,15 @@
 //! A row with several vectors is visited when the first of them is found, with the distance of the nearest of all its vectors, which the
 //! document tells.
 
+use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
-use treedb_query::access::{Among, Compared, Flow, RowId, VisitNearest};
+use treedb_query::access::{Among, Compared, Comparisons, Flow, RowId, VisitNearest};
+use treedb_query::doc::Fields;
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
+use treedb_query::query::interrupt::InterruptTick;
 use treedb_storage::{Reads, Table};
 use treedb_vector::code;
 use treedb_vector::graph::{self, Scratch, Visited};
@@ -80,13 +83,41 @@ trait Candidates {
     fn repeats_rows(&self) -> bool;
     /// The exact distance of the nearest vector of a row.
     fn row_distance(&mut self, row: u64) -> Result<f32>;
+    /// How many documents were read.
+    fn documents(&self) -> u64;
+}
+
+/// The documents of an index, whose vectors are compared with one.
+struct Documents<'s, R> {
+    def: &'s VectorDef,
+    view: &'s View<'s, R>,
+    vector: &'s [f32],
+    /// Where the vectors are, once a document is read. Where they are in documents of the same shape is remembered for it.
+    fields: OnceCell<Fields>,
+    /// How many were read.
+    read: u64,
+    interrupt: InterruptTick,
+}
+
+impl<'s, R: Reads> Documents<'s, R> {
+    fn new(def: &'s VectorDef, view: &'s View<'s, R>, vector: &'s [f32]) -> Documents<'s, R> {
+        Documents { def, view, vector, fields: OnceCell::new(), read: 0, interrupt: InterruptTick::default() }
+    }
+
+    /// The exact distance of the nearest vector of a document.
+    fn distance(&mut self, row: u64) -> Result<f32> {
+        self.interrupt.tick()?;
+        self.read += 1;
+        let fields = self.fields.get_or_init(|| self.def.fields());
+        let vectors = document_vectors(self.def, self.view, fields, row)?;
+        vectors.distance(self.def.metric, self.vector).ok_or_else(|| damaged(self.def, "a node"))
+    }
 }
 
 /// The graph in the table of an index. A candidate is a row.
 struct Stored<'s, R> {
-    view: &'s View<'s, R>,
+    documents: Documents<'s, R>,
     graph: StoredGraph<'s, R>,
-    vector: &'s [f32],
     query: Vec<u8>,
     scratch: Scratch<u64, Met>,
 }
@@ -118,7 +149,7 @@ impl<R: Reads> Candidates for Stored<'_, R> {
     }
 
     fn distance(&mut self, row: u64) -> Result<(f32, u64)> {
-        Ok((nearest_of(self.graph.def, self.view, row, self.vector)?, row))
+        Ok((self.documents.distance(row)?, row))
     }
 
     fn repeats_rows(&self) -> bool {
@@ -126,7 +157,11 @@ impl<R: Reads> Candidates for Stored<'_, R> {
     }
 
     fn row_distance(&mut self, row: u64) -> Result<f32> {
-        Ok(self.distance(row)?.0)
+        self.documents.distance(row)
+    }
+
+    fn documents(&self) -> u64 {
+        self.documents.read
     }
 }
 
@@ -137,18 +172,10 @@ fn set_rows(nodes: impl Iterator<Item = u64>, rows: &mut Vec<u64>) {
     rows.extend(nodes.map(row_of).filter(|row| met.insert(*row)));
 }
 
-/// The distance of the nearest vector of a row.
-fn nearest_of(def: &VectorDef, view: &View<'_, impl Reads>, row: u64, vector: &[f32]) -> Result<f32> {
-    let vectors = document_vectors(def, view, row)?;
-    vectors.distance(def.metric, vector).ok_or_else(|| damaged(def, "a node"))
-}
-
 /// The graph in an image. A candidate is a node.
 struct Imaged<'i, R> {
-    def: &'i VectorDef,
-    view: &'i View<'i, R>,
+    documents: Documents<'i, R>,
     image: &'i Image,
-    vector: &'i [f32],
     /// The record of a vector of bits, whose codes are compared.
     bits: Option<Vec<u8>>,
     searcher: &'i mut Searcher,
@@ -160,10 +187,10 @@ impl<R> Imaged<'_, R> {
     /// The exact distance of a node.
     #[inline]
     fn node_distance(&mut self, node: u32) -> f32 {
-        let (metric, graph) = (self.def.metric, &self.image.graph);
+        let (metric, graph) = (self.documents.def.metric, &self.image.graph);
         match &self.bits {
             Some(bits) => code::score(metric, &Kernels::best(), coded(bits), graph.coded(node)),
-            None => metric.distance(self.vector, graph.read_vector(node, self.place)),
+            None => metric.distance(self.documents.vector, graph.read_vector(node, self.place)),
         }
     }
 }
@@ -172,7 +199,7 @@ impl<R: Reads> Candidates for Imaged<'_, R> {
     fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<usize> {
         out.clear();
         // A vector that no node can be compared with is near none.
-        match self.image.graph.search_candidates(self.vector, ef, self.searcher) {
+        match self.image.graph.search_candidates(self.documents.vector, ef, self.searcher) {
             Ok(found) => out.extend(found.map(u64::from)),
             Err(_) => return Ok(0),
         }
@@ -208,25 +235,39 @@ impl<R: Reads> Candidates for Imaged<'_, R> {
     }
 
     fn row_distance(&mut self, row: u64) -> Result<f32> {
-        nearest_of(self.def, self.view, row, self.vector)
+        self.documents.distance(row)
+    }
+
+    fn documents(&self) -> u64 {
+        self.documents.read
     }
 }
 
 /// The graph in an image without vectors. A candidate is a row.
 struct Coarse<'i, R> {
-    def: &'i VectorDef,
-    view: &'i View<'i, R>,
+    documents: Documents<'i, R>,
     image: &'i Image,
-    vector: &'i [f32],
     searcher: &'i mut Searcher,
+}
+
+impl<R> Coarse<'_, R> {
+    /// Writes the rows of nodes over `rows`, each once.
+    fn set_rows(image: &Image, nodes: impl Iterator<Item = u32>, rows: &mut Vec<u64>) {
+        let numbers = nodes.map(|node| image.number(node));
+        if image.several {
+            return set_rows(numbers, rows);
+        }
+        rows.clear();
+        rows.extend(numbers.map(row_of));
+    }
 }
 
 impl<R: Reads> Candidates for Coarse<'_, R> {
     fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<usize> {
         out.clear();
         // A vector that no node can be compared with is near none.
-        match self.image.graph.search_candidates(self.vector, ef, self.searcher) {
-            Ok(found) => set_rows(found.map(|node| self.image.number(node)), out),
+        match self.image.graph.search_candidates(self.documents.vector, ef, self.searcher) {
+            Ok(found) => Self::set_rows(self.image, found, out),
             Err(_) => return Ok(0),
         }
         Ok(self.searcher.compared())
@@ -237,8 +278,8 @@ impl<R: Reads> Candidates for Coarse<'_, R> {
         let nodes: Vec<u32> =
             (0..image.numbers.count() as u32).filter(|node| image.has_vector(*node)).collect();
         out.clear();
-        if image.graph.search_among(self.vector, &nodes, nodes.len(), self.searcher).is_ok() {
-            set_rows(self.searcher.found_among().iter().map(|(_, node)| image.number(*node)), out);
+        if image.graph.search_among(self.documents.vector, &nodes, nodes.len(), self.searcher).is_ok() {
+            Self::set_rows(image, self.searcher.found_among().iter().map(|(_, node)| *node), out);
         }
         Ok(())
     }
@@ -251,11 +292,11 @@ impl<R: Reads> Candidates for Coarse<'_, R> {
 
     fn trusted(&self, ranked: usize) -> usize {
         // Four bits tell about as much as eight.
-        ranked * self.def.quantization.few_bits().unwrap_or(4) / 4
+        ranked * self.documents.def.quantization.few_bits().unwrap_or(4) / 4
     }
 
     fn distance(&mut self, row: u64) -> Result<(f32, u64)> {
-        Ok((nearest_of(self.def, self.view, row, self.vector)?, row))
+        Ok((self.documents.distance(row)?, row))
     }
 
     fn repeats_rows(&self) -> bool {
@@ -263,7 +304,11 @@ impl<R: Reads> Candidates for Coarse<'_, R> {
     }
 
     fn row_distance(&mut self, row: u64) -> Result<f32> {
-        Ok(self.distance(row)?.0)
+        self.documents.distance(row)
+    }
+
+    fn documents(&self) -> u64 {
+        self.documents.read
     }
 }
 
@@ -318,6 +363,19 @@ impl Batch {
         &mut self,
         graph: &mut impl Candidates,
         nodes: usize,
+        wanted: (usize, usize),
+        done: &mut Comparisons,
+        visit: &mut VisitNearest<'_>,
+    ) -> Result<()> {
+        let walked = self.walk_all(graph, nodes, wanted, &mut done.vectors, visit);
+        done.documents += graph.documents();
+        walked
+    }
+
+    fn walk_all(
+        &mut self,
+        graph: &mut impl Candidates,
+        nodes: usize,
         (k, ef): (usize, usize),
         compared: &mut u64,
         visit: &mut VisitNearest<'_>,
@@ -359,30 +417,30 @@ pub(super) fn nearest(
     table: &Table,
     vector: &[f32],
     wanted: (usize, usize),
-    compared: &mut u64,
+    done: &mut Comparisons,
     visit: &mut VisitNearest<'_>,
 ) -> Result<()> {
     // Two rows for each node, and the head.
     let nodes = usize::try_from(view.reads.len(table)? / 2).unwrap_or(usize::MAX);
+    let documents = Documents::new(def, view, vector);
     with_workspace(|workspace| {
         if let Some(image) = view.meta.images.image(def, view, table, workspace)? {
             let Workspace { searcher, batch, vector: place, .. } = workspace;
             if def.quantization.few_bits().is_some() {
-                let mut graph = Coarse { def, view, image: &image, vector, searcher };
-                return batch.walk(&mut graph, nodes, wanted, compared, visit);
+                let mut graph = Coarse { documents, image: &image, searcher };
+                return batch.walk(&mut graph, nodes, wanted, done, visit);
             }
             let bits = def.metric.is_of_bits().then(|| encode_vector(def, vector));
-            let mut graph = Imaged { def, view, image: &image, vector, bits, searcher, place };
-            return batch.walk(&mut graph, nodes, wanted, compared, visit);
+            let mut graph = Imaged { documents, image: &image, bits, searcher, place };
+            return batch.walk(&mut graph, nodes, wanted, done, visit);
         }
         let mut graph = Stored {
-            view,
+            documents,
             graph: StoredGraph::new(def, view.reads, table),
-            vector,
             query: encode_vector(def, vector),
             scratch: Scratch::default(),
         };
-        workspace.batch.walk(&mut graph, nodes, wanted, compared, visit)
+        workspace.batch.walk(&mut graph, nodes, wanted, done, visit)
     })
 }
 
@@ -400,40 +458,41 @@ pub(super) fn nearest_among(
         let image = view.meta.images.image(def, view, table, workspace)?;
         let Some(image) = image.filter(|image| !image.several) else { return Ok(None) };
         let few = def.quantization.few_bits().is_some();
-        if few && among.ef.is_none() && !among.rows.is_empty() {
+        if few && among.ef.is_none() {
             // All documents have to be read, which the query does as well.
             return Ok(None);
         }
         let Workspace { searcher, nodes, vector: place, .. } = workspace;
         nodes.clear();
         nodes.extend(among.rows.iter().filter_map(|row| image.rows.get(row.0)));
-        let mut compared = Compared { vectors: 0, way: Way::OneByOne };
+        let (all, mut documents) = (nodes.len(), Documents::new(def, view, vector));
+        let mut done = Comparisons { vectors: all as u64, documents: 0 };
+        let mut way = Way::OneByOne;
         let ranked = among.ef.map(|ef| ef.max(among.k.saturating_mul(2)).max(RANKED));
         if let Some(ranked) = ranked.filter(|ranked| *ranked < nodes.len())
-            && let Ok(way) = image.graph.search_among(vector, nodes, ranked, searcher)
+            && let Ok(found) = image.graph.search_among(vector, nodes, ranked, searcher)
         {
-            compared = Compared { vectors: searcher.compared() as u64, way };
+            (done.vectors, way) = (searcher.compared() as u64, found);
             nodes.clear();
             nodes.extend(searcher.found_among().iter().map(|(_, node)| *node));
-        } else {
-            compared.vectors = nodes.len() as u64;
         }
         if few {
             for node in nodes.iter() {
                 let row = row_of(image.number(*node));
-                visit(RowId(row), nearest_of(def, view, row, vector)?)?;
+                visit(RowId(row), documents.distance(row)?)?;
             }
-            return Ok(Some(compared));
+            done.documents = documents.read;
+            return Ok(Some(Compared { done, way, passes_over: nodes.len() < all }));
         }
         let bits = def.metric.is_of_bits().then(|| encode_vector(def, vector));
-        let mut graph = Imaged { def, view, image: &image, vector, bits, searcher, place };
+        let mut graph = Imaged { documents, image: &image, bits, searcher, place };
         for nodes in nodes.chunks(PREFETCHED) {
             nodes.iter().for_each(|node| image.graph.prefetch_vector(*node));
             for node in nodes {
                 visit(RowId(row_of(image.number(*node))), graph.node_distance(*node))?;
             }
         }
-        Ok(Some(compared))
+        Ok(Some(Compared { done, way, passes_over: false }))
     })
 }
 
@@ -456,7 +515,7 @@ pub(super) fn nearest_uncommitted(
     uncommitted: &Uncommitted<'_>,
     vector: &[f32],
     wanted: (usize, usize),
-    compared: &mut u64,
+    done: &mut Comparisons,
     visit: &mut VisitNearest<'_>,
 ) -> Result<()> {
     let removed: HashSet<RowId> = uncommitted.entries.removed_rows().collect();
@@ -467,7 +526,7 @@ pub(super) fn nearest_uncommitted(
     let mut own = own.into_iter().peekable();
     let mut stopped = false;
     if let Some((view, table)) = base.and_then(|view| Some((view, &view.meta.indexes.get(index)?.table))) {
-        nearest(def, view, table, vector, wanted, compared, &mut |row, distance| {
+        nearest(def, view, table, vector, wanted, done, &mut |row, distance| {
             while let Some((distance, row)) = own.next_if(|(nearer, _)| *nearer <= distance) {
                 if visit(row, distance)? == Flow::Break(()) {
                     stopped = true;

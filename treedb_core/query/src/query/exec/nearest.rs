@@ -11,7 +11,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use treedb_vector::memory::Way;
 use treedb_vector::nearest::Nearest as NearestOf;
 
-use crate::access::{Among, Direction, Flow, Probe, QueryContext, Row, RowId, Source};
+use crate::access::{Among, Comparisons, Direction, Flow, Probe, QueryContext, Row, RowId, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::index::vector::VectorDef;
 use crate::query::plan::{Path, Plan};
@@ -294,7 +294,7 @@ impl Run<'_> {
     fn compare_few(&mut self, source: &dyn Source, plan: &Plan) -> Result<bool> {
         let wanted = self.search.limit.max(self.ef / CANDIDATES_PER_ROW) as u64;
         let least = source.estimated_rows().saturating_mul(wanted);
-        let told = self.compare_told(source, &[], None)?;
+        let told = self.compare_told(source, &[], Some(self.ef))?;
         let most = if told { least.saturating_mul(TOLD_PER_CANDIDATE) } else { least };
         let most = most.isqrt().max(FEW);
         if is_above(source, plan, most) {
@@ -313,12 +313,14 @@ impl Run<'_> {
     /// Takes candidates from the index until enough of them match; false if so few match that comparing all that do takes less
     /// time.
     fn walk(&mut self, source: &dyn Source) -> Result<bool> {
-        let Run { index, search, within, ef, found, deadline, work, .. } = self;
+        let Run { def, index, search, within, ef, found, deadline, work } = self;
         let (filter, limit, ef) = (&search.filter.filter, search.limit, *ef);
         let all = filter.is_all();
         // Not all that are within a distance are wanted in exact order from the start.
         let k = if within.is_some() { limit.min(MIN_CANDIDATES) } else { limit };
-        let most = (source.estimated_rows() / SCANNED_PER_CANDIDATE).max(FEW_SEEN);
+        // Of few bits, the index reads several documents for each row that it leads to.
+        let documents = 4 / def.quantization.few_bits().unwrap_or(4) as u64;
+        let most = (source.estimated_rows() / SCANNED_PER_CANDIDATE / documents).max(FEW_SEEN);
         let (mut seen, mut farther, mut end) = (0, 0, SearchEnd::NoMore);
         let visit = &mut |row, distance| {
             deadline.tick()?;
@@ -352,8 +354,9 @@ impl Run<'_> {
             }
             Ok(Flow::Continue(()))
         };
-        let compared = &mut work.vectors_compared;
-        source.walk(*index, Probe::Nearest { vector: &search.vector, k, ef, compared, visit })?;
+        let mut done = Comparisons::default();
+        source.walk(*index, Probe::Nearest { vector: &search.vector, k, ef, done: &mut done, visit })?;
+        work.add(done);
         work.documents_examined += seen;
         (work.path, work.end) = (SearchPath::Graph, end);
         Ok(end != SearchEnd::Budget)
@@ -372,7 +375,7 @@ impl Run<'_> {
             }
         } else {
             let fields = self.def.fields();
-            self.work.path = SearchPath::AllDocuments;
+            (self.work.path, self.work.end) = (SearchPath::AllDocuments, SearchEnd::All);
             source.scan_rows(Direction::Forward, None, &mut |id, row| {
                 self.deadline.tick()?;
                 self.work.documents_examined += 1;
@@ -382,12 +385,9 @@ impl Run<'_> {
                 Ok(Flow::Continue(()))
             })?;
         }
-        self.work.end = match (self.work.path, after_budget) {
-            // Not everything was compared.
-            (SearchPath::GraphOfMatchingRows, _) => SearchEnd::Candidates,
-            (_, true) => SearchEnd::Budget,
-            (_, false) => SearchEnd::All,
-        };
+        if after_budget && self.work.end == SearchEnd::All {
+            self.work.end = SearchEnd::Budget;
+        }
         Ok(())
     }
 
@@ -403,10 +403,14 @@ impl Run<'_> {
             Ok(())
         })?;
         let Some(compared) = compared else { return Ok(false) };
-        work.vectors_compared += compared.vectors;
-        (work.path, work.end) = match compared.way {
-            Way::OneByOne | Way::AfterWalk => (SearchPath::MatchingRows, SearchEnd::All),
-            Way::Walk => (SearchPath::GraphOfMatchingRows, SearchEnd::Candidates),
+        work.add(compared.done);
+        work.path = match compared.way {
+            Way::OneByOne | Way::AfterWalk => SearchPath::MatchingRows,
+            Way::Walk => SearchPath::GraphOfMatchingRows,
+        };
+        work.end = match compared.way {
+            Way::OneByOne | Way::AfterWalk if !compared.passes_over => SearchEnd::All,
+            _ => SearchEnd::Candidates,
         };
         Ok(true)
     }
@@ -484,7 +488,8 @@ mod tests {
             for row in among.rows {
                 visit(*row, row.0 as f32)?;
             }
-            Ok(Some(Compared { vectors: among.rows.len() as u64, way: Way::OneByOne }))
+            let done = Comparisons { vectors: among.rows.len() as u64, documents: 0 };
+            Ok(Some(Compared { done, way: Way::OneByOne, passes_over: false }))
         }
     }
 

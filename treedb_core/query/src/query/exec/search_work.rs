@@ -4,6 +4,7 @@ use bson::raw::cstr;
 use bson::{RawDocumentBuf, rawdoc};
 
 use super::explain::number;
+use crate::access::Comparisons;
 
 /// How a search for vectors was done.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -14,7 +15,8 @@ pub struct SearchWork {
     /// Vectors that were compared with the one that was searched for, also by their codes, those of all paths that were tried. An index
     /// of PostgreSQL does not tell how many it has compared.
     pub vectors_compared: u64,
-    /// Documents that were read to match them against the filter or to compare their vectors; those that were found are not counted.
+    /// Documents that were read to match them against the filter or to compare their vectors; that those which were found are read to be
+    /// returned is not counted.
     pub documents_examined: u64,
     /// Why it ended.
     pub end: SearchEnd,
@@ -27,7 +29,8 @@ pub enum SearchPath {
     /// The graph of the vector index, whose rows are matched against the filter by their documents.
     #[default]
     Graph,
-    /// The rows that an index finds for the filter; the vector index has compared all of them, without their documents.
+    /// The rows that an index finds for the filter; the vector index has compared all of them, without their documents, or with few of them
+    /// where it has codes of few bits.
     MatchingRows,
     /// The graph of the vector index, for the rows that another index finds for the filter.
     GraphOfMatchingRows,
@@ -50,13 +53,20 @@ pub enum SearchEnd {
     Farther,
     /// Everything that matches was compared.
     All,
-    /// The graph had led to as many of the rows that match as the search looks at, which are likely to have the nearest among them.
+    /// The graph, or codes of few bits, had led to as many of the rows that match as the search looks at, which are likely to have the
+    /// nearest among them.
     Candidates,
     /// The search of the graph had looked at as many rows as it may, and too few matched; everything that matches was compared then.
     Budget,
 }
 
 impl SearchWork {
+    /// Adds what a vector index has done.
+    pub(super) fn add(&mut self, done: Comparisons) {
+        self.vectors_compared += done.vectors;
+        self.documents_examined += done.documents;
+    }
+
     /// As `explain` shows it.
     pub fn shown(&self) -> RawDocumentBuf {
         let path = match self.path {
