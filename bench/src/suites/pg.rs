@@ -118,7 +118,7 @@ DECLARE since timestamptz := clock_timestamp(); total bigint := 0; got bigint; s
 BEGIN
     FOR i IN 1..n LOOP
         step := (step * 48271 + 11) % SIZE;
-        SELECT sum(v) INTO got FROM {}i WHERE k BETWEEN shuffled(step + 1) AND shuffled(step + 1) + 2147483647 / (SIZE / 1000);
+        SELECT sum(v) INTO got FROM {}i WHERE k BETWEEN shuffled(step + 1) AND least(shuffled(step + 1)::bigint + 2147483647 / (SIZE / 1000), 2147483647)::int;
         total := total + coalesce(got, 0);
     END LOOP;
     RETURN nanos(since) || '|' || total;
@@ -128,7 +128,7 @@ DECLARE since timestamptz := clock_timestamp(); total bigint := 0; got bigint; s
 BEGIN
     FOR i IN 1..n LOOP
         step := (step * 48271 + 11) % SIZE;
-        SELECT sum(v) INTO got FROM {}i WHERE k BETWEEN shuffled(step + 1) AND shuffled(step + 1) + 2147483647 / (SIZE / 1000);
+        SELECT sum(v) INTO got FROM {}i WHERE k BETWEEN shuffled(step + 1) AND least(shuffled(step + 1)::bigint + 2147483647 / (SIZE / 1000), 2147483647)::int;
         total := total + coalesce(got, 0);
     END LOOP;
     RETURN nanos(since) || '|' || total;
