@@ -37,6 +37,14 @@ case ${1:-all} in
         export BENCH_SECANTUSD
         ;;
 esac
+# Embeddings of real sentences, made once: a few minutes.
+case ${1:-all} in
+    all | vectors | pg_vectors)
+        BENCH_TEXT_VECTORS=$(realpath -m "${BENCH_TEXT_VECTORS:-$target/bench-data/text_vectors.f32}")
+        [ -s "$BENCH_TEXT_VECTORS" ] || bench/text_vectors.py --out "$BENCH_TEXT_VECTORS"
+        export BENCH_TEXT_VECTORS
+        ;;
+esac
 # One of the clients is PyMongo.
 case ${1:-all} in
     all | access_paths)

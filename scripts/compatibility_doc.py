@@ -197,6 +197,7 @@ OPTIONS = {
     "rolesInfo": [("roles.rs", "info")],
     "saslContinue": [("sasl.rs", "proceed")],
     "saslStart": [("sasl.rs", "begin")],
+    "shutdown": [("shutdown.rs", "run")],
     "update": [WRITE],
     "update.updates": [("update.rs", "parse")],
     "updateRole": [ROLE],

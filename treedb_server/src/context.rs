@@ -21,6 +21,7 @@ use crate::mongo::sessions::Sessions;
 use crate::mongo::topology::Topology;
 use crate::operations::Operations;
 use crate::parameters::Parameters;
+use crate::shutdown::ShutdownHandle;
 use crate::threads::Threads;
 use crate::web::Web;
 
@@ -59,6 +60,8 @@ pub(crate) struct Context {
     pub(crate) threads: Arc<Threads>,
     /// Running backups.
     pub(crate) backups: Backups,
+    /// Stops the server.
+    pub(crate) shutdown: ShutdownHandle,
     /// When the server began.
     pub(crate) started: Instant,
     /// The web page on the admin port.
@@ -92,6 +95,7 @@ impl Context {
             metrics,
             threads: Arc::new(Threads::new(limits.lingering_connections())),
             backups: Backups::default(),
+            shutdown: ShutdownHandle::new(),
             operations: Arc::new(Operations::new(limits.slow)),
             compressors: Compressors::ALL,
             fail_points: None,

@@ -66,7 +66,6 @@ pub enum ServeError {
 #[derive(Debug)]
 pub struct Server {
     context: Arc<Context>,
-    shutdown: ShutdownHandle,
     tls: Option<Tls>,
     mongo: Listener,
     native: Option<Listener>,
@@ -156,7 +155,7 @@ impl Server {
         context.web.open_to_all = config.allow_unprotected.contains(&Unprotected::Clients);
         context.fail_points = config.test_commands.then(FailPoints::default);
         let context = Arc::new(context);
-        Ok(Server { context, shutdown: ShutdownHandle::new(), tls, mongo, native, admin })
+        Ok(Server { context, tls, mongo, native, admin })
     }
 
     /// Name and bound address of each listener: `mongo`, `native`, `admin`.
@@ -169,16 +168,17 @@ impl Server {
 
     /// The handle that makes [`Self::run`] shut down and return.
     pub fn shutdown_handle(&self) -> ShutdownHandle {
-        self.shutdown.clone()
+        self.context.shutdown.clone()
     }
 
-    /// Serves until [`ShutdownHandle::stop`] is called; then lets running commands finish for at most
+    /// Serves until [`ShutdownHandle::stop`] is called, or a client sends the command `shutdown`; then lets running commands finish for at most
     /// [`crate::config::Limits::shutdown_grace`], makes a checkpoint and closes the database.
     ///
     /// # Errors
     /// The checkpoint failed. Acknowledged writes are in the log, and the next start recovers them.
     pub async fn run(self) -> Result<(), ServeError> {
-        let Server { context, shutdown, tls, mongo, native, admin } = self;
+        let Server { context, tls, mongo, native, admin } = self;
+        let shutdown = context.shutdown.clone();
         logs::has_started();
         for listener in [Some(&mongo), native.as_ref(), admin.as_ref()].into_iter().flatten() {
             tracing::info!(door = listener.door, address = %listener.address, "listening");

@@ -3,7 +3,6 @@
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
 
 use clap::builder::PossibleValuesParser;
 use clap::{Arg, ArgAction, ArgGroup, ArgMatches, Args, Command, FromArgMatches};
@@ -35,8 +34,8 @@ Every setting is also a line of a configuration file (max_connections = 500) and
 (512MiB), times too (90s, 5m).
 
 Every listener is printed on standard output when it is ready, as `listening NAME HOST:PORT`, so that a script can use
-port 0 and read the actual port. SIGTERM or SIGINT stops accepting, lets running commands finish, checkpoints and
-exits with status 0; a second signal exits at once. Under systemd the server says when it is ready, and that it stops (Type=notify).
+port 0 and read the actual port. SIGTERM, SIGINT or the command shutdown stops accepting, lets running commands finish,
+checkpoints and exits with status 0; a second signal exits at once. Under systemd the server says when it is ready, and that it stops (Type=notify).
 
 Clients need not authenticate unless --auth is given; then only this machine can connect. With --auth, users and their roles
 decide: the first one is created by --root-user, or by createUser from this machine.";
@@ -282,13 +281,16 @@ async fn serve(config: Config) -> Result<ExitCode, Failure> {
     drop(out);
     notify::ready(&doors.join(", "));
 
-    let shutdown = Arc::new(server.shutdown_handle());
-    let waiter = Arc::clone(&shutdown);
+    let shutdown = server.shutdown_handle();
+    let mut requested = shutdown.subscribe();
     tokio::spawn(async move {
-        let first = signals.next().await;
+        let first = tokio::select! {
+            signal = signals.next() => signal,
+            () = requested.requested() => "none: the command shutdown",
+        };
         tracing::info!(signal = first, "stopping: no new connections, running commands may finish");
         notify::stopping();
-        waiter.stop();
+        shutdown.stop();
         let second = signals.next().await;
         tracing::warn!(
             signal = second,

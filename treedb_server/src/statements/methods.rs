@@ -110,6 +110,7 @@ pub(crate) const ON_DATABASE: &[(&str, &str)] = &[
     ("runCommand", "runCommand({command: 1, ..})"),
     ("serverStatus", "serverStatus()"),
     ("setProfilingLevel", "setProfilingLevel(level, {slowms})"),
+    ("shutdownServer", "shutdownServer({options})"),
     ("stats", "stats()"),
     ("updateUser", "updateUser(\"user\", {pwd, roles})"),
     ("version", "version()"),
@@ -254,7 +255,8 @@ impl Plan {
         let Some(collection) = &calls.collection else {
             let found = on_database(first, &database)?;
             let (command, show) = on_cursor(found.0, found.1, chain)?;
-            let admin = matches!(first.name.as_str(), "adminCommand" | "currentOp" | "killOp");
+            let admin =
+                matches!(first.name.as_str(), "adminCommand" | "currentOp" | "killOp" | "shutdownServer");
             let database = if admin { "admin".to_owned() } else { database };
             return Ok(Some(Plan { database, command, show }));
         };
@@ -613,6 +615,7 @@ fn on_database(call: &Call, database: &str) -> Result<(Document, Show), String> 
             Some(_) => return arguments.wrong(),
         },
         "killOp" => (doc! { "killOp": 1, "op": arguments.value()? }, Show::Reply),
+        "shutdownServer" => (with(doc! { "shutdown": 1 }, arguments.optional()?), Show::Reply),
         "createUser" | "updateUser" | "createRole" => {
             // `user` or `role` is what the command itself is about; updateUser("name", {..}) has it before.
             let named = if call.name == "createRole" { "role" } else { "user" };

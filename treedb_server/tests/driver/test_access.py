@@ -2,6 +2,7 @@
 import base64
 import hashlib
 import hmac
+import ipaddress
 import socket
 import subprocess
 from urllib.parse import quote
@@ -202,6 +203,7 @@ ELSEWHERE = {
                                           "listDatabases", "refreshSessions", "startSession"},
     "every user": {"listCommands"},
     "test_destructive_commands_need_their_roles": {"backupTo", "dropDatabase"},
+    "test_only_who_manages_the_host_stops_the_server": {"shutdown"},
     "test_the_state_of_the_set_is_for_those_who_watch_it": {"replSetGetConfig", "replSetGetStatus"},
     "only with --enable-test-commands": {"configureFailPoint"},
     "as createSearchIndexes": {"updateSearchIndex"},
@@ -225,6 +227,26 @@ def test_destructive_commands_need_their_roles(root, user, tmp_path, role):
             database.command(plain)
         else:
             refused(lambda: database.command(plain))
+
+
+@pytest.mark.parametrize("role", sorted(role for role in ALLOWED if "H" not in ALLOWED[role]))
+def test_who_does_not_manage_the_host_does_not_stop_the_server(user, role):
+    own = role in ("read", "readWrite", "dbAdmin", "dbOwner", "userAdmin")
+    client = user([{"role": role, "db": "shop" if own else "admin"}])
+    refused(lambda: client.admin.command("shutdown"))
+
+
+def test_only_who_manages_the_host_stops_the_server(tmp_path):
+    for role in [role for role in ALLOWED if "H" in ALLOWED[role]]:
+        server = Locked(tmp_path / role)
+        with server.as_user() as client:
+            client.admin.command("createUser", "keeper", pwd="secret", roles=[role])
+        with server.client() as client:
+            refused(lambda: client.admin.command("shutdown"))
+        with server.as_user("keeper", "secret") as client:
+            assert client.admin.command("shutdown")["ok"] == 1
+        assert server.process.wait(timeout=20) == 0, role
+        server.stop()
 
 
 @pytest.mark.parametrize("role", sorted(ALLOWED))
@@ -748,6 +770,8 @@ def test_beyond_loopback_the_server_does_not_start_without_authentication(tmp_pa
     server = Server(tmp_path / "trusted", "--mongo", "0.0.0.0:0", "--allow-unauthenticated", "clients")
     with pymongo.MongoClient(address, server.addresses["mongo"][1], directConnection=True) as client:
         client.shop.orders.insert_one({})
+        if not ipaddress.ip_address(address).is_loopback:
+            assert "must run from localhost" in str(refused(lambda: client.admin.command("shutdown")))
     assert server.stop() == 0
 
 

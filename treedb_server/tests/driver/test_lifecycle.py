@@ -8,7 +8,7 @@ import urllib.error
 import urllib.request
 
 import pytest
-from pymongo.errors import AutoReconnect, PyMongoError
+from pymongo.errors import AutoReconnect, OperationFailure, PyMongoError
 
 from server import BIN, Server
 
@@ -41,6 +41,25 @@ def test_a_stop_is_clean_and_everything_is_there_after_a_restart(tmp_path, sig):
         assert client.db.c.count_documents({}) == 1900
         assert client.db.c.find_one({"_id": 500})["x"] == "y" * 50
         assert len(list(client.db.c.list_indexes())) == 2
+    assert server.stop() == 0
+
+
+def test_the_command_shutdown_stops_the_server_cleanly(tmp_path):
+    server = Server(tmp_path)
+    with server.client() as client, server.client() as idle:
+        idle.db.c.insert_one({"_id": 1})
+        for refused in ({"timeoutSecs": -1}, {"force": "now"}):
+            with pytest.raises(OperationFailure):
+                client.admin.command("shutdown", **refused)
+        with pytest.raises(OperationFailure, match="admin"):
+            client.db.command("shutdown")
+        assert client.admin.command("shutdown", force=True, timeoutSecs=5)["ok"] == 1
+    assert server.process.wait(timeout=20) == 0
+    server.stop()
+    assert any("checkpoint" in line for line in server.log)
+    server = Server(tmp_path)
+    with server.client() as client:
+        assert client.db.c.count_documents({}) == 1
     assert server.stop() == 0
 
 

@@ -53,6 +53,7 @@ mod search_indexes;
 mod server_status;
 mod sessions;
 mod set_parameter;
+mod shutdown;
 mod stable_api;
 mod top;
 mod transactions;
@@ -430,6 +431,7 @@ pub(crate) static COMMANDS: &[Command] = &[
         set_parameter::run,
     )
     .admin(),
+    Command::quick("shutdown", "Stop the server", Needs::Cluster(Action::Shutdown), shutdown::run).admin(),
     Command::quick("startSession", "A session id", Needs::Login, sessions::start),
     Command::quick("top", "Use of each collection", Needs::Cluster(Action::Top), top::run).admin(),
     Command::new("update", "Update documents", Needs::Arguments(needs::update), update::run)
