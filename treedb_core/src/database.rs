@@ -13,7 +13,7 @@ use crate::collection::Collection;
 use crate::error::Result;
 use crate::target::Target;
 use crate::transaction::{self, Transaction};
-use crate::{AsOf, ChangeLogOptions, DatabaseCheck, Rewound};
+use crate::{AsOf, ChangeLogOptions, DatabaseCheck, IndexBuild, Rewound};
 
 /// An open database. A handle is cheap to clone and can be used by any number of threads; one process at a time can have a
 /// directory open.
@@ -182,8 +182,13 @@ impl Database {
         Ok(self.engine.check()?)
     }
 
-    /// Sets how many bytes of memory the copies of vector indexes may take, which answer searches faster than the indexes do.
-    /// By default 1 GiB, or [`Options::cache_bytes`] if that is set; with 0 there are none.
+    /// The index builds in progress, those of this handle and of others.
+    pub fn index_builds(&self) -> Vec<IndexBuild> {
+        self.engine.index_builds()
+    }
+
+    /// Sets how many bytes of memory the copies of vector indexes may take, which answer searches faster than the indexes do, and the
+    /// graphs of those that are being built, together. By default 1 GiB, or [`Options::cache_bytes`] if that is set; with 0 there are none.
     pub fn set_vector_memory(&self, bytes: u64) {
         self.engine.set_vector_memory(bytes);
     }
@@ -191,6 +196,11 @@ impl Database {
     /// Bytes of memory that the copies of vector indexes take now.
     pub fn vector_memory(&self) -> u64 {
         self.engine.vector_memory()
+    }
+
+    /// Sets how many threads build a vector index over documents that are there; 0, the default, for as many as there are cores.
+    pub fn set_vector_build_threads(&self, threads: usize) {
+        self.engine.set_vector_build_threads(threads);
     }
 
     /// The key/value store underneath: statistics, checkpoints, backup, compaction, tables of your own. The tables named

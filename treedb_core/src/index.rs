@@ -1,7 +1,7 @@
 //! Indexes to create.
 
 use bson::{Bson, Document};
-use treedb_collections::IndexSpec;
+use treedb_collections::{IndexBuild, IndexSpec};
 
 use crate::convert::IntoDocument;
 use crate::error::Result;
@@ -88,11 +88,39 @@ impl From<Document> for IndexModel {
 pub struct CreateIndexes<'c> {
     target: &'c Target,
     indexes: Vec<IndexModel>,
+    on_progress: OnProgress<'c>,
 }
+
+/// Told how far the build of an index is.
+pub(crate) type OnProgress<'c> = Box<dyn FnMut(&IndexBuild) + 'c>;
 
 impl<'c> CreateIndexes<'c> {
     pub(crate) fn new(target: &'c Target, indexes: impl IntoIterator<Item = IndexModel>) -> Self {
-        CreateIndexes { target, indexes: indexes.into_iter().collect() }
+        CreateIndexes { target, indexes: indexes.into_iter().collect(), on_progress: Box::new(|_| {}) }
+    }
+
+    /// Calls `on_progress` after each step of a build, some thousand documents or fewer, and when an index is ready: then
+    /// [`IndexBuild::done`] is [`IndexBuild::total`]. It is not called for an index that exists already. It may use the database: nothing
+    /// is locked meanwhile. [`Database::index_builds`](crate::Database::index_builds) tells the same to other threads.
+    ///
+    /// ```
+    /// # use treedb_core::{Database, bson::{Document, doc}};
+    /// # fn main() -> treedb_core::Result<()> {
+    /// # let db = Database::in_memory()?;
+    /// # let films = db.collection::<Document>("films");
+    /// films.insert_many((0..10_000).map(|n| doc! { "year": n % 90 })).run()?;
+    /// let mut last = 0;
+    /// films.create_index(doc! { "year": 1 }).on_progress(|build| {
+    ///     println!("{}: {} of {} documents", build.name, build.done, build.total);
+    ///     last = build.done;
+    /// }).run()?;
+    /// assert_eq!(last, 10_000);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn on_progress(mut self, on_progress: impl FnMut(&IndexBuild) + 'c) -> Self {
+        self.on_progress = Box::new(on_progress);
+        self
     }
 
     /// Creates the indexes and returns their names, once they are ready. One that exists already is no error.
@@ -100,14 +128,14 @@ impl<'c> CreateIndexes<'c> {
     /// # Errors
     /// [`Error::DuplicateKey`](crate::Error::DuplicateKey) for a unique index over documents with equal keys;
     /// `CannotCreateIndex`, `IndexOptionsConflict`, `IndexKeySpecsConflict`, `OperationNotSupportedInTransaction`.
-    pub fn run(self) -> Result<Vec<String>> {
+    pub fn run(mut self) -> Result<Vec<String>> {
         let collection = self.target.outside("create_index")?;
         let specs: Vec<IndexSpec> = self
             .indexes
             .into_iter()
             .map(|index| Ok(IndexSpec::from_document(&index.spec.into_document()?)))
             .collect::<Result<_>>()?;
-        collection.create_indexes(&specs)?;
+        collection.create_indexes_with_progress(&specs, &mut self.on_progress)?;
         specs.iter().map(|spec| Ok(spec.index_name()?)).collect()
     }
 }

@@ -77,8 +77,8 @@ pub use index::{CreateIndexes, IndexModel};
 pub use insert::{InsertMany, InsertManyResult, InsertOne, InsertOneResult};
 pub use transaction::Transaction;
 pub use treedb_collections::{
-    AsOf, ChangeLogOptions, DatabaseCheck, NeighborRef, Recall, Revision, Rewound, SearchEnd, SearchPath,
-    SearchWork, Tail,
+    AsOf, ChangeLogOptions, DatabaseCheck, IndexBuild, Namespace, NeighborRef, Recall, Revision, Rewound,
+    SearchEnd, SearchPath, SearchWork, Tail,
 };
 pub use treedb_query::query::Hint;
 pub use treedb_storage::{Durability, Key, Options};

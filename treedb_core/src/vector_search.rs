@@ -5,11 +5,12 @@ use std::ops::ControlFlow;
 
 use bson::Document;
 use serde::de::DeserializeOwned;
-use treedb_collections::{IndexSpec, NeighborRef, SearchWork, VectorSearchRequest};
+use treedb_collections::{IndexBuild, IndexSpec, NeighborRef, SearchWork, VectorSearchRequest};
 
 use crate::convert::{Deferred, IntoDocument};
 use crate::cursor::decode;
 use crate::error::{Error, ErrorCode, Result};
+use crate::index::OnProgress;
 use crate::target::Target;
 
 /// An index of vectors to create: its definition, in the words of MongoDB's `createSearchIndexes`, and its name.
@@ -62,11 +63,18 @@ impl From<Document> for SearchIndexModel {
 pub struct CreateSearchIndex<'c> {
     target: &'c Target,
     index: SearchIndexModel,
+    on_progress: OnProgress<'c>,
 }
 
 impl<'c> CreateSearchIndex<'c> {
     pub(crate) fn new(target: &'c Target, index: SearchIndexModel) -> Self {
-        CreateSearchIndex { target, index }
+        CreateSearchIndex { target, index, on_progress: Box::new(|_| {}) }
+    }
+
+    /// Calls `on_progress` while documents that are there are indexed: see [`CreateIndexes::on_progress`](crate::CreateIndexes::on_progress).
+    pub fn on_progress(mut self, on_progress: impl FnMut(&IndexBuild) + 'c) -> Self {
+        self.on_progress = Box::new(on_progress);
+        self
     }
 
     /// Creates the index and returns its name, once it is ready: later searches find all documents. One that exists
@@ -75,9 +83,11 @@ impl<'c> CreateSearchIndex<'c> {
     /// # Errors
     /// `CannotCreateIndex` for a definition that is not complete or not supported; `IndexOptionsConflict`;
     /// `OperationNotSupportedInTransaction`.
-    pub fn run(self) -> Result<String> {
+    pub fn run(mut self) -> Result<String> {
         let collection = self.target.outside("create_search_index")?;
-        Ok(collection.create_index(IndexSpec::from_document(&self.index.spec.into_document()?))?)
+        let spec = IndexSpec::from_document(&self.index.spec.into_document()?);
+        collection.create_indexes_with_progress(std::slice::from_ref(&spec), &mut self.on_progress)?;
+        Ok(spec.index_name()?)
     }
 }
 

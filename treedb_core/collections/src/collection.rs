@@ -23,7 +23,7 @@ use crate::catalog::view_def::is_about_a_view;
 use crate::changes::AsOfOverlay;
 use crate::database::Database;
 use crate::maintenance::check::{self, CollectionCheck};
-use crate::maintenance::index_build::{self, IndexesCreated};
+use crate::maintenance::index_build::{self, IndexBuild, IndexesCreated};
 use crate::maintenance::recall::{Recall, recall};
 use crate::maintenance::stats::{self, CollectionStats};
 use crate::read::cursor::Cursor;
@@ -426,13 +426,23 @@ impl Collection {
     /// `IndexOptionsConflict` and `IndexKeySpecsConflict` if it conflicts with another index.
     pub fn create_index(&self, spec: impl Into<IndexSpec>) -> Result<String> {
         let spec = spec.into();
-        index_build::create(&self.db, &self.namespace, std::slice::from_ref(&spec))?;
+        self.create_indexes(std::slice::from_ref(&spec))?;
         spec.index_name()
     }
 
     /// Creates several indexes: all of them, or no new one.
     pub fn create_indexes(&self, specs: &[IndexSpec]) -> Result<IndexesCreated> {
-        index_build::create(&self.db, &self.namespace, specs)
+        self.create_indexes_with_progress(specs, &mut |_| {})
+    }
+
+    /// The same. `on_progress` is called after each step of a build, some thousand rows or fewer, and with all rows done when the index is
+    /// ready; not for an index that exists. It may read and write: nothing is locked meanwhile.
+    pub fn create_indexes_with_progress(
+        &self,
+        specs: &[IndexSpec],
+        on_progress: &mut dyn FnMut(&IndexBuild),
+    ) -> Result<IndexesCreated> {
+        index_build::create(&self.db, &self.namespace, specs, on_progress)
     }
 
     /// Drops the index of this name.

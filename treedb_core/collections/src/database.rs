@@ -132,7 +132,8 @@ impl Database {
     /// fast as the tables of the indexes do. They are built by the first searches, follow every write, and are dropped where they take
     /// more. With 0 there are none. By default 1 GiB, or [`Options::cache_bytes`] if that is set.
     ///
-    /// The graph of an index that is created may take what they leave: rows that do not fit are added one by one, which is slower.
+    /// The graphs of indexes that are being built may take what they leave, together: rows that do not fit are added one by one to the
+    /// index's table, which is slower. Some 20 MB beyond it hold what is being read and linked.
     pub fn set_vector_memory(&self, bytes: u64) {
         self.inner.catalog.images().set_limit(bytes);
     }

@@ -2,45 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::alloc::{GlobalAlloc, Layout, System};
-use std::cell::Cell;
-
 use treedb_collections::bson::rawdoc;
 use treedb_collections::{Database, FindRequest, Format, IndexSpec};
 use treedb_query::query::Filter;
 use treedb_storage::{Reads, Store, TableKind};
-
-thread_local! {
-    static COUNT: Cell<u64> = const { Cell::new(0) };
-}
-
-/// The system's allocator with a counter of allocations per thread.
-struct Counting;
-
-fn count() {
-    // While a thread exits, its counter may already be dropped.
-    let _ = COUNT.try_with(|count| count.set(count.get() + 1));
-}
-
-// SAFETY: every call is forwarded unchanged to the system's allocator; counting allocates nothing.
-unsafe impl GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        count();
-        // SAFETY: the caller upholds the requirements of `System`.
-        unsafe { System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, ptr: *mut u8, layout: Layout) {
-        // SAFETY: as above; the pointer came from `System`.
-        unsafe { System.dealloc(ptr, layout) }
-    }
-
-    unsafe fn realloc(&self, ptr: *mut u8, layout: Layout, size: usize) -> *mut u8 {
-        count();
-        // SAFETY: as above; the pointer came from `System`.
-        unsafe { System.realloc(ptr, layout, size) }
-    }
-}
+use treedb_testing::Counting;
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
@@ -48,9 +14,9 @@ static ALLOCATOR: Counting = Counting;
 /// The number of allocations of the second run of `work`: the first run fills caches that a thread keeps.
 fn allocations(mut work: impl FnMut()) -> u64 {
     work();
-    let before = COUNT.with(Cell::get);
+    let before = Counting::allocations();
     work();
-    COUNT.with(Cell::get) - before
+    Counting::allocations() - before
 }
 
 #[test]

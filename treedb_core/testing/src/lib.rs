@@ -6,12 +6,14 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, reason = "a test fails by panicking")]
 
+mod allocator;
 mod clusters;
 mod documents;
 mod effort;
 mod rng;
 mod seeds;
 
+pub use allocator::Counting;
 pub use clusters::Clusters;
 pub use documents::{random_document, random_value, ranked};
 pub use effort::{in_time, oracle_factor, rounds};

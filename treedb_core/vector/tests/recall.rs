@@ -2,9 +2,9 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use treedb_testing::{Clusters, Rng};
+use treedb_testing::{Clusters, Counting, Rng};
 use treedb_vector::element::Element;
-use treedb_vector::graph::Limits;
+use treedb_vector::graph::{Limits, Part};
 use treedb_vector::memory::{MemoryGraph, Searcher, Way};
 use treedb_vector::metric::{Metric, Unfit};
 
@@ -111,7 +111,7 @@ fn recall_of_candidates(
         exact.truncate(10);
         let ranked = graph.ranked(10, ef);
         let found: Vec<u32> =
-            graph.search_candidates(query, ef, &mut searcher).unwrap().take(ranked).collect();
+            graph.search_candidates(query, ef, Part::Whole, &mut searcher).unwrap().take(ranked).collect();
         hits += exact.iter().filter(|(_, node)| found.contains(node)).count();
     }
     hits as f64 / (10 * queries.len()) as f64
@@ -261,35 +261,44 @@ fn a_search_allocates_nothing_once_its_searcher_has_grown() {
             queries.iter().map(|query| graph.search(query, 10, 50, searcher).unwrap().len()).sum()
         };
         assert_eq!(answers(&mut searcher), 500);
-        let before = ALLOCATED.get();
+        let before = Counting::allocations();
         assert_eq!(answers(&mut searcher), 500);
-        assert_eq!(ALLOCATED.get() - before, 0);
-    }
-}
-
-thread_local! {
-    /// Allocations of this thread.
-    static ALLOCATED: std::cell::Cell<u64> = const { std::cell::Cell::new(0) };
-}
-
-struct Counting;
-
-// SAFETY: the system's allocator does all the work.
-unsafe impl std::alloc::GlobalAlloc for Counting {
-    unsafe fn alloc(&self, layout: std::alloc::Layout) -> *mut u8 {
-        let _ = ALLOCATED.try_with(|count| count.set(count.get() + 1));
-        // SAFETY: the caller's.
-        unsafe { std::alloc::System.alloc(layout) }
-    }
-
-    unsafe fn dealloc(&self, place: *mut u8, layout: std::alloc::Layout) {
-        // SAFETY: the caller's.
-        unsafe { std::alloc::System.dealloc(place, layout) }
+        assert_eq!(Counting::allocations() - before, 0);
     }
 }
 
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
+
+#[test]
+fn a_search_that_goes_on_finds_as_much_as_one_for_all_at_once_and_compares_no_node_again() {
+    const PARTS: [usize; 5] = [10, 20, 40, 80, 160];
+    let new = |metric| MemoryGraph::new(metric, 32, Limits::default());
+    for mut graph in [new(Metric::Cosine), new(Metric::L1), new(Metric::L2).with_few_bits(4)] {
+        let mut data = Clusters::new(9, 32, 30, 10);
+        for _ in 0..3000 {
+            graph.insert(&data.vector()).unwrap();
+        }
+        let (mut on, mut whole) = (Searcher::default(), Searcher::default());
+        let (mut compared, mut compared_at_once, mut missed) = (0, 0, 0);
+        for _ in 0..50 {
+            let query = data.vector();
+            let mut found: Vec<u32> = Vec::new();
+            for (ef, part) in PARTS.into_iter().zip([Part::First].into_iter().chain([Part::Next; 4])) {
+                let more: Vec<u32> = graph.search_candidates(&query, ef, part, &mut on).unwrap().collect();
+                assert_eq!(more.len(), ef);
+                compared += on.compared();
+                found = more;
+            }
+            let at_once = graph.search_candidates(&query, 160, Part::Whole, &mut whole).unwrap();
+            missed += at_once.filter(|node| !found.contains(node)).count();
+            compared_at_once += whole.compared();
+        }
+        assert!(missed <= 50 * 160 / 500, "{missed}");
+        // The last bit is for nodes that only one of the two has come by.
+        assert!(compared <= compared_at_once * 21 / 20, "{compared} and {compared_at_once}");
+    }
+}
 
 /// Finds the 10 nearest among some nodes by candidates, and compares them with the nearest of all; how they were found.
 fn recall_among(

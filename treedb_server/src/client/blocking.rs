@@ -272,7 +272,7 @@ impl Client {
         self.call(&Count { namespace, skip: 0, limit: 0, filter })
     }
 
-    /// The `limit` documents whose vectors are nearest to `vector` by a search index; see [`VectorSearch`] for a filter and more.
+    /// The `limit` documents whose vectors are nearest to `vector` by a search index; see [`VectorSearch`] for a filter, a projection and more.
     ///
     /// # Errors
     /// There is no such index, or it cannot compare the vector.
@@ -284,7 +284,8 @@ impl Client {
         limit: u32,
     ) -> Result<Vec<Neighbor>> {
         let (vector, filter) = (vector.to_vec(), &rawdoc! {});
-        let search = VectorSearch { namespace, index, limit, candidates: 0, exact: false, vector, filter };
+        let (candidates, exact, projection) = (0, false, None);
+        let search = VectorSearch { namespace, index, limit, candidates, exact, vector, filter, projection };
         self.call(&search)
     }
 

@@ -336,7 +336,9 @@ fn command(name: &str, namespace: Option<&str>, request: &Request<'_>) -> RawDoc
         Request::Update(it) => [Some((filter, it.filter)), Some((update, it.update)), None],
         Request::Delete(delete) => [Some((filter, delete.filter)), None, None],
         Request::Count(count) => [Some((filter, count.filter)), None, None],
-        Request::VectorSearch(search) => [Some((filter, search.filter)), None, None],
+        Request::VectorSearch(search) => {
+            [Some((filter, search.filter)), search.projection.map(|it| (projection, it)), None]
+        }
         _ => [None; 3],
     };
     let mut command = short(name, namespace);

@@ -62,7 +62,7 @@ def native_requests():
     yield 0x15, name + query + update
     yield 0x16, name + struct.pack("<Q", 0) + bson.encode({"a": {"$gt": 1000}})
     yield 0x17, name + query
-    yield 0x18, name + struct.pack("<I", 4) + struct.pack("<ffff", 1, 2, 3, 4) + struct.pack("<II", 5, 10)
+    yield 0x18, name + struct.pack("<H", 4) + b"near" + struct.pack("<III", 5, 10, 4) + struct.pack("<ffff", 1, 2, 3, 4) + query
     yield 0x19, name + bson.encode({"key": {"a": 1}, "name": "a_1"})
     yield 0x1A, name
     yield 0x20, table + blob(b"k")

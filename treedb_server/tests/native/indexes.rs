@@ -45,10 +45,18 @@ fn the_nearest_documents_are_found_with_distance_and_score() {
         exact: false,
         vector,
         filter: &filter,
+        projection: None,
     };
     assert_eq!(ids(&client.call(&search).unwrap()), [21, 19]);
     search.exact = true;
     assert_eq!(ids(&client.call(&search).unwrap()), [21, 19]);
+    let without_vectors = rawdoc! { "v": 0 };
+    search.projection = Some(&without_vectors);
+    let found = client.call(&search).unwrap();
+    assert_eq!(found[0].document, rawdoc! { "_id": 21, "odd": true });
+    let mixed = rawdoc! { "v": 0, "odd": 1 };
+    let refused = client.call(&VectorSearch { projection: Some(&mixed), ..search.clone() });
+    assert_eq!(refused.unwrap_err().code(), Some(31253));
     search.candidates = 1;
     assert_eq!(client.call(&search).unwrap_err().code(), Some(2));
 }

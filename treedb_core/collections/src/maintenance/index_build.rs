@@ -36,14 +36,15 @@ pub struct IndexesCreated {
     pub created_collection: bool,
 }
 
-/// An index build in progress.
+/// An index build, and how far it is.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct IndexBuild {
     /// The collection.
     pub namespace: Namespace,
     /// The index.
     pub name: String,
-    /// Rows indexed so far.
+    /// Rows indexed so far, at most `total`.
     pub done: u64,
     /// Rows of the collection when the build began.
     pub total: u64,
@@ -71,8 +72,8 @@ impl Builds {
     fn begin(&self, build: IndexBuild) -> ListedBuild<'_> {
         let mut list = self.list();
         let number = list.last().map_or(0, |(last, _)| last + 1);
-        list.push((number, build));
-        ListedBuild { builds: self, number }
+        list.push((number, build.clone()));
+        ListedBuild { builds: self, number, build }
     }
 }
 
@@ -80,13 +81,18 @@ impl Builds {
 struct ListedBuild<'b> {
     builds: &'b Builds,
     number: u64,
+    /// As it is listed.
+    build: IndexBuild,
 }
 
 impl ListedBuild<'_> {
-    fn step(&self, rows: u64) {
-        for (_, build) in self.builds.list().iter_mut().filter(|(number, _)| *number == self.number) {
-            build.done = (build.done + rows).min(build.total);
+    /// Adds rows that are done; returns the build as it is now.
+    fn step(&mut self, rows: u64) -> &IndexBuild {
+        self.build.done = self.build.done.saturating_add(rows).min(self.build.total);
+        for (_, listed) in self.builds.list().iter_mut().filter(|(number, _)| *number == self.number) {
+            listed.done = self.build.done;
         }
+        &self.build
     }
 }
 
@@ -105,8 +111,13 @@ impl Database {
 }
 
 /// Creates the indexes that do not exist, and waits until they are ready. An index that cannot be built (because of a
-/// duplicate key in a unique index) is removed before the error is returned.
-pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) -> Result<IndexesCreated> {
+/// duplicate key in a unique index) is removed before the error is returned. `on_progress` is called as [`build`] does.
+pub(crate) fn create(
+    db: &Database,
+    namespace: &Namespace,
+    specs: &[IndexSpec],
+    on_progress: &mut dyn FnMut(&IndexBuild),
+) -> Result<IndexesCreated> {
     let definitions = |collation: &Collation| {
         specs.iter().map(|spec| spec.definition(collation)).collect::<Result<Vec<_>>>()
     };
@@ -129,7 +140,7 @@ pub(crate) fn create(db: &Database, namespace: &Namespace, specs: &[IndexSpec]) 
         })?
         .unwrap_or_default();
     for (at, (id, name)) in new.iter().enumerate() {
-        if let Err(error) = build(db, namespace, *id, name) {
+        if let Err(error) = build(db, namespace, *id, name, on_progress) {
             // The indexes after it have not been started and are removed as well.
             db.edit(namespace, false, None, |edit| {
                 for (id, _) in new.iter().skip(at) {
@@ -205,19 +216,30 @@ fn add_in_state(edit: &mut Edit<'_>, def: &Definition, building: Option<u64>) ->
     Ok(id)
 }
 
-/// Builds the index `id`, called `name`, until it is ready.
+/// Builds the index `id`, called `name`, until it is ready. `on_progress` is called after each step, outside of transactions, and with all
+/// rows done once the index is ready.
 ///
 /// # Errors
 /// Those of indexing the documents; `IndexBuildAborted` if it is dropped meanwhile; `Interrupted`.
-pub(crate) fn build(db: &Database, namespace: &Namespace, id: i64, name: &str) -> Result<()> {
+pub(crate) fn build(
+    db: &Database,
+    namespace: &Namespace,
+    id: i64,
+    name: &str,
+    on_progress: &mut dyn FnMut(&IndexBuild),
+) -> Result<()> {
     let collection = db.collection(namespace.as_str())?;
     let (name, total) = (name.to_owned(), collection.len()?);
-    let listed = db.inner.builds.begin(IndexBuild { namespace: namespace.clone(), name, done: 0, total });
+    let mut listed = db.inner.builds.begin(IndexBuild { namespace: namespace.clone(), name, done: 0, total });
     loop {
-        match backfill::advance(db, namespace, id, |rows| listed.step(rows))? {
+        match backfill::advance(db, namespace, id, |rows| on_progress(listed.step(rows)))? {
             Progress::More => {}
-            // This commit makes it as durable as the database's other writes.
-            Progress::Ready => return Ok(db.inner.store.begin_write()?.commit()?),
+            Progress::Ready => {
+                // This commit makes it as durable as the database's other writes.
+                db.inner.store.begin_write()?.commit()?;
+                on_progress(listed.step(u64::MAX));
+                return Ok(());
+            }
             Progress::Dropped => {
                 return Err(QueryError::new(
                     ErrorCode::IndexBuildAborted,
@@ -242,7 +264,7 @@ pub(crate) fn resume_all(db: &Database) -> Result<()> {
     }
     drop(reads);
     for (namespace, id, name) in unfinished {
-        match build(db, &namespace, id, &name) {
+        match build(db, &namespace, id, &name, &mut |_| {}) {
             Err(error) if error.source.is_none() => {
                 db.edit(&namespace, false, None, |edit| edit.remove_indexes(|index| index.id == id))?;
             }

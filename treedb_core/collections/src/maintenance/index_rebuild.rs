@@ -44,7 +44,7 @@ fn rebuild(db: &Database, namespace: &Namespace, old: i64) -> Result<()> {
     let begun = db.edit(namespace, false, None, |edit| begin(edit, old))?;
     let Some((new, name)) = begun.flatten() else { return Ok(()) };
     tracing::info!(%namespace, index = name, "rebuilding an index: its collation keys have another version");
-    if let Err(error) = build(db, namespace, new, &name) {
+    if let Err(error) = build(db, namespace, new, &name, &mut |_| {}) {
         if error.source.is_none() {
             db.edit(namespace, false, None, |edit| edit.remove_indexes(|index| index.id == new))?;
         }

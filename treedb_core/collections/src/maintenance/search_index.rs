@@ -113,12 +113,14 @@ impl Collection {
             None => Err(self.missing()),
             Some(Begun::Ready) => Ok(()),
             Some(Begun::ByAnother(id)) => self.wait_for_build(id, name),
-            Some(Begun::Here(id)) => index_build::build(db, namespace, id, name).or_else(|error| {
-                db.edit(namespace, false, None, |edit| {
-                    edit.remove_indexes(|index| index.id == id && index.building.is_some())
-                })?;
-                Err(error)
-            }),
+            Some(Begun::Here(id)) => {
+                index_build::build(db, namespace, id, name, &mut |_| {}).or_else(|error| {
+                    db.edit(namespace, false, None, |edit| {
+                        edit.remove_indexes(|index| index.id == id && index.building.is_some())
+                    })?;
+                    Err(error)
+                })
+            }
         }
     }
 

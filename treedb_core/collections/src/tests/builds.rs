@@ -187,6 +187,32 @@ fn an_index_build_covers_rows_with_distant_ids() {
     shop.db.check().unwrap();
 }
 
+#[test]
+fn every_build_tells_how_far_it_is_with_nothing_locked_until_all_rows_are_done() {
+    for spec in [IndexSpec::new(rawdoc! { "n": 1 }), near()] {
+        let (shop, mut dice) = (shop(), Rng::new(12));
+        let docs: Vec<_> = (0..ROWS).map(|id| thing(&mut dice, id, id)).collect();
+        shop.fill(&docs);
+        let (specs, mut told) = ([spec], Vec::new());
+        let created = shop.things.create_indexes_with_progress(&specs, &mut |build| {
+            assert_eq!(
+                (&build.namespace, &build.name, build.total),
+                (&shop.namespace, &specs[0].index_name().unwrap(), ROWS as u64)
+            );
+            assert_eq!(shop.db.index_builds(), [build.clone()]);
+            told.push(build.done);
+            let id = ROWS + told.len() as i32;
+            shop.things.insert_one(raw(&thing(&mut dice, id, id))).unwrap();
+        });
+        assert_eq!(created.unwrap().after, 2);
+        assert!(told.is_sorted() && told.last() == Some(&(ROWS as u64)), "{told:?}");
+        assert!(told.iter().filter(|done| (1..ROWS as u64).contains(done)).count() > 3, "{told:?}");
+        // One that is there.
+        shop.things.create_indexes_with_progress(&specs, &mut |_| panic!("nothing is built")).unwrap();
+        shop.db.check().unwrap();
+    }
+}
+
 fn near() -> IndexSpec {
     IndexSpec::vector(rawdoc! { "path": "in.v", "numDimensions": 3, "similarity": "euclidean" })
 }

@@ -517,7 +517,7 @@ fn a_search_by_few_bits_tells_how_many_documents_it_has_read_and_that_it_has_pas
     for (quantization, [few, many, filtered]) in [
         ("scalar", [0, 0, 0]),
         ("binary", [100, 400, 100]),
-        ("bits2", [100, 300, 100]),
+        ("bits2", [100, 200, 100]),
         ("bits4", [50, 100, 100]),
     ] {
         let (_db, things) = imaged(quantization, &mut rng);
@@ -552,4 +552,37 @@ fn a_search_by_few_bits_ends_when_it_is_told_to_while_it_reads_documents() {
     assert_eq!(things.vector_search(&request).unwrap().len(), 1);
     let _operation = Arc::new(Interrupt::new(Some(Instant::now()))).enter();
     assert_eq!(things.vector_search(&request).unwrap_err().code, ErrorCode::MaxTimeMSExpired);
+}
+
+#[test]
+fn a_search_that_discards_rows_goes_on_and_compares_no_vector_again() {
+    let mut rng = Rng::new(31);
+    let db = open(&SimDisk::new()).unwrap();
+    let things = things(&db, 2000, "scalar", &mut rng);
+    let one_in_twenty = rawdoc! { "_id": { "$mod": [20, 0] } };
+    things.update(UpdateRequest::many(one_in_twenty, rawdoc! { "$set": { "n": 1 } })).unwrap();
+    // By the image, and by the table.
+    for memory in [1 << 30, 0] {
+        db.set_vector_memory(memory);
+        if memory > 0 {
+            build_image(&db, &things, &mut rng);
+        }
+        let (mut hits, mut filtered, mut whole) = (0, 0, 0);
+        for _ in 0..10 {
+            let request = VectorSearchRequest::new("near", floats(&mut rng), 10).candidates(20);
+            let matching = request.clone().filter(rawdoc! { "n": 1 });
+            let answer = things.vector_search_answer(&matching).unwrap();
+            assert_eq!((answer.work.path, answer.work.end), (SearchPath::Graph, SearchEnd::Limit));
+            let mut ef = 20;
+            while ef < answer.work.documents_examined as usize {
+                ef *= 2;
+            }
+            filtered += answer.work.vectors_compared;
+            whole += things.vector_search_answer(&request.candidates(ef)).unwrap().work.vectors_compared;
+            let exact = things.vector_search(&matching.exact()).unwrap();
+            hits += answer.neighbors.iter().filter(|one| exact.contains(one)).count();
+        }
+        assert!(filtered <= whole * 11 / 10, "{filtered} and {whole}");
+        assert!(hits >= 95, "{hits}");
+    }
 }

@@ -278,7 +278,7 @@ fn creating_an_index_waits_for_another_call_that_is_building_it() {
         let listed = points.search_indexes().unwrap().unwrap();
         assert_eq!((listed[1].name.as_str(), listed[1].ready, listed[1].queryable), ("other", false, false));
         assert_eq!(listed[1].listed().get_str("status").unwrap(), "BUILDING");
-        build(&db, points.namespace(), id, "other").unwrap();
+        build(&db, points.namespace(), id, "other", &mut |_| {}).unwrap();
         assert!(other.join().unwrap()[0].queryable);
     });
     // One that is dropped instead.

@@ -48,6 +48,8 @@ pub enum Probe<'p> {
         k: usize,
         /// The rows that are looked at to find these: the more, the better, and the slower.
         ef: usize,
+        /// The query is likely to discard rows, and to take others instead: what going on needs is kept.
+        discards: bool,
         /// What it has done is added to it, if the index knows.
         done: &'p mut Comparisons,
         /// Told of the row and its exact distance.

@@ -38,6 +38,6 @@ pub use choice::{Ranking, Spare, spare_links};
 pub use delete::delete;
 pub use insert::{Limits, Plan, insert, level_of, link, plan};
 pub use pool::{Found, Pool};
-pub use search::{Scratch, search, search_keeping};
+pub use search::{Part, Scratch, search, search_keeping, search_part};
 pub use store::{Estimate, Hashed, Link, Nodes, NodesMut, Stamps, Visited};
 pub use walk::{Scored, Walk};

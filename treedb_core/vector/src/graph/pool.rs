@@ -19,18 +19,21 @@ pub struct Pool<N> {
     wide: usize,
     /// All before this one are expanded.
     next: usize,
+    /// The nodes that there was no place for, if they are kept: none is nearer than those that have one.
+    others: Vec<Found<N>>,
+    keeps_others: bool,
 }
 
 impl<N> Default for Pool<N> {
     fn default() -> Self {
-        Pool { found: Vec::new(), most: 0, wide: 0, next: 0 }
+        Pool { found: Vec::new(), most: 0, wide: 0, next: 0, others: Vec::new(), keeps_others: false }
     }
 }
 
 impl<N: Copy> Pool<N> {
     /// Bytes that it takes.
     pub fn bytes(&self) -> usize {
-        size_of::<Found<N>>() * self.found.capacity()
+        size_of::<Found<N>>() * (self.found.capacity() + self.others.capacity())
     }
 
     /// Empties it, for at most `most` nodes.
@@ -45,6 +48,27 @@ impl<N: Copy> Pool<N> {
         self.most = most;
         self.wide = wide;
         self.next = 0;
+        self.others.clear();
+        self.keeps_others = false;
+    }
+
+    /// Keeps the nodes that there is no place for from now on, so that there can be [more places](Pool::widen) later.
+    pub(super) fn keep_others(&mut self) {
+        self.keeps_others = true;
+    }
+
+    /// Makes it one of at most `most` nodes, more than before, all of which are expanded. The nearest of the others take the places.
+    pub(super) fn widen(&mut self, most: usize) {
+        (self.most, self.wide) = (most, most);
+        let room = most.saturating_sub(self.found.len()).min(self.others.len());
+        if (1..self.others.len()).contains(&room) {
+            self.others.select_nth_unstable_by(room - 1, |a, b| a.score.total_cmp(&b.score));
+        }
+        let from = self.found.len();
+        self.found.extend(self.others.drain(..room));
+        if let Some(new) = self.found.get_mut(from..) {
+            new.sort_by(|a, b| a.score.total_cmp(&b.score));
+        }
     }
 
     /// The nodes, the nearest first.
@@ -58,9 +82,15 @@ impl<N: Copy> Pool<N> {
         if self.found.len() == self.most {
             // A NaN is never nearer.
             if !self.found.last().is_some_and(|last| score < last.score) {
+                if self.keeps_others {
+                    self.others.push(Found { score, node, expanded: false });
+                }
                 return;
             }
-            self.found.pop();
+            let last = self.found.pop();
+            if self.keeps_others {
+                self.others.extend(last);
+            }
         }
         let place = self.found.partition_point(|found| found.score <= score);
         self.found.insert(place, Found { score, node, expanded: false });
@@ -108,6 +138,42 @@ mod tests {
         assert_eq!([pool.expand(), pool.expand()], [Some(9), None]);
         (10..20).for_each(|node| pool.insert(0.7, node));
         assert_eq!((pool.expand(), pool.found().len()), (None, 5));
+    }
+
+    #[test]
+    fn a_pool_that_keeps_others_becomes_the_one_that_had_more_places_from_the_start() {
+        let mut rng = Rng::new(6);
+        for most in [1, 5, 40] {
+            let (mut pool, mut whole) = (Pool::default(), Pool::default());
+            pool.reset(most);
+            pool.keep_others();
+            whole.reset(3 * most);
+            let mut expanded = Vec::new();
+            for node in 0..2 * most {
+                let score = rng.below(1_000_000) as f32;
+                pool.insert(score, node);
+                whole.insert(score, node);
+                if node % 2 == 0 {
+                    expanded.extend(pool.expand());
+                }
+            }
+            for (round, most) in [most + 1, 2 * most, 3 * most].into_iter().enumerate() {
+                pool.widen(most);
+                let wanted = whole.found().iter().take(most).map(|found| (found.score, found.node));
+                assert!(pool.found().iter().map(|found| (found.score, found.node)).eq(wanted));
+                let node = 1000 + round;
+                pool.insert(0.5, node);
+                whole.insert(0.5, node);
+                while let Some(node) = pool.expand() {
+                    expanded.push(node);
+                }
+            }
+            let count = expanded.len();
+            expanded.sort_unstable();
+            expanded.dedup();
+            assert_eq!(expanded.len(), count, "a node was expanded twice");
+            assert!(pool.found().iter().all(|found| expanded.contains(&found.node)));
+        }
     }
 
     #[test]

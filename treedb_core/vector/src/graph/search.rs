@@ -27,6 +27,41 @@ impl<N: Copy, V: Default> Default for Scratch<N, V> {
     }
 }
 
+/// Which part of a search is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Part {
+    /// All of it: it keeps nothing that going on would need.
+    Whole,
+    /// The first one: others may follow.
+    First,
+    /// Another one, of the same query and the same scratch, for more nodes: nothing is compared nor expanded again.
+    Next,
+}
+
+/// Does a part of a search: finds the nearest nodes, at most `ef` with those of the parts before, in [`Scratch::pool`].
+/// [`Scratch::compared`] is that of this part.
+pub fn search_part<S: Nodes>(
+    store: &S,
+    query: &S::Query<'_>,
+    ef: usize,
+    part: Part,
+    scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
+) -> Result<(), S::Error> {
+    match part {
+        Part::Whole => return search(store, query, ef, scratch),
+        Part::First => {
+            let Some(nearest) = begin(store, query, ef, scratch)? else { return Ok(()) };
+            begin_level(&[nearest], (ef, ef), scratch);
+            scratch.pool.keep_others();
+        }
+        Part::Next => {
+            scratch.compared = 0;
+            scratch.pool.widen(ef);
+        }
+    }
+    expand_all(store, query, 0, scratch)
+}
+
 /// Finds the nearest nodes to a query: at most `ef`, in [`Scratch::pool`].
 pub fn search<S: Nodes>(
     store: &S,

@@ -51,6 +51,11 @@ impl<H: Host> Builder<H> {
         Ok(node)
     }
 
+    /// Bytes that so many nodes take while they are added, about: with what each thread needs to know the nodes that it has met.
+    pub fn bytes_of(&self, nodes: usize) -> usize {
+        self.graph.bytes_of(nodes) + self.workers.len() * nodes.next_power_of_two()
+    }
+
     /// The graph. The nodes of the last batch are not linked yet.
     pub fn graph(&self) -> &MemoryGraph {
         &self.graph

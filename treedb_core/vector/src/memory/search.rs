@@ -5,7 +5,7 @@ use super::among::Among;
 use super::vectors::Elements;
 use crate::code::{self, Coded};
 use crate::few_bits::Target;
-use crate::graph::{self, Scratch, Stamps};
+use crate::graph::{self, Part, Scratch, Stamps};
 use crate::metric::{Metric, Unfit};
 
 /// Candidates that are compared exactly, at least.
@@ -40,7 +40,7 @@ pub struct Searcher {
 }
 
 impl Searcher {
-    /// How many nodes the last search has compared with its query.
+    /// How many nodes the last search, or the last part of one, has compared with its query.
     pub fn compared(&self) -> usize {
         self.scratch.compared
     }
@@ -81,14 +81,17 @@ impl MemoryGraph {
     }
 
     /// Nodes near a vector, about `ef` of them, the nearest first by what searches go by: candidates for the caller to compare
-    /// exactly.
+    /// exactly. Those of the parts before are among them, if this is not the first part of a search.
     pub fn search_candidates<'s>(
         &self,
         vector: &[f32],
         ef: usize,
+        part: Part,
         searcher: &'s mut Searcher,
     ) -> Result<impl Iterator<Item = u32> + Clone + 's, Unfit> {
-        self.candidates(vector, ef, ef, searcher)?;
+        let Searcher { scratch, codes, .. } = &mut *searcher;
+        let query = self.prepare(vector, codes)?;
+        let Ok(()) = graph::search_part(self, &query, ef, part, scratch);
         Ok(searcher.scratch.pool.found().iter().map(|found| found.node))
     }
 

@@ -113,6 +113,8 @@ pub const MULTI: u16 = 1 << 2;
 pub const UPSERT: u16 = 1 << 3;
 /// Flag of a vector search: compare with all documents.
 pub const EXACT: u16 = 1 << 2;
+/// Flag of a search for vectors: a projection follows.
+pub const PROJECTED: u16 = 1 << 3;
 /// Flag of a range: from the last key down.
 pub const DESCENDING: u16 = 1 << 2;
 
@@ -175,7 +177,9 @@ impl<'a> Request<'a> {
             opcode::UPDATE => (Request::Update(Update::read(flags, body)?), Ack::BITS | MULTI | UPSERT),
             opcode::DELETE => (Request::Delete(Delete::read(flags, body)?), Ack::BITS),
             opcode::COUNT => (Request::Count(Count::read(body)?), 0),
-            opcode::VECTOR_SEARCH => (Request::VectorSearch(VectorSearch::read(flags, body)?), EXACT),
+            opcode::VECTOR_SEARCH => {
+                (Request::VectorSearch(VectorSearch::read(flags, body)?), EXACT | PROJECTED)
+            }
             opcode::CREATE_INDEX => (Request::CreateIndex(CreateIndex::read(body)?), 0),
             opcode::LIST_INDEXES => (Request::ListIndexes(ListIndexes::read(body)?), 0),
             opcode::DROP_INDEX => (Request::DropIndex(DropIndex::read(body)?), 0),

@@ -1,7 +1,8 @@
 //! Requests for the documents with the nearest vectors, and about indexes.
 //!
 //! ```text
-//! VECTOR_SEARCH        text namespace, text index, u32 limit, u32 candidates, u32 n, n x f32, document filter
+//! VECTOR_SEARCH        text namespace, text index, u32 limit, u32 candidates, u32 n, n x f32, document filter,
+//!                      document projection (flag PROJECTED)
 //!                      -> u32 n, n x (f32 distance, f64 score, document)
 //! CREATE_INDEX         text namespace, document specification -> text name
 //! LIST_INDEXES         text namespace -> u32 n, n documents
@@ -13,7 +14,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use super::{Call, EXACT};
+use super::{Call, EXACT, PROJECTED};
 use crate::native::bytes::{Malformed, Reader, length, put_text};
 use crate::native::frame::opcode;
 
@@ -37,6 +38,8 @@ pub struct VectorSearch<'a> {
     pub vector: Vec<f32>,
     /// Which documents; `{}` for all.
     pub filter: &'a RawDocument,
+    /// Which of their fields; `None` for all. Leaving out the vectors saves most of the answer.
+    pub projection: Option<&'a RawDocument>,
 }
 
 /// A document that a search has found.
@@ -59,8 +62,9 @@ impl<'a> VectorSearch<'a> {
         let vector = body.take("vector", elements * size_of::<f32>())?;
         let vector = vector.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element)).collect();
         let filter = body.document("filter")?;
+        let projection = (flags & PROJECTED != 0).then(|| body.document("projection")).transpose()?;
         let exact = flags & EXACT != 0;
-        Ok(VectorSearch { namespace, index, limit, candidates, exact, vector, filter })
+        Ok(VectorSearch { namespace, index, limit, candidates, exact, vector, filter, projection })
     }
 
     /// Appends the answer's body.
@@ -85,7 +89,8 @@ impl Call for VectorSearch<'_> {
     type Answer = Vec<Neighbor>;
 
     fn flags(&self) -> u16 {
-        if self.exact { EXACT } else { 0 }
+        let exact = if self.exact { EXACT } else { 0 };
+        exact | if self.projection.is_some() { PROJECTED } else { 0 }
     }
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
@@ -96,6 +101,7 @@ impl Call for VectorSearch<'_> {
         out.extend_from_slice(&length(out.len(), "vector", self.vector.len())?.to_le_bytes());
         self.vector.iter().for_each(|element| out.extend_from_slice(&element.to_le_bytes()));
         out.extend_from_slice(self.filter.as_bytes());
+        out.extend_from_slice(self.projection.map_or(&[], RawDocument::as_bytes));
         Ok(())
     }
 

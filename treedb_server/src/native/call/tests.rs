@@ -53,16 +53,12 @@ fn frames() -> Vec<Vec<u8>> {
     add(&mut frames, Delete { namespace, limit: 1, filter: &filter, ack });
     add(&mut frames, Count { namespace, skip: 1, limit: 2, filter: &filter });
     let vector = vec![0.5, -1.0, f32::MAX];
-    let search = VectorSearch {
-        namespace,
-        index: "near",
-        limit: 5,
-        candidates: 50,
-        exact: true,
-        vector,
-        filter: &filter,
-    };
-    add(&mut frames, search);
+    for (exact, projection) in [(true, None), (false, Some(&*id))] {
+        let (index, limit, candidates, vector) = ("near", 5, 50, vector.clone());
+        let search =
+            VectorSearch { namespace, index, limit, candidates, exact, vector, filter: &filter, projection };
+        add(&mut frames, search);
+    }
     add(&mut frames, CreateIndex { namespace, spec: &filter });
     add(&mut frames, ListIndexes { namespace });
     add(&mut frames, DropIndex { namespace, name: "near" });

@@ -15,6 +15,7 @@ use treedb_vector::memory::{Builder, MemoryGraph, Undisturbed};
 
 use super::build::{STEP_ROWS, add_nodes};
 use super::graph::empty_graph;
+use super::image::Reserved;
 use super::record::{HEAD, Head, damaged, encode_coded, encode_links, encode_vector, links_row, vector_row};
 use crate::catalog::meta::{IndexFlags, Meta, index_table, new_index_table};
 use crate::index::{BuildSlice, Progress};
@@ -27,10 +28,12 @@ const STEP: usize = 4 * STEP_ROWS;
 type NodeVector = (u64, Vec<f32>);
 
 /// A graph in memory.
-struct Collected {
+struct Collected<'i> {
     graph: MemoryGraph,
     /// The numbers that its nodes have in the table.
     numbers: Vec<u64>,
+    /// What both take.
+    _memory: Reserved<'i>,
 }
 
 /// Builds an index as far as memory goes, if it is worth it; otherwise nothing is done.
@@ -109,23 +112,27 @@ fn read(def: &VectorDef, reads: &impl Reads, meta: &Meta, from: u64) -> Result<S
 }
 
 /// Builds the graph of the rows of the snapshot that there is memory for; `None` if a step does as well.
-fn collect(
+fn collect<'b>(
     def: &VectorDef,
-    slice: &BuildSlice<'_>,
+    slice: &BuildSlice<'b>,
     on_progress: &mut dyn FnMut(u64),
-) -> Result<Option<Collected>> {
+) -> Result<Option<Collected<'b>>> {
     let images = slice.db.inner.catalog.images();
     let mut builder = Builder::new(empty_graph(def).without_vectors(), images.build_threads(), Undisturbed);
+    let mut memory = images.reserve();
     let (mut numbers, mut next) = (Vec::new(), Some(0));
     let reads = slice.reads.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     while let Some(from) = next {
         let Slice { vectors, rows, next: after } = read(def, &*reads, &slice.meta, from)?;
-        let bytes = builder.graph().bytes_of(numbers.len() + vectors.len()) + 8 * numbers.capacity();
-        let is_too_large = bytes as u64 > images.room() || builder.graph().is_full();
-        if from == 0 && (is_too_large || after.is_none() && vectors.len() <= STEP_ROWS) {
+        if from == 0 && after.is_none() && vectors.len() <= STEP_ROWS {
             return Ok(None);
         }
-        if is_too_large {
+        let nodes = numbers.len() + vectors.len();
+        let bytes = builder.bytes_of(nodes) + size_of::<u64>() * nodes.next_power_of_two();
+        if builder.graph().is_full() || !memory.grow_to(bytes as u64) {
+            if from == 0 {
+                return Ok(None);
+            }
             break;
         }
         for (number, vector) in &vectors {
@@ -135,10 +142,10 @@ fn collect(
         on_progress(rows);
         next = after;
     }
-    Ok(Some(Collected { graph: builder.finish(), numbers }))
+    Ok(Some(Collected { graph: builder.finish(), numbers, _memory: memory }))
 }
 
-impl Collected {
+impl Collected<'_> {
     /// The number of a node.
     fn number(&self, node: u32) -> u64 {
         self.numbers.get(node as usize).copied().unwrap_or(0)

@@ -95,7 +95,37 @@ pub(crate) struct Images {
     limit: AtomicU64,
     /// How many threads build an index; 0 for as many as there are cores.
     build_threads: AtomicUsize,
+    /// Bytes of the graphs of indexes that are being built.
+    reserved: AtomicU64,
     slots: Mutex<Slots>,
+}
+
+/// Memory of a graph that is being built, which is given back when this is dropped.
+#[derive(Debug)]
+pub(super) struct Reserved<'i> {
+    images: &'i Images,
+    bytes: u64,
+}
+
+impl Reserved<'_> {
+    /// Takes as much more as makes it so many bytes; false if there is no room for it beside the images and other builds.
+    pub(super) fn grow_to(&mut self, bytes: u64) -> bool {
+        let Images { limit, reserved, .. } = self.images;
+        let more = bytes.saturating_sub(self.bytes);
+        let room = limit.load(Ordering::Relaxed).saturating_sub(self.images.bytes());
+        let grown = |reserved: u64| reserved.checked_add(more).filter(|grown| more == 0 || *grown <= room);
+        let there_is = reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok();
+        if there_is {
+            self.bytes += more;
+        }
+        there_is
+    }
+}
+
+impl Drop for Reserved<'_> {
+    fn drop(&mut self) {
+        self.images.reserved.fetch_sub(self.bytes, Ordering::Relaxed);
+    }
 }
 
 /// The images of all indexes, by the number of the index's table, which is never used again.
@@ -117,7 +147,7 @@ impl Default for Images {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let (limit, build_threads) = (AtomicU64::new(DEFAULT_LIMIT), AtomicUsize::new(0));
-        Images { id, limit, build_threads, slots: Mutex::default() }
+        Images { id, limit, build_threads, reserved: AtomicU64::default(), slots: Mutex::default() }
     }
 }
 
@@ -274,9 +304,9 @@ impl Images {
         }
     }
 
-    /// Bytes that there is room for beside the images.
-    pub(super) fn room(&self) -> u64 {
-        self.limit.load(Ordering::Relaxed).saturating_sub(self.bytes())
+    /// Memory for a graph that is being built: none until it [grows](Reserved::grow_to).
+    pub(super) fn reserve(&self) -> Reserved<'_> {
+        Reserved { images: self, bytes: 0 }
     }
 
     /// Sets how many threads build an index; 0 for as many as there are cores.
@@ -370,7 +400,9 @@ impl Images {
         }
         let Some(now) = state.follower.sees(view) else { return Ok(None) };
         let others = self.bytes().saturating_sub(slot.bytes.load(Ordering::Relaxed));
-        let room = limit.saturating_sub(others);
+        // A build leaves what images took when it began. One that grows meanwhile is not given up for it: searches would become slow.
+        let builds = if state.is_built { 0 } else { self.reserved.load(Ordering::Relaxed) };
+        let room = limit.saturating_sub(others).saturating_sub(builds);
         let size = Size { nodes: view.reads.len(table)? / 2, room };
         if state.outgrown.is_some_and(|before| !size.may_fit_after(&before)) {
             return Ok(None);
@@ -423,6 +455,22 @@ mod tests {
     use std::sync::Barrier;
 
     use super::*;
+
+    #[test]
+    fn builds_share_what_the_images_leave_and_give_it_back() {
+        let images = Images::default();
+        images.set_limit(1000);
+        let (mut one, mut other) = (images.reserve(), images.reserve());
+        assert!(one.grow_to(600) && !other.grow_to(500) && other.grow_to(400) && !one.grow_to(601));
+        // What a build has it keeps, also beyond a limit that was lowered.
+        images.set_limit(500);
+        assert!(one.grow_to(600) && !one.grow_to(601) && !other.grow_to(401));
+        images.set_limit(1000);
+        drop(one);
+        assert!(other.grow_to(1000) && !other.grow_to(1001));
+        drop(other);
+        assert_eq!(images.reserved.load(Ordering::Relaxed), 0);
+    }
 
     #[test]
     fn a_thread_keeps_a_small_workspace_and_only_as_many_large_ones_as_there_are_cores_are_kept() {

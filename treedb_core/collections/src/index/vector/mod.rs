@@ -37,6 +37,7 @@ use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{Reads, SharedReadTxn, Table, TableKind, WriteTxn};
 
 use self::record::node_of;
+use self::search::Wanted;
 use super::{
     BuildSlice, Holder, IndexChange, IndexKind, Mismatch, Prepared, Progress, Required, Uncommitted, Versions,
 };
@@ -162,10 +163,10 @@ impl IndexKind for VectorDef {
     }
 
     fn walk(&self, view: &View<'_, impl Reads>, index: usize, table: &Table, probe: Probe<'_>) -> Result<()> {
-        let Probe::Nearest { vector, k, ef, done, visit } = probe else {
+        let Probe::Nearest { vector, k, ef, discards, done, visit } = probe else {
             return Err(Probe::refused(index));
         };
-        search::nearest(self, view, table, vector, (k, ef), done, visit)
+        search::nearest(self, view, table, vector, Wanted { k, ef, discards }, done, visit)
     }
 
     fn nearest_among(
@@ -186,9 +187,18 @@ impl IndexKind for VectorDef {
         uncommitted: &Uncommitted<'_>,
         probe: Probe<'_>,
     ) -> Result<()> {
-        let Probe::Nearest { vector, k, ef, done, visit } = probe else {
+        let Probe::Nearest { vector, k, ef, discards, done, visit } = probe else {
             return Err(Probe::refused(index));
         };
-        search::nearest_uncommitted(self, base, index, uncommitted, vector, (k, ef), done, visit)
+        search::nearest_uncommitted(
+            self,
+            base,
+            index,
+            uncommitted,
+            vector,
+            Wanted { k, ef, discards },
+            done,
+            visit,
+        )
     }
 }

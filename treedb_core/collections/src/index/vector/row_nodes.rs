@@ -7,11 +7,17 @@ use std::sync::Arc;
 
 /// Rows of a leaf.
 const LEAF: usize = 64;
-/// Leaves of a branch.
-const BRANCH: usize = 4096;
+/// Leaves of a branch: a change of a clone counts a reference to each.
+const BRANCH: usize = 512;
 
 type Leaf = [u32; LEAF];
-type Branch = [Option<Arc<Leaf>>; BRANCH];
+
+#[derive(Debug, Clone)]
+struct Branch {
+    leaves: [Option<Arc<Leaf>>; BRANCH],
+    /// Leaves that there are.
+    count: usize,
+}
 
 /// Which node belongs to each row.
 #[derive(Debug, Clone, Default)]
@@ -33,7 +39,7 @@ impl RowNodes {
     #[inline]
     pub(super) fn get(&self, row: u64) -> Option<u32> {
         let (branch, leaf, at) = places(row);
-        let leaf = self.branches.get(branch)?.as_ref()?.get(leaf)?.as_ref()?;
+        let leaf = self.branches.get(branch)?.as_ref()?.leaves.get(leaf)?.as_ref()?;
         leaf.get(at)?.checked_sub(1)
     }
 
@@ -47,9 +53,11 @@ impl RowNodes {
             self.branches.resize(branch + 1, None);
         }
         let Some(branch) = self.branches.get_mut(branch) else { return };
-        let branch = Arc::make_mut(branch.get_or_insert_with(|| Arc::new([const { None }; BRANCH])));
-        let Some(leaf) = branch.get_mut(leaf) else { return };
+        let empty = || Arc::new(Branch { leaves: [const { None }; BRANCH], count: 0 });
+        let Branch { leaves, count } = Arc::make_mut(branch.get_or_insert_with(empty));
+        let Some(leaf) = leaves.get_mut(leaf) else { return };
         if leaf.is_none() {
+            *count += 1;
             self.leaves += 1;
         }
         let leaf = Arc::make_mut(leaf.get_or_insert_with(|| Arc::new([0; LEAF])));
@@ -70,12 +78,13 @@ impl RowNodes {
         let mut shared = 0;
         for (own, other) in self.branches.iter().zip(&other.branches) {
             let (Some(own), Some(other)) = (own, other) else { continue };
-            let leaves =
-                own.iter().zip(other.iter()).filter_map(|(own, other)| own.as_ref().zip(other.as_ref()));
-            shared += leaves.filter(|(own, other)| Arc::ptr_eq(own, other)).count() * size_of::<Leaf>();
             if Arc::ptr_eq(own, other) {
-                shared += size_of::<Branch>();
+                shared += size_of::<Branch>() + own.count * size_of::<Leaf>();
+                continue;
             }
+            let leaves = own.leaves.iter().zip(&other.leaves);
+            let both = leaves.filter_map(|(own, other)| own.as_ref().zip(other.as_ref()));
+            shared += both.filter(|(own, other)| Arc::ptr_eq(own, other)).count() * size_of::<Leaf>();
         }
         self.bytes() - shared
     }

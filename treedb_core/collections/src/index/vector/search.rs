@@ -1,7 +1,7 @@
 //! The nearest vectors to another one, row by row, as many as the query takes.
 //!
 //! The graph finds `ef` rows by what its nodes have of the vectors; the vectors themselves, which are in the documents, put them in
-//! exact order, some at a time. If the query wants more, the graph is searched again with a greater `ef`, and in the end
+//! exact order, some at a time. If the query wants more, the search of the graph goes on to a greater `ef`, and in the end
 //! all other nodes are compared one by one: every row of the index is visited sooner or later.
 //!
 //! An image with codes of few bits has no vectors: documents put its candidates in exact order, more of them, the fewer the bits are.
@@ -20,7 +20,7 @@ use treedb_query::index::vector::VectorDef;
 use treedb_query::query::interrupt::InterruptTick;
 use treedb_storage::{Reads, Table};
 use treedb_vector::code;
-use treedb_vector::graph::{self, Scratch, Visited};
+use treedb_vector::graph::{self, Part, Scratch, Visited};
 use treedb_vector::kernel::Kernels;
 use treedb_vector::memory::{Searcher, Way};
 
@@ -35,7 +35,7 @@ use crate::read::view::View;
 /// Rows that are put in exact order at a time, at least.
 const RANKED: usize = 20;
 /// How many times as many nodes are looked at when the query wants more rows.
-const GROWTH: usize = 4;
+const GROWTH: usize = 2;
 /// Most nodes that are looked at through the graph: beyond that, all nodes are compared instead.
 const MOST: usize = 8192;
 
@@ -65,8 +65,8 @@ impl Batch {
 
 /// A graph that gives candidates.
 trait Candidates {
-    /// Writes about `ef` candidates over `out`; returns how many nodes it has compared.
-    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<usize>;
+    /// Does a part of a search and writes about `ef` candidates over `out`; returns how many nodes it has compared.
+    fn search(&mut self, ef: usize, part: Part, out: &mut Vec<u64>) -> Result<usize>;
     /// Writes all nodes over `out`.
     fn all(&mut self, out: &mut Vec<u64>) -> Result<()>;
     /// Tells that the distances of these candidates are about to be asked for.
@@ -123,8 +123,8 @@ struct Stored<'s, R> {
 }
 
 impl<R: Reads> Candidates for Stored<'_, R> {
-    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<usize> {
-        graph::search(&self.graph, &&*self.query, ef, &mut self.scratch)?;
+    fn search(&mut self, ef: usize, part: Part, out: &mut Vec<u64>) -> Result<usize> {
+        graph::search_part(&self.graph, &&*self.query, ef, part, &mut self.scratch)?;
         set_rows(self.scratch.pool.found().iter().map(|found| found.node), out);
         Ok(self.scratch.compared)
     }
@@ -196,10 +196,10 @@ impl<R> Imaged<'_, R> {
 }
 
 impl<R: Reads> Candidates for Imaged<'_, R> {
-    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<usize> {
+    fn search(&mut self, ef: usize, part: Part, out: &mut Vec<u64>) -> Result<usize> {
         out.clear();
         // A vector that no node can be compared with is near none.
-        match self.image.graph.search_candidates(self.documents.vector, ef, self.searcher) {
+        match self.image.graph.search_candidates(self.documents.vector, ef, part, self.searcher) {
             Ok(found) => out.extend(found.map(u64::from)),
             Err(_) => return Ok(0),
         }
@@ -263,10 +263,10 @@ impl<R> Coarse<'_, R> {
 }
 
 impl<R: Reads> Candidates for Coarse<'_, R> {
-    fn search(&mut self, ef: usize, out: &mut Vec<u64>) -> Result<usize> {
+    fn search(&mut self, ef: usize, part: Part, out: &mut Vec<u64>) -> Result<usize> {
         out.clear();
         // A vector that no node can be compared with is near none.
-        match self.image.graph.search_candidates(self.documents.vector, ef, self.searcher) {
+        match self.image.graph.search_candidates(self.documents.vector, ef, part, self.searcher) {
             Ok(found) => Self::set_rows(self.image, found, out),
             Err(_) => return Ok(0),
         }
@@ -363,7 +363,7 @@ impl Batch {
         &mut self,
         graph: &mut impl Candidates,
         nodes: usize,
-        wanted: (usize, usize),
+        wanted: Wanted,
         done: &mut Comparisons,
         visit: &mut VisitNearest<'_>,
     ) -> Result<()> {
@@ -376,7 +376,7 @@ impl Batch {
         &mut self,
         graph: &mut impl Candidates,
         nodes: usize,
-        (k, ef): (usize, usize),
+        Wanted { k, ef, discards }: Wanted,
         compared: &mut u64,
         visit: &mut VisitNearest<'_>,
     ) -> Result<()> {
@@ -386,12 +386,16 @@ impl Batch {
         self.ranked = (0, 0);
         let mut ef = ef.max(k).max(1);
         let ranked = graph.ranked(k, ef);
+        // A query that discards nothing hardly ever wants more, unless these are too few to trust.
+        let mut part =
+            if discards || graph.trusted(ef.min(nodes)) < k.min(nodes) { Part::First } else { Part::Whole };
         while ef <= MOST && self.visited.len() < nodes {
-            *compared += graph.search(ef.min(nodes), &mut self.candidates)? as u64;
+            *compared += graph.search(ef.min(nodes), part, &mut self.candidates)? as u64;
             if self.visit(graph, ranked, visit)? == Flow::Break(()) {
                 return Ok(());
             }
             ef = ef.saturating_mul(GROWTH);
+            part = if part == Part::Whole { Part::First } else { Part::Next };
         }
         if self.visited.len() < nodes {
             graph.all(&mut self.candidates)?;
@@ -409,14 +413,21 @@ impl Batch {
     }
 }
 
-/// Visits the rows of an index, the nearest first. `vector` is one that could be in it, `wanted` are `k` and `ef`: see
-/// [`Probe::Nearest`](treedb_query::access::Probe::Nearest).
+/// What a query wants of a walk: see [`Probe::Nearest`](treedb_query::access::Probe::Nearest).
+#[derive(Clone, Copy)]
+pub(super) struct Wanted {
+    pub(super) k: usize,
+    pub(super) ef: usize,
+    pub(super) discards: bool,
+}
+
+/// Visits the rows of an index, the nearest first. `vector` is one that could be in it.
 pub(super) fn nearest(
     def: &VectorDef,
     view: &View<'_, impl Reads>,
     table: &Table,
     vector: &[f32],
-    wanted: (usize, usize),
+    wanted: Wanted,
     done: &mut Comparisons,
     visit: &mut VisitNearest<'_>,
 ) -> Result<()> {
@@ -514,11 +525,12 @@ pub(super) fn nearest_uncommitted(
     index: usize,
     uncommitted: &Uncommitted<'_>,
     vector: &[f32],
-    wanted: (usize, usize),
+    wanted: Wanted,
     done: &mut Comparisons,
     visit: &mut VisitNearest<'_>,
 ) -> Result<()> {
     let removed: HashSet<RowId> = uncommitted.entries.removed_rows().collect();
+    let wanted = Wanted { discards: wanted.discards || !removed.is_empty(), ..wanted };
     let added = uncommitted.entries.added();
     let mut own: Vec<(f32, RowId)> =
         added.filter_map(|(entry, row)| Some((least_of(def, entry, vector)?, *row))).collect();

@@ -354,8 +354,9 @@ impl Run<'_> {
             }
             Ok(Flow::Continue(()))
         };
-        let mut done = Comparisons::default();
-        source.walk(*index, Probe::Nearest { vector: &search.vector, k, ef, done: &mut done, visit })?;
+        let (mut done, discards) = (Comparisons::default(), !all || within.is_some());
+        let vector = &search.vector;
+        source.walk(*index, Probe::Nearest { vector, k, ef, discards, done: &mut done, visit })?;
         work.add(done);
         work.documents_examined += seen;
         (work.path, work.end) = (SearchPath::Graph, end);
