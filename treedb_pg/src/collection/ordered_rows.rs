@@ -39,6 +39,7 @@ pub(super) struct OrderedRows {
     rows: Rows,
 }
 
+#[expect(clippy::large_enum_variant, reason = "there is one for each scan, in a box")]
 enum Rows {
     /// As an index has them.
     InOrder {
