@@ -29,7 +29,7 @@ SELECT * FROM updated($$SELECT update_one('h', '{"_id": 5}', '{"$set": {"u": "fi
 SELECT * FROM updated($$SELECT update_one('h', '{"_id": 6}', '{"$set": {"p": 1}}')$$);
 SELECT * FROM updated($$SELECT update_one('h', '{"_id": 6}', '{"$set": {"s": "t"}}')$$);
 SELECT * FROM updated($$SELECT update_one('h', '{"_id": 7}', '{"$set": {"s": "t"}}')$$);
--- A number of another type is the same key, a missing field the same as null only where the keys say so.
+-- A number of another type has the same key, but the index notes the type; a missing field is the same as null only where the keys say so.
 SELECT * FROM updated($$SELECT update_one('h', '{"_id": 8}', '{"$set": {"n": {"$numberLong": "8"}}}')$$);
 SELECT * FROM updated($$SELECT update_one('h', '{"_id": 9}', '{"$unset": {"n": ""}}')$$);
 -- Nothing at all changes.

@@ -25,7 +25,8 @@ SELECT pg_get_indexdef(indexrelid) FROM pg_index WHERE indrelid = 'items'::regcl
 SELECT create_search_index('items', '{}');
 \echo :LAST_ERROR_SQLSTATE
 SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "similarity": "cosine"}]}');
-SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "manhattan"}]}');
+SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "manhattan", "quantization": "scalar"}]}');
+SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "jaccard"}]}');
 SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 2001, "similarity": "cosine"}]}');
 SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "cosine", "quantization": "none"}]}');
 SELECT create_search_index('items', '{"name": "text", "type": "search", "definition": {"mappings": {"dynamic": true}}}');
@@ -52,6 +53,15 @@ SELECT document -> '_id' AS id, round(distance::numeric, 5) AS distance, round(s
 SELECT document -> '_id' AS id, distance, round(score::numeric, 5) AS score FROM vector_search('items', 'plain', '{0, 0}', 3);
 SELECT document -> '_id' AS id FROM vector_search('items', 'Deep ones', '{1, 1}', 3);
 SELECT treedb.check('items');
+-- by the sum of differences; of each document only the fields that are wanted
+SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "plain", "numDimensions": 2, "similarity": "manhattan"}]}', '{"name": "by_sum"}');
+SELECT s -> 'definition' AS definition FROM list_search_indexes('items') s WHERE s ->> 'name' = 'by_sum';
+SELECT * FROM vector_search('items', 'by_sum', '{0, 1}', 3, '{}', '{"projection": {"plain": 1}}');
+SELECT document FROM vector_search('items', 'by_meaning', '{1, 0, 0}', 2, '{}', '{"projection": {"embedding": 0}}');
+SELECT document FROM vector_search('items', 'by_meaning', '{1, 0, 0}', 2, '{}', '{"projection": {"embedding": 0}, "exact": true}');
+SELECT * FROM vector_search('items', 'by_meaning', '{1, 0, 0}', 2, '{}', '{"projection": {"a": 1, "b": 0}}');
+SELECT treedb.check('items');
+SELECT drop_search_index('items', 'by_sum');
 -- by a path, if one index has it
 SELECT document -> '_id' AS id FROM vector_search('items', 'it''s.deep', '{1, 1}', 3);
 SELECT * FROM vector_search('items', 'embedding', '{1, 0, 0}', 3);

@@ -167,4 +167,4 @@ COMMENT ON FUNCTION create_search_index(text, bson, bson) IS
 COMMENT ON FUNCTION list_search_indexes(text) IS 'the indexes of vectors of a collection';
 COMMENT ON FUNCTION drop_search_index(text, text) IS 'drops an index of vectors by its name';
 COMMENT ON FUNCTION vector_search(text, text, float4[], int8, bson, bson) IS
-    'the documents with the nearest vectors by an index, named by its name or path, among those that match; options: numCandidates, exact, collation';
+    'the documents with the nearest vectors by an index, named by its name or path, among those that match; options: numCandidates, exact, projection, collation';

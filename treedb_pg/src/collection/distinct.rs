@@ -2,8 +2,8 @@
 
 use ::bson::RawDocumentBuf;
 use treedb_query::access::{Flow, QueryContext};
-use treedb_query::doc::Doc;
-use treedb_query::query::{DistinctValues, Execution};
+use treedb_query::doc::{Doc, OwnedValue};
+use treedb_query::query::{DistinctValues, Execution, distinct_by_index};
 
 use super::options::Options;
 use super::reader::Reader;
@@ -15,7 +15,8 @@ use crate::shim::text;
 use crate::types::{bson, value};
 
 pg_function! {
-    /// `treedb.distinct(collection, field, filter, options)`: each value once; of an array, each element is one.
+    /// `treedb.distinct(collection, field, filter, options)`: each value once; of an array, each element is one. Without a filter
+    /// an index may tell the values, which costs a descent for each of them.
     fn treedb_distinct(args: [Varlena, Varlena, Varlena, Varlena]) -> Set {
         let mut rows = Rows::begin(args);
         let (field, filter, options) = (args.bytes(1), args.bytes(2), args.bytes(3));
@@ -23,12 +24,20 @@ pg_function! {
         let query = accept(options.query(bson::document(&filter)));
         let mut values = DistinctValues::new(&text::to_utf8(&field), options.collation.unwrap_or_default());
         let reader = Reader::new(Table::open(&args.bytes(0), Need::Select));
+        let plain = query.filter.is_all() && query.hint.is_none() && query.collation.is_simple();
+        let reader = if plain { reader.counting() } else { reader };
+        let by_index = if plain { accept(distinct_by_index(&reader, &text::to_utf8(&field))) } else { None };
         let mut added = Ok(());
-        let mut execution = accept(Execution::new(&reader, &QueryContext::default(), query));
-        accept(execution.run(&reader, &QueryContext::default(), &mut |document: RawDocumentBuf| {
-            added = values.add(&document);
-            if added.is_ok() { Flow::Continue(()) } else { Flow::Break(()) }
-        }));
+        match by_index {
+            Some(found) => added = found.iter().filter_map(OwnedValue::as_raw).try_for_each(|value| values.push(value)),
+            None => {
+                let mut execution = accept(Execution::new(&reader, &QueryContext::default(), query));
+                accept(execution.run(&reader, &QueryContext::default(), &mut |document: RawDocumentBuf| {
+                    added = values.add(&document);
+                    if added.is_ok() { Flow::Continue(()) } else { Flow::Break(()) }
+                }));
+            }
+        }
         accept(added);
         let values = values.finish();
         for element in Doc::new(values.as_bytes()).elements() {

@@ -11,11 +11,13 @@ use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
 
 use super::find::parse_find;
 use super::index;
+use super::ordered_rows;
 use super::reader::Reader;
 use super::spill::spilling;
 use super::table::Table;
 use crate::shim::datum::Datum;
 use crate::shim::filter_scan::Scanned;
+use crate::shim::row_order::RowOrder;
 use crate::shim::server::{self, Costs};
 use crate::shim::streamed::{ARGUMENTS, Argument, Divided, Estimate};
 use crate::types::{bson, value};
@@ -160,6 +162,35 @@ pub(super) fn filter(table: Scanned, filter: &Argument<'_>, exact: bool) -> Opti
                 let reader = Reader::for_estimate(Table::of_plan(table));
                 let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
                 (plan.path != Path::CollectionScan).then(|| priced(&reader, &query, &plan))
+            })
+        }
+    }
+}
+
+/// What it takes to find these rows in an order; `None` if no index is expected to give it.
+pub(super) fn ordered_filter(table: Scanned, filter: &Argument<'_>, order: &RowOrder) -> Option<Estimate> {
+    let RowOrder { path, descending, absent_first, wanted } = order;
+    let number = table.table.to_u32().to_le_bytes();
+    let mut asked = vec![u8::from(*descending), u8::from(*absent_first)];
+    asked.extend_from_slice(&wanted.to_le_bytes());
+    asked.extend_from_slice(path);
+    match filter {
+        Argument::Null => Some(Estimate { startup: 0.0, total: 0.0, rows: 0.0 }),
+        // Which index finds its rows is decided when it is known; sorting few costs next to nothing.
+        Argument::Expression(_) => once(&[&number, &asked], || {
+            let reader = Reader::for_estimate(Table::of_plan(table));
+            ordered_rows::may_be_in_order(&reader, order).then(|| few(&reader.table))
+        }),
+        Argument::Constant(filter) => {
+            let bytes = filter.bytes();
+            once(&[&number, &asked, &bytes], || {
+                let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
+                let query = ordered_rows::sorted(query, order);
+                let reader = Reader::for_estimate(Table::of_plan(table));
+                let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
+                // The server itself knows that it may not need all.
+                let all = Query { limit: 0, ..query };
+                ordered_rows::is_in_order(&reader, &plan).then(|| priced(&reader, &all, &plan))
             })
         }
     }

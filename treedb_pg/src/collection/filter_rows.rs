@@ -10,6 +10,7 @@ use treedb_query::access::{Flow, RowId};
 use treedb_query::query::{Filter, Plan, Query, RowCandidates};
 
 use super::estimate;
+use super::ordered_rows::{self, OrderedRows};
 use super::point_scan::{PointFilter, PointScan};
 use super::reader::{Reader, address};
 use super::spill::spilling;
@@ -20,6 +21,7 @@ use crate::shim::error::accept;
 use crate::shim::filter_scan::{FilteredRows, Given, Scanned};
 use crate::shim::heap;
 use crate::shim::row_claims::RowClaims;
+use crate::shim::row_order::RowOrder;
 use crate::shim::snapshot::Registered;
 use crate::shim::streamed::{Argument, Estimate, Explanation};
 use crate::shim::table::Slot;
@@ -37,6 +39,7 @@ const MOST: usize = 4096;
 pub(crate) struct FilterRows {
     reader: Reader,
     search: Search,
+    order: Option<RowOrder>,
     batch: Vec<RowId>,
     /// How many rows of the batch have been looked at.
     taken: usize,
@@ -58,13 +61,18 @@ enum Search {
     Point(PointScan),
     /// As the planner says.
     Plan(Box<RowCandidates>),
+    /// In an order.
+    Ordered(Box<OrderedRows>),
 }
 
 impl Search {
     /// Begins a search of the table that `reader` reads.
-    fn begin(reader: &mut Reader, filter: Datum<'_>) -> Search {
+    fn begin(reader: &mut Reader, filter: Datum<'_>, order: Option<&RowOrder>) -> Search {
         let bytes = filter.bytes();
         let filter = bson::document(&bytes);
+        if let Some(order) = order {
+            return Search::Ordered(Box::new(OrderedRows::begin(reader, filter, order)));
+        }
         if let Some(scan) = PointFilter::of(filter).and_then(|point| point.scan(reader)) {
             return Search::Point(scan);
         }
@@ -78,6 +86,7 @@ impl Search {
         match self {
             Search::Point(scan) => scan.filter(),
             Search::Plan(candidates) => candidates.query().filter.source().as_bytes(),
+            Search::Ordered(rows) => rows.filter(),
         }
     }
 
@@ -86,6 +95,7 @@ impl Search {
         match self {
             Search::Point(scan) => scan.rewind(),
             Search::Plan(candidates) => candidates.rewind(),
+            Search::Ordered(rows) => rows.rewind(),
         }
     }
 
@@ -94,6 +104,7 @@ impl Search {
         match self {
             Search::Point(scan) => scan.counters().keys_examined,
             Search::Plan(candidates) => candidates.keys_examined(),
+            Search::Ordered(rows) => rows.keys_examined(),
         }
     }
 
@@ -105,32 +116,61 @@ impl Search {
                 Ok(if found.len() < most { Flow::Continue(()) } else { Flow::Break(()) })
             }),
             Search::Plan(candidates) => candidates.next(reader, most, found),
+            Search::Ordered(rows) => rows.next(reader, most, found),
         })
+    }
+
+    /// Whether a row that was found last time, and that the snapshot shows, is one to be returned.
+    fn takes(&self, reader: &Reader, slot: &Slot) -> bool {
+        reader.has_document(slot)
+            && match self {
+                Search::Point(_) | Search::Plan(_) => true,
+                Search::Ordered(rows) => rows.takes(reader, slot),
+            }
+    }
+
+    /// How many rows the first batch has.
+    fn first_batch(&self) -> usize {
+        match self {
+            Search::Point(_) | Search::Plan(_) => FIRST,
+            Search::Ordered(rows) => rows.wanted().clamp(1, FIRST),
+        }
     }
 }
 
 impl FilteredRows for FilterRows {
     const NODE: &'static CStr = c"TreeDB Filter";
     const COLUMN: &'static CStr = c"doc";
+    const VALUE: &'static CStr = c"get";
     const LABEL: &'static CStr = c"Document Filter";
 
-    fn estimate(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<Estimate> {
-        estimate::filter(table, filter, exact)
+    fn estimate(
+        table: Scanned,
+        filter: &Argument<'_>,
+        exact: bool,
+        order: Option<&RowOrder>,
+    ) -> Option<Estimate> {
+        match order {
+            None => estimate::filter(table, filter, exact),
+            Some(order) => estimate::ordered_filter(table, filter, order),
+        }
     }
 
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64> {
         estimate::share(table, filter, exact)
     }
 
-    fn open(table: Scanned, filter: Datum<'_>, snapshot: Registered) -> Self {
+    fn open(table: Scanned, filter: Datum<'_>, order: Option<RowOrder>, snapshot: Registered) -> Self {
         let mut reader = Reader::without_indexes(Table::of_plan(table), snapshot);
-        let search = Search::begin(&mut reader, filter);
+        let search = Search::begin(&mut reader, filter, order.as_ref());
+        let size = search.first_batch();
         FilterRows {
             reader,
             search,
+            order,
             batch: Vec::new(),
             taken: 0,
-            size: FIRST,
+            size,
             more: true,
             keys_before: 0,
             claims: None,
@@ -147,14 +187,15 @@ impl FilteredRows for FilterRows {
 
     fn reopen(&mut self, filter: Datum<'_>) {
         // Nothing is read after an error.
-        (self.taken, self.size, self.more) = (0, FIRST, false);
+        (self.taken, self.more) = (0, false);
         self.batch.clear();
         if *self.search.filter() == *filter.bytes() {
             self.search.rewind();
         } else {
             self.keys_before += self.search.keys_examined();
-            self.search = Search::begin(&mut self.reader, filter);
+            self.search = Search::begin(&mut self.reader, filter, self.order.as_ref());
         }
+        self.size = self.search.first_batch();
         self.more = true;
     }
 
@@ -162,6 +203,7 @@ impl FilteredRows for FilterRows {
         match &self.search {
             Search::Point(_) => true,
             Search::Plan(candidates) => candidates.are_matches(&self.reader),
+            Search::Ordered(rows) => rows.are_matches(&self.reader),
         }
     }
 
@@ -177,7 +219,7 @@ impl FilteredRows for FilterRows {
                 let (block, _) = heap::tid_parts(address);
                 if self.claims.is_none_or(|claims| claims.claim(block))
                     && self.reader.read(address, slot)
-                    && self.reader.has_document(slot)
+                    && self.search.takes(&self.reader, slot)
                 {
                     return true;
                 }
@@ -199,11 +241,15 @@ impl FilteredRows for FilterRows {
 
     fn explain(running: Option<&Self>, given: &Given<'_>, shown: &mut Explanation<'_>) {
         show_document(&given.filter, shown, Self::LABEL);
+        if let Some((_, sql)) = &given.order {
+            shown.text(c"Order By", sql);
+        }
         let plan = match running {
             Some(FilterRows { reader, search: Search::Point(scan), .. }) => Some(point_stages(reader, scan)),
             Some(FilterRows { reader, search: Search::Plan(candidates), .. }) => {
                 Some(stages(reader, candidates.query(), candidates.plan()))
             }
+            Some(FilterRows { reader, search: Search::Ordered(rows), .. }) => Some(rows.stages(reader)),
             None => planned(given),
         };
         if let Some(plan) = plan {
@@ -224,6 +270,9 @@ fn planned(given: &Given<'_>) -> Option<String> {
     let bytes = given.filter.constant()?.bytes();
     let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
     let reader = Reader::for_estimate(Table::of_plan(given.table));
+    if let Some((order, _)) = &given.order {
+        return ordered_rows::planned(&reader, query, order);
+    }
     let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
     Some(stages(&reader, &query, &plan))
 }

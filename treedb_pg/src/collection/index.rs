@@ -22,7 +22,7 @@ use treedb_query::index::ordered::IndexDef;
 
 use super::catalog_cache::{self, Known, KnownIndex};
 use super::table::Table;
-use crate::index_am::keyset_scan;
+use crate::index_am::keyset_scan::{self, Facts};
 use crate::shim::expression::ColumnCall;
 use crate::shim::relation::{Index as OpenedIndex, LockMode, OpenIndex};
 use crate::shim::{catalog, text};
@@ -50,6 +50,8 @@ pub(super) struct Index {
     /// their worst until that has been read.
     multikey: bool,
     pub(super) ordered: bool,
+    /// The type bits of every entry of key sets; none if keys do not tell types.
+    pub(super) type_bits: Vec<u8>,
     /// Whether it has been read.
     has_facts: bool,
     /// False while it is being built, or after its building failed.
@@ -85,6 +87,7 @@ impl Index {
             definition: Arc::clone(&known.definition),
             multikey: key_sets && usable,
             ordered: !(key_sets && usable),
+            type_bits: Vec::new(),
             has_facts: !(key_sets && usable),
             built,
             usable,
@@ -97,9 +100,15 @@ impl Index {
         if self.has_facts {
             return false;
         }
-        let facts = keyset_scan::facts(self.relation.get());
-        (self.multikey, self.ordered, self.has_facts) = (facts.multikey, facts.ordered, true);
+        self.learn(keyset_scan::facts(self.relation.get()));
         true
+    }
+
+    fn learn(&mut self, facts: Facts) {
+        (self.multikey, self.ordered, self.has_facts) = (facts.multikey, facts.ordered, true);
+        if let (Some(types), false) = (facts.types, facts.multikey) {
+            self.type_bits = types.type_bits(self.def.keys.len());
+        }
     }
 
     /// The same for an estimate; false where the index cannot be read, which is an error for those that read it.
@@ -107,7 +116,7 @@ impl Index {
         if !self.has_facts
             && let Some(facts) = keyset_scan::known_facts(self.relation.get())
         {
-            (self.multikey, self.ordered, self.has_facts) = (facts.multikey, facts.ordered, true);
+            self.learn(facts);
         }
         self.has_facts
     }

@@ -8,7 +8,7 @@ use ::bson::raw::cstr;
 use ::bson::{RawDocument, RawDocumentBuf, rawdoc};
 use treedb_query::doc::Doc;
 use treedb_query::index::Definition;
-use treedb_query::index::vector::{Element, Metric, Quantization, VectorDef};
+use treedb_query::index::vector::{Element, Metric, VectorDef};
 use treedb_query::query::Result;
 use treedb_query::{ErrorCode, QueryError};
 
@@ -57,8 +57,12 @@ fn definition(given: &RawDocument, options: &RawDocument) -> Result<VectorDef> {
         let message = "\"elements\" must be \"float32\" in PostgreSQL, where an index keeps vectors in elements of 4 bytes";
         return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
     }
-    if def.quantization != Quantization::Scalar {
-        let message = "\"quantization\" must be \"scalar\" in PostgreSQL; what a search finds is compared by the vectors themselves";
+    // The one that an index has if nothing is said.
+    if def.quantization != VectorDef::new("", def.dimensions, def.metric).quantization {
+        let only = if def.metric == Metric::L1 { "none" } else { "scalar" };
+        let message = format!(
+            "\"quantization\" must be \"{only}\" in PostgreSQL; what a search finds is compared by the vectors themselves"
+        );
         return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
     }
     Ok(def)
@@ -83,8 +87,9 @@ fn operator_class(metric: Metric) -> Result<&'static CStr> {
         Metric::Cosine => Ok(c"treedb.real_cosine_ops"),
         Metric::L2 => Ok(c"treedb.real_l2_ops"),
         Metric::InnerProduct => Ok(c"treedb.real_ip_ops"),
-        Metric::L1 | Metric::Hamming | Metric::Jaccard => {
-            let message = "\"similarity\" must be \"cosine\", \"dotProduct\" or \"euclidean\" in PostgreSQL";
+        Metric::L1 => Ok(c"treedb.real_l1_ops"),
+        Metric::Hamming | Metric::Jaccard => {
+            let message = "\"similarity\" must be \"cosine\", \"dotProduct\", \"euclidean\" or \"manhattan\" in PostgreSQL";
             Err(QueryError::new(ErrorCode::CannotCreateIndex, message))
         }
     }

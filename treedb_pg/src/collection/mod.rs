@@ -18,6 +18,7 @@
 //! | [`find_stream`], [`aggregate_stream`] | `find` and `aggregate` in FROM, one document after the other |
 //! | [`point_scan`] | finds by one key of an index |
 //! | [`filter_rows`] | rows of a table in FROM that `WHERE doc @@ filter` selects, by its indexes |
+//! | [`ordered_rows`] | the same in the order of a value of their documents |
 //! | [`estimate`] | what executing them is expected to take |
 //! | [`statistics`] | how values in documents are distributed: what ANALYZE collects |
 //! | [`spill`] | memory and temporary files of sorts |
@@ -45,6 +46,7 @@ mod manage;
 mod manage_index;
 mod manage_search_index;
 mod options;
+mod ordered_rows;
 mod parallel_pipeline;
 mod point_scan;
 mod reader;

@@ -248,9 +248,11 @@ impl Source for Reader {
         self.infos.get(index).is_some_and(|info| info.ordered) && self.snapshot.get().is_mvcc()
     }
 
-    /// Entries of the index on `_id` have the value itself; key sets have keys without type bits.
+    /// Entries of the index on `_id` have the value itself. Key sets have keys without type bits: whether keys tell the types of all
+    /// values is noted of the index before it gets the first value of which they do not, as is whether rows have several entries.
     fn keys_have_types(&self, index: usize) -> bool {
-        self.indexes.get(index).is_some_and(|index| index.kind == Kind::Values)
+        let told = |index: &Index| index.kind == Kind::Values || !index.type_bits.is_empty();
+        self.indexes.get(index).is_some_and(told)
     }
 
     fn shows(&self, id: RowId) -> Result<bool> {
@@ -304,7 +306,7 @@ impl Source for Reader {
         match index.kind {
             Kind::KeySets => self.keyset_scan(index, range, direction, after).entries(&mut |tid, key| {
                 check_for_interrupts!();
-                visit(row_id(tid), key, &[])
+                visit(row_id(tid), key, &index.type_bits)
             }),
             Kind::Keys | Kind::Values => self.btree_range(index, range, direction, after, &mut |row, key| {
                 bytes.clear();

@@ -9,7 +9,7 @@ use std::ffi::CStr;
 use pgrx::check_for_interrupts;
 use treedb_query::access::VisitNearest;
 use treedb_query::doc::Path;
-use treedb_query::index::vector::{Metric, VectorDef};
+use treedb_query::index::vector::VectorDef;
 use treedb_query::query::Result;
 use treedb_query::{ErrorCode, QueryError};
 
@@ -133,8 +133,7 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<VectorDef> {
     let number = |option: i32| usize::try_from(option).ok();
     let dimensions =
         number(call.number?).filter(|dimensions| number(options.dimensions) == Some(*dimensions))?;
-    // `create_search_index` makes none of the sum of differences.
-    let metric = vector_am::metric_of_reals(index).filter(|metric| *metric != Metric::L1)?;
+    let metric = vector_am::metric_of_reals(index)?;
     if !catalog::is_own_function(call.function, FUNCTION) {
         return None;
     }

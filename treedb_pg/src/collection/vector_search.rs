@@ -16,7 +16,7 @@ use crate::types::bson;
 use crate::vector_am;
 
 /// The options of `vector_search`.
-const OPTIONS: &[&str] = &["numCandidates", "exact", "collation"];
+const OPTIONS: &[&str] = &["numCandidates", "exact", "projection", "collation"];
 
 /// The documents that a search finds in an open collection, by the index that it names.
 pub(super) fn search(table: Table, query: &NearestQuery) -> Result<Vec<Neighbor>> {

@@ -245,7 +245,7 @@ pub(super) fn build(build: &mut Build<'_>) -> u64 {
     let processes = build.launch(c"treedb_btree_build_part");
     let mut sorter = Sorter::new(&schema, maintenance_memory() / processes);
     report_phase(phase::SCAN);
-    let mut facts = collect(&schema, &mut sorter, |each| build.scan(each));
+    let mut facts = schema.first_facts() | collect(&schema, &mut sorter, |each| build.scan(each));
     if processes > 1 {
         // While the workers sort and write theirs.
         sorter.sort();
@@ -293,7 +293,7 @@ pub(super) fn build_empty(index: Index<'_>) {
     let schema = Schema::of(index);
     let tree = Tree::new(index, &schema);
     let mut meta = Page::extend(index, Fork::Init);
-    Meta { root: 1, level: 0, facts: 0, deleted: 0 }.init(meta.bytes_mut());
+    Meta { root: 1, level: 0, facts: schema.first_facts(), deleted: 0 }.init(meta.bytes_mut());
     let mut root: Page<Exclusive> = Page::extend(index, Fork::Init);
     let mut view = ViewMut::init(root.bytes_mut(), 0, flag::ROOT, None);
     tree.checked(1, LeafEntries::new(&schema).write(0..0, &mut view));

@@ -43,8 +43,11 @@ const MAX_PARENT_RETRIES: u32 = 20;
 const MERGE_PART: usize = 2;
 const MIN_MERGE: usize = 32;
 const MAX_MERGE: usize = 160;
-/// A leaf that has room for fewer entries than this after a merge is split instead.
-const MIN_ROOM: usize = 4;
+/// A leaf that would have room for fewer entries than this part of what it has after a merge, or than the least that are merged, is
+/// split instead: the next merge would log the whole leaf for them.
+const SPARE_PART: usize = 8;
+/// Entries that were inserted in a row, at least.
+const MIN_ROW: usize = 4;
 /// A full leaf from which entries of dead rows were removed is split nevertheless unless there is so much room now:
 /// looking for dead rows costs as much as many inserts. btree asks for the same part of a page.
 const WORTHWHILE: usize = ROOM / 16;
@@ -260,8 +263,10 @@ impl<'s> Tree<'s> {
         let mut entries = self.checked(block, LeafEntries::of(&leaf, self.schema));
         let room = view.payload().len();
         // Not for the sake of a few long entries, of which a page cannot have many.
-        let many = leaf.sorted_count() > 8 * MIN_ROOM;
-        let spare = if many { MIN_ROOM * appended_size(key.len(), value.len()) } else { 0 };
+        let spare = match leaf.sorted_count() {
+            0..=MIN_MERGE => 0,
+            many => (many / SPARE_PART).min(MIN_MERGE) * appended_size(key.len(), value.len()),
+        };
         let fits = |entries: &LeafEntries<'_>| entries.size(0..entries.len()) + spare <= room;
         entries.insert(key, value);
         let roomy = |entries: &LeafEntries<'_>| entries.size(0..entries.len()) + WORTHWHILE <= room;
@@ -374,7 +379,7 @@ impl<'s> Tree<'s> {
         let greatest = recent.iter().max_by(|a, b| self.schema.compare(a, b));
         let place = |key: Option<&&[u8]>| key.map_or(0, |key| entries.place_of(key));
         let (first, last) = (place(least), place(greatest));
-        let in_a_row = recent.len() >= MIN_ROOM && last - first < recent.len() + recent.len() / 8;
+        let in_a_row = recent.len() >= MIN_ROW && last - first < recent.len() + recent.len() / 8;
         in_a_row.then(|| if last + 1 < entries.len() { last + 1 } else { full() })
     }
 

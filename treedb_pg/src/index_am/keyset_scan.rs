@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_query::access::{Direction, KeyRange, RowId, after_prefix};
+use treedb_query::index::ordered::OtherTypes;
 
 use super::boundary::Boundary;
 use super::entry_reader::{EntryReader, Visit, Wanted};
@@ -24,6 +25,8 @@ pub(crate) struct Facts {
     pub(crate) multikey: bool,
     /// Entries come in the order of their keys.
     pub(crate) ordered: bool,
+    /// Unless rows may have several entries: which values have other types than their keys tell; `None` if that is not known.
+    pub(crate) types: Option<OtherTypes>,
 }
 
 /// Whether an index of this extension is one of key sets.
@@ -46,7 +49,12 @@ pub(crate) fn known_facts(index: Index<'_>) -> Option<Facts> {
 impl Facts {
     fn of(meta: Meta) -> Facts {
         let facts = meta.facts;
-        Facts { multikey: facts & fact::MULTIKEY != 0, ordered: facts & fact::SHORTENED == 0 }
+        let others = OtherTypes::from_bits((facts >> fact::OTHER_TYPES_SHIFT) as u8);
+        Facts {
+            multikey: facts & fact::MULTIKEY != 0,
+            ordered: facts & fact::SHORTENED == 0,
+            types: (facts & fact::TYPED != 0).then_some(others),
+        }
     }
 }
 

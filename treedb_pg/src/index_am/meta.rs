@@ -3,7 +3,7 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBt" |
-//! | 4 | 2 | version, 3; 4 if some key in the order of its bytes is compressed |
+//! | 4 | 2 | version, 3; 4 if some key in the order of its bytes is compressed; 5 if facts tell the types of values |
 //! | 6 | 2 | level of the root |
 //! | 8 | 4 | block of the root |
 //! | 12 | 4 | facts, see [`fact`] |
@@ -16,8 +16,10 @@ use crate::pages::page::Damage;
 const VERSION: u16 = 3;
 /// Version of an index with compressed keys in the order of their bytes.
 const WITH_COMPRESSED: u16 = 4;
+/// Version of an index with [`fact::TYPED`]: what inserts into it without knowing of these facts would make them wrong.
+const WITH_TYPES: u16 = 5;
 /// Meta pages of this access method.
-const FORMAT: Format = Format { magic: *b"TDBt", versions: VERSION..=WITH_COMPRESSED, name: "a meta page" };
+const FORMAT: Format = Format { magic: *b"TDBt", versions: VERSION..=WITH_TYPES, name: "a meta page" };
 /// Bytes of the payload in use.
 const BYTES: usize = 20;
 
@@ -29,6 +31,10 @@ pub(crate) mod fact {
     pub(crate) const SHORTENED: u32 = 2;
     /// Some key may have columns in the order of their bytes that are compressed.
     pub(crate) const COMPRESSED: u32 = 4;
+    /// Of key sets: the facts about types have been recorded since the index was built.
+    pub(crate) const TYPED: u32 = 8;
+    /// Three facts: which `OtherTypes` there are, a number shifted by this.
+    pub(crate) const OTHER_TYPES_SHIFT: u32 = 4;
 }
 
 /// What the meta page says.
@@ -63,7 +69,11 @@ impl Meta {
 
     /// What a meta page has at the beginning of its payload, [`HEADER`](crate::pages::page::HEADER).
     pub(super) fn bytes(&self) -> [u8; BYTES] {
-        let version = if self.facts & fact::COMPRESSED == 0 { VERSION } else { WITH_COMPRESSED };
+        let version = match self.facts & (fact::TYPED | fact::COMPRESSED) {
+            0 => VERSION,
+            fact::COMPRESSED => WITH_COMPRESSED,
+            _ => WITH_TYPES,
+        };
         let parts = [
             &FORMAT.start(version)[..],
             &self.level.to_le_bytes(),

@@ -139,6 +139,11 @@ impl Schema {
         self.columns.first().is_some_and(|column| column.kind == Kind::Keys)
     }
 
+    /// The facts of an index without entries.
+    pub(super) fn first_facts(&self) -> u32 {
+        if self.is_multikey() { fact::TYPED } else { 0 }
+    }
+
     /// Shows the entries of a row to `each`, one after the other in `entry`; returns the facts they are evidence of.
     pub(super) fn entries(
         &self,
@@ -423,7 +428,8 @@ fn column_of(index: Index<'_>, at: usize, column: &KeyColumn) -> Column {
 /// The facts that the entries of a key set are evidence of.
 pub(super) fn facts_of_keys(keys: &[u8]) -> u32 {
     let mut set = keyset::read(keys);
-    let multikey = if set.multikey { fact::MULTIKEY } else { 0 };
+    let others = u32::from(set.types.bits()) << fact::OTHER_TYPES_SHIFT;
+    let multikey = if set.multikey { fact::MULTIKEY } else { others };
     match set.any(|key| shortened(key).len() < key.len()) {
         true => multikey | fact::SHORTENED,
         false => multikey,

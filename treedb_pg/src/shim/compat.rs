@@ -20,6 +20,7 @@
 //! | 18 | `vacuum_delay_point` is told whether it is an ANALYZE | [`vacuum_delay`] |
 //! | 18 | the cost of a btree assumes skip scans | [`btree_cost`] |
 //! | 18 | paths that must not be taken are counted, not costed | [`disable`], [`disable_path`] |
+//! | 18 | the direction of an order is a comparison, not a strategy of btree | [`is_descending`] |
 //! | 18 | an access method says how high an index is, and what its strategies mean | [`complete`] |
 //!
 //! Conditions on the version are only here. Exactly one of the features `pg15` to `pg18` is on.
@@ -339,10 +340,11 @@ pub(super) unsafe fn insert_index_entries(
     none
 }
 
-/// The next value of a sort of values that are passed in the word itself; `None` at the end, or for NULL.
+/// The next value of a sort of values; `None` at the end, or for NULL. One that is not passed in the word itself is used no longer
+/// than the current memory context lives, and than the sort's next value is asked for.
 ///
 /// # Safety
-/// A sort of such values that has been performed.
+/// A sort of single values that has been performed.
 pub(super) unsafe fn sorted_datum(sort: *mut pg_sys::Tuplesortstate) -> Option<pg_sys::Datum> {
     let (mut value, mut null) = (pg_sys::Datum::from(0usize), false);
     // SAFETY: the caller's.
@@ -357,6 +359,14 @@ pub(super) unsafe fn sorted_datum(sort: *mut pg_sys::Tuplesortstate) -> Option<p
         }
     };
     (found && !null).then_some(value)
+}
+
+/// Whether an order begins with the greatest value.
+pub(super) fn is_descending(key: &pg_sys::PathKey) -> bool {
+    #[cfg(not(feature = "pg18"))]
+    return key.pk_strategy == pg_sys::BTGreaterStrategyNumber as i32;
+    #[cfg(feature = "pg18")]
+    return key.pk_cmptype == pg_sys::CompareType::COMPARE_GT;
 }
 
 /// Adds bytes to the WAL record being made.

@@ -67,6 +67,29 @@ pub(super) unsafe fn add_partial_path(path: *mut pg_sys::CustomPath, workers: i3
     }
 }
 
+/// How many rows of a relation are likely to be read, 0 for all; `None` if that is up to a join.
+///
+/// # Safety
+/// The planner and a relation of its.
+pub(super) unsafe fn wanted_rows(
+    root: *mut pg_sys::PlannerInfo,
+    rel: *mut pg_sys::RelOptInfo,
+) -> Option<u32> {
+    // SAFETY: sets of numbers; fields of valid nodes.
+    unsafe {
+        if !pg_sys::bms_equal((*root).all_baserels, (*rel).relids) {
+            return None;
+        }
+        let (limit, fraction) = ((*root).limit_tuples, (*root).tuple_fraction);
+        Some(match () {
+            () if limit > 0.0 => limit as u32,
+            () if fraction >= 1.0 => fraction as u32,
+            () if fraction > 0.0 => 1,
+            () => 0,
+        })
+    }
+}
+
 /// Columns of a relation, that of number 0 standing for the row as a whole.
 pub(super) struct Columns(*mut pg_sys::Bitmapset);
 

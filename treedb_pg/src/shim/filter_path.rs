@@ -7,7 +7,9 @@
 //! a constant by the planner, else by the plan's node.
 //!
 //! A filter that depends on no other table makes an ordinary path; one that depends on others, a path parameterized by
-//! them, for the inner side of a nested loop.
+//! them, for the inner side of a nested loop. Where the query is ordered by a value of the documents first, there is a second
+//! path that has this order ([`AskedOrder`]), with every condition or, if there is none, for all rows. That it has it does not
+//! depend on what the planner believes of the indexes: the search sorts the rows where they no longer give the order.
 //!
 //! `@@` is not leakproof, as some of its errors tell of the document. Under row security the server's own index conditions
 //! are therefore leakproof operators alone. These paths may serve any filter: by an index they compare bytes of keys,
@@ -24,6 +26,7 @@ use super::custom_path::{self, Columns};
 use super::custom_scan::argument_of;
 use super::filter_scan::{FilteredRows, Methods, Scanned};
 use super::function::Args;
+use super::row_order::{AskedOrder, RowOrder};
 use super::scan_node::new_plan;
 use super::streamed::{Argument, Estimate};
 use super::{catalog, compat, error_frame, scan_team};
@@ -46,10 +49,11 @@ const UNKNOWN_SHARE: f64 = 0.001;
 /// A search that the planner's hook knows.
 pub(crate) struct FilterPaths {
     column: &'static CStr,
+    value: &'static CStr,
     operators: &'static [FilterOperator],
     paths: &'static pg_sys::CustomPathMethods,
     pub(super) scan: &'static pg_sys::CustomScanMethods,
-    estimate: fn(Scanned, &Argument<'_>, bool) -> Option<Estimate>,
+    estimate: fn(Scanned, &Argument<'_>, bool, Option<&RowOrder>) -> Option<Estimate>,
     share: fn(Scanned, &Argument<'_>, bool) -> Option<f64>,
 }
 
@@ -63,6 +67,7 @@ impl FilterPaths {
     pub(crate) const fn new<T: FilteredRows>(operators: &'static [FilterOperator]) -> FilterPaths {
         FilterPaths {
             column: T::COLUMN,
+            value: T::VALUE,
             operators,
             paths: Paths::<T>::METHODS,
             scan: Methods::<T>::SCAN,
@@ -101,7 +106,7 @@ impl<T: FilteredRows> Paths<T> {
     };
 }
 
-/// Adds a path to a table for each condition that is a filter.
+/// Adds paths to a table for each condition that is a filter.
 ///
 /// # Safety
 /// A relation of the planner's, its number and its entry in the range table.
@@ -124,18 +129,28 @@ pub(super) unsafe fn add_paths(
             (0..pg_sys::list_length(list)).any(|at| condition_at(list, at, number, filters).is_some())
         };
         // Conditions on several tables are those of a partitioned table's parent where it is joined piece by piece: such
-        // paths would have to be translated.
-        let joined = base && candidates(shared);
-        if !candidates(own) && !joined || !(*entry).tablesample.is_null() || needs_header(rel) {
+        // paths would have to be translated. So would an order.
+        let (filtered, joined) = (candidates(own), base && candidates(shared));
+        let order = if base { AskedOrder::of(root, rel, filters.value, c"bson_value") } else { None };
+        if !filtered && !joined && order.is_none() || !(*entry).tablesample.is_null() || needs_header(rel) {
             return;
         }
         let Some(table) = filters.scanned(entry) else { return };
+        let order = order.filter(|order| order.column == table.column);
         for at in 0..pg_sys::list_length(own) {
             let Some(condition) = condition_at(own, at, number, filters) else { continue };
-            if (*condition.document).varattno == table.column && !pg_sys::contain_var_clause(condition.wanted)
+            if (*condition.document).varattno == table.column
+                && !pg_sys::contain_var_clause(condition.wanted)
+                && let Some(search) = Search::of(root, &condition)
             {
-                add_path(root, rel, filters, table, &condition, (*rel).lateral_relids);
+                add_path(root, rel, filters, table, &search, (*rel).lateral_relids, None);
+                if order.is_some() {
+                    add_path(root, rel, filters, table, &search, (*rel).lateral_relids, order.as_ref());
+                }
             }
+        }
+        if !filtered && order.is_some() {
+            add_path(root, rel, filters, table, &Search::of_all(), ptr::null_mut(), order.as_ref());
         }
         for at in 0..if joined { pg_sys::list_length(shared) } else { 0 } {
             let Some(condition) = condition_at(shared, at, number, filters) else { continue };
@@ -143,17 +158,70 @@ pub(super) unsafe fn add_paths(
             if (*condition.document).varattno == table.column
                 && !pg_sys::bms_is_member(number as i32, pg_sys::pull_varnos(root, condition.wanted))
                 && pg_sys::join_clause_is_movable_to(clause, rel)
+                && let Some(search) = Search::of(root, &condition)
             {
                 let others = pg_sys::bms_copy((*clause).clause_relids);
                 let others = pg_sys::bms_del_member(others, number as i32);
                 let others = pg_sys::bms_add_members(others, (*rel).lateral_relids);
-                add_path(root, rel, filters, table, &condition, others);
+                add_path(root, rel, filters, table, &search, others, None);
             }
         }
     }
 }
 
-/// Adds the path for one condition, parameterized by the relations `outer`.
+/// A search that a path makes.
+struct Search<'a> {
+    filter: *mut pg_sys::Node,
+    /// The filter as far as it is known now.
+    value: Argument<'a>,
+    /// The condition, if the filter is all that it asks; else null.
+    condition: *mut pg_sys::OpExpr,
+    /// Whether the filter is one that a function of ours makes, or has made, of the other argument of an operator.
+    implied: bool,
+}
+
+impl Search<'_> {
+    /// That for a condition; `None` if there is nothing to search for.
+    ///
+    /// # Safety
+    /// The planner, and a condition of the query.
+    unsafe fn of(root: *mut pg_sys::PlannerInfo, condition: &Condition) -> Option<Self> {
+        // SAFETY: the server makes new expressions, with parameters and stable functions replaced where it can.
+        unsafe {
+            let operator = condition.operator;
+            let estimated = pg_sys::estimate_expression_value(root, condition.wanted);
+            let wanted = pg_sys::eval_const_expressions(root, condition.wanted);
+            let (filter, estimated) = (operator.filter_of(wanted)?, operator.filter_of(estimated)?);
+            let value = match are_rows_hidden(root) {
+                true => Argument::Expression(None),
+                false => argument_of(estimated, |_| None),
+            };
+            if matches!(value, Argument::Expression(_)) && !operator.finds_few {
+                return None;
+            }
+            let implied = operator.filter.is_some();
+            let condition = if implied { ptr::null_mut() } else { condition.clause };
+            Some(Search { filter, value, condition, implied })
+        }
+    }
+
+    /// That for every row.
+    fn of_all() -> Self {
+        // An empty document.
+        const ALL: &[u8; 5] = &[5, 0, 0, 0, 0];
+        let (kind, none) = (catalog::own_type(c"bson"), pg_sys::InvalidOid);
+        // SAFETY: the server copies the bytes to a value of variable length; a constant of such a type.
+        unsafe {
+            let bytes = pg_sys::cstring_to_text_with_len(ALL.as_ptr().cast(), ALL.len() as i32);
+            let constant =
+                pg_sys::makeConst(kind, -1, none, -1, pg_sys::Datum::from(bytes), false, false).cast();
+            let value = argument_of(constant, |_| None);
+            Search { filter: constant, value, condition: ptr::null_mut(), implied: false }
+        }
+    }
+}
+
+/// Adds the path of a search, parameterized by the relations `outer`, which returns rows in `order` if there is one.
 ///
 /// # Safety
 /// As [`add_paths`].
@@ -162,44 +230,61 @@ unsafe fn add_path(
     rel: *mut pg_sys::RelOptInfo,
     filters: &'static FilterPaths,
     table: Scanned,
-    condition: &Condition,
+    search: &Search<'_>,
     outer: pg_sys::Relids,
+    order: Option<&AskedOrder>,
 ) {
-    // SAFETY: nodes of the planner's, made and filled as it makes its own; the server makes a new expression, with
-    // parameters and stable functions replaced where it can.
+    // SAFETY: nodes of the planner's, made and filled as it makes its own.
     unsafe {
-        let operator = condition.operator;
-        let estimated = pg_sys::estimate_expression_value(root, condition.wanted);
-        let wanted = pg_sys::eval_const_expressions(root, condition.wanted);
-        let (Some(filter), Some(estimated)) = (operator.filter_of(wanted), operator.filter_of(estimated))
-        else {
-            return;
-        };
-        let value = match are_rows_hidden(root) {
-            true => Argument::Expression(None),
-            false => argument_of(estimated, |_| None),
-        };
-        if matches!(value, Argument::Expression(_)) && !operator.finds_few {
-            return;
-        }
-        let exact = operator.filter.is_none();
-        let Some(Estimate { startup, total, rows: found }) = (filters.estimate)(table, &value, exact) else {
-            return;
-        };
+        let exact = !search.implied;
+        let asked = order.map(|order| {
+            let wanted = to_be_found(rel, filters, table, search, order.order.wanted);
+            RowOrder { wanted, ..order.order.clone() }
+        });
+        let Some(estimate) = (filters.estimate)(table, &search.value, exact, asked.as_ref()) else { return };
+        let Estimate { startup, total, rows: found } = estimate;
         let path = custom_path::new_path(root, rel, outer, filters.paths);
         (*path).path.parallel_safe = (*rel).consider_parallel;
         let rows_cost = custom_path::set_costs(path, (startup, total), found);
-        let column = pg_sys::makeInteger(i32::from(table.column));
-        let private = pg_sys::lappend(ptr::null_mut(), filter.cast());
-        (*path).custom_private = pg_sys::lappend(private, column.cast());
-        if exact {
-            (*path).custom_private = pg_sys::lappend((*path).custom_private, condition.clause.cast());
+        let mut expressions = pg_sys::lappend(ptr::null_mut(), search.filter.cast());
+        let mut numbers = vec![i32::from(table.column), i32::from(search.implied)];
+        if let (Some(order), Some(asked)) = (order, &asked) {
+            expressions = pg_sys::lappend(expressions, order.expression.cast());
+            numbers.extend(asked.numbers());
+            (*path).path.pathkeys = order.path_keys();
         }
-        if (*rel).consider_parallel && (*path).path.param_info.is_null() {
+        let numbers =
+            numbers.into_iter().fold(ptr::null_mut(), |list, number| pg_sys::lappend_int(list, number));
+        let private = pg_sys::lappend(ptr::null_mut(), expressions.cast());
+        let private = pg_sys::lappend(private, numbers.cast());
+        (*path).custom_private = pg_sys::lappend(private, search.condition.cast());
+        if order.is_none() && (*rel).consider_parallel && (*path).path.param_info.is_null() {
             // The server divides what rows cost the processor, and not what pages cost.
             share_path(rel, path, found, found * pg_sys::cpu_tuple_cost + rows_cost);
         }
         pg_sys::add_path(rel, path.cast());
+    }
+}
+
+/// How many rows have to be found where `wanted` are likely to be read, 0 for all: other conditions leave some of them out.
+///
+/// # Safety
+/// As [`add_path`].
+unsafe fn to_be_found(
+    rel: *mut pg_sys::RelOptInfo,
+    filters: &FilterPaths,
+    table: Scanned,
+    search: &Search<'_>,
+    wanted: u32,
+) -> u32 {
+    // SAFETY: the caller's.
+    unsafe {
+        if wanted == 0 || pg_sys::list_length((*rel).baserestrictinfo) < 2 && !search.condition.is_null() {
+            return wanted;
+        }
+        let share = (filters.share)(table, &search.value, !search.implied).unwrap_or(1.0);
+        let left_of_one = (*rel).rows / (share * (*rel).tuples).max(1.0);
+        (f64::from(wanted) / left_of_one.clamp(1e-9, 1.0)) as u32
     }
 }
 
@@ -352,25 +437,23 @@ unsafe extern "C-unwind" fn plan<T: FilteredRows>(
     conditions: *mut pg_sys::List,
     _plans: *mut pg_sys::List,
 ) -> *mut pg_sys::Plan {
-    // SAFETY: called by the planner with a path of `add_path`, whose private list has the filter, the number of the column and,
-    // if the filter is all that it asks, the condition. The filter is an expression of the plan, so that the server replaces
-    // references to other tables in it. The conditions come in the order in which they have to be evaluated.
+    // SAFETY: called by the planner with a path of `add_path`, whose private list has a list of expressions, one of numbers and,
+    // if the filter is all that it asks, the condition. The expressions are those of the plan, so that the server replaces
+    // references to other tables in them. The conditions come in the order in which they have to be evaluated.
     unsafe {
         error_frame::guarded(|| {
             let private = (*path).custom_private;
-            let filter = pg_sys::list_nth(private, 0);
-            let column = pg_sys::list_nth(private, 1).cast::<pg_sys::Integer>();
+            let expressions = pg_sys::list_nth(private, 0);
+            let numbers = pg_sys::list_copy(pg_sys::list_nth(private, 1).cast());
+            let condition = pg_sys::list_nth(private, 2).cast::<pg_sys::OpExpr>();
             let scan = new_plan(path, columns, conditions, Methods::<T>::SCAN);
             (*scan).scan.scanrelid = (*rel).relid;
-            (*scan).custom_exprs = pg_sys::lappend(ptr::null_mut(), pg_sys::copyObjectImpl(filter).cast());
-            let exact = pg_sys::list_length(private) == 3;
-            let at = match exact {
-                true => position((*scan).scan.plan.qual, pg_sys::list_nth(private, 2).cast()),
-                false => -1,
+            (*scan).custom_exprs = pg_sys::copyObjectImpl(expressions).cast();
+            let at = match condition.is_null() {
+                true => -1,
+                false => position((*scan).scan.plan.qual, condition),
             };
-            let numbers = pg_sys::lappend_int(ptr::null_mut(), (*column).ival);
-            let numbers = pg_sys::lappend_int(numbers, at);
-            (*scan).custom_private = pg_sys::lappend_int(numbers, i32::from(!exact));
+            (*scan).custom_private = pg_sys::lcons_int(at, numbers);
             scan.cast()
         })
     }

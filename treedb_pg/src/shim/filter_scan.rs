@@ -19,6 +19,7 @@ use super::datum::{Datum, Layout};
 use super::memory::Context;
 use super::prepared::{ImpliedCall, Prepared};
 use super::row_claims::RowClaims;
+use super::row_order::RowOrder;
 use super::scan_node::{NodeMethods, ScanNode, store_virtual};
 use super::snapshot::Registered;
 use super::streamed::{Argument, Estimate, Explanation};
@@ -36,6 +37,8 @@ pub(crate) struct Scanned {
 pub(crate) struct Given<'a> {
     pub(crate) table: Scanned,
     pub(crate) filter: Argument<'a>,
+    /// The order, and its SQL.
+    pub(crate) order: Option<(RowOrder, CString)>,
 }
 
 /// A search for the rows of a table whose document may match a filter.
@@ -44,19 +47,27 @@ pub(crate) trait FilteredRows: Sized + 'static {
     const NODE: &'static CStr;
     /// The column with the documents.
     const COLUMN: &'static CStr;
+    /// The function whose result is the value at a path of a document, by which rows are ordered.
+    const VALUE: &'static CStr;
     /// What EXPLAIN calls the filter.
     const LABEL: &'static CStr;
 
     /// How many rows match, and what it takes to find them by an index; `None` if nothing is known, or if no index
-    /// helps. `exact`: the filter is the query's own; otherwise it is wider, or says nothing. It must not raise errors: the scan
-    /// may never be executed.
-    fn estimate(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<Estimate>;
+    /// helps. `exact`: the filter is the query's own; otherwise it is wider, or says nothing. With an order: `None` too if no
+    /// index is expected to give it. It must not raise errors: the scan may never be executed.
+    fn estimate(
+        table: Scanned,
+        filter: &Argument<'_>,
+        exact: bool,
+        order: Option<&RowOrder>,
+    ) -> Option<Estimate>;
 
     /// Which share of the rows matches; `None` if nothing is known. It must not raise errors either.
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64>;
 
-    /// Begins a search under the snapshot of the statement.
-    fn open(table: Scanned, filter: Datum<'_>, snapshot: Registered) -> Self;
+    /// Begins a search under the snapshot of the statement. With an order, rows come in that order, whether an index gives it
+    /// or not.
+    fn open(table: Scanned, filter: Datum<'_>, order: Option<RowOrder>, snapshot: Registered) -> Self;
     /// Begins it again, with another filter perhaps.
     fn reopen(&mut self, filter: Datum<'_>);
     /// Whether every row that is returned for this filter matches it.
@@ -94,6 +105,7 @@ struct Running<T> {
     /// How many blocks it is about.
     claimed_blocks: u32,
     filter: PreparedFilter,
+    order: Option<RowOrder>,
     /// The conditions of the plan; null for none.
     conditions: *mut pg_sys::ExprState,
     /// Those without the filter; null for none.
@@ -118,13 +130,10 @@ impl PreparedFilter {
     /// # Safety
     /// A plan state of a plan that `filter_path` made, which begins; the current memory context is that of the query.
     unsafe fn new(node: *mut pg_sys::CustomScanState) -> PreparedFilter {
-        // SAFETY: the third number of a plan of `filter_path` says whether the filter is implied: then it is a constant, or a
-        // call of a function of one argument.
+        // SAFETY: a filter that is implied is a constant, or a call of a function of one argument.
         unsafe {
             let (_, filter) = plan_of(node);
-            let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-            let implied = unguarded::nth_number((*plan).custom_private, 2) != 0;
-            if !implied || (*filter).type_ != pg_sys::NodeTag::T_FuncExpr {
+            if number_of(node, IMPLIED) == 0 || (*filter).type_ != pg_sys::NodeTag::T_FuncExpr {
                 return PreparedFilter::Given(Prepared::new(filter.cast(), node));
             }
             let call = &*filter.cast::<pg_sys::FuncExpr>();
@@ -150,18 +159,53 @@ impl PreparedFilter {
     }
 }
 
+// The numbers of a plan that `filter_path` made.
+/// The position of the filter in the plan's list of conditions; -1 if it is not there.
+const CONDITION: usize = 0;
+/// The number of the column with the documents.
+const COLUMN: usize = 1;
+/// Whether the filter is one that an operator implies.
+const IMPLIED: usize = 2;
+/// The first of three of [`RowOrder::numbers`], if the plan has an order.
+const ORDER: usize = 3;
+
+/// A number of the plan of a node.
+///
+/// # Safety
+/// A plan state of a plan that `filter_path` made, which has that number.
+unsafe fn number_of(node: *mut pg_sys::CustomScanState, at: usize) -> i32 {
+    // SAFETY: the caller's.
+    unsafe { unguarded::nth_number((*(*node).ss.ps.plan.cast::<pg_sys::CustomScan>()).custom_private, at) }
+}
+
 /// The table of a node, and the expression of its filter.
 ///
 /// # Safety
 /// A plan state of a plan that `filter_path` made, which has begun.
 unsafe fn plan_of(node: *mut pg_sys::CustomScanState) -> (Scanned, *mut pg_sys::Node) {
-    // SAFETY: `filter_path` makes plans of one expression, the filter, and of numbers, the first that of the column; the
-    // server has opened the table.
+    // SAFETY: `filter_path` makes plans whose first expression is the filter; the server has opened the table.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-        let column = unguarded::nth_number((*plan).custom_private, 0) as i16;
+        let column = number_of(node, COLUMN) as i16;
         let table = (*(*node).ss.ss_currentRelation).rd_id;
         (Scanned { table, column }, unguarded::nth((*plan).custom_exprs, 0).cast())
+    }
+}
+
+/// The order of a node, and the expression of the value that it is of.
+///
+/// # Safety
+/// As [`plan_of`].
+unsafe fn order_of(node: *mut pg_sys::CustomScanState) -> Option<(RowOrder, *mut pg_sys::Node)> {
+    // SAFETY: `filter_path` makes plans with a second expression if they have an order, and numbers that belong to it.
+    unsafe {
+        let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
+        if pg_sys::list_length((*plan).custom_exprs) < 2 {
+            return None;
+        }
+        let value = unguarded::nth((*plan).custom_exprs, 1).cast();
+        let numbers = [0, 1, 2].map(|at| number_of(node, ORDER + at));
+        Some((RowOrder::of(value, numbers), value))
     }
 }
 
@@ -183,11 +227,10 @@ unsafe fn blocks_of(node: *mut pg_sys::CustomScanState) -> u32 {
 /// # Safety
 /// As [`plan_of`].
 unsafe fn other_conditions(node: *mut pg_sys::CustomScanState) -> *mut pg_sys::ExprState {
-    // SAFETY: the second number of a plan of `filter_path` is the position of the filter in the plan's list of
-    // conditions, of which the server makes no other list.
+    // SAFETY: the server makes no other list of the plan's conditions than that in which the filter has its position.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-        let at = unguarded::nth_number((*plan).custom_private, 1);
+        let at = number_of(node, CONDITION);
         let all = (*plan).scan.plan.qual;
         if at == 0 && !all.is_null() && (*all).length == 1 {
             return std::ptr::null_mut();
@@ -235,6 +278,7 @@ impl<T: FilteredRows> ScanNode for Running<T> {
                 claims: None,
                 claimed_blocks: 0,
                 filter: PreparedFilter::new(node),
+                order: order_of(node).map(|(order, _)| order),
                 conditions: (*node).ss.ps.qual,
                 others: other_conditions(node),
                 fresh: true,
@@ -323,10 +367,15 @@ impl<T: FilteredRows> ScanNode for Running<T> {
         sql: &dyn Fn(*mut pg_sys::Node) -> Option<CString>,
         shown: &mut Explanation<'_>,
     ) {
-        // SAFETY: the caller's; the filter is an expression of the plan.
+        // SAFETY: the caller's; the filter and the value are expressions of the plan.
         let given = unsafe {
             let (table, filter) = plan_of(node);
-            Given { table, filter: argument_of(filter, sql) }
+            let order = order_of(node).map(|(order, value)| {
+                let value = sql(value).unwrap_or_default();
+                let shown = [value.to_bytes(), order.direction().as_bytes()].concat();
+                (order, CString::new(shown).unwrap_or_default())
+            });
+            Given { table, filter: argument_of(filter, sql), order }
         };
         let search = running.and_then(|running| running.search.as_ref());
         T::explain(search.map(|(_, search)| search), &given, shown);
@@ -383,12 +432,12 @@ impl<T: FilteredRows> Running<T> {
             let snapshot = Registered::of_executor((*state).es_snapshot);
             (plan_of(node).0, Datum::from_raw(filter, Layout::Varlena), snapshot)
         };
-        let Running { search, claims, memory, .. } = self;
+        let Running { search, claims, memory, order, .. } = self;
         match search {
             Some((_, search)) => memory.enter(|| search.reopen(filter)),
             None => {
                 *search = Some(memory.enter(|| {
-                    let opened = T::open(table, filter, snapshot);
+                    let opened = T::open(table, filter, order.clone(), snapshot);
                     (opened.slot(), opened)
                 }));
             }

@@ -196,7 +196,11 @@ unsafe fn make_path(
         // A call with lateral references is parameterized by them.
         let path = custom_path::new_path(root, rel, (*rel).lateral_relids, planned.methods);
         custom_path::set_costs(path, (estimate.startup, estimate.total), tuples);
-        let wanted = pg_sys::makeInteger(wanted(root, rel));
+        // How often a call in a join is read, and how far, is the join's affair. Often there are few rows, which are found at
+        // once if a few more are asked for.
+        const OF_A_JOIN: u32 = 8;
+        let wanted = custom_path::wanted_rows(root, rel).unwrap_or(OF_A_JOIN);
+        let wanted = pg_sys::makeInteger(i32::try_from(wanted).unwrap_or(0));
         let private = pg_sys::lappend(std::ptr::null_mut(), wanted.cast());
         (*path).custom_private = pg_sys::lappend(private, call.cast());
         path
@@ -252,28 +256,6 @@ unsafe fn add_divided_path(
         (*path).path.rows = ((*path).path.rows * share).max(1.0);
         (*rel).consider_parallel = true;
         custom_path::add_partial_path(path, i32::try_from(divided.workers).unwrap_or(0));
-    }
-}
-
-/// How many rows of a relation are likely to be read; 0 for all of them.
-///
-/// # Safety
-/// The planner's.
-unsafe fn wanted(root: *mut pg_sys::PlannerInfo, rel: *mut pg_sys::RelOptInfo) -> i32 {
-    // SAFETY: sets of numbers; fields of valid nodes.
-    unsafe {
-        if !pg_sys::bms_equal((*root).all_baserels, (*rel).relids) {
-            // How often it is read, and how far, is the join's affair. Often there are few rows, which are found at once
-            // if a few more are asked for.
-            return 8;
-        }
-        let (limit, fraction) = ((*root).limit_tuples, (*root).tuple_fraction);
-        match () {
-            () if limit > 0.0 => limit as i32,
-            () if fraction >= 1.0 => fraction as i32,
-            () if fraction > 0.0 => 1,
-            () => 0,
-        }
     }
 }
 

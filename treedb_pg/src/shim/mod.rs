@@ -32,7 +32,9 @@
 //! * [`streamed`], [`function_path`], [`custom_scan`]: functions in FROM whose rows are produced one by one
 //! * [`custom_path`], [`scan_node`]: custom paths of the planner's; the executor's nodes of custom scans; [`prepared`]: their expressions
 //! * [`scan_team`]: scans of a table by several processes; [`row_claims`]: rows found by several processes; [`parallel_segment`]: what they have in common with parallel builds
-//! * [`filter_path`], [`filter_scan`]: tables in FROM whose rows are found by a filter on their documents
+//! * [`filter_path`], [`filter_scan`], [`row_order`]: tables in FROM whose rows are found by a filter on their documents, in an order of
+//!   values of these perhaps
+//! * [`sorted_bytes`]: strings of bytes, sorted
 //! * [`temp_file`], [`thread`], [`release`]: temporary files; what threads other than the server's may do; handles
 //!   that the server has released already
 //! * [`setting`]: settings, and what is done when the library is loaded
@@ -81,6 +83,7 @@ pub(crate) mod release;
 pub(crate) mod rewrite;
 pub(crate) mod row_claims;
 pub(crate) mod row_form;
+pub(crate) mod row_order;
 pub(crate) mod rows;
 mod scan_node;
 pub(crate) mod scan_team;
@@ -88,6 +91,7 @@ pub(crate) mod server;
 pub(crate) mod setting;
 pub(crate) mod snapshot;
 pub(crate) mod sort_support;
+pub(crate) mod sorted_bytes;
 pub(crate) mod streamed;
 pub(crate) mod subtransaction;
 pub(crate) mod table;

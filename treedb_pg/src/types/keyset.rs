@@ -5,8 +5,13 @@
 //! specification as `createIndexes` takes it, without name and `unique`: `{"key": {"a": 1}, "sparse": true}`. They are
 //! told apart by their first field, which in a specification is a document.
 //!
-//! Stored as a byte of flags (1: the document has an array on a path of the index) and the keys in rising order,
-//! each a length of two bytes, little-endian, and the key. Keys longer than [`LONGEST`] are cut: no index keeps more.
+//! Stored as a byte of flags and the keys in rising order, each a length of two bytes, little-endian, and the key. Keys longer
+//! than [`LONGEST`] are cut: no index keeps more. Flags:
+//!
+//! | flag | what |
+//! |---|---|
+//! | 1 | the document has an array on a path of the index |
+//! | 2, 4, 8 | if there is none: which [`OtherTypes`] its values have |
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -16,7 +21,7 @@ use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_query::doc::{Doc, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::index::ordered::{IndexDef, IndexOptions, KeySet};
+use treedb_query::index::ordered::{IndexDef, IndexOptions, KeySet, OtherTypes};
 use treedb_query::query::index_of;
 
 use super::bson::document;
@@ -28,19 +33,26 @@ use crate::shim::memory::{CString, Varlena};
 pub(crate) const LONGEST: usize = 4096;
 
 const MULTIKEY: u8 = 1;
+/// How far the flags of types are shifted.
+const TYPES: u32 = 1;
 
 /// The keys of a document, as they are stored.
 pub(crate) struct StoredKeys<'a> {
     /// Whether another document of this kind may have several keys.
     pub(crate) multikey: bool,
+    /// Unless it may: which of its values have other types than their keys tell.
+    pub(crate) types: OtherTypes,
     rest: &'a [u8],
 }
 
 /// Reads a stored key set. Bytes that are none end it early.
 pub(crate) fn read(bytes: &[u8]) -> StoredKeys<'_> {
     match bytes.split_first() {
-        Some((flags, rest)) => StoredKeys { multikey: flags & MULTIKEY != 0, rest },
-        None => StoredKeys { multikey: false, rest: &[] },
+        Some((flags, rest)) => {
+            let types = OtherTypes::from_bits(flags >> TYPES);
+            StoredKeys { multikey: flags & MULTIKEY != 0, types, rest }
+        }
+        None => StoredKeys { multikey: false, types: OtherTypes::NONE, rest: &[] },
     }
 }
 
@@ -55,8 +67,8 @@ impl<'a> Iterator for StoredKeys<'a> {
     }
 }
 
-fn write(keys: &KeySet) -> Vec<u8> {
-    let mut out = vec![if keys.multikey { MULTIKEY } else { 0 }];
+fn write(keys: &KeySet, types: OtherTypes) -> Vec<u8> {
+    let mut out = vec![if keys.multikey { MULTIKEY } else { types.bits() << TYPES }];
     for key in &keys.keys {
         let kept = key.get(..LONGEST).unwrap_or(key);
         // Fits: LONGEST does.
@@ -148,22 +160,37 @@ fn described(description: &[u8]) -> Arc<IndexDef> {
     })
 }
 
-/// The keys of document 0 in the index that argument 1 describes.
-fn keys_of(args: &Args) -> KeySet {
+/// The keys of a document, and if it has no array on a path, which of its values have other types than they tell.
+fn typed_keys(def: &IndexDef, document: &RawDocument) -> Result<(KeySet, OtherTypes)> {
+    let mut key = Vec::with_capacity(16 * def.keys.len());
+    if let Some(lengths) = def.single(document, &mut key) {
+        let types = OtherTypes::of_key(key.get(lengths.key..).unwrap_or_default());
+        key.truncate(lengths.key);
+        return Ok((KeySet { keys: vec![key], multikey: false }, types));
+    }
+    let keys = def.keys(document)?;
+    let told = !keys.multikey && !keys.keys.is_empty() && def.holds_values();
+    let types = if told { OtherTypes::of_key(&def.type_bits(document)) } else { OtherTypes::NONE };
+    Ok((keys, types))
+}
+
+/// The keys of document 0 in the index that argument 1 describes, see [`typed_keys`].
+fn keys_of(args: &Args) -> (KeySet, OtherTypes) {
     let (bytes, description) = (args.bytes(0), args.bytes(1));
     accept(args.with_kept(|LastIndex(kept)| {
         if kept.as_ref().is_none_or(|(kept, _)| kept.as_slice() != &*description) {
             *kept = None;
         }
         let (_, def) = kept.get_or_insert_with(|| (description.to_vec(), described(&description)));
-        def.keys(document(&bytes))
+        typed_keys(def, document(&bytes))
     }))
 }
 
 pg_function! {
     /// `treedb.keys(document, pattern)`: what an index of TreeDB has for a document.
     fn treedb_keys(args: [Varlena, Varlena]) -> Varlena<'_> {
-        args.memory().varlena(&write(&keys_of(args)))
+        let (keys, types) = keys_of(args);
+        args.memory().varlena(&write(&keys, types))
     }
 }
 
@@ -171,7 +198,7 @@ pg_function! {
     /// `treedb.unique_key(document, pattern)`: what a unique index has for a document, a bytea; NULL if the index leaves
     /// the document out.
     fn treedb_unique_key(args: [Varlena, Varlena]) -> Option<Varlena<'_>> {
-        let keys = keys_of(args);
+        let (keys, _) = keys_of(args);
         match keys.keys.as_slice() {
             [] => None,
             [key] if !keys.multikey => Some(args.memory().varlena(key)),

@@ -14,6 +14,7 @@
 //! | 2 | a double that is a whole number |
 //! | 3 | a symbol |
 //! | 4 | missing |
+//! | 128 and more | the key's, or not in the key: an owner that does not store type bits knows of all entries together which [`OtherTypes`] there are |
 //! | 255 | not in the key: the row has to be fetched |
 
 use bson::RawDocument;
@@ -29,6 +30,64 @@ const SYMBOL: u8 = 3;
 const MISSING: u8 = 4;
 /// The row has to be fetched.
 pub const FETCH: u8 = 255;
+
+/// Type bits of entries of which some may have other types than their keys tell; the flags of [`OtherTypes`] are added.
+const MIXED: u8 = 128;
+
+/// Which values of an index have other types than their keys tell, for an owner that does not store type bits: where no value of
+/// a kind has, keys tell the types of all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct OtherTypes(u8);
+
+impl OtherTypes {
+    /// None.
+    pub const NONE: OtherTypes = OtherTypes(0);
+    const NUMBER: u8 = 1;
+    const STRING: u8 = 2;
+    const MISSING: u8 = 4;
+    const ALL: u8 = 7;
+
+    /// Those among the values of one key, by its type bits as [`IndexDef::single`] makes them.
+    pub fn of_key(type_bits: &[u8]) -> OtherTypes {
+        let flag = |bits: &u8| match *bits {
+            DEFAULT => 0,
+            SYMBOL => OtherTypes::STRING,
+            MISSING => OtherTypes::MISSING,
+            // Not in the key whatever it is, unless it is a number.
+            _ => OtherTypes::NUMBER,
+        };
+        OtherTypes(type_bits.iter().fold(0, |all, bits| all | flag(bits)))
+    }
+
+    /// As a number, below 8.
+    pub fn bits(self) -> u8 {
+        self.0
+    }
+
+    /// That number as what it stands for.
+    pub fn from_bits(bits: u8) -> OtherTypes {
+        OtherTypes(bits & OtherTypes::ALL)
+    }
+
+    /// The type bits of every entry of an index with so many fields.
+    pub fn type_bits(self, fields: usize) -> Vec<u8> {
+        match self {
+            OtherTypes::NONE => vec![DEFAULT],
+            OtherTypes(flags) => vec![MIXED | flags; fields],
+        }
+    }
+
+    /// Whether a value, decoded from a key of an entry with such type bits, may be another one.
+    fn include(self, value: &Value<'_>) -> bool {
+        let flag = match value {
+            Value::String(_) => OtherTypes::STRING,
+            Value::Null => OtherTypes::MISSING,
+            value if value.is_number() => OtherTypes::NUMBER,
+            _ => 0,
+        };
+        self.0 & flag != 0
+    }
+}
 
 /// 2^63: above every 64-bit integer.
 const LIMIT: f64 = 9_223_372_036_854_775_808.0;
@@ -86,7 +145,13 @@ pub(crate) fn restored<'v>(
     if bits == FETCH {
         return None;
     }
-    Some(Some(match (decode(encoding, text)?, bits) {
+    let value = decode(encoding, text)?;
+    let bits = match bits {
+        MIXED.. if OtherTypes::from_bits(bits).include(&value) => return None,
+        MIXED.. => DEFAULT,
+        bits => bits,
+    };
+    Some(Some(match (value, bits) {
         (Value::Double(number), DEFAULT) if is_whole(number) => {
             let whole = number as i64;
             i32::try_from(whole).map_or(Value::Int64(whole), Value::Int32)
@@ -139,6 +204,43 @@ mod tests {
             }
         }
         assert!(found > 300 && fetched > 100, "{found} {fetched}");
+    }
+
+    #[test]
+    fn keys_tell_the_types_of_all_kinds_of_which_no_value_has_another_one() {
+        let mut rng = Rng::new(7);
+        let mut text = Vec::new();
+        for round in 0..200 {
+            let docs: Vec<_> = (0..1 + round % 5).map(|_| random_document(&mut rng, 2)).collect();
+            let mut values: Vec<Option<Value<'_>>> = docs
+                .iter()
+                .flat_map(|doc| Doc::from(doc).elements().map(|element| Some(element.value())))
+                .collect();
+            values.extend((round % 3 == 0).then_some(None));
+            let all =
+                values.iter().fold(0, |all, value| all | OtherTypes::of_key(&[type_bits_of(*value)]).bits());
+            let all = OtherTypes::from_bits(all);
+            for value in &values {
+                let mut key = Vec::new();
+                encode_value(value.unwrap_or(Value::Null), &mut key);
+                let restored = restored(&key, &all.type_bits(1), 0, &mut text);
+                assert!(restored.is_none_or(|restored| restored == *value), "{value:?} {all:?} {restored:?}");
+                let plain = matches!(value, Some(Value::Bool(_) | Value::ObjectId(_) | Value::Date(_)));
+                assert!(!plain || restored.is_some(), "{value:?} {all:?}");
+            }
+        }
+        let two = [Value::Int32(5), Value::String(b"x")].map(|value| {
+            let mut key = Vec::new();
+            encode_value(value, &mut key);
+            key
+        });
+        let bits = OtherTypes::of_key(&[DOUBLE, MISSING]).type_bits(2);
+        assert_eq!(restored(&two[0], &bits, 0, &mut text), None);
+        assert_eq!(restored(&two[1], &bits, 1, &mut text), Some(Some(Value::String(b"x"))));
+        assert_eq!(
+            restored(&two[0], &OtherTypes::of_key(&[DEFAULT]).type_bits(2), 1, &mut text),
+            Some(Some(Value::Int32(5)))
+        );
     }
 
     #[test]

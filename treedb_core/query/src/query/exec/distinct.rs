@@ -13,7 +13,7 @@ use crate::query::plan::{OrderedIndex, PlanSummary};
 const PASSED: usize = 8;
 
 /// The distinct values at `path` among all documents, in the order of an index; `None` if no index has keys
-/// that contain them.
+/// that contain them. Where entries are not exact, rows are asked for until the snapshot shows one that has the value.
 ///
 /// # Errors
 /// Those of the index and of rows that have to be fetched.
@@ -30,7 +30,9 @@ pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<O
     let all = source.indexes().iter().enumerate();
     let ordered = all.filter_map(|(number, info)| Some((number, OrderedIndex::of(info)?)));
     let found = { ordered }.find(|(_, info)| tells(info));
-    let Some((index, info)) = found.filter(|_| source.entries_are_exact()) else { return Ok(None) };
+    let exact = source.entries_are_exact();
+    let tell = |index: usize| exact || source.keys_decide(index) && source.keys_have_types(index);
+    let Some((index, info)) = found.filter(|(index, _)| tell(*index)) else { return Ok(None) };
     if let Some(used) = source.indexes().get(index) {
         used.uses.add();
         interrupt::note_plan(|| PlanSummary::of_distinct(used));
@@ -62,7 +64,8 @@ pub fn distinct_by_index(source: &dyn Source, path: &str) -> Result<Option<Vec<O
             }
             // A missing field has the key of null: the next entry may be a real null.
             let value = match restored(&plain, type_bits, 0, &mut text) {
-                Some(value) => value.map(OwnedValue::from_value),
+                Some(value) if exact || source.shows(row)? => value.map(OwnedValue::from_value),
+                Some(_) => None,
                 None => {
                     let mut value = None;
                     source.fetch(row, &mut |document| {

@@ -46,7 +46,12 @@ impl RowCandidates {
     /// As [`Plan::choose`].
     pub fn new(source: &dyn Source, context: &QueryContext<'_>, query: Query) -> Result<Self> {
         let plan = Plan::choose(source, context, &query)?;
-        Ok(RowCandidates {
+        Ok(Self::of(query, plan))
+    }
+
+    /// The rows of a plan that was chosen for `query`. Where the plan does not have to sort, they come in the query's order.
+    pub fn of(query: Query, plan: Plan) -> Self {
+        RowCandidates {
             query,
             plan,
             range: 0,
@@ -56,7 +61,7 @@ impl RowCandidates {
             bitmap: None,
             near: NearWalk::default(),
             keys_examined: 0,
-        })
+        }
     }
 
     /// Begins again with the first row.

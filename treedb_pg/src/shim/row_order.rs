@@ -1,0 +1,185 @@
+//! The order of a table's rows by the value at a path of their documents: what the planner asks for, and how a plan says it.
+//!
+//! A query is ordered by `get(column, 'path')`, the function behind `column -> 'path'`, whose result is NULL for documents
+//! without a value there. Only the first key of an order counts: the server sorts rows with equal ones by the others
+//! (Incremental Sort).
+
+use std::ffi::CStr;
+use std::ptr;
+
+use pgrx::pg_sys;
+
+use super::custom_path;
+use super::datum::{Datum, Layout};
+use super::{catalog, compat};
+
+/// An order of rows by a value of their documents.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct RowOrder {
+    /// The path of the value, in the database's encoding.
+    pub(crate) path: Vec<u8>,
+    pub(crate) descending: bool,
+    /// Whether rows without a value come first; else they come last.
+    pub(crate) absent_first: bool,
+    /// How many rows are likely to be read; 0 for all.
+    pub(crate) wanted: u32,
+}
+
+impl RowOrder {
+    /// What its expression says, with the numbers of [`RowOrder::numbers`].
+    ///
+    /// # Safety
+    /// An expression of [`AskedOrder`], or a copy that the server has made a part of a plan.
+    pub(super) unsafe fn of(
+        expression: *mut pg_sys::Node,
+        [descending, absent_first, wanted]: [i32; 3],
+    ) -> RowOrder {
+        // SAFETY: a call of two arguments, the second of which is a text that is a constant and not NULL.
+        let path = unsafe {
+            let constant = &*pg_sys::list_nth(arguments_of(expression), 1).cast::<pg_sys::Const>();
+            Datum::from_raw(constant.constvalue, Layout::Varlena).bytes().to_vec()
+        };
+        RowOrder {
+            path,
+            descending: descending != 0,
+            absent_first: absent_first != 0,
+            wanted: u32::try_from(wanted).unwrap_or(0),
+        }
+    }
+
+    /// What its expression does not say.
+    pub(super) fn numbers(&self) -> [i32; 3] {
+        let wanted = i32::try_from(self.wanted).unwrap_or(0);
+        [i32::from(self.descending), i32::from(self.absent_first), wanted]
+    }
+
+    /// What SQL has behind the expression in ORDER BY.
+    pub(super) fn direction(&self) -> &'static str {
+        match (self.descending, self.absent_first) {
+            (false, false) => "",
+            (false, true) => " NULLS FIRST",
+            (true, true) => " DESC",
+            (true, false) => " DESC NULLS LAST",
+        }
+    }
+}
+
+/// An order that a query asks for.
+pub(super) struct AskedOrder {
+    pub(super) order: RowOrder,
+    /// The number of the column of documents.
+    pub(super) column: i16,
+    /// The value that rows are ordered by.
+    pub(super) expression: *mut pg_sys::Node,
+    key: *mut pg_sys::PathKey,
+}
+
+impl AskedOrder {
+    /// What a query orders the rows of `rel` by first, if that is a value of their documents: what `function` gives, which
+    /// returns values of the extension's type `kind`.
+    ///
+    /// # Safety
+    /// The planner, and a relation of the query's own.
+    pub(super) unsafe fn of(
+        root: *mut pg_sys::PlannerInfo,
+        rel: *mut pg_sys::RelOptInfo,
+        function: &CStr,
+        kind: &'static CStr,
+    ) -> Option<AskedOrder> {
+        // SAFETY: lists of the planner's; the tag of a node says what structure it is.
+        unsafe {
+            // A path that depends on other relations has no order, in the planner's view.
+            if (*root).query_pathkeys.is_null() || !(*rel).lateral_relids.is_null() {
+                return None;
+            }
+            let key = pg_sys::list_nth((*root).query_pathkeys, 0).cast::<pg_sys::PathKey>();
+            let class = (*key).pk_eclass;
+            if (*class).ec_has_volatile {
+                return None;
+            }
+            let members = (*class).ec_members;
+            let (expression, column, path) = (0..pg_sys::list_length(members)).find_map(|at| {
+                let member = pg_sys::list_nth(members, at).cast::<pg_sys::EquivalenceMember>();
+                let own = !(*member).em_is_child && pg_sys::bms_equal((*member).em_relids, (*rel).relids);
+                let expression = (*member).em_expr.cast::<pg_sys::Node>();
+                let (column, path) = own.then(|| value_of((*rel).relid, expression, function)).flatten()?;
+                Some((expression, column, path))
+            })?;
+            if (*key).pk_opfamily != order_of_type(catalog::own_type(kind)) {
+                return None;
+            }
+            let order = RowOrder {
+                path,
+                descending: compat::is_descending(&*key),
+                absent_first: (*key).pk_nulls_first,
+                wanted: custom_path::wanted_rows(root, rel).unwrap_or(0),
+            };
+            Some(AskedOrder { order, column, expression, key })
+        }
+    }
+
+    /// The order of a path that has it.
+    ///
+    /// # Safety
+    /// In the planner of the query.
+    pub(super) unsafe fn path_keys(&self) -> *mut pg_sys::List {
+        // SAFETY: a node of the planner's.
+        unsafe { pg_sys::lappend(ptr::null_mut(), self.key.cast()) }
+    }
+}
+
+/// The column and the path that an expression takes a value from, if it is a call of `function` for a row of relation `number`.
+///
+/// # Safety
+/// An expression.
+unsafe fn value_of(
+    number: pg_sys::Index,
+    expression: *mut pg_sys::Node,
+    function: &CStr,
+) -> Option<(i16, Vec<u8>)> {
+    // SAFETY: the tag of a node says what structure it is; a constant of a type of variable length.
+    unsafe {
+        let called = match (*expression).type_ {
+            pg_sys::NodeTag::T_OpExpr => pg_sys::get_opcode((*expression.cast::<pg_sys::OpExpr>()).opno),
+            pg_sys::NodeTag::T_FuncExpr => (*expression.cast::<pg_sys::FuncExpr>()).funcid,
+            _ => return None,
+        };
+        let arguments = arguments_of(expression);
+        if pg_sys::list_length(arguments) != 2 {
+            return None;
+        }
+        let document = pg_sys::list_nth(arguments, 0).cast::<pg_sys::Var>();
+        let path = pg_sys::list_nth(arguments, 1).cast::<pg_sys::Const>();
+        let is_value = (*document.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Var
+            && (*document).varno == number as i32
+            && (*document).varlevelsup == 0
+            && (*path.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Const
+            && (*path).consttype == pg_sys::TEXTOID
+            && !(*path).constisnull
+            && catalog::is_own_function(called, function);
+        is_value.then(|| {
+            let path = Datum::from_raw((*path).constvalue, Layout::Varlena).bytes().to_vec();
+            ((*document).varattno, path)
+        })
+    }
+}
+
+/// The arguments of an operator or a call.
+///
+/// # Safety
+/// One of these.
+unsafe fn arguments_of(expression: *mut pg_sys::Node) -> *mut pg_sys::List {
+    // SAFETY: the tag of a node says what structure it is.
+    unsafe {
+        match (*expression).type_ {
+            pg_sys::NodeTag::T_OpExpr => (*expression.cast::<pg_sys::OpExpr>()).args,
+            _ => (*expression.cast::<pg_sys::FuncExpr>()).args,
+        }
+    }
+}
+
+/// The family of the operators that values of a type are ordered by unless others are named.
+fn order_of_type(kind: pg_sys::Oid) -> pg_sys::Oid {
+    // SAFETY: a catalog look-up by a type that exists; its entry stays where it is.
+    unsafe { (*pg_sys::lookup_type_cache(kind, pg_sys::TYPECACHE_BTREE_OPFAMILY as i32)).btree_opf }
+}
