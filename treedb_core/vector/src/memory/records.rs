@@ -158,14 +158,15 @@ impl<T: Copy + Default> Records<T> {
     /// Bytes that they take besides those that they share with `other`, of which they are a clone, or it of them.
     pub fn bytes_beside(&self, other: &Records<T>) -> usize {
         let elements = self.elements_bytes();
-        let shared = |(own, other): (&Arc<[Segment<T>]>, &Arc<[Segment<T>]>)| {
+        let shared = |own: &Arc<[Segment<T>]>, other: &Arc<[Segment<T>]>| {
             if Arc::ptr_eq(own, other) {
                 return own.len() * (elements + size_of::<Segment<T>>());
             }
             let pairs = own.iter().zip(other.iter());
             pairs.filter(|(own, other)| Arc::ptr_eq(&own.elements, &other.elements)).count() * elements
         };
-        self.bytes() - self.branches.iter().zip(&other.branches).map(shared).sum::<usize>()
+        self.bytes()
+            - self.branches.iter().zip(&other.branches).map(|(own, other)| shared(own, other)).sum::<usize>()
     }
 }
 
