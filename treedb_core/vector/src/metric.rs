@@ -87,9 +87,23 @@ impl Metric {
     /// The distance; both vectors are fit for it (see [`Metric::check`]) and have as many dimensions.
     pub fn distance(self, a: &[f32], b: &[f32]) -> f32 {
         let kernels = Kernels::best();
+        self.distance_from(&kernels, (a, self.squares(&kernels, a)), b)
+    }
+
+    /// What [`Metric::distance_from`] needs of the first vector beside it: its squared length, or nothing.
+    pub fn squares(self, kernels: &Kernels, vector: &[f32]) -> f32 {
+        match self {
+            Metric::Cosine => (kernels.dot)(vector, vector),
+            _ => 0.0,
+        }
+    }
+
+    /// The same distance as [`Metric::distance`], to the last bit, of many vectors from one.
+    #[inline]
+    pub fn distance_from(self, kernels: &Kernels, (a, squares): (&[f32], f32), b: &[f32]) -> f32 {
         match self {
             Metric::Cosine => {
-                let squares = [(kernels.dot)(a, a), (kernels.dot)(b, b)];
+                let squares = [squares, (kernels.dot)(b, b)];
                 if !squares.iter().all(|squares| PRECISE.contains(squares)) {
                     return cosine_distance(a, b);
                 }

@@ -67,16 +67,16 @@ pub(crate) struct RecentBuffers {
 }
 
 impl RecentBuffers {
-    /// Asks the processor to bring a part of a block nearer that is about to be read, if it was read before.
+    /// Asks the processor to bring one byte and a part of a block nearer that are about to be read, if it was read before.
     #[inline]
-    pub(crate) fn prefetch(&self, block: u32, part: Range<usize>) {
+    pub(crate) fn prefetch(&self, block: u32, byte: usize, part: Range<usize>) {
         let known = self.buffers.get(block as usize).copied().unwrap_or(0);
-        if known <= 0 || part.end > PAGE_SIZE {
+        if known <= 0 || byte >= PAGE_SIZE || part.end > PAGE_SIZE {
             return;
         }
         // SAFETY: a shared buffer of this number was pinned before, and buffers stay where they are. Nothing is read.
         let page = unsafe { pg_sys::BufferGetPage(known) }.cast::<u8>();
-        for at in std::iter::once(0).chain(part.step_by(LINE)) {
+        for at in std::iter::once(byte).chain(part.step_by(LINE)) {
             prefetch_line(page.wrapping_add(at));
         }
     }

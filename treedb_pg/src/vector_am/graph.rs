@@ -17,7 +17,7 @@ use super::meta::Meta;
 use super::record::{self, Layout, LinkCode, Place, Slots, above, node};
 use super::upper::Upper;
 use crate::pages::page::{Damage, View};
-use crate::shim::buffer::{Page, RecentBuffers, Shared, has_block};
+use crate::shim::buffer::{PAGE_SIZE, Page, RecentBuffers, Shared, has_block};
 use crate::shim::error;
 use crate::shim::relation::Index;
 
@@ -65,6 +65,8 @@ struct Known {
     /// Where its pages were last.
     recent: RefCell<RecentBuffers>,
     upper: RefCell<Upper>,
+    /// Where what it has of some nodes is.
+    places: RefCell<Vec<Option<usize>>>,
     work: RefCell<Work>,
     rotation: RefCell<Option<(usize, Rc<Rotation>)>>,
 }
@@ -79,25 +81,31 @@ struct Work {
 thread_local! {
     /// Of the indexes that this backend has read. An OID may be reused for another index; stale entries are harmless:
     /// the server checks each buffer, and the rest is kept with what it is of.
-    static KNOWN: RefCell<HashMap<pg_sys::Oid, Rc<Known>>> = RefCell::default();
+    static KNOWN: RefCell<HashMap<u32, Rc<Known>, BuildHasherDefault<NodeHasher>>> = RefCell::default();
 }
 
 /// Indexes that are remembered, so that a backend that reads many does not keep memory for each.
 const MOST_INDEXES: usize = 16;
 
 fn known(index: Index<'_>) -> Rc<Known> {
+    let oid = index.oid().to_u32();
     KNOWN.with_borrow_mut(|all| {
-        if all.len() >= MOST_INDEXES && !all.contains_key(&index.oid()) {
+        if all.len() >= MOST_INDEXES && !all.contains_key(&oid) {
             all.clear();
         }
-        all.entry(index.oid()).or_default().clone()
+        all.entry(oid).or_default().clone()
     })
 }
+
+/// Nodes that are asked for before the one that is compared.
+const AHEAD: usize = 2;
 
 /// What a search looks for.
 #[derive(Clone, Copy)]
 pub(super) struct Query<'q> {
     pub(super) vector: &'q [f32],
+    /// What distances from it need beside it ([`treedb_vector::metric::Metric::squares`]).
+    pub(super) squares: f32,
     /// The same of length 1 where only its direction counts.
     pub(super) direction: &'q [f32],
     pub(super) coded: Coded<'q>,
@@ -108,12 +116,13 @@ pub(super) struct Query<'q> {
 impl<'i> Graph<'i> {
     /// Reads the meta page.
     pub(super) fn open(index: Index<'i>) -> Graph<'i> {
-        Graph::opened(index, Meta::of(index))
+        let meta = Meta::of(index);
+        Graph::opened(index, meta, meta.layout())
     }
 
     /// The same of an index whose meta page has been read: where searches begin is read again, the rest never changes.
-    pub(super) fn opened(index: Index<'i>, meta: Meta) -> Graph<'i> {
-        let (layout, kernels) = (meta.layout(), Kernels::best());
+    pub(super) fn opened(index: Index<'i>, meta: Meta, layout: Layout) -> Graph<'i> {
+        let kernels = Kernels::best();
         Graph { index, meta, layout, kernels, known: known(index), for_scan: false, rows: RefCell::default() }
     }
 
@@ -192,6 +201,17 @@ impl<'i> Graph<'i> {
         read(self.layout.slot(Slots::Nodes, page.bytes(), place.slot))
     }
 
+    /// Asks for what [`Graph::glance`] reads of a node, before it is needed.
+    #[inline]
+    fn fetch(&self, node: u32) {
+        if !self.index.is_temporary() {
+            let place = self.layout.place(node);
+            let slot = self.layout.offset(Slots::Nodes, place.slot);
+            let body = slot + self.layout.body_at()..slot + self.layout.size(Slots::Nodes);
+            self.known.recent.borrow().prefetch(place.block, slot, body);
+        }
+    }
+
     /// Reads a node.
     #[inline]
     pub(super) fn node<R>(&self, node: u32, read: impl FnOnce(&[u8]) -> R) -> R {
@@ -249,26 +269,86 @@ impl<'i> Graph<'i> {
         self.meta.kind.metric.score(&self.kernels, a, b, 1.0)
     }
 
-    /// The score of a node above level 0, from what is remembered of its vector, or is now.
-    fn remembered_score(&self, vector: &[f32], node: u32) -> f32 {
-        if let Some(remembered) = self.known.upper.borrow().vector(node) {
-            return self.between(remembered, vector);
-        }
-        let mut read = Vec::new();
+    /// The score of a node above level 0, whose vector is remembered from now on.
+    fn score_above(&self, query: &Query<'_>, node: u32) -> f32 {
         // What is remembered of links may be out of date.
         if !has_block(*self.index, self.layout.place(node).block) {
             return f32::INFINITY;
         }
+        let vector = &mut self.known.work.borrow_mut().vector;
         let is_there = self.glance(node, |slot| {
-            self.layout.vector(slot, &mut read);
+            self.layout.vector(slot, vector);
             record::row(slot).is_some()
         });
         if !is_there {
             return f32::INFINITY;
         }
-        let score = self.between(&read, vector);
-        self.known.upper.borrow_mut().add_vector(node, read);
-        score
+        self.known.upper.borrow_mut().add_vector(&self.layout, node, vector);
+        self.between(vector, query.direction)
+    }
+
+    /// A scan's query, if searches go by what is remembered of the levels above 0. With estimates, only nodes of these are asked for
+    /// their scores.
+    fn remembering<'q, 'v>(&self, query: &'q Option<Query<'v>>) -> Option<&'q Query<'v>> {
+        query.as_ref().filter(|_| self.for_scan && self.layout.code.is_some())
+    }
+
+    /// [`Nodes::estimates`]. Shows what makes the node's vector of length 1 and its elements to `show`, if estimates are made from
+    /// them.
+    pub(super) fn estimates_showing(
+        &self,
+        query: &Option<Query<'_>>,
+        node: u32,
+        out: &mut Vec<Estimate<u32>>,
+        show: impl FnOnce(f32, &[f32]),
+    ) -> Option<f32> {
+        let (Some(code), Some(query)) = (self.layout.code, query) else { return None };
+        check_for_interrupts!();
+        out.clear();
+        let place = self.layout.place(node);
+        let page = self.page(Slots::Nodes, place.block);
+        let slot = self.layout.slot(Slots::Nodes, page.bytes(), place.slot);
+        let Some(row) = record::row(slot) else {
+            // If what is remembered has led here, it is out of date.
+            self.known.upper.borrow_mut().clear();
+            return Some(f32::INFINITY);
+        };
+        if self.for_scan {
+            self.rows.borrow_mut().insert(node, row);
+        }
+        let (links, stride) = self.layout.links_below(slot);
+        let LinkCode::Estimate(form) = code else {
+            let metric = self.layout.metric;
+            let score = |coded| code::score(metric, &self.kernels, coded, query.coded);
+            out.extend(links.chunks_exact(stride).map(|link| Estimate {
+                node: record::link_node(link),
+                score: score(self.layout.coded_bits(record::link_code(link))),
+                error: 0.0,
+            }));
+            return Some(score(self.layout.coded(slot)));
+        };
+        let Work { vector: own, seen } = &mut *self.known.work.borrow_mut();
+        let (metric, (unit, own)) = (self.layout.metric, self.layout.elements_in(slot, own));
+        show(unit, own);
+        let (mut shift, mut turned) = (0.0, None);
+        let score;
+        if form.of_units {
+            if self.for_scan {
+                // As the distance, to the last bit: it tells which row is the next one.
+                let from = (query.vector, query.squares);
+                (score, shift) = (metric.distance_from(&self.kernels, from, own), 1.0);
+            } else {
+                score = metric.score(&self.kernels, own, query.direction, unit);
+            }
+            seen.look_at_unit(score - shift);
+            turned = Some(query.turned);
+        } else {
+            // The direction of a vector is the vector itself.
+            seen.look(metric, &self.kernels, &self.rotation(), own, query.direction);
+            score = seen.score;
+        }
+        seen.estimates(&self.kernels, form, turned, links, stride, shift, out);
+        Some(score)
     }
 }
 
@@ -290,7 +370,7 @@ impl Nodes for Graph<'_> {
 
     /// Read again: vacuum may have moved it since the index was opened.
     fn entry(&self) -> Result<Option<(u32, u8)>, Infallible> {
-        let Meta { entry, generation, .. } = Meta::of(self.index);
+        let Meta { entry, generation, .. } = Meta::on(self.index, &self.page_again(0));
         if self.for_scan {
             self.known.upper.borrow_mut().begin((self.index.file_number(), generation));
         }
@@ -322,63 +402,18 @@ impl Nodes for Graph<'_> {
         node: u32,
         out: &mut Vec<Estimate<u32>>,
     ) -> Result<Option<f32>, Infallible> {
-        let (Some(code), Some(query)) = (self.layout.code, query) else { return Ok(None) };
-        check_for_interrupts!();
-        out.clear();
-        let place = self.layout.place(node);
-        let page = self.page(Slots::Nodes, place.block);
-        let slot = self.layout.slot(Slots::Nodes, page.bytes(), place.slot);
-        let Some(row) = record::row(slot) else {
-            // If what is remembered has led here, it is out of date.
-            self.known.upper.borrow_mut().clear();
-            return Ok(Some(f32::INFINITY));
-        };
-        if self.for_scan {
-            self.rows.borrow_mut().insert(node, row);
-        }
-        let (links, stride) = self.layout.links_below(slot);
-        let LinkCode::Estimate(form) = code else {
-            let metric = self.layout.metric;
-            let score = |coded| code::score(metric, &self.kernels, coded, query.coded);
-            out.extend(links.chunks_exact(stride).map(|link| Estimate {
-                node: record::link_node(link),
-                score: score(self.layout.coded_bits(record::link_code(link))),
-                error: 0.0,
-            }));
-            return Ok(Some(score(self.layout.coded(slot))));
-        };
-        let Work { vector: own, seen } = &mut *self.known.work.borrow_mut();
-        let (mut shift, mut turned) = (0.0, None);
-        let score;
-        if form.of_units {
-            if self.for_scan {
-                // As the distance, to the last bit: it tells which row is the next one.
-                own.clear();
-                own.extend(self.layout.elements(slot).1);
-                (score, shift) = (self.layout.metric.distance(query.vector, own), 1.0);
-            } else {
-                self.layout.vector(slot, own);
-                score = self.between(own, query.direction);
-            }
-            seen.look_at_unit(score - shift);
-            turned = Some(query.turned);
-        } else {
-            self.layout.vector(slot, own);
-            seen.look(self.layout.metric, &self.kernels, &self.rotation(), own, query.direction);
-            score = seen.score;
-        }
-        seen.estimates(&self.kernels, form, turned, links, stride, shift, out);
-        Ok(Some(score))
+        Ok(self.estimates_showing(query, node, out, |_, _| ()))
     }
 
     #[inline]
     fn score(&self, query: &Option<Query<'_>>, node: u32) -> Result<f32, Infallible> {
-        // With estimates, only nodes above level 0 are asked for their scores.
-        if let Some(query) = query
-            && self.for_scan
-            && self.layout.code.is_some()
-        {
-            return Ok(self.remembered_score(query.direction, node));
+        if let Some(query) = self.remembering(query) {
+            let upper = self.known.upper.borrow();
+            if let Some(place) = upper.find(&self.layout, node) {
+                return Ok(upper.score(&self.layout, &self.kernels, query, place));
+            }
+            drop(upper);
+            return Ok(self.score_above(query, node));
         }
         let metric = self.layout.metric;
         Ok(self.glance(node, |slot| match (record::row(slot), query) {
@@ -395,15 +430,46 @@ impl Nodes for Graph<'_> {
         }))
     }
 
+    fn scores(&self, query: &Option<Query<'_>>, nodes: &[u32], out: &mut Vec<f32>) -> Result<(), Infallible> {
+        out.clear();
+        let Some(query) = self.remembering(query) else {
+            let mut upcoming = nodes.iter();
+            upcoming.by_ref().take(AHEAD).for_each(|node| self.fetch(*node));
+            for node in nodes {
+                if let Some(next) = upcoming.next() {
+                    self.fetch(*next);
+                }
+                out.push(self.score(query, *node)?);
+            }
+            return Ok(());
+        };
+        let mut places = self.known.places.borrow_mut();
+        places.clear();
+        // All are asked for before the first of them is needed.
+        places.extend(nodes.iter().map(|node| self.known.upper.borrow().find(&self.layout, *node)));
+        for (node, place) in nodes.iter().zip(&*places) {
+            out.push(match place {
+                Some(place) => self.known.upper.borrow().score(&self.layout, &self.kernels, query, *place),
+                None => self.score_above(query, *node),
+            });
+        }
+        Ok(())
+    }
+
     fn prefetch(&self, _: u32) {}
 
     #[inline]
     fn prefetch_links(&self, node: u32) {
-        if self.layout.code.is_some() && !self.index.is_temporary() {
+        if !self.index.is_temporary() {
             let place = self.layout.place(node);
             let from = self.layout.offset(Slots::Nodes, place.slot);
-            let part = from..from + self.layout.size(Slots::Nodes);
-            self.known.recent.borrow().prefetch(place.block, part);
+            let bytes = match self.layout.code {
+                Some(_) => self.layout.size(Slots::Nodes),
+                None => self.layout.body_at(),
+            };
+            let part = from..from + bytes;
+            // The page says at its end what it is.
+            self.known.recent.borrow().prefetch(place.block, PAGE_SIZE - 1, part);
         }
     }
 }

@@ -59,6 +59,11 @@ impl Meta {
     /// Of an index, as it is now.
     pub(super) fn of(index: Index<'_>) -> Meta {
         let page: Page<Shared> = Page::read(index, 0);
+        Meta::on(index, &page)
+    }
+
+    /// What the meta page of an index says.
+    pub(super) fn on(index: Index<'_>, page: &Page<Shared>) -> Meta {
         checked(index, 0, Meta::read(page.bytes()))
     }
 
@@ -111,22 +116,12 @@ impl Meta {
 
     /// Where the list of pages with free slots begins; 0 for none.
     pub(super) fn room(&self, slots: Slots) -> u32 {
-        let [nodes, vectors, above] = self.rooms;
-        match slots {
-            Slots::Nodes => nodes,
-            Slots::Vectors => vectors,
-            Slots::Above => above,
-        }
+        slots.of(self.rooms)
     }
 
     /// Lets that list begin at another block.
     pub(super) fn set_room(&mut self, slots: Slots, block: u32) {
-        let [nodes, vectors, above] = &mut self.rooms;
-        *match slots {
-            Slots::Nodes => nodes,
-            Slots::Vectors => vectors,
-            Slots::Above => above,
-        } = block;
+        *slots.of(self.rooms.each_mut()) = block;
     }
 
     /// Sizes of slots.

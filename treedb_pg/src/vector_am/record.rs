@@ -48,7 +48,7 @@ use pgrx::pg_sys;
 use treedb_vector::code::{Coded, Factors, code_bytes, encode_for};
 use treedb_vector::element::Element;
 use treedb_vector::graph::Link;
-use treedb_vector::kernel::Kernels;
+use treedb_vector::kernel::{self, Kernels};
 use treedb_vector::metric::Metric;
 use treedb_vector::neighbour::{Form, Rotation};
 
@@ -61,6 +61,17 @@ pub(super) enum Slots {
     Nodes = 1,
     Vectors = 2,
     Above = 3,
+}
+
+impl Slots {
+    /// That of these slots, of what each of the three kinds has.
+    pub(super) fn of<T>(self, [nodes, vectors, above]: [T; 3]) -> T {
+        match self {
+            Slots::Nodes => nodes,
+            Slots::Vectors => vectors,
+            Slots::Above => above,
+        }
+    }
 }
 
 /// Vectors of at most this many dimensions are stored in their nodes, whatever else they have.
@@ -161,6 +172,8 @@ pub(super) struct Layout {
     /// The codes that links in level 0 have.
     pub(super) code: Option<LinkCode>,
     sizes: [usize; 3],
+    /// Slots of a page.
+    per_page: [usize; 3],
 }
 
 fn word(bytes: &[u8], at: usize) -> u16 {
@@ -200,18 +213,25 @@ impl Layout {
         };
         let in_node = dimensions <= EXACT || metric.is_of_bits();
         let (most_below, exact, code) = code.and_then(with_codes).unwrap_or((3 * m, in_node, None));
-        let mut layout = Layout { metric, dimensions, most_below, exact, code, sizes: [0; 3] };
+        let mut layout =
+            Layout { metric, dimensions, most_below, exact, code, sizes: [0; 3], per_page: [0; 3] };
         let node = layout.body_at() + body_bytes(metric, dimensions, exact);
         // None is elsewhere if all are in their nodes.
         let vector = if exact { ELEMENTS } else { ELEMENTS + 4 * dimensions };
         let sizes = [node, vector, above::LINKS + LINK * m];
         layout.sizes = sizes.map(|size| size.next_multiple_of(4));
+        layout.per_page = layout.sizes.map(|size| ROOM / size);
         layout
     }
 
     /// A graph is built by the vectors themselves, not by codes of 8 bits, which is faster for longer ones.
     pub(super) fn builds_exactly(&self) -> bool {
         self.dimensions <= EXACT
+    }
+
+    /// Where only the way to the nearest ones is looked for, vectors are compared by codes of 8 bits, or of bits.
+    pub(super) fn compares_codes(&self) -> bool {
+        self.dimensions > EXACT || self.metric.is_of_bits()
     }
 
     /// Whether searches find nodes in the order of the distance: by their vectors, computed as the operators do.
@@ -234,17 +254,12 @@ impl Layout {
 
     /// Bytes of a slot.
     pub(super) fn size(&self, slots: Slots) -> usize {
-        let [nodes, vectors, above] = self.sizes;
-        match slots {
-            Slots::Nodes => nodes,
-            Slots::Vectors => vectors,
-            Slots::Above => above,
-        }
+        slots.of(self.sizes)
     }
 
     /// Slots of a page.
     pub(super) fn per_page(&self, slots: Slots) -> usize {
-        ROOM / self.size(slots)
+        slots.of(self.per_page)
     }
 
     /// Where a slot begins in its page.
@@ -286,10 +301,29 @@ impl Layout {
 
     /// What the elements of the vector of a node are to be multiplied with, and the elements, if the node has them.
     pub(super) fn elements<'p>(&self, node: &'p [u8]) -> (f32, impl Iterator<Item = f32> + use<'p>) {
+        let (unit, elements) = self.element_bytes(node);
+        (unit, elements.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element)))
+    }
+
+    /// The same, the elements where they are, or else in `place`.
+    #[inline]
+    pub(super) fn elements_in<'e>(&self, node: &'e [u8], place: &'e mut Vec<f32>) -> (f32, &'e [f32]) {
+        let (unit, elements) = self.element_bytes(node);
+        let there = kernel::floats(elements);
+        (
+            unit,
+            there.unwrap_or_else(|| {
+                place.clear();
+                place.extend(self.elements(node).1);
+                place
+            }),
+        )
+    }
+
+    fn element_bytes<'p>(&self, node: &'p [u8]) -> (f32, &'p [u8]) {
         let body = node.get(self.body_at()..).unwrap_or(&[]);
         let (unit, elements) = body.split_first_chunk().unwrap_or((&[0; 4], &[]));
-        let elements = elements.as_chunks().0.iter().take(self.dimensions);
-        (f32::from_le_bytes(*unit), elements.map(|element| f32::from_le_bytes(*element)))
+        (f32::from_le_bytes(*unit), elements.get(..4 * self.dimensions).unwrap_or(elements))
     }
 
     /// What a node has of its vector: `unit` makes it of length 1 where only its direction counts.

@@ -27,7 +27,8 @@ use treedb_vector::neighbour::Turned;
 
 use super::graph::{Graph, Query, Rows};
 use super::meta::Meta;
-use super::{record, value};
+use super::record::{self, Layout};
+use super::value;
 use crate::shim::distance_method::Target;
 use crate::shim::error::{SqlState, fail};
 use crate::shim::relation::Index;
@@ -113,29 +114,21 @@ enum Progress {
 
 thread_local! {
     /// What a scan that has ended leaves to the next one, which need not allocate it.
-    static SPARE: Cell<Option<Walk>> = const { Cell::new(None) };
+    static SPARE: Cell<Option<Memory>> = const { Cell::new(None) };
 }
 
 /// Bytes of memory that are left to the next scan, at most.
 const MOST_SPARE: usize = 1 << 20;
 
-/// A scan.
+/// What a scan looks for, and what it has found.
 #[derive(Default)]
-pub(super) struct State {
-    progress: Progress,
-    /// What the index is, which does not change.
-    meta: Option<Meta>,
-    /// The scan has an order.
-    ordered: bool,
+struct Memory {
     /// What is looked for; empty if all rows are as far.
     vector: Vec<f32>,
-    /// Rows that are ready are in order, and none that is nearer is looked for.
-    is_final: bool,
     /// The same of length 1 where only its direction counts.
     direction: Vec<f32>,
     turned: Turned,
     codes: Vec<u8>,
-    factors: Factors,
     walk: Walk,
     /// Of the nodes that have been expanded, as far as they have not been returned.
     rows: Rows,
@@ -146,17 +139,52 @@ pub(super) struct State {
     late: BinaryHeap<Ranked>,
     /// Rows that have been found, of an index where a row may have several vectors.
     seen: HashSet<[u8; 6]>,
+    /// Room for a vector.
+    other: Vec<f32>,
+}
+
+impl Memory {
+    fn clear(&mut self) {
+        self.vector.clear();
+        self.direction.clear();
+        self.rows.clear();
+        self.ready.clear();
+        self.late.clear();
+        self.seen.clear();
+    }
+
+    /// Bytes that it takes, but for those of a few vectors.
+    fn bytes(&self) -> usize {
+        let rows = self.ready.capacity() + self.late.capacity() + self.rows.capacity() + self.seen.capacity();
+        self.walk.bytes() + 2 * size_of::<Ranked>() * rows
+    }
+}
+
+/// A scan.
+#[derive(Default)]
+pub(super) struct State {
+    progress: Progress,
+    /// What the index is, which does not change.
+    opened: Option<(Meta, Layout)>,
+    /// The scan has an order.
+    ordered: bool,
+    /// Rows that are ready are in order, and none that is nearer is looked for.
+    is_final: bool,
+    /// What distances from the vector need beside it.
+    squares: f32,
+    /// Those of the vector's codes.
+    factors: Factors,
     farthest: Option<f32>,
     /// Rows that have been returned.
     returned: usize,
-    other: Vec<f32>,
+    memory: Memory,
 }
 
 impl Drop for State {
     fn drop(&mut self) {
-        if self.walk.bytes() <= MOST_SPARE {
+        if self.memory.bytes() <= MOST_SPARE {
             // When the session ends there is no next scan.
-            let _ = SPARE.try_with(|spare| spare.set(Some(std::mem::take(&mut self.walk))));
+            let _ = SPARE.try_with(|spare| spare.set(Some(std::mem::take(&mut self.memory))));
         }
     }
 }
@@ -165,35 +193,37 @@ impl State {
     /// One that has not begun.
     pub(super) fn new() -> State {
         let mut state = State::default();
-        state.walk = SPARE.take().unwrap_or_default();
+        state.memory = SPARE.take().unwrap_or_default();
         state
+    }
+
+    /// What the index is.
+    fn opened(&mut self, index: Index<'_>) -> (Meta, Layout) {
+        *self.opened.get_or_insert_with(|| {
+            let meta = Meta::of(index);
+            (meta, meta.layout())
+        })
     }
 
     /// Begins again.
     pub(super) fn rescan(&mut self, index: Index<'_>, target: Target<'_>) {
-        let meta = Meta::of(index);
-        self.meta = Some(meta);
-        self.vector.clear();
-        self.direction.clear();
-        self.rows.clear();
-        self.ready.clear();
-        self.late.clear();
-        self.seen.clear();
+        let (meta, layout) = self.opened(index);
+        self.memory.clear();
         (self.progress, self.farthest, self.returned) = (Progress::Before, None, 0);
         self.ordered = !matches!(target, Target::Missing);
         if let Target::Value(value) = target {
-            match value::target(meta.kind, meta.dimensions, value.bytes(), &mut self.vector) {
+            let Memory { vector, direction, turned, codes, .. } = &mut self.memory;
+            match value::target(meta.kind, meta.dimensions, value.bytes(), vector) {
                 Some(unit) => {
-                    let metric = meta.kind.metric;
-                    self.codes.resize(code::code_bytes(metric, self.vector.len()), 0);
-                    self.direction.clear();
-                    self.direction.extend(self.vector.iter().map(|element| element * unit));
-                    self.factors =
-                        code::encode_for(metric, Element::Float32, &self.vector, unit, &mut self.codes);
-                    Graph::opened(index, meta).turn(&self.direction, &mut self.turned);
+                    let (metric, graph) = (meta.kind.metric, Graph::opened(index, meta, layout));
+                    direction.extend(vector.iter().map(|element| element * unit));
+                    self.squares = metric.squares(&graph.kernels, vector);
+                    codes.resize(code::code_bytes(metric, vector.len()), 0);
+                    self.factors = code::encode_for(metric, Element::Float32, vector, unit, codes);
+                    graph.turn(direction, turned);
                 }
                 // It has no direction: its distance from every row is NaN.
-                None => self.vector.clear(),
+                None => vector.clear(),
             }
         }
     }
@@ -208,33 +238,34 @@ impl State {
             );
         }
         if self.progress == Progress::AllFound {
-            return self.late.pop().map(|late| late.row);
+            return self.memory.late.pop().map(|late| late.row);
         }
-        let meta = self.meta.unwrap_or_else(|| Meta::of(index));
+        let (meta, layout) = self.opened(index);
         let is_strict = STRICT_ORDER.is_on();
         let has_several = meta.kind.has_several();
         loop {
-            if self.ready.is_empty() || !self.is_final {
-                let graph = Graph::opened(index, meta).for_scan(std::mem::take(&mut self.rows));
+            if self.memory.ready.is_empty() || !self.is_final {
+                let rows = std::mem::take(&mut self.memory.rows);
+                let graph = Graph::opened(index, meta, layout).for_scan(rows);
                 self.search(&graph, is_strict);
-                self.rows = graph.into_rows();
+                self.memory.rows = graph.into_rows();
             }
-            let Some(found) = self.ready.pop() else {
+            let Some(found) = self.memory.ready.pop() else {
                 self.progress = Progress::AllFound;
-                if self.walk.compared() >= MAX_SCAN_TUPLES.get() {
+                if self.memory.walk.compared() >= MAX_SCAN_TUPLES.get() {
                     pgrx::debug1!(
                         "a scan of index \"{}\" has looked for no more rows after comparing {}: see treedb.hnsw_max_scan_tuples",
                         index.shown(),
                         MAX_SCAN_TUPLES.get()
                     );
                 }
-                return self.late.pop().map(|late| late.row);
+                return self.memory.late.pop().map(|late| late.row);
             };
-            if has_several && !self.seen.insert(record::row_bytes(found.row)) {
+            if has_several && !self.memory.seen.insert(record::row_bytes(found.row)) {
                 continue;
             }
             if is_strict && self.farthest.is_some_and(|farthest| found.distance < farthest) {
-                self.late.push(found);
+                self.memory.late.push(found);
                 continue;
             }
             self.farthest = Some(found.distance);
@@ -245,15 +276,14 @@ impl State {
 
     /// Finds the next rows, of which the nearest may be returned.
     fn search(&mut self, graph: &Graph<'_>, is_strict: bool) {
-        let coded = Coded { factors: self.factors, codes: &self.codes };
-        let query = match self.vector.is_empty() {
+        let Memory { vector, direction, turned, codes, walk, ready, other, .. } = &mut self.memory;
+        let coded = Coded { factors: self.factors, codes };
+        let query = match vector.is_empty() {
             true => None,
-            false => {
-                Some(Query { vector: &self.vector, direction: &self.direction, coded, turned: &self.turned })
-            }
+            false => Some(Query { vector, squares: self.squares, direction, coded, turned }),
         };
         if self.progress == Progress::Before {
-            let Ok(()) = self.walk.begin(graph, &query);
+            let Ok(()) = walk.begin(graph, &query);
             self.progress = Progress::Searching;
         }
         // The first search counts until half of its rows have been returned.
@@ -261,7 +291,7 @@ impl State {
         let mut ahead = ef / 2;
         if is_strict && ahead < self.returned / 2 {
             ahead = self.returned / 2;
-            self.walk.go_on();
+            walk.go_on();
         }
         let first = ef.saturating_sub(self.returned);
         self.is_final = graph.layout.finds_in_order();
@@ -269,19 +299,19 @@ impl State {
             let at_once = first.saturating_sub(ahead).max(self.returned / AT_ONCE).max(1);
             (at_once, ahead + at_once)
         } else {
-            (RANKED, ahead.max(first).max(RANKED).saturating_sub(self.ready.len()).max(1))
+            (RANKED, ahead.max(first).max(RANKED).saturating_sub(ready.len()).max(1))
         };
         loop {
-            let Ok(()) = self.walk.search(graph, &query, wanted, MAX_SCAN_TUPLES.get());
-            let has_ended = self.walk.count() == 0;
-            while self.ready.len() < ranked
-                && let Some(found) = self.walk.take()
+            let Ok(()) = walk.search(graph, &query, wanted, MAX_SCAN_TUPLES.get());
+            let has_ended = walk.count() == 0;
+            while ready.len() < ranked
+                && let Some(found) = walk.take()
             {
-                let row = graph.row(found, query.as_ref(), &mut self.other);
-                self.ready.extend(row.map(|(distance, row)| Ranked { distance, row }));
+                let row = graph.row(found, query.as_ref(), other);
+                ready.extend(row.map(|(distance, row)| Ranked { distance, row }));
             }
             // Nodes that were found may have been vacuumed since, all of them even: there may be others.
-            if has_ended || self.ready.len() >= ranked {
+            if has_ended || ready.len() >= ranked {
                 return;
             }
         }

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::ops::Deref;
 
 use treedb_query::index::vector::VectorDef;
+use treedb_vector::kernel::Kernels;
 use treedb_vector::metric::{Metric, Unfit};
 
 use super::kind::{Element, Kind};
@@ -174,7 +175,12 @@ pub(super) fn target(
             "Search for one after the other.",
         );
     }
-    unit(kind, dimensions, vector)
+    // If an element were too large, its square would be.
+    let squares = (Kernels::best().dot)(vector, vector);
+    if squares > GREATEST * GREATEST || squares.is_nan() {
+        return unit(kind, dimensions, vector);
+    }
+    scale(kind.metric.check_query(vector, dimensions))
 }
 
 /// What [`each_indexable`] and [`target`] say of a vector.
@@ -185,7 +191,12 @@ fn unit(kind: Kind, dimensions: usize, vector: &[f32]) -> Option<f32> {
             "Elements of indexed vectors are numbers from -1e17 to 1e17.",
         );
     }
-    match kind.metric.check(vector, dimensions) {
+    scale(kind.metric.check(vector, dimensions))
+}
+
+/// What a check of a vector says to multiply it with; `None` if it has no direction.
+fn scale(checked: Result<f32, Unfit>) -> Option<f32> {
+    match checked {
         Ok(unit) => Some(unit),
         Err(Unfit::NoDirection) => None,
         Err(error @ Unfit::Dimensions { .. }) => {

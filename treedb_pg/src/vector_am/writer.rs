@@ -7,9 +7,10 @@
 //!
 //! Pages with free slots are in a list for each kind of slots, through their right neighbours; the last one names itself.
 
-use std::cell::RefCell;
-use std::collections::{BTreeMap, HashMap};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::convert::Infallible;
+use std::hash::BuildHasherDefault;
 use std::rc::Rc;
 
 use pgrx::{check_for_interrupts, pg_sys};
@@ -18,7 +19,7 @@ use treedb_vector::element::Element;
 use treedb_vector::graph::{self, Estimate, Hashed, Link, Nodes, NodesMut, Scratch, Walk};
 use treedb_vector::neighbour::Turned;
 
-use super::graph::{Graph, Query, checked};
+use super::graph::{Graph, NodeHasher, Query, checked};
 use super::record::{self, Layout, Place, Slots, node};
 use crate::pages::allocate::{allocate, is_unused};
 use crate::pages::page::{NEXT, View, ViewMut};
@@ -35,23 +36,59 @@ type Parts = BTreeMap<u32, PageParts>;
 /// Bytes to be written to a page, each part at an offset.
 type PageParts = Vec<(usize, Vec<u8>)>;
 
+/// Vectors of nodes.
+type Vectors = HashMap<u32, Rc<[f32]>, BuildHasherDefault<NodeHasher>>;
+
+/// The links that a node has in a level now.
+type Changed = (u32, u8, Vec<Link<u32>>);
+
 /// Pages of a record.
 const MOST_PAGES: usize = 4;
+
+/// What searches for what to link a node to need.
+struct Memory {
+    scratch: Option<Scratch<u32, Hashed>>,
+    walk: RefCell<Walk>,
+}
+
+thread_local! {
+    /// What a writer leaves to the next one, which need not allocate it.
+    static SPARE: Cell<Option<(Scratch<u32, Hashed>, Walk)>> = const { Cell::new(None) };
+}
+
+impl Default for Memory {
+    fn default() -> Self {
+        let (scratch, walk) = SPARE.take().unzip();
+        Memory { scratch, walk: RefCell::new(walk.unwrap_or_default()) }
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        if let Some(scratch) = self.scratch.take() {
+            // When the session ends there is no next writer.
+            let _ = SPARE.try_with(|spare| spare.set(Some((scratch, self.walk.take()))));
+        }
+    }
+}
 
 /// The only writer of an index while it exists.
 pub(super) struct Writer<'i> {
     pub(super) graph: Graph<'i>,
-    /// Links that are not written yet.
-    changed: Vec<(u32, u8, Vec<Link<u32>>)>,
+    /// Links that have changed since the graph was whole.
+    changed: Vec<Changed>,
+    /// Links that had changed when it was, and are not written yet: those of several changes share a record.
+    whole: Vec<Changed>,
+    /// Changes may wait for others.
+    gathers: bool,
     meta_changed: bool,
     /// Links above level 0 have changed, or where searches begin.
     upper_changed: bool,
     /// Vectors of nodes that were compared with each other.
-    vectors: RefCell<HashMap<u32, Rc<[f32]>>>,
+    vectors: RefCell<Vectors>,
     /// The same as codes of links need them.
-    prepared: RefCell<HashMap<u32, Rc<[f32]>>>,
-    scratch: Scratch<u32, Hashed>,
-    walk: RefCell<Walk>,
+    prepared: RefCell<Vectors>,
+    memory: Memory,
     /// Changes are logged.
     logs: bool,
     _lock: Option<KeyLock>,
@@ -74,12 +111,13 @@ impl<'i> Writer<'i> {
         Writer {
             graph: Graph::open(index),
             changed: Vec::new(),
+            whole: Vec::new(),
+            gathers: false,
             meta_changed: false,
             upper_changed: false,
             vectors: RefCell::default(),
             prepared: RefCell::default(),
-            scratch: Scratch::default(),
-            walk: RefCell::default(),
+            memory: Memory::default(),
             logs: true,
             _lock: None,
         }
@@ -218,7 +256,7 @@ impl<'i> Writer<'i> {
         self.write(parts);
         fault::point("hnsw_node");
 
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = self.memory.scratch.take().unwrap_or_default();
         // As others will read it.
         let direction: Vec<f32> = match self.layout().exact {
             true => vector.iter().map(|element| element * unit).collect(),
@@ -226,9 +264,13 @@ impl<'i> Writer<'i> {
         };
         let mut turned = Turned::default();
         self.graph.turn(&direction, &mut turned);
-        let query = Some(Query { vector, direction: &direction, coded, turned: &turned });
+        let squares = metric.squares(&self.graph.kernels, vector);
+        let query = Some(Query { vector, squares, direction: &direction, coded, turned: &turned });
+        self.gathers = true;
         let Ok(()) = graph::insert(self, node, level, &query, &limits, &mut scratch);
-        self.scratch = scratch;
+        self.gathers = false;
+        self.write_whole();
+        self.memory.scratch = Some(scratch);
         self.forget_vectors();
     }
 
@@ -324,8 +366,15 @@ impl<'i> Writer<'i> {
         for (place, link) in placed.iter_mut().zip(first) {
             *place = Some(link);
         }
+        // Most follow one another there as they do here.
+        let mut next = 1;
         for link in others {
-            let at = had.iter().position(|(had, _)| had.node == link.node);
+            let is_it = |(had, _): &(Link<u32>, &[u8])| had.node == link.node;
+            let at = match had.get(next).is_some_and(is_it) {
+                true => Some(next),
+                false => had.iter().position(is_it),
+            };
+            next = at.map_or(next, |at| at + 1);
             match at.and_then(|at| placed.get_mut(at)) {
                 Some(place) if place.is_none() => *place = Some(link),
                 _ => rest.push(link),
@@ -336,9 +385,10 @@ impl<'i> Writer<'i> {
         let new_code = layout.code.filter(|_| slots == Slots::Nodes);
         let mut difference = Vec::new();
         let mut bytes = Vec::with_capacity(links.len() * layout.link(slots));
-        for link in placed {
+        for (at, link) in placed.enumerate() {
             record::push_link(link, &mut bytes);
-            if let Some((_, code)) = had.iter().find(|(had, _)| had.node == link.node) {
+            let is_it = |(had, _): &&(Link<u32>, &[u8])| had.node == link.node;
+            if let Some((_, code)) = had.get(at).filter(is_it).or_else(|| had.iter().find(is_it)) {
                 bytes.extend_from_slice(code);
             } else if let Some(new_code) = new_code {
                 let (of, from) = (self.prepared(link.node), self.prepared(node));
@@ -426,11 +476,19 @@ impl Nodes for Writer<'_> {
         node: u32,
         out: &mut Vec<Estimate<u32>>,
     ) -> Result<Option<f32>, Infallible> {
-        self.graph.estimates(query, node, out)
+        Ok(self.graph.estimates_showing(query, node, out, |unit, elements| {
+            // Links are chosen among the nodes that a search has expanded.
+            let vector = || elements.iter().map(|element| element * unit).collect();
+            self.vectors.borrow_mut().entry(node).or_insert_with(vector);
+        }))
     }
 
     fn score(&self, query: &Option<Query<'_>>, node: u32) -> Result<f32, Infallible> {
         self.graph.score(query, node)
+    }
+
+    fn scores(&self, query: &Option<Query<'_>>, nodes: &[u32], out: &mut Vec<f32>) -> Result<(), Infallible> {
+        self.graph.scores(query, nodes, out)
     }
 
     fn prefetch(&self, _: u32) {}
@@ -460,8 +518,8 @@ impl NodesMut for Writer<'_> {
     fn scored_links(&self, node: u32, level: u8, out: &mut Vec<Link<u32>>) -> Result<(), Infallible> {
         check_for_interrupts!();
         out.clear();
-        let changed = self.changed.iter().find(|(of, at, _)| (*of, *at) == (node, level));
-        if let Some((_, _, links)) = changed {
+        let mut changed = self.changed.iter().chain(&self.whole);
+        if let Some((_, _, links)) = changed.find(|(of, at, _)| (*of, *at) == (node, level)) {
             out.extend_from_slice(links);
         } else if let Some((slots, place, count)) = self.graph.links_at(node, level) {
             let layout = self.layout();
@@ -488,7 +546,7 @@ impl NodesMut for Writer<'_> {
         if self.layout().code.is_none() {
             return Ok(false);
         }
-        let mut walk = self.walk.borrow_mut();
+        let mut walk = self.memory.walk.borrow_mut();
         let Ok(()) = walk.begin_at(self, query, from);
         let Ok(()) = walk.search(self, query, ef, usize::MAX);
         out.extend(walk.found().take(ef).map(|found| (found.score, found.node)));
@@ -504,8 +562,39 @@ impl NodesMut for Writer<'_> {
     }
 
     fn settle(&mut self) -> Result<(), Infallible> {
+        let changed = std::mem::take(&mut self.changed);
+        let is_above = changed.iter().any(|(_, level, _)| *level > 0);
+        if !self.gathers || self.meta_changed || self.upper_changed || is_above {
+            self.write_whole();
+            self.write_links(changed);
+            return Ok(());
+        }
+        let block = |(node, _, _): &Changed| self.layout().place(*node).block;
+        let blocks: BTreeSet<u32> = self.whole.iter().chain(&changed).map(block).collect();
+        if blocks.len() > MOST_PAGES {
+            self.write_whole();
+        }
+        self.whole.retain(|(node, _, _)| !changed.iter().any(|(other, _, _)| node == other));
+        self.whole.extend(changed);
+        Ok(())
+    }
+}
+
+impl Writer<'_> {
+    /// Writes what has been gathered, and nothing that has changed since.
+    fn write_whole(&mut self) {
+        let whole = std::mem::take(&mut self.whole);
+        if !whole.is_empty() {
+            let since = (std::mem::take(&mut self.meta_changed), std::mem::take(&mut self.upper_changed));
+            self.write_links(whole);
+            (self.meta_changed, self.upper_changed) = since;
+        }
+    }
+
+    /// Writes links of at most four pages, and what else has changed.
+    fn write_links(&mut self, changed: Vec<Changed>) {
         let mut parts = Parts::new();
-        for (node, level, links) in std::mem::take(&mut self.changed) {
+        for (node, level, links) in changed {
             let Some((slots, place, count)) = self.graph.links_at(node, level) else { continue };
             let old = self.graph.read(slots, place, <[u8]>::to_vec);
             let new = self.place_links(slots, node, &links, &old, count);
@@ -530,6 +619,5 @@ impl NodesMut for Writer<'_> {
         }
         self.write(parts);
         fault::point("hnsw_settled");
-        Ok(())
     }
 }

@@ -12,7 +12,7 @@ pub struct Link<N> {
 }
 
 /// What the score of a node is about.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Estimate<N> {
     /// The node.
     pub node: N,

@@ -9,8 +9,9 @@
 //! A node that is met again has another estimate, and is a candidate by the mean of both, weighted by how exact they are.
 //!
 //! Most candidates are never expanded. So only as many are kept in order as may be expanded for what is wanted now; those that
-//! lie beyond the last of them wait in no order. What is done for each neighbour has no branch that depends on what is known of
-//! it ([`Met::meet`]): whether a node is new, or near, cannot be predicted.
+//! lie beyond the last of them wait in no order. And most estimates are of nodes that are too far to become candidates at all
+//! ([`Walk::horizon`]): they are only listed, as they are, until the search has come that far. What is done for each neighbour has no
+//! branch that depends on what is known of it ([`Met::meet`]): whether a node is new, or near, cannot be predicted.
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
@@ -58,6 +59,11 @@ const BATCH: usize = 64;
 const SHARE: usize = 16;
 /// Candidates that are put aside, or in order, at a time, at least.
 const STEP: usize = 16;
+/// How far beyond the horizon an estimate must lie, in standard errors, for its node not to be met: one that looks farther than it
+/// is has to be met again.
+const DISTANT: f32 = 1.5;
+/// Distant nodes that are met at a time, at least, and this share of them.
+const APPROACHED: usize = 64;
 
 /// A search, and what it has found. Kept from one search to the next, it allocates nothing.
 #[derive(Debug, Default)]
@@ -69,9 +75,12 @@ pub struct Walk {
     least: f32,
     /// The greatest key of candidates that are kept in order.
     limit: f32,
+    distant: Distant,
+    /// A node is met if its key may be as low as this; at least `limit`.
+    horizon: f32,
     results: Results,
     met: Met,
-    /// How many nodes have been compared with the query.
+    /// How many nodes have been met, and compared with the query in the levels above.
     compared: usize,
     caution: f32,
     /// Results have been taken away: more are asked for than the search began for.
@@ -96,10 +105,14 @@ impl Walk {
     pub fn bytes(&self) -> usize {
         let results = self.results.near.capacity() + self.results.far.capacity();
         let candidates = self.candidates.nearest_last.capacity() + self.waiting.capacity();
-        size_of::<Candidate>() * candidates + size_of::<Scored>() * results + self.met.bytes()
+        let estimates = self.distant.places.capacity() + self.estimates.capacity();
+        size_of::<Candidate>() * candidates
+            + size_of::<Scored>() * results
+            + size_of::<Estimate<u32>>() * estimates
+            + self.met.bytes()
     }
 
-    /// How many nodes have been compared with the query.
+    /// How many nodes have been compared with the query, and were not too far to become candidates.
     pub fn compared(&self) -> usize {
         self.compared
     }
@@ -176,7 +189,9 @@ impl Walk {
     fn begin_candidates(&mut self) {
         self.candidates.nearest_last.clear();
         self.waiting.clear();
+        self.distant.clear();
         (self.least, self.limit) = (f32::INFINITY, f32::INFINITY);
+        self.horizon = f32::INFINITY;
     }
 
     fn from<S: Nodes<Node = u32>>(
@@ -205,7 +220,7 @@ impl Walk {
     }
 
     /// Goes on until there are `wanted` results, and no candidate is nearer than the last of them, or until the whole graph
-    /// has been seen. Once `most` nodes have been compared with the query, only nodes that were met before are expanded.
+    /// has been seen. Once `most` nodes have been met, only those are expanded.
     pub fn search<S: Nodes<Node = u32>>(
         &mut self,
         store: &S,
@@ -214,13 +229,22 @@ impl Walk {
         most: usize,
     ) -> Result<(), S::Error> {
         self.results.widen(wanted);
+        // The node whose links were asked for ahead.
+        let mut fetched = None;
         loop {
             let nearest = self.candidates.nearest().map_or(f32::INFINITY, |candidate| candidate.key);
-            if self.results.has(wanted, nearest.min(self.least)) {
+            if self.compared >= most {
+                self.distant.clear();
+            }
+            if self.results.has(wanted, nearest.min(self.least).min(self.distant.least)) {
                 return Ok(());
             }
-            if !self.waiting.is_empty() && self.least <= nearest {
+            if !self.waiting.is_empty() && self.least <= nearest.min(self.distant.least) {
                 self.order_next(wanted);
+                continue;
+            }
+            if self.distant.count > 0 && self.distant.least <= nearest {
+                self.approach(most - self.compared);
                 continue;
             }
             let Some(candidate) = self.candidates.nearest_last.pop() else {
@@ -237,9 +261,14 @@ impl Walk {
                 continue;
             }
             let found = (candidate.met, known.node, known.score);
+            if fetched != Some(known.node) {
+                store.prefetch_links(known.node);
+            }
             // Maybe the next one, while this one is read.
-            if let Some(next) = self.candidates.nearest().and_then(|next| self.met.known(next.met)) {
-                store.prefetch_links(next.node);
+            fetched =
+                self.candidates.nearest().and_then(|next| self.met.known(next.met)).map(|next| next.node);
+            if let Some(next) = fetched {
+                store.prefetch_links(next);
             }
             self.expand(store, query, found, self.compared < most)?;
             self.put_aside(wanted);
@@ -264,6 +293,20 @@ impl Walk {
             self.waiting.push(candidate);
         }
         self.limit = self.candidates.nearest_last.first().map_or(self.limit, |last| last.key);
+        if !self.goes_on {
+            self.horizon = self.limit;
+        }
+    }
+
+    /// Meets the nearest of the distant nodes, at most so many.
+    fn approach(&mut self, most: usize) {
+        let mut distant = std::mem::take(&mut self.distant);
+        let count = APPROACHED.max(distant.count / SHARE).min(most);
+        let nearest = distant.take_nearest(count, self.caution);
+        self.met.fetch(nearest);
+        self.meet(nearest);
+        self.horizon = distant.least;
+        self.distant = distant;
     }
 
     /// Puts the next of the candidates that wait in order.
@@ -276,6 +319,7 @@ impl Walk {
             least = next.key;
         }
         (self.least, self.limit) = (least, least);
+        self.horizon = self.horizon.max(least);
         for candidate in waiting.drain(..count.min(waiting.len())) {
             let known = self.met.known(candidate.met);
             if known.is_some_and(|known| known.state == State::Waiting && known.key == candidate.key) {
@@ -309,6 +353,7 @@ impl Walk {
             true
         });
         self.least = least;
+        self.distant.see(GOING_ON);
     }
 
     /// The results, the nearest first: as many as were wanted last, or a few more.
@@ -325,6 +370,25 @@ impl Walk {
     pub fn take(&mut self) -> Option<Scored> {
         self.goes_on = true;
         self.results.take()
+    }
+
+    /// Puts the estimates of nodes aside that have not been met, and are too far to be; returns how many there are of the others, which
+    /// come first then.
+    fn keep_near(&mut self, estimates: &mut [Estimate<u32>]) -> usize {
+        let Walk { met, distant, horizon, caution, .. } = self;
+        met.fetch(estimates);
+        distant.make_room(estimates.len());
+        let mut near = 0;
+        for at in 0..estimates.len() {
+            let Some(estimate) = estimates.get(at).copied() else { break };
+            let is_far = (estimate.key(DISTANT) > *horizon) & met.find(estimate.node).is_none();
+            if let Some(place) = estimates.get_mut(near) {
+                *place = estimate;
+            }
+            near += usize::from(!is_far);
+            distant.add_if(is_far, estimate, *caution);
+        }
+        near
     }
 
     /// Makes nodes candidates, or candidates with other estimates.
@@ -397,18 +461,23 @@ impl Walk {
         self.met.set_state(at, State::Expanded);
         let mut estimates = std::mem::take(&mut self.estimates);
         let score = match store.estimates(query, node, &mut estimates)? {
-            Some(score) => score,
+            Some(score) => {
+                if follow {
+                    let near = self.keep_near(&mut estimates);
+                    self.meet(estimates.get(..near).unwrap_or(&[]));
+                }
+                score
+            }
             None => {
                 estimates.clear();
                 if follow {
+                    // Not to be compared again.
                     self.compare(store, query, node, &mut estimates)?;
+                    self.meet(&estimates);
                 }
                 score
             }
         };
-        if follow {
-            self.meet(&estimates);
-        }
         self.estimates = estimates;
         // Infinitely far is what has been removed.
         if score == f32::INFINITY {
@@ -431,12 +500,9 @@ impl Walk {
         self.lost |= self.links.is_empty();
         let met = &self.met;
         self.links.retain(|node| met.find(*node).is_none());
-        for node in &self.links {
-            store.prefetch(*node);
-        }
-        for node in &self.links {
-            out.push(Estimate { node: *node, score: store.score(query, *node)?, error: 0.0 });
-        }
+        store.scores(query, &self.links, &mut self.scores)?;
+        let scored = self.links.iter().zip(&self.scores);
+        out.extend(scored.map(|(node, score)| Estimate { node: *node, score: *score, error: 0.0 }));
         Ok(())
     }
 }
@@ -554,6 +620,68 @@ impl Candidates {
     }
 }
 
+/// Estimates of nodes that were too far to be met, one for each time that they were not, in no order.
+#[derive(Debug)]
+struct Distant {
+    /// Those that count are the first.
+    places: Vec<Estimate<u32>>,
+    count: usize,
+    /// None of their keys is less.
+    least: f32,
+}
+
+impl Default for Distant {
+    fn default() -> Self {
+        Distant { places: Vec::new(), count: 0, least: f32::INFINITY }
+    }
+}
+
+impl Distant {
+    fn clear(&mut self) {
+        (self.count, self.least) = (0, f32::INFINITY);
+    }
+
+    /// Prepares for so many more.
+    fn make_room(&mut self, more: usize) {
+        let most = self.count + more;
+        if self.places.len() < most {
+            self.places.resize(2 * most, Estimate::default());
+        }
+    }
+
+    /// Adds an estimate, for which there is room, or writes it where the next one will be written over it.
+    #[inline]
+    fn add_if(&mut self, condition: bool, estimate: Estimate<u32>, caution: f32) {
+        if let Some(place) = self.places.get_mut(self.count) {
+            *place = estimate;
+        }
+        self.count += usize::from(condition);
+        self.least = self.least.min(if condition { estimate.key(caution) } else { f32::INFINITY });
+    }
+
+    /// Takes the nearest away, so many if there are more.
+    fn take_nearest(&mut self, count: usize, caution: f32) -> &[Estimate<u32>] {
+        let all = self.places.get_mut(..self.count).unwrap_or_default();
+        let left = all.len().saturating_sub(count);
+        self.least = f32::INFINITY;
+        if left > 0 {
+            // The nearest are the last.
+            let by_key = |a: &Estimate<u32>, b: &Estimate<u32>| b.key(caution).total_cmp(&a.key(caution));
+            let (_, farthest, _) = all.select_nth_unstable_by(left, by_key);
+            self.least = farthest.key(caution);
+        }
+        let nearest = left..self.count;
+        self.count = left;
+        self.places.get(nearest).unwrap_or(&[])
+    }
+
+    /// Looks at all of them again, with another caution.
+    fn see(&mut self, caution: f32) {
+        let all = self.places.get(..self.count).unwrap_or(&[]);
+        self.least = all.iter().map(|estimate| estimate.key(caution)).fold(f32::INFINITY, f32::min);
+    }
+}
+
 /// What a node is that has been met.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 enum State {
@@ -584,6 +712,14 @@ const VARIANCES: [f32; 2] = [1e-30, 1e30];
 #[inline]
 fn key(score: f32, variance: f32, caution: f32) -> f32 {
     (score - caution * variance.sqrt()).min(f32::INFINITY)
+}
+
+impl Estimate<u32> {
+    /// The key of a node of which nothing else is known.
+    #[inline]
+    fn key(&self, caution: f32) -> f32 {
+        (self.score - caution * self.error).min(f32::INFINITY)
+    }
 }
 
 impl Known {
@@ -692,7 +828,10 @@ impl Met {
         if self.nodes.len() <= most {
             self.nodes.resize((2 * most).max(PLACES / 2), Known::default());
         }
-        // All places are asked for before the first of them is needed.
+    }
+
+    /// Asks for the places of nodes before the first of them is needed.
+    fn fetch(&self, new: &[Estimate<u32>]) {
         for estimate in new {
             if let Some(place) = self.places.get(Met::first_place(&self.places, estimate.node)) {
                 kernel::prefetch(std::slice::from_ref(place));

@@ -111,6 +111,19 @@ pub fn prefetch<T>(elements: &[T]) {
     let _ = elements;
 }
 
+/// The floats that bytes are, 4 each, the lowest first, where they can be read in their place; `None` where they have to be
+/// copied.
+#[inline]
+pub fn floats(bytes: &[u8]) -> Option<&[f32]> {
+    #[cfg(target_arch = "x86_64")]
+    return x86::floats(bytes);
+    #[cfg(not(target_arch = "x86_64"))]
+    {
+        let _ = bytes;
+        None
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use treedb_testing::Rng;

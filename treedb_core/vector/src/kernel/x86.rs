@@ -86,6 +86,14 @@ pub(super) fn prefetch<T>(slice: &[T]) {
     }
 }
 
+/// See [`super::floats`].
+#[inline]
+pub(super) fn floats(bytes: &[u8]) -> Option<&[f32]> {
+    // SAFETY: any four bytes are a float; these processors store the lowest byte first.
+    let (before, floats, after) = unsafe { bytes.align_to() };
+    (before.is_empty() && after.is_empty()).then_some(floats)
+}
+
 mod avx512 {
     use super::*;
 
@@ -276,6 +284,13 @@ mod avx512 {
                 }
             }
         }
+        totals(sums)
+    }
+
+    /// The sum of the lanes of each.
+    #[inline]
+    #[target_feature(enable = "avx512f")]
+    fn totals(sums: [__m512i; 4]) -> [i32; 4] {
         // In each quarter of the register: two sums of both, then all sums of all four.
         let pairs = |a, b| _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
         let [first, second, third, fourth] = sums;
@@ -292,29 +307,47 @@ mod avx512 {
 
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub(super) fn planes(records: &[u8], packed: Packed, numbers: &[i8], out: &mut Vec<i32>) {
-        for bits in packed.records(records) {
-            out.push(few_bits(bits, packed.plane, numbers));
+        let mut bits = packed.records(records);
+        while let Some(first) = bits.next() {
+            let mut sums = [_mm512_setzero_si512(); 4];
+            let mut count = 0;
+            for (sum, bits) in sums.iter_mut().zip(std::iter::once(first).chain(&mut bits)) {
+                *sum = lanes_of_few_bits(bits, packed.plane, numbers);
+                count += 1;
+            }
+            let totals = totals(sums);
+            out.extend_from_slice(totals.get(..count).unwrap_or(&totals));
         }
     }
 
-    #[inline]
     #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
     pub(super) fn few_bits(bits: &[u8], plane: usize, numbers: &[i8]) -> i32 {
-        let (words, rest) = (plane / 8, plane % 8);
+        _mm512_reduce_add_epi32(lanes_of_few_bits(bits, plane, numbers))
+    }
+
+    /// The sum, still in lanes.
+    #[inline]
+    #[target_feature(enable = "avx512f,avx512bw,avx512vnni")]
+    fn lanes_of_few_bits(bits: &[u8], plane: usize, numbers: &[i8]) -> __m512i {
+        let numbers = numbers.as_chunks::<64>().0;
         let mut sum = _mm512_setzero_si512();
-        for (place, bits) in bits.chunks_exact(plane.max(1)).enumerate() {
+        let (mut rest, mut times) = (bits, 1);
+        while plane > 0
+            && let Some((bits, after)) = rest.split_at_checked(plane)
+        {
             let (whole, last) = bits.as_chunks::<8>();
-            for (word, numbers) in whole.iter().zip(numbers.as_chunks::<64>().0) {
-                sum = add_set(sum, u64::from_le_bytes(*word), 1 << place, numbers);
+            for (word, numbers) in whole.iter().zip(numbers) {
+                sum = add_set(sum, u64::from_le_bytes(*word), times, numbers);
             }
-            if rest > 0
-                && let Some(numbers) = numbers.as_chunks::<64>().0.get(words)
+            if !last.is_empty()
+                && let Some(numbers) = numbers.get(whole.len())
             {
                 let word = last.iter().rev().fold(0, |word, byte| word << 8 | u64::from(*byte));
-                sum = add_set(sum, word, 1 << place, numbers);
+                sum = add_set(sum, word, times, numbers);
             }
+            (rest, times) = (after, times << 1);
         }
-        _mm512_reduce_add_epi32(sum)
+        sum
     }
 
     /// Adds those of 64 numbers whose bit is set, times `times`.
