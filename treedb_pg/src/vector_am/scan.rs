@@ -118,7 +118,7 @@ thread_local! {
 }
 
 /// Bytes of memory that are left to the next scan, at most.
-const MOST_SPARE: usize = 1 << 20;
+pub(super) const MOST_SPARE: usize = 1 << 20;
 
 /// What a scan looks for, and what it has found.
 #[derive(Default)]

@@ -1,5 +1,5 @@
 //! What a backend remembers of the levels above 0: the links of the nodes that its searches have come by, and codes of 8 bits of
-//! their vectors, or the vectors of few dimensions, whose codes could not tell them apart.
+//! their vectors, or the vectors where codes could not tell them apart.
 //!
 //! It is of one generation of the index's files, which the meta page tells at the beginning of each search. A search that is
 //! under way when the index changes may still go by what was, and codes are not the vectors: both only choose where to begin in

@@ -21,6 +21,7 @@ use treedb_vector::neighbour::Turned;
 
 use super::graph::{Graph, NodeHasher, Query, checked};
 use super::record::{self, Layout, Place, Slots, node};
+use super::scan::MOST_SPARE;
 use crate::pages::allocate::{allocate, is_unused};
 use crate::pages::page::{NEXT, View, ViewMut};
 use crate::shim::buffer::{Exclusive, Fork, Page, Shared};
@@ -66,8 +67,12 @@ impl Default for Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         if let Some(scratch) = self.scratch.take() {
+            let mut walk = self.walk.take();
+            if walk.bytes() > MOST_SPARE {
+                walk = Walk::default();
+            }
             // When the session ends there is no next writer.
-            let _ = SPARE.try_with(|spare| spare.set(Some((scratch, self.walk.take()))));
+            let _ = SPARE.try_with(|spare| spare.set(Some((scratch, walk))));
         }
     }
 }

@@ -64,6 +64,8 @@ const STEP: usize = 16;
 const DISTANT: f32 = 1.5;
 /// Distant nodes that are met at a time, at least, and this share of them.
 const APPROACHED: usize = 64;
+/// Estimates of distant nodes from which on each node is to have only one.
+const LONG: usize = 1 << 16;
 
 /// A search, and what it has found. Kept from one search to the next, it allocates nothing.
 #[derive(Debug, Default)]
@@ -301,7 +303,8 @@ impl Walk {
     /// Meets the nearest of the distant nodes, at most so many.
     fn approach(&mut self, most: usize) {
         let mut distant = std::mem::take(&mut self.distant);
-        let count = APPROACHED.max(distant.count / SHARE).min(most);
+        // A few more than may be met, as when a node is expanded: most of the listed ones may be known already.
+        let count = APPROACHED.max(distant.count / SHARE).min(most.max(APPROACHED));
         let nearest = distant.take_nearest(count, self.caution);
         self.met.fetch(nearest);
         self.meet(nearest);
@@ -377,7 +380,7 @@ impl Walk {
     fn keep_near(&mut self, estimates: &mut [Estimate<u32>]) -> usize {
         let Walk { met, distant, horizon, caution, .. } = self;
         met.fetch(estimates);
-        distant.make_room(estimates.len());
+        distant.make_room(estimates.len(), *caution, |node| met.find(node).is_some());
         let mut near = 0;
         for at in 0..estimates.len() {
             let Some(estimate) = estimates.get(at).copied() else { break };
@@ -641,8 +644,17 @@ impl Distant {
         (self.count, self.least) = (0, f32::INFINITY);
     }
 
-    /// Prepares for so many more.
-    fn make_room(&mut self, more: usize) {
+    /// Prepares for so many more. Of long lists only the nearest estimate of each node that has not been met is kept, so that they are not
+    /// longer than the graph has nodes, or twice that.
+    fn make_room(&mut self, more: usize, caution: f32, is_met: impl Fn(u32) -> bool) {
+        if self.places.len() < self.count + more && self.count >= LONG {
+            self.places.truncate(self.count);
+            self.places.retain(|estimate| !is_met(estimate.node));
+            let by_key = |a: &Estimate<u32>, b: &Estimate<u32>| a.key(caution).total_cmp(&b.key(caution));
+            self.places.sort_unstable_by(|a, b| a.node.cmp(&b.node).then_with(|| by_key(a, b)));
+            self.places.dedup_by_key(|estimate| estimate.node);
+            self.count = self.places.len();
+        }
         let most = self.count + more;
         if self.places.len() < most {
             self.places.resize(2 * most, Estimate::default());
@@ -872,5 +884,27 @@ impl Met {
     fn expanded(&self) -> impl Iterator<Item = u32> {
         let met = self.nodes.iter().take(self.count);
         met.filter(|known| known.state == State::Expanded).map(|known| known.node)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_long_list_of_distant_nodes_keeps_the_nearest_estimate_of_each_that_has_not_been_met() {
+        const NODES: u32 = 1000;
+        let mut distant = Distant::default();
+        for at in 0..40 * LONG as u32 {
+            distant.make_room(1, 0.0, |node| node % 2 == 0);
+            // Of a node, later estimates are lower.
+            let score = (NODES - at % NODES) as f32 + 1.0 / (1.0 + at as f32);
+            distant.add_if(true, Estimate { node: at % NODES, score, error: 0.0 }, 0.0);
+        }
+        assert!(distant.places.len() <= 4 * LONG, "{} of {NODES} nodes", distant.places.len());
+        // The nearest ones are still there: the last node, whose score is 1, or a little more.
+        assert!(distant.least > 1.0 && distant.least < 1.001, "{}", distant.least);
+        let nearest = distant.take_nearest(10, 0.0);
+        assert!(nearest.iter().all(|estimate| estimate.node == NODES - 1), "{nearest:?}");
     }
 }
