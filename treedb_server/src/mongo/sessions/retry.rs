@@ -118,8 +118,11 @@ impl Retries {
             let mut failed = None;
             while from < end {
                 match self.write_batch(from..end, statements, collection, each) {
-                    Ok(outcomes) => {
-                        unflushed = end != total;
+                    Ok((outcomes, committed)) => {
+                        // Without changes nothing was committed, nor flushed that was before.
+                        if committed {
+                            unflushed = end != total;
+                        }
                         (from..).zip(outcomes).for_each(|(at, outcome)| report(at, Ok(outcome)));
                         from = end;
                     }
@@ -199,14 +202,14 @@ impl Retries {
         Ok(())
     }
 
-    /// Applies the statements in `range` in one transaction.
+    /// Applies the statements in `range` in one transaction; returns their outcomes, and whether there was anything to commit.
     fn write_batch(
         &mut self,
         range: Range<usize>,
         statements: &Statements<'_>,
         collection: &Collection,
         each: &mut ApplyStatement<'_>,
-    ) -> std::result::Result<Vec<Outcome>, Failed> {
+    ) -> std::result::Result<(Vec<Outcome>, bool), Failed> {
         let alone = range.len() == 1;
         let last = range.end == statements.statements.len();
         let durability = if last { statements.durability.0 } else { statements.durability.1 };
@@ -222,21 +225,21 @@ impl Retries {
         }
         let numbered = || (range.start..).map(statements.number).zip(&outcomes);
         match self.commit(batch, durability, || record::statements(numbered())) {
-            Ok(()) => Ok(outcomes),
+            Ok(committed) => Ok((outcomes, committed)),
             Err(error) if alone => Err(Failed::At(range.start, error)),
             Err(_) => Err(Failed::WriteBatch),
         }
     }
 
-    /// Commits changes together with their record, if there are any changes.
+    /// Commits changes together with their record; false if there are no changes.
     fn commit(
         &mut self,
         mut batch: WriteBatch,
         durability: Durability,
         parts: impl FnOnce() -> Vec<RawDocumentBuf>,
-    ) -> Result<()> {
+    ) -> Result<bool> {
         if batch.changes() == 0 {
-            return Ok(());
+            return Ok(false);
         }
         let parts = parts();
         let RecordState { number, parts: old } = self.written;
@@ -246,6 +249,54 @@ impl Retries {
         record::write(&mut batch, self.key, from, old, parts)?;
         batch.commit_with(durability)?;
         self.written = RecordState { number: self.key.1, parts: many };
-        Ok(())
+        Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::spec::BinarySubtype;
+    use bson::{Binary, RawBson, rawdoc};
+    use treedb_query::query::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn writes_that_were_not_flushed_are_told_also_if_the_last_statements_change_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let database = Database::open(dir.path()).unwrap();
+        let collection = database.collection("db.c").unwrap();
+        let id = Binary { subtype: BinarySubtype::Uuid, bytes: vec![9; 16] };
+        let lsid = RawBson::Document(rawdoc! { "id": id });
+        let session = SessionId::read(lsid.as_raw_bson_ref(), None).unwrap();
+        let [writes, fails, nothing] = ["writes", "fails", "nothing"].map(|does| rawdoc! { "does": does });
+        let mut apply = |at: usize, statement: &RawDocument, target: &mut WriteTarget<'_>| match statement
+            .get_str("does")
+            .unwrap()
+        {
+            "writes" => target.insert(&rawdoc! { "at": i32::try_from(at).unwrap() }),
+            "fails" => Err(CommandError::new(ErrorCode::BadValue, "as it should")),
+            _ => Ok(Outcome::default()),
+        };
+        for (number, statements, expected) in [
+            (1, vec![&writes, &fails, &nothing], true),
+            (2, vec![&writes, &fails], true),
+            (3, vec![&writes, &fails, &writes], false),
+            (4, vec![&nothing, &fails, &nothing], false),
+            (5, vec![&writes, &fails, &writes, &fails, &nothing], true),
+        ] {
+            let statements: Vec<&RawDocument> = statements.into_iter().map(|each| &**each).collect();
+            let mut retries =
+                Retries::new((session, number), database.clone(), RecordState::default(), false);
+            let statements = Statements {
+                statements: &statements,
+                number: &|at| i32::try_from(at).unwrap(),
+                ordered: false,
+                inserts: false,
+                durability: (Durability::Durable, Durability::Relaxed),
+            };
+            let unflushed = retries.run(&statements, &collection, &mut apply, &mut |_, _| {}).unwrap();
+            assert_eq!(unflushed, expected, "command {number}");
+        }
     }
 }
