@@ -14,6 +14,7 @@ mod lookups;
 mod pipelines;
 mod planner;
 mod point_lookup;
+mod projections;
 mod several_vectors;
 mod special;
 mod top_k;

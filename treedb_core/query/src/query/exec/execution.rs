@@ -25,6 +25,9 @@ const MAX_SORT_BYTES: usize = 100 * 1024 * 1024;
 /// How many documents beyond the limit a sort collects before it drops them.
 const SORT_SLACK: usize = 500;
 
+/// Of so few documents all is decoded: it would take longer to find out which of their fields are needed.
+const FEW: u64 = 4;
+
 /// `tick` is called once per this many rows.
 const TICK_INTERVAL: u64 = 64;
 
@@ -44,9 +47,15 @@ pub struct Execution {
 
 impl Execution {
     /// Plans `query` over `source`.
-    pub fn new(source: &dyn Source, context: &QueryContext<'_>, query: Query) -> Result<Self> {
+    pub fn new(source: &dyn Source, context: &QueryContext<'_>, mut query: Query) -> Result<Self> {
         let plan = Plan::choose(source, context, &query)?;
         plan.begin(source);
+        // Of rows that are returned as they are found, only what the projection keeps is decoded.
+        let as_found = !plan.sort_in_memory && query.returns == Returns::default();
+        let few = plan.unique || (1..=FEW).contains(&query.limit);
+        if as_found && !few && query.used.is_none() && plan.covered().is_none() {
+            query.used = query.projection.as_ref().and_then(|projection| projection.used(&query.filter));
+        }
         let to_skip = query.skip;
         Ok(Execution {
             query,

@@ -14,6 +14,7 @@ use treedb_vector::nearest::Nearest as NearestOf;
 use crate::access::{Among, Comparisons, Direction, Flow, Probe, QueryContext, Row, RowId, Source};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::index::vector::VectorDef;
+use crate::query::filter::Filter;
 use crate::query::plan::{Path, Plan};
 use crate::query::{Deadline, Projection, Query, UsedFields};
 
@@ -182,7 +183,7 @@ impl<'q> Returned<'q> {
     fn of_query(query: &'q Query) -> Self {
         let projection = query.projection.as_ref();
         let used = query.used.as_ref().map(Cow::Borrowed);
-        Returned { projection, used: used.or_else(|| projection?.used().map(Cow::Owned)) }
+        Returned { projection, used: used.or_else(|| projection?.used(&Filter::all()).map(Cow::Owned)) }
     }
 
     fn is_whole(&self) -> bool {
@@ -453,7 +454,6 @@ mod tests {
 
     use super::*;
     use crate::access::{Compared, IndexInfo, VisitRow};
-    use crate::query::Filter;
 
     /// A collection whose vector index tells how far each of the rows is.
     struct Told;

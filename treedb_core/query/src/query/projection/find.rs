@@ -314,15 +314,15 @@ impl Projection {
         Some(paths)
     }
 
-    /// The top-level fields of a document that what is returned of it depends on; `None` if it may be any.
-    pub(in crate::query) fn used(&self) -> Option<UsedFields> {
+    /// The top-level fields of a document that what is returned of it depends on, for documents that `filter` matches; `None` if it may be any.
+    pub(in crate::query) fn used(&self, filter: &Filter) -> Option<UsedFields> {
         if self.positional.is_some() {
             return None;
         }
         let mut names = Vec::new();
         if let Some(computed) = &self.computed {
             let no_others = computed.reshape.reads(&mut names)?;
-            return no_others.then(|| UsedFields::new(&names, &Filter::all()));
+            return no_others.then(|| UsedFields::new(&names, filter));
         }
         let named = self.fields.0.iter().filter(|(_, named)| self.keep || matches!(named, Named::Whole));
         names.extend(named.map(|(name, _)| name.clone()));
@@ -330,8 +330,8 @@ impl Projection {
             names.push("_id".to_owned());
         }
         match self.keep {
-            true => Some(UsedFields::new(&names, &Filter::all())),
-            false => (!names.is_empty()).then(|| UsedFields::all_but(&names, &Filter::all())),
+            true => Some(UsedFields::new(&names, filter)),
+            false => (!names.is_empty()).then(|| UsedFields::all_but(&names, filter)),
         }
     }
 
