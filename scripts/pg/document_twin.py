@@ -19,7 +19,7 @@ import psycopg
 from cluster import Cluster
 
 CALLS = 1500
-KEPT = [1]
+KEPT = [1, 1795687111]
 # With more documents than this, deletes are larger.
 MANY = 400
 INDEXES = [("k", '{"k": 1, "_id": -1}', "{}"), ("a", '{"a": 1, "k": 1}', "{}"), ("u", '{"u": 1}', '{"unique": true}'), ("p", '{"o.p": -1}', '{"sparse": true}'),

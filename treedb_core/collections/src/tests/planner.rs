@@ -365,3 +365,27 @@ fn min_and_max_select_what_lies_between_two_keys_of_the_index() {
         assert_eq!(found, between.map(|(_, _, id)| *id).collect::<Vec<_>>(), "{min:?} {max:?}");
     }
 }
+
+#[test]
+fn alternatives_that_leave_out_no_string_are_answered_by_a_compound_index() {
+    let (_db, numbers) = numbers(&[doc! { "text": 1, "last": 1 }, doc! { "text": -1, "third": 1 }]);
+    for (filter, count) in [
+        (
+            doc! { "$or": [{ "text": { "$lte": "number 5" } }, { "text": { "$gt": "number 5" } }], "last": { "$lt": 3 } },
+            COUNT * 3 / 10,
+        ),
+        (
+            doc! { "$or": [{ "text": { "$lt": "m" }, "last": 3 }, { "text": { "$gte": "m" }, "last": 3 }] },
+            COUNT / 10,
+        ),
+        (
+            doc! { "$or": [{ "text": { "$lte": "p" } }, { "text": { "$gt": "p" } }], "third": 1 },
+            (COUNT + 1) / 3,
+        ),
+    ] {
+        for index in ["text_1_last_1", "text_-1_third_1"] {
+            let found = numbers.find(find(filter.clone()).hint(index)).unwrap().count();
+            assert_eq!(found, usize::try_from(count).unwrap(), "{filter} by {index}");
+        }
+    }
+}

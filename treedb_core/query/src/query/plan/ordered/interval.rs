@@ -170,7 +170,7 @@ impl Interval {
             match apart.last_mut() {
                 Some(last) if !last.high.is_before(&interval.low) && *last != interval => {
                     if last.high.is_before(&interval.high) {
-                        last.high = interval.high;
+                        *last = Self::of_several(last.low.clone(), interval.high);
                     }
                 }
                 Some(last) if *last == interval => {}
@@ -178,6 +178,18 @@ impl Interval {
             }
         }
         apart
+    }
+
+    /// From the beginning of one interval to the end of another one. All values of a type are not given as what begins with its tag, which
+    /// would look like a single encoding.
+    fn of_several(low: Cut, mut high: Cut) -> Interval {
+        if high.bytes == low.bytes
+            && high.after
+            && let Some(bytes) = after_prefix(&high.bytes)
+        {
+            high = Cut { bytes, after: false };
+        }
+        Interval { low, high }
     }
 
     fn point(value: Value<'_>) -> Interval {
@@ -212,7 +224,10 @@ impl Interval {
 
     /// The smallest interval that contains all of `all`, which are sorted.
     pub(in crate::query) fn hull(all: &[Interval]) -> Option<Interval> {
-        Some(Interval { low: all.first()?.low.clone(), high: all.last()?.high.clone() })
+        match all {
+            [one] => Some(one.clone()),
+            several => Some(Self::of_several(several.first()?.low.clone(), several.last()?.high.clone())),
+        }
     }
 
     /// True if it ends before the other.
@@ -299,7 +314,7 @@ impl Cut {
             ([tag], true) if *tag == bracket::NUMBERS => "-inf".to_owned(),
             ([tag], false) if (number..bracket::AFTER_NUMBERS + 1).contains(tag) => "inf".to_owned(),
             ([0x20], true) => "\"\"".to_owned(),
-            ([0x20], false) => return (true, "{}".to_owned()),
+            ([0x20 | 0x21], false) => return (true, "{}".to_owned()),
             ([0x20, rest @ ..], _) => {
                 // A string prefix.
                 let ended = [&[0x20], rest, &[0]].concat();
@@ -374,6 +389,29 @@ mod tests {
                             let wanted = comparable && (order.is_lt() || inclusive && order.is_eq());
                             assert_eq!(holds(&below, value, direction), wanted, "{value:?} < {bound:?}");
                         }
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn all_values_of_a_type_as_those_below_and_above_one_are_not_taken_for_one_value() {
+        for &bound in VALUES {
+            for inclusive in [false, true] {
+                let below = Interval::below(bound, inclusive);
+                let Some((below, above)) = below.zip(Interval::above(bound, false)) else { continue };
+                let all = Interval::union(vec![below, above]);
+                let hull = Interval::hull(&all).unwrap();
+                for &value in VALUES {
+                    let nan = |value: Value<'_>| matches!(value, Value::Double(n) if n.is_nan());
+                    let same_type = class(&bound) == class(&value) && nan(bound) == nan(value);
+                    let is_it = compare(value, bound).is_eq();
+                    for direction in [SortOrder::Ascending, SortOrder::Descending] {
+                        let found = all.iter().any(|all| holds(all, value, direction));
+                        assert_eq!(found, same_type && (inclusive || !is_it), "{value:?} by {bound:?}");
+                        assert_eq!(holds(&hull, value, direction), same_type, "{value:?} by {bound:?}");
+                        assert_eq!(hull.directed(direction).single(), None, "{bound:?}");
                     }
                 }
             }
