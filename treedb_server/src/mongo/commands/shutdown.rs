@@ -16,7 +16,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     }
     let identity = &request.session.identity;
-    // Where nobody has to log in, somebody who can connect need not be somebody who may stop the server.
+    // Without authentication there are no privileges to check: as in MongoDB, only local clients may then stop the server.
     if !request.context.access.is_required() && !identity.address().is_loopback() {
         return Err(CommandError::new(
             ErrorCode::Unauthorized,
