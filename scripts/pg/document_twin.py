@@ -93,7 +93,7 @@ def updated(document, update):
 
 class Documents:
     def __init__(self, cluster, seed):
-        self.random, self.cluster, self.name = random.Random(seed), cluster, f"d{seed}"
+        self.seed, self.random, self.cluster, self.name = seed, random.Random(seed), cluster, f"d{seed}"
         self.number, self.model, self.open = 0, {}, None
         self.cancelled = self.ended = self.survived = self.duplicates = self.near = self.near_found = self.asked = 0
         self.called = set()
@@ -166,7 +166,7 @@ class Documents:
         return self.random.choice(list(self.model)) if self.model and self.random.random() < .95 else 0
 
     def write(self):
-        """A call that writes: its name, its arguments, the documents after it, what it returns if that is known."""
+        """A call that writes: its name, its arguments, the documents after it, and what it returns, or part of that, if it is known."""
         r, model = self.random, dict(self.model)
         kind = r.random()
         if kind < .3:
@@ -179,8 +179,9 @@ class Documents:
         if kind < .55:
             # Few of them by the indexes, many now and then.
             question, change = (self.question(), self.change()) if r.random() < .8 else ({"k": {"$lt": r.randint(10, 60)}}, self.change())
-            model.update({i: updated(document, change) for i, document in model.items() if matches(document, question)})
-            return "update_many", [question, change], model, None
+            new = {i: updated(document, change) for i, document in model.items() if matches(document, question)}
+            model.update(new)
+            return "update_many", [question, change], model, {"matchedCount": len(new)}
         if kind < .65:
             change = self.change()
             if one in model:
@@ -205,31 +206,36 @@ class Documents:
             for i in gone:
                 del model[i]
             return "delete_many", [question], model, len(gone)
-        operations = []
+        operations, counts = [], {"insertedCount": 0, "matchedCount": 0, "deletedCount": 0}
         for _ in range(r.choice((1, 4, 12))):
             one, how = self.some(), r.randint(0, 4)
             if how == 0:
                 new = self.document()
                 model[new["_id"]] = new
                 operations.append({"insertOne": {"document": new}})
+                counts["insertedCount"] += 1
             elif how == 1:
                 question, change = self.question(), self.change()
-                model.update({i: updated(document, change) for i, document in model.items() if matches(document, question)})
+                changed = {i: updated(document, change) for i, document in model.items() if matches(document, question)}
+                model.update(changed)
                 operations.append({"updateMany": {"filter": question, "update": change}})
+                counts["matchedCount"] += len(changed)
             elif how == 2:
                 change = self.change()
                 if one in model:
                     model[one] = updated(model[one], change)
                 operations.append({"updateOne": {"filter": {"_id": one}, "update": change}})
+                counts["matchedCount"] += one in model
             elif how == 3:
-                model.pop(one, None)
+                counts["deletedCount"] += model.pop(one, None) is not None
                 operations.append({"deleteOne": {"filter": {"_id": one}}})
             else:
                 new = {**self.document(), "_id": one}
                 if one in model:
                     model[one] = new
                 operations.append({"replaceOne": {"filter": {"_id": one}, "replacement": new}})
-        return "bulk_write", [operations], model, None
+                counts["matchedCount"] += one in model
+        return "bulk_write", [operations], model, counts
 
     def call(self, name, arguments, session=None):
         """The rows that a function returns."""
@@ -246,7 +252,10 @@ class Documents:
         before = self.model
         found = self.call(name, arguments)
         self.model = model
-        if returns is not None:
+        if isinstance(returns, dict):
+            shown = json.loads(found[0])
+            assert returns.items() <= shown.items() and "writeErrors" not in shown, f"{name}{arguments}: {shown}, not {returns}"
+        elif returns is not None:
             assert found == [str(returns)], f"{name}{arguments}: {found}, not {returns}"
         if name.startswith("find_one_and"):
             old = before.get(arguments[0]["_id"])
@@ -363,7 +372,15 @@ class Documents:
             shown = [json.loads(row) for row in self.call("find", [question, way])]
             if "sort" not in options:
                 shown, found = sorted(shown, key=places), sorted(found, key=places)
-            same(shown, found, f"find {question} {way}")
+            if shown != found:
+                self.explain(shown, found, question, way)
+
+    def explain(self, shown, found, question, way):
+        """Raises an error that tells a wrong answer of a find from a write before it that went wrong."""
+        shown, found = ({document["_id"]: document for document in documents} for documents in (shown, found))
+        others = {i: (shown[i], found[i]) for i in shown.keys() & found.keys() if shown[i] != found[i]}
+        plan, = self.call("explain", [question, way]) if self.open is None else ["in a transaction"]
+        raise AssertionError(f"find {question} {way}: {sorted(found.keys() - shown.keys())} missing, {sorted(shown.keys() - found.keys())} too many, other documents {others}, or in another order; {plan}")
 
     def step_nearest(self):
         r = self.random
@@ -391,6 +408,8 @@ class Documents:
     def run(self, calls):
         weighted = 45 * [self.step_write] + 40 * [self.step_find] + 8 * [self.step_nearest] + 6 * [self.step_transaction] + 3 * [self.step_duplicate] + 5 * [self.step_disturbed] + 2 * [self.step_maintenance]
         for number in range(calls):
+            # Which calls a disturbance cuts off is up to time; what the later ones are is not.
+            self.random = random.Random(f"{self.seed} {number}")
             self.random.choice(weighted)()
             if number % 100 == 99:
                 self.check()

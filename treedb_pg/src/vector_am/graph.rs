@@ -456,6 +456,10 @@ impl Nodes for Graph<'_> {
         Ok(())
     }
 
+    fn tied_are_copies(&self) -> bool {
+        !self.layout.metric.is_of_bits()
+    }
+
     fn prefetch(&self, _: u32) {}
 
     #[inline]

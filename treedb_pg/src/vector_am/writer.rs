@@ -16,7 +16,7 @@ use std::rc::Rc;
 use pgrx::{check_for_interrupts, pg_sys};
 use treedb_vector::code::{self, Coded};
 use treedb_vector::element::Element;
-use treedb_vector::graph::{self, Estimate, Hashed, Link, Nodes, NodesMut, Scratch, Walk};
+use treedb_vector::graph::{self, Estimate, Hashed, Link, Nodes, NodesMut, Scratch, TIED, Walk};
 use treedb_vector::neighbour::Turned;
 
 use super::graph::{Graph, NodeHasher, Query, checked};
@@ -496,6 +496,10 @@ impl Nodes for Writer<'_> {
         self.graph.scores(query, nodes, out)
     }
 
+    fn tied_are_copies(&self) -> bool {
+        self.graph.tied_are_copies()
+    }
+
     fn prefetch(&self, _: u32) {}
 
     fn prefetch_links(&self, node: u32) {
@@ -555,7 +559,14 @@ impl NodesMut for Writer<'_> {
         let Ok(()) = walk.begin_at(self, query, from);
         let Ok(()) = walk.search(self, query, ef, usize::MAX);
         out.extend(walk.found().take(ef).map(|found| (found.score, found.node)));
-        Ok(true)
+        // Many that are exactly as far hide what is behind them.
+        let is_flooded = out
+            .windows(TIED + 1)
+            .any(|tied| tied.first().map(|first| first.0) == tied.last().map(|last| last.0));
+        if is_flooded {
+            out.clear();
+        }
+        Ok(!is_flooded)
     }
 
     fn level(&self, node: u32) -> Result<u8, Infallible> {
@@ -564,6 +575,10 @@ impl NodesMut for Writer<'_> {
 
     fn between(&self, a: u32, b: u32) -> Result<f32, Infallible> {
         Ok(self.graph.between(&self.vector(a), &self.vector(b)))
+    }
+
+    fn is_copy(&self, a: u32, b: u32) -> Result<bool, Infallible> {
+        Ok(self.vector(a) == self.vector(b))
     }
 
     fn settle(&mut self) -> Result<(), Infallible> {

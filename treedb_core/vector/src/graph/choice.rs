@@ -3,29 +3,36 @@
 //! Of the nodes that are near, those are chosen that are nearer to the node than to any that was chosen before: they lie
 //! in different directions. Then the nearest of the others fill up the list; without them, graphs of near-duplicates
 //! fall apart (recall stops at .92).
+//!
+//! Copies of the node's own vector lie in no direction. One of them is chosen, and says nothing about the directions of other nodes;
+//! more of them are what is needed least.
 
+use super::copies;
 use super::insert::{Limits, is_parent};
 use super::store::{Link, NodesMut};
 
-/// Chooses at most `most` links from nodes that are near, the nearest first.
+/// Chooses at most `most` links of a node from nodes that are near, the nearest first, and from copies of it.
 pub(super) fn choose<S: NodesMut>(
     store: &S,
-    near: Vec<Link<S::Node>>,
+    near: &[Link<S::Node>],
+    copies: &[Link<S::Node>],
     most: usize,
 ) -> Result<Vec<Link<S::Node>>, S::Error> {
+    let (first, more) = copies.split_at(copies.len().min(1).min(most));
     let (mut chosen, mut others) = (Vec::with_capacity(most), Vec::with_capacity(most));
     for link in near {
-        if chosen.len() == most {
-            return Ok(chosen);
+        if first.len() + chosen.len() == most {
+            break;
         }
-        if is_apart(store, &link, &chosen)? {
-            chosen.push(link);
+        if is_apart(store, link, &chosen)? {
+            chosen.push(*link);
         } else if others.len() < most {
-            others.push(link);
+            others.push(*link);
         }
     }
+    chosen.splice(..0, first.iter().copied());
     let left = most - chosen.len();
-    chosen.extend(others.into_iter().take(left));
+    chosen.extend(others.into_iter().chain(more.iter().copied()).take(left));
     Ok(chosen)
 }
 
@@ -36,7 +43,7 @@ fn is_apart<S: NodesMut>(
     chosen: &[Link<S::Node>],
 ) -> Result<bool, S::Error> {
     for other in chosen {
-        // Copies of one vector are in the same direction: they must not take all links.
+        // Those that are copies of each other are in the same direction: they must not take all links.
         if store.between(link.node, other.node)? <= link.score {
             return Ok(false);
         }
@@ -45,13 +52,17 @@ fn is_apart<S: NodesMut>(
 }
 
 /// The links of a node by how much they are needed: first those that would be chosen in different directions, then the others, the
-/// nearest first. What is not asked for is not computed.
+/// nearest first, and at last all copies but one. What is not asked for is not computed.
 ///
 /// Kept from one node to the next, it allocates nothing.
 #[derive(Debug)]
 pub struct Ranking<N> {
     /// The nearest first.
     links: Vec<Link<N>>,
+    /// How many of them are copies of the node.
+    copies: usize,
+    /// Which of a node's children is looked at first: another one each time.
+    pub(super) turn: usize,
     /// Whether each of them is in a direction of its own, as far as it is known.
     apart: Vec<Option<bool>>,
     /// The nodes that a node is linked to, without scores.
@@ -61,16 +72,25 @@ pub struct Ranking<N> {
 
 impl<N> Default for Ranking<N> {
     fn default() -> Self {
-        Ranking { links: Vec::new(), apart: Vec::new(), nodes: Vec::new(), theirs: Vec::new() }
+        Ranking {
+            links: Vec::new(),
+            copies: 0,
+            turn: 0,
+            apart: Vec::new(),
+            nodes: Vec::new(),
+            theirs: Vec::new(),
+        }
     }
 }
 
 impl<N: Copy + Ord> Ranking<N> {
-    /// Puts `links` in order.
-    fn rank(&mut self) {
+    /// Puts `links`, those of a node, in order.
+    fn rank<S: NodesMut<Node = N>>(&mut self, store: &S, node: N) -> Result<(), S::Error> {
         self.links.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.node.cmp(&b.node)));
+        self.copies = copies::leading(store, node, &self.links)?;
         self.apart.clear();
         self.apart.resize(self.links.len(), None);
+        Ok(())
     }
 
     /// Whether the link at a place is in another direction than all before it that are in directions of their own.
@@ -80,7 +100,7 @@ impl<N: Copy + Ord> Ranking<N> {
         }
         let mut apart = true;
         if let Some(link) = self.links.get(at).copied() {
-            for before in 0..at {
+            for before in self.copies..at {
                 let Some(other) = self.links.get(before).copied() else { break };
                 if self.apart.get(before) != Some(&Some(false))
                     && store.between(link.node, other.node)? <= link.score
@@ -97,16 +117,24 @@ impl<N: Copy + Ord> Ranking<N> {
         Ok(apart)
     }
 
-    /// Calls `each` with the nodes, what is needed least first, until it returns true: the farthest in the direction of
-    /// another one, and at last the farthest of those in directions of their own.
+    /// Calls `each` with the nodes, what is needed least first, until it returns true: copies, the farthest in the direction of
+    /// another one, and at last the farthest of those in directions of their own, and one copy.
     fn least_first<S: NodesMut<Node = N>>(
         &mut self,
         store: &S,
         mut each: impl FnMut(&mut Vec<N>, N) -> Result<bool, S::Error>,
     ) -> Result<(), S::Error> {
+        for at in (1..self.copies).rev() {
+            if let Some(link) = self.links.get(at)
+                && each(&mut self.theirs, link.node)?
+            {
+                return Ok(());
+            }
+        }
         for apart in [false, true] {
-            for at in (0..self.links.len()).rev() {
-                if self.is_apart(store, at)? == apart
+            let one_copy = usize::from(apart && self.copies > 0);
+            for at in (0..one_copy).chain(self.copies..self.links.len()).rev() {
+                if (at < self.copies || self.is_apart(store, at)? == apart)
                     && let Some(link) = self.links.get(at)
                     && each(&mut self.theirs, link.node)?
                 {
@@ -148,7 +176,7 @@ impl<N: Copy + Ord> Ranking<N> {
         store.scored_links(node, level, &mut links)?;
         links.push(new);
         self.links = links;
-        self.rank();
+        self.rank(store, node)?;
         let mut least = None;
         self.least_first(store, |theirs, other| {
             let Some(count) = count(theirs, other)? else { return Ok(false) };
@@ -214,7 +242,7 @@ pub fn spare_links<S: NodesMut>(
     ranking.links = links;
     let mut out = Vec::new();
     if excess > 0 {
-        ranking.rank();
+        ranking.rank(store, node)?;
         ranking.least_first(store, |_, other| {
             out.push(other);
             Ok(out.len() == excess + BEYOND)

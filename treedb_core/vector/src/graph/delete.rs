@@ -1,6 +1,7 @@
 //! Removing a node.
 
 use super::choice::{Ranking, Spare, choose};
+use super::copies;
 use super::insert::{Limits, Room, attach, connect, is_parent};
 use super::store::{Link, NodesMut};
 
@@ -53,6 +54,7 @@ pub fn delete<S: NodesMut>(store: &mut S, node: S::Node, limits: &Limits) -> Res
         disconnect(store, node, parent, 0)?;
         store.settle()?;
     }
+    copies::inherit(store, node, &links, &mut room)?;
     for link in &links {
         relink(store, link.node, &links, 0, &mut room)?;
     }
@@ -70,11 +72,20 @@ fn next_entry<S: NodesMut>(store: &S, entry: S::Node) -> Result<Option<(S::Node,
         }
     }
     links.extend(store.root()?.filter(|_| links.is_empty()));
-    let mut highest = None;
+    let (mut highest, mut theirs) = (None, Vec::new());
     for node in links {
-        highest = highest.max(Some((store.level(node)?, node)));
+        // Copies of a vector may have levels in which they are not linked.
+        let mut linked = store.level(node)?;
+        while linked > 0 {
+            store.links(node, linked, &mut theirs)?;
+            if !theirs.is_empty() {
+                break;
+            }
+            linked -= 1;
+        }
+        highest = highest.max(Some((linked, store.level(node)?, node)));
     }
-    Ok(highest.map(|(level, node)| (node, level)))
+    Ok(highest.map(|(_, level, node)| (node, level)))
 }
 
 /// Makes a child of the root the root; the old root becomes its child.
@@ -118,7 +129,8 @@ fn relink<S: NodesMut>(
         }
     }
     others.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.node.cmp(&b.node)));
-    match choose(store, others, 1)?.first() {
+    // Under the inner product its copies need not be the nearest: it is rather linked to what is.
+    match choose(store, &others, &[], 1)?.first() {
         Some(link) => connect(store, node, *link, level, room),
         None => Ok(()),
     }

@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 
 use super::choice::{Ranking, Spare, choose};
+use super::copies::{self, MOST_LINKED};
 use super::search::{Scratch, descend, in_level};
 use super::store::{Link, NodesMut, Visited};
 
@@ -63,6 +64,8 @@ pub struct Plan<N> {
     level: u8,
     /// The links of each level, the highest first.
     chosen: Vec<(u8, Vec<Link<N>>)>,
+    /// Nodes with the same vector, if there are so many that the node is only put [below one of them](copies).
+    copies: Vec<Link<N>>,
 }
 
 impl<N: Copy> Plan<N> {
@@ -81,14 +84,15 @@ pub fn insert<S: NodesMut>(
     limits: &Limits,
     scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
 ) -> Result<(), S::Error> {
-    let plan = plan(store, level, query, &[], limits, scratch)?;
+    let plan = plan(store, node, level, query, &[], limits, scratch)?;
     link(store, node, &plan, limits, &Spare::default(), &mut scratch.ranking)
 }
 
-/// Plans the links of a node of this level that the store has. `beside` are nodes, with their levels, that will be linked before it,
+/// Plans the links of a node of this level that the store has; `query` is its vector. `beside` are nodes, with their levels, that will be linked before it,
 /// and are not yet.
 pub fn plan<S: NodesMut>(
     store: &S,
+    node: S::Node,
     level: u8,
     query: &S::Query<'_>,
     beside: &[(S::Node, u8)],
@@ -97,8 +101,8 @@ pub fn plan<S: NodesMut>(
 ) -> Result<Plan<S::Node>, S::Error> {
     let entry = store.entry()?;
     let mut near_beside = Vec::with_capacity(beside.len());
-    for (node, level) in beside {
-        near_beside.push((Link { score: store.score(query, *node)?, node: *node }, *level));
+    for (other, level) in beside {
+        near_beside.push((Link { score: store.score(query, *other)?, node: *other }, *level));
     }
     let mut nearest = Vec::new();
     if let Some((entry, top)) = entry {
@@ -134,12 +138,16 @@ pub fn plan<S: NodesMut>(
             );
             if near.len() > found {
                 near.sort_by(|a, b| a.score.total_cmp(&b.score));
-                near.truncate(limits.ef);
+                near.truncate(limits.ef.max(found));
             }
-            chosen.push((level, choose(store, near, limits.links)?));
+            let copies = copies::take(store, node, &mut near)?;
+            if level == 0 && copies.len() >= MOST_LINKED {
+                return Ok(Plan { level: 0, chosen: Vec::new(), copies });
+            }
+            chosen.push((level, choose(store, &near, &copies, limits.links)?));
         }
     }
-    Ok(Plan { level, chosen })
+    Ok(Plan { level, chosen, copies: Vec::new() })
 }
 
 /// Links a node as planned; those that were `beside` are linked. `spare` may say which links can go where there are too many.
@@ -157,6 +165,9 @@ pub fn link<S: NodesMut>(
         return store.settle();
     };
     let mut room = Room { limits, spare, ranking };
+    if !plan.copies.is_empty() {
+        return copies::put_below(store, node, &plan.copies, &mut room);
+    }
     for (level, chosen) in plan.chosen.iter().rev() {
         if *level == 0 {
             attach(store, node, chosen.first().map(|link| link.node), None, &mut room)?;

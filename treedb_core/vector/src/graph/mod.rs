@@ -21,11 +21,13 @@
 //! | `walk` | a search that goes on for as long as more nodes are asked for, by estimates of scores |
 //! | `insert` | linking a new node |
 //! | `choice` | which links a node gets, and which one goes |
+//! | `copies` | nodes with the same vector |
 //! | `delete` | removing a node and linking its neighbours to each other |
 //! | `check` | whether a graph is what it should be |
 
 mod check;
 mod choice;
+mod copies;
 mod delete;
 mod insert;
 mod pool;
@@ -38,6 +40,6 @@ pub use choice::{Ranking, Spare, spare_links};
 pub use delete::delete;
 pub use insert::{Limits, Plan, insert, level_of, link, plan};
 pub use pool::{Found, Pool};
-pub use search::{Part, Scratch, search, search_keeping, search_part};
+pub use search::{Part, Scratch, TIED, search, search_keeping, search_part};
 pub use store::{Estimate, Hashed, Link, Nodes, NodesMut, Stamps, Visited};
 pub use walk::{Scored, Walk};

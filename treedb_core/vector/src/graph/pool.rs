@@ -10,13 +10,21 @@ pub struct Found<N> {
     expanded: bool,
 }
 
-/// At most so many nodes, the nearest first.
+/// At most so many nodes, the nearest first; more, if [those that are exactly as far](Pool::count_tied_once) count once.
 #[derive(Debug)]
 pub struct Pool<N> {
     found: Vec<Found<N>>,
     most: usize,
-    /// Only so many of the nearest are expanded, once there are `most`.
+    /// Only so many of the nearest are expanded, once there are as many as there may be.
     wide: usize,
+    /// How many are exactly as far as the one before them, and how many of them do not count, for each node that does.
+    tied: usize,
+    free: usize,
+    /// `most` and `wide` with those that do not count.
+    places: usize,
+    wide_places: usize,
+    /// Of nodes that are exactly as far there are only so many.
+    most_tied: usize,
     /// All before this one are expanded.
     next: usize,
     /// The nodes that there was no place for, if they are kept: none is nearer than those that have one.
@@ -24,9 +32,24 @@ pub struct Pool<N> {
     keeps_others: bool,
 }
 
+/// Nodes that are exactly as far as others that a search keeps beyond those that it is to keep, at most so many times as many.
+pub(super) const FREE: usize = 3;
+
 impl<N> Default for Pool<N> {
     fn default() -> Self {
-        Pool { found: Vec::new(), most: 0, wide: 0, next: 0, others: Vec::new(), keeps_others: false }
+        Pool {
+            found: Vec::new(),
+            most: 0,
+            wide: 0,
+            tied: 0,
+            free: 0,
+            places: 0,
+            wide_places: 0,
+            most_tied: usize::MAX,
+            next: 0,
+            others: Vec::new(),
+            keeps_others: false,
+        }
     }
 }
 
@@ -45,11 +68,22 @@ impl<N: Copy> Pool<N> {
     pub fn reset_wide(&mut self, most: usize, wide: usize) {
         self.found.clear();
         self.found.reserve(most);
-        self.most = most;
-        self.wide = wide;
+        (self.most, self.wide, self.free, self.most_tied) = (most, wide, 0, usize::MAX);
+        self.set_tied(0);
         self.next = 0;
         self.others.clear();
         self.keeps_others = false;
+    }
+
+    /// Nodes that are exactly as far count once, until there are [`FREE`] times as many beyond those that count: they may be copies, of
+    /// which it takes many to lead to other nodes.
+    pub(super) fn count_tied_once(&mut self) {
+        self.free = FREE;
+    }
+
+    /// Of nodes that are exactly as far, keeps so many.
+    pub(super) fn limit_tied(&mut self, most: usize) {
+        self.most_tied = most;
     }
 
     /// Keeps the nodes that there is no place for from now on, so that there can be [more places](Pool::widen) later.
@@ -69,6 +103,8 @@ impl<N: Copy> Pool<N> {
         if let Some(new) = self.found.get_mut(from..) {
             new.sort_by(|a, b| a.score.total_cmp(&b.score));
         }
+        let pairs = self.found.iter().zip(self.found.iter().skip(1));
+        self.set_tied(pairs.filter(|(before, found)| before.score == found.score).count());
     }
 
     /// The nodes, the nearest first.
@@ -77,14 +113,84 @@ impl<N: Copy> Pool<N> {
     }
 
     /// Adds a node, if it is among the nearest.
-    #[inline]
+    #[inline(always)]
     pub fn insert(&mut self, score: f32, node: N) {
-        if self.found.len() == self.most {
-            // A NaN is never nearer.
-            if !self.found.last().is_some_and(|last| score < last.score) {
-                if self.keeps_others {
-                    self.others.push(Found { score, node, expanded: false });
-                }
+        let is_full = self.found.len() >= self.places;
+        // A NaN is never nearer.
+        if is_full && !self.found.last().is_some_and(|last| score < last.score) {
+            if self.keeps_others {
+                self.others.push(Found { score, node, expanded: false });
+            }
+            return;
+        }
+        self.insert_near(is_full, score, node);
+    }
+
+    /// Adds a node that is among the nearest.
+    fn insert_near(&mut self, is_full: bool, score: f32, node: N) {
+        let place = self.found.partition_point(|found| found.score <= score);
+        if self.is_tied(place, score) {
+            self.insert_tied(place, score, node);
+            return;
+        }
+        if is_full {
+            self.remove_last();
+        }
+        self.put(place, score, node);
+    }
+
+    #[inline]
+    fn put(&mut self, place: usize, score: f32, node: N) {
+        self.found.insert(place, Found { score, node, expanded: false });
+        self.next = self.next.min(place);
+    }
+
+    /// Adds a node that is exactly as far as the one before this place.
+    #[cold]
+    fn insert_tied(&mut self, place: usize, score: f32, node: N) {
+        if place.checked_sub(self.most_tied).is_some_and(|first| self.is_tied(first + 1, score)) {
+            return;
+        }
+        self.set_tied(self.tied + 1);
+        if self.found.len() >= self.places {
+            self.remove_last();
+        }
+        self.put(place, score, node);
+    }
+
+    /// Whether the node before this place is exactly as far.
+    #[inline]
+    fn is_tied(&self, place: usize, score: f32) -> bool {
+        place
+            .checked_sub(1)
+            .and_then(|before| self.found.get(before))
+            .is_some_and(|before| before.score == score)
+    }
+
+    fn set_tied(&mut self, tied: usize) {
+        self.tied = tied;
+        self.places = self.most + tied.min(self.free * self.most);
+        self.wide_places = self.wide + tied.min(self.free * self.wide);
+    }
+
+    /// Removes the last node, and with it those before it that are as far, if they do not count.
+    #[inline]
+    fn remove_last(&mut self) {
+        let last = self.found.pop();
+        if self.keeps_others {
+            self.others.extend(last);
+        }
+        if self.tied > 0 {
+            self.remove_tied(last.map_or(0.0, |last| last.score));
+        }
+    }
+
+    /// Removes nodes that are as far as one that was the last, as long as there is one that does not count.
+    #[cold]
+    fn remove_tied(&mut self, score: f32) {
+        while self.is_tied(self.found.len(), score) {
+            self.set_tied(self.tied.saturating_sub(1));
+            if self.found.len() < self.places {
                 return;
             }
             let last = self.found.pop();
@@ -92,15 +198,12 @@ impl<N: Copy> Pool<N> {
                 self.others.extend(last);
             }
         }
-        let place = self.found.partition_point(|found| found.score <= score);
-        self.found.insert(place, Found { score, node, expanded: false });
-        self.next = self.next.min(place);
     }
 
     /// The nearest node that is not expanded, if it is among those to be; it counts as expanded now.
     #[inline]
     pub fn expand(&mut self) -> Option<N> {
-        let end = if self.found.len() < self.most { self.most } else { self.wide };
+        let end = if self.found.len() < self.places { self.places } else { self.wide_places };
         loop {
             let found = self.found.get_mut(self.next).filter(|_| self.next < end)?;
             self.next += 1;
@@ -138,6 +241,34 @@ mod tests {
         assert_eq!([pool.expand(), pool.expand()], [Some(9), None]);
         (10..20).for_each(|node| pool.insert(0.7, node));
         assert_eq!((pool.expand(), pool.found().len()), (None, 5));
+    }
+
+    #[test]
+    fn nodes_that_are_as_far_count_once_until_there_are_many() {
+        let mut pool = Pool::default();
+        pool.reset(3);
+        pool.count_tied_once();
+        let scores =
+            |pool: &Pool<u32>| -> Vec<f32> { pool.found().iter().map(|found| found.score).collect() };
+        for (node, score) in [5.0, 7.0, 5.0, 7.0, 5.0, 9.0].into_iter().enumerate() {
+            pool.insert(score, node as u32);
+        }
+        assert_eq!(scores(&pool), [5.0, 5.0, 5.0, 7.0, 7.0, 9.0]);
+        assert_eq!(std::iter::from_fn(|| pool.expand()).count(), 6);
+        // The last score goes, with all nodes that have it.
+        pool.insert(6.0, 10);
+        assert_eq!(scores(&pool), [5.0, 5.0, 5.0, 6.0, 7.0, 7.0]);
+        pool.insert(1.0, 11);
+        assert_eq!(scores(&pool), [1.0, 5.0, 5.0, 5.0, 6.0]);
+        (20..40).for_each(|node| pool.insert(2.0, node));
+        assert_eq!(scores(&pool), [vec![1.0], vec![2.0; 11]].concat(), "{FREE} times 3 more than 3");
+        let mut pool = Pool::default();
+        pool.reset(3);
+        (0..9).for_each(|node| pool.insert(2.0, node));
+        assert_eq!(scores(&pool), [2.0; 3]);
+        pool.limit_tied(2);
+        (10..13).for_each(|node| pool.insert(1.0, node));
+        assert_eq!(scores(&pool), [1.0, 1.0, 2.0]);
     }
 
     #[test]

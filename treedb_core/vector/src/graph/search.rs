@@ -4,6 +4,10 @@ use super::choice::Ranking;
 use super::pool::Pool;
 use super::store::{Nodes, Visited};
 
+/// Nodes that are exactly as far which a search for what to link a node to keeps: copies of one vector, however many there
+/// are, must not hide what lies behind them.
+pub const TIED: usize = 32;
+
 /// What a search needs besides the store; kept from one search to the next, it allocates nothing.
 #[derive(Debug)]
 pub struct Scratch<N, V> {
@@ -51,7 +55,7 @@ pub fn search_part<S: Nodes>(
         Part::Whole => return search(store, query, ef, scratch),
         Part::First => {
             let Some(nearest) = begin(store, query, ef, scratch)? else { return Ok(()) };
-            begin_level(&[nearest], (ef, ef), scratch);
+            begin_level(store, &[nearest], (ef, ef), scratch);
             scratch.pool.keep_others();
         }
         Part::Next => {
@@ -83,7 +87,7 @@ pub fn search_keeping<S: Nodes>(
 ) -> Result<(), S::Error> {
     match begin(store, query, ef, scratch)? {
         Some(nearest) => {
-            begin_level(&[nearest], (keep.max(ef), ef), scratch);
+            begin_level(store, &[nearest], (keep.max(ef), ef), scratch);
             expand_all(store, query, 0, scratch)
         }
         None => Ok(()),
@@ -144,7 +148,7 @@ pub(super) fn descend<S: Nodes>(
     }
 }
 
-/// Finds the nearest `ef` nodes of a level from these on.
+/// Finds the nearest `ef` nodes of a level from these on, but of those that are exactly as far only [`TIED`].
 pub(super) fn in_level<S: Nodes, V: Visited<S::Node>>(
     store: &S,
     query: &S::Query<'_>,
@@ -153,17 +157,22 @@ pub(super) fn in_level<S: Nodes, V: Visited<S::Node>>(
     ef: usize,
     scratch: &mut Scratch<S::Node, V>,
 ) -> Result<(), S::Error> {
-    begin_level(from, (ef, ef), scratch);
+    begin_level(store, from, (ef, ef), scratch);
+    scratch.pool.limit_tied(TIED);
     expand_all(store, query, level, scratch)
 }
 
 /// Prepares for the search of a level from these nodes on, which keeps so many nodes and expands so many.
-fn begin_level<N: Copy>(
-    from: &[(f32, N)],
+fn begin_level<S: Nodes>(
+    store: &S,
+    from: &[(f32, S::Node)],
     (most, wide): (usize, usize),
-    scratch: &mut Scratch<N, impl Visited<N>>,
+    scratch: &mut Scratch<S::Node, impl Visited<S::Node>>,
 ) {
     scratch.pool.reset_wide(most.max(1), wide.max(1));
+    if store.tied_are_copies() {
+        scratch.pool.count_tied_once();
+    }
     scratch.visited.clear();
     for (score, node) in from {
         if scratch.visited.insert(*node) {

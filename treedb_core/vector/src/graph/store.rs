@@ -63,6 +63,10 @@ pub trait Nodes {
         }
         Ok(())
     }
+    /// Whether nodes with exactly the same score are likely to have the same vector, as it is where elements are not just bits.
+    fn tied_are_copies(&self) -> bool {
+        true
+    }
     /// Tells that the score of a node is about to be asked for.
     fn prefetch(&self, node: Self::Node);
     /// Tells that the links of a node in level 0 are about to be asked for.
@@ -144,6 +148,8 @@ pub trait NodesMut: Nodes {
     fn level(&self, node: Self::Node) -> Result<u8, Self::Error>;
     /// How far two nodes are from each other.
     fn between(&self, a: Self::Node, b: Self::Node) -> Result<f32, Self::Error>;
+    /// Whether two nodes have the same vector, as far as scores can tell.
+    fn is_copy(&self, a: Self::Node, b: Self::Node) -> Result<bool, Self::Error>;
     /// The invariants hold after the changes made since the last call, of at most four nodes, or of the root, the entry
     /// and one node. A store that must be whole after a crash makes them last here, all or none.
     fn settle(&mut self) -> Result<(), Self::Error> {

@@ -16,6 +16,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 
+use super::pool::FREE;
 use super::search::descend_all;
 use super::store::{Estimate, Nodes};
 use crate::kernel;
@@ -230,6 +231,7 @@ impl Walk {
         wanted: usize,
         most: usize,
     ) -> Result<(), S::Error> {
+        let (asked, mut wanted) = (wanted, wanted);
         self.results.widen(wanted);
         // The node whose links were asked for ahead.
         let mut fetched = None;
@@ -239,7 +241,15 @@ impl Walk {
                 self.distant.clear();
             }
             if self.results.has(wanted, nearest.min(self.least).min(self.distant.least)) {
-                return Ok(());
+                // Of copies it takes many to lead to other nodes.
+                let tied = if store.tied_are_copies() { self.results.tied(wanted) } else { 0 };
+                let more = asked + tied.min(FREE * asked);
+                if more <= wanted {
+                    return Ok(());
+                }
+                wanted = more;
+                self.results.widen(wanted);
+                continue;
             }
             if !self.waiting.is_empty() && self.least <= nearest.min(self.distant.least) {
                 self.order_next(wanted);
@@ -538,6 +548,12 @@ impl Results {
     /// Whether there are so many that are no farther than this.
     fn has(&self, wanted: usize, score: f32) -> bool {
         wanted.checked_sub(1).is_none_or(|last| self.near.get(last).is_some_and(|last| last.score <= score))
+    }
+
+    /// How many of the first ones are exactly as far as the one before them.
+    fn tied(&self, count: usize) -> usize {
+        let pairs = self.near.iter().take(count).zip(self.near.iter().take(count).skip(1));
+        pairs.filter(|(before, scored)| before.score == scored.score).count()
     }
 
     fn insert(&mut self, new: Scored) {

@@ -75,7 +75,7 @@ impl<H: Host> Builder<H> {
         let plans = divide(workers, 0..nodes.len(), PLANNED, host, |scratch, at| {
             let (before, rest) = nodes.split_at_checked(at).unwrap_or_default();
             let (node, level) = rest.first().copied().unwrap_or_default();
-            let Ok(plan) = graph::plan(frozen, level, &frozen.query(node), before, &limits, scratch);
+            let Ok(plan) = graph::plan(frozen, node, level, &frozen.query(node), before, &limits, scratch);
             plan
         });
         let new = new_links(nodes, &plans);

@@ -230,7 +230,7 @@ impl MemoryGraph {
     pub fn insert(&mut self, vector: &[f32]) -> Result<u32, Unfit> {
         let (node, level) = self.add_unlinked(vector)?;
         let (limits, mut scratch) = (self.limits, std::mem::take(&mut self.scratch));
-        let Ok(plan) = graph::plan(self, level, &self.query(node), &[], &limits, &mut scratch);
+        let Ok(plan) = graph::plan(self, node, level, &self.query(node), &[], &limits, &mut scratch);
         let Ok(()) = graph::link(self, node, &plan, &limits, &Spare::default(), &mut scratch.ranking);
         self.scratch = scratch;
         Ok(node)

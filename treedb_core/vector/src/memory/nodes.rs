@@ -149,6 +149,10 @@ impl Nodes for MemoryGraph {
         Ok(())
     }
 
+    fn tied_are_copies(&self) -> bool {
+        !self.metric.is_of_bits()
+    }
+
     #[inline]
     fn prefetch(&self, node: u32) {
         match self.exact {
@@ -246,6 +250,13 @@ impl NodesMut for MemoryGraph {
             }
             Some(few) => few.between(self.scored(a), self.scored(b)),
             None => code::score(self.metric, &self.kernels, self.scored(a), self.scored(b)),
+        })
+    }
+
+    fn is_copy(&self, a: u32, b: u32) -> Result<bool, Infallible> {
+        Ok(match self.exact {
+            true => self.vectors.get(a).0 == self.vectors.get(b).0,
+            false => self.codes.get(a) == self.codes.get(b) && self.factors.get(a) == self.factors.get(b),
         })
     }
 }

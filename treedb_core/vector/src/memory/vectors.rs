@@ -26,7 +26,7 @@ pub(super) enum Vectors {
 }
 
 /// A vector that is compared, as it is stored.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Elements<'v> {
     Floats(&'v [f32]),
     Halves(&'v [u16], Element),

@@ -141,6 +141,10 @@ impl<R: Reads> Nodes for StoredGraph<'_, R> {
         self.with_vector(node, |record| self.comparison.score(record, query))
     }
 
+    fn tied_are_copies(&self) -> bool {
+        !self.def.metric.is_of_bits()
+    }
+
     fn prefetch(&self, _: u64) {}
 
     fn prefetch_links(&self, _: u64) {}
@@ -321,6 +325,10 @@ impl<R: Reads> Nodes for GraphEdit<'_, R> {
         self.stored.score(query, node)
     }
 
+    fn tied_are_copies(&self) -> bool {
+        self.stored.tied_are_copies()
+    }
+
     fn prefetch(&self, _: u64) {}
 
     fn prefetch_links(&self, _: u64) {}
@@ -364,5 +372,9 @@ impl<R: Reads> NodesMut for GraphEdit<'_, R> {
 
     fn between(&self, a: u64, b: u64) -> Result<f32> {
         self.stored.between(a, b)
+    }
+
+    fn is_copy(&self, a: u64, b: u64) -> Result<bool> {
+        self.stored.with_vector(a, |a| self.stored.with_vector(b, |b| a == b))?
     }
 }
