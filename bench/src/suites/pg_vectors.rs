@@ -18,7 +18,8 @@ pub(super) const ABOUT: &str = "Two tables of one server have the same rows, of 
     One client asks for the 10 nearest of 300 held-out vectors by a statement that is prepared once, through libpq over a Unix socket, with the vector as a \
     binary parameter; client and server take turns on one processor. ef_search is swept on both sides until both find 99.9 %, and the time at a recall is interpolated between the two \
     values on either side of it; it is that of the least, 10, if that finds more. An engine that does not reach a recall with any up to 640 has no row for it, only its curve in the pictures. \
-    Recall is checked against an exact search. The condition keeps 10 of each 1,000 rows, in no index: \
+    A query without a search is sent the same vector, which it does not look at, and returns the first 10 rows in the order of a B-tree index: what is left \
+    to any index. Recall is checked against an exact search. The condition keeps 10 of each 1,000 rows, in no index: \
     the row of a goal is at the greatest of several recalls that TreeDB and pgvector both reach; \
     pgvector scans with `hnsw.iterative_scan = relaxed_order`, TreeDB with `treedb.hnsw_strict_order = off`, which promises as much, and also in strict order, its default. \
     Indexes are built by one process, and by two: a worker process of pgvector's, a thread of TreeDB's backend. Rows are inserted one by one into full indexes, \
@@ -113,6 +114,7 @@ pub(super) fn run(scale: Scale) -> Result<Measured> {
         run.build(2)?;
         run.build(1)?;
         run.search()?;
+        run.search_beside_floor()?;
         run.search_filtered()?;
         // The last, because it adds rows.
         run.insert()?;
@@ -168,6 +170,33 @@ impl Run<'_> {
             self.add_at(&name, recall, &sweeps, goal);
         }
         self.out.curves.extend(sweeps.iter().map(|sweep| sweep.curve(&self.set.name)));
+        Ok(())
+    }
+
+    /// What a query costs that is sent the same vector and returns as many rows, without a search: no index makes searches faster than that.
+    fn search_beside_floor(&mut self) -> Result<()> {
+        let (rounds, least) = (self.scale.rounds, EFS.into_iter().min().unwrap_or(K).max(K));
+        let queries = self.set.queries.get(..QUERIES).unwrap_or(&self.set.queries);
+        let processor = OneProcessor::take()?;
+        let [ours, _] = &SEARCHES;
+        let searchers =
+            [(least, self.tables.searcher(ours, &processor)?), (0, self.tables.floor(&processor)?)];
+        let mut candidates: Vec<Candidate<'_>> = Vec::new();
+        for (ef, mut searcher) in searchers {
+            let name = searcher.name();
+            let run = move |_| -> Result<Measurement> {
+                let start = Instant::now();
+                searcher.search(queries, K, ef, &mut |_, _| ())?;
+                let spent = start.elapsed().as_nanos() as u64;
+                Ok(Measurement { ops: queries.len() as u64, spent, checksum: None })
+            };
+            candidates.push(Candidate { name, run: Box::new(run) });
+        }
+        let samples = compare(Unit::Microseconds, rounds, &mut candidates)?;
+        drop(candidates);
+        self.tables.drop_floor()?;
+        let name = format!("search at ef {least} beside a query without a search, {}", self.set.name);
+        self.add(&name, Unit::Microseconds, samples, &[]);
         Ok(())
     }
 

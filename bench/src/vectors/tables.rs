@@ -126,6 +126,21 @@ impl<'p> Tables<'p> {
         Ok(Box::new(Searcher { name: search.name, session, ef }))
     }
 
+    /// A client that asks for as many rows in the order of a B-tree index, and sends vectors that are of no use.
+    pub(crate) fn floor(&self, processor: &OneProcessor) -> Result<Box<dyn VectorSearch>> {
+        let [Side { table, ef, .. }, _] = SIDES;
+        let statement = format!("SELECT id FROM {table} WHERE $1::vector IS NOT NULL ORDER BY id LIMIT {K}");
+        self.pg.run(&format!("CREATE INDEX {table}_id ON {table} (id)"))?;
+        let session = self.pg.session(processor, &statement)?;
+        session.run("SET enable_seqscan = off")?;
+        Ok(Box::new(Searcher { name: "nbtree, no search", session, ef }))
+    }
+
+    /// Drops that index: who inserts later has no use for it.
+    pub(crate) fn drop_floor(&self) -> Result<()> {
+        self.pg.run(&format!("DROP INDEX {}_id", SIDES[0].table)).map(drop)
+    }
+
     /// A client that inserts.
     pub(crate) fn inserter(&self, side: &Side, processor: &OneProcessor) -> Result<Inserter> {
         let statement = format!("INSERT INTO {} VALUES ($1, $2, $3)", side.table);
@@ -171,7 +186,9 @@ impl VectorSearch for Searcher {
         if k != K {
             return Err(format!("the statement has a limit of {K}, not {k}").into());
         }
-        self.session.run(&format!("SET {} = {ef}", self.ef))?;
+        if ef > 0 {
+            self.session.run(&format!("SET {} = {ef}", self.ef))?;
+        }
         let mut rows = Vec::with_capacity(k);
         for (i, query) in queries.iter().enumerate() {
             rows.clear();
