@@ -559,10 +559,13 @@ impl NodesMut for Writer<'_> {
         let Ok(()) = walk.begin_at(self, query, from);
         let Ok(()) = walk.search(self, query, ef, usize::MAX);
         out.extend(walk.found().take(ef).map(|found| (found.score, found.node)));
-        // Many that are exactly as far hide what is behind them.
-        let is_flooded = out
-            .windows(TIED + 1)
-            .any(|tied| tied.first().map(|first| first.0) == tied.last().map(|last| last.0));
+        // Too many that are exactly as far hide what lies behind them, but if they are copies of the vector itself.
+        let tied = |from: &[(f32, u32)]| matches!(from, [first, .., last] if first.0 == last.0);
+        let is_own = match (query, out.first()) {
+            (Some(query), Some((_, first))) => *self.vector(*first) == *query.direction,
+            _ => false,
+        };
+        let is_flooded = !is_own && out.windows(TIED + 1).any(tied);
         if is_flooded {
             out.clear();
         }

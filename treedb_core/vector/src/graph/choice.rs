@@ -4,8 +4,9 @@
 //! in different directions. Then the nearest of the others fill up the list; without them, graphs of near-duplicates
 //! fall apart (recall stops at .92).
 //!
-//! Copies of the node's own vector lie in no direction. One of them is chosen, and says nothing about the directions of other nodes;
-//! more of them are what is needed least.
+//! Copies of the node's own vector, being at no distance, would rule all other candidates out. One of them is chosen, and rules
+//! nothing out; the others are the first links that go. Of several copies of another vector, one is a candidate; the others only fill up
+//! the list when there is nothing else.
 
 use super::copies;
 use super::insert::{Limits, is_parent};
@@ -20,11 +21,19 @@ pub(super) fn choose<S: NodesMut>(
 ) -> Result<Vec<Link<S::Node>>, S::Error> {
     let (first, more) = copies.split_at(copies.len().min(1).min(most));
     let (mut chosen, mut others) = (Vec::with_capacity(most), Vec::with_capacity(most));
+    let mut repeated = Vec::new();
+    let mut last: Option<Link<S::Node>> = None;
     for link in near {
         if first.len() + chosen.len() == most {
             break;
         }
-        if is_apart(store, link, &chosen)? {
+        // Copies of one vector are next to each other.
+        let before = last.replace(*link).filter(|before| before.score == link.score);
+        if let Some(before) = before
+            && store.is_copy(before.node, link.node)?
+        {
+            repeated.push(*link);
+        } else if is_apart(store, link, &chosen)? {
             chosen.push(*link);
         } else if others.len() < most {
             others.push(*link);
@@ -32,7 +41,7 @@ pub(super) fn choose<S: NodesMut>(
     }
     chosen.splice(..0, first.iter().copied());
     let left = most - chosen.len();
-    chosen.extend(others.into_iter().chain(more.iter().copied()).take(left));
+    chosen.extend(others.into_iter().chain(repeated).chain(more.iter().copied()).take(left));
     Ok(chosen)
 }
 
@@ -117,8 +126,8 @@ impl<N: Copy + Ord> Ranking<N> {
         Ok(apart)
     }
 
-    /// Calls `each` with the nodes, what is needed least first, until it returns true: copies, the farthest in the direction of
-    /// another one, and at last the farthest of those in directions of their own, and one copy.
+    /// Calls `each` with the nodes, what is needed least first, until it returns true: copies of the node but for one, then the farthest
+    /// in the direction of another one, and at last the farthest of those in directions of their own, and the copy.
     fn least_first<S: NodesMut<Node = N>>(
         &mut self,
         store: &S,

@@ -1,13 +1,14 @@
-//! Nodes with the same vector: of an empty text, or of a row and its older versions.
+//! Copies: nodes with the same vector, be it that of an empty text, or of older versions of a row.
 //!
-//! To a search, a crowd of copies is a plateau: it sees many nodes that are as far, and none that is nearer, until it comes to one with
-//! links to other nodes. If copies were linked like other nodes, most of them would have links to copies only, and searches that meet such a
-//! one would end there. So only the first few, [`MOST_LINKED`], are. Each of the others is put below one of them in the tree
-//! of level 0, and has no other links, and no place in the levels above. Then a search meets those few before all others.
+//! All copies of a vector are as far from a query, so a search that has come to many of them sees no nearer node until it expands a copy
+//! that is linked to one. If copies were linked like other nodes, most of them would have links to copies only, and searches would end at
+//! these. So only the first few, [`MOST_LINKED`], are. Each of the others gets a parent among the copies, in the tree of level 0, and no other
+//! link, and it is in no level above. So a search comes to those few before it comes to the others.
 //!
-//! When a copy with links is removed, one that is below it inherits them.
+//! When a copy that is linked to other nodes is removed, a copy that was linked to it gets these links.
 
 use super::insert::{Room, attach, connect, is_parent};
+use super::search::TIED;
 use super::store::{Link, NodesMut};
 
 /// Copies of one vector that are linked as other nodes are. Versions of one row are seldom more.
@@ -57,6 +58,16 @@ pub(super) fn take<S: NodesMut>(
         near.retain(|link| !copies.iter().any(|copy| copy.node == link.node));
     }
     Ok(copies)
+}
+
+/// Of nodes that are exactly as far as each other, as a search keeps them, leaves [`TIED`].
+pub(super) fn limit_tied<N: Copy>(near: &mut Vec<Link<N>>) {
+    let (mut last, mut tied) = (None, 0);
+    near.retain(|link| {
+        tied = if last == Some(link.score) { tied + 1 } else { 0 };
+        last = Some(link.score);
+        tied < TIED
+    });
 }
 
 /// Puts a node below one of its copies in the tree.
@@ -109,7 +120,7 @@ fn parent<S: NodesMut>(
     Ok(last)
 }
 
-/// Links a node that was below another one with the same vector, which is being removed, to what that one was linked to.
+/// Links a copy of a node that has just been removed, one that was linked to it, to the other nodes that it was linked to.
 pub(super) fn inherit<S: NodesMut>(
     store: &mut S,
     removed: S::Node,

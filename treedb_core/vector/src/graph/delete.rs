@@ -56,7 +56,10 @@ pub fn delete<S: NodesMut>(store: &mut S, node: S::Node, limits: &Limits) -> Res
     }
     copies::inherit(store, node, &links, &mut room)?;
     for link in &links {
-        relink(store, link.node, &links, 0, &mut room)?;
+        // Copies are linked by the tree.
+        if !store.is_copy(node, link.node)? {
+            relink(store, link.node, &links, 0, &mut room)?;
+        }
     }
     Ok(())
 }

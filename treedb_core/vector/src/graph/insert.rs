@@ -138,6 +138,7 @@ pub fn plan<S: NodesMut>(
             );
             if near.len() > found {
                 near.sort_by(|a, b| a.score.total_cmp(&b.score));
+                copies::limit_tied(&mut near);
                 near.truncate(limits.ef.max(found));
             }
             let copies = copies::take(store, node, &mut near)?;

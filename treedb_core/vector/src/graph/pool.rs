@@ -17,13 +17,14 @@ pub struct Pool<N> {
     most: usize,
     /// Only so many of the nearest are expanded, once there are as many as there may be.
     wide: usize,
-    /// How many are exactly as far as the one before them, and how many of them do not count, for each node that does.
+    /// How many are exactly as far as the one before them.
     tied: usize,
+    /// How many of those do not count towards `most`, as a multiple of `most`.
     free: usize,
-    /// `most` and `wide` with those that do not count.
+    /// `most` and `wide`, and as many more as do not count.
     places: usize,
     wide_places: usize,
-    /// Of nodes that are exactly as far there are only so many.
+    /// How many nodes that are exactly as far as each other are kept.
     most_tied: usize,
     /// All before this one are expanded.
     next: usize,
@@ -32,8 +33,8 @@ pub struct Pool<N> {
     keeps_others: bool,
 }
 
-/// Nodes that are exactly as far as others that a search keeps beyond those that it is to keep, at most so many times as many.
-pub(super) const FREE: usize = 3;
+/// A search that is to keep some number of nodes keeps up to so many times as many more, if these are exactly as far as others.
+pub(super) const FREE: usize = 1;
 
 impl<N> Default for Pool<N> {
     fn default() -> Self {
@@ -75,13 +76,13 @@ impl<N: Copy> Pool<N> {
         self.keeps_others = false;
     }
 
-    /// Nodes that are exactly as far count once, until there are [`FREE`] times as many beyond those that count: they may be copies, of
-    /// which it takes many to lead to other nodes.
+    /// Nodes that are exactly as far as each other count as one from now on, within the limit of [`FREE`]: they may be copies of one
+    /// vector, which fill the pool without leading anywhere else.
     pub(super) fn count_tied_once(&mut self) {
         self.free = FREE;
     }
 
-    /// Of nodes that are exactly as far, keeps so many.
+    /// Keeps at most so many nodes that are exactly as far as each other from now on.
     pub(super) fn limit_tied(&mut self, most: usize) {
         self.most_tied = most;
     }
@@ -94,15 +95,23 @@ impl<N: Copy> Pool<N> {
     /// Makes it one of at most `most` nodes, more than before, all of which are expanded. The nearest of the others take the places.
     pub(super) fn widen(&mut self, most: usize) {
         (self.most, self.wide) = (most, most);
-        let room = most.saturating_sub(self.found.len()).min(self.others.len());
-        if (1..self.others.len()).contains(&room) {
-            self.others.select_nth_unstable_by(room - 1, |a, b| a.score.total_cmp(&b.score));
+        self.count_tied();
+        // Those that are exactly as far make room for more.
+        while self.found.len() < self.places && !self.others.is_empty() {
+            let room = (self.places - self.found.len()).min(self.others.len());
+            if room < self.others.len() {
+                self.others.select_nth_unstable_by(room - 1, |a, b| a.score.total_cmp(&b.score));
+            }
+            let from = self.found.len();
+            self.found.extend(self.others.drain(..room));
+            if let Some(new) = self.found.get_mut(from..) {
+                new.sort_by(|a, b| a.score.total_cmp(&b.score));
+            }
+            self.count_tied();
         }
-        let from = self.found.len();
-        self.found.extend(self.others.drain(..room));
-        if let Some(new) = self.found.get_mut(from..) {
-            new.sort_by(|a, b| a.score.total_cmp(&b.score));
-        }
+    }
+
+    fn count_tied(&mut self) {
         let pairs = self.found.iter().zip(self.found.iter().skip(1));
         self.set_tied(pairs.filter(|(before, found)| before.score == found.score).count());
     }
@@ -250,18 +259,18 @@ mod tests {
         pool.count_tied_once();
         let scores =
             |pool: &Pool<u32>| -> Vec<f32> { pool.found().iter().map(|found| found.score).collect() };
-        for (node, score) in [5.0, 7.0, 5.0, 7.0, 5.0, 9.0].into_iter().enumerate() {
+        for (node, score) in [5.0, 7.0, 5.0, 7.0, 9.0].into_iter().enumerate() {
             pool.insert(score, node as u32);
         }
-        assert_eq!(scores(&pool), [5.0, 5.0, 5.0, 7.0, 7.0, 9.0]);
-        assert_eq!(std::iter::from_fn(|| pool.expand()).count(), 6);
+        assert_eq!(scores(&pool), [5.0, 5.0, 7.0, 7.0, 9.0]);
+        assert_eq!(std::iter::from_fn(|| pool.expand()).count(), 5);
         // The last score goes, with all nodes that have it.
         pool.insert(6.0, 10);
-        assert_eq!(scores(&pool), [5.0, 5.0, 5.0, 6.0, 7.0, 7.0]);
+        assert_eq!(scores(&pool), [5.0, 5.0, 6.0, 7.0, 7.0]);
         pool.insert(1.0, 11);
-        assert_eq!(scores(&pool), [1.0, 5.0, 5.0, 5.0, 6.0]);
+        assert_eq!(scores(&pool), [1.0, 5.0, 5.0, 6.0]);
         (20..40).for_each(|node| pool.insert(2.0, node));
-        assert_eq!(scores(&pool), [vec![1.0], vec![2.0; 11]].concat(), "{FREE} times 3 more than 3");
+        assert_eq!(scores(&pool), [vec![1.0], vec![2.0; 2 + 3 * FREE]].concat());
         let mut pool = Pool::default();
         pool.reset(3);
         (0..9).for_each(|node| pool.insert(2.0, node));
@@ -274,14 +283,15 @@ mod tests {
     #[test]
     fn a_pool_that_keeps_others_becomes_the_one_that_had_more_places_from_the_start() {
         let mut rng = Rng::new(6);
-        for most in [1, 5, 40] {
+        for (most, scores) in [(1, 1_000_000), (5, 1_000_000), (40, 1_000_000), (5, 9), (40, 30), (40, 200)] {
             let (mut pool, mut whole) = (Pool::default(), Pool::default());
             pool.reset(most);
+            pool.count_tied_once();
             pool.keep_others();
-            whole.reset(3 * most);
+            whole.reset(3 * (1 + FREE) * most);
             let mut expanded = Vec::new();
             for node in 0..2 * most {
-                let score = rng.below(1_000_000) as f32;
+                let score = rng.below(scores) as f32;
                 pool.insert(score, node);
                 whole.insert(score, node);
                 if node % 2 == 0 {
@@ -290,11 +300,12 @@ mod tests {
             }
             for (round, most) in [most + 1, 2 * most, 3 * most].into_iter().enumerate() {
                 pool.widen(most);
-                let wanted = whole.found().iter().take(most).map(|found| (found.score, found.node));
-                assert!(pool.found().iter().map(|found| (found.score, found.node)).eq(wanted));
-                let node = 1000 + round;
-                pool.insert(0.5, node);
-                whole.insert(0.5, node);
+                assert!(pool.found().len() >= most.min(whole.found().len()));
+                let wanted = whole.found().iter().map(|found| found.score);
+                assert!(pool.found().iter().map(|found| found.score).eq(wanted.take(pool.found().len())));
+                let (node, score) = (1000 + round, rng.below(scores) as f32);
+                pool.insert(score, node);
+                whole.insert(score, node);
                 while let Some(node) = pool.expand() {
                     expanded.push(node);
                 }
