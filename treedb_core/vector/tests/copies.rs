@@ -128,13 +128,9 @@ fn a_crowd_of_copies_that_comes_at_once_and_goes_leaves_a_good_graph() {
 #[test]
 fn vectors_of_rows_that_are_updated_again_and_again_are_found() {
     for metric in [Metric::L2, Metric::Cosine] {
-        let mut data = Clusters::new(4, DIMENSIONS, 20, 8);
-        let (mut graph, mut live) = (empty(metric), Live::new());
-        for _ in 0..250 {
-            let vector = data.vector();
-            live.push((graph.insert(&vector).unwrap(), vector));
-        }
-        let queries: Vec<Vec<f32>> = (0..200).map(|_| data.vector()).collect();
+        // Some of the rows are copies to begin with.
+        let (vectors, queries) = crowded(4, 250, 4, 60);
+        let (mut graph, mut live) = inserted(metric, &vectors);
         // Old versions go after so many new ones have come. Of 21 each, a search sees few that differ.
         for (versions, least) in [(1, (0.99, 6)), (3, (0.99, 6)), (20, (0.95, 0)), (1, (0.99, 6))] {
             let old = live.clone();

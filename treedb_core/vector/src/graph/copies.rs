@@ -120,26 +120,52 @@ fn parent<S: NodesMut>(
     Ok(last)
 }
 
-/// Links a copy of a node that has just been removed, one that was linked to it, to the other nodes that it was linked to.
+/// The child of a node that its other children with the same vector are to be put below when it is removed, which becomes the second of
+/// the node's links: the first child to get another parent. `None` if there is no such child, or if the node's parent is a copy too.
+pub(super) fn first_child<S: NodesMut>(
+    store: &S,
+    node: S::Node,
+    links: &mut [Link<S::Node>],
+) -> Result<Option<S::Node>, S::Error> {
+    let [parent, others @ ..] = links else { return Ok(None) };
+    if store.is_copy(node, parent.node)? {
+        return Ok(None);
+    }
+    let (mut fewest, mut theirs) = (None, Vec::new());
+    for (at, link) in others.iter().enumerate() {
+        store.linked(link.node, 0, &mut theirs)?;
+        let is_fewer = fewest.is_none_or(|(fewest, _)| theirs.len() < fewest);
+        if is_fewer && is_parent(node, &theirs) && store.is_copy(node, link.node)? {
+            fewest = Some((theirs.len(), at));
+        }
+    }
+    let Some((_, at)) = fewest else { return Ok(None) };
+    others.swap(0, at);
+    Ok(others.first().map(|first| first.node))
+}
+
+/// Links a copy of a node that has just been removed, one that was linked to it, to the other nodes that it was linked to. Returns the
+/// links to those.
 pub(super) fn inherit<S: NodesMut>(
     store: &mut S,
     removed: S::Node,
-    links: &[Link<S::Node>],
+    links: Vec<Link<S::Node>>,
     room: &mut Room<'_, S::Node>,
-) -> Result<(), S::Error> {
-    let (mut copies, mut theirs) = (Vec::new(), Vec::new());
+) -> Result<Vec<Link<S::Node>>, S::Error> {
+    let (mut copies, mut others, mut theirs) = (Vec::new(), Vec::with_capacity(links.len()), Vec::new());
     for link in links {
         if store.is_copy(removed, link.node)? {
             store.linked(link.node, 0, &mut theirs)?;
             copies.push((theirs.len(), link.node));
+        } else {
+            others.push(link);
         }
     }
     // The one with the fewest links needs others most.
-    let Some((_, heir)) = copies.iter().min() else { return Ok(()) };
-    for link in links {
-        if !store.is_copy(removed, link.node)? {
+    if let Some((_, heir)) = copies.iter().min() {
+        for link in &others {
             connect(store, *heir, *link, 0, room)?;
         }
     }
-    Ok(())
+    Ok(others)
 }

@@ -41,12 +41,18 @@ pub fn delete<S: NodesMut>(store: &mut S, node: S::Node, limits: &Limits) -> Res
     store.scored_links(node, 0, &mut links)?;
     let parent = links.first().map(|first| first.node);
     let mut theirs = Vec::new();
+    let first_copy = copies::first_child(store, node, &mut links)?;
     for link in links.iter().skip(1) {
         store.linked(link.node, 0, &mut theirs)?;
         let is_child = store.root()? != Some(link.node) && is_parent(node, &theirs);
         disconnect(store, node, link.node, 0)?;
         if is_child {
-            attach(store, link.node, parent, Some(node), &mut room)?;
+            // Copies stay together.
+            let from = match first_copy.filter(|first| *first != link.node) {
+                Some(first) if store.is_copy(node, link.node)? => Some(first),
+                _ => parent,
+            };
+            attach(store, link.node, from, Some(node), &mut room)?;
         }
         store.settle()?;
     }
@@ -54,12 +60,10 @@ pub fn delete<S: NodesMut>(store: &mut S, node: S::Node, limits: &Limits) -> Res
         disconnect(store, node, parent, 0)?;
         store.settle()?;
     }
-    copies::inherit(store, node, &links, &mut room)?;
-    for link in &links {
-        // Copies are linked by the tree.
-        if !store.is_copy(node, link.node)? {
-            relink(store, link.node, &links, 0, &mut room)?;
-        }
+    // Copies of the node are linked by the tree, and one of them is linked to all others now.
+    let others = copies::inherit(store, node, links, &mut room)?;
+    for link in &others {
+        relink(store, link.node, &others, 0, &mut room)?;
     }
     Ok(())
 }
