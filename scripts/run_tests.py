@@ -66,7 +66,7 @@ SUITES = [
     ("pg_hostile", 5, "scripts/pg_hostile.sh", "hostile arguments for every SQL function"),
     ("pg_doors", 8, "scripts/pg_doors.sh", "indexes of every kind, listed by the SQL functions and by the server"),
     ("pg_twin", 12, "scripts/pg_twin.sh", "random statements against tables with our indexes and with btree, random calls against documents in memory"),
-    ("pg_faults", 5, "scripts/pg_faults.sh", "damaged index files, a standby, dump and restore, cancelled work"),
+    ("pg_faults", 8, "scripts/pg_faults.sh", "damaged index files, a standby, dump and restore, cancelled work"),
     # First of those on 18, because it upgrades from 15: the extension is compiled for 15 when it begins.
     ("pg18_versions", 15, f"{ON_18} scripts/pg_versions.sh",
      "updates of the extension, dump and restore, pg_upgrade (from 15 too), stored pages, the reference in the docs, on PostgreSQL 18"),
@@ -76,7 +76,7 @@ SUITES = [
     ("pg18_crash_points", 8, f"{ON_18} scripts/pg_crash.sh --points", "backends that die at each fault point, on PostgreSQL 18"),
     ("pg18_hostile", 5, f"{ON_18} scripts/pg_hostile.sh 1500 1 2", "hostile arguments for every SQL function, on PostgreSQL 18"),
     ("pg18_twin", 12, f"{ON_18} scripts/pg_twin.sh", "random statements against tables with our indexes and with btree, random calls against documents in memory, on PostgreSQL 18"),
-    ("pg18_faults", 5, f"{ON_18} scripts/pg_faults.sh",
+    ("pg18_faults", 8, f"{ON_18} scripts/pg_faults.sh",
      "damaged index files, a standby, dump and restore, cancelled work, on PostgreSQL 18"),
     ("pg_types", 15, "scripts/pg_types.sh", "the extension compiles without warnings for PostgreSQL 16, 17 and 18"),
 ]
