@@ -122,6 +122,20 @@ SELECT * FROM shown('{"find": "tasks", "filter": {"n": 3}, "sort": {"_id": 1}, "
 SELECT * FROM shown('{"find": "tasks", "filter": {"_id": 3}, "projection": {"n": 1}}');
 SELECT * FROM shown('{"count": "tasks", "query": {"n": 3}}');
 SELECT * FROM shown('{"distinct": "tasks", "key": "n", "query": {"n": {"$gt": 7}}}');
+-- Without a filter, the values of an index: that is what is shown, and what is done.
+SELECT plan, returned FROM shown('{"distinct": "tasks", "key": "n"}');
+SELECT * FROM shown('{"distinct": "tasks", "key": "n", "hint": "n_1"}');
+SELECT * FROM shown('{"distinct": "tasks", "key": "n", "collation": {"locale": "en"}}');
+SELECT * FROM shown('{"distinct": "tasks", "key": "m"}');
+CREATE FUNCTION table_scans(field text) RETURNS TABLE (different bigint, table_scans bigint) LANGUAGE plpgsql AS $$
+DECLARE before bigint := pg_stat_get_xact_numscans('tasks'::regclass);
+BEGIN
+    different := (SELECT count(*) FROM treedb.distinct('tasks', field));
+    table_scans := pg_stat_get_xact_numscans('tasks'::regclass) - before;
+    RETURN NEXT;
+END $$;
+SELECT * FROM table_scans('n');
+SELECT * FROM table_scans('m');
 SELECT * FROM shown('{"update": "tasks", "updates": [{"q": {"n": 3}, "u": {"$set": {"n": 4}}, "multi": true}]}');
 SELECT * FROM shown('{"delete": "tasks", "deletes": [{"q": {"_id": 3}, "limit": 1}]}');
 SELECT * FROM shown('{"findAndModify": "tasks", "query": {"n": 3}, "sort": {"_id": -1}, "remove": true}');

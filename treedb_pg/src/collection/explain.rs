@@ -9,7 +9,7 @@ use ::bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_query::access::QueryContext;
 use treedb_query::aggregate::Pipeline;
 use treedb_query::doc::{Doc, Value};
-use treedb_query::query::explain::{Wanted, Write, explain_query, explain_write};
+use treedb_query::query::explain::{Wanted, Write, explain_distinct, explain_query, explain_write};
 use treedb_query::query::expr::Names;
 use treedb_query::query::{Changes, Query, Result, Update};
 use treedb_query::{ErrorCode, QueryError};
@@ -30,6 +30,12 @@ const COMMANDS: &str = "find, count, distinct, aggregate, update, delete, findAn
 fn unparsable(message: impl Into<String>) -> QueryError {
     QueryError::new(ErrorCode::FailedToParse, message)
 }
+/// A string of a command.
+fn utf8(string: &[u8]) -> Result<&str> {
+    std::str::from_utf8(string)
+        .map_err(|error| QueryError::invalid_bson(format!("a string is not UTF-8: {error}")))
+}
+
 
 /// The fields of a command, or of a statement of one, that are options of ours, under our names for them.
 const FIND: &[(&str, &str)] = &[
@@ -146,6 +152,14 @@ impl Explained<'_> {
         explain_write(&reader, &QueryContext::default(), &namespace, query, limit, write, self.execute)
     }
 
+    /// As [`super::distinct`] reads the collection.
+    fn distinct(&self, path: &[u8], query: &Query) -> Result<RawDocumentBuf> {
+        let reader = self.reader();
+        let reader = if query.is_unconditional() { reader.counting() } else { reader };
+        let namespace = reader.table.namespace();
+        explain_distinct(&reader, &QueryContext::default(), &namespace, utf8(path)?, query, self.execute)
+    }
+
     fn explain(&self) -> Result<RawDocumentBuf> {
         let name = self.name;
         match name {
@@ -160,7 +174,7 @@ impl Explained<'_> {
             "distinct" => {
                 let fields = Fields::read(self.command, &[name, "key", "query"], DISTINCT)?;
                 match self.command.get("key") {
-                    Some(Value::String(_)) => self.search(&fields.query("query")?, Wanted::Documents),
+                    Some(Value::String(path)) => self.distinct(path, &fields.query("query")?),
                     _ => Err(unparsable("the field 'key' of distinct must be a string")),
                 }
             }
@@ -259,8 +273,7 @@ fn explained(command: &RawDocument, verbosity: &str) -> Result<RawDocumentBuf> {
     let Value::String(collection) = first.value() else {
         return Err(unparsable(format!("the command '{}' must name its collection", first.name_str())));
     };
-    let collection = std::str::from_utf8(collection)
-        .map_err(|error| QueryError::invalid_bson(format!("a string is not UTF-8: {error}")))?;
+    let collection = utf8(collection)?;
     let name = first.name_str();
     let explained = Explained { name, collection, command: fields, execute: executes(verbosity)? };
     let mut shown = explained.explain()?;
