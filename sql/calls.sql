@@ -142,6 +142,8 @@ SELECT * FROM shown('{"findAndModify": "tasks", "query": {"n": 3}, "sort": {"_id
 SELECT * FROM shown('{"aggregate": "tasks", "pipeline": [{"$match": {"_id": 3}}], "cursor": {}}');
 SELECT e -> 'stages.0.$cursor.queryPlanner.winningPlan.stage' AS first, e -> 'stages.0.$cursor.executionStats.totalDocsExamined' AS examined, e -> 'stages.1' AS second
 FROM treedb.explain('{"aggregate": "tasks", "pipeline": [{"$match": {"n": 3}}, {"$group": {"_id": "$n", "c": {"$sum": 1}}}]}') e;
+SELECT aggregate('tasks', '[{"$set": {"a": {"$range": [0, 1000]}}}, {"$unwind": "$a"}, {"$count": "n"}]', '{"maxTimeMS": 1}');
+SELECT aggregate('tasks', '[{"$set": {"a": {"$range": [0, 1000]}}}, {"$unwind": "$a"}, {"$count": "n"}]', '{"maxTimeMS": 0}');
 SELECT e -> 'executionStats.executionStages.nWouldModify' AS would_modify, e -> 'executionStats.executionStages.nWouldUpsert' AS would_upsert
 FROM treedb.explain('{"update": "tasks", "updates": [{"q": {"n": 3}, "u": {"$set": {"n": 3}}, "multi": true}]}') e;
 SELECT e -> 'executionStats.executionStages.nWouldUpsert' AS would_upsert FROM treedb.explain('{"update": "tasks", "updates": [{"q": {"_id": 0}, "u": {"$set": {"n": 3}}, "upsert": true}]}') e;
