@@ -59,6 +59,8 @@ SUITES = [
     ("retries", 5, "scripts/kill_rounds.sh --retries 10", "kill -9 of the server under drivers that retry their writes"),
     ("kill", 5, "scripts/kill_rounds.sh 50", "kill -9 of the server under load"),
     ("pg_regress", 15, "scripts/pg_regress.sh", "SQL against expected answers"),
+    ("pg_on_treedb", 8, "scripts/pg_regress.sh --on-treedb && scripts/pg_isolation.sh --on-treedb",
+     "SQL and concurrent sessions of collections that are tables USING treedb"),
     ("pg_isolation", 5, "scripts/pg_isolation.sh", "concurrent Postgres sessions"),
     ("pg_crash", 12, "scripts/pg_crash.sh 20", "immediate stops of Postgres under load"),
     ("pg_crash_points", 8, "scripts/pg_crash.sh --points", "backends that die at each fault point"),
