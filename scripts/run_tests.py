@@ -78,6 +78,7 @@ SUITES = [
     ("pg18_crash_points", 8, f"{ON_18} scripts/pg_crash.sh --points", "backends that die at each fault point, on PostgreSQL 18"),
     ("pg18_hostile", 5, f"{ON_18} scripts/pg_hostile.sh 1500 1 2", "hostile arguments for every SQL function, on PostgreSQL 18"),
     ("pg18_twin", 12, f"{ON_18} scripts/pg_twin.sh", "random statements against tables with our indexes and with btree, random calls against documents in memory, on PostgreSQL 18"),
+    ("pg18_doors", 8, f"{ON_18} scripts/pg_doors.sh", "indexes of every kind, listed by the SQL functions and by the server, on PostgreSQL 18"),
     ("pg18_faults", 8, f"{ON_18} scripts/pg_faults.sh",
      "damaged index files, a standby, dump and restore, cancelled work, on PostgreSQL 18"),
     ("pg_types", 15, "scripts/pg_types.sh", "the extension compiles without warnings for PostgreSQL 16, 17 and 18"),
