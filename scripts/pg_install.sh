@@ -4,6 +4,7 @@
 #   scripts/pg_install.sh [PG_CONFIG]      default: the pg_config on PATH
 #   PROFILE=dev scripts/pg_install.sh      the development profile (default: extension), with its symbols
 #   PROFILE=release scripts/pg_install.sh  compiles in half the time where the server was built before; finds are 4 % slower
+#   STRIP=1 PROFILE=dev scripts/pg_install.sh  without symbols all the same
 #   SYMBOLS=1 scripts/pg_install.sh        the symbols beside the library, as treedb_pg.so.debug
 #
 # The library is stripped of what only debuggers read: a backend maps a fraction of what the compiler wrote.
@@ -50,7 +51,7 @@ libdir=$("$pg_config" --pkglibdir)
 sharedir=$("$pg_config" --sharedir)/extension
 [ -w "$libdir" ] && [ -w "$sharedir" ] || { echo "pg_install: $libdir and $sharedir are not writable: run as root, or name a pg_config of your own Postgres" >&2; exit 1; }
 size() { echo "$(( ($(stat -c %s "$1") + 524288) / 1048576 )) MiB"; }
-if [ "$profile" = dev ] || ! command -v strip >/dev/null; then
+if { [ "$profile" = dev ] && [ -z "${STRIP:-}" ]; } || ! command -v strip >/dev/null; then
     put "$library" "$libdir/treedb_pg.so" 755
     told="$(size "$library"), not stripped"
 else

@@ -2,6 +2,7 @@
 # Isolation specs: specs/ run by isolationtester on a temporary cluster, compared with expected/.
 #
 #   scripts/pg_isolation.sh [SPEC..]       default: all of specs/
+#   scripts/pg_isolation.sh --on-treedb [SPEC..]  collections are tables USING treedb; default: the specs that make collections
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/pg_common.sh
@@ -14,9 +15,15 @@ cp -r specs expected "$dir/iso/"
 [ "$(id -u)" -eq 0 ] && chown -R postgres "$dir/iso"
 trap 'stop_server "$dir" immediate 2>/dev/null || true' EXIT
 start_cluster "$dir" "$port"
+uses=
+if [ "${1:-}" = --on-treedb ]; then
+    shift
+    uses=create_collection
+    export PGOPTIONS="-c treedb.table_access_method=treedb"
+fi
 specs=("$@")
 if [ ${#specs[@]} -eq 0 ]; then
-    for file in specs/*.spec; do
+    for file in $(grep -l "$uses" specs/*.spec); do
         name=${file##*/}
         specs+=("${name%.spec}")
     done

@@ -2,6 +2,7 @@
 # pg_regress over sql/ and expected/, on a temporary cluster.
 #
 #   scripts/pg_regress.sh [TEST..]         default: everything in sql/schedule
+#   scripts/pg_regress.sh --on-treedb [TEST..]  collections are tables USING treedb; default: what in the schedule makes collections
 #   KEEP=1                                 keep the results of a run that passed too
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -11,6 +12,20 @@ install_dev
 dir=$(work_dir)
 cp -r sql expected "$dir/"
 settings >"$dir/extra.conf"
+if [ "${1:-}" = --on-treedb ]; then
+    shift
+    echo "treedb.table_access_method = treedb" >>"$dir/extra.conf"
+    if [ $# -eq 0 ]; then
+        set -- on_treedb
+        for name in $(sed -n 's/^test: //p' sql/schedule); do
+            case $name in
+                settings | statistics) ;; # about the setting itself
+                filter_order | find_intersections | hnsw_several) ;; # which take half a minute each, most of it for indexes
+                *) ! grep -q create_collection "sql/$name.sql" || set -- "$@" "$name" ;;
+            esac
+        done
+    fi
+fi
 [ "$(id -u)" -eq 0 ] && chown -R postgres "$dir"
 tests=("$@")
 # Other tests need the collations that the first one provides.

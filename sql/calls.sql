@@ -122,12 +122,28 @@ SELECT * FROM shown('{"find": "tasks", "filter": {"n": 3}, "sort": {"_id": 1}, "
 SELECT * FROM shown('{"find": "tasks", "filter": {"_id": 3}, "projection": {"n": 1}}');
 SELECT * FROM shown('{"count": "tasks", "query": {"n": 3}}');
 SELECT * FROM shown('{"distinct": "tasks", "key": "n", "query": {"n": {"$gt": 7}}}');
+-- Without a filter, the values of an index: that is what is shown, and what is done.
+SELECT plan, returned FROM shown('{"distinct": "tasks", "key": "n"}');
+SELECT * FROM shown('{"distinct": "tasks", "key": "n", "hint": "n_1"}');
+SELECT * FROM shown('{"distinct": "tasks", "key": "n", "collation": {"locale": "en"}}');
+SELECT * FROM shown('{"distinct": "tasks", "key": "m"}');
+CREATE FUNCTION table_scans(field text) RETURNS TABLE (different bigint, table_scans bigint) LANGUAGE plpgsql AS $$
+DECLARE before bigint := pg_stat_get_xact_numscans('tasks'::regclass);
+BEGIN
+    different := (SELECT count(*) FROM treedb.distinct('tasks', field));
+    table_scans := pg_stat_get_xact_numscans('tasks'::regclass) - before;
+    RETURN NEXT;
+END $$;
+SELECT * FROM table_scans('n');
+SELECT * FROM table_scans('m');
 SELECT * FROM shown('{"update": "tasks", "updates": [{"q": {"n": 3}, "u": {"$set": {"n": 4}}, "multi": true}]}');
 SELECT * FROM shown('{"delete": "tasks", "deletes": [{"q": {"_id": 3}, "limit": 1}]}');
 SELECT * FROM shown('{"findAndModify": "tasks", "query": {"n": 3}, "sort": {"_id": -1}, "remove": true}');
 SELECT * FROM shown('{"aggregate": "tasks", "pipeline": [{"$match": {"_id": 3}}], "cursor": {}}');
 SELECT e -> 'stages.0.$cursor.queryPlanner.winningPlan.stage' AS first, e -> 'stages.0.$cursor.executionStats.totalDocsExamined' AS examined, e -> 'stages.1' AS second
 FROM treedb.explain('{"aggregate": "tasks", "pipeline": [{"$match": {"n": 3}}, {"$group": {"_id": "$n", "c": {"$sum": 1}}}]}') e;
+SELECT aggregate('tasks', '[{"$set": {"a": {"$range": [0, 1000]}}}, {"$unwind": "$a"}, {"$count": "n"}]', '{"maxTimeMS": 1}');
+SELECT aggregate('tasks', '[{"$set": {"a": {"$range": [0, 1000]}}}, {"$unwind": "$a"}, {"$count": "n"}]', '{"maxTimeMS": 0}');
 SELECT e -> 'executionStats.executionStages.nWouldModify' AS would_modify, e -> 'executionStats.executionStages.nWouldUpsert' AS would_upsert
 FROM treedb.explain('{"update": "tasks", "updates": [{"q": {"n": 3}, "u": {"$set": {"n": 3}}, "multi": true}]}') e;
 SELECT e -> 'executionStats.executionStages.nWouldUpsert' AS would_upsert FROM treedb.explain('{"update": "tasks", "updates": [{"q": {"_id": 0}, "u": {"$set": {"n": 3}}, "upsert": true}]}') e;

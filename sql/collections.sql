@@ -227,6 +227,23 @@ SELECT treedb.aggregate('plays', '[{"$group": {"_id": "$house", "seats": {"$sum"
 SELECT doc FROM treedb.aggregate('plays', '[{"$match": {"seats": {"$gt": 3}}}, {"$sort": {"seats": -1}}, {"$lookup": {"from": "houses", "localField": "house", "foreignField": "_id", "as": "h"}}, {"$project": {"name": {"$first": "$h.name"}}}]') doc;
 SELECT treedb.aggregate('plays', '[{"$lookup": {"from": "nothing", "localField": "house", "foreignField": "_id", "as": "h"}}, {"$count": "n"}]');
 SELECT treedb.aggregate('plays', '[{"$out": "x"}]');
+-- Options: a collation holds in all stages, and finds an index that has it; variables of `let`; limits of time and memory. Others are refused by name.
+SELECT treedb.create_index('houses', '{"name": 1}', '{"collation": {"locale": "en", "strength": 2}}');
+SELECT treedb.aggregate('houses', '[{"$match": {"name": "globe"}}, {"$project": {"same": {"$eq": ["$name", "GLOBE"]}}}]', '{"collation": {"locale": "en", "strength": 2}}');
+SELECT treedb.aggregate('houses', '[{"$match": {"name": "globe"}}]');
+SELECT treedb.aggregate('plays', '[{"$lookup": {"from": "houses", "as": "h", "pipeline": [{"$match": {"name": "ROSE"}}]}}, {"$group": {"_id": {"$first": "$h.name"}, "n": {"$sum": 1}}}]', '{"collation": {"locale": "en", "strength": 2}}');
+SELECT * FROM treedb.aggregate('plays', '[{"$match": {"$expr": {"$gt": ["$seats", "$$least"]}}}, {"$sort": {"_id": 1}}, {"$project": {"more": {"$subtract": ["$seats", "$$least"]}}}]', '{"let": {"least": {"$add": [1, 2]}}, "maxTimeMS": 600000, "hint": "_id_"}');
+SELECT treedb.aggregate('plays', '[{"$set": {"a": "$$none"}}]', '{"let": {"least": 3}}');
+SELECT treedb.explain('{"aggregate": "houses", "pipeline": [{"$match": {"name": "globe"}}], "collation": {"locale": "en", "strength": 2}, "let": {"x": 1}, "cursor": {}}') OPERATOR(treedb.->) 'queryPlanner.winningPlan.inputStage.indexName' AS index;
+SELECT treedb.explain('{"aggregate": "houses", "pipeline": [{"$match": {"name": "globe"}}], "cursor": {}}') OPERATOR(treedb.->) 'queryPlanner.winningPlan.stage' AS stage;
+SET treedb.stage_mem = '64kB';
+SELECT count(*) FROM treedb.aggregate('plays', '[{"$set": {"a": {"$range": [0, 5000]}}}, {"$unwind": "$a"}, {"$group": {"_id": {"p": "$_id", "a": "$a"}}}]') doc;
+SELECT count(*) FROM treedb.aggregate('plays', '[{"$set": {"a": {"$range": [0, 5000]}}}, {"$unwind": "$a"}, {"$group": {"_id": {"p": "$_id", "a": "$a"}}}]', '{"allowDiskUse": false}') doc;
+RESET treedb.stage_mem;
+SELECT treedb.aggregate('plays', '[]', '{"batchSize": 10}');
+SELECT * FROM treedb.aggregate('plays', '[]', '{"let": 1}');
+SELECT treedb.explain('{"aggregate": "plays", "pipeline": [], "explain": true}');
+SELECT treedb.drop_index('houses', 'name_1');
 SELECT treedb.aggregate('nothing', '[]');
 SELECT treedb.aggregate('plays', '{"$match": {}}');
 SELECT treedb.update_one('houses', '{"_id": 1}', '{"$set": {"rows.$[r].full": true}}', '{"arrayFilters": [{"r.n": {"$gt": 5}}]}');

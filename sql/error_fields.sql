@@ -9,7 +9,7 @@ EXCEPTION WHEN OTHERS THEN
     GET STACKED DIAGNOSTICS state = RETURNED_SQLSTATE, message = MESSAGE_TEXT, detail = PG_EXCEPTION_DETAIL, hint = PG_EXCEPTION_HINT, context = PG_EXCEPTION_CONTEXT,
         sch = SCHEMA_NAME, tab = TABLE_NAME, col = COLUMN_NAME, typ = PG_DATATYPE_NAME, con = CONSTRAINT_NAME;
     RAISE NOTICE E'% %\n  detail: %\n  hint: %\n  schema: %, table: %, column: %, type: %, constraint: %\n  context: %', state, message, detail, hint, sch, tab, col, typ, con,
-        regexp_replace(context, E'\n', ' / ', 'g');
+        regexp_replace(regexp_replace(context, E'\n', ' / ', 'g'), 'USING (heap|treedb) WITH', 'USING .. WITH');
 END $$;
 SELECT create_collection('t');
 ALTER TABLE t ADD COLUMN n int NOT NULL DEFAULT 1;
@@ -37,6 +37,14 @@ SELECT fields($$SELECT insert_one('t', '{"_id": 7, "u": 7, "p": "nobody"}')$$);
 CREATE DOMAIN short AS text CONSTRAINT at_most_3 CHECK (length(VALUE) <= 3);
 ALTER TABLE t ADD COLUMN d short GENERATED ALWAYS AS (doc ->> 'd') STORED;
 SELECT fields($$SELECT insert_one('t', '{"_id": 8, "u": 8, "d": "long"}')$$);
+-- A value that no index entry has room for: the row, and the index as the constraint, as of a btree.
+CREATE TABLE long_values (v text);
+CREATE INDEX long_values_v ON long_values USING treedb_btree (v);
+SELECT fields($$INSERT INTO long_values SELECT string_agg(md5(i::text), '') FROM generate_series(1, 400) i$$);
+DROP INDEX long_values_v;
+CREATE INDEX long_values_v ON long_values (v);
+SELECT fields($$INSERT INTO long_values SELECT string_agg(md5(i::text), '') FROM generate_series(1, 400) i$$);
+DROP TABLE long_values;
 -- The function of an index's expression, in an insert, and while the index is built by this extension's access method.
 CREATE FUNCTION picky(doc bson) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$
 BEGIN

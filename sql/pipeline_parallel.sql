@@ -58,6 +58,7 @@ SELECT ask('[{"$match": {"n": 7}}, {"$group": {"_id": "$k", "n": {"$sum": 1}}}]'
 SELECT ask('[{"$sort": {"s": 1}}, {"$limit": 100}, {"$group": {"_id": "$k", "n": {"$sum": 1}}}]', false);
 SELECT ask('[{"$lookup": {"from": "items", "localField": "n", "foreignField": "_id", "as": "o"}}, {"$match": {"_id": {"$lt": 5}}}, {"$group": {"_id": {"$size": "$o"}}}]', false);
 SELECT ask('[{"$match": {"_id": {"$gt": 0}}}, {"$project": {"k": 1}}]', false);
+SELECT pg_temp.plan($$SELECT count(*) FROM aggregate('items', '[{"$group": {"_id": "$k"}}]', '{"collation": {"locale": "en"}}')$$);
 
 -- count().
 SET max_parallel_workers_per_gather = 0; SELECT treedb.count('items', '{}'), treedb.count('items', '{"x": {"$gt": 100}}'), treedb.count('items', '{"x": 1000}');

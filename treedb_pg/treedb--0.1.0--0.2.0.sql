@@ -32,6 +32,7 @@ CREATE OR REPLACE VIEW stat_indexes AS
 
 COMMENT ON FUNCTION create_index(text, bson, bson) IS
     'creates an index {"field": 1, "other.field": -1}; options: name, unique, sparse, hidden, background, partialFilterExpression, expireAfterSeconds, collation, wildcardProjection';
+COMMENT ON FUNCTION aggregate(text, bson_value, bson) IS 'the documents that a pipeline gives: an array of stages; options: hint, collation, let, maxTimeMS, allowDiskUse';
 COMMENT ON FUNCTION drop_index(text, text) IS 'drops an index by its name';
 COMMENT ON FUNCTION list_indexes(text) IS 'the indexes of a collection, as MongoDB lists them';
 COMMENT ON FUNCTION unique_key(bson, bson) IS 'the same for unique indexes that version 0.1.0 made';

@@ -5,7 +5,7 @@ The functions come from the catalog, so that a new one is called too; left out a
 take or return `internal` or are triggers. An argument of a type that nothing is made of here is a finding. Documents are
 random: of the words of MongoDB's
 language in places where they belong and where they do not, with every BSON type, deep, large, and with bytes changed. Each
-call must return or raise an error with a SQLSTATE of its own; an internal error (XX000), damage (XX001, XX002), a statement
+call must return or raise an error with a SQLSTATE of its own, one of the engine's also with a hint; an internal error (XX000), damage (XX001, XX002), a statement
 that does not end, a backend that dies, or a collection whose indexes no longer agree with it, is a finding. The seeds in
 KEPT are always run: each of them once found something, or covers what others do not.
 """
@@ -33,7 +33,7 @@ EXPRESSIONS = """$add $subtract $multiply $divide $mod $pow $sqrt $log $exp $abs
     $reverseArray $arrayElemAt $slice $size $in $concatArrays $setUnion $mergeObjects $objectToArray $arrayToObject $dateToString
     $dateFromString $dateAdd $dateTrunc $year $toInt $toDate $toObjectId $convert $type $literal $getField $setField $sum $avg $first $push
     $stdDevPop $percentile $sortArray $rand $function""".split()
-OPTIONS = """sort projection skip limit hint collation upsert arrayFilters returnDocument ordered name unique sparse hidden
+OPTIONS = """sort projection skip limit hint collation allowDiskUse upsert arrayFilters returnDocument ordered name unique sparse hidden
     partialFilterExpression expireAfterSeconds wildcardProjection validator validationLevel validationAction index keyPattern locale
     strength find filter query pipeline aggregate count distinct update updates delete deletes findAndModify key q u multi batchSize
     insertOne updateOne updateMany replaceOne deleteOne deleteMany document replacement from localField foreignField as let input vars
@@ -288,6 +288,8 @@ class Campaign:
     def judge(self, error, statement, values):
         state = error.sqlstate
         self.states[state] = self.states.get(state, 0) + 1
+        if (error.diag.message_detail or "").startswith("MongoDB error") and not error.diag.message_hint:
+            self.findings.append(f"{error.diag.message_primary[:200]}: an error of the engine without a hint")
         if state is None or state[:2] in ("XX", "57", "08", "58") or state == "42883" or self.db.closed:
             self.findings.append(f"{state} {str(error).strip()[:300]}: {statement} {[v.hex() if isinstance(v, bytes) else v for v in (values if isinstance(values, tuple) else (values,))]}"[:4000])
         if self.db.closed:

@@ -388,6 +388,30 @@ impl Collection {
         explain::explain_query(&view, &view.context(), self.namespace.as_str(), &query, wanted, execute)
     }
 
+    /// The document that `explain` returns for the distinct values of the field at `path`.
+    ///
+    /// # Errors
+    /// Those of [`Collection::find`].
+    pub fn explain_distinct(
+        &self,
+        path: &str,
+        request: &FindRequest,
+        execute: bool,
+    ) -> Result<RawDocumentBuf> {
+        if request.collation.is_some() {
+            return self.explain_find(request, false, execute);
+        }
+        let query = parse(request)?;
+        let Some((reads, meta)) = self.snapshot()? else {
+            let query = query.with_default_collation(&Collation::Simple)?;
+            return Ok(explain::of_nothing(self.namespace.as_str(), &query, execute));
+        };
+        let query = query.with_default_collation(&meta.collation)?;
+        let view = View { reads: &reads, meta: &meta };
+        let context = view.context();
+        explain::explain_distinct(&view, &context, self.namespace.as_str(), path, &query, execute)
+    }
+
     /// Updates the documents that match.
     ///
     /// # Errors

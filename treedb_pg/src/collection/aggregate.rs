@@ -6,6 +6,7 @@
 use std::collections::VecDeque;
 use std::ffi::CString;
 use std::sync::Arc;
+use std::time::Instant;
 
 use ::bson::{RawDocumentBuf, rawdoc};
 use treedb_query::access::{Flow, QueryContext, Source, TempFile};
@@ -13,8 +14,9 @@ use treedb_query::aggregate::{
     BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, Pipeline, VecStream, Visitor,
     WriteBody,
 };
-use treedb_query::query::expr::{Globals, Names};
-use treedb_query::query::{Execution, NearestQuery, Neighbor, Path, Plan, Query, Result};
+use treedb_query::doc::{Doc, Value};
+use treedb_query::query::expr::{Globals, Names, Variables};
+use treedb_query::query::{Execution, Hint, NearestQuery, Neighbor, Path, Plan, Query, Result};
 use treedb_query::{ErrorCode, QueryError};
 
 use super::options::Options;
@@ -56,22 +58,52 @@ pg_function! {
 
 /// The documents of a call (name, stages, options), and how many workers have helped.
 pub(super) fn open(name: &Bytes<'_>, stages: &[u8], options: &[u8]) -> (BoxedStream, usize) {
-    let options = accept(Options::read(bson::document(options), &["hint"]));
-    let pipeline = accept(Pipeline::parse(value::decode(stages), &Names::default()));
-    if pipeline.writes() {
-        accept::<()>(Err(refused("$out and $merge", "INSERT INTO .. SELECT treedb.aggregate(..)")));
-    }
-    let context = context();
+    let given = accept(Options::read(bson::document(options), OPTIONS));
+    let Run { pipeline, hint, context } = accept(Run::of(value::decode(stages), given));
     if !pipeline.has_source() {
         // An SQL error if there is none, or if the caller may not read it.
         let table = Table::open(name, Need::Select);
-        if options.hint.is_none()
+        if has_none(options)
             && let Some(opened) = parallel_pipeline::open(&table, &pipeline, stages, &context)
         {
             return opened;
         }
     }
-    (accept(pipeline.open_with_hint(&namespace(name), options.hint, &context)), 0)
+    (accept(pipeline.open_with_hint(&namespace(name), hint, &context)), 0)
+}
+
+/// The options of a pipeline.
+const OPTIONS: &[&str] = &["hint", "collation", "let", "maxTimeMS", "allowDiskUse"];
+
+/// A pipeline as its options want it to be run.
+pub(super) struct Run {
+    pub(super) pipeline: Pipeline,
+    pub(super) hint: Option<Hint>,
+    pub(super) context: Context,
+}
+
+impl Run {
+    /// That of an array of stages, which may not write.
+    pub(super) fn of(stages: Value<'_>, options: Options) -> Result<Run> {
+        let collation = options.collation.unwrap_or_default();
+        let variables = Variables::of(options.variables.as_deref(), &collation)?;
+        let pipeline = Pipeline::parse(stages, &variables.names(&collation))?;
+        if pipeline.writes() {
+            return Err(writes());
+        }
+        let context = Context {
+            globals: Arc::new(variables.globals()),
+            allow_disk_use: options.allow_disk_use,
+            deadline: options.max_time.and_then(|time| Instant::now().checked_add(time)),
+            ..context()
+        };
+        Ok(Run { pipeline, hint: options.hint, context })
+    }
+}
+
+/// Whether there are no options: workers know of none.
+fn has_none(options: &[u8]) -> bool {
+    Doc::from(bson::document(options)).is_empty()
 }
 
 /// What a stage may hold.
@@ -106,9 +138,8 @@ pub(super) fn documents(reader: Reader, query: Query) -> Result<BoxedStream> {
 pub(super) fn planned_workers(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<usize> {
     let [name, stages, options] = arguments.each_ref().map(Argument::constant);
     let pipeline = Pipeline::parse(value::decode(&stages?.bytes()), &Names::default()).ok()?;
-    let plain = Options::read(bson::document(&options?.bytes()), &["hint"])
-        .is_ok_and(|options| options.hint.is_none());
-    let table = (plain && !pipeline.has_source()).then(|| Table::open_quietly(&name?.bytes()))??;
+    let plain = has_none(&options?.bytes()) && !pipeline.has_source();
+    let table = plain.then(|| Table::open_quietly(&name?.bytes()))??;
     parallel_pipeline::planned(table, &pipeline, &context())
 }
 
@@ -117,10 +148,10 @@ pub(super) fn namespace(name: &[u8]) -> String {
     format!("{HERE}.{}", text::to_utf8(name))
 }
 
-fn refused(what: &str, instead: &str) -> QueryError {
+fn writes() -> QueryError {
     QueryError::new(
         ErrorCode::NotImplemented,
-        format!("{what} cannot be used in treedb.aggregate(): use {instead}"),
+        "$out and $merge cannot be used in treedb.aggregate(): use INSERT INTO .. SELECT treedb.aggregate(..)",
     )
 }
 
@@ -184,7 +215,7 @@ impl Collections for Tables {
     }
 
     fn write(&self, _: &str, _: &mut WriteBody<'_>) -> Result<()> {
-        Err(refused("$out and $merge", "INSERT INTO .. SELECT treedb.aggregate(..)"))
+        Err(writes())
     }
 
     fn document_count(&self, namespace: &str) -> Result<u64> {

@@ -25,9 +25,9 @@ pg_function! {
         let path = text::to_utf8(&field);
         let mut values = DistinctValues::new(&path, options.collation.unwrap_or_default());
         let reader = Reader::new(Table::open(&args.bytes(0), Need::Select));
-        let plain = query.filter.is_all() && query.hint.is_none() && query.collation.is_simple();
-        let reader = if plain { reader.counting() } else { reader };
-        let by_index = if plain { accept(distinct_by_index(&reader, &path)) } else { None };
+        let whole = query.is_unconditional();
+        let reader = if whole { reader.counting() } else { reader };
+        let by_index = if whole { accept(distinct_by_index(&reader, &path)) } else { None };
         let mut added = Ok(());
         match by_index {
             Some(found) => added = found.iter().filter_map(OwnedValue::as_raw).try_for_each(|value| values.push(value)),

@@ -7,14 +7,12 @@
 use ::bson::raw::cstr;
 use ::bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_query::access::QueryContext;
-use treedb_query::aggregate::Pipeline;
 use treedb_query::doc::{Doc, Value};
-use treedb_query::query::explain::{Wanted, Write, explain_query, explain_write};
-use treedb_query::query::expr::Names;
+use treedb_query::query::explain::{Wanted, Write, explain_distinct, explain_query, explain_write};
 use treedb_query::query::{Changes, Query, Result, Update};
 use treedb_query::{ErrorCode, QueryError};
 
-use super::aggregate;
+use super::aggregate::{self, Run};
 use super::options::{self, Options};
 use super::reader::Reader;
 use super::table::{Need, Table};
@@ -31,6 +29,12 @@ fn unparsable(message: impl Into<String>) -> QueryError {
     QueryError::new(ErrorCode::FailedToParse, message)
 }
 
+/// A string of a command.
+fn utf8(string: &[u8]) -> Result<&str> {
+    std::str::from_utf8(string)
+        .map_err(|error| QueryError::invalid_bson(format!("a string is not UTF-8: {error}")))
+}
+
 /// The fields of a command, or of a statement of one, that are options of ours, under our names for them.
 const FIND: &[(&str, &str)] = &[
     ("sort", "sort"),
@@ -42,6 +46,13 @@ const FIND: &[(&str, &str)] = &[
 ];
 const COUNT: &[(&str, &str)] =
     &[("skip", "skip"), ("limit", "limit"), ("hint", "hint"), ("collation", "collation")];
+const AGGREGATE: &[(&str, &str)] = &[
+    ("hint", "hint"),
+    ("collation", "collation"),
+    ("let", "let"),
+    ("maxTimeMS", "maxTimeMS"),
+    ("allowDiskUse", "allowDiskUse"),
+];
 const DISTINCT: &[(&str, &str)] = &[("hint", "hint"), ("collation", "collation")];
 const UPDATE: &[(&str, &str)] =
     &[("upsert", "upsert"), ("arrayFilters", "arrayFilters"), ("hint", "hint"), ("collation", "collation")];
@@ -140,6 +151,14 @@ impl Explained<'_> {
         explain_query(&reader, &QueryContext::default(), &namespace, query, wanted, self.execute)
     }
 
+    /// As [`super::distinct`] reads the collection.
+    fn distinct(&self, path: &[u8], query: &Query) -> Result<RawDocumentBuf> {
+        let reader = self.reader();
+        let reader = if query.is_unconditional() { reader.counting() } else { reader };
+        let namespace = reader.table.namespace();
+        explain_distinct(&reader, &QueryContext::default(), &namespace, utf8(path)?, query, self.execute)
+    }
+
     fn change(&self, query: &Query, limit: u64, write: Write<'_>) -> Result<RawDocumentBuf> {
         let reader = self.reader();
         let namespace = reader.table.namespace();
@@ -160,7 +179,7 @@ impl Explained<'_> {
             "distinct" => {
                 let fields = Fields::read(self.command, &[name, "key", "query"], DISTINCT)?;
                 match self.command.get("key") {
-                    Some(Value::String(_)) => self.search(&fields.query("query")?, Wanted::Documents),
+                    Some(Value::String(path)) => self.distinct(path, &fields.query("query")?),
                     _ => Err(unparsable("the field 'key' of distinct must be a string")),
                 }
             }
@@ -206,20 +225,13 @@ impl Explained<'_> {
     /// The stages as MongoDB shows them: the initial find as `$cursor`, followed by the others; only the find if there
     /// are no others.
     fn pipeline(&self) -> Result<RawDocumentBuf> {
-        let fields = Fields::read(self.command, &[self.name, "pipeline", "cursor"], &[("hint", "hint")])?;
+        let fields = Fields::read(self.command, &[self.name, "pipeline", "cursor"], AGGREGATE)?;
         let Some(stages) = self.command.get("pipeline") else {
             return Err(unparsable("the field 'pipeline' of aggregate is missing"));
         };
-        let pipeline = Pipeline::parse(stages, &Names::default())?;
-        if pipeline.writes() {
-            return Err(QueryError::new(
-                ErrorCode::NotImplemented,
-                "$out and $merge cannot be used here: use INSERT INTO .. SELECT treedb.aggregate(..)",
-            ));
-        }
-        let context = aggregate::context();
+        let Run { pipeline, hint, context } = Run::of(stages, fields.options)?;
         let namespace = aggregate::namespace(text::owned_cstring(self.collection).to_bytes());
-        let (query, stages) = pipeline.explain(&namespace, fields.options.hint.clone(), &context)?;
+        let (query, stages) = pipeline.explain(&namespace, hint, &context)?;
         let search = query.map(|query| self.search(&query, Wanted::Documents)).transpose()?;
         if let (Some(search), true) = (&search, stages.is_empty()) {
             return Ok(search.clone());
@@ -259,8 +271,7 @@ fn explained(command: &RawDocument, verbosity: &str) -> Result<RawDocumentBuf> {
     let Value::String(collection) = first.value() else {
         return Err(unparsable(format!("the command '{}' must name its collection", first.name_str())));
     };
-    let collection = std::str::from_utf8(collection)
-        .map_err(|error| QueryError::invalid_bson(format!("a string is not UTF-8: {error}")))?;
+    let collection = utf8(collection)?;
     let name = first.name_str();
     let explained = Explained { name, collection, command: fields, execute: executes(verbosity)? };
     let mut shown = explained.explain()?;

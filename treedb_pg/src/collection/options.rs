@@ -1,5 +1,7 @@
 //! The last argument of the SQL functions: a document of options.
 
+use std::time::Duration;
+
 use ::bson::{RawDocument, RawDocumentBuf};
 use treedb_query::doc::{Collation, Doc, Value};
 use treedb_query::query::{Hint, Query, Result};
@@ -23,6 +25,12 @@ pub(super) struct Options {
     pub(super) num_candidates: Option<u64>,
     /// Compare with all vectors.
     pub(super) exact: bool,
+    /// What expressions may use as `$$name`.
+    pub(super) variables: Option<RawDocumentBuf>,
+    /// How long a pipeline may take.
+    pub(super) max_time: Option<Duration>,
+    /// Whether stages may use temporary files.
+    pub(super) allow_disk_use: bool,
 }
 
 impl Default for Options {
@@ -40,6 +48,9 @@ impl Default for Options {
             ordered: true,
             num_candidates: None,
             exact: false,
+            variables: None,
+            max_time: None,
+            allow_disk_use: true,
         }
     }
 }
@@ -74,6 +85,12 @@ impl Options {
             "ordered" => self.ordered = flag(name, value)?,
             "numCandidates" => self.num_candidates = Some(count(name, value)?),
             "exact" => self.exact = flag(name, value)?,
+            "let" => self.variables = document(name, value)?,
+            "maxTimeMS" => {
+                let millis = count(name, value)?;
+                self.max_time = (millis > 0).then(|| Duration::from_millis(millis));
+            }
+            "allowDiskUse" => self.allow_disk_use = flag(name, value)?,
             "returnNewDocument" => self.after = flag(name, value)?,
             "returnDocument" => {
                 self.after = match value {

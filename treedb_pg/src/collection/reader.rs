@@ -22,8 +22,8 @@ use super::index::{self, Index, Kind};
 use super::search_index::SearchIndex;
 use super::statistics::KnownStatistics;
 use super::table::Table;
-pub(super) use crate::index_am::keyset_scan::row_id;
 use crate::index_am::keyset_scan::{self, KeysetScan};
+pub(super) use crate::index_am::keyset_scan::{row_id, row_of_id as address};
 use crate::shim::btree_scan::{BtreeKey, BtreeScan, Entry};
 use crate::shim::datum::{Bytes, Datum};
 use crate::shim::heap;
@@ -32,11 +32,6 @@ use crate::shim::snapshot::Registered;
 use crate::shim::table::{Fetch, Slot, TableScan, VisiblePages};
 use crate::types::bson;
 use crate::types::value;
-
-/// The address of a row.
-pub(super) fn address(row: RowId) -> pg_sys::ItemPointerData {
-    heap::tid((row.0 >> 16) as u32, row.0 as u16)
-}
 
 /// The document of the row in a slot; `None` where the column is NULL.
 pub(super) fn document<'s>(slot: &'s Slot, table: &Table) -> Option<Bytes<'s>> {
@@ -440,7 +435,8 @@ impl Reader {
         let (index, snapshot) = (index.relation.get(), self.snapshot.get());
         snapshot.lock_predicate(*index);
         let after = after.map(|(key, row)| (key, address(row)));
-        KeysetScan { index, snapshot, range, direction, after, pin: self.visible.is_some() }
+        let table = *self.table.relation.get();
+        KeysetScan { index, table, snapshot, range, direction, after, pin: self.visible.is_some() }
     }
 
     /// The entries of a btree in a range.

@@ -17,11 +17,12 @@ use super::boundary::{Boundary, Side};
 use super::cursor::{Cursor, FEW, FewEntries, Kept, LeafPage, LowerBound, PageCopy};
 use super::leaf::{LeafView, Place};
 use super::range::Conditions;
-use super::schema::{ADDRESS, row_id, row_of};
+use super::schema::{ADDRESS, row_id, row_of, row_of_id};
 use super::tree::{Reached, Tree};
 use crate::pages::page::{Damage, flag};
-use crate::shim::buffer::{Page, Shared};
+use crate::shim::buffer::{self, Page, Shared};
 use crate::shim::parallel_scan::SharedScan;
+use crate::shim::relation::Relation;
 use crate::shim::snapshot::{self, Snapshot};
 
 /// Called for each entry with its row and its key without the row (shortened if it was too long to be stored).
@@ -31,6 +32,8 @@ pub(crate) type Visit<'v, E> = dyn FnMut(pg_sys::ItemPointerData, &[u8]) -> Resu
 pub(super) struct EntryReader<'s> {
     pub(super) tree: Tree<'s>,
     pub(super) conditions: &'s Conditions,
+    /// The table, if [`Self::visit_page`] and [`Self::page_rows`] have to see that it has the rows.
+    pub(super) table: Option<Relation<'s>>,
     /// What is read of entries.
     pub(super) wanted: Wanted,
     /// Keep the page pinned.
@@ -69,6 +72,7 @@ impl<'s> EntryReader<'s> {
         EntryReader {
             tree,
             conditions,
+            table: None,
             wanted: Wanted::Rows,
             pin: false,
             snapshot: None,
@@ -306,6 +310,7 @@ impl<'s> EntryReader<'s> {
                 && let Some(row) = few.row(here)
             {
                 cursor.at = here;
+                self.expect_row(&page, row);
                 if visit(row, few.key(here))?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -324,6 +329,7 @@ impl<'s> EntryReader<'s> {
                     false => leaf.row(place, key).map(|row| (row, &[][..])),
                 };
                 let (row, key) = tree.checked(page.block, read);
+                self.expect_row(&page, row);
                 if visit(row, key)?.is_break() {
                     return Ok(ControlFlow::Break(()));
                 }
@@ -336,12 +342,25 @@ impl<'s> EntryReader<'s> {
     /// Appends the rows of the cursor's page to `rows`. The conditions must be ranges.
     pub(super) fn page_rows(&self, cursor: &Cursor, rows: &mut Vec<RowId>) {
         let page = &cursor.page;
+        let before = rows.len();
         match &page.kept {
             Kept::Few(few) => rows.extend((0..few.len()).filter_map(|at| few.row(at)).map(row_id)),
             Kept::Page(_) => {
                 let found = page.leaf(&self.tree).rows(&page.entries, self.skip_dead && page.marked, rows);
                 self.tree.checked(page.block, found);
             }
+        }
+        // Its block is the last one that there has to be.
+        if let Some(last) = rows.get(before..).and_then(|rows| rows.iter().max()) {
+            self.expect_row(page, row_of_id(*last));
+        }
+    }
+
+    /// Raises an error if the table does not have a row of a page.
+    #[inline]
+    fn expect_row(&self, page: &LeafPage, row: pg_sys::ItemPointerData) {
+        if let Some(table) = self.table {
+            buffer::expect_row(table, self.tree.index, page.block, row);
         }
     }
 

@@ -13,10 +13,11 @@ use super::boundary::Boundary;
 use super::entry_reader::{EntryReader, Visit, Wanted};
 use super::meta::{Meta, fact};
 use super::range::{Conditions, Range};
-pub(crate) use super::schema::row_id;
 use super::schema::{Schema, append_address, shortened};
+pub(crate) use super::schema::{row_id, row_of_id};
 use super::tree::Tree;
-use crate::shim::relation::Index;
+use crate::shim::buffer;
+use crate::shim::relation::{Index, Relation};
 use crate::shim::snapshot::{self, Snapshot};
 
 /// Properties that hold for all entries of an index.
@@ -69,6 +70,7 @@ type VisitRows<'v, E> = dyn FnMut(&[RowId]) -> Result<ControlFlow<()>, E> + 'v;
 /// A scan of the entries in a range that a snapshot may need.
 pub(crate) struct KeysetScan<'s> {
     pub(crate) index: Index<'s>,
+    pub(crate) table: Relation<'s>,
     pub(crate) snapshot: Snapshot<'s>,
     pub(crate) range: &'s KeyRange,
     pub(crate) direction: Direction,
@@ -123,6 +125,7 @@ impl KeysetScan<'_> {
     ) -> EntryReader<'r> {
         self.index.count_scan();
         EntryReader {
+            table: Some(self.table),
             wanted,
             pin: self.pin,
             snapshot: Some(self.snapshot),
@@ -160,9 +163,10 @@ impl KeysetScan<'_> {
     }
 }
 
-/// The rows that have one of these keys, perhaps: keys may be stored shortened. `but` is left out.
+/// The rows that have one of these keys, perhaps: keys may be stored shortened. `but` is left out. `table` has them, if it is known.
 pub(super) fn rows_with<'k>(
     tree: Tree<'_>,
+    table: Option<Relation<'_>>,
     keys: impl Iterator<Item = &'k [u8]>,
     but: Option<pg_sys::ItemPointerData>,
 ) -> Vec<pg_sys::ItemPointerData> {
@@ -178,7 +182,11 @@ pub(super) fn rows_with<'k>(
         let reader = EntryReader { skip_dead: true, ..EntryReader::new(tree, &conditions) };
         let mut cursor = reader.next(None, Direction::Forward, &mut buffer);
         while let Some(here) = cursor {
-            rows.extend(here.row(&reader.tree, &mut buffer));
+            let row = here.row(&reader.tree, &mut buffer);
+            if let (Some(table), Some(row)) = (table, row) {
+                buffer::expect_row(table, tree.index, here.page.block, row);
+            }
+            rows.extend(row);
             cursor = reader.next(Some(here), Direction::Forward, &mut buffer);
         }
     }

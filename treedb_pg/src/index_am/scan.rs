@@ -21,9 +21,8 @@ use super::unique_keys;
 use crate::pages::page::Damage;
 use crate::shim::buffer;
 use crate::shim::index_scan::{Bitmap, Scan};
-use crate::shim::relation::{Index, Relation};
+use crate::shim::relation::Index;
 use crate::shim::snapshot::Snapshot;
-use crate::shim::{error, heap};
 
 /// A scan of the server's. It may be dropped after the transaction has been aborted, so it does not release its pins
 /// then: [`State::end`] does that, or the end of the transaction.
@@ -122,7 +121,7 @@ impl State {
                 {
                     Vec::new()
                 }
-                None => unique_keys::rows(Tree::new(scan.index(), &self.schema), &keys, None),
+                None => unique_keys::rows(Tree::new(scan.index(), &self.schema), scan.table(), &keys, None),
             };
             return self.overlapping.insert(rows).pop().map(|row| scan.found_perhaps(row)).is_some();
         }
@@ -187,8 +186,8 @@ impl State {
             }
         };
         tree.checked(page.block, read);
-        if let Some(row) = batch.last_block() {
-            expect_row(scan.table(), tree, page.block, row);
+        if let (Some(row), Some(table)) = (batch.last_block(), scan.table()) {
+            buffer::expect_row(table, tree.index, page.block, row);
         }
         batch.next(scan, direction).is_some()
     }
@@ -319,14 +318,4 @@ fn read_entries(
         });
     }
     Ok(())
-}
-
-/// Raises an error if the table has no block that the row could be in: only a damaged entry can point
-/// there, since a table is truncated only while no other backend reads it.
-fn expect_row(table: Option<Relation<'_>>, tree: &Tree<'_>, leaf: u32, row: pg_sys::ItemPointerData) {
-    let (block, offset) = heap::tid_parts(row);
-    if table.is_some_and(|table| !buffer::has_block(table, block)) {
-        let what = format!("an entry is of row ({block},{offset}), which is not in the table");
-        error::corrupted(&tree.name(), leaf, what);
-    }
 }

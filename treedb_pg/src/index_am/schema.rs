@@ -34,7 +34,7 @@ use super::meta::fact;
 use super::stored;
 use crate::pages::page::Damage;
 use crate::shim::datum::Layout;
-use crate::shim::error::{SqlState, fail};
+use crate::shim::error::{SqlState, fail, fail_about, fail_with_detail};
 use crate::shim::heap;
 use crate::shim::index_build::IndexRow;
 use crate::shim::index_scan::{ColumnValue, FixedColumn};
@@ -191,13 +191,17 @@ impl Schema {
                 return if compress == Compress::All { fact::COMPRESSED } else { 0 };
             }
         }
-        fail(
+        let index = row.index();
+        let (block, offset) = heap::tid_parts(row.tid());
+        fail_about(
+            &index.error_object(),
             SqlState::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
             format!(
                 "index row size {} exceeds treedb_btree maximum {MAX_ENTRY} for index \"{}\"",
                 entry.len(),
-                row.index().shown()
+                index.shown()
             ),
+            format!("Index row references tuple ({block},{offset}) in relation \"{}\".", index.table_name()),
             "Values this long cannot be indexed. Index a part of the value, such as left(column, 400), or a hash of it.",
         )
     }
@@ -397,16 +401,21 @@ impl Entry {
 /// Key column `at` of an index.
 fn column_of(index: Index<'_>, at: usize, column: &KeyColumn) -> Column {
     let Some(kind) = column.kind.and_then(Kind::from_number) else {
-        fail(
+        fail_with_detail(
             SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
             format!("operator class of column {} does not say of which kind the column is", at + 1),
+            match column.kind {
+                None => "It has no support function 11.".to_owned(),
+                Some(number) => format!("Its support function 11 returns {number}, the number of no kind."),
+            },
             "Use the operator classes of the extension, or add FUNCTION 11 treedb.kind_generic() to your own.",
         )
     };
     if !kind.is_passed(column.layout) {
-        fail(
+        fail_with_detail(
             SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
             format!("operator class of column {} is of kind {kind:?}, but the column's type is not", at + 1),
+            format!("The server stores values of the column as {:?}.", column.layout),
             "Make the function of the operator class with number 11 that of the type, or treedb.kind_generic().",
         )
     }
@@ -478,6 +487,12 @@ pub(super) fn no_row() -> Damage {
 pub(crate) fn row_id(row: pg_sys::ItemPointerData) -> RowId {
     let (block, offset) = heap::tid_parts(row);
     RowId(u64::from(block) << 16 | u64::from(offset))
+}
+
+/// The row that has this id.
+#[inline]
+pub(crate) fn row_of_id(id: RowId) -> pg_sys::ItemPointerData {
+    heap::tid((id.0 >> 16) as u32, id.0 as u16)
 }
 
 /// The row whose address this is. No row has offset 0, and the server counts on not being given one.

@@ -29,7 +29,7 @@ use crate::shim::index_build::IndexRow;
 use crate::shim::index_scan::{Condition, ScanKey};
 use crate::shim::key_lock::{KeyLock, Row};
 use crate::shim::operator_class::OVERLAPS;
-use crate::shim::relation::{Index, Table};
+use crate::shim::relation::{Index, Relation, Table};
 use crate::shim::snapshot::RunningCommand;
 use crate::types::keyset;
 
@@ -48,10 +48,11 @@ pub(super) fn overlapped<'k>(mut keys: impl Iterator<Item = ScanKey<'k>>) -> Opt
 /// The rows that have a key of this set, perhaps, each once. `but` is left out.
 pub(super) fn rows(
     tree: Tree<'_>,
+    table: Option<Relation<'_>>,
     keys: &[u8],
     but: Option<pg_sys::ItemPointerData>,
 ) -> Vec<pg_sys::ItemPointerData> {
-    keyset_scan::rows_with(tree, keyset::read(keys), but)
+    keyset_scan::rows_with(tree, table, keyset::read(keys), but)
 }
 
 /// How often a row with a key that is stored shortened is checked for conflicts before its entries are inserted: one that
@@ -95,7 +96,8 @@ impl<'k> Turn<'k> {
     pub(super) fn wait(mut self, tree: &Tree<'_>, table: Table<'_>, row: &IndexRow<'_>) -> Turn<'k> {
         let mut checks = 0;
         loop {
-            let rows = rows(Tree::new(tree.index, tree.schema), self.keys, Some(row.tid()));
+            let tree_again = Tree::new(tree.index, tree.schema);
+            let rows = rows(tree_again, Some(*table), self.keys, Some(row.tid()));
             let (mut live, mut pending) = (false, None);
             for row in rows {
                 match Row::of(table, row) {

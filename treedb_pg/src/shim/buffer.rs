@@ -137,7 +137,7 @@ impl<L: LockMode> Page<L> {
 
     /// Reads and locks a block of the main fork; an SQL error if the index does not have it.
     pub(crate) fn read(index: Index<'_>, block: u32) -> Page<L> {
-        expect_old(index, block);
+        expect_block(index, block);
         let relation = index.raw();
         // SAFETY: an open index; the server raises an error for a block outside it. Nothing in the boundary needs to be
         // dropped.
@@ -212,7 +212,7 @@ impl<L: LockMode> Page<L> {
 
     /// Gives the page back, then reads and locks another one.
     pub(crate) fn exchange<M: LockMode>(self, index: Index<'_>, block: u32) -> Page<M> {
-        expect_old(index, block);
+        expect_block(index, block);
         let (old, relation) = (self.buffer, index.raw());
         std::mem::forget(self);
         // SAFETY: as `read`; the old page is locked and pinned by us.
@@ -419,10 +419,27 @@ pub(crate) fn has_block(relation: Relation<'_>, block: u32) -> bool {
         || block < relation.blocks()
 }
 
-/// Raises an error for the number that the server takes for a new block at the end.
-fn expect_old(index: Index<'_>, block: u32) {
-    if block == pg_sys::InvalidBlockNumber {
-        super::error::corrupted(&index.shown(), block, "a page points to this block, which cannot be");
+/// Raises an error if the index does not have this block: the server's own error would not say that the index is damaged, and
+/// the greatest number stands for a new block at the end.
+#[inline]
+fn expect_block(index: Index<'_>, block: u32) {
+    if !has_block(*index, block) {
+        super::error::corrupted(
+            &index.shown(),
+            block,
+            "a page points to this block, which the index does not have",
+        );
+    }
+}
+
+/// Raises an error if the table does not have the block of a row that a page of an index has: only a damaged page leads there, since
+/// a table is truncated only while no other backend reads it.
+#[inline]
+pub(crate) fn expect_row(table: Relation<'_>, index: Index<'_>, page: u32, row: pg_sys::ItemPointerData) {
+    let (block, offset) = super::heap::tid_parts(row);
+    if !has_block(table, block) {
+        let what = format!("an entry is of row ({block},{offset}), which is not in the table");
+        super::error::corrupted(&index.shown(), page, what);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::ffi::{c_char, c_void};
 
-use super::error::{SqlState, fail};
+use super::error::{REINDEX, SqlState, fail_with_detail};
 
 /// Bytes of the length before a compressed value.
 pub(super) const LENGTH: usize = 4;
@@ -42,10 +42,11 @@ pub(crate) fn compress(bytes: &[u8]) -> Option<Vec<u8>> {
 pub(crate) fn decompress(compressed: &[u8], most: usize) -> Vec<u8> {
     match decompress_quietly(compressed, most) {
         Some(bytes) => bytes,
-        None => fail(
+        None => fail_with_detail(
             SqlState::ERRCODE_INDEX_CORRUPTED,
-            "a compressed value in an index entry is damaged",
-            "REINDEX the index; if it was restored from a backup or the disk is failing, check the table too.",
+            "an entry of an index of treedb is damaged",
+            "Expected a compressed value, found bytes that cannot be decompressed.",
+            REINDEX,
         ),
     }
 }

@@ -12,7 +12,7 @@ use super::index_method::{
     Handler, IndexWrites, NEVER, build, build_empty, build_phase_name, bulk_delete, guarded, insert,
     vacuum_cleanup,
 };
-use super::relation::Index;
+use super::relation::{Index, Relation};
 use super::{compat, operator_class, vector_options};
 
 /// What rows are ordered by.
@@ -40,7 +40,8 @@ pub(crate) trait DistanceMethod: IndexWrites {
     /// Begins again, from another value.
     fn rescan(state: &mut Self::Scan, index: Index<'_>, target: Target<'_>);
     /// The next row.
-    fn next(state: &mut Self::Scan, index: Index<'_>) -> Option<pg_sys::ItemPointerData>;
+    fn next(state: &mut Self::Scan, index: Index<'_>, table: Relation<'_>)
+    -> Option<pg_sys::ItemPointerData>;
 }
 
 /// The routine of an access method.
@@ -182,7 +183,11 @@ unsafe extern "C-unwind" fn get_tuple<M: DistanceMethod>(
     guarded(|| {
         // SAFETY: a scan of `begin_scan`, after `rescan`; the access method scans forward only.
         unsafe {
-            let row = M::next(state::<M>(scan), Index::from_raw((*scan).indexRelation));
+            let row = M::next(
+                state::<M>(scan),
+                Index::from_raw((*scan).indexRelation),
+                Relation::from_raw((*scan).heapRelation),
+            );
             if let Some(row) = row {
                 (*scan).xs_heaptid = row;
                 (*scan).xs_recheck = false;

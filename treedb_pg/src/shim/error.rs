@@ -1,4 +1,4 @@
-//! SQL errors: a SQLSTATE, a message that names the thing, a hint that says what to do.
+//! SQL errors: a SQLSTATE, a message that names the thing, a detail that says what was met, a hint that says what to do.
 
 pub(crate) use pgrx::PgSqlErrorCode as SqlState;
 use pgrx::pg_sys::panic::ErrorReport;
@@ -11,6 +11,30 @@ use super::error_frame::{ErrorObject, announce};
 #[track_caller]
 pub(crate) fn fail(state: SqlState, message: impl Into<String>, hint: impl Into<String>) -> ! {
     raise(ErrorReport::new(state, message.into(), "treedb"), hint.into())
+}
+
+/// The same with a detail: whole sentences.
+#[track_caller]
+pub(crate) fn fail_with_detail(
+    state: SqlState,
+    message: impl Into<String>,
+    detail: impl Into<String>,
+    hint: impl Into<String>,
+) -> ! {
+    raise(ErrorReport::new(state, message.into(), "treedb").set_detail(detail.into()), hint.into())
+}
+
+/// The same, naming the object that the error is about.
+#[track_caller]
+pub(crate) fn fail_about(
+    object: &ErrorObject,
+    state: SqlState,
+    message: String,
+    detail: String,
+    hint: &str,
+) -> ! {
+    announce(state, &message, &detail, hint, object);
+    fail_with_detail(state, message, detail, hint)
 }
 
 #[track_caller]
@@ -33,14 +57,14 @@ pub(crate) fn refuse(error: QueryError) -> ! {
 #[track_caller]
 pub(crate) fn refuse_as(state: SqlState, error: QueryError) -> ! {
     let detail = detail_of(&error);
-    raise(ErrorReport::new(state, error.message, "treedb").set_detail(detail), hint_of(error.code).to_owned())
+    fail_with_detail(state, error.message, detail, hint_of(error.code))
 }
 
 /// [`refuse`], naming the object that the error is about.
 #[track_caller]
 pub(crate) fn refuse_about(object: &ErrorObject, error: QueryError) -> ! {
-    announce(state_of(error.code), &error.message, &detail_of(&error), hint_of(error.code), object);
-    refuse(error)
+    let detail = detail_of(&error);
+    fail_about(object, state_of(error.code), error.message, detail, hint_of(error.code))
 }
 
 /// Sends a warning to the client: the condition's SQLSTATE, what is reported and its detail.
@@ -128,64 +152,113 @@ fn state_of(code: ErrorCode) -> SqlState {
 fn hint_of(code: ErrorCode) -> &'static str {
     use ErrorCode as C;
     match code {
+        C::InternalError | C::UnknownError => "Report this as a bug of treedb, with the statement.",
         C::BadValue | C::FailedToParse | C::TypeMismatch => {
             "Filters, updates, sorts and projections are written as in MongoDB; docs/postgres.md lists what there is."
         }
         C::InvalidBSON => "Send one BSON document, as a MongoDB driver encodes it.",
         C::BSONObjectTooLarge => "A document may have 16 MiB; keep larger parts in documents of their own.",
         C::Overflow => "Documents may be nested 100 deep, and numbers must fit their type.",
+        C::ConversionFailure => "Convert with $convert, whose onError says what becomes of other values.",
         C::DuplicateKey => "Choose another value, or update the document that has it.",
         C::DocumentValidationFailure => {
             "The collection's validator decides; treedb.collection_options() shows it, treedb.coll_mod() changes it."
         }
+        C::WriteConflict => "Run the transaction again.",
         C::InvalidIdField => "Any other type can be an _id; without one it is generated.",
         C::ImmutableField => "Insert a new document and delete the old one to change its _id.",
+        C::ConflictingUpdateOperators => "Leave one of the two out, or make two updates of them.",
+        C::PathNotViable => "Set the whole field, or leave documents with such a value out by the filter.",
+        C::NotSingleValueField => "Give the field one value in the filter, or set it in the update.",
+        C::DollarPrefixedFieldName | C::EmptyFieldName | C::DottedFieldName | C::Location40352 => {
+            "Rename the field: a name is not empty, begins with no dollar sign and has no dots."
+        }
         C::IndexNotFound => {
             "treedb.list_indexes() lists the indexes of a collection, treedb.list_search_indexes() those of vectors."
         }
-        C::IndexOptionsConflict | C::IndexKeySpecsConflict => {
+        C::NoQueryExecutionPlans => {
+            "Create an index for it with treedb.create_index(), or name another one: treedb.list_indexes() lists them."
+        }
+        C::IndexAlreadyExists | C::IndexOptionsConflict | C::IndexKeySpecsConflict => {
             "Drop the existing index with treedb.drop_index(), or choose another name."
         }
         C::CannotCreateIndex => {
             "An index is written {\"field\": 1, \"other.field\": -1}, one of vectors {\"fields\": [{\"type\": \"vector\", ..}]}."
         }
+        C::InvalidIndexSpecificationOption => "Leave the option out: an index of this kind does not have it.",
         C::CannotIndexParallelArrays => "Index one of the two fields, or leave arrays out of one of them.",
+        C::CannotBuildIndexKeys => {
+            "Store a smaller geometry, or leave it out of the index by a partialFilterExpression."
+        }
+        C::KeyTooLong | C::InvalidLength => {
+            "Values this long cannot be indexed so. Index a part of the value, or its hash: {\"field\": \"hashed\"}."
+        }
+        C::Location16764 => "Leave out unique, or index the field by its values: {\"field\": 1}.",
+        C::Location16766 | C::Location31303 => {
+            "An index has one hashed field at most, without arrays; index others by their values: {\"field\": 1}."
+        }
         C::InvalidOptions => {
             "What is asked for is not possible here: the message says what; docs/postgres.md lists what is."
         }
+        C::Location40414 => "Add the field.",
         C::Location40415 => "Leave it out, or check how it is written.",
         C::Location15975 => "A sort is written {\"field\": 1, \"other.field\": -1}.",
         C::Location31249 | C::Location31253 | C::Location31254 => {
             "A projection either keeps fields ({\"a\": 1}) or leaves them out ({\"a\": 0}); only _id may be the other way."
         }
+        C::Location51091 | C::Location51108 | C::Location51075 => {
+            "docs/mongodb-compatibility.md says which patterns and options there are."
+        }
+        C::Location51156 => "Write the regular expression so that it has fewer ways to match.",
         C::IllegalOperation => "Choose another name.",
-        C::NotImplemented => "docs/postgres.md lists what there is.",
-        C::Location16764 => "Leave out unique, or index the field by its values: {\"field\": 1}.",
+        C::InvalidNamespace => "Name a table: name, or schema.name.",
+        C::NotImplemented | C::CommandNotFound => "docs/postgres.md lists what there is.",
         C::NamespaceExists => "Drop it with treedb.drop_collection(), or choose another name.",
         C::NamespaceNotFound => "Create it with treedb.create_collection().",
-        C::QueryExceededMemoryLimitNoDiskUseAllowed => {
+        C::Unauthorized => {
+            "Ask the owner of the table to GRANT it; docs/postgres.md lists what each function needs."
+        }
+        C::ExceededMemoryLimit | C::QueryExceededMemoryLimitNoDiskUseAllowed => {
             "Raise treedb.stage_mem, or let earlier stages leave fewer or smaller documents."
         }
-        _ => "",
+        C::MaxTimeMSExpired | C::Interrupted => {
+            "Give it more time, or let it read fewer documents: treedb.explain() shows how it finds them."
+        }
+        C::OutOfDiskSpace => "Free space on the disk of the server's temporary files.",
+        // Of one operator, stage or projection each, which the message names.
+        _ => "docs/mongodb-compatibility.md says how each stage, expression and operator is written.",
     }
 }
+
+/// What was met, as the sentence of a detail.
+fn sentence(what: impl std::fmt::Display) -> String {
+    let what = what.to_string();
+    let mut rest = what.chars();
+    rest.next().map_or(String::new(), |first| format!("{}{}.", first.to_uppercase(), rest.as_str()))
+}
+
+/// What to do about a damaged index.
+pub(super) const REINDEX: &str =
+    "REINDEX the index; if it was restored from a backup or the disk is failing, check the table too.";
 
 /// Bytes of a relation are not what was written there.
 #[track_caller]
 pub(crate) fn corrupted(relation: &str, block: u32, what: impl std::fmt::Display) -> ! {
-    fail(
+    fail_with_detail(
         SqlState::ERRCODE_INDEX_CORRUPTED,
-        format!("index \"{relation}\" is damaged at block {block}: {what}"),
-        "REINDEX the index; if it was restored from a backup or the disk is failing, check the table too.",
+        format!("index \"{relation}\" is damaged at block {block}"),
+        sentence(what),
+        REINDEX,
     )
 }
 
 /// The pages of an index are of a version that this library does not read: `what` says which.
 #[track_caller]
 pub(crate) fn other_version(relation: &str, what: impl std::fmt::Display) -> ! {
-    fail(
+    fail_with_detail(
         SqlState::ERRCODE_INDEX_CORRUPTED,
-        format!("index \"{relation}\" cannot be read: {what}"),
-        "REINDEX the index: it was written by another version of treedb, and its table is not affected.",
+        format!("index \"{relation}\" was written by another version of treedb"),
+        sentence(what),
+        "REINDEX the index; its table is not affected.",
     )
 }

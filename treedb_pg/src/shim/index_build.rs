@@ -199,7 +199,7 @@ pub(crate) fn scan_table(
         fail(
             SqlState::ERRCODE_WRONG_OBJECT_TYPE,
             format!("index \"{}\" is not one of table \"{}\"", index.shown(), table.shown()),
-            "",
+            "Report this as a bug of treedb.",
         );
     }
     // SAFETY: an index of this table, and the server's description of it, made to be scanned by a snapshot; a new scan,

@@ -15,7 +15,7 @@ use pgrx::pg_sys;
 
 use super::buffer::PAGE_SIZE;
 use super::compat;
-use super::error::{SqlState, fail};
+use super::error::{REINDEX, SqlState, fail_with_detail};
 
 /// Longest key of a place: a page's bound, of which two fit a page.
 const LONGEST_KEY: usize = PAGE_SIZE / 2;
@@ -93,10 +93,14 @@ impl Stored {
             Place::Range(range) => self.range = *range as u32,
             Place::Beside { range, block, key } => {
                 let Some(room) = self.key.get_mut(..key.len()) else {
-                    fail(
+                    fail_with_detail(
                         SqlState::ERRCODE_INDEX_CORRUPTED,
-                        format!("a page of an index has a bound of {} bytes", key.len()),
-                        "REINDEX the index.",
+                        "a page of an index of treedb is damaged",
+                        format!(
+                            "Expected a bound of at most {LONGEST_KEY} bytes, found one of {}.",
+                            key.len()
+                        ),
+                        REINDEX,
                     )
                 };
                 room.copy_from_slice(key);

@@ -16,6 +16,7 @@ use super::comparison::{Comparison, OtherType};
 use super::compat;
 use super::datum::Layout;
 use super::error::{SqlState, fail};
+use super::error_frame::ErrorObject;
 use super::release::may_release;
 use super::text;
 use super::unguarded;
@@ -262,6 +263,24 @@ impl<'r> Index<'r> {
     /// The table it is an index of.
     pub(crate) fn table_oid(self) -> pg_sys::Oid {
         self.form().indrelid
+    }
+
+    /// The name of that table.
+    pub(crate) fn table_name(self) -> String {
+        // SAFETY: a catalog look-up; the string is copied.
+        unsafe {
+            let name = pg_sys::get_rel_name(self.table_oid());
+            if name.is_null() { String::new() } else { text::lossy(CStr::from_ptr(name)) }
+        }
+    }
+
+    /// Index and table as the object of an error about a row.
+    pub(crate) fn error_object(self) -> ErrorObject {
+        ErrorObject {
+            schema: Some(text::lossy(&catalog::schema_name(self.schema()))),
+            table: Some(self.table_name()),
+            constraint: Some(self.shown()),
+        }
     }
 
     /// Whether inserts go into it.

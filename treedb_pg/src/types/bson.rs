@@ -11,7 +11,7 @@ use treedb_query::{ErrorCode, QueryError};
 
 use super::order::ordered;
 use super::value;
-use crate::shim::error::{SqlState, fail, refuse, refuse_as};
+use crate::shim::error::{SqlState, fail, fail_with_detail, refuse, refuse_as};
 use crate::shim::function::{Args, pg_function};
 use crate::shim::memory::{CString, Varlena};
 use crate::shim::text;
@@ -21,9 +21,10 @@ use crate::shim::text;
 pub(crate) fn document(bytes: &[u8]) -> &RawDocument {
     match RawDocument::from_bytes(bytes) {
         Ok(document) => document,
-        Err(error) => fail(
+        Err(error) => fail_with_detail(
             SqlState::ERRCODE_DATA_CORRUPTED,
-            format!("a stored document is damaged: {error}"),
+            "a stored document is damaged",
+            error.to_string(),
             "Restore the row from a backup; other rows are readable.",
         ),
     }

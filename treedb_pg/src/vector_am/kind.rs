@@ -2,7 +2,7 @@
 
 use treedb_vector::metric::Metric;
 
-use crate::shim::error::{SqlState, fail};
+use crate::shim::error::{SqlState, fail_with_detail};
 use crate::shim::function::pg_function;
 use crate::shim::relation::Index;
 use crate::shim::vector_options::{MOST_BITS, MOST_DIMENSIONS};
@@ -59,10 +59,17 @@ impl Kind {
 
     /// The kind of an index.
     pub(super) fn of(index: Index<'_>) -> Kind {
-        index.support_number(0, 1).and_then(Kind::from_number).unwrap_or_else(|| {
-            fail(
+        let number = index.support_number(0, 1);
+        number.and_then(Kind::from_number).unwrap_or_else(|| {
+            fail_with_detail(
                 SqlState::ERRCODE_INVALID_OBJECT_DEFINITION,
                 format!("the operator class of index \"{}\" is of no kind of vectors", index.shown()),
+                match number {
+                    None => "It has no support function 1.".to_owned(),
+                    Some(number) => {
+                        format!("Its support function 1 returns {number}, the number of no kind.")
+                    }
+                },
                 "Use an operator class that the extension made.",
             )
         })

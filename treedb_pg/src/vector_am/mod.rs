@@ -27,7 +27,7 @@ use crate::shim::distance_method::{DistanceMethod, Target, handler};
 use crate::shim::function::pg_function;
 use crate::shim::index_build::{Build, IndexRow};
 use crate::shim::index_method::{FindGone, Handler, IndexWrites};
-use crate::shim::relation::{Index, Table};
+use crate::shim::relation::{Index, Relation, Table};
 use crate::shim::vacuum::Vacuum;
 
 mod build;
@@ -135,7 +135,11 @@ impl DistanceMethod for Hnsw {
         state.rescan(index, target);
     }
 
-    fn next(state: &mut scan::State, index: Index<'_>) -> Option<pg_sys::ItemPointerData> {
-        state.next(index)
+    fn next(
+        state: &mut scan::State,
+        index: Index<'_>,
+        table: Relation<'_>,
+    ) -> Option<pg_sys::ItemPointerData> {
+        state.next(index, table)
     }
 }

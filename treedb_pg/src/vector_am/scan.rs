@@ -29,9 +29,10 @@ use super::graph::{Graph, Query, Rows};
 use super::meta::Meta;
 use super::record::{self, Layout};
 use super::value;
+use crate::shim::buffer;
 use crate::shim::distance_method::Target;
 use crate::shim::error::{SqlState, fail};
-use crate::shim::relation::Index;
+use crate::shim::relation::{Index, Relation};
 use crate::shim::setting::{Number, Switch};
 
 static EF_SEARCH: Number = Number::new(
@@ -229,7 +230,7 @@ impl State {
     }
 
     /// The next row.
-    pub(super) fn next(&mut self, index: Index<'_>) -> Option<pg_sys::ItemPointerData> {
+    pub(super) fn next(&mut self, index: Index<'_>, table: Relation<'_>) -> Option<pg_sys::ItemPointerData> {
         if !self.ordered {
             fail(
                 SqlState::ERRCODE_FEATURE_NOT_SUPPORTED,
@@ -247,7 +248,7 @@ impl State {
             if self.memory.ready.is_empty() || !self.is_final {
                 let rows = std::mem::take(&mut self.memory.rows);
                 let graph = Graph::opened(index, meta, layout).for_scan(rows);
-                self.search(&graph, is_strict);
+                self.search(&graph, table, is_strict);
                 self.memory.rows = graph.into_rows();
             }
             let Some(found) = self.memory.ready.pop() else {
@@ -275,7 +276,7 @@ impl State {
     }
 
     /// Finds the next rows, of which the nearest may be returned.
-    fn search(&mut self, graph: &Graph<'_>, is_strict: bool) {
+    fn search(&mut self, graph: &Graph<'_>, table: Relation<'_>, is_strict: bool) {
         let Memory { vector, direction, turned, codes, walk, ready, other, .. } = &mut self.memory;
         let coded = Coded { factors: self.factors, codes };
         let query = match vector.is_empty() {
@@ -308,6 +309,9 @@ impl State {
                 && let Some(found) = walk.take()
             {
                 let row = graph.row(found, query.as_ref(), other);
+                if let Some((_, row)) = row {
+                    buffer::expect_row(table, graph.index, graph.layout.place(found.node).block, row);
+                }
                 ready.extend(row.map(|(distance, row)| Ranked { distance, row }));
             }
             // Nodes that were found may have been vacuumed since, all of them even: there may be others.

@@ -266,6 +266,13 @@ def test_writes_and_distinct_are_explained_and_not_executed(db, films):
     assert modified["queryPlanner"]["winningPlan"]["stage"] == "DELETE"
     distinct = explain({"distinct": "films", "key": "title", "query": {"year": 1990}}, "queryPlanner")
     assert distinct["queryPlanner"]["winningPlan"]["inputStage"]["indexName"] == "year_1" and "executionStats" not in distinct
+    # Without a filter, a walk from one value of an index to the next.
+    distinct = explain({"distinct": "films", "key": "year"})
+    plan, stats = distinct["queryPlanner"]["winningPlan"], distinct["executionStats"]
+    assert (plan["stage"], plan["inputStage"]["stage"], plan["inputStage"]["indexName"]) == ("PROJECTION_COVERED", "DISTINCT_SCAN", "year_1")
+    assert (stats["nReturned"], stats["totalDocsExamined"]) == (len(films.distinct("year")), 0)
+    distinct = explain({"distinct": "films", "key": "title"}, "queryPlanner")
+    assert distinct["queryPlanner"]["winningPlan"]["stage"] == "COLLSCAN"
     assert films.count_documents({}) == 12 and films.count_documents({"x": 1}) == 0
     for command, expected in [
         ({"update": "films", "updates": []}, 16),

@@ -105,6 +105,12 @@ fn an_operation_tells_the_plan_that_explain_shows() {
                 assert_eq!(found, expected, "{request:?}, counted: {counting}");
             }
         }
+        for path in ["third", "half"] {
+            let shown = numbers.explain_distinct(path, &all, false).unwrap();
+            let expected = summary(&Document::try_from(&*shown).unwrap());
+            let found = told(&|| drop(numbers.distinct(path, all.clone()).unwrap()));
+            assert_eq!(found, expected, "{filter}, distinct values of {path}");
+        }
         let shown = numbers.explain_find(&all, false, false).unwrap();
         let expected = summary(&Document::try_from(&*shown).unwrap());
         let update = UpdateRequest::many(raw(&filter), rawdoc! { "$set": { "same": 1 } });

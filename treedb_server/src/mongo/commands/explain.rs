@@ -47,7 +47,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let mut reply = match name {
         "find" => plain(&find::parse("find", command)?.request, false)?,
         "count" => plain(&count::parse(command)?, true)?,
-        "distinct" => plain(&of_distinct(command)?, false)?,
+        "distinct" => {
+            let (find, path) = of_distinct(command)?;
+            collection.explain_distinct(path, &find, execute)?
+        }
         "aggregate" => return super::aggregate::explain(&collection, command, execute),
         "update" => of_write(&collection, &of_update(command)?, execute)?,
         "delete" => of_write(&collection, &of_delete(command)?, execute)?,
@@ -69,26 +72,21 @@ struct Write {
     upsert: bool,
 }
 
-/// The find of a `distinct`.
-fn of_distinct(command: &RawDocument) -> Result<FindRequest> {
-    let (mut find, mut key) = (FindRequest::default(), false);
+/// The find of a `distinct`, and the path of its field.
+fn of_distinct(command: &RawDocument) -> Result<(FindRequest, &str)> {
+    let (mut find, mut key) = (FindRequest::default(), None);
     for arg in args("distinct", command).skip(1) {
         let arg = arg?;
         match arg.name {
-            "key" => {
-                arg.str()?;
-                key = true;
-            }
+            "key" => key = Some(arg.str()?),
             "query" => find.filter = arg.some_document()?,
             "hint" => find.hint = find::hint(&arg)?,
             "collation" => find.collation = arg.some_document()?,
             _ => arg.ignored_or_unknown()?,
         }
     }
-    if !key {
-        return Err(CommandError::missing("distinct.key"));
-    }
-    Ok(find)
+    let key = key.ok_or_else(|| CommandError::missing("distinct.key"))?;
+    Ok((find, key))
 }
 
 /// The only statement of a write command.

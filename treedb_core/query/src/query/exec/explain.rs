@@ -21,6 +21,7 @@ use crate::query::plan::{
 use crate::query::update::Update;
 use crate::query::{Counters, Query};
 
+use super::distinct::{index_of_values, walk};
 use super::{Execution, counted};
 
 /// What the documents that a plan finds are used for.
@@ -81,6 +82,36 @@ pub fn explain_query(
             }
         };
         let stages = stages(source, &query, &plan, wanted);
+        shown.append(cstr!("executionStats"), execution_stats(counters, started.elapsed(), stages));
+    }
+    Ok(shown)
+}
+
+/// What `explain` shows of the distinct values at `path` in the documents that `query` finds: where an index has them all, the
+/// walk from one of its values to the next ([`distinct_by_index`](super::distinct_by_index)), otherwise the find.
+///
+/// # Errors
+/// Those of the query.
+pub fn explain_distinct(
+    source: &dyn Source,
+    context: &QueryContext<'_>,
+    namespace: &str,
+    path: &str,
+    query: &Query,
+    execute: bool,
+) -> Result<RawDocumentBuf> {
+    let started = Instant::now();
+    let index = index_of_values(source, path).filter(|_| query.is_unconditional());
+    let info = index.and_then(|index| OrderedIndex::of(source.indexes().get(index)?));
+    let (Some(index), Some(info)) = (index, info) else {
+        return explain_query(source, context, namespace, query, Wanted::Documents, execute);
+    };
+    let scan = index_scan("DISTINCT_SCAN", &info, query, &[KeyRange::ALL], Direction::Forward, false);
+    let stages = over(rawdoc! { "stage": "PROJECTION_COVERED" }, scan);
+    let planner = planner(namespace, query, stages.clone(), RawArrayBuf::new());
+    let mut shown = rawdoc! { "explainVersion": "1", "queryPlanner": planner };
+    if execute {
+        let (_, counters) = walk(source, index, path)?;
         shown.append(cstr!("executionStats"), execution_stats(counters, started.elapsed(), stages));
     }
     Ok(shown)

@@ -129,6 +129,11 @@ impl Query {
         }
     }
 
+    /// True if it finds every document, by whatever index: it has neither filter, hint nor bounds, and compares strings by their bytes.
+    pub fn is_unconditional(&self) -> bool {
+        self.filter.is_all() && self.hint.is_none() && self.bounds.is_none() && self.collation.is_simple()
+    }
+
     /// The number of documents that it needs from the beginning of the sort order.
     pub(in crate::query) fn wanted(&self) -> usize {
         match self.limit {
