@@ -1,4 +1,4 @@
-//! What executing `find` and `aggregate` is expected to take: rows and cost for the server's planner.
+//! What executing `find`, `count` and `aggregate` is expected to take: rows and cost for the server's planner.
 //!
 //! The collection is opened and the query planned, as far as the arguments are constants. A call that fails there will
 //! fail when it is executed, if it is: nothing here raises an error of its own.
@@ -9,9 +9,10 @@ use std::thread::LocalKey;
 use treedb_query::doc::{Doc, Value};
 use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
 
-use super::find::parse_find;
+use super::find::{parse_count, parse_find};
 use super::index;
 use super::ordered_rows;
+use super::parallel_pipeline;
 use super::reader::Reader;
 use super::spill::spilling;
 use super::table::Table;
@@ -89,8 +90,59 @@ pub(super) fn find(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
     once(&[&name.bytes(), &filter.bytes(), &options.bytes()], || {
         let (reader, query) = find_query(arguments)?;
         let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
-        Some(priced(&reader, &query, &plan))
+        Some(priced(&reader, &query, &plan, 1.0))
     })
+}
+
+/// The collection and the query of a call of `count` with constant arguments; `None` if they are not, or are wrong.
+pub(super) fn count_query(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<(Reader, Query)> {
+    let [name, filter, options] = arguments.each_ref().map(Argument::constant);
+    let query = parse_count(&filter?.bytes(), &options?.bytes()).ok()?;
+    let table = Table::open_quietly(&name?.bytes())?;
+    let reader = Reader::for_estimate_of(table, &query);
+    Some((reader, query))
+}
+
+/// What a call of `count` is expected to take: all of it before its only row.
+pub(super) fn count(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
+    let [Some(name), Some(filter), Some(options)] = arguments.each_ref().map(Argument::constant) else {
+        return unknown_count(arguments);
+    };
+    once(&[b"count", &name.bytes(), &filter.bytes(), &options.bytes()], || {
+        let (reader, query) = count_query(arguments)?;
+        let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
+        let read = match plan.counts_by_keys(&reader) && !reader.table.may_lack_documents() {
+            true => 1.0 - reader.table.relation.get().all_visible_part(),
+            false => 1.0,
+        };
+        let mut total = priced(&reader, &query, &plan, read).total;
+        if parallel_pipeline::planned_to_count(&reader, &plan, &options.bytes()) > 0 {
+            let alone = Estimate { startup: 0.0, total, rows: 1.0 };
+            if let Some(divided) = Divided::of(&reader.table.relation, &alone, pages_cost(&reader)) {
+                total = server::costs().parallel_setup + divided.each.total;
+            }
+        }
+        Some(Estimate { startup: total, total, rows: 1.0 })
+    })
+}
+
+/// The same of a constant collection with a filter that is not known: filters that vary mostly match few documents, which an
+/// index counts. As [`unknown_filter`], it must not look dearer than with its values.
+fn unknown_count(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
+    if arguments.iter().any(|argument| matches!(argument, Argument::Null)) {
+        return Some(Estimate { startup: 0.0, total: 0.0, rows: 1.0 });
+    }
+    let name = arguments[0].constant()?.bytes();
+    once(&[b"count", &name], || {
+        let few = few(&Table::open_quietly(&name)?);
+        let total = few.startup + few.rows * server::costs().index_tuple;
+        Some(Estimate { startup: total, total, rows: 1.0 })
+    })
+}
+
+/// What the planner takes reading the pages of a collection for.
+fn pages_cost(reader: &Reader) -> f64 {
+    server::costs().seq_page * f64::from(reader.table.relation.get().blocks())
 }
 
 /// What reads as a variable of a query whose value each process would have for itself.
@@ -112,8 +164,7 @@ pub(super) fn divided_find(arguments: &[Argument<'_>; ARGUMENTS], estimate: &Est
     if plan.path != Path::CollectionScan || arguments.iter().any(varies) {
         return None;
     }
-    let pages = server::costs().seq_page * f64::from(reader.table.relation.get().blocks());
-    Divided::of(&reader.table.relation, estimate, pages)
+    Divided::of(&reader.table.relation, estimate, pages_cost(&reader))
 }
 
 /// What a call of `find` with a constant collection is expected to take whose filter is not known: filters that vary
@@ -161,7 +212,7 @@ pub(super) fn filter(table: Scanned, filter: &Argument<'_>, exact: bool) -> Opti
                 let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
                 let reader = Reader::for_estimate(Table::of_plan(table));
                 let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
-                (plan.path != Path::CollectionScan).then(|| priced(&reader, &query, &plan))
+                (plan.path != Path::CollectionScan).then(|| priced(&reader, &query, &plan, 1.0))
             })
         }
     }
@@ -190,7 +241,7 @@ pub(super) fn ordered_filter(table: Scanned, filter: &Argument<'_>, order: &RowO
                 let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
                 // The server itself knows that it may not need all.
                 let all = Query { limit: 0, ..query };
-                ordered_rows::is_in_order(&reader, &plan).then(|| priced(&reader, &all, &plan))
+                ordered_rows::is_in_order(&reader, &plan).then(|| priced(&reader, &all, &plan, 1.0))
             })
         }
     }
@@ -219,10 +270,11 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Optio
     }
 }
 
-/// The estimate of a plan in the planner's units.
-fn priced(reader: &Reader, query: &Query, plan: &Plan) -> Estimate {
-    let expected = plan.estimate(reader, query);
-    let Costs { seq_page, random_page, tuple, index_tuple, operator } = server::costs();
+/// The estimate of a plan in the planner's units, if `read` is the part of the documents it examines that it has to fetch.
+fn priced(reader: &Reader, query: &Query, plan: &Plan, read: f64) -> Estimate {
+    let mut expected = plan.estimate(reader, query);
+    expected.documents *= read;
+    let Costs { seq_page, random_page, tuple, index_tuple, operator, .. } = server::costs();
     let table = reader.table.relation.get();
     let (blocks, rows) = (f64::from(table.blocks()), reader.table.estimated_rows() as f64);
     let conditions = query.filter.conjuncts().len() as f64;

@@ -80,8 +80,17 @@ impl Reader {
 
     /// The same for an estimate: indexes that cannot be read are left out, as the query may do without them.
     pub(super) fn for_estimate(table: Table) -> Reader {
+        Reader::for_estimate_by(table, |_| true)
+    }
+
+    /// The same for an estimate of one query.
+    pub(super) fn for_estimate_of(table: Table, query: &Query) -> Reader {
+        Reader::for_estimate_by(table, |def| query.may_use(def))
+    }
+
+    fn for_estimate_by(table: Table, wanted: impl Fn(&IndexDef) -> bool) -> Reader {
         let mut reader = Reader::without_indexes(table, Registered::active());
-        reader.open(|_| true);
+        reader.open(wanted);
         reader.indexes.retain_mut(Index::knows_facts);
         reader.infos = reader.indexes.iter().map(Index::info).collect();
         reader
@@ -187,22 +196,17 @@ impl Reader {
         self.indexes.get(index).filter(key_sets).is_some_and(on_field) && self.snapshot.get().is_mvcc()
     }
 
-    /// The same for a query that may need no documents: rows of pages that are visible to everybody are not looked at.
-    pub(super) fn counting(mut self) -> Reader {
-        self.use_visibility();
-        self
-    }
-
-    /// The same for a plan that is covered.
+    /// Prepares for a plan that was chosen: one that is covered may need no rows.
     pub(super) fn read_for(&mut self, plan: &Plan) {
-        if plan.is_covered() && self.visible.is_none() {
+        if plan.is_covered() {
             self.use_visibility();
         }
     }
 
-    /// Rows of a table that may lack documents are looked at nevertheless: the map does not tell which do.
-    fn use_visibility(&mut self) {
-        if !self.table.may_lack_documents() {
+    /// Prepares for a query that may need no documents: rows of pages that are visible to everybody are not looked at. Rows of a
+    /// table that may lack documents are looked at nevertheless: the map does not tell which do.
+    pub(super) fn use_visibility(&mut self) {
+        if self.visible.is_none() && !self.table.may_lack_documents() {
             self.visible = VisiblePages::of(&self.table.relation, self.snapshot.get());
         }
     }
