@@ -20,7 +20,7 @@ use super::spill::spilling;
 use super::table::{Need, Table};
 use crate::shim::datum::Datum;
 use crate::shim::error::{SqlState, accept, fail};
-use crate::shim::scan_team::SharedScan;
+use crate::shim::scan_team::{Examined, SharedScan};
 use crate::shim::snapshot::Registered;
 use crate::shim::streamed::{
     ARGUMENTS, Argument, Batch, Call, Estimate, Explanation, Returned, StreamedFunction,
@@ -99,7 +99,7 @@ impl StreamedFunction for CountStream {
     fn explain(
         running: Option<&Self>,
         arguments: &[Argument<'_>; ARGUMENTS],
-        _: Option<u64>,
+        _: Option<Examined>,
         shown: &mut Explanation<'_>,
     ) {
         let [name, filter, options] = arguments;

@@ -118,7 +118,7 @@ pub(super) fn count(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
         let mut total = priced(&reader, &query, &plan, read).total;
         if parallel_pipeline::planned_to_count(&reader, &plan, &options.bytes()) > 0 {
             let alone = Estimate { startup: 0.0, total, rows: 1.0 };
-            if let Some(divided) = Divided::of(&reader.table.relation, &alone, pages_cost(&reader)) {
+            if let Some(divided) = scanned(&reader, &alone) {
                 total = server::costs().parallel_setup + divided.each.total;
             }
         }
@@ -140,16 +140,24 @@ fn unknown_count(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
     })
 }
 
-/// What the planner takes reading the pages of a collection for.
-fn pages_cost(reader: &Reader) -> f64 {
-    server::costs().seq_page * f64::from(reader.table.relation.get().blocks())
+/// A scan of a collection that is estimated so, by several processes.
+fn scanned(reader: &Reader, estimate: &Estimate) -> Option<Divided> {
+    let table = &reader.table.relation;
+    let blocks = f64::from(table.get().blocks());
+    Divided::of(table, blocks, estimate, server::costs().seq_page * blocks)
+}
+
+/// What looking at documents costs the processor.
+fn documents_cost(query: &Query, documents: f64) -> f64 {
+    let Costs { tuple, operator, .. } = server::costs();
+    documents * (tuple + query.filter.conjuncts().len() as f64 * 10.0 * operator)
 }
 
 /// What reads as a variable of a query whose value each process would have for itself.
 const VARIABLES: [&[u8]; 2] = [b"$$NOW", b"$$CLUSTER_TIME"];
 
-/// How several processes are expected to share a call of `find`: if its arguments are constants, and it reads the collection from
-/// its beginning to its end.
+/// How several processes are expected to share a call of `find`: if its arguments are constants, and its documents come in no order
+/// and all. They divide the documents of a scan, and those that an index leads to: there each reads all entries.
 pub(super) fn divided_find(arguments: &[Argument<'_>; ARGUMENTS], estimate: &Estimate) -> Option<Divided> {
     let (reader, query) = find_query(arguments)?;
     let in_order = query.sort.is_some() || query.hint.is_some();
@@ -161,10 +169,20 @@ pub(super) fn divided_find(arguments: &[Argument<'_>; ARGUMENTS], estimate: &Est
         VARIABLES.iter().any(|name| bytes.windows(name.len()).any(|window| window == *name))
     };
     let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
-    if plan.path != Path::CollectionScan || arguments.iter().any(varies) {
+    if plan.unique || arguments.iter().any(varies) {
         return None;
     }
-    Divided::of(&reader.table.relation, estimate, pages_cost(&reader))
+    let table = &reader.table.relation;
+    let blocks = f64::from(table.get().blocks());
+    match plan.path {
+        Path::CollectionScan => scanned(&reader, estimate),
+        Path::Index { .. } | Path::Bitmap(_) => {
+            let found = plan.estimate(&reader, &query).documents;
+            // As the server has it for indexes of its own: what rows cost the processor is divided, what pages cost is not.
+            Divided::of(table, found.min(blocks), estimate, estimate.total - documents_cost(&query, found))
+        }
+        Path::Empty | Path::Near(_) => None,
+    }
 }
 
 /// What a call of `find` with a constant collection is expected to take whose filter is not known: filters that vary
@@ -274,10 +292,9 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Optio
 fn priced(reader: &Reader, query: &Query, plan: &Plan, read: f64) -> Estimate {
     let mut expected = plan.estimate(reader, query);
     expected.documents *= read;
-    let Costs { seq_page, random_page, tuple, index_tuple, operator, .. } = server::costs();
+    let Costs { seq_page, random_page, index_tuple, operator, .. } = server::costs();
     let table = reader.table.relation.get();
     let (blocks, rows) = (f64::from(table.blocks()), reader.table.estimated_rows() as f64);
-    let conditions = query.filter.conjuncts().len() as f64;
     let (begin, pages) = match &plan.path {
         Path::Empty => (0.0, 0.0),
         Path::CollectionScan => (0.0, seq_page * blocks * (expected.documents / rows.max(1.0)).min(1.0)),
@@ -287,8 +304,7 @@ fn priced(reader: &Reader, query: &Query, plan: &Plan, read: f64) -> Estimate {
         Path::Bitmap(_) | Path::Near(_) => (2.0 * random_page, random_page * expected.documents.min(blocks)),
     };
     let startup = begin + 50.0 * operator;
-    let walk =
-        expected.keys * index_tuple + expected.documents * (tuple + conditions * 10.0 * operator) + pages;
+    let walk = expected.keys * index_tuple + documents_cost(query, expected.documents) + pages;
     let sort = if plan.sort_in_memory {
         let limit =
             if query.limit == 0 { f64::INFINITY } else { query.skip.saturating_add(query.limit) as f64 };

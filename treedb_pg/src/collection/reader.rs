@@ -27,6 +27,7 @@ use crate::index_am::keyset_scan::{self, KeysetScan};
 use crate::shim::btree_scan::{BtreeKey, BtreeScan, Entry};
 use crate::shim::datum::{Bytes, Datum};
 use crate::shim::heap;
+use crate::shim::row_claims::RowClaims;
 use crate::shim::scan_team::SharedScan;
 use crate::shim::snapshot::Registered;
 use crate::shim::table::{Fetch, Slot, TableScan, VisiblePages};
@@ -64,6 +65,8 @@ pub(super) struct Reader {
     spare: Cell<Option<Slot>>,
     /// The scan that this process has a part of, and the part once it has begun.
     shared: Option<SharedPart>,
+    /// What says which rows are this process's, if other processes return the others.
+    claims: Option<RowClaims>,
     /// Which pages need not be read for a row that is only counted.
     visible: Option<VisiblePages>,
     statistics: KnownStatistics,
@@ -122,7 +125,7 @@ impl Reader {
         let fetch = Fetch::begin(&table.relation);
         let spare = Cell::new(Some(Slot::new(table.relation.get())));
         let (indexes, infos, statistics) = (Vec::new(), Vec::new(), KnownStatistics::default());
-        let (search_index, visible, shared) = (None, None, None);
+        let (search_index, visible, shared, claims) = (None, None, None, None);
         Reader {
             table,
             snapshot,
@@ -133,9 +136,15 @@ impl Reader {
             fetch,
             spare,
             shared,
+            claims,
             visible,
             statistics,
         }
+    }
+
+    /// The same, of rows that this process claims: those of other processes are taken for rows that the snapshot does not show.
+    pub(super) fn claiming(self, claims: RowClaims) -> Reader {
+        Reader { claims: Some(claims), ..self }
     }
 
     /// The same for a search by an index of vectors. No other index is opened afterwards.
@@ -221,6 +230,11 @@ impl Reader {
         self.statistics.exist(&self.table)
     }
 
+    /// Whether this process returns the row at an address, if the snapshot shows it.
+    fn is_own(&self, tid: pg_sys::ItemPointerData) -> bool {
+        self.claims.is_none_or(|claims| claims.claim(heap::tid_parts(tid).0))
+    }
+
     /// Puts the version of the row at `tid` that the snapshot shows into `slot`.
     pub(super) fn read(&self, tid: pg_sys::ItemPointerData, slot: &mut Slot) -> bool {
         self.fetch.row(tid, self.snapshot.get(), slot)
@@ -233,6 +247,9 @@ impl Source for Reader {
     }
 
     fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+        if !self.is_own(address(id)) {
+            return Ok(false);
+        }
         let mut slot = self.spare.take().unwrap_or_else(|| Slot::new(self.table.relation.get()));
         let mut found = Ok(false);
         if self.read(address(id), &mut slot)
@@ -260,6 +277,9 @@ impl Source for Reader {
     }
 
     fn shows(&self, id: RowId) -> Result<bool> {
+        if !self.is_own(address(id)) {
+            return Ok(false);
+        }
         if self.visible.as_ref().is_some_and(|pages| pages.contains(address(id))) {
             return Ok(true);
         }
@@ -421,7 +441,8 @@ impl Reader {
             if !scan.next(direction, slot) {
                 return Ok(Flow::Continue(()));
             }
-            if let Some(bytes) = document(slot, &self.table)
+            if self.is_own(slot.tid())
+                && let Some(bytes) = document(slot, &self.table)
                 && visit(row_id(slot.tid()), bson::document(&bytes))?.is_break()
             {
                 return Ok(Flow::Break(()));

@@ -16,7 +16,7 @@ use super::memory::Context;
 use super::prepared::Prepared;
 use super::relation::OpenTable;
 use super::scan_node::{NodeMethods, ScanNode, access, store_virtual};
-use super::scan_team::{SharedScan, leader_takes_part};
+use super::scan_team::{Division, Examined, SharedScan, leader_takes_part};
 use super::snapshot::{Registered, Snapshot};
 use super::streamed::{ARGUMENTS, Argument, Batch, Call, Explanation, Returned, StreamedFunction};
 use super::unguarded;
@@ -43,12 +43,12 @@ struct Running<T> {
     arguments: [Prepared; ARGUMENTS],
     /// How many rows are likely to be asked for; 0 for all.
     wanted: usize,
-    /// The table of a call that several processes share, in their leader.
-    table: Option<OpenTable>,
+    /// The table of a call that several processes share, and how they do, in their leader.
+    table: Option<(OpenTable, Division)>,
     /// This process's part of that.
     part: Part,
-    /// How many documents all processes have looked at, once they are done.
-    examined: Option<u64>,
+    /// What all processes have looked at, once they are done.
+    examined: Option<Examined>,
     /// Whether the next batch is the first of a stream, which is read in `memory`: most calls have one.
     fresh: bool,
     /// What is allocated while a batch is read.
@@ -169,12 +169,14 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
         // SAFETY: the caller's; the snapshot is the statement's.
         unsafe {
             let call = self.call(node);
-            self.table = call.as_ref().and_then(T::table);
+            self.table = call.as_ref().and_then(T::shared);
             if call.is_some() && self.table.is_none() {
                 expect_leader();
             }
             let snapshot = Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot);
-            self.table.as_ref().map_or(SharedScan::LEAST, |table| SharedScan::size(table, snapshot))
+            self.table
+                .as_ref()
+                .map_or(SharedScan::LEAST, |(table, division)| SharedScan::size(table, *division, snapshot))
         }
     }
 
@@ -191,7 +193,7 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
         // SAFETY: the caller's; the table is that of the scan.
         unsafe {
             match (&self.table, SharedScan::at(place)) {
-                (Some(table), Some(shared)) => shared.restart(table),
+                (Some((table, _)), Some(shared)) => shared.restart(table),
                 _ => expect_leader(),
             }
         }

@@ -11,7 +11,7 @@ use pgrx::pg_sys;
 use super::datum::Datum;
 use super::memory::bytes_of_words;
 use super::relation::OpenTable;
-use super::scan_team::{self, SharedScan};
+use super::scan_team::{self, Division, Examined, SharedScan};
 use super::snapshot::Registered;
 
 /// The number of arguments that such a function has, all of which are of variable length.
@@ -51,13 +51,13 @@ pub(crate) trait StreamedFunction: Sized + 'static {
         None
     }
 
-    /// The table of a call whose rows are those of a scan of that table, each by itself and in no order.
-    fn table(_call: &Call<'_>) -> Option<OpenTable> {
+    /// The table of a call whose rows are made of that table's, each by itself and in no order, and how processes share it.
+    fn shared(_call: &Call<'_>) -> Option<(OpenTable, Division)> {
         None
     }
 
     /// Begins the part of such a call that falls to this process. Only called for one that [`Self::divided`] and
-    /// [`Self::table`] have said something of. What is allocated while the first rows are read is kept.
+    /// [`Self::shared`] have said something of. What is allocated while the first rows are read is kept.
     fn open_part(call: &Call<'_>, snapshot: Registered, part: SharedScan) -> Self;
 
     /// Begins a call, under the snapshot of the statement.
@@ -67,12 +67,12 @@ pub(crate) trait StreamedFunction: Sized + 'static {
     /// Adds the next rows to a batch, at least one if there are any. False if there are no more.
     fn fill(&mut self, batch: &mut Batch) -> bool;
 
-    /// Shows the call in EXPLAIN: `running` if it has been executed; `examined` is how many documents several processes have
-    /// looked at, if they have shared it.
+    /// Shows the call in EXPLAIN: `running` if it has been executed; `examined` is what several processes have looked at, if
+    /// they have shared it.
     fn explain(
         running: Option<&Self>,
         arguments: &[Argument<'_>; ARGUMENTS],
-        examined: Option<u64>,
+        examined: Option<Examined>,
         shown: &mut Explanation<'_>,
     );
 }
@@ -87,10 +87,10 @@ pub(crate) struct Divided {
 }
 
 impl Divided {
-    /// `estimate`, of which `whole` is not divided, among the workers that a scan of a table should have; `None` if there
-    /// are none.
-    pub(crate) fn of(table: &OpenTable, estimate: &Estimate, whole: f64) -> Option<Divided> {
-        let workers = scan_team::most_workers(table.get());
+    /// `estimate`, of which `whole` is not divided, among the workers that a scan of so many blocks of a table should have; `None`
+    /// if there are none.
+    pub(crate) fn of(table: &OpenTable, blocks: f64, estimate: &Estimate, whole: f64) -> Option<Divided> {
+        let workers = scan_team::workers_for(table.get(), blocks);
         let divisor = scan_team::divisor(workers);
         let each = Estimate {
             startup: estimate.startup,
