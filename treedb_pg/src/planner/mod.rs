@@ -7,13 +7,15 @@
 //!
 //! `WHERE doc @@ filter` on a table with indexes of a collection is a node of the plan too, which finds rows by them. It
 //! serves any query of the table: with other columns, with row security, of rows that are changed or locked. So do `@>`, `<@`
-//! with the document on the right, `?`, `?|` and `?&`, by the filters that they imply.
+//! with the document on the right, `?`, `?|` and `?&`, and `doc -> 'path' = value` and `doc #> '{path}' = value` with a constant, by the
+//! filters that they imply. `<` and its kin imply none that an index helps with: to SQL all values have one order, while
+//! filters compare values of one type. Nor is there one for `ORDER BY doc #> '{path}'`: positions count from the end too.
 //!
 //! The server asks the function's support function to simplify each call before it makes paths, so the library is
 //! loaded, and the hook in place, before it is needed.
 
 use crate::collection::{AggregateStream, CountStream, FilterRows, FindStream, forget_changed};
-use crate::shim::filter_path::{FilterOperator, FilterPaths};
+use crate::shim::filter_path::{FilterOperator, FilterPaths, ValueOperator};
 use crate::shim::function::pg_function;
 use crate::shim::function_path::{self, Answer, Planned};
 use crate::shim::setting::{self, Switch, on_load};
@@ -22,7 +24,7 @@ use crate::shim::{fault, invalidation};
 /// Off: calls in FROM are scanned as other functions are, and conditions on documents are evaluated on every row.
 static ENABLED: Switch = Switch::new(
     c"treedb.enable_find_scan",
-    c"Enables the planner's use of scans that read treedb.find and treedb.aggregate in FROM document by document and show how treedb.count does its work there, and of scans that find rows by indexes of documents for @@, @>, <@, ?, ?| and ?&.",
+    c"Enables the planner's use of scans that read treedb.find and treedb.aggregate in FROM document by document and show how treedb.count does its work there, and of scans that find rows by indexes of documents for @@, @>, <@, ?, ?|, ?& and values at paths.",
     true,
 );
 
@@ -30,7 +32,22 @@ static FUNCTIONS: [Planned; 3] =
     [Planned::new::<FindStream>(), Planned::new::<AggregateStream>(), Planned::new::<CountStream>()];
 
 /// `WHERE doc @@ filter`, and the operators that imply filters.
-static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>(&[
+static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>(OPERATORS, VALUES);
+
+/// What the index on `_id`, one of the server's, is over.
+const ID: &[u8] = b"_id";
+
+const VALUES: &[ValueOperator] = &[
+    ValueOperator { function: c"bson_value_eq", value: c"get", filter: c"value_filter", except: ID },
+    ValueOperator {
+        function: c"bson_value_eq",
+        value: c"get_path",
+        filter: c"path_value_filter",
+        except: b"",
+    },
+];
+
+const OPERATORS: &[FilterOperator] = &[
     FilterOperator { function: c"matches", document: 0, filter: None, finds_few: true },
     FilterOperator { function: c"contains", document: 0, filter: Some(c"contains_filter"), finds_few: true },
     FilterOperator { function: c"contained", document: 1, filter: Some(c"contains_filter"), finds_few: true },
@@ -52,7 +69,7 @@ static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>(&[
         filter: Some(c"has_all_fields_filter"),
         finds_few: false,
     },
-]);
+];
 
 fn load() {
     ENABLED.define();
