@@ -81,8 +81,29 @@ SET ROLE no_reader;
 SELECT expected($$SELECT * FROM treedb.find('c', '{"even": 3}')$$) = expected($$SELECT * FROM treedb.find('c', '{"even": {"$gte": 0}}')$$) AS stranger_does_not;
 RESET ROLE;
 
+-- Of many fields those of indexes have statistics, also where they are not the first of their index, and those that are named; of others the ones that most documents have.
+SELECT create_collection('wide');
+INSERT INTO wide SELECT format('{"_id": %s, %s, "y": %s, "z": {"deep": %s}, "zz": %s}', n, (SELECT string_agg(format('"f%s": %s', lpad(k::text, 3, '0'), n % (k + 2)), ', ') FROM generate_series(1, 200) k),
+    n % 8, CASE WHEN n % 4 = 0 THEN 1 ELSE n END, CASE WHEN n % 2 = 0 THEN 'null' ELSE (n % 3)::text END)::bson FROM generate_series(1, 2000) n;
+SELECT create_index('wide', '{"f001": 1, "z.deep": 1}'), create_index('wide', '{"f002": 1, "y": -1}', '{"sparse": true}'), create_index('wide', '{"w.$**": 1}');
+CREATE FUNCTION known_paths() RETURNS text LANGUAGE sql AS $$ SELECT count(*) || ': ' || string_agg(d ->> 'path', ' ' ORDER BY (d ->> 'path') COLLATE "C") FILTER (WHERE d ->> 'path' >= 'g') FROM slots, unnest(stored::bson[]) d WHERE relation = 'wide' $$;
+ANALYZE wide;
+SELECT known_paths();
+SELECT within_two(expected($$SELECT FROM wide WHERE doc @@ '{"z.deep": 1}'$$), 500) AS second_of_an_index, within_two(expected($$SELECT FROM wide WHERE doc @@ '{"y": {"$lt": 2}}'$$), 500) AS of_a_sparse_one,
+    within_two(expected($$SELECT * FROM treedb.find('wide', '{"z.deep": 1}')$$), 500) AS find, within_two(expected($$SELECT FROM wide WHERE doc @@ '{"zz": null}'$$), 1000) AS neither;
+CREATE STATISTICS wide_zz ON (doc -> 'zz') FROM wide;
+CREATE STATISTICS wide_more (mcv) ON (doc -> 'f199'), (doc ->> 'f198') FROM wide;
+ANALYZE wide;
+SELECT known_paths();
+SELECT within_two(expected($$SELECT FROM wide WHERE doc @@ '{"zz": null}'$$), 1000) AS named, within_two(expected($$SELECT FROM wide WHERE doc @@ '{"f199": {"$lt": 20}}'$$), 200) AS named_with_others;
+-- The server's statistics of the expression are beside.
+SELECT within_two(expected($$SELECT FROM wide WHERE doc -> 'zz' = 'null'$$), 1000) AS of_the_server;
+DROP STATISTICS wide_zz, wide_more;
+ANALYZE wide;
+SELECT known_paths();
+
 -- DROP takes them along.
-DROP TABLE c;
+DROP TABLE c, wide;
 SELECT relation FROM slots ORDER BY relation;
 DROP SCHEMA document_statistics CASCADE;
 DROP OWNED BY guarded_reader, no_reader;

@@ -45,11 +45,17 @@ CREATE FUNCTION matchjoinsel(internal, oid, internal, int2, internal) RETURNS fl
 COMMENT ON FUNCTION matchjoinsel(internal, oid, internal, int2, internal) IS 'the same where the filter comes from another table';
 ALTER OPERATOR @@ (bson, bson) SET (JOIN = matchjoinsel);
 
+-- The planner is told what a count takes.
+ALTER FUNCTION treedb.count(text, bson, bson) SUPPORT find_support;
+COMMENT ON FUNCTION find_support(internal) IS 'tells the planner how many documents find and aggregate return, and what they and count cost';
+
 -- Indexes are searched for documents that contain others or have fields.
 CREATE FUNCTION contains_filter(part bson) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_contains_filter';
 CREATE FUNCTION has_field_filter(name text) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_field_filter';
 CREATE FUNCTION has_any_field_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_any_field_filter';
 CREATE FUNCTION has_all_fields_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_all_fields_filter';
+CREATE FUNCTION value_filter(path text, value bson_value) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_filter';
+CREATE FUNCTION path_value_filter(path text[], value bson_value) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_path_value_filter';
 ALTER OPERATOR @> (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR <@ (bson, bson) SET (RESTRICT = matchsel, JOIN = matchjoinsel);
 ALTER OPERATOR ? (bson, text) SET (RESTRICT = matchsel, JOIN = matchjoinsel);

@@ -512,12 +512,12 @@ COMMENT ON FUNCTION delete_one(text, bson, bson) IS 'deletes the first document 
 COMMENT ON FUNCTION delete_many(text, bson, bson) IS 'deletes the documents that match and returns their number; options: hint, collation';
 
 CREATE FUNCTION find_support(internal) RETURNS internal LANGUAGE c STRICT AS 'MODULE_PATHNAME', 'treedb_find_support';
-COMMENT ON FUNCTION find_support(internal) IS 'tells the planner how many documents find and aggregate return, and what they cost';
+COMMENT ON FUNCTION find_support(internal) IS 'tells the planner how many documents find and aggregate return, and what they and count cost';
 CREATE FUNCTION find(collection text, filter bson DEFAULT '{}', options bson DEFAULT '{}') RETURNS SETOF bson LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 ROWS 100 SUPPORT treedb.find_support AS 'MODULE_PATHNAME', 'treedb_find';
 CREATE FUNCTION aggregate(collection text, pipeline bson_value, options bson DEFAULT '{}') RETURNS SETOF bson LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 ROWS 100 SUPPORT treedb.find_support AS 'MODULE_PATHNAME', 'treedb_aggregate';
 COMMENT ON FUNCTION aggregate(text, bson_value, bson) IS 'the documents that a pipeline gives: an array of stages; options: hint, collation, let, maxTimeMS, allowDiskUse';
 -- Not with one argument: count(text) would be found in place of the aggregate.
-CREATE FUNCTION treedb.count(collection text, filter bson, options bson DEFAULT '{}') RETURNS int8 LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 AS 'MODULE_PATHNAME', 'treedb_count';
+CREATE FUNCTION treedb.count(collection text, filter bson, options bson DEFAULT '{}') RETURNS int8 LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 SUPPORT treedb.find_support AS 'MODULE_PATHNAME', 'treedb_count';
 COMMENT ON FUNCTION find(text, bson, bson) IS 'the documents that match; options: sort, projection, skip, limit, hint, collation';
 COMMENT ON FUNCTION treedb.count(text, bson, bson) IS 'how many documents match; options: skip, limit, hint, collation';
 
@@ -542,6 +542,8 @@ CREATE FUNCTION contains_filter(part bson) RETURNS bson LANGUAGE c IMMUTABLE STR
 CREATE FUNCTION has_field_filter(name text) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_field_filter';
 CREATE FUNCTION has_any_field_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_any_field_filter';
 CREATE FUNCTION has_all_fields_filter(names text[]) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_has_all_fields_filter';
+CREATE FUNCTION value_filter(path text, value bson_value) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_value_filter';
+CREATE FUNCTION path_value_filter(path text[], value bson_value) RETURNS bson LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE AS 'MODULE_PATHNAME', 'treedb_path_value_filter';
 COMMENT ON FUNCTION contains(bson, bson) IS 'whether a document has all fields of another, as jsonb says';
 COMMENT ON FUNCTION get_path(bson, text[]) IS 'the value at a path of names of fields and positions in arrays, or NULL';
 

@@ -8,7 +8,7 @@ use super::aggregate;
 use super::estimate;
 use super::find_stream::{show_document, show_expression, show_name};
 use crate::shim::error::{SqlState, accept, fail};
-use crate::shim::scan_team::SharedScan;
+use crate::shim::scan_team::{Examined, SharedScan};
 use crate::shim::snapshot::Registered;
 use crate::shim::streamed::{ARGUMENTS, Argument, Batch, Call, Estimate, Explanation, StreamedFunction};
 use crate::shim::text;
@@ -64,7 +64,7 @@ impl StreamedFunction for AggregateStream {
     fn explain(
         running: Option<&Self>,
         arguments: &[Argument<'_>; ARGUMENTS],
-        _: Option<u64>,
+        _: Option<Examined>,
         shown: &mut Explanation<'_>,
     ) {
         let [name, stages, options] = arguments;

@@ -24,9 +24,11 @@ pg_function! {
         let query = accept(options.query(bson::document(&filter)));
         let path = text::to_utf8(&field);
         let mut values = DistinctValues::new(&path, options.collation.unwrap_or_default());
-        let reader = Reader::new(Table::open(&args.bytes(0), Need::Select));
+        let mut reader = Reader::new(Table::open(&args.bytes(0), Need::Select));
         let whole = query.is_unconditional();
-        let reader = if whole { reader.counting() } else { reader };
+        if whole {
+            reader.use_visibility();
+        }
         let by_index = if whole { accept(distinct_by_index(&reader, &path)) } else { None };
         let mut added = Ok(());
         match by_index {

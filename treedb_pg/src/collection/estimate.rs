@@ -1,4 +1,4 @@
-//! What executing `find` and `aggregate` is expected to take: rows and cost for the server's planner.
+//! What executing `find`, `count` and `aggregate` is expected to take: rows and cost for the server's planner.
 //!
 //! The collection is opened and the query planned, as far as the arguments are constants. A call that fails there will
 //! fail when it is executed, if it is: nothing here raises an error of its own.
@@ -9,9 +9,10 @@ use std::thread::LocalKey;
 use treedb_query::doc::{Doc, Value};
 use treedb_query::query::{Filter, Path, Plan, Query, matching_share};
 
-use super::find::parse_find;
+use super::find::{parse_count, parse_find};
 use super::index;
 use super::ordered_rows;
+use super::parallel_pipeline;
 use super::reader::Reader;
 use super::spill::spilling;
 use super::table::Table;
@@ -89,15 +90,74 @@ pub(super) fn find(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
     once(&[&name.bytes(), &filter.bytes(), &options.bytes()], || {
         let (reader, query) = find_query(arguments)?;
         let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
-        Some(priced(&reader, &query, &plan))
+        Some(priced(&reader, &query, &plan, 1.0))
     })
+}
+
+/// The collection and the query of a call of `count` with constant arguments; `None` if they are not, or are wrong.
+pub(super) fn count_query(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<(Reader, Query)> {
+    let [name, filter, options] = arguments.each_ref().map(Argument::constant);
+    let query = parse_count(&filter?.bytes(), &options?.bytes()).ok()?;
+    let table = Table::open_quietly(&name?.bytes())?;
+    let reader = Reader::for_estimate_of(table, &query);
+    Some((reader, query))
+}
+
+/// What a call of `count` is expected to take: all of it before its only row.
+pub(super) fn count(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
+    let [Some(name), Some(filter), Some(options)] = arguments.each_ref().map(Argument::constant) else {
+        return unknown_count(arguments);
+    };
+    once(&[b"count", &name.bytes(), &filter.bytes(), &options.bytes()], || {
+        let (reader, query) = count_query(arguments)?;
+        let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
+        let read = match plan.counts_by_keys(&reader) && !reader.table.may_lack_documents() {
+            true => 1.0 - reader.table.relation.get().all_visible_part(),
+            false => 1.0,
+        };
+        let mut total = priced(&reader, &query, &plan, read).total;
+        if parallel_pipeline::planned_to_count(&reader, &plan, &options.bytes()) > 0 {
+            let alone = Estimate { startup: 0.0, total, rows: 1.0 };
+            if let Some(divided) = scanned(&reader, &alone) {
+                total = server::costs().parallel_setup + divided.each.total;
+            }
+        }
+        Some(Estimate { startup: total, total, rows: 1.0 })
+    })
+}
+
+/// The same of a constant collection with a filter that is not known: filters that vary mostly match few documents, which an
+/// index counts. As [`unknown_filter`], it must not look dearer than with its values.
+fn unknown_count(arguments: &[Argument<'_>; ARGUMENTS]) -> Option<Estimate> {
+    if arguments.iter().any(|argument| matches!(argument, Argument::Null)) {
+        return Some(Estimate { startup: 0.0, total: 0.0, rows: 1.0 });
+    }
+    let name = arguments[0].constant()?.bytes();
+    once(&[b"count", &name], || {
+        let few = few(&Table::open_quietly(&name)?);
+        let total = few.startup + few.rows * server::costs().index_tuple;
+        Some(Estimate { startup: total, total, rows: 1.0 })
+    })
+}
+
+/// A scan of a collection that is estimated so, by several processes.
+fn scanned(reader: &Reader, estimate: &Estimate) -> Option<Divided> {
+    let table = &reader.table.relation;
+    let blocks = f64::from(table.get().blocks());
+    Divided::of(table, blocks, estimate, server::costs().seq_page * blocks)
+}
+
+/// What looking at documents costs the processor.
+fn documents_cost(query: &Query, documents: f64) -> f64 {
+    let Costs { tuple, operator, .. } = server::costs();
+    documents * (tuple + query.filter.conjuncts().len() as f64 * 10.0 * operator)
 }
 
 /// What reads as a variable of a query whose value each process would have for itself.
 const VARIABLES: [&[u8]; 2] = [b"$$NOW", b"$$CLUSTER_TIME"];
 
-/// How several processes are expected to share a call of `find`: if its arguments are constants, and it reads the collection from
-/// its beginning to its end.
+/// How several processes are expected to share a call of `find`: if its arguments are constants, and its documents come in no order
+/// and all. They divide the documents of a scan, and those that an index leads to: there each reads all entries.
 pub(super) fn divided_find(arguments: &[Argument<'_>; ARGUMENTS], estimate: &Estimate) -> Option<Divided> {
     let (reader, query) = find_query(arguments)?;
     let in_order = query.sort.is_some() || query.hint.is_some();
@@ -109,11 +169,20 @@ pub(super) fn divided_find(arguments: &[Argument<'_>; ARGUMENTS], estimate: &Est
         VARIABLES.iter().any(|name| bytes.windows(name.len()).any(|window| window == *name))
     };
     let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
-    if plan.path != Path::CollectionScan || arguments.iter().any(varies) {
+    if plan.unique || arguments.iter().any(varies) {
         return None;
     }
-    let pages = server::costs().seq_page * f64::from(reader.table.relation.get().blocks());
-    Divided::of(&reader.table.relation, estimate, pages)
+    let table = &reader.table.relation;
+    let blocks = f64::from(table.get().blocks());
+    match plan.path {
+        Path::CollectionScan => scanned(&reader, estimate),
+        Path::Index { .. } | Path::Bitmap(_) => {
+            let found = plan.estimate(&reader, &query).documents;
+            // As the server has it for indexes of its own: what rows cost the processor is divided, what pages cost is not.
+            Divided::of(table, found.min(blocks), estimate, estimate.total - documents_cost(&query, found))
+        }
+        Path::Empty | Path::Near(_) => None,
+    }
 }
 
 /// What a call of `find` with a constant collection is expected to take whose filter is not known: filters that vary
@@ -161,7 +230,7 @@ pub(super) fn filter(table: Scanned, filter: &Argument<'_>, exact: bool) -> Opti
                 let query = Query::new(Filter::parse(bson::document(&bytes)).ok()?);
                 let reader = Reader::for_estimate(Table::of_plan(table));
                 let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
-                (plan.path != Path::CollectionScan).then(|| priced(&reader, &query, &plan))
+                (plan.path != Path::CollectionScan).then(|| priced(&reader, &query, &plan, 1.0))
             })
         }
     }
@@ -190,7 +259,7 @@ pub(super) fn ordered_filter(table: Scanned, filter: &Argument<'_>, order: &RowO
                 let plan = Plan::choose(&reader, &spilling(), &query).ok()?;
                 // The server itself knows that it may not need all.
                 let all = Query { limit: 0, ..query };
-                ordered_rows::is_in_order(&reader, &plan).then(|| priced(&reader, &all, &plan))
+                ordered_rows::is_in_order(&reader, &plan).then(|| priced(&reader, &all, &plan, 1.0))
             })
         }
     }
@@ -219,13 +288,13 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Optio
     }
 }
 
-/// The estimate of a plan in the planner's units.
-fn priced(reader: &Reader, query: &Query, plan: &Plan) -> Estimate {
-    let expected = plan.estimate(reader, query);
-    let Costs { seq_page, random_page, tuple, index_tuple, operator } = server::costs();
+/// The estimate of a plan in the planner's units, if `read` is the part of the documents it examines that it has to fetch.
+fn priced(reader: &Reader, query: &Query, plan: &Plan, read: f64) -> Estimate {
+    let mut expected = plan.estimate(reader, query);
+    expected.documents *= read;
+    let Costs { seq_page, random_page, index_tuple, operator, .. } = server::costs();
     let table = reader.table.relation.get();
     let (blocks, rows) = (f64::from(table.blocks()), reader.table.estimated_rows() as f64);
-    let conditions = query.filter.conjuncts().len() as f64;
     let (begin, pages) = match &plan.path {
         Path::Empty => (0.0, 0.0),
         Path::CollectionScan => (0.0, seq_page * blocks * (expected.documents / rows.max(1.0)).min(1.0)),
@@ -235,8 +304,7 @@ fn priced(reader: &Reader, query: &Query, plan: &Plan) -> Estimate {
         Path::Bitmap(_) | Path::Near(_) => (2.0 * random_page, random_page * expected.documents.min(blocks)),
     };
     let startup = begin + 50.0 * operator;
-    let walk =
-        expected.keys * index_tuple + expected.documents * (tuple + conditions * 10.0 * operator) + pages;
+    let walk = expected.keys * index_tuple + documents_cost(query, expected.documents) + pages;
     let sort = if plan.sort_in_memory {
         let limit =
             if query.limit == 0 { f64::INFINITY } else { query.skip.saturating_add(query.limit) as f64 };

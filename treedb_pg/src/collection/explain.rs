@@ -153,8 +153,10 @@ impl Explained<'_> {
 
     /// As [`super::distinct`] reads the collection.
     fn distinct(&self, path: &[u8], query: &Query) -> Result<RawDocumentBuf> {
-        let reader = self.reader();
-        let reader = if query.is_unconditional() { reader.counting() } else { reader };
+        let mut reader = self.reader();
+        if query.is_unconditional() {
+            reader.use_visibility();
+        }
         let namespace = reader.table.namespace();
         explain_distinct(&reader, &QueryContext::default(), &namespace, utf8(path)?, query, self.execute)
     }

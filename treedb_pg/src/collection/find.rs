@@ -1,8 +1,7 @@
 //! `treedb.find`, `count`.
 
 use treedb_query::access::{Flow, QueryContext};
-use treedb_query::doc::Doc;
-use treedb_query::query::{Execution, Query, Result, count};
+use treedb_query::query::{Counters, Execution, Plan, Query, Result, counted};
 
 use super::options::Options;
 use super::parallel_pipeline;
@@ -10,13 +9,16 @@ use super::reader::Reader;
 use super::spill::{spilling, work_mem};
 use super::table::{Need, Table};
 use crate::shim::error::accept;
-use crate::shim::function::{Args, pg_function};
+use crate::shim::function::pg_function;
 use crate::shim::rows::{Rows, Set};
 use crate::shim::snapshot::Registered;
 use crate::types::bson;
 
 /// The options of `find`.
 const FIND_OPTIONS: &[&str] = &["sort", "projection", "skip", "limit", "hint", "collation"];
+
+/// The options of `count`.
+const COUNT_OPTIONS: &[&str] = &["skip", "limit", "hint", "collation"];
 
 /// The query of a filter and of options.
 fn parse(filter: &[u8], options: &[u8], allowed: &[&str]) -> Result<Query> {
@@ -28,18 +30,18 @@ pub(super) fn parse_find(filter: &[u8], options: &[u8]) -> Result<Query> {
     parse(filter, options, FIND_OPTIONS)
 }
 
-/// The collection and the query of a call: name, filter, options.
-fn parse_call(args: &Args, allowed: &[&str]) -> (Reader, Query) {
-    let query = accept(parse(&args.bytes(1), &args.bytes(2), allowed));
-    let table = Table::open(&args.bytes(0), Need::Select);
-    (Reader::for_query(table, Registered::active(), &query), query)
+/// The query of a call of `count`.
+pub(super) fn parse_count(filter: &[u8], options: &[u8]) -> Result<Query> {
+    parse(filter, options, COUNT_OPTIONS)
 }
 
 pg_function! {
     /// `treedb.find(collection, filter, options)`: the documents that match.
     fn treedb_find(args: [Varlena, Varlena, Varlena]) -> Set {
         let mut rows = Rows::begin(args);
-        let (mut reader, query) = parse_call(args, FIND_OPTIONS);
+        let query = accept(parse_find(&args.bytes(1), &args.bytes(2)));
+        let table = Table::open(&args.bytes(0), Need::Select);
+        let mut reader = Reader::for_query(table, Registered::active(), &query);
         let context = spilling();
         let mut execution = accept(Execution::new(&reader, &context, query)).with_sort_memory(work_mem());
         reader.read_for(execution.plan());
@@ -54,12 +56,38 @@ pg_function! {
 pg_function! {
     /// `treedb.count(collection, filter, options)`.
     fn treedb_count(args: [Varlena, Varlena, Varlena]) -> i64 {
-        let (reader, query) = parse_call(args, &["skip", "limit", "hint", "collation"]);
-        let plain = Doc::from(bson::document(&args.bytes(2))).is_empty();
-        if plain && let Some(counted) = parallel_pipeline::count(&reader, &query, &args.bytes(1)) {
-            return counted as i64;
+        let (filter, options) = (args.bytes(1), args.bytes(2));
+        let query = accept(parse_count(&filter, &options));
+        let table = Table::open(&args.bytes(0), Need::Select);
+        let mut reader = Reader::for_query(table, Registered::active(), &query);
+        Counted::of(&mut reader, &query, &filter, &options).number()
+    }
+}
+
+/// Documents that have been counted.
+pub(super) struct Counted {
+    /// How many there are, and the work that it took this process.
+    pub(super) counters: Counters,
+    pub(super) plan: Plan,
+    /// How many workers have helped.
+    pub(super) workers: usize,
+}
+
+impl Counted {
+    /// Counts the documents that `query` finds, which is that of a call with this filter and these options. `reader` has the
+    /// indexes that the query may use.
+    pub(super) fn of(reader: &mut Reader, query: &Query, filter: &[u8], options: &[u8]) -> Counted {
+        if let Some((plan, number, workers)) = parallel_pipeline::count(reader, query, filter, options) {
+            let counters = Counters { returned: number, ..Counters::default() };
+            return Counted { counters, plan, workers };
         }
-        let reader = reader.counting();
-        accept(count(&reader, &QueryContext::default(), &query)) as i64
+        reader.use_visibility();
+        let (plan, counters) = accept(counted(reader, &QueryContext::default(), query));
+        Counted { counters, plan, workers: 0 }
+    }
+
+    /// How many there are.
+    pub(super) fn number(&self) -> i64 {
+        i64::try_from(self.counters.returned).unwrap_or(i64::MAX)
     }
 }

@@ -10,7 +10,7 @@ use ::bson::RawDocument;
 use treedb_query::access::Flow;
 use treedb_query::doc::{Doc, json};
 use treedb_query::query::explain::{self, Wanted};
-use treedb_query::query::{Counters, Execution, Plan, Query};
+use treedb_query::query::{Counters, Execution, Path, Plan, Query};
 
 use super::estimate;
 use super::find::parse_find;
@@ -21,7 +21,7 @@ use super::table::{Need, Table};
 use crate::shim::datum::Datum;
 use crate::shim::error::accept;
 use crate::shim::relation::OpenTable;
-use crate::shim::scan_team::SharedScan;
+use crate::shim::scan_team::{Division, Examined, SharedScan};
 use crate::shim::snapshot::Registered;
 use crate::shim::streamed::{
     ARGUMENTS, Argument, Batch, Call, Divided, Estimate, Explanation, StreamedFunction,
@@ -152,20 +152,41 @@ impl StreamedFunction for FindStream {
         estimate::divided_find(arguments, estimate)
     }
 
-    fn table(call: &Call<'_>) -> Option<OpenTable> {
-        let [name, ..] = call.arguments.map(Datum::bytes);
+    fn shared(call: &Call<'_>) -> Option<(OpenTable, Division)> {
+        let [name, filter, options] = call.arguments.map(Datum::bytes);
         let table = Table::open(&name, Need::Select);
         // Pages of a temporary table are in memory of this process.
-        (!table.relation.get().is_temporary()).then_some(table.relation)
+        if table.relation.get().is_temporary() {
+            return None;
+        }
+        let query = accept(parse_find(&filter, &options));
+        let reader = Reader::for_query(table, Registered::active(), &query);
+        let plan = accept(Plan::choose(&reader, &spilling(), &query));
+        let division = match plan.path {
+            Path::CollectionScan => Division::Scan,
+            _ => Division::by_claims(&reader.table.relation),
+        };
+        Some((reader.table.relation.clone(), division))
     }
 
-    /// The scan begins with the first batch, whose memory is kept, and goes on with the others.
+    /// The scan begins with the first batch, whose memory is kept, and goes on with the others. Where rows are shared by claims,
+    /// each process plans for itself: it does not matter how it finds them.
     fn open_part(call: &Call<'_>, snapshot: Registered, part: SharedScan) -> FindStream {
         let [name, filter, options] = call.arguments.map(Datum::bytes);
-        let query = accept(parse_find(&filter, &options));
-        let reader = Reader::of_part(Table::of_part(&part), snapshot, part.clone());
-        let execution = accept(Execution::new(&reader, &spilling(), query));
-        let search = Search::Plan(Box::new(execution));
+        let table = Table::of_part(&part);
+        let (reader, search) = match part.claims() {
+            Some(claims) => {
+                let mut reader = Reader::without_indexes(table, snapshot).claiming(claims);
+                let search = Search::begin(&mut reader, Asked::read(&filter, &options));
+                (reader, search)
+            }
+            None => {
+                let query = accept(parse_find(&filter, &options));
+                let reader = Reader::of_part(table, snapshot, part.clone());
+                let execution = accept(Execution::new(&reader, &spilling(), query));
+                (reader, Search::Plan(Box::new(execution)))
+            }
+        };
         let batch = search.first_batch(call.wanted);
         FindStream {
             name: name.to_vec(),
@@ -202,9 +223,12 @@ impl StreamedFunction for FindStream {
             Search::Plan(execution) => execution.lend(&self.reader, &spilling(), &mut take),
         });
         if let Some(part) = &self.part {
-            let examined = self.search.counters().docs_examined;
-            part.add_examined(examined - self.before.docs_examined);
-            self.before.docs_examined = examined;
+            let now = self.search.counters();
+            part.add_examined(Examined {
+                keys: now.keys_examined - self.before.keys_examined,
+                documents: now.docs_examined - self.before.docs_examined,
+            });
+            self.before = now;
         }
         more
     }
@@ -212,7 +236,7 @@ impl StreamedFunction for FindStream {
     fn explain(
         running: Option<&Self>,
         arguments: &[Argument<'_>; ARGUMENTS],
-        examined: Option<u64>,
+        examined: Option<Examined>,
         shown: &mut Explanation<'_>,
     ) {
         let [name, filter, options] = arguments;
@@ -228,8 +252,10 @@ impl StreamedFunction for FindStream {
         }
         if shown.is_analyze() {
             let counters = running.map(FindStream::counters).unwrap_or_default();
-            shown.number(c"Keys Examined", counters.keys_examined);
-            shown.number(c"Documents Examined", examined.unwrap_or(counters.docs_examined));
+            let Counters { keys_examined: keys, docs_examined: documents, .. } = counters;
+            let examined = examined.unwrap_or(Examined { keys, documents });
+            shown.number(c"Keys Examined", examined.keys);
+            shown.number(c"Documents Examined", examined.documents);
         }
     }
 }

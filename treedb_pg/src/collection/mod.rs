@@ -16,6 +16,7 @@
 //! | [`write`], [`find_and_modify`], [`bulk`] | those that write |
 //! | [`manage`], [`manage_index`], [`manage_search_index`] | those that create and change collections and indexes |
 //! | [`find_stream`], [`aggregate_stream`] | `find` and `aggregate` in FROM, one document after the other |
+//! | [`count_stream`] | `count` in FROM |
 //! | [`point_scan`] | finds by one key of an index |
 //! | [`filter_rows`] | rows of a table in FROM that `WHERE doc @@ filter` selects, by its indexes |
 //! | [`ordered_rows`] | the same in the order of a value of their documents |
@@ -33,6 +34,7 @@ mod aggregate;
 mod aggregate_stream;
 mod bulk;
 mod catalog_cache;
+mod count_stream;
 mod distinct;
 mod estimate;
 mod explain;
@@ -62,6 +64,7 @@ mod writer;
 pub(crate) use aggregate::STAGE_MEM;
 pub(crate) use aggregate_stream::AggregateStream;
 pub(crate) use catalog_cache::changed as forget_changed;
+pub(crate) use count_stream::CountStream;
 pub(crate) use filter_rows::FilterRows;
 pub(crate) use find_stream::FindStream;
 pub(crate) use manage::TABLE_ACCESS_METHOD;

@@ -25,25 +25,47 @@ use crate::types::{bson, value};
 /// Operators that working on a document costs as much as.
 const OPERATORS: f64 = 10.0;
 
-/// The number of documents that match a filter, counted by several processes; `None` if this process should do that alone.
-/// `reader` has the indexes that the query may use.
-pub(super) fn count(reader: &Reader, query: &Query, filter: &[u8]) -> Option<u64> {
-    if planned_workers(&reader.table) == 0 || !scans(reader, query) {
+/// Counts the documents that match a filter by several processes: the plan, their number and how many workers have helped;
+/// `None` if this process should do that alone. `query` is that of `filter` and `options`, and `reader` has the indexes that it
+/// may use.
+pub(super) fn count(
+    reader: &Reader,
+    query: &Query,
+    filter: &[u8],
+    options: &[u8],
+) -> Option<(Plan, u64, usize)> {
+    if workers_to_count(reader, options) == 0 {
         return None;
     }
-    let pipeline = ::bson::rawdoc! { "": [
-        { "$match": bson::document(filter).to_owned() }, { "$group": { "_id": null, "n": { "$sum": 1_i64 } } },
-    ] };
-    let stages = Doc::from(&*pipeline).elements().next()?;
-    let stages = value::stored(&stages);
+    let plan = scan(reader, query)?;
+    let stages = counting_stages(filter)?;
     let context = aggregate::context();
     let pipeline = accept(Pipeline::parse(value::decode(&stages), &Names::default()));
     let divided = accept(pipeline.divided(&context))?;
-    let (mut groups, _) = run(&reader.table, &divided, &stages, &context)?;
+    let (mut groups, workers) = run(&reader.table, &divided, &stages, &context)?;
     let counted = accept(groups.next());
     let n = counted.as_ref().and_then(|group| Doc::from(&**group).get("n"));
     // Without documents there is no group.
-    Some(n.and_then(|n| n.as_integer()).and_then(|n| u64::try_from(n).ok()).unwrap_or(0))
+    let number = n.and_then(|n| n.as_integer()).and_then(|n| u64::try_from(n).ok()).unwrap_or(0);
+    Some((plan, number, workers))
+}
+
+/// How many workers [`count`] would ask for, if documents are counted by `plan`.
+pub(super) fn planned_to_count(reader: &Reader, plan: &Plan, options: &[u8]) -> usize {
+    if plan.path == Path::CollectionScan { workers_to_count(reader, options) } else { 0 }
+}
+
+/// How many workers a scan that counts documents should have.
+fn workers_to_count(reader: &Reader, options: &[u8]) -> usize {
+    if Doc::from(bson::document(options)).is_empty() { planned_workers(&reader.table) } else { 0 }
+}
+
+/// The pipeline that counts the documents that match a filter.
+fn counting_stages(filter: &[u8]) -> Option<Vec<u8>> {
+    let pipeline = ::bson::rawdoc! { "": [
+        { "$match": bson::document(filter).to_owned() }, { "$group": { "_id": null, "n": { "$sum": 1_i64 } } },
+    ] };
+    Doc::from(&*pipeline).elements().next().map(|stages| value::stored(&stages))
 }
 
 /// The documents of a pipeline whose front several processes run, and how many workers that has had; `None` if this process
@@ -60,9 +82,7 @@ pub(super) fn open(
     }
     let divided = accept(pipeline.divided(context))?;
     let reader = Reader::for_query(table.clone(), Registered::active(), divided.query());
-    if !scans(&reader, divided.query()) {
-        return None;
-    }
+    scan(&reader, divided.query())?;
     run(table, &divided, stages, context)
 }
 
@@ -71,7 +91,7 @@ pub(super) fn planned(table: Table, pipeline: &Pipeline, context: &Context) -> O
     let workers = planned_workers(&table);
     let divided = pipeline.divided(context).ok().flatten().filter(|_| workers > 0)?;
     let reader = Reader::for_query(table, Registered::active(), divided.query());
-    scans(&reader, divided.query()).then_some(workers)
+    scan(&reader, divided.query()).map(|_| workers)
 }
 
 /// How many workers a scan of a table should have.
@@ -81,9 +101,9 @@ fn planned_workers(table: &Table) -> usize {
     scan_team::planned_workers(table.relation.get(), table.estimated_rows() as f64, each)
 }
 
-/// Whether the documents of a query are found by a scan of the table.
-fn scans(reader: &Reader, query: &Query) -> bool {
-    Plan::choose(reader, &spilling(), query).is_ok_and(|plan| plan.path == Path::CollectionScan)
+/// The plan of a query whose documents are found by a scan of the table; `None` if they are not.
+fn scan(reader: &Reader, query: &Query) -> Option<Plan> {
+    Plan::choose(reader, &spilling(), query).ok().filter(|plan| plan.path == Path::CollectionScan)
 }
 
 /// Runs the front of a pipeline with the workers that there are; `None` if there are none, or if that does not fit in

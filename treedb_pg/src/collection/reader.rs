@@ -27,6 +27,7 @@ pub(super) use crate::index_am::keyset_scan::{row_id, row_of_id as address};
 use crate::shim::btree_scan::{BtreeKey, BtreeScan, Entry};
 use crate::shim::datum::{Bytes, Datum};
 use crate::shim::heap;
+use crate::shim::row_claims::RowClaims;
 use crate::shim::scan_team::SharedScan;
 use crate::shim::snapshot::Registered;
 use crate::shim::table::{Fetch, Slot, TableScan, VisiblePages};
@@ -59,6 +60,8 @@ pub(super) struct Reader {
     spare: Cell<Option<Slot>>,
     /// The scan that this process has a part of, and the part once it has begun.
     shared: Option<SharedPart>,
+    /// What says which rows are this process's, if other processes return the others.
+    claims: Option<RowClaims>,
     /// Which pages need not be read for a row that is only counted.
     visible: Option<VisiblePages>,
     statistics: KnownStatistics,
@@ -75,8 +78,17 @@ impl Reader {
 
     /// The same for an estimate: indexes that cannot be read are left out, as the query may do without them.
     pub(super) fn for_estimate(table: Table) -> Reader {
+        Reader::for_estimate_by(table, |_| true)
+    }
+
+    /// The same for an estimate of one query.
+    pub(super) fn for_estimate_of(table: Table, query: &Query) -> Reader {
+        Reader::for_estimate_by(table, |def| query.may_use(def))
+    }
+
+    fn for_estimate_by(table: Table, wanted: impl Fn(&IndexDef) -> bool) -> Reader {
         let mut reader = Reader::without_indexes(table, Registered::active());
-        reader.open(|_| true);
+        reader.open(wanted);
         reader.indexes.retain_mut(Index::knows_facts);
         reader.infos = reader.indexes.iter().map(Index::info).collect();
         reader
@@ -108,7 +120,7 @@ impl Reader {
         let fetch = Fetch::begin(&table.relation);
         let spare = Cell::new(Some(Slot::new(table.relation.get())));
         let (indexes, infos, statistics) = (Vec::new(), Vec::new(), KnownStatistics::default());
-        let (search_index, visible, shared) = (None, None, None);
+        let (search_index, visible, shared, claims) = (None, None, None, None);
         Reader {
             table,
             snapshot,
@@ -119,9 +131,15 @@ impl Reader {
             fetch,
             spare,
             shared,
+            claims,
             visible,
             statistics,
         }
+    }
+
+    /// The same, of rows that this process claims: those of other processes are taken for rows that the snapshot does not show.
+    pub(super) fn claiming(self, claims: RowClaims) -> Reader {
+        Reader { claims: Some(claims), ..self }
     }
 
     /// The same for a search by an index of vectors. No other index is opened afterwards.
@@ -182,22 +200,17 @@ impl Reader {
         self.indexes.get(index).filter(key_sets).is_some_and(on_field) && self.snapshot.get().is_mvcc()
     }
 
-    /// The same for a query that may need no documents: rows of pages that are visible to everybody are not looked at.
-    pub(super) fn counting(mut self) -> Reader {
-        self.use_visibility();
-        self
-    }
-
-    /// The same for a plan that is covered.
+    /// Prepares for a plan that was chosen: one that is covered may need no rows.
     pub(super) fn read_for(&mut self, plan: &Plan) {
-        if plan.is_covered() && self.visible.is_none() {
+        if plan.is_covered() {
             self.use_visibility();
         }
     }
 
-    /// Rows of a table that may lack documents are looked at nevertheless: the map does not tell which do.
-    fn use_visibility(&mut self) {
-        if !self.table.may_lack_documents() {
+    /// Prepares for a query that may need no documents: rows of pages that are visible to everybody are not looked at. Rows of a
+    /// table that may lack documents are looked at nevertheless: the map does not tell which do.
+    pub(super) fn use_visibility(&mut self) {
+        if self.visible.is_none() && !self.table.may_lack_documents() {
             self.visible = VisiblePages::of(&self.table.relation, self.snapshot.get());
         }
     }
@@ -212,6 +225,11 @@ impl Reader {
         self.statistics.exist(&self.table)
     }
 
+    /// Whether this process returns the row at an address, if the snapshot shows it.
+    fn is_own(&self, tid: pg_sys::ItemPointerData) -> bool {
+        self.claims.is_none_or(|claims| claims.claim(heap::tid_parts(tid).0))
+    }
+
     /// Puts the version of the row at `tid` that the snapshot shows into `slot`.
     pub(super) fn read(&self, tid: pg_sys::ItemPointerData, slot: &mut Slot) -> bool {
         self.fetch.row(tid, self.snapshot.get(), slot)
@@ -224,6 +242,9 @@ impl Source for Reader {
     }
 
     fn fetch(&self, id: RowId, visit: &mut dyn FnMut(&RawDocument) -> Result<()>) -> Result<bool> {
+        if !self.is_own(address(id)) {
+            return Ok(false);
+        }
         let mut slot = self.spare.take().unwrap_or_else(|| Slot::new(self.table.relation.get()));
         let mut found = Ok(false);
         if self.read(address(id), &mut slot)
@@ -251,6 +272,9 @@ impl Source for Reader {
     }
 
     fn shows(&self, id: RowId) -> Result<bool> {
+        if !self.is_own(address(id)) {
+            return Ok(false);
+        }
         if self.visible.as_ref().is_some_and(|pages| pages.contains(address(id))) {
             return Ok(true);
         }
@@ -412,7 +436,8 @@ impl Reader {
             if !scan.next(direction, slot) {
                 return Ok(Flow::Continue(()));
             }
-            if let Some(bytes) = document(slot, &self.table)
+            if self.is_own(slot.tid())
+                && let Some(bytes) = document(slot, &self.table)
                 && visit(row_id(slot.tid()), bson::document(&bytes))?.is_break()
             {
                 return Ok(Flow::Break(()));

@@ -1,16 +1,27 @@
 //! Statistics of documents: what ANALYZE collects of the values in a column of type `bson`, and reading it again.
+//!
+//! A bounded number of paths has statistics. First come those that somebody has pointed out: the paths of the collection's
+//! indexes, and those named as the server's users name what it cannot guess, `CREATE STATISTICS ON (doc -> 'path') FROM films`.
+//! So the names are in the catalog, belong to the table, and pg_dump has them; the server itself collects statistics of the
+//! expression beside.
 
 use std::cell::OnceCell;
 
 use ::bson::RawDocument;
+use pgrx::pg_sys;
 use treedb_query::access::statistics::{PathStatistics, Sample, Statistics};
+use treedb_query::index::ordered::Kind;
 use treedb_query::query::Result;
 
+use super::index;
 use super::table::Table;
 use crate::shim::analyze::{self, ColumnAnalysis, SampledColumn};
 use crate::shim::catalog;
 use crate::shim::error::accept;
+use crate::shim::expression::ColumnCall;
 use crate::shim::function::pg_function;
+use crate::shim::relation::{LockMode, OpenTable};
+use crate::shim::text;
 use crate::types::bson;
 
 /// The kind of our slot: of the kinds that are free for private use.
@@ -30,9 +41,28 @@ impl ColumnAnalysis for Documents {
     const KIND: i16 = KIND;
 
     fn statistics(sample: &SampledColumn<'_>, rows: f64, target: usize) -> Vec<Vec<u8>> {
-        let statistics = accept(Statistics::of_sample(&mut Sampled::new(sample), rows, target));
+        let wanted = sample.column().map(|(table, column)| wanted_paths(table, column)).unwrap_or_default();
+        let statistics = accept(Statistics::of_sample(&mut Sampled::new(sample), &wanted, rows, target));
         statistics.paths().map(|path| path.to_document().into_bytes()).collect()
     }
+}
+
+/// The paths of a locked table's indexes, and those that statistics are created of.
+fn wanted_paths(table: pg_sys::Oid, column: i16) -> Vec<String> {
+    // A partitioned table has no indexes of a collection.
+    let Some(relation) = OpenTable::open_quietly(table, LockMode::Held) else { return Vec::new() };
+    let table = Table { relation, doc: column };
+    let known = index::known(&table);
+    let defs = known.indexes.iter().map(|index| &index.def);
+    let ordered = defs.filter(|def| !matches!(def.options.kind, Kind::Wildcard(_)));
+    let indexed = ordered.flat_map(|def| def.keys.iter().map(|part| part.path.as_str().to_owned()));
+    let named = ColumnCall::of_statistics(table.relation.get()).into_iter();
+    let named = named.filter(|call| call.column == column && catalog::is_own_function(call.function, c"get"));
+    let mut paths: Vec<String> =
+        indexed.chain(named.map(|call| text::to_utf8(&call.constant).into_owned())).collect();
+    paths.sort();
+    paths.dedup();
+    paths
 }
 
 /// Every so many documents of a sample.

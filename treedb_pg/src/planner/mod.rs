@@ -1,19 +1,21 @@
-//! Calls of `treedb.find` and `treedb.aggregate` as parts of the server's plans.
+//! Calls of `treedb.find`, `treedb.aggregate` and `treedb.count` as parts of the server's plans.
 //!
-//! In FROM they are nodes of the plan that read documents as they are asked for, so that a LIMIT stops them early, and
-//! a lateral join reads a few documents for each row. Elsewhere (in a SELECT list, in FROM with ORDINALITY, with
-//! volatile arguments, or where rows of the call are needed as a whole, as in `UPDATE .. FROM`) they are ordinary
+//! In FROM they are nodes of the plan. Those of `find` and `aggregate` read documents as they are asked for, so that a LIMIT
+//! stops them early, and a lateral join reads a few documents for each row. Elsewhere (in a SELECT list, in FROM with ORDINALITY,
+//! with volatile arguments, or where rows of the call are needed as a whole, as in `UPDATE .. FROM`) they are ordinary
 //! functions, which collect their answer.
 //!
 //! `WHERE doc @@ filter` on a table with indexes of a collection is a node of the plan too, which finds rows by them. It
 //! serves any query of the table: with other columns, with row security, of rows that are changed or locked. So do `@>`, `<@`
-//! with the document on the right, `?`, `?|` and `?&`, by the filters that they imply.
+//! with the document on the right, `?`, `?|` and `?&`, and `doc -> 'path' = value` and `doc #> '{path}' = value` with a constant, by the
+//! filters that they imply. `<` and its kin imply none that an index helps with: to SQL all values have one order, while
+//! filters compare values of one type. Nor is there one for `ORDER BY doc #> '{path}'`: positions count from the end too.
 //!
 //! The server asks the function's support function to simplify each call before it makes paths, so the library is
 //! loaded, and the hook in place, before it is needed.
 
-use crate::collection::{AggregateStream, FilterRows, FindStream, forget_changed};
-use crate::shim::filter_path::{FilterOperator, FilterPaths};
+use crate::collection::{AggregateStream, CountStream, FilterRows, FindStream, forget_changed};
+use crate::shim::filter_path::{FilterOperator, FilterPaths, ValueOperator};
 use crate::shim::function::pg_function;
 use crate::shim::function_path::{self, Answer, Planned};
 use crate::shim::setting::{self, Switch, on_load};
@@ -22,14 +24,30 @@ use crate::shim::{fault, invalidation};
 /// Off: calls in FROM are scanned as other functions are, and conditions on documents are evaluated on every row.
 static ENABLED: Switch = Switch::new(
     c"treedb.enable_find_scan",
-    c"Enables the planner's use of scans that read treedb.find and treedb.aggregate in FROM document by document, and of scans that find rows by indexes of documents for @@, @>, <@, ?, ?| and ?&.",
+    c"Enables the planner's use of scans that read treedb.find and treedb.aggregate in FROM document by document and show how treedb.count does its work there, and of scans that find rows by indexes of documents for @@, @>, <@, ?, ?|, ?& and values at paths.",
     true,
 );
 
-static FUNCTIONS: [Planned; 2] = [Planned::new::<FindStream>(), Planned::new::<AggregateStream>()];
+static FUNCTIONS: [Planned; 3] =
+    [Planned::new::<FindStream>(), Planned::new::<AggregateStream>(), Planned::new::<CountStream>()];
 
 /// `WHERE doc @@ filter`, and the operators that imply filters.
-static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>(&[
+static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>(OPERATORS, VALUES);
+
+/// What the index on `_id`, one of the server's, is over.
+const ID: &[u8] = b"_id";
+
+const VALUES: &[ValueOperator] = &[
+    ValueOperator { function: c"bson_value_eq", value: c"get", filter: c"value_filter", except: ID },
+    ValueOperator {
+        function: c"bson_value_eq",
+        value: c"get_path",
+        filter: c"path_value_filter",
+        except: b"",
+    },
+];
+
+const OPERATORS: &[FilterOperator] = &[
     FilterOperator { function: c"matches", document: 0, filter: None, finds_few: true },
     FilterOperator { function: c"contains", document: 0, filter: Some(c"contains_filter"), finds_few: true },
     FilterOperator { function: c"contained", document: 1, filter: Some(c"contains_filter"), finds_few: true },
@@ -51,7 +69,7 @@ static FILTERS: FilterPaths = FilterPaths::new::<FilterRows>(&[
         filter: Some(c"has_all_fields_filter"),
         finds_few: false,
     },
-]);
+];
 
 fn load() {
     ENABLED.define();
@@ -67,7 +85,7 @@ fn load() {
 on_load!(load);
 
 pg_function! {
-    /// The support function of `find` and `aggregate`: rows and cost of a call.
+    /// The support function of `find`, `aggregate` and `count`: rows and cost of a call.
     fn treedb_find_support(args: [Internal]) -> Answer {
         match args.request(0) {
             Some(request) => request.answer(),

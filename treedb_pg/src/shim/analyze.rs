@@ -39,6 +39,20 @@ impl SampledColumn<'_> {
         usize::try_from(self.rows).unwrap_or(0)
     }
 
+    /// The table, which is locked, and the number of the column; `None` if the values are those of an expression.
+    pub(crate) fn column(&self) -> Option<(pg_sys::Oid, i16)> {
+        // SAFETY: the statistics of a column that is analyzed, whose table's description stays as it is; an expression has none.
+        unsafe {
+            let stats = &*self.stats;
+            let at = usize::try_from(stats.tupattnum - 1).ok()?;
+            if stats.tupDesc.is_null() || !stats.exprvals.is_null() {
+                return None;
+            }
+            let column = compat::attribute(stats.tupDesc, at);
+            Some((column.attrelid, column.attnum))
+        }
+    }
+
     /// The value in row number `row`; `None` for NULL, and where there is no such row.
     pub(crate) fn value(&self, row: usize) -> Option<Datum<'_>> {
         compat::vacuum_delay(true);

@@ -16,9 +16,9 @@ use super::memory::Context;
 use super::prepared::Prepared;
 use super::relation::OpenTable;
 use super::scan_node::{NodeMethods, ScanNode, access, store_virtual};
-use super::scan_team::{SharedScan, leader_takes_part};
+use super::scan_team::{Division, Examined, SharedScan, leader_takes_part};
 use super::snapshot::{Registered, Snapshot};
-use super::streamed::{ARGUMENTS, Argument, Batch, Call, Explanation, StreamedFunction};
+use super::streamed::{ARGUMENTS, Argument, Batch, Call, Explanation, Returned, StreamedFunction};
 use super::unguarded;
 
 /// What plans of calls of `T` are executed by.
@@ -37,16 +37,18 @@ struct Running<T> {
     opened: bool,
     /// Whether the stream has more rows than those of the batch.
     more: bool,
+    /// Whether the next row is NULL, as an argument is.
+    absent: bool,
     rows: Batch,
     arguments: [Prepared; ARGUMENTS],
     /// How many rows are likely to be asked for; 0 for all.
     wanted: usize,
-    /// The table of a call that several processes share, in their leader.
-    table: Option<OpenTable>,
+    /// The table of a call that several processes share, and how they do, in their leader.
+    table: Option<(OpenTable, Division)>,
     /// This process's part of that.
     part: Part,
-    /// How many documents all processes have looked at, once they are done.
-    examined: Option<u64>,
+    /// What all processes have looked at, once they are done.
+    examined: Option<Examined>,
     /// Whether the next batch is the first of a stream, which is read in `memory`: most calls have one.
     fresh: bool,
     /// What is allocated while a batch is read.
@@ -125,6 +127,7 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
                 stream: None,
                 opened: false,
                 more: false,
+                absent: false,
                 rows: Batch::default(),
                 arguments,
                 wanted: usize::try_from(unguarded::nth_number((*plan).custom_private, 0)).unwrap_or(0),
@@ -141,9 +144,10 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
     unsafe fn fetch(&mut self, node: *mut pg_sys::CustomScanState, slot: *mut pg_sys::TupleTableSlot) {
         // SAFETY: the caller's; the slot is a virtual one with one column.
         unsafe {
-            if let Some(value) = self.next(node) {
-                *(*slot).tts_values = value;
-                *(*slot).tts_isnull = false;
+            let next = self.next(node);
+            if next.is_some() || std::mem::take(&mut self.absent) {
+                *(*slot).tts_values = next.unwrap_or(pg_sys::Datum::null());
+                *(*slot).tts_isnull = next.is_none();
                 store_virtual(slot);
             }
         }
@@ -158,19 +162,21 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
 
     fn rescan(&mut self) {
         self.rows.clear();
-        (self.opened, self.more) = (false, false);
+        (self.opened, self.more, self.absent) = (false, false, false);
     }
 
     unsafe fn shared_size(&mut self, node: *mut pg_sys::CustomScanState) -> usize {
         // SAFETY: the caller's; the snapshot is the statement's.
         unsafe {
             let call = self.call(node);
-            self.table = call.as_ref().and_then(T::table);
+            self.table = call.as_ref().and_then(T::shared);
             if call.is_some() && self.table.is_none() {
                 expect_leader();
             }
             let snapshot = Snapshot::from_raw((*(*node).ss.ps.state).es_snapshot);
-            self.table.as_ref().map_or(SharedScan::LEAST, |table| SharedScan::size(table, snapshot))
+            self.table
+                .as_ref()
+                .map_or(SharedScan::LEAST, |(table, division)| SharedScan::size(table, *division, snapshot))
         }
     }
 
@@ -187,7 +193,7 @@ impl<T: StreamedFunction> ScanNode for Running<T> {
         // SAFETY: the caller's; the table is that of the scan.
         unsafe {
             match (&self.table, SharedScan::at(place)) {
-                (Some(table), Some(shared)) => shared.restart(table),
+                (Some((table, _)), Some(shared)) => shared.restart(table),
                 _ => expect_leader(),
             }
         }
@@ -225,7 +231,7 @@ impl<T: StreamedFunction> Running<T> {
     /// `node` is the plan state that this belongs to, and the row before this one is not used any more.
     unsafe fn next(&mut self, node: *mut pg_sys::CustomScanState) -> Option<pg_sys::Datum> {
         loop {
-            if let Some(value) = self.rows.take() {
+            if let Some(value) = self.rows.take(T::RETURNED) {
                 return Some(value);
             }
             self.rows.clear();
@@ -268,7 +274,10 @@ impl<T: StreamedFunction> Running<T> {
     /// `node` is the plan state that this belongs to.
     unsafe fn open(&mut self, node: *mut pg_sys::CustomScanState) -> bool {
         // SAFETY: the caller's.
-        let Some(call) = (unsafe { self.call(node) }) else { return false };
+        let Some(call) = (unsafe { self.call(node) }) else {
+            self.absent = T::RETURNED == Returned::Number;
+            return false;
+        };
         let Running { stream, part, fresh, scratch, memory, .. } = self;
         let part = match part {
             Part::All => None,

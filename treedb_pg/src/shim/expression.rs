@@ -1,9 +1,9 @@
-//! Expressions of indexes, as far as collections use them.
+//! Expressions of indexes and of extended statistics, as far as collections use them.
 
 use pgrx::pg_sys;
 
 use super::datum::{Datum, Layout};
-use super::relation::Index;
+use super::relation::{Index, Table};
 
 /// A call of a function with a column of the table, a constant of variable length and, for some functions, an integer.
 pub(crate) struct ColumnCall {
@@ -22,6 +22,35 @@ impl ColumnCall {
             let list = pg_sys::RelationGetIndexExpressions(index.raw());
             ColumnCall::read(node(list, 0)?)
         }
+    }
+
+    /// The expressions that CREATE STATISTICS names of a table, those of that form.
+    pub(crate) fn of_statistics(table: Table<'_>) -> Vec<ColumnCall> {
+        /// `Anum_pg_statistic_ext_stxexprs` of all versions.
+        const EXPRESSIONS: i16 = 9;
+        let mut calls = Vec::new();
+        // SAFETY: the server returns a list of its own with the numbers of the objects; a row of the catalog is released when what
+        // is read of it has been copied.
+        unsafe {
+            let objects = pg_sys::RelationGetStatExtList(table.raw());
+            for at in 0..pg_sys::list_length(objects) {
+                let cache = pg_sys::SysCacheIdentifier::STATEXTOID as i32;
+                let row = pg_sys::SearchSysCache1(cache, pg_sys::list_nth_oid(objects, at).into());
+                if row.is_null() {
+                    continue;
+                }
+                let mut null = false;
+                let stored = pg_sys::SysCacheGetAttr(cache, row, EXPRESSIONS, &raw mut null);
+                let text = (!null).then(|| pg_sys::text_to_cstring(stored.cast_mut_ptr()));
+                pg_sys::ReleaseSysCache(row);
+                let Some(text) = text else { continue };
+                let expressions = pg_sys::stringToNode(text).cast::<pg_sys::List>();
+                let nodes = (0..).map_while(|at| node(expressions, at));
+                calls.extend(nodes.filter_map(|expression| ColumnCall::read(expression)));
+            }
+            pg_sys::list_free(objects);
+        }
+        calls
     }
 
     /// Reads an expression.

@@ -6,6 +6,9 @@
 //! function, so nobody needs to be allowed to execute it: like the server's support functions it is called without asking, for
 //! a constant by the planner, else by the plan's node.
 //!
+//! Of an equality between the value at a path of a document and a constant, `column -> 'path' = value`, a function makes a filter of
+//! path and value ([`ValueOperator`]).
+//!
 //! A filter that depends on no other table makes an ordinary path; one that depends on others, a path parameterized by
 //! them, for the inner side of a nested loop. Where the query is ordered by a value of the documents first, there is a second
 //! path that has this order ([`AskedOrder`]), with every condition or, if there is none, for all rows. That it has it does not
@@ -24,9 +27,10 @@ use pgrx::pg_sys;
 
 use super::custom_path::{self, Columns};
 use super::custom_scan::argument_of;
+use super::datum::{Datum, Layout};
 use super::filter_scan::{FilteredRows, Methods, Scanned};
 use super::function::Args;
-use super::row_order::{AskedOrder, RowOrder};
+use super::row_order::{AskedOrder, RowOrder, called_by};
 use super::scan_node::new_plan;
 use super::streamed::{Argument, Estimate};
 use super::{catalog, compat, error_frame, scan_team};
@@ -43,6 +47,18 @@ pub(crate) struct FilterOperator {
     pub(crate) finds_few: bool,
 }
 
+/// An operator between a value of a document, which a function gives at a path, and a constant that says which are wanted.
+pub(crate) struct ValueOperator {
+    /// The function behind it.
+    pub(crate) function: &'static CStr,
+    /// The function of a document and a path that gives the value.
+    pub(crate) value: &'static CStr,
+    /// The function of the path and the constant that makes a filter.
+    pub(crate) filter: &'static CStr,
+    /// A path of which nothing is searched for: the server has an index of its own.
+    pub(crate) except: &'static [u8],
+}
+
 /// The share of the rows that match a filter of which nothing is known: that of the server's operators of containment.
 const UNKNOWN_SHARE: f64 = 0.001;
 
@@ -51,6 +67,7 @@ pub(crate) struct FilterPaths {
     column: &'static CStr,
     value: &'static CStr,
     operators: &'static [FilterOperator],
+    value_operators: &'static [ValueOperator],
     paths: &'static pg_sys::CustomPathMethods,
     pub(super) scan: &'static pg_sys::CustomScanMethods,
     estimate: fn(Scanned, &Argument<'_>, bool, Option<&RowOrder>) -> Option<Estimate>,
@@ -64,11 +81,15 @@ unsafe impl Send for FilterPaths {}
 
 impl FilterPaths {
     /// The record of a search for the rows that these operators want.
-    pub(crate) const fn new<T: FilteredRows>(operators: &'static [FilterOperator]) -> FilterPaths {
+    pub(crate) const fn new<T: FilteredRows>(
+        operators: &'static [FilterOperator],
+        value_operators: &'static [ValueOperator],
+    ) -> FilterPaths {
         FilterPaths {
             column: T::COLUMN,
             value: T::VALUE,
             operators,
+            value_operators,
             paths: Paths::<T>::METHODS,
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
@@ -188,7 +209,9 @@ impl Search<'_> {
     unsafe fn of(root: *mut pg_sys::PlannerInfo, condition: &Condition) -> Option<Self> {
         // SAFETY: the server makes new expressions, with parameters and stable functions replaced where it can.
         unsafe {
-            let operator = condition.operator;
+            let Asked::Filter(operator) = condition.asked else {
+                return Search::of_value(root, condition);
+            };
             let estimated = pg_sys::estimate_expression_value(root, condition.wanted);
             let wanted = pg_sys::eval_const_expressions(root, condition.wanted);
             let (filter, estimated) = (operator.filter_of(wanted)?, operator.filter_of(estimated)?);
@@ -202,6 +225,31 @@ impl Search<'_> {
             let implied = operator.filter.is_some();
             let condition = if implied { ptr::null_mut() } else { condition.clause };
             Some(Search { filter, value, condition, implied })
+        }
+    }
+
+    /// That for a value at a path, which has to be a constant: of another one it is not known whether an index helps.
+    ///
+    /// # Safety
+    /// The planner, and a condition of the query.
+    unsafe fn of_value(root: *mut pg_sys::PlannerInfo, condition: &Condition) -> Option<Self> {
+        // SAFETY: the server makes a new expression; a strict function of these two arguments, which returns a document.
+        unsafe {
+            let Asked::Value(operator, path) = condition.asked else { return None };
+            let function = catalog::own_function_if_exists(operator.filter)?;
+            let wanted = pg_sys::eval_const_expressions(root, condition.wanted);
+            if are_rows_hidden(root) || (*wanted).type_ != pg_sys::NodeTag::T_Const {
+                return None;
+            }
+            let wanted = &*wanted.cast::<pg_sys::Const>();
+            if wanted.constisnull {
+                return None;
+            }
+            let (kind, none) = (catalog::own_type(c"bson"), pg_sys::InvalidOid);
+            let filter = pg_sys::OidFunctionCall2Coll(function, none, (*path).constvalue, wanted.constvalue);
+            let filter = pg_sys::makeConst(kind, -1, none, -1, filter, false, false).cast();
+            let value = argument_of(filter, |_| None);
+            Some(Search { filter, value, condition: ptr::null_mut(), implied: true })
         }
     }
 
@@ -329,10 +377,50 @@ unsafe fn are_rows_hidden(root: *mut pg_sys::PlannerInfo) -> bool {
 /// A condition on the documents of a table.
 struct Condition {
     clause: *mut pg_sys::OpExpr,
-    operator: &'static FilterOperator,
+    asked: Asked,
     document: *mut pg_sys::Var,
     /// The other argument.
     wanted: *mut pg_sys::Node,
+}
+
+/// What a condition asks of a document.
+#[derive(Clone, Copy)]
+enum Asked {
+    Filter(&'static FilterOperator),
+    /// A value at a path.
+    Value(&'static ValueOperator, *mut pg_sys::Const),
+}
+
+impl ValueOperator {
+    /// The operator of a condition, if it is among `operators`, the document, the path and the constant.
+    ///
+    /// # Safety
+    /// The number of an operator and its arguments, two.
+    unsafe fn of(
+        operators: &'static [ValueOperator],
+        operator: pg_sys::Oid,
+        arguments: *mut pg_sys::List,
+    ) -> Option<(Asked, *mut pg_sys::Node, *mut pg_sys::Node)> {
+        // SAFETY: the tag of a node says what structure it is.
+        unsafe {
+            let function = pg_sys::get_opcode(operator);
+            catalog::own_function_among(function, operators, |known| known.function)?;
+            [(0, 1), (1, 0)].into_iter().find_map(|(value, wanted)| {
+                let value = pg_sys::list_nth(arguments, value).cast::<pg_sys::Node>();
+                let (called, list) = called_by(value)?;
+                let known = operators.iter().find(|known| catalog::is_own_function(called, known.value))?;
+                let path = pg_sys::list_nth(list, 1).cast::<pg_sys::Const>();
+                if (*path.cast::<pg_sys::Node>()).type_ != pg_sys::NodeTag::T_Const
+                    || (*path).constisnull
+                    || *Datum::from_raw((*path).constvalue, Layout::Varlena).bytes() == *known.except
+                {
+                    return None;
+                }
+                let document = pg_sys::list_nth(list, 0).cast();
+                Some((Asked::Value(known, path), document, pg_sys::list_nth(arguments, wanted).cast()))
+            })
+        }
+    }
 }
 
 impl FilterOperator {
@@ -403,14 +491,15 @@ unsafe fn condition_at(
         {
             return None;
         }
-        let (operator, document, wanted) =
-            FilterOperator::of(filters.operators, (*clause).opno, (*clause).args)?;
+        let (asked, document, wanted) = FilterOperator::of(filters.operators, (*clause).opno, (*clause).args)
+            .map(|(operator, document, wanted)| (Asked::Filter(operator), document, wanted))
+            .or_else(|| ValueOperator::of(filters.value_operators, (*clause).opno, (*clause).args))?;
         let document = document.cast::<pg_sys::Var>();
         let is_search = (*document.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Var
             && (*document).varno == number as i32
             && (*document).varlevelsup == 0
             && !pg_sys::contain_volatile_functions(wanted);
-        is_search.then_some(Condition { clause, operator, document, wanted })
+        is_search.then_some(Condition { clause, asked, document, wanted })
     }
 }
 

@@ -1,7 +1,7 @@
 //! Planning of [`StreamedFunction`]s in FROM: a hook of the planner's, and the support function of their SQL
 //! declarations.
 //!
-//! A call in FROM is scanned by a function scan, which collects the whole answer first. Where nothing speaks against it,
+//! A call in FROM is scanned by a function scan, which collects the whole answer first and shows nothing of how. Where nothing speaks against it,
 //! the hook puts a custom path in its place, which [`super::custom_scan`] executes. The library has to be loaded before
 //! the planner makes paths; it is, because the planner asks the support function to simplify every call first.
 //!
@@ -23,12 +23,13 @@ use super::filter_path::{self, FilterPaths};
 use super::function::{Args, Output};
 use super::scan_node::new_plan;
 use super::setting::Switch;
-use super::streamed::{ARGUMENTS, Argument, Divided, Estimate, StreamedFunction};
+use super::streamed::{ARGUMENTS, Argument, Divided, Estimate, Returned, StreamedFunction};
 use super::{catalog, error_frame};
 
 /// A function that the hook knows.
 pub(crate) struct Planned {
     function: &'static CStr,
+    returned: Returned,
     methods: &'static pg_sys::CustomPathMethods,
     scan: &'static pg_sys::CustomScanMethods,
     estimate: fn(&[Argument<'_>; ARGUMENTS]) -> Option<Estimate>,
@@ -45,6 +46,7 @@ impl Planned {
     pub(crate) const fn new<T: StreamedFunction>() -> Planned {
         Planned {
             function: T::FUNCTION,
+            returned: T::RETURNED,
             methods: Paths::<T>::METHODS,
             scan: Methods::<T>::SCAN,
             estimate: T::estimate,
@@ -157,12 +159,13 @@ unsafe fn planned(
         if (*function).funccolcount != 1
             || !(*function).funccolnames.is_null()
             || (*call.cast::<pg_sys::Node>()).type_ != pg_sys::NodeTag::T_FuncExpr
-            || !(*call).funcretset
             || pg_sys::list_length((*call).args) != ARGUMENTS as i32
         {
             return None;
         }
-        let planned = functions.iter().find(|planned| planned.is((*call).funcid))?;
+        let returned = if (*call).funcretset { Returned::Set } else { Returned::Number };
+        let planned =
+            functions.iter().find(|planned| planned.returned == returned && planned.is((*call).funcid))?;
         // A function scan evaluates its arguments once and then repeats its rows; a stream evaluates them again.
         let again = pg_sys::contain_volatile_functions((*call).args.cast());
         (!again && !wants_whole_rows(rel)).then_some((planned, call))

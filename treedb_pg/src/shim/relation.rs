@@ -117,6 +117,12 @@ impl<'r> Relation<'r> {
         (rows > 0.0 && pages > 0).then(|| f64::from(rows) * f64::from(self.blocks()) / f64::from(pages))
     }
 
+    /// Which part of its pages had only rows that everybody sees when the server counted them last.
+    pub(crate) fn all_visible_part(self) -> f64 {
+        let visible = self.class().relallvisible.max(0);
+        (f64::from(visible) / f64::from(self.blocks().max(1))).min(1.0)
+    }
+
     /// The indexes of a table; none of a relation of another kind.
     pub(crate) fn indexes(self) -> Vec<pg_sys::Oid> {
         // SAFETY: the server returns a list of its own with the numbers of the indexes.

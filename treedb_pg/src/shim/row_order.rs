@@ -139,15 +139,7 @@ unsafe fn value_of(
 ) -> Option<(i16, Vec<u8>)> {
     // SAFETY: the tag of a node says what structure it is; a constant of a type of variable length.
     unsafe {
-        let called = match (*expression).type_ {
-            pg_sys::NodeTag::T_OpExpr => pg_sys::get_opcode((*expression.cast::<pg_sys::OpExpr>()).opno),
-            pg_sys::NodeTag::T_FuncExpr => (*expression.cast::<pg_sys::FuncExpr>()).funcid,
-            _ => return None,
-        };
-        let arguments = arguments_of(expression);
-        if pg_sys::list_length(arguments) != 2 {
-            return None;
-        }
+        let (called, arguments) = called_by(expression)?;
         let document = pg_sys::list_nth(arguments, 0).cast::<pg_sys::Var>();
         let path = pg_sys::list_nth(arguments, 1).cast::<pg_sys::Const>();
         let is_value = (*document.cast::<pg_sys::Node>()).type_ == pg_sys::NodeTag::T_Var
@@ -161,6 +153,23 @@ unsafe fn value_of(
             let path = Datum::from_raw((*path).constvalue, Layout::Varlena).bytes().to_vec();
             ((*document).varattno, path)
         })
+    }
+}
+
+/// The function of two arguments that an expression calls, and its arguments.
+///
+/// # Safety
+/// An expression.
+pub(super) unsafe fn called_by(expression: *mut pg_sys::Node) -> Option<(pg_sys::Oid, *mut pg_sys::List)> {
+    // SAFETY: the tag of a node says what structure it is.
+    unsafe {
+        let called = match (*expression).type_ {
+            pg_sys::NodeTag::T_OpExpr => pg_sys::get_opcode((*expression.cast::<pg_sys::OpExpr>()).opno),
+            pg_sys::NodeTag::T_FuncExpr => (*expression.cast::<pg_sys::FuncExpr>()).funcid,
+            _ => return None,
+        };
+        let arguments = arguments_of(expression);
+        (pg_sys::list_length(arguments) == 2).then_some((called, arguments))
     }
 }
 

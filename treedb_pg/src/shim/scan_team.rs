@@ -22,6 +22,7 @@ use pgrx::pg_sys;
 use super::parallel_segment::{Context, FIRST_OWN, NewContext, run_worker};
 use super::relation::{LockMode, OpenTable, Table};
 use super::release::may_release;
+use super::row_claims::RowClaims;
 use super::snapshot::Snapshot;
 
 const KEY_SHARED: u64 = FIRST_OWN;
@@ -37,6 +38,8 @@ const QUEUE: usize = 256 * 1024;
 struct Shared {
     table: pg_sys::Oid,
     job_size: usize,
+    /// Whether the processes share rows by claims.
+    by_claims: bool,
     /// Nothing more is wanted.
     stop: AtomicBool,
     /// How many documents they have looked at, as far as they tell.
@@ -68,6 +71,11 @@ unsafe fn outcome_of<'c>(shared: *mut Shared, worker: usize) -> &'c AtomicU32 {
 /// How many workers the planner gives to a scan of a table, by its size, its options and the settings; 0 if other processes
 /// cannot read it, or if this is one of several.
 pub(super) fn most_workers(table: Table<'_>) -> usize {
+    workers_for(table, f64::from(table.blocks()))
+}
+
+/// The same of a scan that reads so many of its blocks.
+pub(super) fn workers_for(table: Table<'_>, blocks: f64) -> usize {
     // SAFETY: settings and the state of the backend; an open table, whose options are those of a plain table.
     unsafe {
         let most = pg_sys::max_parallel_workers_per_gather;
@@ -84,7 +92,6 @@ pub(super) fn most_workers(table: Table<'_>) -> usize {
             rel_parallel_workers: options.map_or(-1, |options| options.parallel_workers),
             ..pg_sys::RelOptInfo::default()
         };
-        let blocks = f64::from(table.blocks());
         let workers = pg_sys::compute_parallel_worker(&raw mut planned, blocks, -1.0, most);
         usize::try_from(workers).unwrap_or(0)
     }
@@ -125,16 +132,41 @@ impl Drop for Held {
     }
 }
 
+/// How the processes of a plan of the server's share what they read of a table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Division {
+    /// They scan it together: each gets blocks that nobody has had before.
+    Scan,
+    /// Each finds all rows, by indexes, and returns those of the blocks that it claims, of which the table has so many.
+    Claims(u32),
+}
+
+impl Division {
+    /// By claims on the blocks that a table has now.
+    pub(crate) fn by_claims(table: &OpenTable) -> Division {
+        Division::Claims(table.get().blocks())
+    }
+}
+
+/// What several processes have looked at.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Examined {
+    pub(crate) keys: u64,
+    pub(crate) documents: u64,
+}
+
 /// A scan that several processes share, as one of them sees it.
 #[derive(Clone)]
 pub(crate) struct SharedScan {
+    /// Nothing that may be used if they share rows by claims.
     scan: pg_sys::ParallelTableScanDesc,
+    claims: Option<RowClaims>,
     shared: *mut Shared,
     /// What keeps the segment, in the leader of a team. A worker ends with its segment.
     _held: Option<Rc<Held>>,
 }
 
-/// Where the server's description of a scan begins, behind the shared state, in the memory that the processes of a plan of the
+/// Where the server's description of a scan begins, or the claims, behind the shared state, in the memory that the processes of a plan of the
 /// server's get from its executor.
 const DESCRIPTION: usize = size_of::<Shared>().next_multiple_of(pg_sys::MAXIMUM_ALIGNOF as usize);
 
@@ -143,33 +175,43 @@ impl SharedScan {
     pub(super) const LEAST: usize = DESCRIPTION;
 
     /// How many bytes a scan takes.
-    pub(super) fn size(table: &OpenTable, snapshot: Snapshot<'_>) -> usize {
-        // SAFETY: an open table and a snapshot.
-        DESCRIPTION + unsafe { pg_sys::table_parallelscan_estimate(table.get().raw(), snapshot.raw()) }
+    pub(super) fn size(table: &OpenTable, division: Division, snapshot: Snapshot<'_>) -> usize {
+        let size = match division {
+            // SAFETY: an open table and a snapshot.
+            Division::Scan => unsafe {
+                pg_sys::table_parallelscan_estimate(table.get().raw(), snapshot.raw())
+            },
+            Division::Claims(blocks) => RowClaims::size(blocks),
+        };
+        DESCRIPTION + size
     }
 
-    /// Makes a scan of a table, or of none.
+    /// Makes a scan of a table, divided so, or of none.
     ///
     /// # Safety
     /// `place` has as many bytes as [`SharedScan::size`] said, aligned as the server aligns memory, which nobody else uses; they
     /// stay until the result is dropped.
     pub(super) unsafe fn make(
         place: *mut c_void,
-        table: Option<&OpenTable>,
+        table: Option<&(OpenTable, Division)>,
         snapshot: Snapshot<'_>,
     ) -> SharedScan {
         // SAFETY: the caller's.
         unsafe {
             let shared = place.cast::<Shared>();
-            let oid = table.map_or(pg_sys::InvalidOid, |table| table.get().oid());
+            let oid = table.map_or(pg_sys::InvalidOid, |(table, _)| table.get().oid());
             shared.write(Shared {
                 table: oid,
                 job_size: 0,
+                by_claims: matches!(table, Some((_, Division::Claims(_)))),
                 stop: AtomicBool::new(false),
                 examined: AtomicU64::new(0),
             });
+            if let Some((_, Division::Claims(blocks))) = table {
+                RowClaims::make(place.cast::<u8>().add(DESCRIPTION).cast(), *blocks);
+            }
             let made = SharedScan::in_place(place);
-            if let Some(table) = table {
+            if let Some((table, Division::Scan)) = table {
                 pg_sys::table_parallelscan_initialize(table.get().raw(), made.scan, snapshot.raw());
             }
             made
@@ -187,11 +229,15 @@ impl SharedScan {
     }
 
     /// # Safety
-    /// As [`SharedScan::at`].
+    /// As [`SharedScan::at`]; claims have been made, if there are any.
     unsafe fn in_place(place: *mut c_void) -> SharedScan {
         // SAFETY: the caller's.
-        let scan = unsafe { place.cast::<u8>().add(DESCRIPTION) };
-        SharedScan { scan: scan.cast(), shared: place.cast(), _held: None }
+        unsafe {
+            let shared = place.cast::<Shared>();
+            let behind = place.cast::<u8>().add(DESCRIPTION);
+            let claims = (*shared).by_claims.then(|| RowClaims::at(behind.cast()));
+            SharedScan { scan: behind.cast(), claims, shared, _held: None }
+        }
     }
 
     /// Makes it begin again.
@@ -200,7 +246,17 @@ impl SharedScan {
     /// The table is that of the scan, which no other process takes part in now.
     pub(super) unsafe fn restart(&self, table: &OpenTable) {
         // SAFETY: the caller's.
-        unsafe { pg_sys::table_parallelscan_reinitialize(table.get().raw(), self.scan) }
+        unsafe {
+            match self.claims {
+                Some(claims) => claims.clear(),
+                None => pg_sys::table_parallelscan_reinitialize(table.get().raw(), self.scan),
+            }
+        }
+    }
+
+    /// What says which rows are this process's, if they are shared by claims.
+    pub(crate) fn claims(&self) -> Option<RowClaims> {
+        self.claims
     }
 
     /// Opens the table, which the leader has locked.
@@ -208,19 +264,23 @@ impl SharedScan {
         OpenTable::open(self.table(), LockMode::AccessShare)
     }
 
-    /// Notes that this process has looked at more documents.
-    pub(crate) fn add_examined(&self, documents: u64) {
+    /// Notes that this process has looked at more. Entries of indexes count where rows are shared by claims.
+    pub(crate) fn add_examined(&self, more: Examined) {
+        if let Some(claims) = self.claims {
+            claims.add_keys(more.keys);
+        }
         // SAFETY: in the segment, which stays.
-        unsafe { (*self.shared).examined.fetch_add(documents, Ordering::Relaxed) };
+        unsafe { (*self.shared).examined.fetch_add(more.documents, Ordering::Relaxed) };
     }
 
-    /// How many documents all processes have looked at.
-    pub(crate) fn examined(&self) -> u64 {
+    /// What all processes have looked at.
+    pub(crate) fn examined(&self) -> Examined {
         // SAFETY: in the segment, which stays.
-        unsafe { (*self.shared).examined.load(Ordering::Relaxed) }
+        let documents = unsafe { (*self.shared).examined.load(Ordering::Relaxed) };
+        Examined { keys: self.claims.map_or(0, |claims| claims.keys()), documents }
     }
 
-    /// Begins this process's part.
+    /// Begins this process's part of a scan that is not shared by claims.
     ///
     /// # Safety
     /// `table` is the table that the scan is of.
@@ -306,7 +366,7 @@ impl Team {
 
     /// The leader's part of the scan.
     pub(crate) fn scan(&self) -> SharedScan {
-        SharedScan { scan: self.scan, shared: self.shared, _held: Some(Rc::clone(&self.held)) }
+        SharedScan { scan: self.scan, claims: None, shared: self.shared, _held: Some(Rc::clone(&self.held)) }
     }
 
     /// Passes the messages of the workers to `each` until they have ended, or `each` says false. True if all of them have
@@ -425,7 +485,7 @@ pub(crate) unsafe fn work(
                 let queue = pg_sys::shm_mq_attach(queue, segment, std::ptr::null_mut());
                 let this = Part {
                     table: OpenTable::open((*shared).table, LockMode::AccessShare),
-                    scan: SharedScan { scan: chunk(KEY_SCAN).cast(), shared, _held: None },
+                    scan: SharedScan { scan: chunk(KEY_SCAN).cast(), claims: None, shared, _held: None },
                     job: std::slice::from_raw_parts(chunk(KEY_JOB).cast::<u8>(), (*shared).job_size),
                     queue,
                 };

@@ -89,6 +89,8 @@ pub(crate) struct Costs {
     pub(crate) tuple: f64,
     pub(crate) index_tuple: f64,
     pub(crate) operator: f64,
+    /// To begin with workers.
+    pub(crate) parallel_setup: f64,
 }
 
 /// The planner's cost settings as they are now.
@@ -101,6 +103,7 @@ pub(crate) fn costs() -> Costs {
             tuple: pg_sys::cpu_tuple_cost,
             index_tuple: pg_sys::cpu_index_tuple_cost,
             operator: pg_sys::cpu_operator_cost,
+            parallel_setup: pg_sys::parallel_setup_cost,
         }
     }
 }

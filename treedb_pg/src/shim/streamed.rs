@@ -1,4 +1,5 @@
-//! Functions in FROM whose rows are produced one by one: what such a function is, as a trait of safe functions.
+//! Functions in FROM whose rows are produced one by one, or that have one number for an answer: what such a function is, as a
+//! trait of safe functions.
 //!
 //! [`super::function_path`] plans a call, [`super::custom_scan`] carries it out.
 
@@ -10,15 +11,24 @@ use pgrx::pg_sys;
 use super::datum::Datum;
 use super::memory::bytes_of_words;
 use super::relation::OpenTable;
-use super::scan_team::{self, SharedScan};
+use super::scan_team::{self, Division, Examined, SharedScan};
 use super::snapshot::Registered;
 
 /// The number of arguments that such a function has, all of which are of variable length.
 pub(crate) const ARGUMENTS: usize = 3;
 
-/// A set-returning function of the extension's that the planner knows.
+/// What a function returns.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Returned {
+    /// A set of values of variable length; none if an argument is NULL.
+    Set,
+    /// One integer of 64 bits, NULL if an argument is.
+    Number,
+}
+
+/// A function of the extension's that the planner knows.
 ///
-/// It is strict, has [`ARGUMENTS`] arguments of variable length and returns rows of one column of variable length.
+/// It is strict and has [`ARGUMENTS`] arguments of variable length.
 pub(crate) trait StreamedFunction: Sized + 'static {
     /// Its name in the extension's schema.
     const FUNCTION: &'static CStr;
@@ -26,6 +36,8 @@ pub(crate) trait StreamedFunction: Sized + 'static {
     const NODE: &'static CStr;
     /// What EXPLAIN calls the arguments.
     const LABELS: [&'static CStr; ARGUMENTS];
+    /// What it returns.
+    const RETURNED: Returned = Returned::Set;
     /// Whether what is allocated while rows are read is used later than in the same call of [`Self::fill`].
     const KEEPS_MEMORY: bool;
 
@@ -39,13 +51,13 @@ pub(crate) trait StreamedFunction: Sized + 'static {
         None
     }
 
-    /// The table of a call whose rows are those of a scan of that table, each by itself and in no order.
-    fn table(_call: &Call<'_>) -> Option<OpenTable> {
+    /// The table of a call whose rows are made of that table's, each by itself and in no order, and how processes share it.
+    fn shared(_call: &Call<'_>) -> Option<(OpenTable, Division)> {
         None
     }
 
     /// Begins the part of such a call that falls to this process. Only called for one that [`Self::divided`] and
-    /// [`Self::table`] have said something of. What is allocated while the first rows are read is kept.
+    /// [`Self::shared`] have said something of. What is allocated while the first rows are read is kept.
     fn open_part(call: &Call<'_>, snapshot: Registered, part: SharedScan) -> Self;
 
     /// Begins a call, under the snapshot of the statement.
@@ -55,12 +67,12 @@ pub(crate) trait StreamedFunction: Sized + 'static {
     /// Adds the next rows to a batch, at least one if there are any. False if there are no more.
     fn fill(&mut self, batch: &mut Batch) -> bool;
 
-    /// Shows the call in EXPLAIN: `running` if it has been executed; `examined` is how many documents several processes have
-    /// looked at, if they have shared it.
+    /// Shows the call in EXPLAIN: `running` if it has been executed; `examined` is what several processes have looked at, if
+    /// they have shared it.
     fn explain(
         running: Option<&Self>,
         arguments: &[Argument<'_>; ARGUMENTS],
-        examined: Option<u64>,
+        examined: Option<Examined>,
         shown: &mut Explanation<'_>,
     );
 }
@@ -75,10 +87,10 @@ pub(crate) struct Divided {
 }
 
 impl Divided {
-    /// `estimate`, of which `whole` is not divided, among the workers that a scan of a table should have; `None` if there
-    /// are none.
-    pub(crate) fn of(table: &OpenTable, estimate: &Estimate, whole: f64) -> Option<Divided> {
-        let workers = scan_team::most_workers(table.get());
+    /// `estimate`, of which `whole` is not divided, among the workers that a scan of so many blocks of a table should have; `None`
+    /// if there are none.
+    pub(crate) fn of(table: &OpenTable, blocks: f64, estimate: &Estimate, whole: f64) -> Option<Divided> {
+        let workers = scan_team::workers_for(table.get(), blocks);
         let divisor = scan_team::divisor(workers);
         let each = Estimate {
             startup: estimate.startup,
@@ -128,7 +140,7 @@ pub(crate) struct Call<'c> {
     pub(crate) wanted: usize,
 }
 
-/// Rows on their way to the executor: values of variable length, one after the other, in memory of our own.
+/// Rows on their way to the executor: values of variable length, or numbers, one after the other, in memory of our own.
 #[derive(Default)]
 pub(crate) struct Batch {
     /// The values, each from a word on.
@@ -156,6 +168,12 @@ impl Batch {
         }
     }
 
+    /// Adds a row with this number.
+    pub(crate) fn put_number(&mut self, number: i64) {
+        self.starts.push(self.words.len());
+        self.words.push(number.cast_unsigned());
+    }
+
     /// How many rows there are.
     pub(crate) fn rows(&self) -> usize {
         self.starts.len()
@@ -167,10 +185,13 @@ impl Batch {
     }
 
     /// Takes the next row out; it stays where it is until the batch is changed.
-    pub(super) fn take(&mut self) -> Option<pg_sys::Datum> {
+    pub(super) fn take(&mut self, returned: Returned) -> Option<pg_sys::Datum> {
         let value = self.words.get(*self.starts.get(self.taken)?..)?;
         self.taken += 1;
-        Some(pg_sys::Datum::from(value.as_ptr().cast_mut()))
+        match returned {
+            Returned::Set => Some(pg_sys::Datum::from(value.as_ptr().cast_mut())),
+            Returned::Number => value.first().map(|number| pg_sys::Datum::from(*number)),
+        }
     }
 
     /// Removes all rows.

@@ -1,7 +1,8 @@
 //! Statistics from a sample of documents.
 //!
-//! The first pass counts the paths that documents have values at; further ones collect the keys of the paths that most
-//! documents have, of a few at a time. What they may hold in memory is bounded: paths, depth, elements of an array, bytes
+//! The first pass counts the paths that documents have values at; further ones collect the keys of some, of a few at a time:
+//! first the paths that the owner wants, as queries are expected to ask for them, then those that most documents have. Of paths
+//! with positions in arrays there are none. What they may hold in memory is bounded: paths, depth, elements of an array, bytes
 //! of a key.
 
 use std::collections::{BTreeMap, HashMap};
@@ -42,19 +43,28 @@ pub trait Sample {
 
 impl Statistics {
     /// The statistics of a collection of `rows` documents by a sample, with at most `target` common values and parts of a
-    /// histogram for each path.
+    /// histogram for each path. The paths in `wanted` have them before others.
     ///
     /// # Errors
     /// Those of the sample.
-    pub fn of_sample(sample: &mut dyn Sample, rows: f64, target: usize) -> Result<Statistics> {
-        let (mut counts, mut documents) = (HashMap::<Vec<u8>, Count>::new(), 0_u64);
+    pub fn of_sample(
+        sample: &mut dyn Sample,
+        wanted: &[String],
+        rows: f64,
+        target: usize,
+    ) -> Result<Statistics> {
+        let mut counts = PathCounts::new(wanted);
+        let mut documents = 0_u64;
         sample.each(&mut |document| {
             documents += 1;
-            count_paths(Doc::from(document), &mut Vec::new(), 1, documents, &mut counts);
+            counts.add(Doc::from(document), &mut Vec::new(), 1, documents);
             Ok(())
         })?;
-        let mut counted: Vec<(Vec<u8>, Count)> = counts.into_iter().collect();
-        counted.sort_by(|(a, count_a), (b, count_b)| (count_b.documents, a).cmp(&(count_a.documents, b)));
+        let mut counted: Vec<(Vec<u8>, Count)> = counts.counts.into_iter().collect();
+        counted.retain(|_| documents > 0);
+        counted.sort_by(|(a, count_a), (b, count_b)| {
+            (count_b.wanted, count_b.documents, a).cmp(&(count_a.wanted, count_a.documents, b))
+        });
         counted.truncate(MOST_PATHS);
         let mut paths = Vec::new();
         for some in counted.chunks(PATHS_PER_PASS) {
@@ -73,57 +83,79 @@ impl Statistics {
 /// The documents that have a value at a path.
 #[derive(Default)]
 struct Count {
+    wanted: bool,
     documents: u64,
     /// The number of the last one.
     last: u64,
 }
 
-/// Counts the paths of `document`, document number `number`, which is at `path`.
-fn count_paths(
-    document: Doc<'_>,
-    path: &mut Vec<u8>,
-    depth: usize,
-    number: u64,
-    counts: &mut HashMap<Vec<u8>, Count>,
-) {
-    for element in document.elements() {
-        let name = element.name;
-        // Such names cannot be told from parts of a path, or from positions in an array.
-        if name.is_empty() || name.contains(&b'.') || name.iter().all(u8::is_ascii_digit) {
-            continue;
-        }
-        let above = path.len();
-        if above > 0 {
-            path.push(b'.');
-        }
-        path.extend_from_slice(name);
-        match element.value() {
-            Value::Document(inner) if depth < MOST_NAMES => {
-                count_paths(inner, path, depth + 1, number, counts);
-            }
-            Value::Array(array) => {
-                count(path, number, counts);
-                for element in array.elements().take(MOST_ELEMENTS) {
-                    if let Value::Document(inner) = element.value()
-                        && depth < MOST_NAMES
-                    {
-                        count_paths(inner, path, depth + 1, number, counts);
-                    }
-                }
-            }
-            _ => count(path, number, counts),
-        }
-        path.truncate(above);
-    }
+/// Whether a name cannot be told from several, or from a position in an array, where it is a part of a path.
+fn is_ambiguous(name: &[u8]) -> bool {
+    name.is_empty() || name.contains(&b'.') || name.iter().all(u8::is_ascii_digit)
 }
 
-fn count(path: &[u8], number: u64, counts: &mut HashMap<Vec<u8>, Count>) {
-    if !counts.contains_key(path) && counts.len() < MOST_COUNTED {
-        counts.insert(path.to_vec(), Count::default());
+/// The paths that documents have values at.
+struct PathCounts {
+    counts: HashMap<Vec<u8>, Count>,
+    /// Names in a path at most.
+    most_names: usize,
+}
+
+impl PathCounts {
+    /// Those that are wanted, without documents.
+    fn new(wanted: &[String]) -> PathCounts {
+        let mut counts = HashMap::new();
+        let mut most_names = MOST_NAMES;
+        for path in wanted {
+            let names = || path.split('.');
+            if !names().any(|name| is_ambiguous(name.as_bytes())) {
+                most_names = most_names.max(names().count());
+                counts.insert(path.clone().into_bytes(), Count { wanted: true, ..Count::default() });
+            }
+        }
+        PathCounts { counts, most_names }
     }
-    let Some(count) = counts.get_mut(path) else { return };
-    if count.last != number {
-        (count.last, count.documents) = (number, count.documents + 1);
+
+    /// Counts the paths of `document`, document number `number`, which is at `path`.
+    fn add(&mut self, document: Doc<'_>, path: &mut Vec<u8>, depth: usize, number: u64) {
+        for element in document.elements() {
+            let name = element.name;
+            if is_ambiguous(name) {
+                continue;
+            }
+            let above = path.len();
+            if above > 0 {
+                path.push(b'.');
+            }
+            path.extend_from_slice(name);
+            match element.value() {
+                Value::Document(inner) if depth < self.most_names => {
+                    self.add(inner, path, depth + 1, number);
+                }
+                Value::Array(array) => {
+                    self.count(path, number);
+                    for element in array.elements().take(MOST_ELEMENTS) {
+                        if let Value::Document(inner) = element.value()
+                            && depth < self.most_names
+                        {
+                            self.add(inner, path, depth + 1, number);
+                        }
+                    }
+                }
+                _ => self.count(path, number),
+            }
+            path.truncate(above);
+        }
+    }
+
+    fn count(&mut self, path: &[u8], number: u64) {
+        if !self.counts.contains_key(path) && self.counts.len() < MOST_COUNTED {
+            self.counts.insert(path.to_vec(), Count::default());
+        }
+        let Some(count) = self.counts.get_mut(path) else { return };
+        if count.last != number {
+            (count.last, count.documents) = (number, count.documents + 1);
+        }
     }
 }
 
@@ -264,7 +296,8 @@ mod tests {
     #[test]
     fn a_skewed_field_has_its_common_values_and_a_histogram_of_the_others() {
         let documents = (0..10_000).map(|n| rawdoc! { "_id": n, "v": if n % 2 == 0 { -1 } else { n } });
-        let statistics = Statistics::of_sample(&mut documents.collect::<Vec<_>>(), 10_000.0, 10).unwrap();
+        let statistics =
+            Statistics::of_sample(&mut documents.collect::<Vec<_>>(), &[], 10_000.0, 10).unwrap();
         let v = statistics.at("v").unwrap();
         assert_eq!(v.common, [(key(-1), 0.5)]);
         assert_eq!((v.histogram.first(), v.histogram.last()), (Some(&key(1)), Some(&key(9_999))));
@@ -279,11 +312,40 @@ mod tests {
             0 => rawdoc! { "other": 1 },
             n => rawdoc! { "tags": [n, 7, 7], "at": { "x": n } },
         });
-        let statistics = Statistics::of_sample(&mut documents.collect::<Vec<_>>(), 1_000.0, 10).unwrap();
+        let statistics = Statistics::of_sample(&mut documents.collect::<Vec<_>>(), &[], 1_000.0, 10).unwrap();
         let tags = statistics.at("tags").unwrap();
         assert_eq!((tags.missing, tags.keys, tags.distinct, tags.multikey), (0.25, 1.75, 5.0, true));
         assert_eq!(tags.share_of_key(&key(7), 1_000.0), 0.75);
         assert_eq!(statistics.at("at.x").map(|x| x.missing), Some(0.25));
         assert_eq!(statistics.at("at"), None);
+    }
+
+    #[test]
+    fn wanted_paths_have_statistics_before_those_that_more_documents_have() {
+        let documents = (0..300).map(|n| {
+            let mut document = rawdoc! { "_id": n };
+            for field in 0..200 {
+                document.append(bson::raw::CString::try_from(format!("f{field:03}")).unwrap(), n);
+            }
+            if n % 3 == 0 {
+                document.append(
+                    bson::raw::cstr!("z"),
+                    rawdoc! { "a": { "b": { "c": { "d": { "e": n % 10 } } } } },
+                );
+            }
+            document
+        });
+        let mut documents = documents.collect::<Vec<_>>();
+        let wanted = ["z.a.b.c.d.e", "f199", "nowhere", "f100.0"].map(String::from);
+        let statistics = Statistics::of_sample(&mut documents, &wanted, 300.0, 10).unwrap();
+        assert_eq!(statistics.paths().count(), MOST_PATHS);
+        let deep = statistics.at("z.a.b.c.d.e").unwrap();
+        assert!((deep.missing - 2.0 / 3.0).abs() < 1e-9 && deep.distinct == 11.0, "{deep:?}");
+        assert!(statistics.at("f199").is_some() && statistics.at("f198").is_none());
+        // No document has a value there, which is something to know; positions in arrays are not looked at.
+        assert_eq!(statistics.at("nowhere").map(|path| path.missing), Some(1.0));
+        assert_eq!(statistics.at("f100.0"), None);
+        let without = Statistics::of_sample(&mut documents, &[], 300.0, 10).unwrap();
+        assert!(without.at("f199").is_none() && without.at("z.a.b.c.d.e").is_none());
     }
 }

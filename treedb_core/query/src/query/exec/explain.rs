@@ -258,9 +258,10 @@ fn over(mut stage: RawDocumentBuf, input: RawDocumentBuf) -> RawDocumentBuf {
 pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -> RawDocumentBuf {
     let counting = wanted == Wanted::Count;
     let filter = query.filter.source();
+    let is_known = || matches!(source.known_rows(), Ok(Some(_)));
     let mut found = match &plan.path {
         Path::Empty => return rawdoc! { "stage": "EOF" },
-        Path::CollectionScan if counting && query.filter.is_all() && query.hint.is_none() => {
+        Path::CollectionScan if counting && query.filter.is_all() && query.hint.is_none() && is_known() => {
             return rawdoc! { "stage": "RECORD_STORE_FAST_COUNT" };
         }
         Path::CollectionScan => {
@@ -293,6 +294,7 @@ pub fn stages(source: &dyn Source, query: &Query, plan: &Plan, wanted: Wanted) -
             }
         }
         Path::Near(search) => near_scan(source, query, search),
+        Path::Bitmap(set) if counting && plan.counts_by_keys(source) => sets(source, query, set),
         Path::Bitmap(set) => {
             over(rawdoc! { "stage": "FETCH", "filter": filter.to_owned() }, sets(source, query, set))
         }

@@ -38,10 +38,13 @@ impl Plan {
             Path::Empty => (0.0, 0.0),
             Path::CollectionScan => (0.0, rows),
             Path::Index { .. } if self.unique => (1.0, 1.0),
-            Path::Index { .. } => {
+            Path::Index { keys: tested, .. } => {
                 let alternatives = Plan::alternatives(source, query);
                 let own = alternatives.iter().find(|other| other.plan.path == self.path);
                 let (keys, fetched) = own.map_or((rows, rows), |own| (own.keys, own.rows));
+                // How many rows pass a test of their keys is guessed, while statistics may tell.
+                let guessed = tested.test.is_some() && query.limit == 0;
+                let fetched = if guessed { fetched.max(matches.min(keys)) } else { fetched };
                 // The limit is in the estimate already.
                 return returned(query, keys, fetched, matches.min(fetched), 1.0);
             }

@@ -10,7 +10,7 @@ use crate::geo::Grid;
 use crate::index::Definition;
 use crate::query::interrupt;
 
-use super::{BitmapScan, NearSearch, OrderedIndex, Path, Plan, PointLookup};
+use super::{BitmapScan, KeyPredicate, NearSearch, OrderedIndex, Path, Plan, PointLookup};
 
 /// Where the rows of a plan come from: `COLLSCAN`, `IDHACK`, `IXSCAN { a: 1 }`, or several scans of indexes. It is made for every
 /// operation of a server and seldom read, so it is text only when it is shown.
@@ -129,10 +129,20 @@ pub(in crate::query) fn index_stage(plan: &Plan, source: &dyn Source, counting: 
 /// Whether the keys of the index of a plan decide which rows match.
 pub(in crate::query) fn keys_suffice(plan: &Plan, source: &dyn Source) -> bool {
     match &plan.path {
-        Path::Index { index, keys, .. } => {
-            keys.complete && (source.entries_are_exact() || source.keys_decide(*index))
-        }
+        Path::Index { index, keys, .. } => keys_decide(source, *index, keys),
         _ => false,
+    }
+}
+
+fn keys_decide(source: &dyn Source, index: usize, keys: &KeyPredicate) -> bool {
+    keys.complete && (source.entries_are_exact() || source.keys_decide(index))
+}
+
+/// Whether the keys of all indexes of a bitmap scan decide together which rows match.
+fn sets_suffice(set: &BitmapScan, source: &dyn Source) -> bool {
+    match set {
+        BitmapScan::Index { index, keys, .. } => keys_decide(source, *index, keys),
+        BitmapScan::Or(sets) | BitmapScan::And(sets) => sets.iter().all(|set| sets_suffice(set, source)),
     }
 }
 
@@ -150,6 +160,18 @@ fn is_id_look_up(info: &OrderedIndex<'_>, ranges: &[KeyRange]) -> bool {
 }
 
 impl Plan {
+    /// Whether the documents that it finds are counted by their keys: their rows are only asked for where the snapshot may not
+    /// show them.
+    pub fn counts_by_keys(&self, source: &dyn Source) -> bool {
+        match &self.path {
+            Path::Empty => true,
+            Path::Index { .. } => keys_suffice(self, source),
+            // Rows of a union are fetched.
+            Path::Bitmap(set) => matches!(set, BitmapScan::And(_)) && sets_suffice(set, source),
+            Path::CollectionScan | Path::Near(_) => false,
+        }
+    }
+
     /// Says that the operation of the calling thread finds its rows by this plan, and counts one more use of its indexes.
     pub(in crate::query) fn begin(&self, source: &dyn Source) {
         self.count_use(source);
