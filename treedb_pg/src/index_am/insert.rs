@@ -20,7 +20,7 @@ use treedb_formats::node::BranchMut;
 
 use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
-use super::leaf_entries::LeafEntries;
+use super::leaf_entries::{LeafEntries, facts_of_leaf};
 use super::meta::Meta;
 use super::schema::{ADDRESS, Entry, Schema, facts_of_keys};
 use super::separators::{insert_separator, open_to, plan_split};
@@ -276,6 +276,7 @@ impl<'s> Tree<'s> {
         let mut image = PageImage::of(&old);
         let mut merged = self.checked(block, ViewMut::open(&mut image));
         self.checked(block, entries.write(0..entries.len(), &mut merged));
+        self.record_facts(facts_of_leaf(&mut merged));
         write(self.index, &mut [(&mut page, Write::Content(&image))]);
         fault::point("leaf_merge");
         true
@@ -316,6 +317,7 @@ impl<'s> Tree<'s> {
             );
         };
         let bound = &*entries.separator(at);
+        self.record_facts(entries.facts(0..at) | entries.facts(at..entries.len()));
         let mut right = allocate(self.index);
         let right_block = right.block();
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
@@ -581,7 +583,7 @@ impl<'s> Tree<'s> {
         self.index.cache_root(root_block, level + 1);
     }
 
-    /// Records facts about the index's entries in the meta page, before the first entry that makes them true.
+    /// Records facts about the index in the meta page, before the first entry, or leaf, that makes them true.
     pub(super) fn record_facts(&self, facts: u32) {
         if self.index.cached_facts() & facts == facts {
             return;

@@ -2,11 +2,12 @@
 //!
 //! Entries are taken as they lie in the page, those of the sorted part first, then those of the append area from its
 //! beginning on; their order does not matter here. A packed leaf closes its gaps in place. In a node, where each removal
-//! moves the arrays, that is done for a few entries only, and beyond that the node is written anew. The append area
-//! keeps what stays.
+//! moves the arrays, that is done for a few entries only, and beyond that the node is written anew, as a grouped leaf always
+//! is. The append area keeps what stays.
 
 use pgrx::pg_sys;
 use treedb_formats::append_area::{appended_header, mark_appended};
+use treedb_formats::grouped::{GroupedLeaf, is_grouped};
 use treedb_formats::node::LeafMut;
 use treedb_formats::packed::{PackedLeaf, is_packed, remove_packed};
 
@@ -25,21 +26,18 @@ pub(super) fn rows(
     out: &mut Vec<pg_sys::ItemPointerData>,
 ) -> Result<(), Damage> {
     let count = leaf.sorted_count();
-    match leaf.sorted_addresses() {
-        Some(addresses) => {
-            let mut damaged = false;
-            out.extend(addresses.map(|address| {
-                damaged |= address as u16 == 0;
-                row_numbered(address)
-            }));
-            if damaged {
-                return Err(no_row());
-            }
-        }
-        None => {
-            for i in 0..count {
-                out.push(leaf.row(Place::Sorted(i), key)?);
-            }
+    out.reserve(count);
+    let mut damaged = false;
+    let shown = leaf.sorted_addresses(|address| {
+        damaged |= address as u16 == 0;
+        out.push(row_numbered(address));
+    })?;
+    if damaged {
+        return Err(no_row());
+    }
+    if !shown {
+        for i in 0..count {
+            out.push(leaf.row(Place::Sorted(i), key)?);
         }
     }
     for entry in leaf.appended() {
@@ -71,6 +69,9 @@ pub(super) fn remove(
             remove_packed(payload, |i| sorted.get(i).copied().unwrap_or(false))?
         };
         Some(end..payload.len())
+    } else if is_grouped(payload) {
+        let end = GroupedLeaf::open(payload)?.end();
+        (removed == 0).then_some(end..payload.len())
     } else if removed <= FEW {
         let mut node = LeafMut::open(payload)?;
         for (i, _) in sorted.iter().enumerate().rev().filter(|(_, gone)| **gone) {
