@@ -99,8 +99,8 @@ def damaged_pages_are_errors_and_never_crashes(cluster):
     """Whatever the bytes of an index file: an answer or SQLSTATE XX001/XX002, and REINDEX heals it."""
     dice = random.Random(7)
     ways = [flip_bytes, flip_slots, flip_end, garbage, zero_page, swap_pages, cut_short, link_ring]
-    # Order of bytes, and order of a collation: two kinds of nodes.
-    keys = {"bytes": "v COLLATE \"C\"", "icu": "v COLLATE \"en-x-icu\" DESC", "int": "n"}
+    # Order of bytes, and order of a collation: two kinds of nodes; packed leaves, and grouped ones.
+    keys = {"bytes": "v COLLATE \"C\"", "icu": "v COLLATE \"en-x-icu\" DESC", "int": "n", "alike": "repeat(left(v,1),200) COLLATE \"en-x-icu\""}
     victims = []
     with cluster.connect() as db:
         for kind, key in keys.items():
