@@ -64,8 +64,15 @@ impl Grouping {
     /// Adds an entry that comes after `last`, the one that was added before it. Keys are at least as long as the tail.
     #[inline]
     pub fn add(&mut self, last: Option<Pair<'_>>, entry: Pair<'_>) {
+        let joins = last.is_some_and(|last| self.are_one_group(last, entry));
+        self.add_known(joins, entry);
+    }
+
+    /// Adds an entry that `joins` the group of the one that was added before it, or begins another one.
+    #[inline]
+    pub fn add_known(&mut self, joins: bool, entry: Pair<'_>) {
         self.entries += 1;
-        if !last.is_some_and(|last| self.are_one_group(last, entry)) {
+        if !joins {
             self.groups += 1;
             self.bytes += self.head(entry.0).len() + entry.1.len();
         }
@@ -81,7 +88,9 @@ impl Grouping {
         self.tail
     }
 
-    fn are_one_group(&self, a: Pair<'_>, b: Pair<'_>) -> bool {
+    /// Whether two entries next to one another are in one group.
+    #[inline]
+    pub fn are_one_group(&self, a: Pair<'_>, b: Pair<'_>) -> bool {
         a.0.len() == b.0.len() && a.1 == b.1 && self.head(a.0) == self.head(b.0)
     }
 
@@ -387,6 +396,49 @@ pub fn mark_grouped(payload: &mut [u8], i: usize) -> Result<(), NodeDamage> {
     Ok(())
 }
 
+/// Removes the entries of a grouped leaf for which `gone` is true. Returns how many bytes the leaf takes afterwards; those up
+/// to its former end keep some of what they had.
+pub fn remove_grouped(payload: &mut [u8], gone: impl Fn(usize) -> bool) -> Result<usize, NodeDamage> {
+    let old = payload.to_vec();
+    let leaf = GroupedLeaf::open(&old)?;
+    let mut marks = vec![0; leaf.marks.len()];
+    let (mut groups, mut tails, mut bytes) = (Vec::new(), Vec::new(), Vec::new());
+    let mut kept = 0;
+    for number in 0..leaf.groups.len() {
+        let group = leaf.group(number)?;
+        let before = kept;
+        for i in (group.from..group.to).filter(|i| !gone(*i)) {
+            tails.extend_from_slice(leaf.tail(i)?);
+            if leaf.is_marked(i) {
+                set_bit(&mut marks, kept);
+            }
+            kept += 1;
+        }
+        if kept > before {
+            bytes.extend_from_slice(group.head);
+            let head_end = bytes.len();
+            bytes.extend_from_slice(group.value);
+            for end in [kept, head_end, bytes.len()] {
+                groups.extend_from_slice(&(end as u16).to_le_bytes());
+            }
+        }
+    }
+    marks.truncate(kept.div_ceil(8));
+    let mut header = [GROUPED, leaf.tail as u8, 0, 0, 0, 0, 0, 0];
+    for (at, number) in [(2, kept), (4, groups.len() / GROUP), (6, bytes.len())] {
+        if let Some(place) = header.get_mut(at..at + 2) {
+            place.copy_from_slice(&(number as u16).to_le_bytes());
+        }
+    }
+    let left = [&header[..], &groups, &tails, &marks, &bytes].concat();
+    match payload.get_mut(..left.len()) {
+        Some(place) if left.len() <= leaf.end() => place.copy_from_slice(&left),
+        // Only if groups say that they share bytes.
+        _ => return Err(NodeDamage::new(6, "heads and values that do not overlap", left.len())),
+    }
+    Ok(left.len())
+}
+
 #[cfg(test)]
 mod tests {
     use treedb_testing::Rng;
@@ -492,6 +544,32 @@ mod tests {
     }
 
     #[test]
+    fn what_is_left_after_a_removal_is_what_was_not_removed() {
+        let mut rng = Rng::new(5);
+        for round in 0..500 {
+            let entries = entries(&mut rng, 1);
+            let mut payload = vec![0xAA; 8192];
+            let all = write(&mut payload, 1 + round % 8, &entries).unwrap();
+            let share = 1 + rng.below(8);
+            let gone: Vec<bool> = entries.iter().map(|_| rng.below(share) == 0).collect();
+            let end = remove_grouped(&mut payload, |i| gone[i]).unwrap();
+            let leaf = GroupedLeaf::open(&payload).unwrap();
+            leaf.validate().unwrap();
+            assert_eq!(leaf.end(), end);
+            assert!(end <= all);
+            let left: Vec<Entry> = (0..leaf.count())
+                .map(|i| {
+                    let mut key = Vec::new();
+                    leaf.append_key(i, &mut key).unwrap();
+                    (key, leaf.value(i).unwrap().to_vec(), leaf.is_marked(i))
+                })
+                .collect();
+            let kept = entries.iter().zip(&gone).filter(|(_, gone)| !**gone);
+            assert_eq!(left, kept.map(|(entry, _)| entry.clone()).collect::<Vec<_>>());
+        }
+    }
+
+    #[test]
     fn marks_are_kept_for_each_entry() {
         let mut rng = Rng::new(3);
         let mut entries = entries(&mut rng, 2);
@@ -549,6 +627,7 @@ mod tests {
                 let _ = leaf.search_by(&mut out, |key| key.cmp(b"abc"));
                 let _ = (leaf.each_end(0..leaf.count(), 6, |_| {}), leaf.validate(), leaf.end());
                 let _ = mark_grouped(&mut payload, rng.below(200));
+                let _ = remove_grouped(&mut payload, |i| i % 3 == 0);
             }
         }
     }

@@ -48,33 +48,22 @@ struct LeafSize {
 }
 
 impl LeafSize {
-    /// The size with one more entry, which comes after all others, of which these are the first key and the last entry.
-    fn with(
-        mut self,
-        schema: &Schema,
-        first: &[u8],
-        last: (&[u8], &[u8]),
-        (key, value): (&[u8], &[u8]),
-    ) -> LeafSize {
+    /// Adds an entry, which comes after all others, of which these are the first key and the last entry.
+    fn add(&mut self, schema: &Schema, first: &[u8], last: (&[u8], &[u8]), (key, value): (&[u8], &[u8])) {
         let alone = self.count == 0;
-        let compressed = self.compressed || schema.is_compressed(key);
-        let prefix = match schema.keys {
-            _ if compressed => 0,
+        self.compressed |= schema.is_compressed(key);
+        self.prefix = match schema.keys {
+            _ if self.compressed => 0,
             Keys::Custom => 0,
             Keys::Bytewise if alone => key.len(),
             Keys::Bytewise => common(first.get(..self.prefix).unwrap_or(first), key),
         };
         self.groupings.add((!alone).then_some(last), (key, value));
-        LeafSize {
-            count: self.count + 1,
-            prefix,
-            shortest: if alone { key.len() } else { self.shortest.min(key.len()) },
-            longest: self.longest.max(key.len()),
-            keys: self.keys + key.len(),
-            values: self.values + value.len(),
-            compressed,
-            groupings: self.groupings,
-        }
+        self.count += 1;
+        self.shortest = if alone { key.len() } else { self.shortest.min(key.len()) };
+        self.longest = self.longest.max(key.len());
+        self.keys += key.len();
+        self.values += value.len();
     }
 
     fn bytes(&self, schema: &Schema) -> usize {
@@ -175,7 +164,7 @@ impl<'s> Loader<'s> {
             report_loaded(self.count);
         }
         let (first, last) = (self.entries.key(0), self.entries.last());
-        self.size = self.size.with(self.tree.schema, first, last, (key, value));
+        self.size.add(self.tree.schema, first, last, (key, value));
         self.entries.push(key, value);
         if self.size.count == 1 || self.size.bytes(self.tree.schema) <= self.filled {
             return;
@@ -198,7 +187,7 @@ impl<'s> Loader<'s> {
         for i in 0..self.entries.len() {
             let entry = |i: usize| (self.entries.key(i), self.entries.value(i));
             let last = entry(i.saturating_sub(1));
-            self.size = self.size.with(self.tree.schema, self.entries.key(0), last, entry(i));
+            self.size.add(self.tree.schema, self.entries.key(0), last, entry(i));
         }
         self.add_child(1, block, &bound, new_block);
     }

@@ -48,7 +48,11 @@ impl Default for Groupings {
 impl Groupings {
     /// Adds an entry (key and value) after `last`.
     pub(super) fn add(&mut self, last: Option<(&[u8], &[u8])>, entry: (&[u8], &[u8])) {
-        self.0.iter_mut().for_each(|grouping| grouping.add(last, entry));
+        let [short, whole] = &mut self.0;
+        // What differs without the whole address does with a part of it.
+        let last = last.filter(|last| whole.are_one_group(*last, entry));
+        whole.add_known(last.is_some(), entry);
+        short.add(last, entry);
     }
 
     /// The tail that makes the leaf smallest, and its size.
