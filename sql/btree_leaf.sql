@@ -167,6 +167,87 @@ INSERT INTO mixed SELECT scatter(n) % 50 FROM generate_series(1, 50000) n;
 SELECT pg_relation_size('mixed_t') <= pg_relation_size('mixed_b') AS no_larger_than_btree;
 SELECT treedb.check('mixed');
 
+-- Rows with equal values have the value once in a leaf, whatever the order of the values: built, and filled by inserts in any order.
+CREATE TYPE color AS ENUM ('red', 'green', 'blue', 'black', 'white');
+CREATE TABLE alike (t text COLLATE "en-x-icu", c text COLLATE "C", e color, a inet, n int, v int) WITH (autovacuum_enabled = off);
+CREATE FUNCTION alike_rows(first int, last int) RETURNS SETOF alike LANGUAGE sql AS $$
+    SELECT md5((scatter(n) % 100)::text), repeat('c', 1 + scatter(n) % 100), ('{red,green,blue,black,white}'::color[])[1 + scatter(n) % 5],
+        '10.0.0.0'::inet + scatter(n) % 100, n, 0 FROM generate_series(first, last) n
+$$;
+CREATE FUNCTION alike_sizes(OUT col text, OUT no_larger_than_btree bool) RETURNS SETOF record LANGUAGE sql AS $$
+    SELECT c, pg_relation_size(('alike_' || c)::regclass) <= pg_relation_size(('alike_' || c || '_btree')::regclass) FROM unnest('{t,c,e,a}'::text[]) c
+$$;
+INSERT INTO alike SELECT * FROM alike_rows(1, 40000);
+CREATE INDEX alike_t ON alike USING treedb_btree (t); CREATE INDEX alike_t_btree ON alike (t);
+CREATE INDEX alike_c ON alike USING treedb_btree (c); CREATE INDEX alike_c_btree ON alike (c);
+CREATE INDEX alike_e ON alike USING treedb_btree (e); CREATE INDEX alike_e_btree ON alike (e);
+CREATE INDEX alike_a ON alike USING treedb_btree (a); CREATE INDEX alike_a_btree ON alike (a);
+SELECT * FROM alike_sizes();
+SELECT agree('alike', 't') AS t, agree('alike', 'c') AS c, agree('alike', 'e') AS e, agree('alike', 'a') AS a;
+TRUNCATE alike;
+INSERT INTO alike SELECT * FROM alike_rows(1, 40000);
+SELECT * FROM alike_sizes();
+SELECT agree('alike', 't') AS t, agree('alike', 'c') AS c, agree('alike', 'e') AS e, agree('alike', 'a') AS a;
+SELECT treedb.check('alike');
+DROP INDEX alike_t_btree, alike_c_btree, alike_e_btree, alike_a_btree;
+-- Entries of dead rows are marked, removed by inserts and by a vacuum, and by updates of another column.
+CREATE INDEX alike_v ON alike USING btree (v);
+DELETE FROM alike WHERE n % 3 = 0;
+SET enable_seqscan = off; SET enable_bitmapscan = off; SET enable_indexonlyscan = off;
+SELECT count(*) FROM alike WHERE t = md5('7');
+SELECT sum(dead) > 0 AS marked FROM treedb.index_pages('alike_t');
+SELECT count(*) FROM alike WHERE t = md5('7');
+RESET enable_seqscan; RESET enable_bitmapscan; RESET enable_indexonlyscan;
+INSERT INTO alike SELECT * FROM alike_rows(40001, 44000);
+SELECT agree('alike', 't') AS t, agree('alike', 'c') AS c, agree('alike', 'e') AS e, agree('alike', 'a') AS a;
+SELECT treedb.check('alike');
+SELECT pg_relation_size('alike_t') AS before \gset
+UPDATE alike SET v = v + 1;
+VACUUM alike;
+UPDATE alike SET v = v + 1;
+VACUUM alike;
+SELECT pg_relation_size('alike_t') < 3 * :before AS small;
+SELECT agree('alike', 't') AS t, agree('alike', 'c') AS c, agree('alike', 'e') AS e, agree('alike', 'a') AS a;
+SELECT treedb.check('alike');
+-- Pages that become empty are given back, values that are all different come in between, and rows of one value beside others.
+DELETE FROM alike WHERE t < 'a';
+VACUUM alike;
+INSERT INTO alike SELECT md5(n::text), md5(n::text), 'white', '11.0.0.0'::inet + n, n, 0 FROM generate_series(50001, 52000) n;
+SELECT agree('alike', 't') AS t, agree('alike', 'c') AS c, agree('alike', 'e') AS e, agree('alike', 'a') AS a;
+SELECT treedb.check('alike');
+-- Several columns, included ones, NULLs, -0, and values of up to the longest key: what differs beside the row is not taken for one.
+CREATE TABLE beside (t text COLLATE "en-x-icu", f float8, l text COLLATE "en-x-icu", n int) WITH (autovacuum_enabled = off);
+CREATE FUNCTION beside_rows(first int, last int) RETURNS SETOF beside LANGUAGE sql AS $$
+    SELECT NULLIF('value ' || n % 7, 'value 3'), CASE scatter(n) % 3 WHEN 0 THEN '-0' WHEN 1 THEN 0 END::float8,
+        (SELECT string_agg(md5((n % 5)::text || i), '') FROM generate_series(1, 40 + n % 5 * 10) i), n % 4 FROM generate_series(first, last) n
+$$;
+INSERT INTO beside SELECT * FROM beside_rows(1, 3000);
+CREATE INDEX beside_f ON beside USING treedb_btree (t DESC, f);
+CREATE INDEX beside_n ON beside USING treedb_btree (t) INCLUDE (n);
+CREATE INDEX beside_l ON beside USING treedb_btree (l);
+INSERT INTO beside SELECT * FROM beside_rows(3001, 9000);
+DELETE FROM beside WHERE ctid IN (SELECT ctid FROM beside TABLESAMPLE SYSTEM (30) REPEATABLE (1));
+VACUUM beside;
+INSERT INTO beside SELECT * FROM beside_rows(9001, 12000);
+SELECT max(entries) > 500 AS many FROM treedb.index_pages('beside_l') WHERE kind = 'leaf';
+SET enable_seqscan = off; SET enable_bitmapscan = off;
+SELECT (SELECT count(*) FROM (SELECT t, f::text FROM beside WHERE t >= '' EXCEPT ALL SELECT t, f::text FROM beside WHERE t || '' >= '') x) AS wrong_f,
+    (SELECT count(*) FROM (SELECT t, n FROM beside WHERE t >= '' EXCEPT ALL SELECT t, n FROM beside WHERE t || '' >= '') x) AS wrong_n,
+    (SELECT count(*) FROM (SELECT l FROM beside WHERE l >= '' EXCEPT ALL SELECT l FROM beside WHERE l || '' >= '') x) AS wrong_l;
+SELECT count(*) FILTER (WHERE f::text = '-0') = (SELECT count(*) FROM beside WHERE t || '' = 'value 1' AND f::text = '-0') AS negative FROM beside WHERE t = 'value 1';
+RESET enable_seqscan; RESET enable_bitmapscan;
+SELECT treedb.check('beside');
+
+-- An insert in any order logs little more than its own bytes: 220 with a row of a uuid, of which 75 are that of the table.
+CREATE TABLE logs (k uuid) WITH (autovacuum_enabled = off);
+CREATE INDEX logs_k ON logs USING treedb_btree (k);
+CHECKPOINT;
+SELECT pg_current_wal_insert_lsn() AS before \gset
+INSERT INTO logs SELECT md5(n::text)::uuid FROM generate_series(1, 50000) n;
+SELECT pg_wal_lsn_diff(pg_current_wal_insert_lsn(), :'before') / 50000 < 220 AS logs_little;
+SELECT agree('logs', 'k') AS k;
+SELECT treedb.check('logs');
+
 -- Index-only scans of columns of fixed length, whose entries are formed many at a time: NULLs, recent inserts, dead
 -- entries, both directions.
 CREATE TABLE w (a smallint, u uuid, m macaddr, b bigint, c "char", d date) WITH (autovacuum_enabled = off);

@@ -32,17 +32,18 @@ STEPS = 1000
 # the table was dropped or cut short later, the page that it is compared with has never been written.
 SETTINGS = ["wal_consistency_checking = 'all'", "wal_log_hints = on", "max_wal_size = 4GB", "autovacuum = off", "max_parallel_workers_per_gather = 0"]
 
-# Entries in packed leaves, in nodes by the order of bytes, and by a collation; keys that make branches of few children.
+# Entries in packed leaves, in nodes by the order of bytes, and by a collation, in grouped leaves; keys that make branches of few children.
 ROWS = """
 CREATE TABLE t (id int, k int, n int, v text, w text) WITH (fillfactor = 100);
 CREATE INDEX t_k ON t USING treedb_btree (k);
 CREATE INDEX t_n ON t USING treedb_btree (n, k);
 CREATE INDEX t_v ON t USING treedb_btree (v COLLATE "C");
 CREATE INDEX t_w ON t USING treedb_btree (w COLLATE "C");
+CREATE INDEX t_alike ON t USING treedb_btree (lpad(left(v,2),300) COLLATE "en-x-icu");
 CREATE INDEX t_icu ON t USING treedb_btree (v COLLATE "en-x-icu" DESC, id);
 SELECT treedb.create_collection('c'), treedb.create_index('c', '{"a": 1, "b": -1}'), treedb.create_index('c', '{"u": 1}', '{"unique": true}');
 """
-ORDERS = {"t_k": "k", "t_n": "n, k", "t_v": 'v COLLATE "C"', "t_w": 'w COLLATE "C"', "t_icu": 'v COLLATE "en-x-icu" DESC, id'}
+ORDERS = {"t_k": "k", "t_n": "n, k", "t_v": 'v COLLATE "C"', "t_w": 'w COLLATE "C"', "t_alike": 'lpad(left(v,2),300) COLLATE "en-x-icu"', "t_icu": 'v COLLATE "en-x-icu" DESC, id'}
 QUESTIONS = ['{"a": 3}', '{"a": {"$gte": 5, "$lt": 9}}', '{"a": 2, "b": {"$gt": 100}}', '{"u": {"$lt": 300}}', '{"u": 77}']
 
 VECTORS = """

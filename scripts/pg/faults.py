@@ -154,10 +154,11 @@ def damaged_pages_are_errors_and_never_crashes(cluster):
     """Whatever the bytes of an index file: an answer or SQLSTATE XX001/XX002 with detail and hint, and REINDEX heals it."""
     dice = random.Random(7)
     ways = [flip_bytes, flip_slots, flip_end, garbage, zero_page, swap_pages, cut_short, link_ring]
-    # Order of bytes, and order of a collation: two kinds of nodes. Vectors whose nodes have codes of their neighbours, few dimensions,
+    # Order of bytes, and order of a collation: two kinds of nodes; packed leaves, and grouped ones. Vectors whose nodes have codes of their neighbours, few dimensions,
     # and vectors on pages of their own.
     kinds = {"bytes": lambda name: column_with_index(name, "v COLLATE \"C\""), "icu": lambda name: column_with_index(name, "v COLLATE \"en-x-icu\" DESC"),
-             "int": lambda name: column_with_index(name, "n"), "multikey": collection_with_multikey_index,
+             "int": lambda name: column_with_index(name, "n"),
+             "alike": lambda name: column_with_index(name, "repeat(left(v,1),200) COLLATE \"en-x-icu\""), "multikey": collection_with_multikey_index,
              "coded": lambda name: vectors_with_index(name, 70), "short": lambda name: vectors_with_index(name, 3), "long": lambda name: vectors_with_index(name, 1200)}
     victims = []
     with cluster.connect() as db:

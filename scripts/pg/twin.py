@@ -44,6 +44,10 @@ COLUMNS = {
 SHOWN = {"n": "trim_scale(n)", "f": "f + 0", "r": "r + 0"}
 
 
+# Few values, and long ones, so that a leaf of rows with equal values under a collation is split; NULL where the column is.
+ALIKE = "repeat(left(c, 1), 300) COLLATE \"en-x-icu\""
+
+
 def text(r):
     kind = r.randint(0, 5)
     if kind == 0:
@@ -65,6 +69,7 @@ class Twin:
         self.random = random.Random(seed)
         # Dice of its own, so that a seed keeps its statements.
         self.parallel = random.Random(seed + 1)
+        self.alike = random.Random(seed + 2)
         self.schema = f"twin_{seed}"
         self.open = [False, False]
         self.rows = 0
@@ -82,6 +87,7 @@ class Twin:
                 how = self.random.choice(["", " DESC", " NULLS FIRST", " DESC NULLS LAST"]) if name == "mine" else ""
                 self.sessions[0].execute(f"CREATE INDEX {name}_{column} ON {name} USING {method} ({expression}{how})")
             self.sessions[0].execute(f"CREATE INDEX {name}_several ON {name} USING {method} (i, t COLLATE \"C\" DESC, b)")
+            self.sessions[0].execute(f"CREATE INDEX {name}_alike ON {name} USING {method} ({ALIKE})")
             self.sessions[0].execute(f"CREATE INDEX {name}_more ON {name} USING {method} (s) INCLUDE (t, n, id)")
 
     def connect(self):
@@ -204,7 +210,9 @@ class Twin:
         r = self.random
         order, condition = self.condition()
         session = self.sessions[who]
-        if r.random() < .2:
+        if self.alike.random() < .1:
+            query = self.alike_question()
+        elif r.random() < .2:
             # Index-only, in order.
             column, expression = r.choice([(name, expression) for name, (expression, _) in COLUMNS.items()])
             query = f"SELECT ({SHOWN.get(column, column)})::text FROM @ ORDER BY {expression} {r.choice(['', 'DESC'])}"
@@ -234,6 +242,15 @@ class Twin:
         found = answers(digest)
         if not found[0] == found[1] == found[2]:
             raise AssertionError(f"{query}: {found}: {[rows[:20] for rows in answers('{};')]}")
+
+    def alike_question(self):
+        """A question about rows with equal values under a collation."""
+        r = self.alike
+        some = f"repeat('{r.choice('aäBbCk -')}', 300)"
+        condition = r.choice([f"{ALIKE} = {some}", f"{ALIKE} >= {some}", f"{ALIKE} < {some}", f"{ALIKE} IN ({some}, repeat('A', 300))", f"{ALIKE} IS NOT NULL"])
+        if r.random() < .5:
+            return f"SELECT id FROM @ WHERE {condition} ORDER BY id"
+        return f"SELECT {ALIKE} FROM @ WHERE {condition} ORDER BY {ALIKE} {r.choice(['', 'DESC'])}{r.choice(['', ' LIMIT 50'])}"
 
     def check(self):
         problems = self.third.execute("SELECT treedb.check('mine')").fetchall()

@@ -398,6 +398,26 @@ def indexes_of_another_page_version_ask_for_reindex(cluster):
         db.execute("DROP TABLE v, vc, near")
 
 
+def an_index_has_the_lowest_page_version_that_its_leaves_need(cluster):
+    """One without rows of equal values can be read by a library that knows no grouped leaves; one that gets such rows cannot any more."""
+    with cluster.connect() as db:
+        db.execute("CREATE TABLE needs (id int, n numeric)")
+        db.execute("CREATE INDEX needs_n ON needs USING treedb_btree (n)")
+        path = cluster.data / one(db, "SELECT pg_relation_filepath('needs_n')")
+
+        def version():
+            db.execute("CHECKPOINT")
+            return int.from_bytes(path.read_bytes()[28:30], "little")
+
+        db.execute("INSERT INTO needs SELECT i, i FROM generate_series(1, 3000) i; DELETE FROM needs WHERE id % 2 = 0")
+        db.execute("VACUUM needs")
+        same(version(), 3, "version of an index of different values")
+        db.execute("INSERT INTO needs SELECT i, i % 3 FROM generate_series(1, 3000) i")
+        same(version(), 6, "version after rows with equal values")
+        same(lines(db, "SELECT treedb.check('needs')"), [], "check")
+        db.execute("DROP TABLE needs")
+
+
 # An index of each kind of entry, over rows that always get the same addresses.
 PAGES = {
     "int": "CREATE INDEX pages_int ON pages USING treedb_btree (id DESC, s)",
@@ -541,7 +561,7 @@ def write_pages():
 TESTS = [an_update_from_each_released_version_leaves_what_a_new_installation_has,
          what_an_earlier_version_made_works_before_and_after_the_update, a_dump_restores_everything,
          pg_upgrade_carries_everything_over, *([pg_upgrade_from_15_carries_everything_over] if "PG_CONFIG_15" in os.environ else []), indexes_of_another_page_version_ask_for_reindex,
-         stored_pages_of_the_present_format_are_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex, the_docs_list_every_function_view_type_and_setting]
+         an_index_has_the_lowest_page_version_that_its_leaves_need, stored_pages_of_the_present_format_are_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex, the_docs_list_every_function_view_type_and_setting]
 
 
 if __name__ == "__main__":

@@ -15,12 +15,13 @@ pub(super) const ABOUT: &str = "Both indexes are in one server and are timed ins
     only in the access method of their index (int4 and 32-character text, \"C\" collation, all values distinct and in \
     random order; the paths are of some 40 characters and share most of them with their neighbours). No parallel workers unless a row says so, everything in shared buffers, no flushes, 256 MB of maintenance_work_mem. Lookups are a \
     prepared statement in a loop. Checksums are sums over the rows found. Under collations of ICU both sides index one table, by turns: 32 hexadecimal digits \
-    under its root collation (und-x-icu), 32 letters, some of them with umlauts, under the German one (de-x-icu). The rows from \"find\" on compare a collection with a heap table of jsonb \
+    under its root collation (und-x-icu), 32 letters, some of them with umlauts, under the German one (de-x-icu), and under one of the C library (en_US.UTF-8, or \
+    C.UTF-8 where that is not installed). The rows from \"find\" on compare a collection with a heap table of jsonb \
     under btree indexes on expressions of the same paths, and, where the peer is called GIN, under a GIN index of \
     jsonb_path_ops: 200,000 documents, statements prepared once and executed by one client through libpq over a Unix socket, with parameters and \
     rows in text: a filter is a parameter, which arrives as JSON. Without parallel workers, client and server take turns on one processor, because \
     to wake another one up takes longer than a short statement on a virtual machine, on both sides; the first ten executions of a connection are \
-    not timed, but in the row that connects. \
+    not timed, but in the row that connects. A row \"longer than its SQL\" is the difference between a call and the statement that it stands for, over the same collection. \
     What they return is compared before each round.";
 
 /// Both sides use the same server.
@@ -44,6 +45,13 @@ BEGIN
     EXECUTE statement;
     RETURN pg_wal_lsn_diff(pg_current_wal_insert_lsn(), before) || '|0';
 END $$;
+-- What a database has whose locale is not C. Where that of the United States is not installed, the one without a language, which is
+-- no order of bytes to the server before version 17 either.
+DO $$
+BEGIN
+    EXECUTE format('CREATE COLLATION usual (provider = libc, locale = %L)',
+        CASE WHEN EXISTS (SELECT FROM pg_collation WHERE collname = 'en_US.utf8') THEN 'en_US.utf8' ELSE 'C.UTF-8' END);
+END $$;
 CREATE FUNCTION shuffled(n bigint) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT ((n * 2654435761) % 2147483647)::int $$;
 ";
 
@@ -63,6 +71,8 @@ CREATE TABLE {}u (k uuid, v int) USING heap;
 CREATE INDEX {}u_k ON {}u USING AM (k);
 CREATE TABLE {}f (k int, v int) USING heap;
 INSERT INTO {}f SELECT shuffled(n) % 100, n FROM generate_series(1, SIZE) n;
+CREATE TABLE {}w (k text COLLATE usual, v int) USING heap;
+INSERT INTO {}w SELECT md5((shuffled(n) % 100)::text), n FROM generate_series(1, SIZE) n;
 CREATE TABLE {}d (k int, v int) USING heap;
 INSERT INTO {}d SELECT shuffled(n), n FROM generate_series(1, SIZE / 10) n;
 CREATE INDEX {}d_k ON {}d USING AM (k);
@@ -165,8 +175,12 @@ INSERT INTO words SELECT d, translate(d, '0123456789abcdef', 'enisratäöüßlcg
 VACUUM ANALYZE words;
 ";
 
-/// Columns of that table, with their collations.
-const COLLATED: [(&str, &str); 2] = [("digits", "und-x-icu"), ("letters", "de-x-icu")];
+/// The collation of libc that [`FUNCTIONS`] makes.
+const USUAL: &str = "usual";
+
+/// Columns of that table, with their collations and the ratios to reach.
+const COLLATED: [(&str, &str, f64); 3] =
+    [("digits", "und-x-icu", 0.8), ("letters", "de-x-icu", 0.8), ("letters", USUAL, 1.0)];
 
 pub(super) fn run(scale: Scale) -> Result<Vec<Row>> {
     let pg = Postgres::start()?;
@@ -212,17 +226,20 @@ fn measure(
     Ok(rows(workload, DURABILITY, unit, samples, goals))
 }
 
-/// Builds of indexes whose values are compared by ICU.
+/// Builds of indexes whose values are compared by a library.
 fn collated_builds(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
-    let name = |collation: &str| format!("index build, text, ICU collation {collation}");
+    let name = |collation: &str| match collation {
+        USUAL => "index build, text, libc collation".to_owned(),
+        _ => format!("index build, text, ICU collation {collation}"),
+    };
     let mut wanted = Vec::new();
-    for (column, collation) in COLLATED.into_iter().filter(|(_, collation)| scale.wants(&name(collation))) {
+    for (column, collation, ratio) in COLLATED.into_iter().filter(|of| scale.wants(&name(of.1))) {
         let there = format!(
-            "SELECT count(*) FROM pg_collation WHERE collname = '{collation}' AND collprovider = 'i'"
+            "SELECT count(*) FROM pg_collation WHERE collname = '{collation}' AND (collprovider = 'i' OR collname = '{USUAL}')"
         );
         match pg.run(&there)?.as_str() {
             "0" => eprintln!("pg: {}: left out, because the server was built without ICU", name(collation)),
-            _ => wanted.push((column, collation)),
+            _ => wanted.push((column, collation, ratio)),
         }
     }
     if wanted.is_empty() {
@@ -230,12 +247,12 @@ fn collated_builds(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()
     }
     let size = scale.of(1_000_000);
     pg.run(&WORDS.replace("SIZE", &size.to_string()))?;
-    for (column, collation) in wanted {
+    for (column, collation, ratio) in wanted {
         let index = format!("{{}}words_{column}");
         let created = format!("create index {index} on words using $AM ({column} collate \"{collation}\")");
         let sql = format!("DROP INDEX IF EXISTS {index}; CHECKPOINT; SELECT timed('{created}');");
         let workload = name(collation);
-        for row in measure(pg, scale, (&workload, Unit::NanosPerOp, size), &sql, &[(PEER, 0.8)], None)? {
+        for row in measure(pg, scale, (&workload, Unit::NanosPerOp, size), &sql, &[(PEER, ratio)], None)? {
             progress(&row);
             out.push(row);
         }
@@ -341,15 +358,31 @@ fn indexes(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()> {
         "SELECT pg_relation_size('{}f_k') || '|0';",
         Aim::Ratio(1.0),
     )?;
+    let (table, created) =
+        ("DROP INDEX IF EXISTS {}w_k; CHECKPOINT; ", "create index {}w_k on {}w using $AM (k)");
+    add(
+        "index build, text under a collation of libc, 100 different values",
+        time,
+        size,
+        &format!("{table}SELECT timed('{created}');"),
+        Aim::Ratio(1.0),
+    )?;
+    add(
+        "size of a built index, text under a collation of libc, 100 different values",
+        bytes,
+        size,
+        "SELECT pg_relation_size('{}w_k') || '|0';",
+        Aim::Ratio(1.0),
+    )?;
     let rows = scale.of(100_000);
-    // A row of int4 may write so many bytes of WAL, that of the heap included.
+    // A row may write so many bytes of WAL, that of the heap included.
     let logs = Aim::AtMost(220.0);
     for (what, table, value, speed, log) in [
         ("int4 in random order", "n", "shuffled(n)", 0.6, logs),
         ("int4 in ascending order", "n", "n", 0.6, logs),
         ("int4 of 100 different values", "n", "shuffled(n) % 100", 0.6, logs),
-        ("uuid", "u", "md5(n::text)::uuid", 0.8, Aim::None),
-        ("text", "m", "md5(n::text)", 0.8, Aim::None),
+        ("uuid", "u", "md5(n::text)::uuid", 0.8, logs),
+        ("text", "m", "md5(n::text)", 0.8, logs),
     ] {
         let insert = format!("insert into {{}}{table} select {value}, n from generate_series(1, $N) n");
         let empty = format!("TRUNCATE {{}}{table}; CHECKPOINT; ");

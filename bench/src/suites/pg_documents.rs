@@ -20,6 +20,8 @@ const DURABILITY: &str = super::pg::DURABILITY;
 const OURS: &str = "TreeDB";
 const BTREE: &str = "jsonb, btree";
 const GIN: &str = "jsonb, GIN";
+/// The statement that a call stands for, over the same table.
+const SQL: &str = "its SQL";
 
 /// Documents of the collection `c`, of `k`, which has an index in the order of a sort, the table `j` under btrees and the table `g` under GIN.
 const TABLES: &str = r#"
@@ -62,7 +64,8 @@ CREATE INDEX fj_name ON fj ((doc ->> 'name'));
 "#;
 
 /// A side: its name, its statement, and the statement's parameters. In these `<k>` is a random number, `<n>` a random value of
-/// the field `n`, and `<k+100>`, `<k-1>` and `<k%50>` are computed from `<k>`.
+/// the field `n`, `<n+>` one of which so many of 200,000 documents lie as [`BETWEEN`] says, and `<k+100>`, `<k-1>` and `<k%50>` are
+/// computed from `<k>`.
 type Side = (&'static str, &'static str, &'static [&'static str]);
 
 /// A statement of each side.
@@ -79,6 +82,11 @@ struct Workload {
     /// The microseconds that one execution may take, if it is compared with a number.
     target: Option<f64>,
 }
+
+/// How many values the field `n` may have: 0 and more.
+const VALUES: u64 = 2_147_483_647;
+/// How many of 200,000 documents are in a range of that field.
+const BETWEEN: u64 = 100;
 
 /// Documents per value of `g`.
 const PER_GROUP: u64 = 1_000;
@@ -137,6 +145,22 @@ const READS: &[Workload] = &[
                 BTREE,
                 "SELECT doc FROM j WHERE (doc ->> '_id')::int >= $1 AND (doc ->> '_id')::int < $1 + 100",
                 &["<k>"],
+            ),
+        ],
+        goals: &[(BTREE, 1.3)],
+        target: None,
+    },
+    Workload {
+        name: "find: 100 documents in a range of an indexed field",
+        times: 400,
+        keys: 200_000,
+        workers: 0,
+        sides: &[
+            (OURS, "SELECT doc FROM treedb.find('c', $1) doc", &[r#"{"n": {"$gte": <n>, "$lt": <n+>}}"#]),
+            (
+                BTREE,
+                "SELECT doc FROM j WHERE (doc ->> 'n')::int >= $1 AND (doc ->> 'n')::int < $2",
+                &["<n>", "<n+>"],
             ),
         ],
         goals: &[(BTREE, 1.3)],
@@ -370,6 +394,59 @@ const UPDATE: Workload = Workload {
     target: None,
 };
 
+/// Calls in a SELECT list, which are not planned as what they stand for, beside the statement that a user would write instead. The
+/// target is how many microseconds longer a call may take.
+const CALLS: &[Workload] = &[
+    Workload {
+        name: "find of one document in a SELECT list",
+        sides: &[
+            (OURS, "SELECT treedb.find('c', $1) AS doc", &[r#"{"n": <n>}"#]),
+            (SQL, "SELECT doc FROM c WHERE doc OPERATOR(treedb.@@) $1::treedb.bson", &[r#"{"n": <n>}"#]),
+        ],
+        ..CALL
+    },
+    Workload {
+        name: "count of one document in a SELECT list",
+        sides: &[
+            (OURS, "SELECT treedb.count('c', $1) AS doc", &[r#"{"n": <n>}"#]),
+            (
+                SQL,
+                "SELECT count(*) AS doc FROM c WHERE doc OPERATOR(treedb.@@) $1::treedb.bson",
+                &[r#"{"n": <n>}"#],
+            ),
+        ],
+        ..CALL
+    },
+    // The statement writes the document as it was: a new version, for which nothing has to be computed.
+    Workload {
+        name: "find_one_and_update by _id",
+        sides: &[
+            (
+                OURS,
+                r#"SELECT treedb.find_one_and_update('c', $1, '{"$inc": {"v": 1}}') AS doc"#,
+                &[r#"{"_id": <k>}"#],
+            ),
+            (
+                SQL,
+                "UPDATE c SET doc = doc WHERE doc OPERATOR(treedb.@@) $1::treedb.bson RETURNING doc",
+                &[r#"{"_id": <k>}"#],
+            ),
+        ],
+        ..CALL
+    },
+];
+
+/// What they have in common.
+const CALL: Workload = Workload {
+    name: "",
+    times: 3_000,
+    keys: 200_000,
+    workers: 0,
+    sides: &[],
+    goals: &[],
+    target: Some(15.0),
+};
+
 /// A number that depends on what a statement returns, but not on the order or on how a document is written.
 const CHECKSUM: &str = "SELECT coalesce(sum(('x' || left(md5((CASE WHEN left(d, 1) = '{' THEN d::jsonb ->> '_id' ELSE d END)), 15))::bit(60)::bigint), 0) \
     FROM (SELECT doc::text AS d FROM ($STATEMENT) answer) texts;";
@@ -385,23 +462,61 @@ pub(super) fn run(pg: &Postgres, scale: Scale, out: &mut Vec<Row>) -> Result<()>
     }
     pg.run(FILLED)?;
     fill(pg, scale, out)?;
-    measure(pg, scale, size, &UPDATE, out)
+    measure(pg, scale, size, &UPDATE, out)?;
+    for call in CALLS {
+        measure_call(pg, scale, size, call, out)?;
+    }
+    Ok(())
+}
+
+/// Adds rows to `out`.
+fn add(name: &str, samples: Vec<Samples>, goals: Goals<'_>, out: &mut Vec<Row>) {
+    for row in rows(name, DURABILITY, Unit::Microseconds, samples, goals) {
+        progress(&row);
+        out.push(row);
+    }
 }
 
 /// Runs one workload.
 fn measure(pg: &Postgres, scale: Scale, size: u64, workload: &Workload, out: &mut Vec<Row>) -> Result<()> {
-    if !scale.wants(workload.name) {
+    if scale.wants(workload.name) {
+        let mut samples = sample(pg, scale, size, workload)?;
+        samples.extend(workload.target.map(Samples::target));
+        add(workload.name, samples, workload.goals, out);
+    }
+    Ok(())
+}
+
+/// Runs a call and its statement; adds how long they take, and by how much the call takes longer.
+fn measure_call(pg: &Postgres, scale: Scale, size: u64, call: &Workload, out: &mut Vec<Row>) -> Result<()> {
+    /// A call that is not slower counts as this many microseconds: a ratio to a target needs more than 0.
+    const LEAST: f64 = 0.1;
+    if !scale.wants(call.name) {
         return Ok(());
     }
+    let samples = sample(pg, scale, size, call)?;
+    if let [ours, sql] = &samples[..] {
+        let more = ours.rounds.iter().zip(&sql.rounds).map(|(ours, sql)| (ours - sql).max(LEAST));
+        let mut cost = vec![Samples { name: OURS, rounds: more.collect() }];
+        cost.extend(call.target.map(Samples::target));
+        add(&format!("{}: longer than its SQL", call.name), cost, &[(THE_GOAL, 1.0)], out);
+    }
+    add(call.name, samples, call.goals, out);
+    Ok(())
+}
+
+/// The samples of each side of a workload.
+fn sample(pg: &Postgres, scale: Scale, size: u64, workload: &Workload) -> Result<Vec<Samples>> {
     eprintln!("pg: {}", workload.name);
     let times = scale.of(workload.times);
     let is_first = workload.name == FIRST.name;
     let warm_up = if is_first { 0 } else { WARM_UP };
     let keys = (workload.keys * size / 200_000).max(1);
+    let changes = workload.sides.iter().any(|(_, statement, _)| statement.starts_with("UPDATE"));
     let mut candidates: Vec<Candidate<'_>> = Vec::new();
     for (name, statement, parameters) in workload.sides {
         let run = move |round| -> Result<Measurement> {
-            let checksum = match workload.name == UPDATE.name {
+            let checksum = match changes {
                 true => None,
                 false => Some(checked(pg, statement, parameters, keys, round)?),
             };
@@ -417,13 +532,7 @@ fn measure(pg: &Postgres, scale: Scale, size: u64, workload: &Workload, out: &mu
         };
         candidates.push(Candidate { name, run: Box::new(run) });
     }
-    let mut samples = compare(Unit::Microseconds, scale.rounds, &mut candidates)?;
-    samples.extend(workload.target.map(Samples::target));
-    for row in rows(workload.name, DURABILITY, Unit::Microseconds, samples, workload.goals) {
-        progress(&row);
-        out.push(row);
-    }
-    Ok(())
+    compare(Unit::Microseconds, scale.rounds, &mut candidates)
 }
 
 /// What stands for `<k>` in the executions of a round.
@@ -434,9 +543,15 @@ fn keys_of(keys: u64, round: u64) -> impl Iterator<Item = u64> {
 /// A parameter with the values that belong to `key`.
 fn value_of(parameter: &str, key: u64) -> String {
     // `shuffled` of SQL.
-    let value = key * 2_654_435_761 % 2_147_483_647;
-    let values =
-        [("<k>", key), ("<n>", value), ("<k+100>", key + 100), ("<k-1>", key - 1), ("<k%50>", key % 50)];
+    let value = key * 2_654_435_761 % VALUES;
+    let values = [
+        ("<k>", key),
+        ("<n>", value),
+        ("<n+>", (value + VALUES * BETWEEN / 200_000).min(VALUES)),
+        ("<k+100>", key + 100),
+        ("<k-1>", key - 1),
+        ("<k%50>", key % 50),
+    ];
     values.iter().fold(parameter.to_owned(), |text, (name, value)| text.replace(name, &value.to_string()))
 }
 

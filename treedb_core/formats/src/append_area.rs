@@ -54,6 +54,31 @@ pub struct Appended<'a> {
     pub marked: bool,
 }
 
+/// Bytes that some keys begin with.
+#[derive(Clone, Copy, Debug)]
+pub struct Beginning<'b> {
+    bytes: &'b [u8],
+    /// The last ones, which are compared first: the end of a value differs more often than its beginning.
+    end: Option<&'b [u8; 8]>,
+}
+
+impl<'b> Beginning<'b> {
+    /// These bytes.
+    pub fn new(bytes: &'b [u8]) -> Self {
+        Beginning { bytes, end: bytes.last_chunk() }
+    }
+
+    /// Whether a key begins with them.
+    #[inline]
+    pub fn is_of(&self, key: &[u8]) -> bool {
+        key.get(..self.bytes.len()).is_some_and(|begin| {
+            begin.last() == self.bytes.last()
+                && (self.end.is_none() || begin.last_chunk::<8>() == self.end)
+                && begin == self.bytes
+        })
+    }
+}
+
 /// An append area for reading.
 #[derive(Clone, Copy, Debug)]
 pub struct AppendArea<'a> {
@@ -96,8 +121,7 @@ impl<'a> AppendArea<'a> {
     /// # Errors
     /// An entry before the one that is found is damaged.
     pub fn has_prefix(&self, prefix: &[u8]) -> Result<bool, NodeDamage> {
-        // The end of a value differs more often than its beginning.
-        let end = prefix.last_chunk::<8>();
+        let prefix = Beginning::new(prefix);
         let mut at = 0;
         while at < self.bytes.len() {
             let damage = || NodeDamage::new(at, "an entry within the append area", self.bytes.len());
@@ -105,12 +129,7 @@ impl<'a> AppendArea<'a> {
             let (&[k0, k1, v0, v1], rest) = rest.split_first_chunk::<APPENDED_HEADER>().ok_or_else(damage)?;
             let (word, value) = (u16::from_le_bytes([k0, k1]), usize::from(u16::from_le_bytes([v0, v1])));
             let key = rest.get(..usize::from(word & !MARK)).ok_or_else(damage)?;
-            if let Some(begin) = key.get(..prefix.len())
-                && begin.last() == prefix.last()
-                && (end.is_none() || begin.last_chunk::<8>() == end)
-                && begin == prefix
-                && word & MARK == 0
-            {
+            if prefix.is_of(key) && word & MARK == 0 {
                 return Ok(true);
             }
             at += appended_size(key.len(), value);

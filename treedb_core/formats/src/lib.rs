@@ -6,12 +6,14 @@
 //! |---|---|
 //! | [`node`] | leaves and branches of a B+tree: format, search, change, split, join |
 //! | [`packed`] | leaves of keys of one length, without values |
+//! | [`grouped`] | leaves of entries of which many differ in the last bytes of their keys only |
 //! | [`append_area`] | entries of a leaf that have not been merged into its sorted part yet |
 //! | [`key`] | prefixes of keys that are compared bytewise |
 //! | [`error`] | the error of a store, which the query layer wraps |
 
 pub mod append_area;
 pub mod error;
+pub mod grouped;
 pub mod key;
 pub mod node;
 pub mod packed;

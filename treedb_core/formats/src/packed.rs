@@ -396,7 +396,8 @@ pub fn remove_packed(payload: &mut [u8], gone: impl Fn(usize) -> bool) -> Result
     Ok(end)
 }
 
-fn set_bit(marks: &mut [u8], i: usize) {
+/// Sets bit `i` of marks; nothing if there is none.
+pub(crate) fn set_bit(marks: &mut [u8], i: usize) {
     if let Some(byte) = marks.get_mut(i / 8) {
         *byte |= 1 << (i % 8);
     }

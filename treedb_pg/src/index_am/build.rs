@@ -1,9 +1,12 @@
 //! Building an index: all entries sorted, pages filled from left to right and logged as a whole.
 
+use std::cell::Cell;
+use std::ops::Range;
+
 use treedb_formats::node::{Branch, BranchMut, Keys, common};
 use treedb_formats::packed::packed_size;
 
-use super::leaf_entries::LeafEntries;
+use super::leaf_entries::{Groupings, LeafEntries, facts_of_leaf, is_worth_grouping};
 use super::meta::Meta;
 use super::schema::{Entry, Schema};
 use super::separators::{insert_separator, open_to, plan_split};
@@ -40,35 +43,49 @@ struct LeafSize {
     values: usize,
     /// Some key is compressed.
     compressed: bool,
+    /// As a grouped leaf.
+    groupings: Groupings,
 }
 
 impl LeafSize {
-    /// The size with one more entry, which comes after `first` and all others.
-    fn with(self, schema: &Schema, first: &[u8], key: &[u8], value: &[u8]) -> LeafSize {
+    /// Adds an entry, which comes after all others, of which these are the first key and the last entry.
+    fn add(&mut self, schema: &Schema, first: &[u8], last: (&[u8], &[u8]), (key, value): (&[u8], &[u8])) {
         let alone = self.count == 0;
-        let compressed = self.compressed || schema.is_compressed(key);
-        let prefix = match schema.keys {
-            _ if compressed => 0,
+        self.compressed |= schema.is_compressed(key);
+        self.prefix = match schema.keys {
+            _ if self.compressed => 0,
             Keys::Custom => 0,
             Keys::Bytewise if alone => key.len(),
             Keys::Bytewise => common(first.get(..self.prefix).unwrap_or(first), key),
         };
-        LeafSize {
-            count: self.count + 1,
-            prefix,
-            shortest: if alone { key.len() } else { self.shortest.min(key.len()) },
-            longest: self.longest.max(key.len()),
-            keys: self.keys + key.len(),
-            values: self.values + value.len(),
-            compressed,
-        }
+        self.groupings.add((!alone).then_some(last), (key, value));
+        self.count += 1;
+        self.shortest = if alone { key.len() } else { self.shortest.min(key.len()) };
+        self.longest = self.longest.max(key.len());
+        self.keys += key.len();
+        self.values += value.len();
     }
 
-    fn bytes(self, order: Keys) -> usize {
-        if order == Keys::Bytewise && !self.compressed && self.values == 0 && self.shortest == self.longest {
-            return packed_size(self.count, self.prefix, self.longest - self.prefix);
+    fn bytes(&self, schema: &Schema) -> usize {
+        let packed = schema.keys == Keys::Bytewise
+            && !self.compressed
+            && self.values == 0
+            && self.shortest == self.longest;
+        let all = self.keys + self.values;
+        let (least, most) = if packed {
+            let size = packed_size(self.count, self.prefix, self.longest - self.prefix);
+            (size, size)
+        } else {
+            (
+                LeafEntries::node_size_least(self.count, all, self.prefix),
+                LeafEntries::node_size_limit(self.count, all, self.prefix, self.shortest),
+            )
+        };
+        let (_, grouped) = self.groupings.best();
+        match is_worth_grouping(grouped, least) && !(packed && schema.fixed_columns().is_some()) {
+            true => grouped,
+            false => most,
         }
-        LeafEntries::node_size_limit(self.count, self.keys + self.values, self.prefix, self.shortest)
     }
 }
 
@@ -92,6 +109,8 @@ pub(super) struct Loader<'s> {
     count: u64,
     /// Bytes that a leaf is filled with; the rest is left free for inserts to come.
     filled: usize,
+    /// What the leaves that were written are evidence of.
+    facts: Cell<u32>,
 }
 
 impl<'s> Loader<'s> {
@@ -101,7 +120,7 @@ impl<'s> Loader<'s> {
         let leaf = Page::extend(tree.index, Fork::Main).block();
         let entries = LeafEntries::new(tree.schema);
         let (size, filled) = (LeafSize::default(), tree.filled(ROOM));
-        Loader { tree, leaf, entries, size, branches: Vec::new(), count: 0, filled }
+        Loader { tree, leaf, entries, size, branches: Vec::new(), count: 0, filled, facts: Cell::new(0) }
     }
 
     fn extend(&self) -> u32 {
@@ -126,6 +145,15 @@ impl<'s> Loader<'s> {
         self.tree.checked(block, fill(&mut view));
     }
 
+    /// Writes some of the entries as the leaf that is being filled.
+    fn write_leaf(&self, range: Range<usize>, flags: u16, next: Option<(u32, &[u8])>) {
+        self.write(self.leaf, 0, flags, next, |page| {
+            self.entries.write(range, page)?;
+            self.facts.update(|facts| facts | facts_of_leaf(page));
+            Ok(())
+        });
+    }
+
     /// Adds the next entry.
     pub(super) fn add(&mut self, key: &[u8], value: &[u8]) {
         if self.count == 0 {
@@ -135,10 +163,10 @@ impl<'s> Loader<'s> {
         if self.count.is_multiple_of(1024) {
             report_loaded(self.count);
         }
-        let size = self.size.with(self.tree.schema, self.entries.key(0), key, value);
+        let (first, last) = (self.entries.key(0), self.entries.last());
+        self.size.add(self.tree.schema, first, last, (key, value));
         self.entries.push(key, value);
-        self.size = size;
-        if size.count == 1 || size.bytes(self.keys()) <= self.filled {
+        if self.size.count == 1 || self.size.bytes(self.tree.schema) <= self.filled {
             return;
         }
         // All but this entry, or fewer, if these are too long beside their bound.
@@ -153,12 +181,13 @@ impl<'s> Loader<'s> {
             );
         };
         let (block, new_block, bound) = (self.leaf, self.extend(), self.entries.separator(at).into_owned());
-        self.write(block, 0, 0, Some((new_block, &bound)), |page| self.entries.write(0..at, page));
+        self.write_leaf(0..at, 0, Some((new_block, &bound)));
         let rest = self.entries.split_off(at);
         (self.leaf, self.entries, self.size) = (new_block, rest, LeafSize::default());
         for i in 0..self.entries.len() {
-            let (first, key, value) = (self.entries.key(0), self.entries.key(i), self.entries.value(i));
-            self.size = self.size.with(self.tree.schema, first, key, value);
+            let entry = |i: usize| (self.entries.key(i), self.entries.value(i));
+            let last = entry(i.saturating_sub(1));
+            self.size.add(self.tree.schema, self.entries.key(0), last, entry(i));
         }
         self.add_child(1, block, &bound, new_block);
     }
@@ -216,7 +245,8 @@ impl<'s> Loader<'s> {
     pub(super) fn finish(self, facts: u32) -> u64 {
         let top = self.branches.len();
         let flags = |level: usize| if level == top { flag::ROOT } else { 0 };
-        self.write(self.leaf, 0, flags(0), None, |page| self.entries.write(0..self.entries.len(), page));
+        self.write_leaf(0..self.entries.len(), flags(0), None);
+        let facts = facts | self.facts.get();
         for (number, open) in self.branches.iter().enumerate() {
             let level = number + 1;
             self.write(open.block, level as u16, flags(level), None, |page| {

@@ -20,7 +20,7 @@ use treedb_formats::node::BranchMut;
 
 use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
-use super::leaf_entries::LeafEntries;
+use super::leaf_entries::{LeafEntries, facts_of_leaf};
 use super::meta::Meta;
 use super::schema::{ADDRESS, Entry, Schema, facts_of_keys};
 use super::separators::{insert_separator, open_to, plan_split};
@@ -38,14 +38,16 @@ use crate::types::keyset;
 /// How often the parent of a page is searched for again because other backends split pages to its left meanwhile. More
 /// is damage.
 const MAX_PARENT_RETRIES: u32 = 20;
-/// The append area is merged into the sorted part when it has as many entries as a part of that, but at least and at
-/// most so many: a merge logs about 10 bytes for each sorted entry, a search looks at each appended entry.
-const MERGE_PART: usize = 2;
+/// The append area is merged into the sorted part when it has as many entries as that, but at least and at most so many: a
+/// merge logs the sorted entries, a search looks at each appended entry.
 const MIN_MERGE: usize = 32;
 const MAX_MERGE: usize = 160;
-/// A leaf that would have room for fewer entries than this part of what it has after a merge, or than the least that are merged, is
-/// split instead: the next merge would log the whole leaf for them.
-const SPARE_PART: usize = 8;
+/// A leaf that would have room for fewer entries than this part of what it has, or than so many, after a merge, is split instead: the
+/// merge would log the whole leaf for them, and the split logs it once more. But no more room than this part of a page is left
+/// for that: where entries are much shorter once they are merged, it would be empty.
+const SPARE_PART: usize = 4;
+const MAX_SPARE: usize = 64;
+const SPARE_ROOM: usize = ROOM / 6;
 /// Entries that were inserted in a row, at least.
 const MIN_ROW: usize = 4;
 /// A full leaf from which entries of dead rows were removed is split nevertheless unless there is so much room now:
@@ -230,7 +232,7 @@ impl<'s> Tree<'s> {
         let view = self.view(&page);
         let leaf = self.checked(block, LeafView::open(&view, self.schema.keys));
         let size = appended_size(key.len(), value.len());
-        let limit = (leaf.sorted_count() / MERGE_PART).clamp(MIN_MERGE, MAX_MERGE) * size;
+        let limit = leaf.sorted_count().clamp(MIN_MERGE, MAX_MERGE) * size;
         if size > leaf.free() || leaf.area_len() + size > limit {
             return Some(page);
         }
@@ -265,7 +267,10 @@ impl<'s> Tree<'s> {
         // Not for the sake of a few long entries, of which a page cannot have many.
         let spare = match leaf.sorted_count() {
             0..=MIN_MERGE => 0,
-            many => (many / SPARE_PART).min(MIN_MERGE) * appended_size(key.len(), value.len()),
+            many => {
+                let entries = (many / SPARE_PART).min(MAX_SPARE);
+                (entries * appended_size(key.len(), value.len())).min(SPARE_ROOM)
+            }
         };
         let fits = |entries: &LeafEntries<'_>| entries.size(0..entries.len()) + spare <= room;
         entries.insert(key, value);
@@ -276,6 +281,7 @@ impl<'s> Tree<'s> {
         let mut image = PageImage::of(&old);
         let mut merged = self.checked(block, ViewMut::open(&mut image));
         self.checked(block, entries.write(0..entries.len(), &mut merged));
+        self.record_facts(facts_of_leaf(&mut merged));
         write(self.index, &mut [(&mut page, Write::Content(&image))]);
         fault::point("leaf_merge");
         true
@@ -316,6 +322,7 @@ impl<'s> Tree<'s> {
             );
         };
         let bound = &*entries.separator(at);
+        self.record_facts(entries.facts(0..at) | entries.facts(at..entries.len()));
         let mut right = allocate(self.index);
         let right_block = right.block();
         let flags = if view.has(flag::ROOT) { flag::ROOT } else { 0 } | flag::INCOMPLETE;
@@ -581,7 +588,7 @@ impl<'s> Tree<'s> {
         self.index.cache_root(root_block, level + 1);
     }
 
-    /// Records facts about the index's entries in the meta page, before the first entry that makes them true.
+    /// Records facts about the index in the meta page, before the first entry, or leaf, that makes them true.
     pub(super) fn record_facts(&self, facts: u32) {
         if self.index.cached_facts() & facts == facts {
             return;

@@ -1,13 +1,15 @@
 //! Leaves of the tree, for reading: a sorted part, and recent inserts.
 //!
-//! The sorted part is a packed leaf ([`treedb_formats::packed`]) where all keys have one length and no values, or a
-//! node ([`treedb_formats::node`]), which is in byte order if the index is and none of its keys is compressed. It is written as a whole ([`super::leaf_entries`]). An insert goes to the append area
+//! The sorted part is a packed leaf ([`treedb_formats::packed`]) where keys are in byte order, all of one length and without
+//! values; a grouped leaf ([`treedb_formats::grouped`]) where many entries differ in their rows only, whatever their order;
+//! or a node ([`treedb_formats::node`]), which is in byte order if the index is and none of its keys is compressed. It is
+//! written as a whole, in the form that [`super::leaf_entries`] chooses. An insert goes to the append area
 //! ([`treedb_formats::append_area`]) at the end of the page's hole, so that it changes, and logs, little more than its
 //! own bytes. Readers merge the two.
 //!
 //! | where in the payload | what |
 //! |---|---|
-//! | 0 | a packed leaf, or the header and arrays of a node |
+//! | 0 | a packed or a grouped leaf, or the header and arrays of a node |
 //! | hole | unused |
 //! | end of the hole | the append area, which grows down into the hole |
 //! | after the area | the cells of a node |
@@ -18,8 +20,9 @@
 use std::cmp::Ordering;
 
 use pgrx::pg_sys;
-use treedb_formats::append_area::{AppendArea, Appended, mark_appended};
-use treedb_formats::node::{Keys, Leaf, LeafMut, Value};
+use treedb_formats::append_area::{AppendArea, Appended, Beginning, mark_appended};
+use treedb_formats::grouped::{GroupedLeaf, is_grouped, mark_grouped};
+use treedb_formats::node::{Keys, Leaf, LeafMut, Value, common};
 use treedb_formats::packed::{PackedLeaf, PackedNumbers, big_endian, is_packed, mark_packed};
 use treedb_query::access::RowId;
 
@@ -40,6 +43,7 @@ pub(super) enum Place {
 enum Sorted<'a> {
     Node(Leaf<'a>),
     Packed(PackedLeaf<'a>),
+    Grouped(GroupedLeaf<'a>),
 }
 
 /// A leaf for reading.
@@ -95,11 +99,18 @@ impl<'a> LeafView<'a> {
         let (sorted, used) = if is_packed(payload) {
             let packed = PackedLeaf::open(payload)?;
             (Sorted::Packed(packed), packed.end()..payload.len())
+        } else if is_grouped(payload) {
+            let grouped = GroupedLeaf::open(payload)?;
+            (Sorted::Grouped(grouped), grouped.end()..payload.len())
         } else {
             let node = Leaf::open(payload)?;
             (Sorted::Node(node), node.gap()?)
         };
-        let order = if let Sorted::Node(node) = &sorted { node.keys() } else { Keys::Bytewise };
+        let order = match &sorted {
+            Sorted::Node(node) => node.keys(),
+            Sorted::Packed(_) => Keys::Bytewise,
+            Sorted::Grouped(_) => keys,
+        };
         // Where keys are in byte order, nodes with compressed ones are not.
         if order != keys && keys == Keys::Custom {
             return Err(Damage::new("a leaf in the index's order", "one in another order"));
@@ -120,7 +131,13 @@ impl<'a> LeafView<'a> {
         match &self.sorted {
             Sorted::Node(node) => node.count(),
             Sorted::Packed(packed) => packed.count(),
+            Sorted::Grouped(grouped) => grouped.count(),
         }
+    }
+
+    /// Whether the sorted part is a grouped leaf.
+    pub(super) fn is_grouped(&self) -> bool {
+        matches!(self.sorted, Sorted::Grouped(_))
     }
 
     /// Whether the leaf has no entries.
@@ -158,6 +175,10 @@ impl<'a> LeafView<'a> {
                 let mut buffer = Vec::new();
                 node.search_by(&mut buffer, |key| schema.order(key, boundary))?
             }
+            (_, Sorted::Grouped(grouped)) => {
+                let mut buffer = Vec::new();
+                grouped.search_by(&mut buffer, |key| schema.order(key, boundary))?
+            }
             // A packed leaf is in byte order, and so are all boundaries of its index.
             (_, Sorted::Packed(_)) => return Err(Damage::new("a leaf in the index's order", "a packed one")),
         };
@@ -173,7 +194,7 @@ impl<'a> LeafView<'a> {
                 let order = match &self.sorted {
                     Sorted::Packed(packed) => packed.order(i, bytes),
                     Sorted::Node(node) if node.keys() == Keys::Bytewise => node.order(i, bytes)?,
-                    Sorted::Node(_) => break,
+                    Sorted::Node(_) | Sorted::Grouped(_) => break,
                 };
                 if order != Ordering::Less {
                     return Ok(i);
@@ -193,8 +214,17 @@ impl<'a> LeafView<'a> {
         let from = self.sorted_before(schema, low)?;
         let to = self.sorted_up_to(schema, high, from)?;
         let mut recent: Vec<Appended<'a>> = Vec::new();
+        // What is between two boundaries in the order of bytes begins as both do: this is faster to see.
+        let shared = match (low, high) {
+            (Boundary::Bytes(low), Boundary::Bytes(high)) => low.get(..common(low, high)).unwrap_or(&[]),
+            _ => &[],
+        };
+        let shared = Beginning::new(shared);
         for entry in self.area.entries() {
             let entry = entry?;
+            if !shared.is_of(entry.key) && !schema.is_compressed(entry.key) {
+                continue;
+            }
             if schema.order(entry.key, low) != Ordering::Less
                 && schema.order(entry.key, high) == Ordering::Less
             {
@@ -254,6 +284,7 @@ impl<'a> LeafView<'a> {
         match (place, &self.sorted) {
             (Place::Sorted(i), Sorted::Packed(packed)) => packed.append_key(i, out)?,
             (Place::Sorted(i), Sorted::Node(node)) => node.append_key(i, out)?,
+            (Place::Sorted(i), Sorted::Grouped(grouped)) => grouped.append_key(i, out)?,
             (Place::Appended(at), _) => out.extend_from_slice(self.area.entry(at)?.key),
         }
         Ok(())
@@ -271,6 +302,9 @@ impl<'a> LeafView<'a> {
             (Some(Place::Sorted(_)), Place::Sorted(i), Sorted::Packed(packed)) => {
                 Ok(packed.replace_key(i, out)?)
             }
+            (Some(Place::Sorted(previous)), Place::Sorted(i), Sorted::Grouped(grouped)) => {
+                Ok(grouped.replace_key(previous, i, out)?)
+            }
             _ => self.key_into(place, out),
         }
     }
@@ -281,6 +315,7 @@ impl<'a> LeafView<'a> {
         Ok(match (place, &self.sorted) {
             (Place::Sorted(_), Sorted::Packed(_)) => &[],
             (Place::Sorted(i), Sorted::Node(node)) => node.value(i)?.bytes,
+            (Place::Sorted(i), Sorted::Grouped(grouped)) => grouped.value(i)?,
             (Place::Appended(at), _) => self.area.entry(at)?.value,
         })
     }
@@ -288,9 +323,12 @@ impl<'a> LeafView<'a> {
     /// The row of an entry; `buffer` may be used for its key.
     #[inline]
     pub(super) fn row(&self, place: Place, buffer: &mut Vec<u8>) -> Result<pg_sys::ItemPointerData, Damage> {
-        if let (Place::Sorted(i), Sorted::Packed(packed)) = (place, &self.sorted)
-            && let Some(address) = packed.key_tail::<ADDRESS>(i)
-        {
+        let address = match (place, &self.sorted) {
+            (Place::Sorted(i), Sorted::Packed(packed)) => packed.key_tail::<ADDRESS>(i),
+            (Place::Sorted(i), Sorted::Grouped(grouped)) => grouped.key_tail::<ADDRESS>(i),
+            _ => None,
+        };
+        if let Some(address) = address {
             return row_of_address(address);
         }
         self.key_into(place, buffer)?;
@@ -311,11 +349,20 @@ impl<'a> LeafView<'a> {
         Some(self.numbers_of(entries, numbers, move |key| key.get(at..at + len)))
     }
 
-    /// The addresses of the rows of the sorted part as numbers, in order; `None` like [`LeafView::numbers`].
+    /// Shows the addresses of the rows of the sorted part to `each` as numbers, in order; false, and nothing is shown, if that
+    /// is not faster than one by one.
     #[inline]
-    pub(super) fn sorted_addresses(&self) -> Option<impl Iterator<Item = u64> + use<'a>> {
-        let Sorted::Packed(packed) = &self.sorted else { return None };
-        Some(packed.numbers(packed.key_len().checked_sub(ADDRESS)?, ADDRESS)?.iter())
+    pub(super) fn sorted_addresses(&self, mut each: impl FnMut(u64)) -> Result<bool, Damage> {
+        match &self.sorted {
+            Sorted::Node(_) => return Ok(false),
+            Sorted::Grouped(grouped) => grouped.each_end(0..grouped.count(), ADDRESS, each)?,
+            Sorted::Packed(packed) => {
+                let at = packed.key_len().checked_sub(ADDRESS);
+                let Some(numbers) = at.and_then(|at| packed.numbers(at, ADDRESS)) else { return Ok(false) };
+                numbers.iter().for_each(&mut each);
+            }
+        }
+        Ok(true)
     }
 
     /// The addresses of the rows of a selection's entries as numbers, like [`LeafView::numbers`].
@@ -360,6 +407,14 @@ impl<'a> LeafView<'a> {
             let damaged = rows.iter().skip(from).any(|row| row.0 as u16 == 0);
             return if damaged { Err(no_row()) } else { Ok(()) };
         }
+        if let (Sorted::Grouped(grouped), false, true) = (&self.sorted, unmarked, entries.merged.is_empty()) {
+            let mut damaged = false;
+            grouped.each_end(entries.from..entries.to, ADDRESS, |address| {
+                damaged |= address as u16 == 0;
+                rows.push(RowId(address));
+            })?;
+            return if damaged { Err(no_row()) } else { Ok(()) };
+        }
         let mut key = Vec::new();
         for place in (0..entries.len()).filter_map(|i| entries.place(i)) {
             if !(unmarked && self.is_marked(place)?) {
@@ -375,6 +430,7 @@ impl<'a> LeafView<'a> {
         Ok(match (place, &self.sorted) {
             (Place::Sorted(i), Sorted::Packed(packed)) => packed.is_marked(i),
             (Place::Sorted(i), Sorted::Node(node)) => node.value(i)?.pointer,
+            (Place::Sorted(i), Sorted::Grouped(grouped)) => grouped.is_marked(i),
             (Place::Appended(at), _) => self.area.entry(at)?.marked,
         })
     }
@@ -384,6 +440,7 @@ impl<'a> LeafView<'a> {
         match &self.sorted {
             Sorted::Node(node) => node.validate()?,
             Sorted::Packed(packed) => packed.validate()?,
+            Sorted::Grouped(grouped) => grouped.validate()?,
         }
         for entry in self.area.entries() {
             entry?;
@@ -400,6 +457,7 @@ pub(super) fn mark(page: &mut ViewMut<'_>, place: Place) -> Result<(), Damage> {
     match place {
         Place::Appended(at) => mark_appended(payload.get_mut(area..).unwrap_or(&mut []), at)?,
         Place::Sorted(i) if is_packed(payload) => mark_packed(payload, i)?,
+        Place::Sorted(i) if is_grouped(payload) => mark_grouped(payload, i)?,
         Place::Sorted(i) => {
             let value = Leaf::open(payload)?.value(i)?.bytes.to_vec();
             // A value of the same length is replaced in its place.

@@ -6,10 +6,12 @@ use std::cmp::Ordering;
 use std::ops::Range;
 
 use treedb_formats::append_area::{appended_header, mark_appended};
+use treedb_formats::grouped::{Grouping, is_grouped, write_grouped};
 use treedb_formats::node::{Keys, LeafMut, NODE_HEADER, Value, common};
 use treedb_formats::packed::{packed_size, write_packed};
 
 use super::leaf::{LeafView, Place};
+use super::meta::fact;
 use super::schema::{ADDRESS, Schema};
 use crate::pages::page::{Damage, ROOM, ViewMut, flag};
 
@@ -17,6 +19,59 @@ use crate::pages::page::{Damage, ROOM, ViewMut, flag};
 const NODE_ENTRY: usize = 8 + 2 + 4;
 /// Bytes of a key that its head holds.
 const HEAD: usize = 8;
+/// What may be the tail of keys in a grouped leaf: the low half of the block and the offset, which are all that differs in the
+/// addresses of the first 65,536 blocks, or the whole address. Where the rows of one value are far apart in a large table, the
+/// former would make a group of each.
+const TAILS: [usize; 2] = [ADDRESS - 2, ADDRESS];
+
+/// The form of a leaf's sorted part.
+#[derive(Clone, Copy)]
+enum Form {
+    /// A packed leaf with a prefix of this length.
+    Packed(usize),
+    /// A grouped leaf with tails of this length.
+    Grouped(usize),
+    /// A node with a prefix of this length.
+    Node(usize),
+}
+
+/// The size of a grouped leaf as long as entries are added, with either tail.
+#[derive(Clone, Copy)]
+pub(super) struct Groupings([Grouping; TAILS.len()]);
+
+impl Default for Groupings {
+    fn default() -> Self {
+        Groupings(TAILS.map(Grouping::new))
+    }
+}
+
+impl Groupings {
+    /// Adds an entry (key and value) after `last`.
+    pub(super) fn add(&mut self, last: Option<(&[u8], &[u8])>, entry: (&[u8], &[u8])) {
+        let [short, whole] = &mut self.0;
+        // What differs without the whole address does with a part of it.
+        let last = last.filter(|last| whole.are_one_group(*last, entry));
+        whole.add_known(last.is_some(), entry);
+        short.add(last, entry);
+    }
+
+    /// The tail that makes the leaf smallest, and its size.
+    pub(super) fn best(&self) -> (usize, usize) {
+        let [short, whole] = &self.0;
+        let best = if whole.size() < short.size() { whole } else { short };
+        (best.tail(), best.size())
+    }
+}
+
+/// Whether a leaf is worth to be grouped that takes `other` bytes in another form, in which it is searched faster.
+pub(super) fn is_worth_grouping(grouped: usize, other: usize) -> bool {
+    4 * grouped < 3 * other
+}
+
+/// The facts that a leaf is evidence of.
+pub(super) fn facts_of_leaf(page: &mut ViewMut<'_>) -> u32 {
+    if is_grouped(page.payload()) { fact::GROUPED } else { 0 }
+}
 
 /// An entry in the list.
 #[derive(Clone, Copy)]
@@ -34,34 +89,42 @@ pub(super) struct LeafEntries<'s> {
     schema: &'s Schema,
     bytes: Vec<u8>,
     items: Vec<Item>,
+    /// They are those of a grouped leaf. Then they are written as one unless another form is smaller, so that what is left of
+    /// them fits where they were.
+    grouped: bool,
 }
 
 impl<'s> LeafEntries<'s> {
     /// No entries yet. There is room for those of a leaf without growing.
     pub(super) fn new(schema: &'s Schema) -> Self {
-        LeafEntries { schema, bytes: Vec::with_capacity(2 * ROOM), items: Vec::with_capacity(ROOM / 16) }
+        let (bytes, items) = (Vec::with_capacity(2 * ROOM), Vec::with_capacity(ROOM / 16));
+        LeafEntries { schema, bytes, items, grouped: false }
     }
 
     /// All entries of a leaf.
     pub(super) fn of(leaf: &LeafView<'_>, schema: &'s Schema) -> Result<Self, Damage> {
         let selection = leaf.all(schema)?;
-        let mut entries = LeafEntries::new(schema);
-        entries.items.reserve(selection.len() + 1);
-        let mut key = Vec::new();
-        for i in 0..selection.len() {
-            let Some(place) = selection.place(i) else { break };
-            leaf.key_into(place, &mut key)?;
-            entries.push_marked(&key, leaf.value(place)?, leaf.is_marked(place)?);
-        }
-        Ok(entries)
+        let places = (0..selection.len()).map_while(|i| selection.place(i));
+        LeafEntries::at(places, leaf, schema)
     }
 
     /// The entries of a leaf's sorted part.
     pub(super) fn sorted_of(leaf: &LeafView<'_>, schema: &'s Schema) -> Result<Self, Damage> {
+        LeafEntries::at((0..leaf.sorted_count()).map(Place::Sorted), leaf, schema)
+    }
+
+    /// The entries of a leaf at these places.
+    fn at(
+        places: impl Iterator<Item = Place>,
+        leaf: &LeafView<'_>,
+        schema: &'s Schema,
+    ) -> Result<Self, Damage> {
         let mut entries = LeafEntries::new(schema);
-        let mut key = Vec::new();
-        for place in (0..leaf.sorted_count()).map(Place::Sorted) {
-            leaf.key_into(place, &mut key)?;
+        entries.grouped = leaf.is_grouped();
+        let (mut key, mut previous) = (Vec::new(), None);
+        for place in places {
+            leaf.key_after(previous, place, &mut key)?;
+            previous = Some(place);
             entries.push_marked(&key, leaf.value(place)?, leaf.is_marked(place)?);
         }
         Ok(entries)
@@ -143,6 +206,19 @@ impl<'s> LeafEntries<'s> {
         self.items.get(i).map_or(&[], |item| self.value_of(item))
     }
 
+    /// Key and value of the last entry; empty if there is none.
+    pub(super) fn last(&self) -> (&[u8], &[u8]) {
+        self.items.last().map_or((&[], &[]), |item| (self.key_of(item), self.value_of(item)))
+    }
+
+    /// The facts that a leaf of the entries `range` is evidence of.
+    pub(super) fn facts(&self, range: Range<usize>) -> u32 {
+        match self.form(self.items.get(range).unwrap_or(&[])).0 {
+            Form::Grouped(_) => fact::GROUPED,
+            Form::Packed(_) | Form::Node(_) => 0,
+        }
+    }
+
     /// Bytes of key and value of entry `i`.
     pub(super) fn entry_len(&self, i: usize) -> usize {
         self.items.get(i).map_or(0, |item| usize::from(item.key) + usize::from(item.value))
@@ -206,6 +282,12 @@ impl<'s> LeafEntries<'s> {
         NODE_HEADER + prefix.next_multiple_of(8) + count * NODE_ENTRY + bytes - count * held
     }
 
+    /// A lower limit of the size of a node of `count` entries, with `bytes` of keys and values, whatever prefix it has of
+    /// these bytes that all keys begin with.
+    pub(super) fn node_size_least(count: usize, bytes: usize, shared: usize) -> usize {
+        NODE_HEADER + count * NODE_ENTRY + bytes.saturating_sub(count * (shared + HEAD))
+    }
+
     /// The prefix that makes a node smallest, and its size.
     fn best_node(&self, part: &[Item]) -> (usize, usize) {
         let shared = self.shared(part);
@@ -213,16 +295,39 @@ impl<'s> LeafEntries<'s> {
         if without <= with { (0, without) } else { (shared, with) }
     }
 
-    /// Bytes that a leaf of the entries `range` takes.
-    pub(super) fn size(&self, range: Range<usize>) -> usize {
-        let part = self.items.get(range).unwrap_or(&[]);
-        match self.packed(part) {
+    /// The form of a leaf of a part, and its size.
+    fn form(&self, part: &[Item]) -> (Form, usize) {
+        let (form, size) = match self.packed(part) {
             Some(prefix) => {
                 let key = part.first().map_or(0, |item| usize::from(item.key));
-                packed_size(part.len(), prefix, key - prefix)
+                (Form::Packed(prefix), packed_size(part.len(), prefix, key - prefix))
             }
-            None => self.best_node(part).1,
+            None => {
+                let (prefix, size) = self.best_node(part);
+                (Form::Node(prefix), size)
+            }
+        };
+        // Of a packed leaf, values of fixed length are read many at a time.
+        let reads_many = matches!(form, Form::Packed(_)) && self.schema.fixed_columns().is_some();
+        if part.is_empty() || reads_many {
+            return (form, size);
         }
+        let (mut groupings, mut last) = (Groupings::default(), None);
+        for item in part {
+            let entry = (self.key_of(item), self.value_of(item));
+            groupings.add(last, entry);
+            last = Some(entry);
+        }
+        let (tail, grouped) = groupings.best();
+        match self.grouped && grouped < size || is_worth_grouping(grouped, size) {
+            true => (Form::Grouped(tail), grouped),
+            false => (form, size),
+        }
+    }
+
+    /// Bytes that a leaf of the entries `range` takes.
+    pub(super) fn size(&self, range: Range<usize>) -> usize {
+        self.form(self.items.get(range).unwrap_or(&[])).1
     }
 
     /// Writes the entries `range` as the sorted part of a leaf without appended entries. They must fit.
@@ -234,23 +339,29 @@ impl<'s> LeafEntries<'s> {
         payload.fill(0);
         let too_long =
             || Damage::new("entries that fit the page", format!("{} entries that do not", part.len()));
-        let hole = if let Some(prefix) = self.packed(part) {
-            let keys = part.iter().map(|item| (self.key_of(item), item.marked));
-            write_packed(payload, prefix, keys).ok_or_else(too_long)?..payload.len()
-        } else {
-            let (prefix, _) = self.best_node(part);
-            let shared = part.first().and_then(|first| self.key_of(first).get(..prefix)).unwrap_or(&[]);
-            let mut node = match self.order(part) {
-                Keys::Bytewise => LeafMut::init_with_prefix(payload, shared)?,
-                Keys::Custom => LeafMut::init(payload, Keys::Custom)?,
-            };
-            for (i, item) in part.iter().enumerate() {
-                let value = Value { bytes: self.value_of(item), pointer: item.marked };
-                if !node.insert(i, self.key_of(item), value)? {
-                    return Err(too_long());
-                }
+        let hole = match self.form(part).0 {
+            Form::Packed(prefix) => {
+                let keys = part.iter().map(|item| (self.key_of(item), item.marked));
+                write_packed(payload, prefix, keys).ok_or_else(too_long)?..payload.len()
             }
-            node.view()?.gap()?
+            Form::Grouped(tail) => {
+                let entries = part.iter().map(|item| (self.key_of(item), self.value_of(item), item.marked));
+                write_grouped(payload, tail, entries).ok_or_else(too_long)?..payload.len()
+            }
+            Form::Node(prefix) => {
+                let shared = part.first().and_then(|first| self.key_of(first).get(..prefix)).unwrap_or(&[]);
+                let mut node = match self.order(part) {
+                    Keys::Bytewise => LeafMut::init_with_prefix(payload, shared)?,
+                    Keys::Custom => LeafMut::init(payload, Keys::Custom)?,
+                };
+                for (i, item) in part.iter().enumerate() {
+                    let value = Value { bytes: self.value_of(item), pointer: item.marked };
+                    if !node.insert(i, self.key_of(item), value)? {
+                        return Err(too_long());
+                    }
+                }
+                node.view()?.gap()?
+            }
         };
         page.set_hole(hole);
         Ok(())

@@ -1,14 +1,15 @@
 //! Removing entries from a leaf, as a vacuum does: what stays is moved together, not read and written anew.
 //!
 //! Entries are taken as they lie in the page, those of the sorted part first, then those of the append area from its
-//! beginning on; their order does not matter here. A packed leaf closes its gaps in place. In a node, where each removal
+//! beginning on; their order does not matter here. Packed and grouped leaves close their gaps in place. In a node, where each removal
 //! moves the arrays, that is done for a few entries only, and beyond that the node is written anew. The append area
 //! keeps what stays.
 
 use pgrx::pg_sys;
 use treedb_formats::append_area::{appended_header, mark_appended};
+use treedb_formats::grouped::{is_grouped, remove_grouped};
 use treedb_formats::node::LeafMut;
-use treedb_formats::packed::{PackedLeaf, is_packed, remove_packed};
+use treedb_formats::packed::{is_packed, remove_packed};
 
 use super::leaf::{LeafView, Place};
 use super::leaf_entries::LeafEntries;
@@ -25,21 +26,18 @@ pub(super) fn rows(
     out: &mut Vec<pg_sys::ItemPointerData>,
 ) -> Result<(), Damage> {
     let count = leaf.sorted_count();
-    match leaf.sorted_addresses() {
-        Some(addresses) => {
-            let mut damaged = false;
-            out.extend(addresses.map(|address| {
-                damaged |= address as u16 == 0;
-                row_numbered(address)
-            }));
-            if damaged {
-                return Err(no_row());
-            }
-        }
-        None => {
-            for i in 0..count {
-                out.push(leaf.row(Place::Sorted(i), key)?);
-            }
+    out.reserve(count);
+    let mut damaged = false;
+    let shown = leaf.sorted_addresses(|address| {
+        damaged |= address as u16 == 0;
+        out.push(row_numbered(address));
+    })?;
+    if damaged {
+        return Err(no_row());
+    }
+    if !shown {
+        for i in 0..count {
+            out.push(leaf.row(Place::Sorted(i), key)?);
         }
     }
     for entry in leaf.appended() {
@@ -58,18 +56,15 @@ pub(super) fn remove(
 ) -> Result<(), Damage> {
     let (sorted, appended) = gone.split_at_checked(old.sorted_count()).unwrap_or((gone, &[]));
     let removed = sorted.iter().filter(|gone| **gone).count();
-    if is_packed(page.payload()) && !appended.contains(&true) {
-        let end = remove_packed(page.payload(), |i| sorted.get(i).copied().unwrap_or(false))?;
+    let in_place = is_packed(page.payload()) || is_grouped(page.payload());
+    if in_place && !appended.contains(&true) {
+        let end = remove_sorted(page.payload(), sorted)?;
         return page.begin_hole(end);
     }
     let (area, marked) = area_without(old, appended)?;
     let payload = page.payload();
-    let hole = if is_packed(payload) {
-        let end = if removed == 0 {
-            PackedLeaf::open(payload)?.end()
-        } else {
-            remove_packed(payload, |i| sorted.get(i).copied().unwrap_or(false))?
-        };
+    let hole = if in_place {
+        let end = remove_sorted(payload, sorted)?;
         Some(end..payload.len())
     } else if removed <= FEW {
         let mut node = LeafMut::open(payload)?;
@@ -92,6 +87,12 @@ pub(super) fn remove(
         page.set_flags(flag::MARKED, 0);
     }
     page.put_area(&area)
+}
+
+/// Removes entries of a packed or a grouped leaf; returns where it ends then.
+fn remove_sorted(payload: &mut [u8], gone: &[bool]) -> Result<usize, Damage> {
+    let gone = |i: usize| gone.get(i).copied().unwrap_or(false);
+    Ok(if is_packed(payload) { remove_packed(payload, gone) } else { remove_grouped(payload, gone) }?)
 }
 
 /// The append area without the entries that are `gone`, and whether any of the rest is marked.

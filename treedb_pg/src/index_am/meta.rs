@@ -3,7 +3,7 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBt" |
-//! | 4 | 2 | version, 3; 4 if some key in the order of its bytes is compressed; 5 if facts tell the types of values |
+//! | 4 | 2 | version, 3; 4 if some key in the order of its bytes is compressed; 5 if facts tell the types of values; 6 if there may be grouped leaves |
 //! | 6 | 2 | level of the root |
 //! | 8 | 4 | block of the root |
 //! | 12 | 4 | facts, see [`fact`] |
@@ -18,8 +18,10 @@ const VERSION: u16 = 3;
 const WITH_COMPRESSED: u16 = 4;
 /// Version of an index with [`fact::TYPED`]: what inserts into it without knowing of these facts would make them wrong.
 const WITH_TYPES: u16 = 5;
+/// Version of an index with grouped leaves.
+const WITH_GROUPED: u16 = 6;
 /// Meta pages of this access method.
-const FORMAT: Format = Format { magic: *b"TDBt", versions: VERSION..=WITH_TYPES, name: "a meta page" };
+const FORMAT: Format = Format { magic: *b"TDBt", versions: VERSION..=WITH_GROUPED, name: "a meta page" };
 /// Bytes of the payload in use.
 const BYTES: usize = 20;
 
@@ -35,6 +37,8 @@ pub(crate) mod fact {
     pub(crate) const TYPED: u32 = 8;
     /// Three facts: which `OtherTypes` there are, a number shifted by this.
     pub(crate) const OTHER_TYPES_SHIFT: u32 = 4;
+    /// Some leaf may be a grouped one.
+    pub(crate) const GROUPED: u32 = 128;
 }
 
 /// What the meta page says.
@@ -69,7 +73,8 @@ impl Meta {
 
     /// What a meta page has at the beginning of its payload, [`HEADER`](crate::pages::page::HEADER).
     pub(super) fn bytes(&self) -> [u8; BYTES] {
-        let version = match self.facts & (fact::TYPED | fact::COMPRESSED) {
+        let version = match self.facts & (fact::TYPED | fact::COMPRESSED | fact::GROUPED) {
+            facts if facts & fact::GROUPED != 0 => WITH_GROUPED,
             0 => VERSION,
             fact::COMPRESSED => WITH_COMPRESSED,
             _ => WITH_TYPES,

@@ -12,6 +12,7 @@ use treedb_formats::node::BranchMut;
 
 use super::boundary::{Boundary, Side};
 use super::leaf::LeafView;
+use super::leaf_entries::facts_of_leaf;
 use super::leaf_removal;
 use super::meta::Meta;
 use super::schema::Schema;
@@ -153,6 +154,7 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
             let mut image = PageImage::of(page.bytes());
             let mut new = tree.checked(block, ViewMut::open(&mut image));
             tree.checked(block, leaf_removal::remove(&leaf, &schema, &gone, &mut new));
+            tree.record_facts(facts_of_leaf(&mut new));
             write(index, &mut [(&mut page, Write::Content(&image))]);
             fault::point("leaf_vacuum");
         }
