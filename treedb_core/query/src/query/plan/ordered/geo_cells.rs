@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::cost::entries;
 use super::eligible_indexes::holds_all;
 use super::field_bounds::field_bounds;
 use super::interval::{Interval, MAX_RANGES};
@@ -54,6 +55,20 @@ pub(super) fn cells_of(geo: &GeoFields, part: &KeyPart, conditions: &[&Node]) ->
     conditions.iter().find_map(|node| match node {
         Node::Value { path, test: Test::Geo(test) } if *path == part.path => test.cell_ranges(geo.grid()),
         _ => None,
+    })
+}
+
+/// About how many entries an index that begins with the locations has in the cells of the region that a condition is about; `None` if no
+/// index tells, or it is no such condition.
+pub(in crate::query::plan) fn entries_in_region(source: &dyn Source, condition: &Node) -> Option<f64> {
+    let Node::Value { path, test: Test::Geo(_) } = condition else { return None };
+    source.indexes().iter().enumerate().find_map(|(number, info)| {
+        let def = info.def.as_ordered().filter(|def| def.options.partial.is_none())?;
+        let Kind::Geo(geo) = &def.options.kind else { return None };
+        let part = def.keys.first().filter(|part| geo.has(0) && part.path == *path)?;
+        let cells = cells_of(geo, part, &[condition])?;
+        let ranges: Vec<KeyRange> = cells.iter().map(|cells| range_of_cells(&[], *cells)).collect();
+        entries(source, number, &ranges)
     })
 }
 
