@@ -102,6 +102,9 @@ COMMIT;
 SELECT array_agg(id ORDER BY d) FROM (SELECT id, metres(lng, lat, 5, 45) AS d FROM points ORDER BY d LIMIT 4) x;
 -- For each row of another table the nearest of a collection.
 SELECT bool_and(found = id) AS same FROM (SELECT id, lng, lat FROM points WHERE id < 60) c, LATERAL (SELECT (f ->> '_id')::int AS found FROM find('p', format('{"at": {"$nearSphere": [%s, %s]}}', lng, lat)::bson) f LIMIT 1) f;
+SELECT array_agg((a ->> 'near.0._id')::int ORDER BY a ->> '_id') = (SELECT array_agg(id ORDER BY kind::text) FROM (SELECT DISTINCT ON (kind) kind, id FROM points ORDER BY kind, metres(lng, lat, 10, 10)) x) AS same
+FROM aggregate('p', '[{"$group": {"_id": "$kind"}}, {"$lookup": {"from": "p", "as": "near", "let": {"kind": "$_id"}, "pipeline": [
+    {"$geoNear": {"near": [10, 10], "spherical": true, "key": "at", "distanceField": "d", "query": {"$expr": {"$eq": ["$kind", "$$kind"]}}}}, {"$limit": 1}]}}]') a;
 
 -- Updates and deletions take the nearest, or all in reach.
 SELECT update_one('p', '{"at": {"$near": {"$geometry": {"type": "Point", "coordinates": [5, 45]}}}}', '{"$set": {"seen": 1}}') ->> 'modifiedCount' AS one;
