@@ -113,7 +113,7 @@ fn inner_paths(above: &str, filter: &Node, paths: &mut Vec<Path>) {
     }
 }
 
-/// The share that meets a condition by its form alone, or in the case of a region by an index of locations.
+/// The share that meets a condition by its form alone; one on locations, by an index of them.
 fn guessed(source: &dyn Source, condition: &Node) -> f64 {
     match condition {
         Node::And(nodes) => all(source, &nodes.iter().collect::<Vec<_>>()),
