@@ -31,7 +31,7 @@ CREATE OR REPLACE VIEW stat_indexes AS
         LEFT JOIN pg_catalog.pg_stat_all_indexes s ON s.indexrelid OPERATOR(pg_catalog.=) i.oid;
 
 COMMENT ON FUNCTION create_index(text, bson, bson) IS
-    'creates an index {"field": 1, "other.field": -1}; options: name, unique, sparse, hidden, background, partialFilterExpression, expireAfterSeconds, collation, wildcardProjection';
+    'creates an index {"field": 1, "other.field": -1}; options: name, unique, sparse, hidden, background, partialFilterExpression, expireAfterSeconds, collation, wildcardProjection, bits, min, max, 2dsphereIndexVersion';
 COMMENT ON FUNCTION aggregate(text, bson_value, bson) IS 'the documents that a pipeline gives: an array of stages; options: hint, collation, let, maxTimeMS, allowDiskUse';
 COMMENT ON FUNCTION drop_index(text, text) IS 'drops an index by its name';
 COMMENT ON FUNCTION list_indexes(text) IS 'the indexes of a collection, as MongoDB lists them';

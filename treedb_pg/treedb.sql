@@ -491,7 +491,7 @@ $$;
 COMMENT ON FUNCTION create_collection(text, bson) IS 'creates a table of documents with a unique _id; options: validator, validationLevel, validationAction';
 COMMENT ON FUNCTION drop_collection(text) IS 'drops a collection; false if there is none of that name';
 COMMENT ON FUNCTION create_index(text, bson, bson) IS
-    'creates an index {"field": 1, "other.field": -1}; options: name, unique, sparse, hidden, background, partialFilterExpression, expireAfterSeconds, collation, wildcardProjection';
+    'creates an index {"field": 1, "other.field": -1}; options: name, unique, sparse, hidden, background, partialFilterExpression, expireAfterSeconds, collation, wildcardProjection, bits, min, max, 2dsphereIndexVersion';
 COMMENT ON FUNCTION drop_index(text, text) IS 'drops an index by its name';
 COMMENT ON FUNCTION list_indexes(text) IS 'the indexes of a collection, as MongoDB lists them';
 COMMENT ON FUNCTION list_collections() IS 'the tables that are collections';

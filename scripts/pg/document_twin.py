@@ -4,11 +4,12 @@
 
 Documents are inserted, updated, replaced and deleted one by one and many at once, in transactions that are rolled back now and then, or
 to a savepoint. Every question is answered by the indexes, by the table alone (`$natural`), and by a few lines of Python that know
-what the filters mean. The nearest vectors are compared with all vectors. Now and then another session cancels a call, or ends its
+what the filters mean. The nearest vectors are compared with all vectors, the nearest locations with all locations. Now and then another session cancels a call, or ends its
 backend, at a random moment; Python's documents change if and only if the transaction was committed.
 """
 import copy
 import json
+import math
 import random
 import sys
 import threading
@@ -23,7 +24,9 @@ KEPT = [1, 1795687111]
 # With more documents than this, deletes are larger.
 MANY = 400
 INDEXES = [("k", '{"k": 1, "_id": -1}', "{}"), ("a", '{"a": 1, "k": 1}', "{}"), ("u", '{"u": 1}', '{"unique": true}'), ("p", '{"o.p": -1}', '{"sparse": true}'),
-           ("part", '{"s": 1}', '{"partialFilterExpression": {"k": {"$gt": 20}}}'), ("wild", '{"o.$**": 1}', "{}"), ("hash", '{"s": "hashed"}', "{}")]
+           ("part", '{"s": 1}', '{"partialFilterExpression": {"k": {"$gt": 20}}}'), ("wild", '{"o.$**": 1}', "{}"), ("hash", '{"s": "hashed"}', "{}"),
+           ("globe", '{"g": "2dsphere"}', "{}"), ("globe of k", '{"k": 1, "g": "2dsphere", "u": -1}', "{}"), ("plane", '{"h": "2d", "k": 1}', '{"min": -20, "max": 20}')]
+RADIUS = 6378100.0
 
 
 def path(document, name):
@@ -45,6 +48,34 @@ def compared(value, operator, with_value):
     return any(one(element) for element in value) if isinstance(value, list) else value is not None and one(value)
 
 
+def spots(value):
+    """The pairs of a location, or of several in an array."""
+    if isinstance(value, dict):
+        return [value["coordinates"]]
+    if not value:
+        return []
+    return [value] if isinstance(value[0], (int, float)) else [pair for one in value for pair in spots(one)]
+
+
+def distance(value, metric, center):
+    """That of the nearest of the locations in a value, on the sphere in metres; None if there is none."""
+    def apart(spot):
+        if metric == "plane":
+            return math.dist(spot, center)
+        (lng, lat), (to_lng, to_lat) = ([math.radians(degrees) for degrees in pair] for pair in (spot, center))
+        h = math.sin((to_lat - lat) / 2) ** 2 + math.cos(lat) * math.cos(to_lat) * math.sin((to_lng - lng) / 2) ** 2
+        return 2 * RADIUS * math.asin(min(1.0, math.sqrt(h)))
+    return min(map(apart, spots(value)), default=None)
+
+
+def is_within(spot, region):
+    (kind, operand), = region.items()
+    if kind == "$box":
+        return all(operand[0][at] <= spot[at] <= operand[1][at] for at in (0, 1))
+    center, radius = operand
+    return distance(spot, "plane", center) <= radius if kind == "$center" else distance(spot, "sphere", center) <= radius * RADIUS
+
+
 def matches(document, question):
     for name, wanted in question.items():
         if name in ("$or", "$and"):
@@ -61,6 +92,8 @@ def matches(document, question):
                 good = (value is not None) == operand
             elif operator == "$size":
                 good = isinstance(value, list) and len(value) == operand
+            elif operator == "$geoWithin":
+                good = any(is_within(spot, operand) for spot in spots(value))
             elif operator == "$elemMatch":
                 good = isinstance(value, list) and any(all(compared(element, *part) for part in operand.items()) for element in value)
             else:
@@ -94,8 +127,10 @@ def updated(document, update):
 class Documents:
     def __init__(self, cluster, seed):
         self.seed, self.random, self.cluster, self.name = seed, random.Random(seed), cluster, f"d{seed}"
+        # Whatever is about locations draws from numbers of its own: the seeds that are kept do what they did before there were any.
+        self.places = random.Random(-seed)
         self.number, self.model, self.open = 0, {}, None
-        self.cancelled = self.ended = self.survived = self.duplicates = self.near = self.near_found = self.asked = 0
+        self.cancelled = self.ended = self.survived = self.duplicates = self.near = self.near_found = self.asked = self.located = 0
         self.called = set()
         self.db, self.third = self.connect(), self.connect()
         # With every other seed a validator, which nothing violates: the server's trigger is then called for each row.
@@ -125,7 +160,21 @@ class Documents:
         document["s"] = r.choice(("", "long " * 60, "s")) + str(r.randint(0, 99))
         if r.random() < .8:
             document["e"] = [r.randint(-50, 50), r.randint(-50, 50), r.randint(-9, 9)]
+        for name in "gh":
+            if self.places.random() < .8:
+                document[name] = self.place(name)
         return document
+
+    def spot(self):
+        return [self.places.randint(-20, 20), self.places.randint(-20, 20)]
+
+    def place(self, name):
+        """A location on the sphere (g) or in the plane (h), or several."""
+        r = self.places
+        kinds = [self.spot, lambda: [self.spot() for _ in range(r.randint(0, 3))]]
+        if name == "g":
+            kinds += 2 * [lambda: {"type": "Point", "coordinates": self.spot()}] + [lambda: [{"type": "Point", "coordinates": self.spot()} for _ in range(r.randint(1, 3))]]
+        return r.choice(kinds)()
 
     def change(self):
         """An update that keeps `_id` and `u`."""
@@ -382,6 +431,65 @@ class Documents:
         plan, = self.call("explain", [question, way]) if self.open is None else ["in a transaction"]
         raise AssertionError(f"find {question} {way}: {sorted(found.keys() - shown.keys())} missing, {sorted(shown.keys() - found.keys())} too many, other documents {others}, or in another order; {plan}")
 
+    def region(self):
+        """A filter by a region, whose border no location is on."""
+        r = self.places
+        (x, y), size = self.spot(), r.choice((1, 4, 12, 50)) + .37
+        area = r.choice((lambda: {"$centerSphere": [[x, y], math.radians(size)]}, lambda: {"$center": [[x, y], size]}, lambda: {"$box": [[x - size, y - size], [x + size / 2, y + size]]}))()
+        question = {"g" if "$centerSphere" in area else r.choice("hhhg"): {"$geoWithin": area}}
+        if r.random() < .4:
+            question["k"] = r.choice((r.randint(0, 60), {"$in": [r.randint(0, 60) for _ in range(5)]}, {"$lt": r.randint(0, 60)}))
+        return question
+
+    def step_located(self):
+        """A question about locations, or a change of some."""
+        r, self.located = self.places, self.located + 1
+        question, kind = self.region(), r.random()
+        if kind < .2:
+            name = r.choice("gh")
+            change = r.choice(({"$set": {name: self.place(name)}}, {"$unset": {name: ""}}, {"$set": {"o.q": r.randint(0, 9)}}))
+            self.call("update_many", [question, change])
+            self.model = {i: updated(document, change) if matches(document, question) else document for i, document in self.model.items()}
+            return
+        if kind < .5:
+            found = [document for document in self.model.values() if matches(document, question)]
+            same(self.call("count", [question]), [str(len(found))], f"count {question}")
+            for options in ({}, {"hint": "$natural"}):
+                shown = {document["_id"]: document for document in map(json.loads, self.call("find", [question, options]))}
+                same(shown, {document["_id"]: document for document in found}, f"find {question} {options}")
+            rows = self.db.execute(f"SELECT doc OPERATOR(treedb.->>) '_id' FROM {self.name} WHERE doc OPERATOR(treedb.@@) %s::text::treedb.bson", (json.dumps(question),))
+            same(sorted(int(i) for i, in rows), sorted(document["_id"] for document in found), f"@@ {question}")
+            return
+        # By distance.
+        name, most, limit, center = r.choice("gh"), r.choice((1, 5, 90)) + .37, r.choice((1, 4, 30)), self.spot()
+        metric = "sphere" if name == "g" else "plane"
+        unit = math.radians(RADIUS) if name == "g" else 1.0
+        point = {"type": "Point", "coordinates": center} if name == "g" else center
+        near = {name: {"$near": {"$geometry": point, "$maxDistance": most * unit}} if name == "g" else {"$near": point, "$maxDistance": most}}
+        other = r.choice(({}, {"k": r.randint(0, 60)}, {"k": {"$lt": r.randint(0, 60)}}))
+        far = {i: distance(document.get(name), metric, center) for i, document in self.model.items() if matches(document, other)}
+        far = {i: away for i, away in far.items() if away is not None and away <= most * unit}
+        nearest = sorted(far.values())
+
+        def check(ids, what):
+            same(len(set(ids)), len(ids), f"documents that {what} finds twice")
+            same(len(ids), min(limit, len(nearest)), f"how many {what} finds")
+            assert all(i in far and abs(far[i] - away) < 1e-3 for i, away in zip(ids, nearest, strict=False)), f"{what}: {[far.get(i) for i in ids]}, not {nearest[:limit]}"
+
+        if kind < .8:
+            check([json.loads(row)["_id"] for row in self.call("find", [{**near, **other}, {"limit": limit}])], f"find {near} {other}")
+        elif kind < .9:
+            stage = {"near": point, "distanceField": "far", "query": other, "maxDistance": most * unit, "key": name}
+            found = [json.loads(row) for row in self.call("aggregate", [[{"$geoNear": stage}, {"$limit": limit}]])]
+            check([document["_id"] for document in found], f"$geoNear {stage}")
+            assert all(abs(document["far"] - far[document["_id"]]) < 1e-3 for document in found), f"distances of $geoNear {stage}"
+        else:
+            limit, change = 1, {"$set": {"o.q": r.randint(0, 9), name: self.place(name)}}
+            ids = [json.loads(row)["_id"] for row in self.call("find_one_and_update", [{**near, **other}, change]) if row]
+            check(ids, f"find_one_and_update {near} {other}")
+            for i in ids:
+                self.model = {**self.model, i: updated(self.model[i], change)}
+
     def step_nearest(self):
         r = self.random
         near, limit = [r.randint(-50, 50), r.randint(-50, 50), r.randint(-9, 9)], r.choice((1, 5, 20))
@@ -411,6 +519,8 @@ class Documents:
             # Which calls a disturbance cuts off is up to time; what the later ones are is not.
             self.random = random.Random(f"{self.seed} {number}")
             self.random.choice(weighted)()
+            if self.places.random() < .3:
+                self.step_located()
             if number % 100 == 99:
                 self.check()
         if self.open is not None:
@@ -426,7 +536,7 @@ class Documents:
         self.db.execute("SELECT treedb.drop_collection(%s)", (self.name,))
         self.db.close()
         self.third.close()
-        return (f"{len(self.called)} functions, {self.asked} questions, {self.near_found} of the {self.near} nearest vectors, {self.duplicates} duplicates refused, {self.cancelled} cancelled,"
+        return (f"{len(self.called)} functions, {self.asked} questions, {self.located} about locations, {self.near_found} of the {self.near} nearest vectors, {self.duplicates} duplicates refused, {self.cancelled} cancelled,"
                 f" {self.ended} ended, {self.survived} too late")
 
 

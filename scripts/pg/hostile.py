@@ -21,13 +21,16 @@ from cluster import Cluster
 KEPT = [1, 2]
 CALLS = 4000
 
-FIELDS = ["a", "n", "_id", "tags", "a.b", "tags.0", "a..b", "", "$", "a.$[]", "a.$[x]", "tags.$", "x" * 300, "é", "0", "n.$**", "$**"]
+FIELDS = ["a", "n", "_id", "tags", "a.b", "tags.0", "a..b", "", "$", "a.$[]", "a.$[x]", "tags.$", "at", "x" * 300, "é", "0", "n.$**", "$**"]
 FILTERS = """$eq $ne $gt $gte $lt $lte $in $nin $and $or $nor $not $exists $type $expr $jsonSchema $mod $regex $options $where $all $elemMatch
     $size $bitsAllClear $bitsAnySet $comment $text $near $geoWithin $sampleRate""".split()
+PLACES = ["Point", "LineString", "Polygon", "MultiPoint", "MultiLineString", "MultiPolygon", "GeometryCollection", "What"]
+REGIONS = ["$geoWithin", "$geoIntersects", "$near", "$nearSphere"]
+AREAS = ["$geometry", "$geometry", "$box", "$center", "$centerSphere", "$polygon", "$maxDistance"]
 UPDATES = """$set $unset $inc $mul $min $max $rename $setOnInsert $currentDate $push $pull $pullAll $addToSet $pop $bit $each $slice $sort
     $position""".split()
 STAGES = """$match $project $group $sort $limit $skip $unwind $lookup $graphLookup $facet $bucket $bucketAuto $count $addFields $set $unset
-    $replaceRoot $replaceWith $sample $sortByCount $redact $unionWith $setWindowFields $densify $fill $out $merge $documents""".split()
+    $replaceRoot $replaceWith $sample $sortByCount $redact $unionWith $setWindowFields $densify $fill $out $merge $documents $geoNear""".split()
 EXPRESSIONS = """$add $subtract $multiply $divide $mod $pow $sqrt $log $exp $abs $ceil $floor $round $trunc $concat $substr $substrCP $toLower $toUpper
     $split $strLenCP $indexOfCP $trim $replaceAll $regexMatch $regexFind $cond $ifNull $switch $let $map $filter $reduce $zip $range
     $reverseArray $arrayElemAt $slice $size $in $concatArrays $setUnion $mergeObjects $objectToArray $arrayToObject $dateToString
@@ -37,10 +40,10 @@ OPTIONS = """sort projection skip limit hint collation allowDiskUse upsert array
     partialFilterExpression expireAfterSeconds wildcardProjection validator validationLevel validationAction index keyPattern locale
     strength find filter query pipeline aggregate count distinct update updates delete deletes findAndModify key q u multi batchSize
     insertOne updateOne updateMany replaceOne deleteOne deleteMany document replacement from localField foreignField as let input vars
-    cond in default branches case then""".split()
+    cond in default branches case then near distanceField spherical maxDistance includeLocs bits min max 2dsphereIndexVersion""".split()
 WORDS = FIELDS * 3 + FILTERS + UPDATES + STAGES + EXPRESSIONS + OPTIONS
 STRINGS = ["", "a", "$a", "$$ROOT", "$$NOW.x", "$n", "simple", "de", "after", "h", "other", "n_1", "_id_", "$natural", "(", "[a-", "(?:x+x+)+y", "a" * 5000, "\U0001f600", "2026-01-01", "%Y %q",
-           "hashed", "text", "UTC", "Mars/Olympus", "warn", "moderate", "drop", "long", "decimal"]
+           "hashed", "text", "2dsphere", "2d", "at", "UTC", "Mars/Olympus", "warn", "moderate", "drop", "long", "decimal"]
 NUMBERS = [0, 1, -1, 2, 7, 100, 255, 2**31 - 1, -2**31, 2**53 + 1, 2**63 - 1, -2**63]
 FLOATS = [0.0, -0.0, 0.5, float("nan"), float("inf"), float("-inf"), 1e308, 5e-324, 1e19]
 
@@ -115,9 +118,28 @@ def deep(levels, kind):
     return inner
 
 
+def coordinates(r, depth):
+    """Numbers, mostly, in arrays of arrays."""
+    if depth == 0:
+        return r.choice([(1, struct.pack("<d", r.choice([*FLOATS, r.uniform(-180, 180), r.uniform(-90, 90)]))), (16, struct.pack("<i", r.randint(-190, 190))), (16, struct.pack("<i", r.randint(-3, 3)))])
+    inner = [value(r, 1) if r.random() < .02 else coordinates(r, depth - 1) for _ in range(2 if depth == 1 and r.random() < .95 else r.choice([0, 1, 2, 4, 5, 40]))]
+    if depth == 2 and inner and r.random() < .7:
+        # a closed ring
+        inner.append(inner[0])
+    return 4, wrapped((str(i).encode(), one) for i, one in enumerate(inner))
+
+
+def place(r):
+    """A location, or what looks like one."""
+    if r.random() < .3:
+        return coordinates(r, r.choice([1, 1, 2]))
+    kind = r.choice(PLACES).encode()
+    return 3, wrapped([(b"type", (2, struct.pack("<i", len(kind) + 1) + kind + b"\0")), (b"coordinates", coordinates(r, r.choice([1, 2, 3, 3, 4])))])
+
+
 def shaped(r):
-    """What a function might take: a filter, an update, a pipeline, options."""
-    kind = r.randrange(6)
+    """What a function might take: a filter, an update, a pipeline, options, locations."""
+    kind = r.randrange(8)
     field = r.choice(FIELDS[:6]).encode()
     if kind == 0:
         return wrapped([(field, (3, wrapped([(r.choice(FILTERS).encode(), value(r, 2))])))])
@@ -129,6 +151,11 @@ def shaped(r):
         return wrapped([(r.choice(OPTIONS).encode(), value(r, 2))])
     if kind == 4:
         return wrapped([(field, (16, struct.pack("<i", r.choice([1, -1, 0, 5]))))])
+    if kind == 5:
+        return wrapped([(b"at", place(r))])
+    if kind == 6:
+        area = wrapped([(r.choice(AREAS).encode(), r.choice([place, place, lambda r: coordinates(r, 2), lambda r: value(r, 2)])(r))])
+        return wrapped([(b"at", (3, wrapped([(r.choice(REGIONS).encode(), (3, area))])))])
     return wrapped([(r.choice([b"find", b"aggregate", b"count", b"distinct", b"update", b"delete", b"findAndModify"]), (2, struct.pack("<i", 2) + b"h\0")),
                     (r.choice(OPTIONS).encode(), value(r, 2))])
 
@@ -219,11 +246,11 @@ FUNCTIONS = """SELECT p.proname, p.oid::regprocedure::text, p.proretset,
 FROM pg_proc p JOIN pg_depend d ON d.objid = p.oid AND d.classid = 'pg_proc'::regclass AND d.deptype = 'e'
 WHERE d.refobjid = (SELECT oid FROM pg_extension WHERE extname = 'treedb') ORDER BY 2"""
 SCHEMA = """SELECT treedb.create_collection('h') WHERE to_regclass('h') IS NULL;
-SELECT treedb.create_index('h', '{"n": 1}'), treedb.create_index('h', '{"tags": 1, "a": -1}'), treedb.create_index('h', '{"a.$**": 1}'), treedb.create_index('h', '{"a": 1}', '{"sparse": true}');
+SELECT treedb.create_index('h', '{"n": 1}'), treedb.create_index('h', '{"tags": 1, "a": -1}'), treedb.create_index('h', '{"a.$**": 1}'), treedb.create_index('h', '{"a": 1}', '{"sparse": true}'), treedb.create_index('h', '{"at": "2dsphere", "n": 1}');
 SELECT treedb.create_search_index('h', '{"fields": [{"type": "vector", "path": "e", "numDimensions": 3, "similarity": "euclidean"}]}', '{"name": "near"}')
     WHERE NOT EXISTS (SELECT FROM treedb.list_search_indexes('h') s WHERE s OPERATOR(treedb.->>) 'name' = 'near');
 SELECT treedb.delete_many('h', '{}') WHERE treedb.count('h', '{}') > 300;
-SELECT treedb.insert_many('h', ARRAY(SELECT jsonb_build_object('n', i, 'a', jsonb_build_object('b', i % 5), 'tags', jsonb_build_array(i % 3, 'x'), 'e', jsonb_build_array(i, i % 5, -i))::treedb.bson FROM generate_series(1, 20) i));
+SELECT treedb.insert_many('h', ARRAY(SELECT jsonb_build_object('n', i, 'a', jsonb_build_object('b', i % 5), 'tags', jsonb_build_array(i % 3, 'x'), 'e', jsonb_build_array(i, i % 5, -i), 'at', jsonb_build_array(i, -i))::treedb.bson FROM generate_series(1, 20) i));
 SELECT treedb.create_collection('other') WHERE to_regclass('other') IS NULL;"""
 
 

@@ -117,7 +117,7 @@ ANALYZE;
 """
 
 UNIQUE = """SELECT treedb.create_index('shop.items', '{"sku": 1}', '{"unique": true}')"""
-# Vectors in a column and in documents, which version 0.1.0 has not.
+# Locations, and vectors in a column and in documents, which version 0.1.0 has not.
 VECTORS = """;
 CREATE TABLE shop.places (id int, e real[]);
 INSERT INTO shop.places SELECT i, ARRAY[i % 7, i % 11, i] FROM generate_series(1, 400) i;
@@ -125,7 +125,8 @@ CREATE INDEX places_e ON shop.places USING treedb_hnsw (e treedb.real_cosine_ops
 CREATE TABLE shop.signs (id int, b bit(12));
 INSERT INTO shop.signs SELECT i, (i * 37)::bit(12) FROM generate_series(1, 400) i;
 CREATE INDEX signs_b ON shop.signs USING treedb_hnsw (b treedb.bit_jaccard_ops);
-SELECT treedb.update_many('shop.items', '{}', '[{"$set": {"place": ["$price", "$_id"]}}]');
+SELECT treedb.update_many('shop.items', '{}', '[{"$set": {"place": ["$price", "$_id"], "at": {"type": "Point", "coordinates": ["$price", "$price"]}}}]');
+SELECT treedb.create_index('shop.items', '{"place": "2d", "sku": 1}', '{"bits": 20, "min": -100.5, "max": 5000}'), treedb.create_index('shop.items', '{"price": 1, "at": "2dsphere"}');
 SELECT treedb.create_search_index('shop.items', '{"fields": [{"type": "vector", "path": "place", "numDimensions": 2, "similarity": "euclidean"}]}', '{"name": "by place"}');
 ANALYZE"""
 # What that was in version 0.1.0.

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use ::bson::{RawDocumentBuf, rawdoc};
-use treedb_query::access::{Flow, QueryContext, Source, TempFile};
+use treedb_query::access::{Flow, IndexInfo, QueryContext, Source, TempFile};
 use treedb_query::aggregate::{
     BoxedStream, Collections, Context, DEFAULT_MEMORY_LIMIT, DocumentStream, Pipeline, VecStream, Visitor,
     WriteBody,
 };
-use treedb_query::doc::{Doc, Value};
+use treedb_query::doc::{Doc, Path as FieldPath, Value};
+use treedb_query::geo::Grid;
 use treedb_query::query::expr::{Globals, Names, Variables};
 use treedb_query::query::{Execution, Hint, NearestQuery, Neighbor, Path, Plan, Query, Result};
 use treedb_query::{ErrorCode, QueryError};
@@ -235,6 +236,11 @@ impl Collections for Tables {
             rawdoc! { "name": index.def.name(), "key": index.def.key_pattern() }
         });
         Ok(shown.collect())
+    }
+
+    fn indexed_locations(&self, namespace: &str) -> Result<Option<Vec<(FieldPath, Grid)>>> {
+        let locations = |reader: Reader| reader.indexes().iter().flat_map(IndexInfo::locations).collect();
+        Ok(Self::reader(namespace)?.map(locations))
     }
 
     fn temp_file(&self) -> Result<Option<Box<dyn TempFile>>> {

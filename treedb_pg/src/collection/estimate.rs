@@ -288,6 +288,15 @@ pub(super) fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Optio
     }
 }
 
+/// About how many different pages of `pages` are read at so many places: the formula of Mackert and Lohman, as the server has it. The
+/// ranges of a region are many, and near each other.
+fn pages_fetched(places: f64, pages: f64) -> f64 {
+    if pages.is_infinite() || places <= 1.0 {
+        return places;
+    }
+    (2.0 * pages * places / (2.0 * pages + places)).min(pages).ceil()
+}
+
 /// The estimate of a plan in the planner's units, if `read` is the part of the documents it examines that it has to fetch.
 fn priced(reader: &Reader, query: &Query, plan: &Plan, read: f64) -> Estimate {
     let mut expected = plan.estimate(reader, query);
@@ -298,8 +307,11 @@ fn priced(reader: &Reader, query: &Query, plan: &Plan, read: f64) -> Estimate {
     let (begin, pages) = match &plan.path {
         Path::Empty => (0.0, 0.0),
         Path::CollectionScan => (0.0, seq_page * blocks * (expected.documents / rows.max(1.0)).min(1.0)),
-        Path::Index { ranges, .. } => {
-            (random_page * ranges.len() as f64, random_page * expected.documents.min(blocks))
+        Path::Index { index, ranges, .. } => {
+            let index = reader.indexes.get(*index);
+            let pages = index.map_or(f64::INFINITY, |index| f64::from(index.relation.get().blocks()));
+            let begun = pages_fetched(ranges.len() as f64, pages);
+            (random_page * begun, random_page * expected.documents.min(blocks))
         }
         Path::Bitmap(_) | Path::Near(_) => (2.0 * random_page, random_page * expected.documents.min(blocks)),
     };

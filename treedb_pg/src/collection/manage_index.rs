@@ -39,6 +39,10 @@ const INDEX_OPTIONS: &[&str] = &[
     "expireAfterSeconds",
     "collation",
     "wildcardProjection",
+    "2dsphereIndexVersion",
+    "bits",
+    "min",
+    "max",
 ];
 
 /// The index that keys and options ask for.
@@ -51,7 +55,7 @@ fn definition(keys: &RawDocument, options: &RawDocument) -> Result<IndexDef> {
         }
         spec.append(name, value);
     }
-    keyset::index_read_here(&spec)
+    index_of(&spec)
 }
 
 /// Creates the relation of an index on a table. Both names are quoted for SQL.

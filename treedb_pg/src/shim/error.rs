@@ -153,7 +153,21 @@ fn hint_of(code: ErrorCode) -> &'static str {
     use ErrorCode as C;
     match code {
         C::InternalError | C::UnknownError => "Report this as a bug of treedb, with the statement.",
-        C::BadValue | C::FailedToParse | C::TypeMismatch => {
+        C::BadValue
+        | C::FailedToParse
+        | C::TypeMismatch
+        | C::Location16605
+        | C::Location16606
+        | C::Location16607
+        | C::Location16681
+        | C::Location16893
+        | C::Location16894
+        | C::Location16895
+        | C::Location16896
+        | C::Location16897
+        | C::Location16898
+        | C::Location16899
+        | C::Location16900 => {
             "Filters, updates, sorts and projections are written as in MongoDB; docs/postgres.md lists what there is."
         }
         C::InvalidBSON => "Send one BSON document, as a MongoDB driver encodes it.",
@@ -176,9 +190,6 @@ fn hint_of(code: ErrorCode) -> &'static str {
         C::IndexNotFound => {
             "treedb.list_indexes() lists the indexes of a collection, treedb.list_search_indexes() those of vectors."
         }
-        C::NoQueryExecutionPlans => {
-            "Create an index for it with treedb.create_index(), or name another one: treedb.list_indexes() lists them."
-        }
         C::IndexAlreadyExists | C::IndexOptionsConflict | C::IndexKeySpecsConflict => {
             "Drop the existing index with treedb.drop_index(), or choose another name."
         }
@@ -187,9 +198,6 @@ fn hint_of(code: ErrorCode) -> &'static str {
         }
         C::InvalidIndexSpecificationOption => "Leave the option out: an index of this kind does not have it.",
         C::CannotIndexParallelArrays => "Index one of the two fields, or leave arrays out of one of them.",
-        C::CannotBuildIndexKeys => {
-            "Store a smaller geometry, or leave it out of the index by a partialFilterExpression."
-        }
         C::KeyTooLong | C::InvalidLength => {
             "Values this long cannot be indexed so. Index a part of the value, or its hash: {\"field\": \"hashed\"}."
         }
@@ -202,6 +210,22 @@ fn hint_of(code: ErrorCode) -> &'static str {
         }
         C::Location40414 => "Add the field.",
         C::Location40415 => "Leave it out, or check how it is written.",
+        C::Location13026 => {
+            "An index \"2d\" is of pairs [x, y]: write the location as one, or create an index \"2dsphere\"."
+        }
+        C::Location13027 => "Correct the location, or create the index with wider bounds min and max.",
+        C::Location16755 => {
+            "A location is a GeoJSON object, {\"type\": \"Point\", \"coordinates\": [longitude, latitude]}, or a pair [longitude, latitude]."
+        }
+        C::CannotBuildIndexKeys => {
+            "Locations that cover much, and each element of an array, have keys of their own: leave some out of the document or of the index."
+        }
+        C::NoQueryExecutionPlans => {
+            "$near and $geoNear need an index {\"field\": \"2dsphere\"}, of pairs in a plane \"2d\"; if there is one, see whether a hint names another one."
+        }
+        C::Location5626500 => {
+            "treedb.find() takes it, and updates and deletions do; $geoNear begins a pipeline of treedb.aggregate(); $geoWithin gives no order."
+        }
         C::Location15975 => "A sort is written {\"field\": 1, \"other.field\": -1}.",
         C::Location31249 | C::Location31253 | C::Location31254 => {
             "A projection either keeps fields ({\"a\": 1}) or leaves them out ({\"a\": 0}); only _id may be the other way."

@@ -20,7 +20,7 @@ use std::sync::Arc;
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf};
 use treedb_query::doc::{Doc, Value};
-use treedb_query::error::{ErrorCode, QueryError, Result};
+use treedb_query::error::Result;
 use treedb_query::index::ordered::{IndexDef, IndexOptions, KeySet, OtherTypes};
 use treedb_query::query::index_of;
 
@@ -91,25 +91,7 @@ pub(crate) fn definition(description: &RawDocument, name: Option<&str>, unique: 
     if unique {
         spec.append(cstr!("unique"), true);
     }
-    index_read_here(&spec)
-}
-
-/// Parses the specification of an index as `createIndexes` takes it.
-///
-/// # Errors
-/// Those of [`index_of`]; `CannotCreateIndex` for an index of locations.
-pub(crate) fn index_read_here(spec: &RawDocument) -> Result<IndexDef> {
-    let def = index_of(spec)?;
-    if let Some((path, _)) = def.locations().next() {
-        return Err(QueryError::new(
-            ErrorCode::CannotCreateIndex,
-            format!(
-                "indexes of locations are not supported in PostgreSQL (field '{path}'): $geoWithin and $geoIntersects work \
-                 without one"
-            ),
-        ));
-    }
-    Ok(def)
+    index_of(&spec)
 }
 
 /// What [`definition`] reads an index from, without name and uniqueness.

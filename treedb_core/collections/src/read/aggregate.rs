@@ -15,7 +15,6 @@ use treedb_query::aggregate::{
 use treedb_query::doc::{Collation, Doc, Fields, Path, Value, validate_with};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::geo::Grid;
-use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::explain::{self, Wanted};
 use treedb_query::query::expr::Variables;
 use treedb_query::query::interrupt;
@@ -631,12 +630,7 @@ impl Collections for SnapshotCollections {
         let Some(seen) = self.seen(namespace)? else { return Ok(None) };
         let reads = locked(&self.reads);
         let layer = seen.through(&*reads);
-        let fields = |info: &IndexInfo| -> Vec<_> {
-            let def = info.def.as_ordered().filter(|def| !def.options.hidden);
-            let locations = def.into_iter().flat_map(IndexDef::locations);
-            locations.map(|(path, grid)| (path.clone(), grid)).collect()
-        };
-        Ok(Some(layer.indexes().iter().flat_map(fields).collect()))
+        Ok(Some(layer.indexes().iter().flat_map(IndexInfo::locations).collect()))
     }
 
     fn vector_search(&self, namespace: &str, search: &NearestQuery) -> Result<Vec<Neighbor>> {

@@ -30,10 +30,11 @@ use std::sync::Arc;
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use crate::doc::{Doc, FieldPeek, Fields};
+use crate::doc::{Doc, FieldPeek, Fields, Path};
 use crate::error::Result;
+use crate::geo::Grid;
 use crate::index::Definition;
-use crate::index::ordered::Kind;
+use crate::index::ordered::{IndexDef, Kind};
 
 pub use treedb_formats::key::after_prefix;
 
@@ -75,6 +76,13 @@ impl IndexInfo {
         let ordered =
             def.as_ordered().is_some_and(|def| !matches!(def.options.kind, Kind::Hashed(_) | Kind::Geo(_)));
         IndexInfo { def, multikey, ordered, uses: Arc::default() }
+    }
+
+    /// The fields of locations by which it may find documents in the order of their distance, each with what its cells are cells of.
+    pub fn locations(&self) -> impl Iterator<Item = (Path, Grid)> {
+        let visible = self.def.as_ordered().filter(|def| !def.options.hidden);
+        let locations = visible.into_iter().flat_map(IndexDef::locations);
+        locations.map(|(path, grid)| (path.clone(), grid))
     }
 }
 

@@ -142,7 +142,7 @@ impl Stage for GeoNear {
 
 impl GeoNear {
     /// The field of the only index that can serve the search.
-    fn indexed(&self, namespace: &str, indexes: Vec<(Path, Grid)>) -> Result<Path> {
+    fn indexed(&self, indexes: Vec<(Path, Grid)>) -> Result<Path> {
         if indexes.is_empty() {
             let message = format!("{NAME} requires a 2d or 2dsphere index, but none were found");
             return Err(QueryError::new(ErrorCode::IndexNotFound, message));
@@ -156,8 +156,7 @@ impl GeoNear {
                     return Err(QueryError::new(
                         ErrorCode::IndexNotFound,
                         format!(
-                            "There is more than one {kind} index on {namespace}; unsure which to use for {NAME}: name \
-                             its field as 'key'"
+                            "There is more than one {kind} index; unsure which to use for {NAME}: name its field as 'key'"
                         ),
                     ));
                 }
@@ -179,7 +178,7 @@ impl Source for GeoNear {
         };
         let path = match &self.key {
             Some(key) => key.clone(),
-            None => self.indexed(namespace, indexes)?,
+            None => self.indexed(indexes)?,
         };
         let shown = {
             let mut all = crate::doc::write::Writer::new(64);

@@ -13,7 +13,7 @@ use crate::index::ordered::{IndexDef, KeyPart, Kind, SortOrder};
 use crate::query::Query;
 use crate::query::filter::{Node, Op};
 
-use super::ordered::{Interval, OrderedIndex, field_bounds};
+use super::ordered::{Interval, OrderedIndex, entries_in_region, field_bounds};
 
 /// The share of the rows that an equality leaves of which nothing is known.
 const EQUAL: f64 = 0.1;
@@ -113,7 +113,7 @@ fn inner_paths(above: &str, filter: &Node, paths: &mut Vec<Path>) {
     }
 }
 
-/// The share that meets a condition by its form alone.
+/// The share that meets a condition by its form alone; one on locations, by an index of them.
 fn guessed(source: &dyn Source, condition: &Node) -> f64 {
     match condition {
         Node::And(nodes) => all(source, &nodes.iter().collect::<Vec<_>>()),
@@ -123,8 +123,11 @@ fn guessed(source: &dyn Source, condition: &Node) -> f64 {
         Node::Compare { .. } => BOUNDED,
         Node::In { values, .. } => (EQUAL * values.len() as f64).min(1.0),
         Node::Folded(folded) => guessed(source, folded.node()),
+        Node::Value { .. } => match entries_in_region(source, condition) {
+            Some(entries) => (entries / (source.estimated_rows() as f64).max(1.0)).min(1.0),
+            None => OTHER,
+        },
         Node::Exists { .. }
-        | Node::Value { .. }
         | Node::Size { .. }
         | Node::Element { .. }
         | Node::Member { .. }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::cost::entries;
 use super::eligible_indexes::holds_all;
 use super::field_bounds::field_bounds;
 use super::interval::{Interval, MAX_RANGES};
@@ -9,10 +10,10 @@ use super::{Kind, OrderedIndex};
 use crate::access::{KeyRange, Source, after_prefix};
 use crate::doc::Path;
 use crate::error::{ErrorCode, QueryError, Result};
-use crate::geo::{Grid, Near};
+use crate::geo::{Grid, Near, Work, ranges_between};
 use crate::index::ordered::{GeoFields, KeyPart};
-use crate::query::Query;
 use crate::query::filter::{Node, Test};
+use crate::query::{Query, interrupt};
 
 /// Ranges of cells after the values of the fields before them, at most: with more values the ranges are those of the values alone.
 /// Each value has as many as the region has cells, so that there may be more than [`MAX_RANGES`].
@@ -55,6 +56,29 @@ pub(super) fn cells_of(geo: &GeoFields, part: &KeyPart, conditions: &[&Node]) ->
         Node::Value { path, test: Test::Geo(test) } if *path == part.path => test.cell_ranges(geo.grid()),
         _ => None,
     })
+}
+
+/// About how many entries an index that begins with the locations has in the cells of the region, or of the distances, that a condition
+/// is about; `None` if no index tells, or it is no such condition.
+pub(in crate::query::plan) fn entries_in_region(source: &dyn Source, condition: &Node) -> Option<f64> {
+    let Node::Value { path, test } = condition else { return None };
+    source.indexes().iter().enumerate().filter(|_| test.is_geo()).find_map(|(number, info)| {
+        let def = info.def.as_ordered().filter(|def| def.options.partial.is_none())?;
+        let Kind::Geo(geo) = &def.options.kind else { return None };
+        let part = def.keys.first().filter(|part| geo.has(0) && part.path == *path)?;
+        let cells = match test {
+            Test::Near(near) => cells_in_reach(geo.grid(), near)?,
+            _ => cells_of(geo, part, &[condition])?,
+        };
+        let ranges: Vec<KeyRange> = cells.iter().map(|cells| range_of_cells(&[], *cells)).collect();
+        entries(source, number, &ranges)
+    })
+}
+
+/// The cells of all locations at the distances that are wanted; `None` if these cells are not measured so.
+fn cells_in_reach(grid: &Grid, near: &Near) -> Option<Vec<(u64, u64)>> {
+    let (from, to) = near.limits(grid);
+    near.is_for(grid).then(|| ranges_between(grid, near, from, to, &Work::new(&interrupt::check)).ok())?
 }
 
 /// The search for the documents in the order of their distance, by the index that the query allows.

@@ -41,7 +41,7 @@ pub(super) use cost::{CostedCandidate, cheapest, entries as entries_in, with_cos
 pub(in crate::query) use covering::Cover;
 pub(super) use field_bounds::field_bounds;
 pub use geo_cells::NearSearch;
-pub(super) use geo_cells::near_search;
+pub(super) use geo_cells::{entries_in_region, near_search};
 pub use index_filter::IndexFilter;
 pub(in crate::query) use index_filter::{KeyMatch, SplitKey};
 pub(super) use point_lookup::choose as choose_point_lookup;
