@@ -187,6 +187,21 @@ def test_empty_timestamps_at_the_top_level_become_the_time_of_the_insert_or_repl
     assert db.c.find_one({"_id": 1})["a"] == empty
 
 
+def test_empty_timestamps_are_kept_where_the_command_says_so(db, client):
+    empty = bson.Timestamp(0, 0)
+    keep = {"bypassEmptyTsReplacement": True}
+    kept = lambda number: db.c.find_one({"_id": number})["a"] == empty
+    db.command("insert", "c", documents=[{"_id": i, "a": empty} for i in range(3)], **keep)
+    assert all(kept(i) for i in range(3))
+    db.command("update", "c", updates=[{"q": {"_id": 3}, "u": {"a": empty}, "upsert": True}], **keep)
+    db.command("findAndModify", "c", query={"_id": 4}, update={"a": empty}, upsert=True, **keep)
+    ops = [{"insert": 0, "document": {"_id": 5, "a": empty}}, {"update": 0, "filter": {"_id": 6}, "updateMods": {"a": empty}, "upsert": True}]
+    client.admin.command({"bulkWrite": 1, "ops": ops, "nsInfo": [{"ns": f"{db.name}.c"}], **keep})
+    assert all(kept(i) for i in range(3, 7))
+    client.admin.command({"bulkWrite": 1, "ops": [{**ops[0], "document": {"_id": 7, "a": empty}}], "nsInfo": [{"ns": f"{db.name}.c"}]})
+    assert not kept(7)
+
+
 def undefined(number, *before):
     """`{_id: number, k: undefined}`, or with an array of strings and undefined as `k`: PyMongo writes no such values."""
     if before:

@@ -6,6 +6,7 @@
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::{Collection, DeleteRequest, Namespace, UpdateRequest};
+use treedb_query::doc::Origin;
 use treedb_query::query::{Changes, ErrorCode};
 
 use super::Result;
@@ -66,7 +67,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let statements = checked_count(request.documents("ops")?)?;
     let operations: Vec<Operation> = statements
         .iter()
-        .map(|statement| parse(statement, collections.len(), variables.as_ref()))
+        .map(|statement| parse(statement, collections.len(), variables.as_ref(), options.origin()))
         .collect::<Result<_>>()?;
     let Some(first) = collections.first() else {
         return Err(CommandError::new(ErrorCode::InvalidLength, "nsInfo must name at least one collection"));
@@ -76,7 +77,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let mut each = |at: usize, _: &RawDocument, target: &mut WriteTarget<'_>| {
         let Some(Operation { on, kind }) = operations.get(at) else { return Ok(Outcome::default()) };
         let namespace = collections.get(*on).map_or("", Namespace::as_str);
-        apply(request, kind, target, namespace)
+        apply(request, kind, options.origin(), target, namespace)
     };
     execute(request, &options, &statements, &first, false, &mut each, &mut |at, done| {
         let Some(operation) = operations.get(at) else { return };
@@ -152,6 +153,7 @@ fn parse(
     operation: &RawDocument,
     collections: usize,
     variables: Option<&RawDocumentBuf>,
+    origin: Origin,
 ) -> Result<Operation> {
     let (kind, on) = subject(operation)?;
     if on >= collections {
@@ -162,7 +164,7 @@ fn parse(
     }
     let kind = match kind {
         "insert" => insert(operation)?,
-        "update" => Kind::Update(Box::new(update(operation, variables)?)),
+        "update" => Kind::Update(Box::new(update(operation, variables, origin)?)),
         _ => Kind::Delete(delete(operation, variables)?),
     };
     Ok(Operation { on, kind })
@@ -180,7 +182,11 @@ fn insert(operation: &RawDocument) -> Result<Kind> {
     document.map(Kind::Insert).ok_or_else(|| missing("insert.document"))
 }
 
-fn update(operation: &RawDocument, variables: Option<&RawDocumentBuf>) -> Result<UpdateRequest> {
+fn update(
+    operation: &RawDocument,
+    variables: Option<&RawDocumentBuf>,
+    origin: Origin,
+) -> Result<UpdateRequest> {
     let empty = || Changes::Document(RawDocumentBuf::new());
     let mut update =
         UpdateRequest { variables: variables.cloned(), ..UpdateRequest::one(rawdoc! {}, empty()) };
@@ -193,7 +199,7 @@ fn update(operation: &RawDocument, variables: Option<&RawDocumentBuf>) -> Result
                 filtered = true;
             }
             "updateMods" => {
-                update.update = changes(&arg)?;
+                update.update = changes(&arg, origin)?;
                 changed = true;
             }
             "multi" => update.multi = arg.bool()?,
@@ -236,6 +242,7 @@ fn delete(operation: &RawDocument, variables: Option<&RawDocumentBuf>) -> Result
 fn apply(
     request: &Request<'_>,
     kind: &Kind,
+    origin: Origin,
     target: &mut WriteTarget<'_>,
     namespace: &str,
 ) -> Result<Outcome> {
@@ -251,7 +258,7 @@ fn apply(
         WriteTarget::Batch(batch, _) => WriteTarget::Batch(batch, &own),
     };
     match kind {
-        Kind::Insert(document) => target.insert(document),
+        Kind::Insert(document) => target.insert(document, origin),
         Kind::Update(update) => {
             not_many(request, update.multi)?;
             target.update((**update).clone())
