@@ -182,3 +182,19 @@ def test_an_unacknowledged_update_may_have_a_sort(server, db):
     while db.c.count_documents({"x": {"$exists": True}}) < 2:
         assert time.monotonic() < deadline
     assert list(db.c.find()) == [{"_id": 0}, {"_id": 1, "x": 2}, {"_id": 2, "x": 1}]
+
+
+def test_the_operations_of_a_bulk_write_are_counted_as_what_they_are(client, db, names):
+    def counters():
+        status = client.admin.command("serverStatus")
+        return {**status["opcounters"], **{name: status["metrics"]["document"][name] for name in ["inserted", "updated", "deleted"]}}
+
+    before = counters()
+    with pytest.raises(ClientBulkWriteException):
+        client.bulk_write([
+            InsertOne({"_id": 1}, namespace=names[0]), InsertOne({"_id": 2}, namespace=names[1]), UpdateMany({}, {"$set": {"x": 1}}, namespace=names[0]),
+            DeleteOne({"_id": 7}, namespace=names[0]), InsertOne({"_id": 1}, namespace=names[0]), InsertOne({"_id": 3}, namespace=names[0])])
+    after = counters()
+    # Neither what comes after the error, nor the command itself.
+    assert {name: after[name] - before[name] for name in after} == {
+        "insert": 3, "update": 1, "delete": 1, "query": 0, "getmore": 0, "command": 1, "inserted": 2, "updated": 1, "deleted": 0}

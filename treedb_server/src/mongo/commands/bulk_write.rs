@@ -19,6 +19,7 @@ use crate::mongo::args::args;
 use crate::mongo::cursors::{Cursor, Deadline};
 use crate::mongo::error::CommandError;
 use crate::mongo::write_target::{Outcome, WriteTarget};
+use crate::operations::{self, Operations};
 
 /// The sections that its arguments may come in.
 const SECTIONS: &[&str] = &["ops", "nsInfo"];
@@ -44,6 +45,8 @@ struct Sums {
     modified: u64,
     upserted: u64,
     deleted: u64,
+    /// Inserts, updates and deletes that were executed.
+    executed: [u64; 3],
 }
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -88,6 +91,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             outcomes.push(Ok(outcome));
         }
     })?;
+    sums.count(&request.context.operations);
     // Those of retried operations are reported first.
     outcomes.sort_by_key(|outcome| match outcome {
         Ok(outcome) => outcome.get_i32("idx").unwrap_or(0),
@@ -274,6 +278,12 @@ impl Sums {
     /// Adds the outcome of operation `at`, and returns it as the reply has it.
     fn add(&mut self, at: usize, kind: &Kind, done: Result<Outcome>) -> RawDocumentBuf {
         let index = i32::try_from(at).unwrap_or(i32::MAX);
+        let [inserts, updates, deletes] = &mut self.executed;
+        *match kind {
+            Kind::Insert(_) => inserts,
+            Kind::Update(_) => updates,
+            Kind::Delete(_) => deletes,
+        } += 1;
         let outcome = match done {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -304,6 +314,14 @@ impl Sums {
             }
         }
         entry
+    }
+
+    /// Counts the operations as the commands that would do the same.
+    fn count(&self, counters: &Operations) {
+        let [inserts, updates, deletes] = self.executed;
+        counters.count_statements(operations::Kind::Insert, inserts, self.inserted);
+        counters.count_statements(operations::Kind::Update, updates, self.modified);
+        counters.count_statements(operations::Kind::Delete, deletes, self.deleted);
     }
 
     fn append_to(&self, reply: &mut RawDocumentBuf) {
