@@ -398,6 +398,22 @@ codes! {
     Location51199 = 51199,
     /// A regular expression has an option that does not exist.
     Location51108 = 51108,
+    /// The `subtype` of `$convert` is not an integer.
+    Location4341106 = 4_341_106,
+    /// The `subtype` of `$convert` is not one of binary data.
+    Location4341107 = 4_341_107,
+    /// The `subtype` of `$convert` is not a number.
+    Location4341108 = 4_341_108,
+    /// The `format` of `$convert` is not a string.
+    Location4341114 = 4_341_114,
+    /// A conversion of `$convert` needs a `format`.
+    Location4341115 = 4_341_115,
+    /// The `format` of `$convert` does not exist.
+    Location4341125 = 4_341_125,
+    /// The `byteOrder` of `$convert` is not a string.
+    Location9130001 = 9_130_001,
+    /// The `byteOrder` of `$convert` does not exist.
+    Location9130002 = 9_130_002,
 }
 
 impl ErrorCode {

@@ -61,6 +61,8 @@ impl<'r> Running<'r> {
         };
         let statements = match done {
             Ok(reply) if !list.is_empty() => executed(reply, request, list),
+            // Its operations count, each as what it is.
+            _ if name == "bulkWrite" => 0,
             // A write that is refused as a whole counts once: how many statements it would have had is not known to be true.
             _ => 1,
         };

@@ -1,12 +1,14 @@
 //! The target of a write statement: a collection, a transaction, or a batch that is committed as one.
 
+use std::borrow::Cow;
+
 use bson::{RawBson, RawDocument};
 use treedb_collections::{
     Collection, DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, Transaction,
     TransactionCollection, UpdateRequest, WriteBatch,
 };
 
-use treedb_query::doc::with_current_timestamps;
+use treedb_query::doc::{Origin, with_current_timestamps};
 
 use super::error::CommandError;
 
@@ -35,8 +37,11 @@ pub(crate) struct Outcome {
 
 impl WriteTarget<'_> {
     /// Inserts a document.
-    pub(crate) fn insert(&mut self, document: &RawDocument) -> Result<Outcome> {
-        let document = with_current_timestamps(document);
+    pub(crate) fn insert(&mut self, document: &RawDocument, origin: Origin) -> Result<Outcome> {
+        let document = match origin {
+            Origin::Client => with_current_timestamps(document),
+            Origin::Program | Origin::Validated => Cow::Borrowed(document),
+        };
         let document = &*document;
         match self {
             WriteTarget::Collection(collection) => collection.insert_one(document)?,

@@ -215,20 +215,25 @@ pub(super) struct Counters {
 impl Counters {
     /// Counts an operation, in a collection if it is about one.
     pub(super) fn add(&self, usage: Option<&Usage>, done: &Done) {
+        self.add_statements(done.kind, done.statements, done.documents);
+        for usage in usage.into_iter().chain([&self.total]) {
+            usage.add(done.kind, done.access, done.took);
+        }
+    }
+
+    /// Counts statements, and the documents that they have changed.
+    pub(super) fn add_statements(&self, kind: Kind, statements: u64, documents: u64) {
         let add = |counter: Option<&AtomicU64>, n: u64| {
             if let Some(counter) = counter {
                 counter.fetch_add(n, Ordering::Relaxed);
             }
         };
-        add(self.kinds.get(done.kind as usize), done.statements);
-        match done.kind {
-            Kind::Insert => add(self.documents.first(), done.documents),
-            Kind::Update => add(self.documents.get(1), done.documents),
-            Kind::Delete => add(self.documents.get(2), done.documents),
+        add(self.kinds.get(kind as usize), statements);
+        match kind {
+            Kind::Insert => add(self.documents.first(), documents),
+            Kind::Update => add(self.documents.get(1), documents),
+            Kind::Delete => add(self.documents.get(2), documents),
             Kind::Query | Kind::GetMore | Kind::Command => {}
-        }
-        for usage in usage.into_iter().chain([&self.total]) {
-            usage.add(done.kind, done.access, done.took);
         }
     }
 

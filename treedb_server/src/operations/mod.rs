@@ -86,6 +86,11 @@ impl Operations {
         self.counters.add(usage, done);
     }
 
+    /// Counts statements of a command that does not count itself, and the documents that they have changed.
+    pub(crate) fn count_statements(&self, kind: Kind, statements: u64, documents: u64) {
+        self.counters.add_statements(kind, statements, documents);
+    }
+
     /// The counters of a collection, which begin now if it has not been used.
     pub(crate) fn usage_of(&self, namespace: &str) -> Arc<Usage> {
         self.counters.usage_of(namespace)

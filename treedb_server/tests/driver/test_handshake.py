@@ -48,7 +48,7 @@ def test_compressors_that_are_not_offered_are_not_used(server):
 
 def test_build_info_tells_both_versions(client):
     info = client.server_info()
-    assert info["version"].startswith("7.") and info["versionArray"][0] == 7
+    assert info["version"].startswith("8.0.") and info["versionArray"][:2] == [8, 0]
     assert info["bits"] == 64 and info["maxBsonObjectSize"] == 16 * 1024 * 1024
     assert "version" in info["treedb"]
     assert client.admin.command("buildinfo")["ok"] == 1.0
@@ -64,7 +64,7 @@ def test_what_shells_ask_at_connect(client):
     assert admin.command({"getLog": "startupWarnings"})["log"] == []
     assert "global" in admin.command({"getLog": "*"})["names"]
     fcv = admin.command({"getParameter": 1, "featureCompatibilityVersion": 1})
-    assert fcv["featureCompatibilityVersion"]["version"] == "7.0"
+    assert fcv["featureCompatibilityVersion"]["version"] == "8.0"
     assert "maxBSONDepth" in admin.command({"getParameter": "*"})
     status = admin.command("serverStatus")
     assert status["connections"]["current"] >= 1 and status["pid"] > 0

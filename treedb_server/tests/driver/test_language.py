@@ -5,6 +5,7 @@ import bson
 import pytest
 from bson.decimal128 import Decimal128
 from bson.int64 import Int64
+from bson.raw_bson import RawBSONDocument
 from pymongo import ReturnDocument
 from pymongo.errors import OperationFailure, WriteError
 
@@ -184,6 +185,56 @@ def test_empty_timestamps_at_the_top_level_become_the_time_of_the_insert_or_repl
     # Operators set what they are told.
     db.c.update_one({"_id": 1}, {"$set": {"a": empty}})
     assert db.c.find_one({"_id": 1})["a"] == empty
+
+
+def test_empty_timestamps_are_kept_where_the_command_says_so(db, client):
+    empty = bson.Timestamp(0, 0)
+    keep = {"bypassEmptyTsReplacement": True}
+    kept = lambda number: db.c.find_one({"_id": number})["a"] == empty
+    db.command("insert", "c", documents=[{"_id": i, "a": empty} for i in range(3)], **keep)
+    assert all(kept(i) for i in range(3))
+    db.command("update", "c", updates=[{"q": {"_id": 3}, "u": {"a": empty}, "upsert": True}], **keep)
+    db.command("findAndModify", "c", query={"_id": 4}, update={"a": empty}, upsert=True, **keep)
+    ops = [{"insert": 0, "document": {"_id": 5, "a": empty}}, {"update": 0, "filter": {"_id": 6}, "updateMods": {"a": empty}, "upsert": True}]
+    client.admin.command({"bulkWrite": 1, "ops": ops, "nsInfo": [{"ns": f"{db.name}.c"}], **keep})
+    assert all(kept(i) for i in range(3, 7))
+    client.admin.command({"bulkWrite": 1, "ops": [{**ops[0], "document": {"_id": 7, "a": empty}}], "nsInfo": [{"ns": f"{db.name}.c"}]})
+    assert not kept(7)
+
+
+def undefined(number, *before):
+    """`{_id: number, k: undefined}`, or with an array of strings and undefined as `k`: PyMongo writes no such values."""
+    if before:
+        elements = {str(i): text for i, text in enumerate(before)}
+        array = bson.encode(elements)[4:-1] + b"\x06" + str(len(before)).encode() + b"\x00\x00"
+        value = b"\x04k\x00" + (len(array) + 4).to_bytes(4, "little") + array
+    else:
+        value = b"\x06k\x00"
+    body = bson.encode({"_id": number})[4:-1] + value + b"\x00"
+    return RawBSONDocument((len(body) + 4).to_bytes(4, "little") + body)
+
+
+def test_null_is_not_undefined_to_filters_and_joins(db):
+    documents = [{"_id": 1, "k": None}, undefined(2), undefined(3, "a"), {"_id": 4}, {"_id": 5, "k": [None]}, {"_id": 6, "k": []}]
+    joined = lambda outer, inner: {
+        found["_id"]: sorted(ids(found["m"])) for found in outer.aggregate([
+            {"$lookup": {"from": inner.name, "localField": "k", "foreignField": "k", "as": "m"}}, {"$project": {"m._id": 1}}])}
+    for items in [db.plain, db.indexed]:
+        items.insert_many(documents)
+    db.indexed.create_index("k")
+    for items in [db.plain, db.indexed]:
+        for equal in [{"k": None}, {"k": {"$eq": None}}, {"k": {"$in": [None, 7]}}, {"k": {"$lte": None}}]:
+            assert ids(items.find(equal).sort("_id")) == [1, 4, 5], equal
+        for other in [{"k": {"$ne": None}}, {"k": {"$nin": [None]}}]:
+            assert ids(items.find(other).sort("_id")) == [2, 3, 6], other
+        assert ids(items.find({"k": {"$type": "undefined"}}).sort("_id")) == [2, 3]
+        # Few documents are joined by queries, many by a table in memory.
+        for outer, count in [(db.few, 0), (db.many, 300)]:
+            outer.drop()
+            outer.insert_many([{"_id": 1, "k": None}, {"_id": 2}, {"_id": 3, "k": 1}, *({"_id": i, "k": i} for i in range(4, count))])
+            outer.insert_one(undefined(1000))
+            found = joined(outer, items)
+            assert [found[i] for i in (1, 2, 3, 1000)] == [[1, 4, 5], [1, 4, 5], [], [2, 3]], count
 
 
 def test_a_sample_is_drawn_once_for_each_document(db):

@@ -8,7 +8,7 @@ use super::hello::size;
 use super::request::Request;
 
 /// The version of MongoDB whose commands and replies are followed.
-pub(super) const MONGODB_VERSION: &str = "7.0.0";
+pub(super) const MONGODB_VERSION: &str = "8.0.0";
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     request.refuse_options()?;
@@ -17,7 +17,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         "gitVersion": concat!("treedb-", env!("CARGO_PKG_VERSION")),
         "modules": [],
         "sysInfo": "deprecated",
-        "versionArray": [7, 0, 0, 0],
+        "versionArray": [8, 0, 0, 0],
         "bits": 64,
         "debug": cfg!(debug_assertions),
         "maxBsonObjectSize": size(MAX_DOCUMENT_SIZE),

@@ -6,6 +6,7 @@
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::{Collection, DeleteRequest, Namespace, UpdateRequest};
+use treedb_query::doc::Origin;
 use treedb_query::query::{Changes, ErrorCode};
 
 use super::Result;
@@ -18,6 +19,7 @@ use crate::mongo::args::args;
 use crate::mongo::cursors::{Cursor, Deadline};
 use crate::mongo::error::CommandError;
 use crate::mongo::write_target::{Outcome, WriteTarget};
+use crate::operations::{self, Operations};
 
 /// The sections that its arguments may come in.
 const SECTIONS: &[&str] = &["ops", "nsInfo"];
@@ -43,6 +45,8 @@ struct Sums {
     modified: u64,
     upserted: u64,
     deleted: u64,
+    /// Inserts, updates and deletes that were executed.
+    executed: [u64; 3],
 }
 
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -66,7 +70,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let statements = checked_count(request.documents("ops")?)?;
     let operations: Vec<Operation> = statements
         .iter()
-        .map(|statement| parse(statement, collections.len(), variables.as_ref()))
+        .map(|statement| parse(statement, collections.len(), variables.as_ref(), options.origin()))
         .collect::<Result<_>>()?;
     let Some(first) = collections.first() else {
         return Err(CommandError::new(ErrorCode::InvalidLength, "nsInfo must name at least one collection"));
@@ -76,7 +80,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let mut each = |at: usize, _: &RawDocument, target: &mut WriteTarget<'_>| {
         let Some(Operation { on, kind }) = operations.get(at) else { return Ok(Outcome::default()) };
         let namespace = collections.get(*on).map_or("", Namespace::as_str);
-        apply(request, kind, target, namespace)
+        apply(request, kind, options.origin(), target, namespace)
     };
     execute(request, &options, &statements, &first, false, &mut each, &mut |at, done| {
         let Some(operation) = operations.get(at) else { return };
@@ -87,6 +91,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             outcomes.push(Ok(outcome));
         }
     })?;
+    sums.count(&request.context.operations);
     // Those of retried operations are reported first.
     outcomes.sort_by_key(|outcome| match outcome {
         Ok(outcome) => outcome.get_i32("idx").unwrap_or(0),
@@ -152,6 +157,7 @@ fn parse(
     operation: &RawDocument,
     collections: usize,
     variables: Option<&RawDocumentBuf>,
+    origin: Origin,
 ) -> Result<Operation> {
     let (kind, on) = subject(operation)?;
     if on >= collections {
@@ -162,7 +168,7 @@ fn parse(
     }
     let kind = match kind {
         "insert" => insert(operation)?,
-        "update" => Kind::Update(Box::new(update(operation, variables)?)),
+        "update" => Kind::Update(Box::new(update(operation, variables, origin)?)),
         _ => Kind::Delete(delete(operation, variables)?),
     };
     Ok(Operation { on, kind })
@@ -180,7 +186,11 @@ fn insert(operation: &RawDocument) -> Result<Kind> {
     document.map(Kind::Insert).ok_or_else(|| missing("insert.document"))
 }
 
-fn update(operation: &RawDocument, variables: Option<&RawDocumentBuf>) -> Result<UpdateRequest> {
+fn update(
+    operation: &RawDocument,
+    variables: Option<&RawDocumentBuf>,
+    origin: Origin,
+) -> Result<UpdateRequest> {
     let empty = || Changes::Document(RawDocumentBuf::new());
     let mut update =
         UpdateRequest { variables: variables.cloned(), ..UpdateRequest::one(rawdoc! {}, empty()) };
@@ -193,7 +203,7 @@ fn update(operation: &RawDocument, variables: Option<&RawDocumentBuf>) -> Result
                 filtered = true;
             }
             "updateMods" => {
-                update.update = changes(&arg)?;
+                update.update = changes(&arg, origin)?;
                 changed = true;
             }
             "multi" => update.multi = arg.bool()?,
@@ -236,6 +246,7 @@ fn delete(operation: &RawDocument, variables: Option<&RawDocumentBuf>) -> Result
 fn apply(
     request: &Request<'_>,
     kind: &Kind,
+    origin: Origin,
     target: &mut WriteTarget<'_>,
     namespace: &str,
 ) -> Result<Outcome> {
@@ -251,7 +262,7 @@ fn apply(
         WriteTarget::Batch(batch, _) => WriteTarget::Batch(batch, &own),
     };
     match kind {
-        Kind::Insert(document) => target.insert(document),
+        Kind::Insert(document) => target.insert(document, origin),
         Kind::Update(update) => {
             not_many(request, update.multi)?;
             target.update((**update).clone())
@@ -267,6 +278,12 @@ impl Sums {
     /// Adds the outcome of operation `at`, and returns it as the reply has it.
     fn add(&mut self, at: usize, kind: &Kind, done: Result<Outcome>) -> RawDocumentBuf {
         let index = i32::try_from(at).unwrap_or(i32::MAX);
+        let [inserts, updates, deletes] = &mut self.executed;
+        *match kind {
+            Kind::Insert(_) => inserts,
+            Kind::Update(_) => updates,
+            Kind::Delete(_) => deletes,
+        } += 1;
         let outcome = match done {
             Ok(outcome) => outcome,
             Err(error) => {
@@ -297,6 +314,14 @@ impl Sums {
             }
         }
         entry
+    }
+
+    /// Counts the operations as the commands that would do the same.
+    fn count(&self, counters: &Operations) {
+        let [inserts, updates, deletes] = self.executed;
+        counters.count_statements(operations::Kind::Insert, inserts, self.inserted);
+        counters.count_statements(operations::Kind::Update, updates, self.modified);
+        counters.count_statements(operations::Kind::Delete, deletes, self.deleted);
     }
 
     fn append_to(&self, reply: &mut RawDocumentBuf) {

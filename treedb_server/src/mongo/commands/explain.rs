@@ -4,6 +4,7 @@
 use bson::raw::cstr;
 use bson::{RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::{Collection, FindRequest};
+use treedb_query::doc::Origin;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
@@ -112,7 +113,8 @@ fn statement<'a>(command: &'a RawDocument, field: &str) -> Result<&'a RawDocumen
 }
 
 fn of_update(command: &RawDocument) -> Result<Write> {
-    let parsed = update::parse(statement(command, "updates")?, writes::variables("update", command)?)?;
+    let parsed =
+        update::parse(statement(command, "updates")?, writes::variables("update", command)?, Origin::Client)?;
     let limit = u64::from(!parsed.multi);
     let find = FindRequest {
         hint: parsed.hint,
@@ -151,7 +153,12 @@ fn of_find_and_modify(command: &RawDocument) -> Result<Write> {
             "update" => updates = true,
             "upsert" => upsert = arg.bool()?,
             "let" => find.variables = arg.some_document()?,
-            "fields" | "new" | "arrayFilters" | "writeConcern" | "bypassDocumentValidation" => {}
+            "fields"
+            | "new"
+            | "arrayFilters"
+            | "writeConcern"
+            | "bypassDocumentValidation"
+            | "bypassEmptyTsReplacement" => {}
             _ => arg.ignored_or_unknown()?,
         }
     }

@@ -9,7 +9,7 @@ use super::Result;
 use super::find::hint;
 use super::request::Request;
 use super::update::changes;
-use super::writes::Options;
+use super::writes::{Options, origin};
 use crate::mongo::error::CommandError;
 use crate::mongo::sessions::CommandScope;
 use crate::mongo::write_target::WriteTarget;
@@ -20,6 +20,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let mut find = FindRequest::default();
     let (mut remove, mut update, mut after, mut upsert) = (false, None, false, false);
     let mut array_filters = Vec::new();
+    let origin = origin(request)?;
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
@@ -29,7 +30,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "hint" => find.hint = hint(&arg)?,
             "collation" => find.collation = arg.some_document()?,
             "remove" => remove = arg.bool()?,
-            "update" => update = Some(changes(&arg)?),
+            "update" => update = Some(changes(&arg, origin)?),
             "new" => after = arg.bool()?,
             "upsert" => upsert = arg.bool()?,
             "arrayFilters" => array_filters = arg.documents()?,

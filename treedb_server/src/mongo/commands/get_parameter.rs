@@ -43,7 +43,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
             Ok(())
         }),
     },
-    fixed("featureCompatibilityVersion", |_| RawBson::Document(rawdoc! { "version": "7.0" })),
+    fixed("featureCompatibilityVersion", |_| RawBson::Document(rawdoc! { "version": "8.0" })),
     Parameter {
         name: "logLevel",
         get: |_| logs::verbosity().into(),

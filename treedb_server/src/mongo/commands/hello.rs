@@ -16,8 +16,8 @@ use crate::mongo::{sessions, streaming};
 
 /// Statements in one write command.
 pub(super) const MAX_WRITE_BATCH: usize = 100_000;
-/// That of MongoDB 7.0: drivers choose the form of commands by it.
-pub(super) const MAX_WIRE_VERSION: i32 = 21;
+/// That of MongoDB 8.0: drivers choose the form of commands by it.
+pub(super) const MAX_WIRE_VERSION: i32 = 25;
 /// The lifetime of sessions in minutes. Without it drivers assume that there are no sessions.
 pub(super) const SESSION_MINUTES: i32 = sessions::TIMEOUT_MINUTES.cast_signed();
 

@@ -5,20 +5,21 @@ use std::borrow::Cow;
 use bson::raw::cstr;
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
 use treedb_collections::UpdateRequest;
-use treedb_query::doc::with_current_timestamps;
+use treedb_query::doc::{Origin, with_current_timestamps};
 use treedb_query::query::{Changes, ErrorCode};
 
 use super::Result;
 use super::find::hint;
 use super::request::Request;
-use super::writes::{append_count, check_statement, each_statement, not_many, variables};
+use super::writes::{append_count, check_statement, each_statement, not_many, origin, variables};
 use crate::mongo::args::{Arg, args};
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let variables = variables("update", request.body())?;
+    let origin = origin(request)?;
     let tally = each_statement(request, "updates", &mut |_, statement, target| {
-        let parsed = parse(statement, variables.clone())?;
+        let parsed = parse(statement, variables.clone(), origin)?;
         not_many(request, parsed.multi)?;
         target.update(parsed)
     })?;
@@ -32,7 +33,11 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     Ok(reply)
 }
 
-pub(super) fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) -> Result<UpdateRequest> {
+pub(super) fn parse(
+    statement: &RawDocument,
+    variables: Option<RawDocumentBuf>,
+    origin: Origin,
+) -> Result<UpdateRequest> {
     check_statement(statement)?;
     let (mut filter, mut update, mut multi, mut upsert, mut index_hint) = (None, None, false, false, None);
     let (mut array_filters, mut collation, mut sort) = (Vec::new(), None, None);
@@ -41,7 +46,7 @@ pub(super) fn parse(statement: &RawDocument, variables: Option<RawDocumentBuf>) 
         match arg.name {
             "q" => filter = Some(arg.document()?.to_owned()),
             "u" => {
-                update = Some(changes(&arg)?);
+                update = Some(changes(&arg, origin)?);
             }
             "multi" => multi = arg.bool()?,
             "upsert" => upsert = arg.bool()?,
@@ -89,7 +94,7 @@ pub(super) fn refuse_many_replacements(update: &UpdateRequest) -> Result<()> {
 }
 
 /// The update in an argument: a document, or the stages of a pipeline.
-pub(super) fn changes(arg: &Arg<'_>) -> Result<Changes> {
+pub(super) fn changes(arg: &Arg<'_>, origin: Origin) -> Result<Changes> {
     match arg.value() {
         RawBsonRef::Array(_) => Ok(Changes::Pipeline(arg.documents()?)),
         _ => {
@@ -97,7 +102,10 @@ pub(super) fn changes(arg: &Arg<'_>) -> Result<Changes> {
             // Operators set what they are told.
             let replaces =
                 update.iter().next().transpose()?.is_none_or(|(name, _)| !name.as_str().starts_with('$'));
-            let update = if replaces { with_current_timestamps(update) } else { Cow::Borrowed(update) };
+            let update = match origin {
+                Origin::Client if replaces => with_current_timestamps(update),
+                _ => Cow::Borrowed(update),
+            };
             Ok(Changes::Document(update.into_owned()))
         }
     }

@@ -3,7 +3,7 @@
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_collections::Collection;
-use treedb_query::doc::{self, validate_with};
+use treedb_query::doc::{self, Origin, validate_with};
 use treedb_query::query::ErrorCode;
 use treedb_storage::Durability;
 
@@ -29,22 +29,55 @@ pub(super) struct Options {
     pub(super) durability: Option<Durability>,
     /// Documents need not match the collection's validator.
     bypass: bool,
+    /// Timestamps of zero are stored as they are.
+    keeps_empty_timestamps: bool,
     /// The number of the first statement; the others follow.
-    first: i32,
+    first: Option<i32>,
     /// The number of each.
-    numbers: Vec<i32>,
+    numbers: Option<Vec<i32>>,
 }
 
 impl Options {
     /// The defaults.
     pub(super) fn new() -> Self {
-        Options { ordered: true, durability: None, bypass: false, first: 0, numbers: Vec::new() }
+        Options {
+            ordered: true,
+            durability: None,
+            bypass: false,
+            keeps_empty_timestamps: false,
+            first: None,
+            numbers: None,
+        }
     }
 
     /// The number of the statement with index `at`, by which a retry identifies it.
     fn number(&self, at: usize) -> i32 {
-        let follows = || self.first.saturating_add(i32::try_from(at).unwrap_or(i32::MAX));
-        self.numbers.get(at).copied().unwrap_or_else(follows)
+        match &self.numbers {
+            Some(numbers) => numbers.get(at).copied().unwrap_or(i32::MAX),
+            None => self.first.unwrap_or(0).saturating_add(i32::try_from(at).unwrap_or(i32::MAX)),
+        }
+    }
+
+    /// Refuses numbers that are not those of `count` statements.
+    pub(super) fn check_numbers(&self, count: usize) -> Result<()> {
+        let Some(numbers) = &self.numbers else { return Ok(()) };
+        if self.first.is_some() {
+            let message = "May not specify both stmtId and stmtIds in write command";
+            return Err(CommandError::new(ErrorCode::InvalidOptions, message));
+        }
+        if numbers.len() != count {
+            let message = format!(
+                "Number of statement ids must match the number of batch entries. Got {} statement ids but {count} operations.",
+                numbers.len()
+            );
+            return Err(CommandError::new(ErrorCode::InvalidLength, message));
+        }
+        Ok(())
+    }
+
+    /// What is known of the documents to store.
+    pub(super) fn origin(&self) -> Origin {
+        if self.keeps_empty_timestamps { Origin::Program } else { Origin::Client }
     }
 
     /// `collection`, writing as the command asks.
@@ -84,13 +117,16 @@ impl Options {
             "ordered" => self.ordered = arg.bool()?,
             "writeConcern" => self.durability = write_concern(arg.document()?)?,
             "bypassDocumentValidation" => self.bypass = arg.bool()?,
+            "bypassEmptyTsReplacement" => self.keeps_empty_timestamps = arg.bool()?,
             "isTimeseriesNamespace" => arg.unsupported()?,
-            "stmtId" => self.first = statement_number(arg.integer()?)?,
+            "stmtId" => self.first = Some(statement_number(arg.integer()?)?),
             "stmtIds" => {
+                let mut numbers = Vec::new();
                 for number in arg.array()? {
                     let number = crate::mongo::args::number(number?).unwrap_or(-1.0);
-                    self.numbers.push(statement_number(number as i64)?);
+                    numbers.push(statement_number(number as i64)?);
                 }
+                self.numbers = Some(numbers);
             }
             _ => return Ok(false),
         }
@@ -246,6 +282,18 @@ pub(super) fn variables(owner: &str, command: &RawDocument) -> Result<Option<Raw
     Ok(variables)
 }
 
+/// What is known of the documents that a command stores, before its options are read.
+pub(super) fn origin(request: &Request<'_>) -> Result<Origin> {
+    let mut options = Options::new();
+    for arg in request.args() {
+        let arg = arg?;
+        if arg.name == "bypassEmptyTsReplacement" {
+            options.read(&arg)?;
+        }
+    }
+    Ok(options.origin())
+}
+
 /// Executes the statements `name` of a command. `each` gets a statement's index, the statement and the target of its writes.
 /// With `ordered` the first error ends the command.
 ///
@@ -288,6 +336,7 @@ pub(super) fn execute(
     each: &mut ApplyStatement<'_>,
     report: &mut dyn FnMut(usize, Result<Outcome>),
 ) -> Result<()> {
+    options.check_numbers(statements.len())?;
     match request.scope {
         CommandScope::Standalone => {
             let relaxed = options.in_between(request, collection);
@@ -318,7 +367,7 @@ pub(super) fn execute(
                 statements,
                 number: &|at| options.number(at),
                 ordered: options.ordered,
-                inserts,
+                inserts: inserts.then(|| options.origin()),
                 durability: (promised, between),
             };
             let unflushed = retries.borrow_mut().run(&statements, collection, each, report)?;

@@ -44,7 +44,7 @@ pub(crate) struct Statements<'s> {
     /// Whether to stop at the first that fails.
     pub(crate) ordered: bool,
     /// They are documents to insert.
-    pub(crate) inserts: bool,
+    pub(crate) inserts: Option<Origin>,
     /// Durability of the last, and of the others.
     pub(crate) durability: (Durability, Durability),
 }
@@ -102,8 +102,10 @@ impl Retries {
     ) -> Result<bool> {
         let done = self.done()?;
         let total = statements.statements.len();
-        if statements.inserts && !(0..total).any(|at| done.get((statements.number)(at)).is_some()) {
-            self.insert(statements, collection, report)?;
+        if let Some(origin) = statements.inserts
+            && !(0..total).any(|at| done.get((statements.number)(at)).is_some())
+        {
+            self.insert(statements, origin, collection, report)?;
             return Ok(false);
         }
         let (mut from, mut unflushed) = (0, false);
@@ -175,6 +177,7 @@ impl Retries {
     fn insert(
         &mut self,
         statements: &Statements<'_>,
+        origin: Origin,
         collection: &Collection,
         report: &mut dyn FnMut(usize, Result<Outcome>),
     ) -> Result<()> {
@@ -182,7 +185,7 @@ impl Retries {
         batch.set_validation(collection.validates());
         let namespace = collection.namespace().as_str();
         let (documents, ordered) = (statements.statements, statements.ordered);
-        let done = batch.insert_many_of(namespace, documents, ordered, Origin::Client)?;
+        let done = batch.insert_many_of(namespace, documents, ordered, origin)?;
         let inserted = Outcome { found: 1, ..Outcome::default() };
         let total = match done.errors.first() {
             Some((at, _)) if statements.ordered => at + 1,
@@ -274,7 +277,7 @@ mod tests {
             .get_str("does")
             .unwrap()
         {
-            "writes" => target.insert(&rawdoc! { "at": i32::try_from(at).unwrap() }),
+            "writes" => target.insert(&rawdoc! { "at": i32::try_from(at).unwrap() }, Origin::Program),
             "fails" => Err(CommandError::new(ErrorCode::BadValue, "as it should")),
             _ => Ok(Outcome::default()),
         };
@@ -292,7 +295,7 @@ mod tests {
                 statements: &statements,
                 number: &|at| i32::try_from(at).unwrap(),
                 ordered: false,
-                inserts: false,
+                inserts: None,
                 durability: (Durability::Durable, Durability::Relaxed),
             };
             let unflushed = retries.run(&statements, &collection, &mut apply, &mut |_, _| {}).unwrap();

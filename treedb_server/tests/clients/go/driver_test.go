@@ -283,6 +283,33 @@ func TestABulkWriteReportsWhatFailed(t *testing.T) {
 	equal(t, get(items.CountDocuments(ctx, bson.D{{"a", 1}}))(t), 1)
 }
 
+func TestABulkWriteOfTheClientWritesToSeveralCollections(t *testing.T) {
+	ctx, items := collection(t)
+	db := items.Database()
+	to := func(collection string, model mongo.ClientWriteModel) mongo.ClientBulkWrite {
+		return mongo.ClientBulkWrite{Database: db.Name(), Collection: collection, Model: model}
+	}
+	insert := func(collection string, id int) mongo.ClientBulkWrite {
+		return to(collection, mongo.NewClientInsertOneModel().SetDocument(bson.D{{"_id", id}}))
+	}
+	done := get(client.BulkWrite(ctx, []mongo.ClientBulkWrite{
+		insert("a", 1), insert("b", 1),
+		to("a", mongo.NewClientUpdateOneModel().SetFilter(bson.D{{"_id", 2}}).SetUpdate(bson.D{{"$set", bson.D{{"n", 1}}}}).SetUpsert(true)),
+		to("a", mongo.NewClientUpdateManyModel().SetFilter(bson.D{}).SetUpdate(bson.D{{"$set", bson.D{{"x", 1}}}})),
+		to("b", mongo.NewClientDeleteOneModel().SetFilter(bson.D{{"_id", 1}})),
+	}, options.ClientBulkWrite().SetVerboseResults(true)))(t)
+	equal(t, fmt.Sprint(done.InsertedCount, done.UpsertedCount, done.MatchedCount, done.ModifiedCount, done.DeletedCount), "2 1 2 2 1")
+	equal(t, done.UpdateResults[2].UpsertedID.(int32), 2)
+	equal(t, done.UpdateResults[3].ModifiedCount, 2)
+	equal(t, done.DeleteResults[4].DeletedCount, 1)
+	_, err := client.BulkWrite(ctx, []mongo.ClientBulkWrite{insert("a", 3), insert("a", 1), insert("b", 3)}, options.ClientBulkWrite().SetOrdered(false))
+	var failed mongo.ClientBulkWriteException
+	equal(t, errors.As(err, &failed), true)
+	equal(t, len(failed.WriteErrors), 1)
+	equal(t, failed.WriteErrors[1].Code, 11000)
+	equal(t, failed.PartialResult.InsertedCount, 2)
+}
+
 func TestErrorsHaveTheCodesThatApplicationsLookFor(t *testing.T) {
 	ctx, items := collection(t)
 	get(items.InsertOne(ctx, bson.D{{"_id", 1}}))(t)

@@ -5,7 +5,8 @@ import { after, before, test } from 'node:test';
 import { Readable } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import {
-  Binary, Decimal128, Double, GridFSBucket, Int32, Long, MongoClient, MongoBulkWriteError, MongoServerError, ObjectId,
+  Binary, Decimal128, Double, GridFSBucket, Int32, Long, MongoClient, MongoBulkWriteError, MongoClientBulkWriteError,
+  MongoServerError, ObjectId,
   Timestamp, UUID,
 } from 'mongodb';
 import { collect, connect, uri } from './connect.mjs';
@@ -88,6 +89,39 @@ test('a bulk write reports what it did and which operations failed', async () =>
     assert.equal(error.writeErrors[0].index, 1);
     return true;
   });
+});
+
+test('a bulk write of the client writes to several collections', async () => {
+  const [a, b] = ['client_bulk_a', 'client_bulk_b'].map((name) => `${db.databaseName}.${name}`);
+  const done = await client.bulkWrite([
+    { name: 'insertOne', namespace: a, document: { _id: 1, n: 1 } }, { name: 'insertOne', namespace: b, document: { _id: 1 } },
+    { name: 'updateOne', namespace: a, filter: { _id: 1 }, update: { $inc: { n: 1 } } },
+    { name: 'replaceOne', namespace: b, filter: { _id: 2 }, replacement: { n: 2 }, upsert: true },
+    { name: 'updateMany', namespace: b, filter: {}, update: [{ $set: { v: '$$v' } }] },
+    { name: 'deleteOne', namespace: b, filter: { _id: 1 } },
+  ], { verboseResults: true, let: { v: 7 } });
+  assert.deepEqual([done.insertedCount, done.matchedCount, done.modifiedCount, done.upsertedCount, done.deletedCount], [2, 3, 3, 1, 1]);
+  assert.deepEqual(done.insertResults.get(0), { insertedId: 1 });
+  assert.equal(done.updateResults.get(3).upsertedId, 2);
+  assert.equal(done.deleteResults.get(5).deletedCount, 1);
+  assert.deepEqual(await db.collection('client_bulk_b').find().toArray(), [{ _id: 2, n: 2, v: 7 }]);
+  const twice = [3, 3, 4].map((_id) => ({ name: 'insertOne', namespace: a, document: { _id } }));
+  await assert.rejects(client.bulkWrite(twice, { ordered: false }), (error) => {
+    assert.ok(error instanceof MongoClientBulkWriteError, String(error));
+    assert.deepEqual([...error.writeErrors].map(([at, { code }]) => [at, code]), [[1, 11000]]);
+    assert.equal(error.partialResult.insertedCount, 2);
+    return true;
+  });
+  const session = client.startSession();
+  await session.withTransaction(() => client.bulkWrite([
+    { name: 'insertOne', namespace: a, document: { _id: 5 } }, { name: 'deleteMany', namespace: b, filter: {} },
+  ], { session }));
+  await session.endSession();
+  assert.equal(await db.collection('client_bulk_a').countDocuments({ _id: 5 }), 1);
+  assert.equal(await db.collection('client_bulk_b').countDocuments(), 0);
+  const { acknowledged } = await client.bulkWrite([{ name: 'insertOne', namespace: b, document: { _id: 6 } }],
+    { ordered: false, writeConcern: { w: 0 } });
+  assert.equal(acknowledged, false);
 });
 
 test('indexes are made, listed, used and dropped', async () => {

@@ -2,15 +2,19 @@
 
 use crate::doc::{Decimal, Value};
 use crate::error::{ErrorCode, QueryError, Result};
+use crate::query::filter::type_names;
 
+use super::binary::{self, ByteOrder, Format};
 use super::number::Num;
-use super::{Found, Scope, date, nullish, type_name};
+use super::{Found, Scope, date, nullish};
 
 /// The type that a value is converted to.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum To {
     Double,
     String,
+    /// Of this subtype.
+    Binary(u8),
     ObjectId,
     Bool,
     Date,
@@ -20,19 +24,49 @@ enum To {
 }
 
 impl To {
-    const ALL: [(To, &'static str, i64); 8] = [
-        (To::Double, "double", 1),
-        (To::String, "string", 2),
-        (To::ObjectId, "objectId", 7),
-        (To::Bool, "bool", 8),
-        (To::Date, "date", 9),
-        (To::Int, "int", 16),
-        (To::Long, "long", 18),
-        (To::Decimal, "decimal", 19),
+    const ALL: [(To, &'static str); 9] = [
+        (To::Double, "double"),
+        (To::String, "string"),
+        (To::Binary(binary::GENERIC), "binData"),
+        (To::ObjectId, "objectId"),
+        (To::Bool, "bool"),
+        (To::Date, "date"),
+        (To::Int, "int"),
+        (To::Long, "long"),
+        (To::Decimal, "decimal"),
     ];
 
     fn name(self) -> &'static str {
-        Self::ALL.iter().find(|(to, ..)| *to == self).map_or("", |(_, name, _)| name)
+        let same = |to: &To| std::mem::discriminant(to) == std::mem::discriminant(&self);
+        Self::ALL.iter().find(|(to, _)| same(to)).map_or("", |(_, name)| name)
+    }
+}
+
+/// How binary data is read and written.
+#[derive(Debug, Clone, Copy)]
+struct Notation {
+    format: Option<Format>,
+    order: ByteOrder,
+}
+
+impl Notation {
+    /// That of an operator without these operands.
+    const fn of(format: Format) -> Self {
+        Notation { format: Some(format), order: ByteOrder::Little }
+    }
+
+    /// The format of a conversion that needs one.
+    fn format(self, value: Value<'_>, to: To) -> Result<Format> {
+        self.format.ok_or_else(|| {
+            QueryError::new(
+                ErrorCode::Location4341115,
+                format!(
+                    "Format must be specified when converting from '{}' to '{}'",
+                    value.type_name(),
+                    to.name()
+                ),
+            )
+        })
     }
 }
 
@@ -110,34 +144,92 @@ fn long_of(value: Value<'_>, to: To) -> Result<i64> {
             }
         }
         Value::Date(millis) if to == To::Long => Ok(millis),
-        other => Err(unsupported(other, to)),
+        other => Err(unsupported(other, to.name())),
     }
 }
 
-fn unsupported(value: Value<'_>, to: To) -> QueryError {
+fn unsupported(value: Value<'_>, to: &str) -> QueryError {
     conversion_failure(format!(
-        "Unsupported conversion from {} to {} in $convert with no onError value",
-        value.type_name(),
-        to.name()
+        "Unsupported conversion from {} to {to} in $convert with no onError value",
+        value.type_name()
     ))
 }
 
-fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a>> {
+/// A number that is stored in `bytes` of this length, or not.
+fn stored<T>(value: Value<'_>, bytes: &[u8], number: Option<T>) -> Result<T> {
+    number.ok_or_else(|| {
+        conversion_failure(format!(
+            "Failed to convert '{}' to number in $convert because of invalid length: {}",
+            crate::doc::shown(value),
+            bytes.len()
+        ))
+    })
+}
+
+/// `value` as binary data.
+fn binary_of<'a>(scope: &Scope<'a>, value: Value<'a>, subtype: u8, notation: Notation) -> Result<Value<'a>> {
+    let to = To::Binary(subtype);
+    let bytes = match value {
+        Value::Binary(same, _) if same == subtype => return Ok(value),
+        Value::Binary(..) => {
+            return Err(conversion_failure(
+                "Conversions between different BinData subtypes are not supported".to_owned(),
+            ));
+        }
+        Value::String(text) => {
+            let (text, format) = (super::string::utf8(text), notation.format(value, to)?);
+            binary::from_text(text, format, subtype).map_err(|why| {
+                conversion_failure(format!(
+                    "Failed to parse BinData '{text}' in $convert with no onError value: {why}"
+                ))
+            })?
+        }
+        value => binary::from_number(value, notation.order).ok_or_else(|| unsupported(value, to.name()))?,
+    };
+    Ok(Value::Binary(subtype, scope.bytes(&bytes)?))
+}
+
+fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To, notation: Notation) -> Result<Found<'a>> {
+    let order = notation.order;
     Ok(Some(match to {
+        To::Binary(subtype) => binary_of(scope, value, subtype, notation)?,
         To::String => match value {
             Value::String(_) => value,
-            value => return scope.text(&text_of(value).map_err(|_| unsupported(value, to))?),
+            Value::Binary(subtype, bytes) => {
+                let text = binary::to_text(subtype, bytes, notation.format(value, to)?).map_err(|why| {
+                    conversion_failure(format!(
+                        "Failed to convert '{}' to string in $convert with no onError value: {why}",
+                        crate::doc::shown(value)
+                    ))
+                })?;
+                return scope.text(&text);
+            }
+            value => return scope.text(&text_of(value).map_err(|_| unsupported(value, to.name()))?),
         },
         To::Bool => match value {
             Value::Null | Value::Undefined => Value::Null,
             value => Value::Bool(value.truthy()),
         },
-        To::Int => {
-            let number = long_of(value, to)?;
-            Value::Int32(i32::try_from(number).map_err(|_| failure(value, to, "the number does not fit"))?)
-        }
-        To::Long => Value::Int64(long_of(value, to)?),
+        To::Int => match value {
+            Value::Binary(_, bytes) => {
+                let number = binary::to_integer(bytes, order).filter(|_| bytes.len() <= size_of::<i32>());
+                Value::Int32(stored(value, bytes, number.and_then(|number| i32::try_from(number).ok()))?)
+            }
+            value => {
+                let number = long_of(value, to)?;
+                Value::Int32(
+                    i32::try_from(number).map_err(|_| failure(value, to, "the number does not fit"))?,
+                )
+            }
+        },
+        To::Long => match value {
+            Value::Binary(_, bytes) => Value::Int64(stored(value, bytes, binary::to_integer(bytes, order))?),
+            value => Value::Int64(long_of(value, to)?),
+        },
         To::Double => match (value, Num::new(value)) {
+            (Value::Binary(_, bytes), _) => {
+                Value::Double(stored(value, bytes, binary::to_double(bytes, order))?)
+            }
             (_, Some(number)) => Value::Double(number.double()),
             (Value::Bool(value), _) => Value::Double(f64::from(u8::from(value))),
             (Value::Date(millis), _) => Value::Double(millis as f64),
@@ -152,7 +244,7 @@ fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a
                     }
                 }
             }
-            _ => return Err(unsupported(value, to)),
+            _ => return Err(unsupported(value, to.name())),
         },
         To::Decimal => match (value, Num::new(value)) {
             (_, Some(number)) => Num::Decimal(number.decimal()).value(),
@@ -169,7 +261,7 @@ fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a
                     }
                 }
             }
-            _ => return Err(unsupported(value, to)),
+            _ => return Err(unsupported(value, to.name())),
         },
         To::Date => match value {
             Value::Date(_) => value,
@@ -183,7 +275,7 @@ fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a
                 date::parse(super::string::utf8(text), None, "UTC")
                     .map_err(|error| conversion_failure(error.message))?,
             ),
-            _ => return Err(unsupported(value, to)),
+            _ => return Err(unsupported(value, to.name())),
         },
         To::ObjectId => match value {
             Value::ObjectId(_) => value,
@@ -196,7 +288,7 @@ fn converted<'a>(scope: &Scope<'a>, value: Value<'a>, to: To) -> Result<Found<'a
                 })?;
                 scope.copy(Value::ObjectId(&id.bytes()))?
             }
-            _ => return Err(unsupported(value, to)),
+            _ => return Err(unsupported(value, to.name())),
         },
     }))
 }
@@ -205,7 +297,7 @@ macro_rules! shorthands {
     ($($name:ident $to:ident)*) => {
         $(pub(super) fn $name<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
             match args {
-                &[Some(value)] => converted(scope, value, To::$to),
+                &[Some(value)] => converted(scope, value, To::$to, Notation::of(Format::Auto)),
                 _ => Ok(Some(Value::Null)),
             }
         })*
@@ -217,28 +309,91 @@ shorthands! {
     to_object_id ObjectId
 }
 
-pub(super) fn convert<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    let &[input, to, on_error, on_null] = args else { return Ok(None) };
-    if nullish(to) {
-        return Ok(Some(Value::Null));
+pub(super) fn to_uuid<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let to = To::Binary(binary::UUID);
+    match *args {
+        // The bytes of a number, which `$convert` gives any subtype, are none.
+        [Some(value @ (Value::String(_) | Value::Binary(..)))] => {
+            converted(scope, value, to, Notation::of(Format::Uuid))
+        }
+        [Some(value)] => Err(unsupported(value, to.name())),
+        _ => Ok(Some(Value::Null)),
     }
-    let by_number = to.and_then(|to| to.as_integer());
-    let known = To::ALL.iter().find(|(_, name, number)| match to {
-        Some(Value::String(text)) => text == name.as_bytes(),
-        _ => by_number == Some(*number),
-    });
-    let Some((to, ..)) = known else {
-        return Err(QueryError::bad_value(format!(
-            "Unknown type in $convert: {}; known are double, string, objectId, bool, date, int, long, decimal",
-            to.map_or_else(|| type_name(to).to_owned(), crate::doc::shown)
-        )));
+}
+
+/// The type that the operand `to` names, or only its name if nothing is converted to it; `None` for null.
+///
+/// # Errors
+/// `BadValue` for an unknown name, `FailedToParse` for what is no type.
+fn target(to: Found<'_>) -> Result<Option<std::result::Result<To, &'static str>>> {
+    let refused = |message: String| QueryError::new(ErrorCode::FailedToParse, message);
+    let (kind, subtype) = match to {
+        Some(Value::Document(doc)) => {
+            for element in doc.elements() {
+                let name = element.name_str();
+                if !matches!(name, "type" | "subtype") {
+                    return Err(refused(format!("$convert found an unknown argument in 'to': {name}")));
+                }
+            }
+            match doc.get("type") {
+                Some(kind) => (Some(kind), doc.get("subtype")),
+                None => return Err(refused("Missing 'type' in the 'to' argument of $convert".to_owned())),
+            }
+        }
+        to => (to, None),
     };
-    match input {
-        Some(value) if !nullish(input) => match (converted(scope, value, *to), on_error) {
-            (Err(error), Some(Value::MaxKey)) => Err(error),
-            (Err(_), on_error) => Ok(on_error),
-            (found, _) => found,
+    let name = match kind {
+        kind if nullish(kind) => return Ok(None),
+        Some(Value::String(text)) => {
+            let text = super::string::utf8(text);
+            type_names()
+                .find(|(_, name)| *name == text)
+                .map(|(_, name)| name)
+                .ok_or_else(|| QueryError::bad_value(format!("Unknown type name: {text}")))?
+        }
+        Some(kind) if kind.is_number() => match kind.as_integer() {
+            None => return Err(refused("In $convert, numeric 'to' argument is not an integer".to_owned())),
+            Some(number) => {
+                type_names().find(|(known, _)| *known == number).map(|(_, name)| name).ok_or_else(|| {
+                    refused(format!(
+                        "In $convert, numeric value for 'to' does not correspond to a BSON type: {number}"
+                    ))
+                })?
+            }
         },
-        _ => Ok(on_null),
+        kind => {
+            return Err(refused(format!(
+                "$convert's 'to' argument must be a string, number or object, but is {}",
+                super::type_name(kind)
+            )));
+        }
+    };
+    Ok(Some(match To::ALL.iter().find(|(_, known)| *known == name) {
+        Some((To::Binary(generic), _)) => Ok(To::Binary(subtype.map_or(Ok(*generic), binary::subtype)?)),
+        Some((to, _)) => Ok(*to),
+        None => Err(name),
+    }))
+}
+
+pub(super) fn convert<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
+    let &[input, to, on_error, on_null, format, order] = args else { return Ok(None) };
+    let to = target(to)?;
+    let value = match input {
+        Some(value) if !nullish(input) => value,
+        _ => return Ok(on_null),
+    };
+    let Some(to) = to else { return Ok(Some(Value::Null)) };
+    let notation = Notation { format: Format::parse(format)?, order: ByteOrder::parse(order)? };
+    let found = match to {
+        Ok(to) => converted(scope, value, to, notation),
+        Err(name) => Err(unsupported(value, name)),
+    };
+    match (found, on_error) {
+        (Err(error), on_error)
+            if error.code == ErrorCode::ConversionFailure && !matches!(on_error, Some(Value::MaxKey)) =>
+        {
+            Ok(on_error)
+        }
+        (found, _) => found,
     }
 }

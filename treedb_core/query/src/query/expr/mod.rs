@@ -13,9 +13,10 @@
 //! | `regex` | compiles regular expressions |
 //! | `reads` | which fields of a document an expression reads |
 //! | `variables` | the variables of a command's `let` |
-//! | `number`, `string`, `pattern`, `date`, `array`, `object`, `convert` | those functions |
+//! | `number`, `string`, `pattern`, `date`, `array`, `object`, `convert`, `binary` | those functions |
 
 mod array;
+mod binary;
 mod convert;
 pub(crate) mod date;
 mod eval;

@@ -205,7 +205,14 @@ static TABLE: &[Def] = &[
     // Types.
     def(
         "$convert",
-        Named(&[("input", None), ("to", None), ("onError", Some(MaxKey)), ("onNull", Some(Null))]),
+        Named(&[
+            ("input", None),
+            ("to", None),
+            ("onError", Some(MaxKey)),
+            ("onNull", Some(Null)),
+            ("format", Some(Null)),
+            ("byteOrder", Some(Null)),
+        ]),
         convert::convert,
     ),
     strict("$toBool", CONVERT_ONE, convert::to_bool),
@@ -216,6 +223,7 @@ static TABLE: &[Def] = &[
     strict("$toString", CONVERT_ONE, convert::to_string),
     strict("$toDate", CONVERT_ONE, convert::to_date),
     strict("$toObjectId", CONVERT_ONE, convert::to_object_id),
+    strict("$toUUID", CONVERT_ONE, convert::to_uuid),
     // Dates.
     strict("$year", NamedOr(PART, "date"), date::year),
     strict("$month", NamedOr(PART, "date"), date::month),

@@ -279,6 +279,85 @@ fn conversions_give_the_value_or_on_error() {
 }
 
 #[test]
+fn binary_data_is_converted_by_format_byte_order_and_subtype() {
+    let binary = |base64: &str, subtype: &str| {
+        format!(r#"{{"$binary":{{"base64":"{base64}","subType":"{subtype}"}}}}"#)
+    };
+    let (data, uuid) =
+        (binary("3q2+7w==", "00"), binary("Djuw Y4q9TrOfn/TFn9MKYA==".replace(' ', "").as_str(), "04"));
+    let text = "0e3bb063-8abd-4eb3-9f9f-f4c59fd30a60";
+    let document = format!(
+        r#"{{"data":{data},"uuid":{uuid},"text":"{text}","n":null,"f":{},"d":{}}}"#,
+        binary("AADAPw==", "00"),
+        binary("P/gAAAAAAAA=", "00")
+    );
+    let convert = |operands: &str| format!(r#"{{"$convert":{{{operands}}}}}"#);
+    let cases: Vec<(String, String)> = [
+        (r#""input":"$data","to":"string","format":"base64""#, r#""3q2+7w==""#),
+        (r#""input":"$data","to":"string","format":"base64url""#, r#""3q2-7w""#),
+        (r#""input":"$data","to":"string","format":"hex""#, r#""DEADBEEF""#),
+        (r#""input":"$data","to":"string","format":"auto""#, r#""3q2+7w==""#),
+        (r#""input":"$data","to":"string","format":"utf8","onError":"no""#, r#""no""#),
+        (r#""input":"$data","to":"string","format":"uuid","onError":"no""#, r#""no""#),
+        (r#""input":"$data","to":"binData""#, &data),
+        (r#""input":"$data","to":{"type":"binData","subtype":4},"onError":"no""#, r#""no""#),
+        (r#""input":"$data","to":"int""#, "-272716322"),
+        (r#""input":"$data","to":"long","byteOrder":"big""#, "-559038737"),
+        (r#""input":"$data","to":"decimal","onError":"no""#, r#""no""#),
+        (r#""input":"$data","to":"bool""#, "true"),
+        (r#""input":"$f","to":"double""#, "1.5"),
+        (r#""input":"$d","to":"double","byteOrder":"big""#, "1.5"),
+        (r#""input":"$d","to":"int","onError":"no""#, r#""no""#),
+        (r#""input":"$uuid","to":"string","format":"uuid""#, &format!("\"{text}\"")),
+        (r#""input":"$text","to":{"type":"binData","subtype":4},"format":"uuid""#, &uuid),
+        (r#""input":"3q2-7w","to":"binData","format":"base64url""#, &data),
+        (r#""input":"deadBEEF","to":{"type":5,"subtype":128},"format":"hex""#, &binary("3q2+7w==", "80")),
+        (r#""input":"a","to":"binData","format":"utf8""#, &binary("YQ==", "00")),
+        (r#""input":258,"to":"binData""#, &binary("AgEAAA==", "00")),
+        (r#""input":258,"to":"binData","byteOrder":"big""#, &binary("AAABAg==", "00")),
+        (r#""input":"$n","to":"binData","format":"nothing","onNull":1"#, "1"),
+        (r#""input":"$n","to":null,"onNull":1"#, "1"),
+        (r#""input":1,"to":null,"onNull":1"#, "null"),
+        (r#""input":1,"to":"object","onError":"no""#, r#""no""#),
+    ]
+    .map(|(operands, expected)| (convert(operands), expected.to_owned()))
+    .into_iter()
+    .chain([
+        (r#"{"$toUUID":"$text"}"#.to_owned(), uuid.clone()),
+        (r#"{"$toUUID":"$uuid"}"#.to_owned(), uuid.clone()),
+        (r#"{"$toUUID":"$n"}"#.to_owned(), "null".to_owned()),
+        (r#"{"$toString":"$uuid"}"#.to_owned(), format!("\"{text}\"")),
+        (r#"{"$toString":"$data"}"#.to_owned(), r#""3q2+7w==""#.to_owned()),
+        (r#"{"$toInt":"$data"}"#.to_owned(), "-272716322".to_owned()),
+    ])
+    .collect();
+    let cases: Vec<(&str, &str)> = cases.iter().map(|(expr, expected)| (&**expr, &**expected)).collect();
+    check(&document, &cases);
+    for (operands, expected) in [
+        // Only what cannot be converted is left to `onError`.
+        (r#""input":"YQ==","to":"binData","onError":0"#, ErrorCode::Location4341115),
+        (r#""input":"YQ==","to":"binData","format":1,"onError":0"#, ErrorCode::Location4341114),
+        (r#""input":"YQ==","to":"binData","format":"base32","onError":0"#, ErrorCode::Location4341125),
+        (r#""input":1,"to":"binData","byteOrder":1,"onError":0"#, ErrorCode::Location9130001),
+        (r#""input":1,"to":"binData","byteOrder":"middle","onError":0"#, ErrorCode::Location9130002),
+        (r#""input":1,"to":{"type":"binData","subtype":1.5},"onError":0"#, ErrorCode::Location4341106),
+        (r#""input":1,"to":{"type":"binData","subtype":100},"onError":0"#, ErrorCode::Location4341107),
+        (r#""input":1,"to":{"type":"binData","subtype":"4"},"onError":0"#, ErrorCode::Location4341108),
+        (r#""input":1,"to":{"subtype":4},"onError":0"#, ErrorCode::FailedToParse),
+        (r#""input":1,"to":{"type":"int","subtyp":4},"onError":0"#, ErrorCode::FailedToParse),
+        (r#""input":1,"to":"integer","onError":0"#, ErrorCode::BadValue),
+        (r#""input":1,"to":100,"onError":0"#, ErrorCode::FailedToParse),
+        (r#""input":1,"to":true,"onError":0"#, ErrorCode::FailedToParse),
+        (r#""input":1,"to":"object""#, ErrorCode::ConversionFailure),
+        (r#""input":"YQ==","to":"binData","format":"auto""#, ErrorCode::ConversionFailure),
+    ] {
+        assert_eq!(code(&convert(operands)), expected, "{operands}");
+    }
+    assert_eq!(code(r#"{"$toUUID":"no"}"#), ErrorCode::ConversionFailure);
+    assert_eq!(code(r#"{"$toUUID":5.5}"#), ErrorCode::ConversionFailure);
+}
+
+#[test]
 fn date_operators_use_the_time_zone() {
     check(
         r#"{"t":{"$date":"2020-03-29T00:30:15.125Z"},"n":null}"#,

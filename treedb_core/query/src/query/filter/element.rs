@@ -32,6 +32,11 @@ const TYPES: &[(i64, &str)] = &[
     (127, "maxKey"),
 ];
 
+/// Number and alias of each type.
+pub(in crate::query) fn type_names() -> impl Iterator<Item = (i64, &'static str)> {
+    TYPES.iter().copied()
+}
+
 fn bit(name: &str) -> Option<u32> {
     TYPES.iter().position(|(_, known)| *known == name).map(|at| 1 << at)
 }

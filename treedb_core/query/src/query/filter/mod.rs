@@ -46,6 +46,7 @@ pub use bits::Bits;
 pub use compare::Op;
 pub use condition::Condition;
 pub use element::Types;
+pub(in crate::query) use element::type_names;
 pub use folded::Folded;
 pub use geo::GeoTest;
 pub use modulo::Modulo;

@@ -252,19 +252,19 @@ fn one_of(path: &Path, values: Doc<'_>) -> RawDocumentBuf {
         out.close(open);
         out.finish()
     };
-    let pattern = |value: &Value<'_>| matches!(value, Value::Regex(..));
+    let special = |value: &Value<'_>| matches!(value, Value::Regex(..) | Value::Undefined);
     let all = || values.elements().map(|element| element.value());
-    if !all().any(|value| pattern(&value)) {
+    if !all().any(|value| special(&value)) {
         return under(b"$in", Value::Array(values));
     }
-    // In `$in` a regular expression would be a pattern; here it is compared as a value.
+    // In `$in` a regular expression would be a pattern, and undefined is refused; here they are compared as values.
     let mut plain = ArrayWriter::new();
     let mut either = bson::RawArrayBuf::new();
     for value in all() {
-        if pattern(&value) {
-            either.push(under(b"$eq", value));
-        } else {
-            plain.push(value);
+        match value {
+            Value::Regex(..) => either.push(under(b"$eq", value)),
+            Value::Undefined => either.push(under(b"$type", Value::String(value.type_name().as_bytes()))),
+            value => plain.push(value),
         }
     }
     either.push(under(b"$in", Value::Array(Doc::new(&plain.into_bytes()))));
