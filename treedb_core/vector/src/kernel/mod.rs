@@ -2,7 +2,7 @@
 //!
 //! [`Kernels::best`] chooses once, by the processor it runs on: AVX-512 with VNNI, or AVX2 with FMA; on 64-bit ARM NEON with or
 //! without the dot-product instructions; or portable code, which the compiler turns into whatever the target always has. Bits are
-//! counted by VPOPCNTDQ, POPCNT, CNT, or portable code. All give the same sums of codes and bits, and the same rotations; sums of floats differ in the last bits,
+//! counted by VPOPCNTDQ, POPCNT, or portable code. All give the same sums of codes and bits, and the same rotations; sums of floats differ in the last bits,
 //! because they are added in another order.
 
 mod memory;

@@ -1,13 +1,13 @@
 //! The sums with the vector instructions of 64-bit ARM: NEON, which every such processor has, and the dot-product
 //! instructions of ARMv8.2, which have to be asked for.
 //!
-//! Only sums that the compiler does not find by itself are here. As NEON is part of the target, the portable code of
-//! the other kernels is compiled to it already.
+//! Only what the compiler does not find by itself is here. As NEON is part of the target, the portable code of the other
+//! kernels, which count bits or go from element to element, is compiled to it already.
 
 use std::arch::aarch64::*;
 use std::arch::{asm, is_aarch64_feature_detected};
 
-use super::portable::{self, from_f16_each};
+use super::portable::{self, apart_each, from_f16_each};
 use super::{Kernels, Packed};
 
 const NEON: Kernels = Kernels {
@@ -22,10 +22,6 @@ const NEON: Kernels = Kernels {
     codes: |a, b| unsafe { neon::codes(a, b) },
     // SAFETY: as above.
     codes_of: |all, b, out| unsafe { neon::codes_of(all, b, out) },
-    // SAFETY: as above.
-    differing: |a, b| unsafe { neon::differing(a, b) },
-    // SAFETY: as above.
-    common: |a, b| unsafe { neon::common(a, b) },
     // SAFETY: as above.
     apart: |a, b| unsafe { neon::apart(a, b) },
     // SAFETY: as above.
@@ -173,30 +169,22 @@ mod neon {
         out.iter_mut().zip(all).for_each(|(out, a)| *out = codes(a, b));
     }
 
-    /// A sum over bytes: of what `$combine` makes of two, at most `$most`. Added in 16 bits two at a time, as often as these last.
-    macro_rules! sum_of_bytes {
-        ($name:ident, |$x:ident, $y:ident| $combine:expr, $most:literal, |$a:ident, $b:ident| $term:expr) => {
-            #[target_feature(enable = "neon")]
-            pub(super) fn $name(a: &[u8], b: &[u8]) -> u32 {
-                const PIECES: usize = u16::MAX as usize / (2 * $most);
-                let ((a, a_rest), (b, b_rest)) = pieces(a, b);
-                let mut sum = vdupq_n_u32(0);
-                for (a, b) in a.chunks(PIECES).zip(b.chunks(PIECES)) {
-                    let mut pairs = vdupq_n_u16(0);
-                    for (a, b) in a.iter().zip(b) {
-                        let ($x, $y) = (load(a), load(b));
-                        pairs = vpadalq_u8(pairs, $combine);
-                    }
-                    sum = vpadalq_u16(sum, pairs);
-                }
-                vaddvq_u32(sum) + a_rest.iter().zip(b_rest).map(|($a, $b)| $term).sum::<u32>()
-            }
-        };
-    }
+    /// Pieces of 16 bytes whose differences are added in 16 bits, two at a time.
+    const SUMMED: usize = u16::MAX as usize / (2 * 255);
 
-    sum_of_bytes!(differing, |x, y| vcntq_u8(veorq_u8(x, y)), 8, |a, b| (a ^ b).count_ones());
-    sum_of_bytes!(common, |x, y| vcntq_u8(vandq_u8(x, y)), 8, |a, b| (a & b).count_ones());
-    sum_of_bytes!(apart, |x, y| vabdq_u8(x, y), 255, |a, b| u32::from(a.abs_diff(*b)));
+    #[target_feature(enable = "neon")]
+    pub(super) fn apart(a: &[u8], b: &[u8]) -> u32 {
+        let ((a, a_rest), (b, b_rest)) = pieces(a, b);
+        let mut sum = vdupq_n_u32(0);
+        for (a, b) in a.chunks(SUMMED).zip(b.chunks(SUMMED)) {
+            let mut pairs = vdupq_n_u16(0);
+            for (a, b) in a.iter().zip(b) {
+                pairs = vpadalq_u8(pairs, vabdq_u8(load(a), load(b)));
+            }
+            sum = vpadalq_u16(sum, pairs);
+        }
+        vaddvq_u32(sum) + apart_each(a_rest, b_rest)
+    }
 
     #[target_feature(enable = "neon")]
     pub(super) fn from_f16(halves: &[u16], out: &mut [f32]) {
@@ -291,8 +279,15 @@ mod dotprod {
 
     #[target_feature(enable = "neon,dotprod")]
     pub(super) fn codes(a: &[u8], b: &[u8]) -> i32 {
-        let [sum] = codes_at_once([a], b);
-        sum
+        let ((a, a_rest), (b, b_rest)) = pieces(a, b);
+        // As in `neon::codes`.
+        let (mut products, mut firsts, excess) = (vdupq_n_u32(0), vdupq_n_u32(0), vdupq_n_u8(128));
+        for (a, b) in a.iter().zip(b) {
+            let x = load(a);
+            products = add_products(products, x, load(b));
+            firsts = add_products(firsts, x, excess);
+        }
+        vaddvq_u32(vsubq_u32(products, firsts)).cast_signed() + codes_of_rest(a_rest, b_rest)
     }
 
     #[target_feature(enable = "neon,dotprod")]
@@ -300,23 +295,23 @@ mod dotprod {
         for (some, out) in all.chunks(4).zip(out.chunks_mut(4)) {
             match (some, &mut *out) {
                 ([first, second, third, fourth], [_, _, _, _]) if some.iter().all(|a| a.len() >= b.len()) => {
-                    out.copy_from_slice(&codes_at_once([first, second, third, fourth], b));
+                    out.copy_from_slice(&codes_of_four([first, second, third, fourth], b));
                 }
                 _ => out.iter_mut().zip(some).for_each(|(out, a)| *out = codes(a, b)),
             }
         }
     }
 
-    /// The sums of several slices of about the same length: none is summed beyond the end of the shortest one.
+    /// The sums for four slices at once, none of which is shorter than `b`, which is loaded once.
     #[inline]
     #[target_feature(enable = "neon,dotprod")]
-    fn codes_at_once<const N: usize>(all: [&[u8]; N], b: &[u8]) -> [i32; N] {
+    fn codes_of_four(all: [&[u8]; 4], b: &[u8]) -> [i32; 4] {
         let len = all.iter().fold(b.len(), |len, a| len.min(a.len()));
         let (b, b_rest) = b.get(..len).unwrap_or(b).as_chunks::<16>();
         let all = all.map(|a| a.get(..len).unwrap_or(a).as_chunks::<16>());
         // As in `neon::codes`.
         let excess = vdupq_n_u8(128);
-        let mut sums = [(vdupq_n_u32(0), vdupq_n_u32(0)); N];
+        let mut sums = [(vdupq_n_u32(0), vdupq_n_u32(0)); 4];
         for (at, b) in b.iter().enumerate() {
             let y = load(b);
             for ((products, firsts), (a, _)) in sums.iter_mut().zip(all) {
@@ -326,7 +321,7 @@ mod dotprod {
                 *firsts = add_products(*firsts, x, excess);
             }
         }
-        let mut out = [0; N];
+        let mut out = [0; 4];
         for ((out, (products, firsts)), (_, rest)) in out.iter_mut().zip(sums).zip(all) {
             *out = vaddvq_u32(vsubq_u32(products, firsts)).cast_signed() + codes_of_rest(rest, b_rest);
         }
