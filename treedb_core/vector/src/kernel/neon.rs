@@ -13,23 +13,23 @@ use super::{Kernels, Packed};
 const NEON: Kernels = Kernels {
     name: "neon",
     // SAFETY: `available` offers this value only where the processor has the instructions.
-    dot: |a, b| unsafe { neon::dot(a, b) },
+    dot: |a, b| unsafe { base::dot(a, b) },
     // SAFETY: as above.
-    squares: |a, b| unsafe { neon::squares(a, b) },
+    squares: |a, b| unsafe { base::squares(a, b) },
     // SAFETY: as above.
-    differences: |a, b| unsafe { neon::differences(a, b) },
+    differences: |a, b| unsafe { base::differences(a, b) },
     // SAFETY: as above.
-    codes: |a, b| unsafe { neon::codes(a, b) },
+    codes: |a, b| unsafe { base::codes(a, b) },
     // SAFETY: as above.
-    codes_of: |all, b, out| unsafe { neon::codes_of(all, b, out) },
+    codes_of: |all, b, out| unsafe { base::codes_of(all, b, out) },
     // SAFETY: as above.
-    apart: |a, b| unsafe { neon::apart(a, b) },
+    apart: |a, b| unsafe { base::apart(a, b) },
     // SAFETY: as above.
-    from_f16: |halves, out| unsafe { neon::from_f16(halves, out) },
+    from_f16: |halves, out| unsafe { base::from_f16(halves, out) },
     // SAFETY: as above.
-    planes: |records, packed, numbers, out| unsafe { neon::planes(records, packed, numbers, out) },
+    planes: |records, packed, numbers, out| unsafe { base::planes(records, packed, numbers, out) },
     // SAFETY: as above.
-    few_bits: |bits, plane, numbers| unsafe { neon::few_bits(bits, plane, numbers) },
+    few_bits: |bits, plane, numbers| unsafe { base::few_bits(bits, plane, numbers) },
     ..portable::KERNELS
 };
 
@@ -80,12 +80,6 @@ fn pieces<'s>(a: &'s [u8], b: &'s [u8]) -> ((&'s [[u8; 16]], &'s [u8]), (&'s [[u
     (a.get(..len).unwrap_or(a).as_chunks(), b.get(..len).unwrap_or(b).as_chunks())
 }
 
-/// The end of a sum of codes, of which less than 16 are left.
-#[inline(always)]
-fn codes_of_rest(a: &[u8], b: &[u8]) -> i32 {
-    a.iter().zip(b).map(|(a, b)| i32::from(*a) * (i32::from(*b) - 128)).sum()
-}
-
 /// Of each plane, which is to be multiplied by 2 to the power of its number: pieces of 64 bits, and the bits that are left, filled up
 /// with zeros.
 #[inline(always)]
@@ -109,7 +103,7 @@ fn spread(set: u64) -> [uint8x16_t; 4] {
     [part(0), part(2), part(4), part(6)]
 }
 
-mod neon {
+mod base {
     use super::*;
 
     macro_rules! sum_of_floats {
@@ -161,7 +155,7 @@ mod neon {
             firsts = vpadalq_u16(firsts, vpaddlq_u8(x));
         }
         let sum = vsubq_u32(products, vshlq_n_u32::<7>(firsts));
-        vaddvq_u32(sum).cast_signed() + codes_of_rest(a_rest, b_rest)
+        vaddvq_u32(sum).cast_signed() + portable::codes(a_rest, b_rest)
     }
 
     #[target_feature(enable = "neon")]
@@ -280,14 +274,14 @@ mod dotprod {
     #[target_feature(enable = "neon,dotprod")]
     pub(super) fn codes(a: &[u8], b: &[u8]) -> i32 {
         let ((a, a_rest), (b, b_rest)) = pieces(a, b);
-        // As in `neon::codes`.
+        // As in `base::codes`.
         let (mut products, mut firsts, excess) = (vdupq_n_u32(0), vdupq_n_u32(0), vdupq_n_u8(128));
         for (a, b) in a.iter().zip(b) {
             let x = load(a);
             products = add_products(products, x, load(b));
             firsts = add_products(firsts, x, excess);
         }
-        vaddvq_u32(vsubq_u32(products, firsts)).cast_signed() + codes_of_rest(a_rest, b_rest)
+        vaddvq_u32(vsubq_u32(products, firsts)).cast_signed() + portable::codes(a_rest, b_rest)
     }
 
     #[target_feature(enable = "neon,dotprod")]
@@ -309,7 +303,7 @@ mod dotprod {
         let len = all.iter().fold(b.len(), |len, a| len.min(a.len()));
         let (b, b_rest) = b.get(..len).unwrap_or(b).as_chunks::<16>();
         let all = all.map(|a| a.get(..len).unwrap_or(a).as_chunks::<16>());
-        // As in `neon::codes`.
+        // As in `base::codes`.
         let excess = vdupq_n_u8(128);
         let mut sums = [(vdupq_n_u32(0), vdupq_n_u32(0)); 4];
         for (at, b) in b.iter().enumerate() {
@@ -323,7 +317,7 @@ mod dotprod {
         }
         let mut out = [0; 4];
         for ((out, (products, firsts)), (_, rest)) in out.iter_mut().zip(sums).zip(all) {
-            *out = vaddvq_u32(vsubq_u32(products, firsts)).cast_signed() + codes_of_rest(rest, b_rest);
+            *out = vaddvq_u32(vsubq_u32(products, firsts)).cast_signed() + portable::codes(rest, b_rest);
         }
         out
     }
