@@ -9,10 +9,10 @@ SECONDS_EACH ?= 60
 SECONDS_LONG ?= 600
 export PG_CONFIG
 
-.PHONY: fuzz-frames anomalies pg-assert instructions schedules kill soak miri fuzz help demo test build release static install bench bench-docs lint setup clean
+.PHONY: arm64 fuzz-frames anomalies pg-assert instructions schedules kill soak miri fuzz help demo test build release static install bench bench-docs lint setup clean
 
 help: ## This list
-	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
 
 setup: ## Install the packages that building and testing need, where they are missing
 	@scripts/setup.sh
@@ -67,6 +67,9 @@ soak: ## A mixed load for SECONDS_LONG seconds, with sizes and memory checked ag
 
 miri: ## Miri over codecs, nodes, pages and trees in memory (needs a nightly toolchain with miri)
 	@scripts/miri.sh
+
+arm64: ## Library and server for 64-bit ARM: compiled, and unit tests in QEMU's emulation, which is installed
+	@scripts/arm64.sh
 
 fuzz: ## Each fuzz target for SECONDS_EACH seconds (needs a nightly toolchain and cargo-fuzz)
 	@scripts/fuzz.sh $(SECONDS_EACH)

@@ -23,7 +23,7 @@ const OTHER_MEMORY: u64 = 10 << 20;
 /// The resident memory of this process, in bytes.
 fn resident() -> u64 {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap();
-    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    statm.split(' ').nth(1).unwrap().parse::<u64>().unwrap() * rustix::param::page_size() as u64
 }
 
 fn value(key: u64, version: u64) -> Vec<u8> {

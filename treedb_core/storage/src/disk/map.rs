@@ -11,14 +11,50 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, mun
 
 use super::Map;
 
-/// The unit `prefault` works in; the system's page size on every platform TreeDB runs on, or a divisor of it.
-const UNIT: usize = 4096;
+/// Bytes of a page of the system, which is what it maps, reads and takes back: 4,096 on x86-64, also 16,384 or 65,536 on 64-bit ARM.
+#[cfg(not(miri))]
+pub(crate) fn unit() -> usize {
+    #[cfg(test)]
+    if let Some(unit) = test_unit::get() {
+        return unit;
+    }
+    rustix::param::page_size()
+}
+
+#[cfg(miri)]
+pub(crate) fn unit() -> usize {
+    4096
+}
+
+/// Greater pages for the mappings that a test makes on its thread, as multiples of them are pages of other systems.
+#[cfg(all(test, not(miri)))]
+pub(crate) mod test_unit {
+    use std::cell::Cell;
+
+    std::thread_local! {
+        static UNIT: Cell<Option<usize>> = const { Cell::new(None) };
+    }
+
+    pub(super) fn get() -> Option<usize> {
+        UNIT.get()
+    }
+
+    /// Calls `test` with pages of `unit` bytes.
+    pub(crate) fn with<R>(unit: usize, test: impl FnOnce() -> R) -> R {
+        UNIT.set(Some(unit.max(rustix::param::page_size())));
+        let result = test();
+        UNIT.set(None);
+        result
+    }
+}
 
 /// An address range got from the system, given back on drop.
 #[derive(Debug)]
 pub struct Mapping {
     base: NonNull<u8>,
     len: usize,
+    /// See [`unit`].
+    unit: usize,
 }
 
 // SAFETY: a `Mapping` is an address and a length; the range stays mapped wherever the value is moved to.
@@ -71,7 +107,7 @@ impl Mapping {
     fn owning(base: *mut core::ffi::c_void, len: usize) -> io::Result<Mapping> {
         let base =
             NonNull::new(base.cast::<u8>()).ok_or_else(|| io::Error::other("mmap returned address 0"))?;
-        Ok(Mapping { base, len })
+        Ok(Mapping { base, len, unit: unit() })
     }
 
     /// Asks the system not to back the range by huge pages: what is touched is what is taken.
@@ -129,7 +165,7 @@ impl Mapping {
 
 #[cfg(miri)]
 fn layout(len: usize) -> io::Result<std::alloc::Layout> {
-    std::alloc::Layout::from_size_align(len, UNIT).map_err(io::Error::other)
+    std::alloc::Layout::from_size_align(len, unit()).map_err(io::Error::other)
 }
 
 #[cfg(miri)]
@@ -161,8 +197,8 @@ impl Map for Mapping {
     }
 
     fn prefault(&self, from: usize, to: usize) {
-        let from = from.next_multiple_of(UNIT);
-        let to = to.min(self.len) / UNIT * UNIT;
+        let from = from / self.unit * self.unit;
+        let to = to.min(self.len);
         if from < to {
             // SAFETY: the range is inside the mapping; populating pages changes no byte of them.
             let _ = unsafe {
@@ -178,7 +214,7 @@ impl Map for Mapping {
     }
 
     fn will_need(&self, from: usize, to: usize) {
-        let from = from / UNIT * UNIT;
+        let from = from / self.unit * self.unit;
         let to = to.min(self.len);
         if from < to {
             // SAFETY: the range is inside the mapping; the advice changes no byte of it.
@@ -187,8 +223,9 @@ impl Map for Mapping {
     }
 
     fn discard(&self, from: usize, to: usize) {
-        let from = from.next_multiple_of(UNIT);
-        let to = to.min(self.len) / UNIT * UNIT;
+        // Rounded here: the system takes the end of a range for the end of its page, and what lies behind it may be in use.
+        let from = from.next_multiple_of(self.unit);
+        let to = to.min(self.len) / self.unit * self.unit;
         if from < to {
             // SAFETY: the range is inside the mapping, and by this method's contract nothing reads it.
             let _ = unsafe { madvise(self.base.as_ptr().add(from).cast(), to - from, Advice::LinuxDontNeed) };

@@ -17,6 +17,9 @@ mod scratch;
 pub mod sim;
 
 pub use map::Mapping;
+#[cfg(all(test, not(miri)))]
+pub(crate) use map::test_unit;
+pub(crate) use map::unit;
 pub use memory::MemoryDisk;
 pub(crate) use memory_limit::memory_limit;
 pub use real::RealDisk;
@@ -92,7 +95,7 @@ pub trait Map: Send + Sync + 'static {
     /// Asks for the bytes `from..to` to be present and writable, so that the first stores do not fault one by one.
     /// A hint: it never fails.
     fn prefault(&self, _from: usize, _to: usize) {}
-    /// Returns the memory of the bytes `from..to` to the system, in whole pages; anonymous memory reads as zero
+    /// Returns the memory of the bytes `from..to` to the system, in whole pages of the system ([`unit`]); anonymous memory reads as zero
     /// from then on. The caller guarantees that nothing reads them meanwhile. A hint: it never fails.
     fn discard(&self, _from: usize, _to: usize) {}
     /// Says whether the system is to read what lies around a byte that is missing, as it does until it is reported. A hint:
@@ -106,7 +109,7 @@ pub trait Map: Send + Sync + 'static {
     }
 }
 
-/// `len` bytes of zeroes that no file backs; memory is taken as they are first touched, in pieces of 4 KiB.
+/// `len` bytes of zeroes that no file backs; memory is taken as they are first touched, a page of the system at a time.
 pub(crate) fn memory(len: u64) -> Result<Box<dyn Map>> {
     let failed = |source| crate::Error::Io { op: "mmap", path: std::path::PathBuf::from("(memory)"), source };
     let len = usize::try_from(len).map_err(|_| failed(std::io::ErrorKind::OutOfMemory.into()))?;

@@ -92,6 +92,26 @@ fn the_real_disk_meets_the_contract() {
     check_contract(&RealDisk, &dir.0);
 }
 
+#[cfg(not(miri))]
+#[test]
+fn memory_goes_back_in_whole_pages_of_the_system() {
+    const UNIT: usize = 16 << 10;
+    super::test_unit::with(UNIT, || {
+        let map = super::memory(4 * UNIT as u64).unwrap();
+        let kept = || (0..4 * UNIT).step_by(4096).map(|at| load(&*map, at, 1)[0]).collect::<Vec<u8>>();
+        let fill = || (0..4 * UNIT).step_by(4096).for_each(|at| store(&*map, at, &[1]));
+        fill();
+        map.discard(UNIT, UNIT + 4096);
+        map.discard(UNIT + 4096, 2 * UNIT);
+        assert_eq!(kept(), [1; 16], "others are in the same page");
+        map.discard(UNIT - 4096, 3 * UNIT - 4096);
+        assert_eq!(kept(), [[1; 4], [0; 4], [1; 4], [1; 4]].concat());
+        map.prefault(UNIT + 4096, 2 * UNIT + 4096);
+        map.will_need(UNIT + 4096, 2 * UNIT + 4096);
+        assert_eq!(kept(), [[1; 4], [0; 4], [1; 4], [1; 4]].concat());
+    });
+}
+
 #[test]
 fn the_simulated_disk_meets_the_contract() {
     check_contract(&SimDisk::new(), Path::new("/db"));

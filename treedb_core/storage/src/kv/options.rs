@@ -59,7 +59,7 @@ pub struct Options {
     pub background: bool,
     /// The most bytes the page file may have: address space reserved for it, not memory.
     pub max_bytes: u64,
-    /// Do not map the page file, but keep at most about this many bytes of it in memory, 64 KiB or more. Pages that calls
+    /// Do not map the page file, but keep at most about this many bytes of it in memory, 16 pages of the system or more. Pages that calls
     /// under way use, and one for each cursor, come on top; so does what transactions have read, which is copied then
     /// (see [`ReadTxn::forget`](super::ReadTxn::forget)). Large values are read from their files each time. `None`, the
     /// default: the file is mapped, the system decides what is in memory, and nothing is copied.

@@ -30,20 +30,28 @@
 //! that is descheduled within an epoch blocks eviction; so that the others do not read more and more pages meanwhile, no
 //! epoch is entered while the cache is far over its budget and others are open. The wait is limited to about 50 ms,
 //! because some calls take long.
+//!
+//! # Pages of the system
+//!
+//! Memory goes back to the system in pages of the system, which on 64-bit ARM may be 4 or 16 of these pages. Such a *piece* goes back when
+//! the last of its pages is evicted. So that the budget bounds the memory, each piece of which a page is in memory counts in whole.
 
 use std::cell::Cell;
 use std::collections::{HashMap, VecDeque};
 use std::hash::{BuildHasherDefault, Hasher};
+use std::ops::Range;
 use std::sync::PoisonError;
 
+use super::layout::PAGE_SIZE;
 use super::slots::{Pin, Slots};
+use crate::disk;
 use crate::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Condvar, Mutex, MutexGuard, thread_local};
 
-/// Fewer pages than this are not a cache: a descent, a split and a free list must find room.
+/// Fewer pages (or pieces, where these are more) than this are not a cache: a descent, a split and a free list must find room.
 pub(crate) const LEAST: usize = 16;
 
-/// Pages above the budget and a sixteenth of it from which on new calls wait for others.
+/// Pages (or pieces) above the budget and a sixteenth of it from which on new calls wait for others.
 const SLACK: usize = 32;
 
 /// Statistics of a page cache.
@@ -52,7 +60,7 @@ const SLACK: usize = 32;
 pub struct CacheStats {
     /// The most pages to keep in memory.
     pub budget: usize,
-    /// Pages in memory.
+    /// Pages in memory; where a page of the system has several of these, all of them if one is.
     pub present: usize,
     /// Pages read from the file.
     pub misses: u64,
@@ -109,6 +117,10 @@ impl Hasher for PageHasher {
 #[derive(Debug, Default)]
 pub(super) struct Frames {
     pub(super) by_page: HashMap<u32, Frame, BuildHasherDefault<PageHasher>>,
+    /// Number of pages in memory of each piece that has any. Empty if a piece is a page.
+    pieces: HashMap<u32, u32, BuildHasherDefault<PageHasher>>,
+    /// Pages of a piece, less one.
+    others: u32,
     /// Every hot page once, in the order they became it.
     pub(super) hot: VecDeque<u32>,
     /// Pages in the order they were cooled, with the epoch. One that is not cool of this epoch has been warmed up since.
@@ -120,6 +132,46 @@ pub(super) struct Frames {
 }
 
 impl Frames {
+    /// Number of pages of a piece.
+    fn shared(&self) -> u32 {
+        self.others + 1
+    }
+
+    /// Adds a page that is not there.
+    pub(super) fn insert(&mut self, page: u32, frame: Frame) {
+        self.by_page.insert(page, frame);
+        if self.others > 0 {
+            *self.pieces.entry(page / self.shared()).or_default() += 1;
+        }
+    }
+
+    /// Removes a page. Returns the pages whose memory can go back to the system: none, or those of its piece.
+    pub(super) fn remove(&mut self, page: u32) -> Range<usize> {
+        if let Some(Frame { state: State::Cool(_), .. }) = self.by_page.remove(&page) {
+            self.cooled -= 1;
+        }
+        let (shared, piece) = (self.shared() as usize, page / self.shared());
+        let whole = piece as usize * shared..(piece as usize + 1) * shared;
+        match self.pieces.get_mut(&piece) {
+            Some(pages) if *pages > 1 => {
+                *pages -= 1;
+                0..0
+            }
+            _ => {
+                self.pieces.remove(&piece);
+                whole
+            }
+        }
+    }
+
+    /// Number of pages that have memory.
+    pub(super) fn present(&self) -> usize {
+        match self.others {
+            0 => self.by_page.len(),
+            _ => self.pieces.len() * self.shared() as usize,
+        }
+    }
+
     /// Makes a page hot.
     pub(super) fn warm(&mut self, page: u32) {
         if let Some(frame) = self.by_page.get_mut(&page) {
@@ -146,6 +198,8 @@ impl Frames {
 /// A page cache.
 pub(crate) struct Cache {
     pub(super) budget: usize,
+    /// Pages of a piece.
+    shared: usize,
     epochs: Slots,
     frames: Mutex<Frames>,
     /// A page was read or written.
@@ -169,10 +223,12 @@ thread_local! {
 impl Cache {
     /// An empty cache of `budget` pages for a file whose last transaction is `txn`.
     pub(crate) fn new(budget: usize, txn: u64) -> Cache {
+        let shared = (disk::unit() / PAGE_SIZE).max(1);
         Cache {
-            budget: budget.max(LEAST),
+            budget: budget.max(LEAST * shared),
+            shared,
             epochs: Slots::new(1, &[0; 16]),
-            frames: Mutex::new(Frames::default()),
+            frames: Mutex::new(Frames { others: shared as u32 - 1, ..Frames::default() }),
             changed: Condvar::new(),
             present: AtomicUsize::new(0),
             pinned: AtomicUsize::new(0),
@@ -239,7 +295,7 @@ impl Cache {
     /// True if the budget is exceeded so far that new calls should wait before they read.
     pub(super) fn is_far_over(&self) -> bool {
         self.present.load(Ordering::Relaxed)
-            > self.budget + SLACK + self.budget / 16 + self.pinned.load(Ordering::Relaxed)
+            > self.budget + self.budget / 16 + self.shared * (SLACK + self.pinned.load(Ordering::Relaxed))
     }
 
     /// Unpins a page.

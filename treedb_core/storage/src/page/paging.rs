@@ -98,23 +98,23 @@ impl View {
     }
 
     fn admit(&self, cache: &Cache, frames: &mut Frames, page: u32, state: State, dirty: u64) {
-        frames.by_page.insert(page, Frame { state, pins: 0, dirty, writing: false });
-        cache.present.store(frames.by_page.len(), Ordering::Relaxed);
+        frames.insert(page, Frame { state, pins: 0, dirty, writing: false });
+        cache.present.store(frames.present(), Ordering::Relaxed);
     }
 
-    /// Frees a page's memory. Nothing reads the page, and no thread starts to while the lock is held.
+    /// Frees a page's memory, as soon as that of all pages in the same piece can be. Nothing reads the page, and no thread starts to while the lock is held.
     fn evict(&self, cache: &Cache, frames: &mut Frames, page: u32) {
-        if let Some(Frame { state: State::Cool(_), .. }) = frames.by_page.remove(&page) {
-            frames.cooled -= 1;
+        let unused = frames.remove(page);
+        cache.present.store(frames.present(), Ordering::Relaxed);
+        if !unused.is_empty() {
+            self.map.discard(unused.start * PAGE_SIZE, unused.end * PAGE_SIZE);
         }
-        cache.present.store(frames.by_page.len(), Ordering::Relaxed);
-        let at = page as usize * PAGE_SIZE;
-        self.map.discard(at, at + PAGE_SIZE);
     }
 
     /// Cools pages until a quarter is cool, so that pages still in use have time to be asked for.
     fn cool_some(&self, cache: &Cache, frames: &mut Frames) {
-        let wanted = (cache.budget / 4).max(1);
+        // Pages that are alone in their pieces are less than the budget.
+        let wanted = (cache.budget.min(frames.by_page.len()) / 4).max(1);
         let epoch = cache.epoch();
         let mut any = false;
         for _ in 0..frames.hot.len() {
@@ -150,9 +150,9 @@ impl View {
             true => (2 * frames.by_page.len(), cache.budget - cache.budget / 8),
             false => (64, cache.budget),
         };
-        while frames.by_page.len() > budget && tries > 0 {
+        while frames.present() > budget && tries > 0 {
             tries -= 1;
-            if frames.cooled < (cache.budget / 8).max(1) {
+            if frames.cooled < (cache.budget.min(frames.by_page.len()) / 8).max(1) {
                 self.cool_some(cache, &mut frames);
             }
             let oldest = cache.oldest_epoch(&mut frames);

@@ -20,16 +20,32 @@ pub(crate) const ROW_LINES: usize = 2;
 pub(crate) const NEXT_LINES: usize = 16;
 
 /// Prefetches `lines` cache lines from `start` on, which may be any address. Does nothing on other processors than
-/// x86-64.
+/// x86-64 and 64-bit ARM.
 #[inline(always)]
 pub(crate) fn prefetch_from(start: *const u8, lines: usize) {
-    #[cfg(target_arch = "x86_64")]
     for line in 0..lines {
-        use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
-        // SAFETY: the instruction is part of every x86-64 processor, takes any address and changes nothing but what
-        // is cached.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(start.wrapping_add(line * LINE).cast()) };
+        prefetch_line(start.wrapping_add(line * LINE));
     }
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = (start, lines);
 }
+
+#[cfg(target_arch = "x86_64")]
+#[inline(always)]
+fn prefetch_line(at: *const u8) {
+    use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+    // SAFETY: the instruction is part of every x86-64 processor, takes any address and changes nothing but what
+    // is cached.
+    unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
+}
+
+#[cfg(all(target_arch = "aarch64", not(miri)))]
+#[inline(always)]
+fn prefetch_line(at: *const u8) {
+    // SAFETY: as above, of every 64-bit ARM processor.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{at}]", at = in(reg) at, options(readonly, nostack, preserves_flags));
+    }
+}
+
+#[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(miri)))))]
+#[inline(always)]
+fn prefetch_line(_at: *const u8) {}

@@ -202,6 +202,54 @@ fn a_page_that_is_cooled_while_it_is_adopted_is_not_evicted_unwritten() {
     }
 }
 
+#[cfg(not(miri))]
+#[test]
+fn a_cache_on_a_system_of_greater_pages_loses_nothing_and_keeps_to_its_budget() {
+    const LEN: usize = 1000;
+    for (unit, seed) in [4 << 10, 16 << 10, 64 << 10].into_iter().zip(seeds(0..3)) {
+        crate::disk::test_unit::with(unit, || {
+            let disk = fresh();
+            let options = PagerOptions { cache: Some(16 * unit / PAGE_SIZE), ..OPTIONS };
+            let (mut array, _) = Array::open_with(&disk, options).unwrap();
+            let (mut rng, mut stamp, mut model) = (Rng::new(seed), 0, vec![0; LEN]);
+            let (mut most, budget) = (0, array.pager.cache().unwrap().stats().budget);
+            assert_eq!(budget, 16 * unit / PAGE_SIZE);
+            for round in 0..rounds(1500) {
+                let changes = random_changes(&mut rng, LEN, &mut stamp);
+                array.change(&changes, true).unwrap();
+                changes.iter().for_each(|&(i, stamp)| model[i] = stamp);
+                array.pager.evict_for_writer();
+                if rng.chance(3) {
+                    array.checkpoint(round as u64).unwrap();
+                }
+                for _ in 0..8 {
+                    let i = rng.below(LEN);
+                    let _epoch = array.pager.enter_epoch();
+                    let pin = array.pager.pin();
+                    let page = entry(array.pager.page(root_of(pin.root())).unwrap(), i);
+                    let stamp = match page {
+                        0 => 0,
+                        page => {
+                            let payload = array.pager.page(PageId(page)).unwrap();
+                            let stamp = u64::from_le_bytes(payload[..8].try_into().unwrap());
+                            let all = payload.chunks(8).all(|word| word == stamp.to_le_bytes());
+                            assert!(all, "a page of mixed stamps: unit {unit}, round {round}");
+                            stamp
+                        }
+                    };
+                    array.pager.unpin(&pin);
+                    assert_eq!(stamp, model[i], "unit {unit}, round {round}");
+                }
+                most = most.max(array.pager.cache().unwrap().stats().present);
+            }
+            let stats = array.pager.cache().unwrap().stats();
+            // The pages of one call, each in a piece of its own.
+            assert!(most <= budget + 8 * unit / PAGE_SIZE, "unit {unit}: {most}, {stats:?}");
+            assert!(stats.evictions > 1000, "unit {unit}: {stats:?}");
+        });
+    }
+}
+
 #[test]
 fn snapshots_see_the_same_state_whatever_is_written_later() {
     const LEN: usize = 40;

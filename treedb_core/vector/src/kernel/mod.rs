@@ -1,13 +1,18 @@
 //! Sums over two slices of equal length: what all distances are made of.
 //!
-//! [`Kernels::best`] chooses once, by the processor it runs on: AVX-512 with VNNI, AVX2 with FMA, or portable code, which
-//! the compiler turns into whatever the target always has (NEON on 64-bit ARM). Bits are counted by VPOPCNTDQ, POPCNT, or
-//! portable code. All give the same sums of codes and bits, and the same rotations; sums of floats differ in the last bits,
+//! [`Kernels::best`] chooses once, by the processor it runs on: AVX-512 with VNNI, or AVX2 with FMA; on 64-bit ARM NEON with or
+//! without the dot-product instructions; or portable code, which the compiler turns into whatever the target always has. Bits are
+//! counted by VPOPCNTDQ, POPCNT, or portable code. All give the same sums of codes and bits, and the same rotations; sums of floats differ in the last bits,
 //! because they are added in another order.
 
+mod memory;
+#[cfg(target_arch = "aarch64")]
+mod neon;
 mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
+
+pub use memory::{floats, prefetch};
 
 use std::sync::OnceLock;
 
@@ -43,7 +48,7 @@ impl Packed {
 /// The sums. Where two slices differ in length, the end of the longer one is left out.
 #[derive(Clone, Copy, Debug)]
 pub struct Kernels {
-    /// What they are made for: `avx512`, `avx2` or `portable`.
+    /// What they are made for: `avx512`, `avx2`, `dotprod` (NEON with dot products), `neon` or `portable`.
     pub name: &'static str,
     /// Sum of products.
     pub dot: fn(&[f32], &[f32]) -> f32,
@@ -97,30 +102,10 @@ impl Kernels {
         let mut all = Vec::new();
         #[cfg(target_arch = "x86_64")]
         all.extend(x86::available());
+        #[cfg(target_arch = "aarch64")]
+        all.extend(neon::available());
         all.push(portable::KERNELS);
         all
-    }
-}
-
-/// Asks the processor to bring the cache lines of these elements nearer.
-#[inline]
-pub fn prefetch<T>(elements: &[T]) {
-    #[cfg(target_arch = "x86_64")]
-    x86::prefetch(elements);
-    #[cfg(not(target_arch = "x86_64"))]
-    let _ = elements;
-}
-
-/// The floats that bytes are, 4 each, the lowest first, where they can be read in their place; `None` where they have to be
-/// copied.
-#[inline]
-pub fn floats(bytes: &[u8]) -> Option<&[f32]> {
-    #[cfg(target_arch = "x86_64")]
-    return x86::floats(bytes);
-    #[cfg(not(target_arch = "x86_64"))]
-    {
-        let _ = bytes;
-        None
     }
 }
 
@@ -133,6 +118,22 @@ mod tests {
 
     fn floats(rng: &mut Rng, count: usize) -> Vec<f32> {
         (0..count).map(|_| rng.below(20_001) as f32 / 10_000.0 - 1.0).collect()
+    }
+
+    #[test]
+    fn the_kernels_of_this_processor_are_offered_before_the_portable_ones() {
+        let names: Vec<&str> = Kernels::all().iter().map(|kernels| kernels.name).collect();
+        assert_eq!(names.last(), Some(&"portable"));
+        #[cfg(target_arch = "aarch64")]
+        {
+            let dotprod = std::arch::is_aarch64_feature_detected!("dotprod");
+            let wanted: &[&str] = if dotprod { &["dotprod", "neon"] } else { &["neon"] };
+            assert_eq!(names.split_last().map(|(_, own)| own), Some(wanted));
+        }
+        // Of an emulated processor it is known.
+        if let Ok(best) = std::env::var("TREEDB_BEST_KERNELS") {
+            assert_eq!(Kernels::best().name, best);
+        }
     }
 
     #[test]
@@ -361,6 +362,9 @@ mod tests {
                 let wanted = 4096 * i32::from(x) * (i32::from(y) - 128);
                 assert_eq!((kernels.codes)(&[x; 4096], &[y; 4096]), wanted, "{}", kernels.name);
             }
+            let (ones, bits) = (vec![255; 70_000], 8 * 70_000);
+            assert_eq!((kernels.common)(&ones, &ones), bits, "{}", kernels.name);
+            assert_eq!((kernels.differing)(&ones, &vec![0; 70_000]), bits, "{}", kernels.name);
         }
     }
 
@@ -371,6 +375,12 @@ mod tests {
             assert_eq!((kernels.codes)(&[1; 70], &[129; 100]), 70, "{}", kernels.name);
             assert_eq!((kernels.differing)(&[255; 70], &[127; 100]), 70, "{}", kernels.name);
             assert_eq!((kernels.common)(&[255; 100], &[1; 70]), 70, "{}", kernels.name);
+            assert_eq!((kernels.apart)(&[255; 100], &[254; 70]), 70, "{}", kernels.name);
+            let (mut one, mut two) = ([7.0; 70], [7.0; 70]);
+            (kernels.from_f16)(&[0x3c00; 67], &mut one);
+            (kernels.from_f16)(&[0x3c00; 101], &mut two);
+            assert!(one[..67].iter().all(|one| *one == 1.0), "{}", kernels.name);
+            assert!(one[67..].iter().all(|rest| *rest == 7.0) && two == [1.0; 70], "{}", kernels.name);
         }
     }
 }

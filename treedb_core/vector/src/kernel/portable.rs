@@ -54,7 +54,8 @@ fn differences(a: &[f32], b: &[f32]) -> f32 {
     sum(a, b, |a, b| (a - b).abs())
 }
 
-fn codes(a: &[u8], b: &[u8]) -> i32 {
+#[inline]
+pub(super) fn codes(a: &[u8], b: &[u8]) -> i32 {
     a.iter().zip(b).map(|(a, b)| i32::from(*a) * (i32::from(*b) - 128)).sum()
 }
 

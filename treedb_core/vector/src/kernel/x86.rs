@@ -1,4 +1,4 @@
-//! The sums with the vector instructions of x86-64. The only unsafe code of the package.
+//! The sums with the vector instructions of x86-64.
 
 use std::arch::x86_64::*;
 
@@ -76,22 +76,6 @@ pub(super) fn available() -> Vec<Kernels> {
         all.push(kernels!(avx2));
     }
     all
-}
-
-#[inline]
-pub(super) fn prefetch<T>(slice: &[T]) {
-    for line in slice.chunks(64 / size_of::<T>().clamp(1, 64)) {
-        // SAFETY: an address within a slice; the instruction reads nothing that the program could see.
-        unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) };
-    }
-}
-
-/// See [`super::floats`].
-#[inline]
-pub(super) fn floats(bytes: &[u8]) -> Option<&[f32]> {
-    // SAFETY: any four bytes are a float; these processors store the lowest byte first.
-    let (before, floats, after) = unsafe { bytes.align_to() };
-    (before.is_empty() && after.is_empty()).then_some(floats)
 }
 
 mod avx512 {

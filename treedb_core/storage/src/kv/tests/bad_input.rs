@@ -117,7 +117,7 @@ fn empty_keys_and_values_are_like_any_others() {
 /// The memory that this process uses, in bytes.
 fn paging() -> u64 {
     let status = fs::read_to_string("/proc/self/statm").unwrap();
-    status.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4096
+    status.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * rustix::param::page_size() as u64
 }
 
 #[test]
