@@ -237,6 +237,20 @@ SELECT (SELECT count(*) FROM (SELECT t, f::text FROM beside WHERE t >= '' EXCEPT
 SELECT count(*) FILTER (WHERE f::text = '-0') = (SELECT count(*) FROM beside WHERE t || '' = 'value 1' AND f::text = '-0') AS negative FROM beside WHERE t = 'value 1';
 RESET enable_seqscan; RESET enable_bitmapscan;
 SELECT treedb.check('beside');
+-- NULLs beside values of fixed length make a leaf one of groups, and go: what is left, and what comes, still fits.
+CREATE TABLE shorter (u uuid, n int) WITH (autovacuum_enabled = off);
+CREATE FUNCTION shorter_rows(first int, last int) RETURNS SETOF shorter LANGUAGE sql AS $$
+    SELECT md5((n % 10)::text)::uuid, n FROM generate_series(first, last) n
+$$;
+INSERT INTO shorter SELECT NULL, -n FROM generate_series(1, 20) n;
+INSERT INTO shorter SELECT * FROM shorter_rows(1, 1600);
+CREATE INDEX shorter_u ON shorter USING treedb_btree (u NULLS FIRST);
+DELETE FROM shorter WHERE u IS NULL;
+VACUUM (INDEX_CLEANUP ON) shorter;
+INSERT INTO shorter SELECT * FROM shorter_rows(1601, 2400);
+INSERT INTO shorter SELECT md5(n::text)::uuid, n FROM shorter_rows(2401, 5000);
+SELECT agree('shorter', 'u') AS u;
+SELECT treedb.check('shorter');
 
 -- An insert in any order logs little more than its own bytes: 220 with a row of a uuid, of which 75 are that of the table.
 CREATE TABLE logs (k uuid) WITH (autovacuum_enabled = off);

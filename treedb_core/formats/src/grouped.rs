@@ -3,8 +3,8 @@
 //! An index with few distinct values has such entries: the last bytes of a key tell the row. Entries next to one another
 //! that differ only in these bytes, the tail, are a group, which has what they share once. Nothing is asked of the order
 //! of keys but that the entries of a group are in the order of their tails: there may be several groups with the same
-//! head, where the owner's order puts entries with other bytes between them. A grouped leaf is written as a whole and
-//! never changed in place, but for its marks.
+//! head, where the owner's order puts entries with other bytes between them. A grouped leaf is written as a whole; in
+//! place, only its marks are changed and entries removed.
 //!
 //! | offset | size | what |
 //! |---|---|---|

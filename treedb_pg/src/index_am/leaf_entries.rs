@@ -307,8 +307,10 @@ impl<'s> LeafEntries<'s> {
                 (Form::Node(prefix), size)
             }
         };
-        // Of a packed leaf, values of fixed length are read many at a time.
-        let reads_many = matches!(form, Form::Packed(_)) && self.schema.fixed_columns().is_some();
+        // Of a packed leaf, values of fixed length are read many at a time. But what is left of a grouped leaf stays one: as a packed
+        // leaf it may be too long.
+        let reads_many =
+            !self.grouped && matches!(form, Form::Packed(_)) && self.schema.fixed_columns().is_some();
         if part.is_empty() || reads_many {
             return (form, size);
         }

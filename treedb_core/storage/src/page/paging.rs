@@ -113,7 +113,7 @@ impl View {
 
     /// Cools pages until a quarter is cool, so that pages still in use have time to be asked for.
     fn cool_some(&self, cache: &Cache, frames: &mut Frames) {
-        // Pages that are alone in their pieces are less than the budget.
+        // Pages that are alone in their pieces of memory are fewer than the budget.
         let wanted = (cache.budget.min(frames.by_page.len()) / 4).max(1);
         let epoch = cache.epoch();
         let mut any = false;

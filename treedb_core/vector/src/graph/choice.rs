@@ -70,7 +70,7 @@ pub struct Ranking<N> {
     links: Vec<Link<N>>,
     /// How many of them are copies of the node.
     copies: usize,
-    /// Which of a node's children is looked at first: another one each time.
+    /// Which child of a copy is looked at first by who looks for room below it: another one each time.
     pub(super) turn: usize,
     /// Whether each of them is in a direction of its own, as far as it is known.
     apart: Vec<Option<bool>>,
@@ -93,6 +93,12 @@ impl<N> Default for Ranking<N> {
 }
 
 impl<N: Copy + Ord> Ranking<N> {
+    /// Says which child of a copy is looked at first by who looks for room below it. Writers that keep nothing from one node to the next
+    /// say something else for each node: otherwise all copies are put below the same few.
+    pub fn begin_with_child(&mut self, child: usize) {
+        self.turn = child;
+    }
+
     /// Puts `links`, those of a node, in order.
     fn rank<S: NodesMut<Node = N>>(&mut self, store: &S, node: N) -> Result<(), S::Error> {
         self.links.sort_by(|a, b| a.score.total_cmp(&b.score).then(a.node.cmp(&b.node)));

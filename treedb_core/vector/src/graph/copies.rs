@@ -7,6 +7,8 @@
 //!
 //! When a copy that is linked to other nodes is removed, a copy that was linked to it gets these links.
 
+use std::cmp::Reverse;
+
 use super::insert::{Room, attach, connect, is_parent};
 use super::search::TIED;
 use super::store::{Link, NodesMut};
@@ -107,13 +109,14 @@ fn parent<S: NodesMut>(
         let mut below = None;
         for child in after.iter().chain(before) {
             store.linked(*child, 0, &mut theirs)?;
-            if *child == node || !is_parent(full, &theirs) || !store.is_copy(node, *child)? {
+            let is_of_use = theirs.len() < most || below.is_none();
+            if *child == node || !is_of_use || !is_parent(full, &theirs) || !store.is_copy(node, *child)? {
                 continue;
             }
             if theirs.len() < most {
                 return Ok(Some(*child));
             }
-            below = below.or(Some(*child));
+            below = Some(*child);
         }
         at = below;
     }
@@ -121,16 +124,13 @@ fn parent<S: NodesMut>(
 }
 
 /// The child of a node that its other children with the same vector are to be put below when it is removed, which becomes the second of
-/// the node's links: the first child to get another parent. `None` if there is no such child, or if the node's parent is a copy too.
+/// the node's links: the first child to get another parent. So the new parent needs one place only. `None` if there is no such child.
 pub(super) fn first_child<S: NodesMut>(
     store: &S,
     node: S::Node,
     links: &mut [Link<S::Node>],
 ) -> Result<Option<S::Node>, S::Error> {
-    let [parent, others @ ..] = links else { return Ok(None) };
-    if store.is_copy(node, parent.node)? {
-        return Ok(None);
-    }
+    let [_, others @ ..] = links else { return Ok(None) };
     let (mut fewest, mut theirs) = (None, Vec::new());
     for (at, link) in others.iter().enumerate() {
         store.linked(link.node, 0, &mut theirs)?;
@@ -156,15 +156,17 @@ pub(super) fn inherit<S: NodesMut>(
     for link in links {
         if store.is_copy(removed, link.node)? {
             store.linked(link.node, 0, &mut theirs)?;
-            copies.push((theirs.len(), link.node));
+            copies.push((theirs.len(), link));
         } else {
             others.push(link);
         }
     }
-    // The one with the fewest links needs others most.
-    if let Some((_, heir)) = copies.iter().min() {
+    // The one with the fewest links needs others most; if all are full, one below them.
+    copies.sort_by_key(|(count, _)| Reverse(*count));
+    let copies: Vec<Link<S::Node>> = copies.into_iter().map(|(_, link)| link).collect();
+    if let Some(heir) = parent(store, removed, &copies, room)? {
         for link in &others {
-            connect(store, *heir, *link, 0, room)?;
+            connect(store, heir, *link, 0, room)?;
         }
     }
     Ok(others)

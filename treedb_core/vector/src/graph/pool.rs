@@ -10,7 +10,7 @@ pub struct Found<N> {
     expanded: bool,
 }
 
-/// At most so many nodes, the nearest first; more, if [those that are exactly as far](Pool::count_tied_once) count once.
+/// At most so many nodes, the nearest first; in some searches more, if some are exactly as far as each other.
 #[derive(Debug)]
 pub struct Pool<N> {
     found: Vec<Found<N>>,

@@ -82,7 +82,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         let namespace = collections.get(*on).map_or("", Namespace::as_str);
         apply(request, kind, options.origin(), target, namespace)
     };
-    execute(request, &options, &statements, &first, false, &mut each, &mut |at, done| {
+    let executed = execute(request, &options, &statements, &first, false, &mut each, &mut |at, done| {
         let Some(operation) = operations.get(at) else { return };
         let failed = done.is_err();
         let outcome = sums.add(at, &operation.kind, done.map_err(|error| bounded(error, bytes)));
@@ -90,8 +90,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             bytes += outcome.as_bytes().len();
             outcomes.push(Ok(outcome));
         }
-    })?;
+    });
+    // Those before an error that ended it count too.
     sums.count(&request.context.operations);
+    executed?;
     // Those of retried operations are reported first.
     outcomes.sort_by_key(|outcome| match outcome {
         Ok(outcome) => outcome.get_i32("idx").unwrap_or(0),

@@ -271,6 +271,7 @@ impl<'g, R: Reads> GraphEdit<'g, R> {
         let mut hasher = NodeHasher::default();
         hasher.write_u64(node);
         let level = graph::level_of(hasher.finish(), &self.limits);
+        self.scratch.ranking.begin_with_child(hasher.finish() as u32 as usize);
         let levels = vec![Vec::new(); usize::from(level) + 1];
         self.links.get_mut().insert(node, NodeLinks { levels, changed: true });
         let (limits, mut scratch) = (self.limits, std::mem::take(&mut self.scratch));

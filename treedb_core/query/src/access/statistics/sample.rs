@@ -130,6 +130,10 @@ impl PathCounts {
             path.extend_from_slice(name);
             match element.value() {
                 Value::Document(inner) if depth < self.most_names => {
+                    // The paths below have the values, but an index may be on the document itself.
+                    if self.counts.get(path.as_slice()).is_some_and(|count| count.wanted) {
+                        self.count(path, number);
+                    }
                     self.add(inner, path, depth + 1, number);
                 }
                 Value::Array(array) => {
@@ -336,12 +340,15 @@ mod tests {
             document
         });
         let mut documents = documents.collect::<Vec<_>>();
-        let wanted = ["z.a.b.c.d.e", "f199", "nowhere", "f100.0"].map(String::from);
+        let wanted = ["z.a.b.c.d.e", "f199", "nowhere", "f100.0", "z.a"].map(String::from);
         let statistics = Statistics::of_sample(&mut documents, &wanted, 300.0, 10).unwrap();
         assert_eq!(statistics.paths().count(), MOST_PATHS);
         let deep = statistics.at("z.a.b.c.d.e").unwrap();
         assert!((deep.missing - 2.0 / 3.0).abs() < 1e-9 && deep.distinct == 11.0, "{deep:?}");
         assert!(statistics.at("f199").is_some() && statistics.at("f198").is_none());
+        // The values are documents, whose paths have them.
+        let above = statistics.at("z.a").unwrap();
+        assert!((above.missing - 2.0 / 3.0).abs() < 1e-9, "{above:?}");
         // No document has a value there, which is something to know; positions in arrays are not looked at.
         assert_eq!(statistics.at("nowhere").map(|path| path.missing), Some(1.0));
         assert_eq!(statistics.at("f100.0"), None);
