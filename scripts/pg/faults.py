@@ -286,7 +286,7 @@ def vectors_with_index(name, dimensions):
 def tells_what_and_what_to_do(error):
     """Whether an error about a damaged page says what was expected and found, and what to do. The server's own have neither detail nor hint."""
     diag = error.diag
-    if diag.message_primary.startswith(("invalid page in block", "could not read block")):
+    if diag.message_primary.startswith(("invalid page in block", "could not read block", "heap tid from index tuple")):
         return True
     return "damaged" in diag.message_primary and bool(diag.message_detail) and "REINDEX" in (diag.message_hint or "")
 
