@@ -69,6 +69,147 @@ def link_ring(data, dice):
     data[page + PAGE - 24:page + PAGE - 20] = dice.randrange(pages).to_bytes(4, "little")
 
 
+# Where a page has its right neighbour and its flags.
+NEXT, FLAGS = PAGE - 24, PAGE - 18
+INCOMPLETE = 2
+
+
+def put(data, block, at, number, size):
+    data[block * PAGE + at:block * PAGE + at + size] = number.to_bytes(size, "little")
+
+
+def copy_separator(data, branch, source, target):
+    """Makes a separator of a branch what another one is: its head and its slot. The children stay as they are."""
+    node = branch * PAGE + 24
+    capacity, prefix = (int.from_bytes(data[node + at:node + at + 2], "little") for at in (4, 6))
+    heads = node + 16 + -(-prefix // 8) * 8
+    for array, size in ((heads, 8), (heads + 12 * capacity, 2)):
+        data[array + size * target:array + size * (target + 1)] = data[array + size * source:array + size * (source + 1)]
+
+
+def damage(cluster, victims):
+    """Stops the server and changes files: by path, what changes the bytes."""
+    cluster.stop()
+    for path, change in victims:
+        file = cluster.data / path
+        data = bytearray(file.read_bytes())
+        change(data)
+        file.write_bytes(data)
+    cluster.start()
+
+
+def pages_of(db, index):
+    """The root of an index, and its leaves from left to right."""
+    pages = {block: (kind, next) for block, kind, next in db.execute("SELECT block, kind, next FROM treedb.index_pages(%s)", (index,))}
+    right = {next for kind, next in pages.values() if kind == "leaf"}
+    leaves = [block for block, (kind, _) in pages.items() if kind == "leaf" and block not in right]
+    while pages[leaves[-1]][1] is not None:
+        leaves.append(pages[leaves[-1]][1])
+    return pages[0][1], leaves
+
+
+def a_backward_scan_of_a_damaged_index_never_goes_round(cluster):
+    """A separator that is higher than what is searched for sends a scan that goes on before it back to where it was."""
+    victims, scans = [], []
+    with cluster.connect() as db:
+        for order, key in (("c", 'v COLLATE "C"'), ("icu", 'v COLLATE "en-x-icu"')):
+            # One table for each separator.
+            number = leaves = 0
+            while number < max(leaves - 2, 1):
+                name = f"round_{order}_{number}"
+                db.execute(f"CREATE TABLE {name} AS SELECT md5(i::text) || repeat('k', 150) v FROM generate_series(1, 400) i")
+                db.execute(f"CREATE INDEX {name}_i ON {name} USING treedb_btree ({key})")
+                root, blocks = pages_of(db, f"{name}_i")
+                leaves = len(blocks)
+                victims.append((one(db, "SELECT pg_relation_filepath(%s)", (f"{name}_i",)),
+                                lambda data, root=root, last=leaves - 2, number=number: copy_separator(data, root, last, number)))
+                scans.append((order, f"SELECT count(*) FROM (SELECT v FROM {name} ORDER BY {key} DESC OFFSET 0) x"))
+                number += 1
+    damage(cluster, victims)
+    told = {}
+    with cluster.connect() as db:
+        index_only(db)
+        db.execute("SET statement_timeout = '5s'")
+        for order, scan in scans:
+            try:
+                db.execute(scan)
+            except psycopg.errors.IndexCorrupted as error:
+                check(tells_what_and_what_to_do(error), str(error))
+                told.setdefault(order, []).append(error.diag.message_detail)
+    for order in ("c", "icu"):
+        check(any("found a higher one" in detail for detail in told.get(order, [])), f"no scan met the separator: {told}")
+    return f"{len(scans)} scans, {sum(map(len, told.values()))} refused"
+
+
+def pages_that_lead_back_end_every_walk(cluster):
+    """A ring of leaves; a branch that leads to a leaf that is to be deleted; a root that says it was split and is none."""
+    def made(db, name):
+        db.execute(f"CREATE TABLE {name} AS SELECT i n FROM generate_series(1, 5000) i")
+        db.execute(f"ALTER TABLE {name} SET (autovacuum_enabled = off)")
+        db.execute(f"CREATE INDEX {name}_n ON {name} USING treedb_btree (n)")
+        return one(db, "SELECT pg_relation_filepath(%s)", (f"{name}_n",)), *pages_of(db, f"{name}_n")
+
+    with cluster.connect() as db:
+        ring, _, ring_leaves = made(db, "ring")
+        held, held_root, held_leaves = made(db, "held")
+        db.execute("CREATE TABLE alone AS SELECT 1 n")
+        db.execute("CREATE INDEX alone_n ON alone USING treedb_btree (n)")
+        alone = one(db, "SELECT pg_relation_filepath('alone_n')")
+
+    def split_and_no_root(data):
+        # A bound above every key, where the hole was.
+        put(data, 1, NEXT, 1, 4)
+        put(data, 1, FLAGS, INCOMPLETE, 2)
+        put(data, 1, NEXT - 8, 2 ** 64 - 1, 8)
+        put(data, 1, PAGE - 8, 8, 2)
+        put(data, 1, 14, NEXT - 8, 2)
+
+    damage(cluster, [(ring, lambda data: put(data, ring_leaves[-1], NEXT, ring_leaves[0], 4)),
+                     (held, lambda data: put(data, held_root, NEXT, held_leaves[0], 4)),
+                     (alone, split_and_no_root)])
+    with cluster.connect() as db:
+        index_only(db)
+        db.execute("SET statement_timeout = '5s'")
+        for statement in ("SELECT count(*) FROM (SELECT n FROM ring ORDER BY n OFFSET 0) x", "INSERT INTO ring VALUES (6000)", "VACUUM (INDEX_CLEANUP ON) ring"):
+            db.execute("DELETE FROM ring WHERE n = 1")
+            error = refused(db, statement, "XX002", "is damaged")
+            check("found a ring" in error.diag.message_detail, f"{statement}: {error}")
+        db.execute("SET enable_seqscan = on; SET enable_indexscan = off; SET enable_indexonlyscan = off; DELETE FROM held WHERE n < 4000")
+        refused(db, "VACUUM (INDEX_CLEANUP ON) held", "XX002", "is damaged")
+        refused(db, "INSERT INTO alone VALUES (2)", "XX002", "is damaged")
+        for table in ("ring", "held", "alone"):
+            check(db.execute("SELECT treedb.check(%s)", (table,)).fetchall(), f"nothing wrong with {table}")
+            db.execute(f"REINDEX TABLE {table}")
+            same(db.execute("SELECT treedb.check(%s)", (table,)).fetchall(), [], f"{table} after REINDEX")
+    for word in ("terminated by signal", "PANIC"):
+        check(word not in cluster.log(), f"the server's log has {word!r}")
+
+
+def an_entry_that_says_that_a_text_is_minus_zero_has_its_text(cluster):
+    """Entries keep the columns that are -0 beside their keys, where damage may name a column that is no float."""
+    with cluster.connect() as db:
+        db.execute("CREATE TABLE texts AS SELECT 'text ' || i v FROM generate_series(1, 3) i")
+        db.execute('CREATE INDEX texts_v ON texts USING treedb_btree (v COLLATE "en-x-icu")')
+        path = one(db, "SELECT pg_relation_filepath('texts_v')")
+
+    def lengthen(data):
+        node = PAGE + 24
+        count, capacity, prefix = (int.from_bytes(data[node + at:node + at + 2], "little") for at in (2, 4, 6))
+        check(data[node] == 1 and count == 3, f"expected a node of 3 entries, found kind {data[node]} with {count}")
+        slots = node + 16 + -(-prefix // 8) * 8 + 8 * capacity
+        cells = [int.from_bytes(data[slots + 2 * i:slots + 2 * i + 2], "little") for i in range(count)]
+        # The value is the length of the next cell's key then, of which one byte is 0.
+        put(data, 1, 24 + min(cells) + 2, 2, 2)
+
+    damage(cluster, [(path, lengthen)])
+    with cluster.connect() as db:
+        index_only(db)
+        query = 'SELECT v FROM texts ORDER BY v COLLATE "en-x-icu"'
+        db.execute("VACUUM (INDEX_CLEANUP OFF) texts")
+        check("Index Only Scan" in "\n".join(lines(db, "EXPLAIN " + query)), "no index-only scan")
+        same(lines(db, query), ["text 1", "text 2", "text 3"], "the texts")
+
+
 def a_check_finds_a_wrong_code_of_a_neighbour(cluster):
     """One bit of the code of the first link of a graph: searches go on, the check reports it, REINDEX heals it."""
     with cluster.connect() as db:
@@ -145,39 +286,35 @@ def vectors_with_index(name, dimensions):
 def tells_what_and_what_to_do(error):
     """Whether an error about a damaged page says what was expected and found, and what to do. The server's own have neither detail nor hint."""
     diag = error.diag
-    if diag.message_primary.startswith(("invalid page in block", "could not read block")):
+    if diag.message_primary.startswith(("invalid page in block", "could not read block", "heap tid from index tuple")):
         return True
     return "damaged" in diag.message_primary and bool(diag.message_detail) and "REINDEX" in (diag.message_hint or "")
 
 
-def damaged_pages_are_errors_and_never_crashes(cluster):
-    """Whatever the bytes of an index file: an answer or SQLSTATE XX001/XX002 with detail and hint, and REINDEX heals it."""
-    dice = random.Random(7)
-    ways = [flip_bytes, flip_slots, flip_end, garbage, zero_page, swap_pages, cut_short, link_ring]
-    # Order of bytes, and order of a collation: two kinds of nodes; packed leaves, and grouped ones. Vectors whose nodes have codes of their neighbours, few dimensions,
-    # and vectors on pages of their own.
-    kinds = {"bytes": lambda name: column_with_index(name, "v COLLATE \"C\""), "icu": lambda name: column_with_index(name, "v COLLATE \"en-x-icu\" DESC"),
-             "int": lambda name: column_with_index(name, "n"),
-             "alike": lambda name: column_with_index(name, "repeat(left(v,1),200) COLLATE \"en-x-icu\""), "multikey": collection_with_multikey_index,
-             "coded": lambda name: vectors_with_index(name, 70), "short": lambda name: vectors_with_index(name, 3), "long": lambda name: vectors_with_index(name, 1200)}
-    victims = []
+WAYS = [flip_bytes, flip_slots, flip_end, garbage, zero_page, swap_pages, cut_short, link_ring]
+# Order of bytes, and order of a collation: two kinds of nodes; packed leaves, and grouped ones. Vectors whose nodes have codes of their neighbours, few dimensions,
+# and vectors on pages of their own.
+KINDS = {"bytes": lambda name: column_with_index(name, "v COLLATE \"C\""), "icu": lambda name: column_with_index(name, "v COLLATE \"en-x-icu\" DESC"),
+         "int": lambda name: column_with_index(name, "n"),
+         "alike": lambda name: column_with_index(name, "repeat(left(v,1),200) COLLATE \"en-x-icu\""), "multikey": collection_with_multikey_index,
+         "coded": lambda name: vectors_with_index(name, 70), "short": lambda name: vectors_with_index(name, 3), "long": lambda name: vectors_with_index(name, 1200)}
+# Other dice damage other places: the first two rounds always, the others as long as no more seconds than these have passed.
+SEEDS, ALWAYS, SECONDS = (7, 11, *range(101, 120)), 2, 100
+
+
+def damaged_round(cluster, seed, refused, wrong):
+    """Damages one index of each kind in each way; `refused` counts the statements that met it, `wrong` has the errors that are none of damage. The indexes."""
+    dice, victims = random.Random(seed), []
     with cluster.connect() as db:
-        for kind, make in kinds.items():
+        for kind, make in KINDS.items():
             # Vectors take longer to index.
-            for number, way in enumerate(ways if kind in ("coded", "short", "long") else 2 * ways):
+            for number, way in enumerate(WAYS if kind in ("coded", "short", "long") else 2 * WAYS):
                 name = f"d_{kind}_{number}"
                 made, index, statements = make(name)
                 for statement in made:
                     db.execute(statement)
                 victims.append((name, way, one(db, "SELECT pg_relation_filepath(%s)", (index,)), statements))
-    cluster.stop()
-    for _, way, path, _ in victims:
-        file = cluster.data / path
-        data = bytearray(file.read_bytes())
-        way(data, dice)
-        file.write_bytes(data)
-    cluster.start()
-    refused, wrong = dict.fromkeys(kinds, 0), []
+    damage(cluster, [(path, lambda data, way=way: way(data, dice)) for _, way, path, _ in victims])
     for name, way, _, statements in victims:
         with cluster.connect() as db:
             index_only(db)
@@ -190,18 +327,31 @@ def damaged_pages_are_errors_and_never_crashes(cluster):
                 except psycopg.Error as error:
                     state = getattr(error, "sqlstate", None)
                     if state not in ("XX001", "XX002") or not tells_what_and_what_to_do(error):
-                        wrong.append(f"{name}, {way.__name__}, {statement}: {state} {error}")
+                        wrong.append(f"seed {seed}, {name}, {way.__name__}, {statement}: {state} {error}")
                     if db.closed:
                         raise
                     refused[name.split("_")[1]] += 1
             db.execute(f"REINDEX TABLE {name}")
             same(one(db, f"SELECT count(*) FROM treedb.check('{name}')"), 0, f"{name} after REINDEX")
+            db.execute(f"DROP TABLE {name}")
+    return len(victims)
+
+
+def damaged_pages_are_errors_and_never_crashes(cluster):
+    """Whatever the bytes of an index file: an answer or SQLSTATE XX001/XX002 with detail and hint, and REINDEX heals it."""
+    refused, wrong, began = dict.fromkeys(KINDS, 0), [], time.monotonic()
+    damaged = rounds = 0
+    for seed in SEEDS:
+        if rounds >= ALWAYS and time.monotonic() - began > SECONDS:
+            break
+        damaged += damaged_round(cluster, seed, refused, wrong)
+        rounds += 1
     check(not wrong, "\n".join(wrong))
-    check(min(refused.values()) > 10, f"few statements met the damage: {refused}")
+    check(min(refused.values()) > 10 * rounds, f"few statements met the damage: {refused}")
     log = cluster.log()
     for word in ("terminated by signal", "PANIC"):
         check(word not in log, f"the server's log has {word!r}")
-    return f"{len(victims)} indexes damaged, statements refused: {refused}"
+    return f"{damaged} indexes damaged in {rounds} rounds, statements refused: {refused}"
 
 
 def vacuum_waits_for_the_page_of_an_index_only_scan(cluster):
@@ -737,7 +887,8 @@ TESTS = [writers_of_one_unique_index_over_arrays_never_share_an_element_and_neve
          a_build_shows_how_far_it_is, a_check_goes_on_beside_changes_and_reports_none_of_them,
          a_check_finds_what_is_missing_and_what_is_too_much, a_check_reports_compressed_keys_that_are_damaged, long_work_can_be_cancelled,
          a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary,
-         a_check_finds_a_wrong_code_of_a_neighbour, damaged_pages_are_errors_and_never_crashes]
+         a_check_finds_a_wrong_code_of_a_neighbour, a_backward_scan_of_a_damaged_index_never_goes_round, an_entry_that_says_that_a_text_is_minus_zero_has_its_text,
+         pages_that_lead_back_end_every_walk, damaged_pages_are_errors_and_never_crashes]
 
 
 if __name__ == "__main__":

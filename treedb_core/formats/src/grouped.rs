@@ -631,4 +631,48 @@ mod tests {
             }
         }
     }
+
+    #[test]
+    fn of_what_validate_accepts_every_entry_can_be_read_and_removed() {
+        let mut rng = Rng::new(5);
+        let (mut accepted, mut refused) = (0, 0);
+        for _ in 0..5_000 {
+            let tail = 1 + rng.below(8);
+            let made = entries(&mut rng, 0);
+            let mut payload = vec![0; 4096];
+            let end = write(&mut payload, tail, &made).unwrap();
+            for _ in 0..1 + rng.below(4) {
+                // Mostly header and groups, and often a number that is only a little off.
+                let most = if rng.below(3) == 0 { end } else { end.min(50) };
+                let at = 1 + rng.below(most - 1);
+                payload[at] =
+                    if rng.below(2) == 0 { rng.below(256) as u8 } else { payload[at].wrapping_add(1) };
+            }
+            let Ok(leaf) = GroupedLeaf::open(&payload) else { continue };
+            if leaf.validate().is_err() {
+                refused += 1;
+                continue;
+            }
+            accepted += 1;
+            let count = leaf.count();
+            let read = |payload: &[u8], i| {
+                let (leaf, mut key) = (GroupedLeaf::open(payload).unwrap(), Vec::new());
+                leaf.append_key(i, &mut key).unwrap();
+                (key, leaf.value(i).unwrap().to_vec(), leaf.is_marked(i))
+            };
+            let all: Vec<Entry> = (0..count).map(|i| read(&payload, i)).collect();
+            assert!(leaf.append_key(count, &mut Vec::new()).is_err());
+            assert!(leaf.search_by(&mut Vec::new(), |key| key.cmp(b"abc")).is_ok());
+            let former = leaf.end();
+            let end = remove_grouped(&mut payload, |i| i % 3 == 0).unwrap();
+            let left = GroupedLeaf::open(&payload).unwrap();
+            left.validate().unwrap();
+            assert!(left.end() == end && end <= former);
+            let kept: Vec<Entry> = (0..left.count()).map(|i| read(&payload, i)).collect();
+            let expected: Vec<Entry> =
+                all.into_iter().enumerate().filter(|(i, _)| i % 3 > 0).map(|(_, entry)| entry).collect();
+            assert_eq!(kept, expected);
+        }
+        assert!(accepted > 300 && refused > 300, "{accepted} accepted, {refused} refused");
+    }
 }

@@ -389,12 +389,14 @@ impl Column {
         Some(FixedColumn { at: at + 1, len, number })
     }
 
-    /// The value -0, of a column whose entry says 0.
-    pub(super) fn negative_zero(&self) -> ColumnValue<'static> {
-        ColumnValue::Word(match self.kind {
-            Kind::Float4 => (-0.0_f32).to_bits() as usize,
-            _ => (-0.0_f64).to_bits() as usize,
-        })
+    /// The value -0, of a column whose entry says 0. No other columns than those of floats have it, whatever a damaged
+    /// entry says.
+    pub(super) fn negative_zero(&self) -> Option<ColumnValue<'static>> {
+        match self.kind {
+            Kind::Float4 => Some(ColumnValue::Word((-0.0_f32).to_bits() as usize)),
+            Kind::Float8 => Some(ColumnValue::Word((-0.0_f64).to_bits() as usize)),
+            _ => None,
+        }
     }
 }
 

@@ -7,10 +7,11 @@ use std::cell::Cell;
 use std::sync::Arc;
 
 use pgrx::pg_sys;
+use treedb_query::access::Direction;
 
 use super::leaf::{self, LeafView, Place, Selection};
 use super::schema::{ADDRESS, row_of};
-use super::tree::Tree;
+use super::tree::{Tree, Walk};
 use crate::pages::page::{Damage, View, ViewMut};
 use crate::shim::buffer::{Exclusive, Page, Pin};
 use crate::shim::fault;
@@ -32,6 +33,8 @@ pub(super) struct LeafPage {
     pub(super) until: Option<Vec<u8>>,
     /// The right neighbour when the leaf was read, if the leaf counts up to its own bound.
     pub(super) next: Option<u32>,
+    /// The leaves up to this one, of a scan that goes on in the direction in which it read it.
+    pub(super) walk: Walk,
 }
 
 /// What is known of where a leaf's keys begin.
@@ -133,6 +136,19 @@ impl Drop for PageCopy {
 pub(super) const FEW: usize = 4;
 
 impl LeafPage {
+    /// The direction in which a scan read it.
+    fn direction(&self) -> Direction {
+        match self.lower_bound {
+            LowerBound::Unknown => Direction::Forward,
+            LowerBound::Open | LowerBound::At(_) => Direction::Backward,
+        }
+    }
+
+    /// The walk that a scan goes on with from here: a new one where it turns round.
+    pub(super) fn walk(&self, direction: Direction) -> Walk {
+        if direction == self.direction() { self.walk } else { Walk::default() }
+    }
+
     /// Number of the range that its entries are of.
     pub(super) fn range(&self) -> usize {
         self.range

@@ -10,8 +10,8 @@ use super::insert::Inserted;
 use super::leaf_entries::LeafEntries;
 use super::schema::{ADDRESS, row_of};
 use super::tree::Tree;
-use crate::shim::fault;
 use crate::shim::index_delete::{Candidate, dead_versions, known_dead};
+use crate::shim::{buffer, fault, heap};
 
 /// Without a hint of the server's that rows are updated, dead versions are looked for where one of so many entries has the
 /// columns of a neighbour.
@@ -30,6 +30,7 @@ impl Tree<'_> {
         enough: impl Fn(&LeafEntries<'_>) -> bool,
     ) -> bool {
         let (numbers, marked) = candidates(entries, |i| entries.is_marked(i));
+        self.expect_rows(block, &marked, inserted);
         if !marked.is_empty() {
             remove(entries, &numbers, &known_dead(inserted.table, self.index, block, &marked));
             fault::point("marked_removed");
@@ -42,9 +43,19 @@ impl Tree<'_> {
         if duplicates == 0 || !(inserted.unchanged || duplicates * DUPLICATES_PART >= all.len()) {
             return false;
         }
+        self.expect_rows(block, &all, inserted);
         remove(entries, &numbers, &dead_versions(inserted.table, self.index, block, &all));
         fault::point("versions_removed");
         enough(entries)
+    }
+
+    /// Raises an error if the table does not have the rows of a leaf's entries: it would look for their blocks in files
+    /// that are not there.
+    fn expect_rows(&self, block: u32, candidates: &[Candidate], inserted: Inserted<'_>) {
+        let rows = candidates.iter().map(|candidate| candidate.row);
+        if let Some(last) = rows.max_by_key(|row| heap::tid_parts(*row).0) {
+            buffer::expect_row(*inserted.table, self.index, block, last);
+        }
     }
 }
 

@@ -18,7 +18,7 @@ use super::cursor::{Cursor, FEW, FewEntries, Kept, LeafPage, LowerBound, PageCop
 use super::leaf::{LeafView, Place};
 use super::range::Conditions;
 use super::schema::{ADDRESS, row_id, row_of, row_of_id};
-use super::tree::{Reached, Tree};
+use super::tree::{Reached, Tree, Walk};
 use crate::pages::page::{Damage, flag};
 use crate::shim::buffer::{self, Page, Shared};
 use crate::shim::parallel_scan::SharedScan;
@@ -64,6 +64,8 @@ pub(super) struct Beside {
     pub(super) block: Option<u32>,
     /// Where the leaf that was read ends (or begins), as pages have their bounds.
     pub(super) bound: Vec<u8>,
+    /// The leaves up to there.
+    pub(super) walk: Walk,
 }
 
 impl<'s> EntryReader<'s> {
@@ -82,13 +84,15 @@ impl<'s> EntryReader<'s> {
         }
     }
 
-    /// Keeps of a leaf the entries of range number `range`. With `until`, the leaf counts only up to there.
+    /// Keeps of a leaf, to which a `walk` has come, the entries of range number `range`. With `until`, the leaf counts
+    /// only up to there.
     fn load(
         &self,
         page: Page<Shared>,
         lower_bound: LowerBound,
         range: usize,
         until: Option<Vec<u8>>,
+        walk: Walk,
     ) -> Option<Cursor> {
         let block = page.block();
         snapshot::expect_not_too_old(self.snapshot, self.tree.index, &page);
@@ -125,7 +129,8 @@ impl<'s> EntryReader<'s> {
             Kept::Page(PageCopy::of(page.bytes()))
         };
         let pinned = self.pin && entries.len() > 0;
-        let copy = LeafPage { block, kept, wal_position, marked, entries, range, lower_bound, until, next };
+        let copy =
+            LeafPage { block, kept, wal_position, marked, entries, range, lower_bound, until, next, walk };
         let pin = pinned.then(|| page.into_pin());
         Some(Cursor { page: Arc::new(copy), at: 0, pin, dead: Vec::new() })
     }
@@ -145,7 +150,7 @@ impl<'s> EntryReader<'s> {
                 (page, LowerBound::found(lower_bound))
             }
         };
-        self.load(page, lower_bound, range, None)
+        self.load(page, lower_bound, range, None, Walk::default())
     }
 
     /// Where the range of a leaf goes on beside it, if it does.
@@ -154,24 +159,24 @@ impl<'s> EntryReader<'s> {
             return None;
         }
         let bounds = self.conditions.ranges.get(page.range)?;
-        let schema = self.tree.schema;
+        let (schema, walk) = (self.tree.schema, page.walk(direction));
         match direction {
             Direction::Forward => {
                 let bound = page.until.as_deref().or_else(|| page.view(&self.tree).bound())?;
                 let goes_on = schema.order(bound, &bounds.high) == Ordering::Less;
-                goes_on.then(|| Beside { block: page.next, bound: bound.to_vec() })
+                goes_on.then(|| Beside { block: page.next, bound: bound.to_vec(), walk })
             }
             Direction::Backward => {
                 let lower_bound = self.lower_bound(page)?;
                 let goes_on = schema.order(&lower_bound, &bounds.low) == Ordering::Greater;
-                goes_on.then_some(Beside { block: None, bound: lower_bound })
+                goes_on.then_some(Beside { block: None, bound: lower_bound, walk })
             }
         }
     }
 
     /// Opens the leaf beside another one.
     pub(super) fn open_beside(&self, beside: Beside, range: usize, direction: Direction) -> Option<Cursor> {
-        let Beside { block, bound } = beside;
+        let Beside { block, bound, mut walk } = beside;
         let boundary = self.tree.schema.before_key(&bound);
         match direction {
             Direction::Forward => {
@@ -181,12 +186,14 @@ impl<'s> EntryReader<'s> {
                     }
                     None => self.tree.descend(&boundary, Side::After, 0, None, false).page,
                 };
-                self.load(page, LowerBound::Unknown, range, None)
+                walk.step(&self.tree, page.block());
+                self.load(page, LowerBound::Unknown, range, None, walk)
             }
             Direction::Backward => {
                 let reached = self.tree.descend(&boundary, Side::Before, 0, None, true);
+                walk.step(&self.tree, reached.page.block());
                 let below = LowerBound::found(reached.lower_bound);
-                self.load(reached.page, below, range, Some(bound))
+                self.load(reached.page, below, range, Some(bound), walk)
             }
         }
     }

@@ -24,7 +24,7 @@ use super::leaf_entries::{LeafEntries, facts_of_leaf};
 use super::meta::Meta;
 use super::schema::{ADDRESS, Entry, Schema, facts_of_keys};
 use super::separators::{insert_separator, open_to, plan_split};
-use super::tree::{MAX_MOVES, Stack, Tree};
+use super::tree::{Stack, Tree, Walk};
 use super::unique_keys::Turn;
 use crate::pages::allocate::allocate;
 use crate::pages::page::{HEADER, ROOM, UPPER, View, ViewMut, flag};
@@ -410,10 +410,14 @@ impl<'s> Tree<'s> {
         }
         loop {
             check_for_interrupts!();
-            let mut parent = match self.parent_of(&bound, level, stack) {
+            let held = self.held(&page);
+            let mut parent = match self.holding(&held).parent_of(&bound, level, stack) {
                 Ok(parent) => parent,
                 Err(root) => {
                     // The old root was split, and that split broke off before there was a page above it.
+                    let Some(retries) = retries.checked_sub(1) else {
+                        error::corrupted(&self.name(), block, "expected a page above this one, found none");
+                    };
                     drop(page);
                     return self.finish_chain(root, block, level, retries);
                 }
@@ -421,7 +425,7 @@ impl<'s> Tree<'s> {
             let parent_block = parent.block();
             let view = self.view(&parent);
             if view.has(flag::INCOMPLETE) {
-                self.finish_split(parent, stack, MAX_PARENT_RETRIES);
+                self.holding(&held).finish_split(parent, stack, MAX_PARENT_RETRIES);
                 // What is left of the stack belongs to levels further up.
                 stack.clear();
                 continue;
@@ -466,18 +470,14 @@ impl<'s> Tree<'s> {
 
     /// Finishes the splits of pages from `from`, which the parent knows, to `to`, which hangs on it.
     fn finish_chain(&self, from: u32, to: u32, level: u16, retries: u32) {
-        let mut at = from;
-        for _ in 0..MAX_MOVES {
+        let (mut at, mut walk) = (from, Walk::default());
+        loop {
+            check_for_interrupts!();
+            walk.step(self, at);
             let page: Page<Exclusive> = self.read(at);
             let view = self.view(&page);
             let next = view.next();
-            if view.level() != level {
-                error::corrupted(
-                    &self.name(),
-                    at,
-                    format!("expected a page of level {level}, found {}", view.level()),
-                );
-            }
+            self.expect_level(at, &view, level);
             // Another backend may have finished it already.
             if view.has(flag::INCOMPLETE) {
                 self.finish_split(page, &mut Stack::default(), retries);
@@ -497,7 +497,9 @@ impl<'s> Tree<'s> {
         let boundary = self.schema.before_key(bound);
         // Branches are never deleted, so the block is still one of that level.
         if let Some(block) = stack.pop() {
-            return Ok(self.move_right(self.read(block), &boundary, Side::After, false, None));
+            let page = self.move_right(self.read(block), &boundary, Side::After, false, None);
+            self.expect_level(page.block(), &self.view(&page), level + 1);
+            return Ok(page);
         }
         // The page was the root when the walk began and is not any more, or it is on the right of one.
         let meta = self.meta();
@@ -548,7 +550,8 @@ impl<'s> Tree<'s> {
         }
         drop(right);
         fault::point("branch_split");
-        self.finish_split(page, stack, MAX_PARENT_RETRIES);
+        let held = self.held(child);
+        self.holding(&held).finish_split(page, stack, MAX_PARENT_RETRIES);
         whole
     }
 

@@ -10,6 +10,7 @@ use treedb_query::access::Direction;
 
 use super::cursor::{Cursor, LeafPage};
 use super::entry_reader::{Beside, EntryReader};
+use super::tree::Walk;
 use crate::shim::parallel_scan::{Place, SharedScan};
 
 impl EntryReader<'_> {
@@ -23,8 +24,8 @@ impl EntryReader<'_> {
         let found = match place {
             Place::Beginning => self.first_range(direction).and_then(|range| self.enter(range, direction)),
             Place::Range(range) => self.enter(range, direction),
-            Place::Beside { range, block, key } => {
-                let beside = Beside { block, bound: key };
+            Place::Beside { range, block, key, leaves } => {
+                let beside = Beside { block, bound: key, walk: Walk::of(leaves) };
                 let cursor = self.open_beside(beside, range, direction);
                 cursor.map(|cursor| Self::begin(cursor, direction))
             }
@@ -39,7 +40,9 @@ impl EntryReader<'_> {
     fn place_after(&self, page: &LeafPage, direction: Direction) -> Option<Place> {
         let range = page.range();
         match self.beside(page, direction) {
-            Some(Beside { block, bound }) => Some(Place::Beside { range, block, key: bound }),
+            Some(Beside { block, bound, walk }) => {
+                Some(Place::Beside { range, block, key: bound, leaves: walk.pages() })
+            }
             None => self.range_after(range, direction).map(Place::Range),
         }
     }

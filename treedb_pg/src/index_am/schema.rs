@@ -264,9 +264,9 @@ impl Schema {
             let from = at.take()?;
             let end = column.end(key, from)?;
             at = Some(end);
-            match zeros.contains(&(number as u8)) {
-                true => Some(column.negative_zero()),
-                false => column.decode(key.get(from..end)?),
+            match column.negative_zero().filter(|_| zeros.contains(&(number as u8))) {
+                Some(zero) => Some(zero),
+                None => column.decode(key.get(from..end)?),
             }
         });
         of_columns.chain(self.included.iter().map(move |layout| {

@@ -5,6 +5,10 @@
 //! right. Deleted pages keep pointing to the neighbour that took their keys over; they are not reused before every
 //! transaction that could be on its way to them has ended.
 //!
+//! Whatever damaged pages say, every search ends: a descent goes down by one level with each page; the lower bound that it
+//! finds lies before what it looks for, so that a scan backward gets nearer to the left end with each page; a [`Walk`] along
+//! a level counts the pages; and none is asked for that this backend has latched exclusively ([`Held`]).
+//!
 //! On a standby, redo of generic WAL records does not wait for readers, so that guarantee does not hold there. Readers
 //! keep the parent latched until they have the child instead, and never follow what they read earlier. (On a primary
 //! that would deadlock with splits, which latch from the bottom up.)
@@ -17,18 +21,59 @@ use super::leaf::LeafView;
 use super::meta::Meta;
 use super::schema::Schema;
 use crate::pages::page::{Damage, View, flag};
-use crate::shim::buffer::{self, LockMode, Page, Shared};
+use crate::shim::buffer::{self, Exclusive, LockMode, Page, Shared};
 use crate::shim::relation::Index;
 use crate::shim::{error, index_options, snapshot};
-
-/// After this many steps to the right, a level is taken to be a ring.
-pub(super) const MAX_MOVES: u32 = 1_000_000;
 
 /// An open index and its columns.
 #[derive(Clone, Copy)]
 pub(super) struct Tree<'s> {
     pub(super) index: Index<'s>,
     pub(super) schema: &'s Schema,
+    /// Pages that are latched exclusively while others are searched for.
+    held: Option<&'s Held<'s>>,
+}
+
+/// A page that this backend has latched exclusively while it searches for others. If a damaged page led to it once more, the
+/// backend would wait for itself, which nothing can cancel.
+#[derive(Clone, Copy)]
+pub(super) struct Held<'h> {
+    block: u32,
+    /// Those that were latched before.
+    more: Option<&'h Held<'h>>,
+}
+
+/// How many pages of a level a walk has come to.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Walk(u32);
+
+/// A walk that has come to so many pages looks for the first time whether the index has as many.
+const LONG_WALK: u32 = 64;
+
+impl Walk {
+    /// A walk that has come to so many pages.
+    pub(super) fn of(pages: u32) -> Walk {
+        Walk(pages)
+    }
+
+    /// How many pages it has come to.
+    pub(super) fn pages(self) -> u32 {
+        self.0
+    }
+
+    /// Comes to another page; an SQL error if the index does not have so many. Pages may be added meanwhile, but no page is
+    /// visited twice. A walk asks for the size of the index only when its length is a power of two: that is a system call.
+    #[inline]
+    pub(super) fn step(&mut self, tree: &Tree<'_>, block: u32) {
+        self.0 = self.0.saturating_add(1);
+        if self.0 >= LONG_WALK && self.0.is_power_of_two() && self.0 > tree.index.blocks() {
+            error::corrupted(
+                &tree.name(),
+                block,
+                "expected the pages of a level to come to an end, found a ring",
+            );
+        }
+    }
 }
 
 /// Most levels of a tree: a branch has at least two children, and there are fewer than 2^32 pages.
@@ -69,7 +114,20 @@ pub(super) struct Reached<L: LockMode> {
 
 impl<'s> Tree<'s> {
     pub(super) fn new(index: Index<'s>, schema: &'s Schema) -> Self {
-        Tree { index, schema }
+        Tree { index, schema, held: None }
+    }
+
+    /// A page that the caller has latched, for [`Tree::holding`].
+    pub(super) fn held(&self, page: &Page<Exclusive>) -> Held<'s> {
+        Held { block: page.block(), more: self.held }
+    }
+
+    /// The same tree, for looking for other pages than those held.
+    pub(super) fn holding<'h>(&self, held: &'h Held<'h>) -> Tree<'h>
+    where
+        's: 'h,
+    {
+        Tree { held: Some(held), ..*self }
     }
 
     /// The index's name.
@@ -102,8 +160,19 @@ impl<'s> Tree<'s> {
         Page::read(self.index, block)
     }
 
-    /// Raises an error if no page of the tree can be at this block.
+    /// Raises an error if no page of the tree can be at this block, or one that is held.
     pub(super) fn expect_block(&self, block: u32) {
+        let mut held = self.held;
+        while let Some(page) = held {
+            if page.block == block {
+                error::corrupted(
+                    &self.name(),
+                    block,
+                    "expected one page to lead to this block, found another one",
+                );
+            }
+            held = page.more;
+        }
         if block == 0 || !buffer::has_block(*self.index, block) {
             error::corrupted(
                 &self.name(),
@@ -163,6 +232,17 @@ impl<'s> Tree<'s> {
             if want_lower_bound && place > 0 {
                 let separator = lower_bound.get_or_insert_default();
                 self.checked_node(block, branch.separator_into(place - 1, separator));
+                // Otherwise a scan that goes on before it would come back here.
+                if !self.schema.beyond(Some(separator), boundary, side) {
+                    error::corrupted(
+                        &self.name(),
+                        block,
+                        format!(
+                            "expected separator {} to be below what is searched for, found a higher one",
+                            place - 1
+                        ),
+                    );
+                }
             }
             if let Some(stack) = stack.as_deref_mut() {
                 stack.push(block);
@@ -223,7 +303,7 @@ impl<'s> Tree<'s> {
     }
 
     /// Raises an error if a page is of another level.
-    fn expect_level(&self, block: u32, view: &View<'_>, level: u16) {
+    pub(super) fn expect_level(&self, block: u32, view: &View<'_>, level: u16) {
         if view.level() != level {
             error::corrupted(
                 &self.name(),
@@ -243,7 +323,7 @@ impl<'s> Tree<'s> {
         standby: bool,
         mut lower_bound: Option<&mut Option<Vec<u8>>>,
     ) -> Page<L> {
-        let mut moves = 0_u32;
+        let mut walk = Walk::default();
         loop {
             let block = page.block();
             let view = self.view(&page);
@@ -270,14 +350,7 @@ impl<'s> Tree<'s> {
                 page = page.exchange(self.index, next);
                 check_for_interrupts!();
             }
-            moves += 1;
-            if moves > MAX_MOVES {
-                error::corrupted(
-                    &self.name(),
-                    block,
-                    "expected right neighbours to come to an end, found a ring",
-                );
-            }
+            walk.step(self, block);
         }
     }
 }

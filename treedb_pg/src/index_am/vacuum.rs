@@ -16,26 +16,28 @@ use super::leaf_entries::facts_of_leaf;
 use super::leaf_removal;
 use super::meta::Meta;
 use super::schema::Schema;
-use super::tree::Tree;
+use super::tree::{Tree, Walk};
 use crate::pages::allocate::reusable;
 use crate::pages::page::{HEADER, NEXT, View, ViewMut, flag};
 use crate::shim::buffer::{Exclusive, Page, Shared, free_space, settled_blocks};
 use crate::shim::index_method::FindGone;
 use crate::shim::vacuum::{Vacuum, delay};
 use crate::shim::wal::{PageImage, Part, Write, write};
-use crate::shim::{error, fault, snapshot};
+use crate::shim::{fault, snapshot};
 
 impl Tree<'_> {
     /// Takes an empty leaf out of the tree; `left` is its left neighbour. False if it must stay.
     fn delete_leaf(&self, left: Option<u32>, block: u32) -> bool {
         let mut left: Option<Page<Exclusive>> = left.map(|left| self.read(left));
+        let held_left = left.as_ref().map(|left| self.held(left));
+        let tree = held_left.as_ref().map_or(*self, |held| self.holding(held));
         if let Some(left) = &left {
             let view = self.view(left);
             if view.next() != Some(block) || view.has(flag::DELETED | flag::INCOMPLETE) {
                 return false;
             }
         }
-        let mut page: Page<Exclusive> = self.read(block);
+        let mut page: Page<Exclusive> = tree.read(block);
         let (right, bound) = {
             let view = self.view(&page);
             let leaf = self.leaf(&page);
@@ -46,7 +48,9 @@ impl Tree<'_> {
             (right, bound.to_vec())
         };
         let boundary = self.schema.before_key(&bound);
-        let mut parent: Page<Exclusive> = self.descend(&boundary, Side::Before, 1, None, false).page;
+        let held = tree.held(&page);
+        let mut parent: Page<Exclusive> =
+            tree.holding(&held).descend(&boundary, Side::Before, 1, None, false).page;
         let parent_block = parent.block();
         let place = {
             let branch = self.checked(parent_block, self.view(&parent).branch(self.schema.keys));
@@ -84,16 +88,18 @@ impl Tree<'_> {
 
     /// How many branches there are.
     fn branches(&self) -> u32 {
-        let (mut count, most) = (0, self.index.blocks());
+        let mut count = 0;
         for level in 1..=self.meta().level {
             let mut page: Page<Shared> = self.descend(&Boundary::Start, Side::After, level, None, false).page;
+            let mut walk = Walk::default();
             loop {
-                count += 1;
-                let Some(next) = self.view(&page).next().filter(|_| count < most) else { break };
+                walk.step(self, page.block());
+                let Some(next) = self.view(&page).next() else { break };
                 drop(page);
                 delay();
                 page = self.read(next);
             }
+            count += walk.pages();
         }
         count
     }
@@ -118,7 +124,7 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
     let tree = Tree::new(index, &schema);
     vacuum.stats.estimated_count = false;
     vacuum.stats.num_index_tuples = 0.0;
-    let (mut deleted, mut visited, mut blocks) = (0, 0, 0);
+    let (mut deleted, mut walk) = (0, Walk::default());
     let mut left = None;
     let (mut key, mut rows, mut gone) = (Vec::new(), Vec::new(), Vec::new());
     let first: Page<Shared> = tree.descend(&Boundary::Start, Side::After, 0, None, false).page;
@@ -127,18 +133,7 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
     while let Some(block) = next {
         delay();
         tree.expect_block(block);
-        visited += 1;
-        if visited > blocks {
-            // Pages are added meanwhile, but no page is visited twice.
-            blocks = index.blocks();
-            if visited > blocks {
-                error::corrupted(
-                    &tree.name(),
-                    block,
-                    "expected right neighbours to come to an end, found a ring",
-                );
-            }
-        }
+        walk.step(&tree, block);
         let mut page = Page::read_for_cleanup(index, block, vacuum.strategy());
         let view = tree.view(&page);
         next = view.next();
@@ -169,7 +164,7 @@ pub(super) fn bulk_delete(vacuum: &mut Vacuum<'_>, find_gone: &mut FindGone<'_>)
         }
     }
     // For `vacuum_cleanup`, which counts all pages.
-    vacuum.stats.num_pages = visited;
+    vacuum.stats.num_pages = walk.pages();
     if deleted > 0 {
         vacuum.stats.pages_newly_deleted += deleted;
         tree.record_deleted(|before| before + deleted);

@@ -37,8 +37,9 @@ pub(crate) enum Place {
     Beginning,
     /// At the first page of this range of its conditions.
     Range(usize),
-    /// Within a range: beside `key`, on page `block` or, if that is not known, wherever a descent to the key leads.
-    Beside { range: usize, block: Option<u32>, key: Vec<u8> },
+    /// Within a range, of which `leaves` leaves have been read: beside `key`, on page `block` or, if that is not known,
+    /// wherever a descent to the key leads.
+    Beside { range: usize, block: Option<u32>, key: Vec<u8>, leaves: u32 },
 }
 
 /// A [`Place`] in shared memory.
@@ -47,6 +48,7 @@ struct Stored {
     range: u32,
     block: u32,
     key_len: u32,
+    leaves: u32,
     key: [u8; LONGEST_KEY],
 }
 
@@ -91,7 +93,7 @@ impl Stored {
         match place {
             Place::Beginning => {}
             Place::Range(range) => self.range = *range as u32,
-            Place::Beside { range, block, key } => {
+            Place::Beside { range, block, key, leaves } => {
                 let Some(room) = self.key.get_mut(..key.len()) else {
                     fail_with_detail(
                         SqlState::ERRCODE_INDEX_CORRUPTED,
@@ -105,7 +107,7 @@ impl Stored {
                 };
                 room.copy_from_slice(key);
                 (self.range, self.key_len) = (*range as u32, key.len() as u32);
-                self.block = block.unwrap_or(NONE);
+                (self.block, self.leaves) = (block.unwrap_or(NONE), *leaves);
             }
         }
     }
@@ -118,6 +120,7 @@ impl Stored {
                 range: range as usize,
                 block: (self.block != NONE).then_some(self.block),
                 key: self.key.get(..len as usize).unwrap_or(&[]).to_vec(),
+                leaves: self.leaves,
             },
         }
     }
