@@ -9,6 +9,7 @@ use std::marker::PhantomData;
 use std::ops::Range;
 
 use pgrx::pg_sys;
+use treedb_vector::kernel::prefetch_line;
 
 use super::relation::{Index, Relation};
 use super::unguarded;
@@ -84,23 +85,6 @@ impl RecentBuffers {
 
 /// Bytes of a cache line.
 const LINE: usize = 64;
-
-/// Asks the processor to bring a cache line nearer.
-#[inline]
-fn prefetch_line(at: *const u8) {
-    #[cfg(target_arch = "x86_64")]
-    // SAFETY: the instruction reads nothing that the program could see, whatever the address is.
-    unsafe {
-        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(at.cast());
-    }
-    #[cfg(target_arch = "aarch64")]
-    // SAFETY: as above.
-    unsafe {
-        std::arch::asm!("prfm pldl1keep, [{at}]", at = in(reg) at, options(readonly, nostack, preserves_flags));
-    }
-    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-    let _ = at;
-}
 
 /// The hole of a page, as the server's header says it, unchecked.
 pub(crate) fn hole_of(page: &[u8]) -> Range<usize> {

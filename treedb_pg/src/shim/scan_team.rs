@@ -135,7 +135,7 @@ impl Drop for Held {
 /// How the processes of a plan of the server's share what they read of a table.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Division {
-    /// They scan it together: each gets blocks that nobody has had before.
+    /// They share one scan: each reads blocks that no other one has read.
     Scan,
     /// Each finds all rows, by indexes, and returns those of the blocks that it claims, of which the table has so many.
     Claims(u32),

@@ -36,6 +36,16 @@ pub struct Pool<N> {
 /// A search that is to keep some number of nodes keeps up to so many times as many more, if these are exactly as far as others.
 pub(super) const FREE: usize = 1;
 
+/// How many of these scores, which are in order, are those of nodes that are exactly as far as the one before them.
+pub(super) fn tied(scores: impl Iterator<Item = f32> + Clone) -> usize {
+    scores.clone().zip(scores.skip(1)).filter(|(before, score)| before == score).count()
+}
+
+/// Places for `most` nodes, and for those of `tied` ones that do not count towards them: at most `free` for each.
+pub(super) fn places(most: usize, tied: usize, free: usize) -> usize {
+    most + tied.min(free * most)
+}
+
 impl<N> Default for Pool<N> {
     fn default() -> Self {
         Pool {
@@ -112,8 +122,7 @@ impl<N: Copy> Pool<N> {
     }
 
     fn count_tied(&mut self) {
-        let pairs = self.found.iter().zip(self.found.iter().skip(1));
-        self.set_tied(pairs.filter(|(before, found)| before.score == found.score).count());
+        self.set_tied(tied(self.found.iter().map(|found| found.score)));
     }
 
     /// The nodes, the nearest first.
@@ -178,8 +187,8 @@ impl<N: Copy> Pool<N> {
 
     fn set_tied(&mut self, tied: usize) {
         self.tied = tied;
-        self.places = self.most + tied.min(self.free * self.most);
-        self.wide_places = self.wide + tied.min(self.free * self.wide);
+        self.places = places(self.most, tied, self.free);
+        self.wide_places = places(self.wide, tied, self.free);
     }
 
     /// Removes the last node, and with it those before it that are as far, if they do not count.

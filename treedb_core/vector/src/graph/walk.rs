@@ -16,7 +16,7 @@
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet, VecDeque};
 
-use super::pool::FREE;
+use super::pool::{FREE, places, tied};
 use super::search::descend_all;
 use super::store::{Estimate, Nodes};
 use crate::kernel;
@@ -243,7 +243,7 @@ impl Walk {
             if self.results.has(wanted, nearest.min(self.least).min(self.distant.least)) {
                 // Of copies it takes many to lead to other nodes.
                 let tied = if store.tied_are_copies() { self.results.tied(wanted) } else { 0 };
-                let more = asked + tied.min(FREE * asked);
+                let more = places(asked, tied, FREE);
                 if more <= wanted {
                     return Ok(());
                 }
@@ -552,8 +552,7 @@ impl Results {
 
     /// How many of the first ones are exactly as far as the one before them.
     fn tied(&self, count: usize) -> usize {
-        let pairs = self.near.iter().take(count).zip(self.near.iter().take(count).skip(1));
-        pairs.filter(|(before, scored)| before.score == scored.score).count()
+        tied(self.near.iter().take(count).map(|scored| scored.score))
     }
 
     fn insert(&mut self, new: Scored) {

@@ -11,26 +11,29 @@ pub fn prefetch<T>(elements: &[T]) {
     }
 }
 
+/// Asks the processor to bring the cache line of an address nearer, which may be any.
 #[cfg(target_arch = "x86_64")]
 #[inline(always)]
-fn prefetch_line(at: *const u8) {
+pub fn prefetch_line(at: *const u8) {
     use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
     // SAFETY: the instruction reads nothing that the program could see, whatever the address is.
     unsafe { _mm_prefetch::<_MM_HINT_T0>(at.cast()) };
 }
 
+/// Asks the processor to bring the cache line of an address nearer, which may be any.
 #[cfg(all(target_arch = "aarch64", not(miri)))]
 #[inline(always)]
-fn prefetch_line(at: *const u8) {
+pub fn prefetch_line(at: *const u8) {
     // SAFETY: as above.
     unsafe {
         std::arch::asm!("prfm pldl1keep, [{at}]", at = in(reg) at, options(readonly, nostack, preserves_flags));
     }
 }
 
+/// Nothing, where there is no such instruction.
 #[cfg(not(any(target_arch = "x86_64", all(target_arch = "aarch64", not(miri)))))]
 #[inline(always)]
-fn prefetch_line(_at: *const u8) {}
+pub fn prefetch_line(_at: *const u8) {}
 
 /// The floats that bytes are, 4 each, the lowest first, where they can be read in their place; `None` where they have to be
 /// copied.

@@ -12,7 +12,7 @@ mod portable;
 #[cfg(target_arch = "x86_64")]
 mod x86;
 
-pub use memory::{floats, prefetch};
+pub use memory::{floats, prefetch, prefetch_line};
 
 use std::sync::OnceLock;
 
