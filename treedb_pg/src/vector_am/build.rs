@@ -165,6 +165,7 @@ impl<'i, 'm> Pages<'i, 'm> {
 /// The vectors of a graph as codes of links need them.
 struct Prepared<'g> {
     graph: &'g MemoryGraph,
+    layout: Layout,
     form: Form,
     rotation: &'g Rotation,
     /// Those that need work, one after another; none if there is no memory for them.
@@ -172,8 +173,8 @@ struct Prepared<'g> {
 }
 
 impl<'g> Prepared<'g> {
-    fn new(graph: &'g MemoryGraph, form: Form, rotation: &'g Rotation) -> Self {
-        let mut prepared = Prepared { graph, form, rotation, all: Vec::new() };
+    fn new(graph: &'g MemoryGraph, layout: Layout, form: Form, rotation: &'g Rotation) -> Self {
+        let mut prepared = Prepared { graph, layout, form, rotation, all: Vec::new() };
         let count = graph.len() * form.dimensions;
         if form.of_units && graph.bytes() + size_of::<f32>() * count <= maintenance_memory() {
             prepared.all.reserve_exact(count);
@@ -188,8 +189,12 @@ impl<'g> Prepared<'g> {
 
     fn make(&self, node: u32) -> Vec<f32> {
         // As [`Layout::vector`] reads it.
-        let unit = self.graph.unit(node);
-        let mut vector: Vec<f32> = self.graph.vector(node).iter().map(|element| element * unit).collect();
+        let mut vector: Vec<f32> = if self.layout.exact {
+            let unit = self.graph.unit(node);
+            self.graph.vector(node).iter().map(|element| element * unit).collect()
+        } else {
+            self.graph.coded(node).elements().collect()
+        };
         self.form.prepare(self.rotation, &mut vector);
         vector
     }
@@ -323,7 +328,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
     let above_from = vectors_from + pages(vectors, Slots::Vectors);
     let (kernels, rotation) = (Kernels::best(), Rotation::new(layout.dimensions));
     let prepared = match layout.code {
-        Some(LinkCode::Estimate(form)) => Some(Prepared::new(graph, form, &rotation)),
+        Some(LinkCode::Estimate(form)) => Some(Prepared::new(graph, layout, form, &rotation)),
         _ => None,
     };
     let rotation = &rotation;

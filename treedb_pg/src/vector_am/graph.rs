@@ -294,7 +294,7 @@ impl<'i> Graph<'i> {
     }
 
     /// [`Nodes::estimates`]. Shows what makes the node's vector of length 1 and its elements to `show`, if estimates are made from
-    /// them.
+    /// them, and of codes of 8 bits what they stand for, unless it is for a scan.
     pub(super) fn estimates_showing(
         &self,
         query: &Option<Query<'_>>,
@@ -328,25 +328,34 @@ impl<'i> Graph<'i> {
             return Some(score(self.layout.coded(slot)));
         };
         let Work { vector: own, seen } = &mut *self.known.work.borrow_mut();
-        let (metric, (unit, own)) = (self.layout.metric, self.layout.elements_in(slot, own));
-        show(unit, own);
-        let (mut shift, mut turned) = (0.0, None);
-        let score;
-        if form.of_units {
-            if self.for_scan {
+        let metric = self.layout.metric;
+        let mut shift = 0.0;
+        let score = if self.layout.exact {
+            let (unit, own) = self.layout.elements_in(slot, own);
+            show(unit, own);
+            if !form.of_units {
+                // The direction of a vector is the vector itself.
+                seen.look(metric, &self.kernels, &self.rotation(), own, query.direction);
+                seen.score
+            } else if self.for_scan {
                 // As the distance, to the last bit: it tells which row is the next one.
-                let from = (query.vector, query.squares);
-                (score, shift) = (metric.distance_from(&self.kernels, from, own), 1.0);
+                shift = 1.0;
+                metric.distance_from(&self.kernels, (query.vector, query.squares), own)
             } else {
-                score = metric.score(&self.kernels, own, query.direction, unit);
+                metric.score(&self.kernels, own, query.direction, unit)
             }
-            seen.look_at_unit(score - shift);
-            turned = Some(query.turned);
         } else {
-            // The direction of a vector is the vector itself.
-            seen.look(metric, &self.kernels, &self.rotation(), own, query.direction);
-            score = seen.score;
+            // Of length 1: see [`Layout::new`].
+            if !self.for_scan {
+                self.layout.vector(slot, own);
+                show(1.0, own);
+            }
+            code::score(metric, &self.kernels, self.layout.coded(slot), query.coded)
+        };
+        if form.of_units {
+            seen.look_at_unit(score - shift);
         }
+        let turned = form.of_units.then_some(query.turned);
         seen.estimates(&self.kernels, form, turned, links, stride, shift, out);
         Some(score)
     }
