@@ -240,15 +240,16 @@ def options():
     return found
 
 
-# Where the fields of each stage are listed: a file, and the first arguments of `known_fields` there.
+# Where the fields of each stage are listed: a file, and the first arguments of `known_fields`, or of `known_fields_or` after the
+# code, there.
 STAGE_OPTIONS = {
-    "$bucket": ("bucket.rs", '"$bucket", doc'), "$bucketAuto": ("bucket.rs", '"$bucketAuto", doc'),
-    "$densify": ("densify.rs", "NAME, doc"), "$densify.range": ("densify.rs", "NAME, range"), "$fill": ("densify.rs", "NAME, doc"),
+    "$bucket": ("bucket.rs", "ErrorCode::Location40197, NAME, doc"), "$bucketAuto": ("bucket.rs", "C::Location40245, NAME, doc"),
+    "$densify": ("densify.rs", "NAME, doc"), "$densify.range": ("densify.rs", '"$densify.range", range'), "$fill": ("densify.rs", "NAME, doc"),
     "$geoNear": ("geo_near.rs", "NAME, operand"), "$graphLookup": ("lookup/graph_lookup.rs", "NAME, doc"),
     "$listSearchIndexes": ("source.rs", "stage, operand"), "$lookup": ("lookup/mod.rs", '"$lookup", doc'),
     "$merge": ("write.rs", "NAME, fields"), "$out": ("write.rs", "stage, doc"), "$sample": ("sample.rs", '"$sample", doc'),
     "$setWindowFields": ("window/mod.rs", "NAME, doc"), "$setWindowFields.output.window": ("window/function.rs", '"window", window'),
-    "$unionWith": ("union_with.rs", '"$unionWith", doc'), "$unwind": ("unwind.rs", '"$unwind", doc'),
+    "$unionWith": ("union_with.rs", '"$unionWith", doc'), "$unwind": ("unwind.rs", "NAME, doc"),
     "$vectorSearch": ("vector_search.rs", "NAME, operand"),
 }
 
@@ -257,7 +258,7 @@ def stage_options():
     found = set()
     for stage, (file, arguments) in STAGE_OPTIONS.items():
         text = source(f"{QUERY}/aggregate/stages/{file}")
-        lists = re.findall(rf"known_fields\({re.escape(arguments)}, &(\w+|\[[^\]]*\])\)", text)
+        lists = re.findall(rf"known_fields(?:_or)?\(\s*(?:[\w:]+, )?{re.escape(arguments)}, &(\w+|\[[^\]]*\])\)", text)
         # Of two in one file, `$fill` and `$listSearchIndexes` come last.
         if not lists:
             fail(f"{file} has no known_fields({arguments}, ..): say in scripts/compatibility_doc.py where the fields of {stage} are")
@@ -461,7 +462,7 @@ def problems():
     for (table, group), names in PARTS.items():
         yield from compare(table, names(), [row for row in rows(table) if row.group == group])
     yield from unlisted_readers()
-    table = source(f"{QUERY}/error.rs") + source(f"{MONGO}/protocol_code.rs")
+    table = source(f"{QUERY}/error/codes.rs") + source(f"{MONGO}/protocol_code.rs")
     for row in rows("errors"):
         name, number = row.data["name"], f"{int(row.name):_}"
         if not (name == f"Location{row.name}" or re.search(rf"\b{name} = ({row.name}|{number}),", table)):

@@ -119,7 +119,7 @@ pub(crate) fn accept<T>(result: Result<T, QueryError>) -> T {
 fn state_of(code: ErrorCode) -> SqlState {
     use ErrorCode as C;
     use SqlState as S;
-    match code {
+    match code.general() {
         C::InternalError | C::UnknownError => S::ERRCODE_INTERNAL_ERROR,
         C::Unauthorized => S::ERRCODE_INSUFFICIENT_PRIVILEGE,
         C::TypeMismatch => S::ERRCODE_DATATYPE_MISMATCH,
@@ -184,7 +184,15 @@ fn hint_of(code: ErrorCode) -> &'static str {
         C::ConflictingUpdateOperators => "Leave one of the two out, or make two updates of them.",
         C::PathNotViable => "Set the whole field, or leave documents with such a value out by the filter.",
         C::NotSingleValueField => "Give the field one value in the filter, or set it in the update.",
-        C::DollarPrefixedFieldName | C::EmptyFieldName | C::DottedFieldName | C::Location40352 => {
+        C::DollarPrefixedFieldName
+        | C::EmptyFieldName
+        | C::DottedFieldName
+        | C::Location15998
+        | C::Location16410
+        | C::Location16411
+        | C::Location16412
+        | C::Location40352
+        | C::Location40353 => {
             "Rename the field: a name is not empty, begins with no dollar sign and has no dots."
         }
         C::IndexNotFound => {
@@ -226,7 +234,7 @@ fn hint_of(code: ErrorCode) -> &'static str {
         C::Location5626500 => {
             "treedb.find() takes it, and updates and deletions do; $geoNear begins a pipeline of treedb.aggregate(); $geoWithin gives no order."
         }
-        C::Location15975 => "A sort is written {\"field\": 1, \"other.field\": -1}.",
+        C::Location15974 | C::Location15975 => "A sort is written {\"field\": 1, \"other.field\": -1}.",
         C::Location31249 | C::Location31253 | C::Location31254 => {
             "A projection either keeps fields ({\"a\": 1}) or leaves them out ({\"a\": 0}); only _id may be the other way."
         }

@@ -60,6 +60,8 @@ codes! {
     PrimarySteppedDown = 189,
     /// A failpoint cannot be set like that.
     FailPointSetFailed = 193,
+    /// A binary of the subtype of UUIDs that has another length.
+    InvalidUUID = 207,
     /// Of failpoints.
     ExceededTimeLimit = 262,
     /// There is no such version of the interface.

@@ -321,7 +321,7 @@ fn invalid_pipelines_are_refused_with_the_name_of_the_stage() {
         (r#"[{"$nonsense":1}]"#, ErrorCode::Location40324, "$nonsense"),
         (r#"[{}]"#, ErrorCode::Location40323, "one field"),
         (r#"[{"$limit":0}]"#, ErrorCode::Location15958, "limit"),
-        (r#"[{"$skip":-1}]"#, ErrorCode::Location15956, "$skip"),
+        (r#"[{"$skip":-1}]"#, ErrorCode::Location5107200, "$skip"),
         (r#"[{"$group":{"n":{"$sum":1}}}]"#, ErrorCode::Location15955, "_id"),
         (r#"[{"$group":{"_id":1,"n":{"$nope":1}}}]"#, ErrorCode::Location15952, "$nope"),
         (r#"[{"$group":{"_id":1,"n":{"$sum":["$a","$b"]}}}]"#, ErrorCode::Location40237, "unary"),
@@ -337,7 +337,7 @@ fn invalid_pipelines_are_refused_with_the_name_of_the_stage() {
             ErrorCode::Location40199,
             "default",
         ),
-        (r#"[{"$match":5}]"#, ErrorCode::FailedToParse, "$match"),
+        (r#"[{"$match":5}]"#, ErrorCode::Location15959, "$match"),
         (r#"[{"$changeStream":{}}]"#, ErrorCode::Location40573, "$changeStream"),
     ] {
         let stages = request(pipeline).pipeline;

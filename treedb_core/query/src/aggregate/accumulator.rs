@@ -6,12 +6,14 @@ use crate::doc::write::{ArrayWriter, Writer};
 use crate::doc::{Collation, Doc, Element, OwnedValue, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Sort;
-use crate::query::expr::stats::{Deviation, Sum, fraction, percentile};
-use crate::query::expr::{Arena, Expr, Found, Globals, Names, Scope, merged, nullish, positive, type_name};
+use crate::query::expr::stats::{Deviation, Sum, percentile};
+use crate::query::expr::{
+    Arena, Expr, Found, Globals, Names, Scope, fractions, merged, nullish, positive, type_name,
+};
 
 use super::group_key::append_collated_key;
 use super::key_table::{HashSeed, KeyTable};
-use super::operand::{failed, known_fields, raw};
+use super::operand::{failed, known_fields_or, raw};
 
 /// A parsed accumulator: `{ $sum: "$x" }`.
 #[derive(Debug, Clone)]
@@ -111,17 +113,21 @@ impl Accumulator {
     /// Parses a field of a stage: its name and `{ $operator: operand }`.
     ///
     /// # Errors
-    /// `Location15952` for an unknown operator, `Location40234` for anything but one operator, `Location40237` for an array of
-    /// operands.
+    /// `Location15952` for an unknown operator, `Location40234` and `Location40238` for anything but one operator,
+    /// `Location40237` for an array of operands.
     pub(crate) fn parse(field: &Element<'_>, names: &Names) -> Result<Accumulator> {
-        let wrong = |what: &str| {
-            QueryError::new(ErrorCode::Location40234, format!("The field '{}' must {what}", field.name_str()))
+        let wrong = |code, what: &str| {
+            Err(QueryError::new(code, format!("The field '{}' must {what}", field.name_str())))
         };
-        let Value::Document(doc) = field.value() else { return Err(wrong("be an accumulator object")) };
+        let not_one = || wrong(ErrorCode::Location40234, "be an accumulator object");
+        let Value::Document(doc) = field.value() else { return not_one() };
         let mut elements = doc.elements();
-        let (Some(operator), None) = (elements.next(), elements.next()) else {
-            return Err(wrong("specify one accumulator"));
+        let Some(operator) = elements.next().filter(|first| first.name.starts_with(b"$")) else {
+            return not_one();
         };
+        if elements.next().is_some() {
+            return wrong(ErrorCode::Location40238, "specify one accumulator");
+        }
         let made = Self::operator(&operator, names)?;
         // The expression operators of the same names take several operands.
         if matches!(operator.value(), Value::Array(_)) {
@@ -163,42 +169,43 @@ impl Accumulator {
             "$top" | "$bottom" | "$topN" | "$bottomN" => {
                 let (many, bottom) = (name.ends_with('N'), name.starts_with("$bottom"));
                 let known: &[&str] = if many { &["n", "sortBy", "output"] } else { &["sortBy", "output"] };
-                let args = arguments(name, value, known)?;
-                let Some(Value::Document(sort)) = args.get("sortBy") else {
-                    return Err(failed(format!("{name} needs a document 'sortBy'")));
+                let codes = (ErrorCode::Location5788001, ErrorCode::Location5788002);
+                let args = arguments(name, value, known, codes)?;
+                let n = if many { count(name, args, names, ErrorCode::Location5788003)? } else { 1 };
+                let output = needed(name, args, "output", names, ErrorCode::Location5788004)?;
+                let sort = match args.get("sortBy") {
+                    Some(Value::Document(sort)) => Sort::parse(raw(sort)?)?,
+                    Some(_) => return Err(failed(format!("{name} needs a document 'sortBy'"))),
+                    None => return Err(missing(name, "sortBy", ErrorCode::Location5788005)),
                 };
-                let sort = Sort::parse(raw(sort)?)?;
-                let n = if many { count(name, args, names)? } else { 1 };
-                let kind = Kind::Top { n, many, bottom };
-                made(kind, needed(name, args, "output", names)?, sort)
+                made(Kind::Top { n, many, bottom }, output, sort)
             }
             "$firstN" | "$lastN" | "$maxN" | "$minN" => {
-                let args = arguments(name, value, &["input", "n"])?;
-                let n = count(name, args, names)?;
+                let shape = match name {
+                    "$firstN" | "$lastN" => ErrorCode::Location5787801,
+                    _ => ErrorCode::Location5787900,
+                };
+                let args = arguments(name, value, &["input", "n"], (shape, ErrorCode::Location5787901))?;
+                let n = count(name, args, names, ErrorCode::Location5787906)?;
                 let kind = match name {
                     "$firstN" => Kind::FirstN(n),
                     "$lastN" => Kind::LastN(n),
                     name => Kind::Extreme { n, greatest: name == "$maxN" },
                 };
-                made(kind, needed(name, args, "input", names)?, None)
+                made(kind, needed(name, args, "input", names, ErrorCode::Location5787907)?, None)
             }
             "$percentile" | "$median" => {
                 let many = name == "$percentile";
                 let known: &[&str] = if many { &["input", "p", "method"] } else { &["input", "method"] };
-                let args = arguments(name, value, known)?;
+                let shape = if many { ErrorCode::Location7429703 } else { ErrorCode::Location7436100 };
+                let args = arguments(name, value, known, (shape, ErrorCode::Location40415))?;
+                let input = needed(name, args, "input", names, ErrorCode::Location40414)?;
                 let parts = if many {
-                    let wrong =
-                        || failed("$percentile: 'p' must be an array of numbers from 0 to 1".to_owned());
-                    constant(&needed(name, args, "p", names)?, |found| match found {
-                        Some(Value::Array(parts)) if !parts.is_empty() => {
-                            parts.elements().map(|one| fraction(one.value()).ok_or_else(wrong)).collect()
-                        }
-                        _ => Err(wrong()),
-                    })?
+                    constant(&needed(name, args, "p", names, ErrorCode::Location40414)?, fractions)?
                 } else {
                     vec![0.5]
                 };
-                made(Kind::Percentile { parts, many }, needed(name, args, "input", names)?, None)
+                made(Kind::Percentile { parts, many }, input, None)
             }
             "$accumulator" => Err(QueryError::new(
                 ErrorCode::NotImplemented,
@@ -387,7 +394,7 @@ impl Accumulator {
                 found if nullish(found) => 0,
                 found => {
                     return Err(QueryError::new(
-                        ErrorCode::TypeMismatch,
+                        ErrorCode::Location40400,
                         format!(
                             "$mergeObjects requires object inputs, but input is of type {}",
                             type_name(found)
@@ -526,23 +533,37 @@ fn grown(list: &mut ArrayWriter, value: Value<'_>) -> usize {
     list.bytes() - before
 }
 
-fn arguments<'v>(name: &str, value: Value<'v>, known: &[&str]) -> Result<Doc<'v>> {
+/// The arguments of an accumulator; the codes of the errors of what is no document, and of an argument that does not exist.
+fn arguments<'v>(
+    name: &str,
+    value: Value<'v>,
+    known: &[&str],
+    (shape, unknown): (ErrorCode, ErrorCode),
+) -> Result<Doc<'v>> {
     let Value::Document(doc) = value else {
-        return Err(failed(format!("{name} needs a document of arguments")));
+        return Err(QueryError::new(
+            shape,
+            format!("{name}: specification must be an object; found {}", crate::doc::shown(value)),
+        ));
     };
-    known_fields(name, doc, known)?;
+    known_fields_or(unknown, name, doc, known)?;
     Ok(doc)
 }
 
-fn needed(name: &str, args: Doc<'_>, argument: &str, names: &Names) -> Result<Expr> {
+/// An argument; the code of the error if there is none.
+fn needed(name: &str, args: Doc<'_>, argument: &str, names: &Names, code: ErrorCode) -> Result<Expr> {
     match args.get(argument) {
         Some(value) => Expr::parse(value, names),
-        None => Err(failed(format!("Missing value for '{argument}' in {name}"))),
+        None => Err(missing(name, argument, code)),
     }
 }
 
-fn count(name: &str, args: Doc<'_>, names: &Names) -> Result<usize> {
-    let n = needed(name, args, "n", names)?;
+fn missing(name: &str, argument: &str, code: ErrorCode) -> QueryError {
+    QueryError::new(code, format!("Missing value for '{argument}' in {name}"))
+}
+
+fn count(name: &str, args: Doc<'_>, names: &Names, missing: ErrorCode) -> Result<usize> {
+    let n = needed(name, args, "n", names, missing)?;
     let reads = n.reads();
     if reads.whole || !reads.paths.is_empty() {
         return Err(QueryError::new(
@@ -563,11 +584,13 @@ impl Outputs {
         let mut all: Vec<(String, Accumulator)> = Vec::new();
         for element in doc.elements().filter(|element| !except.contains(&element.name_str())) {
             let name = element.name_str();
-            if name.contains('.') || name.starts_with('$') {
-                return Err(QueryError::new(
-                    ErrorCode::Location40234,
-                    format!("The field name '{name}' cannot contain '.' or begin with '$'"),
-                ));
+            let wrong =
+                |code, what| Err(QueryError::new(code, format!("The field name '{name}' cannot {what}")));
+            if name.contains('.') {
+                return wrong(ErrorCode::Location40235, "contain '.'");
+            }
+            if name.starts_with('$') {
+                return wrong(ErrorCode::Location40236, "be an operator name");
             }
             all.push((name.to_owned(), Accumulator::parse(&element, names)?));
         }

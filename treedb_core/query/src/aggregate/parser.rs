@@ -8,7 +8,7 @@ use crate::doc::{Doc, Element, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::Names;
 
-use super::operand::{failed, raw};
+use super::operand::raw;
 use super::pipeline::Pipeline;
 use super::stage::{PlannedStage, Role, Stage, StageParser};
 use super::stages::{
@@ -115,7 +115,10 @@ fn parse_stages(stages: Value<'_>, parser: &StageParser) -> Result<Vec<PlannedSt
             ));
         };
         if at >= MAX_STAGES {
-            return Err(failed(format!("a pipeline has at most {MAX_STAGES} stages")));
+            return Err(QueryError::new(
+                ErrorCode::Location7749501,
+                format!("Pipeline length must be no longer than {MAX_STAGES} stages."),
+            ));
         }
         if parsed.last().is_some_and(|last| matches!(last.role(), Role::Write)) {
             return Err(QueryError::new(
@@ -124,14 +127,21 @@ fn parse_stages(stages: Value<'_>, parser: &StageParser) -> Result<Vec<PlannedSt
             ));
         }
         let name = stage.elements().next().map(|element| element.name_str().to_owned()).unwrap_or_default();
+        let only_first = || {
+            QueryError::new(
+                ErrorCode::Location40602,
+                format!("{name} is only valid as the first stage in a pipeline"),
+            )
+        };
+        // As the first stage it is not one of these, but a way to watch.
+        if at > 0 && name == "$changeStream" {
+            return Err(only_first());
+        }
         let without_scores =
             (has_scores && WITHOUT_SCORES.contains(&name.as_str())).then(|| parser.with_scores(false));
         let found = parse_stage(stage, without_scores.as_ref().or(own.as_ref()).unwrap_or(parser))?;
         if at > 0 && found.first().is_some_and(|first| matches!(first.role(), Role::Source(_))) {
-            return Err(QueryError::new(
-                ErrorCode::Location40602,
-                format!("{name} is only valid as the first stage in a pipeline"),
-            ));
+            return Err(only_first());
         }
         let after = found.iter().fold(has_scores, |before, stage| stage.stage.scores().after(before));
         if after != has_scores {

@@ -11,7 +11,8 @@ use treedb_query::query::ErrorCode;
 use crate::access::identity::UserId;
 use crate::mongo::args::{args, number};
 use crate::mongo::common_fields::CommonFields;
-use crate::mongo::error::CommandError;
+use crate::mongo::error::{Code, CommandError};
+use crate::mongo::protocol_code::ProtocolCode;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -23,12 +24,10 @@ impl SessionId {
     /// Reads `{id: UUID}`. A session belongs to the user who began it: others get another one by the same id.
     ///
     /// # Errors
-    /// `TypeMismatch` for anything else.
+    /// `TypeMismatch` for a value of another type, and `InvalidUUID` for a UUID of another length. MongoDB tells them apart.
     pub(crate) fn read(value: RawBsonRef<'_>, user: Option<&UserId>) -> Result<Self> {
-        let wrong = || {
-            CommandError::new(ErrorCode::TypeMismatch, "a session id is a document {id: UUID} of 16 bytes")
-        };
-        let document = value.as_document().ok_or_else(wrong)?;
+        let wrong = |code: Code| CommandError::new(code, "a session id is a document {id: UUID} of 16 bytes");
+        let document = value.as_document().ok_or_else(|| wrong(ErrorCode::TypeMismatch.into()))?;
         for arg in args("lsid", document) {
             let arg = arg?;
             // The rest of what an internal session of MongoDB has.
@@ -38,10 +37,12 @@ impl SessionId {
         }
         match document.get("id")? {
             Some(RawBsonRef::Binary(id)) if id.subtype == BinarySubtype::Uuid => {
-                let id: [u8; 16] = id.bytes.try_into().map_err(|_| wrong())?;
+                let id: [u8; 16] =
+                    id.bytes.try_into().map_err(|_| wrong(ProtocolCode::InvalidUUID.into()))?;
                 Ok(SessionId(user.map_or(id, |user| own_id(id, user))))
             }
-            _ => Err(wrong()),
+            Some(_) => Err(wrong(ErrorCode::TypeMismatch.into())),
+            None => Err(CommandError::missing("lsid.id")),
         }
     }
 
@@ -175,6 +176,7 @@ mod tests {
                 72,
             ),
             (rawdoc! { "lsid": { "id": 1 }, "txnNumber": 1_i64 }, 14),
+            (rawdoc! { "lsid": {}, "txnNumber": 1_i64 }, 40414),
         ] {
             assert_eq!(kind(&body).unwrap_err().code, code, "{body:?}");
         }

@@ -14,12 +14,69 @@ use crate::query::finish_document;
 
 use crate::aggregate::accumulator::{Outputs, State};
 use crate::aggregate::context::Context;
-use crate::aggregate::operand::{document, known_fields, memory_exceeded};
+use crate::aggregate::operand::{document_or, known_fields_or, memory_exceeded};
 use crate::aggregate::stage::{PlannedStage, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream};
 
-fn wrong(message: &str) -> QueryError {
-    QueryError::new(ErrorCode::Location40201, message)
+/// Refuses a `groupBy` that is neither a path nor an expression.
+fn check_group_by(code: ErrorCode, stage: &str, by: Value<'_>) -> Result<()> {
+    let groups = match by {
+        Value::Document(doc) => doc.elements().next().is_some_and(|first| first.name.starts_with(b"$")),
+        Value::String(path) => path.starts_with(b"$"),
+        _ => false,
+    };
+    if groups {
+        return Ok(());
+    }
+    Err(QueryError::new(
+        code,
+        format!(
+            "The {stage} 'groupBy' field must be defined as a $-prefixed path or an expression, but found: {}",
+            crate::doc::shown(by)
+        ),
+    ))
+}
+
+/// The `output` of a stage, or `otherwise`; the code of the error if it is no document.
+fn output_of<'a>(code: ErrorCode, stage: &str, doc: Doc<'a>, otherwise: Doc<'a>) -> Result<Doc<'a>> {
+    match doc.get("output") {
+        Some(Value::Document(output)) => Ok(output),
+        None => Ok(otherwise),
+        Some(other) => Err(QueryError::new(
+            code,
+            format!("The {stage} 'output' field must be an object, but found type: {}", other.type_name()),
+        )),
+    }
+}
+
+/// The `boundaries` of `$bucket`.
+fn boundaries_of<'a>(value: Value<'a>, collation: &Collation) -> Result<Vec<Value<'a>>> {
+    use ErrorCode as C;
+    let wrong = |code, message: String| Err(QueryError::new(code, message));
+    let Value::Array(boundaries) = value else {
+        let found = value.type_name();
+        let message = format!("The $bucket 'boundaries' field must be an array, but found type: {found}");
+        return wrong(C::Location40200, message);
+    };
+    let boundaries: Vec<Value<'_>> = boundaries.elements().map(|boundary| boundary.value()).collect();
+    if boundaries.len() < 2 {
+        let message = "The $bucket 'boundaries' field must have at least 2 values";
+        return wrong(C::Location40192, message.to_owned());
+    }
+    for pair in boundaries.windows(2) {
+        let &[low, high] = pair else { continue };
+        let (low_type, high_type) = (low.type_name(), high.type_name());
+        if class(&low) != class(&high) {
+            let message = "All values in the 'boundaries' option to $bucket must have the same type. Found";
+            return wrong(C::Location40193, format!("{message} {low_type} and {high_type}"));
+        }
+        if !collation.compare(low, high).is_lt() {
+            let message = "The 'boundaries' option to $bucket must be sorted in ascending order, but found";
+            let (low, high) = (crate::doc::shown(low), crate::doc::shown(high));
+            return wrong(C::Location40194, format!("{message} {low} before {high}"));
+        }
+    }
+    Ok(boundaries)
 }
 
 /// The output of a bucket unless the stage says otherwise.
@@ -30,20 +87,18 @@ fn default_output() -> RawDocumentBuf {
 /// `$bucket` as a `$group` by a `$switch` expression, and a `$sort`.
 pub(crate) fn bucket(stage: &Element<'_>, parser: &StageParser) -> Result<Vec<RawDocumentBuf>> {
     let collation = parser.names.collation();
-    let doc = document(stage)?;
-    known_fields("$bucket", doc, &["groupBy", "boundaries", "default", "output"])?;
-    let (Some(by), Some(Value::Array(boundaries))) = (doc.find(b"groupBy"), doc.get("boundaries")) else {
-        return Err(wrong("$bucket requires 'groupBy' and an array 'boundaries' to be specified"));
-    };
-    let boundaries: Vec<Value<'_>> = boundaries.elements().map(|boundary| boundary.value()).collect();
-    let ordered = boundaries
-        .windows(2)
-        .all(|pair| matches!(pair, [a, b] if class(a) == class(b) && collation.compare(*a, *b).is_lt()));
-    if boundaries.len() < 2 || !ordered {
-        return Err(wrong(
-            "$bucket: 'boundaries' must be at least two values of one type, in ascending order",
+    const NAME: &str = "$bucket";
+    let doc = document_or(ErrorCode::Location40201, stage)?;
+    let options = ["groupBy", "boundaries", "default", "output"];
+    known_fields_or(ErrorCode::Location40197, NAME, doc, &options)?;
+    let (Some(by), Some(boundaries)) = (doc.find(b"groupBy"), doc.get("boundaries")) else {
+        return Err(QueryError::new(
+            ErrorCode::Location40198,
+            "$bucket requires 'groupBy' and 'boundaries' to be specified.",
         ));
-    }
+    };
+    check_group_by(ErrorCode::Location40202, NAME, by.value())?;
+    let boundaries = boundaries_of(boundaries, collation)?;
     if let (Some(default), [low, .., high]) = (doc.get("default"), boundaries.as_slice())
         && collation.compare(*low, default).is_le()
         && collation.compare(default, *high).is_lt()
@@ -93,11 +148,7 @@ pub(crate) fn bucket(stage: &Element<'_>, parser: &StageParser) -> Result<Vec<Ra
     out.close(switch);
     out.close(id);
     let count = default_output();
-    let output = match doc.get("output") {
-        Some(Value::Document(output)) => output,
-        None => Doc::from(&count),
-        Some(_) => return Err(wrong("$bucket: 'output' must be a document")),
-    };
+    let output = output_of(ErrorCode::Location40196, NAME, doc, Doc::from(&count))?;
     output.elements().for_each(|field| out.copy(&field));
     out.close(group);
     Ok(vec![out.finish(), rawdoc! { "$sort": { "_id": 1 } }])
@@ -122,27 +173,41 @@ struct BucketAutoStream {
 impl Stage for BucketAuto {
     fn parse(stage: &Element<'_>, parser: &StageParser) -> Result<Self> {
         let names = &parser.names;
-        let doc = document(stage)?;
-        known_fields("$bucketAuto", doc, &["groupBy", "buckets", "output", "granularity"])?;
+        use ErrorCode as C;
+        const NAME: &str = "$bucketAuto";
+        let doc = document_or(C::Location40240, stage)?;
+        let known = ["groupBy", "buckets", "output", "granularity"];
+        known_fields_or(C::Location40245, NAME, doc, &known)?;
         if doc.get("granularity").is_some() {
             return Err(QueryError::new(
                 ErrorCode::NotImplemented,
                 "$bucketAuto: 'granularity' is not supported: name the boundaries with $bucket",
             ));
         }
-        let buckets = doc.get("buckets").and_then(|n| n.as_integer()).and_then(|n| usize::try_from(n).ok());
-        let (Some(by), Some(buckets)) = (doc.get("groupBy"), buckets.filter(|n| (1..=1 << 20).contains(n)))
-        else {
-            return Err(wrong(
-                "$bucketAuto requires 'groupBy' and a whole number of 'buckets' greater than 0",
+        let (Some(by), Some(given)) = (doc.get("groupBy"), doc.get("buckets")) else {
+            return Err(QueryError::new(
+                C::Location40246,
+                "$bucketAuto requires 'groupBy' and 'buckets' to be specified",
+            ));
+        };
+        check_group_by(C::Location40239, NAME, by)?;
+        let buckets = given.as_integer().and_then(|n| i32::try_from(n).ok());
+        let Some(buckets) = buckets.and_then(|n| usize::try_from(n).ok()).filter(|n| *n > 0) else {
+            let code = match buckets {
+                Some(_) => C::Location40243,
+                None if given.is_number() => C::Location40242,
+                None => C::Location40241,
+            };
+            return Err(QueryError::new(
+                code,
+                format!(
+                    "The $bucketAuto 'buckets' field must be a 32-bit integer greater than 0, but found: {}",
+                    crate::doc::shown(given)
+                ),
             ));
         };
         let count = default_output();
-        let output = match doc.get("output") {
-            Some(Value::Document(output)) => output,
-            None => Doc::from(&count),
-            Some(_) => return Err(wrong("$bucketAuto: 'output' must be a document")),
-        };
+        let output = output_of(C::Location40244, NAME, doc, Doc::from(&count))?;
         let (by, outputs) = (Expr::parse(by, names)?, Outputs::parse(output, &[], names)?);
         Ok(BucketAuto { by, buckets, collation: names.collation().clone(), outputs })
     }

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 
 use crate::access::Flow;
+use crate::doc::compare::compare;
 use crate::doc::write::{ArrayWriter, Writer};
 use crate::doc::{Collation, Doc, Element, OwnedValue, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
@@ -16,7 +17,8 @@ use crate::query::expr::number::Num;
 
 use crate::aggregate::context::Context;
 use crate::aggregate::operand::{
-    document, failed, known_fields, memory_exceeded, optional_string, required_string,
+    IDL, document, failed, known_fields, memory_exceeded, missing_field, optional_string_or, required_string,
+    wrong_field,
 };
 use crate::aggregate::score::{Scored, Scores, pass_on};
 use crate::aggregate::set_value::with_value;
@@ -89,7 +91,9 @@ impl Point {
     }
 }
 
+/// The paths of `partitionByFields`.
 fn paths(stage: &str, value: Option<Value<'_>>) -> Result<Vec<Path>> {
+    let wrong = |found| wrong_field(stage, "partitionByFields", "an array of field names", found);
     match value {
         None => Ok(Vec::new()),
         Some(Value::Array(all)) => all
@@ -100,10 +104,64 @@ fn paths(stage: &str, value: Option<Value<'_>>) -> Result<Vec<Path>> {
                     check_path(path)?;
                     Ok(Path::new(path))
                 }
-                _ => Err(failed(format!("{stage}: 'partitionByFields' must be an array of field names"))),
+                other => Err(wrong(other)),
             })
             .collect(),
-        Some(_) => Err(failed(format!("{stage}: 'partitionByFields' must be an array of field names"))),
+        Some(other) => Err(wrong(other)),
+    }
+}
+
+/// A field of an operand that must be a document.
+fn required_document<'a>(stage: &str, doc: Doc<'a>, name: &str) -> Result<Doc<'a>> {
+    match doc.get(name) {
+        Some(Value::Document(found)) => Ok(found),
+        Some(other) => Err(wrong_field(stage, name, "object", other)),
+        None => Err(missing_field(stage, name)),
+    }
+}
+
+/// The `bounds` of `$densify`; `unit` is that of its step.
+fn bounds_of(given: Option<Value<'_>>, unit: Option<Unit>) -> Result<Bounds> {
+    use ErrorCode as C;
+    let wrong = |code, what: &str| Err(QueryError::new(code, format!("$densify: {what}")));
+    let edges: Vec<_> = match given {
+        Some(Value::String(b"full")) => return Ok(Bounds::Full),
+        Some(Value::String(b"partition")) => return Ok(Bounds::Partition),
+        Some(Value::String(_)) => {
+            return wrong(C::Location5946802, "'bounds' as a string must be 'full' or 'partition'");
+        }
+        Some(Value::Array(edges)) => edges.elements().map(|edge| edge.value()).collect(),
+        Some(_) => {
+            return wrong(C::Location5733404, "'bounds' must be 'full', 'partition' or an array of two");
+        }
+        None => return Err(missing_field("$densify.range", "bounds")),
+    };
+    let &[low, high] = edges.as_slice() else {
+        return wrong(C::Location5733403, "an array of 'bounds' must have exactly two elements");
+    };
+    if compare(low, high).is_gt() {
+        return wrong(C::Location5733402, "an array of 'bounds' must be in ascending order");
+    }
+    match (Point::new(low), Point::new(high)) {
+        (Some(Point::Number(..)), _) if unit.is_some() => {
+            wrong(C::Location5733409, "'bounds' that are numbers may not have a 'unit'")
+        }
+        (Some(Point::Number(..)), Some(Point::Number(..))) => {
+            Ok(Bounds::Given(OwnedValue::from_value(low), OwnedValue::from_value(high)))
+        }
+        (Some(Point::Number(..)), _) => {
+            wrong(C::Location5733406, "'bounds' must be two numbers or two dates, not a number and another")
+        }
+        (Some(Point::Date(_)), Some(Point::Date(_))) if unit.is_none() => {
+            wrong(C::Location5733410, "'bounds' that are dates must have a 'unit'")
+        }
+        (Some(Point::Date(_)), Some(Point::Date(_))) => {
+            Ok(Bounds::Given(OwnedValue::from_value(low), OwnedValue::from_value(high)))
+        }
+        (Some(Point::Date(_)), _) => {
+            wrong(C::Location5733405, "'bounds' must be two numbers or two dates, not a date and another")
+        }
+        (None, _) => wrong(C::Location5946800, "'bounds' must be numbers or dates"),
     }
 }
 
@@ -146,38 +204,35 @@ impl Stage for Densify {
         const NAME: &str = "$densify";
         let doc = document(stage)?;
         known_fields(NAME, doc, &["field", "partitionByFields", "range"])?;
-        let field = required_string(NAME, doc, "field")?;
+        let field = required_string(IDL, NAME, doc, "field")?;
         check_path(field)?;
-        let Some(Value::Document(range)) = doc.get("range") else {
-            return Err(failed("$densify needs a document 'range'"));
-        };
-        known_fields(NAME, range, &["step", "unit", "bounds"])?;
-        let step = range.get("step").and_then(Num::new).map(Num::double).filter(|step| *step > 0.0);
-        let step = step.ok_or_else(|| failed("$densify needs a 'step' greater than 0"))?;
-        let unit = match optional_string(NAME, range, "unit")? {
+        let range = required_document(NAME, doc, "range")?;
+        known_fields("$densify.range", range, &["step", "unit", "bounds"])?;
+        let step = range.get("step").ok_or_else(|| missing_field("$densify.range", "step"))?;
+        let step = Num::new(step).map(Num::double).filter(|step| *step > 0.0);
+        let step = step.ok_or_else(|| {
+            QueryError::new(ErrorCode::Location5733401, "$densify needs a 'step' greater than 0")
+        })?;
+        let unit = match optional_string_or(ErrorCode::TypeMismatch, "$densify.range", range, "unit")? {
             None => None,
             Some(unit) => {
                 if step.fract() != 0.0 {
-                    return Err(failed("$densify: a 'step' of dates is a whole number"));
+                    return Err(QueryError::new(
+                        ErrorCode::Location6586400,
+                        "$densify: a 'step' of dates is a whole number",
+                    ));
                 }
                 Some(Unit::parse(unit).ok_or_else(|| failed(format!("$densify: unknown unit '{unit}'")))?)
             }
         };
-        let bounds = match range.get("bounds") {
-            Some(Value::String(b"full")) => Bounds::Full,
-            Some(Value::String(b"partition")) => Bounds::Partition,
-            Some(Value::Array(edges)) => {
-                let edges: Vec<_> = edges.elements().map(|edge| edge.value()).collect();
-                match edges.as_slice() {
-                    &[low, high] if Point::new(low).is_some() && Point::new(high).is_some() => {
-                        Bounds::Given(OwnedValue::from_value(low), OwnedValue::from_value(high))
-                    }
-                    _ => return Err(failed("$densify: 'bounds' are two numbers or two dates")),
-                }
-            }
-            _ => return Err(failed("$densify: 'bounds' must be full, partition or an array of two")),
-        };
+        let bounds = bounds_of(range.get("bounds"), unit)?;
         let partition = paths(NAME, doc.get("partitionByFields"))?;
+        if partition.is_empty() && matches!(bounds, Bounds::Partition) {
+            return Err(QueryError::new(
+                ErrorCode::Location5733408,
+                "$densify: the 'bounds' partition need 'partitionByFields': you may have meant full",
+            ));
+        }
         let collation = collation.clone();
         Ok(Densify { field: Path::new(field), partition, step, unit, bounds, collation })
     }
@@ -224,7 +279,7 @@ impl DensifyStream {
                 None | Some(Value::Null) => None,
                 Some(value) => Some(Point::new(value).ok_or_else(|| {
                     QueryError::new(
-                        ErrorCode::TypeMismatch,
+                        ErrorCode::Location5733201,
                         format!(
                             "$densify: the field '{}' must be a number or a date, found {}",
                             stage.field,
@@ -280,7 +335,7 @@ impl DensifyStream {
                     added += 1;
                     if added > MAX_ADDED {
                         return Err(QueryError::new(
-                            ErrorCode::BadValue,
+                            ErrorCode::Location5897900,
                             format!("$densify would add more than {MAX_ADDED} documents: take a larger step"),
                         ));
                     }
@@ -313,9 +368,16 @@ pub(crate) fn fill(stage: &Element<'_>, _: &StageParser) -> Result<Vec<RawDocume
     const NAME: &str = "$fill";
     let doc = document(stage)?;
     known_fields(NAME, doc, &["partitionBy", "partitionByFields", "sortBy", "output"])?;
-    let Some(Value::Document(outputs)) = doc.get("output") else {
-        return Err(failed("$fill needs a document 'output'"));
-    };
+    let outputs = required_document(NAME, doc, "output")?;
+    if outputs.is_empty() {
+        return Err(QueryError::new(ErrorCode::Location6050203, "$fill needs a field in its 'output'"));
+    }
+    if doc.get("partitionBy").is_some() && doc.get("partitionByFields").is_some() {
+        return Err(QueryError::new(
+            ErrorCode::Location6050204,
+            "$fill has at most one of 'partitionBy' and 'partitionByFields'",
+        ));
+    }
     let (mut window, mut set) = (Writer::new(128), Writer::new(128));
     let (mut windows, mut sets) = (0, 0);
     let outer = window.open_document(b"$setWindowFields");
@@ -330,7 +392,7 @@ pub(crate) fn fill(stage: &Element<'_>, _: &StageParser) -> Result<Vec<RawDocume
     }
     if let Some(sort) = doc.find(b"sortBy") {
         if !matches!(sort.value(), Value::Document(_)) {
-            return Err(failed("$fill needs a document 'sortBy'"));
+            return Err(wrong_field(NAME, "sortBy", "object", sort.value()));
         }
         window.copy(&sort);
     }
@@ -340,7 +402,10 @@ pub(crate) fn fill(stage: &Element<'_>, _: &StageParser) -> Result<Vec<RawDocume
         let path = output.name_str();
         let own = format!("${path}");
         let Value::Document(how) = output.value() else {
-            return Err(failed(format!("$fill: '{path}' must have a 'value' or a 'method'")));
+            return Err(QueryError::new(
+                ErrorCode::Location6050200,
+                format!("$fill: '{path}' must be an object with a 'value' or a 'method'"),
+            ));
         };
         match (how.find(b"value"), how.get("method")) {
             (Some(value), None) => {
@@ -360,10 +425,17 @@ pub(crate) fn fill(stage: &Element<'_>, _: &StageParser) -> Result<Vec<RawDocume
                 window.close(open);
                 windows += 1;
             }
-            _ => {
-                return Err(failed(format!(
-                    "$fill: '{path}' must have a 'value' or the 'method' linear or locf"
-                )));
+            (value, method) => {
+                let code = match (value, method) {
+                    (Some(_), Some(_)) => ErrorCode::Location6050201,
+                    (_, Some(Value::String(_))) => ErrorCode::Location6050202,
+                    (_, Some(_)) => ErrorCode::TypeMismatch,
+                    (_, None) => ErrorCode::FailedToParse,
+                };
+                return Err(QueryError::new(
+                    code,
+                    format!("$fill: '{path}' must have a 'value' or the 'method' linear or locf"),
+                ));
             }
         }
     }

@@ -9,7 +9,7 @@ use crate::doc::{Doc, Element, MAX_DOCUMENT_SIZE, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
 use crate::aggregate::context::Context;
-use crate::aggregate::operand::{document, failed};
+use crate::aggregate::operand::{document_or, failed};
 use crate::aggregate::pipeline::Pipeline;
 use crate::aggregate::stage::{PlannedStage, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, collect};
@@ -39,7 +39,7 @@ impl DocumentStream for SharedStream {
 
 impl Stage for Facet {
     fn parse(stage: &Element<'_>, parser: &StageParser) -> Result<Self> {
-        let doc = document(stage)?;
+        let doc = document_or(ErrorCode::Location40169, stage)?;
         let parser = parser.nested(parser.names.clone())?;
         let mut facets = Vec::new();
         for facet in doc.elements() {
@@ -48,6 +48,21 @@ impl Stage for Facet {
                 return Err(failed(format!(
                     "$facet: the name '{name}' cannot contain '.' or begin with '$'"
                 )));
+            }
+            let Value::Array(stages) = facet.value() else {
+                return Err(QueryError::new(
+                    ErrorCode::Location40170,
+                    format!(
+                        "arguments to $facet must be arrays, {name} is type {}",
+                        facet.value().type_name()
+                    ),
+                ));
+            };
+            if stages.elements().any(|stage| !matches!(stage.value(), Value::Document(_))) {
+                return Err(QueryError::new(
+                    ErrorCode::Location40171,
+                    format!("elements of arrays in $facet spec must be objects, those of {name} are not"),
+                ));
             }
             let pipeline = Pipeline::within(facet.value(), &parser)?;
             if pipeline.begins_with_source() {
@@ -59,7 +74,10 @@ impl Stage for Facet {
             facets.push((name.to_owned(), pipeline));
         }
         if facets.is_empty() {
-            return Err(failed("the $facet specification must be a non-empty object"));
+            return Err(QueryError::new(
+                ErrorCode::Location40169,
+                "the $facet specification must be a non-empty object",
+            ));
         }
         Ok(Facet(facets))
     }

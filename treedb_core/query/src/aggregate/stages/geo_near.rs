@@ -7,7 +7,7 @@ use bson::RawDocumentBuf;
 use crate::doc::{Doc, Element, Path, Value, shown};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::geo::{Grid, Near, Work, number};
-use crate::query::expr::{Arena, Globals};
+use crate::query::expr::{Arena, Globals, check_names};
 use crate::query::{Filter, Query, interrupt};
 
 use crate::aggregate::context::Context;
@@ -49,12 +49,7 @@ fn path(operand: Doc<'_>, name: &str, code: ErrorCode) -> Result<Option<Path>> {
         None => Ok(None),
         Some(Value::String(text)) => {
             let text = String::from_utf8_lossy(text);
-            if text.split('.').any(str::is_empty) {
-                return Err(QueryError::new(
-                    ErrorCode::Location40352,
-                    format!("{NAME}: '{name}' must be a path without empty field names, found '{text}'"),
-                ));
-            }
+            check_names(&text)?;
             Ok(Some(Path::new(&text)))
         }
         Some(other) => Err(QueryError::new(

@@ -37,7 +37,7 @@ pub(crate) struct Skip(u64);
 
 impl Stage for Skip {
     fn parse(stage: &Element<'_>, _: &StageParser) -> Result<Self> {
-        number(stage, ErrorCode::Location15956).map(Skip)
+        number(stage, ErrorCode::Location5107200).map(Skip)
     }
 
     fn open(self: Arc<Self>, input: BoxedStream, _: &[PlannedStage], _: &Context) -> Result<BoxedStream> {
@@ -74,7 +74,7 @@ pub(crate) struct Limit(u64);
 
 impl Stage for Limit {
     fn parse(stage: &Element<'_>, _: &StageParser) -> Result<Self> {
-        match number(stage, ErrorCode::Location15957)? {
+        match number(stage, ErrorCode::Location5107201)? {
             0 => Err(QueryError::new(ErrorCode::Location15958, "the limit must be positive")),
             limit => Ok(Limit(limit)),
         }

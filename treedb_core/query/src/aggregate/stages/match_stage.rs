@@ -6,11 +6,11 @@ use bson::{RawDocument, RawDocumentBuf, rawdoc};
 
 use crate::access::Flow;
 use crate::doc::Element;
-use crate::error::Result;
+use crate::error::{ErrorCode, Result};
 use crate::query::expr::{Arena, Globals};
 
 use crate::aggregate::context::Context;
-use crate::aggregate::operand::document;
+use crate::aggregate::operand::document_or;
 use crate::aggregate::predicate::Predicate;
 use crate::aggregate::stage::{PlannedStage, Reads, Role, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, Visitor};
@@ -28,7 +28,7 @@ impl Match {
 
 impl Stage for Match {
     fn parse(stage: &Element<'_>, parser: &StageParser) -> Result<Self> {
-        Predicate::parse(document(stage)?, &parser.names).map(Match)
+        Predicate::parse(document_or(ErrorCode::Location15959, stage)?, &parser.names).map(Match)
     }
 
     fn open(

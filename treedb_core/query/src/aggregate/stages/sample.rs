@@ -6,11 +6,11 @@ use bson::RawDocumentBuf;
 
 use crate::access::Flow;
 use crate::doc::Element;
-use crate::error::Result;
+use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::random;
 
 use crate::aggregate::context::Context;
-use crate::aggregate::operand::{document, failed, known_fields, memory_exceeded};
+use crate::aggregate::operand::{document_or, known_fields_or, memory_exceeded};
 use crate::aggregate::score::Scores;
 use crate::aggregate::stage::{PlannedStage, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, VecStream};
@@ -31,13 +31,20 @@ struct SampleStream {
 
 impl Stage for Sample {
     fn parse(stage: &Element<'_>, _: &StageParser) -> Result<Self> {
-        let doc = document(stage)?;
-        known_fields("$sample", doc, &["size"])?;
-        let size =
-            doc.get("size").and_then(|size| size.as_integer()).and_then(|size| usize::try_from(size).ok());
+        let doc = document_or(ErrorCode::Location28745, stage)?;
+        known_fields_or(ErrorCode::Location28748, "$sample", doc, &["size"])?;
+        let given = doc.get("size");
+        let size = given.and_then(|size| size.as_integer()).and_then(|size| usize::try_from(size).ok());
+        let code = match given {
+            None => ErrorCode::Location28749,
+            Some(size) if !size.is_number() => ErrorCode::Location28746,
+            Some(_) => ErrorCode::Location28747,
+        };
         match size.filter(|size| *size > 0) {
             Some(size) => Ok(Sample { size }),
-            None => Err(failed("$sample needs a 'size' that is a whole number greater than 0")),
+            None => {
+                Err(QueryError::new(code, "$sample needs a 'size' that is a whole number greater than 0"))
+            }
         }
     }
 

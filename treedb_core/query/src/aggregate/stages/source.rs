@@ -11,7 +11,9 @@ use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::{Arena, Expr, Scope};
 
 use crate::aggregate::context::Context;
-use crate::aggregate::operand::{document, failed, known_fields, optional_string, raw};
+use crate::aggregate::operand::{
+    document, document_or, failed, known_fields, known_fields_or, optional_string, raw,
+};
 use crate::aggregate::stage::{PlannedStage, Role, Source, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, VecStream};
 
@@ -100,7 +102,8 @@ impl Stage for OwnSource {
                 OwnSource::SearchIndexes { name, id }
             }
             _ => {
-                known_fields("$indexStats", document(stage)?, &[])?;
+                let code = ErrorCode::Location28803;
+                known_fields_or(code, "$indexStats", document_or(code, stage)?, &[])?;
                 OwnSource::IndexStats
             }
         })

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use bson::RawDocumentBuf;
 
 use crate::doc::{Doc, Element, Value};
-use crate::error::Result;
+use crate::error::{ErrorCode, Result};
 use crate::query::expr::CurrentScore;
 
 use crate::aggregate::context::Context;
-use crate::aggregate::operand::{document, failed, known_fields, optional_string};
+use crate::aggregate::operand::{document, failed, known_fields, optional_string_or};
 use crate::aggregate::pipeline::Pipeline;
 use crate::aggregate::score::Scores;
 use crate::aggregate::stage::{PlannedStage, Stage, StageParser};
@@ -33,7 +33,7 @@ impl Stage for UnionWith {
         known_fields("$unionWith", doc, &["coll", "pipeline"])?;
         let pipeline = doc.get("pipeline").unwrap_or(Value::Array(Doc::EMPTY));
         let pipeline = Pipeline::within(pipeline, &parser)?;
-        let from = match optional_string("$unionWith", doc, "coll")? {
+        let from = match optional_string_or(ErrorCode::TypeMismatch, "$unionWith", doc, "coll")? {
             Some(from) => from.to_owned(),
             None if pipeline.has_source() => String::new(),
             None => return Err(failed("$unionWith needs the field 'coll'")),

@@ -12,7 +12,7 @@ use crate::query::borrow_document;
 use crate::query::expr::check_path;
 
 use crate::aggregate::context::Context;
-use crate::aggregate::operand::{known_fields, optional_string};
+use crate::aggregate::operand::{known_fields_or, optional_string_or};
 use crate::aggregate::set_value::{set_value, with_value};
 use crate::aggregate::stage::{PlannedStage, Reads, Stage, StageParser, UnwindOptions};
 use crate::aggregate::stream::{BoxedStream, DocumentStream, Visitor};
@@ -85,9 +85,12 @@ impl Stage for Unwind {
         let (path, index, preserve_empty) = match stage.value() {
             Value::String(path) => (std::str::from_utf8(path).unwrap_or_default(), None, false),
             Value::Document(doc) => {
-                known_fields("$unwind", doc, &["path", "includeArrayIndex", "preserveNullAndEmptyArrays"])?;
-                let path = optional_string("$unwind", doc, "path")?.unwrap_or_default();
-                let index = optional_string("$unwind", doc, "includeArrayIndex")?;
+                const NAME: &str = "$unwind";
+                let known = ["path", "includeArrayIndex", "preserveNullAndEmptyArrays"];
+                known_fields_or(ErrorCode::Location28811, NAME, doc, &known)?;
+                let path = optional_string_or(ErrorCode::Location28808, NAME, doc, "path")?;
+                let path = path.unwrap_or_default();
+                let index = optional_string_or(ErrorCode::Location28810, NAME, doc, "includeArrayIndex")?;
                 let preserve_empty = match doc.get("preserveNullAndEmptyArrays") {
                     None => false,
                     Some(Value::Bool(preserve)) => preserve,
@@ -124,6 +127,16 @@ impl Stage for Unwind {
         };
         check_path(path)?;
         if let Some(index) = index {
+            let wrong = |code, what| {
+                let message = format!("the includeArrayIndex option to $unwind stage must {what}: '{index}'");
+                Err(QueryError::new(code, message))
+            };
+            if index.is_empty() {
+                return wrong(ErrorCode::Location28810, "be a non-empty string");
+            }
+            if index.starts_with('$') {
+                return wrong(ErrorCode::Location28822, "not be prefixed with a '$'");
+            }
             check_path(index)?;
         }
         Ok(Unwind { path: Path::new(path), index: index.map(Path::new), preserve_empty })

@@ -16,7 +16,7 @@ use crate::query::expr::{Arena, Expr, Globals, Scope, check_variable, merged};
 use crate::query::{Filter, Query, delete, find_rows};
 
 use crate::aggregate::context::Context;
-use crate::aggregate::operand::{failed, known_fields, optional_string, required_string};
+use crate::aggregate::operand::{failed, known_fields, missing_field, optional_string_or, required_string};
 use crate::aggregate::pipeline::Pipeline;
 use crate::aggregate::spool::Spool;
 use crate::aggregate::stage::{PlannedStage, Role, Stage, StageParser};
@@ -83,33 +83,48 @@ fn check_stages(stages: Value<'_>) -> Result<()> {
     Ok(())
 }
 
-/// A collection's name: a string, or `{ db, coll }`.
-fn target(stage: &str, value: Value<'_>) -> Result<(Option<String>, String)> {
+/// A collection's name: a string, or `{ db, coll }`; the code of the error of anything else, and of no `coll`.
+fn target(
+    (wrong, missing): (ErrorCode, ErrorCode),
+    stage: &str,
+    value: Value<'_>,
+) -> Result<(Option<String>, String)> {
     match value {
         Value::String(name) => Ok((None, String::from_utf8_lossy(name).into_owned())),
         Value::Document(doc) => {
             known_fields(stage, doc, &["db", "coll"])?;
-            let database = optional_string(stage, doc, "db")?.map(str::to_owned);
-            Ok((database, required_string(stage, doc, "coll")?.to_owned()))
+            let database = optional_string_or(ErrorCode::TypeMismatch, stage, doc, "db")?.map(str::to_owned);
+            let codes = (ErrorCode::TypeMismatch, missing);
+            Ok((database, required_string(codes, stage, doc, "coll")?.to_owned()))
         }
-        _ => Err(failed(format!("{stage} needs the name of a collection, or {{ db: .., coll: .. }}"))),
+        _ => Err(QueryError::new(
+            wrong,
+            format!("{stage} needs the name of a collection, or {{ db: .., coll: .. }}"),
+        )),
+    }
+}
+
+/// The paths of `on`.
+fn on_fields(value: Option<Value<'_>>) -> Result<Vec<Path>> {
+    let wrong = |code| QueryError::new(code, "$merge: 'on' must be a field or an array of fields");
+    match value {
+        None => Ok(vec![Path::new("_id")]),
+        Some(Value::String(path)) => Ok(vec![Path::new(&String::from_utf8_lossy(path))]),
+        Some(Value::Array(paths)) if paths.is_empty() => Err(wrong(ErrorCode::Location51187)),
+        Some(Value::Array(paths)) => {
+            let path = |path: Element<'_>| match path.value() {
+                Value::String(path) => Ok(Path::new(&String::from_utf8_lossy(path))),
+                _ => Err(wrong(ErrorCode::Location51134)),
+            };
+            paths.elements().map(path).collect()
+        }
+        Some(_) => Err(wrong(ErrorCode::Location51186)),
     }
 }
 
 impl Write {
     fn merge(fields: Doc<'_>, parser: &StageParser) -> Result<Action> {
-        let on = match fields.get("on") {
-            None => vec![Path::new("_id")],
-            Some(Value::String(path)) => vec![Path::new(&String::from_utf8_lossy(path))],
-            Some(Value::Array(paths)) if !paths.is_empty() => paths
-                .elements()
-                .map(|path| match path.value() {
-                    Value::String(path) => Ok(Path::new(&String::from_utf8_lossy(path))),
-                    _ => Err(failed("$merge: 'on' must be a field or an array of fields")),
-                })
-                .collect::<Result<_>>()?,
-            Some(_) => return Err(failed("$merge: 'on' must be a field or an array of fields")),
-        };
+        let on = on_fields(fields.get("on"))?;
         let mut names = parser.names.globals().to_vec();
         let mut variables = Vec::new();
         match fields.get("let") {
@@ -150,8 +165,13 @@ impl Write {
                 check_stages(stages)?;
                 WhenMatched::Pipeline(Pipeline::within(stages, &parser.nested(parser.names.renamed(names))?)?)
             }
-            Some(_) => {
-                return Err(failed(
+            Some(other) => {
+                let code = match other {
+                    Value::String(_) => ErrorCode::BadValue,
+                    _ => ErrorCode::Location51191,
+                };
+                return Err(QueryError::new(
+                    code,
                     "$merge: 'whenMatched' must be replace, keepExisting, merge, fail or a pipeline",
                 ));
             }
@@ -160,7 +180,16 @@ impl Write {
             None | Some(Value::String(b"insert")) => WhenNotMatched::Insert,
             Some(Value::String(b"discard")) => WhenNotMatched::Discard,
             Some(Value::String(b"fail")) => WhenNotMatched::Fail,
-            Some(_) => return Err(failed("$merge: 'whenNotMatched' must be insert, discard or fail")),
+            Some(other) => {
+                let code = match other {
+                    Value::String(_) => ErrorCode::BadValue,
+                    _ => ErrorCode::TypeMismatch,
+                };
+                return Err(QueryError::new(
+                    code,
+                    "$merge: 'whenNotMatched' must be insert, discard or fail",
+                ));
+            }
         };
         let collation = parser.names.collation().clone();
         Ok(Action::Merge { on, when_matched, when_not_matched, variables, collation })
@@ -339,21 +368,31 @@ impl Stage for Write {
             ));
         }
         if stage.name == b"$out" {
-            let (database, collection) = target("$out", stage.value())?;
+            let codes = (ErrorCode::Location16990, ErrorCode::Location40414);
+            let (database, collection) = target(codes, "$out", stage.value())?;
             return Ok(Write { database, collection, action: Action::Out });
         }
         const NAME: &str = "$merge";
         let fields = match stage.value() {
             Value::Document(doc) => doc,
             value => {
-                let (database, collection) = target(NAME, value)?;
+                let codes = (ErrorCode::TypeMismatch, ErrorCode::Location5786801);
+                let (database, collection) = target(codes, NAME, value)?;
                 let action = Self::merge(Doc::EMPTY, parser)?;
                 return Ok(Write { database, collection, action });
             }
         };
         known_fields(NAME, fields, &["into", "on", "let", "whenMatched", "whenNotMatched"])?;
-        let into = fields.get("into").ok_or_else(|| failed("$merge needs the field 'into'"))?;
-        let (database, collection) = target(NAME, into)?;
+        let into = fields.get("into").ok_or_else(|| missing_field(NAME, "into"))?;
+        let codes = (ErrorCode::Location51178, ErrorCode::Location5786801);
+        let (database, collection) = target(codes, NAME, into)?;
+        if collection.is_empty() {
+            let (code, what) = match into {
+                Value::String(_) => (ErrorCode::Location5786800, "be an empty string"),
+                _ => (ErrorCode::Location5786801, "have an empty 'coll'"),
+            };
+            return Err(QueryError::new(code, format!("$merge 'into' field cannot {what}")));
+        }
         Ok(Write { database, collection, action: Self::merge(fields, parser)? })
     }
 

@@ -14,7 +14,7 @@ use crate::error::{ErrorCode, QueryError, Result};
 use super::local_time::Local;
 use super::number::wrong_type;
 use super::string::utf8;
-use super::{Found, Scope, nullish, truthy};
+use super::{Found, Scope, nullish};
 
 /// Milliseconds of a day.
 const DAY: i64 = 86_400_000;
@@ -68,12 +68,21 @@ fn offset_seconds(text: &str) -> Option<i32> {
 fn zone(found: Found<'_>) -> Result<TimeZone> {
     match found {
         Some(Value::String(name)) => zone_named(utf8(name)),
-        found => Err(wrong_type("timezone must evaluate to a string, found", found)),
+        found => Err(not_a_zone(found)),
     }
+}
+
+fn not_a_zone(found: Found<'_>) -> QueryError {
+    wrong_type(ErrorCode::Location40517, "timezone must evaluate to a string, found", found)
 }
 
 /// The time of a date, a timestamp or an ObjectId, in milliseconds since 1970.
 fn millis(found: Found<'_>) -> Result<i64> {
+    millis_or(ErrorCode::Location16006, "can't convert to Date from BSON type", found)
+}
+
+/// [`millis`], or an error of `code` that begins with `message`.
+fn millis_or(code: ErrorCode, message: &str, found: Found<'_>) -> Result<i64> {
     match found {
         Some(Value::Date(millis)) => Ok(millis),
         Some(Value::Timestamp(bits)) => Ok(i64::try_from(bits >> 32).unwrap_or(0) * 1000),
@@ -81,7 +90,7 @@ fn millis(found: Found<'_>) -> Result<i64> {
             let [a, b, c, d, ..] = *id;
             Ok(i64::from(u32::from_be_bytes([a, b, c, d])) * 1000)
         }
-        found => Err(wrong_type("can't convert to Date from BSON type", found)),
+        found => Err(wrong_type(code, message, found)),
     }
 }
 
@@ -136,14 +145,22 @@ pub(super) fn iso_week_year<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Fou
 pub(super) fn ts_second<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     match args {
         [Some(Value::Timestamp(bits))] => Ok(Some(Value::Int64(i64::try_from(bits >> 32).unwrap_or(0)))),
-        _ => Err(wrong_type("$tsSecond requires a timestamp, found", args.first().copied().flatten())),
+        _ => Err(wrong_type(
+            ErrorCode::Location5687301,
+            "$tsSecond requires a timestamp, found",
+            args.first().copied().flatten(),
+        )),
     }
 }
 
 pub(super) fn ts_increment<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     match args {
         [Some(Value::Timestamp(bits))] => Ok(Some(Value::Int64(i64::from(*bits as u32)))),
-        _ => Err(wrong_type("$tsIncrement requires a timestamp, found", args.first().copied().flatten())),
+        _ => Err(wrong_type(
+            ErrorCode::Location5687302,
+            "$tsIncrement requires a timestamp, found",
+            args.first().copied().flatten(),
+        )),
     }
 }
 
@@ -174,7 +191,10 @@ fn month_name(date: &Zoned) -> &'static str {
 fn format_date(date: &Local, format: &str) -> Result<String> {
     use std::fmt::Write;
     if !(0..=9999).contains(&date.year()) {
-        return Err(QueryError::bad_value("$dateToString is only defined on year 0-9999"));
+        return Err(QueryError::new(
+            ErrorCode::Location18537,
+            format!("$dateToString is only defined on year 0-9999, tried to use year {}", date.year()),
+        ));
     }
     let mut out = String::with_capacity(format.len() + 16);
     let mut chars = format.chars();
@@ -209,15 +229,21 @@ fn format_date(date: &Local, format: &str) -> Result<String> {
                 let sign = if offset < 0 { '-' } else { '+' };
                 write!(out, "{sign}{:02}{:02}", offset.abs() / 60, offset.abs() % 60)
             }
-            other => {
-                return Err(QueryError::bad_value(format!(
-                    "Invalid format character '%{}' in format string",
-                    other.map(String::from).unwrap_or_default()
-                )));
-            }
+            other => return Err(bad_specifier(other)),
         };
     }
     Ok(out)
+}
+
+/// The error of a `%` with a character that has no meaning after it, or with none.
+fn bad_specifier(found: Option<char>) -> QueryError {
+    match found {
+        Some(found) => QueryError::new(
+            ErrorCode::Location18536,
+            format!("Invalid format character '%{found}' in format string"),
+        ),
+        None => QueryError::new(ErrorCode::Location18535, "Unmatched '%' at end of format string"),
+    }
 }
 
 pub(super) fn to_string<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
@@ -233,7 +259,10 @@ pub(super) fn to_string<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Fou
         Some(Value::MaxKey) if at == TimeZone::UTC => "%Y-%m-%dT%H:%M:%S.%LZ",
         Some(Value::MaxKey) => "%Y-%m-%dT%H:%M:%S.%L",
         Some(Value::String(format)) => utf8(format),
-        format => return Err(wrong_type("$dateToString requires that 'format' be a string, found:", format)),
+        format => {
+            let message = "$dateToString requires that 'format' be a string, found:";
+            return Err(wrong_type(ErrorCode::Location18533, message, format));
+        }
     };
     scope.text(&format_date(&Local::new(millis(date)?, at)?, format)?)
 }
@@ -365,7 +394,7 @@ fn parse_with_format(all: &str, format: &str) -> Result<(civil::DateTime, Option
             }
             continue;
         }
-        let code = chars.next().unwrap_or('\0');
+        let code = chars.next().ok_or_else(|| bad_specifier(None))?;
         let number = |text: &mut &str, least, most| {
             digits(text, least, most).ok_or_else(|| mismatch(&format!("%{code}")))
         };
@@ -399,11 +428,8 @@ fn parse_with_format(all: &str, format: &str) -> Result<(civil::DateTime, Option
                 zone = Some(sign * 60 * number(text, 1, 4)? as i32);
             }
             '%' if take(text, '%') => {}
-            _ => {
-                return Err(QueryError::bad_value(format!(
-                    "Invalid format character '%{code}' in format string"
-                )));
-            }
+            '%' => return Err(mismatch("%%")),
+            _ => return Err(bad_specifier(Some(code))),
         }
     }
     if !text.is_empty() {
@@ -440,18 +466,17 @@ pub(super) fn from_string<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found
         Some(Value::MaxKey) => None,
         Some(Value::String(format)) => Some(utf8(format)),
         format => {
-            return Err(wrong_type("$dateFromString requires that 'format' be a string, found:", format));
+            let message = "$dateFromString requires that 'format' be a string, found:";
+            return Err(wrong_type(ErrorCode::Location40684, message, format));
         }
     };
-    let Some(Value::String(at)) = at else {
-        return Err(wrong_type("timezone must evaluate to a string, found", at));
-    };
+    let Some(Value::String(at)) = at else { return Err(not_a_zone(at)) };
     let found = match text {
         Some(Value::String(text)) => parse(utf8(text), format, utf8(at)),
-        text => Err(QueryError::new(
-            ErrorCode::ConversionFailure,
-            wrong_type("$dateFromString requires that 'dateString' be a string, found:", text).message,
-        )),
+        text => {
+            let message = "$dateFromString requires that 'dateString' be a string, found:";
+            Err(wrong_type(ErrorCode::ConversionFailure, message, text))
+        }
     };
     match (found, on_error) {
         (Ok(millis), _) => Ok(Some(Value::Date(millis))),
@@ -463,11 +488,15 @@ pub(super) fn from_string<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found
 
 pub(super) fn to_parts<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[date, at, iso8601] = args else { return Ok(None) };
-    let date = Local::new(millis(date)?, zone(at)?)?;
+    let zone = zone(at)?;
+    let Some(Value::Bool(iso8601)) = iso8601 else {
+        return Err(wrong_type(ErrorCode::Location40521, "iso8601 must evaluate to a bool, found", iso8601));
+    };
+    let date = Local::new(millis(date)?, zone)?;
     let mut out = Writer::new(96);
     let year = |year: i64| i32::try_from(year).map_err(out_of_range);
     let mut int = |name: &str, value: i32| out.value(name.as_bytes(), Value::Int32(value));
-    if truthy(iso8601) {
+    if iso8601 {
         let iso = date.date().iso_week_date();
         int("isoWeekYear", year(date.iso_year())?);
         int("isoWeek", iso.week().into());
@@ -484,20 +513,59 @@ pub(super) fn to_parts<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Foun
     scope.document(out).map(Some)
 }
 
+/// Which numbers a part of `$dateFromParts` may be.
+#[derive(Clone, Copy)]
+enum PartKind {
+    /// From 1 to 9999.
+    Year,
+    /// Those of 16 bits: a limit of MongoDB, which counts months, weeks and days one after the other.
+    Small,
+    Any,
+}
+
+/// The parts of `$dateFromParts`, in the order of its operands.
+const PARTS: [(&str, PartKind); 10] = [
+    ("year", PartKind::Year),
+    ("month", PartKind::Small),
+    ("day", PartKind::Small),
+    ("isoWeekYear", PartKind::Year),
+    ("isoWeek", PartKind::Small),
+    ("isoDayOfWeek", PartKind::Small),
+    ("hour", PartKind::Small),
+    ("minute", PartKind::Small),
+    ("second", PartKind::Any),
+    ("millisecond", PartKind::Any),
+];
+
+/// A part of `$dateFromParts`.
+fn date_part(name: &str, kind: PartKind, found: Found<'_>) -> Result<i64> {
+    let number = found.and_then(|part| part.as_integer()).ok_or_else(|| {
+        wrong_type(ErrorCode::Location40515, &format!("'{name}' must evaluate to an integer, found"), found)
+    })?;
+    let (range, code) = match kind {
+        PartKind::Year if name == "year" => (1..=9999, ErrorCode::Location40523),
+        PartKind::Year => (1..=9999, ErrorCode::Location31095),
+        PartKind::Small => (i64::from(i16::MIN)..=i64::from(i16::MAX), ErrorCode::Location31034),
+        PartKind::Any => return Ok(number),
+    };
+    if range.contains(&number) {
+        return Ok(number);
+    }
+    let (low, high) = range.into_inner();
+    Err(QueryError::new(
+        code,
+        format!("'{name}' must evaluate to an integer in the range {low} to {high}, found {number}"),
+    ))
+}
+
 pub(super) fn from_parts<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let (Some((at, parts)), true) = (args.split_last(), args.len() == 11) else { return Ok(None) };
     let zone = zone(*at)?;
     let mut numbers = [None; 10];
-    for (number, part) in numbers.iter_mut().zip(parts) {
+    for ((number, part), (name, kind)) in numbers.iter_mut().zip(parts).zip(PARTS) {
         *number = match part {
             Some(Value::MaxKey) => None,
-            part => Some(
-                part.and_then(|part| part.as_integer())
-                    .filter(|number| number.abs() <= 32_767_000)
-                    .ok_or_else(|| {
-                        wrong_type("$dateFromParts needs whole numbers (of moderate size), found", *part)
-                    })?,
-            ),
+            part => Some(date_part(name, kind, *part)?),
         };
     }
     let [year, month, day, iso_year, iso_week, iso_day_of_week, hour, minute, second, milli] =
@@ -512,11 +580,8 @@ pub(super) fn from_parts<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<
             first.and_then(|first| first.checked_add(Span::new().try_days(day - 1).ok()?).ok())
         }
         (None, Some(_)) => iso_day(iso_year, iso_week, iso_day_of_week),
-        _ => {
-            return Err(QueryError::bad_value(
-                "$dateFromParts requires either 'year' or 'isoWeekYear' to be present",
-            ));
-        }
+        // The parser has refused these.
+        _ => return Ok(None),
     };
     let time_of_day = Span::new()
         .try_hours(hour)
@@ -564,14 +629,14 @@ fn unit(found: Found<'_>) -> Result<Unit> {
         Some(Value::String(name)) => Unit::parse(utf8(name)).ok_or_else(|| {
             QueryError::new(ErrorCode::FailedToParse, format!("unknown time unit value: {}", utf8(name)))
         }),
-        found => Err(wrong_type("'unit' must be a string, found", found)),
+        found => Err(wrong_type(ErrorCode::Location5439013, "'unit' must be a string, found", found)),
     }
 }
 
-fn amount(what: &str, found: Found<'_>) -> Result<i64> {
+fn amount(code: ErrorCode, what: &str, found: Found<'_>) -> Result<i64> {
     found
         .and_then(|value| value.as_integer())
-        .ok_or_else(|| wrong_type(&format!("{what} must be a whole number, found"), found))
+        .ok_or_else(|| wrong_type(code, &format!("{what} must be a whole number, found"), found))
 }
 
 /// Adds `amount` units to `millis`. Units of a day or longer are calendar units in `zone`.
@@ -596,9 +661,12 @@ pub(crate) fn moved(millis: i64, unit: Unit, amount: i64, zone: &TimeZone) -> Re
 
 fn add_amount<'a>(operator: &str, args: &[Found<'a>], sign: i64) -> Result<Found<'a>> {
     let &[date, by, count, at] = args else { return Ok(None) };
-    let count = amount(&format!("{operator}: amount"), count)?.checked_mul(sign);
+    let (by, zone) = (unit(by)?, zone(at)?);
+    let message = format!("{operator} requires startDate to be convertible to a date, found");
+    let date = millis_or(ErrorCode::Location5166403, &message, date)?;
+    let count = amount(ErrorCode::Location5166405, &format!("{operator}: amount"), count)?.checked_mul(sign);
     let count = count.ok_or_else(|| out_of_range("overflow"))?;
-    Ok(Some(Value::Date(moved(millis(date)?, unit(by)?, count, &zone(at)?)?)))
+    Ok(Some(Value::Date(moved(date, by, count, &zone)?)))
 }
 
 pub(super) fn add<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
@@ -615,11 +683,13 @@ fn first_weekday(found: Found<'_>) -> Result<i64> {
     const NAMES: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
     let name = match found {
         Some(Value::String(name)) => utf8(name).to_ascii_lowercase(),
-        found => return Err(wrong_type("startOfWeek must be a string, found", found)),
+        found => {
+            return Err(wrong_type(ErrorCode::Location5439015, "startOfWeek must be a string, found", found));
+        }
     };
     let at = DAYS.iter().zip(NAMES).position(|(short, long)| *short == name || long == name);
     at.map(|at| at as i64).ok_or_else(|| {
-        QueryError::new(ErrorCode::FailedToParse, format!("startOfWeek '{name}' is not a day of the week"))
+        QueryError::new(ErrorCode::Location5439016, format!("startOfWeek '{name}' is not a day of the week"))
     })
 }
 
@@ -634,13 +704,19 @@ fn week_number(day: i64, first: i64) -> i64 {
     (day + 3 - first).div_euclid(7)
 }
 
+/// The time that `$dateDiff` or `$dateTrunc` starts from.
+fn date_operand(operator: &str, found: Found<'_>) -> Result<i64> {
+    millis_or(ErrorCode::Location5166307, &format!("{operator} requires a date, found"), found)
+}
+
 pub(super) fn diff<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[from, to, by, at, first] = args else { return Ok(None) };
-    let at = zone(at)?;
-    let (from, to) = (zoned(millis(from)?, at.clone())?, zoned(millis(to)?, at)?);
+    let (by, at) = (unit(by)?, zone(at)?);
+    let (from, to) = (date_operand("$dateDiff", from)?, date_operand("$dateDiff", to)?);
+    let (from, to) = (zoned(from, at.clone())?, zoned(to, at)?);
     let months = |date: &Zoned| i64::from(date.year()) * 12 + i64::from(date.month()) - 1;
     let day = |date: &Zoned| local_millis(date).div_euclid(DAY);
-    let count = match unit(by)? {
+    let count = match by {
         Unit::Year => i64::from(to.year()) - i64::from(from.year()),
         Unit::Quarter => months(&to).div_euclid(3) - months(&from).div_euclid(3),
         Unit::Month => months(&to) - months(&from),
@@ -666,11 +742,16 @@ pub(super) fn diff<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
 
 pub(super) fn trunc<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[date, by, bin, at, first] = args else { return Ok(None) };
-    let (zone, unit, bin) = (zone(at)?, unit(by)?, amount("$dateTrunc: binSize", bin)?);
+    let bin = amount(ErrorCode::Location5439017, "$dateTrunc: binSize", bin)?;
     if !(1..=1 << 40).contains(&bin) {
-        return Err(QueryError::bad_value("$dateTrunc: binSize must be greater than 0 and of moderate size"));
+        let code = if bin < 1 { ErrorCode::Location5439018 } else { ErrorCode::Location5439006 };
+        return Err(QueryError::new(
+            code,
+            format!("$dateTrunc: binSize must be greater than 0 and of moderate size, not {bin}"),
+        ));
     }
-    let date = zoned(millis(date)?, zone.clone())?;
+    let (unit, zone) = (unit(by)?, zone(at)?);
+    let date = zoned(date_operand("$dateTrunc", date)?, zone.clone())?;
     let floor = |value: i64, size: i64| value.div_euclid(size).saturating_mul(size);
     let local = local_millis(&date);
     let days = |local: i64| (local - BIN_ORIGIN).div_euclid(DAY);

@@ -87,7 +87,7 @@ impl Node {
                 match default {
                     Some(default) => default.eval(scope),
                     None => Err(QueryError::new(
-                        crate::error::ErrorCode::Location40066,
+                        ErrorCode::Location40066,
                         "$switch could not find a matching branch for an input, and no default was specified",
                     )),
                 }
@@ -127,7 +127,8 @@ impl Node {
                 result
             }
             Node::Map { input, body } => {
-                let Some(array) = list(scope, input, "$map")? else { return Ok(Some(Value::Null)) };
+                let found = list(scope, input, "$map", ErrorCode::Location16883)?;
+                let Some(array) = found else { return Ok(Some(Value::Null)) };
                 let (mut out, mut tick) = (ArrayWriter::new(), InterruptTick::default());
                 scope.locals.push(None);
                 for element in array.elements() {
@@ -140,20 +141,12 @@ impl Node {
                 scope.array(out).map(Some)
             }
             Node::Filter { input, condition, limit } => {
-                let Some(array) = list(scope, input, "$filter")? else { return Ok(Some(Value::Null)) };
+                let found = list(scope, input, "$filter", ErrorCode::Location28651)?;
+                let Some(array) = found else { return Ok(Some(Value::Null)) };
                 let limit = match limit {
                     Some(limit) => match limit.eval(scope)? {
                         found if nullish(found) => usize::MAX,
-                        Some(value) => match value.as_integer().and_then(|limit| usize::try_from(limit).ok())
-                        {
-                            Some(limit) if limit > 0 => limit,
-                            _ => {
-                                return Err(QueryError::bad_value(
-                                    "$filter: 'limit' must be a whole number greater than 0",
-                                ));
-                            }
-                        },
-                        None => usize::MAX,
+                        found => filter_limit(found)?,
                     },
                     None => usize::MAX,
                 };
@@ -170,7 +163,8 @@ impl Node {
                 scope.array(out).map(Some)
             }
             Node::Reduce { input, initial, body } => {
-                let Some(array) = list(scope, input, "$reduce")? else { return Ok(Some(Value::Null)) };
+                let found = list(scope, input, "$reduce", ErrorCode::Location40080)?;
+                let Some(array) = found else { return Ok(Some(Value::Null)) };
                 let mut accumulated = initial.eval(scope)?;
                 scope.locals.extend([None, None]);
                 let mut tick = InterruptTick::default();
@@ -184,7 +178,8 @@ impl Node {
                 Ok(accumulated)
             }
             Node::SortArray { input, sort, descending } => {
-                let Some(array) = list(scope, input, "$sortArray")? else { return Ok(Some(Value::Null)) };
+                let found = list(scope, input, "$sortArray", ErrorCode::Location2942504)?;
+                let Some(array) = found else { return Ok(Some(Value::Null)) };
                 super::array::sorted(scope, array, sort.as_ref(), *descending).map(Some)
             }
             _ => Ok(None),
@@ -199,13 +194,30 @@ fn bind<'a>(scope: &mut Scope<'a>, from_top: usize, value: Found<'a>) {
     }
 }
 
-/// The array an operator works on; `None` for null.
-fn list<'a>(scope: &mut Scope<'a>, input: &'a Node, operator: &str) -> Result<Option<Doc<'a>>> {
+/// The `limit` of `$filter`.
+fn filter_limit(found: Found<'_>) -> Result<usize> {
+    let codes = (ErrorCode::Location327391, ErrorCode::Location327391);
+    let limit = super::string::int_operand(codes, "$filter", "'limit'", found)?;
+    usize::try_from(limit).ok().filter(|limit| *limit > 0).ok_or_else(|| {
+        QueryError::new(
+            ErrorCode::Location327392,
+            format!("$filter: 'limit' must be greater than 0: {limit}"),
+        )
+    })
+}
+
+/// The array an operator works on; `None` for null. The error of anything else has this code.
+fn list<'a>(
+    scope: &mut Scope<'a>,
+    input: &'a Node,
+    operator: &str,
+    code: ErrorCode,
+) -> Result<Option<Doc<'a>>> {
     match input.eval(scope)? {
         Some(Value::Array(array)) => Ok(Some(array)),
         found if nullish(found) => Ok(None),
         found => Err(QueryError::new(
-            ErrorCode::TypeMismatch,
+            code,
             format!("input to {operator} must be an array not {}", type_name(found)),
         )),
     }

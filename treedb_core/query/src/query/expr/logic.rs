@@ -1,7 +1,7 @@
 //! Comparison operators and other short operators.
 
 use crate::doc::Value;
-use crate::error::Result;
+use crate::error::{ErrorCode, Result};
 
 use super::{Found, Scope, nullish, truthy, type_name};
 
@@ -60,6 +60,7 @@ pub(super) fn bson_size<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'
             Ok(Some(Value::Int32(i32::try_from(doc.as_bytes().len()).unwrap_or(i32::MAX))))
         }
         _ => Err(super::number::wrong_type(
+            ErrorCode::Location31393,
             "$bsonSize requires a document input, found",
             args.first().copied().flatten(),
         )),
@@ -73,6 +74,7 @@ pub(super) fn binary_size<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found
         [Some(Value::Binary(_, bytes))] => bytes.len(),
         _ => {
             return Err(super::number::wrong_type(
+                ErrorCode::Location51276,
                 "$binarySize requires a string or BinData argument, found",
                 args.first().copied().flatten(),
             ));

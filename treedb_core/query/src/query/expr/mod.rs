@@ -36,10 +36,10 @@ mod table;
 mod tests;
 mod variables;
 
-pub(crate) use array::positive;
+pub(crate) use array::{fractions, positive};
 pub(crate) use logic::random;
 pub(crate) use object::merged;
-pub(crate) use parse::{check_path, check_variable, score_metadata};
+pub(crate) use parse::{check_names, check_path, check_variable, score_metadata};
 pub use scope::{Arena, CurrentScore, Globals, Names, Scope};
 pub use variables::Variables;
 
@@ -96,8 +96,8 @@ impl Expr {
     /// Parses an expression; `names` are the variables it may use.
     ///
     /// # Errors
-    /// `InvalidPipelineOperator` for an unknown operator, `Location17276` for an unknown variable, `Location16020`
-    /// and `FailedToParse` for invalid operands. Each names the operator.
+    /// `InvalidPipelineOperator` for an unknown operator, `Location17276` for an unknown variable, and for invalid operands
+    /// the codes of the operator. Each names the operator.
     pub fn parse(value: Value<'_>, names: &Names) -> Result<Expr> {
         let root = parse::expression(value, &mut names.clone())?;
         Ok(Expr { root, collation: names.collation().clone() })
@@ -124,7 +124,7 @@ impl Expr {
     /// The expression's value for the document of `scope`.
     ///
     /// # Errors
-    /// `TypeMismatch` and others, naming the operator and the type it met; `ExceededMemoryLimit`.
+    /// The codes of the operators, naming the operator and the type it met; `ExceededMemoryLimit`.
     pub fn eval<'a>(&'a self, scope: &mut Scope<'a>) -> Result<Found<'a>> {
         scope.collation = &self.collation;
         self.root.eval(scope)

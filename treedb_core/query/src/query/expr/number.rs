@@ -17,9 +17,9 @@ pub(crate) enum Num {
     Decimal(Decimal),
 }
 
-/// `TypeMismatch` with `message` followed by the type of `found`.
-pub(super) fn wrong_type(message: &str, found: Found<'_>) -> QueryError {
-    QueryError::new(ErrorCode::TypeMismatch, format!("{message} {}", type_name(found)))
+/// The error `code` with `message` followed by the type of `found`.
+pub(super) fn wrong_type(code: ErrorCode, message: &str, found: Found<'_>) -> QueryError {
+    QueryError::new(code, format!("{message} {}", type_name(found)))
 }
 
 impl Num {
@@ -125,14 +125,21 @@ impl Num {
     }
 }
 
-/// The operand as a number.
+/// The operand as a number, or the error `code`.
+fn num_or(code: ErrorCode, operator: &str, found: Found<'_>) -> Result<Num> {
+    found
+        .and_then(Num::new)
+        .ok_or_else(|| wrong_type(code, &format!("{operator} only supports numeric types, not"), found))
+}
+
+/// The only operand as a number.
 fn num(operator: &str, found: Found<'_>) -> Result<Num> {
-    found.and_then(Num::new).ok_or_else(|| {
-        QueryError::new(
-            ErrorCode::TypeMismatch,
-            format!("{operator} only supports numeric types, not {}", type_name(found)),
-        )
-    })
+    num_or(ErrorCode::Location28765, operator, found)
+}
+
+/// One of the operands of the four basic operations as a number.
+fn term(operator: &str, found: Found<'_>) -> Result<Num> {
+    num_or(ErrorCode::TypeMismatch, operator, found)
 }
 
 /// A number that is added to a date, in whole milliseconds.
@@ -155,7 +162,7 @@ pub(super) fn add<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
             Some(Value::Date(value)) => {
                 if date {
                     return Err(QueryError::new(
-                        ErrorCode::Location16020,
+                        ErrorCode::Location16612,
                         "only one date allowed in an $add expression",
                     ));
                 }
@@ -165,7 +172,11 @@ pub(super) fn add<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
             found => match found.and_then(Num::new) {
                 Some(number) => sum = sum.plus(number),
                 None => {
-                    return Err(wrong_type("$add only supports numeric or date types, not", found));
+                    return Err(wrong_type(
+                        ErrorCode::TypeMismatch,
+                        "$add only supports numeric or date types, not",
+                        found,
+                    ));
                 }
             },
         }
@@ -181,7 +192,7 @@ pub(super) fn subtract<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a
             Ok(Some(Value::Int64(a.checked_sub(b).ok_or_else(overflow)?)))
         }
         (Some(Value::Date(a)), b) => {
-            let by = millis(num("$subtract", b)?)?;
+            let by = millis(term("$subtract", b)?)?;
             Ok(Some(Value::Date(a.checked_sub(by).ok_or_else(overflow)?)))
         }
         _ => match (a.and_then(Num::new), b.and_then(Num::new)) {
@@ -200,14 +211,14 @@ pub(super) fn multiply<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a
         if nullish(arg) {
             return Ok(Some(Value::Null));
         }
-        product = product.times(num("$multiply", arg)?);
+        product = product.times(term("$multiply", arg)?);
     }
     Ok(Some(product.value()))
 }
 
 pub(super) fn divide<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[a, b] = args else { return Ok(None) };
-    let (a, b) = (num("$divide", a)?, num("$divide", b)?);
+    let (a, b) = (term("$divide", a)?, term("$divide", b)?);
     if b.is_zero() {
         return Err(QueryError::bad_value("can't $divide by zero"));
     }
@@ -216,9 +227,14 @@ pub(super) fn divide<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>>
 
 pub(super) fn modulo<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[a, b] = args else { return Ok(None) };
-    let (a, b) = (num("$mod", a)?, num("$mod", b)?);
+    let number = |found| num_or(ErrorCode::Location16611, "$mod", found);
+    let (a, b) = (number(a)?, number(b)?);
     if b.is_zero() {
-        return Err(QueryError::new(ErrorCode::Location16610, "can't $mod by zero"));
+        let code = match (a, b) {
+            (Num::Decimal(_), _) | (_, Num::Decimal(_)) => ErrorCode::Location5733415,
+            _ => ErrorCode::Location16610,
+        };
+        return Err(QueryError::new(code, "can't $mod by zero"));
     }
     let decimal = |x: Decimal, y: Decimal| {
         x.remainder(y).unwrap_or_else(|| Decimal::from_double(x.to_double() % y.to_double()))
@@ -233,11 +249,11 @@ pub(super) fn abs<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
             Some(value) => Value::Int32(value),
             None => Value::Int64(i64::from(value).abs()),
         },
-        Num::Long(value) => Value::Int64(
-            value
-                .checked_abs()
-                .ok_or_else(|| QueryError::new(ErrorCode::Overflow, "can't take $abs of long long min"))?,
-        ),
+        Num::Long(value) => {
+            Value::Int64(value.checked_abs().ok_or_else(|| {
+                QueryError::new(ErrorCode::Location28680, "can't take $abs of long long min")
+            })?)
+        }
         Num::Double(value) => Value::Double(value.abs()),
         Num::Decimal(value) if value.is_negative() => Num::Decimal(value.negated()).value(),
         other => other.value(),
@@ -271,14 +287,18 @@ pub(super) fn trunc<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> 
 }
 
 fn round_to_place<'a>(operator: &str, args: &[Found<'a>], rounding: Rounding) -> Result<Found<'a>> {
-    let number = num(operator, args.first().copied().flatten())?;
+    let number = num_or(ErrorCode::Location51081, operator, args.first().copied().flatten())?;
     let place = match args.get(1) {
         Some(place) => match place.and_then(|place| place.as_integer()) {
             Some(place) if (-20..=100).contains(&place) => place as i32,
-            _ => {
-                return Err(QueryError::bad_value(format!(
-                    "cannot apply {operator} with a precision that is not a whole number from -20 to 100"
-                )));
+            other => {
+                let code = if other.is_some() { ErrorCode::Location51083 } else { ErrorCode::Location51082 };
+                return Err(QueryError::new(
+                    code,
+                    format!(
+                        "cannot apply {operator} with a precision that is not a whole number from -20 to 100"
+                    ),
+                ));
             }
         },
         None => 0,
@@ -295,8 +315,9 @@ fn round_to_place<'a>(operator: &str, args: &[Found<'a>], rounding: Rounding) ->
         }
         i64::try_from(kept * power).ok()
     };
-    let overflow =
-        || QueryError::new(ErrorCode::Overflow, format!("the result of {operator} does not fit its type"));
+    let overflow = || {
+        QueryError::new(ErrorCode::Location51080, format!("the result of {operator} does not fit its type"))
+    };
     Ok(Some(match number {
         Num::Int(value) => {
             let value = whole(value.into()).ok_or_else(overflow)?;
@@ -346,11 +367,17 @@ pub(super) fn exp<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     Ok(Some(with_type_of(a, a.double().exp())))
 }
 
-fn logarithm<'a>(operator: &str, args: &[Found<'a>], log: fn(f64) -> f64) -> Result<Found<'a>> {
+/// The logarithm of the operand, or the error `code` if it has none.
+fn logarithm<'a>(
+    operator: &str,
+    args: &[Found<'a>],
+    log: fn(f64) -> f64,
+    code: ErrorCode,
+) -> Result<Found<'a>> {
     let number = num(operator, args.first().copied().flatten())?;
     if number.double() <= 0.0 {
         return Err(QueryError::new(
-            ErrorCode::Location28714,
+            code,
             format!("{operator}'s argument must be a positive number, but is {}", number.double()),
         ));
     }
@@ -358,20 +385,27 @@ fn logarithm<'a>(operator: &str, args: &[Found<'a>], log: fn(f64) -> f64) -> Res
 }
 
 pub(super) fn ln<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    logarithm("$ln", args, f64::ln)
+    logarithm("$ln", args, f64::ln, ErrorCode::Location28766)
 }
 
 pub(super) fn log10<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
-    logarithm("$log10", args, f64::log10)
+    logarithm("$log10", args, f64::log10, ErrorCode::Location28761)
 }
 
 pub(super) fn log<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[a, base] = args else { return Ok(None) };
-    let (a, base) = (num("$log", a)?, num("$log", base)?);
-    if a.double() <= 0.0 || base.double() <= 0.0 || base.double() == 1.0 {
+    let a = num_or(ErrorCode::Location28756, "$log", a)?;
+    let base = num_or(ErrorCode::Location28757, "$log's base", base)?;
+    if a.double() <= 0.0 {
         return Err(QueryError::new(
-            ErrorCode::Location28714,
-            "$log's argument must be a positive number, and its base one that is not 1",
+            ErrorCode::Location28758,
+            format!("$log's argument must be a positive number, but is {}", a.double()),
+        ));
+    }
+    if base.double() <= 0.0 || base.double() == 1.0 {
+        return Err(QueryError::new(
+            ErrorCode::Location28759,
+            format!("$log's base must be a positive number not equal to 1, but is {}", base.double()),
         ));
     }
     Ok(Some(with_type_of(a, a.double().ln() / base.double().ln())))
@@ -379,9 +413,13 @@ pub(super) fn log<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
 
 pub(super) fn pow<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[a, b] = args else { return Ok(None) };
-    let (a, b) = (num("$pow", a)?, num("$pow", b)?);
+    let a = num_or(ErrorCode::Location28762, "$pow's base", a)?;
+    let b = num_or(ErrorCode::Location28763, "$pow's exponent", b)?;
     if a.is_zero() && b.double() < 0.0 {
-        return Err(QueryError::bad_value("$pow cannot take a base of 0 and a negative exponent"));
+        return Err(QueryError::new(
+            ErrorCode::Location28764,
+            "$pow cannot take a base of 0 and a negative exponent",
+        ));
     }
     if let (Some(base), Some(exponent)) = (a.long(), b.long())
         && let Ok(exponent) = u32::try_from(exponent)
@@ -438,7 +476,8 @@ trigonometry! {
 
 pub(super) fn atan2<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[a, b] = args else { return Ok(None) };
-    let (a, b) = (num("$atan2", a)?, num("$atan2", b)?);
+    let a = num_or(ErrorCode::Location51044, "$atan2", a)?;
+    let b = num_or(ErrorCode::Location51045, "$atan2", b)?;
     Ok(Some(with_type_of(a, a.double().atan2(b.double()))))
 }
 
@@ -454,7 +493,10 @@ macro_rules! bits {
                         long = true;
                         bits = $apply(bits, value);
                     }
-                    found => return Err(wrong_type(concat!($operator, " only supports int and long operands, not"), found)),
+                    found => {
+                        let message = concat!($operator, " only supports int and long operands, not");
+                        return Err(wrong_type(ErrorCode::TypeMismatch, message, found));
+                    }
                 }
             }
             Ok(Some(match i32::try_from(bits) {
@@ -475,9 +517,11 @@ pub(super) fn bit_not<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>
     match args {
         [Some(Value::Int32(value))] => Ok(Some(Value::Int32(!value))),
         [Some(Value::Int64(value))] => Ok(Some(Value::Int64(!value))),
-        _ => Err(wrong_type(
-            "$bitNot only supports int and long operands, not",
-            args.first().copied().flatten(),
-        )),
+        _ => {
+            let found = args.first().copied().flatten();
+            num("$bitNot", found)?;
+            let message = "$bitNot only supports int and long operands, not";
+            Err(wrong_type(ErrorCode::TypeMismatch, message, found))
+        }
     }
 }

@@ -6,7 +6,7 @@ use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Sort;
 
 use super::scope::{Arena, Globals, Names, Scope};
-use super::table::{self, Operands};
+use super::table::{self, Absent, NamedOperands, Operands};
 use super::{Base, Node};
 
 /// Operators that are not supported, and what to use instead.
@@ -78,6 +78,9 @@ fn string(text: &[u8], names: &Names) -> Result<Node> {
     let Some(path) = text.strip_prefix('$') else {
         return Ok(Node::Const(OwnedValue::from_value(Value::String(text.as_bytes()))));
     };
+    if path.is_empty() {
+        return Err(QueryError::new(ErrorCode::Location16872, "'$' by itself is not a valid FieldPath"));
+    }
     let Some(variable) = path.strip_prefix('$') else {
         check_path(path)?;
         return Ok(Node::Path(Base::Current, Path::new(path)));
@@ -112,21 +115,31 @@ fn string(text: &[u8], names: &Names) -> Result<Node> {
     })
 }
 
+/// Rejects paths with empty parts.
+pub(crate) fn check_names(path: &str) -> Result<()> {
+    let wrong = |code, what: &str| Err(QueryError::new(code, format!("FieldPath {what}: '{path}'")));
+    if path.is_empty() {
+        return wrong(ErrorCode::Location40352, "cannot be constructed with empty string");
+    }
+    if path.ends_with('.') {
+        return wrong(ErrorCode::Location40353, "must not end with a '.'");
+    }
+    if path.split('.').any(str::is_empty) {
+        return wrong(ErrorCode::Location15998, "field names may not be empty strings");
+    }
+    Ok(())
+}
+
 /// Rejects paths with empty parts or parts that begin with `$`.
 pub(crate) fn check_path(path: &str) -> Result<()> {
-    if path.split('.').any(str::is_empty) {
-        return Err(QueryError::new(
-            ErrorCode::Location40352,
-            format!("FieldPath '{path}' has an empty field name or begins or ends with a '.'"),
-        ));
+    check_names(path)?;
+    let wrong = |code, what: &str| Err(QueryError::new(code, format!("FieldPath {what}: '{path}'")));
+    if path.starts_with('$') || path.split('.').any(is_dollar_prefixed) {
+        let what = "field names may not start with '$'. Consider using $getField or $setField";
+        return wrong(ErrorCode::Location16410, what);
     }
-    if path.starts_with('$') || path.split('.').any(is_dollar_prefixed) || path.contains('\0') {
-        return Err(QueryError::new(
-            ErrorCode::FailedToParse,
-            format!(
-                "FieldPath field names may not start with '$' or contain a zero byte: '{path}'. Consider $getField"
-            ),
-        ));
+    if path.contains('\0') {
+        return wrong(ErrorCode::Location16411, "field names may not contain a zero byte");
     }
     Ok(())
 }
@@ -137,20 +150,33 @@ fn object(doc: Doc<'_>, names: &mut Names) -> Result<Node> {
         let name = element.name_str();
         if name.starts_with('$') {
             return Err(QueryError::new(
-                ErrorCode::Location15983,
+                ErrorCode::Location16410,
                 format!(
-                    "an operator must be the only field of its document, found '{name}' after other fields"
+                    "FieldPath field names may not start with '$': '{name}'. An operator must be the only field of its \
+                     document"
                 ),
             ));
         }
         if name.contains('.') {
             return Err(QueryError::new(
-                ErrorCode::DottedFieldName,
-                format!("FieldPath field names may not contain '.' in a document expression: '{name}'"),
+                ErrorCode::Location16412,
+                format!(
+                    "FieldPath field names may not contain '.' in a document expression: '{name}'. Consider using \
+                     $getField or $setField"
+                ),
+            ));
+        }
+        if name.is_empty() {
+            return Err(QueryError::new(
+                ErrorCode::Location15998,
+                "FieldPath field names may not be empty strings, in a document expression",
             ));
         }
         if fields.iter().any(|(other, _)| other == name) {
-            return Err(QueryError::bad_value(format!("a document expression has the field '{name}' twice")));
+            return Err(QueryError::new(
+                ErrorCode::Location16406,
+                format!("duplicate field name specified in object literal: '{name}'"),
+            ));
         }
         fields.push((name.to_owned(), expression(element.value(), names)?));
     }
@@ -177,7 +203,7 @@ fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node
             let all = list(value, names)?;
             if all.len() < 2 {
                 return Err(QueryError::new(
-                    ErrorCode::Location16020,
+                    ErrorCode::Location1257300,
                     format!("$ifNull needs at least two arguments, had: {}", all.len()),
                 ));
             }
@@ -188,15 +214,15 @@ fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node
         "$switch" => switch(value, names),
         "$let" => let_in(value, names),
         "$map" => {
-            let [input, body] = named(name, value, &["input", "in"], &["as"])?.required()?;
+            let [input, body] = named(name, value, &table::MAP)?.required();
             let input = Box::new(expression(input, names)?);
             let body = with_variable(name, value, names, |names| expression(body, names))?;
             Ok(Node::Map { input, body: Box::new(body) })
         }
         "$filter" => {
-            let args = named(name, value, &["input", "cond"], &["as", "limit"])?;
-            let limit = args.optional("limit");
-            let [input, condition] = args.required()?;
+            let args = named(name, value, &table::FILTER)?;
+            let limit = args.get("limit");
+            let [input, condition] = args.required();
             let input = Box::new(expression(input, names)?);
             let limit = limit.map(|limit| expression(limit, names).map(Box::new)).transpose()?;
             let condition =
@@ -204,8 +230,7 @@ fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node
             Ok(Node::Filter { input, condition, limit })
         }
         "$reduce" => {
-            let [input, initial, body] =
-                named(name, value, &["input", "initialValue", "in"], &[])?.required()?;
+            let [input, initial, body] = named(name, value, &table::REDUCE)?.required();
             let input = Box::new(expression(input, names)?);
             let initial = Box::new(expression(initial, names)?);
             names.locals.extend(["this".to_owned(), "value".to_owned()]);
@@ -214,7 +239,7 @@ fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node
             Ok(Node::Reduce { input, initial, body: Box::new(body?) })
         }
         "$sortArray" => {
-            let [input, by] = named(name, value, &["input", "sortBy"], &[])?.required()?;
+            let [input, by] = named(name, value, &table::SORT_ARRAY)?.required();
             let input = Box::new(expression(input, names)?);
             match by {
                 Value::Document(by) => {
@@ -228,14 +253,24 @@ fn operator(doc: Doc<'_>, first: &Element<'_>, names: &mut Names) -> Result<Node
                 by => match by.as_integer() {
                     Some(1) => Ok(Node::SortArray { input, sort: None, descending: false }),
                     Some(-1) => Ok(Node::SortArray { input, sort: None, descending: true }),
-                    _ => Err(QueryError::bad_value(
+                    _ => Err(QueryError::new(
+                        ErrorCode::Location2942506,
                         "$sortArray: 'sortBy' must be 1, -1 or a document like { field: 1 }",
                     )),
                 },
             }
         }
+        "$rand" if !is_empty(value) => Err(QueryError::new(
+            ErrorCode::Location3040501,
+            "$rand does not currently accept arguments: write { $rand: {} }",
+        )),
         _ => call(name, value, names),
     }
+}
+
+/// An empty document or an empty array.
+fn is_empty(value: Value<'_>) -> bool {
+    matches!(value, Value::Document(doc) | Value::Array(doc) if doc.is_empty())
 }
 
 /// Checks that the operand of `$meta` is `vectorSearchScore`, and that the documents have it.
@@ -277,7 +312,7 @@ fn call(name: &str, value: Value<'_>, names: &mut Names) -> Result<Node> {
         ));
     };
     let args = match def.operands {
-        Operands::List(least, most) => {
+        Operands::List(least, most, code) => {
             let args = list(value, names)?;
             if args.len() < least || args.len() > most {
                 let wanted = match (least, most) {
@@ -286,81 +321,83 @@ fn call(name: &str, value: Value<'_>, names: &mut Names) -> Result<Node> {
                     (a, b) => format!("{a} to {b}"),
                 };
                 return Err(QueryError::new(
-                    ErrorCode::Location16020,
+                    code,
                     format!("Expression {name} takes {wanted} arguments. {} were passed in.", args.len()),
                 ));
             }
             args
         }
-        Operands::Named(all) => named_operands(name, value, all, names)?,
-        Operands::NamedOr(all, short) => match value {
+        Operands::Named(all) => named_operands(name, value, &all, names)?,
+        Operands::NamedOr(all, short, code) => match value {
             Value::Document(doc)
-                if doc
-                    .elements()
-                    .next()
-                    .is_some_and(|first| all.iter().any(|(known, _)| known.as_bytes() == first.name)) =>
+                if !doc.elements().next().is_some_and(|first| first.name.starts_with(b"$")) =>
             {
-                named_operands(name, value, all, names)?
+                named_operands(name, value, &all, names)?
             }
             value => {
-                let mut args = Vec::new();
-                let mut given = list(value, names)?.into_iter();
-                for (operand, default) in all {
-                    let node = if *operand == short { given.next() } else { None };
-                    args.push(match (node, default) {
-                        (Some(node), _) => node,
-                        (None, Some(default)) => Node::Const(OwnedValue::from_value(default.value())),
-                        (None, None) => return Err(missing(name, operand)),
-                    });
-                }
-                if given.next().is_some() {
+                let mut given = list(value, names)?;
+                let (Some(only), true) = (given.pop(), given.is_empty()) else {
                     return Err(QueryError::new(
-                        ErrorCode::Location16020,
+                        code,
                         format!("{name} accepts exactly one argument if given an array"),
                     ));
-                }
-                args
+                };
+                let mut only = Some(only);
+                let operand =
+                    |(operand, absent): &(&'static str, Absent)| match only.take_if(|_| *operand == short) {
+                        Some(node) => Ok(node),
+                        None => absent_operand(name, operand, *absent),
+                    };
+                all.operands.iter().map(operand).collect::<Result<_>>()?
             }
         },
     };
     Ok(fold_constants(Node::Call(def, args), names))
 }
 
-fn named_operands(
-    name: &str,
-    value: Value<'_>,
-    all: &[(&'static str, Option<table::DefaultValue>)],
-    names: &mut Names,
-) -> Result<Vec<Node>> {
-    let Value::Document(doc) = value else {
-        return Err(QueryError::new(
-            ErrorCode::FailedToParse,
-            format!("{name} needs a document of named arguments, found {}", value.type_name()),
-        ));
-    };
-    if let Some(unknown) =
-        doc.elements().find(|element| !all.iter().any(|(known, _)| known.as_bytes() == element.name))
-    {
-        return Err(unknown_argument(name, &unknown));
+fn named_operands(name: &str, value: Value<'_>, all: &NamedOperands, names: &mut Names) -> Result<Vec<Node>> {
+    let args = named(name, value, all)?;
+    if name == "$dateFromParts" {
+        check_date_parts(&args)?;
     }
-    all.iter()
-        .map(|(operand, default)| match (doc.get(operand), default) {
-            (Some(value), _) => expression(value, names),
-            (None, Some(default)) => Ok(Node::Const(OwnedValue::from_value(default.value()))),
-            (None, None) => Err(missing(name, operand)),
-        })
-        .collect()
+    let operand = |(operand, absent): &(&'static str, Absent)| match args.get(operand) {
+        Some(value) => expression(value, names),
+        None => absent_operand(name, operand, *absent),
+    };
+    all.operands.iter().map(operand).collect()
 }
 
-fn unknown_argument(name: &str, unknown: &Element<'_>) -> QueryError {
-    QueryError::new(
-        ErrorCode::FailedToParse,
-        format!("Unrecognized argument to {name}: {}", unknown.name_str()),
-    )
+/// What stands in for an operand that is not given.
+fn absent_operand(name: &str, operand: &str, absent: Absent) -> Result<Node> {
+    match absent {
+        Absent::Refused(code) => Err(missing(code, name, operand)),
+        Absent::Default(default) | Absent::DefaultIfShort(_, default) => {
+            Ok(Node::Const(OwnedValue::from_value(default.value())))
+        }
+        Absent::Nothing => Ok(Node::Missing),
+    }
 }
 
-fn missing(name: &str, operand: &str) -> QueryError {
-    QueryError::new(ErrorCode::FailedToParse, format!("Missing '{operand}' parameter to {name}"))
+fn missing(code: ErrorCode, name: &str, operand: &str) -> QueryError {
+    QueryError::new(code, format!("Missing '{operand}' parameter to {name}"))
+}
+
+/// Refuses parts of a date of both kinds, and of none.
+fn check_date_parts(args: &Arguments<'_, '_>) -> Result<()> {
+    let has = |parts: &[&str]| parts.iter().any(|part| args.get(part).is_some());
+    let (code, message) = match (has(&["year"]), has(&["isoWeekYear"])) {
+        (false, false) => {
+            (ErrorCode::Location40516, "$dateFromParts requires either 'year' or 'isoWeekYear' to be present")
+        }
+        (true, _) if has(&["isoWeekYear", "isoWeek", "isoDayOfWeek"]) => {
+            (ErrorCode::Location40489, "$dateFromParts does not allow mixing natural dates with ISO dates")
+        }
+        (_, true) if has(&["month", "day"]) => {
+            (ErrorCode::Location40525, "$dateFromParts does not allow mixing ISO dates with natural dates")
+        }
+        _ => return Ok(()),
+    };
+    Err(QueryError::new(code, message))
 }
 
 /// The operands: the elements of an array, or a single value.
@@ -371,45 +408,47 @@ fn list(value: Value<'_>, names: &mut Names) -> Result<Vec<Node>> {
     }
 }
 
-/// The named arguments of an operator that this module parses itself.
+/// The named operands of an operator: there are all that it requires, and no others than it has.
 struct Arguments<'v, 'n> {
-    operator: &'n str,
     doc: Doc<'v>,
-    required: &'n [&'n str],
+    all: &'n NamedOperands,
 }
 
-fn named<'v, 'n>(
-    operator: &'n str,
-    value: Value<'v>,
-    required: &'n [&'n str],
-    optional: &[&str],
-) -> Result<Arguments<'v, 'n>> {
+fn named<'v, 'n>(operator: &str, value: Value<'v>, all: &'n NamedOperands) -> Result<Arguments<'v, 'n>> {
     let Value::Document(doc) = value else {
         return Err(QueryError::new(
-            ErrorCode::FailedToParse,
+            all.shape,
             format!("{operator} only supports an object as its argument, found {}", value.type_name()),
         ));
     };
-    for element in doc.elements() {
-        let name = element.name_str();
-        if !required.contains(&name) && !optional.contains(&name) {
-            return Err(unknown_argument(operator, &element));
+    let known = |name: &[u8]| all.operands.iter().any(|(known, _)| known.as_bytes() == name);
+    if let Some(unknown) = doc.elements().find(|element| !known(element.name)) {
+        return Err(QueryError::new(
+            all.unknown,
+            format!("Unrecognized argument to {operator}: {}", unknown.name_str()),
+        ));
+    }
+    for (name, absent) in all.operands {
+        if let (Absent::Refused(code) | Absent::DefaultIfShort(code, _), None) = (absent, doc.get(name)) {
+            return Err(missing(*code, operator, name));
         }
     }
-    Ok(Arguments { operator, doc, required })
+    Ok(Arguments { doc, all })
 }
 
 impl<'v> Arguments<'v, '_> {
-    fn optional(&self, name: &str) -> Option<Value<'v>> {
+    fn get(&self, name: &str) -> Option<Value<'v>> {
         self.doc.get(name)
     }
 
-    fn required<const N: usize>(&self) -> Result<[Value<'v>; N]> {
+    /// The operands that are required, in the order of their definition.
+    fn required<const N: usize>(&self) -> [Value<'v>; N] {
+        let required = self.all.operands.iter().filter(|(_, absent)| matches!(absent, Absent::Refused(_)));
         let mut found = [Value::Null; N];
-        for (argument, name) in found.iter_mut().zip(self.required) {
-            *argument = self.doc.get(name).ok_or_else(|| missing(self.operator, name))?;
+        for (argument, (name, _)) in found.iter_mut().zip(required) {
+            *argument = self.get(name).unwrap_or(Value::Null);
         }
-        Ok(found)
+        found
     }
 }
 
@@ -454,7 +493,7 @@ pub(crate) fn check_variable(name: &str) -> Result<()> {
 
 fn cond(value: Value<'_>, names: &mut Names) -> Result<Node> {
     let parts = match value {
-        Value::Document(_) => named("$cond", value, &["if", "then", "else"], &[])?.required::<3>()?,
+        Value::Document(_) => named("$cond", value, &table::COND)?.required::<3>(),
         Value::Array(array) => {
             let parts: Vec<_> = array.elements().map(|element| element.value()).collect();
             <[Value<'_>; 3]>::try_from(parts).map_err(|parts| {
@@ -477,27 +516,27 @@ fn cond(value: Value<'_>, names: &mut Names) -> Result<Node> {
 }
 
 fn switch(value: Value<'_>, names: &mut Names) -> Result<Node> {
-    let args = named("$switch", value, &["branches"], &["default"])?;
-    let [branches] = args.required()?;
+    let args = named("$switch", value, &table::SWITCH)?;
+    let [branches] = args.required();
     let Value::Array(branches) = branches else {
-        return Err(QueryError::new(ErrorCode::FailedToParse, "$switch: 'branches' must be an array"));
+        return Err(QueryError::new(ErrorCode::Location40061, "$switch: 'branches' must be an array"));
     };
     let branches = branches
         .elements()
         .map(|branch| {
-            let [case, then] = named("$switch", branch.value(), &["case", "then"], &[])?.required()?;
+            let [case, then] = named("$switch", branch.value(), &table::BRANCH)?.required();
             Ok((expression(case, names)?, expression(then, names)?))
         })
         .collect::<Result<Vec<_>>>()?;
     if branches.is_empty() {
-        return Err(QueryError::new(ErrorCode::FailedToParse, "$switch requires at least one branch"));
+        return Err(QueryError::new(ErrorCode::Location40068, "$switch requires at least one branch"));
     }
-    let default = args.optional("default").map(|value| expression(value, names).map(Box::new)).transpose()?;
+    let default = args.get("default").map(|value| expression(value, names).map(Box::new)).transpose()?;
     Ok(Node::Switch { branches, default })
 }
 
 fn let_in(value: Value<'_>, names: &mut Names) -> Result<Node> {
-    let [vars, body] = named("$let", value, &["vars", "in"], &[])?.required()?;
+    let [vars, body] = named("$let", value, &table::LET)?.required();
     let Value::Document(vars) = vars else {
         return Err(QueryError::new(ErrorCode::FailedToParse, "$let: 'vars' must be a document"));
     };

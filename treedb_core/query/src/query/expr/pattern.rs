@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use crate::doc::Value;
 use crate::doc::write::{ArrayWriter, Writer};
-use crate::error::{QueryError, Result};
+use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::regex::{Engine, RegexSource, gave_up};
 
 use super::number::wrong_type;
@@ -38,7 +38,14 @@ fn compile(operator: &str, pattern: &str, options: &str) -> Result<Rc<Regex>> {
     if let Some(regex) = found {
         return Ok(regex);
     }
-    let regex = RegexSource::new(operator, pattern, options)?.for_text()?;
+    let compiled = RegexSource::new(operator, pattern, options).and_then(RegexSource::for_text);
+    let regex = compiled.map_err(|mut error| {
+        // Filters have a code of their own for it.
+        if error.code == ErrorCode::Location51091 {
+            error.code = ErrorCode::Location51111;
+        }
+        error
+    })?;
     let regex = Rc::new(regex);
     CACHE.with_borrow_mut(|cache| {
         if cache.len() >= CACHED_PATTERNS {
@@ -56,7 +63,13 @@ fn operands<'a>(operator: &str, args: &[Found<'a>]) -> Result<Option<(&'a str, R
         Some(Value::MaxKey) => "",
         found if nullish(found) => "",
         Some(Value::String(options)) => utf8(options),
-        found => return Err(wrong_type(&format!("{operator} needs 'options' to be a string, found"), found)),
+        found => {
+            return Err(wrong_type(
+                ErrorCode::Location51106,
+                &format!("{operator} needs 'options' to be a string, found"),
+                found,
+            ));
+        }
     };
     let (pattern, inline_options) = match regex {
         Some(Value::String(pattern)) => (utf8(pattern), ""),
@@ -64,21 +77,27 @@ fn operands<'a>(operator: &str, args: &[Found<'a>]) -> Result<Option<(&'a str, R
         found if nullish(found) => return Ok(None),
         found => {
             return Err(wrong_type(
+                ErrorCode::Location51105,
                 &format!("{operator} needs 'regex' to be a string or regex, found"),
                 found,
             ));
         }
     };
     if !inline_options.is_empty() && !options.is_empty() {
-        return Err(QueryError::bad_value(format!(
-            "{operator}: found regex options specified in both 'regex' and 'options' fields"
-        )));
+        return Err(QueryError::new(
+            ErrorCode::Location51107,
+            format!("{operator}: found regex options specified in both 'regex' and 'options' fields"),
+        ));
     }
     let regex = compile(operator, pattern, if inline_options.is_empty() { options } else { inline_options })?;
     match input {
         Some(Value::String(text) | Value::Symbol(text)) => Ok(Some((utf8(text), regex))),
         found if nullish(found) => Ok(None),
-        found => Err(wrong_type(&format!("{operator} needs 'input' to be a string, found"), found)),
+        found => Err(wrong_type(
+            ErrorCode::Location51104,
+            &format!("{operator} needs 'input' to be a string, found"),
+            found,
+        )),
     }
 }
 

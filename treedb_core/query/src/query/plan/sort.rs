@@ -11,6 +11,7 @@ use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::index::ordered::{KeyPart, MAX_KEY_PARTS, SortOrder, keys_of};
+use crate::query::expr::check_names;
 
 /// A parsed sort.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -50,22 +51,27 @@ impl Sort {
                         keys.push(KeyPart { path: Path::new(field), direction: SortOrder::Descending });
                         continue;
                     }
-                    return Err(QueryError::bad_value(format!(
-                        "sort by an expression is not supported (field '{path}')"
-                    )));
+                    return Err(QueryError::new(
+                        ErrorCode::Location17312,
+                        format!("$meta is the only expression supported by $sort right now (field '{path}')"),
+                    ));
                 }
-                _ => return Err(bad_direction(path)),
+                value => {
+                    return Err(QueryError::new(
+                        ErrorCode::Location15974,
+                        format!(
+                            "Illegal key in $sort specification: {path}: {}, it must be 1 or -1",
+                            crate::doc::shown(value)
+                        ),
+                    ));
+                }
             };
-            if path.split('.').any(str::is_empty) {
-                return Err(QueryError::new(
-                    ErrorCode::Location40352,
-                    format!("FieldPath '{path}' has an empty field name"),
-                ));
-            }
+            check_names(path)?;
             if path.starts_with('$') {
-                return Err(QueryError::bad_value(format!(
-                    "FieldPath field names may not start with '$': '{path}'"
-                )));
+                return Err(QueryError::new(
+                    ErrorCode::Location16410,
+                    format!("FieldPath field names may not start with '$': '{path}'"),
+                ));
             }
             if !keys.iter().any(|key| key.path.as_str() == path) {
                 keys.push(KeyPart { path: Path::new(path), direction });

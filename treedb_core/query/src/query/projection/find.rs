@@ -14,7 +14,7 @@ use crate::error::{ErrorCode, QueryError, Result};
 
 use super::reshape::Reshape;
 use super::used_fields::UsedFields;
-use crate::query::expr::{Arena, Globals, Variables};
+use crate::query::expr::{Arena, Globals, Variables, check_names};
 use crate::query::filter::Filter;
 
 /// A parsed projection.
@@ -116,12 +116,7 @@ impl Fields {
             Some((name, rest)) => (name, Some(rest)),
             None => (path, None),
         };
-        if name.is_empty() {
-            return Err(QueryError::new(
-                ErrorCode::Location40352,
-                format!("FieldPath '{full}' has an empty field name"),
-            ));
-        }
+        check_names(full)?;
         match (self.0.iter_mut().find(|(field, _)| field == name), rest) {
             (None, None) => self.0.push((name.to_owned(), what)),
             (None, Some(rest)) => {
@@ -682,7 +677,7 @@ mod tests {
         assert_eq!(code(doc! { "a": 0, "b": 1 }), ErrorCode::Location31253);
         assert_eq!(code(doc! { "a": 1, "a.b": 1 }), ErrorCode::Location31249);
         assert_eq!(code(doc! { "a.b": 1, "a": 1 }), ErrorCode::Location31249);
-        assert_eq!(code(doc! { "a..b": 1 }), ErrorCode::Location40352);
+        assert_eq!(code(doc! { "a..b": 1 }), ErrorCode::Location15998);
         assert_eq!(code(doc! { "a": "$b", "c": 0 }), ErrorCode::Location31254);
         assert_eq!(code(doc! { "c": 0, "a": "$b" }), ErrorCode::Location31252);
         assert_eq!(code(doc! { "c": 0, "a": bson::Bson::Null }), ErrorCode::Location31310);

@@ -66,13 +66,10 @@ impl Tree {
         })
     }
 
-    fn add(&mut self, path: &str, full: &str, field: Field) -> Result<()> {
-        let collision = || {
-            QueryError::new(
-                ErrorCode::Location31249,
-                format!("Path collision at {full} remaining portion {path}"),
-            )
-        };
+    /// Adds a path; an error of code `overlap` if it is there already, whole or in part.
+    fn add(&mut self, overlap: ErrorCode, path: &str, full: &str, field: Field) -> Result<()> {
+        let collision =
+            || QueryError::new(overlap, format!("Path collision at {full} remaining portion {path}"));
         let (name, rest) = match path.split_once('.') {
             Some((name, rest)) => (name, Some(rest)),
             None => (path, None),
@@ -81,10 +78,10 @@ impl Tree {
             (None, None) => self.0.push((name.to_owned(), field)),
             (None, Some(rest)) => {
                 let mut inner = Tree::default();
-                inner.add(rest, full, field)?;
+                inner.add(overlap, rest, full, field)?;
                 self.0.push((name.to_owned(), Field::Inner(inner)));
             }
-            (Some((_, Field::Inner(inner))), Some(rest)) => inner.add(rest, full, field)?,
+            (Some((_, Field::Inner(inner))), Some(rest)) => inner.add(overlap, rest, full, field)?,
             (Some(_), _) => return Err(collision()),
         }
         Ok(())
@@ -112,7 +109,7 @@ fn wishes(spec: Doc<'_>, prefix: &str, names: &Names, all: &mut Vec<(String, Wis
         let wish = match element.value() {
             Value::Document(inner) if inner.is_empty() => {
                 return Err(QueryError::new(
-                    ErrorCode::FailedToParse,
+                    ErrorCode::Location51270,
                     format!(
                         "An empty sub-projection is not a valid value. Found empty object at path '{path}'"
                     ),
@@ -148,26 +145,26 @@ impl Reshape {
     /// and operand `stage` is. `None` for any other stage.
     ///
     /// # Errors
-    /// `FailedToParse`, `Location31249` (paths that collide), `Location31253`/`31254` (kept and dropped fields mixed),
-    /// and those of the expressions.
+    /// The codes of the stage, and those of the expressions.
     pub fn parse(stage: &Element<'_>, names: &Names) -> Result<Option<Reshape>> {
         let value = stage.value();
         Ok(Some(match stage.name {
-            b"$project" => Self::project(spec(stage)?, names)?,
-            b"$addFields" | b"$set" => Self::set(spec(stage)?, names)?,
+            b"$project" => Self::project(spec(ErrorCode::Location15969, stage)?, names)?,
+            b"$addFields" | b"$set" => Self::set(spec(ErrorCode::Location40272, stage)?, names)?,
             b"$unset" => Self::unset(value)?,
             b"$replaceWith" => Reshape(Kind::Replace(Expr::parse(value, names)?)),
             b"$replaceRoot" => {
-                let root = spec(stage)?;
-                match (root.get("newRoot"), root.elements().nth(1)) {
-                    (Some(root), None) => Reshape(Kind::Replace(Expr::parse(root, names)?)),
-                    _ => {
-                        return Err(QueryError::new(
-                            ErrorCode::FailedToParse,
-                            "$replaceRoot needs exactly the field 'newRoot'",
-                        ));
+                let root = spec(ErrorCode::Location40229, stage)?;
+                let (code, message) = match (root.get("newRoot"), root.elements().nth(1)) {
+                    (Some(root), None) => {
+                        return Ok(Some(Reshape(Kind::Replace(Expr::parse(root, names)?))));
                     }
-                }
+                    (Some(_), Some(_)) => {
+                        (ErrorCode::Location40415, "$replaceRoot has no other field than 'newRoot'")
+                    }
+                    (None, _) => (ErrorCode::Location40414, "$replaceRoot needs the field 'newRoot'"),
+                };
+                return Err(QueryError::new(code, message));
             }
             _ => return Ok(None),
         }))
@@ -178,7 +175,7 @@ impl Reshape {
         wishes(spec, "", names, &mut all)?;
         if all.is_empty() {
             return Err(QueryError::new(
-                ErrorCode::FailedToParse,
+                ErrorCode::Location51272,
                 "Invalid $project :: projection specification must have at least one field",
             ));
         }
@@ -187,7 +184,7 @@ impl Reshape {
         let keeps = !matches!(kind, Some((_, Wish::Drop)));
         let mut tree = Tree::default();
         if keeps && !all.iter().any(|(path, _)| path == "_id" || path.starts_with("_id.")) {
-            tree.add("_id", "_id", Field::Plain)?;
+            tree.add(ErrorCode::Location31249, "_id", "_id", Field::Plain)?;
         }
         for (path, wish) in all {
             let field = match (wish, keeps) {
@@ -212,7 +209,7 @@ impl Reshape {
                     ));
                 }
             };
-            tree.add(&path, &path, field)?;
+            tree.add(ErrorCode::Location31249, &path, &path, field)?;
         }
         Ok(Reshape(if keeps { Kind::Keep(tree) } else { Kind::Drop(tree) }))
     }
@@ -230,24 +227,21 @@ impl Reshape {
     }
 
     fn unset(value: Value<'_>) -> Result<Reshape> {
-        let wrong = || {
-            QueryError::new(
-                ErrorCode::FailedToParse,
-                "$unset specification must be a string or an array of at least one string",
-            )
+        let wrong = |code| {
+            QueryError::new(code, "$unset specification must be a string or an array of at least one string")
         };
         let paths: Vec<Value<'_>> = match value {
-            Value::Array(array) if !array.is_empty() => {
-                array.elements().map(|element| element.value()).collect()
-            }
-            value => vec![value],
+            Value::Array(array) if array.is_empty() => return Err(wrong(ErrorCode::Location31119)),
+            Value::Array(array) => array.elements().map(|element| element.value()).collect(),
+            Value::String(_) => vec![value],
+            _ => return Err(wrong(ErrorCode::Location31002)),
         };
         let mut tree = Tree::default();
         for path in paths {
-            let Value::String(path) = path else { return Err(wrong()) };
-            let path = std::str::from_utf8(path).map_err(|_| wrong())?;
+            let Value::String(path) = path else { return Err(wrong(ErrorCode::Location31120)) };
+            let path = std::str::from_utf8(path).map_err(|_| wrong(ErrorCode::Location31120))?;
             check_path(path)?;
-            tree.add(path, path, Field::Plain)?;
+            tree.add(ErrorCode::Location31249, path, path, Field::Plain)?;
         }
         Ok(Reshape(Kind::Drop(tree)))
     }
@@ -339,11 +333,12 @@ fn check_size(out: &Writer) -> Result<()> {
     Ok(())
 }
 
-fn spec<'a>(stage: &Element<'a>) -> Result<Doc<'a>> {
+/// The operand of a stage that takes a document; the code of the error if it is none.
+fn spec<'a>(code: ErrorCode, stage: &Element<'a>) -> Result<Doc<'a>> {
     match stage.value() {
         Value::Document(doc) => Ok(doc),
         other => Err(QueryError::new(
-            ErrorCode::FailedToParse,
+            code,
             format!("{} specification stage must be an object, got {}", stage.name_str(), other.type_name()),
         )),
     }
@@ -351,15 +346,37 @@ fn spec<'a>(stage: &Element<'a>) -> Result<Doc<'a>> {
 
 fn set_fields(spec: Doc<'_>, prefix: &str, names: &Names, tree: &mut Tree) -> Result<()> {
     for element in spec.elements() {
-        let path = format!("{prefix}{}", element.name_str());
+        let name = element.name_str();
+        if !prefix.is_empty() && name.contains('.') {
+            return Err(QueryError::new(
+                ErrorCode::Location40183,
+                format!("cannot use dotted field name '{name}' in a sub object"),
+            ));
+        }
+        let path = format!("{prefix}{name}");
         check_path(&path)?;
         match element.value() {
+            Value::Document(inner)
+                if inner.elements().any(|inner| inner.name.starts_with(b"$"))
+                    && inner.elements().nth(1).is_some() =>
+            {
+                return Err(QueryError::new(
+                    ErrorCode::Location40181,
+                    format!(
+                        "an expression specification must contain exactly one field, the name of the expression: {}",
+                        crate::doc::shown(element.value())
+                    ),
+                ));
+            }
             Value::Document(inner)
                 if !inner.is_empty() && !inner.elements().any(|inner| inner.name.starts_with(b"$")) =>
             {
                 set_fields(inner, &format!("{path}."), names, tree)?;
             }
-            value => tree.add(&path, &path, Field::Computed(Expr::parse(value, names)?))?,
+            value => {
+                let field = Field::Computed(Expr::parse(value, names)?);
+                tree.add(ErrorCode::Location40176, &path, &path, field)?;
+            }
         }
     }
     Ok(())
@@ -540,8 +557,8 @@ mod tests {
             (r#"{"$project":{"a":1,"b":0}}"#, ErrorCode::Location31254),
             (r#"{"$project":{"a":0,"b":1}}"#, ErrorCode::Location31253),
             (r#"{"$project":{"a":1,"a.b":1}}"#, ErrorCode::Location31249),
-            (r#"{"$project":{}}"#, ErrorCode::FailedToParse),
-            (r#"{"$unset":[]}"#, ErrorCode::FailedToParse),
+            (r#"{"$project":{}}"#, ErrorCode::Location51272),
+            (r#"{"$unset":[]}"#, ErrorCode::Location31119),
             (r#"{"$replaceWith":"$n"}"#, ErrorCode::Location40228),
         ] {
             assert_eq!(reshaped(doc, stage).unwrap_err().code, code, "{stage}");

@@ -53,31 +53,44 @@ pub(crate) struct Group {
 
 /// `{ $count: "n" }` as a `$group` and a `$project`.
 pub(crate) fn count(stage: &Element<'_>, _: &StageParser) -> Result<Vec<RawDocumentBuf>> {
-    match stage.value() {
-        Value::String(field)
-            if !field.is_empty()
-                && !field.starts_with(b"$")
-                && !field.contains(&b'.')
-                && !field.contains(&0) =>
-        {
-            let mut out = Writer::new(64);
-            let group = out.open_document(b"$group");
-            out.null(b"_id");
-            let sum = out.open_document(field);
-            out.value(b"$sum", Value::Int32(1));
-            out.close(sum);
-            out.close(group);
-            Ok(vec![out.finish(), rawdoc! { "$project": { "_id": 0 } }])
-        }
-        _ => Err(QueryError::new(
-            ErrorCode::Location40156,
-            "the count field must be a non-empty string without '$' at its start and without '.'",
-        )),
+    let wrong = |code, what| Err(QueryError::new(code, format!("the count field {what}")));
+    let Value::String(field) = stage.value() else {
+        return wrong(ErrorCode::Location40156, "must be a non-empty string");
+    };
+    match field {
+        b"" => return wrong(ErrorCode::Location40157, "must be a non-empty string"),
+        [b'$', ..] => return wrong(ErrorCode::Location40158, "cannot be a $-prefixed path"),
+        b"_id" => return wrong(ErrorCode::Location9039800, "cannot be '_id'"),
+        _ if field.contains(&0) => return wrong(ErrorCode::Location40159, "cannot contain a null byte"),
+        _ if field.contains(&b'.') => return wrong(ErrorCode::Location40160, "cannot contain '.'"),
+        _ => {}
     }
+    let mut out = Writer::new(64);
+    let group = out.open_document(b"$group");
+    out.null(b"_id");
+    let sum = out.open_document(field);
+    out.value(b"$sum", Value::Int32(1));
+    out.close(sum);
+    out.close(group);
+    Ok(vec![out.finish(), rawdoc! { "$project": { "_id": 0 } }])
 }
 
 /// `{ $sortByCount: expression }` as a `$group` and a `$sort`.
 pub(crate) fn sort_by_count(stage: &Element<'_>, _: &StageParser) -> Result<Vec<RawDocumentBuf>> {
+    let code = match stage.value() {
+        Value::Document(doc) => {
+            let is_operator = |first: Element<'_>| first.name.starts_with(b"$");
+            (!doc.elements().next().is_some_and(is_operator)).then_some(ErrorCode::Location40147)
+        }
+        Value::String(path) => (!path.starts_with(b"$")).then_some(ErrorCode::Location40148),
+        _ => Some(ErrorCode::Location40149),
+    };
+    if let Some(code) = code {
+        return Err(QueryError::new(
+            code,
+            "the sortByCount field must be defined as a $-prefixed path or an expression inside an object",
+        ));
+    }
     let mut out = Writer::new(64);
     let group = out.open_document(b"$group");
     out.put(b"_id", stage);
@@ -143,6 +156,12 @@ impl Stage for Group {
                 "a group specification must include an _id",
             ));
         };
+        if doc.elements().filter(|element| element.name == b"_id").count() > 1 {
+            return Err(QueryError::new(
+                ErrorCode::Location15948,
+                "a group's _id may only be specified once",
+            ));
+        }
         let outputs = Outputs::parse(doc, &["_id"], names)?;
         let (id, collation) = (Expr::parse(id, names)?, names.collation().clone());
         let layout = RowLayout::new(&id, &outputs);

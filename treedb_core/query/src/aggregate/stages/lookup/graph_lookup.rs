@@ -9,12 +9,12 @@ use crate::access::Flow;
 use crate::doc::key::encode_value;
 use crate::doc::write::ArrayWriter;
 use crate::doc::{Collation, Doc, Element, Path, Value};
-use crate::error::Result;
+use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::{Arena, Expr, Scope, check_path};
 use crate::query::{Filter, Query};
 
 use crate::aggregate::context::Context;
-use crate::aggregate::operand::{document, failed, known_fields, memory_exceeded, raw, required_string};
+use crate::aggregate::operand::{document, known_fields_or, memory_exceeded, raw, required_string};
 use crate::aggregate::score::Scores;
 use crate::aggregate::set_value::with_value;
 use crate::aggregate::stage::{PlannedStage, Reads, Stage, StageParser};
@@ -151,19 +151,30 @@ impl Stage for GraphLookup {
             "depthField",
             "restrictSearchWithMatch",
         ];
-        known_fields(NAME, doc, &known)?;
+        known_fields_or(ErrorCode::Location40104, NAME, doc, &known)?;
+        const CODES: (ErrorCode, ErrorCode) = (ErrorCode::Location40103, ErrorCode::Location40105);
         let path = |name: &str| {
-            let path = required_string(NAME, doc, name)?;
+            let path = required_string(CODES, NAME, doc, name)?;
             check_path(path)?;
             Ok::<_, crate::error::QueryError>(Path::new(path))
         };
-        let start = doc.get("startWith").ok_or_else(|| failed("$graphLookup needs the field 'startWith'"))?;
+        let start = doc.get("startWith").ok_or_else(|| {
+            QueryError::new(ErrorCode::Location40105, "$graphLookup needs the field 'startWith'")
+        })?;
         let max_depth = match doc.get("maxDepth") {
             None => None,
             Some(depth) => match depth.as_integer().and_then(|depth| u64::try_from(depth).ok()) {
                 Some(depth) => Some(depth),
                 None => {
-                    return Err(failed("$graphLookup: 'maxDepth' must be a whole number, 0 or more"));
+                    let code = match (depth.as_integer(), depth.is_number()) {
+                        (Some(_), _) => ErrorCode::Location40101,
+                        (None, true) => ErrorCode::Location40102,
+                        (None, false) => ErrorCode::Location40100,
+                    };
+                    return Err(QueryError::new(
+                        code,
+                        "$graphLookup: 'maxDepth' must be a whole number, 0 or more",
+                    ));
                 }
             },
         };
@@ -171,11 +182,14 @@ impl Stage for GraphLookup {
             None => None,
             Some(Value::Document(filter)) => Some(Filter::parse(raw(filter)?)?.collated(names.collation())?),
             Some(_) => {
-                return Err(failed("$graphLookup: 'restrictSearchWithMatch' must be a document"));
+                return Err(QueryError::new(
+                    ErrorCode::Location40185,
+                    "$graphLookup: 'restrictSearchWithMatch' must be a document",
+                ));
             }
         };
         Ok(GraphLookup {
-            from: required_string(NAME, doc, "from")?.to_owned(),
+            from: required_string(CODES, NAME, doc, "from")?.to_owned(),
             start: Expr::parse(start, names)?,
             connect_from: path("connectFromField")?,
             connect_to: path("connectToField")?.as_str().to_owned(),

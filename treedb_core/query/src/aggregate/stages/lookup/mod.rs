@@ -12,12 +12,12 @@ use bson::RawDocument;
 
 use crate::access::Flow;
 use crate::doc::{Collation, Doc, Element, Fields, OwnedValue, Path, Value};
-use crate::error::Result;
+use crate::error::{ErrorCode, Result};
 use crate::query::expr::{Arena, Expr, Globals, Scope, check_path, check_variable};
 
 use crate::aggregate::context::Context;
 use crate::aggregate::following::subfields_needed;
-use crate::aggregate::operand::{document, failed, known_fields, optional_string, required_string};
+use crate::aggregate::operand::{document, failed, known_fields_or, optional_string, required_string};
 use crate::aggregate::pipeline::Pipeline;
 use crate::aggregate::predicate::Predicate;
 use crate::aggregate::score::Scores;
@@ -127,8 +127,9 @@ fn local_values(document: Doc<'_>, local: &Path) -> JoinValues {
 impl Stage for Lookup {
     fn parse(stage: &Element<'_>, parser: &StageParser) -> Result<Self> {
         let doc = document(stage)?;
-        known_fields("$lookup", doc, &["from", "as", "localField", "foreignField", "let", "pipeline"])?;
-        let to = required_string("$lookup", doc, "as")?;
+        let known = ["from", "as", "localField", "foreignField", "let", "pipeline"];
+        known_fields_or(ErrorCode::FailedToParse, "$lookup", doc, &known)?;
+        let to = required_string((ErrorCode::FailedToParse, ErrorCode::FailedToParse), "$lookup", doc, "as")?;
         check_path(to)?;
         let local = optional_string("$lookup", doc, "localField")?;
         let foreign = optional_string("$lookup", doc, "foreignField")?;

@@ -17,7 +17,7 @@ use crate::query::external_sort::{KeyedDocument, SortedRuns, memory_size};
 
 use crate::aggregate::context::Context;
 use crate::aggregate::following::{documents_needed, fields_needed_by_sort};
-use crate::aggregate::operand::{document, raw};
+use crate::aggregate::operand::{document_or, raw};
 use crate::aggregate::score::{SCORE_FIELD, Scores};
 use crate::aggregate::stage::{PlannedStage, Reads, Role, Scan, Stage, StageParser};
 use crate::aggregate::stream::{BoxedStream, DocumentStream};
@@ -39,7 +39,7 @@ impl Stage for SortStage {
             }
             _ => Ok(None),
         };
-        match Sort::parse_with(raw(document(stage)?)?, score)? {
+        match Sort::parse_with(raw(document_or(ErrorCode::Location15973, stage)?)?, score)? {
             Some(sort) => Ok(SortStage(sort.collated(parser.names.collation()))),
             None => {
                 Err(QueryError::new(ErrorCode::Location15976, "$sort stage must have at least one sort key"))

@@ -1,14 +1,14 @@
 //! Window functions and their windows, as they are written in `$setWindowFields`.
 
 use crate::doc::{Doc, Element, OwnedValue, Value};
-use crate::error::Result;
+use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::Sort;
 use crate::query::expr::date::Unit;
 use crate::query::expr::number::Num;
 use crate::query::expr::{Expr, Names};
 
 use crate::aggregate::accumulator::Accumulator;
-use crate::aggregate::operand::{failed, known_fields, optional_string};
+use crate::aggregate::operand::{failed, known_fields_or, optional_string};
 
 #[derive(Debug)]
 pub(super) enum WindowFunction {
@@ -74,7 +74,7 @@ fn bounds(name: &str, window: Option<Value<'_>>) -> Result<Bounds> {
     let Value::Document(window) = window else {
         return Err(failed(format!("{name}: 'window' must be a document")));
     };
-    known_fields("window", window, &["documents", "range", "unit"])?;
+    known_fields_or(ErrorCode::FailedToParse, "window", window, &["documents", "range", "unit"])?;
     let (given, range) = match (window.get("documents"), window.get("range")) {
         (Some(Value::Array(given)), None) => (given, None),
         (None, Some(Value::Array(given))) => {
@@ -103,6 +103,10 @@ fn bounds(name: &str, window: Option<Value<'_>>) -> Result<Bounds> {
     });
     let edges = edges.collect::<Result<Vec<_>>>()?;
     match edges.as_slice() {
+        &[Edge::At(low), Edge::At(high)] if low > high => Err(QueryError::new(
+            ErrorCode::Location5339900,
+            format!("{name}: the lower edge of a window must not exceed the upper edge: [{low}, {high}]"),
+        )),
         &[low, high] => Ok(Bounds { low, high, range }),
         _ => Err(failed(format!("{name}: a window has a lower and an upper edge"))),
     }
@@ -120,28 +124,52 @@ pub(super) fn parse_output(
     let mut functions = doc.elements().filter(|element| element.name != b"window");
     let (Some(function), None) = (functions.next(), functions.next()) else { return Err(wrong()) };
     let name = function.name_str();
+    let bounds_are_given = doc.get("window").is_some();
     let bounds = bounds(name, doc.get("window"))?;
-    if sort.is_none() && bounds.range.is_some()
-        || sort.is_some_and(|sort| sort.keys.len() != 1) && bounds.range.is_some()
-    {
-        return Err(failed(format!("{name}: a window of a range needs a sort by one field")));
+    if sort.is_none_or(|sort| sort.keys.len() != 1) && bounds.range.is_some() {
+        return Err(QueryError::new(
+            ErrorCode::Location5339902,
+            format!("{name}: a window of a range needs a sort by one field"),
+        ));
+    }
+    if sort.is_none() && (bounds.low, bounds.high) != (Edge::Unbounded, Edge::Unbounded) {
+        return Err(QueryError::new(
+            ErrorCode::Location5339901,
+            format!("{name}: a window of documents needs a 'sortBy'"),
+        ));
     }
     let sorted = |output: WindowFunction| match sort {
         Some(_) => Ok(output),
         None => Err(failed(format!("{name} needs a 'sortBy'"))),
     };
     let args = |known: &[&str]| match function.value() {
-        Value::Document(args) => known_fields(name, args, known).map(|()| args),
+        Value::Document(args) => known_fields_or(ErrorCode::FailedToParse, name, args, known).map(|()| args),
         _ => Err(failed(format!("{name} needs a document of arguments"))),
     };
     let needed = |args: Doc<'_>, argument: &str| match args.get(argument) {
         Some(value) => Expr::parse(value, names),
         None => Err(failed(format!("{name} needs '{argument}'"))),
     };
+    if bounds_are_given && matches!(name, "$shift" | "$expMovingAvg") {
+        return Err(failed(format!("{name} has no 'window'")));
+    }
+    let ranked = |output: WindowFunction| {
+        let (code, what) = match (function.value(), sort) {
+            _ if bounds_are_given => (ErrorCode::Location5371601, "has no 'window'"),
+            (Value::Document(doc), Some(sort)) if doc.is_empty() && sort.keys.len() == 1 => {
+                return Ok(output);
+            }
+            (Value::Document(doc), _) if doc.is_empty() => {
+                (ErrorCode::Location5371602, "needs a 'sortBy' of exactly one field")
+            }
+            _ => (ErrorCode::Location5371603, "must be specified with '{}' as the value"),
+        };
+        Err(QueryError::new(code, format!("{name} {what}")))
+    };
     match name {
-        "$rank" => sorted(WindowFunction::Rank { dense: false }),
-        "$denseRank" => sorted(WindowFunction::Rank { dense: true }),
-        "$documentNumber" => sorted(WindowFunction::Number),
+        "$rank" => ranked(WindowFunction::Rank { dense: false }),
+        "$denseRank" => ranked(WindowFunction::Rank { dense: true }),
+        "$documentNumber" => ranked(WindowFunction::Number),
         "$shift" => {
             let args = args(&["output", "by", "default"])?;
             let by = args.get("by").and_then(|by| by.as_integer());
@@ -157,7 +185,13 @@ pub(super) fn parse_output(
                 Some("day") => 86_400_000.0,
                 Some(unit) => match Unit::parse(unit) {
                     Some(Unit::Clock(len)) => len as f64,
-                    _ => return Err(failed(format!("{name}: 'unit' must be week, day or shorter"))),
+                    Some(_) => {
+                        return Err(QueryError::new(
+                            ErrorCode::Location5490710,
+                            format!("{name}: 'unit' must be week, day or shorter"),
+                        ));
+                    }
+                    None => return Err(failed(format!("{name}: unknown time unit value: {unit}"))),
                 },
             };
             sorted(WindowFunction::Slope {

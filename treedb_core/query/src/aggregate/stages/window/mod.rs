@@ -20,7 +20,7 @@ use crate::query::expr::number::Num;
 use crate::query::expr::{Arena, Expr, Scope, check_path};
 
 use crate::aggregate::context::Context;
-use crate::aggregate::operand::{document, failed, known_fields, memory_exceeded, raw};
+use crate::aggregate::operand::{document, known_fields, memory_exceeded, missing_field, raw, wrong_field};
 use crate::aggregate::score::{Scored, Scores, pass_on};
 use crate::aggregate::set_value::with_value;
 use crate::aggregate::stage::{PlannedStage, Stage, StageParser};
@@ -56,10 +56,12 @@ impl Stage for Window {
                 Sort::parse(raw(sort)?)?.map(|sort| sort.collated(names.collation()))
             }
             None => None,
-            Some(_) => return Err(failed("$setWindowFields: 'sortBy' must be a document")),
+            Some(other) => return Err(wrong_field(NAME, "sortBy", "object", other)),
         };
-        let Some(Value::Document(fields)) = doc.get("output") else {
-            return Err(failed("$setWindowFields needs a document 'output'"));
+        let fields = match doc.get("output") {
+            Some(Value::Document(fields)) => fields,
+            Some(other) => return Err(wrong_field(NAME, "output", "object", other)),
+            None => return Err(missing_field(NAME, "output")),
         };
         let mut outputs = Vec::new();
         for field in fields.elements() {

@@ -3,12 +3,10 @@
 use bson::RawDocumentBuf;
 
 use crate::doc::{Doc, OwnedValue, Value};
-use crate::error::Result;
+use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::expr::date::{moved, utc};
 use crate::query::expr::number::Num;
 use crate::query::expr::{Arena, Expr, Found, Globals, Scope, nullish};
-
-use crate::aggregate::operand::failed;
 
 use super::function::{Bounds, Edge, WindowFunction};
 use super::sliding_window::over_windows;
@@ -56,7 +54,10 @@ impl Partition<'_> {
             return Ok(low..high.max(low));
         };
         let Some(Some((own, date))) = self.values.get(at) else {
-            return Err(failed("a window of a range needs numbers or dates in the sort's field"));
+            return Err(QueryError::new(
+                ErrorCode::Location5429414,
+                "a window of a range needs numbers or dates in the sort's field",
+            ));
         };
         let limit = |edge: Edge, unbounded: f64| match (edge, unit) {
             (Edge::Unbounded, _) => Ok(unbounded),
