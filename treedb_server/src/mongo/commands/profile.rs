@@ -119,7 +119,7 @@ fn answer(request: &Request<'_>, name: &str) -> Result {
     }
     let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
     let cursor = Cursor::new(shown, documents);
-    request.context.cursors.first(&request.session.identity, cursor, batch, single, Deadline::NEVER)
+    request.context.cursors.first(request, cursor, batch, single, Deadline::NEVER)
 }
 
 /// Adds the stages that a find stands for.
