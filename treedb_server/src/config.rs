@@ -52,7 +52,7 @@ pub struct Config {
     pub admin: Option<Address>,
     /// Whether there is the web page too; `None`: if clients have to authenticate.
     pub web_page: Option<bool>,
-    /// Certificate and key: clients of `mongo` and `admin` have to use TLS then.
+    /// Certificate and key: clients of `mongo`, `native` and `admin` have to use TLS then.
     pub tls: Option<TlsFiles>,
     /// Whether clients have to authenticate.
     pub authentication: bool,

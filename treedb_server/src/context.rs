@@ -13,7 +13,7 @@ use treedb_storage::Durability;
 use crate::access::Access;
 use crate::backups::Backups;
 use crate::config::Limits;
-use crate::metrics::Metrics;
+use crate::metrics::{Door, Metrics};
 use crate::mongo::compression::Compressors;
 use crate::mongo::cursors::Cursors;
 use crate::mongo::fail_points::FailPoints;
@@ -88,7 +88,11 @@ impl Context {
             database,
             dir,
             durability,
-            cursors: Cursors::new(limits.cursors, limits.blocking_threads / 2, metrics.cursors.clone()),
+            cursors: Cursors::new(
+                limits.cursors,
+                limits.blocking_threads / 2,
+                metrics.cursors.get_or_create_owned(&Door { door: "mongo" }),
+            ),
             sessions: Sessions::new(limits.sessions),
             topology,
             access: Arc::new(access),

@@ -8,6 +8,7 @@ use treedb_storage::Options;
 use treedb_storage::disk::SimDisk;
 
 use crate::access::Access;
+use crate::metrics::NativeCounts;
 use crate::mongo::{op_msg::OpMsg, op_query};
 use crate::native::execute::Session;
 use crate::native::frame::{HEADER, Header, MAX_BODY};
@@ -46,7 +47,8 @@ impl Native {
         let database = Database::open_with("/data", options)?;
         let access = Arc::new(Access::new(database.clone(), false)?);
         let operations = Arc::new(Operations::new(Duration::from_secs(1)));
-        Ok(Native(Session::new(database, access, operations, 1, ([127, 0, 0, 1], 1).into())))
+        let peer = ([127, 0, 0, 1], 1).into();
+        Ok(Native(Session::new(database, access, operations, NativeCounts::default(), 1, peer)))
     }
 
     /// Carries out the requests in `bytes`, frame after frame, and returns how many there were.

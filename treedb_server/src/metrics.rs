@@ -26,6 +26,41 @@ pub(crate) struct Operation {
     pub(crate) command: &'static str,
 }
 
+/// What clients of the native protocol have open now, and what they were sent.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct NativeCounts {
+    /// Cursors open now, each of which keeps a snapshot.
+    pub(crate) cursors: Gauge,
+    /// Statements prepared now.
+    pub(crate) statements: Gauge,
+    /// Cursors whose batches are being sent.
+    pub(crate) pulls: Gauge,
+    /// Cursors opened.
+    pub(crate) opened: Counter,
+    /// Cursors closed because nobody used them.
+    pub(crate) timed_out: Counter,
+    /// Documents sent.
+    pub(crate) returned: Counter,
+}
+
+/// One of those that a gauge counts, until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Counted(Gauge);
+
+impl Counted {
+    /// One more of what `gauge` counts.
+    pub(crate) fn by(gauge: &Gauge) -> Counted {
+        gauge.inc();
+        Counted(gauge.clone())
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.0.dec();
+    }
+}
+
 type Histograms = Family<Operation, Histogram, fn() -> Histogram>;
 
 /// All metrics.
@@ -43,7 +78,9 @@ pub(crate) struct Metrics {
     /// Commands that returned an error.
     pub(crate) failed: Family<Operation, Counter>,
     /// Cursors open now.
-    pub(crate) cursors: Gauge,
+    pub(crate) cursors: Family<Door, Gauge>,
+    /// What is open on the native port.
+    pub(crate) native: NativeCounts,
     /// Bytes of requests in progress.
     pub(crate) inflight: Gauge,
     /// Bytes received and sent.
@@ -65,13 +102,15 @@ impl Metrics {
             refused: Family::default(),
             protocol_errors: Family::default(),
             failed: Family::default(),
-            cursors: Gauge::default(),
+            cursors: Family::default(),
+            native: NativeCounts::default(),
             inflight: Gauge::default(),
             received: Family::default(),
             sent: Family::default(),
             started: Gauge::default(),
             seconds,
         };
+        metrics.native.cursors = metrics.cursors.get_or_create_owned(&Door { door: "native" });
         let to = &mut metrics.registry;
         to.register("connections", "Connections open now", metrics.connections.clone());
         to.register("connections_accepted", "Connections accepted", metrics.accepted.clone());
@@ -83,6 +122,12 @@ impl Metrics {
         );
         to.register("commands_failed", "Commands that returned an error", metrics.failed.clone());
         to.register("cursors", "Cursors open now", metrics.cursors.clone());
+        to.register(
+            "statements",
+            "Statements that native clients have prepared",
+            metrics.native.statements.clone(),
+        );
+        to.register("pulls", "Cursors whose batches native clients are sent", metrics.native.pulls.clone());
         to.register_with_unit("inflight", "Requests in progress", Unit::Bytes, metrics.inflight.clone());
         to.register_with_unit("received", "Received on the wire", Unit::Bytes, metrics.received.clone());
         to.register_with_unit("sent", "Sent on the wire", Unit::Bytes, metrics.sent.clone());

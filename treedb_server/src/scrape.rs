@@ -15,6 +15,7 @@ use prometheus_client::registry::{Registry, Unit};
 use treedb_storage::{Stats, Timings};
 
 use crate::context::Context;
+use crate::metrics::Door;
 
 /// Indexes whose use is told, in the order of their names: each is a series that Prometheus has to keep.
 const MOST_INDEXES: usize = 2_000;
@@ -114,7 +115,7 @@ impl Families {
                 },
             ),
         );
-        let counts = context.operations.counts();
+        let (counts, native) = (context.operations.counts(), &context.metrics.native);
         let kinds = [
             ("insert", counts.insert),
             ("query", counts.query),
@@ -133,7 +134,7 @@ impl Families {
             ("inserted", unsigned(counts.inserted)),
             ("updated", unsigned(counts.updated)),
             ("deleted", unsigned(counts.deleted)),
-            ("returned", context.cursors.returned()),
+            ("returned", context.cursors.returned() + native.returned.get()),
         ];
         self.counts(
             "documents",
@@ -141,17 +142,32 @@ impl Families {
             documents.map(|(kind, n)| (Kind { kind }, n)),
         );
         self.count("slow_operations", "Operations that were logged as slow", context.operations.slow());
-        self.count("cursors_opened", "Cursors that outlived their first batch", context.cursors.opened());
-        self.count(
+        let by_door =
+            |mongo, native| [("mongo", mongo), ("native", native)].map(|(door, n)| (Door { door }, n));
+        self.counts(
+            "cursors_opened",
+            "Cursors that outlived their first batch",
+            by_door(context.cursors.opened(), native.opened.get()),
+        );
+        self.counts(
             "cursors_timed_out",
             "Cursors closed because nobody used them",
-            context.cursors.timed_out(),
+            by_door(context.cursors.timed_out(), native.timed_out.get()),
         );
         self.gauge("transactions", "Transactions open now", context.sessions.open() as u64);
-        let (begun, committed, timed_out) = context.sessions.transactions();
-        self.count("transactions_begun", "Transactions begun", begun);
-        self.count("transactions_committed", "Transactions committed", committed);
-        self.count("transactions_timed_out", "Transactions aborted because they took too long", timed_out);
+        let transactions = context.sessions.transactions();
+        self.count("transactions_begun", "Transactions begun", transactions.begun);
+        self.count("transactions_committed", "Transactions committed", transactions.committed);
+        self.count(
+            "transactions_aborted",
+            "Transactions aborted: by their clients, by an error, or because they took too long",
+            transactions.aborted,
+        );
+        self.count(
+            "transactions_timed_out",
+            "Transactions aborted because they took too long",
+            transactions.timed_out,
+        );
         self.gauge(
             "sessions",
             "Sessions with a transaction or a retryable write",

@@ -302,7 +302,7 @@ impl Identity {
         mechanism: &str,
         login: Login,
     ) -> MutexGuard<'_, State> {
-        access.throttle.succeeded(self.address(), user);
+        access.throttle.succeeded(self.address(), user, Instant::now());
         tracing::info!(user = %user.to_string().escape_debug(), mechanism, peer = %self.peer, "authenticated");
         access.strangers.forget(self.peer);
         let mut state = self.lock();

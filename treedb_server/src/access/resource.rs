@@ -13,6 +13,38 @@ pub(crate) enum Target<'a> {
     Collection(&'a str, &'a str),
 }
 
+/// A [`Target`] that is kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum OwnedTarget {
+    Cluster,
+    Database(String),
+    Collection(String, String),
+}
+
+impl Target<'_> {
+    /// The same, to keep.
+    pub(crate) fn owned(self) -> OwnedTarget {
+        match self {
+            Target::Cluster => OwnedTarget::Cluster,
+            Target::Database(database) => OwnedTarget::Database(database.to_owned()),
+            Target::Collection(database, collection) => {
+                OwnedTarget::Collection(database.to_owned(), collection.to_owned())
+            }
+        }
+    }
+}
+
+impl OwnedTarget {
+    /// The target.
+    pub(crate) fn target(&self) -> Target<'_> {
+        match self {
+            OwnedTarget::Cluster => Target::Cluster,
+            OwnedTarget::Database(database) => Target::Database(database),
+            OwnedTarget::Collection(database, collection) => Target::Collection(database, collection),
+        }
+    }
+}
+
 /// What a privilege is about. An empty name stands for all.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Resource {

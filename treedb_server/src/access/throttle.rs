@@ -1,29 +1,49 @@
-//! Limiting failed log-ins: an address that often fails to be a user has to wait.
+//! Limiting failed log-ins: an address that often fails to be a user has to wait before it tries this user again, and one that often fails, whoever it
+//! tried to be, before it tries somebody whom it has never been.
+//!
+//! The second limit is for those who guess with many names. It does not hold up what goes on at the same address rightly: who logged in from
+//! there before is not asked to wait, and a client that keeps trying one wrong password is slowed down by the first limit to less than the
+//! second permits.
 
 use std::collections::HashMap;
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::network;
 use super::user::QualifiedName;
 
-/// Failures after which an address has to wait.
+/// Failures to be one user after which an address has to wait.
 const FREE: u32 = 10;
 /// How long an address waits then, after each further failure.
 const PAUSE: Duration = Duration::from_secs(5);
-/// After so long without a failure an address is forgotten.
+/// After so long without a failure an address with a user is forgotten.
 const MEMORY: Duration = Duration::from_secs(300);
-/// Addresses with users that are remembered.
+/// Failures of an address, to be whoever, after which it has to wait.
+const FREE_OF_ADDRESS: u32 = 100;
+/// How long it takes until one of them is forgotten: five clients with wrong passwords are tolerated at one address, each of which fails once in [`PAUSE`].
+const DRAIN: Duration = Duration::from_secs(1);
+/// Addresses, or addresses with users, that are remembered of each kind.
 const MOST: usize = 10_000;
 
 /// Failed log-ins by address and user.
 #[derive(Debug, Default)]
 pub(crate) struct Throttle {
-    failures: Mutex<HashMap<Key, Failures>>,
+    known: Mutex<Known>,
     failed: AtomicU64,
     succeeded: AtomicU64,
+}
+
+/// What is remembered.
+#[derive(Debug, Default)]
+struct Known {
+    failures: HashMap<Key, Failures>,
+    /// When the last failure of an address will be forgotten, with those before it.
+    addresses: HashMap<IpAddr, Instant>,
+    /// Whom an address has been, and when it last was.
+    successes: HashMap<Key, Instant>,
 }
 
 /// An address, of version 6 its network of 64 bits, and who it tried to be.
@@ -39,15 +59,40 @@ fn key(address: IpAddr, user: &QualifiedName) -> Key {
     (network(address), user.clone())
 }
 
-impl Throttle {
-    /// How long an address has to wait before it may try to be this user.
-    pub(crate) fn wait(&self, address: IpAddr, user: &QualifiedName, now: Instant) -> Option<Duration> {
-        let failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        let Failures { count, last } = *failures.get(&key(address, user))?;
+/// Makes room for `key`: of [`MOST`] that there are, the one with the least `age` goes.
+fn make_room<K: Hash + Eq + Clone, V>(map: &mut HashMap<K, V>, key: &K, age: impl Fn(&V) -> Instant) {
+    if map.len() < MOST || map.contains_key(key) {
+        return;
+    }
+    let oldest = map.iter().min_by_key(|(_, value)| age(value)).map(|(key, _)| key.clone());
+    oldest.and_then(|oldest| map.remove(&oldest));
+}
+
+impl Known {
+    /// How long an address with a user has to wait for its own failures.
+    fn wait_of_user(&self, key: &Key, now: Instant) -> Option<Duration> {
+        let Failures { count, last } = *self.failures.get(key)?;
         if count < FREE {
             return None;
         }
-        PAUSE.checked_sub(now.saturating_duration_since(last)).filter(|left| !left.is_zero())
+        PAUSE.checked_sub(now.saturating_duration_since(last))
+    }
+
+    /// How long an address has to wait before it tries somebody new.
+    fn wait_of_address(&self, key: &Key, now: Instant) -> Option<Duration> {
+        if self.successes.contains_key(key) {
+            return None;
+        }
+        let left = self.addresses.get(&key.0)?.saturating_duration_since(now);
+        left.checked_sub(DRAIN * (FREE_OF_ADDRESS - 1))
+    }
+}
+
+impl Throttle {
+    /// How long an address has to wait before it may try to be this user.
+    pub(crate) fn wait(&self, address: IpAddr, user: &QualifiedName, now: Instant) -> Option<Duration> {
+        let (known, key) = (self.lock(), key(address, user));
+        known.wait_of_user(&key, now).max(known.wait_of_address(&key, now)).filter(|wait| !wait.is_zero())
     }
 
     /// Log-ins that succeeded, and those that failed or had to wait, so far.
@@ -64,22 +109,31 @@ impl Throttle {
     pub(crate) fn failed(&self, address: IpAddr, user: &QualifiedName, now: Instant) {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let key = key(address, user);
-        let mut failures = self.failures.lock().unwrap_or_else(PoisonError::into_inner);
-        if failures.len() >= MOST && !failures.contains_key(&key) {
-            let oldest = failures.iter().min_by_key(|(_, known)| known.last).map(|(key, _)| key.clone());
-            oldest.and_then(|oldest| failures.remove(&oldest));
+        let mut known = self.lock();
+        let of_address = known.addresses.get(&key.0).map_or(now, |forgotten| now.max(*forgotten));
+        make_room(&mut known.addresses, &key.0, |forgotten| *forgotten);
+        // However many there are that nothing holds up, such as messages that are none, it is not longer before the address may try again.
+        known.addresses.insert(key.0, (of_address + DRAIN).min(now + DRAIN * FREE_OF_ADDRESS));
+        make_room(&mut known.failures, &key, |failures| failures.last);
+        let failures = known.failures.entry(key).or_insert(Failures { count: 0, last: now });
+        if now.saturating_duration_since(failures.last) > MEMORY {
+            failures.count = 0;
         }
-        let known = failures.entry(key).or_insert(Failures { count: 0, last: now });
-        if now.saturating_duration_since(known.last) > MEMORY {
-            known.count = 0;
-        }
-        *known = Failures { count: known.count.saturating_add(1), last: now };
+        *failures = Failures { count: failures.count.saturating_add(1), last: now };
     }
 
     /// Forgets the failures of an address with a user, whose password it knows.
-    pub(crate) fn succeeded(&self, address: IpAddr, user: &QualifiedName) {
+    pub(crate) fn succeeded(&self, address: IpAddr, user: &QualifiedName, now: Instant) {
         self.succeeded.fetch_add(1, Ordering::Relaxed);
-        self.failures.lock().unwrap_or_else(PoisonError::into_inner).remove(&key(address, user));
+        let key = key(address, user);
+        let mut known = self.lock();
+        known.failures.remove(&key);
+        make_room(&mut known.successes, &key, |last| *last);
+        known.successes.insert(key, now);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -101,17 +155,17 @@ mod tests {
         assert_eq!(throttle.wait(good, &ann, now), None);
         assert_eq!(throttle.wait(bad, &bob, now), None);
         // One's own password does not help to guess another's.
-        throttle.succeeded(bad, &bob);
+        throttle.succeeded(bad, &bob, now);
         assert_eq!(throttle.wait(bad, &ann, now), Some(PAUSE));
         let later = now + PAUSE;
         assert_eq!(throttle.wait(bad, &ann, later), None);
         throttle.failed(bad, &ann, later);
         assert_eq!(throttle.wait(bad, &ann, later), Some(PAUSE));
-        throttle.succeeded(bad, &ann);
+        throttle.succeeded(bad, &ann, later);
         assert_eq!(throttle.wait(bad, &ann, later), None);
         throttle.failed(good, &ann, now);
         throttle.failed(good, &ann, now + 2 * MEMORY);
-        assert_eq!(throttle.failures.lock().unwrap()[&key(good, &ann)].count, 1);
+        assert_eq!(throttle.lock().failures[&key(good, &ann)].count, 1);
     }
 
     #[test]
@@ -125,8 +179,77 @@ mod tests {
         for address in 0..MOST as u32 + 10 {
             throttle.failed(IpAddr::from(address.to_be_bytes()), &ann, now + Duration::from_secs(1));
         }
-        assert_eq!(throttle.failures.lock().unwrap().len(), MOST);
+        assert_eq!(throttle.lock().failures.len(), MOST);
+        assert_eq!(throttle.lock().addresses.len(), MOST);
         let last = IpAddr::from((MOST as u32 + 9).to_be_bytes());
-        assert!(throttle.failures.lock().unwrap().contains_key(&key(last, &ann)));
+        assert!(throttle.lock().failures.contains_key(&key(last, &ann)));
+    }
+
+    fn name(n: u32) -> QualifiedName {
+        QualifiedName::new("admin", &format!("user{n}"))
+    }
+
+    #[test]
+    fn an_address_that_tries_many_names_waits_and_who_was_there_before_does_not() {
+        let throttle = Throttle::default();
+        let (bad, good) = (IpAddr::from([10, 0, 0, 1]), IpAddr::from([10, 0, 0, 2]));
+        let (known, now) = (QualifiedName::new("admin", "app"), Instant::now());
+        throttle.succeeded(bad, &known, now);
+        for n in 0..FREE_OF_ADDRESS {
+            assert_eq!(throttle.wait(bad, &name(n), now), None, "{n}");
+            throttle.failed(bad, &name(n), now);
+        }
+        assert_eq!(throttle.wait(bad, &name(FREE_OF_ADDRESS), now), Some(DRAIN));
+        // Those whose password it guessed once too.
+        assert_eq!(throttle.wait(bad, &name(0), now), Some(DRAIN));
+        assert_eq!(throttle.wait(bad, &known, now), None);
+        assert_eq!(throttle.wait(good, &name(0), now), None);
+        assert_eq!(throttle.wait(bad, &name(FREE_OF_ADDRESS), now + DRAIN), None);
+        throttle.failed(bad, &name(FREE_OF_ADDRESS), now + DRAIN);
+        assert_eq!(throttle.wait(bad, &name(1_000), now + DRAIN), Some(DRAIN));
+        // Who was there before is limited by what fails as this user, as ever.
+        for _ in 0..FREE {
+            throttle.failed(bad, &known, now + DRAIN);
+        }
+        assert_eq!(throttle.wait(bad, &known, now + DRAIN), Some(PAUSE));
+        assert_eq!(throttle.wait(bad, &name(1_000), now + DRAIN * 2 * FREE_OF_ADDRESS), None);
+        assert_eq!(throttle.lock().successes.len(), 1);
+        for _ in 0..10 * FREE_OF_ADDRESS {
+            throttle.failed(good, &name(0), now);
+        }
+        assert_eq!(throttle.wait(good, &name(1), now), Some(DRAIN));
+    }
+
+    #[test]
+    fn five_clients_that_never_stop_trying_one_wrong_password_hold_up_no_others() {
+        let throttle = Throttle::default();
+        let (address, begin) = (IpAddr::from([10, 0, 0, 1]), Instant::now());
+        let mut failed = 0;
+        for tenth in 0..36_000 {
+            let now = begin + Duration::from_millis(100) * tenth;
+            for user in (0..5).map(name) {
+                if throttle.wait(address, &user, now).is_none() {
+                    throttle.failed(address, &user, now);
+                    failed += 1;
+                }
+            }
+            // Somebody who was never there.
+            assert!(throttle.wait(address, &name(99), now).is_none(), "{tenth}");
+        }
+        assert!(failed < 5 * (FREE + 3_600 / 5 + 1), "{failed}");
+    }
+
+    #[test]
+    fn whom_addresses_have_been_is_limited_too() {
+        let (throttle, now) = (Throttle::default(), Instant::now());
+        for n in 0..MOST as u32 + 10 {
+            throttle.succeeded(
+                IpAddr::from(n.to_be_bytes()),
+                &name(0),
+                now + Duration::from_millis(n.into()),
+            );
+        }
+        assert_eq!(throttle.lock().successes.len(), MOST);
+        assert!(!throttle.lock().successes.contains_key(&key(IpAddr::from([0, 0, 0, 9]), &name(0))));
     }
 }

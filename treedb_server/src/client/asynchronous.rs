@@ -2,29 +2,31 @@
 //!
 //! A request is a frame in the queue of a task that writes, and a place in the table of answers that are awaited. Another task reads, and
 //! hands each frame to the place with its request's id. So a request that is given up, because its future is dropped, leaves the connection
-//! as it was: its answer is thrown away when it comes, and what it would leave on the server, a cursor or a statement, is closed.
+//! as it was: its answer is thrown away when it comes, and what it would leave on the server, a cursor or a statement, is closed. So does one that
+//! has taken too long. Requests with one answer are in `requests`.
 
 use std::collections::HashMap;
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-use bson::{RawBson, RawDocument, RawDocumentBuf};
+use bson::{RawDocument, RawDocumentBuf};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt, BufReader, ReadHalf, WriteHalf};
 use tokio::net::{TcpStream, ToSocketAddrs};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 use tokio::task::JoinHandle;
 use tokio_rustls::TlsConnector;
 
-use super::blocking::id_document;
 use super::connection::{Frame, LeavesInFrame, has_more, left, read_answer};
 use super::error::{Error, Result};
+use super::results::{Pair, Remaining};
 use super::transport::Tls;
 use crate::access::scram::{ClientExchange, Mechanism};
 use crate::native::bytes::Reader;
 use crate::native::call::{
-    Ack, Authenticate, Batch, Call, Close, Count, Credit, Delete, Execute, Execution, Find, Forget, Get,
-    Hello, Insert, Inserted, Left, Ping, Prepare, Prepared, Prove, Pull, Shape, Update, Updated, Welcome,
+    Ack, Authenticate, Batch, Bound, Call, Close, Credit, Find, FindWith, Forget, Hello, Insert, Left, Ping,
+    Prepared, Prove, Pull, Welcome,
 };
 use crate::native::error_frame::ErrorFrame;
 use crate::native::frame::{CLOSING, ERROR, HEADER, Header, MAX_BODY, VERSION};
@@ -39,7 +41,8 @@ const CREDIT: u32 = 4;
 #[derive(Debug, Clone)]
 pub struct AsyncClient {
     inner: Arc<Inner>,
-    ack: Ack,
+    pub(super) ack: Ack,
+    timeout: Option<Duration>,
 }
 
 #[derive(Debug)]
@@ -218,12 +221,40 @@ impl AsyncClient {
         let places =
             Arc::new(Semaphore::new((welcome.max_requests as usize).clamp(1, Semaphore::MAX_PERMITS)));
         let inner = Arc::new(Inner { shared, welcome, places, tasks });
-        Ok(AsyncClient { inner, ack: Ack::Server })
+        Ok(AsyncClient { inner, ack: Ack::Server, timeout: None })
+    }
+
+    /// [`Self::connect`], with a limit to that and to each wait later, as [`Self::with_timeout`] sets it.
+    ///
+    /// # Errors
+    /// As [`Self::connect`].
+    pub async fn connect_timeout(
+        address: impl ToSocketAddrs,
+        timeout: Duration,
+        tls: Option<&Tls>,
+    ) -> Result<Self> {
+        let client = within(timeout, "connect", Self::connect(address, tls)).await?;
+        Ok(client.with_timeout(timeout))
     }
 
     /// The same connection; what this clone writes is acknowledged so.
     pub fn with_ack(&self, ack: Ack) -> Self {
         AsyncClient { ack, ..self.clone() }
+    }
+
+    /// The same connection; each wait of this clone has a limit. A request whose answer has not come by then fails with an [`Error::Io`] of the kind
+    /// [`io::ErrorKind::TimedOut`], and is given up as if its future had been dropped: the connection remains usable, and it is unknown whether a
+    /// write was executed.
+    pub fn with_timeout(&self, timeout: Duration) -> Self {
+        AsyncClient { timeout: Some(timeout), ..self.clone() }
+    }
+
+    /// Waits, as long as this clone may.
+    async fn in_time<T>(&self, wait: impl Future<Output = Result<T>>) -> Result<T> {
+        match self.timeout {
+            None => wait.await,
+            Some(limit) => within(limit, "wait for an answer", wait).await,
+        }
     }
 
     /// What the server said of itself.
@@ -276,9 +307,11 @@ impl AsyncClient {
     /// # Errors
     /// The server's, or the connection's.
     pub async fn call<C: Call>(&self, call: &C) -> Result<C::Answer> {
-        let mut answer = self.submit(call, true).await?;
-        let frame = answer.next().await.ok_or_else(|| self.inner.shared.ended())?;
-        self.read::<C>(&frame).map(|(answer, _)| answer)
+        let frame = self.in_time(async {
+            let mut answer = self.submit(call, true).await?;
+            answer.next().await.ok_or_else(|| self.inner.shared.ended())
+        });
+        self.read::<C>(&frame.await?).map(|(answer, _)| answer)
     }
 
     /// Reads a frame of an answer; what cannot be read ends the connection.
@@ -310,87 +343,45 @@ impl AsyncClient {
         }
     }
 
-    /// Inserts documents in one transaction; see [`super::Client::insert_many`].
-    ///
-    /// # Errors
-    /// Nothing was inserted.
-    pub async fn insert_many<D: AsRef<RawDocument>>(
-        &self,
-        namespace: &str,
-        documents: &[D],
-        ordered: bool,
-    ) -> Result<Inserted> {
-        let documents = documents.iter().map(AsRef::as_ref).collect();
-        self.call(&Insert { namespace, documents, ordered, ack: self.ack }).await
-    }
-
-    /// The document with this `_id`.
-    ///
-    /// # Errors
-    /// The server's, or the connection's.
-    pub async fn get(&self, namespace: &str, id: impl Into<RawBson>) -> Result<Option<RawDocumentBuf>> {
-        let id = id_document(id);
-        self.call(&Get { namespace, id: &id }).await
-    }
-
     /// The documents that match, all of one snapshot. The server sends batches while the first are read.
     ///
     /// # Errors
     /// The filter, sort or projection is not valid.
     pub async fn find(&self, find: &Find<'_>) -> Result<DocumentStream> {
-        let Batch { cursor, documents } = self.call(find).await?;
+        let first = self.call(find).await?;
+        self.stream(first, find.batch).await
+    }
+
+    /// The documents of a first batch, and those after it, in batches of so many.
+    async fn stream(&self, first: Batch, batch: u32) -> Result<DocumentStream> {
+        let Batch { cursor, documents } = first;
         let mut stream =
             DocumentStream { client: self.clone(), ready: documents.into_iter(), pulled: None, taken: 0 };
         if cursor != 0 {
-            let frames = self.submit(&Pull { cursor, batch: find.batch, credit: CREDIT }, false).await?;
+            let frames = self.submit(&Pull { cursor, batch, credit: CREDIT }, false).await?;
             stream.pulled = Some((cursor, frames));
         }
         Ok(stream)
     }
 
-    /// Changes the first document that matches: with operators (`{$set: {a: 1}}`), or as a replacement.
+    /// The documents that match a filter with these values, by a statement ([`Shape::Find`](super::Shape::Find)), `limit` of them at most (0: all).
     ///
     /// # Errors
-    /// The filter or the update is not valid.
-    pub async fn update_one(
+    /// As [`Self::execute`].
+    pub async fn execute_find(
         &self,
-        namespace: &str,
-        filter: &RawDocument,
-        update: &RawDocument,
-    ) -> Result<Updated> {
-        self.call(&Update { ack: self.ack, ..Update::one(namespace, filter, update) }).await
+        statement: Prepared,
+        values: &RawDocument,
+        limit: u64,
+    ) -> Result<DocumentStream> {
+        let first = self.execute(statement, FindWith { batch: 0, skip: 0, limit, values }).await?;
+        self.stream(first, 0).await
     }
 
-    /// Deletes the documents that match, `limit` of them at most (0: all), and returns how many they were.
-    ///
-    /// # Errors
-    /// The filter is not valid.
-    pub async fn delete(&self, namespace: &str, filter: &RawDocument, limit: u64) -> Result<u64> {
-        self.call(&Delete { namespace, limit, filter, ack: self.ack }).await
-    }
-
-    /// How many documents match.
-    ///
-    /// # Errors
-    /// The filter is not valid.
-    pub async fn count(&self, namespace: &str, filter: &RawDocument) -> Result<u64> {
-        self.call(&Count { namespace, skip: 0, limit: 0, filter }).await
-    }
-
-    /// Prepares a statement, to be executed on this connection with values only.
-    ///
-    /// # Errors
-    /// A parameter is where it cannot be; the connection has too many statements.
-    pub async fn prepare(&self, namespace: &str, shape: Shape<'_>) -> Result<Prepared> {
-        self.call(&Prepare { namespace, shape }).await
-    }
-
-    /// Executes a statement of any kind with what it takes.
-    ///
-    /// # Errors
-    /// Not as many values as the statement takes; as the request that was prepared.
-    pub async fn execute<E: Execution>(&self, statement: Prepared, with: E) -> Result<E::Answer> {
-        self.call(&Execute { statement: statement.statement, with }).await
+    /// The keys between two bounds with their values, in order, or from the last down.
+    pub fn kv_range(&self, table: &str, low: Bound<'_>, high: Bound<'_>, descending: bool) -> PairStream {
+        let range = Remaining::new(table, low, high, descending);
+        PairStream { client: self.clone(), range, ready: Vec::new().into_iter() }
     }
 }
 
@@ -406,7 +397,8 @@ pub struct DocumentStream {
 }
 
 impl DocumentStream {
-    /// The next document; `None` after the last, and after an error. Dropping the future loses nothing.
+    /// The next document; `None` after the last, and after an error, unless that is that it has taken too long
+    /// ([`AsyncClient::with_timeout`]). Dropping the future loses nothing.
     ///
     /// # Errors
     /// The server's, or the connection's.
@@ -416,7 +408,11 @@ impl DocumentStream {
                 return Some(Ok(document));
             }
             let (cursor, frames) = self.pulled.as_mut()?;
-            let (cursor, frame) = (*cursor, frames.next().await);
+            let cursor = *cursor;
+            let frame = match self.client.in_time(async { Ok(frames.next().await) }).await {
+                Ok(frame) => frame,
+                Err(late) => return Some(Err(late)),
+            };
             match frame.map(|frame| self.client.read::<Pull>(&frame)) {
                 Some(Ok((batch, more))) => {
                     self.ready = batch.documents.into_iter();
@@ -451,6 +447,38 @@ impl Drop for DocumentStream {
             self.client.inner.shared.send_alone(&Close { cursor });
         }
     }
+}
+
+/// Keys and values of a range, fetched in batches while they are read, each batch from the newest state.
+#[derive(Debug)]
+pub struct PairStream {
+    client: AsyncClient,
+    range: Remaining,
+    ready: std::vec::IntoIter<Pair>,
+}
+
+impl PairStream {
+    /// The next key and its value; `None` after the last. After an error it may be tried again.
+    ///
+    /// # Errors
+    /// The server's, or the connection's.
+    pub async fn next(&mut self) -> Option<Result<Pair>> {
+        loop {
+            if let Some(pair) = self.ready.next() {
+                return Some(Ok(pair));
+            }
+            match self.client.call(&self.range.request()?).await {
+                Ok(answer) => self.ready = self.range.take(answer),
+                Err(error) => return Some(Err(error)),
+            }
+        }
+    }
+}
+
+/// What comes of a wait within `limit`.
+async fn within<T>(limit: Duration, op: &'static str, wait: impl Future<Output = Result<T>>) -> Result<T> {
+    let late = |_| Err(Error::Io { op, source: io::ErrorKind::TimedOut.into() });
+    tokio::time::timeout(limit, wait).await.unwrap_or_else(late)
 }
 
 /// Writes frames, those that are there at once together, until the connection ends.

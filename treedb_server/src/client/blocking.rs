@@ -1,4 +1,4 @@
-//! The blocking client: one call, one answer.
+//! The blocking client: one call, one answer. Most of its calls are in `requests`.
 
 use std::net::ToSocketAddrs;
 use std::time::Duration;
@@ -12,17 +12,14 @@ use super::results::{Documents, Pairs, Stream};
 use super::transport::Tls;
 use crate::access::scram::{ClientExchange, Mechanism};
 use crate::native::call::{
-    Ack, Authenticate, Bound, Call, Count, CreateIndex, Delete, DropIndex, Execute, Execution, Find,
-    FindWith, Forget, Get, GetWith, Insert, InsertWith, Inserted, KvBatch, KvDelete, KvGet, KvPut,
-    ListIndexes, Neighbor, Op, Ping, Prepare, Prepared, Prove, Shape, Update, UpdateSearchIndex, UpdateWith,
-    Updated, VectorSearch, Welcome, values,
+    Ack, Authenticate, Bound, Call, Find, FindWith, Insert, Ping, Prepared, Prove, Welcome,
 };
 
 /// A connection to a server's native port.
 #[derive(Debug)]
 pub struct Client {
     pub(super) connection: Connection,
-    ack: Ack,
+    pub(super) ack: Ack,
 }
 
 /// `{_id: id}`.
@@ -114,29 +111,6 @@ impl Client {
         }
     }
 
-    /// Inserts documents in one transaction. Refused documents are listed in the answer; if `ordered`, the
-    /// first of them ends the insert, and those before it stay.
-    ///
-    /// # Errors
-    /// Nothing was inserted.
-    pub fn insert_many<D: AsRef<RawDocument>>(
-        &mut self,
-        namespace: &str,
-        documents: &[D],
-        ordered: bool,
-    ) -> Result<Inserted> {
-        let documents = documents.iter().map(AsRef::as_ref).collect();
-        self.call(&Insert { namespace, documents, ordered, ack: self.ack })
-    }
-
-    /// The document with this `_id`.
-    ///
-    /// # Errors
-    /// The server's, or the connection's.
-    pub fn get(&mut self, namespace: &str, id: impl Into<RawBson>) -> Result<Option<RawDocumentBuf>> {
-        self.call(&Get { namespace, id: &id_document(id) })
-    }
-
     /// The documents that match, fetched in batches while they are iterated. All of them are of one snapshot.
     ///
     /// # Errors
@@ -158,43 +132,7 @@ impl Client {
         Stream::new(self, find)
     }
 
-    /// Prepares a statement, to be executed on this connection with values only. See [`Shape`].
-    ///
-    /// # Errors
-    /// A parameter is where it cannot be; the connection has too many statements.
-    pub fn prepare(&mut self, namespace: &str, shape: Shape<'_>) -> Result<Prepared> {
-        self.call(&Prepare { namespace, shape })
-    }
-
-    /// Forgets a statement; false if it had been forgotten.
-    ///
-    /// # Errors
-    /// The connection's.
-    pub fn forget(&mut self, statement: Prepared) -> Result<bool> {
-        self.call(&Forget { statement: statement.statement })
-    }
-
-    /// Executes a statement of any kind with what it takes.
-    ///
-    /// # Errors
-    /// Not as many values as the statement takes; as the request that was prepared.
-    pub fn execute<E: Execution>(&mut self, statement: Prepared, with: E) -> Result<E::Answer> {
-        self.call(&Execute { statement: statement.statement, with })
-    }
-
-    /// The document with this `_id`, by a statement ([`Shape::Get`]).
-    ///
-    /// # Errors
-    /// As [`Self::execute`].
-    pub fn execute_get(
-        &mut self,
-        statement: Prepared,
-        id: impl Into<RawBson>,
-    ) -> Result<Option<RawDocumentBuf>> {
-        self.execute(statement, GetWith { values: &values([id]) })
-    }
-
-    /// The documents that match a filter with these values, by a statement ([`Shape::Find`]), `limit` of them at most (0: all).
+    /// The documents that match a filter with these values, by a statement ([`Shape::Find`](super::Shape::Find)), `limit` of them at most (0: all).
     ///
     /// # Errors
     /// As [`Self::execute`].
@@ -208,166 +146,9 @@ impl Client {
         Ok(Documents::after(self, first))
     }
 
-    /// Inserts documents of one shape, by a statement ([`Shape::Insert`]): for each the values. As [`Self::insert_many`].
-    ///
-    /// # Errors
-    /// As [`Self::execute`].
-    pub fn execute_insert<D: AsRef<RawDocument>>(
-        &mut self,
-        statement: Prepared,
-        rows: &[D],
-        ordered: bool,
-    ) -> Result<Inserted> {
-        let rows = rows.iter().map(AsRef::as_ref).collect();
-        self.execute(statement, InsertWith { rows, ordered, ack: self.ack })
-    }
-
-    /// Changes the first document that matches, by a statement ([`Shape::Update`]).
-    ///
-    /// # Errors
-    /// As [`Self::execute`].
-    pub fn execute_update(&mut self, statement: Prepared, values: &RawDocument) -> Result<Updated> {
-        self.execute(statement, UpdateWith { values, multi: false, upsert: false, ack: self.ack })
-    }
-
-    /// Changes the first document that matches: with operators (`{$set: {a: 1}}`), or as a replacement.
-    ///
-    /// # Errors
-    /// The filter or the update is not valid.
-    pub fn update_one(
-        &mut self,
-        namespace: &str,
-        filter: &RawDocument,
-        update: &RawDocument,
-    ) -> Result<Updated> {
-        self.call(&Update { ack: self.ack, ..Update::one(namespace, filter, update) })
-    }
-
-    /// Changes every document that matches.
-    ///
-    /// # Errors
-    /// The filter or the update is not valid; nothing was changed then.
-    pub fn update_many(
-        &mut self,
-        namespace: &str,
-        filter: &RawDocument,
-        update: &RawDocument,
-    ) -> Result<Updated> {
-        self.call(&Update { ack: self.ack, multi: true, ..Update::one(namespace, filter, update) })
-    }
-
-    /// Deletes the documents that match, `limit` of them at most (0: all), and returns how many they were.
-    ///
-    /// # Errors
-    /// The filter is not valid.
-    pub fn delete(&mut self, namespace: &str, filter: &RawDocument, limit: u64) -> Result<u64> {
-        self.call(&Delete { namespace, limit, filter, ack: self.ack })
-    }
-
-    /// How many documents match.
-    ///
-    /// # Errors
-    /// The filter is not valid.
-    pub fn count(&mut self, namespace: &str, filter: &RawDocument) -> Result<u64> {
-        self.call(&Count { namespace, skip: 0, limit: 0, filter })
-    }
-
-    /// The `limit` documents whose vectors are nearest to `vector` by a search index; see [`VectorSearch`] for a filter, a projection and more.
-    ///
-    /// # Errors
-    /// There is no such index, or it cannot compare the vector.
-    pub fn vector_search(
-        &mut self,
-        namespace: &str,
-        index: &str,
-        vector: &[f32],
-        limit: u32,
-    ) -> Result<Vec<Neighbor>> {
-        let (vector, filter) = (vector.to_vec(), &rawdoc! {});
-        let (candidates, exact, projection) = (0, false, None);
-        let search = VectorSearch { namespace, index, limit, candidates, exact, vector, filter, projection };
-        self.call(&search)
-    }
-
-    /// Creates an index, waits until it is ready, and returns its name: `{key: {year: 1}}` as `createIndexes` takes it, or
-    /// `{type: "vectorSearch", ..}` as `createSearchIndexes` does.
-    ///
-    /// # Errors
-    /// The specification is not valid, or another index has its name.
-    pub fn create_index(&mut self, namespace: &str, spec: &RawDocument) -> Result<String> {
-        self.call(&CreateIndex { namespace, spec })
-    }
-
-    /// The indexes of a collection: those of `listIndexes`, then those of `$listSearchIndexes`.
-    ///
-    /// # Errors
-    /// The server's, or the connection's.
-    pub fn list_indexes(&mut self, namespace: &str) -> Result<Vec<RawDocumentBuf>> {
-        self.call(&ListIndexes { namespace })
-    }
-
-    /// Drops an index of any kind.
-    ///
-    /// # Errors
-    /// There is no such index, or it is the one on `_id`.
-    pub fn drop_index(&mut self, namespace: &str, name: &str) -> Result<()> {
-        self.call(&DropIndex { namespace, name })
-    }
-
-    /// Gives a search index another definition, `{fields: [..]}`, and waits until it is ready.
-    ///
-    /// # Errors
-    /// There is no such index, or the definition is not valid.
-    pub fn update_search_index(
-        &mut self,
-        namespace: &str,
-        name: &str,
-        definition: &RawDocument,
-    ) -> Result<()> {
-        self.call(&UpdateSearchIndex { namespace, name, definition })
-    }
-
-    /// The value of a key. A table that does not exist has no keys.
-    ///
-    /// # Errors
-    /// The server's, or the connection's.
-    pub fn kv_get(&mut self, table: &str, key: &[u8]) -> Result<Option<Vec<u8>>> {
-        self.call(&KvGet { table, key })
-    }
-
-    /// Sets the value of a key. Creates the table if it does not exist.
-    ///
-    /// # Errors
-    /// The key is too long.
-    pub fn kv_put(&mut self, table: &str, key: &[u8], value: &[u8]) -> Result<()> {
-        self.call(&KvPut { table, key, value, ack: self.ack })
-    }
-
-    /// Deletes a key; false if it was not there.
-    ///
-    /// # Errors
-    /// The server's, or the connection's.
-    pub fn kv_delete(&mut self, table: &str, key: &[u8]) -> Result<bool> {
-        self.call(&KvDelete { table, key, ack: self.ack })
-    }
-
-    /// Puts and deletes that happen all or not at all.
-    ///
-    /// # Errors
-    /// A key is too long; nothing happened then.
-    pub fn kv_batch(&mut self, table: &str, ops: Vec<Op<'_>>) -> Result<()> {
-        self.call(&KvBatch { table, ops, ack: self.ack })
-    }
-
     /// The keys between two bounds with their values, in order, or from the last down. Fetched in batches while they
     /// are iterated, each batch from the newest state.
-    pub fn kv_range<'c>(
-        &'c mut self,
-        table: &'c str,
-        low: Bound<'_>,
-        high: Bound<'_>,
-        descending: bool,
-    ) -> Pairs<'c> {
+    pub fn kv_range(&mut self, table: &str, low: Bound<'_>, high: Bound<'_>, descending: bool) -> Pairs<'_> {
         Pairs::new(self, table, low, high, descending)
     }
 }

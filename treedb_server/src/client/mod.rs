@@ -29,6 +29,7 @@
 //! | file | what it is |
 //! |---|---|
 //! | `blocking` | [`Client`]: one call, one answer |
+//! | `requests` | the calls with one answer of both clients |
 //! | `pipeline` | [`Pipeline`]: calls that do not wait for each other |
 //! | `results` | [`Documents`], [`Stream`] and [`Pairs`]: answers that come in batches |
 //! | `asynchronous` | `AsyncClient`: any number of tasks on one connection |
@@ -45,6 +46,7 @@ mod blocking;
 mod connection;
 mod error;
 mod pipeline;
+mod requests;
 mod results;
 #[cfg(test)]
 mod tests;
@@ -58,7 +60,7 @@ pub use crate::native::call::{
     Prepared, Pull, Shape, Update, UpdateSearchIndex, UpdateWith, Updated, VectorSearch, Welcome, values,
 };
 #[cfg(feature = "async-client")]
-pub use asynchronous::{AsyncClient, DocumentStream};
+pub use asynchronous::{AsyncClient, DocumentStream, PairStream};
 pub use blocking::Client;
 pub use error::{Error, Result};
 pub use pipeline::{Pipeline, Ticket};

@@ -7,7 +7,7 @@ use bson::RawDocumentBuf;
 
 use super::blocking::Client;
 use super::error::Result;
-use crate::native::call::{self, Batch, Close, Credit, Find, KvRange, Next, Pull};
+use crate::native::call::{self, Batch, Close, Credit, Entries, Find, KvRange, Next, Pull};
 
 /// The documents of a find. Ends after the first error.
 #[derive(Debug)]
@@ -135,60 +135,92 @@ impl Drop for Stream<'_> {
     }
 }
 
+/// A key and its value.
+pub(super) type Pair = (Vec<u8>, Vec<u8>);
+
+/// What has not been fetched yet of a range of keys.
+#[derive(Debug)]
+pub(super) struct Remaining {
+    table: String,
+    low: Bound<Vec<u8>>,
+    high: Bound<Vec<u8>>,
+    descending: bool,
+    more: bool,
+}
+
+impl Remaining {
+    /// All of a range.
+    pub(super) fn new(
+        table: &str,
+        low: call::Bound<'_>,
+        high: call::Bound<'_>,
+        descending: bool,
+    ) -> Remaining {
+        let (low, high) = (low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec));
+        Remaining { table: table.to_owned(), low, high, descending, more: true }
+    }
+
+    /// The request for the next batch; `None` if there is nothing more.
+    pub(super) fn request(&self) -> Option<KvRange<'_>> {
+        let low = self.low.as_ref().map(Vec::as_slice);
+        let high = self.high.as_ref().map(Vec::as_slice);
+        let (table, descending) = (&self.table, self.descending);
+        self.more.then_some(KvRange { table, low, high, entries: 0, bytes: 0, descending })
+    }
+
+    /// The entries of an answer, after which the next batch begins.
+    pub(super) fn take(&mut self, answer: Entries) -> IntoIter<Pair> {
+        self.more = answer.more;
+        match answer.entries.last() {
+            Some((last, _)) => {
+                let end = if self.descending { &mut self.high } else { &mut self.low };
+                *end = Bound::Excluded(last.clone());
+            }
+            None => self.more = false,
+        }
+        answer.entries.into_iter()
+    }
+}
+
 /// Keys and values of a range. Ends after the first error.
 #[derive(Debug)]
 pub struct Pairs<'c> {
     client: &'c mut Client,
-    table: &'c str,
-    low: Bound<Vec<u8>>,
-    high: Bound<Vec<u8>>,
-    descending: bool,
-    ready: IntoIter<(Vec<u8>, Vec<u8>)>,
-    more: bool,
+    range: Remaining,
+    ready: IntoIter<Pair>,
+    failed: bool,
 }
 
 impl<'c> Pairs<'c> {
     pub(super) fn new(
         client: &'c mut Client,
-        table: &'c str,
+        table: &str,
         low: call::Bound<'_>,
         high: call::Bound<'_>,
         descending: bool,
     ) -> Self {
-        let (low, high) = (low.map(<[u8]>::to_vec), high.map(<[u8]>::to_vec));
-        Pairs { client, table, low, high, descending, ready: Vec::new().into_iter(), more: true }
-    }
-
-    fn fetch(&mut self) -> Result<()> {
-        let low = self.low.as_ref().map(Vec::as_slice);
-        let high = self.high.as_ref().map(Vec::as_slice);
-        let range =
-            KvRange { table: self.table, low, high, entries: 0, bytes: 0, descending: self.descending };
-        self.more = false;
-        let answer = self.client.call(&range)?;
-        if let Some((last, _)) = answer.entries.last() {
-            self.more = answer.more;
-            let end = if self.descending { &mut self.high } else { &mut self.low };
-            *end = Bound::Excluded(last.clone());
-        }
-        self.ready = answer.entries.into_iter();
-        Ok(())
+        let range = Remaining::new(table, low, high, descending);
+        Pairs { client, range, ready: Vec::new().into_iter(), failed: false }
     }
 }
 
 impl Iterator for Pairs<'_> {
-    type Item = Result<(Vec<u8>, Vec<u8>)>;
+    type Item = Result<Pair>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {
             if let Some(pair) = self.ready.next() {
                 return Some(Ok(pair));
             }
-            if !self.more {
+            if self.failed {
                 return None;
             }
-            if let Err(error) = self.fetch() {
-                return Some(Err(error));
+            match self.client.call(&self.range.request()?) {
+                Ok(answer) => self.ready = self.range.take(answer),
+                Err(error) => {
+                    self.failed = true;
+                    return Some(Err(error));
+                }
             }
         }
     }

@@ -227,3 +227,74 @@ fn another_protocols_port_and_a_silent_one_are_told_apart() {
     let error = Client::connect_timeout(address, Duration::from_millis(50)).unwrap_err();
     assert!(matches!(error, Error::Io { op: "receive", .. }), "{error}");
 }
+
+#[cfg(feature = "async-client")]
+#[tokio::test]
+async fn an_asynchronous_request_that_takes_too_long_is_given_up_and_the_connection_goes_on() {
+    let (go_on, told) = mpsc::channel();
+    let address = server(move |mut stream| {
+        let (late, body) = request(&mut stream).unwrap();
+        // The client has given it up before this answers it.
+        told.recv().unwrap();
+        answer(&mut stream, late, |out| out.extend_from_slice(&body));
+        while let Some((header, body)) = request(&mut stream) {
+            answer(&mut stream, header, |out| out.extend_from_slice(&body));
+        }
+    });
+    let client = AsyncClient::connect(address, None).await.unwrap();
+    let hasty = client.with_timeout(Duration::from_millis(20));
+    let error = hasty.call(&Ping { payload: b"late" }).await.unwrap_err();
+    assert!(
+        matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::TimedOut),
+        "{error}"
+    );
+    go_on.send(()).unwrap();
+    assert_eq!(client.call(&Ping { payload: b"patient" }).await.unwrap(), b"patient");
+}
+
+#[cfg(feature = "async-client")]
+#[tokio::test]
+async fn an_asynchronous_stream_whose_next_batch_is_late_can_be_read_on() {
+    let (go_on, told) = mpsc::channel();
+    let address = server(move |mut stream| {
+        let (find, _) = request(&mut stream).unwrap();
+        answer(&mut stream, find, |out| BatchWriter::new(out).finish(7, out));
+        let (pull, _) = request(&mut stream).unwrap();
+        told.recv().unwrap();
+        answer(&mut stream, pull, |out| {
+            let mut batch = BatchWriter::new(out);
+            batch.push(&rawdoc! { "_id": 1 }, out);
+            batch.finish(0, out);
+        });
+        request(&mut stream);
+    });
+    let client = AsyncClient::connect(address, None).await.unwrap().with_timeout(Duration::from_millis(50));
+    let all = rawdoc! {};
+    let mut found = client.find(&Find::new("a.b", &all)).await.unwrap();
+    for _ in 0..2 {
+        let error = found.next().await.unwrap().unwrap_err();
+        assert!(
+            matches!(&error, Error::Io { source, .. } if source.kind() == std::io::ErrorKind::TimedOut),
+            "{error}"
+        );
+    }
+    go_on.send(()).unwrap();
+    let found_at_last = loop {
+        match found.next().await.unwrap() {
+            Ok(document) => break document,
+            Err(late) => assert!(matches!(late, Error::Io { .. }), "{late}"),
+        }
+    };
+    assert_eq!(found_at_last, rawdoc! { "_id": 1 });
+    assert!(found.next().await.is_none());
+}
+
+#[cfg(feature = "async-client")]
+#[tokio::test]
+async fn an_asynchronous_client_does_not_wait_for_a_greeting_longer_than_it_was_told() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap();
+    let error = AsyncClient::connect_timeout(address, Duration::from_millis(50), None).await.unwrap_err();
+    assert!(matches!(&error, Error::Io { op: "connect", .. }), "{error}");
+    drop(listener);
+}

@@ -4,11 +4,14 @@
 //! the next batch (drivers use any connection of their pool). It is taken out of the registry while a batch is read;
 //! killing it then takes effect when it is put back. Idle cursors are closed, because a snapshot keeps pages from being
 //! reused.
+//!
+//! A cursor keeps which actions the command that opened it was permitted, and every `getMore` needs them again: of all that a pipeline reads, not only
+//! of the collection in its name.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use bson::{RawDocument, RawDocumentBuf};
@@ -21,7 +24,9 @@ use super::error::CommandError;
 use super::protocol_code::ProtocolCode;
 use super::reply::BatchReply;
 use super::sessions::{OpenTransaction, SessionId};
+use crate::access::action::Action;
 use crate::access::identity::{Identity, UserId};
+use crate::access::resource::OwnedTarget;
 
 type Result<T> = std::result::Result<T, CommandError>;
 
@@ -61,6 +66,25 @@ impl Deadline {
             _ => Ok(()),
         }
     }
+}
+
+/// An action that a command needs, and on what.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Permission {
+    pub(crate) action: Action,
+    pub(crate) target: OwnedTarget,
+}
+
+/// Who opens a cursor: a command.
+pub(crate) trait Opener {
+    /// Who the cursor belongs to; nobody, if clients do not authenticate.
+    fn user(&self) -> Option<UserId>;
+
+    /// What the command needed, and so the next batches do.
+    ///
+    /// # Errors
+    /// The user may do that no longer.
+    fn permissions(&self) -> Result<Vec<Permission>>;
 }
 
 /// A result and the position in it.
@@ -293,6 +317,8 @@ struct Slot {
     namespace: String,
     /// The user who opened it; nobody, if clients do not authenticate.
     owner: Option<UserId>,
+    /// What its next batches need.
+    permissions: Arc<[Permission]>,
     used: Instant,
     /// `None` while a batch is being made.
     cursor: Option<Cursor>,
@@ -314,17 +340,17 @@ impl Cursors {
         }
     }
 
-    /// The reply with the first batch of `cursor`, which is kept for `owner` if there is more (and `single` does not forbid
+    /// The reply with the first batch of `cursor`, which is kept for the user of `opener` if there is more (and `single` does not forbid
     /// it).
     pub(crate) fn first(
         &self,
-        owner: &Identity,
+        opener: &dyn Opener,
         cursor: Cursor,
         batch: usize,
         single: bool,
         until: Deadline,
     ) -> Result<RawDocumentBuf> {
-        self.first_in(None, owner, cursor, batch, single, until)
+        self.first_in(None, opener, cursor, batch, single, until)
     }
 
     /// The reply of a find that needs no cursor: its documents are copied from where they lie into the reply. `None` if `lends` cannot lend
@@ -356,7 +382,7 @@ impl Cursors {
     pub(crate) fn first_in(
         &self,
         mut open: Option<&mut OpenTransaction>,
-        owner: &Identity,
+        opener: &dyn Opener,
         mut cursor: Cursor,
         batch: usize,
         single: bool,
@@ -369,7 +395,7 @@ impl Cursors {
         }
         self.returned.fetch_add(reply.len() as u64, Ordering::Relaxed);
         let namespace = cursor.namespace.clone();
-        let id = if more && !single { self.insert(cursor, owner.owner())? } else { 0 };
+        let id = if more && !single { self.insert(cursor, opener)? } else { 0 };
         if let Some(open) = open.as_mut().filter(|_| id != 0) {
             open.cursors.push(id);
         }
@@ -442,11 +468,11 @@ impl Cursors {
         self.lock().get(&id).is_some_and(|slot| slot.owner != owner.owner())
     }
 
-    /// Whether the cursor `id` is one of a change stream. (Not while a batch of it is being made.)
-    pub(crate) fn is_change_stream(&self, id: i64) -> bool {
+    /// What the next batch of the cursor `id` needs; nothing if there is none, or it belongs to somebody else.
+    pub(crate) fn permissions(&self, owner: &Identity, id: i64) -> Arc<[Permission]> {
         let slots = self.lock();
-        let cursor = slots.get(&id).and_then(|slot| slot.cursor.as_ref());
-        cursor.is_some_and(|cursor| matches!(cursor.content, Content::Changes(_)))
+        let own = slots.get(&id).filter(|slot| slot.owner == owner.owner());
+        own.map_or_else(Arc::default, |slot| Arc::clone(&slot.permissions))
     }
 
     /// Closes the cursor `id`. False if there is none with that id and namespace.
@@ -485,7 +511,9 @@ impl Cursors {
         drop(all);
     }
 
-    fn insert(&self, cursor: Cursor, owner: Option<UserId>) -> Result<i64> {
+    fn insert(&self, cursor: Cursor, opener: &dyn Opener) -> Result<i64> {
+        // Not under the lock: users may have to be read.
+        let (owner, permissions) = (opener.user(), opener.permissions()?.into());
         let mut slots = self.lock();
         if slots.len() >= self.limit {
             return Err(CommandError::new(
@@ -503,7 +531,7 @@ impl Cursors {
             salt += 1;
         };
         let namespace = cursor.namespace.clone();
-        let slot = Slot { namespace, owner, used: Instant::now(), cursor: Some(cursor) };
+        let slot = Slot { namespace, owner, permissions, used: Instant::now(), cursor: Some(cursor) };
         slots.insert(id, slot);
         self.opened.fetch_add(1, Ordering::Relaxed);
         self.count(&slots);
@@ -586,6 +614,16 @@ mod tests {
 
     fn nobody() -> Identity {
         Identity::new("127.0.0.1:1".parse().unwrap())
+    }
+
+    impl Opener for Identity {
+        fn user(&self) -> Option<UserId> {
+            self.owner()
+        }
+
+        fn permissions(&self) -> Result<Vec<Permission>> {
+            Ok(Vec::new())
+        }
     }
 
     fn numbers(n: i32) -> Cursor {

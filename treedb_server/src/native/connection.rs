@@ -147,7 +147,8 @@ pub(crate) async fn connection(stream: Stream, peer: SocketAddr, context: Arc<Co
     let queued = tokio::spawn(write_answers(writer.clone(), queue));
     let (database, access) = (context.database.clone(), Arc::clone(&context.access));
     let operations = Arc::clone(&context.operations);
-    let session = Arc::new(Session::new(database, access, operations, context.next_connection(), peer));
+    let (counts, number) = (context.metrics.native.clone(), context.next_connection());
+    let session = Arc::new(Session::new(database, access, operations, counts, number, peer));
     let listing = Arc::clone(&context.operations);
     let _listed = listing.list(&session);
     let mut reader = Reader {

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use treedb_collections::ErrorCode;
 
 use super::error_frame::ErrorFrame;
+use crate::metrics::{Counted, NativeCounts};
 
 /// Cursors that one connection may have open.
 pub(crate) const MAX_CURSORS: usize = 64;
@@ -19,6 +20,7 @@ pub(crate) const MAX_CURSORS: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Cursors<C> {
     open: Mutex<Open<C>>,
+    counts: NativeCounts,
 }
 
 #[derive(Debug)]
@@ -32,6 +34,7 @@ struct Slot<C> {
     /// `None` while a request reads it.
     cursor: Option<C>,
     used: Instant,
+    _counted: Counted,
 }
 
 impl<C> Open<C> {
@@ -47,8 +50,9 @@ fn being_read(id: u64) -> ErrorFrame {
 }
 
 impl<C> Cursors<C> {
-    pub(crate) fn new() -> Self {
-        Cursors { open: Mutex::new(Open { last_id: 0, slots: HashMap::new() }) }
+    /// None, which will be counted by `counts`.
+    pub(crate) fn new(counts: NativeCounts) -> Self {
+        Cursors { open: Mutex::new(Open { last_id: 0, slots: HashMap::new() }), counts }
     }
 
     /// Keeps a cursor and returns its id, which is never 0.
@@ -65,7 +69,9 @@ impl<C> Cursors<C> {
         }
         open.last_id += 1;
         let id = open.last_id;
-        open.slots.insert(id, Slot { cursor: Some(cursor), used: Instant::now() });
+        let _counted = Counted::by(&self.counts.cursors);
+        open.slots.insert(id, Slot { cursor: Some(cursor), used: Instant::now(), _counted });
+        self.counts.opened.inc();
         Ok(id)
     }
 
@@ -100,7 +106,7 @@ impl<C> Cursors<C> {
     pub(crate) fn put_back(&self, id: u64, cursor: C) {
         let mut open = self.lock();
         if let Some(slot) = open.slots.get_mut(&id) {
-            *slot = Slot { cursor: Some(cursor), used: Instant::now() };
+            (slot.cursor, slot.used) = (Some(cursor), Instant::now());
         } else {
             // Not under the lock: ending a snapshot may take a while.
             drop(open);
@@ -121,6 +127,7 @@ impl<C> Cursors<C> {
             .slots
             .extract_if(|_, slot| slot.cursor.is_some() && slot.used.elapsed() >= idle)
             .collect();
+        self.counts.timed_out.inc_by(old.len() as u64);
         old.into_iter().map(|(id, _)| id).collect()
     }
 
@@ -136,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_cursor_is_read_by_one_request_at_a_time_and_closed_even_then() {
-        let cursors = Cursors::new();
+        let cursors = Cursors::new(NativeCounts::default());
         let id = cursors.keep("a").unwrap();
         assert_eq!(cursors.take(id).unwrap(), "a");
         assert_eq!(cursors.take(id).unwrap_err().name, "IllegalOperation");
@@ -149,19 +156,24 @@ mod tests {
 
     #[test]
     fn idle_cursors_are_closed_but_not_one_that_is_being_read() {
-        let cursors = Cursors::new();
+        let cursors = Cursors::new(NativeCounts::default());
         let (idle, read) = (cursors.keep(1).unwrap(), cursors.keep(2).unwrap());
         cursors.take(read).unwrap();
         assert!(cursors.reap(Duration::from_secs(60)).is_empty());
         assert_eq!(cursors.reap(Duration::ZERO), [idle]);
+        let counts = &cursors.counts;
+        assert_eq!((counts.cursors.get(), counts.opened.get(), counts.timed_out.get()), (1, 2, 1));
         assert!(cursors.take(idle).is_err());
         cursors.put_back(read, 2);
         assert_eq!(cursors.take(read).unwrap(), 2);
+        let gauge = cursors.counts.cursors.clone();
+        drop(cursors);
+        assert_eq!(gauge.get(), 0);
     }
 
     #[test]
     fn a_connection_cannot_hoard_cursors() {
-        let cursors = Cursors::new();
+        let cursors = Cursors::new(NativeCounts::default());
         for n in 0..MAX_CURSORS {
             cursors.keep(n).unwrap();
         }

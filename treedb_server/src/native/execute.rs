@@ -33,6 +33,7 @@ use super::pull::Pulls;
 use super::running::{Place, Running, Stop};
 use crate::access::Access;
 use crate::access::identity::{Identity, Step};
+use crate::metrics::NativeCounts;
 use crate::operations::{Connection, Operations, Slots};
 
 /// Bytes after which a batch of documents or entries ends.
@@ -72,6 +73,7 @@ pub(crate) struct Session {
     pub(super) statements: Statements,
     pub(super) pulls: Pulls,
     pace: Pace,
+    counts: NativeCounts,
 }
 
 /// A request that took no longer than this is short.
@@ -124,11 +126,12 @@ impl Pace {
 }
 
 impl Session {
-    /// The state of the connection of this number, from this address.
+    /// The state of the connection of this number, from this address. What it has open is counted by `counts`.
     pub(crate) fn new(
         database: Database,
         access: Arc<Access>,
         operations: Arc<Operations>,
+        counts: NativeCounts,
         number: i32,
         peer: SocketAddr,
     ) -> Self {
@@ -139,10 +142,11 @@ impl Session {
             number,
             operations,
             slots: Slots::default(),
-            cursors: Cursors::new(),
-            statements: Statements::default(),
-            pulls: Pulls::default(),
+            cursors: Cursors::new(counts.clone()),
+            statements: Statements::new(counts.statements.clone()),
+            pulls: Pulls::new(counts.pulls.clone()),
             pace: Pace::new(),
+            counts,
         }
     }
 
@@ -200,6 +204,11 @@ impl Session {
     /// The operations of the server.
     pub(super) fn operations(&self) -> &Operations {
         &self.operations
+    }
+
+    /// Counts documents that the client gets.
+    pub(super) fn count_returned(&self, documents: u64) {
+        self.counts.returned.inc_by(documents);
     }
 
     /// The collection that a cursor reads, unless it is being read.

@@ -12,6 +12,7 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::{Semaphore, mpsc};
 use treedb_collections::ErrorCode;
 
@@ -22,6 +23,7 @@ use super::error_frame::ErrorFrame;
 use super::execute::{Session, encode_error};
 use super::frame::{self, ANSWER, Header, MORE, opcode};
 use crate::context::Context;
+use crate::metrics::Counted;
 use crate::shutdown::Shutdown;
 
 /// Batches that a pull may have credit for.
@@ -67,15 +69,22 @@ impl Granted {
 }
 
 /// The pulls of a connection.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Pulls {
     /// By their cursors.
     running: Mutex<HashMap<u64, Arc<Granted>>>,
     /// Those that run, and those that have ended but whose last frame has not been written. See [`Unwritten`].
     unwritten: AtomicUsize,
+    /// How many all connections have.
+    gauge: Gauge,
 }
 
 impl Pulls {
+    /// None; `gauge` counts them.
+    pub(super) fn new(gauge: Gauge) -> Self {
+        Pulls { running: Mutex::default(), unwritten: AtomicUsize::new(0), gauge }
+    }
+
     /// Whether there are any of which something has still to be written.
     pub(super) fn any(&self) -> bool {
         self.unwritten.load(Ordering::Acquire) > 0
@@ -172,6 +181,7 @@ fn add(credit: &Semaphore, batches: u32) -> Result<(), ErrorFrame> {
 struct Running {
     session: Arc<Session>,
     cursor: u64,
+    _counted: Counted,
 }
 
 impl Drop for Running {
@@ -212,7 +222,8 @@ pub(super) fn begin(way: &Way, header: &Header, pull: &Pull) -> Result<Begun, Er
     let session = &way.session;
     session.may_pull(header, pull)?;
     let credit = session.pulls.begin(pull, || session.cursors().check(pull.cursor))?;
-    let running = Running { session: Arc::clone(session), cursor: pull.cursor };
+    let _counted = Counted::by(&session.pulls.gauge);
+    let running = Running { session: Arc::clone(session), cursor: pull.cursor, _counted };
     Ok(Begun { credit, running, unwritten: Unwritten(Arc::clone(session)) })
 }
 
@@ -309,7 +320,7 @@ mod tests {
 
     #[test]
     fn pulls_whose_last_frames_are_not_written_are_limited() {
-        let pulls = Pulls::default();
+        let pulls = Pulls::new(Gauge::default());
         let begin = |cursor| pulls.begin(&Pull { cursor, batch: 0, credit: 0 }, || Ok(()));
         for cursor in 0..MAX_PULLS as u64 {
             begin(cursor).unwrap();

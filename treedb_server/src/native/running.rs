@@ -30,8 +30,19 @@ struct About<'r> {
     statements: u64,
     /// `database.collection`; the database `kv` has the tables.
     namespace: Option<Cow<'r, str>>,
-    /// It is answered by a batch of documents.
-    batched: bool,
+    returns: Returns,
+}
+
+/// Which documents an answer has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Returns {
+    None,
+    /// One, or none.
+    One,
+    /// Those that a search has found.
+    Found,
+    /// A batch of a find.
+    Batch,
 }
 
 /// Where a request is executed.
@@ -147,7 +158,7 @@ impl<'r> Running<'r> {
     /// Counts and logs what came of it; `answer` is the body of its answer.
     pub(super) fn finish(self, done: &Carried, answer: &[u8]) {
         let took = self.began.elapsed();
-        let About { kind, access, batched, .. } = self.about;
+        let About { kind, access, returns, .. } = self.about;
         // As the calls write their answers.
         let number = |at: usize, length: usize| {
             let bytes = answer.get(at..at + length).filter(|_| done.is_ok()).unwrap_or_default();
@@ -160,6 +171,13 @@ impl<'r> Running<'r> {
             Kind::Delete if of_documents => number(0, 8),
             _ => 0,
         };
+        let returned = match returns {
+            Returns::None => 0,
+            Returns::One => number(0, 1),
+            Returns::Found => number(0, 4),
+            Returns::Batch => number(8, 4),
+        };
+        self.session.count_returned(returned);
         let statements = match (kind, done) {
             // Those that were inserted and those that were refused: how many the client has announced is not known to be true.
             (Kind::Insert, Ok(())) => documents + number(4, 4),
@@ -194,7 +212,7 @@ impl<'r> Running<'r> {
             plan: self.listed.as_ref().and_then(|listed| listed.interrupt.plan()),
             waits: false,
             of_profile: collection == "system.profile",
-            returned: batched.then(|| signed(number(8, 4))),
+            returned: (returns == Returns::Batch).then(|| signed(returned)),
             bytes: answer.len(),
             changed,
             error: done.as_ref().err().map(|error| (error.code, &*error.name, &*error.message)),
@@ -249,13 +267,13 @@ fn about<'r>(session: &Session, request: &Request<'r>, statement: Option<&'r Sta
         access,
         statements: 1,
         namespace,
-        batched: false,
+        returns: Returns::None,
     };
     let on = |kind, access, namespace: &'r str| of(kind, access, Some(Cow::Borrowed(namespace)));
     let table =
         |kind, access, table: &str| of(kind, access, Some(Cow::Owned(format!("{KEY_VALUE}.{table}"))));
     let of_cursor = |cursor| About {
-        batched: true,
+        returns: Returns::Batch,
         ..of(Kind::GetMore, Reads, session.namespace_of(cursor).map(Cow::Owned))
     };
     match request {
@@ -276,19 +294,25 @@ fn about<'r>(session: &Session, request: &Request<'r>, statement: Option<&'r Sta
                     Prepared::Update { .. } => (Kind::Update, Writes),
                     Prepared::Delete(_) => (Kind::Delete, Writes),
                 };
-                let batched = matches!(statement.kind(), Prepared::Find { .. });
-                About { batched, ..on(kind, access, statement.namespace()) }
+                let returns = match statement.kind() {
+                    Prepared::Get => Returns::One,
+                    Prepared::Find { .. } => Returns::Batch,
+                    _ => Returns::None,
+                };
+                About { returns, ..on(kind, access, statement.namespace()) }
             }
         },
         Request::Insert(insert) => on(Kind::Insert, Writes, insert.namespace),
-        Request::Get(get) => on(Kind::Query, Reads, get.namespace),
-        Request::Find(find) => About { batched: true, ..on(Kind::Query, Reads, find.namespace) },
+        Request::Get(get) => About { returns: Returns::One, ..on(Kind::Query, Reads, get.namespace) },
+        Request::Find(find) => About { returns: Returns::Batch, ..on(Kind::Query, Reads, find.namespace) },
         Request::Next(next) => of_cursor(next.cursor),
         Request::Pull(pull) => of_cursor(pull.cursor),
         Request::Update(update) => on(Kind::Update, Writes, update.namespace),
         Request::Delete(delete) => on(Kind::Delete, Writes, delete.namespace),
         Request::Count(count) => on(Kind::Command, Reads, count.namespace),
-        Request::VectorSearch(search) => on(Kind::Command, Reads, search.namespace),
+        Request::VectorSearch(search) => {
+            About { returns: Returns::Found, ..on(Kind::Command, Reads, search.namespace) }
+        }
         Request::CreateIndex(create) => on(Kind::Command, Neither, create.namespace),
         Request::ListIndexes(list) => on(Kind::Command, Neither, list.namespace),
         Request::DropIndex(drop) => on(Kind::Command, Neither, drop.namespace),

@@ -23,7 +23,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use self::counters::Counters;
 pub(crate) use self::counters::{Access, Counts, Done, Kind, Usage};
 use self::profiler::Profilers;
-pub(crate) use self::profiler::{Ended, Profiler};
+pub(crate) use self::profiler::{Ended, EntryFilter, Profiler};
 pub(crate) use self::slots::{Connection, Info, SHOWN_BYTES, Slots, app_name, append_length, cut, show};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -170,6 +170,16 @@ impl Operations {
     /// Sets that.
     pub(crate) fn set_slow_millis(&self, millis: i64) {
         self.profilers.set_slow_millis(millis);
+    }
+
+    /// Which part of the slow operations is logged and kept.
+    pub(crate) fn sample_rate(&self) -> f64 {
+        self.profilers.sample_rate()
+    }
+
+    /// Sets that.
+    pub(crate) fn set_sample_rate(&self, rate: f64) {
+        self.profilers.set_sample_rate(rate);
     }
 
     /// The profiler of a database.

@@ -134,8 +134,8 @@ settings! {
         root_password_file: PathBuf = Unset("none is created", r#""/etc/treedb/root.password""#), needs root_user;
         /// Listeners that other machines may use without authentication: only behind a firewall
         allow_unauthenticated: Several<UnprotectedName> = Unset("none", r#"["admin"]"#);
-        /// Serve MongoDB drivers and the admin port through TLS only: file with the certificate and those that certify it (PEM);
-        /// read again when it changes
+        /// Serve MongoDB drivers, native clients and the admin port through TLS only: file with the certificate and those that
+        /// certify it (PEM); read again when it changes
         tls_certificate: PathBuf = Unset("no TLS", r#""/etc/treedb/server.pem""#), needs tls_key;
         /// File with the private key of the certificate (PEM)
         tls_key: PathBuf = Unset("no TLS", r#""/etc/treedb/server.key""#), needs tls_certificate;

@@ -109,7 +109,7 @@ pub(crate) const ON_DATABASE: &[(&str, &str)] = &[
     ("revokeRolesFromUser", "revokeRolesFromUser(\"user\", [roles])"),
     ("runCommand", "runCommand({command: 1, ..})"),
     ("serverStatus", "serverStatus()"),
-    ("setProfilingLevel", "setProfilingLevel(level, {slowms})"),
+    ("setProfilingLevel", "setProfilingLevel(level, {slowms, sampleRate, filter})"),
     ("shutdownServer", "shutdownServer({options})"),
     ("stats", "stats()"),
     ("updateUser", "updateUser(\"user\", {pwd, roles})"),

@@ -245,7 +245,7 @@ async fn log_in(asked: &Asked, body: &RawDocument, context: &Arc<Context>) -> Re
     });
     let (identity, proof) = match checked.await {
         Ok(Ok(found)) => {
-            logins.succeeded(address);
+            logins.succeeded(address, Instant::now());
             found
         }
         Ok(Err(error)) => {

@@ -134,8 +134,8 @@ impl Logins {
     }
 
     /// Forgets the failures of an address.
-    pub(super) fn succeeded(&self, address: IpAddr) {
-        self.throttle.succeeded(address, &anybody());
+    pub(super) fn succeeded(&self, address: IpAddr, now: Instant) {
+        self.throttle.succeeded(address, &anybody(), now);
     }
 
     /// Keeps an identity that has authenticated.
@@ -338,7 +338,7 @@ mod tests {
             logins.failed(bad, now);
         }
         assert!(logins.check(good, now).is_ok());
-        logins.succeeded(bad);
+        logins.succeeded(bad, now);
         assert!(logins.check(bad, now).is_ok());
     }
 }

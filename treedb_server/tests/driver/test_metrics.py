@@ -3,6 +3,7 @@ import collections
 import json
 import pathlib
 import re
+import sys
 import time
 import urllib.request
 
@@ -12,6 +13,10 @@ import pytest
 from prometheus_client.openmetrics import parser
 
 from server import Server
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"))
+
+import treedb  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[3]
 
@@ -87,6 +92,8 @@ def test_everything_that_happened_is_counted(busy):
     assert value(families, "treedb_slow_operations_total") > 5
     assert value(families, "treedb_transactions_begun_total") == 2
     assert value(families, "treedb_transactions_committed_total") == 1
+    assert value(families, "treedb_transactions_aborted_total") == 1
+    assert value(families, "treedb_transactions_timed_out_total") == 0
     assert value(families, "treedb_transactions") == 0
     assert value(families, "treedb_cursors_opened_total") >= 1
     assert value(families, "treedb_authentications_total") >= 1
@@ -98,6 +105,70 @@ def test_everything_that_happened_is_counted(busy):
     index = {"database": "shop", "collection": "films"}
     assert value(families, "treedb_index_uses_total", index="year_1", **index) >= 1
     assert value(families, "treedb_index_uses_total", index="unused", **index) == 0
+
+
+def test_what_native_clients_have_open_and_were_sent_is_counted(tmp_path):
+    server = Server(tmp_path / "data", native=True, admin=True)
+    host, port = server.addresses["native"]
+    native = {"door": "native"}
+    counted = lambda name, **labels: value(scrape(server), name, **labels)  # noqa: E731
+    returned = lambda: counted("treedb_documents_total", kind="returned")  # noqa: E731
+    with treedb.connect(f"{host}:{port}") as db:
+        films = db["shop.films"]
+        films.insert_many([{"_id": i, "v": [i, 0]} for i in range(1000)])
+        films.create_index({"name": "near", "type": "vectorSearch", "definition": {"fields": [
+            {"type": "vector", "path": "v", "numDimensions": 2, "similarity": "euclidean"}]}})
+        read = films.find(batch=10)
+        next(read)
+        assert (counted("treedb_cursors", **native), counted("treedb_cursors", door="mongo")) == (1, 0)
+        assert counted("treedb_storage_snapshots") >= 1
+        assert returned() == 10
+        get = films.prepare_get()
+        assert counted("treedb_statements") == 1
+        assert get(5) and films.get(6) and films.get("none") is None
+        assert returned() == 12
+        assert len(films.vector_search("near", [1, 0], limit=3)) == 3
+        assert returned() == 15
+        streamed = films.find(batch=10, stream=True)
+        next(streamed)
+        # The request has been sent, but nothing waits for an answer.
+        deadline = time.monotonic() + 20
+        while counted("treedb_pulls") == 0 and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert (counted("treedb_cursors", **native), counted("treedb_pulls")) == (2, 1)
+        read.close()
+        assert get.forget()
+        assert (counted("treedb_cursors", **native), counted("treedb_statements")) == (1, 0)
+        assert len(list(streamed)) == 999
+        assert (counted("treedb_cursors", **native), counted("treedb_pulls")) == (0, 0)
+        assert returned() == 1015
+        open_still, statement = films.find(batch=10), films.prepare_get()
+        next(open_still)
+        assert (counted("treedb_statements"), counted("treedb_cursors")) == (1, 1)
+        with server.client() as client:
+            status = client.admin.command("serverStatus")["metrics"]
+            assert (status["cursor"]["open"]["total"], status["document"]["returned"]) == (1, 1025)
+        assert statement(1)
+    # With their connection they go.
+    deadline = time.monotonic() + 20
+    while counted("treedb_statements") + counted("treedb_cursors") > 0:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert counted("treedb_cursors_opened_total", **native) == 3
+    assert server.stop() == 0
+
+
+def test_a_native_cursor_that_nobody_uses_is_counted_when_it_is_closed(busy):
+    host, port = busy.addresses["native"]
+    before = value(scrape(busy), "treedb_cursors_timed_out_total", door="native")
+    with treedb.connect(f"{host}:{port}", user="root", password="secret") as db:
+        forgotten = db["shop.films"].find(batch=10)
+        next(forgotten)
+        deadline = time.monotonic() + 30
+        while value(scrape(busy), "treedb_cursors_timed_out_total", door="native") == before:
+            assert time.monotonic() < deadline
+            time.sleep(0.2)
+        assert value(scrape(busy), "treedb_cursors", door="native") == 0
 
 
 def test_storage_log_checkpoints_stalls_and_cache_are_measured(busy):

@@ -392,9 +392,34 @@ def test_indexes_and_nearest_vectors(films):
     assert [index["name"] for index in films.indexes()] == ["_id_", "by_even", "near"]
     found = films.vector_search("near", [5.0, 1.0], limit=3, exact=True)
     assert found[0][2]["_id"] == 5 and {each[2]["_id"] for each in found} == {4, 5, 6}
+    assert films.vector_search("near", [5.0, 1.0], limit=1, projection={"v": 0}) == [(0.0, 1.0, {"_id": 5, "even": False})]
+    projected = films.vector_search("near", [5.0, 1.0], limit=2, exact=True, filter={"even": True}, projection={"_id": 1})
+    assert [each[2] for each in projected] in ([{"_id": 4}, {"_id": 6}], [{"_id": 6}, {"_id": 4}])
+    # Nothing is asked to be left out.
+    assert films.vector_search("near", [5.0, 1.0], limit=1, projection={})[0][2] == {"_id": 5, "v": [5.0, 1.0], "even": False}
+    films.update_search_index("near", {"fields": [{**vectors["fields"][0], "similarity": "cosine"}]})
+    near = films.indexes()[-1]
+    assert near["name"] == "near" and near["latestDefinition"]["fields"][0]["similarity"] == "cosine"
+    assert films.vector_search("near", [19.0, 1.0], limit=1)[0][2]["_id"] == 19
+    with pytest.raises(ServerError) as refused:
+        films.update_search_index("missing", vectors)
+    assert refused.value.code == 27
     films.drop_index("by_even")
     with pytest.raises(ServerError):
         films.drop_index("by_even")
+
+
+def test_a_name_is_not_prepared_and_a_password_is(tmp_path):
+    """SASLprep would make IX of the name. Of the password, two spellings are the same."""
+    server = Locked(tmp_path / "data", native=True)
+    with server.as_user() as root:
+        root.admin.command("createUser", "\u2168", pwd="\u2168", roles=["root"])
+    for password in ("\u2168", "IX"):
+        with treedb.connect(address(server), user="\u2168", password=password) as db:
+            db["shop.films"].count()
+    with pytest.raises(ServerError):
+        treedb.connect(address(server), user="IX", password="IX")
+    assert server.stop() == 0
 
 
 def test_a_server_with_users_wants_the_password(tmp_path):

@@ -250,7 +250,6 @@ def test_the_profiler_keeps_what_its_level_says(client, db):
     finally:
         db.command("profile", 0, slowms=100)
     assert code(lambda: db.command("profile", "x")) == 14
-    assert code(lambda: db.command("profile", 1, sampleRate=0.5)) == 238
 
 
 #: What is done with a collection that has indexes on `a`, on `b` and `c`, and of the locations `p`; its kind of operation; and how

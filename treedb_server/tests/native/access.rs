@@ -1,7 +1,10 @@
 //! A server that asks for passwords: what a native client may do before and after it has authenticated.
 
+use std::path::Path;
+
 use bson::{RawDocumentBuf, rawdoc};
-use treedb_server::client::{Bound, Client, Credit, Error, Find, Op, Pull};
+use treedb_server::client::{Bound, Client, Credit, Error, Find, Op, Ping, Pull};
+use treedb_server::native::frame::{CLOSING, ERROR, opcode};
 
 use crate::server::Server;
 
@@ -41,15 +44,36 @@ fn tables(client: &mut Client) -> Vec<Option<i32>> {
     ]
 }
 
+/// A server with the user `root` and the password `secret`.
+fn locked(dir: &Path) -> Server {
+    let password = dir.join("password");
+    std::fs::write(&password, "secret\n").unwrap();
+    let password = password.to_str().unwrap();
+    let flags = ["--auth", "--root-user", "root", "--root-password-file", password];
+    Server::with_flags(&dir.join("data"), &flags)
+}
+
+#[test]
+fn before_authentication_only_short_frames_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = locked(dir.path());
+    let mut nobody = server.socket();
+    nobody.request(opcode::PING, 0, 2, &[0; 65_536]);
+    assert_eq!(nobody.frame().unwrap().1.len(), 65_536);
+    nobody.request(opcode::PING, 0, 3, &[0; 65_537]);
+    let (header, body) = nobody.frame().unwrap();
+    assert_eq!((header.opcode, header.flags, header.request), (ERROR, CLOSING, 0));
+    assert_eq!(body[..4], 17_i32.to_le_bytes());
+    assert!(nobody.frame().is_none(), "the connection has ended");
+    let mut root = server.client();
+    root.authenticate("admin", "root", "secret").unwrap();
+    assert_eq!(root.call(&Ping { payload: &[0; 65_537] }).unwrap().len(), 65_537);
+}
+
 #[test]
 fn a_native_client_may_do_what_its_user_may() {
     let dir = tempfile::tempdir().unwrap();
-    let password = dir.path().join("password");
-    std::fs::write(&password, "secret\n").unwrap();
-    let data = dir.path().join("data");
-    let password = password.to_str().unwrap();
-    let server =
-        Server::with_flags(&data, &["--auth", "--root-user", "root", "--root-password-file", password]);
+    let server = locked(dir.path());
 
     let mut nobody = server.client();
     nobody.ping().unwrap();

@@ -1,11 +1,12 @@
 //! The asynchronous client against the real server.
 
+use std::collections::BTreeMap;
 use std::pin::Pin;
 use std::task::Poll;
 use std::time::Duration;
 
 use bson::{RawDocumentBuf, rawdoc};
-use treedb_server::client::{AsyncClient, Error, Find, GetWith, Shape, values};
+use treedb_server::client::{Ack, AsyncClient, Bound, Error, Find, GetWith, Op, Shape, values};
 
 use crate::server::Server;
 
@@ -87,6 +88,105 @@ fn finds_are_streamed_at_once_and_may_be_given_up() {
             stream.next().await.unwrap().unwrap();
         }
         assert_eq!(client.count(NUMBERS, &all).await.unwrap(), 3_000);
+    });
+}
+
+#[test]
+fn updates_vector_searches_and_indexes_are_those_of_the_blocking_client() {
+    let server = Server::start();
+    block_on(async {
+        let client = AsyncClient::connect(server.address, None).await.unwrap().with_ack(Ack::Relaxed);
+        let points: Vec<_> =
+            (0..100).map(|at| rawdoc! { "_id": at, "v": [at, 0], "odd": at % 2 == 1 }).collect();
+        assert_eq!(client.insert_many("shop.points", &points, true).await.unwrap().count, 100);
+        let (odd, seen) = (rawdoc! { "odd": true }, rawdoc! { "$set": { "seen": true } });
+        assert_eq!(client.update_many("shop.points", &odd, &seen).await.unwrap().modified, 50);
+        assert_eq!(client.update_many("shop.points", &odd, &seen).await.unwrap().matched, 50);
+        let definition = |dimensions: i32| {
+            rawdoc! { "fields": [
+                { "type": "vector", "path": "v", "numDimensions": dimensions, "similarity": "euclidean" },
+            ] }
+        };
+        let spec = rawdoc! { "name": "near", "type": "vectorSearch", "definition": definition(2) };
+        assert_eq!(client.create_index("shop.points", &spec).await.unwrap(), "near");
+        let key = rawdoc! { "key": { "odd": 1 } };
+        assert_eq!(client.create_index("shop.points", &key).await.unwrap(), "odd_1");
+        let found = client.vector_search("shop.points", "near", &[20.0, 3.0], 3).await.unwrap();
+        let ids: Vec<_> = found.iter().map(|found| found.document.get_i32("_id").unwrap()).collect();
+        assert_eq!((ids, found[0].distance, found[0].score), (vec![20, 19, 21], 3.0, 0.25));
+        client.update_search_index("shop.points", "near", &definition(3)).await.unwrap();
+        assert!(client.vector_search("shop.points", "near", &[1.0, 2.0, 3.0], 3).await.unwrap().is_empty());
+        client.drop_index("shop.points", "odd_1").await.unwrap();
+        let listed = client.list_indexes("shop.points").await.unwrap();
+        let names: Vec<_> = listed.iter().map(|index| index.get_str("name").unwrap()).collect();
+        assert_eq!(names, ["_id_", "near"]);
+        assert_eq!(client.drop_index("shop.points", "odd_1").await.unwrap_err().code(), Some(27));
+    });
+}
+
+#[test]
+fn statements_of_every_kind_are_executed_and_forgotten() {
+    let server = Server::start();
+    block_on(async {
+        let client = AsyncClient::connect(server.address, None).await.unwrap();
+        let shape = rawdoc! { "_id": { "$param": 0 }, "n": { "$param": 1 } };
+        let insert = client.prepare(NUMBERS, Shape::Insert(&shape)).await.unwrap();
+        let rows: Vec<_> = (0..5_000).map(|n| values([n, n % 7])).collect();
+        assert_eq!(client.execute_insert(insert, &rows, true).await.unwrap().count, 5_000);
+        let get = client.prepare(NUMBERS, Shape::Get).await.unwrap();
+        assert_eq!(client.execute_get(get, 8).await.unwrap().unwrap(), rawdoc! { "_id": 8, "n": 1 });
+        let filter = rawdoc! { "_id": { "$gte": { "$param": 0 } } };
+        let find = Shape::Find { filter: &filter, sort: None, projection: None };
+        let find = client.prepare(NUMBERS, find).await.unwrap();
+        // More than one batch.
+        let mut found = client.execute_find(find, &values([100]), 0).await.unwrap();
+        let mut count = 0;
+        while let Some(document) = found.next().await {
+            assert!(document.unwrap().get_i32("_id").unwrap() >= 100);
+            count += 1;
+        }
+        assert_eq!(count, 4_900);
+        let (filter, update) =
+            (rawdoc! { "_id": { "$param": 0 } }, rawdoc! { "$set": { "n": { "$param": 1 } } });
+        let update = Shape::Update { filter: &filter, update: &update };
+        let update = client.prepare(NUMBERS, update).await.unwrap();
+        assert_eq!(client.execute_update(update, &values([8, 99])).await.unwrap().modified, 1);
+        assert_eq!(client.execute_get(get, 8).await.unwrap().unwrap().get_i32("n").unwrap(), 99);
+        assert!(client.forget(get).await.unwrap());
+        assert!(!client.forget(get).await.unwrap());
+        assert_eq!(client.execute_get(get, 8).await.unwrap_err().code(), Some(2));
+    });
+}
+
+#[test]
+fn keys_and_values_and_their_ranges_agree_with_a_map() {
+    let server = Server::start();
+    block_on(async {
+        let client = AsyncClient::connect(server.address, None).await.unwrap().with_ack(Ack::None);
+        let map: BTreeMap<Vec<u8>, Vec<u8>> =
+            (0..9_000_u32).map(|n| (n.to_be_bytes().to_vec(), n.to_string().into_bytes())).collect();
+        let ops = map.iter().map(|(key, value)| Op::Put(key, value)).collect();
+        client.kv_batch("t", ops).await.unwrap();
+        client.kv_put("t", b"last", b"one").await.unwrap();
+        assert_eq!(client.kv_get("t", b"last").await.unwrap().as_deref(), Some(&b"one"[..]));
+        assert!(client.kv_delete("t", b"last").await.unwrap());
+        assert!(!client.kv_delete("t", b"last").await.unwrap());
+        let (low, high) = (10_u32.to_be_bytes(), 8_990_u32.to_be_bytes());
+        for descending in [false, true] {
+            let mut range = client.kv_range("t", Bound::Included(&low), Bound::Excluded(&high), descending);
+            let mut read = Vec::new();
+            while let Some(pair) = range.next().await {
+                read.push(pair.unwrap());
+            }
+            assert!(range.next().await.is_none());
+            if descending {
+                read.reverse();
+            }
+            let expected =
+                map.range(low.to_vec()..high.to_vec()).map(|(key, value)| (key.clone(), value.clone()));
+            assert!(read == expected.collect::<Vec<_>>(), "descending: {descending}");
+        }
+        assert!(client.kv_range("none", Bound::Unbounded, Bound::Unbounded, false).next().await.is_none());
     });
 }
 

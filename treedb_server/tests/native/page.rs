@@ -43,7 +43,7 @@ fn the_bytes_on_the_page_are_what_client_and_server_send() {
     let mut socket = TcpStream::connect(server.address).unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
     let frames = frames();
-    assert_eq!(frames.len(), 10);
+    assert_eq!(frames.len(), 14);
     for (at, (sender, bytes)) in frames.iter().enumerate() {
         match sender {
             Sender::Client => socket.write_all(bytes).unwrap(),
@@ -55,4 +55,5 @@ fn the_bytes_on_the_page_are_what_client_and_server_send() {
         }
     }
     assert_eq!(server.client().get("a.b", 1).unwrap().unwrap(), rawdoc! { "_id": 1, "n": 7 });
+    assert_eq!(server.client().kv_get("t", b"k").unwrap().as_deref(), Some(&b"v"[..]));
 }

@@ -139,6 +139,60 @@ def test_collections_show_their_indexes_and_how_often_they_are_used(browser, loc
     keep(browser, "collections")
 
 
+@pytest.fixture(scope="module")
+def crowded(tmp_path_factory):
+    server = Locked(tmp_path_factory.mktemp("crowded") / "data", "--durability", "relaxed", admin=True)
+    with server.as_user() as client:
+        for n in range(1_210):
+            client.many.create_collection(f"c{n:04}")
+        client.many["c1209"].insert_one({"_id": 1})
+        for n in range(110):
+            client[f"d{n:03}"].c.insert_one({"_id": n})
+        client.many.command("profile", 2)
+        client["d109"].command("profile", 2)
+        client["d109"].c.count_documents({"_id": 4711})
+    yield server
+    assert server.stop() == 0
+
+
+ROWS = "return [...document.querySelectorAll('main table tbody tr')].map((row) => row.cells[0].innerText)"
+
+
+def test_of_very_many_collections_it_says_how_many_are_not_shown_and_shows_them(browser, crowded):
+    log_in(browser, crowded)
+    browser.wait_for("Operations a second")
+    browser.run("sessionStorage.setItem('database', 'many')")
+    browser.open(url(crowded, "collections"))
+    browser.run("location.reload()")
+    browser.wait_for("Collections of many")
+    browser.wait_for("1,010 more collections", ".more")
+    assert len(browser.run(ROWS)) == 200
+    for shown in (400, 600, 800, 1_000, 1_200):
+        browser.click("Show 200 more", "button")
+        browser.wait(f"return document.querySelectorAll('main table tbody tr').length === {shown}", timeout=60)
+    # One is chosen: those that are shown stay.
+    browser.click("c0007")
+    browser.wait_for("Indexes of c0007")
+    browser.click("Show 10 more", "button")
+    browser.wait("return document.querySelectorAll('main section:not(#indexes) table tbody tr').length === 1210", timeout=60)
+    assert browser.run("return document.querySelector('.more')") is None
+    # The one with a document is first now.
+    assert browser.run(ROWS)[0] == "c1209"
+
+
+def test_of_very_many_databases_it_says_whose_profiles_are_not_shown(browser, crowded):
+    log_in(browser, crowded)
+    browser.wait_for("Operations a second")
+    browser.click("Slow operations")
+    browser.wait_for("Kept by the profiler")
+    # Those of admin and many are there too.
+    browser.wait_for("12 more databases", ".more")
+    assert "4711" not in browser.run("return document.querySelector('main').textContent")
+    browser.click("Show 12 more", "button")
+    browser.wait("return document.querySelector('main').textContent.includes('4711')", timeout=60)
+    assert browser.run("return document.querySelector('.more')") is None
+
+
 def test_slow_operations_are_listed_with_their_commands(browser, locked):
     log_in(browser, locked)
     browser.wait_for("Operations a second")

@@ -11,10 +11,11 @@ from bson import ObjectId
 from .connection import Connection
 from .errors import InsertError
 from .messages import (
-    DESCENDING, EXACT, MULTI, UNORDERED, UPSERT, Ack, Document, Inserted, Op, Reader, Updated, blob, document, read_batch, read_found,
-    read_inserted, read_updated, text, u32, u64, values,
+    DESCENDING, EXACT, MULTI, PROJECTED, UNORDERED, UPSERT, Ack, Document, Inserted, Op, Reader, Updated, blob, document, read_batch,
+    read_found, read_inserted, read_updated, text, u32, u64, values,
 )
 
+A = TypeVar("A")
 T = TypeVar("T")
 
 #: Batches that the server may send ahead.
@@ -83,7 +84,7 @@ class Statement(Generic[T]):
     def __call__(self, *parameters: Any, **options: Any) -> T:
         return self.run(self, *parameters, **options)
 
-    def execute(self, body: bytes, read: Callable[[Reader], Any], flags: int = 0) -> Any:
+    def execute(self, body: bytes, read: Callable[[Reader], A], flags: int = 0) -> A:
         return self.client.connection.call(Op.EXECUTE, u32(self.number) + body, read, flags)
 
     def forget(self) -> bool:
@@ -191,24 +192,26 @@ class Collection:
 
     def delete(self, filter: Document, *, limit: int = 0) -> int:
         """Deletes the documents that match, `limit` of them at most (0: all), and returns how many they were."""
-        return self._call(Op.DELETE, u64(limit) + document(filter), lambda body: body.number("Q"), self.client.ack)
+        return self._call(Op.DELETE, u64(limit) + document(filter), Reader.long, self.client.ack)
 
     def count(self, filter: Document | None = None, *, skip: int = 0, limit: int = 0) -> int:
         """How many documents match."""
-        return self._call(Op.COUNT, u64(skip) + u64(limit) + document(filter), lambda body: body.number("Q"))
+        return self._call(Op.COUNT, u64(skip) + u64(limit) + document(filter), Reader.long)
 
     def vector_search(
         self, index: str, vector: Iterable[float], *, limit: int = 10, candidates: int = 0, exact: bool = False,
-        filter: Document | None = None,
+        filter: Document | None = None, projection: Document | None = None,
     ) -> list[tuple[float, float, dict[str, Any]]]:
-        """Distance, score and document of those whose vectors are nearest, by a search index; the nearest first."""
+        """Distance, score and document of those whose vectors are nearest, by a search index; the nearest first. A projection that leaves the
+        vectors out, such as `{"embedding": 0}`, saves most of the answer."""
         numbers = list(vector)
         body = text(index) + u32(limit) + u32(candidates) + u32(len(numbers)) + struct.pack(f"<{len(numbers)}f", *numbers)
 
         def read(answer: Reader) -> list[tuple[float, float, dict[str, Any]]]:
             return [(answer.number("f"), answer.number("d"), answer.document()) for _ in range(answer.number("I"))]
 
-        return self._call(Op.VECTOR_SEARCH, body + document(filter), read, EXACT if exact else 0)
+        body += document(filter) + (b"" if projection is None else document(projection))
+        return self._call(Op.VECTOR_SEARCH, body, read, (EXACT if exact else 0) | (0 if projection is None else PROJECTED))
 
     def create_index(self, specification: Document) -> str:
         """Creates an index, waits until it is ready, and returns its name: `{"key": {"year": 1}}`, or that of a search index."""
@@ -221,6 +224,10 @@ class Collection:
     def drop_index(self, name: str) -> None:
         """Drops an index of any kind."""
         self._call(Op.DROP_INDEX, text(name), lambda _: None)
+
+    def update_search_index(self, name: str, definition: Document) -> None:
+        """Gives a search index another definition, `{"fields": [..]}`, and waits until it is ready: until then searches use it as it was."""
+        self._call(Op.UPDATE_SEARCH_INDEX, text(name) + document(definition), lambda _: None)
 
     def prepare_get(self) -> Statement[dict[str, Any] | None]:
         """A statement that gets a document by its `_id`: `get(7)`."""
@@ -269,7 +276,7 @@ class Collection:
         """A statement that deletes documents: `delete(7, limit=1)`."""
 
         def run(self: Statement[Any], *parameters: Any, limit: int = 0) -> int:
-            return self.execute(u64(limit) + values(parameters), lambda body: body.number("Q"), self.client.ack)
+            return self.execute(u64(limit) + values(parameters), Reader.long, self.client.ack)
 
         return Statement(self.client, Op.DELETE, self.namespace, document(filter), run)
 
@@ -277,12 +284,12 @@ class Collection:
         """A statement that counts documents: `count(1980)`."""
 
         def run(self: Statement[Any], *parameters: Any, skip: int = 0, limit: int = 0) -> int:
-            return self.execute(u64(skip) + u64(limit) + values(parameters), lambda body: body.number("Q"))
+            return self.execute(u64(skip) + u64(limit) + values(parameters), Reader.long)
 
         return Statement(self.client, Op.COUNT, self.namespace, document(filter), run)
 
 
-def _all_inserted(done: Inserted, ids: Any) -> Any:
+def _all_inserted(done: Inserted, ids: A) -> A:
     if done.errors:
         raise InsertError(done.count, done.errors)
     return ids

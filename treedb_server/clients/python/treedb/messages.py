@@ -43,8 +43,8 @@ class Ack(enum.IntEnum):
     NONE = 3
 
 
-#: Flags of an insert, of an update, and of a range.
-UNORDERED, MULTI, UPSERT, DESCENDING, EXACT = 4, 4, 8, 4, 4
+#: Flags of an insert, of an update, of a range, and of a search for vectors.
+UNORDERED, MULTI, UPSERT, DESCENDING, EXACT, PROJECTED = 4, 4, 8, 4, 4, 8
 
 
 class Param(dict[str, int]):
@@ -115,7 +115,10 @@ class Reader:
         return struct.unpack(f"<{form}", self.take(struct.calcsize(f"<{form}")))[0]
 
     def flag(self) -> bool:
-        return self.number("B") == 1
+        return bool(self.number("B") == 1)
+
+    def long(self) -> int:
+        return int(self.number("Q"))
 
     def string(self) -> str:
         return self.take(self.number("H")).decode()

@@ -175,19 +175,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         let found = open.txn.collection(namespace.as_str())?.aggregate(&pipeline)?;
         let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
         let cursor = Cursor::new(shown, documents).in_transaction(&open);
-        return request.context.cursors.first_in(
-            Some(&mut *open),
-            &request.session.identity,
-            cursor,
-            batch,
-            false,
-            until,
-        );
+        return request.context.cursors.first_in(Some(&mut *open), request, cursor, batch, false, until);
     }
     let found = database.aggregate(namespace.as_str(), &pipeline)?;
     let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
     let cursor = Cursor::new(shown, documents);
-    let reply = request.context.cursors.first(&request.session.identity, cursor, batch, false, until)?;
+    let reply = request.context.cursors.first(request, cursor, batch, false, until)?;
     ReadAt::append_to_reply(request.at, reply)
 }
 
@@ -251,11 +244,5 @@ fn watch(request: &Request<'_>, watch: WatchRequest, batch: usize) -> Result {
         }
     };
     let stream = request.context.database.watch(watched, watch)?;
-    request.context.cursors.first(
-        &request.session.identity,
-        Cursor::changes(shown, stream),
-        batch,
-        false,
-        Deadline::NEVER,
-    )
+    request.context.cursors.first(request, Cursor::changes(shown, stream), batch, false, Deadline::NEVER)
 }

@@ -100,13 +100,13 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         Err(_) => 0,
     });
     let cursor = Cursor::new(format!("{}.$cmd.bulkWrite", request.database), Box::new(outcomes.into_iter()));
-    let (cursors, identity) = (&request.context.cursors, &request.session.identity);
+    let cursors = &request.context.cursors;
     let mut reply = match request.transaction() {
         Some(mut open) => {
             let cursor = cursor.in_transaction(&open);
-            cursors.first_in(Some(&mut *open), identity, cursor, batch, false, Deadline::NEVER)?
+            cursors.first_in(Some(&mut *open), request, cursor, batch, false, Deadline::NEVER)?
         }
-        None => cursors.first(identity, cursor, batch, false, Deadline::NEVER)?,
+        None => cursors.first(request, cursor, batch, false, Deadline::NEVER)?,
     };
     sums.append_to(&mut reply);
     Ok(reply)

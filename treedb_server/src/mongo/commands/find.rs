@@ -36,7 +36,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
     let mut find = parse("find", request.body())?;
     let namespace = collection.namespace().to_string();
-    let (cursors, identity) = (&request.context.cursors, &request.session.identity);
+    let cursors = &request.context.cursors;
     if find.tailable {
         if request.transaction().is_some() || request.at.is_some() {
             return Err(CommandError::new(
@@ -49,18 +49,18 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             false => Cursor::tail(namespace, collection.tail(&find.request)?, find.awaits),
         };
         let cursor = cursor.kept(find.keep);
-        return cursors.first(identity, cursor, find.batch, false, find.until);
+        return cursors.first(request, cursor, find.batch, false, find.until);
     }
     if collection.namespace().is_oplog() {
         let found = collection.database().oplog(&find.request, false)?;
         let found = Box::new(found.map(|entry| entry.map_err(CommandError::from)));
         let cursor = Cursor::new(namespace, found).kept(find.keep);
-        return cursors.first(identity, cursor, find.batch, find.single, find.until);
+        return cursors.first(request, cursor, find.batch, find.single, find.until);
     }
     if let Some(mut open) = request.transaction() {
         let found = open.txn.collection(&namespace)?.find(&find.request)?;
         let cursor = Cursor::of_transaction(namespace, found, &open);
-        return cursors.first_in(Some(&mut *open), identity, cursor, find.batch, find.single, find.until);
+        return cursors.first_in(Some(&mut *open), request, cursor, find.batch, find.single, find.until);
     }
     find.request.as_of = request.at.map(|at| at.moment);
     if find.batch > 0
@@ -71,7 +71,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     }
     let found = collection.find(find.request)?.map(|document| document.map_err(CommandError::from));
     let cursor = Cursor::new(namespace, Box::new(found)).kept(find.keep);
-    ReadAt::append_to_reply(request.at, cursors.first(identity, cursor, find.batch, find.single, find.until)?)
+    ReadAt::append_to_reply(request.at, cursors.first(request, cursor, find.batch, find.single, find.until)?)
 }
 
 /// Reads the arguments of a `find`.

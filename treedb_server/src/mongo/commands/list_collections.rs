@@ -58,7 +58,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     }
     let namespace = format!("{}.$cmd.listCollections", request.database);
     request.context.cursors.first(
-        &request.session.identity,
+        request,
         Cursor::new(namespace, Box::new(entries.into_iter())),
         batch,
         false,

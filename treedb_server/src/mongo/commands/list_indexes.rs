@@ -30,5 +30,5 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let entries: Vec<Result<RawDocumentBuf>> =
         indexes.iter().map(|index| Ok(RawDocumentBuf::try_from(index)?)).collect();
     let cursor = Cursor::new(namespace.to_string(), Box::new(entries.into_iter()));
-    request.context.cursors.first(&request.session.identity, cursor, batch, false, Deadline::NEVER)
+    request.context.cursors.first(request, cursor, batch, false, Deadline::NEVER)
 }

@@ -486,6 +486,7 @@ pub(crate) async fn run(
                 database,
                 scope: CommandScope::Standalone,
                 at: None,
+                permitted: None,
             };
             let done = catch_unwind(AssertUnwindSafe(|| request.run())).unwrap_or_else(|_| {
                 tracing::error!(
@@ -579,9 +580,18 @@ pub(crate) fn handshake(
     let found = found.ok_or_else(|| op_query::unsupported(name))?;
     let message = OpMsg::of(command);
     let scope = CommandScope::Standalone;
-    let mut reply =
-        Request { context, session, message: &message, fields, command: found, database, scope, at: None }
-            .run()?;
+    let request = Request {
+        context,
+        session,
+        message: &message,
+        fields,
+        command: found,
+        database,
+        scope,
+        at: None,
+        permitted: None,
+    };
+    let mut reply = request.run()?;
     reply.append(bson::raw::cstr!("ok"), 1.0);
     Ok(reply)
 }

@@ -271,27 +271,12 @@ fn pipelines(request: &Request<'_>, command: &RawDocument) -> Result<()> {
 /// Nesting of pipelines in stages.
 const DEEPEST: usize = 200;
 
-/// The next batch of a cursor needs that its collection may still be read; others than documents are statistics, which administrators of the
-/// data may read.
+/// The next batch of a cursor needs what the command that opened it did: who may no longer do that gets no more of its result either. A cursor that
+/// there is not, or that is another's, is refused by the command.
 pub(super) fn get_more(request: &Request<'_>) -> Result<()> {
     let id = request.subject()?.as_i64().unwrap_or_default();
-    for field in request.body() {
-        let (name, value) = field?;
-        let (true, Some(collection)) = (name.as_str() == "collection", value.as_str()) else { continue };
-        let target = match collection.starts_with("$cmd.") {
-            true => Target::Database(request.database),
-            false => Target::Collection(request.database, collection),
-        };
-        if request.context.cursors.is_change_stream(id) {
-            request.authorize(Action::ChangeStream, target)?;
-            request.authorize(Action::Find, target)?;
-        } else if let Target::Collection(..) = target
-            && !request.permits(Action::IndexStats, target)?
-        {
-            request.authorize(Action::Find, target)?;
-        }
-    }
-    Ok(())
+    let permissions = request.context.cursors.permissions(&request.session.identity, id);
+    permissions.iter().try_for_each(|needed| request.authorize(needed.action, needed.target.target()))
 }
 
 /// What a pipeline does that reads `source`.

@@ -3,7 +3,10 @@
 //! What is kept is in memory, the last thousand of each database, and gone when the server stops. `find`, `count` and `aggregate` of
 //! `system.profile` read it.
 
-use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
+use std::sync::Arc;
+
+use bson::raw::cstr;
+use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, rawdoc};
 use treedb_collections::{AggregateRequest, Namespace};
 use treedb_query::query::ErrorCode;
 
@@ -11,10 +14,10 @@ use super::Result;
 use super::find;
 use super::list_collections::batch_size;
 use super::request::Request;
-use crate::mongo::args::{args, number};
+use crate::mongo::args::{Arg, args, number};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
-use crate::operations::Profiler;
+use crate::operations::{EntryFilter, Profiler};
 
 /// The collection where what is kept can be read.
 const COLLECTION: &str = "system.profile";
@@ -27,32 +30,77 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "BSON field 'profile.profile' is the wrong type, expected types '[long, int, decimal, double]'",
         )
     })?;
-    let (mut slow, was, slow_was) = (None, operations.profiler(request.database), operations.slow_millis());
+    let (mut slow, mut rate, mut filter) = (None, None, None);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
             "slowms" => slow = Some(arg.integer()?),
-            "sampleRate" if number(arg.value()) == Some(1.0) => {}
-            "sampleRate" | "filter" => arg.unsupported()?,
+            "sampleRate" => rate = Some(sample_rate(&arg)?),
+            "filter" => filter = Some(entry_filter(&arg)?),
             _ => arg.ignored_or_unknown()?,
         }
     }
-    // Other levels, usually -1, only ask.
-    let level = level as i32;
-    if (0..=2).contains(&level) {
-        operations.set_profiler(request.database, Profiler { level });
+    let was = operations.profiler(request.database);
+    let mut reply = rawdoc! {
+        "was": was.level,
+        "slowms": operations.slow_millis(),
+        "sampleRate": operations.sample_rate(),
+    };
+    if let Some(filter) = &was.filter {
+        reply.append(cstr!("filter"), filter.document().to_owned());
+    }
+    if was.filter.is_some() || filter.is_some() {
+        reply.append(
+            cstr!("note"),
+            "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query log lines.",
+        );
+    }
+    // Other levels, usually -1, leave it as it is.
+    let level = Some(level as i32).filter(|level| (0..=2).contains(level));
+    if level.is_some() || filter.is_some() {
+        let profiler = Profiler { level: level.unwrap_or(was.level), filter: filter.unwrap_or(was.filter) };
+        operations.set_profiler(request.database, profiler);
     }
     if let Some(slow) = slow {
         operations.set_slow_millis(slow);
     }
-    Ok(rawdoc! { "was": was.level, "slowms": slow_was, "sampleRate": 1.0 })
+    if let Some(rate) = rate {
+        operations.set_sample_rate(rate);
+    }
+    Ok(reply)
+}
+
+/// The `sampleRate` of the command.
+fn sample_rate(arg: &Arg<'_>) -> Result<f64> {
+    match number(arg.value()) {
+        Some(rate) if (0.0..=1.0).contains(&rate) => Ok(rate),
+        Some(_) => {
+            Err(CommandError::new(ErrorCode::BadValue, "'sampleRate' must be between 0.0 and 1.0 inclusive"))
+        }
+        None => Err(CommandError::new(
+            ErrorCode::TypeMismatch,
+            "BSON field 'profile.sampleRate' is the wrong type, expected types '[long, int, decimal, double]'",
+        )),
+    }
+}
+
+/// The `filter` of the command: `None` for `"unset"`, which takes away the one there is.
+fn entry_filter(arg: &Arg<'_>) -> Result<Option<Arc<EntryFilter>>> {
+    match arg.value() {
+        RawBsonRef::Document(filter) => Ok(Some(Arc::new(EntryFilter::parse(filter.to_owned())?))),
+        RawBsonRef::String("unset") => Ok(None),
+        _ => Err(CommandError::new(ErrorCode::BadValue, "Expected an object, or the string 'unset'.")),
+    }
 }
 
 /// Who may change it; who may read `system.profile` may ask.
 pub(super) fn needs(request: &Request<'_>) -> super::Result<()> {
     use crate::access::action::Action;
     use crate::access::resource::Target;
-    let asks = number(request.subject()?) == Some(-1.0) && request.body().get("slowms")?.is_none();
+    let mut asks = number(request.subject()?) == Some(-1.0);
+    for field in ["slowms", "sampleRate", "filter"] {
+        asks &= request.body().get(field)?.is_none();
+    }
     let profile = Target::Collection(request.database, COLLECTION);
     if asks && request.permits(Action::Find, profile)? {
         return Ok(());
@@ -119,7 +167,7 @@ fn answer(request: &Request<'_>, name: &str) -> Result {
     }
     let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
     let cursor = Cursor::new(shown, documents);
-    request.context.cursors.first(&request.session.identity, cursor, batch, single, Deadline::NEVER)
+    request.context.cursors.first(request, cursor, batch, single, Deadline::NEVER)
 }
 
 /// Adds the stages that a find stands for.

@@ -1,6 +1,6 @@
 //! A running command: its arguments and its context.
 
-use std::cell::RefMut;
+use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
@@ -11,11 +11,13 @@ use super::needs::Needs;
 use super::writes::Unsatisfiable;
 use super::{Command, Result, TransactionSupport, profile, stable_api};
 use crate::access::action::Action;
+use crate::access::identity::UserId;
 use crate::access::resource::Target;
 use crate::context::Context;
 use crate::mongo::args::{Arg, args, type_name};
 use crate::mongo::common_fields::CommonFields;
 use crate::mongo::connection::Session;
+use crate::mongo::cursors::{Opener, Permission};
 use crate::mongo::error::CommandError;
 use crate::mongo::op_msg::OpMsg;
 use crate::mongo::protocol_code::ProtocolCode;
@@ -35,6 +37,21 @@ pub(crate) struct Request<'a> {
     pub(crate) scope: CommandScope<'a>,
     /// The time that it reads at, outside of a transaction.
     pub(crate) at: Option<ReadAt>,
+    /// Where what it is permitted is noted, while that is found out.
+    pub(crate) permitted: Option<&'a RefCell<Vec<Permission>>>,
+}
+
+/// Cursors belong to the user of the connection, and need further on what the command did.
+impl Opener for Request<'_> {
+    fn user(&self) -> Option<UserId> {
+        self.session.identity.owner()
+    }
+
+    fn permissions(&self) -> Result<Vec<Permission>> {
+        let permitted = RefCell::default();
+        self.command.needs.check(&Request { permitted: Some(&permitted), ..*self })?;
+        Ok(permitted.into_inner())
+    }
 }
 
 impl<'a> Request<'a> {
@@ -104,7 +121,11 @@ impl<'a> Request<'a> {
 
     /// Refuses what the client may not do.
     pub(crate) fn authorize(&self, action: Action, target: Target<'_>) -> Result<()> {
-        Ok(self.context.access.authorize(&self.session.identity, action, target, self.command.name)?)
+        self.context.access.authorize(&self.session.identity, action, target, self.command.name)?;
+        if let Some(permitted) = self.permitted {
+            permitted.borrow_mut().push(Permission { action, target: target.owned() });
+        }
+        Ok(())
     }
 
     /// Whether the client may do something.

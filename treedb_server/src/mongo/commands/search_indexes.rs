@@ -174,5 +174,5 @@ pub(super) fn list(request: &Request<'_>) -> Result {
     let listed: Vec<Result<RawDocumentBuf>> =
         indexes.iter().filter(|index| which.is_meant(index)).map(|index| Ok(index.listed())).collect();
     let cursor = Cursor::new(collection.namespace().to_string(), Box::new(listed.into_iter()));
-    request.context.cursors.first(&request.session.identity, cursor, batch, false, Deadline::NEVER)
+    request.context.cursors.first(request, cursor, batch, false, Deadline::NEVER)
 }

@@ -29,6 +29,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             Door,
             prometheus_client::metrics::counter::Counter,
         >| { i64::try_from(family.get_or_create(&Door { door: "mongo" }).get()).unwrap_or(i64::MAX) };
+    let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let open_cursors: i64 =
+        ["mongo", "native"].map(|door| metrics.cursors.get_or_create(&Door { door }).get()).iter().sum();
+    let transactions = context.sessions.transactions();
     let uptime = context.started.elapsed();
     let counts = context.operations.counts();
     let (active, readers, writers) = context.operations.active();
@@ -58,11 +62,11 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         "logicalSessionRecordCache": { "activeSessionsCount": size(context.sessions.known().len()) },
         "mem": { "bits": 64, "resident": memory.resident >> 20, "virtual": memory.virtual_ >> 20, "supported": memory.known },
         "metrics": {
-            "cursor": { "open": { "total": metrics.cursors.get() } },
+            "cursor": { "open": { "total": open_cursors } },
             "document": {
                 "deleted": counts.deleted,
                 "inserted": counts.inserted,
-                "returned": i64::try_from(context.cursors.returned()).unwrap_or(i64::MAX),
+                "returned": count(context.cursors.returned() + metrics.native.returned.get()),
                 "updated": counts.updated,
             },
         },
@@ -85,7 +89,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "insert": 0_i64, "query": 0_i64, "update": 0_i64, "delete": 0_i64, "getmore": 0_i64, "command": 0_i64,
         },
         "storageEngine": { "name": "treedb", "persistent": true, "supportsCommittedReads": true },
-        "transactions": { "currentOpen": i64::try_from(context.sessions.open()).unwrap_or(i64::MAX) },
+        "transactions": {
+            "currentOpen": count(context.sessions.open() as u64),
+            "totalStarted": count(transactions.begun),
+            "totalCommitted": count(transactions.committed),
+            "totalAborted": count(transactions.aborted),
+        },
         "treedb": { "version": env!("CARGO_PKG_VERSION"), "diskBytes": disk_bytes(request)? },
     };
     if let Topology::Member(member) = &context.topology {

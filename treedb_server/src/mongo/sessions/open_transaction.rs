@@ -17,14 +17,35 @@ pub(super) struct Usage {
     bytes: AtomicUsize,
     begun: AtomicU64,
     committed: AtomicU64,
+    aborted: AtomicU64,
     timed_out: AtomicU64,
+}
+
+/// Transactions since the server started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SoFar {
+    pub(crate) begun: u64,
+    pub(crate) committed: u64,
+    /// Those that took too long among them.
+    pub(crate) aborted: u64,
+    pub(crate) timed_out: u64,
+}
+
+/// What has become of a transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    NotBegun,
+    /// Unless it is committed still.
+    Aborted,
+    Committed,
 }
 
 /// One transaction's share of them, returned when dropped.
 #[derive(Debug)]
-struct Share {
+pub(super) struct Share {
     usage: Arc<Usage>,
     bytes: usize,
+    outcome: Outcome,
 }
 
 impl Usage {
@@ -33,16 +54,12 @@ impl Usage {
         self.open.load(Ordering::Relaxed)
     }
 
-    /// Transactions begun, those of them that were committed, and those that took too long, so far.
-    pub(super) fn so_far(&self) -> (u64, u64, u64) {
-        let [begun, committed, timed_out] =
-            [&self.begun, &self.committed, &self.timed_out].map(|count| count.load(Ordering::Relaxed));
-        (begun, committed, timed_out)
-    }
-
-    /// One has been committed.
-    pub(super) fn has_committed(&self) {
-        self.committed.fetch_add(1, Ordering::Relaxed);
+    /// Transactions so far.
+    pub(super) fn so_far(&self) -> SoFar {
+        let [begun, committed, aborted, timed_out] =
+            [&self.begun, &self.committed, &self.aborted, &self.timed_out]
+                .map(|count| count.load(Ordering::Relaxed));
+        SoFar { begun, committed, aborted, timed_out }
     }
 
     /// So many have taken too long.
@@ -53,7 +70,7 @@ impl Usage {
     /// A share for one more transaction, `limit` at most.
     fn share(self: &Arc<Self>, limit: usize) -> Result<Share, CommandError> {
         let open = self.open.fetch_add(1, Ordering::Relaxed);
-        let share = Share { usage: Arc::clone(self), bytes: 0 };
+        let share = Share { usage: Arc::clone(self), bytes: 0, outcome: Outcome::NotBegun };
         if open >= limit {
             return Err(CommandError::new(
                 ErrorCode::ExceededMemoryLimit,
@@ -64,8 +81,30 @@ impl Usage {
     }
 }
 
+impl Share {
+    /// The transaction has begun.
+    fn has_begun(&mut self) {
+        self.outcome = Outcome::Aborted;
+        self.usage.begun.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// The transaction has been committed.
+    pub(super) fn has_committed(&mut self) {
+        self.outcome = Outcome::Committed;
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
+        match self.outcome {
+            Outcome::NotBegun => {}
+            Outcome::Aborted => {
+                self.usage.aborted.fetch_add(1, Ordering::Relaxed);
+            }
+            Outcome::Committed => {
+                self.usage.committed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
         self.usage.open.fetch_sub(1, Ordering::Relaxed);
         self.usage.bytes.fetch_sub(self.bytes, Ordering::Relaxed);
     }
@@ -82,7 +121,7 @@ pub(crate) struct OpenTransaction {
     /// A statement has failed, which the command's reply reports.
     pub(crate) failed: bool,
     pub(super) began: Instant,
-    share: Share,
+    pub(super) share: Share,
 }
 
 impl OpenTransaction {
@@ -96,9 +135,9 @@ impl OpenTransaction {
         usage: &Arc<Usage>,
         limit: usize,
     ) -> Result<Self, CommandError> {
-        let share = usage.share(limit)?;
+        let mut share = usage.share(limit)?;
         let txn = database.begin()?;
-        usage.begun.fetch_add(1, Ordering::Relaxed);
+        share.has_begun();
         Ok(OpenTransaction { key, txn, cursors: Vec::new(), failed: false, began: Instant::now(), share })
     }
 
@@ -132,5 +171,23 @@ mod tests {
         assert_eq!(usage.open(), 1);
         drop(first);
         assert_eq!(usage.open(), 0);
+    }
+
+    #[test]
+    fn transactions_are_counted_by_how_they_end() {
+        let usage = Arc::new(Usage::default());
+        let begin = || {
+            let mut share = usage.share(9).unwrap();
+            share.has_begun();
+            share
+        };
+        let (mut first, second, open) = (begin(), begin(), begin());
+        first.has_committed();
+        drop((first, second));
+        drop(usage.share(9).unwrap());
+        let so_far = SoFar { begun: 3, committed: 1, aborted: 1, timed_out: 0 };
+        assert_eq!(usage.so_far(), so_far);
+        drop(open);
+        assert_eq!(usage.so_far(), SoFar { aborted: 2, ..so_far });
     }
 }

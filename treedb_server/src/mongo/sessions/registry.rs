@@ -9,7 +9,7 @@ use bson::RawDocumentBuf;
 use treedb_collections::Database;
 use treedb_query::query::ErrorCode;
 
-use super::open_transaction::{OpenTransaction, Usage};
+use super::open_transaction::{OpenTransaction, SoFar, Usage};
 use super::state::Session;
 use super::transaction_number::Kind;
 use super::{CommandScope, SessionId, TransactionNumber, record};
@@ -50,8 +50,8 @@ impl Sessions {
         self.usage.open()
     }
 
-    /// Transactions begun, those of them that were committed, and those that took too long, so far.
-    pub(crate) fn transactions(&self) -> (u64, u64, u64) {
+    /// Transactions so far.
+    pub(crate) fn transactions(&self) -> SoFar {
         self.usage.so_far()
     }
 
@@ -101,11 +101,7 @@ impl Sessions {
                 let done = requested.and_then(|requested| {
                     session.commit(open, requested.flatten().unwrap_or(context.durability))
                 });
-                done.map(|()| {
-                    self.usage.has_committed();
-                    RawDocumentBuf::new()
-                })
-                .map_err(CommandError::of_transaction)
+                done.map(|()| RawDocumentBuf::new()).map_err(CommandError::of_transaction)
             }
             TransactionSupport::Abort => {
                 close(open, &context.cursors);

@@ -128,12 +128,13 @@ impl Session {
 
     /// Commits a transaction that was taken. It is aborted if that fails.
     pub(super) fn commit(&mut self, open: OpenTransaction, durability: Durability) -> Result<()> {
-        let OpenTransaction { key, mut txn, .. } = open;
+        let OpenTransaction { key, mut txn, mut share, .. } = open;
         let changes = txn.changes() > 0;
         if changes {
             record::write(&mut txn, key, 0, self.written.parts, record::committed())?;
         }
         txn.commit_with(durability)?;
+        share.has_committed();
         if changes {
             self.written = RecordState { number: key.1, parts: 1 };
         }

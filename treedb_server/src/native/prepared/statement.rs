@@ -9,9 +9,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use bson::RawDocumentBuf;
+use prometheus_client::metrics::gauge::Gauge;
 use treedb_collections::{Collection, ErrorCode};
 
 use super::template::Template;
+use crate::metrics::Counted;
 use crate::native::error_frame::ErrorFrame;
 use crate::native::frame::MAX_BODY;
 
@@ -125,19 +127,25 @@ impl Statement {
 }
 
 /// The statements of a connection.
-#[derive(Default)]
 pub(crate) struct Statements {
     all: Mutex<All>,
+    /// How many all connections have.
+    gauge: Gauge,
 }
 
 #[derive(Default)]
 struct All {
     last_number: u32,
     bytes: usize,
-    by_number: BTreeMap<u32, Arc<Statement>>,
+    by_number: BTreeMap<u32, (Arc<Statement>, Counted)>,
 }
 
 impl Statements {
+    /// None; `gauge` counts them.
+    pub(crate) fn new(gauge: Gauge) -> Self {
+        Statements { all: Mutex::default(), gauge }
+    }
+
     /// Keeps a statement and returns its number, which is never 0.
     ///
     /// # Errors
@@ -154,19 +162,19 @@ impl Statements {
             return Err(ErrorFrame::new(ErrorCode::ExceededMemoryLimit, message));
         };
         (all.last_number, all.bytes) = (number, bytes);
-        all.by_number.insert(number, Arc::new(statement));
+        all.by_number.insert(number, (Arc::new(statement), Counted::by(&self.gauge)));
         Ok(number)
     }
 
     /// The statement with this number.
     pub(crate) fn get(&self, number: u32) -> Option<Arc<Statement>> {
-        self.lock().by_number.get(&number).cloned()
+        self.lock().by_number.get(&number).map(|(statement, _)| Arc::clone(statement))
     }
 
     /// Forgets a statement; false if there is none with this number. Requests that execute it go on.
     pub(crate) fn forget(&self, number: u32) -> bool {
         let mut all = self.lock();
-        let Some(gone) = all.by_number.remove(&number) else { return false };
+        let Some((gone, _)) = all.by_number.remove(&number) else { return false };
         all.bytes -= gone.size();
         true
     }

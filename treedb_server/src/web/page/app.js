@@ -1,9 +1,15 @@
 // The page: what it shows and when it asks for it.
-import { LoggedOut, ask, askOtherTabs, bytes, command, count, duration, failure, h, keepSecret, micros, number, short, table } from "./dom.js";
+import { LoggedOut, ask, askOtherTabs, bytes, command, count, duration, failure, h, keepSecret, listing, micros, more, number, short, table } from "./dom.js";
 import { chart } from "./chart.js";
 import { show } from "./results.js";
 
 const EVERY = 2000;
+// Each costs a request: more are shown when they are asked for.
+const COLLECTIONS = 200;
+const PROFILERS = 100;
+// Entries of profilers that are shown, and that each database is asked for.
+const KEPT = 200;
+const OF_EACH = 100;
 const SPAN = 10 * 60 * 1000;
 const main = document.getElementById("main");
 const samples = [];
@@ -148,11 +154,12 @@ function use(name) {
   sessionStorage.setItem("database", name);
 }
 
-async function collections(mine, opened = null) {
+async function collections(mine, opened = null, most = COLLECTIONS) {
   const all = await databases();
   const names = all.map(({ name }) => name);
-  const found = names.includes(database) ? (await command(database, { listCollections: 1, cursor: { batchSize: 1000 } })).cursor.firstBatch : [];
-  const rows = await Promise.all(found.filter(({ type }) => type !== "view").slice(0, 200).map(async ({ name }) => {
+  const found = names.includes(database) ? await listing(database, { listCollections: 1 }) : [];
+  const tables = found.filter(({ type }) => type !== "view").sort((a, b) => a.name.localeCompare(b.name));
+  const rows = await Promise.all(tables.slice(0, most).map(async ({ name }) => {
     const stats = await command(database, { collStats: name }).catch(() => ({}));
     return { name, stats };
   }));
@@ -173,7 +180,8 @@ async function collections(mine, opened = null) {
           { title: "Average", number: true, value: ({ stats }) => bytes(stats.avgObjSize) },
           { title: "On disk", number: true, value: ({ stats }) => bytes(stats.storageSize) },
           { title: "Indexes", number: true, value: ({ stats }) => `${count(stats.nindexes)}, ${bytes(stats.totalIndexSize)}` },
-        ], rows, ({ name }) => collections(view, name).catch(broken)) : h("p", { class: "muted" }, "no collections"),
+        ], rows, ({ name }) => collections(view, name, most).catch(broken)) : h("p", { class: "muted" }, "no collections"),
+        more(tables.length - rows.length, COLLECTIONS, "collections, whose names come after these", () => collections(view, opened, most + COLLECTIONS).catch(broken)),
         rows.length && !opened ? h("p", { class: "muted small" }, "Choose a collection to see its indexes and how often they are used.") : "",
         views.length ? h("p", { class: "muted small" }, `Views: ${views.map(({ name }) => name).join(", ")}`) : ""),
       indexes)));
@@ -203,17 +211,17 @@ async function usage(collection) {
 
 // ---- slow operations
 
-async function slow(mine) {
-  const all = await databases();
-  const names = all.map(({ name }) => name).filter((name) => !["config", "local"].includes(name)).slice(0, 100);
+async function slow(mine, most = PROFILERS) {
+  const all = (await databases()).map(({ name }) => name).filter((name) => !["config", "local"].includes(name));
+  const names = all.slice(0, most);
   const profiled = await Promise.all(names.map(async (name) => {
     const level = await command(name, { profile: -1 }).catch(() => null);
-    const kept = await command(name, { find: "system.profile", sort: { $natural: -1 }, limit: 100, batchSize: 100 }).then(({ cursor }) => cursor.firstBatch, () => []);
+    const kept = await command(name, { find: "system.profile", sort: { $natural: -1 }, limit: OF_EACH, batchSize: OF_EACH }).then(({ cursor }) => cursor.firstBatch, () => []);
     return { name, level: level && number(level.was), slowms: level && number(level.slowms), kept };
   }));
   const lines = await command("admin", { getLog: "global" }).then(({ log }) => log.filter((line) => line.includes("slow operation")).slice(-100).reverse().map((line) => JSON.parse(line)), () => []);
   if (mine !== view) return;
-  const kept = profiled.flatMap((one) => one.kept).sort((a, b) => short(b.ts).localeCompare(short(a.ts))).slice(0, 200);
+  const kept = profiled.flatMap((one) => one.kept).sort((a, b) => short(b.ts).localeCompare(short(a.ts)));
   const levels = profiled.filter(({ level }) => level !== null);
   const choose = ({ name, level }) => h("label", { class: "bar small" }, h("span", { class: "mono" }, name),
     h("select", { onchange: async (event) => {
@@ -223,6 +231,8 @@ async function slow(mine) {
     h("section", { class: "card" }, h("h2", {}, "Kept by the profiler"),
       h("p", { class: "muted small" }, `An operation is slow from ${levels[0]?.slowms ?? "?"} ms on. The profiler of a database keeps:`),
       h("div", { class: "bar" }, levels.map(choose)),
+      more(all.length - names.length, PROFILERS, "databases, of which nothing is shown below", () => slow(view, most + PROFILERS).catch(broken)),
+      kept.length > KEPT ? h("p", { class: "muted small" }, `The newest ${count(KEPT)} of ${count(kept.length)}, and of each database the newest ${count(OF_EACH)} at most.`) : "",
       kept.length ? table([
         { title: "When", value: ({ ts }) => short(ts).replace("T", " ").replace(/(\.\d+)?Z$/, "") },
         { title: "Took", number: true, value: ({ millis }) => `${count(millis)} ms` },
@@ -231,7 +241,7 @@ async function slow(mine) {
         { title: "Plan", value: ({ planSummary }) => planSummary ?? "", mono: true },
         { title: "Returned", number: true, value: ({ nreturned }) => (nreturned === undefined ? "" : count(nreturned)) },
         { title: "Command", value: (entry) => JSON.stringify(entry.command), mono: true },
-      ], kept) : h("p", { class: "muted" }, "nothing yet")),
+      ], kept.slice(0, KEPT)) : h("p", { class: "muted" }, "nothing yet")),
     h("section", { class: "card" }, h("h2", {}, "In the log"),
       lines.length ? table([
         { title: "When", value: ({ t }) => short(t).replace("T", " ").replace(/(\.\d+)?Z$/, "") },

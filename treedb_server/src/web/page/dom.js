@@ -95,6 +95,30 @@ export async function command(database, body, options = {}) {
   return reply;
 }
 
+// The id of a cursor as a command takes it: one with few digits has become a number.
+export function cursorId(id) {
+  return typeof id === "number" ? { $numberLong: String(id) } : id;
+}
+
+// Everything that a command lists, batch after batch.
+export async function listing(database, body) {
+  let { cursor } = await command(database, { ...body, cursor: { batchSize: 1000 } });
+  const all = cursor.firstBatch;
+  const collection = cursor.ns.slice(database.length + 1);
+  while (number(cursor.id) !== 0) {
+    ({ cursor } = await command(database, { getMore: cursorId(cursor.id), collection, batchSize: 1000 }));
+    all.push(...cursor.nextBatch);
+  }
+  return all;
+}
+
+// How much is not shown, and a button that shows up to `step` more of it; nothing if there is no more.
+export function more(hidden, step, what, show) {
+  if (hidden <= 0) return "";
+  return h("p", { class: "bar small more" }, h("span", { class: "muted" }, `${count(hidden)} more ${what}`),
+    h("button", { onclick: show }, `Show ${count(Math.min(hidden, step))} more`));
+}
+
 export function failure(reply) {
   return new Error(`${reply.codeName ?? "Error"} (${reply.code}): ${reply.errmsg}`);
 }

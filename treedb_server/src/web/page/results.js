@@ -1,5 +1,5 @@
 // What a statement returned: as a table, as JSON, or as a plan.
-import { command, count, h, number, short, table } from "./dom.js";
+import { command, count, cursorId, h, number, short, table } from "./dom.js";
 import { picture, summary, tree } from "./plan.js";
 
 // The documents of a reply, if it has some.
@@ -29,13 +29,11 @@ export function show(place, answer) {
   let cursor = answer.reply.cursor ? { id: answer.reply.cursor.id, ns: answer.reply.cursor.ns } : null;
   const all = rows ? [...rows] : null;
 
-  const id = () => (typeof cursor.id === "number" ? { $numberLong: String(cursor.id) } : cursor.id);
-
   function close() {
     if (!cursor || number(cursor.id) === 0) return;
     const [database, ...collection] = cursor.ns.split(".");
     // If that fails, the server closes it some minutes later.
-    command(database, { killCursors: collection.join("."), cursors: [id()] }).catch(() => {});
+    command(database, { killCursors: collection.join("."), cursors: [cursorId(cursor.id)] }).catch(() => {});
     cursor = null;
   }
 
@@ -43,7 +41,7 @@ export function show(place, answer) {
     event.target.disabled = true;
     const [database, ...collection] = cursor.ns.split(".");
     try {
-      const reply = await command(database, { getMore: id(), collection: collection.join("."), batchSize: 100 });
+      const reply = await command(database, { getMore: cursorId(cursor.id), collection: collection.join("."), batchSize: 100 });
       all.push(...reply.cursor.nextBatch);
       cursor.id = reply.cursor.id;
     } catch (error) {
