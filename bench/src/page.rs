@@ -150,6 +150,10 @@ fn summary(out: &mut String, file: &ResultFile) -> Result<()> {
         let named = |row: &ResultRow| format!("{:.2} against {} ({})", row.ratio, row.peer, row.workload);
         write!(out, " The worst ratio is {}, the best {}.", named(worst), named(best))?;
     }
+    let aside = file.rows.iter().filter(|row| row.aside).count();
+    if aside > 0 {
+        write!(out, " Rows that are not counted, as the text above the table explains: {aside}.")?;
+    }
     let goals = || file.rows.iter().filter_map(|row| Some((row.ratio, row.goal?)));
     if goals().next().is_some() {
         let met = goals().filter(|(ratio, goal)| ratio >= goal).count();
@@ -191,6 +195,7 @@ fn table(out: &mut String, file: &ResultFile) -> Result<()> {
     writeln!(out, "|---|---|---|---|---|---|---|---|")?;
     for row in &file.rows {
         let ratio = match row.ratio {
+            ratio if row.aside => format!("{ratio:.2}, not counted"),
             ratio if ratio < 1.0 && row.peer != THE_GOAL => format!("**{ratio:.2}, peer ahead**"),
             ratio => format!("{ratio:.2}"),
         };
@@ -291,6 +296,19 @@ mod tests {
         assert!(page.contains("The worst ratio is 0.50 against P (w), the best 2.00 against Q (w)."));
         assert_eq!(page.matches("peer ahead**").count(), 1);
         assert!(!page.contains("Warning"));
+    }
+
+    #[test]
+    fn a_row_aside_is_in_the_table_but_in_no_score_extreme_or_picture() {
+        let mut result = file(vec![row("find", "P", 2.0), row("scan", "P", 9_000.0)]);
+        result.rows[1].aside = true;
+        let picture = chart::render(&result).unwrap();
+        assert!(picture.contains("find") && !picture.contains("scan"));
+        let page = page(&[result]).unwrap();
+        assert!(page.contains("TreeDB is ahead in 1 of 1 comparisons and behind in 0."));
+        assert!(page.contains("the best 2.00 against P (find). Rows that are not counted"));
+        assert_eq!(page.matches("9000.00, not counted").count(), 1);
+        assert_eq!(page.matches("9000.00").count(), 1);
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub struct Row {
     pub peer: Samples,
     /// The ratio to reach, if there is one.
     pub goal: Option<f64>,
+    /// Whether the row is shown without being counted: the peer does so much more for the same answer that the ratio is not one of speeds.
+    pub aside: bool,
 }
 
 impl Row {
@@ -60,7 +62,7 @@ pub fn rows(
             peer.rounds = vec![peer.median(); ours.rounds.len()];
         }
         let goal = goals.iter().find(|(name, _)| *name == peer.name).map(|(_, goal)| *goal);
-        Row { workload: workload.to_owned(), durability, unit, ours: ours.clone(), peer, goal }
+        Row { workload: workload.to_owned(), durability, unit, ours: ours.clone(), peer, goal, aside: false }
     };
     samples.map(row).collect()
 }

@@ -103,6 +103,9 @@ pub struct ResultRow {
     pub ratio: f64,
     /// The ratio to reach, if there is one.
     pub goal: Option<f64>,
+    /// Whether the row is shown without being counted: see [`Row::aside`].
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub aside: bool,
     /// Number of rounds.
     pub rounds: u64,
     /// Always `equal`: a run with different results fails and writes no file.
@@ -129,6 +132,7 @@ impl From<&Row> for ResultRow {
             peer_spread: spread(row.peer.spread()),
             ratio: (row.ratio() * 100.0).round() / 100.0,
             goal: row.goal,
+            aside: row.aside,
             rounds: row.ours.rounds.len() as u64,
             answers: "equal".to_owned(),
         }
@@ -136,9 +140,9 @@ impl From<&Row> for ResultRow {
 }
 
 impl ResultRow {
-    /// Whether TreeDB is compared with another engine, rather than with itself, a target or the bare disk.
+    /// Whether this counts as a comparison of TreeDB with another engine, rather than with itself, a target or the bare disk.
     pub fn is_peer(&self) -> bool {
-        !self.peer.starts_with("TreeDB") && self.peer != THE_GOAL && self.peer != "the disk"
+        !self.aside && !self.peer.starts_with("TreeDB") && self.peer != THE_GOAL && self.peer != "the disk"
     }
 }
 
@@ -216,6 +220,7 @@ pub(crate) mod tests {
             peer_spread: [ratio, ratio],
             ratio,
             goal: None,
+            aside: false,
             rounds: MIN_ROUNDS,
             answers: "equal".to_owned(),
         }

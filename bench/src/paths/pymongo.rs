@@ -45,8 +45,7 @@ impl PyMongo {
         self.answers.read_line(&mut line)?;
         let mut numbers = line.split_whitespace().map(str::parse::<u64>);
         let took = numbers.next().ok_or("PyMongo's process has ended")??;
-        let latencies: Vec<u32> =
-            numbers.map(|nanos| Ok(u32::try_from(nanos?).unwrap_or(u32::MAX))).collect::<Result<_>>()?;
+        let latencies = numbers.collect::<Result<Vec<u64>, _>>()?;
         begun.done_in(Duration::from_nanos(took), vec![latencies])
     }
 }

@@ -10,7 +10,7 @@ use super::members::Members;
 use super::mongo::Bare;
 use super::native::{Plain, Shared, Statements, pipelined};
 use crate::Result;
-use crate::server::{Done, Process, Wire};
+use crate::server::{Done, Process, Setup, Wire};
 
 /// The database of all collections here.
 pub(super) const DATABASE: &str = "paths";
@@ -28,6 +28,8 @@ pub(crate) enum Path {
     Shared,
     /// By MongoDB's protocol, with a client that does as little as it can.
     Bare,
+    /// The same with inserts that are not answered (`w: 0`).
+    Unacknowledged,
     /// By MongoDB's driver for Rust, with commands.
     #[cfg(feature = "mongo-driver")]
     Commands,
@@ -44,6 +46,7 @@ impl Path {
         Path::Plain,
         Path::Shared,
         Path::Bare,
+        Path::Unacknowledged,
         #[cfg(feature = "mongo-driver")]
         Path::Commands,
         #[cfg(feature = "mongo-driver")]
@@ -58,6 +61,7 @@ impl Path {
             Path::Plain => "TreeDB, native, plain",
             Path::Shared => "TreeDB, native, async",
             Path::Bare => "TreeDB, MongoDB's protocol",
+            Path::Unacknowledged => "TreeDB, MongoDB's protocol, w: 0",
             #[cfg(feature = "mongo-driver")]
             Path::Commands => "TreeDB, Rust driver, commands",
             #[cfg(feature = "mongo-driver")]
@@ -87,7 +91,7 @@ impl Stores {
     /// # Errors
     /// From the file system; the server does not start.
     pub(crate) fn open() -> Result<Stores> {
-        Ok(Stores { library: Library::open()?, server: Process::relaxed_treedb()? })
+        Ok(Stores { library: Library::open()?, server: Process::treedb(Setup::Relaxed)? })
     }
 
     /// The server.
@@ -174,8 +178,8 @@ impl Stores {
                 let connect = || Plain::connect(server.native()?, &namespace);
                 self.blocking(clients(count, connect)?, members, work)
             }
-            Path::Bare => {
-                let connect = || Bare::connect(&server.mongo, collection);
+            Path::Bare | Path::Unacknowledged => {
+                let connect = || Bare::connect(&server.mongo, collection, path == Path::Bare);
                 self.blocking(clients(count, connect)?, members, work)
             }
             Path::Shared => {

@@ -8,6 +8,7 @@ use treedb_server::client::{self, Prepared, Shape};
 #[cfg(feature = "mongo-driver")]
 use super::driver::Thread;
 use super::process::Process;
+use super::record::{self, Form};
 use super::wire::Wire;
 use crate::Result;
 
@@ -44,6 +45,7 @@ pub(crate) enum Client {
 /// A connection of TreeDB's protocol, with what it has prepared: what its client would do who does the same thing often.
 pub(crate) struct Native {
     client: client::Client,
+    insert: Prepared,
     get: Prepared,
     scan: Prepared,
     /// Updates that set one field, by the field.
@@ -53,12 +55,13 @@ pub(crate) struct Native {
 impl Native {
     fn connect(address: &str) -> Result<Native> {
         let mut client = client::Client::connect(address)?;
+        let insert = client.prepare(NAMESPACE, Shape::Insert(&record::shape()?))?;
         let get = client.prepare(NAMESPACE, Shape::Get)?;
         let from = rawdoc! { "$param": 0 };
         let (filter, sort) = (rawdoc! { "_id": { "$gte": from } }, rawdoc! { "_id": 1_i32 });
         let shape = Shape::Find { filter: &filter, sort: Some(&*sort), projection: None };
         let scan = client.prepare(NAMESPACE, shape)?;
-        Ok(Native { client, get, scan, sets: HashMap::new() })
+        Ok(Native { client, insert, get, scan, sets: HashMap::new() })
     }
 
     /// Sets a field of the document with this `_id`. Returns how many there were.
@@ -85,8 +88,8 @@ fn set(field: &str, value: impl Into<RawBson>) -> Result<RawDocumentBuf> {
     Ok(rawdoc! { "$set": fields })
 }
 
-const DATABASE: &str = "ycsb";
-const COLLECTION: &str = "usertable";
+pub(super) const DATABASE: &str = "ycsb";
+pub(super) const COLLECTION: &str = "usertable";
 const NAMESPACE: &str = "ycsb.usertable";
 
 impl Client {
@@ -96,25 +99,33 @@ impl Client {
     /// The server does not answer, or does not speak the protocol.
     pub(crate) fn connect(server: &Process, protocol: Protocol) -> Result<Client> {
         Ok(match protocol {
-            Protocol::Mongo => Client::Mongo(Wire::connect(&server.mongo)?),
+            Protocol::Mongo => Client::Mongo(server.connect()?),
             #[cfg(feature = "mongo-driver")]
             Protocol::Driver => Client::Driver(server.driver()?.thread(DATABASE, COLLECTION)),
             Protocol::Native => Client::Native(Box::new(Native::connect(server.native()?)?)),
         })
     }
 
-    /// Inserts documents.
+    /// What it takes to insert a record.
+    pub(super) fn form(&self) -> Form {
+        match self {
+            Client::Native(_) => Form::Values,
+            _ => Form::Document,
+        }
+    }
+
+    /// Inserts records, each in its [form](Client::form).
     ///
     /// # Errors
     /// Not all of them were inserted.
-    pub(crate) fn insert(&mut self, documents: &[RawDocumentBuf]) -> Result<()> {
+    pub(super) fn insert(&mut self, records: &[RawDocumentBuf]) -> Result<()> {
         match self {
-            Client::Mongo(wire) => wire.insert(DATABASE, COLLECTION, documents.iter().map(AsRef::as_ref))?,
+            Client::Mongo(wire) => wire.insert(DATABASE, COLLECTION, records.iter().map(AsRef::as_ref))?,
             #[cfg(feature = "mongo-driver")]
-            Client::Driver(thread) => thread.insert(documents)?,
+            Client::Driver(thread) => thread.insert(records)?,
             Client::Native(native) => {
-                let inserted = native.client.insert_many(NAMESPACE, documents, true)?;
-                if !inserted.errors.is_empty() {
+                let inserted = native.client.execute_insert(native.insert, records, true)?;
+                if inserted.count as usize != records.len() {
                     return Err("not all documents were inserted".into());
                 }
             }

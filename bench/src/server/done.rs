@@ -15,14 +15,14 @@ pub(crate) struct Done {
     /// The processor time of the server meanwhile, in nanoseconds, if there was one.
     pub(crate) server_cpu: Option<u64>,
     /// How long each request took, in nanoseconds, in ascending order.
-    latencies: Vec<u32>,
+    latencies: Vec<u64>,
 }
 
 impl Done {
     /// So many percent of the requests took at most that.
     pub(crate) fn percentile(&self, percent: usize) -> Duration {
         let nanos = self.latencies.get(self.latencies.len() * percent / 100).copied().unwrap_or(0);
-        Duration::from_nanos(u64::from(nanos))
+        Duration::from_nanos(nanos)
     }
 }
 
@@ -48,7 +48,7 @@ impl<'a> Beginning<'a> {
     ///
     /// # Errors
     /// The server has ended.
-    pub(crate) fn done(self, latencies: Vec<Vec<u32>>) -> Result<Done> {
+    pub(crate) fn done(self, latencies: Vec<Vec<u64>>) -> Result<Done> {
         let time = self.at.elapsed();
         self.done_in(time, latencies)
     }
@@ -57,18 +57,18 @@ impl<'a> Beginning<'a> {
     ///
     /// # Errors
     /// As [`Beginning::done`].
-    pub(crate) fn done_in(self, time: Duration, latencies: Vec<Vec<u32>>) -> Result<Done> {
+    pub(crate) fn done_in(self, time: Duration, latencies: Vec<Vec<u64>>) -> Result<Done> {
         let used = |(server, before): (&Process, u64)| server.cpu_nanos().map(|now| now - before);
         let server_cpu = self.server.map(used).transpose()?;
-        let mut latencies: Vec<u32> = latencies.into_iter().flatten().collect();
+        let mut latencies: Vec<u64> = latencies.into_iter().flatten().collect();
         latencies.sort_unstable();
         Ok(Done { ops: latencies.len() as u64, time, server_cpu, latencies })
     }
 }
 
 /// The nanoseconds since a request began.
-pub(crate) fn nanos(since: Instant) -> u32 {
-    u32::try_from(since.elapsed().as_nanos()).unwrap_or(u32::MAX)
+pub(crate) fn nanos(since: Instant) -> u64 {
+    since.elapsed().as_nanos() as u64
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! MongoDB's driver for Rust, used as a program would: one client with its pool of connections for all threads and tasks, and the options that
-//! it has by default. With a server that is a member of a replica set, as TreeDB's is, writes can be retried by default, and have numbers for that.
+//! it has by default. With a server that is a member of a replica set, its writes have numbers, so that they can be retried; with a standalone
+//! server they have none.
 
 use bson::{RawDocument, RawDocumentBuf, doc};
 use mongodb::{Collection, Database};

@@ -10,18 +10,17 @@
 //! | F | half reads, half reads followed by an update | zipfian |
 //!
 //! Zipfian choices have the exponent .99 and are scattered over the records by a hash, as in YCSB. All of the workloads can also choose all
-//! records equally often. Every value begins with the number of its record, which is checked on each read.
+//! records equally often.
 
-use std::sync::Barrier;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use bench_common::Random;
-use bson::{RawDocument, RawDocumentBuf};
 
 use super::client::{Client, Protocol};
 use super::done::{Beginning, Done, nanos};
 use super::process::Process;
+use super::record::{FIELDS, check, hash, key, record, value};
 use crate::Result;
 
 /// Records before the first workload.
@@ -30,9 +29,6 @@ pub(crate) const RECORDS: u64 = 200_000;
 /// Updates so far, and some: no two write the same. What a record has already would not be written at all, and a workload is run again and
 /// again, with the same choices.
 static UPDATES: AtomicU64 = AtomicU64::new(FIELDS);
-
-const FIELDS: u64 = 10;
-const VALUE_BYTES: usize = 100;
 
 /// A workload.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -51,15 +47,17 @@ impl Workload {
         [Workload::A, Workload::B, Workload::C, Workload::F, Workload::D, Workload::E];
 
     /// Its description in a row.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Workload::A => "YCSB A, half updates",
-            Workload::B => "YCSB B, 5 % updates",
-            Workload::C => "YCSB C, reads",
-            Workload::D => "YCSB D, latest, 5 % inserts",
-            Workload::E => "YCSB E, scans, 5 % inserts",
-            Workload::F => "YCSB F, half read-modify-write",
-        }
+    pub(crate) fn name(self, choice: Choice) -> String {
+        let name = match (self, choice) {
+            (Workload::A, _) => "YCSB A, half updates",
+            (Workload::B, _) => "YCSB B, 5 % updates",
+            (Workload::C, _) => "YCSB C, reads",
+            (Workload::D, Choice::Zipfian) => "YCSB D, latest, 5 % inserts",
+            (Workload::D, Choice::Uniform) => "YCSB D, 5 % inserts",
+            (Workload::E, _) => "YCSB E, scans, 5 % inserts",
+            (Workload::F, _) => "YCSB F, half read-modify-write",
+        };
+        format!("{name}{}", if choice == Choice::Uniform { ", uniform" } else { "" })
     }
 
     /// Operations of 100 that write.
@@ -101,49 +99,6 @@ pub(crate) struct Run {
     pub(crate) threads: u64,
     /// How long.
     pub(crate) length: Length,
-}
-
-fn hash(n: u64) -> u64 {
-    // The first number of a sequence: splitmix64's output function.
-    Random::new(n, u64::MAX).next().unwrap_or(0)
-}
-
-/// The `_id` of record `n`: in an order that has nothing to do with that of the inserts.
-fn key(n: u64) -> String {
-    format!("user{:020}", hash(n))
-}
-
-/// A value of record `n`.
-fn value(n: u64, salt: u64) -> String {
-    let mut value = format!("{n:010}");
-    let mut letters = Random::new(n ^ (salt << 32), 26);
-    while value.len() < VALUE_BYTES {
-        value.push(char::from(b'a' + letters.next().unwrap_or(0) as u8));
-    }
-    value
-}
-
-fn record(n: u64) -> Result<RawDocumentBuf> {
-    let mut document = RawDocumentBuf::new();
-    document.append(bson::raw::cstr!("_id"), key(n));
-    for field in 0..FIELDS {
-        document.append(bson::raw::CString::try_from(format!("field{field}"))?, value(n, field));
-    }
-    Ok(document)
-}
-
-/// Whether a document is a whole record, and record `n` if that is known.
-fn check(document: &RawDocument, n: Option<u64>) -> Result<()> {
-    let mut fields = 0;
-    for field in document.iter().skip(1) {
-        let value = field?.1.as_str().ok_or("a field is not a string")?;
-        let number = value.get(..10).and_then(|number| number.parse::<u64>().ok());
-        if value.len() != VALUE_BYTES || n.is_some_and(|n| number != Some(n)) {
-            return Err(format!("{value:?} is no value of record {n:?}").into());
-        }
-        fields += 1;
-    }
-    if fields == FIELDS { Ok(()) } else { Err(format!("a record with {fields} fields").into()) }
 }
 
 /// Chooses numbers below a bound by a zipfian distribution (Gray et al., "Quickly generating billion-record synthetic
@@ -189,14 +144,22 @@ impl Zipfian {
     }
 }
 
-/// Runs `each` on so many connections at once, with their numbers.
-fn connections<T: Send>(
-    server: &Process,
-    protocol: Protocol,
-    count: u64,
+/// So many connections.
+///
+/// # Errors
+/// The server's.
+pub(super) fn connect(server: &Process, protocol: Protocol, count: u64) -> Result<Vec<Client>> {
+    (0..count).map(|_| Client::connect(server, protocol)).collect()
+}
+
+/// Runs `each` on all of these connections at once, with their numbers.
+///
+/// # Errors
+/// Those of `each`.
+pub(super) fn at_once<T: Send>(
+    clients: Vec<Client>,
     each: impl Fn(Client, u64) -> Result<T> + Sync,
 ) -> Result<Vec<T>> {
-    let clients = (0..count).map(|_| Client::connect(server, protocol)).collect::<Result<Vec<_>>>()?;
     std::thread::scope(|scope| {
         let each = &each;
         let threads: Vec<_> =
@@ -218,17 +181,20 @@ pub(crate) fn load(
     batch: u64,
 ) -> Result<Done> {
     let next = AtomicU64::new(first);
+    let clients = connect(server, protocol, threads)?;
     let begun = Beginning::now(Some(server))?;
-    let latencies = connections(server, protocol, threads, |mut client, _| {
+    let latencies = at_once(clients, |mut client, _| {
         let mut latencies = Vec::new();
         loop {
             let n = next.fetch_add(batch, Ordering::Relaxed);
             if n >= first + count {
                 return Ok(latencies);
             }
-            let documents = (n..(n + batch).min(first + count)).map(record).collect::<Result<Vec<_>>>()?;
+            let form = client.form();
+            let numbers = n..(n + batch).min(first + count);
+            let records = numbers.map(|n| record(n, form)).collect::<Result<Vec<_>>>()?;
             let began = Instant::now();
-            client.insert(&documents)?;
+            client.insert(&records)?;
             latencies.push(nanos(began));
         }
     })?;
@@ -250,6 +216,7 @@ pub(crate) fn run(
     // Numbers are given out before the records exist, so the latest that all connections can rely on are counted apart.
     let there = records.load(Ordering::Relaxed);
     let zipfian = (choice == Choice::Zipfian).then(|| Zipfian::new(there));
+    let clients = connect(server, protocol, threads)?;
     let begun = Beginning::now(Some(server))?;
     let started = begun.at;
     let operations = AtomicU64::new(0);
@@ -257,7 +224,8 @@ pub(crate) fn run(
         Length::Time(time) => started.elapsed() < time,
         Length::Operations(count) => operations.fetch_add(1, Ordering::Relaxed) < count,
     };
-    let latencies = connections(server, protocol, threads, |mut client, i| {
+    let latencies = at_once(clients, |mut client, i| {
+        let form = client.form();
         let seed = seed * 1_000 + i;
         let mut zipfian = zipfian.as_ref().map(|zipfian| zipfian.seeded(seed));
         let mut evenly = Random::new(seed, there);
@@ -285,7 +253,7 @@ pub(crate) fn run(
                     update(&mut client, salt)?;
                 }
                 (Workload::D | Workload::E, true) => {
-                    client.insert(&[record(records.fetch_add(1, Ordering::Relaxed))?])?;
+                    client.insert(&[record(records.fetch_add(1, Ordering::Relaxed), form)?])?;
                 }
                 (Workload::E, false) => {
                     client.scan(&id, 1 + salt as u32, |found| check(found, None))?;
@@ -297,44 +265,6 @@ pub(crate) fn run(
         Ok(latencies)
     })?;
     begun.done(latencies)
-}
-
-/// Reads records, chosen evenly, for `time` on so many connections, which are open before the time begins.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn reads(server: &Process, threads: u64, time: Duration, records: u64, seed: u64) -> Result<Done> {
-    let ready = Barrier::new(threads as usize);
-    let mut begun = Beginning::now(Some(server))?;
-    let done_in = connections(server, Protocol::Mongo, threads, |mut client, i| {
-        let mut numbers = Random::new(seed * 1_000_000 + i, records);
-        let mut latencies = Vec::new();
-        ready.wait();
-        let started = Instant::now();
-        while started.elapsed() < time {
-            let n = numbers.next().unwrap_or(0);
-            let began = Instant::now();
-            client.read(&key(n), |found| check(found, Some(n)))?;
-            latencies.push(nanos(began));
-        }
-        Ok((started, latencies))
-    })?;
-    begun.at = done_in.iter().map(|(started, _)| *started).min().unwrap_or(begun.at);
-    begun.done(done_in.into_iter().map(|(_, latencies)| latencies).collect())
-}
-
-/// Opens so many connections, reads a record by each, and keeps them open.
-///
-/// # Errors
-/// As [`run`].
-pub(crate) fn open(server: &Process, count: u64, records: u64) -> Result<Vec<Client>> {
-    (0..count)
-        .map(|n| {
-            let mut client = Client::connect(server, Protocol::Mongo)?;
-            client.read(&key(n % records), |found| check(found, Some(n % records)))?;
-            Ok(client)
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -352,14 +282,5 @@ mod tests {
         assert!((12_000..14_500).contains(&counts[0]), "{}", counts[0]);
         assert!(counts[1] > counts[10] && counts[10] > counts[500]);
         assert!(counts.iter().filter(|count| **count > 0).count() > 900);
-    }
-
-    #[test]
-    fn a_record_is_checked_in_full() {
-        let document = record(5).unwrap();
-        assert!(document.as_bytes().len() > 1_000);
-        check(&document, Some(5)).unwrap();
-        assert!(check(&document, Some(6)).is_err());
-        assert!(check(&bson::rawdoc! { "_id": 1 }, None).is_err());
     }
 }

@@ -66,12 +66,8 @@ pub const SUITES: &[Suite] = &[
     Suite { name: "open", about: open::ABOUT, run: |scale| Ok(open::run(scale)?.into()) },
     Suite { name: "memory", about: memory::ABOUT, run: |scale| Ok(memory::run(scale)?.into()) },
     Suite { name: "pg", about: pg::ABOUT, run: |scale| Ok(pg::run(scale)?.into()) },
-    Suite { name: "server", about: server::ABOUT, run: |scale| Ok(server::run(scale)?.into()) },
-    Suite {
-        name: "connections",
-        about: connections::ABOUT,
-        run: |scale| Ok(connections::run(scale)?.into()),
-    },
+    Suite { name: "server", about: server::ABOUT, run: server::run },
+    Suite { name: "connections", about: connections::ABOUT, run: connections::run },
     Suite {
         name: "access_paths",
         about: access_paths::ABOUT,
