@@ -9,7 +9,7 @@ SECONDS_EACH ?= 60
 SECONDS_LONG ?= 600
 export PG_CONFIG
 
-.PHONY: arm64 fuzz-frames anomalies pg-assert instructions schedules kill soak miri fuzz help demo test build release static install bench bench-docs lint setup clean
+.PHONY: arm64 reliability fuzz-frames anomalies pg-assert instructions schedules kill soak miri fuzz help demo test build release static install bench bench-docs lint setup clean
 
 help: ## This list
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | awk -F':.*## ' '{printf "  make %-12s %s\n", $$1, $$2}'
@@ -57,6 +57,9 @@ fuzz-frames: ## A million malformed frames for both protocols against the server
 
 anomalies: ## 100,000 operations in transactions, whose history is searched for anomalies (OPERATIONS=n)
 	@scripts/anomaly_tests.sh $(OPERATIONS)
+
+reliability: ## All of kill, fuzz-frames and anomalies, several hours: what was counted, and of which commit, is in target/reliability.json
+	@ROUNDS=$(ROUNDS) FRAMES=$(FRAMES) OPERATIONS=$(OPERATIONS) scripts/reliability.py
 
 pg-assert: setup ## The Postgres suites on a PostgreSQL 15 with assertions, built from Debian's source first (ten minutes)
 	@PG_CONFIG=$$(scripts/pg/assert_server.sh) && export PG_CONFIG && \

@@ -4,6 +4,7 @@ to guess lengths and checksums before it finds anything. Files that are there st
 
     scripts/fuzz_seeds.py
 """
+import hashlib
 import pathlib
 import struct
 import sys
@@ -86,10 +87,33 @@ def native():
     put = frame(0x21, t + data(b"k") + data(b"v"))
     search = struct.pack("<IQQB", 1, 0, 0, 3) + document(FILTER) + document(SORT) + document({"a": 1})
     yield frame(0x02, b"are you there")
+    for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-1"):
+        yield (frame(0x03, text("admin") + text(mechanism) + data(b"n,,n=ann,r=abcdefgh"))
+               + frame(0x04, struct.pack("<I", 1) + data(b"c=biws,r=abcdefgh,p=" + b"A" * 43 + b"=")))
     yield insert + frame(0x11, c + document({"_id": 1}))
     yield insert + frame(0x12, c + search) + frame(0x13, struct.pack("<QI", 1, 1)) + frame(0x14, struct.pack("<Q", 1))
+    yield insert + frame(0x12, c + search) + frame(0x1E, struct.pack("<QI", 1, 2)) + frame(0x1D, struct.pack("<QII", 1, 1, 4))
     yield insert + frame(0x15, c + document(FILTER) + document(UPDATE), flags=12)
     yield insert + frame(0x16, c + struct.pack("<Q", 1) + document({})) + frame(0x17, c + bytes(16) + document({}))
+    # Statements: the shape, then values for it.
+    param, one, two = {"$param": 0}, document({"": 1}), document({"": 1, "b": [2]})
+    for opcode, shape, values, flags in [
+        (0x11, document({"_id": param}), one, 0),
+        (0x10, document({"_id": param, "a": [{"b": {"$param": 1}}]}), struct.pack("<I", 2) + two + two, 4),
+        (0x12, b"\3" + document({"a": param}) + document(SORT) + document({"a": 1}), struct.pack("<IQQ", 1, 0, 5) + one, 0),
+        (0x15, document({"a": param}) + document({"$set": {"x": {"$param": 1}}}), two, 12),
+        (0x16, document({"$and": [{"a": param}]}), struct.pack("<Q", 1) + one, 0),
+        (0x17, document({"a": {"b": [param]}}), bytes(16) + one, 0),
+    ]:
+        prepared = frame(0x05, struct.pack("<H", opcode) + c + shape)
+        yield insert + prepared + frame(0x06, struct.pack("<I", 1) + values, flags) + frame(0x07, struct.pack("<I", 1))
+    vectors = frame(0x10, c + struct.pack("<I", 2) + b"".join(document({"_id": i, "a": i, "v": [1.0, float(i)]}) for i in (1, 2)))
+    near = {"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "cosine"}, {"type": "filter", "path": "a"}]}
+    near = vectors + frame(0x19, c + document({"name": "near", "type": "vectorSearch", "definition": near}))
+    asked = c + text("near") + struct.pack("<IIIff", 2, 10, 2, 1.0, 0.5) + document({"a": {"$gt": 0}})
+    yield near + frame(0x18, asked) + frame(0x18, asked + document({"a": 1}), flags=12)
+    yield near + frame(0x1C, c + text("near") + document({"fields": [{"type": "vector", "path": "v", "numDimensions": 2, "similarity": "euclidean"}]}))
+    yield insert + frame(0x19, c + document({"key": {"n": 1}})) + frame(0x1A, c) + frame(0x1B, c + text("n_1")) + near + frame(0x1B, c + text("near"))
     yield put + frame(0x20, t + data(b"k")) + frame(0x22, t + data(b"k"))
     yield put + frame(0x23, t + b"\1" + data(b"a") + b"\2" + data(b"z") + struct.pack("<II", 10, 100), flags=4)
     yield frame(0x24, t + struct.pack("<I", 2) + b"\1" + data(b"k") + data(b"v") + b"\0" + data(b"k"))
@@ -115,8 +139,9 @@ def main():
         name = make.__name__ + ("_frames" if make in (mongo, native) else "")
         folder = CORPUS / name
         folder.mkdir(parents=True, exist_ok=True)
-        for number, seed in enumerate(make()):
-            path = folder / f"seed-{number}"
+        for seed in make():
+            # Seeds that come later do not take the places of those that are there.
+            path = folder / f"seed-{hashlib.sha256(seed).hexdigest()[:16]}"
             if not path.exists():
                 path.write_bytes(seed)
 

@@ -21,15 +21,15 @@ NOTHING = None
 
 
 class Check:
-    """What is wrong with a history, in words. `final` has the lists as they are afterwards, by key."""
+    """What is wrong with a history, in words. `final` has the lists as they are afterwards, by key, and `registers` the registers."""
 
-    def __init__(self, history, final):
+    def __init__(self, history, final, registers):
         self.history, self.wrong = history, []
         #: The versions of each key, in order, and the transaction that wrote each.
         self.order, self.writer = {}, {}
         self.find_writers()
         self.order_lists(final)
-        self.order_registers()
+        self.order_registers(registers)
         self.happened = [at for at, transaction in enumerate(history) if self.has_happened(at, transaction)]
         self.check_reads()
         self.check_cycles()
@@ -56,9 +56,15 @@ class Check:
                 if kind == "append" and transaction.how == "committed" and value not in final.get(key, ()):
                     self.wrong.append(f"{key}: {value} was committed, and is lost")
 
-    def order_registers(self):
-        """A register's versions follow each other as transactions have read and written them."""
-        next_of, seen = {}, set()
+    def order_registers(self, final):
+        """A register's versions follow each other as transactions have read and written them, up to the one that it has afterwards."""
+        next_of, seen = {}, set(final.items())
+        for key, value in final.items():
+            writer = self.writer.get((key, value))
+            if writer is None:
+                self.wrong.append(f"{key}: {value} was never written")
+            elif self.history[writer].how == "aborted":
+                self.wrong.append(f"{key}: {value} is of a transaction that was aborted")
         for transaction in self.history:
             for kind, key, value in transaction.operations:
                 if kind == "get" and value is not NOTHING:
@@ -71,7 +77,7 @@ class Check:
                 if kind == "get":
                     last[key] = value
                 elif kind == "write":
-                    # Of one that may or may not have happened: only if somebody has read it.
+                    # Of one that may or may not have happened: only if somebody has read it, or it is there.
                     if transaction.how == "committed" or (key, value) in seen:
                         before = last[key]
                         if (key, before) in next_of:
@@ -84,6 +90,8 @@ class Check:
                 value = next_of.pop((key, value))
                 versions.append(value)
             self.order[key] = versions
+            if final.get(key) != value:
+                self.wrong.append(f"{key}: {value} was committed last, and {final.get(key)} is there: it is lost")
         for key, before in next_of:
             self.wrong.append(f"{key}: what was read as {before} has no place in the order of versions")
 

@@ -231,6 +231,7 @@ def main():
         disturber.join()
         with server.client() as client:
             final = {each["_id"]: each["values"] for each in client.elle.lists.find()}
+            registers = {each["_id"]: each["value"] for each in client.elle.registers.find()}
         if server.stop() != 0 or any("panic" in line for line in server.log):
             print("".join(server.log[-50:]))
             sys.exit("the server did not stop cleanly")
@@ -244,7 +245,7 @@ def main():
     if not sum(failures.values()):
         wrong.append("no failure happened")
     # A history that is not whole has anomalies of its own.
-    check = None if wrong else Check(history, final)
+    check = None if wrong else Check(history, final, registers)
     wrong += check.wrong if check else []
     for words in wrong[:30]:
         print(f"  WRONG {words}")

@@ -6,8 +6,12 @@ from history import Check, Transaction
 DONE = "committed"
 
 
-def wrong(history, final):
-    return " ".join(Check([Transaction(*each) for each in history], final).wrong)
+def wrong(history, final, registers=None):
+    """What is wrong; registers that are not given have the values that were written last."""
+    if registers is None:
+        written = [operation for _, _, how, operations in history if how != "aborted" for operation in operations]
+        registers = {key: value for kind, key, value in written if kind == "write"}
+    return " ".join(Check([Transaction(*each) for each in history], final, registers).wrong)
 
 
 def test_a_serial_history_is_right():
@@ -55,3 +59,22 @@ def test_what_snapshot_isolation_forbids_is_found(history, final, words):
 def test_a_commit_without_an_answer_may_have_happened_or_not():
     for final, read in [([1], (1,)), ([], ())]:
         assert not wrong([(0, 1, "unknown", [("append", "a", 1)]), (2, 3, DONE, [("read", "a", read)])], {"a": final})
+
+
+WRITES = [(0, 1, DONE, [("get", "r", None), ("write", "r", 1)]), (2, 3, DONE, [("get", "r", 1), ("write", "r", 2), ("write", "r", 3)])]
+
+
+@pytest.mark.parametrize("more, registers, words", [
+    ([], {"r": 3}, ""),
+    ([], {}, "3 was committed last, and None is there"),
+    ([], {"r": 1}, "3 was committed last, and 1 is there"),
+    ([], {"r": 3, "s": 9}, "s: 9 was never written"),
+    ([(4, 5, "aborted", [("get", "r", 3), ("write", "r", 4)])], {"r": 4}, "4 is of a transaction that was aborted"),
+    # Of one without an answer either.
+    ([(4, 5, "unknown", [("get", "r", 3), ("write", "r", 4)])], {"r": 4}, ""),
+    ([(4, 5, "unknown", [("get", "r", 3), ("write", "r", 4)])], {"r": 3}, ""),
+    ([(4, 5, "unknown", [("get", "r", 1), ("write", "r", 4)])], {"r": 4}, "a lost update"),
+])
+def test_a_register_has_what_was_committed_last(more, registers, words):
+    found = wrong(WRITES + more, {}, registers)
+    assert words in found and bool(words) == bool(found), found

@@ -205,8 +205,7 @@ ELSEWHERE = {
     "test_destructive_commands_need_their_roles": {"backupTo", "dropDatabase"},
     "test_only_who_manages_the_host_stops_the_server": {"shutdown"},
     "test_the_state_of_the_set_is_for_those_who_watch_it": {"replSetGetConfig", "replSetGetStatus"},
-    "only with --enable-test-commands": {"configureFailPoint"},
-    "as createSearchIndexes": {"updateSearchIndex"},
+    "test_access_matrix.py": {"configureFailPoint", "updateSearchIndex"},
 }
 
 

@@ -4,16 +4,23 @@ The seeds are fixed, so that runs are reproducible; TREEDB_SEED adds another one
 """
 import datetime
 import os
+import pathlib
 import random
 import socket
 import struct
+import sys
 import time
 
 import bson
 import pytest
 
+from seeds import Session, commands, native_requests, without_a_seed
 from server import Server
-from wire import OP_MSG, PING, Wire, body, sequence
+from wire import OP_MSG, Wire, body, sequence
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "clients" / "python"))
+
+from treedb.messages import ERROR, MORE, Op  # noqa: E402
 
 #: Seconds for each seed.
 BUDGET = 3
@@ -31,46 +38,12 @@ NAMES = ["", "a", "a.b", "a..b", "$", "$a", ".", "_id", "0", "a.0", "a.-1", "x" 
          "$inc", "$unset", "$set", "multi", "limit", "cursor", "é", "a.$", "a.$[]", "a.$[x]"]
 
 
-def commands(db):
-    """Commands of every kind, with the documents of their sections."""
-    yield PING, {}
-    yield {"hello": 1, "$db": "admin", "client": {"application": {"name": "x"}}}, {}
-    yield {"insert": "f", "ordered": False, "writeConcern": {"w": 1, "j": False}, "$db": db}, {
-        "documents": [{"_id": 1, "a": [1, {"b": "c"}]}, {"a": {"b": 2}}]}
-    yield {"find": "f", "filter": {"a": {"$gt": 1, "$in": [1, 2]}, "$or": [{"b": 1}, {"c": {"$not": {"$lt": 3}}}]},
-           "sort": {"a": 1, "b": -1}, "projection": {"a": 1, "_id": 0}, "skip": 1, "limit": 5, "batchSize": 2,
-           "hint": "a_1", "$db": db}, {}
-    yield {"find": "f", "filter": {}, "batchSize": 1, "$db": db}, {}
-    yield {"getMore": bson.Int64(5), "collection": "f", "batchSize": 3, "$db": db}, {}
-    yield {"killCursors": "f", "cursors": [bson.Int64(5)], "$db": db}, {}
-    yield {"update": "f", "$db": db}, {"updates": [
-        {"q": {"a": 1}, "u": {"$set": {"x.y": 1}, "$inc": {"n": 1}, "$unset": {"z": ""}}, "multi": True, "upsert": True},
-        {"q": {"_id": 1}, "u": {"r": [1, 2]}}]}
-    yield {"findAndModify": "f", "query": {"a": 1}, "update": {"$inc": {"n": 1}}, "new": True, "upsert": True,
-           "sort": {"a": 1}, "fields": {"a": 1}, "$db": db}, {}
-    yield {"delete": "f", "$db": db}, {"deletes": [{"q": {"a": {"$gte": 7}}, "limit": 0}, {"q": {}, "limit": 1}]}
-    yield {"count": "f", "query": {"a": 1}, "skip": 1, "limit": 3, "$db": db}, {}
-    yield {"distinct": "f", "key": "a.b", "query": {}, "$db": db}, {}
-    yield {"aggregate": "f", "pipeline": [{"$match": {"a": 1}}, {"$sort": {"a": 1}}, {"$skip": 1}, {"$limit": 2},
-                                          {"$project": {"a": 1}}, {"$group": {"_id": 1, "n": {"$sum": 1}}}],
-           "cursor": {"batchSize": 1}, "$db": db}, {}
-    yield {"createIndexes": "f", "indexes": [{"key": {"a": 1, "b": -1}, "name": "ab", "unique": False}], "$db": db}, {}
-    yield {"dropIndexes": "f", "index": "ab", "$db": db}, {}
-    yield {"listIndexes": "f", "cursor": {}, "$db": db}, {}
-    yield {"listCollections": 1, "filter": {"name": "f"}, "cursor": {}, "$db": db}, {}
-    yield {"create": "g", "$db": db}, {}
-    yield {"drop": "g", "$db": db}, {}
-    yield {"explain": {"find": "f", "filter": {"a": 1}}, "verbosity": "queryPlanner", "$db": db}, {}
-    yield {"listDatabases": 1, "filter": {}, "$db": "admin"}, {}
-    yield {"serverStatus": 1, "$db": "admin"}, {}
-    yield {"endSessions": [{"id": bson.Binary(bytes(16), 4)}], "$db": "admin"}, {}
-
-
 class Mutator:
     """Changes documents and bytes."""
 
     def __init__(self, seed):
         self.rng = random.Random(seed)
+        self.session = Session(self.rng)
 
     def value(self, value, rate):
         """`value` with some of what is in it replaced, renamed, doubled or gone."""
@@ -102,6 +75,7 @@ class Mutator:
 
     def command(self, command, sections, rate):
         """The command's name and target stay, mostly, so that it gets further than the front door."""
+        command = self.session.numbered(command)
         (name, target), *rest = command.items()
         if self.rng.random() < 0.05:
             target = self.rng.choice(VALUES)
@@ -142,7 +116,7 @@ def fuzzed(tmp_path_factory):
     import subprocess
     from server import BIN
     directory = tmp_path_factory.mktemp("fuzzed")
-    server = Server(directory, "--log-level", "info", native=True)
+    server = Server(directory, "--log-level", "info", "--replica-set", "rs0", "--transaction-seconds", "1", "--enable-test-commands", native=True)
     with server.client() as client:
         client.canary.c.insert_many(CANARY)
         client.canary.c.create_index("word")
@@ -151,6 +125,66 @@ def fuzzed(tmp_path_factory):
     assert not [line for line in server.log if "panic" in line or "bug" in line]
     done = subprocess.run([BIN, "check", "--dir", str(directory)], capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stderr
+
+
+def test_there_is_a_seed_of_every_command_and_every_opcode(fuzzed):
+    with fuzzed.client() as client:
+        assert without_a_seed(client.admin.command("listCommands")["commands"]) == []
+    assert {opcode for opcode, _, _ in native_requests()} == set(Op) - {Op.HELLO}
+
+
+#: Seeds that are refused as they are: nobody has authenticated, there is no such cursor, and the path is not absolute.
+REFUSED = {"authenticate": {18}, "backupTo": {2}, "getMore": {43}, "saslContinue": {17, 18}}
+
+
+def test_the_seeds_are_right_until_something_is_changed_in_them(fuzzed):
+    """In some order: what is about an index that another has dropped is right in another one."""
+    rng = random.Random(5)
+    session, left, last = Session(rng), {repr(seed): seed for seed in commands("right")}, {}
+    seeds = list(left.values())
+    with Wire(fuzzed) as wire:
+        for _ in range(20):
+            for command, sections in seeds:
+                reply = wire.command(session.numbered(command), **sections)
+                name, key = next(iter(command)), repr((command, sections))
+                if reply["ok"] == 1 and "writeErrors" not in reply and not reply.get("nErrors") or reply.get("code") in REFUSED.get(name, ()):
+                    left.pop(key, None)
+                else:
+                    last[key] = reply
+            if not left:
+                break
+            rng.shuffle(seeds)
+    with fuzzed.client() as client:
+        client.drop_database("right")
+    assert not left, [(seed, last[key]) for key, seed in left.items()]
+
+
+def test_the_seeds_of_the_native_protocol_are_right_until_something_is_changed_in_them(fuzzed):
+    """Of the values for statements some are for another statement."""
+    with socket.create_connection(fuzzed.addresses["native"], timeout=20) as connection, connection.makefile("rb") as stream:
+        def ask(opcode, flags, data):
+            """The error, if there is one."""
+            connection.sendall(struct.pack("<IHHQ", len(data), opcode, flags, 9) + data)
+            more = True
+            while more:
+                length, answer, flags, _ = struct.unpack("<IHHQ", stream.read(16))
+                content = stream.read(length)
+                more = answer != ERROR and flags & MORE
+            return content if answer == ERROR else None
+
+        assert ask(Op.HELLO, 0, b"TREEDB\r\n" + struct.pack("<HH", 1, 1)) is None
+        refused, right = {}, set()
+        for opcode, flags, data in [*native_requests()] * 2:
+            error = ask(opcode, flags, data)
+            if error is None:
+                right.add((opcode, flags, data))
+            else:
+                refused[opcode, flags, data] = error
+    wrong = {request: error for request, error in refused.items() if request not in right}
+    statements = [request for request in right if request[0] == Op.EXECUTE]
+    assert len({data[:4] for _, _, data in statements}) == 6
+    # A proof without the password.
+    assert {opcode for opcode, _, _ in wrong} <= {Op.EXECUTE, Op.PROVE, Op.NEXT, Op.PULL, Op.CREDIT}, wrong
 
 
 SEEDS = [1, 2] + [int(seed) for seed in [os.environ.get("TREEDB_SEED")] if seed]
@@ -194,11 +228,7 @@ def test_damaged_bytes_are_answered_or_end_their_connection(fuzzed, seed):
         data = encode(command, sections)
         messages.append(struct.pack("<iiiiI", 20 + len(data), 77, 0, OP_MSG, 0) + data)
     native = struct.pack("<IHHQ", 12, 1, 0, 1) + b"TREEDB\r\n" + struct.pack("<HH", 1, 1)
-    find = struct.pack("<H", 6) + b"fuzz.f" + struct.pack("<IQQB", 1, 0, 0, 0) + bson.encode({"a": {"$gt": 1}})
-    insert = struct.pack("<H", 6) + b"fuzz.f" + struct.pack("<I", 1) + bson.encode({"a": [1, {"b": "c"}]})
-    batch = struct.pack("<H", 1) + b"t" + struct.pack("<I", 1) + b"\1" + struct.pack("<I", 1) + b"k" + struct.pack("<I", 1) + b"v"
-    frames = [struct.pack("<IHHQ", len(data), opcode, 0, 2) + data
-              for opcode, data in ((0x12, find), (0x10, insert), (0x24, batch))]
+    frames = [struct.pack("<IHHQ", len(data), opcode, flags, 2) + data for opcode, flags, data in native_requests()]
     sent = 0
     until = time.monotonic() + BUDGET
     while time.monotonic() < until:

@@ -14,62 +14,18 @@ from backports import zstd
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "driver"))
 
-from test_fuzz import Mutator, commands, encode  # noqa: E402
+from seeds import commands, native_requests  # noqa: E402
+from test_fuzz import Mutator, encode  # noqa: E402
 from wire import OP_COMPRESSED, OP_MSG, OP_QUERY, PING, body, sequence  # noqa: E402
 
 #: By their numbers in OP_COMPRESSED.
 COMPRESS = {0: lambda plain: plain, 1: snappy.compress, 2: zlib.compress, 3: zstd.compress}
 NUMBERS = [0, 1, 4, 5, 15, 16, 17, 255, 0x7FFF, 0xFFFF, 0x10000, 0xFFFFFF, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF, 48_000_000, 48_000_001]
 REQUEST = 77
+#: Opcodes of the native protocol whose first field is the number of a cursor.
+CURSORS = (0x13, 0x14, 0x1D, 0x1E)
 
 NATIVE_GREETING = struct.pack("<IHHQ", 12, 1, 0, 1) + b"TREEDB\r\n" + struct.pack("<HH", 1, 1)
-
-
-def native_requests():
-    """Bodies of requests of the native protocol, by their opcodes."""
-    name = struct.pack("<H", 6) + b"fuzz.f"
-    table = struct.pack("<H", 1) + b"t"
-    blob = lambda value: struct.pack("<I", len(value)) + value
-    query, update = bson.encode({"a": {"$gt": 1}}), bson.encode({"$set": {"x": 1}})
-    yield 0x02, b"hello"
-    yield 0x03, struct.pack("<H", 5) + b"admin" + struct.pack("<H", 13) + b"SCRAM-SHA-256" + blob(b"n,,n=root,r=abcdefgh")
-    yield 0x04, struct.pack("<I", 1) + blob(b"c=biws,r=abc,p=AAAA")
-    # Statements: one of each kind is prepared as it is, and most numbers that a client may think of are tried.
-    param = {"$param": 0}
-    yield 0x05, struct.pack("<H", 0x11) + name + bson.encode({"_id": param})
-    yield 0x05, struct.pack("<H", 0x10) + name + bson.encode({"_id": param, "a": [{"b": {"$param": 1}}], "c": "d"})
-    yield 0x05, struct.pack("<H", 0x12) + name + b"\3" + bson.encode({"a": {"$gt": param, "$in": [param]}}) + bson.encode({"a": 1}) + bson.encode({"a": 1})
-    yield 0x05, struct.pack("<H", 0x15) + name + bson.encode({"a": param}) + bson.encode({"$set": {"x": {"$param": 1}}})
-    yield 0x05, struct.pack("<H", 0x16) + name + bson.encode({"$and": [{"a": param}, {"b": {"$elemMatch": {"c": param}}}]})
-    yield 0x05, struct.pack("<H", 0x17) + name + bson.encode({"a": {"b": [param, {"$param": 1}]}})
-    one, two = bson.encode({"": 1}), struct.pack("<I", 17) + b"\x10\0" + struct.pack("<I", 1) + b"\x10\0" + struct.pack("<I", 2) + b"\0"
-    for statement in range(1, 7):
-        number = struct.pack("<I", statement)
-        yield 0x06, number + one
-        yield 0x06, number + struct.pack("<I", 2) + two + two
-        yield 0x06, number + struct.pack("<IQQ", 1, 0, 0) + one
-        yield 0x06, number + two
-        yield 0x06, number + struct.pack("<Q", 1) + one
-        yield 0x06, number + struct.pack("<QQ", 0, 0) + two
-    yield 0x07, struct.pack("<I", 1)
-    yield 0x10, name + struct.pack("<I", 2) + bson.encode({"a": [1, {"b": "c"}]}) + bson.encode({"a": 2})
-    yield 0x11, name + bson.encode({"_id": 1})
-    yield 0x12, name + struct.pack("<IQQB", 1, 0, 0, 0) + query
-    yield 0x13, struct.pack("<QI", 1, 10)
-    yield 0x14, struct.pack("<Q", 1)
-    yield 0x1D, struct.pack("<QII", 1, 1, 2)
-    yield 0x1E, struct.pack("<QI", 1, 3)
-    yield 0x15, name + query + update
-    yield 0x16, name + struct.pack("<Q", 0) + bson.encode({"a": {"$gt": 1000}})
-    yield 0x17, name + query
-    yield 0x18, name + struct.pack("<H", 4) + b"near" + struct.pack("<III", 5, 10, 4) + struct.pack("<ffff", 1, 2, 3, 4) + query
-    yield 0x19, name + bson.encode({"key": {"a": 1}, "name": "a_1"})
-    yield 0x1A, name
-    yield 0x20, table + blob(b"k")
-    yield 0x21, table + blob(b"k") + blob(b"v")
-    yield 0x22, table + blob(b"k")
-    yield 0x23, table + b"\0\0" + struct.pack("<II", 0, 0)
-    yield 0x24, table + struct.pack("<I", 1) + b"\1" + blob(b"k") + blob(b"v")
 
 
 class Frames:
@@ -154,7 +110,9 @@ class Frames:
         rng = self.rng
         command, sequences = rng.choice(self.commands)
         how = rng.random()
-        if how < 0.3:
+        if how >= 0.3:
+            command = self.mutator.session.numbered(command)
+        else:
             command, sequences = self.mutator.command(command, sequences, rng.choice([0.02, 0.1, 0.3]))
         data = encode(command, sequences)
         if data is None:
@@ -242,13 +200,18 @@ class Frames:
     def native_frame(self):
         """A frame for the native protocol."""
         rng = self.rng
-        opcode, content = rng.choice(self.native)
-        # So that there are statements to execute, and cursors to pull, on most connections.
-        first = {0x06: 0x05, 0x1D: 0x12, 0x1E: 0x12}.get(opcode)
+        opcode, flags, content = rng.choice(self.native)
+        # So that there are statements to execute, cursors to read, and exchanges to end, on most connections.
+        first = {0x04: 0x03, 0x06: 0x05, 0x13: 0x12, 0x1D: 0x12, 0x1E: 0x12}.get(opcode)
         before = b""
         if first is not None:
-            _, needed = rng.choice([request for request in self.native if request[0] == first])
+            _, _, needed = rng.choice([request for request in self.native if request[0] == first])
             before = struct.pack("<IHHQ", len(needed), first, 0, 3) + needed
+        # Cursors and exchanges are numbered on each connection.
+        if opcode in CURSORS:
+            content = struct.pack("<Q", rng.choice([1, 1, 2, 3, 4, 5, 6, 8])) + content[8:]
+        elif opcode == 0x04:
+            content = struct.pack("<I", rng.choice([1, 1, 2, 3, 4, 5])) + content[4:]
         match rng.randrange(6):
             case 0:
                 content = self.mutator.bytes(bytes(16) + content)[16:] if content else b"\xff"
@@ -270,5 +233,6 @@ class Frames:
                     # The values of a get or an update, or what is read as some.
                     content = content[:4] + self.document(content[4:])
         length = self.number(len(content)) if rng.random() < 0.05 else len(content)
-        flags = rng.choice([0] * 6 + [1, 2, 4, 8, 0xFFFF])
+        if rng.random() < 0.3:
+            flags = rng.choice([0, 1, 2, 4, 8, 12, 0xFFFF])
         return before + struct.pack("<IHHQ", length, opcode, flags, 2) + content, length == len(content)

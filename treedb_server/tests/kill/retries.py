@@ -6,7 +6,8 @@
 The server is a replica set on a fixed port. It is killed under load and started again at once, so that drivers send the
 write they had no answer to once more: the server has to know whether it was done. All writes are of majority, and not idempotent:
 an update adds its number to a list, `insert` of a document that is there fails, `delete` of one that is gone deletes nothing.
-A write that fails although it was retried may have been done, once, or not.
+A write that fails although it was retried may have been done, once, or not; of a transaction all of it or nothing, and nothing if it was
+told that it was aborted. After each round, and once more after a clean stop, everything is compared that any round has written.
 """
 import argparse
 import os
@@ -26,9 +27,12 @@ sys.path.insert(0, str(HERE.parent / "driver"))
 
 import pymongo  # noqa: E402
 from pymongo import WriteConcern  # noqa: E402
-from pymongo.errors import AutoReconnect, PyMongoError  # noqa: E402
+from pymongo.errors import AutoReconnect, ClientBulkWriteException, PyMongoError  # noqa: E402
 from server import BIN, Server  # noqa: E402
 
+MAJORITY = WriteConcern("majority", j=True)
+#: How often a transaction is committed until there is an answer.
+COMMITS = 10
 #: Every so many rounds, and at the end, `treedb check` reads the directory while the server is down.
 CHECKED = 5
 
@@ -39,23 +43,31 @@ def free_port():
         return probe.getsockname()[1]
 
 
+class NotDone(Exception):
+    """It was not done, and will not be."""
+
+
 class Writer:
-    """One client of its own. `there` and `gone` are what is certain, `open` what may be either."""
+    """One client of its own. `there` and `listed` are what is certain, `open` what may be there or not."""
 
     def __init__(self, name, seed, uri):
         self.name, self.rng = name, random.Random(f"{seed} {name}")
         self.client = pymongo.MongoClient(uri, serverSelectionTimeoutMS=20_000, socketTimeoutMS=20_000, retryWrites=True)
-        database = self.client.get_database("retries", write_concern=WriteConcern("majority", j=True))
+        database = self.client.get_database("retries", write_concern=MAJORITY)
         self.docs, self.lists = database.docs, database.lists
-        self.number = self.acknowledged = self.unknown = self.round = 0
+        self.number = self.acknowledged = self.unknown = self.aborted = self.round = 0
         self.there, self.listed, self.open = set(), {}, {}
+        # What transactions without an answer have asked for: the list, the number in it, and the document.
+        self.together = []
         self.wrong = []
 
     def run(self, stop):
         while not stop.is_set():
             try:
-                getattr(self, self.rng.choice(["push", "push", "push", "find_and_push", "insert", "insert_many", "delete", "bulk"]))()
+                getattr(self, self.rng.choice(WRITES))()
                 self.acknowledged += 1
+            except NotDone:
+                self.aborted += 1
             except AutoReconnect:
                 # Also the retry was without an answer.
                 self.unknown += 1
@@ -127,15 +139,56 @@ class Writer:
         if done.modified_count + done.upserted_count != 1 or inserted.inserted_count != 1:
             self.wrong.append(f"{list_}: {done}, {inserted}")
 
+    def client_bulk(self):
+        """The command `bulkWrite`: writes of two collections in one."""
+        number, list_, key = self.next(), self.list(), f"{self.name}.{self.next()}"
+        change = {"$push": {"seen": number}, "$inc": {"n": 1}}
+        self.open[list_, number] = self.open[key] = 1
+        try:
+            done = self.client.bulk_write([pymongo.UpdateOne({"_id": list_}, change, upsert=True, namespace=self.lists.full_name),
+                                           pymongo.InsertOne({"_id": key}, namespace=self.docs.full_name)], write_concern=MAJORITY)
+        except ClientBulkWriteException as error:
+            raise error.error or error
+        self.open[list_, number] = self.open[key] = 0
+        self.listed.setdefault(list_, []).append(number)
+        self.there.add(key)
+        if done.modified_count + done.upserted_count != 1 or done.inserted_count != 1:
+            self.wrong.append(f"{list_}: {done}")
+
+    def transaction(self):
+        """Writes of two collections in a transaction, whose commit is asked for until there is an answer."""
+        number, list_, key = self.next(), self.list(), f"{self.name}.{self.next()}"
+        change = {"$push": {"seen": number}, "$inc": {"n": 1}}
+        with self.client.start_session() as session:
+            session.start_transaction(write_concern=MAJORITY)
+            try:
+                self.lists.update_one({"_id": list_}, change, upsert=True, session=session)
+                self.docs.insert_one({"_id": key}, session=session)
+            except PyMongoError as error:
+                session.abort_transaction()
+                if error.has_error_label("TransientTransactionError"):
+                    raise NotDone from error
+                raise
+            self.open[list_, number] = self.open[key] = 1
+            self.together.append((list_, number, key))
+            done = commit(session)
+        self.open[list_, number] = self.open[key] = 0
+        self.together.pop()
+        if not done:
+            raise NotDone
+        self.listed.setdefault(list_, []).append(number)
+        self.there.add(key)
+
     def compare(self):
-        """Compares what is in the server with what was acknowledged."""
+        """Compares what is in the server with what was acknowledged, in this round and all before."""
         wrong, self.wrong = self.wrong, []
         found = {each["_id"] for each in self.docs.find({"_id": {"$regex": rf"^{self.name}\."}})}
         wrong += [f"{key}: was acknowledged, and is not there" for key in self.there - found]
         wrong += [f"{key}: is there, and was deleted or never written" for key in found - self.there if not self.open.get(key)]
-        self.there = found
-        for each in self.lists.find({"_id": self.list()}):
-            seen, key = each["seen"], each["_id"]
+        lists = {each["_id"]: each for each in self.lists.find({"_id": {"$regex": f"^{self.name}-"}})}
+        wrong += [f"{key}: is not there" for key in self.listed.keys() - lists.keys()]
+        for key, each in lists.items():
+            seen = each["seen"]
             if len(set(seen)) != len(seen):
                 wrong.append(f"{key}: twice in it: {sorted(n for n in set(seen) if seen.count(n) > 1)}")
             if lost := set(self.listed.get(key, [])) - set(seen):
@@ -144,18 +197,44 @@ class Writer:
                 wrong.append(f"{key}: in it, and never asked for: {strange}")
             if each["n"] != len(seen):
                 wrong.append(f"{key}: {len(seen)} numbers, counted {each['n']}")
-            self.listed.pop(key, None)
-        if self.listed.pop(self.list(), None):
-            wrong.append(f"{self.list()}: is not there")
+        for list_, number, key in self.together:
+            if (number in lists.get(list_, {"seen": []})["seen"]) != (key in found):
+                wrong.append(f"half of a transaction is there: {number} in {list_}, {key}")
+        # What was open is certain now.
+        self.there, self.listed = found, {key: each["seen"] for key, each in lists.items()}
         self.open.clear()
+        self.together.clear()
         self.round += 1
         return wrong
+
+
+#: The methods of a writer that write.
+WRITES = ["push", "push", "push", "find_and_push", "insert", "insert_many", "delete", "bulk", "client_bulk", "client_bulk", "transaction", "transaction"]
+
+
+def commit(session):
+    """Commits until there is an answer: whether it was committed, or aborted because the server ended before it."""
+    for attempt in range(COMMITS):
+        try:
+            session.commit_transaction()
+            return True
+        except PyMongoError as error:
+            if error.has_error_label("TransientTransactionError"):
+                return False
+            if not error.has_error_label("UnknownTransactionCommitResult") or attempt == COMMITS - 1:
+                raise
 
 
 def check(data):
     """What `treedb check` finds wrong in a directory."""
     done = subprocess.run([BIN, "check", "--dir", str(data)], capture_output=True, text=True, timeout=120)
     return [f"treedb check: {done.stdout}{done.stderr}"] if done.returncode else []
+
+
+def clean_stop(server):
+    """Stops a server, and says what was wrong."""
+    status = server.stop()
+    return [f"the last stop: {status}: {''.join(server.log[-50:])}"] if status else []
 
 
 def main():
@@ -203,17 +282,20 @@ def main():
                 if writer.acknowledged == before:
                     wrong.append(f"{writer.name}: no write was acknowledged")
             if number == rounds:
-                for writer in writers:
-                    writer.client.close()
-                if (status := server.stop()) != 0:
-                    wrong.append(f"the last stop: {status}: {''.join(server.log[-50:])}")
+                wrong += clean_stop(server)
                 wrong += check(data)
                 checks += 1
+                server = start()
+                for writer in writers:
+                    wrong += [f"after the last stop: {words}" for words in writer.compare()]
+                    writer.client.close()
+                wrong += clean_stop(server)
             passed, failed = passed + (not wrong), failed + bool(wrong)
             for words in wrong[:20]:
                 print(f"round {number}: {words}", flush=True)
     print(f"summary: retries: {rounds} rounds, {kills} kills, {sum(w.acknowledged for w in writers):,} acknowledged writes, "
-          f"{sum(w.unknown for w in writers)} without an answer, {checks} checks, {failed} rounds wrong, {time.monotonic() - began:.0f} s")
+          f"{sum(w.unknown for w in writers)} without an answer, {sum(w.aborted for w in writers)} transactions aborted, "
+          f"{checks} checks, {failed} rounds wrong, {time.monotonic() - began:.0f} s")
     print(f"{passed} passed, {failed} failed")
     sys.exit(1 if failed else 0)
 

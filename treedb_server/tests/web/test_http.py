@@ -423,6 +423,48 @@ def test_garbage_and_floods_do_not_keep_others_out(free):
             time.sleep(0.1)
 
 
+def test_who_sends_or_reads_slowly_is_hung_up_on_and_holds_nobody_up(tmp_path):
+    server = Server(tmp_path / "data", "--web-page", "on", "--stall-seconds", "1", admin=True)
+    start = f"HTTP/1.1\r\nHost: {host(server)}\r\n".encode()
+    post = start + b"Content-Type: application/json\r\nContent-Length: 1000\r\n\r\n{"
+    # What is sent at once, what is sent again and again, and how often in a tenth of a second.
+    slow = [
+        (b"", b"", 0), (b"G", b"E", 1), (b"GET /livez " + start, b"", 0), (b"GET /livez " + start + b"X: ", b"x", 1),
+        (b"GET /livez " + start, b"X: y\r\n", 1), (b"POST /api/command " + post, b"", 0), (b"POST /api/command " + post, b" ", 1),
+        (b"POST /api/statement " + post, b" ", 1), (b"GET / " + start + b"\r\n", b"", 0), (b"", b"GET / " + start + b"\r\n", 300),
+    ]
+    streams = {}
+    for at, (first, _, _) in enumerate(slow * 4):
+        stream = socket.create_connection(server.addresses["admin"], timeout=10)
+        stream.sendall(first)
+        stream.setblocking(False)
+        streams[at] = stream
+    began = time.monotonic()
+    while streams:
+        assert time.monotonic() - began < 20, [slow[at % len(slow)] for at in streams]
+        asked = time.monotonic()
+        assert send(server, "GET", "/livez", source="127.0.0.2")[0] == 200
+        assert time.monotonic() - asked < 5
+        for at, stream in list(streams.items()):
+            _, more, often = slow[at % len(slow)]
+            try:
+                stream.send(more * often)
+                # The last kind reads nothing at all.
+                ended = often <= 1 and stream.recv(1 << 16) == b""
+            except BlockingIOError:
+                ended = False
+            except ConnectionError:
+                ended = True
+            if ended:
+                stream.close()
+                del streams[at]
+        time.sleep(0.1)
+    # None of them was hung up on at once.
+    assert time.monotonic() - began > 0.9
+    assert server.stop() == 0
+    assert not [line for line in server.log if "panic" in line]
+
+
 def test_a_request_that_is_given_up_stops_its_command(free):
     with free.client() as client:
         client.shop.many.insert_many([{"_id": i} for i in range(300)])

@@ -93,6 +93,7 @@ fn string(text: &[u8], names: &Names) -> Result<Node> {
         return Err(QueryError::new(ErrorCode::FailedToParse, "empty variable names are not allowed"));
     }
     if let Some(path) = path {
+        check_names(variable)?;
         check_path(path)?;
     }
     let base = match (name, path) {
