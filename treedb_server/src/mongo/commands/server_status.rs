@@ -33,6 +33,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let counts = context.operations.counts();
     let (active, readers, writers) = context.operations.active();
     let memory = Memory::read();
+    let vectors = context.database.vector_memory_use();
     let mut all = rawdoc! {
         "host": hostname(),
         "version": MONGODB_VERSION,
@@ -86,7 +87,17 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         },
         "storageEngine": { "name": "treedb", "persistent": true, "supportsCommittedReads": true },
         "transactions": { "currentOpen": i64::try_from(context.sessions.open()).unwrap_or(i64::MAX) },
-        "treedb": { "version": env!("CARGO_PKG_VERSION"), "diskBytes": disk_bytes(request)? },
+        "treedb": {
+            "version": env!("CARGO_PKG_VERSION"),
+            "diskBytes": disk_bytes(request)?,
+            "vectorMemory": {
+                "bytes": whole(vectors.bytes),
+                "buildingBytes": whole(vectors.building_bytes),
+                "limitBytes": whole(vectors.limit_bytes),
+                "indexes": whole(vectors.images),
+                "indexesNotInMemory": whole(vectors.without_image),
+            },
+        },
     };
     if let Topology::Member(member) = &context.topology {
         let mut hosts = RawArrayBuf::new();
@@ -127,6 +138,10 @@ pub(super) fn disk_bytes(request: &Request<'_>) -> Result<i64> {
         }
     }
     Ok(i64::try_from(total).unwrap_or(i64::MAX))
+}
+
+fn whole(n: u64) -> i64 {
+    i64::try_from(n).unwrap_or(i64::MAX)
 }
 
 fn size(n: usize) -> i32 {
