@@ -30,6 +30,9 @@ def document(fields):
             case str():
                 text = value.encode() + b"\0"
                 out += b"\x02" + name + struct.pack("<i", len(text)) + text
+            case bytes():
+                # Of the subtype of vectors.
+                out += b"\x05" + name + struct.pack("<i", len(value)) + b"\x09" + value
             case None:
                 out += b"\x0a" + name
             case dict():
@@ -125,6 +128,12 @@ def queries():
     for asked in [FILTER, UPDATE, SORT, {"a": 1, "_id": 0}, {"$or": [{"a": {"$exists": True}}, {"n": {"$gt": 1}}]}]:
         asked = document(asked)
         yield bytes([len(asked)]) + asked + document(DOCUMENTS[0])
+    vectors = [[1.0, 2.5], b"\x27\0" + struct.pack("<ff", 1, 2.5), b"\x03\0\x01\xff", b"\x10\x06\x80"]
+    for more in [{"similarity": "cosine"}, {"similarity": "hamming"}, {"similarity": "euclidean", "elements": "int8"}]:
+        field = {"type": "vector", "path": "v", "numDimensions": 2, **more}
+        asked = document({"type": "vectorSearch", "definition": {"fields": [field]}})
+        for about in [{"v": vectors}, *({"v": vector} for vector in vectors)]:
+            yield bytes([len(asked)]) + asked + document(about)
 
 
 def hostile_pages():

@@ -1,10 +1,11 @@
-//! Bytes as documents, filters, updates, projections and sorts, and as JSON: parsed or refused; and what is parsed can
-//! be asked of any document.
+//! Bytes as documents, filters, updates, projections, sorts and definitions of indexes, and as JSON: parsed or refused; and what is parsed
+//! can be asked of any document.
 #![no_main]
 
 use libfuzzer_sys::fuzz_target;
-use treedb_query::doc::{json, validate};
+use treedb_query::doc::{Doc, json, validate};
 use treedb_query::index::ordered::IndexDef;
+use treedb_query::index::vector::{VectorDef, query_vector};
 use treedb_query::query::{Filter, Projection, Sort, Update};
 
 fuzz_target!(|data: &[u8]| {
@@ -44,5 +45,16 @@ fuzz_target!(|data: &[u8]| {
     }
     if let Ok(index) = IndexDef::parse(asked, None, false) {
         let _ = index.keys(about);
+    }
+    if let Ok(index) = VectorDef::from_spec(asked) {
+        assert_eq!(VectorDef::from_spec(&index.spec()).expect("what was written is read"), index);
+        if let Ok(vectors) = index.vectors(about) {
+            for (_, vector) in vectors.iter() {
+                index.check_query(vector).expect("a vector of the index can be compared with others");
+            }
+        }
+    }
+    for element in Doc::from(about).elements() {
+        let _ = query_vector(element.value());
     }
 });

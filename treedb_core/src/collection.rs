@@ -18,7 +18,7 @@ use crate::target::Target;
 use crate::update::{Replace, Update};
 use crate::vector_search::{self, CreateSearchIndex, SearchIndexModel, VectorSearch, VectorSearchMany};
 use crate::watch::Watch;
-use crate::{Error, Result, Revision};
+use crate::{Error, Result, Revision, VectorSearcher};
 
 /// A collection of documents that are values of `T`: of any type with serde's `Serialize` and `Deserialize`, by default
 /// [`Document`]. `RawDocumentBuf` is the fastest.
@@ -274,6 +274,35 @@ impl<T> Collection<T> {
         limit: usize,
     ) -> VectorSearch<'_, T> {
         VectorSearch::new(&self.target, VectorSearchRequest::new(index, vector.into(), limit))
+    }
+
+    /// Searches by the index of vectors of this name, one after another, which find the `_id`s of the nearest documents and keep what they
+    /// need: a search of an index in memory allocates nothing. Each thread has its own.
+    ///
+    /// ```
+    /// # use treedb_core::{Database, bson::{Document, doc}};
+    /// # fn main() -> treedb_core::Result<()> {
+    /// # let db = Database::in_memory()?;
+    /// # let places = db.collection::<Document>("places");
+    /// # places.create_search_index(doc! { "fields": [
+    /// #     { "type": "vector", "path": "at", "numDimensions": 2, "similarity": "euclidean" },
+    /// # ] }).run()?;
+    /// places.insert_many((0..100).map(|n| doc! { "_id": n, "at": [n, 0] })).run()?;
+    /// let mut searcher = places.vector_searcher("at_vectorSearch")?;
+    /// let mut found = Vec::new();
+    /// for place in [50.2, 7.0] {
+    ///     searcher.search(&[place, 0.0], 2, 100, |id, distance| found.push((id.as_i32(), distance)))?;
+    /// }
+    /// assert_eq!(found[2], (Some(7), 0.0));
+    /// assert_eq!(found.len(), 4);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `OperationNotSupportedInTransaction`.
+    pub fn vector_searcher(&self, index: &str) -> Result<VectorSearcher> {
+        Ok(self.target.outside("vector_searcher")?.vector_searcher(index))
     }
 
     /// Finds the `limit` nearest documents to each of many vectors: in one snapshot, on all cores. In a transaction its own

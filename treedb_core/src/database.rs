@@ -13,7 +13,7 @@ use crate::collection::Collection;
 use crate::error::Result;
 use crate::target::Target;
 use crate::transaction::{self, Transaction};
-use crate::{AsOf, ChangeLogOptions, DatabaseCheck, IndexBuild, Rewound};
+use crate::{AsOf, ChangeLogOptions, DatabaseCheck, IndexBuild, Rewound, VectorMemory};
 
 /// An open database. A handle is cheap to clone and can be used by any number of threads; one process at a time can have a
 /// directory open.
@@ -188,7 +188,8 @@ impl Database {
     }
 
     /// Sets how many bytes of memory the copies of vector indexes may take, which answer searches faster than the indexes do, and the
-    /// graphs of those that are being built, together. By default 1 GiB, or [`Options::cache_bytes`] if that is set; with 0 there are none.
+    /// graphs of those that are being built, together. By default a quarter of the memory that this process may use, at least 1 GiB, or [`Options::cache_bytes`] if that is set; with
+    /// 0 there are none. A copy that does not fit replaces those that no search has used for some seconds.
     pub fn set_vector_memory(&self, bytes: u64) {
         self.engine.set_vector_memory(bytes);
     }
@@ -196,6 +197,11 @@ impl Database {
     /// Bytes of memory that the copies of vector indexes take now.
     pub fn vector_memory(&self) -> u64 {
         self.engine.vector_memory()
+    }
+
+    /// The same with its limit, what builds take, and how many indexes have a copy.
+    pub fn vector_memory_use(&self) -> VectorMemory {
+        self.engine.vector_memory_use()
     }
 
     /// Sets how many threads build a vector index over documents that are there; 0, the default, for as many as there are cores.

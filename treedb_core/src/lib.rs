@@ -78,7 +78,7 @@ pub use insert::{InsertMany, InsertManyResult, InsertOne, InsertOneResult};
 pub use transaction::Transaction;
 pub use treedb_collections::{
     AsOf, ChangeLogOptions, DatabaseCheck, IndexBuild, Namespace, NeighborRef, Recall, Revision, Rewound,
-    SearchEnd, SearchPath, SearchWork, Tail,
+    SearchEnd, SearchPath, SearchWork, Tail, VectorMemory, VectorSearcher,
 };
 pub use treedb_query::query::Hint;
 pub use treedb_storage::{Durability, Key, Options};

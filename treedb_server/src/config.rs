@@ -32,6 +32,11 @@ pub struct Config {
     pub key: Option<Key>,
     /// Maximal bytes of pages in memory; `None` leaves it to the system, or for encrypted databases to their default.
     pub cache_bytes: Option<u64>,
+    /// Maximal bytes of the copies of vector indexes in memory, and of the graphs of those that are being built; `None` for the default of
+    /// [`treedb_collections::Database::set_vector_memory`].
+    pub vector_memory: Option<u64>,
+    /// Threads that build a vector index; `None` for as many as there are cores.
+    pub vector_build_threads: Option<usize>,
     /// The durability of writes that do not specify one.
     pub durability: Durability,
     /// Whether changes are recorded, for change streams.
@@ -259,6 +264,8 @@ mod tests {
             dir: PathBuf::new(),
             key: None,
             cache_bytes: None,
+            vector_memory: None,
+            vector_build_threads: None,
             durability: Durability::Durable,
             changes: Changes::Off,
             mongo,

@@ -12,6 +12,7 @@ use prometheus_client::metrics::counter::{ConstCounter, Counter};
 use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::{ConstGauge, Gauge};
 use prometheus_client::registry::{Registry, Unit};
+use treedb_collections::VectorMemory;
 use treedb_storage::{Stats, Timings};
 
 use crate::context::Context;
@@ -48,6 +49,7 @@ pub(crate) fn text(context: &Context) -> String {
     let mut ours = Families(Registry::with_prefix("treedb"));
     ours.operations(context);
     ours.storage(&context.database.stats(), context.database.store().poisoned().is_some());
+    ours.vectors(&context.database.vector_memory_use());
     ours.indexes(context);
     let mut of_process = Families(Registry::with_prefix("process"));
     of_process.process();
@@ -181,6 +183,18 @@ impl Families {
         self.gauge("index_builds", "Index builds running", context.database.index_builds().len() as u64);
     }
 
+    fn vectors(&mut self, memory: &VectorMemory) {
+        self.bytes("vector_memory", "Copies of vector indexes in memory", memory.bytes);
+        self.bytes("vector_builds", "Vector indexes that are being built, in memory", memory.building_bytes);
+        self.bytes("vector_memory_limit", "What both may take together", memory.limit_bytes);
+        self.gauge("vector_indexes_in_memory", "Vector indexes with a copy, or a part of one", memory.images);
+        self.gauge(
+            "vector_indexes_not_in_memory",
+            "Vector indexes that have been searched and have no copy, which takes several times as long",
+            memory.without_image,
+        );
+    }
+
     fn storage(&mut self, stats: &Stats, poisoned: bool) {
         self.gauge(
             "storage_poisoned",
@@ -299,6 +313,11 @@ mod tests {
         let (context, _dir) = context(Limits::default());
         let films = context.database.collection("shop.films").unwrap();
         films.insert_one(bson::rawdoc! { "_id": 1, "a": 1 }).unwrap();
+        let definition = bson::rawdoc! { "path": "v", "numDimensions": 2, "similarity": "cosine" };
+        films.create_index(treedb_collections::IndexSpec::vector(definition).name("near")).unwrap();
+        films.insert_one(bson::rawdoc! { "_id": 2, "v": [1, 2] }).unwrap();
+        let nearest = treedb_collections::VectorSearchRequest::new("near", vec![1.0, 2.0], 1);
+        assert_eq!(films.vector_search(&nearest).unwrap().len(), 1);
         context.database.checkpoint().unwrap();
         assert!(films.find_one(bson::rawdoc! { "_id": 1 }).unwrap().is_some());
         let text = text(&context);
@@ -317,6 +336,11 @@ mod tests {
                 && value("treedb_storage_pages{state=\"live\"}") > 0.0
         );
         assert_eq!(value("treedb_storage_poisoned"), 0.0);
+        assert!(
+            value("treedb_vector_memory_bytes") > 300.0 && value("treedb_vector_indexes_in_memory") == 1.0
+        );
+        assert!(value("treedb_vector_memory_limit_bytes") >= f64::from(1 << 30));
+        assert_eq!(value("treedb_vector_indexes_not_in_memory"), 0.0);
         assert!(value("process_resident_memory_bytes") > 1e6 && value("process_threads") >= 1.0);
         assert!(value("process_open_fds") > 3.0 && value("process_cpu_seconds_total") >= 0.0);
         assert!(text.ends_with("# EOF\n"));

@@ -27,6 +27,7 @@ pub(super) fn measure(set: &Set, rounds: u64) -> Result<Vec<Compared>> {
     let documents = Documents::load(&set)?;
     let mut out = with_and_without(&set, &documents, rounds)?;
     out.extend(filtered(&set, &documents, rounds)?);
+    out.push(deleted_and_inserted_again(&set, &documents, rounds)?);
     // The last, because it adds documents.
     out.push(during_inserts(&set, &documents, rounds)?);
     Ok(out)
@@ -84,7 +85,16 @@ fn filtered(set: &Set, documents: &Documents, rounds: u64) -> Result<Vec<Compare
     let queries = set.queries.get(..FEW).unwrap_or(&set.queries);
     let peer = all_indexes().into_iter().find(|engine| engine.name == "USearch f32");
     let mut peer = peer.map(|peer| (peer.build)(set, 1)).transpose()?;
-    let mut out = Vec::new();
+    let each_of =
+        |name, bytes: f64| Samples { name, rounds: vec![bytes / set.vectors.len() as f64; rounds as usize] };
+    let ours = each_of("TreeDB", documents.index_bytes() as f64);
+    let theirs = peer.iter().map(|peer| each_of("USearch f32", peer.bytes() as f64));
+    let mut out = vec![Compared {
+        workload: format!("memory of the index of a collection, per vector, {}", set.name),
+        unit: Unit::BytesPerDocument,
+        samples: std::iter::once(ours).chain(theirs).collect(),
+        goals: &[("USearch f32", 1.0)],
+    }];
     for part in FILTERS {
         let limits = set.limits_of(queries, part);
         let wanted = (queries.len() * K.min(set.matching(part))) as f64;
@@ -150,18 +160,55 @@ fn filtered(set: &Set, documents: &Documents, rounds: u64) -> Result<Vec<Compare
     Ok(out)
 }
 
-/// Searches in one thread while another inserts documents one by one, and alone.
+/// Documents of a thousand that are deleted and inserted again.
+const CHANGED: usize = 300;
+
+/// Searches before and after some of the documents were deleted and inserted again, with their recall.
+fn deleted_and_inserted_again(set: &Set, documents: &Documents, rounds: u64) -> Result<Compared> {
+    const EF: usize = 40;
+    let all = (set.queries.len() * K) as f64;
+    let mut measure = |name| -> Result<(f64, Samples)> {
+        let (mut hits, mut samples) = (0, Samples { name, rounds: Vec::new() });
+        // The first also brings the index in memory up to date.
+        documents.search(&set.queries, K, EF, &mut |query, found| hits += set.hits(query, found))?;
+        for _ in 0..rounds {
+            let start = Clock::chosen().now();
+            documents.search(&set.queries, K, EF, &mut |_, _| {})?;
+            let spent = Clock::chosen().now() - start;
+            samples.rounds.push(spent.as_secs_f64() * 1e6 / set.queries.len() as f64);
+        }
+        Ok((hits as f64 / all, samples))
+    };
+    let (recall_before, before) = measure("TreeDB, before")?;
+    documents.delete_and_insert_again(set, CHANGED)?;
+    let (recall, after) = measure("TreeDB")?;
+    Ok(Compared {
+        workload: format!(
+            "search after {} % were deleted and inserted again at ef {EF}, recall@10 of {recall:.4}, before {recall_before:.4}, {}",
+            CHANGED / 10,
+            set.name
+        ),
+        unit: Unit::Microseconds,
+        samples: vec![after, before],
+        goals: &[],
+    })
+}
+
+/// Searches in one thread while another inserts documents one by one, into the collection or into another one like it, and alone. The other
+/// collection tells what is lost because two threads use one machine and one log; the rest is for following the inserts.
 fn during_inserts(set: &Set, documents: &Documents, rounds: u64) -> Result<Compared> {
     const EF: usize = 40;
-    let mut samples =
-        ["TreeDB", "TreeDB, no inserts"].map(|name| Samples { name, rounds: Vec::new() }).to_vec();
+    let names = ["TreeDB", "TreeDB, inserts into another collection", "TreeDB, no inserts"];
+    let mut samples = names.map(|name| Samples { name, rounds: Vec::new() }).to_vec();
+    let others = documents.beside(set)?;
     let (next, mut rates) = (AtomicUsize::new(set.vectors.len()), Vec::new());
     for round in 0..rounds as usize {
-        for turn in 0..2 {
-            let at = (turn + round) % 2;
-            let (inserts, samples) = (at == 0, &mut samples[at]);
+        for turn in 0..names.len() {
+            let at = (turn + round) % names.len();
+            let samples = &mut samples[at];
+            let into = [Some(documents), Some(&others), None][at];
             let done = AtomicBool::new(false);
-            let insert = || -> Result<usize> {
+            let insert = |into: &Documents| -> Result<usize> {
                 let mut inserted = 0;
                 while !done.load(Ordering::Relaxed) {
                     let id = next.fetch_add(1, Ordering::Relaxed);
@@ -169,14 +216,15 @@ fn during_inserts(set: &Set, documents: &Documents, rounds: u64) -> Result<Compa
                     let [one, other] =
                         [id, id.wrapping_mul(7_919)].map(|n| &set.vectors[n % set.vectors.len()]);
                     let between: Vec<f32> = one.iter().zip(other).map(|(a, b)| a + b).collect();
-                    documents.insert(id, &between)?;
+                    into.insert(id, &between)?;
                     inserted += 1;
                 }
                 Ok(inserted)
             };
             let start = Instant::now();
             let (searched, inserted) = std::thread::scope(|scope| {
-                let writer = inserts.then(|| scope.spawn(|| insert().map_err(|e| e.to_string())));
+                let insert = &insert;
+                let writer = into.map(|into| scope.spawn(move || insert(into).map_err(|e| e.to_string())));
                 let searched = documents.search(&set.queries, K, EF, &mut |_, _| {});
                 let spent = start.elapsed().as_secs_f64();
                 done.store(true, Ordering::Relaxed);
@@ -185,7 +233,8 @@ fn during_inserts(set: &Set, documents: &Documents, rounds: u64) -> Result<Compa
             let spent = searched?;
             samples.rounds.push(set.queries.len() as f64 / spent);
             if let Some(inserted) = inserted {
-                rates.push(inserted.map_err(|_| "the writer failed")?? as f64 / spent);
+                let rate = inserted.map_err(|_| "the writer failed")?? as f64 / spent;
+                rates.extend((at == 0).then_some(rate));
             }
         }
     }

@@ -1,7 +1,11 @@
 //! A set as documents of a collection with a vector index.
 
+use std::sync::Arc;
+
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
-use treedb_collections::{Collection, Database, Durability, IndexSpec, Options, VectorSearchRequest};
+use treedb_collections::{
+    Collection, Database, DeleteRequest, Durability, IndexSpec, Options, VectorSearchRequest,
+};
 
 use super::sets::Set;
 use crate::Result;
@@ -17,7 +21,7 @@ fn document(id: usize, vector: &[f32]) -> RawDocumentBuf {
 pub(crate) struct Documents {
     things: Collection,
     /// Where the database is, as long as this lives.
-    _dir: DataDir,
+    dir: Arc<DataDir>,
 }
 
 impl Documents {
@@ -27,6 +31,15 @@ impl Documents {
         let mut options = Options::default();
         options.durability = Durability::Relaxed;
         let things = Database::open_with(dir.path(), options)?.collection("bench.things")?;
+        Documents::of(things, set, Arc::new(dir))
+    }
+
+    /// The same in another collection of this database.
+    pub(crate) fn beside(&self, set: &Set) -> Result<Documents> {
+        Documents::of(self.things.sibling("bench.others")?, set, self.dir.clone())
+    }
+
+    fn of(things: Collection, set: &Set, dir: Arc<DataDir>) -> Result<Documents> {
         let documents: Vec<_> =
             set.vectors.iter().enumerate().map(|(id, vector)| document(id, vector)).collect();
         for batch in documents.chunks(1_000) {
@@ -35,7 +48,21 @@ impl Documents {
         let field = rawdoc! { "path": "v", "numDimensions": set.dimensions as i32, "similarity": "cosine" };
         things.create_index(IndexSpec::vector(field).name("near"))?;
         things.create_index(rawdoc! { "part": 1 })?;
-        Ok(Documents { things, _dir: dir })
+        Ok(Documents { things, dir })
+    }
+
+    /// Bytes of the index in memory.
+    pub(crate) fn index_bytes(&self) -> u64 {
+        self.things.database().vector_memory()
+    }
+
+    /// Deletes the documents that a filter lets through, so many of a thousand, and inserts them again.
+    pub(crate) fn delete_and_insert_again(&self, set: &Set, part: usize) -> Result<()> {
+        self.things.delete(DeleteRequest::many(rawdoc! { "part": { "$lt": part as i32 } }))?;
+        for (id, vector) in set.vectors.iter().enumerate().filter(|(id, _)| id % 1000 < part) {
+            self.insert(id, vector)?;
+        }
+        Ok(())
     }
 
     /// Inserts one more document.

@@ -30,6 +30,7 @@ use crate::read::cursor::Cursor;
 use crate::read::of_view::FoundInView;
 use crate::read::point_lookup::{self, PointFind};
 use crate::read::vector_search::{for_each_neighbor, vector_search, vector_search_many};
+use crate::read::vector_searcher::VectorSearcher;
 use crate::read::view::View;
 use crate::request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
@@ -224,6 +225,11 @@ impl Collection {
         };
         let view = View { reads: &reads, meta: &meta };
         vector_search(&view, &view.context(), request)
+    }
+
+    /// Searches by the vector index of this name, one after another, that keep what they need: see [`VectorSearcher`].
+    pub fn vector_searcher(&self, index: &str) -> VectorSearcher {
+        VectorSearcher::new(self.clone(), index)
     }
 
     /// Shows what [`Self::vector_search`] finds to `visit`, one after another, until it breaks. The documents are borrowed: keeping

@@ -16,6 +16,7 @@ use crate::catalog::namespace::{Namespace, check_database};
 use crate::catalog::special::{indexes_of_series, make_capped};
 use crate::catalog::validator::Validator;
 use crate::changes::{self, ChangeLog};
+use crate::index::VectorMemory;
 use crate::maintenance::check::{self, CheckProgress, CollectionCheck};
 use crate::maintenance::expiry::TtlMonitor;
 use crate::maintenance::index_build::{self, Builds};
@@ -130,7 +131,8 @@ impl Database {
 
     /// Sets how many bytes the images of vector indexes may take: graphs in memory that answer vector searches about ten times as
     /// fast as the tables of the indexes do. They are built by the first searches, follow every write, and are dropped where they take
-    /// more. With 0 there are none. By default 1 GiB, or [`Options::cache_bytes`] if that is set.
+    /// more, or for those of other indexes if no search has used them for some seconds. With 0 there are none. By default a quarter of the
+    /// memory that this process may use, at least 1 GiB, or [`Options::cache_bytes`] if that is set.
     ///
     /// The graphs of indexes that are being built may take what they leave, together: rows that do not fit are added one by one to the
     /// index's table, which is slower. Some 20 MB beyond it hold what is being read and linked.
@@ -141,6 +143,11 @@ impl Database {
     /// Bytes that the images of vector indexes take now.
     pub fn vector_memory(&self) -> u64 {
         self.inner.catalog.images().bytes()
+    }
+
+    /// The same with its limit, what builds take, and how many indexes have an image.
+    pub fn vector_memory_use(&self) -> VectorMemory {
+        self.inner.catalog.images().memory()
     }
 
     /// Sets how many threads build the graph of a vector index that is created; 0, the default, for as many as there are cores. The

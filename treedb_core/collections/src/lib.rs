@@ -38,6 +38,7 @@ pub use changes::{
 };
 pub use collection::Collection;
 pub use database::{CollectionInfo, Database, DatabaseCheck};
+pub use index::VectorMemory;
 pub use maintenance::check::{CheckProgress, CollectionCheck};
 pub use maintenance::index_build::{IndexBuild, IndexesCreated};
 pub use maintenance::recall::Recall;
@@ -46,6 +47,7 @@ pub use read::aggregate::{AggregateRequest, Aggregation, Explanation};
 pub use read::cursor::Cursor;
 pub use read::json::JsonCursor;
 pub use read::tail::Tail;
+pub use read::vector_searcher::VectorSearcher;
 pub use request::{
     DeleteRequest, FindAndModifyOutcome, FindAndModifyRequest, FindRequest, InsertOutcome, UpdateOutcome,
     UpdateRequest, VectorSearchRequest,

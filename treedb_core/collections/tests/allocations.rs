@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use treedb_collections::bson::rawdoc;
+use treedb_collections::bson::{RawDocumentBuf, doc, rawdoc};
 use treedb_collections::{Database, FindRequest, Format, IndexSpec};
 use treedb_query::query::Filter;
 use treedb_storage::{Reads, Store, TableKind};
@@ -152,4 +152,60 @@ fn finding_a_document_by_an_indexed_value_allocates_only_the_document() {
         });
         assert_eq!(spent, 100 * each, "{filter:?}");
     }
+}
+
+#[test]
+fn a_searcher_of_a_vector_index_in_memory_allocates_nothing_and_sees_each_commit() {
+    const DIMENSIONS: usize = 40;
+    let dir = tempfile::tempdir().unwrap();
+    let db = Database::open(dir.path()).unwrap();
+    for (similarity, elements, quantization) in [
+        ("cosine", Some("float32"), "scalar"),
+        ("euclidean", Some("float32"), "scalar"),
+        ("dotProduct", Some("float16"), "scalar"),
+        ("manhattan", Some("bfloat16"), "none"),
+        ("euclidean", Some("int8"), "none"),
+        ("hamming", None, "none"),
+    ] {
+        let vector = |n: i32| -> Vec<f32> {
+            let element = |at: i32| f32::from(((n * 31 + at * at * 7 + n * at) % 101) as i16) - 50.0;
+            let bit =
+                |number: f32| if elements.is_none() { f32::from(u8::from(number > 0.0)) } else { number };
+            (0..DIMENSIONS as i32).map(|at| bit(element(at))).collect()
+        };
+        let document = |id: String, n: i32| {
+            let vector: Vec<f64> = vector(n).iter().map(|number| f64::from(*number)).collect();
+            RawDocumentBuf::try_from(&doc! { "_id": id, "v": vector }).unwrap()
+        };
+        let things = db.collection(&format!("{similarity}.{}", elements.unwrap_or("bits"))).unwrap();
+        let documents: Vec<_> = (0..1500).map(|n| document(format!("thing {n}"), n)).collect();
+        things.insert_many(&documents, true).unwrap();
+        let mut field = doc! {
+            "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": similarity, "quantization": quantization,
+        };
+        field.extend(elements.map(|name| ("elements".to_owned(), name.into())));
+        let spec = IndexSpec::vector(RawDocumentBuf::try_from(&field).unwrap());
+        things.create_index(spec.name("near")).unwrap();
+        let queries: Vec<Vec<f32>> = (0..20).map(|n| vector(7 * n)).collect();
+        let mut searcher = things.vector_searcher("near");
+        let search = || {
+            for query in &queries {
+                let (mut found, mut last) = (0, f32::MIN);
+                searcher
+                    .search(query, 10, 100, |id, distance| {
+                        assert!(id.as_str().is_some_and(|id| id.starts_with("thing")) && distance >= last);
+                        (found, last) = (found + 1, distance);
+                    })
+                    .unwrap();
+                assert_eq!(found, 10);
+            }
+        };
+        assert_eq!(allocations(search), 0, "{similarity} {elements:?}");
+        things.insert_one(document("new".to_owned(), 7 * 3)).unwrap();
+        let mut found = Vec::new();
+        searcher.search(&queries[3], 10, 100, |id, _| found.push(id.as_str() == Some("new"))).unwrap();
+        assert!(found.contains(&true), "{similarity} {elements:?}");
+    }
+    let mut searcher = db.collection("hamming.bits").unwrap().vector_searcher("none");
+    assert!(searcher.search(&[1.0; DIMENSIONS], 1, 1, |_, _| ()).unwrap_err().to_string().contains("none"));
 }

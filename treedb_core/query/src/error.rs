@@ -52,6 +52,11 @@ impl QueryError {
         Self::new(ErrorCode::BadValue, message)
     }
 
+    /// The error of a search by a vector index that there is not.
+    pub fn no_vector_index(name: &str) -> Self {
+        Self::new(ErrorCode::IndexNotFound, format!("vector index not found with name [{name}]"))
+    }
+
     /// The error of a stage that no pipeline has.
     pub(crate) fn unknown_stage(name: &str) -> Self {
         Self::new(ErrorCode::Location40324, format!("Unrecognized pipeline stage name: '{name}'"))

@@ -160,6 +160,28 @@ fn a_built_graph_is_sound_with_any_limits_whatever_was_in_it_before_and_is_remov
 }
 
 #[test]
+fn a_builder_that_gives_up_scores_takes_less_memory_and_builds_as_good_a_graph() {
+    let mut data = Clusters::new(12, 32, 40, 10);
+    let vectors: Vec<Vec<f32>> = (0..4000).map(|_| data.vector()).collect();
+    let queries: Vec<Vec<f32>> = (0..100).map(|_| data.vector()).collect();
+    let whole = built(empty(Metric::L2, 32), &vectors, 2, Undisturbed);
+    let mut builder = Builder::new(empty(Metric::L2, 32), 2, Undisturbed);
+    for (at, vector) in vectors.iter().enumerate() {
+        if at == 1500 {
+            let (bytes, estimate) = (builder.graph().bytes(), builder.bytes_of(4000));
+            assert!(builder.shed() && !builder.shed());
+            assert!(builder.graph().bytes() < bytes * 3 / 4, "{} of {bytes}", builder.graph().bytes());
+            assert!(builder.bytes_of(4000) < estimate * 3 / 4);
+        }
+        builder.add(vector).unwrap();
+    }
+    let shed = builder.finish();
+    assert_eq!(shed.check(), []);
+    let (whole, shed) = (recall(&whole, &vectors, &queries, 40), recall(&shed, &vectors, &queries, 40));
+    assert!(shed > 0.95 && shed > whole - 0.01, "{shed} and {whole}");
+}
+
+#[test]
 fn a_builder_refuses_a_vector_that_does_not_fit_and_goes_on() {
     let mut builder = Builder::new(empty(Metric::Cosine, 2), 2, Undisturbed);
     for n in 0..300 {

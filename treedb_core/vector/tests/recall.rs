@@ -249,21 +249,68 @@ fn a_vector_that_does_not_fit_is_refused_with_what_is_wrong() {
 
 #[test]
 fn a_search_allocates_nothing_once_its_searcher_has_grown() {
-    let new = || MemoryGraph::new(Metric::L2, 32, Limits::default());
-    for mut graph in [new(), new().with_few_bits(1)] {
-        let mut data = Clusters::new(4, 32, 5, 6);
+    let new = |metric| MemoryGraph::new(metric, 32, Limits::default());
+    for (name, graph) in [
+        ("float32", new(Metric::L2)),
+        ("packed", new(Metric::Cosine).packed()),
+        ("float16", new(Metric::L2).with_elements(Element::Float16)),
+        ("bfloat16", new(Metric::L1).with_elements(Element::BFloat16)),
+        ("int8", new(Metric::InnerProduct).with_elements(Element::Int8)),
+        ("bits", new(Metric::Hamming)),
+        ("few bits", new(Metric::L2).with_few_bits(1)),
+    ] {
+        let (mut graph, mut data) = (graph, Clusters::new(4, 32, 5, 6));
+        let mut vector = || -> Vec<f32> {
+            let vector = data.vector();
+            let bit = |number: &f32| f32::from(u8::from(*number > 0.0));
+            if name == "bits" { vector.iter().map(bit).collect() } else { vector }
+        };
         for _ in 0..500 {
-            graph.insert(&data.vector()).unwrap();
+            graph.insert(&vector()).unwrap();
         }
         let mut searcher = Searcher::default();
-        let queries: Vec<Vec<f32>> = (0..50).map(|_| data.vector()).collect();
-        let answers = |searcher: &mut Searcher| -> usize {
-            queries.iter().map(|query| graph.search(query, 10, 50, searcher).unwrap().len()).sum()
+        let queries: Vec<Vec<f32>> = (0..50).map(|_| vector()).collect();
+        let (few, most): (Vec<u32>, Vec<u32>) = ((0..500).step_by(9).collect(), (0..450).collect());
+        let search = |searcher: &mut Searcher| {
+            for query in &queries {
+                assert_eq!(graph.search(query, 10, 50, searcher).unwrap().len(), 10, "{name}");
+                for (ef, part) in [(20, Part::First), (40, Part::Next), (80, Part::Next), (100, Part::Whole)]
+                {
+                    assert!(
+                        graph.search_candidates(query, ef, part, searcher).unwrap().count() >= ef,
+                        "{name}"
+                    );
+                }
+                for nodes in [&few, &most] {
+                    graph.search_among(query, nodes, 10, searcher).unwrap();
+                    assert_eq!(searcher.found_among().len(), 10, "{name}");
+                }
+            }
         };
-        assert_eq!(answers(&mut searcher), 500);
+        search(&mut searcher);
         let before = Counting::allocations();
-        assert_eq!(answers(&mut searcher), 500);
-        assert_eq!(Counting::allocations() - before, 0);
+        search(&mut searcher);
+        assert_eq!(Counting::allocations() - before, 0, "{name}");
+    }
+}
+
+#[test]
+fn a_search_among_many_nodes_ends_when_it_is_told_to() {
+    let mut graph = MemoryGraph::new(Metric::L2, 8, Limits::default());
+    let mut data = Clusters::new(6, 8, 20, 4);
+    for _ in 0..6000 {
+        graph.insert(&data.vector()).unwrap();
+    }
+    let (query, mut searcher) = (data.vector(), Searcher::default());
+    // One by one, and by a walk.
+    for (nodes, ef) in [((0..6000).collect::<Vec<u32>>(), 3000), ((0..5900).collect(), 300)] {
+        let mut asked = 0;
+        let mut stop = || {
+            asked += 1;
+            false
+        };
+        let way = graph.search_among_while(&query, &nodes, ef, &mut searcher, &mut stop).unwrap();
+        assert_eq!((way, asked), (None, 1), "{ef}");
     }
 }
 

@@ -177,6 +177,8 @@ fn config(settings: Settings) -> Result<Config, Failure> {
         dir: settings.dir.unwrap_or_default(),
         key: settings.key_file.as_deref().map(key).transpose()?,
         cache_bytes: settings.cache_bytes.map(|bytes| bytes.0),
+        vector_memory: settings.vector_memory.map(|bytes| bytes.0),
+        vector_build_threads: settings.vector_build_threads.map(|threads| size(threads.0)),
         durability: match settings.durability.map(|choice| choice.0) {
             Some(DurabilityName::Durable) | None => Durability::Durable,
             Some(DurabilityName::Relaxed) => Durability::Relaxed,

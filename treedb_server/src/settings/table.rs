@@ -96,6 +96,10 @@ settings! {
         key_file: PathBuf = Unset("not encrypted", r#""/etc/treedb/key""#);
         /// Maximal bytes of pages in memory
         cache_bytes: Bytes<65_536> = Unset("decided by the system; with a key: 64 MiB", r#""4GiB""#);
+        /// Maximal bytes of the copies of vector indexes in memory, by which they are searched, and of vector indexes while they are built
+        vector_memory: Bytes<0> = Unset("a quarter of the memory, at least 1 GiB; with cache_bytes: as much as that", r#""8GiB""#);
+        /// Threads that build a vector index
+        vector_build_threads: Count<1> = Unset("one for each core", "2");
         /// When a write without a write concern is acknowledged
         durability: Choice<DurabilityName> = Is("durable");
         /// Whether changes are recorded for change streams; stored in the database

@@ -46,7 +46,8 @@ def busy(tmp_path_factory):
     directory = tmp_path_factory.mktemp("busy")
     (directory / "password").write_text("secret\n")
     server = Server(directory / "data", "--auth", "--root-user", "root", "--root-password-file", str(directory / "password"),
-                    "--replica-set", "rs", "--cache-bytes", "1MiB", "--slow-millis", "0", "--cursor-seconds", "1",
+                    "--replica-set", "rs", "--cache-bytes", "1MiB", "--vector-memory", "70KiB",
+                    "--vector-build-threads", "1", "--slow-millis", "0", "--cursor-seconds", "1",
                     native=True, admin=True)
     login = {"username": "root", "password": "secret"}
     with server.client(**login) as client:
@@ -71,6 +72,15 @@ def busy(tmp_path_factory):
             films.insert_one({"_id": 5})
         with server.client(username="root", password="wrong") as stranger, pytest.raises(pymongo.errors.OperationFailure):
             stranger.admin.command("ping")
+        # The second copy does not fit beside the first.
+        for name in ("near", "far"):
+            field = {"type": "vector", "path": "v", "numDimensions": 32, "similarity": "euclidean"}
+            vectors = client.shop[name]
+            vectors.insert_many([{"_id": i, "v": [(i * j) % 7 + j / 100 for j in range(32)]} for i in range(100)])
+            vectors.create_search_index({"name": "v", "type": "vectorSearch", "definition": {"fields": [field]}})
+            search = {"index": "v", "path": "v", "queryVector": [1.0] * 32, "numCandidates": 100, "limit": 3}
+            for _ in range(3):
+                assert len(list(vectors.aggregate([{"$vectorSearch": search}]))) == 3
         client.admin.command("fsync")
         deadline = time.monotonic() + 30
         while value(scrape(server), "treedb_cursors_timed_out_total") < 1:
@@ -186,6 +196,19 @@ def test_storage_log_checkpoints_stalls_and_cache_are_measured(busy):
     assert value(families, "treedb_cache_misses_total") >= 1
     assert value(families, "process_resident_memory_bytes") > 1_000_000
     assert value(families, "process_open_fds") < value(families, "process_max_fds")
+
+
+def test_what_vector_indexes_take_in_memory_is_measured_and_limited(busy):
+    families = scrape(busy)
+    assert value(families, "treedb_vector_memory_limit_bytes") == 70 << 10
+    assert 100 * 32 * 4 < value(families, "treedb_vector_memory_bytes") <= 70 << 10
+    assert value(families, "treedb_vector_indexes_in_memory") == 1
+    assert value(families, "treedb_vector_indexes_not_in_memory") == 1
+    assert value(families, "treedb_vector_builds_bytes") == 0
+    with busy.client(username="root", password="secret") as client:
+        memory = client.admin.command("serverStatus")["treedb"]["vectorMemory"]
+    assert (memory["limitBytes"], memory["indexes"], memory["indexesNotInMemory"]) == (70 << 10, 1, 1)
+    assert memory["bytes"] == value(families, "treedb_vector_memory_bytes") and memory["buildingBytes"] == 0
 
 
 def test_names_and_units_are_those_of_prometheus(busy):

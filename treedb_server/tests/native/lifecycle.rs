@@ -80,6 +80,8 @@ fn with_limits(limits: Limits, test: impl FnOnce(std::net::SocketAddr)) {
         dir: dir.path().to_owned(),
         key: None,
         cache_bytes: None,
+        vector_memory: None,
+        vector_build_threads: None,
         mongo: "127.0.0.1:0".parse().unwrap(),
         replica_set: None,
         advertised: None,

@@ -32,7 +32,8 @@ use crate::read::view::View;
 pub(crate) use build::{BuildSlice, Progress, building};
 pub(crate) use change::{Holder, IndexChange, Versions, index_changes};
 pub(crate) use pending::{Pending, Uncommitted};
-pub(crate) use vector::Images;
+pub use vector::VectorMemory;
+pub(crate) use vector::{Images, NearestRows};
 
 /// Evaluates an expression with the definition of an index bound to a name, whatever the index's kind: the table of all kinds.
 macro_rules! by_kind {

@@ -55,15 +55,16 @@ pub(crate) fn recall(view: &View<'_, impl Reads>, searches: usize) -> Result<Vec
                 continue;
             }
             let request = VectorSearchRequest::new(&def.name, vector, NEIGHBORS + 1).candidates(candidates);
-            let others = |found: Vec<Neighbor>| -> Vec<f32> {
-                // Its own document is the nearest, or as near as the nearest.
-                found.iter().skip(1).map(|neighbor| neighbor.distance).collect()
-            };
+            // Its own document is the nearest, or as near as the nearest.
+            let others = |found: Vec<Neighbor>| -> Vec<Neighbor> { found.into_iter().skip(1).collect() };
             let found = others(vector_search(view, &view.context(), &request)?.neighbors);
             let exact = others(vector_search(view, &view.context(), &request.exact())?.neighbors);
-            // Of equally distant ones, any will do.
-            let most = exact.last().copied().unwrap_or(f32::NEG_INFINITY);
-            hits += found.iter().filter(|distance| **distance <= most).count();
+            // Of equally distant ones, any will do. The last digits of distances may be others than those of documents.
+            let most = exact.last().map_or(f32::NEG_INFINITY, |farthest| farthest.distance);
+            let is_hit = |one: &&Neighbor| {
+                one.distance <= most || exact.iter().any(|other| other.document == one.document)
+            };
+            hits += found.iter().filter(is_hit).count();
             wanted += exact.len();
         }
         let recall = if wanted == 0 { 1.0 } else { hits as f64 / wanted as f64 };

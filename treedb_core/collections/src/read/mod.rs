@@ -7,6 +7,7 @@
 //! | `of_view` | finds in views, by their pipelines |
 //! | `point_lookup` | finds by `_id` and other indexed values, by the planner's rules and without a plan |
 //! | `vector_search` | the documents with the nearest vectors |
+//! | `vector_searcher` | the same one search after another, without allocating |
 //! | `distinct` | the distinct values of a field |
 //! | `for_each` | documents of a find, borrowed |
 //! | `json` | documents as JSON text |
@@ -27,4 +28,5 @@ pub(crate) mod point_lookup;
 pub(crate) mod tail;
 mod top_k;
 pub(crate) mod vector_search;
+pub(crate) mod vector_searcher;
 pub(crate) mod view;

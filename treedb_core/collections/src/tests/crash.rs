@@ -45,6 +45,27 @@ struct Run {
 
 const NAMES: [&str; 2] = ["shop.orders", "shop.users"];
 
+/// Links of a node of a new vector index, and of one with another definition.
+const LINKS: i32 = 4;
+const OTHER_LINKS: i32 = 3;
+
+/// Names of vector indexes, and their fields by how many links a node gets.
+const VECTORS: [(&str, fn(i32) -> Document); 6] = [
+    ("codes", |links| vector("v", "cosine", "quantization", "scalar", links)),
+    ("floats", |links| vector("v", "cosine", "quantization", "none", links)),
+    ("bits of floats", |links| vector("v", "cosine", "quantization", "binary", links)),
+    ("bytes", |links| vector("v", "euclidean", "elements", "int8", links)),
+    ("halves", |links| vector("v", "manhattan", "elements", "float16", links)),
+    ("bits", |links| vector("b", "hamming", "quantization", "none", links)),
+];
+
+fn vector(path: &str, similarity: &str, option: &str, value: &str, links: i32) -> Document {
+    doc! {
+        "path": path, "numDimensions": 4, "similarity": similarity, option: value,
+        "hnswOptions": { "maxEdges": links, "numEdgeCandidates": 20 },
+    }
+}
+
 /// Words of which some are equal ignoring case, and more ignoring accents.
 const WORDS: [&str; 6] = ["a", "A", "\u{e1}", "b", "B", ""];
 
@@ -111,7 +132,7 @@ impl Run {
             doc.extend(doc! { "word": WORDS[self.dice.below(WORDS.len())], "code": code });
         }
         if self.vectors {
-            doc.insert("v", self.vectors());
+            doc.extend([("v".to_owned(), self.vectors()), ("b".to_owned(), self.bits())]);
         }
         // Some documents need a new shape.
         if self.dice.chance(8) {
@@ -126,6 +147,27 @@ impl Run {
             0 => (0..self.dice.below(4)).map(|_| self.vector()).collect::<Vec<_>>().into(),
             _ => self.vector(),
         }
+    }
+
+    /// Four bits.
+    fn bits(&mut self) -> Bson {
+        (0..4).map(|_| i32::from(self.dice.chance(50))).collect::<Vec<_>>().into()
+    }
+
+    /// Gives one of the vector indexes of a collection another definition.
+    fn update_search_index(
+        &mut self,
+        collection: &Collection,
+        contents: Option<&mut Contents>,
+    ) -> Result<()> {
+        let Some(contents) = contents.filter(|contents| !contents.links.is_empty()) else { return Ok(()) };
+        let at = self.dice.below(contents.links.len());
+        let Some((name, links)) = contents.links.iter_mut().nth(at) else { return Ok(()) };
+        *links = if *links == LINKS { OTHER_LINKS } else { LINKS };
+        let (_, field) = VECTORS.iter().find(|(own, _)| own == name).unwrap();
+        let mut vector = doc! { "type": "vector" };
+        vector.extend(field(*links));
+        collection.update_search_index(name, &raw(&doc! { "fields": [vector] }))
     }
 
     /// A vector of the right dimensions, or of others.
@@ -184,18 +226,9 @@ impl Run {
     fn specs(&self) -> Vec<IndexSpec> {
         let on = |key: Document| IndexSpec::new(raw(&key));
         if self.vectors {
-            let vector = |quantization: &str| {
-                IndexSpec::vector(rawdoc! {
-                    "path": "v", "numDimensions": 4, "similarity": "cosine", "quantization": quantization,
-                    "hnswOptions": { "maxEdges": 4, "numEdgeCandidates": 20 },
-                })
-            };
-            return vec![
-                vector("scalar").name("codes"),
-                vector("none").name("floats"),
-                vector("binary").name("bits"),
-                on(doc! { "kind": 1 }),
-            ];
+            let vectors =
+                VECTORS.iter().map(|(name, field)| IndexSpec::vector(raw(&field(LINKS))).name(*name));
+            return vectors.chain([on(doc! { "kind": 1 })]).collect();
         }
         if !self.collated {
             return vec![
@@ -236,8 +269,13 @@ impl Run {
         let kind = self.dice.below(5) as i32;
         let roll = self.dice.below(100);
         // Indexes and drops have the database's durability: they are always durable.
-        let ddl = roll >= 76 && !(85..88).contains(&roll);
+        let replaces = self.vectors && (70..76).contains(&roll);
+        let ddl = replaces || roll >= 76 && !(85..88).contains(&roll);
         let what = match roll {
+            _ if replaces => {
+                self.update_search_index(&collection, after.get_mut(name))?;
+                "update search index".to_owned()
+            }
             0..25 => {
                 let doc = self.document();
                 collection.insert_one(raw(&doc))?;
@@ -255,7 +293,7 @@ impl Run {
                 let note = "n".repeat(self.dice.below(10) * 150);
                 let mut set = doc! { "tags": tags, "note": note };
                 if self.vectors {
-                    set.insert("v", self.vectors());
+                    set.extend([("v".to_owned(), self.vectors()), ("b".to_owned(), self.bits())]);
                 }
                 let update = doc! { "$inc": { "kind": 1 }, "$set": set.clone() };
                 let wanted = self.wanted(kind);
@@ -276,9 +314,16 @@ impl Run {
                 "delete many".to_owned()
             }
             76..85 => {
-                let specs = self.specs();
+                let mut specs = self.specs();
+                // Those that have another definition now would be refused.
+                let links = after.get(name).map(|contents| contents.links.clone()).unwrap_or_default();
+                specs.retain(|spec| links.get(&spec.index_name().unwrap()) != Some(&OTHER_LINKS));
                 let index = collection.create_index(specs[self.dice.below(specs.len())].clone())?;
-                after.entry(name.to_owned()).or_insert_with(Contents::fresh).indexes.insert(index.clone());
+                let contents = after.entry(name.to_owned()).or_insert_with(Contents::fresh);
+                contents.indexes.insert(index.clone());
+                if VECTORS.iter().any(|(name, _)| *name == index) {
+                    contents.links.insert(index.clone(), LINKS);
+                }
                 format!("create index {index}")
             }
             85..88 => {
@@ -327,7 +372,9 @@ impl Run {
                 let names = after.get(name).map(|contents| contents.indexes.clone()).unwrap_or_default();
                 if let Some(index) = names.iter().find(|name| *name != "_id_") {
                     collection.drop_index(index)?;
-                    after.get_mut(name).unwrap().indexes.remove(index);
+                    let contents = after.get_mut(name).unwrap();
+                    contents.indexes.remove(index);
+                    contents.links.remove(index);
                 }
                 "drop index".to_owned()
             }

@@ -57,17 +57,26 @@ pub(super) fn raw(doc: &Document) -> RawDocumentBuf {
     RawDocumentBuf::try_from(doc).unwrap()
 }
 
-/// The contents of a collection: documents by `_id`, and the names of its indexes.
+/// The contents of a collection: documents by `_id`, the names of its indexes, and the most links of a node of those that are of vectors.
 #[derive(Debug, Clone, Default, PartialEq)]
 struct Contents {
     docs: BTreeMap<i32, Document>,
     indexes: BTreeSet<String>,
+    links: BTreeMap<String, i32>,
 }
 
 impl Contents {
     fn fresh() -> Self {
-        Contents { docs: BTreeMap::new(), indexes: ["_id_".to_owned()].into() }
+        Contents { indexes: ["_id_".to_owned()].into(), ..Contents::default() }
     }
+}
+
+/// The `maxEdges` of the definition of a search index.
+fn links_of(spec: &RawDocumentBuf) -> i32 {
+    let spec = Document::try_from(spec).unwrap();
+    let fields = spec.get_document("definition").unwrap().get_array("fields").unwrap();
+    let options = fields[0].as_document().unwrap().get_document("hnswOptions").unwrap();
+    options.get_i32("maxEdges").unwrap()
 }
 
 /// Every collection of a database by name.
@@ -87,7 +96,10 @@ fn dump(db: &Database) -> Result<State> {
             }
             let search = collection.search_indexes()?.unwrap_or_default();
             let search = search.into_iter().filter(|index| index.ready);
-            contents.indexes.extend(search.map(|index| index.name));
+            for index in search {
+                contents.links.insert(index.name.clone(), links_of(&index.spec));
+                contents.indexes.insert(index.name);
+            }
             for index in collection.indexes()?.unwrap_or_default() {
                 contents.indexes.insert(index.get_str("name").unwrap().to_owned());
             }

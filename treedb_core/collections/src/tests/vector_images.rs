@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use bson::{doc, rawdoc};
 use treedb_query::error::ErrorCode;
@@ -33,11 +33,22 @@ fn set(vector: &[f32]) -> RawDocumentBuf {
 
 /// A collection with a vector index over documents `0..count`.
 fn things(db: &Database, count: i32, quantization: &str, rng: &mut Rng) -> Collection {
-    let things = db.collection("shop.things").unwrap();
+    things_called(db, "shop.things", count, ("euclidean", quantization), rng)
+}
+
+/// The same of another name, with another similarity.
+fn things_called(
+    db: &Database,
+    name: &str,
+    count: i32,
+    (similarity, quantization): (&str, &str),
+    rng: &mut Rng,
+) -> Collection {
+    let things = db.collection(name).unwrap();
     let documents: Vec<_> = (0..count).map(|id| document(id, &floats(rng))).collect();
     things.insert_many(&documents, true).unwrap();
     let definition = rawdoc! {
-        "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": "euclidean", "quantization": quantization,
+        "path": "v", "numDimensions": DIMENSIONS as i32, "similarity": similarity, "quantization": quantization,
     };
     things.create_index(IndexSpec::vector(definition).name("near")).unwrap();
     things
@@ -440,6 +451,67 @@ fn images_take_no_more_memory_than_they_may_and_go_with_their_index() {
     assert!(bytes > 0 && bytes < whole / 2, "{bytes}");
     assert!(db.drop_collection("shop.things").unwrap());
     assert_eq!(db.vector_memory(), 0);
+}
+
+/// Whether a search uses an image.
+fn uses_image(things: &Collection, rng: &mut Rng) -> bool {
+    let request = VectorSearchRequest::new("near", floats(rng), 1).filter(rawdoc! { "_id": { "$lt": 100 } });
+    things.vector_search_answer(&request).unwrap().work.path == SearchPath::MatchingRows
+}
+
+#[test]
+fn an_index_that_is_searched_gets_the_room_of_one_that_is_not_any_more_but_not_of_one_that_is() {
+    let mut rng = Rng::new(41);
+    let db = open(&SimDisk::new()).unwrap();
+    let one = things(&db, 1000, "scalar", &mut rng);
+    let other = things_called(&db, "shop.others", 1000, ("euclidean", "none"), &mut rng);
+    build_image(&db, &one, &mut rng);
+    let limit = db.vector_memory() * 3 / 2;
+    db.set_vector_memory(limit);
+    for _ in 0..12 {
+        assert!(uses_image(&one, &mut rng) && !uses_image(&other, &mut rng));
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let memory = db.vector_memory_use();
+    assert_eq!((memory.images, memory.without_image, memory.limit_bytes), (1, 1, limit));
+    for (now, before) in [(&other, &one), (&one, &other)] {
+        // Nobody searches the one before from here on.
+        uses_image(now, &mut rng);
+        std::thread::sleep(Duration::from_millis(120));
+        let used: Vec<bool> = (0..20).map(|_| uses_image(now, &mut rng)).collect();
+        assert!(used.ends_with(&[true]), "{used:?}");
+        assert!(db.vector_memory() <= limit && db.vector_memory_use().images == 1);
+        check_all(now, &mut rng);
+        check_all(before, &mut rng);
+        assert!(uses_image(now, &mut rng) && !uses_image(before, &mut rng));
+    }
+}
+
+#[test]
+fn distances_of_images_with_packed_vectors_are_those_of_the_documents_but_for_their_last_digits() {
+    for (seed, similarity) in [(51, "cosine"), (52, "dotProduct")] {
+        let mut rng = Rng::new(seed);
+        let db = open(&SimDisk::new()).unwrap();
+        let things = things_called(&db, "shop.things", 1500, (similarity, "scalar"), &mut rng);
+        build_image(&db, &things, &mut rng);
+        for round in 0..30 {
+            let id = rng.below(1500) as i32;
+            things.update(UpdateRequest::one(rawdoc! { "_id": id }, set(&floats(&mut rng)))).unwrap();
+            let request = all(floats(&mut rng));
+            for request in [request.clone(), request.filter(rawdoc! { "_id": { "$lt": 20 * round + 5 } })] {
+                let exact = things.vector_search(&request.clone().exact()).unwrap();
+                let found = things.vector_search(&request).unwrap();
+                assert_eq!(found.len(), exact.len());
+                let distances: BTreeMap<i32, f32> =
+                    found.iter().map(|one| (one.document.get_i32("_id").unwrap(), one.distance)).collect();
+                assert!(found.is_sorted_by(|a, b| a.distance <= b.distance + 1e-5));
+                for one in &exact {
+                    let distance = distances[&one.document.get_i32("_id").unwrap()];
+                    assert!((distance - one.distance).abs() < 1e-6, "{distance} {}", one.distance);
+                }
+            }
+        }
+    }
 }
 
 #[test]

@@ -389,7 +389,9 @@ fn many_searches_at_once_find_what_each_finds_alone() {
     things.insert_many(&documents, true).unwrap();
     things.create_index(spec("cosine", "scalar")).unwrap();
     let requests: Vec<_> = (1..40).map(|limit| search(vector(&mut rng), limit)).collect();
-    let alone: Vec<_> = requests.iter().map(|request| things.vector_search(request).unwrap()).collect();
+    let answers = || -> Vec<_> { requests.iter().map(|one| things.vector_search(one).unwrap()).collect() };
+    // The first build the image, whose distances differ from those of the documents in their last digits.
+    let (_, alone) = (answers(), answers());
     for _ in 0..3 {
         assert_eq!(things.vector_search_many(&requests).unwrap(), alone);
     }

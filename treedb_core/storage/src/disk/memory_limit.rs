@@ -10,7 +10,7 @@ const GROUPS: [(&str, &str, &str); 2] =
 
 /// Bytes of memory that this process may use: those of the machine, or fewer if its control group, or one above that,
 /// has a limit. Looked up once.
-pub(crate) fn memory_limit() -> u64 {
+pub fn memory_limit() -> u64 {
     static LIMIT: OnceLock<u64> = OnceLock::new();
     *LIMIT.get_or_init(find_limit)
 }

@@ -21,7 +21,7 @@ pub use map::Mapping;
 pub(crate) use map::test_unit;
 pub(crate) use map::unit;
 pub use memory::MemoryDisk;
-pub(crate) use memory_limit::memory_limit;
+pub use memory_limit::memory_limit;
 pub use real::RealDisk;
 pub use scratch::scratch;
 pub use sim::SimDisk;

@@ -279,6 +279,12 @@ pub trait Reads {
         Ok(Rows::new(context, &found.rows(), from))
     }
 
+    /// The number that the next row appended to a table of rows gets: greater than those of all that are there.
+    fn next_row(&self, table: &Table) -> Result<u64> {
+        table.expect(TableKind::Rows)?;
+        Ok(self.find(table)?.record.next_row)
+    }
+
     /// Number of entries: of keys, of rows, of pairs in a dup table.
     fn len(&self, table: &Table) -> Result<u64> {
         Ok(self.find(table)?.record.entries())

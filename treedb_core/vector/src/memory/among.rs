@@ -20,6 +20,9 @@ const COMPARED_PER_FOUND: usize = 13;
 /// Nodes whose scores are computed at a time when they are compared one by one.
 const SCORED: usize = 64;
 
+/// Nodes that are compared, about, until the caller is asked again whether the search is to go on.
+const ASKED: usize = 1024;
+
 /// How the nearest among some nodes were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
@@ -106,6 +109,22 @@ impl MemoryGraph {
         ef: usize,
         searcher: &mut Searcher,
     ) -> Result<Way, Unfit> {
+        let way = self.search_among_while(vector, nodes, ef, searcher, &mut || true)?;
+        Ok(way.unwrap_or(Way::OneByOne))
+    }
+
+    /// The same, as long as `goes_on` says so, which is asked every thousand nodes or so; `None` if it did not.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn search_among_while(
+        &self,
+        vector: &[f32],
+        nodes: &[u32],
+        ef: usize,
+        searcher: &mut Searcher,
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Result<Option<Way>, Unfit> {
         let Searcher { scratch, codes, among, .. } = searcher;
         let (query, ef) = (self.prepare(vector, codes)?, ef.max(1));
         scratch.compared = 0;
@@ -115,24 +134,30 @@ impl MemoryGraph {
         let mut way = Way::OneByOne;
         if by_walk < nodes.len() {
             among.want(nodes);
-            if self.walk_among(&query, ef, nodes.len(), scratch, among) {
-                let Among { nearest, found, .. } = among;
-                found.found().iter().for_each(|found| nearest.add(found.score, found.node));
-                return Ok(Way::Walk);
+            match self.walk_among(&query, ef, nodes.len(), scratch, among, goes_on) {
+                None => return Ok(None),
+                Some(true) => {
+                    let Among { nearest, found, .. } = among;
+                    found.found().iter().for_each(|found| nearest.add(found.score, found.node));
+                    return Ok(Some(Way::Walk));
+                }
+                Some(false) => way = Way::AfterWalk,
             }
-            way = Way::AfterWalk;
         }
         scratch.compared += nodes.len();
         let Among { nearest, scores, .. } = among;
-        for nodes in nodes.chunks(SCORED) {
+        for (at, nodes) in nodes.chunks(SCORED).enumerate() {
+            if at % (ASKED / SCORED) == ASKED / SCORED - 1 && !goes_on() {
+                return Ok(None);
+            }
             let Ok(()) = self.scores(&query, nodes, scores);
             nodes.iter().zip(scores.iter()).for_each(|(node, score)| nearest.add(comparable(*score), *node));
         }
-        Ok(way)
+        Ok(Some(way))
     }
 
     /// Walks the graph until the nearest `ef` of the wanted nodes are found; false if `most` were compared before, or the walk has reached
-    /// fewer.
+    /// fewer; `None` if it was not to go on.
     fn walk_among(
         &self,
         query: &Query<'_>,
@@ -140,7 +165,9 @@ impl MemoryGraph {
         most: usize,
         scratch: &mut Scratch<u32, Stamps>,
         among: &mut Among,
-    ) -> bool {
+        goes_on: &mut dyn FnMut() -> bool,
+    ) -> Option<bool> {
+        let mut asked = 0;
         let Ok(()) = graph::search(self, query, 1, scratch);
         scratch.visited.clear();
         among.candidates.clear();
@@ -151,10 +178,16 @@ impl MemoryGraph {
         }
         while let Some(candidate) = among.candidates.pop() {
             if among.limit(ef).is_some_and(|limit| candidate.score > limit) {
-                return true;
+                return Some(true);
             }
             if scratch.compared >= most {
-                return false;
+                return Some(false);
+            }
+            if scratch.compared - asked >= ASKED {
+                asked = scratch.compared;
+                if !goes_on() {
+                    return None;
+                }
             }
             let (mut links, mut scores) =
                 (std::mem::take(&mut among.links), std::mem::take(&mut among.scores));
@@ -168,7 +201,7 @@ impl MemoryGraph {
             links.iter().zip(&scores).for_each(|(node, score)| among.meet(*score, *node, ef));
             (among.links, among.scores) = (links, scores);
         }
-        among.found.found().len() == ef
+        Some(among.found.found().len() == ef)
     }
 }
 

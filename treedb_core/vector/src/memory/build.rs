@@ -51,6 +51,12 @@ impl<H: Host> Builder<H> {
         Ok(node)
     }
 
+    /// Gives up the scores of links, two fifths of the memory of a graph of codes of few dimensions: from then on they are computed when they
+    /// are needed, which takes longer. False if that was done before.
+    pub fn shed(&mut self) -> bool {
+        self.graph.scores.take().is_some()
+    }
+
     /// Bytes that so many nodes take while they are added, about: with what each thread needs to know the nodes that it has met.
     pub fn bytes_of(&self, nodes: usize) -> usize {
         self.graph.bytes_of(nodes) + self.workers.len() * nodes.next_power_of_two()

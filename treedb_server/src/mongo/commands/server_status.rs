@@ -37,6 +37,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let counts = context.operations.counts();
     let (active, readers, writers) = context.operations.active();
     let memory = Memory::read();
+    let vectors = context.database.vector_memory_use();
     let mut all = rawdoc! {
         "host": hostname(),
         "version": MONGODB_VERSION,
@@ -95,7 +96,17 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "totalCommitted": count(transactions.committed),
             "totalAborted": count(transactions.aborted),
         },
-        "treedb": { "version": env!("CARGO_PKG_VERSION"), "diskBytes": disk_bytes(request)? },
+        "treedb": {
+            "version": env!("CARGO_PKG_VERSION"),
+            "diskBytes": disk_bytes(request)?,
+            "vectorMemory": {
+                "bytes": count(vectors.bytes),
+                "buildingBytes": count(vectors.building_bytes),
+                "limitBytes": count(vectors.limit_bytes),
+                "indexes": count(vectors.images),
+                "indexesNotInMemory": count(vectors.without_image),
+            },
+        },
     };
     if let Topology::Member(member) = &context.topology {
         let mut hosts = RawArrayBuf::new();

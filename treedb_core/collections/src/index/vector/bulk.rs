@@ -128,8 +128,12 @@ fn collect<'b>(
             return Ok(None);
         }
         let nodes = numbers.len() + vectors.len();
-        let bytes = builder.bytes_of(nodes) + size_of::<u64>() * nodes.next_power_of_two();
-        if builder.graph().is_full() || !memory.grow_to(bytes as u64) {
+        let bytes =
+            |builder: &Builder| builder.bytes_of(nodes) + size_of::<u64>() * nodes.next_power_of_two();
+        let has_room = memory.grow_to(bytes(&builder) as u64)
+            // A build without scores is slower, and much faster than adding rows to the table.
+            || builder.shed() && memory.grow_to(bytes(&builder) as u64);
+        if builder.graph().is_full() || !has_room {
             if from == 0 {
                 return Ok(None);
             }

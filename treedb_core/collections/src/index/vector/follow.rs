@@ -94,7 +94,7 @@ impl Follower {
     }
 
     /// Bytes that an image of so many nodes takes, with some to spare.
-    fn bytes_of(contents: &Contents, nodes: usize) -> u64 {
+    pub(super) fn bytes_of(contents: &Contents, nodes: usize) -> u64 {
         let each = MAP_ENTRY + size_of::<u64>();
         let numbers = contents.numbers.bytes_of(nodes) + RowNodes::bytes_of(nodes);
         let bytes = contents.graph.bytes_of(nodes) + numbers + each * nodes;
@@ -118,6 +118,7 @@ impl Follower {
             return Ok(Progress::TooLarge);
         }
         let (loaded, new_documents, known) = (HashSet::default(), None, Known::default());
+        let rows_end = view.reads.next_row(&view.meta.rows)?;
         let mut reading = Reading {
             follower: self,
             contents,
@@ -128,6 +129,7 @@ impl Follower {
             loaded,
             new_documents,
             known,
+            rows_end,
         };
         let follower = &mut *reading.follower;
         if follower.since == 0 {
@@ -228,6 +230,8 @@ struct Reading<'r, R> {
     /// Which documents may be newer than a transaction: see [`Reads::new_rows`].
     new_documents: Option<(u64, Vec<Range<u64>>)>,
     known: Known,
+    /// All rows of the collection are below this number.
+    rows_end: u64,
 }
 
 impl<R: Reads> Reading<'_, R> {
@@ -286,9 +290,7 @@ impl<R: Reads> Reading<'_, R> {
             self.follower.vectors -= usize::from(self.contents.has_vector(node));
             self.contents.graph.forget(node);
             self.contents.numbers.get_mut(node).fill(0);
-            if position_of(number) == 0 {
-                self.contents.rows.set(row_of(number), None);
-            }
+            self.contents.set_node(row_of(number), position_of(number), None);
             self.follower.forgotten += 1;
         }
     }
@@ -353,15 +355,17 @@ impl<R: Reads> Reading<'_, R> {
 
     /// Sets the vector of a node.
     fn set_vector(&mut self, number: u64, vector: &[f32]) -> Result<()> {
+        // The memory of rows is proportional to the greatest.
+        if row_of(number) >= self.rows_end || position_of(number) >= Vectors::MOST as u64 {
+            return Err(damaged(self.def, "the number of a node"));
+        }
         let (node, contents) = (self.node(number), &mut *self.contents);
         contents.graph.set_vector(node, vector).map_err(|_| damaged(self.def, "a node"))?;
         self.follower.vectors += usize::from(!contents.has_vector(node));
         if contents.number(node) != number {
             contents.numbers.get_mut(node).fill(number);
-            match position_of(number) {
-                0 => contents.rows.set(row_of(number), Some(node)),
-                _ => contents.several = true,
-            }
+            contents.set_node(row_of(number), position_of(number), Some(node));
+            contents.several |= position_of(number) > 0;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasherDefault, Hasher};
 
 use treedb_query::error::{QueryError, Result};
-use treedb_query::index::vector::{Quantization, VectorDef};
+use treedb_query::index::vector::{Metric, Quantization, VectorDef};
 use treedb_storage::{Reads, Table, WriteTxn};
 use treedb_vector::graph::{self, Limits, Link, Nodes, NodesMut, Scratch, Visited};
 use treedb_vector::memory::MemoryGraph;
@@ -37,11 +37,15 @@ pub(super) fn empty_graph(def: &VectorDef) -> MemoryGraph {
 }
 
 /// A graph in memory for searches, to which the links of the stored one are copied.
+///
+/// With codes of 8 bits, 16 more make each element as exact as products need it: what is off is less than what rounding in their sums is.
+/// Differences need it as it is: two vectors that are the same are exactly 0 apart.
 pub(super) fn empty_image(def: &VectorDef) -> MemoryGraph {
     let graph = empty_graph(def).without_scores();
-    match def.quantization.few_bits() {
-        Some(bits) => graph.with_few_bits(bits),
-        None => graph,
+    match (def.quantization.few_bits(), def.metric) {
+        (Some(bits), _) => graph.with_few_bits(bits),
+        (None, Metric::Cosine | Metric::InnerProduct) => graph.packed(),
+        _ => graph,
     }
 }
 
@@ -164,6 +168,8 @@ pub(super) struct GraphEdit<'g, R> {
     head: Head,
     links: RefCell<NodeMap<NodeLinks>>,
     scratch: Scratch<u64, Met>,
+    /// Nothing changes: links that were read may be forgotten.
+    only_reads: bool,
 }
 
 /// What a write has changed in the graph.
@@ -229,7 +235,7 @@ pub(super) fn damage(
     table: &Table,
     nodes: &BTreeSet<u64>,
 ) -> Result<Option<String>> {
-    let graph = GraphEdit::begin(def, reads, table)?;
+    let graph = GraphEdit::begin_to_read(def, reads, table)?;
     let damage = graph::check(&graph, nodes, &graph.limits)?;
     Ok(damage.first().map(|first| format!("has a damaged graph: {first:?}")))
 }
@@ -255,7 +261,12 @@ impl<'g, R: Reads> GraphEdit<'g, R> {
         let stored = StoredGraph::new(def, reads, table);
         let head = stored.head()?;
         let (links, scratch) = (RefCell::default(), Scratch::default());
-        Ok(GraphEdit { stored, limits: limits(def), head, links, scratch })
+        Ok(GraphEdit { stored, limits: limits(def), head, links, scratch, only_reads: false })
+    }
+
+    /// The graph as it is, of which the links of some nodes are in memory.
+    fn begin_to_read(def: &'g VectorDef, reads: &'g R, table: &'g Table) -> Result<Self> {
+        Ok(GraphEdit { only_reads: true, ..Self::begin(def, reads, table)? })
     }
 
     fn finish(self) -> GraphChanges {
@@ -302,6 +313,9 @@ impl<'g, R: Reads> GraphEdit<'g, R> {
             }
             Some(())
         })?;
+        if self.only_reads && all.len() >= CACHED {
+            all.clear();
+        }
         Ok(visit(all.entry(node).or_insert(NodeLinks { levels, changed: false })))
     }
 }
@@ -377,5 +391,31 @@ impl<R: Reads> NodesMut for GraphEdit<'_, R> {
 
     fn is_copy(&self, a: u64, b: u64) -> Result<bool> {
         self.stored.with_vector(a, |a| self.stored.with_vector(b, |b| a == b))?
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use bson::rawdoc;
+    use treedb_storage::disk::SimDisk;
+
+    use super::*;
+    use crate::IndexSpec;
+
+    #[test]
+    fn a_check_of_a_graph_keeps_the_links_of_some_of_its_nodes_only() {
+        let db = crate::tests::open(&SimDisk::new()).unwrap();
+        let things = db.collection("shop.things").unwrap();
+        let document = |n: i32| rawdoc! { "_id": n, "v": [n % 17, n % 31] };
+        things.insert_many(&(0..500).map(document).collect::<Vec<_>>(), true).unwrap();
+        let definition = rawdoc! { "path": "v", "numDimensions": 2, "similarity": "euclidean" };
+        things.create_index(IndexSpec::vector(definition)).unwrap();
+        let reads = db.store().begin_read().unwrap();
+        let table = reads.table("index/1/1").unwrap().unwrap();
+        let def = VectorDef::new("v", 2, Metric::L2);
+        let graph = GraphEdit::begin_to_read(&def, &reads, &table).unwrap();
+        assert_eq!(graph::check(&graph, &(1..=500).collect(), &graph.limits).unwrap(), []);
+        let kept = graph.links.borrow().len();
+        assert!((1..=CACHED).contains(&kept), "{kept}");
     }
 }

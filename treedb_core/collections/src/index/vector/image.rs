@@ -6,27 +6,37 @@
 //! clone of it, which shares what has not changed. Searches of older snapshots, of transactions in progress and of indexes whose
 //! image is not complete or does not fit in memory read the table.
 //!
-//! A workspace remembers the image that it was used for last, so that the image is found again without a lock of its own.
+//! Images share a limit. One that does not fit beside the others gets the room of those that no search has used for a while
+//! ([`Images::make_room`]), the longest unused first; what is in use stays, so that two indexes that take turns do not drive each other out.
 
-use std::cell::Cell;
 use std::collections::{HashMap, HashSet};
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, TryLockError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
 
+use treedb_query::access::RowId;
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
+use treedb_storage::disk::memory_limit;
 use treedb_storage::{Reads, Table, TableVersion};
-use treedb_vector::memory::{MemoryGraph, Records, Searcher};
+use treedb_vector::memory::{MemoryGraph, Records};
 
 use super::follow::{Follower, Progress};
 use super::graph::empty_image;
 use super::row_nodes::RowNodes;
-use super::search::Batch;
+use super::workspace::Workspace;
 use crate::read::view::View;
 
-/// Bytes that the images of a database may take, unless it is told otherwise.
-const DEFAULT_LIMIT: u64 = 1 << 30;
+/// Bytes that the images of a database may take, unless it is told otherwise: at least so many, and so much of the memory of this
+/// process.
+const LEAST_LIMIT: u64 = 1 << 30;
+const SHARE_OF_MEMORY: u64 = 4;
+/// An image that was used within this time is not dropped for another one.
+#[cfg(not(test))]
+const IDLE: Duration = Duration::from_secs(10);
+#[cfg(test)]
+const IDLE: Duration = Duration::from_millis(50);
 /// States of an index that have an image at the same time: searches whose snapshots are a commit apart take turns.
 const VERSIONS: usize = 2;
 
@@ -37,8 +47,8 @@ pub(super) struct Contents {
     /// The number that each node has in the table; 0 for a node without a vector: none, or one that was linked to before its
     /// vector was read.
     pub(super) numbers: Records<u64>,
-    /// The node of the first vector of each row that has one.
-    pub(super) rows: RowNodes,
+    /// The nodes of the rows, by the positions of vectors in documents: most rows have one at the first position only.
+    rows: Vec<RowNodes>,
     /// Rows may have several vectors.
     pub(super) several: bool,
 }
@@ -46,7 +56,7 @@ pub(super) struct Contents {
 impl Contents {
     fn new(def: &VectorDef) -> Contents {
         let (graph, numbers) = (empty_image(def), Records::new(1));
-        Contents { graph, numbers, rows: RowNodes::default(), several: false }
+        Contents { graph, numbers, rows: Vec::new(), several: false }
     }
 
     /// The number that a node has in the table; 0 if there is no such node.
@@ -55,19 +65,48 @@ impl Contents {
         self.numbers.get(node).first().copied().unwrap_or(0)
     }
 
+    /// The nodes of a row.
+    pub(super) fn nodes_of(&self, row: u64) -> impl Iterator<Item = u32> {
+        self.rows.iter().filter_map(move |rows| rows.get(row))
+    }
+
+    /// Adds the nodes of rows to `nodes`.
+    pub(super) fn add_nodes(&self, rows: &[RowId], nodes: &mut Vec<u32>) {
+        for of_position in &self.rows {
+            nodes.extend(rows.iter().filter_map(|row| of_position.get(row.0)));
+        }
+    }
+
+    /// Sets the node of a row's vector at a position, or that there is none.
+    pub(super) fn set_node(&mut self, row: u64, position: u64, node: Option<u32>) {
+        let position = position as usize;
+        if position >= self.rows.len() {
+            if node.is_none() {
+                return;
+            }
+            self.rows.resize_with(position + 1, RowNodes::default);
+        }
+        if let Some(rows) = self.rows.get_mut(position) {
+            rows.set(row, node);
+        }
+    }
+
     /// Whether a node has a vector.
     pub(super) fn has_vector(&self, node: u32) -> bool {
         self.number(node) != 0
     }
 
     fn bytes(&self) -> u64 {
-        (self.graph.bytes() + self.numbers.bytes() + self.rows.bytes()) as u64
+        let rows: usize = self.rows.iter().map(RowNodes::bytes).sum();
+        (self.graph.bytes() + self.numbers.bytes() + rows) as u64
     }
 
     /// Bytes that it takes besides those that it shares with newer ones.
     fn bytes_beside(&self, newer: &Contents) -> u64 {
-        let numbers = self.numbers.bytes_beside(&newer.numbers) + self.rows.bytes_beside(&newer.rows);
-        (self.graph.bytes_beside(&newer.graph) + numbers) as u64
+        // A newer one has as many positions, or more.
+        let rows: usize = self.rows.iter().zip(&newer.rows).map(|(own, newer)| own.bytes_beside(newer)).sum();
+        let numbers = self.numbers.bytes_beside(&newer.numbers);
+        (self.graph.bytes_beside(&newer.graph) + numbers + rows) as u64
     }
 }
 
@@ -76,6 +115,22 @@ impl Contents {
 pub(super) struct Image {
     version: TableVersion,
     contents: Contents,
+    /// See [`Slot::used`].
+    used: Arc<AtomicBool>,
+}
+
+impl Image {
+    pub(super) fn is_of(&self, version: TableVersion) -> bool {
+        self.version == version
+    }
+}
+
+/// Notes that a search uses an image. All threads share the flag, so it is written only if it is not set.
+#[inline]
+fn note_use(used: &AtomicBool) {
+    if !used.load(Ordering::Relaxed) {
+        used.store(true, Ordering::Relaxed);
+    }
 }
 
 impl Deref for Image {
@@ -110,15 +165,19 @@ pub(super) struct Reserved<'i> {
 impl Reserved<'_> {
     /// Takes as much more as makes it so many bytes; false if there is no room for it beside the images and other builds.
     pub(super) fn grow_to(&mut self, bytes: u64) -> bool {
-        let Images { limit, reserved, .. } = self.images;
         let more = bytes.saturating_sub(self.bytes);
-        let room = limit.load(Ordering::Relaxed).saturating_sub(self.images.bytes());
-        let grown = |reserved: u64| reserved.checked_add(more).filter(|grown| more == 0 || *grown <= room);
-        let there_is = reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok();
+        let there_is = self.take(more) || self.images.make_room(None, more) > 0 && self.take(more);
         if there_is {
             self.bytes += more;
         }
         there_is
+    }
+
+    fn take(&self, more: u64) -> bool {
+        let Images { limit, reserved, .. } = self.images;
+        let room = limit.load(Ordering::Relaxed).saturating_sub(self.images.bytes());
+        let grown = |reserved: u64| reserved.checked_add(more).filter(|grown| more == 0 || *grown <= room);
+        reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, grown).is_ok()
     }
 }
 
@@ -131,34 +190,72 @@ impl Drop for Reserved<'_> {
 /// The images of all indexes, by the number of the index's table, which is never used again.
 #[derive(Debug, Default)]
 struct Slots {
-    by_table: HashMap<u32, Arc<Slot>>,
+    by_table: HashMap<u32, Known>,
     /// Those that were dropped: older snapshots read the table.
     dropped: HashSet<u32>,
 }
 
 impl Slots {
     fn bytes(&self) -> u64 {
-        self.by_table.values().map(|slot| slot.bytes.load(Ordering::Relaxed)).sum()
+        self.by_table.values().map(|known| known.slot.bytes()).sum()
     }
+}
+
+/// An index that was searched.
+#[derive(Debug)]
+struct Known {
+    slot: Arc<Slot>,
+    /// When it was last noticed that it had been.
+    used: Instant,
 }
 
 impl Default for Images {
     fn default() -> Self {
         static NEXT: AtomicU64 = AtomicU64::new(1);
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let (limit, build_threads) = (AtomicU64::new(DEFAULT_LIMIT), AtomicUsize::new(0));
+        let limit = AtomicU64::new(LEAST_LIMIT.max(memory_limit() / SHARE_OF_MEMORY));
+        let build_threads = AtomicUsize::new(0);
         Images { id, limit, build_threads, reserved: AtomicU64::default(), slots: Mutex::default() }
     }
+}
+
+/// What the images of a database take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct VectorMemory {
+    /// Bytes of the images.
+    pub bytes: u64,
+    /// Bytes of the graphs of indexes that are being built.
+    pub building_bytes: u64,
+    /// What both may take together.
+    pub limit_bytes: u64,
+    /// Indexes that have an image, or a part of one.
+    pub images: u64,
+    /// Indexes that have been searched and have none: their searches read the table.
+    pub without_image: u64,
 }
 
 /// The image of one index.
 #[derive(Debug)]
 struct Slot {
+    /// A search has used it since somebody looked.
+    used: Arc<AtomicBool>,
     /// What [`State`] takes, for those who must not wait for it.
     bytes: AtomicU64,
     /// It is not complete, or not up to date after many writes: who would have to wait for the next part reads the table meanwhile.
     building: AtomicBool,
     state: Mutex<State>,
+}
+
+impl Slot {
+    fn new() -> Slot {
+        let (used, bytes, building) = (Arc::default(), AtomicU64::default(), AtomicBool::new(true));
+        Slot { used, bytes, building, state: Mutex::default() }
+    }
+
+    fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
 }
 
 #[derive(Debug, Default)]
@@ -191,8 +288,12 @@ impl Size {
     /// Whether an image that was too large at the size of `before` may fit now: there are an eighth fewer nodes, or there is an eighth more
     /// room.
     fn may_fit_after(&self, before: &Size) -> bool {
-        self.nodes < before.nodes - before.nodes / 8
-            || self.room > before.room.saturating_add(before.room / 8)
+        self.nodes < before.nodes - before.nodes / 8 || self.room >= before.room_to_fit()
+    }
+
+    /// The room that the image may fit in that was too large for the room that there was.
+    fn room_to_fit(&self) -> u64 {
+        self.room.saturating_add(self.room / 8).saturating_add(1)
     }
 }
 
@@ -204,6 +305,14 @@ impl State {
         let beside =
             images.clone().zip(images.clone().skip(1)).map(|(older, newer)| older.bytes_beside(newer));
         self.follower.bytes() + beside.sum::<u64>() + images.last().map_or(0, Contents::bytes)
+    }
+
+    /// Bytes that the image takes with so many nodes, about: `new` says what one has.
+    fn bytes_of(&self, nodes: usize, new: impl Fn() -> Contents) -> u64 {
+        match self.unfinished.as_ref().or(self.recent.last().map(|image| &image.contents)) {
+            Some(contents) => Follower::bytes_of(contents, nodes),
+            None => Follower::bytes_of(&new(), nodes),
+        }
     }
 
     /// The newest contents, to be changed: those of an image that no search uses are changed where they are, of which
@@ -222,76 +331,8 @@ impl State {
     }
 }
 
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// What is kept from one search to the next.
-#[derive(Default)]
-pub(super) struct Workspace {
-    /// The images and the table that `image` is of.
-    source: (u64, u32),
-    image: Weak<Image>,
-    pub(super) searcher: Searcher,
-    pub(super) batch: Batch,
-    /// Nodes of the rows that a filter lets through.
-    pub(super) nodes: Vec<u32>,
-    /// A vector of an image whose elements are no floats of 4 bytes.
-    pub(super) vector: Vec<f32>,
-}
-
-impl Workspace {
-    /// Bytes of what grows with the indexes that it was used for.
-    fn bytes(&self) -> usize {
-        self.searcher.bytes() + self.batch.bytes() + size_of::<u32>() * self.nodes.capacity()
-    }
-}
-
-/// A thread keeps a workspace of at most so many bytes: there may be a thousand threads.
-const KEPT_BY_THREAD: usize = 1 << 18;
-
-thread_local! {
-    /// Taken while a search is under way: a search within it has another one.
-    static WORKSPACE: Cell<Option<Box<Workspace>>> = const { Cell::new(None) };
-}
-
-/// How many large workspaces are kept: as many as can be at work at the same time.
-fn large_workspaces() -> usize {
-    static CORES: OnceLock<usize> = OnceLock::new();
-    *CORES.get_or_init(|| std::thread::available_parallelism().map_or(1, usize::from))
-}
-
-/// Larger workspaces that no search uses at the moment.
-#[expect(clippy::vec_box, reason = "the box is what a thread keeps, and is given on as it is")]
-struct LargeWorkspaces(Mutex<Vec<Box<Workspace>>>);
-
-impl LargeWorkspaces {
-    const fn new() -> LargeWorkspaces {
-        LargeWorkspaces(Mutex::new(Vec::new()))
-    }
-
-    /// Calls `work` with a workspace: this thread's, or a large one.
-    fn with_one<T>(&self, work: impl FnOnce(&mut Workspace) -> T) -> T {
-        let own = WORKSPACE.try_with(Cell::take).ok().flatten();
-        let mut workspace = own.or_else(|| lock(&self.0).pop()).unwrap_or_default();
-        let done = work(&mut workspace);
-        if workspace.bytes() <= KEPT_BY_THREAD {
-            // The thread may be ending.
-            let _ = WORKSPACE.try_with(|place| place.set(Some(workspace)));
-        } else {
-            let mut large = lock(&self.0);
-            if large.len() < large_workspaces() {
-                large.push(workspace);
-            }
-        }
-        done
-    }
-}
-
-/// Calls `work` with a workspace.
-pub(super) fn with_workspace<T>(work: impl FnOnce(&mut Workspace) -> T) -> T {
-    static LARGE: LargeWorkspaces = LargeWorkspaces::new();
-    LARGE.with_one(work)
 }
 
 impl Images {
@@ -306,6 +347,8 @@ impl Images {
 
     /// Memory for a graph that is being built: none until it [grows](Reserved::grow_to).
     pub(super) fn reserve(&self) -> Reserved<'_> {
+        // What is not used from here on may be dropped for it.
+        self.make_room(None, 0);
         Reserved { images: self, bytes: 0 }
     }
 
@@ -327,6 +370,47 @@ impl Images {
         lock(&self.slots).bytes()
     }
 
+    /// What the images take, and how many there are.
+    pub(crate) fn memory(&self) -> VectorMemory {
+        let (building_bytes, limit_bytes) =
+            (self.reserved.load(Ordering::Relaxed), self.limit.load(Ordering::Relaxed));
+        let slots = lock(&self.slots);
+        let images = slots.by_table.values().filter(|known| known.slot.bytes() > 0).count() as u64;
+        let without_image = slots.by_table.len() as u64 - images;
+        VectorMemory { bytes: slots.bytes(), building_bytes, limit_bytes, images, without_image }
+    }
+
+    /// Drops images that no search has used for [`IDLE`], but not that of `table`, the longest unused first, if that makes so much room;
+    /// returns how many bytes they took. When an image was used is known only as of the last call, since a search just sets a flag.
+    fn make_room(&self, table: Option<u32>, wanted: u64) -> u64 {
+        // They are given back after the lock.
+        let (mut freed, mut dropped) = (0, Vec::new());
+        let (mut slots, mut idle) = (lock(&self.slots), Vec::new());
+        let now = Instant::now();
+        for (other, known) in &mut slots.by_table {
+            if known.slot.used.swap(false, Ordering::Relaxed) {
+                known.used = now;
+            } else if Some(*other) != table && now.duration_since(known.used) >= IDLE {
+                idle.push((known.used, *other, known.slot.bytes()));
+            }
+        }
+        // Those that have none know that they do not fit.
+        idle.retain(|(.., bytes)| *bytes > 0);
+        if idle.iter().map(|(.., bytes)| bytes).sum::<u64>() < wanted {
+            return 0;
+        }
+        idle.sort_unstable();
+        for (_, table, bytes) in idle {
+            if freed >= wanted {
+                break;
+            }
+            freed += bytes;
+            dropped.extend(slots.by_table.remove(&table));
+        }
+        drop(slots);
+        freed
+    }
+
     /// Drops the images of indexes, to be called once it is committed that their tables are dropped.
     pub(crate) fn remove(&self, tables: impl IntoIterator<Item = u32>) {
         let mut slots = lock(&self.slots);
@@ -342,9 +426,10 @@ impl Images {
         if slots.dropped.contains(&table.id()) {
             return None;
         }
-        let new =
-            || Slot { bytes: AtomicU64::default(), building: AtomicBool::new(true), state: Mutex::default() };
-        Some(slots.by_table.entry(table.id()).or_insert_with(|| Arc::new(new())).clone())
+        let new = || Known { slot: Arc::new(Slot::new()), used: Instant::now() };
+        let slot = slots.by_table.entry(table.id()).or_insert_with(new).slot.clone();
+        note_use(&slot.used);
+        Some(slot)
     }
 
     /// The image of what `view` sees of an index; `None` if there is none now.
@@ -356,16 +441,14 @@ impl Images {
         workspace: &mut Workspace,
     ) -> Result<Option<Arc<Image>>> {
         let Some(version) = view.reads.version(table)? else { return Ok(None) };
-        if workspace.source == (self.id, table.id())
-            && let Some(image) = workspace.image.upgrade()
-            && image.version == version
-        {
+        let source = (self.id, table.id());
+        if let Some(image) = workspace.image_of(source, version) {
+            note_use(&image.used);
             return Ok(Some(image));
         }
         let image = self.follow(def, view, table, version)?;
         if let Some(image) = &image {
-            workspace.source = (self.id, table.id());
-            workspace.image = Arc::downgrade(image);
+            workspace.set_image(source, image);
         }
         Ok(image)
     }
@@ -399,11 +482,17 @@ impl Images {
             return Ok(None);
         }
         let Some(now) = state.follower.sees(view) else { return Ok(None) };
-        let others = self.bytes().saturating_sub(slot.bytes.load(Ordering::Relaxed));
+        let others = self.bytes().saturating_sub(slot.bytes());
         // A build leaves what images took when it began. One that grows meanwhile is not given up for it: searches would become slow.
         let builds = if state.is_built { 0 } else { self.reserved.load(Ordering::Relaxed) };
-        let room = limit.saturating_sub(others).saturating_sub(builds);
-        let size = Size { nodes: view.reads.len(table)? / 2, room };
+        let mut room = limit.saturating_sub(others).saturating_sub(builds);
+        let nodes = view.reads.len(table)? / 2;
+        let needed = state.bytes_of(nodes.min(u64::from(u32::MAX)) as usize, || Contents::new(def));
+        let needed = state.outgrown.map_or(needed, |before| needed.max(before.room_to_fit()));
+        if needed > room && needed <= limit {
+            room += self.make_room(Some(table.id()), needed - room);
+        }
+        let size = Size { nodes, room };
         if state.outgrown.is_some_and(|before| !size.may_fit_after(&before)) {
             return Ok(None);
         }
@@ -419,7 +508,7 @@ impl Images {
         match progress {
             Ok(Progress::Complete) => {
                 state.is_built = true;
-                image = Some(Arc::new(Image { version, contents }));
+                image = Some(Arc::new(Image { version, contents, used: slot.used.clone() }));
             }
             Ok(Progress::Partial) => state.unfinished = Some(contents),
             Ok(too_large @ (Progress::TooLarge | Progress::Full)) => {
@@ -441,7 +530,8 @@ impl Images {
         while state.recent.len() > VERSIONS || state.recent.len() > needed && state.bytes() > room {
             state.recent.remove(0);
         }
-        if state.bytes() > room {
+        let lacking = state.bytes().saturating_sub(room);
+        if lacking > 0 && self.make_room(Some(table.id()), lacking) == 0 {
             *state = State { outgrown, ..State::default() };
             slot.building.store(true, Ordering::Relaxed);
         }
@@ -452,8 +542,6 @@ impl Images {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Barrier;
-
     use super::*;
 
     #[test]
@@ -473,33 +561,19 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_keeps_a_small_workspace_and_only_as_many_large_ones_as_there_are_cores_are_kept() {
-        /// The nodes that there was room for before.
-        fn make_room(large: &LargeWorkspaces, nodes: usize, while_in_use: impl FnOnce()) -> usize {
-            large.with_one(|workspace| {
-                while_in_use();
-                let before = workspace.nodes.capacity();
-                workspace.nodes.reserve(nodes);
-                before
-            })
-        }
-        let large = LargeWorkspaces::new();
-        let threads = 2 * large_workspaces() + 1;
-        let barrier = Barrier::new(threads);
-        std::thread::scope(|scope| {
-            for _ in 0..threads {
-                scope.spawn(|| {
-                    make_room(&large, 100, || ());
-                    assert!((100..KEPT_BY_THREAD).contains(&make_room(&large, 100, || ())));
-                    make_room(&large, KEPT_BY_THREAD, || _ = barrier.wait());
-                    assert!(WORKSPACE.take().is_none());
-                });
-            }
-        });
-        assert_eq!(lock(&large.0).len(), large_workspaces());
-        std::thread::scope(|scope| {
-            let before = scope.spawn(|| make_room(&large, 0, || ())).join().unwrap();
-            assert!(before >= KEPT_BY_THREAD, "{before}");
-        });
+    fn a_build_gets_the_room_of_an_image_that_no_search_has_used_since_it_began() {
+        let images = Images::default();
+        images.set_limit(1000);
+        let slot = Slot::new();
+        slot.bytes.store(900, Ordering::Relaxed);
+        note_use(&slot.used);
+        lock(&images.slots).by_table.insert(7, Known { slot: Arc::new(slot), used: Instant::now() });
+        let mut build = images.reserve();
+        assert!(build.grow_to(100) && !build.grow_to(500));
+        std::thread::sleep(2 * IDLE);
+        assert!(!build.grow_to(1001), "more than there is");
+        assert_eq!(images.bytes(), 900);
+        assert!(build.grow_to(500));
+        assert_eq!(images.bytes(), 0);
     }
 }

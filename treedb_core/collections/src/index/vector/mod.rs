@@ -8,13 +8,17 @@
 //! | `record` | the rows of the table |
 //! | `graph` | the graph over these rows, for searches and for writes |
 //! | `image` | graphs in memory that answer searches instead |
+//! | `workspace` | what a search needs besides, kept from one to the next |
 //! | `row_nodes` | the nodes of rows, in an image |
 //! | `follow` | building an image, and following the changes of the table |
 //! | `search` | the nearest vectors, as many as are asked for |
+//! | `among` | the same among the rows that a filter lets through |
+//! | `searcher` | the nearest rows, with a workspace that the caller keeps |
 //! | `build` | adding the rows of a collection |
 //! | `bulk` | the same in memory, as far as it goes |
 //! | `check` | comparing the graph with the rows |
 
+mod among;
 mod build;
 mod bulk;
 mod check;
@@ -24,8 +28,12 @@ mod image;
 mod record;
 mod row_nodes;
 mod search;
+mod searcher;
+mod workspace;
 
 pub(crate) use image::Images;
+pub use image::VectorMemory;
+pub(crate) use searcher::NearestRows;
 
 use std::collections::BTreeMap;
 
@@ -177,7 +185,7 @@ impl IndexKind for VectorDef {
         among: &Among<'_>,
         visit: &mut dyn FnMut(RowId, f32) -> Result<()>,
     ) -> Result<Option<Compared>> {
-        search::nearest_among(self, view, table, vector, among, visit)
+        among::nearest_among(self, view, table, vector, among, visit)
     }
 
     fn walk_uncommitted(

@@ -139,14 +139,23 @@ pub(super) fn for_each_link(record: &[u8], level: u8, each: &mut dyn FnMut(Link<
 
 /// The record of a vector that is in the index.
 pub(super) fn encode_vector(def: &VectorDef, vector: &[f32]) -> Vec<u8> {
+    let mut record = Vec::new();
+    encode_vector_over(def, vector, &mut record);
+    record
+}
+
+/// Writes the record of a vector that is in the index over `out`.
+pub(super) fn encode_vector_over(def: &VectorDef, vector: &[f32], out: &mut Vec<u8>) {
     // The definition has let it in, so it fits.
     let unit = def.metric.check(vector, def.dimensions).unwrap_or(1.0);
+    out.clear();
     if def.has_codes() {
-        let mut codes = vec![0; code::code_bytes(def.metric, vector.len())];
-        let factors = code::encode_for(def.metric, def.elements, vector, unit, &mut codes);
-        return encode_coded(Coded { factors, codes: &codes });
+        out.resize(Factors::BYTES + code::code_bytes(def.metric, vector.len()), 0);
+        let Some((factors, codes)) = out.split_first_chunk_mut() else { return };
+        *factors = code::encode_for(def.metric, def.elements, vector, unit, codes).to_bytes();
+        return;
     }
-    let mut out = Vec::with_capacity(4 + 4 * vector.len());
+    out.reserve(4 + 4 * vector.len());
     out.extend_from_slice(&unit.to_le_bytes());
     match def.elements {
         element if element.is_half() => {
@@ -154,7 +163,6 @@ pub(super) fn encode_vector(def: &VectorDef, vector: &[f32]) -> Vec<u8> {
         }
         _ => vector.iter().for_each(|element| out.extend_from_slice(&element.to_le_bytes())),
     }
-    out
 }
 
 /// The record of the codes of a vector.

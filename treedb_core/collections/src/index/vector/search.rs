@@ -7,13 +7,13 @@
 //! An image with codes of few bits has no vectors: documents put its candidates in exact order, more of them, the fewer the bits are.
 //!
 //! A row with several vectors is visited when the first of them is found, with the distance of the nearest of all its vectors, which the
-//! document tells.
+//! image tells, or the document.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
 use std::hash::BuildHasherDefault;
 
-use treedb_query::access::{Among, Compared, Comparisons, Flow, RowId, VisitNearest};
+use treedb_query::access::{Comparisons, Flow, RowId, VisitNearest};
 use treedb_query::doc::Fields;
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
@@ -22,20 +22,22 @@ use treedb_storage::{Reads, Table};
 use treedb_vector::code;
 use treedb_vector::graph::{self, Part, Scratch, Visited};
 use treedb_vector::kernel::Kernels;
-use treedb_vector::memory::{Searcher, Way};
+use treedb_vector::memory::Searcher;
 
+use super::among::search_among;
 use super::follow::document_vectors;
 use super::graph::{Met, NodeHasher, StoredGraph};
-use super::image::{Image, Workspace, with_workspace};
-use super::record::{coded, damaged, encode_vector, node_of_vector_row, row_of};
+use super::image::Image;
+use super::record::{coded, damaged, encode_vector, encode_vector_over, node_of_vector_row, row_of};
+use super::workspace::{Workspace, with_workspace};
 use super::{floats_of, parts_of};
 use crate::index::Uncommitted;
 use crate::read::view::View;
 
 /// Rows that are put in exact order at a time, at least.
-const RANKED: usize = 20;
+pub(super) const RANKED: usize = 20;
 /// How many times as many nodes are looked at when the query wants more rows.
-const GROWTH: usize = 2;
+pub(super) const GROWTH: usize = 2;
 /// Most nodes that are looked at through the graph: beyond that, all nodes are compared instead.
 const MOST: usize = 8192;
 
@@ -51,7 +53,7 @@ pub(super) struct Batch {
     /// Candidates of batches before.
     visited: HashSet<u64, BuildHasherDefault<NodeHasher>>,
     /// The rows visited, if a row may have several candidates.
-    rows: HashSet<u64, BuildHasherDefault<NodeHasher>>,
+    pub(super) rows: HashSet<u64, BuildHasherDefault<NodeHasher>>,
 }
 
 impl Batch {
@@ -88,24 +90,24 @@ trait Candidates {
 }
 
 /// The documents of an index, whose vectors are compared with one.
-struct Documents<'s, R> {
+pub(super) struct Documents<'s, R> {
     def: &'s VectorDef,
     view: &'s View<'s, R>,
     vector: &'s [f32],
     /// Where the vectors are, once a document is read. Where they are in documents of the same shape is remembered for it.
     fields: OnceCell<Fields>,
     /// How many were read.
-    read: u64,
+    pub(super) read: u64,
     interrupt: InterruptTick,
 }
 
 impl<'s, R: Reads> Documents<'s, R> {
-    fn new(def: &'s VectorDef, view: &'s View<'s, R>, vector: &'s [f32]) -> Documents<'s, R> {
+    pub(super) fn new(def: &'s VectorDef, view: &'s View<'s, R>, vector: &'s [f32]) -> Documents<'s, R> {
         Documents { def, view, vector, fields: OnceCell::new(), read: 0, interrupt: InterruptTick::default() }
     }
 
     /// The exact distance of the nearest vector of a document.
-    fn distance(&mut self, row: u64) -> Result<f32> {
+    pub(super) fn distance(&mut self, row: u64) -> Result<f32> {
         self.interrupt.tick()?;
         self.read += 1;
         let fields = self.fields.get_or_init(|| self.def.fields());
@@ -173,25 +175,35 @@ fn set_rows(nodes: impl Iterator<Item = u64>, rows: &mut Vec<u64>) {
 }
 
 /// The graph in an image. A candidate is a node.
-struct Imaged<'i, R> {
-    documents: Documents<'i, R>,
-    image: &'i Image,
+pub(super) struct Imaged<'i, R> {
+    pub(super) documents: Documents<'i, R>,
+    pub(super) image: &'i Image,
     /// The record of a vector of bits, whose codes are compared.
-    bits: Option<Vec<u8>>,
-    searcher: &'i mut Searcher,
+    pub(super) bits: Option<&'i [u8]>,
+    pub(super) searcher: &'i mut Searcher,
     /// Where a vector is read into.
-    place: &'i mut Vec<f32>,
+    pub(super) place: &'i mut Vec<f32>,
 }
 
 impl<R> Imaged<'_, R> {
     /// The exact distance of a node.
     #[inline]
-    fn node_distance(&mut self, node: u32) -> f32 {
+    pub(super) fn node_distance(&mut self, node: u32) -> f32 {
         let (metric, graph) = (self.documents.def.metric, &self.image.graph);
-        match &self.bits {
+        match self.bits {
             Some(bits) => code::score(metric, &Kernels::best(), coded(bits), graph.coded(node)),
             None => metric.distance(self.documents.vector, graph.read_vector(node, self.place)),
         }
+    }
+
+    /// The exact distance of the nearest vector of a row.
+    pub(super) fn nearest_of_row(&mut self, row: u64) -> f32 {
+        let image = self.image;
+        image
+            .nodes_of(row)
+            .map(|node| self.node_distance(node))
+            .min_by(f32::total_cmp)
+            .unwrap_or(f32::INFINITY)
     }
 }
 
@@ -235,7 +247,7 @@ impl<R: Reads> Candidates for Imaged<'_, R> {
     }
 
     fn row_distance(&mut self, row: u64) -> Result<f32> {
-        self.documents.distance(row)
+        Ok(self.nearest_of_row(row))
     }
 
     fn documents(&self) -> u64 {
@@ -278,7 +290,7 @@ impl<R: Reads> Candidates for Coarse<'_, R> {
         let nodes: Vec<u32> =
             (0..image.numbers.count() as u32).filter(|node| image.has_vector(*node)).collect();
         out.clear();
-        if image.graph.search_among(self.documents.vector, &nodes, nodes.len(), self.searcher).is_ok() {
+        if search_among(image, self.documents.vector, &nodes, nodes.len(), self.searcher)?.is_some() {
             Self::set_rows(image, self.searcher.found_among().iter().map(|(_, node)| *node), out);
         }
         Ok(())
@@ -431,84 +443,51 @@ pub(super) fn nearest(
     done: &mut Comparisons,
     visit: &mut VisitNearest<'_>,
 ) -> Result<()> {
-    // Two rows for each node, and the head.
-    let nodes = usize::try_from(view.reads.len(table)? / 2).unwrap_or(usize::MAX);
-    let documents = Documents::new(def, view, vector);
-    with_workspace(|workspace| {
-        if let Some(image) = view.meta.images.image(def, view, table, workspace)? {
-            let Workspace { searcher, batch, vector: place, .. } = workspace;
-            if def.quantization.few_bits().is_some() {
-                let mut graph = Coarse { documents, image: &image, searcher };
-                return batch.walk(&mut graph, nodes, wanted, done, visit);
-            }
-            let bits = def.metric.is_of_bits().then(|| encode_vector(def, vector));
-            let mut graph = Imaged { documents, image: &image, bits, searcher, place };
-            return batch.walk(&mut graph, nodes, wanted, done, visit);
-        }
-        let mut graph = Stored {
-            documents,
-            graph: StoredGraph::new(def, view.reads, table),
-            query: encode_vector(def, vector),
-            scratch: Scratch::default(),
-        };
-        workspace.batch.walk(&mut graph, nodes, wanted, done, visit)
-    })
+    with_workspace(|workspace| nearest_with(workspace, def, view, table, vector, wanted, done, visit))
 }
 
-/// See [`Source::nearest_among`](treedb_query::access::Source::nearest_among). Only an image tells: a record of the table may have codes
-/// only.
-pub(super) fn nearest_among(
+/// The same with a workspace of the caller's.
+#[expect(clippy::too_many_arguments, reason = "the parts of a probe, and with what it is answered")]
+pub(super) fn nearest_with(
+    workspace: &mut Workspace,
     def: &VectorDef,
     view: &View<'_, impl Reads>,
     table: &Table,
     vector: &[f32],
-    among: &Among<'_>,
-    visit: &mut dyn FnMut(RowId, f32) -> Result<()>,
-) -> Result<Option<Compared>> {
-    with_workspace(|workspace| {
-        let image = view.meta.images.image(def, view, table, workspace)?;
-        let Some(image) = image.filter(|image| !image.several) else { return Ok(None) };
-        let few = def.quantization.few_bits().is_some();
-        if few && among.ef.is_none() {
-            // All documents have to be read, which the query does as well.
-            return Ok(None);
+    wanted: Wanted,
+    done: &mut Comparisons,
+    visit: &mut VisitNearest<'_>,
+) -> Result<()> {
+    // Two rows for each node, and the head.
+    let nodes = usize::try_from(view.reads.len(table)? / 2).unwrap_or(usize::MAX);
+    let documents = Documents::new(def, view, vector);
+    if let Some(image) = view.meta.images.image(def, view, table, workspace)? {
+        let Workspace { searcher, batch, vector: place, record, .. } = workspace;
+        if def.quantization.few_bits().is_some() {
+            let mut graph = Coarse { documents, image: &image, searcher };
+            return batch.walk(&mut graph, nodes, wanted, done, visit);
         }
-        let Workspace { searcher, nodes, vector: place, .. } = workspace;
-        nodes.clear();
-        nodes.extend(among.rows.iter().filter_map(|row| image.rows.get(row.0)));
-        let (all, mut documents) = (nodes.len(), Documents::new(def, view, vector));
-        let mut done = Comparisons { vectors: all as u64, documents: 0 };
-        let mut way = Way::OneByOne;
-        let ranked = among.ef.map(|ef| ef.max(among.k.saturating_mul(2)).max(RANKED));
-        if let Some(ranked) = ranked.filter(|ranked| *ranked < nodes.len())
-            && let Ok(found) = image.graph.search_among(vector, nodes, ranked, searcher)
-        {
-            (done.vectors, way) = (searcher.compared() as u64, found);
-            nodes.clear();
-            nodes.extend(searcher.found_among().iter().map(|(_, node)| *node));
-        }
-        if few {
-            for node in nodes.iter() {
-                let row = row_of(image.number(*node));
-                visit(RowId(row), documents.distance(row)?)?;
-            }
-            done.documents = documents.read;
-            return Ok(Some(Compared { done, way, passes_over: nodes.len() < all }));
-        }
-        let bits = def.metric.is_of_bits().then(|| encode_vector(def, vector));
+        let bits = bits_of(def, vector, record);
         let mut graph = Imaged { documents, image: &image, bits, searcher, place };
-        for nodes in nodes.chunks(PREFETCHED) {
-            nodes.iter().for_each(|node| image.graph.prefetch_vector(*node));
-            for node in nodes {
-                visit(RowId(row_of(image.number(*node))), graph.node_distance(*node))?;
-            }
-        }
-        Ok(Some(Compared { done, way, passes_over: false }))
-    })
+        return batch.walk(&mut graph, nodes, wanted, done, visit);
+    }
+    let mut graph = Stored {
+        documents,
+        graph: StoredGraph::new(def, view.reads, table),
+        query: encode_vector(def, vector),
+        scratch: Scratch::default(),
+    };
+    workspace.batch.walk(&mut graph, nodes, wanted, done, visit)
 }
 
-/// Vectors that are fetched from memory at a time.
-const PREFETCHED: usize = 16;
+/// The record of a vector of bits, written over `record`; `None` of other vectors.
+pub(super) fn bits_of<'r>(def: &VectorDef, vector: &[f32], record: &'r mut Vec<u8>) -> Option<&'r [u8]> {
+    if !def.metric.is_of_bits() {
+        return None;
+    }
+    encode_vector_over(def, vector, record);
+    Some(record)
+}
 
 /// The distance of the nearest vector of an entry.
 fn least_of(def: &VectorDef, entry: &Vec<u8>, vector: &[f32]) -> Option<f32> {

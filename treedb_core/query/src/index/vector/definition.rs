@@ -106,12 +106,13 @@ impl VectorDef {
     /// `numEdgeCandidates`) and, which MongoDB has not, `elements` (`float32`, `float16`, `bfloat16` or `int8`). Fields of the type `filter` are allowed and not needed: a search may filter by any field.
     ///
     /// # Errors
-    /// `CannotCreateIndex` naming what is missing or not supported.
+    /// `CannotCreateIndex` naming what is missing or not supported, which any other field is.
     pub fn from_spec(spec: &RawDocument) -> Result<Self> {
         let spec = Doc::from(spec);
         let Some(Value::Document(definition)) = spec.get("definition") else {
             return Err(invalid("a search index needs a \"definition\", which is an object".to_owned()));
         };
+        only(definition, &["fields"], "the \"definition\"")?;
         let Some(Value::Array(fields)) = definition.get("fields") else {
             return Err(invalid(
                 "the \"definition\" of a search index needs \"fields\", an array".to_owned(),
@@ -127,7 +128,10 @@ impl VectorDef {
                     return Err(invalid("an index has one field of type \"vector\"".to_owned()));
                 }
                 Some("vector") => def = Some(vector_field(field)?),
-                Some("filter") => filters.push(path_of(field, "filter")?),
+                Some("filter") => {
+                    only(field, &["type", "path"], "a field of type \"filter\"")?;
+                    filters.push(path_of(field, "filter")?);
+                }
                 other => {
                     let other = other.unwrap_or_default();
                     return Err(invalid(format!(
@@ -276,6 +280,19 @@ fn default_quantization(metric: Metric, elements: Element) -> Quantization {
     }
 }
 
+/// What a field of type `vector` may have.
+const VECTOR_FIELD: [&str; 7] =
+    ["type", "path", "numDimensions", "similarity", "quantization", "elements", "hnswOptions"];
+
+/// Refuses what is not `known` of a part of a definition: left out in silence, a misspelt option would take effect nowhere.
+fn only(document: Doc<'_>, known: &[&str], part: &str) -> Result<()> {
+    let given = document.elements().filter(|element| !matches!(element.value(), Value::Null));
+    let mut unknown = given.map(|element| element.name_str()).filter(|name| !known.contains(name));
+    let Some(unknown) = unknown.next() else { return Ok(()) };
+    let known = known.join("\", \"");
+    Err(invalid(format!("{part} has \"{unknown}\", which is not supported: it may have \"{known}\"")))
+}
+
 /// The path of a field of this type.
 fn path_of(field: Doc<'_>, kind: &str) -> Result<String> {
     let path = text(field, "path")?.ok_or_else(|| invalid(format!("a {kind} field needs a \"path\"")))?;
@@ -287,6 +304,7 @@ fn path_of(field: Doc<'_>, kind: &str) -> Result<String> {
 
 /// The definition that a field of type `vector` stands for.
 fn vector_field(field: Doc<'_>) -> Result<VectorDef> {
+    only(field, &VECTOR_FIELD, "a field of type \"vector\"")?;
     let path = path_of(field, "vector")?;
     let dimensions = number(field, "numDimensions", 1..=MAX_DIMENSIONS)?
         .ok_or_else(|| invalid("a vector field needs \"numDimensions\"".to_owned()))?;
@@ -338,6 +356,7 @@ fn vector_field(field: Doc<'_>) -> Result<VectorDef> {
     match field.get("hnswOptions") {
         None | Some(Value::Null) => {}
         Some(Value::Document(options)) => {
+            only(options, &["maxEdges", "numEdgeCandidates"], "\"hnswOptions\"")?;
             def.links = number(options, "maxEdges", 2..=64)?.unwrap_or(def.links);
             def.candidates = number(options, "numEdgeCandidates", 10..=3200)?.unwrap_or(def.candidates);
         }
@@ -438,6 +457,18 @@ mod tests {
             (with("quantization", 1.into()), "quantization"),
             (with("hnswOptions", 5.into()), "hnswOptions"),
             (with("hnswOptions", bson::doc! { "maxEdges": 1 }.into()), "maxEdges"),
+            (with("hnswOptions", bson::doc! { "maxEdge": 8 }.into()), "\"maxEdge\""),
+            (with("quantisation", "none".into()), "quantisation"),
+            (
+                rawdoc! { "type": "vectorSearch", "definition": { "fields": [whole()], "storedSource": true } },
+                "storedSource",
+            ),
+            (
+                rawdoc! { "type": "vectorSearch", "definition": { "fields": [
+                    whole(), { "type": "filter", "path": "n", "normalizer": "lowercase" },
+                ] } },
+                "normalizer",
+            ),
         ] {
             let error = VectorDef::from_spec(&spec).unwrap_err();
             assert_eq!(error.code, ErrorCode::CannotCreateIndex, "{spec:?}");

@@ -147,6 +147,23 @@ impl VectorDef {
         self.greatest.is_none_or(|greatest| vector.iter().all(|element| element.abs() <= greatest))
     }
 
+    /// Refuses a vector that those of the index cannot be compared with.
+    ///
+    /// # Errors
+    /// `BadValue`, which says why.
+    pub fn check_query(&self, vector: &[f32]) -> Result<()> {
+        if let Err(unfit) = self.metric.check_query(vector, self.dimensions) {
+            return Err(QueryError::bad_value(format!("vector index {}: {unfit}", self.name)));
+        }
+        if let Some(greatest) = self.greatest.filter(|_| !self.has_room_for(vector)) {
+            return Err(QueryError::bad_value(format!(
+                "vector index {}: elements are numbers from -{greatest:e} to {greatest:e}",
+                self.name
+            )));
+        }
+        Ok(())
+    }
+
     /// The field of a document that [`VectorDef::vectors`] reads.
     pub fn fields(&self) -> Fields {
         Fields::new(std::iter::once(self.path.first().as_bytes()))

@@ -12,7 +12,7 @@ use treedb_vector::memory::Way;
 use treedb_vector::nearest::Nearest as NearestOf;
 
 use crate::access::{Among, Comparisons, Direction, Flow, Probe, QueryContext, Row, RowId, Source};
-use crate::error::{ErrorCode, QueryError, Result};
+use crate::error::{QueryError, Result};
 use crate::index::vector::VectorDef;
 use crate::query::filter::Filter;
 use crate::query::plan::{Path, Plan};
@@ -214,10 +214,7 @@ fn run<'s>(
     let found = { found }.find_map(|(number, info)| {
         Some((number, info.def.as_vector().filter(|def| def.name == search.index)?))
     });
-    let Some((index, def)) = found else {
-        let message = format!("vector index not found with name [{}]", search.index);
-        return Err(QueryError::new(ErrorCode::IndexNotFound, message));
-    };
+    let (index, def) = found.ok_or_else(|| QueryError::no_vector_index(&search.index))?;
     let ef = check(def, search, within)?;
     let (deadline, work) = (Deadline::new(search.deadline), SearchWork::default());
     let found = NearestOf::new(search.limit);
@@ -243,15 +240,7 @@ fn run<'s>(
 
 /// Refuses what cannot be searched for; returns the number of candidates.
 fn check(def: &VectorDef, search: &NearestQuery, within: Option<f32>) -> Result<usize> {
-    if let Err(unfit) = def.metric.check_query(&search.vector, def.dimensions) {
-        return Err(QueryError::bad_value(format!("vector index {}: {unfit}", def.name)));
-    }
-    if let Some(greatest) = def.greatest.filter(|_| !def.has_room_for(&search.vector)) {
-        return Err(QueryError::bad_value(format!(
-            "vector index {}: elements are numbers from -{greatest:e} to {greatest:e}",
-            def.name
-        )));
-    }
+    def.check_query(&search.vector)?;
     if let Some(path) = search.path.as_deref().filter(|path| *path != def.path.as_str()) {
         return Err(QueryError::bad_value(format!(
             "Path '{path}' needs to be indexed as vector: index {} is one of the field '{}'",
@@ -454,6 +443,7 @@ mod tests {
 
     use super::*;
     use crate::access::{Compared, IndexInfo, VisitRow};
+    use crate::error::ErrorCode;
 
     /// A collection whose vector index tells how far each of the rows is.
     struct Told;
