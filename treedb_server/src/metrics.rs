@@ -1,6 +1,6 @@
 //! The counters behind `/metrics`, with stable names and units.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -51,6 +51,8 @@ pub(crate) struct Metrics {
     /// Bytes sent.
     pub(crate) sent: Family<Door, Counter>,
     started: Gauge<f64, AtomicU64>,
+    /// Of `failed`, the sum.
+    failures: AtomicU64,
     seconds: Histograms,
 }
 
@@ -70,6 +72,7 @@ impl Metrics {
             received: Family::default(),
             sent: Family::default(),
             started: Gauge::default(),
+            failures: AtomicU64::new(0),
             seconds,
         };
         let to = &mut metrics.registry;
@@ -111,8 +114,14 @@ impl Metrics {
         let operation = Operation { door, command };
         if failed {
             self.failed.get_or_create(&operation).inc();
+            self.failures.fetch_add(1, Ordering::Relaxed);
         }
         self.seconds.get_or_create(&operation).observe(time.as_secs_f64());
+    }
+
+    /// How many commands have returned an error.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// All families.

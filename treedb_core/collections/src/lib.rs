@@ -41,7 +41,7 @@ pub use database::{CollectionInfo, Database, DatabaseCheck};
 pub use maintenance::check::{CheckProgress, CollectionCheck};
 pub use maintenance::index_build::{IndexBuild, IndexesCreated};
 pub use maintenance::recall::Recall;
-pub use maintenance::stats::{CollectionStats, IndexSize};
+pub use maintenance::stats::{CappedLimits, CollectionStats, IndexSize};
 pub use read::aggregate::{AggregateRequest, Aggregation, Explanation};
 pub use read::cursor::Cursor;
 pub use read::json::JsonCursor;

@@ -180,6 +180,8 @@ codes! {
     DatabaseDifferCase = 13297,
     /// The disk is full.
     OutOfDiskSpace = 14031,
+    /// The values of a `distinct` take more than 16 MiB.
+    Location17217 = 17217,
     /// An index of the collection is being built.
     BackgroundOperationInProgressForNamespace = 12587,
     /// A key is too long to be indexed.

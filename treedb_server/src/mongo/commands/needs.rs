@@ -269,7 +269,7 @@ fn pipelines(request: &Request<'_>, command: &RawDocument) -> Result<()> {
 }
 
 /// Nesting of pipelines in stages.
-const DEEPEST: usize = 200;
+pub(super) const DEEPEST: usize = 200;
 
 /// The next batch of a cursor needs that its collection may still be read; others than documents are statistics, which administrators of the
 /// data may read.

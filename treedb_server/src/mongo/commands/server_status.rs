@@ -33,6 +33,9 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let counts = context.operations.counts();
     let (active, readers, writers) = context.operations.active();
     let memory = Memory::read();
+    let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
+    let open = context.sessions.open();
+    let (begun, committed, _) = context.sessions.transactions();
     let mut all = rawdoc! {
         "host": hostname(),
         "version": MONGODB_VERSION,
@@ -42,6 +45,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         "uptimeMillis": i64::try_from(uptime.as_millis()).unwrap_or(i64::MAX),
         "uptimeEstimate": i64::try_from(uptime.as_secs()).unwrap_or(i64::MAX),
         "localTime": DateTime::now(),
+        // Commands that returned an error are MongoDB's user assertions.
+        "asserts": {
+            "regular": 0, "warning": 0, "msg": 0, "user": signed(metrics.failures()), "tripwire": 0, "rollovers": 0,
+        },
         "connections": {
             "current": current,
             "available": limit.saturating_sub(current),
@@ -58,11 +65,14 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         "logicalSessionRecordCache": { "activeSessionsCount": size(context.sessions.known().len()) },
         "mem": { "bits": 64, "resident": memory.resident >> 20, "virtual": memory.virtual_ >> 20, "supported": memory.known },
         "metrics": {
-            "cursor": { "open": { "total": metrics.cursors.get() } },
+            "cursor": {
+                "open": { "total": metrics.cursors.get() },
+                "timedOut": signed(context.cursors.timed_out()),
+            },
             "document": {
                 "deleted": counts.deleted,
                 "inserted": counts.inserted,
-                "returned": i64::try_from(context.cursors.returned()).unwrap_or(i64::MAX),
+                "returned": signed(context.cursors.returned()),
                 "updated": counts.updated,
             },
         },
@@ -85,7 +95,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "insert": 0_i64, "query": 0_i64, "update": 0_i64, "delete": 0_i64, "getmore": 0_i64, "command": 0_i64,
         },
         "storageEngine": { "name": "treedb", "persistent": true, "supportsCommittedReads": true },
-        "transactions": { "currentOpen": i64::try_from(context.sessions.open()).unwrap_or(i64::MAX) },
+        "transactions": {
+            "currentOpen": signed(open as u64),
+            "totalStarted": signed(begun),
+            "totalCommitted": signed(committed),
+            "totalAborted": signed(begun.saturating_sub(committed).saturating_sub(open as u64)),
+        },
         "treedb": { "version": env!("CARGO_PKG_VERSION"), "diskBytes": disk_bytes(request)? },
     };
     if let Topology::Member(member) = &context.topology {
