@@ -148,7 +148,7 @@ OPTIONS = {
     "bulkWrite.update": [(BULK, "update")],
     "collMod": [("coll_mod.rs", "run")],
     "collMod.index": [("coll_mod.rs", "parse")],
-    "collStats": [("coll_stats.rs", "run")],
+    "collStats": [("coll_stats.rs", "scale_factor")],
     "compact": [("compact.rs", "run")],
     "configureFailPoint": [("configure_fail_point.rs", "run")],
     "connectionStatus": [("connection_status.rs", "run")],
@@ -163,7 +163,7 @@ OPTIONS = {
     "dbStats": [("db_stats.rs", "run")],
     "delete": [WRITE],
     "delete.deletes": [("delete.rs", "parse")],
-    "distinct": [("distinct.rs", "run")],
+    "distinct": [("distinct.rs", "parse")],
     "drop": [("drop.rs", "run")],
     "dropAllRolesFromDatabase": [ONLY_WRITE_CONCERN],
     "dropAllUsersFromDatabase": [ONLY_WRITE_CONCERN],
@@ -220,10 +220,10 @@ NOT_OF = {
 }
 # What else reads arguments: parts that the rows of their commands describe, and commands that are read a second time.
 OTHER_READERS = {
-    ("apply_ops.rs", "read"), ("create.rs", "check_id_index"), ("current_op.rs", "documents"), ("explain.rs", "of_distinct"),
-    ("explain.rs", "of_find_and_modify"), ("list_collections.rs", "batch_size"), ("own_sources.rs", "sessions"), ("own_sources.rs", "collection"),
-    ("profile.rs", "answer"), ("search_indexes.rs", "specification"), ("stable_api.rs", "check"), ("writes.rs", "each_statement"),
-    ("search_indexes.rs", "drop"),
+    ("apply_ops.rs", "read"), ("create.rs", "check_id_index"), ("current_op.rs", "documents"),
+    ("explain.rs", "of_find_and_modify"), ("list_collections.rs", "batch_size"), ("own_sources.rs", "sessions"), ("own_sources.rs", "collection_stats"),
+    ("profile.rs", "answer"), ("profile.rs", "create"), ("search_indexes.rs", "specification"), ("stable_api.rs", "check"), ("writes.rs", "each_statement"),
+    ("search_indexes.rs", "drop"), ("sessions.rs", "kill_by_pattern"), ("sessions.rs", "of_user"),
 }
 
 
@@ -268,7 +268,7 @@ def stage_options():
         found.update((stage, name) for name in re.findall(r'"([^"]*)"', fields))
     commands = f"{MONGO}/commands"
     found.update(("$changeStream", name) for name in arms(f"{COLLECTIONS}/changes/watch.rs", "options", "name"))
-    found.update(("$collStats", name) for name in arms(f"{commands}/own_sources.rs", "collection", "arg.name"))
+    found.update(("$collStats", name) for name in arms(f"{commands}/own_sources.rs", "collection_stats", "arg.name"))
     found.update(("$currentOp", name) for name in arms(f"{commands}/current_op.rs", "documents", "arg.name"))
     found.update(("$listSessions", name) for name in arms(f"{commands}/own_sources.rs", "sessions", "arg.name"))
     return found

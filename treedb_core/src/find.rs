@@ -234,7 +234,7 @@ impl<'c> Distinct<'c> {
     /// The values. Those that compare equal are one, an array counts with its elements, and a missing field has none.
     ///
     /// # Errors
-    /// As [`Find::run`]; `BSONObjectTooLarge` if the values take more than 16 MiB.
+    /// As [`Find::run`]; `Location17217` if the values take more than 16 MiB.
     pub fn run(self) -> Result<Vec<Bson>> {
         let (target, request) = self.search.ready()?;
         let values = target.distinct(&self.path, request)?;

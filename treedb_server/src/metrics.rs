@@ -1,6 +1,6 @@
 //! The counters behind `/metrics`, with stable names and units.
 
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use prometheus_client::encoding::EncodeLabelSet;
@@ -88,6 +88,8 @@ pub(crate) struct Metrics {
     /// Bytes sent.
     pub(crate) sent: Family<Door, Counter>,
     started: Gauge<f64, AtomicU64>,
+    /// Of `failed`, the sum.
+    failures: AtomicU64,
     seconds: Histograms,
 }
 
@@ -108,6 +110,7 @@ impl Metrics {
             received: Family::default(),
             sent: Family::default(),
             started: Gauge::default(),
+            failures: AtomicU64::new(0),
             seconds,
         };
         metrics.native.cursors = metrics.cursors.get_or_create_owned(&Door { door: "native" });
@@ -156,8 +159,14 @@ impl Metrics {
         let operation = Operation { door, command };
         if failed {
             self.failed.get_or_create(&operation).inc();
+            self.failures.fetch_add(1, Ordering::Relaxed);
         }
         self.seconds.get_or_create(&operation).observe(time.as_secs_f64());
+    }
+
+    /// How many commands have returned an error.
+    pub(crate) fn failures(&self) -> u64 {
+        self.failures.load(Ordering::Relaxed)
     }
 
     /// All families.

@@ -13,6 +13,7 @@ use crate::config::{Address, Changes, Config, Unprotected};
 use crate::context::Context;
 use crate::listener::Listener;
 use crate::mongo::fail_points::FailPoints;
+use crate::mongo::sessions::Which;
 use crate::mongo::topology::Topology;
 use crate::tls::{Tls, TlsError};
 use crate::{admin, logs, mongo, native};
@@ -211,7 +212,7 @@ impl Server {
         tokio::task::spawn_blocking(move || {
             // Cursors hold snapshots of the database that is about to be closed.
             context.cursors.clear();
-            context.sessions.end(None, &context.cursors);
+            context.sessions.end(&[Which::All], &context.cursors);
             match Arc::try_unwrap(context) {
                 Ok(Context { database, access, .. }) => {
                     // It has a handle of the database too.

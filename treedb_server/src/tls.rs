@@ -1,4 +1,4 @@
-//! TLS: the server's certificate, read again when its files change.
+//! TLS: the server's certificate and the authorities of its clients, read again when their files change.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
@@ -64,19 +64,24 @@ pub enum TlsError {
 #[derive(Clone)]
 pub(crate) struct Tls {
     files: TlsFiles,
-    certificate: Arc<Certificate>,
-    acceptor: TlsAcceptor,
+    current: Arc<RwLock<Acceptors>>,
+}
+
+/// What connections are accepted with, from the files as they were last read. Each has sessions of its own, so that none is resumed of a
+/// client whose authority is no longer trusted.
+struct Acceptors {
+    plain: TlsAcceptor,
     /// For connections of which a certificate may tell who they are.
     asking: TlsAcceptor,
 }
 
-/// The certificate in use.
+/// The certificate of the server.
 #[derive(Debug)]
-struct Certificate(RwLock<Arc<CertifiedKey>>);
+struct Certificate(Arc<CertifiedKey>);
 
 impl ResolvesServerCert for Certificate {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0.read().unwrap_or_else(PoisonError::into_inner)))
+        Some(Arc::clone(&self.0))
     }
 }
 
@@ -91,7 +96,7 @@ fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     Ok(all)
 }
 
-/// Reads both files.
+/// Reads the certificate and its key.
 fn load(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
     let failed = |file: &Path| {
         let file = file.to_owned();
@@ -103,13 +108,10 @@ fn load(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
         .map_err(|source| TlsError::Unusable { files: Box::new(files.clone()), source })
 }
 
-impl Tls {
-    /// TLS 1.2 and 1.3 with a certificate.
-    ///
-    /// # Errors
-    /// The files cannot be used; the message names them.
-    pub(crate) fn new(files: TlsFiles) -> Result<Tls, TlsError> {
-        let certificate = Arc::new(Certificate(RwLock::new(Arc::new(load(&files)?))));
+impl Acceptors {
+    /// TLS 1.2 and 1.3 with the certificate in these files.
+    fn load(files: &TlsFiles) -> Result<Self, TlsError> {
+        let certificate = Arc::new(Certificate(Arc::new(load(files)?)));
         let provider = Arc::new(ring::default_provider());
         let begin = || {
             ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -136,7 +138,18 @@ impl Tls {
                 acceptor(begin()?.with_client_cert_verifier(verifier).with_cert_resolver(resolver()))
             }
         };
-        Ok(Tls { files, certificate, acceptor: plain, asking })
+        Ok(Acceptors { plain, asking })
+    }
+}
+
+impl Tls {
+    /// TLS 1.2 and 1.3 with a certificate.
+    ///
+    /// # Errors
+    /// The files cannot be used; the message names them.
+    pub(crate) fn new(files: TlsFiles) -> Result<Tls, TlsError> {
+        let current = Arc::new(RwLock::new(Acceptors::load(&files)?));
+        Ok(Tls { files, current })
     }
 
     /// Begins TLS on a connection; `asks` its peer for a certificate, if the server knows authorities of such.
@@ -144,19 +157,23 @@ impl Tls {
     /// # Errors
     /// The peer does not, or not so that both understand; or it has a certificate of another authority.
     pub(crate) async fn accept(&self, stream: Socket, asks: bool) -> std::io::Result<Stream> {
-        let acceptor = if asks { &self.asking } else { &self.acceptor };
+        let acceptor = {
+            let current = self.current.read().unwrap_or_else(PoisonError::into_inner);
+            if asks { current.asking.clone() } else { current.plain.clone() }
+        };
         Ok(Stream::Tls(Box::new(acceptor.accept(stream).await?)))
     }
 
-    /// Reads the files again whenever they have changed. What cannot be used is not: the certificate stays as it is.
+    /// Reads the files again whenever one has changed. If one cannot be used, everything stays as it is.
     pub(crate) async fn reload(self) {
         let mut before = changed(&self.files);
         loop {
             tokio::time::sleep(RELOAD).await;
-            let files = self.files.clone();
+            let (files, last) = (self.files.clone(), before.clone());
             let Ok((now, loaded)) = tokio::task::spawn_blocking(move || {
                 let now = changed(&files);
-                (now, (now != before).then(|| load(&files)))
+                let loaded = (now != last).then(|| Acceptors::load(&files));
+                (now, loaded)
             })
             .await
             else {
@@ -165,11 +182,11 @@ impl Tls {
             match loaded {
                 None => continue,
                 Some(Ok(loaded)) => {
-                    *self.certificate.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(loaded);
+                    *self.current.write().unwrap_or_else(PoisonError::into_inner) = loaded;
                     tracing::info!(file = %self.files.certificate.display(), "certificate read again");
                 }
                 Some(Err(error)) => {
-                    tracing::warn!(%error, "the changed certificate cannot be used: the former one stays");
+                    tracing::warn!(%error, "the changed certificates cannot be used: the former ones stay");
                 }
             }
             before = now;
@@ -184,9 +201,11 @@ impl std::fmt::Debug for Tls {
 }
 
 /// When the files were changed, and their sizes.
-fn changed(files: &TlsFiles) -> [Option<(SystemTime, u64)>; 2] {
-    [&files.certificate, &files.key].map(|file| {
+fn changed(files: &TlsFiles) -> Vec<Option<(SystemTime, u64)>> {
+    let all = [&files.certificate, &files.key].into_iter().chain(&files.client_authorities);
+    all.map(|file| {
         let about = std::fs::metadata(file).ok()?;
         Some((about.modified().ok()?, about.len()))
     })
+    .collect()
 }

@@ -337,13 +337,19 @@ impl Collection {
     }
 
     /// Sizes of the collection and its indexes; `None` if it does not exist. Documents are read for it: all of a small collection, a
-    /// sample of a large one.
+    /// sample of a large one. Those of `local.oplog.rs` are those of the change log.
     pub fn stats(&self) -> Result<Option<CollectionStats>> {
+        if self.namespace.is_oplog() {
+            return self.db.oplog_stats();
+        }
         self.snapshot()?.map(|(reads, meta)| stats::of(&reads, &meta)).transpose()
     }
 
     /// Bytes on disk of the collection and its indexes; 0 if it does not exist.
     pub fn disk_size(&self) -> Result<u64> {
+        if self.namespace.is_oplog() {
+            return Ok(self.db.oplog_stats()?.map_or(0, |stats| stats.storage_bytes));
+        }
         self.snapshot()?.map_or(Ok(0), |(reads, meta)| stats::disk_size(&reads, &meta))
     }
 

@@ -65,14 +65,14 @@ pub struct CollectionInfo {
     pub namespace: Namespace,
     /// The options it was created with.
     pub options: Document,
-    /// Its identity, which only dropping it ends; `None` for a view.
+    /// Its identity, which only dropping it ends; `None` for what is not stored, such as a view.
     pub uuid: Option<bson::Uuid>,
 }
 
 impl CollectionInfo {
     /// True for a view.
     pub fn is_view(&self) -> bool {
-        self.uuid.is_none()
+        self.options.contains_key("viewOn")
     }
 }
 

@@ -42,7 +42,7 @@ pub use index::VectorMemory;
 pub use maintenance::check::{CheckProgress, CollectionCheck};
 pub use maintenance::index_build::{IndexBuild, IndexesCreated};
 pub use maintenance::recall::Recall;
-pub use maintenance::stats::{CollectionStats, IndexSize};
+pub use maintenance::stats::{CappedLimits, CollectionStats, IndexSize};
 pub use read::aggregate::{AggregateRequest, Aggregation, Explanation};
 pub use read::cursor::Cursor;
 pub use read::json::JsonCursor;

@@ -125,7 +125,9 @@ fn state_of(code: ErrorCode) -> SqlState {
         C::TypeMismatch => S::ERRCODE_DATATYPE_MISMATCH,
         C::Overflow => S::ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE,
         C::InvalidBSON => S::ERRCODE_INVALID_BINARY_REPRESENTATION,
-        C::BSONObjectTooLarge | C::KeyTooLong | C::InvalidLength => S::ERRCODE_PROGRAM_LIMIT_EXCEEDED,
+        C::BSONObjectTooLarge | C::KeyTooLong | C::InvalidLength | C::Location17217 => {
+            S::ERRCODE_PROGRAM_LIMIT_EXCEEDED
+        }
         C::NamespaceNotFound => S::ERRCODE_UNDEFINED_TABLE,
         C::IndexNotFound => S::ERRCODE_UNDEFINED_OBJECT,
         C::NamespaceExists => S::ERRCODE_DUPLICATE_TABLE,

@@ -66,6 +66,9 @@ const DB_ADMIN: ActionSet = ActionSet::of(&[
     Validate,
 ]);
 
+/// In `system.profile`, for administrators of the data.
+const PROFILE: ActionSet = READ.and(ActionSet::of(&[ConvertToCapped, CreateCollection, DropCollection]));
+
 const USER_ADMIN: ActionSet = ActionSet::of(&[
     ChangeCustomData,
     ChangePassword,
@@ -185,17 +188,17 @@ fn of(role: &str, database: &str) -> Vec<Privilege> {
     match role {
         "read" => own(READ),
         "readWrite" => own(READ_WRITE),
-        "dbAdmin" => vec![on(Resource::database(database), DB_ADMIN), profile(database, READ)],
+        "dbAdmin" => vec![on(Resource::database(database), DB_ADMIN), profile(database, PROFILE)],
         "userAdmin" => own(USER_ADMIN),
         "dbOwner" => {
             vec![
                 on(Resource::database(database), READ_WRITE.and(DB_ADMIN).and(USER_ADMIN)),
-                profile(database, READ),
+                profile(database, PROFILE),
             ]
         }
         "readAnyDatabase" => vec![everywhere(READ), list()],
         "readWriteAnyDatabase" => vec![everywhere(READ_WRITE), list()],
-        "dbAdminAnyDatabase" => vec![everywhere(DB_ADMIN), profile("", READ), list()],
+        "dbAdminAnyDatabase" => vec![everywhere(DB_ADMIN), profile("", PROFILE), list()],
         "userAdminAnyDatabase" => {
             let mut privileges = vec![
                 everywhere(USER_ADMIN),
@@ -231,6 +234,8 @@ fn of(role: &str, database: &str) -> Vec<Privilege> {
         }
         "restore" => {
             let mut privileges = vec![cluster(ActionSet::of(&[GetParameter])), everywhere(RESTORE)];
+            // mongorestore asks which collections there are.
+            privileges.push(on(Resource::Any, ActionSet::of(&[ListCollections])));
             privileges.extend(users(ActionSet::of(&[Find])));
             privileges
         }
@@ -281,6 +286,8 @@ mod tests {
             ("dbAdmin", "shop", Find, orders, false),
             ("dbAdmin", "shop", Find, Target::Collection("shop", "system.profile"), true),
             ("dbAdmin", "shop", Find, Target::Collection("other", "system.profile"), false),
+            ("dbAdmin", "shop", DropCollection, Target::Collection("shop", "system.profile"), true),
+            ("readWrite", "shop", DropCollection, Target::Collection("shop", "system.profile"), false),
             ("read", "shop", Find, Target::Collection("shop", "system.profile"), false),
             ("clusterMonitor", "admin", Find, Target::Collection("shop", "system.profile"), true),
             ("dbAdmin", "shop", DropDatabase, Target::Database("shop"), true),
@@ -305,6 +312,9 @@ mod tests {
             ("root", "admin", Find, oplog, true),
             ("restore", "admin", Insert, orders, true),
             ("restore", "admin", Find, orders, false),
+            ("restore", "admin", ListCollections, Target::Database("shop"), true),
+            ("restore", "admin", ListCollections, Target::Database("config"), true),
+            ("restore", "admin", ListIndexes, orders, false),
             ("root", "admin", Find, orders, true),
             ("root", "admin", CreateUser, Target::Database("shop"), true),
             ("root", "admin", Action::Backup, Target::Cluster, true),

@@ -27,12 +27,27 @@ pub(crate) fn add(privileges: &mut Vec<Privilege>, new: Privilege) {
     }
 }
 
+/// Why a document is no privilege.
+#[derive(Debug)]
+pub(crate) enum NoPrivilege {
+    /// There is no action of this name.
+    UnknownAction(String),
+    /// It has another form.
+    Malformed(String),
+}
+
+impl From<String> for NoPrivilege {
+    fn from(what: String) -> Self {
+        NoPrivilege::Malformed(what)
+    }
+}
+
 impl Privilege {
     /// Reads `{resource: {..}, actions: [..]}`.
     ///
     /// # Errors
     /// What is wrong with it.
-    pub(crate) fn read(document: &RawDocument) -> Result<Privilege, String> {
+    pub(crate) fn read(document: &RawDocument) -> Result<Privilege, NoPrivilege> {
         let (mut resource, mut actions) = (None, None);
         for field in document {
             let (name, value) = field.map_err(|error| error.to_string())?;
@@ -42,18 +57,21 @@ impl Privilege {
                     let mut set = ActionSet::EMPTY;
                     for action in array {
                         let action = action.map_err(|error| error.to_string())?;
-                        let name = action.as_str().ok_or("an action is a string")?;
-                        let action = Action::named(name).ok_or(format!("there is no action '{name}'"))?;
+                        let name = action.as_str().ok_or_else(|| "an action is a string".to_owned())?;
+                        let action =
+                            Action::named(name).ok_or_else(|| NoPrivilege::UnknownAction(name.to_owned()))?;
                         set = set.and(ActionSet::of(&[action]));
                     }
                     actions = Some(set);
                 }
-                (other, _) => return Err(format!("a privilege has no field {other:?} of that type")),
+                (other, _) => return Err(format!("a privilege has no field {other:?} of that type").into()),
             }
         }
         match (resource, actions) {
             (Some(resource), Some(actions)) if !actions.is_empty() => Ok(Privilege { resource, actions }),
-            _ => Err("a privilege is {resource: {..}, actions: [..]}, with one action at least".to_owned()),
+            _ => Err("a privilege is {resource: {..}, actions: [..]}, with one action at least"
+                .to_owned()
+                .into()),
         }
     }
 

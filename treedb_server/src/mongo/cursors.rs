@@ -475,6 +475,16 @@ impl Cursors {
         own.map_or_else(Arc::default, |slot| Arc::clone(&slot.permissions))
     }
 
+    /// Whether the cursor `id` waits for documents; `None` if there is none, or while a batch of it is being made.
+    pub(crate) fn awaits_data(&self, id: i64) -> Option<bool> {
+        let slots = self.lock();
+        Some(match slots.get(&id)?.cursor.as_ref()?.content {
+            Content::Changes(_) => true,
+            Content::Tail(_, awaits) => awaits,
+            Content::Documents { .. } | Content::Transaction { .. } => false,
+        })
+    }
+
     /// Closes the cursor `id`. False if there is none with that id and namespace.
     pub(crate) fn kill(&self, id: i64, namespace: &str) -> bool {
         let mut slots = self.lock();

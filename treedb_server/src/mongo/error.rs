@@ -58,6 +58,25 @@ pub(crate) fn is_retryable(code: i32) -> bool {
     RETRYABLE.contains(&code)
 }
 
+/// The codes of errors of a command in a transaction that are gone when the whole transaction is run again.
+const TRANSIENT: [i32; 6] = [
+    ProtocolCode::LockTimeout.number(),
+    ErrorCode::WriteConflict.number(),
+    ErrorCode::SnapshotTooOld.number(),
+    ErrorCode::SnapshotUnavailable.number(),
+    ErrorCode::NoSuchTransaction.number(),
+    ProtocolCode::PreparedTransactionInProgress.number(),
+];
+
+/// Whether a transaction may succeed when it is run again as a whole after a command of it has failed with this code. The command that `ends`
+/// it is sent again by itself after a [retryable](is_retryable) code: it may have been executed.
+pub(crate) fn is_transient(code: i32, ends: bool) -> bool {
+    TRANSIENT.contains(&code) || !ends && is_retryable(code)
+}
+
+/// The label of errors in a transaction after which it may be run again.
+pub(crate) const TRANSIENT_TRANSACTION: &str = "TransientTransactionError";
+
 /// An error reply: `{ok: 0, errmsg, code, codeName}`.
 #[derive(Debug)]
 pub(crate) struct CommandError {
@@ -131,10 +150,9 @@ impl CommandError {
         self.code == ErrorCode::WriteConflict.number()
     }
 
-    /// The error as the end of a transaction: labelled if that may be retried.
-    pub(crate) fn of_transaction(self) -> Self {
-        let transient = self.is_conflict() || self.code == ErrorCode::NoSuchTransaction.number();
-        CommandError { transient, ..self }
+    /// The error of a command of a transaction, maybe the one that `ends` it: labelled if the transaction may be run again.
+    pub(crate) fn of_transaction(self, ends: bool) -> Self {
+        CommandError { transient: is_transient(self.code, ends), ..self }
     }
 
     /// Refuses the databases that transactions cannot use.
@@ -188,7 +206,7 @@ impl CommandError {
         if self.transient || !self.labels.is_empty() {
             let mut labels = RawArrayBuf::new();
             if self.transient {
-                labels.push("TransientTransactionError");
+                labels.push(TRANSIENT_TRANSACTION);
             }
             self.labels.iter().for_each(|label| labels.push(&**label));
             reply.append(bson::raw::cstr!("errorLabels"), labels);
@@ -247,6 +265,26 @@ mod tests {
         let reply = bson::Document::try_from(&*error.reply()).unwrap();
         let labels = reply.get_array("errorLabels").cloned().unwrap_or_default();
         labels.iter().map(|label| label.as_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn errors_of_transactions_say_whether_it_may_be_run_again() {
+        for (code, inside, at_the_end) in [
+            (112, true, true),
+            (24, true, true),
+            (267, true, true),
+            (239, true, true),
+            (246, true, true),
+            (251, true, true),
+            (11_600, true, false),
+            (10_107, true, false),
+            (91, true, false),
+            (11_000, false, false),
+            (50, false, false),
+        ] {
+            let transient = |ends| !labels(CommandError::coded(code, "").of_transaction(ends)).is_empty();
+            assert_eq!((transient(false), transient(true)), (inside, at_the_end), "{code}");
+        }
     }
 
     #[test]

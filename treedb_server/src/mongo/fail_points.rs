@@ -15,7 +15,7 @@ use treedb_query::query::ErrorCode;
 
 use super::args::{args, number};
 use super::commands::Request;
-use super::error::{CommandError, is_retryable};
+use super::error::{CommandError, TRANSIENT_TRANSACTION, is_retryable, is_transient};
 use super::protocol_code::ProtocolCode;
 
 type Result<T> = std::result::Result<T, CommandError>;
@@ -246,9 +246,14 @@ impl Failure {
         }
         let body = request.body();
         let has_number = body.get("txnNumber").is_ok_and(|number| number.is_some());
+        let in_transaction = has_number && body.get_bool("autocommit").is_ok_and(|commits| !commits);
         let ends = matches!(request.command.name, "commitTransaction" | "abortTransaction");
-        let labels = |code: i32| match &self.labels {
+        // What only the write concern says does not make a transaction transient.
+        let labels = |code: i32, is_concern: bool| match &self.labels {
             Some(labels) => labels.clone(),
+            None if in_transaction && !is_concern && is_transient(code, ends) => {
+                vec![TRANSIENT_TRANSACTION.to_owned()]
+            }
             None if is_retryable(code) && (is_retryable_write(request) || ends && has_number) => {
                 vec!["RetryableWriteError".to_owned()]
             }
@@ -264,7 +269,7 @@ impl Failure {
         if let Some(code) = self.error {
             let message = "Failing command via 'failCommand' failpoint";
             let error = CommandError::coded(code, message);
-            return Err(match labels(code) {
+            return Err(match labels(code, false) {
                 none if none.is_empty() && self.labels.is_none() => error,
                 labels => error.with_labels(labels),
             });
@@ -276,7 +281,7 @@ impl Failure {
         if let Some(concern) = self.concern {
             let code = concern.get("code").ok().flatten().and_then(number).unwrap_or(0.0) as i32;
             let mut listed = RawArrayBuf::new();
-            labels(code).into_iter().for_each(|label| listed.push(label));
+            labels(code, true).into_iter().for_each(|label| listed.push(label));
             reply.append(cstr!("writeConcernError"), concern);
             if (&*listed as &bson::RawArray).into_iter().next().is_some() {
                 reply.append(cstr!("errorLabels"), listed);

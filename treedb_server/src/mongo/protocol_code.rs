@@ -46,6 +46,8 @@ codes! {
     UnknownReplWriteConcern = 79,
     /// Of failpoints.
     NetworkTimeout = 89,
+    /// Something cannot be done as it was asked for.
+    OperationFailed = 96,
     /// More members would have to acknowledge than there are.
     UnsatisfiableWriteConcern = 100,
     /// Another operation is on its way that this one cannot run beside.
@@ -64,6 +66,8 @@ codes! {
     InvalidUUID = 207,
     /// Of failpoints.
     ExceededTimeLimit = 262,
+    /// Of failpoints.
+    PreparedTransactionInProgress = 267,
     /// There is no such version of the interface.
     APIVersionError = 322,
     /// The version of the interface does not have it.

@@ -15,6 +15,9 @@ type Result<T> = std::result::Result<T, CommandError>;
 /// The commands that can read at a time. MongoDB's `count` cannot.
 const AT_A_TIME: &[&str] = &["aggregate", "count", "distinct", "find"];
 
+/// The commands that read, to which a level may be given. Others take `local`, which is what they do without one.
+const WITH_A_LEVEL: &[&str] = &["aggregate", "count", "distinct", "explain", "find"];
+
 /// The time that a command reads at.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ReadAt {
@@ -28,7 +31,8 @@ pub(crate) struct ReadAt {
 /// if changes are recorded.
 ///
 /// # Errors
-/// `InvalidOptions` for a time without the level `snapshot`, or for that level where `name` is not one of [`AT_A_TIME`];
+/// `InvalidOptions` for a time without the level `snapshot`, for that level where `name` is not one of [`AT_A_TIME`], and for another but
+/// `local` where it does not read;
 /// `SnapshotUnavailable` for a time that there has not been.
 pub(crate) fn read_at(database: &Database, name: &str, fields: &CommonFields<'_>) -> Result<Option<ReadAt>> {
     // A cursor continues in its own snapshot, even if the command repeats a read concern.
@@ -42,7 +46,16 @@ pub(crate) fn read_at(database: &Database, name: &str, fields: &CommonFields<'_>
         match arg.name {
             "atClusterTime" => {}
             "level" => match arg.str()? {
-                "available" | "linearizable" | "local" | "majority" | "snapshot" => {}
+                "local" | "snapshot" => {}
+                "available" | "linearizable" | "majority" if WITH_A_LEVEL.contains(&name) => {}
+                level @ ("available" | "linearizable" | "majority") => {
+                    return Err(CommandError::new(
+                        ErrorCode::InvalidOptions,
+                        format!(
+                            "Command {name} does not support {{ readConcern: {{ level: \"{level}\" }} }}"
+                        ),
+                    ));
+                }
                 other => {
                     return Err(CommandError::new(
                         ErrorCode::BadValue,

@@ -42,7 +42,9 @@ impl<'r> Running<'r> {
         let mut command = slots.buffer();
         show(request.body(), &mut command);
         let (kind, own) = (Kind::of(name), Arc::clone(&interrupt));
-        let before = slots.replace(Info { opid, kind, name, namespace, began, interrupt: own, command });
+        let lock = lock(request);
+        let before =
+            slots.replace(Info { opid, kind, lock, name, namespace, began, interrupt: own, command });
         let entered = Some(Arc::clone(&interrupt).enter());
         Ok(Running { request, opid, began, usage, before, interrupt, entered })
     }
@@ -77,7 +79,8 @@ impl<'r> Running<'r> {
             "find" | "getMore" | "aggregate" | "count" | "distinct" => Access::Reads,
             _ => Access::Neither,
         };
-        operations.count(self.usage.as_deref(), &Done { kind, access, statements, documents, took });
+        let lock = lock(request);
+        operations.count(self.usage.as_deref(), &Done { kind, access, lock, statements, documents, took });
         if !operations.wants(took) {
             return;
         }
@@ -114,6 +117,39 @@ impl Drop for Running<'_> {
     fn drop(&mut self) {
         drop(self.entered.take());
         self.request.session.operation.end(self.opid, self.before.take());
+    }
+}
+
+/// What a command does with its collection.
+fn lock(request: &Request<'_>) -> Access {
+    let writes = || {
+        let last = request.body().get_array("pipeline").ok().and_then(|stages| stages.into_iter().last());
+        let last = last.and_then(Result::ok).and_then(|stage| stage.as_document()?.iter().next()?.ok());
+        last.is_some_and(|(name, _)| matches!(name.as_str(), "$out" | "$merge"))
+    };
+    match request.command.name {
+        "find" | "getMore" | "count" | "distinct" | "explain" | "collStats" | "dataSize" | "listIndexes"
+        | "validate" => Access::Reads,
+        "aggregate" if !writes() => Access::Reads,
+        "aggregate"
+        | "bulkWrite"
+        | "collMod"
+        | "compact"
+        | "convertToCapped"
+        | "create"
+        | "createIndexes"
+        | "createSearchIndexes"
+        | "delete"
+        | "drop"
+        | "dropDatabase"
+        | "dropIndexes"
+        | "dropSearchIndex"
+        | "findAndModify"
+        | "insert"
+        | "renameCollection"
+        | "update"
+        | "updateSearchIndex" => Access::Writes,
+        _ => Access::Neither,
     }
 }
 

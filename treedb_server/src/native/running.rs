@@ -27,6 +27,8 @@ use crate::operations::{
 struct About<'r> {
     kind: Kind,
     access: Access,
+    /// What it does with its collection.
+    lock: Access,
     statements: u64,
     /// `database.collection`; the database `kv` has the tables.
     namespace: Option<Cow<'r, str>>,
@@ -119,6 +121,7 @@ impl<'r> Running<'r> {
         slots.add(Info {
             opid: self.opid,
             kind: self.about.kind,
+            lock: self.about.lock,
             name: self.name,
             namespace: namespace.unwrap_or_default().to_owned(),
             began: self.began,
@@ -158,7 +161,7 @@ impl<'r> Running<'r> {
     /// Counts and logs what came of it; `answer` is the body of its answer.
     pub(super) fn finish(self, done: &Carried, answer: &[u8]) {
         let took = self.began.elapsed();
-        let About { kind, access, returns, .. } = self.about;
+        let About { kind, access, lock, returns, .. } = self.about;
         // As the calls write their answers.
         let number = |at: usize, length: usize| {
             let bytes = answer.get(at..at + length).filter(|_| done.is_ok()).unwrap_or_default();
@@ -185,7 +188,7 @@ impl<'r> Running<'r> {
             _ => self.about.statements,
         };
         let operations = self.session.operations();
-        operations.count(self.usage.as_deref(), &Done { kind, access, statements, documents, took });
+        operations.count(self.usage.as_deref(), &Done { kind, access, lock, statements, documents, took });
         if !operations.wants(took) {
             return;
         }
@@ -265,11 +268,13 @@ fn about<'r>(session: &Session, request: &Request<'r>, statement: Option<&'r Sta
     let of = |kind, access, namespace: Option<Cow<'r, str>>| About {
         kind,
         access,
+        lock: access,
         statements: 1,
         namespace,
         returns: Returns::None,
     };
     let on = |kind, access, namespace: &'r str| of(kind, access, Some(Cow::Borrowed(namespace)));
+    let on_indexes = |lock, namespace| About { lock, ..on(Kind::Command, Neither, namespace) };
     let table =
         |kind, access, table: &str| of(kind, access, Some(Cow::Owned(format!("{KEY_VALUE}.{table}"))));
     let of_cursor = |cursor| About {
@@ -313,10 +318,10 @@ fn about<'r>(session: &Session, request: &Request<'r>, statement: Option<&'r Sta
         Request::VectorSearch(search) => {
             About { returns: Returns::Found, ..on(Kind::Command, Reads, search.namespace) }
         }
-        Request::CreateIndex(create) => on(Kind::Command, Neither, create.namespace),
-        Request::ListIndexes(list) => on(Kind::Command, Neither, list.namespace),
-        Request::DropIndex(drop) => on(Kind::Command, Neither, drop.namespace),
-        Request::UpdateSearchIndex(update) => on(Kind::Command, Neither, update.namespace),
+        Request::CreateIndex(create) => on_indexes(Writes, create.namespace),
+        Request::ListIndexes(list) => on_indexes(Reads, list.namespace),
+        Request::DropIndex(drop) => on_indexes(Writes, drop.namespace),
+        Request::UpdateSearchIndex(update) => on_indexes(Writes, update.namespace),
         Request::KvGet(get) => table(Kind::Query, Reads, get.table),
         Request::KvRange(range) => table(Kind::Query, Reads, range.table),
         Request::KvPut(put) => table(Kind::Update, Writes, put.table),

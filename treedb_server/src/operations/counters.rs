@@ -52,7 +52,7 @@ impl Kind {
     }
 }
 
-/// Among which latencies an operation is counted.
+/// Among which latencies an operation is counted, and what it does with its collection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Access {
     Reads,
@@ -65,6 +65,8 @@ pub(crate) enum Access {
 pub(crate) struct Done {
     pub(crate) kind: Kind,
     pub(crate) access: Access,
+    /// An aggregation counts among the reads, and may write; an index build counts among neither.
+    pub(crate) lock: Access,
     /// As how many operations it counts: an insert of ten documents is ten.
     pub(crate) statements: u64,
     /// Documents that an insert, update or delete has changed.
@@ -76,6 +78,8 @@ pub(crate) struct Done {
 #[derive(Debug, Default)]
 pub(crate) struct Usage {
     kinds: [Timed; 6],
+    /// Of those that read the collection and those that change it.
+    locks: [Timed; 2],
     /// Of reads, writes and commands.
     latencies: [Latencies; 3],
     /// The collection is gone: one that has its name now has others.
@@ -121,12 +125,15 @@ impl Usage {
         self.forgotten.load(Ordering::Relaxed)
     }
 
-    fn add(&self, kind: Kind, access: Access, took: Duration) {
-        let micros = u64::try_from(took.as_micros()).unwrap_or(u64::MAX);
-        if let Some(timed) = self.kinds.get(kind as usize) {
+    fn add(&self, done: &Done) {
+        let micros = u64::try_from(done.took.as_micros()).unwrap_or(u64::MAX);
+        if let Some(timed) = self.kinds.get(done.kind as usize) {
             timed.add(micros);
         }
-        if let Some(latencies) = self.latencies.get(access as usize) {
+        if let Some(timed) = self.locks.get(done.lock as usize) {
+            timed.add(micros);
+        }
+        if let Some(latencies) = self.latencies.get(done.access as usize) {
             latencies.total.add(micros);
             let bucket = (micros.max(1).ilog2() as usize).min(BUCKETS - 1);
             if let Some(bucket) = latencies.buckets.get(bucket) {
@@ -145,11 +152,15 @@ impl Usage {
             }
             rawdoc! { "time": signed(time), "count": signed(count) }
         };
+        let lock = |access: Access| {
+            let (count, time) = self.locks.get(access as usize).map_or((0, 0), Timed::get);
+            rawdoc! { "time": signed(time), "count": signed(count) }
+        };
         use Kind::*;
         rawdoc! {
             "total": of(&[Insert, Query, Update, Delete, GetMore, Command]),
-            "readLock": of(&[Query, GetMore, Command]),
-            "writeLock": of(&[Insert, Update, Delete]),
+            "readLock": lock(Access::Reads),
+            "writeLock": lock(Access::Writes),
             "queries": of(&[Query]),
             "getmore": of(&[GetMore]),
             "insert": of(&[Insert]),
@@ -217,7 +228,7 @@ impl Counters {
     pub(super) fn add(&self, usage: Option<&Usage>, done: &Done) {
         self.add_statements(done.kind, done.statements, done.documents);
         for usage in usage.into_iter().chain([&self.total]) {
-            usage.add(done.kind, done.access, done.took);
+            usage.add(done);
         }
     }
 

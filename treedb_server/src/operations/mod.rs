@@ -23,7 +23,7 @@ use bson::{RawDocument, RawDocumentBuf};
 use self::counters::Counters;
 pub(crate) use self::counters::{Access, Counts, Done, Kind, Usage};
 use self::profiler::Profilers;
-pub(crate) use self::profiler::{Ended, EntryFilter, Profiler};
+pub(crate) use self::profiler::{Ended, EntryFilter, PROFILED, Profiler};
 pub(crate) use self::slots::{Connection, Info, SHOWN_BYTES, Slots, app_name, append_length, cut, show};
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -126,12 +126,13 @@ impl Operations {
 
     /// How many operations run, and how many of them read and write.
     pub(crate) fn active(&self) -> (i32, i32, i32) {
-        let (mut all, mut writers) = (0, 0);
-        for kind in self.connections().iter().flat_map(|connection| connection.slots().kinds()) {
+        let (mut all, mut readers, mut writers) = (0, 0, 0);
+        for lock in self.connections().iter().flat_map(|connection| connection.slots().locks()) {
             all += 1;
-            writers += i32::from(matches!(kind, Kind::Insert | Kind::Update | Kind::Delete));
+            readers += i32::from(lock == Access::Reads);
+            writers += i32::from(lock == Access::Writes);
         }
-        (all, all - writers, writers)
+        (all, readers, writers)
     }
 
     /// The connections.
@@ -197,6 +198,11 @@ impl Operations {
         self.profilers.kept(database)
     }
 
+    /// Forgets what the profiler of a database has kept.
+    pub(crate) fn forget_profile(&self, database: &str) {
+        self.profilers.forget(database);
+    }
+
     /// Whether an operation that took so long might be logged or kept: then it is to be [recorded](Self::record).
     pub(crate) fn wants(&self, took: Duration) -> bool {
         self.profilers.wants(took)
@@ -226,7 +232,8 @@ mod tests {
         let (operations, slots) = (Operations::new(Duration::from_millis(100)), Slots::default());
         let insert = || {
             let (kind, took) = (Kind::Insert, Duration::from_micros(5));
-            let done = Done { kind, access: Access::Writes, statements: 1, documents: 1, took };
+            let (access, lock) = (Access::Writes, Access::Writes);
+            let done = Done { kind, access, lock, statements: 1, documents: 1, took };
             operations.count(Some(&slots.usage("shop.films", &operations)), &done);
         };
         let counted = || {

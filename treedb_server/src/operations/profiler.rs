@@ -17,7 +17,7 @@ use super::locked;
 use super::slots::{Connection, app_name, cut, show, users, without_credentials};
 
 /// Entries of the profiler that are kept for each database.
-const PROFILED: usize = 1_000;
+pub(crate) const PROFILED: usize = 1_000;
 
 /// Which commands of a database the profiler keeps.
 #[derive(Debug, Clone, Default)]

@@ -11,7 +11,7 @@ use bson::{DateTime, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdo
 use treedb_collections::Namespace;
 use treedb_query::query::interrupt::Interrupt;
 
-use super::counters::{Kind, Usage};
+use super::counters::{Access, Kind, Usage};
 use super::{Operations, locked};
 use crate::access::identity::Identity;
 use crate::mongo::commands::hostname;
@@ -55,6 +55,8 @@ pub(super) fn users(connection: &dyn Connection) -> RawArrayBuf {
 pub(crate) struct Info {
     pub(crate) opid: i32,
     pub(crate) kind: Kind,
+    /// What it does with its collection.
+    pub(crate) lock: Access,
     /// The name of the command.
     pub(crate) name: &'static str,
     pub(crate) namespace: String,
@@ -145,9 +147,9 @@ impl Slots {
         locked(&self.0).operations.iter().any(|info| info.opid == opid)
     }
 
-    /// The kinds of what it runs.
-    pub(super) fn kinds(&self) -> Vec<Kind> {
-        locked(&self.0).operations.iter().map(|info| info.kind).collect()
+    /// What each of those that it runs does with its collection.
+    pub(super) fn locks(&self) -> Vec<Access> {
+        locked(&self.0).operations.iter().map(|info| info.lock).collect()
     }
 
     fn all(&self) -> Vec<Info> {
@@ -198,7 +200,7 @@ fn of_connection(connection: &dyn Connection, active: bool) -> RawDocumentBuf {
 
 fn of_operation(connection: &dyn Connection, info: Info) -> RawDocumentBuf {
     let mut found = of_connection(connection, true);
-    let Info { opid, kind, name, namespace, began, interrupt, command } = info;
+    let Info { opid, kind, name, namespace, began, interrupt, command, .. } = info;
     let took = began.elapsed();
     found.append(cstr!("opid"), opid);
     found.append(cstr!("secs_running"), i64::try_from(took.as_secs()).unwrap_or(i64::MAX));

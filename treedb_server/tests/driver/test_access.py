@@ -1,8 +1,10 @@
 """Authentication and authorization: users, roles, and what they permit."""
 import base64
+import contextlib
 import hashlib
 import hmac
 import ipaddress
+import itertools
 import socket
 import subprocess
 from urllib.parse import quote
@@ -15,6 +17,8 @@ from pymongo.errors import OperationFailure
 
 from server import BIN, PASSWORD, ROOT, Locked, Server
 from wire import Wire
+
+NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory):
@@ -141,7 +145,7 @@ COMMANDS = [
     ({"findAndModify": "scratch", "query": {"a": 1}, "remove": True}, "W"),
     ({"aggregate": "orders", "pipeline": [{"$limit": 1}, {"$out": "copy"}], "cursor": {}}, "W"),
     ({"aggregate": "orders", "pipeline": [{"$limit": 1}, {"$merge": "copy"}], "cursor": {}}, "W"),
-    ({"listCollections": 1, "cursor": {}}, "RDr"),
+    ({"listCollections": 1, "cursor": {}}, "RDrw"),
     ({"listIndexes": "orders"}, "RDr"),
     ({"listSearchIndexes": "orders"}, "RDr"),
     ({"createIndexes": "scratch", "indexes": [{"key": {"a": 1}, "name": "a"}]}, "WDw"),
@@ -182,6 +186,7 @@ COMMANDS = [
     ({"backupStatus": 1, "$db": "admin"}, "B"),
     ({"fsync": 1, "$db": "admin"}, "H"),
     ({"killAllSessions": [], "$db": "admin"}, "H"),
+    ({"killAllSessionsByPattern": [], "$db": "admin"}, "H"),
     ({"bulkWrite": 1, "ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": "shop.scratch"}], "$db": "admin"}, "Ww"),
     ({"convertToCapped": "scratch", "size": 100_000}, "WDw"),
     ({"renameCollection": "shop.scratch", "to": "shop.created", "dropTarget": True, "$db": "admin"}, "WD"),
@@ -595,7 +600,8 @@ def test_an_administrator_of_users_cannot_grant_roles_of_other_databases(user):
     ("admin", {"createUser": "x", "pwd": "", "roles": []}, 2),
     ("admin", {"createUser": "x", "pwd": "x" * 2000, "roles": []}, 2),
     ("admin", {"createUser": "x", "pwd": "bell\a", "roles": []}, 2),
-    ("admin", {"createUser": "x", "pwd": "x"}, 2),
+    ("admin", {"createUser": "x", "pwd": "x"}, 40414),
+    ("admin", {"createUser": "x"}, 40414),
     ("admin", {"createUser": 7, "pwd": "x", "roles": []}, 14),
     ("admin", {"createUser": "x", "pwd": "x", "roles": ["flyer"]}, 31),
     ("admin", {"createUser": "x", "pwd": "x", "roles": [7]}, 2),
@@ -608,10 +614,13 @@ def test_an_administrator_of_users_cannot_grant_roles_of_other_databases(user):
     ("admin", {"updateUser": "root"}, 2),
     ("admin", {"dropUser": "nobody"}, 11),
     ("admin", {"grantRolesToUser": "root", "roles": []}, 2),
-    ("admin", {"createRole": "root", "privileges": [], "roles": []}, 35),
-    ("admin", {"createRole": "x", "privileges": []}, 2),
+    ("admin", {"createRole": "root", "privileges": [], "roles": []}, 2),
+    ("admin", {"updateRole": "root", "privileges": [], "roles": []}, 35),
+    ("admin", {"dropRole": "root"}, 35),
+    ("admin", {"createRole": "x", "privileges": []}, 40414),
+    ("admin", {"createRole": "x", "roles": []}, 40414),
     ("admin", {"createRole": "x", "roles": [], "privileges": [{"resource": {"db": "a"}, "actions": ["find"]}]}, 2),
-    ("admin", {"createRole": "x", "roles": [], "privileges": [{"resource": {"cluster": True}, "actions": ["fly"]}]}, 2),
+    ("admin", {"createRole": "x", "roles": [], "privileges": [{"resource": {"cluster": True}, "actions": ["fly"]}]}, 9),
     ("admin", {"createRole": "x", "roles": [], "privileges": [{"resource": {"cluster": True}, "actions": []}]}, 2),
     ("shop", {"createRole": "x", "roles": [], "privileges": [{"resource": {"cluster": True}, "actions": ["top"]}]}, 35),
     ("admin", {"dropRole": "x"}, 31),
@@ -629,6 +638,25 @@ def test_an_administrator_of_users_cannot_grant_roles_of_other_databases(user):
 ])
 def test_a_wrong_command_is_refused_with_what_is_wrong(root, database, command, code):
     refused(lambda: root[database].command(command), code)
+
+
+def test_a_role_may_have_actions_of_what_this_server_has_not(root, user):
+    inert = ["addShard", "enableSharding", "getShardMap", "listShards", "moveChunk", "queryStatsRead", "replSetConfigure", "replSetStateChange"]
+    cluster = {"resource": {"cluster": True}, "actions": [*inert, "serverStatus"]}
+    root.admin.command("createRole", "operator", roles=[], privileges=[cluster, {"resource": {"db": "", "collection": ""}, "actions": ["dbCheck"]}])
+    try:
+        shown = root.admin.command("rolesInfo", "operator", showPrivileges=True)["roles"][0]["privileges"]
+        assert {tuple(sorted(each["actions"])) for each in shown} == {tuple(sorted(cluster["actions"])), ("dbCheck",)}
+        client = user(["operator"])
+        assert client.admin.command("serverStatus")["ok"] == 1
+        # They permit nothing.
+        for work in [lambda: client.admin.command("replSetGetConfig"), lambda: client.shop.orders.find_one(),
+                     lambda: client.admin.command("top"), lambda: client.shop.command("dropDatabase")]:
+            refused(work)
+        root.admin.command("revokePrivilegesFromRole", "operator", privileges=[{**cluster, "actions": inert}])
+        assert root.admin.command("rolesInfo", "operator", showPrivileges=True)["roles"][0]["privileges"][0]["actions"] == ["serverStatus"]
+    finally:
+        root.admin.command("dropRole", "operator")
 
 
 def test_roles_inherit_and_may_not_do_so_in_a_circle(root, user):
@@ -796,6 +824,48 @@ def test_command_line_tools_authenticate(locked, tmp_path):
     assert copy.returncode == 0, copy
     denied = treedb("backup", "--uri", f"mongodb://{mongo}/", str(tmp_path / "copy2"))
     assert denied.returncode == 1 and "requires authentication" in denied.stderr, denied
+
+
+def test_the_sessions_of_a_user_are_killed(tmp_path):
+    server = Locked(tmp_path / "data", "--replica-set", "rs0")
+    with server.as_user() as root, contextlib.ExitStack() as open_clients:
+        root.shop.orders.insert_one({"_id": 0})
+        clients = {}
+        for name in ("ann", "bob"):
+            root.admin.command("createUser", name, pwd="secret", roles=[{"role": "readWrite", "db": "shop"}])
+            clients[name] = open_clients.enter_context(server.as_user(name, "secret"))
+
+        def left(command, value):
+            """Whose transactions go on after a command."""
+            alive = set()
+            with contextlib.ExitStack() as sessions:
+                begun = {name: sessions.enter_context(client.start_session()) for name, client in clients.items()}
+                for name, session in begun.items():
+                    session.start_transaction()
+                    clients[name].shop.orders.insert_one({"_id": f"{name} {next(NUMBERS)}"}, session=session)
+                known = root.admin.aggregate([{"$listLocalSessions": {"allUsers": True}}]).to_list()
+                root.admin.command(command, value(known) if callable(value) else value)
+                for name, session in begun.items():
+                    try:
+                        session.commit_transaction()
+                        alive.add(name)
+                    except OperationFailure as failure:
+                        assert failure.code == 251
+            return alive
+
+        ann, nobody = {"user": "ann", "db": "admin"}, {"user": "nobody", "db": "admin"}
+        assert left("killAllSessions", [ann]) == {"bob"}
+        assert left("killAllSessions", [nobody]) == {"ann", "bob"}
+        assert left("killAllSessions", []) == set()
+        assert left("killAllSessionsByPattern", [{"users": [ann]}]) == {"bob"}
+        assert left("killAllSessionsByPattern", [{"users": [nobody]}, {"users": []}]) == {"ann", "bob"}
+        assert left("killAllSessionsByPattern", [{}]) == left("killAllSessionsByPattern", []) == set()
+        assert left("killAllSessionsByPattern", lambda known: [{"lsid": each["_id"]} for each in known]) == set()
+        for command, code in [({"killAllSessions": [{"user": "ann"}]}, 40414), ({"killAllSessions": ["ann"]}, 14),
+                              ({"killAllSessionsByPattern": [{"uid": Binary(b"x" * 32)}]}, 238),
+                              ({"killAllSessionsByPattern": [{"nonsense": 1}]}, 40415), ({"killAllSessionsByPattern": [1]}, 14)]:
+            refused(lambda: root.admin.command(command), code)
+    assert server.stop() == 0
 
 
 def test_a_session_of_one_user_is_not_that_of_another(tmp_path):

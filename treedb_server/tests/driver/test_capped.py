@@ -34,7 +34,14 @@ def test_a_capped_collection_keeps_its_last_documents_in_the_order_of_insertion(
     assert ids(db.log.find()) == list(range(115, 125))
     assert db.log.delete_one({"_id": 120}).deleted_count == 1
     assert db.log.update_one({"_id": 121}, {"$set": {"long": "x" * 50}}).modified_count == 1
-    assert next(db.log.aggregate([{"$collStats": {"storageStats": {}}}]))["storageStats"]["capped"] is True
+    stats = next(db.log.aggregate([{"$collStats": {"storageStats": {}}}]))["storageStats"]
+    assert (stats["capped"], stats["max"], stats["maxSize"]) == (True, 10, 4096)
+    stats = db.command("collStats", "log", scale=1024)
+    assert (stats["capped"], stats["max"], stats["maxSize"]) == (True, 10, 4)
+    db.create_collection("by_size", capped=True, size=4096)
+    assert db.command("collStats", "by_size")["max"] == 0
+    db.plain.insert_one({})
+    assert not {"max", "maxSize"} & db.command("collStats", "plain").keys()
     assert code(db.log.insert_one, {"x": "y" * 5000}) == 2
 
 
@@ -201,3 +208,48 @@ def test_a_time_series_wants_the_date_of_each_document(db):
         assert code(db.command, {"create": "x", "timeseries": options}) == expected, options
     db.create_collection("y", timeseries={"timeField": "t", "bucketMaxSpanSeconds": 60, "bucketRoundingSeconds": 60})
     assert db.y.options()["timeseries"]["bucketMaxSpanSeconds"] == 60
+
+
+def test_when_the_documents_of_a_time_series_expire_is_changed(db):
+    def expiries():
+        return [index["expireAfterSeconds"] for index in db.s.list_indexes() if "expireAfterSeconds" in index]
+
+    now = datetime.datetime.now(datetime.timezone.utc)
+    db.create_collection("s", timeseries={"timeField": "t", "metaField": "m"}, expireAfterSeconds=3600)
+    db.s.insert_many([{"t": now, "m": i} for i in range(3)])
+    assert expiries() == [3600]
+    db.command("collMod", "s", expireAfterSeconds=7200)
+    assert db.s.options()["expireAfterSeconds"] == 7200 and expiries() == [7200]
+    db.command("collMod", "s", expireAfterSeconds="off")
+    assert "expireAfterSeconds" not in db.s.options() and expiries() == []
+    db.command("collMod", "s", expireAfterSeconds=60)
+    assert db.s.options()["expireAfterSeconds"] == 60 and expiries() == [60]
+    # One that was created without.
+    db.create_collection("late", timeseries={"timeField": "t"})
+    db.late.insert_one({"t": now})
+    db.command("collMod", "late", expireAfterSeconds=5)
+    assert [index.get("expireAfterSeconds") for index in db.late.list_indexes()] == [None, 5]
+    db.create_collection("c", clusteredIndex={"key": {"_id": 1}, "unique": True}, expireAfterSeconds=3600)
+    db.command("collMod", "c", expireAfterSeconds=1800)
+    assert db.c.options()["expireAfterSeconds"] == 1800
+    db.plain.insert_one({})
+    assert code(db.command, "collMod", "plain", expireAfterSeconds=5) == 72
+    for wrong, expected in [(-1, 67), ("soon", 14), (1 << 40, 67)]:
+        assert code(db.command, "collMod", "s", expireAfterSeconds=wrong) == expected, wrong
+    assert expiries() == [60] and db.s.count_documents({}) == 3
+
+
+def test_the_buckets_of_a_time_series_become_longer_only(db):
+    series = {"timeField": "t", "metaField": "m"}
+    db.create_collection("s", timeseries=series)
+    db.command("collMod", "s", timeseries={"granularity": "minutes"})
+    assert db.s.options()["timeseries"] == {**series, "granularity": "minutes", "bucketMaxSpanSeconds": 86400}
+    own = {"bucketMaxSpanSeconds": 100_000, "bucketRoundingSeconds": 100_000}
+    db.command("collMod", "s", timeseries=own)
+    assert db.s.options()["timeseries"] == {**series, **own}
+    db.command("collMod", "s", timeseries={"granularity": "hours"})
+    for changes, expected in [({"granularity": "seconds"}, 72), ({"granularity": "days"}, 2), ({}, 72), ({"timeField": "x"}, 40415),
+                              ({"bucketMaxSpanSeconds": 5_000_000}, 72)]:
+        assert code(db.command, "collMod", "s", timeseries=changes) == expected, changes
+    db.plain.insert_one({})
+    assert code(db.command, "collMod", "plain", timeseries={"granularity": "hours"}) == 72

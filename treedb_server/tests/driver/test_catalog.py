@@ -17,13 +17,64 @@ def test_collections_come_and_go(client, db):
     assert db.list_collection_names(filter={"name": "b"}) == ["b"]
     with pytest.raises((CollectionInvalid, OperationFailure)):
         db.create_collection("a")
-    reply = db.command({"create": "a"}, check=False)
+    reply = db.command({"create": "a", "capped": True, "size": 4096}, check=False)
     assert (reply["code"], reply["codeName"]) == (48, "NamespaceExists")
-    assert db.command({"drop": "a"})["ns"] == f"{db.name}.a"
-    reply = db.command({"drop": "a"}, check=False)
-    assert (reply["code"], reply["errmsg"]) == (26, "ns not found")
+    dropped = db.command({"drop": "a"})
+    assert (dropped["ns"], dropped["nIndexesWas"]) == (f"{db.name}.a", 1)
+    # Dropping what does not exist succeeds.
+    assert db.command({"drop": "a"}).keys() == {"ok"}
     db.drop_collection("never there")
     assert db.list_collection_names() == ["b"]
+
+
+def test_creating_what_exists_with_the_same_options_changes_nothing(db):
+    kinds = {
+        "plain": {},
+        "capped": {"capped": True, "size": 4000, "max": 7},
+        "folded": {"collation": {"locale": "en", "strength": 2}},
+        "checked": {"validator": {"n": {"$gt": 1}, "m": {"$gt": 2}}, "validationAction": "warn"},
+        "series": {"timeseries": {"timeField": "at", "metaField": "m"}, "expireAfterSeconds": 3600},
+        "clustered": {"clusteredIndex": {"key": {"_id": 1}, "unique": True}},
+        "view": {"viewOn": "plain", "pipeline": [{"$sort": {"a": 1, "b": 1}}]},
+    }
+    for name, options in kinds.items():
+        db.command({"create": name, **options})
+    db.plain.insert_one({"_id": 1})
+    db.folded.create_index("n")
+    listed = list(db.list_collections())
+    for name, options in kinds.items():
+        assert db.command({"create": name, **options}).keys() == {"ok"}, name
+        for other, more in kinds.items():
+            if other != name:
+                assert db.command({"create": name, **more}, check=False)["code"] == 48, (name, other)
+    assert list(db.list_collections()) == listed and db.plain.count_documents({}) == 1
+    assert len(list(db.folded.list_indexes())) == 2
+    for name, options in [
+        ("capped", {"capped": True, "size": 4000, "max": 8}),
+        ("capped", {"capped": True, "size": 9000, "max": 7}),
+        ("folded", {"collation": {"locale": "en", "strength": 1}}),
+        ("checked", {"validator": {"n": {"$gt": 1}}, "validationAction": "warn"}),
+        ("series", {"timeseries": {"timeField": "at", "metaField": "m", "granularity": "hours"}, "expireAfterSeconds": 3600}),
+        ("view", {"viewOn": "plain", "pipeline": [{"$sort": {"b": 1, "a": 1}}]}),
+        ("view", {"viewOn": "capped", "pipeline": [{"$sort": {"a": 1, "b": 1}}]}),
+    ]:
+        assert db.command({"create": name, **options}, check=False)["code"] == 48, (name, options)
+    # The options that a collection has now count: the size is rounded up, and what was left open is filled in.
+    assert db.command({"create": "capped", "capped": True, "size": 4096, "max": 7})["ok"] == 1
+    db.command({"collMod": "plain", "validator": {"n": 1}})
+    assert db.command({"create": "plain"}, check=False)["code"] == 48
+    assert db.command({"create": "plain", "validator": {"n": 1}})["ok"] == 1
+    assert db.command({"create": "plain", "nonsense": 1}, check=False)["code"] == 40415
+
+
+def test_the_databases_of_the_server_are_listed_and_stay(client):
+    listed = {each["name"]: each for each in client.admin.command("listDatabases")["databases"]}
+    assert [*listed] == sorted(listed) and {"admin", "local"} <= set(listed)
+    # The change log is in `local`.
+    assert listed["local"]["sizeOnDisk"] > 0 and not listed["local"]["empty"]
+    for name in ["admin", "config", "local"]:
+        reply = client[name].command("dropDatabase", check=False)
+        assert (reply["ok"], reply["code"], reply["codeName"]) == (0, 20, "IllegalOperation"), name
 
 
 def test_databases_are_listed_and_dropped(client, db):
@@ -173,7 +224,7 @@ def test_explain_tells_plan_and_work(films):
     natural = films.find({"year": 1991}).hint([("$natural", 1)]).explain()
     assert natural["queryPlanner"]["winningPlan"]["stage"] == "COLLSCAN"
     assert films.find({"year": 1991}).hint([("year", 1)]).explain()["executionStats"]["nReturned"] == 3
-    assert films.database.command({"explain": {"insert": "films"}}, check=False)["code"] == 238
+    assert films.database.command({"explain": {"insert": "films"}}, check=False)["code"] == 20
 
 
 def test_a_refused_document_comes_with_what_it_does_not_match(db):

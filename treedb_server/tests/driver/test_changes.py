@@ -54,6 +54,17 @@ def test_watch_waits_for_what_is_not_there_yet(db):
         assert time.monotonic() - begun < 4
 
 
+def test_the_databases_of_the_server_are_not_watched(client):
+    for name in ["admin", "config", "local"]:
+        for watched in [client[name], client[name].c]:
+            with pytest.raises(OperationFailure) as failure:
+                watched.watch()
+            assert failure.value.code == 73, watched
+    with pytest.raises(OperationFailure) as failure:
+        client.admin.c.aggregate([{"$changeStream": {"allChangesForCluster": True}}])
+    assert failure.value.code == 72
+
+
 def test_watch_takes_stages_and_a_whole_cluster(db, client):
     stages = [{"$match": {"operationType": "insert", "ns.db": db.name}}, {"$project": {"n": "$fullDocument.n"}}]
     with client.watch(stages, max_await_time_ms=200) as stream:

@@ -173,6 +173,15 @@ def test_counts(films):
     assert films.database.command({"count": "nothing"})["n"] == 0
 
 
+def test_the_values_of_a_distinct_fit_into_a_document(db):
+    db.c.insert_many([{"_id": i, "x": str(i) * 1_000_000} for i in range(9)])
+    assert len(db.c.distinct("x")) == 9
+    db.c.insert_many([{"_id": i, "x": str(i) * 1_000_000} for i in range(10, 18)])
+    with pytest.raises(OperationFailure) as failure:
+        db.c.distinct("x")
+    assert failure.value.code == 17217
+
+
 def test_distinct(films):
     assert sorted(films.distinct("year")) == [1990, 1991, 1992, 1993, 1994]
     assert sorted(films.distinct("cast", {"_id": {"$lte": 1}})) == ["p0", "p1", "p2"]

@@ -31,6 +31,28 @@ def test_batch_size_zero_opens_a_cursor_and_returns_nothing(thousand):
     assert len(more["nextBatch"]) == 10 and more["id"] == reply["id"]
 
 
+def test_only_a_cursor_that_waits_for_documents_takes_a_time_limit(thousand):
+    db = thousand.database
+    db.create_collection("log", capped=True, size=4096)
+    db.log.insert_many([{"_id": i} for i in range(3)])
+
+    def more(collection, cursor):
+        return db.command({"getMore": cursor["id"], "collection": collection, "maxTimeMS": 50}, check=False)
+
+    plain = db.command({"find": "c", "batchSize": 2})["cursor"]
+    pipeline = db.command({"aggregate": "c", "pipeline": [], "cursor": {"batchSize": 2}})["cursor"]
+    tail = db.command({"find": "log", "tailable": True, "batchSize": 2})["cursor"]
+    for collection, cursor in [("c", plain), ("c", pipeline), ("log", tail)]:
+        reply = more(collection, cursor)
+        assert (reply["ok"], reply["code"]) == (0, 2) and "awaitData" in reply["errmsg"]
+        # The cursor is still there.
+        assert db.command({"getMore": cursor["id"], "collection": collection, "batchSize": 2})["cursor"]["nextBatch"]
+    waiting = db.command({"find": "log", "tailable": True, "awaitData": True})["cursor"]
+    assert more("log", waiting)["cursor"]["nextBatch"] == []
+    changes = db.command({"aggregate": "c", "pipeline": [{"$changeStream": {}}], "cursor": {}})["cursor"]
+    assert more("c", changes)["ok"] == 1
+
+
 def test_a_single_batch_has_no_cursor(thousand):
     reply = thousand.database.command({"find": "c", "batchSize": 5, "singleBatch": True})["cursor"]
     assert len(reply["firstBatch"]) == 5 and reply["id"] == 0

@@ -82,7 +82,7 @@ def test_commands_for_admin_are_refused_elsewhere(client):
     assert failure.value.code == 72
     with pytest.raises(OperationFailure) as failure:
         client.admin.command({"getLog": "nonsense"})
-    assert failure.value.code == 2
+    assert failure.value.code == 96
 
 
 def test_list_commands_lists_what_there_is(client):

@@ -190,6 +190,26 @@ def test_server_status_counts_operations_and_documents(client, db):
     assert "repl" not in after
 
 
+def test_server_status_counts_errors_transactions_and_cursors_that_timed_out(client, db):
+    def counted():
+        status = client.admin.command("serverStatus")
+        return status["asserts"]["user"], status["transactions"], status["metrics"]["cursor"]["timedOut"]
+
+    db.c.insert_one({})
+    errors, transactions, timed_out = counted()
+    assert code(lambda: db.command("find", "c", filter={"$nonsense": 1})) == 2
+    with client.start_session() as session:
+        for ends in (session.commit_transaction, session.abort_transaction, session.commit_transaction):
+            session.start_transaction()
+            db.c.insert_one({}, session=session)
+            assert counted()[1]["currentOpen"] == 1
+            ends()
+    after = counted()
+    assert after[0] > errors and after[2] == timed_out
+    assert {name: after[1][name] - transactions[name] for name in transactions} == {
+        "currentOpen": 0, "totalStarted": 3, "totalCommitted": 2, "totalAborted": 1}
+
+
 def test_statements_of_writes_are_counted_if_they_were_executed(client, db):
     def counted(run):
         before = client.admin.command("serverStatus")["opcounters"]
@@ -208,6 +228,46 @@ def test_statements_of_writes_are_counted_if_they_were_executed(client, db):
     # What is refused as a whole counts once.
     assert counted(lambda: db.command({"insert": "c", "documents": documents, "ordered": "yes"})) == [1, 0, 0]
     assert counted(lambda: db.command({"delete": "c", "deletes": [{"q": {}}] * 5})) == [0, 0, 1]
+
+
+def test_server_status_counts_the_cursors_that_timed_out(tmp_path):
+    server = Server(tmp_path, "--cursor-seconds", "1")
+    with server.client() as client:
+        client.shop.c.insert_many([{} for _ in range(200)])
+        timed_out = lambda: client.admin.command("serverStatus")["metrics"]["cursor"]["timedOut"]
+        assert timed_out() == 0
+        opened = client.shop.command("find", "c")["cursor"]["id"]
+        until = time.monotonic() + 20
+        while timed_out() == 0 and time.monotonic() < until:
+            time.sleep(0.1)
+        assert timed_out() == 1
+        assert code(lambda: client.shop.command("getMore", opened, collection="c")) == 43
+    assert server.stop() == 0
+
+
+@pytest.mark.parametrize("run, lock", [
+    (lambda c: c.find_one(), "readLock"),
+    (lambda c: c.count_documents({}), "readLock"),
+    (lambda c: c.distinct("a"), "readLock"),
+    (lambda c: list(c.list_indexes()), "readLock"),
+    (lambda c: list(c.aggregate([{"$match": {}}])), "readLock"),
+    (lambda c: list(c.aggregate([{"$match": {}}, {"$out": "copy"}])), "writeLock"),
+    (lambda c: list(c.aggregate([{"$merge": "copy"}])), "writeLock"),
+    (lambda c: c.insert_one({}), "writeLock"),
+    (lambda c: c.find_one_and_update({}, {"$set": {"a": 1}}), "writeLock"),
+    (lambda c: c.create_index("a"), "writeLock"),
+    (lambda c: c.database.command("collMod", c.name, validationLevel="off"), "writeLock"),
+])
+def test_top_tells_those_that_read_from_those_that_write(client, db, run, lock):
+    db.c.insert_one({"_id": 1})
+
+    def counted():
+        found = client.admin.command("top")["totals"][db.c.full_name]
+        return {name: found[name]["count"] for name in ("readLock", "writeLock")}
+
+    before = counted()
+    run(db.c)
+    assert {name: count - before[name] for name, count in counted().items()} == {"readLock": 0, "writeLock": 0, lock: 1}
 
 
 def test_top_counts_by_collection_and_forgets_what_is_dropped(client, db):
@@ -250,6 +310,36 @@ def test_the_profiler_keeps_what_its_level_says(client, db):
     finally:
         db.command("profile", 0, slowms=100)
     assert code(lambda: db.command("profile", "x")) == 14
+
+
+def test_the_profile_is_read_and_dropped_as_a_collection_is(client, db):
+    profile = db["system.profile"]
+    db.command("profile", 2)
+    db.c.insert_many([{"_id": i} for i in range(5)])
+    list(db.c.find(comment="one"))
+    list(db.c.find({"_id": 1}, comment="two"))
+    assert sorted(profile.distinct("op")) == ["insert", "query"]
+    assert profile.distinct("command.comment", {"op": "query"}) == ["one", "two"]
+    assert profile.distinct("command.filter._id") == [1]
+    stats = db.command("collStats", "system.profile")
+    assert (stats["ns"], stats["count"], stats["capped"], stats["max"]) == (profile.full_name, 3, True, 1000)
+    assert 0 < stats["size"] < stats["maxSize"]
+    [staged] = profile.aggregate([{"$collStats": {"storageStats": {}, "count": {}}}])
+    assert (staged["count"], staged["storageStats"]["capped"]) == (3, True)
+    # The way to another size: off, dropped, created, on again.
+    assert code(lambda: profile.drop()) == 20
+    assert code(lambda: db.command("create", "system.profile", capped=True, size=1 << 20)) == 48
+    db.command("profile", 0)
+    assert db.command("drop", "system.profile")["ns"] == profile.full_name
+    assert profile.count_documents({}) == 0 and db.command("drop", "system.profile")["ok"] == 1
+    assert code(lambda: db.command("create", "system.profile")) == 72
+    assert db.command("create", "system.profile", capped=True, size=4_000_000)["ok"] == 1
+    db.command("profile", 2)
+    list(db.c.find())
+    db.command("profile", 0)
+    assert profile.count_documents({}) == 1
+    for refused in ({"insert": "system.profile", "documents": [{}]}, {"create": "system.views"}, {"drop": "system.users"}):
+        assert code(lambda: db.command(refused)) == 73
 
 
 #: What is done with a collection that has indexes on `a`, on `b` and `c`, and of the locations `p`; its kind of operation; and how

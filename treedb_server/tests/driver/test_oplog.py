@@ -130,6 +130,21 @@ def test_the_oplog_begins_with_an_entry_and_cannot_be_written(db, client, oplog)
         assert failure.value.code in (20, 2, 73, 31320, 31321)
 
 
+def test_the_oplog_is_listed_and_has_sizes(db, client, oplog):
+    db.a.insert_many([{"_id": i, "text": "x" * 500} for i in range(200)])
+    [listed] = [each for each in client.local.list_collections() if each["name"] == "oplog.rs"]
+    assert (listed["type"], listed["options"]["capped"]) == ("collection", True)
+    stats = client.local.command("collStats", "oplog.rs")
+    assert stats["ns"] == "local.oplog.rs" and stats["capped"] is True
+    assert stats["maxSize"] == listed["options"]["size"] == 256 << 20
+    assert 0 < stats["size"] < stats["maxSize"] and stats["count"] >= 200
+    assert client.local.command("collStats", "oplog.rs", scale=1024)["maxSize"] == 256 << 10
+    [staged] = oplog.aggregate([{"$collStats": {"storageStats": {}, "count": {}}}])
+    assert staged["storageStats"]["maxSize"] == stats["maxSize"] and staged["count"] >= 200
+    [other] = db.a.aggregate([{"$collStats": {"storageStats": {}}}])
+    assert "maxSize" not in other["storageStats"] and "oplog.rs" not in db.list_collection_names()
+
+
 def applied(client, *entries, **options):
     reply = client.admin.command({"applyOps": [*entries], **options}, check=False)
     return reply.get("code", 0), reply.get("results")

@@ -103,6 +103,7 @@ ARGUMENTS = {
     "bulkWrite": {"bulkWrite": 1, "ops": [{"insert": 0, "document": {}}], "nsInfo": [{"ns": "a.b"}]},
     "insert": {"insert": "c", "documents": [{}]},
     "killAllSessions": {"killAllSessions": []},
+    "killAllSessionsByPattern": {"killAllSessionsByPattern": []},
     "killCursors": {"killCursors": "c", "cursors": []},
     "killSessions": {"killSessions": []},
     "listIndexes": {"listIndexes": "c"},
@@ -141,6 +142,11 @@ def test_an_unknown_option_of_any_command_is_refused(server, db, client):
     ({"find": "c", "readConcern": {"x": 1}}, 40415),
     ({"find": "c", "readConcern": "local"}, 14),
     ({"find": "c", "writeConcern": {"w": 1}}, 72),
+    ({"insert": "c", "documents": [{}], "readConcern": {"level": "majority"}}, 72),
+    ({"insert": "c", "documents": [{}], "readConcern": {"level": "snapshot"}}, 72),
+    ({"delete": "c", "deletes": [{"q": {}, "limit": 0}], "readConcern": {"level": "available"}}, 72),
+    ({"listIndexes": "c", "readConcern": {"level": "linearizable"}}, 72),
+    ({"ping": 1, "readConcern": {"level": "majority"}}, 72),
     ({"find": "c", "hint": {"$natural": -2}}, 2),
     ({"find": "c", "shardVersion": [1]}, 238),
     ({"aggregate": "c", "pipeline": [], "cursor": {}, "exchange": {"a": 1}}, 238),
@@ -154,6 +160,15 @@ def test_options_that_would_change_the_answer_are_refused(server, db, command, c
         reply = wire.command({**command, "$db": db.name})
     found = reply["writeErrors"][0]["code"] if "writeErrors" in reply else reply.get("code")
     assert found == code, reply
+
+
+def test_commands_that_do_not_read_take_the_read_concern_local(db):
+    for level in [{}, {"level": "local"}]:
+        assert db.command({"insert": "c", "documents": [{}], "readConcern": level})["n"] == 1
+        assert db.command({"ping": 1, "readConcern": level})["ok"] == 1
+    for level in ["local", "available", "majority", "linearizable"]:
+        assert db.command({"count": "c", "readConcern": {"level": level}})["n"] == 2
+        assert db.command({"explain": {"find": "c"}, "readConcern": {"level": level}})["ok"] == 1
 
 
 def test_unknown_index_options_are_left_out_if_the_command_says_so(db):

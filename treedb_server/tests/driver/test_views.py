@@ -137,6 +137,27 @@ def test_a_view_uses_the_indexes_of_its_collection(films, view):
     assert "IXSCAN" in str(plan)
 
 
+def test_reads_of_a_view_are_explained_as_its_pipeline(films, view):
+    films.create_index("year")
+    db = films.database
+
+    def explained(command, verbosity="executionStats"):
+        return db.command({"explain": command, "verbosity": verbosity})
+
+    found = explained({"find": "view", "filter": {"votes": {"$gt": 40}}, "sort": {"votes": -1}, "limit": 2})
+    assert "IXSCAN" in str(found) and "year_1" in str(found) and "$sort" in str(found).lower()
+    assert found["command"]["find"] == "view"
+    cursor = found["stages"][0]["$cursor"]
+    assert cursor["executionStats"]["totalDocsExamined"] == 3
+    for command in [{"count": "view", "query": {"votes": 50}}, {"distinct": "view", "key": "votes", "query": {"votes": 50}},
+                    {"find": "view"}, {"count": "view"}]:
+        assert "year_1" in str(explained(command)), command
+        assert "executionStats" not in str(explained(command, "queryPlanner")), command
+    assert "year_1" in str(view.find({"votes": 50}).explain())
+    assert code(lambda: explained({"find": "view", "returnKey": True})) == 168
+    assert code(lambda: explained({"find": "view", "filter": {"$nonsense": 1}})) == 2
+
+
 def test_a_view_has_a_collation_of_its_own(films):
     db = films.database
     db.names.insert_many([{"_id": i, "n": n} for i, n in enumerate(["a", "A", "b"])])

@@ -1,6 +1,7 @@
 """Clients that authenticate by their certificates: MONGODB-X509, and users of $external."""
 import datetime
 import subprocess
+import time
 
 import pytest
 from cryptography import x509
@@ -206,6 +207,44 @@ def test_a_server_that_knows_no_authorities_asks_for_no_certificate(tmp_path):
         root["$external"].command("createUser", subject_of(file), roles=[{"role": "root", "db": "admin"}])
     assert failed(server.client(tls=True, tlsCAFile=files.ca, tlsCertificateKeyFile=file, authMechanism="MONGODB-X509")) == 18
     assert server.stop() == 0
+
+
+def test_changed_authorities_are_used_without_a_restart(tmp_path):
+    places = Places(tmp_path)
+    before, after = places.authority.client(SUBJECTS[0]), places.other.client(SUBJECTS[0])
+    with places.root() as root:
+        root["$external"].command("createUser", subject_of(before), roles=[{"role": "root", "db": "admin"}])
+
+    def connects(file):
+        try:
+            with places.certified(file, serverSelectionTimeoutMS=1000) as client:
+                return client.admin.command("ping")["ok"] == 1
+        except (ConnectionFailure, ServerSelectionTimeoutError):
+            return False
+
+    def until(condition):
+        deadline = time.time() + 30
+        while not condition() and time.time() < deadline:
+            time.sleep(0.2)
+        assert condition()
+
+    assert connects(before) and not connects(after)
+    # A file that has no certificate changes nothing.
+    used = places.authority.ca.read_bytes()
+    places.authority.ca.write_bytes(b"")
+    until(lambda: any("the former ones stay" in line for line in places.server.log))
+    assert connects(before) and not connects(after)
+    with places.certified(before) as client:
+        client.admin.command("ping")
+        places.authority.ca.write_bytes(places.other.ca.read_bytes())
+        until(lambda: connects(after))
+        # A connection that is open stays; a new one is of an authority that is not trusted any more.
+        client.admin.command("ping")
+    assert not connects(before)
+    places.authority.ca.write_bytes(used + places.other.ca.read_bytes())
+    until(lambda: connects(before))
+    assert connects(after)
+    assert places.server.stop() == 0
 
 
 def test_authorities_that_cannot_be_used_are_told(tmp_path):

@@ -1,4 +1,4 @@
-"""A server, and an embedding function that needs no model: texts with words in common have similar vectors."""
+"""A server with a user who may read and write, and an embedding function that needs no model: texts with words in common have similar vectors."""
 import hashlib
 import itertools
 import math
@@ -9,10 +9,12 @@ import pytest
 
 sys.path.insert(0, str(pathlib.Path(__file__).parents[1] / "driver"))
 
-from server import Server  # noqa: E402
+from server import Locked  # noqa: E402
 
 DIMENSIONS = 64
 NUMBERS = itertools.count()
+# Who the stores are: no administrator.
+USER, SECRET = "stores", "of texts"
 
 
 def embed(text):
@@ -28,7 +30,9 @@ def embed(text):
 
 @pytest.fixture(scope="session")
 def server(tmp_path_factory):
-    server = Server(tmp_path_factory.mktemp("shared"))
+    server = Locked(tmp_path_factory.mktemp("shared") / "data")
+    with server.as_user() as root:
+        root.admin.command("createUser", USER, pwd=SECRET, roles=["readWriteAnyDatabase"])
     yield server
     assert server.stop() == 0
     assert not [line for line in server.log if "panic" in line]
@@ -36,12 +40,13 @@ def server(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def client(server):
-    with server.client() as client:
+    with server.as_user(USER, SECRET) as client:
         yield client
 
 
 @pytest.fixture
-def collection(client):
-    database = client[f"stores{next(NUMBERS)}"]
-    yield database.texts
-    client.drop_database(database.name)
+def collection(server, client):
+    name = f"stores{next(NUMBERS)}"
+    yield client[name].texts
+    with server.as_user() as root:
+        root.drop_database(name)

@@ -2,7 +2,7 @@
 import asyncio
 
 import pytest
-from conftest import DIMENSIONS, embed
+from conftest import DIMENSIONS, SECRET, USER, embed
 from llama_index.core.schema import NodeRelationship, RelatedNodeInfo, TextNode
 from llama_index.core.vector_stores.types import (
     FilterCondition, FilterOperator, MetadataFilter, MetadataFilters, VectorStoreQuery)
@@ -23,7 +23,8 @@ def nodes():
 @pytest.fixture
 def store(server, client, collection):
     store = MongoDBAtlasVectorSearch(
-        client, AsyncMongoClient(server.uri), db_name=collection.database.name, collection_name=collection.name)
+        client, AsyncMongoClient(server.uri, username=USER, password=SECRET, authSource="admin"),
+        db_name=collection.database.name, collection_name=collection.name)
     store.create_vector_search_index(DIMENSIONS, "embedding", "cosine", filters=["metadata.year"], wait_until_complete=30)
     assert store.add(nodes()) == [f"node{n}" for n in range(len(TEXTS))]
     yield store

@@ -284,6 +284,35 @@ fn complete_series(options: &mut Document) -> Result<()> {
     Ok(())
 }
 
+/// The options of a time series with another span of its buckets, which is not shorter than it was.
+///
+/// # Errors
+/// `InvalidOptions`, also for options that are not those of a time series.
+pub(crate) fn change_span(options: &Document, changes: &Document) -> Result<Document> {
+    let Ok(series) = options.get_document("timeseries") else {
+        return Err(invalid("option only supported on a time-series collection: timeseries"));
+    };
+    let mut changed = series.clone();
+    for name in ["granularity", "bucketMaxSpanSeconds", "bucketRoundingSeconds"] {
+        changed.remove(name);
+    }
+    changed.extend(changes.clone());
+    let mut options = options.clone();
+    options.insert("timeseries", changed);
+    complete_series(&mut options)?;
+    let span = |options: &Document| -> Result<i64> {
+        let series = options.get_document("timeseries").ok();
+        let span = series.map(|series| integer(series, "bucketMaxSpanSeconds")).transpose()?;
+        Ok(span.flatten().unwrap_or_default())
+    };
+    if changes.is_empty() || span(&options)? < integer(series, "bucketMaxSpanSeconds")?.unwrap_or_default() {
+        return Err(invalid(
+            "Invalid transition for timeseries: the span of its buckets can only be increased",
+        ));
+    }
+    Ok(options)
+}
+
 fn complete_clustered(options: &mut Document) -> Result<()> {
     let Some(index) = options.get("clusteredIndex") else { return Ok(()) };
     let Some(index) = index.as_document() else {

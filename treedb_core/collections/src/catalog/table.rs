@@ -19,11 +19,10 @@ use treedb_query::index::Definition;
 use treedb_query::index::ordered::IndexDef;
 use treedb_storage::{Reads, Table, TableKind, WriteTxn};
 
-use crate::catalog::meta::{
-    IndexFlags, IndexMeta, Meta, collation_of, drop_index_tables, index_table, rows_table,
-};
+use crate::catalog::meta::{IndexFlags, IndexMeta, Meta, drop_index_tables, index_table, rows_table};
 use crate::catalog::namespace::Namespace;
-use crate::catalog::special::{Special, capped_table, create_capped_table};
+use crate::catalog::options::complete;
+use crate::catalog::special::{capped_table, create_capped_table};
 use crate::catalog::validator::Validator;
 use crate::catalog::view_def::{ViewDef, is_view, not_a_collection};
 use crate::index::Images;
@@ -241,12 +240,7 @@ impl Catalog {
         let id = counters.next_collection;
         counters.next_collection += 1;
         txn.put(&self.table, b"", &counters.encode())?;
-        let collation = collation_of(&options)?;
-        let mut special = Special::complete(&mut options)?;
-        match collation.document() {
-            Some(whole) => drop(options.insert("collation", Document::try_from(whole)?)),
-            None => drop(options.remove("collation")),
-        }
+        let (collation, mut special) = complete(&mut options)?;
         let mut def = IndexDef::id();
         def.options.collation = collation.clone();
         let expire_after = options.get_i64("expireAfterSeconds").ok();

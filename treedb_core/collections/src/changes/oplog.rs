@@ -32,6 +32,7 @@ use super::record::{Change, Defined, Head, Operation, Record, damaged, document}
 use super::stream::at_operation_time;
 use crate::catalog::namespace::Namespace;
 use crate::database::Database;
+use crate::maintenance::stats::{CappedLimits, CollectionStats};
 use crate::read::batch::BatchLimit;
 use crate::request::FindRequest;
 use crate::write::statement::parse;
@@ -94,6 +95,19 @@ impl Database {
         }
         let query = parse(request)?.with_default_collation(&treedb_query::doc::Collation::Simple)?;
         self.query_oplog(query, tailable)
+    }
+
+    /// Sizes of the oplog: those of the change log, of which each change counts as a document. `None` if changes are not recorded.
+    pub(crate) fn oplog_stats(&self) -> Result<Option<CollectionStats>> {
+        let Some(log) = self.change_log()? else { return Ok(None) };
+        Ok(Some(CollectionStats {
+            documents: log.next.saturating_sub(log.first),
+            data_bytes: log.bytes,
+            storage_bytes: log.bytes,
+            estimated: true,
+            capped: Some(CappedLimits { size: log.options.bytes, max: None }),
+            indexes: Vec::new(),
+        }))
     }
 
     /// [`Self::oplog`] of a query.

@@ -29,10 +29,19 @@ pub struct CollectionStats {
     pub storage_bytes: u64,
     /// Only some of the documents have been read: `data_bytes` and the long values are estimated.
     pub estimated: bool,
-    /// Whether the oldest documents are deleted to make room.
-    pub capped: bool,
+    /// Within which limits the oldest documents are deleted to make room; `None` if they are not.
+    pub capped: Option<CappedLimits>,
     /// Each index.
     pub indexes: Vec<IndexSize>,
+}
+
+/// How much a capped collection holds at most.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CappedLimits {
+    /// Bytes of its documents.
+    pub size: u64,
+    /// Their number; `None` for any.
+    pub max: Option<u64>,
 }
 
 /// The size of an index.
@@ -117,7 +126,8 @@ pub(crate) fn of(reads: &ReadTxn, meta: &Meta) -> Result<CollectionStats> {
         })
     };
     let indexes = meta.indexes.iter().map(index).collect::<Result<_>>()?;
-    let capped = meta.special.capped.is_some();
+    let capped = meta.special.capped.as_ref();
+    let capped = capped.map(|capped| CappedLimits { size: capped.size, max: capped.max });
     Ok(CollectionStats { documents: rows.entries, data_bytes, storage_bytes, estimated, capped, indexes })
 }
 
@@ -192,10 +202,16 @@ impl CollectionStats {
         if let Some(average) = self.data_bytes.checked_div(self.documents) {
             document.append(cstr!("avgObjSize"), average as i64);
         }
-        let rest = rawdoc! {
+        let mut more = rawdoc! {
             "numOrphanDocs": 0,
             "storageSize": size(self.storage_bytes),
-            "capped": self.capped,
+            "capped": self.capped.is_some(),
+        };
+        if let Some(CappedLimits { size: bytes, max }) = self.capped {
+            more.append(cstr!("max"), max.map_or(0, |max| i64::try_from(max).unwrap_or(i64::MAX)));
+            more.append(cstr!("maxSize"), size(bytes));
+        }
+        let rest = rawdoc! {
             "nindexes": i32::try_from(self.indexes.len()).unwrap_or(i32::MAX),
             "indexBuilds": building,
             "totalIndexSize": size(self.index_bytes()),
@@ -204,7 +220,7 @@ impl CollectionStats {
             "scaleFactor": scale,
             "sizeIsEstimated": self.estimated,
         };
-        for field in &rest {
+        for field in more.iter().chain(&rest) {
             let (name, value) = field?;
             document.append(name, value);
         }

@@ -15,7 +15,7 @@ impl Collection {
     /// a missing field has none. Without a filter the values come from an index, if there is one.
     ///
     /// # Errors
-    /// Those of [`Collection::find`]; `BSONObjectTooLarge` if the values take more than 16 MiB.
+    /// Those of [`Collection::find`]; `Location17217` if the values take more than 16 MiB.
     pub fn distinct(&self, path: &str, request: FindRequest) -> Result<RawArrayBuf> {
         let mut found = values_of(path, &request, || self.collation())?;
         if self.namespace().is_oplog() {

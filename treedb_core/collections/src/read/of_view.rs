@@ -6,6 +6,7 @@ use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::expr::Variables;
 use treedb_query::query::{Filter, Projection, Returns};
 
+use crate::collection::Collection;
 use crate::read::aggregate::{AggregateRequest, Aggregation};
 use crate::request::FindRequest;
 
@@ -49,6 +50,16 @@ impl FoundInView {
             Some(projection) => projection.apply(&document).map(Some),
             None => Ok(Some(document)),
         }
+    }
+}
+
+impl Collection {
+    /// The pipeline that a find in this view is run as, without its projection; `None` if this is not a view.
+    ///
+    /// # Errors
+    /// `InvalidPipelineOperator` for what only a collection has.
+    pub fn pipeline_of_find(&self, request: &FindRequest) -> Result<Option<AggregateRequest>> {
+        if self.is_view()? { pipeline_of(request).map(Some) } else { Ok(None) }
     }
 }
 

@@ -15,6 +15,7 @@ use crate::config::Limits;
 use crate::context::Context;
 use crate::mongo::connection::Session;
 use crate::mongo::in_process;
+use crate::mongo::sessions::Which;
 use crate::mongo::topology::Topology;
 
 /// A server or a directory.
@@ -206,7 +207,7 @@ impl Backend {
         drop((runtime, session));
         // Cursors hold snapshots of the database that is about to be closed.
         context.cursors.clear();
-        context.sessions.end(None, &context.cursors);
+        context.sessions.end(&[Which::All], &context.cursors);
         match Arc::try_unwrap(context) {
             Ok(Context { database, access, .. }) => {
                 drop(access);

@@ -74,7 +74,7 @@ pub(super) fn explain(collection: &Collection, command: &RawDocument, execute: b
 }
 
 /// The stages as MongoDB shows them: the initial find as `$cursor`, followed by the others; only the find if there are no others.
-fn explain_pipeline(
+pub(super) fn explain_pipeline(
     collection: &Collection,
     pipeline: &AggregateRequest,
     command: &RawDocument,
@@ -214,14 +214,14 @@ fn watch(request: &Request<'_>, watch: WatchRequest, batch: usize) -> Result {
                 "A $changeStream with 'allChangesForCluster' may not be opened on a collection: aggregate the database admin",
             ));
         }
+        _ if matches!(request.database, "admin" | "config" | "local") && !watch.all_changes_for_cluster => {
+            return Err(CommandError::new(
+                ErrorCode::InvalidNamespace,
+                format!("$changeStream may not be opened on the internal {} database", request.database),
+            ));
+        }
         Some(_) => {
             let namespace = request.namespace()?;
-            if namespace.is_oplog() {
-                return Err(CommandError::new(
-                    ErrorCode::InvalidNamespace,
-                    "$changeStream may not be opened on local.oplog.rs: watch the collections whose changes it shows",
-                ));
-            }
             (Watched::Collection(namespace.clone()), namespace.to_string())
         }
         None if watch.all_changes_for_cluster && request.database != "admin" => {

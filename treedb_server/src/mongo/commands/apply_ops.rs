@@ -31,7 +31,7 @@ const DEFINITIONS: &[(&str, &[ErrorCode])] = &[
     ("collMod", &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]),
     ("create", &[ErrorCode::NamespaceExists]),
     ("createIndexes", &[]),
-    ("drop", &[ErrorCode::NamespaceNotFound]),
+    ("drop", &[]),
     ("dropDatabase", &[]),
     ("dropIndexes", &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]),
     ("renameCollection", &[ErrorCode::NamespaceNotFound, ErrorCode::NamespaceExists]),

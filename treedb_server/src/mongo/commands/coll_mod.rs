@@ -1,4 +1,4 @@
-//! `collMod`: changes a collection's validator, hides an index, or changes its expiry.
+//! `collMod`: changes a collection's validator, hides an index, or changes when documents expire.
 
 use bson::raw::cstr;
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
@@ -14,7 +14,7 @@ use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let (mut options, mut index, mut durability) = (Document::new(), None, None);
-    let mut limits = Document::new();
+    let (mut limits, mut series, mut expire_after) = (Document::new(), None, None);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
@@ -26,7 +26,13 @@ pub(super) fn run(request: &Request<'_>) -> Result {
                 options.insert(arg.name, Bson::try_from(arg.value())?);
             }
             "index" => index = Some(IndexChange::parse(arg.document()?)?),
-            "expireAfterSeconds" => arg.unsupported()?,
+            "expireAfterSeconds" => {
+                expire_after = Some(match arg.value() {
+                    RawBsonRef::String("off") => None,
+                    _ => Some(arg.integer()?),
+                });
+            }
+            "timeseries" => series = Some(Document::try_from(arg.document()?)?),
             "cappedSize" => {
                 limits.insert("size", arg.integer()?);
             }
@@ -55,6 +61,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     if !limits.is_empty() {
         request.context.database.modify_capped(namespace.as_str(), &limits)?;
     }
+    if let Some(changes) = series {
+        request.context.database.modify_series(namespace.as_str(), &span(changes)?)?;
+    }
+    if let Some(expire_after) = expire_after {
+        request.context.database.modify_expiry(namespace.as_str(), expire_after)?;
+    }
     let reply = match index {
         Some(index) => index.execute(request)?,
         None => RawDocumentBuf::new(),
@@ -62,6 +74,18 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection changed");
     Ok(reply)
+}
+
+/// What is to change of the buckets of a time series.
+fn span(changes: Document) -> Result<Document> {
+    const OPTIONS: [&str; 3] = ["granularity", "bucketMaxSpanSeconds", "bucketRoundingSeconds"];
+    match changes.keys().find(|name| !OPTIONS.contains(&name.as_str())) {
+        None => Ok(changes),
+        Some(other) => Err(CommandError::new(
+            ErrorCode::Location40415,
+            format!("BSON field 'collMod.timeseries.{other}' is an unknown field."),
+        )),
+    }
 }
 
 /// What is to change of an index.

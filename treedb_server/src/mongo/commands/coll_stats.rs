@@ -1,6 +1,7 @@
 //! `collStats`: sizes of a collection and its indexes.
 
 use bson::{RawDocumentBuf, rawdoc};
+use treedb_collections::CollectionStats;
 
 use super::Result;
 use super::request::Request;
@@ -9,6 +10,13 @@ use crate::mongo::error::CommandError;
 use crate::mongo::protocol_code::ProtocolCode;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
+    let scale_factor = scale_factor(request)?;
+    let collection = request.collection()?;
+    reply(collection.namespace().as_str(), collection.stats()?.as_ref(), scale_factor)
+}
+
+/// Reads the arguments: what sizes are divided by.
+pub(super) fn scale_factor(request: &Request<'_>) -> std::result::Result<f64, CommandError> {
     let mut scale_factor = 1.0;
     for arg in request.args() {
         let arg = arg?;
@@ -17,10 +25,14 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             _ => arg.ignored_or_unknown()?,
         }
     }
-    let collection = request.collection()?;
+    Ok(scale_factor)
+}
+
+/// The reply for a collection of these sizes; `None` if there is none.
+pub(super) fn reply(namespace: &str, stats: Option<&CollectionStats>, scale_factor: f64) -> Result {
     let mut reply = RawDocumentBuf::new();
-    reply.append(bson::raw::cstr!("ns"), collection.namespace().as_str());
-    let stats = match collection.stats()? {
+    reply.append(bson::raw::cstr!("ns"), namespace);
+    let stats = match stats {
         Some(stats) => stats.storage_document(scale_factor)?,
         // As MongoDB answers.
         None => rawdoc! {

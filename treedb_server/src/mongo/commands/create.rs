@@ -1,4 +1,4 @@
-//! `create`.
+//! `create`. Outside of transactions, creating what exists with the same options succeeds, as in MongoDB since 7.0.
 
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use treedb_query::doc::Collation;
@@ -85,7 +85,16 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         open.txn.create_collection(namespace.as_str(), options)?;
         return done();
     }
-    request.context.database.create_collection(namespace.as_str(), options)?;
+    let database = &request.context.database;
+    match database.create_collection(namespace.as_str(), options.clone()) {
+        Err(error) if error.code == ErrorCode::NamespaceExists => {
+            if database.exists_with_options(namespace.as_str(), options)? {
+                return done();
+            }
+            return Err(error.into());
+        }
+        created => drop(created?),
+    }
     flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection created");
     done()

@@ -1,19 +1,30 @@
 //! `distinct`: the distinct values of a field among the documents that match.
 
-use bson::rawdoc;
+use bson::{RawDocument, rawdoc};
 use treedb_collections::FindRequest;
 
 use super::Result;
 use super::find::hint;
 use super::request::Request;
+use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 use crate::mongo::read_concern::ReadAt;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let collection = request.collection()?;
-    let mut find = FindRequest::default();
-    let mut path = None;
-    for arg in request.args() {
+    let (mut find, path) = parse(request.body())?;
+    if let Some(mut open) = request.transaction() {
+        let values = open.txn.collection(collection.namespace().as_str())?.distinct(path, &find)?;
+        return Ok(rawdoc! { "values": values });
+    }
+    find.as_of = request.at.map(|at| at.moment);
+    ReadAt::append_to_reply(request.at, rawdoc! { "values": collection.distinct(path, find)? })
+}
+
+/// Reads the arguments of a `distinct`: which documents, and the path of the field.
+pub(super) fn parse(command: &RawDocument) -> Result<(FindRequest, &str)> {
+    let (mut find, mut path) = (FindRequest::default(), None);
+    for arg in args("distinct", command).skip(1) {
         let arg = arg?;
         match arg.name {
             "key" => path = Some(arg.str()?),
@@ -23,11 +34,5 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             _ => arg.ignored_or_unknown()?,
         }
     }
-    let path = path.ok_or_else(|| CommandError::missing("distinct.key"))?;
-    if let Some(mut open) = request.transaction() {
-        let values = open.txn.collection(collection.namespace().as_str())?.distinct(path, &find)?;
-        return Ok(rawdoc! { "values": values });
-    }
-    find.as_of = request.at.map(|at| at.moment);
-    ReadAt::append_to_reply(request.at, rawdoc! { "values": collection.distinct(path, find)? })
+    Ok((find, path.ok_or_else(|| CommandError::missing("distinct.key"))?))
 }

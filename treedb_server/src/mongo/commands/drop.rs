@@ -1,12 +1,11 @@
-//! `drop`.
+//! `drop`. Dropping a collection that does not exist succeeds, as in MongoDB since 7.0.
 
 use bson::rawdoc;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
-use super::request::Request;
+use super::request::{Request, done};
 use super::writes::{flush_catalog_change, write_concern};
-use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let mut durability = None;
@@ -26,7 +25,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     };
     let namespace = collection.namespace();
     if !request.context.database.drop_collection(namespace.as_str())? {
-        return Err(CommandError::new(ErrorCode::NamespaceNotFound, "ns not found"));
+        return done();
     }
     request.context.operations.forget(request.database, Some(namespace.collection()));
     flush_catalog_change(request, durability)?;

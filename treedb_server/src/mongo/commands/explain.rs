@@ -11,9 +11,13 @@ use super::Result;
 use super::build_info::MONGODB_VERSION;
 use super::host_info::hostname;
 use super::request::Request;
-use super::{count, delete, find, update, writes};
+use super::{aggregate, count, delete, distinct, find, lookup, update, writes};
 use crate::mongo::args::{args, number};
 use crate::mongo::error::CommandError;
+
+/// The commands that can be explained.
+const EXPLAINED: [&str; 8] =
+    ["aggregate", "count", "delete", "distinct", "find", "findAndModify", "findandmodify", "update"];
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     let mut verbosity = "allPlansExecution";
@@ -39,28 +43,42 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         Some((name, target)) => (name.as_str(), target),
         None => return Err(CommandError::new(ErrorCode::FailedToParse, "explain of an empty command")),
     };
+    if !EXPLAINED.contains(&name) {
+        return Err(match lookup(name) {
+            Some(command) => CommandError::new(
+                ErrorCode::IllegalOperation,
+                format!("Cannot explain cmd: {}", command.name),
+            ),
+            None => CommandError::new(
+                ErrorCode::CommandNotFound,
+                format!("Explain failed due to unknown command: {name}"),
+            ),
+        });
+    }
     let target = target.as_str().ok_or_else(|| {
         CommandError::new(ErrorCode::InvalidNamespace, format!("{name} names its collection by a string"))
     })?;
     let collection = request.context.database.collection(&format!("{}.{target}", request.database))?;
-    let plain =
-        |find: &FindRequest, counting| -> Result { Ok(collection.explain_find(find, counting, execute)?) };
     let mut reply = match name {
-        "find" => plain(&find::parse("find", command)?.request, false)?,
-        "count" => plain(&count::parse(command)?, true)?,
-        "distinct" => {
-            let (find, path) = of_distinct(command)?;
-            collection.explain_distinct(path, &find, execute)?
-        }
-        "aggregate" => return super::aggregate::explain(&collection, command, execute),
+        "aggregate" => return aggregate::explain(&collection, command, execute),
         "update" => of_write(&collection, &of_update(command)?, execute)?,
         "delete" => of_write(&collection, &of_delete(command)?, execute)?,
-        "findAndModify" | "findandmodify" => of_write(&collection, &of_find_and_modify(command)?, execute)?,
-        other => {
-            return Err(CommandError::not_implemented(format!(
-                "explain of {other} is not supported: only aggregate, count, delete, distinct, find, findAndModify and update"
-            )));
+        "find" | "count" | "distinct" => {
+            let (find, path) = match name {
+                "find" => (find::parse("find", command)?.request, None),
+                "count" => (count::parse(command)?, None),
+                _ => distinct::parse(command).map(|(find, path)| (find, Some(path)))?,
+            };
+            // A view is read by its pipeline.
+            if let Some(pipeline) = collection.pipeline_of_find(&find)? {
+                return aggregate::explain_pipeline(&collection, &pipeline, command, execute);
+            }
+            match path {
+                Some(path) => collection.explain_distinct(path, &find, execute)?,
+                None => collection.explain_find(&find, name == "count", execute)?,
+            }
         }
+        _ => of_write(&collection, &of_find_and_modify(command)?, execute)?,
     };
     append_command(&mut reply, command);
     Ok(reply)
@@ -71,23 +89,6 @@ struct Write {
     stage: &'static str,
     find: FindRequest,
     upsert: bool,
-}
-
-/// The find of a `distinct`, and the path of its field.
-fn of_distinct(command: &RawDocument) -> Result<(FindRequest, &str)> {
-    let (mut find, mut key) = (FindRequest::default(), None);
-    for arg in args("distinct", command).skip(1) {
-        let arg = arg?;
-        match arg.name {
-            "key" => key = Some(arg.str()?),
-            "query" => find.filter = arg.some_document()?,
-            "hint" => find.hint = find::hint(&arg)?,
-            "collation" => find.collation = arg.some_document()?,
-            _ => arg.ignored_or_unknown()?,
-        }
-    }
-    let key = key.ok_or_else(|| CommandError::missing("distinct.key"))?;
-    Ok((find, key))
 }
 
 /// The only statement of a write command.

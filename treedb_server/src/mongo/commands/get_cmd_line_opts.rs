@@ -1,11 +1,16 @@
-//! `getCmdLineOpts`: shells request it and accept an empty answer; the command line is not disclosed.
+//! `getCmdLineOpts`: shells request it and accept an empty answer; the command line is not disclosed, but for test commands, by which the
+//! drivers' own tests decide what to run.
 
-use bson::rawdoc;
+use bson::{RawDocumentBuf, rawdoc};
 
 use super::Result;
 use super::request::Request;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     request.refuse_options()?;
-    Ok(rawdoc! { "argv": ["treedb"], "parsed": {} })
+    let parsed = match request.context.fail_points {
+        Some(_) => rawdoc! { "setParameter": { "enableTestCommands": "1" } },
+        None => RawDocumentBuf::new(),
+    };
+    Ok(rawdoc! { "argv": ["treedb"], "parsed": parsed })
 }

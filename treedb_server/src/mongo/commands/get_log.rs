@@ -7,6 +7,7 @@ use super::Result;
 use super::request::Request;
 use crate::logs::{self, Kept};
 use crate::mongo::error::CommandError;
+use crate::mongo::protocol_code::ProtocolCode;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     request.refuse_options()?;
@@ -16,7 +17,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         Some("startupWarnings") => logs::kept(Kept::StartupWarnings),
         Some(other) => {
             return Err(CommandError::new(
-                ErrorCode::BadValue,
+                ProtocolCode::OperationFailed,
                 format!("No log named '{other}': 'global' or 'startupWarnings'"),
             ));
         }

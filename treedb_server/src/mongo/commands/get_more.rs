@@ -21,21 +21,28 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             "BSON field 'getMore.getMore' is the wrong type, expected type 'long'",
         )
     })?;
-    let (mut collection, mut batch, mut wait) = (None, None, DEFAULT_AWAIT);
+    let (mut collection, mut batch, mut wait) = (None, None, None);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
             "collection" => collection = Some(arg.str()?),
             "batchSize" => batch = Some(usize::try_from(arg.count()?).unwrap_or(usize::MAX)),
-            "maxTimeMS" => wait = Duration::from_millis(arg.count()?).min(MAX_AWAIT),
+            "maxTimeMS" => wait = Some(Duration::from_millis(arg.count()?).min(MAX_AWAIT)),
             "term" | "lastKnownCommittedOpTime" => arg.unsupported()?,
             _ => arg.ignored_or_unknown()?,
         }
     }
     let collection = collection.ok_or_else(|| CommandError::missing("getMore.collection"))?;
     let namespace = cursor_namespace(request.database, collection)?;
-    let open = request.transaction();
-    request.context.cursors.next(&request.session.identity, id, &namespace, batch, wait, open.as_deref())
+    let (open, cursors) = (request.transaction(), &request.context.cursors);
+    if wait.is_some() && cursors.awaits_data(id) == Some(false) {
+        return Err(CommandError::new(
+            ErrorCode::BadValue,
+            "cannot set maxTimeMS on getMore command for a non-awaitData cursor",
+        ));
+    }
+    let wait = wait.unwrap_or(DEFAULT_AWAIT);
+    cursors.next(&request.session.identity, id, &namespace, batch, wait, open.as_deref())
 }
 
 /// The namespace of a cursor. Cursors of listings have names that no collection can have.

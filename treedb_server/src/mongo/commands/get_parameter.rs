@@ -43,6 +43,7 @@ pub(super) static PARAMETERS: &[Parameter] = &[
             Ok(())
         }),
     },
+    fixed("enableTestCommands", |request| request.context.fail_points.is_some().into()),
     fixed("featureCompatibilityVersion", |_| RawBson::Document(rawdoc! { "version": "8.0" })),
     Parameter {
         name: "logLevel",

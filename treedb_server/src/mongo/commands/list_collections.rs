@@ -29,7 +29,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let filter = filter.map(|filter: RawDocumentBuf| Filter::parse(&filter)).transpose()?;
     let mut entries = Vec::new();
     let all = request.permits(Action::ListCollections, Target::Database(request.database))?;
-    for found in request.context.database.list_collections(request.database)? {
+    for found in request.collections(request.database)? {
         let collection = Target::Collection(request.database, found.namespace.collection());
         if !(all || request.permits(Action::Find, collection)?) {
             continue;

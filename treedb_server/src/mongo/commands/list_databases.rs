@@ -1,5 +1,5 @@
 //! `listDatabases`: all of them for users who may list them, otherwise those that the user may read in. The size of a database is that of
-//! the pages of its collections; the total is the size of the files, which hold the log, free pages and the change log too.
+//! the pages of its collections, and of the change log for `local`; the total is the size of the files, which hold the log, free pages and the change log too.
 
 use bson::{RawArrayBuf, RawDocumentBuf, rawdoc};
 use treedb_query::query::Filter;
@@ -27,7 +27,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         request.authorize(Action::ListDatabases, Target::Cluster)?;
     }
     let mut databases = RawArrayBuf::new();
-    for name in database.list_databases()? {
+    for name in request.databases()? {
         if !all && !request.may_see_database(&name)? {
             continue;
         }
@@ -35,11 +35,13 @@ pub(super) fn run(request: &Request<'_>) -> Result {
             rawdoc! { "name": name }
         } else {
             let mut bytes = 0;
+            let collections = request.collections(&name)?;
             // A view has no pages.
-            for found in database.list_collections(&name)?.iter().filter(|found| !found.is_view()) {
+            for found in collections.iter().filter(|found| !found.is_view()) {
                 bytes += database.collection(found.namespace.as_str())?.disk_size()?;
             }
-            rawdoc! { "name": name, "sizeOnDisk": i64::try_from(bytes).unwrap_or(i64::MAX), "empty": false }
+            let bytes = i64::try_from(bytes).unwrap_or(i64::MAX);
+            rawdoc! { "name": name, "sizeOnDisk": bytes, "empty": collections.is_empty() }
         };
         let wanted = filter.as_ref().map(|filter| filter.matches(&entry)).transpose()?;
         if wanted != Some(false) {

@@ -344,9 +344,15 @@ pub(crate) static COMMANDS: &[Command] = &[
         .also(&["ismaster"]),
     Command::new(
         "killAllSessions",
-        "End every session",
+        "End every session, or those of some users",
         Needs::Cluster(Action::KillAnySession),
         sessions::kill_all,
+    ),
+    Command::new(
+        "killAllSessionsByPattern",
+        "End the sessions that match",
+        Needs::Cluster(Action::KillAnySession),
+        sessions::kill_by_pattern,
     ),
     Command::new("killCursors", "Close cursors", Needs::Login, kill_cursors::run)
         .transactions(TransactionSupport::Inside),

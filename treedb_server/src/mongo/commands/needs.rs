@@ -269,7 +269,7 @@ fn pipelines(request: &Request<'_>, command: &RawDocument) -> Result<()> {
 }
 
 /// Nesting of pipelines in stages.
-const DEEPEST: usize = 200;
+pub(super) const DEEPEST: usize = 200;
 
 /// The next batch of a cursor needs what the command that opened it did: who may no longer do that gets no more of its result either. A cursor that
 /// there is not, or that is another's, is refused by the command.

@@ -1,8 +1,9 @@
 //! Stages whose documents are the server's own: `$currentOp`, `$listLocalSessions`, `$listSessions`, and `$collStats` with
-//! `latencyStats`. The pipeline gets a `$documents` in their place.
+//! `latencyStats` or of the oplog. The pipeline gets a `$documents` in their place.
 
 use bson::raw::cstr;
 use bson::{DateTime, RawArray, RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
+use treedb_collections::CollectionStats;
 use treedb_query::query::ErrorCode;
 
 use super::request::Request;
@@ -23,7 +24,9 @@ pub(super) fn replaced(request: &Request<'_>, pipeline: &RawArray) -> Result<Opt
     let documents = match name.as_str() {
         "$currentOp" => current_op::documents(request, operand()?)?,
         "$listLocalSessions" | "$listSessions" => sessions(request, name.as_str(), operand()?)?,
-        "$collStats" if operand()?.get("latencyStats")?.is_some() => vec![collection(request, operand()?)?],
+        "$collStats" if operand()?.get("latencyStats")?.is_some() || request.is_about_the_oplog() => {
+            vec![collection(request, operand()?)?]
+        }
         _ => return Ok(None),
     };
     let mut literal = RawArrayBuf::new();
@@ -70,14 +73,24 @@ fn sessions(request: &Request<'_>, stage: &str, options: &RawDocument) -> Result
 /// The document of `$collStats`, with latencies.
 fn collection(request: &Request<'_>, options: &RawDocument) -> Result<RawDocumentBuf> {
     let collection = request.collection()?;
-    let namespace = collection.namespace().to_string();
-    let Some(stats) = collection.stats()? else {
-        return Err(CommandError::new(
+    let namespace = collection.namespace().as_str();
+    match collection.stats()? {
+        Some(stats) => collection_stats(request, namespace, &stats, options),
+        None => Err(CommandError::new(
             ErrorCode::NamespaceNotFound,
             format!("Collection [{namespace}] not found."),
-        ));
-    };
-    let mut found = rawdoc! { "ns": namespace.as_str(), "host": hostname(), "localTime": DateTime::now() };
+        )),
+    }
+}
+
+/// The document of `$collStats` for a collection of these sizes.
+pub(super) fn collection_stats(
+    request: &Request<'_>,
+    namespace: &str,
+    stats: &CollectionStats,
+    options: &RawDocument,
+) -> Result<RawDocumentBuf> {
+    let mut found = rawdoc! { "ns": namespace, "host": hostname(), "localTime": DateTime::now() };
     for arg in args("$collStats", options) {
         let arg = arg?;
         let (mut histograms, mut scale) = (false, 1.0);
@@ -91,7 +104,7 @@ fn collection(request: &Request<'_>, options: &RawDocument) -> Result<RawDocumen
         }
         match arg.name {
             "latencyStats" => {
-                let usage = request.context.operations.usage(&namespace).unwrap_or_default();
+                let usage = request.context.operations.usage(namespace).unwrap_or_default();
                 found.append(cstr!("latencyStats"), usage.latency_stats(histograms));
             }
             "storageStats" => found.append(cstr!("storageStats"), stats.storage_document(scale)?),

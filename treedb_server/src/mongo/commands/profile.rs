@@ -1,23 +1,23 @@
 //! `profile`: which commands of a database are kept, and `system.profile`, where they can be read.
 //!
-//! What is kept is in memory, the last thousand of each database, and gone when the server stops. `find`, `count` and `aggregate` of
-//! `system.profile` read it.
+//! What is kept is in memory, the last thousand of each database, and gone when the server stops. It is read as `system.profile`, which can
+//! also be dropped and created, as it is where it is a collection.
 
 use std::sync::Arc;
 
 use bson::raw::cstr;
 use bson::{RawArrayBuf, RawBsonRef, RawDocumentBuf, rawdoc};
-use treedb_collections::{AggregateRequest, Namespace};
-use treedb_query::query::ErrorCode;
+use treedb_collections::{AggregateRequest, CappedLimits, CollectionStats, Namespace};
+use treedb_query::doc::Collation;
+use treedb_query::query::{DistinctValues, ErrorCode};
 
-use super::Result;
-use super::find;
 use super::list_collections::batch_size;
-use super::request::Request;
+use super::request::{Request, done};
+use super::{Result, coll_stats, distinct, find, own_sources};
 use crate::mongo::args::{Arg, args, number};
 use crate::mongo::cursors::{Cursor, Deadline, FIRST_BATCH};
 use crate::mongo::error::CommandError;
-use crate::operations::{EntryFilter, Profiler};
+use crate::operations::{EntryFilter, PROFILED, Profiler};
 
 /// The collection where what is kept can be read.
 const COLLECTION: &str = "system.profile";
@@ -108,33 +108,117 @@ pub(super) fn needs(request: &Request<'_>) -> super::Result<()> {
     request.authorize(Action::EnableProfiler, Target::Database(request.database))
 }
 
-/// The reply to a `find`, `count` or `aggregate` of `system.profile`; `None` for other commands.
+/// Bytes that an entry has at most, more or less: a command is kept by its beginning.
+const ENTRY_BYTES: u64 = 4 << 10;
+
+/// The reply to a command about `system.profile`; `None` for commands that it does not take, and for others.
 pub(super) fn read(request: &Request<'_>) -> Option<Result> {
     let name = request.command.name;
-    if !matches!(name, "find" | "count" | "aggregate")
-        || !request.collection_name().is_ok_and(|it| it == COLLECTION)
-    {
+    if !request.collection_name().is_ok_and(|it| it == COLLECTION) {
         return None;
     }
-    Some(answer(request, name))
+    match name {
+        "aggregate" | "count" | "distinct" | "find" => Some(answer(request, name)),
+        "collStats" => Some(coll_stats::scale_factor(request).and_then(|scale| {
+            let stats = statistics(&request.context.operations.profiled(request.database));
+            coll_stats::reply(&format!("{}.{COLLECTION}", request.database), Some(&stats), scale)
+        })),
+        "create" => Some(create(request)),
+        "drop" => Some(drop_kept(request)),
+        _ => None,
+    }
+}
+
+/// Its sizes.
+fn statistics(kept: &[RawDocumentBuf]) -> CollectionStats {
+    let bytes = kept.iter().map(|entry| entry.as_bytes().len() as u64).sum();
+    let max = PROFILED as u64;
+    CollectionStats {
+        documents: kept.len() as u64,
+        data_bytes: bytes,
+        storage_bytes: bytes,
+        estimated: false,
+        capped: Some(CappedLimits { size: max * ENTRY_BYTES, max: Some(max) }),
+        indexes: Vec::new(),
+    }
+}
+
+/// A `create` with another size, which is the way to change that in MongoDB. There is one size here.
+fn create(request: &Request<'_>) -> Result {
+    let mut capped = false;
+    for arg in request.args() {
+        let arg = arg?;
+        match arg.name {
+            "capped" => capped = arg.bool()?,
+            "size" | "max" => drop(arg.count()?),
+            "autoIndexId" => drop(arg.bool()?),
+            "writeConcern" => {}
+            _ => arg.ignored_or_unknown()?,
+        }
+    }
+    if !capped {
+        return Err(CommandError::new(ErrorCode::InvalidOptions, "system.profile is a capped collection"));
+    }
+    if !request.context.operations.profiled(request.database).is_empty() {
+        return Err(CommandError::new(
+            ErrorCode::NamespaceExists,
+            format!("Collection {}.{COLLECTION} already exists.", request.database),
+        ));
+    }
+    done()
+}
+
+/// A `drop`.
+fn drop_kept(request: &Request<'_>) -> Result {
+    for arg in request.args() {
+        let arg = arg?;
+        if arg.name != "writeConcern" {
+            arg.ignored_or_unknown()?;
+        }
+    }
+    let operations = &request.context.operations;
+    if operations.profiler(request.database).level > 0 {
+        return Err(CommandError::new(
+            ErrorCode::IllegalOperation,
+            "turn off profiling before dropping system.profile collection",
+        ));
+    }
+    if operations.profiled(request.database).is_empty() {
+        return done();
+    }
+    operations.forget_profile(request.database);
+    Ok(rawdoc! { "nIndexesWas": 0, "ns": format!("{}.{COLLECTION}", request.database) })
 }
 
 fn answer(request: &Request<'_>, name: &str) -> Result {
+    let profiled = request.context.operations.profiled(request.database);
     let mut kept = RawArrayBuf::new();
-    request.context.operations.profiled(request.database).into_iter().for_each(|entry| kept.push(entry));
+    profiled.iter().for_each(|entry| kept.push(&**entry));
     let mut stages = RawArrayBuf::new();
     stages.push(rawdoc! { "$documents": { "$literal": kept } });
     let (mut batch, mut single) = (FIRST_BATCH, false);
-    let (mut collation, mut variables) = (None, None);
+    let (mut collation, mut variables, mut path) = (None, None, None);
     match name {
         "aggregate" => {
             for arg in args("aggregate", request.body()).skip(1) {
                 let arg = arg?;
                 match arg.name {
-                    "pipeline" => arg.array()?.into_iter().try_for_each(|stage| {
-                        stages.push(stage?);
-                        Ok::<_, CommandError>(())
-                    })?,
+                    "pipeline" => {
+                        for (at, stage) in arg.array()?.into_iter().enumerate() {
+                            let stage = stage?;
+                            let asked =
+                                stage.as_document().and_then(|stage| stage.get_document("$collStats").ok());
+                            let Some(asked) = asked.filter(|_| at == 0) else {
+                                stages.push(stage);
+                                continue;
+                            };
+                            let shown = format!("{}.{COLLECTION}", request.database);
+                            let stats = statistics(&profiled);
+                            let stats = own_sources::collection_stats(request, &shown, &stats, asked)?;
+                            stages = RawArrayBuf::new();
+                            stages.push(rawdoc! { "$documents": [{ "$literal": stats }] });
+                        }
+                    }
                     "cursor" => batch = batch_size(arg.document()?, batch)?,
                     "allowDiskUse" => drop(arg.bool()?),
                     _ => arg.ignored_or_unknown()?,
@@ -147,6 +231,11 @@ fn answer(request: &Request<'_>, name: &str) -> Result {
             collation = counted.collation;
             stages.push(rawdoc! { "$count": "n" });
         }
+        "distinct" => {
+            let (found, key) = distinct::parse(request.body())?;
+            push_find(&mut stages, &found);
+            (collation, path) = (found.collation, Some(key));
+        }
         _ => {
             let parsed = find::parse("find", request.body())?;
             push_find(&mut stages, &parsed.request);
@@ -154,6 +243,13 @@ fn answer(request: &Request<'_>, name: &str) -> Result {
             (collation, variables) = (parsed.request.collation, parsed.request.variables);
         }
     }
+    let mut values = match path {
+        None => None,
+        Some(path) => {
+            let collation = collation.as_deref().map(Collation::parse).transpose()?;
+            Some(DistinctValues::new(path, collation.unwrap_or_default()))
+        }
+    };
     let mut pipeline = AggregateRequest::of(stages);
     (pipeline.collation, pipeline.variables) = (collation, variables);
     // No collection can have the name of `system.profile`, so that a getMore has to be told another.
@@ -164,6 +260,12 @@ fn answer(request: &Request<'_>, name: &str) -> Result {
         let n =
             found.next().transpose()?.and_then(|counted| counted.get("n").ok().flatten().and_then(number));
         return Ok(rawdoc! { "n": n.unwrap_or(0.0) as i32 });
+    }
+    if let Some(values) = &mut values {
+        found.try_for_each(|document| values.add(&document?))?;
+    }
+    if let Some(values) = values {
+        return Ok(rawdoc! { "values": values.finish() });
     }
     let documents = Box::new(found.map(|document| document.map_err(CommandError::from)));
     let cursor = Cursor::new(shown, documents);

@@ -3,8 +3,8 @@
 use std::cell::{RefCell, RefMut};
 use std::sync::Arc;
 
-use bson::{RawBsonRef, RawDocument, RawDocumentBuf};
-use treedb_collections::{Collection, Namespace};
+use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
+use treedb_collections::{Collection, CollectionInfo, Namespace};
 use treedb_query::query::ErrorCode;
 
 use super::needs::Needs;
@@ -102,21 +102,52 @@ impl<'a> Request<'a> {
 
     /// Refuses all commands about the collection that shows the change log but some that read it.
     fn refuse_to_change_the_oplog(&self) -> Result<()> {
-        let is_about_it = self.database == "local"
-            && self
-                .collection_name()
-                .is_ok_and(|name| Namespace::new("local", name).is_ok_and(|name| name.is_oplog()));
         let reads = matches!(
             self.command.name,
-            "find" | "getMore" | "killCursors" | "count" | "distinct" | "aggregate"
+            "find" | "getMore" | "killCursors" | "count" | "distinct" | "aggregate" | "collStats"
         );
-        if !is_about_it || reads {
+        if reads || !self.is_about_the_oplog() {
             return Ok(());
         }
         Err(CommandError::new(
             ErrorCode::IllegalOperation,
             "local.oplog.rs shows the change log: it can be read by find, count, distinct and aggregate, and cannot be written",
         ))
+    }
+
+    /// True if its own field names the collection that shows the change log.
+    pub(crate) fn is_about_the_oplog(&self) -> bool {
+        let is_oplog = |name| Namespace::new("local", name).is_ok_and(|name| name.is_oplog());
+        self.database == "local" && self.collection_name().is_ok_and(is_oplog)
+    }
+
+    /// The databases, by name: those that have collections, `admin`, and `local` if it has the oplog.
+    pub(crate) fn databases(&self) -> Result<Vec<String>> {
+        let mut names = self.context.database.list_databases()?;
+        names.push("admin".to_owned());
+        if self.context.database.change_log()?.is_some() {
+            names.push("local".to_owned());
+        }
+        names.sort();
+        names.dedup();
+        Ok(names)
+    }
+
+    /// The collections of a database, by name, with the one that shows the change log.
+    pub(crate) fn collections(&self, database: &str) -> Result<Vec<CollectionInfo>> {
+        let mut found = self.context.database.list_collections(database)?;
+        if database == "local"
+            && let Some(log) = self.context.database.change_log()?
+        {
+            let size = i64::try_from(log.options.bytes).unwrap_or(i64::MAX);
+            found.push(CollectionInfo {
+                namespace: Namespace::new(database, "oplog.rs")?,
+                options: doc! { "capped": true, "size": size },
+                uuid: None,
+            });
+            found.sort_by(|one, other| one.namespace.cmp(&other.namespace));
+        }
+        Ok(found)
     }
 
     /// Refuses what the client may not do.
@@ -138,7 +169,7 @@ impl<'a> Request<'a> {
         if self.permits(Action::Find, Target::Database(database))? {
             return Ok(true);
         }
-        for found in self.context.database.list_collections(database)? {
+        for found in self.collections(database)? {
             if self.permits(Action::Find, Target::Collection(database, found.namespace.collection()))? {
                 return Ok(true);
             }

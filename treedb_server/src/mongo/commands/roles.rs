@@ -11,7 +11,7 @@ use super::writes::write_concern;
 use crate::access::action::Action;
 use crate::access::builtin_roles;
 use crate::access::check_name;
-use crate::access::privilege::{Privilege, add};
+use crate::access::privilege::{NoPrivilege, Privilege, add};
 use crate::access::resource::{Resource, Target};
 use crate::access::store::Change;
 use crate::access::user::{QualifiedName, Role, role_documents};
@@ -47,7 +47,14 @@ fn read_privileges(arg: &Arg<'_>) -> Result<Vec<Privilege>> {
     let mut privileges = Vec::new();
     for document in arg.documents()? {
         check_count(privileges.len(), "privileges")?;
-        add(&mut privileges, Privilege::read(&document).map_err(invalid)?);
+        let privilege = Privilege::read(&document).map_err(|error| match error {
+            NoPrivilege::UnknownAction(name) => CommandError::new(
+                ErrorCode::FailedToParse,
+                format!("Unrecognized action privilege strings: {name}"),
+            ),
+            NoPrivilege::Malformed(what) => invalid(what),
+        })?;
+        add(&mut privileges, privilege);
     }
     Ok(privileges)
 }
@@ -82,12 +89,12 @@ fn name(request: &Request<'_>) -> Result<QualifiedName> {
     let name = request.subject_name()?;
     check_name("role", name)?;
     if builtin_roles::privileges(name, request.database).is_some() {
+        if request.command.name == "createRole" {
+            return Err(invalid("Cannot create roles with the same name as a built-in role"));
+        }
         return Err(CommandError::new(
             ErrorCode::InvalidRoleModification,
-            format!(
-                "{name}@{} is a built-in role, which cannot be created, changed or dropped",
-                request.database
-            ),
+            format!("{name}@{} is a built-in role, which cannot be changed or dropped", request.database),
         ));
     }
     Ok(QualifiedName::new(request.database, name))
@@ -148,10 +155,9 @@ fn put(change: &mut Change<'_>, role: &Role) -> std::result::Result<(), QueryErr
 pub(super) fn create(request: &Request<'_>) -> Result {
     request.authorize(Action::CreateRole, Target::Database(request.database))?;
     let Changes { privileges, roles } = read(request)?;
+    let privileges = privileges.ok_or_else(|| CommandError::missing("createRole.privileges"))?;
+    let roles = roles.ok_or_else(|| CommandError::missing("createRole.roles"))?;
     let name = name(request)?;
-    let (Some(privileges), Some(roles)) = (privileges, roles) else {
-        return Err(invalid("\"createRole\" command requires a \"privileges\" array and a \"roles\" array"));
-    };
     may_grant(request, &roles)?;
     may_change(request, Action::GrantRole, &privileges)?;
     let role = Role { name, privileges, roles };

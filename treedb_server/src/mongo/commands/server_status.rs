@@ -47,6 +47,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         "uptimeMillis": i64::try_from(uptime.as_millis()).unwrap_or(i64::MAX),
         "uptimeEstimate": i64::try_from(uptime.as_secs()).unwrap_or(i64::MAX),
         "localTime": DateTime::now(),
+        // Commands that returned an error are MongoDB's user assertions.
+        "asserts": {
+            "regular": 0, "warning": 0, "msg": 0, "user": signed(metrics.failures()), "tripwire": 0, "rollovers": 0,
+        },
         "connections": {
             "current": current,
             "available": limit.saturating_sub(current),
@@ -63,7 +67,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         "logicalSessionRecordCache": { "activeSessionsCount": size(context.sessions.known().len()) },
         "mem": { "bits": 64, "resident": memory.resident >> 20, "virtual": memory.virtual_ >> 20, "supported": memory.known },
         "metrics": {
-            "cursor": { "open": { "total": open_cursors } },
+            "cursor": {
+                "open": { "total": open_cursors },
+                "timedOut": count(context.cursors.timed_out()),
+            },
             "document": {
                 "deleted": counts.deleted,
                 "inserted": counts.inserted,

@@ -1,6 +1,9 @@
 //! The Stable API: `apiVersion`, `apiStrict` and `apiDeprecationErrors`. There is one version, and nothing in it is deprecated.
 
+use bson::RawArray;
+
 use super::Result;
+use super::needs::DEEPEST;
 use super::request::Request;
 use crate::mongo::args::Arg;
 use crate::mongo::error::CommandError;
@@ -74,25 +77,52 @@ pub(super) fn check(request: &Request<'_>) -> Result<()> {
     if !strict {
         return Ok(());
     }
-    let refused = |what: String| {
-        Err(CommandError::new(
-            ProtocolCode::APIStrictError,
-            format!("Provided apiStrict:true, but {what} is not in API Version 1"),
-        ))
-    };
     let name = request.command.name;
     if !COMMANDS.contains(&name) {
         return refused(format!("the command {name}"));
     }
-    let Ok(pipeline) = request.body().get_array("pipeline") else { return Ok(()) };
-    for stage in pipeline.into_iter().flatten() {
-        let Some((stage, _)) =
+    let explained = match name {
+        "explain" => request.subject()?.as_document(),
+        _ => None,
+    };
+    match explained.unwrap_or(request.body()).get_array("pipeline") {
+        Ok(stages) => check_stages(stages, 0),
+        Err(_) => Ok(()),
+    }
+}
+
+fn refused(what: String) -> Result<()> {
+    Err(CommandError::new(
+        ProtocolCode::APIStrictError,
+        format!("Provided apiStrict:true, but {what} is not in API Version 1"),
+    ))
+}
+
+/// Refuses stages that the version does not have, in this pipeline and those within its stages. What is not a pipeline at all is refused when
+/// it is read.
+fn check_stages(stages: &RawArray, depth: usize) -> Result<()> {
+    if depth > DEEPEST {
+        return Ok(());
+    }
+    for stage in stages.into_iter().flatten() {
+        let Some((name, operand)) =
             stage.as_document().and_then(|stage| stage.iter().next()).and_then(|field| field.ok())
         else {
             continue;
         };
-        if OTHER_STAGES.contains(&stage.as_str()) {
-            return refused(format!("the stage {}", stage.as_str()));
+        let (name, operand) = (name.as_str(), operand.as_document());
+        if OTHER_STAGES.contains(&name) {
+            return refused(format!("the stage {name}"));
+        }
+        for (field, value) in operand.into_iter().flatten().flatten() {
+            match (name, field.as_str(), value.as_array()) {
+                ("$collStats", "count", _) => {}
+                ("$collStats", option, _) => return refused(format!("the option '{option}' of $collStats")),
+                ("$facet", _, Some(stages)) | ("$lookup" | "$unionWith", "pipeline", Some(stages)) => {
+                    check_stages(stages, depth + 1)?;
+                }
+                _ => {}
+            }
         }
     }
     Ok(())

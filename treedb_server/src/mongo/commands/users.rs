@@ -119,13 +119,13 @@ pub(super) fn create(request: &Request<'_>) -> Result {
         request.authorize(Action::CreateUser, Target::Database(request.database))?;
     }
     let Changes { password, roles, mechanisms, custom_data } = read(request)?;
+    let roles = roles.ok_or_else(|| CommandError::missing("createUser.roles"))?;
     let mut user = User::new(name(request)?);
     if password.is_none() && !is_external(request) {
         return Err(invalid(
             "Must provide a 'pwd' field for all user documents, except those with '$external' as the user's source db",
         ));
     }
-    let roles = roles.ok_or_else(|| invalid("\"createUser\" command requires a \"roles\" array"))?;
     let able = access.store.resolve(&roles)?.privileges;
     if !first {
         may_grant(request, &roles)?;

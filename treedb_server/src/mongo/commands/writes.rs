@@ -222,12 +222,15 @@ impl Unsatisfiable {
             _ => return Ok(None),
         };
         if matches!(request.context.topology, Topology::Standalone) {
-            return Err(match w {
-                RawBsonRef::String(_) => CommandError::new(code, message),
-                _ => {
-                    CommandError::new(ErrorCode::BadValue, "cannot use 'w' > 1 when a host is not replicated")
-                }
-            });
+            return Err(CommandError::new(
+                ErrorCode::BadValue,
+                match w {
+                    RawBsonRef::String(tag) => format!(
+                        "cannot use non-majority 'w' mode '{tag}' when a host is not a member of a replica set"
+                    ),
+                    _ => "cannot use 'w' > 1 when a host is not replicated".to_owned(),
+                },
+            ));
         }
         let info = rawdoc! { "writeConcern": concern.to_owned() };
         Ok(Some(Unsatisfiable(

@@ -30,7 +30,7 @@ mod state;
 mod transaction_number;
 
 pub(crate) use open_transaction::OpenTransaction;
-pub(crate) use registry::{Sessions, TIMEOUT_MINUTES};
+pub(crate) use registry::{Sessions, TIMEOUT_MINUTES, Which};
 pub(crate) use retry::{ApplyStatement, Retries, Statements};
 pub(crate) use transaction_number::{SessionId, TransactionNumber};
 

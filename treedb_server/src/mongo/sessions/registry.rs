@@ -13,6 +13,7 @@ use super::open_transaction::{OpenTransaction, SoFar, Usage};
 use super::state::Session;
 use super::transaction_number::Kind;
 use super::{CommandScope, SessionId, TransactionNumber, record};
+use crate::access::identity::UserId;
 use crate::config::Limits;
 use crate::mongo::commands::{Request, TransactionSupport, write_concern};
 use crate::mongo::cursors::Cursors;
@@ -29,9 +30,26 @@ const MIN_IDLE: Duration = Duration::from_secs(60);
 /// The sessions of a server that have started a transaction or sent a retryable write.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    slots: Mutex<HashMap<SessionId, Arc<Mutex<Session>>>>,
+    slots: Mutex<HashMap<SessionId, Slot>>,
     usage: Arc<Usage>,
     limit: usize,
+}
+
+/// A session, and who began it: `None` without authentication.
+#[derive(Debug, Clone)]
+struct Slot {
+    owner: Option<UserId>,
+    session: Arc<Mutex<Session>>,
+}
+
+/// Which sessions are meant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    All,
+    /// The one of this id.
+    One(SessionId),
+    /// Those of this user.
+    Of(UserId),
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -57,9 +75,8 @@ impl Sessions {
 
     /// The ids of the sessions, and how long each has not been used. Those that run a command now are used.
     pub(crate) fn known(&self) -> Vec<(bson::Binary, Duration)> {
-        let idle = |slot: &Arc<Mutex<Session>>| {
-            slot.try_lock().map_or(Duration::ZERO, |session| session.used.elapsed())
-        };
+        let idle =
+            |slot: &Slot| slot.session.try_lock().map_or(Duration::ZERO, |session| session.used.elapsed());
         locked(&self.slots).iter().map(|(id, slot)| (id.binary(), idle(slot))).collect()
     }
 
@@ -71,7 +88,7 @@ impl Sessions {
         self.check(request, txn_number.kind)?;
         let context = request.context;
         let database = &context.database;
-        let slot = self.slot(txn_number.session)?;
+        let slot = self.slot(txn_number.session, || request.session.identity.owner())?;
         let mut session = locked(&slot);
         session.used = Instant::now();
         session.load(database)?;
@@ -92,8 +109,11 @@ impl Sessions {
             let before = session.begin(number, database, &self.usage, transactions)?;
             before.into_iter().for_each(|open| close(open, &context.cursors));
         }
-        let open = session.take(number).map_err(CommandError::of_transaction)?;
-        match request.transaction_support() {
+        let support = request.transaction_support();
+        let ends = matches!(support, TransactionSupport::Commit | TransactionSupport::Abort);
+        let labelled = |error: CommandError| error.of_transaction(ends);
+        let open = session.take(number).map_err(labelled)?;
+        match support {
             TransactionSupport::Commit => {
                 let concern = request.body().get("writeConcern")?.and_then(|value| value.as_document());
                 let requested = concern.map(write_concern).transpose();
@@ -101,7 +121,7 @@ impl Sessions {
                 let done = requested.and_then(|requested| {
                     session.commit(open, requested.flatten().unwrap_or(context.durability))
                 });
-                done.map(|()| RawDocumentBuf::new()).map_err(CommandError::of_transaction)
+                done.map(|()| RawDocumentBuf::new()).map_err(labelled)
             }
             TransactionSupport::Abort => {
                 close(open, &context.cursors);
@@ -118,7 +138,7 @@ impl Sessions {
                 } else {
                     close(open, &context.cursors);
                 }
-                done.map_err(CommandError::of_transaction)
+                done.map_err(labelled)
             }
         }
     }
@@ -187,10 +207,10 @@ impl Sessions {
         }
     }
 
-    fn slot(&self, id: SessionId) -> Result<Arc<Mutex<Session>>> {
+    fn slot(&self, id: SessionId, owner: impl FnOnce() -> Option<UserId>) -> Result<Arc<Mutex<Session>>> {
         let mut slots = locked(&self.slots);
         if let Some(slot) = slots.get(&id) {
-            return Ok(Arc::clone(slot));
+            return Ok(Arc::clone(&slot.session));
         }
         if slots.len() >= self.limit {
             drop_idle(&mut slots, MIN_IDLE);
@@ -201,30 +221,32 @@ impl Sessions {
                 format!("{} sessions are in use: end some", self.limit),
             ));
         }
-        let slot = Arc::new(Mutex::new(Session::new(id)));
-        slots.insert(id, Arc::clone(&slot));
-        Ok(slot)
+        let session = Arc::new(Mutex::new(Session::new(id)));
+        slots.insert(id, Slot { owner: owner(), session: Arc::clone(&session) });
+        Ok(session)
     }
 
-    /// Ends sessions, all of them for `None`: their open transactions are aborted. That of a busy session is aborted at its
-    /// time limit.
-    pub(crate) fn end(&self, ids: Option<&[SessionId]>, cursors: &Cursors) {
-        let ended: Vec<_> = {
-            let mut slots = locked(&self.slots);
-            match ids {
-                Some(ids) => ids.iter().filter_map(|id| slots.remove(id).map(|slot| (*id, slot))).collect(),
-                None => slots.drain().collect(),
+    /// Ends sessions: their open transactions are aborted. That of a busy session is aborted at its time limit.
+    pub(crate) fn end(&self, which: &[Which], cursors: &Cursors) {
+        let mut ended = Vec::new();
+        let mut slots = locked(&self.slots);
+        for which in which {
+            match which {
+                Which::All => ended.extend(slots.drain()),
+                Which::One(id) => ended.extend(slots.remove_entry(id)),
+                Which::Of(user) => ended.extend(slots.extract_if(|_, slot| slot.owner == Some(*user))),
             }
-        };
+        }
+        drop(slots);
         for (id, slot) in ended {
-            match slot.try_lock() {
+            match slot.session.try_lock() {
                 Ok(mut session) => {
                     let open = session.end();
                     drop(session);
                     open.into_iter().for_each(|open| close(open, cursors));
                 }
                 Err(_) => {
-                    locked(&self.slots).entry(id).or_insert(Arc::clone(&slot));
+                    locked(&self.slots).entry(id).or_insert_with(|| slot.clone());
                 }
             }
         }
@@ -235,7 +257,7 @@ impl Sessions {
         if self.open() == 0 {
             return 0;
         }
-        let slots: Vec<_> = locked(&self.slots).values().map(Arc::clone).collect();
+        let slots: Vec<_> = locked(&self.slots).values().map(|slot| Arc::clone(&slot.session)).collect();
         let old = slots.iter().filter_map(|slot| slot.try_lock().ok()?.expire(life));
         let count = old.map(|open| close(open, cursors)).count();
         self.usage.have_timed_out(count);
@@ -254,10 +276,10 @@ impl Sessions {
 }
 
 /// Removes sessions without an open transaction that have not been used for `age`.
-fn drop_idle(slots: &mut HashMap<SessionId, Arc<Mutex<Session>>>, age: Duration) {
-    slots.retain(|_, slot| {
-        Arc::strong_count(slot) > 1
-            || slot.try_lock().is_ok_and(|session| session.is_open() || session.used.elapsed() < age)
+fn drop_idle(slots: &mut HashMap<SessionId, Slot>, age: Duration) {
+    slots.retain(|_, Slot { session, .. }| {
+        Arc::strong_count(session) > 1
+            || session.try_lock().is_ok_and(|session| session.is_open() || session.used.elapsed() < age)
     });
 }
 

@@ -145,7 +145,7 @@ async function overview(mine, unattended = false) {
 
 async function databases() {
   const all = (await command("admin", { listDatabases: 1 })).databases;
-  if (!all.some(({ name }) => name === database)) database = all.find(({ name }) => !["admin", "config", "local"].includes(name))?.name ?? all[0]?.name ?? "test";
+  if (!all.some(({ name }) => name === database)) database = all.find(({ name }) => !["admin", "config", "local"].includes(name))?.name ?? "test";
   return all;
 }
 

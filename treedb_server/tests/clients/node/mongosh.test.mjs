@@ -54,3 +54,56 @@ test('the helpers of the shell work', async () => {
     build: found.build, ops: true, profiling: 0, users: 1, log: 1, group: [{ _id: null, n: 5978 }], code: 11000,
   });
 });
+
+test('the helpers of administrators work', async () => {
+  const found = await shell(`
+    const admin = db.getSiblingDB('admin');
+    db.dropDatabase();
+    db.films.insertMany([{ _id: 1, year: 1990 }, { _id: 2, year: 1991 }]);
+    db.films.createIndex({ year: 1 });
+    db.createRole({ role: 'counter', privileges: [{ resource: { db: db.getName(), collection: 'films' }, actions: ['find'] }], roles: [] });
+    db.createUser({ user: 'ann', pwd: 'secret', roles: ['counter'] });
+    db.grantRolesToUser('ann', ['read']);
+    const user = db.getUser('ann'), role = db.getRole('counter', { showPrivileges: true });
+    db.dropUser('ann');
+    db.dropRole('counter');
+    const was = db.setProfilingLevel(2).was;
+    db.films.find({ year: 1991 }).comment('profiled').toArray();
+    db.setProfilingLevel(0);
+    const profiled = db.system.profile.find({ 'command.comment': 'profiled' }).toArray();
+    const sized = db.system.profile.stats().capped;
+    db.system.profile.drop();
+    const stream = db.films.watch();
+    db.films.insertOne({ _id: 3 });
+    let event = null;
+    for (let i = 0; i < 100 && !event; i++) event = stream.tryNext();
+    stream.close();
+    const status = db.serverStatus(), oplog = db.getReplicationInfo();
+    const answer = {
+      host: rs.conf().members.length,
+      user: user.roles.map(each => each.role).sort(),
+      role: role.privileges[0].actions,
+      users: db.getUsers().users.length,
+      was, sized,
+      profiled: profiled.map(each => each.planSummary),
+      dropped: db.system.profile.countDocuments({}),
+      event: [event?.operationType, event?.documentKey],
+      status: [typeof status.asserts.user, status.metrics.cursor.timedOut, typeof status.transactions.totalStarted],
+      returned: db.films.find({ year: 1991 }).explain('executionStats').executionStats.nReturned,
+      killed: db.killOp(123456789).ok,
+      oplog: [oplog.configuredLogSizeMB ?? oplog.logSizeMB, oplog.usedMB > 0, oplog.timeDiff >= 0],
+      local: db.getSiblingDB('local').getCollectionNames().includes('oplog.rs'),
+      databases: db.getMongo().getDBNames().filter(name => name === 'admin' || name === 'local').sort(),
+      again: db.films.drop() && db.films.drop(),
+    };
+    db.createCollection('plain');
+    db.createCollection('plain');
+    db.dropDatabase();
+    answer`);
+  assert.deepEqual(found, {
+    host: 1, user: ['counter', 'read'], role: ['find'], users: 0, was: 0, sized: true, profiled: ['IXSCAN { year: 1 }'], dropped: 0,
+    event: ['insert', { _id: 3 }], status: ['number', 0, 'number'], returned: 1, killed: 1, oplog: [found.oplog[0], true, true], local: true,
+    databases: ['admin', 'local'], again: true,
+  });
+  assert(found.oplog[0] > 0);
+});

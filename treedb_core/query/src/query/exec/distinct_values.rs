@@ -79,7 +79,7 @@ impl DistinctValues {
     /// Adds a value, unless one that is equal is there.
     ///
     /// # Errors
-    /// `BSONObjectTooLarge` if the values take more than 16 MiB.
+    /// `Location17217` if the values take more than 16 MiB.
     pub fn push(&mut self, value: RawBsonRef<'_>) -> Result<()> {
         let mut encoded = Vec::new();
         Value::with(value, |value| self.collation.encode(value, &mut encoded));
@@ -88,7 +88,7 @@ impl DistinctValues {
         if self.seen.insert(encoded) {
             self.bytes += bytes;
             if self.bytes > MAX_DOCUMENT_SIZE {
-                return Err(QueryError::new(ErrorCode::BSONObjectTooLarge, "distinct too big, 16mb cap"));
+                return Err(QueryError::new(ErrorCode::Location17217, "distinct too big, 16mb cap"));
             }
             self.values.push(value);
         }
