@@ -272,7 +272,7 @@ impl Client {
         self.call(&Count { namespace, skip: 0, limit: 0, filter })
     }
 
-    /// The `limit` documents whose vectors are nearest to `vector` by a search index; see [`VectorSearch`] for a filter, a projection and more.
+    /// The `limit` documents whose vectors are nearest to `vector` by a search index; see [`VectorSearch`] for a filter, a projection, a greatest distance and more.
     ///
     /// # Errors
     /// There is no such index, or it cannot compare the vector.
@@ -284,9 +284,18 @@ impl Client {
         limit: u32,
     ) -> Result<Vec<Neighbor>> {
         let (vector, filter) = (vector.to_vec(), &rawdoc! {});
-        let (candidates, exact, projection) = (0, false, None);
-        let search = VectorSearch { namespace, index, limit, candidates, exact, vector, filter, projection };
-        self.call(&search)
+        let (candidates, exact, projection, within) = (0, false, None, None);
+        self.call(&VectorSearch {
+            namespace,
+            index,
+            limit,
+            candidates,
+            exact,
+            vector,
+            filter,
+            projection,
+            within,
+        })
     }
 
     /// Creates an index, waits until it is ready, and returns its name: `{key: {year: 1}}` as `createIndexes` takes it, or

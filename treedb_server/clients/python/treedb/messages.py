@@ -43,8 +43,8 @@ class Ack(enum.IntEnum):
     NONE = 3
 
 
-#: Flags of an insert, of an update, and of a range.
-UNORDERED, MULTI, UPSERT, DESCENDING, EXACT = 4, 4, 8, 4, 4
+#: Flags of an insert, of an update, of a range, and of a search for vectors.
+UNORDERED, MULTI, UPSERT, DESCENDING, EXACT, WITHIN = 4, 4, 8, 4, 4, 16
 
 
 class Param(dict[str, int]):
