@@ -20,7 +20,7 @@ if [ "${1:-}" = --on-treedb ]; then
         for name in $(sed -n 's/^test: //p' sql/schedule); do
             case $name in
                 settings | statistics) ;; # about the setting itself
-                filter_order | find_intersections | hnsw_several) ;; # which take half a minute each, most of it for indexes
+                filter_order | find_intersections | hnsw_several | hnsw_thousandth) ;; # which take half a minute each, most of it for indexes
                 *) ! grep -q create_collection "sql/$name.sql" || set -- "$@" "$name" ;;
             esac
         done

@@ -1,5 +1,5 @@
 -- A treedb_hnsw index that several threads build is the one that the backend alone builds; CREATE INDEX and REINDEX can be cancelled,
--- and run CONCURRENTLY.
+-- and run CONCURRENTLY. One that outgrows its memory is sound, too.
 \set ECHO none
 \getenv dir PG_ABS_SRCDIR
 CREATE SCHEMA hnsw_build;
@@ -61,4 +61,47 @@ UPDATE t SET e = random_vector(id % 30, 40) WHERE id % 5 = 0;
 REINDEX INDEX CONCURRENTLY t_e;
 SELECT recall('t', '<->') > 0.97 AS recall_is_high;
 SELECT treedb.check('t');
+-- where a graph is built by codes, vectors that outgrow the memory go to a temporary file, and it is the graph that memory would have had
+TRUNCATE queries;
+INSERT INTO queries SELECT i, random_vector(i, 72) FROM generate_series(1, 20) i;
+CREATE TABLE long AS SELECT i AS id, random_vector(i % 30, 72) AS e FROM generate_series(1, 2400) i;
+CREATE INDEX long_e ON long USING treedb_hnsw (e real_cosine_ops) WITH (dimensions = 72);
+SET treedb.hnsw_ef_search = 3;
+SET treedb.hnsw_max_scan_tuples = 1;
+CREATE TABLE found_in_long AS
+    SELECT q.id, array(SELECT long.id FROM long ORDER BY long.e <=> q.e LIMIT 3) AS ids FROM queries q;
+SET log_temp_files = -1;
+SET maintenance_work_mem = '1MB';
+SET max_parallel_maintenance_workers = 0;
+SET client_min_messages = debug1;
+REINDEX INDEX long_e;
+RESET client_min_messages;
+RESET max_parallel_maintenance_workers;
+SELECT count(*) FROM queries q JOIN found_in_long f USING (id) WHERE f.ids = array(SELECT long.id FROM long ORDER BY long.e <=> q.e LIMIT 3);
+RESET treedb.hnsw_ef_search;
+RESET treedb.hnsw_max_scan_tuples;
+SELECT recall('long', '<=>') > 0.97 AS recall_is_high;
+SELECT treedb.check('long');
+-- without a direction; by several threads; and when what is left outgrows it, too
+DROP INDEX long_e;
+ALTER TABLE long SET (parallel_workers = 2);
+CREATE INDEX long_e ON long USING treedb_hnsw (e) WITH (dimensions = 72);
+SELECT recall('long', '<->') > 0.97 AS recall_is_high;
+SELECT treedb.check('long');
+INSERT INTO long SELECT i, random_vector(i % 30, 72) FROM generate_series(2401, 4200) i;
+REINDEX INDEX long_e;
+SELECT recall('long', '<->') > 0.97 AS recall_is_high;
+SELECT treedb.check('long');
+-- vectors that are not in their nodes
+TRUNCATE queries;
+INSERT INTO queries SELECT i, random_vector(i, 1200) FROM generate_series(1, 5) i;
+CREATE TABLE longest AS SELECT i AS id, random_vector(i % 9, 1200) AS e FROM generate_series(1, 600) i;
+SET max_parallel_maintenance_workers = 0;
+SET client_min_messages = debug1;
+CREATE INDEX longest_e ON longest USING treedb_hnsw (e real_ip_ops) WITH (dimensions = 1200);
+RESET client_min_messages;
+RESET maintenance_work_mem;
+SELECT recall('longest', '<#>') > 0.97 AS recall_is_high;
+SELECT treedb.check('longest');
+SET client_min_messages = warning;
 DROP SCHEMA hnsw_build CASCADE;

@@ -23,6 +23,7 @@ INSERT INTO commands (command) VALUES
     ('SELECT treedb.aggregate(''c'', ''[{"$match": {"n": 1}}]'')'), ('SELECT * FROM treedb.aggregate(''c'', ''[]'')'),
     ('SELECT * FROM treedb.vector_search(''c'', ''v'', ''{1, 2}'', 1)'), ('SELECT treedb.create_search_index(''c'', ''{"fields": [{"type": "vector", "path": "w", "numDimensions": 2, "similarity": "cosine"}]}'')'),
     ('SELECT treedb.list_search_indexes(''c'')'), ('SELECT treedb.drop_search_index(''c'', ''v'')'), ('SELECT treedb.vector_at(''{"v": [1]}'', ''v'', 1)'),
+    ('SELECT treedb.update_search_index(''c'', ''v'', ''{"fields": [{"type": "vector", "path": "w", "numDimensions": 2, "similarity": "cosine"}]}'')'), ('SELECT treedb.bits_at(''{"v": [1]}'', ''v'', 1)'),
     ('SELECT treedb.explain(''{"find": "c"}'')'), ('SELECT treedb.explain(''{"delete": "c", "deletes": [{"q": {}, "limit": 0}]}'')'),
     ('SELECT doc FROM c'), ('SELECT count(*) FROM c WHERE doc OPERATOR(treedb.@@) ''{"n": 1}'''),
     ('SELECT treedb.insert_one(''c'', ''{}'')'), ('SELECT treedb.insert_many(''c'', ''[{}]'')'), ('SELECT treedb.insert_many(''c'', ARRAY[''{}''::treedb.bson])'),

@@ -26,7 +26,7 @@ SELECT create_search_index('items', '{}');
 \echo :LAST_ERROR_SQLSTATE
 SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "similarity": "cosine"}]}');
 SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "manhattan", "quantization": "scalar"}]}');
-SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "jaccard"}]}');
+SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "jaccard", "quantization": "scalar"}]}');
 SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 2001, "similarity": "cosine"}]}');
 SELECT create_search_index('items', '{"fields": [{"type": "vector", "path": "v", "numDimensions": 3, "similarity": "cosine", "quantization": "none"}]}');
 SELECT create_search_index('items', '{"name": "text", "type": "search", "definition": {"mappings": {"dynamic": true}}}');
@@ -62,6 +62,13 @@ SELECT document FROM vector_search('items', 'by_meaning', '{1, 0, 0}', 2, '{}', 
 SELECT * FROM vector_search('items', 'by_meaning', '{1, 0, 0}', 2, '{}', '{"projection": {"a": 1, "b": 0}}');
 SELECT treedb.check('items');
 SELECT drop_search_index('items', 'by_sum');
+-- those within a distance, by the graph and by all documents
+SELECT document -> '_id' AS id, distance FROM vector_search('items', 'plain', '{3, 3}', 10, '{}', '{"within": 1}');
+SELECT document -> '_id' AS id, distance FROM vector_search('items', 'plain', '{3, 3}', 10, '{}', '{"within": 0.5, "exact": true}');
+SELECT document -> '_id' AS id, distance FROM vector_search('items', 'plain', '{0, 0}', 10, '{"_id": 2}', '{"within": 5.0}');
+SELECT count(*) FROM vector_search('items', 'plain', '{0, 0}', 1, '{}', '{"within": {"$numberLong": "7"}}');
+SELECT * FROM vector_search('items', 'plain', '{0, 0}', 10, '{}', '{"within": "1"}');
+SELECT * FROM vector_search('items', 'plain', '{0, 0}', 10, '{}', '{"within": {"$numberDouble": "NaN"}}');
 -- by a path, if one index has it
 SELECT document -> '_id' AS id FROM vector_search('items', 'it''s.deep', '{1, 1}', 3);
 SELECT * FROM vector_search('items', 'embedding', '{1, 0, 0}', 3);
@@ -103,6 +110,52 @@ SELECT update_many('items', '{"_id": {"$lt": 6}}', '{"$set": {"year": 1999}}');
 SELECT pg_stat_get_xact_tuples_hot_updated('items'::regclass) AS hot_updated;
 COMMIT;
 SELECT document -> '_id' AS id, document -> 'year' AS year FROM vector_search('items', 'by_meaning', '{1, 0, 0}', 2);
+
+-- another definition: the index is built anew under its name; one that cannot be leaves the old one, and so does a transaction that is undone
+SELECT update_search_index('items', 'by_meaning', '{"fields": [{"type": "vector", "path": "plain", "numDimensions": 2, "similarity": "manhattan", "hnswOptions": {"maxEdges": 4}}]}');
+SELECT * FROM vector_search('items', 'by_meaning', '{0, 1}', 2, '{}', '{"projection": {"_id": 1}}');
+SELECT s -> 'definition' AS definition FROM list_search_indexes('items') s WHERE s ->> 'name' = 'by_meaning';
+SELECT update_search_index('items', 'by_meaning', '{"fields": [{"type": "vector", "path": "plain", "numDimensions": 2001, "similarity": "cosine"}]}');
+SELECT update_search_index('items', 'nothing', '{"fields": [{"type": "vector", "path": "plain", "numDimensions": 2, "similarity": "cosine"}]}');
+\echo :LAST_ERROR_SQLSTATE
+SELECT pg_relation_filenode('items_by_meaning') AS file \gset
+SELECT update_search_index('items', 'by_meaning', '{"fields": [{"type": "vector", "path": "plain", "numDimensions": 2, "similarity": "manhattan", "hnswOptions": {"maxEdges": 4}}]}');
+SELECT pg_relation_filenode('items_by_meaning') = :file AS is_the_same;
+BEGIN;
+SELECT update_search_index('items', 'by_meaning', '{"fields": [{"type": "vector", "path": "embedding", "numDimensions": 3, "similarity": "cosine"}]}');
+SELECT document -> '_id' AS id FROM vector_search('items', 'by_meaning', '{1, 0, 0}', 3);
+ROLLBACK;
+SELECT * FROM vector_search('items', 'by_meaning', '{0, 1}', 2, '{}', '{"projection": {"_id": 1}}');
+SELECT update_search_index('items', 'by_meaning', '{"fields": [{"type": "vector", "path": "embedding", "numDimensions": 3, "similarity": "cosine"}]}');
+SELECT document -> '_id' AS id FROM vector_search('items', 'by_meaning', '{1, 0, 0}', 3);
+SELECT relname FROM pg_class WHERE relname LIKE 'treedb_replaced%';
+SELECT treedb.check('items');
+
+-- vectors of bits: arrays of zeros and ones, and binary vectors of bits or bytes
+SELECT create_collection('hashes');
+SELECT create_search_index('hashes', '{"fields": [{"type": "vector", "path": "h.bits", "numDimensions": 10, "similarity": "hamming"}]}', '{"name": "by_bits"}');
+SELECT create_search_index('hashes', '{"fields": [{"type": "vector", "path": "h.bits", "numDimensions": 10, "similarity": "jaccard"}]}', '{"name": "by_part"}');
+SELECT list_search_indexes('hashes') -> 'definition' AS definition;
+SELECT pg_get_indexdef('hashes_by_bits'::regclass);
+SELECT insert_many('hashes', '[{"_id": 1, "h": {"bits": [1, 1, 1, 1, 0, 0, 0, 0, 1, 0]}}, {"_id": 2, "h": {"bits": {"$binary": {"base64": "EAbwgA==", "subType": "09"}}}},
+    {"_id": 3, "h": {"bits": {"$binary": {"base64": "AwABAAAAAAAAAAAB", "subType": "09"}}}}, {"_id": 4, "h": {"bits": [0, 0, 0, 0, 0, 0, 0, 0, 0, 0]}},
+    {"_id": 5, "h": {"bits": [1, 2, 0, 0, 0, 0, 0, 0, 0, 0]}}, {"_id": 6, "h": {"bits": [1, 0]}}, {"_id": 7, "h": {"bits": {"$binary": {"base64": "EADwgA==", "subType": "09"}}}},
+    {"_id": 8, "h": {"bits": [[1, 1, 1, 1, 0, 0, 0, 0, 1, 0]]}}, {"_id": 9, "h": 1}]') AS inserted;
+SELECT doc -> '_id' AS id, bits_at(doc, 'h.bits', 10) FROM hashes ORDER BY 1;
+SELECT document -> '_id' AS id, distance, score FROM vector_search('hashes', 'by_bits', '{1, 1, 1, 1, 0, 0, 0, 0, 1, 0}', 10);
+SELECT document -> '_id' AS id, distance, score FROM vector_search('hashes', 'by_bits', '{1, 1, 1, 1, 0, 0, 0, 0, 1, 0}', 10, '{}', '{"exact": true}');
+SELECT document -> '_id' AS id, distance, score FROM vector_search('hashes', 'by_part', '{1, 1, 1, 1, 0, 0, 0, 0, 1, 0}', 10, '{"_id": {"$ne": 2}}', '{"within": 0.9}');
+SELECT a FROM aggregate('hashes', '[{"$vectorSearch": {"index": "by_bits", "path": "h.bits", "queryVector": {"$binary": {"base64": "EAbwgA==", "subType": "09"}}, "numCandidates": 10, "limit": 2}}, {"$project": {"score": {"$meta": "vectorSearchScore"}}}]') a;
+SELECT * FROM vector_search('hashes', 'by_bits', '{1, 1, 1, 1, 0, 0, 0, 0, 2, 0}', 10);
+SELECT bits_at('{}', 'h', 0);
+SELECT bits_at('{}', 'h', 40001);
+SET enable_seqscan = off;
+SELECT pg_temp.plan($$SELECT doc -> '_id' FROM hashes ORDER BY bits_at(doc, 'h.bits', 10) <~> B'1111000010' LIMIT 2$$);
+SELECT doc -> '_id' AS id FROM hashes ORDER BY bits_at(doc, 'h.bits', 10) <~> B'1111000010' LIMIT 2;
+RESET enable_seqscan;
+SELECT update_search_index('hashes', 'by_part', '{"fields": [{"type": "vector", "path": "h.bits", "numDimensions": 10, "similarity": "hamming"}]}');
+SELECT document -> '_id' AS id, distance FROM vector_search('hashes', 'by_part', '{0, 0, 0, 0, 0, 0, 0, 0, 0, 0}', 2);
+SELECT treedb.check('hashes');
 
 -- names go with the collection; an index of the whole specification is the same again
 SELECT rename_collection('items', 'things');

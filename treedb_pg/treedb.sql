@@ -724,16 +724,20 @@ COMMENT ON FUNCTION jaccard_distance(bit, bit) IS '1 minus the part of the bits 
 -- Vectors in documents -------------------------------------------------------------------------------------------
 
 CREATE FUNCTION vector_at(document bson, path text, dimensions int4) RETURNS float4[] LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 100 AS 'MODULE_PATHNAME', 'treedb_vector_at';
+CREATE FUNCTION bits_at(document bson, path text, bits int4) RETURNS varbit LANGUAGE c IMMUTABLE STRICT PARALLEL SAFE COST 100 AS 'MODULE_PATHNAME', 'treedb_bits_at';
 CREATE FUNCTION create_search_index(collection text, definition bson, options bson DEFAULT '{}') RETURNS text LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_create_search_index';
 CREATE FUNCTION list_search_indexes(collection text) RETURNS SETOF bson LANGUAGE c STABLE STRICT PARALLEL RESTRICTED ROWS 10 AS 'MODULE_PATHNAME', 'treedb_list_search_indexes';
+CREATE FUNCTION update_search_index(collection text, name text, definition bson) RETURNS void LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_update_search_index';
 CREATE FUNCTION drop_search_index(collection text, name text) RETURNS void LANGUAGE c VOLATILE STRICT PARALLEL UNSAFE AS 'MODULE_PATHNAME', 'treedb_drop_search_index';
 CREATE FUNCTION vector_search(collection text, index text, vector float4[], "limit" int8, filter bson DEFAULT '{}', options bson DEFAULT '{}',
         OUT document bson, OUT distance float8, OUT score float8) RETURNS SETOF record
     LANGUAGE c STABLE STRICT PARALLEL RESTRICTED COST 1000 ROWS 10 AS 'MODULE_PATHNAME', 'treedb_vector_search';
 COMMENT ON FUNCTION vector_at(bson, text, int4) IS 'the vector of so many dimensions at a path of a document, several as an array of two dimensions, or NULL';
+COMMENT ON FUNCTION bits_at(bson, text, int4) IS 'the vector of so many bits at a path of a document, or NULL';
 COMMENT ON FUNCTION create_search_index(text, bson, bson) IS
     'creates an index of vectors, {"fields": [{"type": "vector", "path": "embedding", "numDimensions": 384, "similarity": "cosine"}]}; option: name';
 COMMENT ON FUNCTION list_search_indexes(text) IS 'the indexes of vectors of a collection';
+COMMENT ON FUNCTION update_search_index(text, text, bson) IS 'builds an index of vectors anew, with another definition';
 COMMENT ON FUNCTION drop_search_index(text, text) IS 'drops an index of vectors by its name';
 COMMENT ON FUNCTION vector_search(text, text, float4[], int8, bson, bson) IS
-    'the documents with the nearest vectors by an index, named by its name or path, among those that match; options: numCandidates, exact, projection, collation';
+    'the documents with the nearest vectors by an index, named by its name or path, among those that match; options: numCandidates, exact, within, projection, collation';

@@ -38,6 +38,8 @@ CREATE INDEX rows_part ON rows USING treedb_btree (id) WHERE k > 0;
 CREATE INDEX rows_near ON rows USING treedb_hnsw ((ARRAY[k, length(t)]::real[])) WITH (dimensions = 2, m = 6, ef_construction = 20);
 CREATE INDEX rows_near_coded ON rows USING treedb_hnsw ((ARRAY[k, id, worker, length(t)]::real[] || array_fill(id % 7, ARRAY[66])::real[])) WITH (dimensions = 70, m = 6, ef_construction = 20);
 CREATE INDEX rows_near_bits ON rows USING treedb_hnsw ((k::bit(32)) treedb.bit_hamming_ops) WITH (m = 6, ef_construction = 20);
+CREATE INDEX rows_near_apart ON rows USING treedb_hnsw ((ARRAY[k, id, worker, length(t)]::real[] || array_fill(id % 7, ARRAY[66])::real[]) treedb.real_l1_ops) WITH (dimensions = 70, m = 6, ef_construction = 20);
+CREATE INDEX rows_near_several ON rows USING treedb_hnsw ((ARRAY[[k, length(t)], [id % 1000, worker]]::real[])) WITH (dimensions = 2, m = 6, ef_construction = 20);
 CREATE UNLOGGED TABLE fleeting (k int, t text) USING treedb;
 CREATE INDEX fleeting_k ON fleeting USING treedb_btree (k);
 CREATE INDEX fleeting_t ON fleeting USING treedb_btree (t);
@@ -217,7 +219,7 @@ VACUUM = ["VACUUM rows", "VACUUM (ANALYZE) rows", "VACUUM (INDEX_CLEANUP ON, TRU
 NEAR = "((ARRAY[k, length(t)]::real[])) WITH (dimensions = 2, m = 4, ef_construction = 16)"
 DEFINE = ["CREATE INDEX rows_new ON rows USING treedb_btree (k, at)",
           f"CREATE INDEX rows_new ON rows USING treedb_hnsw {NEAR}", f"CREATE INDEX CONCURRENTLY rows_new ON rows USING treedb_hnsw {NEAR}",
-          "REINDEX INDEX rows_near_coded", "REINDEX INDEX CONCURRENTLY rows_near_bits",
+          "REINDEX INDEX rows_near_coded", "REINDEX INDEX rows_near_apart", "REINDEX INDEX CONCURRENTLY rows_near_several", "REINDEX INDEX CONCURRENTLY rows_near_bits",
           "CREATE INDEX CONCURRENTLY rows_new ON rows USING treedb_btree (t, k)", "DROP INDEX IF EXISTS rows_new",
           "DROP INDEX CONCURRENTLY IF EXISTS rows_new", "REINDEX INDEX rows_icu", "REINDEX INDEX CONCURRENTLY rows_at"]
 

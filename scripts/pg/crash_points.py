@@ -46,13 +46,15 @@ SELECT treedb.create_collection('c'), treedb.create_index('c', '{"a": 1, "b": -1
 ORDERS = {"t_k": "k", "t_n": "n, k", "t_v": 'v COLLATE "C"', "t_w": 'w COLLATE "C"', "t_alike": 'lpad(left(v,2),300) COLLATE "en-x-icu"', "t_icu": 'v COLLATE "en-x-icu" DESC, id'}
 QUESTIONS = ['{"a": 3}', '{"a": {"$gte": 5, "$lt": 9}}', '{"a": 2, "b": {"$gt": 100}}', '{"u": {"$lt": 300}}', '{"u": 77}']
 
-VECTORS = """
-CREATE TABLE t (id int, e real[], f real[], b bit(40));
-CREATE INDEX t_e ON t USING treedb_hnsw (e) WITH (dimensions = 3, m = 8, ef_construction = 40);
-CREATE INDEX t_f ON t USING treedb_hnsw (f treedb.real_cosine_ops) WITH (dimensions = 70, m = 8, ef_construction = 40);
-CREATE INDEX t_b ON t USING treedb_hnsw (b treedb.bit_hamming_ops) WITH (m = 8, ef_construction = 40);
-"""
-NEAREST = {"t_e": ("e OPERATOR(treedb.<->) %s::real[]", 3), "t_f": ("f OPERATOR(treedb.<=>) %s::real[]", 70), "t_b": ("b OPERATOR(treedb.<~>) %s::bit(40)", 0)}
+# Vectors in their nodes, with codes of their neighbours, as bits, on pages of their own, and several of a row.
+VECTORS = "CREATE TABLE t (id int, e real[], f real[], b bit(40), s real[])"
+GRAPHS = {
+    name: f"CREATE INDEX {name} ON t USING treedb_hnsw ({column}) WITH ({options}m = 8, ef_construction = 40)"
+    for name, column, options in (("t_e", "e", "dimensions = 3, "), ("t_f", "f treedb.real_cosine_ops", "dimensions = 70, "), ("t_b", "b treedb.bit_hamming_ops", ""),
+                                  ("t_l", "f treedb.real_l1_ops", "dimensions = 70, "), ("t_s", "s", "dimensions = 2, "))
+}
+NEAREST = {"t_e": ("e OPERATOR(treedb.<->) %s::real[]", 3), "t_f": ("f OPERATOR(treedb.<=>) %s::real[]", 70), "t_b": ("b OPERATOR(treedb.<~>) %s::bit(40)", 0),
+           "t_l": ("f OPERATOR(treedb.<+>) %s::real[]", 70), "t_s": ("s OPERATOR(treedb.<->) %s::real[]", 2)}
 
 
 class Rows:
@@ -63,6 +65,9 @@ class Rows:
     def __init__(self, dice):
         self.dice, self.number = dice, 0
         self.rows, self.documents = {}, {}
+
+    def next_round(self, db):
+        pass
 
     def insert(self, db):
         rows = dict(self.rows)
@@ -141,19 +146,27 @@ class Rows:
 
 
 class Vectors:
-    """A table with indexes of treedb_hnsw."""
+    """A table with indexes of treedb_hnsw. The first of them comes to a point before the others do: each round it is another one."""
 
-    schema, tables = VECTORS, ("t",)
+    tables = ("t",)
 
     def __init__(self, dice):
         self.dice, self.number, self.rows = dice, 0, set()
+        self.order = dice.sample(sorted(GRAPHS), len(GRAPHS))
+        self.schema = "; ".join([VECTORS, *(GRAPHS[name] for name in self.order)])
+
+    def next_round(self, db):
+        first, *others = self.order
+        self.order = [*others, first]
+        db.execute(f"DROP INDEX {first}; {GRAPHS[first]}")
 
     def insert(self, db):
         new = list(range(self.number + 1, self.number + 1 + self.dice.choice((1, 3, 8))))
         self.number = new[-1]
         r = self.dice
-        values = [(i, [r.uniform(-9, 9) for _ in range(3)], [r.gauss(i % 7, 1) for _ in range(70)], f"{r.getrandbits(40):040b}") for i in new]
-        db.cursor().execute("INSERT INTO t VALUES " + ", ".join(["(%s, %s, %s, %s::bit(40))"] * len(values)), [part for row in values for part in row])
+        values = [(i, [r.uniform(-9, 9) for _ in range(3)], [r.gauss(i % 7, 1) for _ in range(70)], f"{r.getrandbits(40):040b}",
+                   [[r.uniform(-9, 9), r.uniform(-9, 9)] for _ in range(r.choice((1, 2, 4)))]) for i in new]
+        db.cursor().execute("INSERT INTO t VALUES " + ", ".join(["(%s, %s, %s, %s::bit(40), %s)"] * len(values)), [part for row in values for part in row])
         self.rows |= set(new)
 
     def delete(self, db):
@@ -266,8 +279,10 @@ def dies(cluster, point, seed):
         db.execute(model.schema)
         changed(model, db, steps, model.dice.randrange(40))
     told = []
-    for _ in range(ROUNDS):
+    for number in range(ROUNDS):
         with cluster.connect() as db:
+            if number:
+                model.next_round(db)
             db.execute(f"SET treedb.crash = '{point}'")
             before = recoveries(cluster)
             died = changed(model, db, steps, STEPS)

@@ -431,6 +431,34 @@ def a_build_shows_how_far_it_is(cluster):
         db.execute("DROP TABLE watched")
 
 
+def a_build_of_a_graph_shows_how_far_it_is(cluster):
+    rows, phases, stop = 6000, {}, threading.Event()
+    with cluster.connect() as db, cluster.connect() as watcher:
+        db.execute("CREATE TABLE watched (e real[]) WITH (parallel_workers = 1)")
+        db.execute("INSERT INTO watched SELECT ARRAY(SELECT sin(i * j) FROM generate_series(1, 24) j)::real[] FROM generate_series(1, %s::int) i", (rows,))
+
+        def watch():
+            while not stop.is_set():
+                for phase, *counts in watcher.execute("SELECT phase, blocks_total, blocks_done, tuples_done FROM pg_stat_progress_create_index"):
+                    phases.setdefault(phase, []).append(tuple(counts))
+
+        thread = threading.Thread(target=watch, daemon=True)
+        thread.start()
+        for _ in range(20):
+            db.execute("CREATE INDEX watched_e ON watched USING treedb_hnsw (e) WITH (dimensions = 24)")
+            db.execute("DROP INDEX watched_e")
+            if {"building index: building graph", "building index: writing pages"} <= phases.keys():
+                break
+        stop.set()
+        thread.join(20)
+        graphs, pages = phases.get("building index: building graph"), phases.get("building index: writing pages")
+        check(graphs and pages, f"phases seen: {list(phases)}")
+        check(any(0 < blocks <= total for total, blocks, _ in graphs), f"blocks while the graph is built: {graphs[:9]}")
+        check(len({done for _, _, done in graphs}) > 1 and all(done <= rows for _, _, done in graphs), f"rows while the graph is built: {graphs[:9]}")
+        check(all(done == rows for _, _, done in pages), f"rows while pages are written: {pages[:9]}")
+        db.execute("DROP TABLE watched")
+
+
 def a_check_goes_on_beside_changes_and_reports_none_of_them(cluster):
     seconds, stop, failed, checks = 8, threading.Event(), [], 0
     with cluster.connect() as db:
@@ -646,6 +674,32 @@ FINDS = [f"SELECT d::text FROM treedb.find('s', '{filter}', '{options}') d" for 
          for options in ('{"sort": {"_id": 1}}', '{"sort": {"_id": 1}, "hint": "$natural"}')]
 NEAREST = [f"SELECT document, distance FROM treedb.vector_search('s', 'near', '{{50, 20, 3}}', 10, '{filter}', '{options}')"
            for filter in ("{}", '{"k": {"$lt": 50}}') for options in ("{}", '{"exact": true}')]
+# A search of the whole graph, and of the table.
+NEAR_DOCUMENTS = [f"SELECT string_agg(distance::text, ',') FROM treedb.vector_search('s', 'near', '{{50, 20, 3}}', 10, '{{}}', '{options}')"
+                  for options in ('{"numCandidates": 10000}', '{"exact": true}')]
+# Graphs of each kind of pages: what each is over, its storage parameters, what rows are ordered by.
+GRAPHS = {
+    "g_coded": ("f treedb.real_cosine_ops", "dimensions = 70, ", "f OPERATOR(treedb.<=>) array_fill(0.5, ARRAY[70])::real[]"),
+    "g_several": ("s", "dimensions = 2, ", "s OPERATOR(treedb.<->) '{0.5, 0.5}'::real[]"),
+    "g_apart": ("f treedb.real_l1_ops", "dimensions = 70, ", "f OPERATOR(treedb.<+>) array_fill(0.5, ARRAY[70])::real[]"),
+    "g_bits": ("b treedb.bit_hamming_ops", "", "b OPERATOR(treedb.<~>) X'0F0F0F0F0F'::bit(40)"),
+}
+# What the primary does to them, one step after another, while the standby is read.
+BUILDS = ["CREATE INDEX {g_apart}", "CREATE INDEX CONCURRENTLY {g_bits}", "REINDEX INDEX g_coded", "REINDEX INDEX CONCURRENTLY g_several"]
+
+
+def graph(name):
+    key, options, _ = GRAPHS[name]
+    return f"{name} ON g USING treedb_hnsw ({key}) WITH ({options}m = 8)"
+
+
+def vectors(first, last):
+    return ("INSERT INTO g SELECT i, ARRAY(SELECT sin(i * j) FROM generate_series(1, 70) j)::real[], (i::bigint * 2654435761 % 1099511627776)::bit(40),"
+            f" ARRAY[[sin(i), cos(i)], [sin(2 * i), cos(3 * i)]]::real[] FROM generate_series({first}, {last}) i")
+
+
+def nearest(order):
+    return f"SELECT string_agg(round(d::numeric, 4)::text, ',') FROM (SELECT {order} AS d FROM g ORDER BY {order} LIMIT 5) x"
 
 
 def documents(first, last):
@@ -708,6 +762,10 @@ def a_standby_answers_as_the_primary(cluster):
             db.execute("""SELECT treedb.create_index('s', '{"a": 1, "k": 1}'), treedb.create_index('s', '{"u": 1}', '{"unique": true}'), treedb.create_search_index('s',
                 '{"fields": [{"type": "vector", "path": "e", "numDimensions": 3, "similarity": "euclidean"}, {"type": "filter", "path": "k"}]}', '{"name": "near"}')""")
             db.execute(documents(1, 600))
+            db.execute("CREATE TABLE g (id int, f real[], b bit(40), s real[]) WITH (autovacuum_enabled = off)")
+            db.execute(vectors(1, 200))
+            for name in ("g_coded", "g_several"):
+                db.execute(f"CREATE INDEX {graph(name)}")
             cluster.program("pg_basebackup", "-D", str(standby.data), "-R", "-c", "fast", "--no-sync", "-C", "-S", "follower")
             standby.start()
             db.execute('CREATE INDEX r_t ON r USING treedb_btree (t COLLATE "en-x-icu")')
@@ -717,15 +775,19 @@ def a_standby_answers_as_the_primary(cluster):
             def read():
                 with standby.connect() as reader:
                     index_only(reader)
+                    # More than there are: searches see the whole graph, whose answers are exact then.
+                    reader.execute("SET treedb.hnsw_ef_search = 2000")
                     while not stop.is_set():
                         try:
                             # The same rows through the index and from the table, in one snapshot.
                             reader.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
                             by_index = [one(reader, "SELECT sum(hashtextextended(x::text, 0)) FROM (SELECT * FROM r WHERE k > 5 ORDER BY k) x")]
                             by_index += [one(reader, f"SELECT count(*) || md5(string_agg(d, ',')) FROM ({find}) d(d)") for find in FINDS[::2]]
-                            reader.execute("SET LOCAL enable_indexscan = off; SET LOCAL enable_seqscan = on")
+                            by_index += [one(reader, nearest(order)) for _, _, order in GRAPHS.values()] + [one(reader, NEAR_DOCUMENTS[0])]
+                            reader.execute("SET LOCAL enable_indexscan = off; SET LOCAL enable_seqscan = on; SET LOCAL enable_sort = on")
                             by_table = [one(reader, "SELECT sum(hashtextextended(x::text, 0)) FROM (SELECT * FROM r WHERE k > 5) x")]
                             by_table += [one(reader, f"SELECT count(*) || md5(string_agg(d, ',')) FROM ({find}) d(d)") for find in FINDS[1::2]]
+                            by_table += [one(reader, nearest(order)) for _, _, order in GRAPHS.values()] + [one(reader, NEAR_DOCUMENTS[1])]
                             reader.execute("COMMIT")
                             compared[0] += 1
                             if by_index != by_table:
@@ -754,6 +816,11 @@ def a_standby_answers_as_the_primary(cluster):
                 db.execute(f"""SELECT treedb.update_many('s', '{{"k": {number}}}', '[{{"$set": {{"a": ["new", {number}], "e": [{number}, "$k", 1]}}}}]')""")
                 for index in leaves:
                     index.look(db)
+                db.execute("DELETE FROM g WHERE id %% 4 = %s", (number,))
+                db.execute("VACUUM (INDEX_CLEANUP ON) g")
+                db.execute(vectors(1000 + 100 * number, 1059 + 100 * number))
+                db.execute(BUILDS[number].format(**{name: graph(name) for name in GRAPHS}))
+                db.execute(vectors(1060 + 100 * number, 1099 + 100 * number))
             told = []
             for index in leaves:
                 told.append(f"{index.index}: {index.splits} splits, {index.merges} merges, {index.deletions} deletions")
@@ -779,13 +846,17 @@ def a_standby_answers_as_the_primary(cluster):
                 query = ("SELECT string_agg(id::text, ',') FROM (SELECT id FROM r WHERE id <= 100 ORDER BY"
                          " ARRAY[k, id]::real[] || array_fill(mod(k, 9), ARRAY[68])::real[] OPERATOR(treedb.<->) array_fill(5, ARRAY[70])::real[] LIMIT 20) x")
                 same(one(db, query), one(reader, query), "the nearest rows by codes of neighbours")
+                for name, (_, _, order) in GRAPHS.items():
+                    reader.execute("SET enable_sort = off")
+                    check(name in "\n".join(lines(reader, "EXPLAIN (COSTS OFF) " + nearest(order))), f"not by {name}")
+                    same(one(db, nearest(order)), one(reader, nearest(order)), f"the nearest rows by {name}")
                 plan = "\n".join(line for line, in reader.execute("EXPLAIN (COSTS OFF) SELECT k FROM r WHERE k = 5"))
                 check("Index Only" not in plan, f"an index-only scan on a standby: {plan}")
-                for query in FINDS + NEAREST:
+                for query in FINDS + NEAREST + NEAR_DOCUMENTS:
                     found = lines(reader, query)
                     check(found, f"nothing is found: {query}")
                     same(found, lines(db, query), query)
-                for table in ("r", "s"):
+                for table in ("r", "s", "g"):
                     same(lines(reader, "SELECT treedb.check(%s)", (table,)), [], f"check of {table} on the standby")
                 follows(standby, db)
                 for index in ("r_k", "r_wide", "r_t", "s_a_1_k_1"):
@@ -793,22 +864,25 @@ def a_standby_answers_as_the_primary(cluster):
                 refused(reader, "SELECT treedb.insert_one('s', '{}')", "25006")
             shell('as_pg "$PG_BIN/pg_ctl" -D "$1" -w -s promote', standby.data)
             with standby.connect() as promoted:
-                for table in ("r", "s"):
+                for table in ("r", "s", "g"):
                     same(lines(promoted, "SELECT treedb.check(%s)", (table,)), [], f"check of {table} after promotion")
                 promoted.execute("INSERT INTO r SELECT i, i, 'new' FROM generate_series(10000, 13000) i")
                 promoted.execute(documents(20000, 21000))
                 promoted.execute("SELECT treedb.delete_many('s', '{\"a\": 5}')")
                 promoted.execute("VACUUM s")
+                promoted.execute("DELETE FROM g WHERE id % 3 = 0")
+                promoted.execute("VACUUM (INDEX_CLEANUP ON) g")
+                promoted.execute(vectors(5000, 5200))
                 refused(promoted, "SELECT treedb.insert_one('s', '{\"u\": 20500}')", "23505")
                 for by_index, by_table in zip(FINDS[::2], FINDS[1::2], strict=True):
                     same(lines(promoted, by_index), lines(promoted, by_table), f"after promotion: {by_index}")
-                for table in ("r", "s"):
+                for table in ("r", "s", "g"):
                     same(lines(promoted, "SELECT treedb.check(%s)", (table,)), [], f"check of {table} after changes")
             for log in (standby.log(), cluster.log()):
                 check("inconsistent page" not in log, "redo made another page than the primary had")
             db.execute("ALTER SYSTEM RESET wal_consistency_checking")
             db.execute("SELECT pg_reload_conf()")
-            db.execute("DROP TABLE r, s")
+            db.execute("DROP TABLE r, s, g")
     finally:
         standby.close()
         with cluster.connect() as db:
@@ -884,7 +958,7 @@ def writers_of_one_unique_index_over_arrays_never_share_an_element_and_never_dea
 
 TESTS = [writers_of_one_unique_index_over_arrays_never_share_an_element_and_never_deadlock,
          vacuum_waits_for_the_page_of_an_index_only_scan, pages_that_a_crash_left_empty_are_used_again,
-         a_build_shows_how_far_it_is, a_check_goes_on_beside_changes_and_reports_none_of_them,
+         a_build_shows_how_far_it_is, a_build_of_a_graph_shows_how_far_it_is, a_check_goes_on_beside_changes_and_reports_none_of_them,
          a_check_finds_what_is_missing_and_what_is_too_much, a_check_reports_compressed_keys_that_are_damaged, long_work_can_be_cancelled,
          a_dump_restores_tables_and_indexes, a_standby_answers_as_the_primary,
          a_check_finds_a_wrong_code_of_a_neighbour, a_backward_scan_of_a_damaged_index_never_goes_round, an_entry_that_says_that_a_text_is_minus_zero_has_its_text,

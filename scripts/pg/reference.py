@@ -17,7 +17,7 @@ NEEDS = {
     "bulk_write": "for each operation what it needs",
     "create_collection": "CREATE in the schema", "drop_collection": OWNS, "rename_collection": OWNS + "; CREATE in the schema",
     "coll_mod": OWNS, "create_index": OWNS + "; CREATE in the schema", "drop_index": OWNS,
-    "create_search_index": OWNS + "; CREATE in the schema", "drop_search_index": OWNS,
+    "create_search_index": OWNS + "; CREATE in the schema", "update_search_index": OWNS + "; CREATE in the schema", "drop_search_index": OWNS,
     "check": "owner of the index", "index_pages": "owner of the index", "index_page_objects": "owner of the index",
 }
 

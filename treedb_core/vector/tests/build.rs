@@ -87,6 +87,34 @@ fn a_graph_is_the_same_however_many_threads_build_it_and_however_often_they_are_
 }
 
 #[test]
+fn a_graph_that_forgets_its_vectors_in_the_middle_is_linked_as_one_that_keeps_them() {
+    let mut data = Clusters::new(9, 24, 15, 8);
+    let vectors: Vec<Vec<f32>> = (0..3000).map(|_| data.vector()).collect();
+    for metric in [Metric::Cosine, Metric::L2, Metric::InnerProduct] {
+        let whole = built(empty(metric, 24), &vectors, 2, Undisturbed);
+        let mut builder = Builder::new(empty(metric, 24), 2, Undisturbed);
+        for (at, vector) in vectors.iter().enumerate() {
+            if at == 1777 {
+                let before = builder.graph().bytes();
+                assert!(builder.graph().can_forget_vectors());
+                builder.forget_vectors();
+                assert!(builder.graph().bytes() < before && !builder.graph().can_forget_vectors());
+            }
+            builder.add(vector).unwrap();
+        }
+        let graph = builder.finish();
+        assert!(links(&whole) == links(&graph), "{metric:?}");
+        for node in 0..graph.len() as u32 {
+            assert!(graph.vector(node).is_empty() && graph.unit(node) == whole.unit(node), "{metric:?}");
+        }
+    }
+    // One that is built by the vectors keeps them.
+    let mut exact = built(empty(Metric::L1, 24), &vectors, 1, Undisturbed);
+    exact.forget_vectors();
+    assert_eq!(exact.vector(5), vectors[5]);
+}
+
+#[test]
 fn recall_of_a_built_graph_is_that_of_one_whose_vectors_were_inserted_one_by_one() {
     const ROWS: usize = 5000;
     let mut data = Clusters::new(3, 32, 40, 12);

@@ -204,7 +204,7 @@ impl Collections for Tables {
 
     fn vector_search(&self, namespace: &str, search: &NearestQuery) -> Result<Vec<Neighbor>> {
         let table = Self::table(namespace)?;
-        table.map_or_else(|| Ok(Vec::new()), |table| vector_search::search(table, search))
+        table.map_or_else(|| Ok(Vec::new()), |table| vector_search::search(table, search, None))
     }
 
     fn uses_index(&self, namespace: &str, query: &Query) -> Result<bool> {

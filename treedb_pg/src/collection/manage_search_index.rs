@@ -1,4 +1,4 @@
-//! `treedb.create_search_index`, `list_search_indexes`, `drop_search_index`.
+//! `treedb.create_search_index`, `list_search_indexes`, `update_search_index`, `drop_search_index`.
 //!
 //! As in [`super::manage`], SQL commands do the work.
 
@@ -6,6 +6,7 @@ use std::ffi::CStr;
 
 use ::bson::raw::cstr;
 use ::bson::{RawDocument, RawDocumentBuf, rawdoc};
+use pgrx::pg_sys::Oid;
 use treedb_query::doc::Doc;
 use treedb_query::index::Definition;
 use treedb_query::index::vector::{Element, Metric, VectorDef};
@@ -15,7 +16,7 @@ use treedb_query::{ErrorCode, QueryError};
 use super::index::Index;
 use super::manage::index_relation;
 use super::options;
-use super::search_index::{SearchIndex, not_found};
+use super::search_index::{SearchIndex, function, not_found};
 use super::table::{Need, Table};
 use crate::shim::catalog::{literal, qualified, quoted, run};
 use crate::shim::error::{accept, refuse};
@@ -49,10 +50,10 @@ fn definition(given: &RawDocument, options: &RawDocument) -> Result<VectorDef> {
         spec = with_name(&spec, &options::text(name, value)?)?;
     }
     let mut def = VectorDef::from_spec(&spec)?;
-    operator_class(def.metric)?;
     // A search may filter by any field, and the catalog has no place for their names.
     def.filters.clear();
     def.greatest = Some(vector_am::GREATEST);
+    def.one_vector = def.metric.is_of_bits();
     if def.elements != Element::Float32 {
         let message = "\"elements\" must be \"float32\" in PostgreSQL, where an index keeps vectors in elements of 4 bytes";
         return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));
@@ -81,18 +82,45 @@ fn with_name(spec: &RawDocument, name: &str) -> Result<RawDocumentBuf> {
     Ok(named)
 }
 
-/// The operator class of a metric that search indexes may have.
-fn operator_class(metric: Metric) -> Result<&'static CStr> {
+/// The operator class of a metric.
+fn operator_class(metric: Metric) -> &'static CStr {
     match metric {
-        Metric::Cosine => Ok(c"treedb.real_cosine_ops"),
-        Metric::L2 => Ok(c"treedb.real_l2_ops"),
-        Metric::InnerProduct => Ok(c"treedb.real_ip_ops"),
-        Metric::L1 => Ok(c"treedb.real_l1_ops"),
-        Metric::Hamming | Metric::Jaccard => {
-            let message = "\"similarity\" must be \"cosine\", \"dotProduct\", \"euclidean\" or \"manhattan\" in PostgreSQL";
-            Err(QueryError::new(ErrorCode::CannotCreateIndex, message))
-        }
+        Metric::Cosine => c"treedb.real_cosine_ops",
+        Metric::L2 => c"treedb.real_l2_ops",
+        Metric::InnerProduct => c"treedb.real_ip_ops",
+        Metric::L1 => c"treedb.real_l1_ops",
+        Metric::Hamming => c"treedb.bit_hamming_ops",
+        Metric::Jaccard => c"treedb.bit_jaccard_ops",
     }
+}
+
+/// Creates the relation of an index.
+fn create(table: &CStr, schema: Oid, relation: &CStr, def: &VectorDef) {
+    let number = |number: usize| text::owned_cstring(&number.to_string());
+    let dimensions = number(def.dimensions);
+    run(&[
+        c"CREATE INDEX ",
+        &quoted(relation),
+        c" ON ",
+        table,
+        c" USING treedb_hnsw (treedb.",
+        function(def.metric),
+        c"(doc, ",
+        &literal(&text::owned_cstring(def.path.as_str())),
+        c"::pg_catalog.text, ",
+        &dimensions,
+        c") ",
+        operator_class(def.metric),
+        c") WITH (dimensions = ",
+        &dimensions,
+        c", m = ",
+        &number(def.links),
+        c", ef_construction = ",
+        &number(def.candidates),
+        c")",
+    ]);
+    // Most common elements of vectors, which ANALYZE would collect, are of no use to the planner.
+    run(&[c"ALTER INDEX ", &qualified(schema, relation), c" ALTER COLUMN 1 SET STATISTICS 0"]);
 }
 
 pg_function! {
@@ -100,7 +128,7 @@ pg_function! {
     fn treedb_create_search_index(args: [Varlena, Varlena, Varlena]) -> Varlena<'_> {
         let (given, options) = (args.bytes(1), args.bytes(2));
         let def = accept(definition(bson::document(&given), bson::document(&options)));
-        let (table, relation, index) = {
+        let (table, schema, relation) = {
             let table = Table::open(&args.bytes(0), Need::Manage);
             for index in SearchIndex::all(&table).iter().filter(|index| index.built) {
                 if accept(def.is_same_as(&index.def)) {
@@ -112,32 +140,9 @@ pg_function! {
                 accept(wanted.is_same_as(&Definition::Ordered((*index.def).clone())));
             }
             let relation = index_relation(&table.name(), &def.name);
-            let index = qualified(table.relation.get().schema(), &relation);
-            (table.quoted(), relation, index)
+            (table.quoted(), table.relation.get().schema(), relation)
         };
-        let number = |number: usize| text::owned_cstring(&number.to_string());
-        let dimensions = number(def.dimensions);
-        run(&[
-            c"CREATE INDEX ",
-            &quoted(&relation),
-            c" ON ",
-            &table,
-            c" USING treedb_hnsw (treedb.vector_at(doc, ",
-            &literal(&text::owned_cstring(def.path.as_str())),
-            c"::pg_catalog.text, ",
-            &dimensions,
-            c") ",
-            accept(operator_class(def.metric)),
-            c") WITH (dimensions = ",
-            &dimensions,
-            c", m = ",
-            &number(def.links),
-            c", ef_construction = ",
-            &number(def.candidates),
-            c")",
-        ]);
-        // Most common elements of vectors, which ANALYZE would collect, are of no use to the planner.
-        run(&[c"ALTER INDEX ", &index, c" ALTER COLUMN 1 SET STATISTICS 0"]);
+        create(&table, schema, &relation, &def);
         args.memory().text(&def.name)
     }
 }
@@ -151,6 +156,32 @@ pg_function! {
             rows.put(index.def.spec().as_bytes());
         }
         rows.finish()
+    }
+}
+
+pg_function! {
+    /// `treedb.update_search_index(collection, name, definition)`: the index is built anew, and replaces the old one with the transaction.
+    fn treedb_update_search_index(args: [Varlena, Varlena, Varlena]) -> () {
+        let (wanted, given) = (args.bytes(1), args.bytes(2));
+        let wanted = text::to_utf8(&wanted);
+        let (table, schema, relation, aside, def) = {
+            let table = Table::open(&args.bytes(0), Need::Manage);
+            let all = SearchIndex::all(&table);
+            let Some(old) = SearchIndex::position(&all, &wanted).and_then(|at| all.get(at)) else {
+                refuse(not_found(&wanted))
+            };
+            let def = accept(definition(bson::document(&given), &rawdoc! { "name": old.def.name.as_str() }));
+            if old.built && def == old.def {
+                return;
+            }
+            let relation = old.relation.get();
+            let aside = text::owned_cstring(&format!("treedb_replaced_{}", u32::from(relation.oid())));
+            (table.quoted(), table.relation.get().schema(), relation.name(), aside, def)
+        };
+        // The old one is dropped last: until then searches go on by it.
+        run(&[c"ALTER INDEX ", &qualified(schema, &relation), c" RENAME TO ", &quoted(&aside)]);
+        create(&table, schema, &relation, &def);
+        run(&[c"DROP INDEX ", &qualified(schema, &aside)]);
     }
 }
 

@@ -25,6 +25,8 @@ pub(super) struct Options {
     pub(super) num_candidates: Option<u64>,
     /// Compare with all vectors.
     pub(super) exact: bool,
+    /// The greatest distance of a document that is found.
+    pub(super) within: Option<f32>,
     /// What expressions may use as `$$name`.
     pub(super) variables: Option<RawDocumentBuf>,
     /// How long a pipeline may take.
@@ -48,6 +50,7 @@ impl Default for Options {
             ordered: true,
             num_candidates: None,
             exact: false,
+            within: None,
             variables: None,
             max_time: None,
             allow_disk_use: true,
@@ -85,6 +88,7 @@ impl Options {
             "ordered" => self.ordered = flag(name, value)?,
             "numCandidates" => self.num_candidates = Some(count(name, value)?),
             "exact" => self.exact = flag(name, value)?,
+            "within" => self.within = Some(number(name, value)?),
             "let" => self.variables = document(name, value)?,
             "maxTimeMS" => {
                 let millis = count(name, value)?;
@@ -156,6 +160,16 @@ fn count(name: &str, value: Value<'_>) -> Result<u64> {
         .as_integer()
         .and_then(|value| u64::try_from(value).ok())
         .ok_or_else(|| wrong(name, "a number that is not negative", value))
+}
+
+/// A number, as a distance is one.
+fn number(name: &str, value: Value<'_>) -> Result<f32> {
+    match value {
+        Value::Double(number) => Ok(number as f32),
+        Value::Int32(number) => Ok(number as f32),
+        Value::Int64(number) => Ok(number as f32),
+        other => Err(wrong(name, "a number", other)),
+    }
 }
 
 /// A truth value, or a number.

@@ -1,4 +1,5 @@
-//! The indexes of vectors that a collection has: `treedb_hnsw` over `treedb.vector_at(doc, path, dimensions)`.
+//! The indexes of vectors that a collection has: `treedb_hnsw` over `treedb.vector_at(doc, path, dimensions)`, of bits over
+//! `treedb.bits_at(doc, path, bits)`.
 //!
 //! Path and dimensions are constants of the index's expression, the metric is that of its operator class, and the graph's
 //! options are its storage parameters: the definition is read from the catalog, also of an index that plain SQL created. Its
@@ -9,7 +10,7 @@ use std::ffi::CStr;
 use pgrx::check_for_interrupts;
 use treedb_query::access::VisitNearest;
 use treedb_query::doc::Path;
-use treedb_query::index::vector::VectorDef;
+use treedb_query::index::vector::{Metric, VectorDef};
 use treedb_query::query::Result;
 use treedb_query::{ErrorCode, QueryError};
 
@@ -26,8 +27,11 @@ use crate::shim::{catalog, text};
 use crate::types::bson;
 use crate::vector_am;
 
-/// The function that such an index is over.
-const FUNCTION: &CStr = c"vector_at";
+/// The function that an index with this metric is over.
+pub(super) fn function(metric: Metric) -> &'static CStr {
+    if metric.is_of_bits() { c"bits_at" } else { c"vector_at" }
+}
+
 /// Most candidates that a scan keeps at a time, which is the greatest value of its setting.
 const MOST_CANDIDATES: usize = 10_000;
 
@@ -99,7 +103,10 @@ impl SearchIndex {
             (c"treedb.hnsw_strict_order", c"off"),
         ]);
         let table = &reader.table.relation;
-        let target = vector_am::array(vector);
+        let target = match self.def.metric.is_of_bits() {
+            true => vector_am::bit_string(vector),
+            false => vector_am::array(vector),
+        };
         let mut scan = NearestScan::begin(table, &self.relation, reader.snapshot.get(), &target);
         let mut slot = Slot::new(table.get());
         while let Some(tid) = scan.next() {
@@ -133,14 +140,16 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<VectorDef> {
     let number = |option: i32| usize::try_from(option).ok();
     let dimensions =
         number(call.number?).filter(|dimensions| number(options.dimensions) == Some(*dimensions))?;
-    let metric = vector_am::metric_of_reals(index)?;
-    if !catalog::is_own_function(call.function, FUNCTION) {
+    let metric = vector_am::metric_of_own_type(index)?;
+    if !catalog::is_own_function(call.function, function(metric)) {
         return None;
     }
     let mut def = VectorDef::new("", dimensions, metric);
     def.name = index::name_of(table, index);
     def.path = Path::new(&text::to_utf8(&call.constant));
     def.greatest = Some(vector_am::GREATEST);
+    // A value of bits is one vector.
+    def.one_vector = metric.is_of_bits();
     (def.links, def.candidates) = (number(options.m)?, number(options.ef_construction)?);
     Some(def)
 }

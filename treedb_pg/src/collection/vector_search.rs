@@ -16,15 +16,15 @@ use crate::types::bson;
 use crate::vector_am;
 
 /// The options of `vector_search`.
-const OPTIONS: &[&str] = &["numCandidates", "exact", "projection", "collation"];
+const OPTIONS: &[&str] = &["numCandidates", "exact", "within", "projection", "collation"];
 
-/// The documents that a search finds in an open collection, by the index that it names.
-pub(super) fn search(table: Table, query: &NearestQuery) -> Result<Vec<Neighbor>> {
+/// The documents that a search finds in an open collection, by the index that it names, no farther than `within`, if that is given.
+pub(super) fn search(table: Table, query: &NearestQuery, within: Option<f32>) -> Result<Vec<Neighbor>> {
     let index = SearchIndex::find(&table, &query.index)?;
     let exact = query.exact || index.too_new;
     let query = NearestQuery { index: index.def.name.clone(), exact, ..query.clone() };
     let reader = Reader::for_query(table, Registered::active(), &query.filter).with_search_index(index);
-    Ok(nearest(&reader, &spilling(), &query, None)?.neighbors)
+    Ok(nearest(&reader, &spilling(), &query, within)?.neighbors)
 }
 
 pg_function! {
@@ -46,7 +46,7 @@ pg_function! {
             deadline: None,
         };
         let table = Table::open(&args.bytes(0), Need::Select);
-        for found in accept(search(table, &query)) {
+        for found in accept(search(table, &query, options.within)) {
             rows.put_record(&[
                 Column::Varlena(found.document.as_bytes()),
                 Column::Float8(found.distance.into()),

@@ -40,7 +40,9 @@ pub(crate) enum Class {
 /// The class of a type name.
 const fn class(name: &[u8]) -> Class {
     match name {
-        b"bson" | b"bson_value" | b"keyset" | b"text" | b"bytea" | b"float4[]" | b"bit" => Class::Varlena,
+        b"bson" | b"bson_value" | b"keyset" | b"text" | b"bytea" | b"float4[]" | b"bit" | b"varbit" => {
+            Class::Varlena
+        }
         b"bson[]" | b"text[]" => Class::Array,
         b"cstring" => Class::CString,
         b"internal" => Class::Internal,

@@ -34,6 +34,9 @@ pub(crate) trait DistanceMethod: IndexWrites {
     fn is_kind(kind: i32) -> bool;
     /// The share of an index with so many rows that is read before the first one is returned.
     fn share_of_first(index: Index<'_>, rows: f64) -> f64;
+    /// Whether a scan can be expected to find so many rows, the nearest of an index with so many, before a limit of the access
+    /// method ends it.
+    fn reaches(asked: f64, rows: f64) -> bool;
 
     /// Begins a scan, which is dropped with its memory context.
     fn begin_scan() -> Self::Scan;
@@ -96,6 +99,14 @@ unsafe extern "C-unwind" fn cost_estimate<M: DistanceMethod>(
                 return;
             }
             let info = (*path).indexinfo;
+            // A scan is asked for rows until as many as the query's limit fulfil its conditions. One that would end before that
+            // has fewer: then all rows that fulfil them are sorted.
+            let (limit, share) = ((*root).limit_tuples, (*path).path.rows / (*info).tuples.max(1.0));
+            if limit > 0.0 && share > 0.0 && share < 1.0 && !M::reaches(limit / share, (*info).tuples) {
+                (*startup, *total) = (NEVER, NEVER);
+                compat::disable_path(path);
+                return;
+            }
             // An index that is only supposed to be there has no pages to ask.
             let mut share = 1.0;
             if !(*info).hypothetical {

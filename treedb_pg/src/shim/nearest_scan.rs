@@ -16,7 +16,7 @@ use super::relation::{OpenIndex, OpenTable};
 use super::release::may_release;
 use super::snapshot::Snapshot;
 
-/// A scan of an index `USING treedb_hnsw` over `real[]`, ended when it goes away.
+/// A scan of an index `USING treedb_hnsw` over `real[]` or `varbit`, ended when it goes away.
 pub(crate) struct NearestScan<'s> {
     scan: pg_sys::IndexScanDesc,
     /// What the scan allocates, and the state of the access method: they are gone before the caller's context is, in which
@@ -30,7 +30,7 @@ pub(crate) struct NearestScan<'s> {
 }
 
 impl<'s> NearestScan<'s> {
-    /// Looks for the rows nearest to `vector`: the bytes of a `real[]` after the header of its length.
+    /// Looks for the rows nearest to `vector`: the bytes of a value of the index's type after the header of its length.
     pub(crate) fn begin(
         table: &OpenTable,
         index: &OpenIndex,
@@ -39,8 +39,9 @@ impl<'s> NearestScan<'s> {
     ) -> NearestScan<'s> {
         let opened = index.get();
         let is_hnsw = catalog::index_access_method(c"treedb_hnsw") == Some(opened.access_method());
-        let is_of_reals = opened.input_type(0) == Some(pg_sys::FLOAT4ARRAYOID);
-        if !is_hnsw || !is_of_reals || opened.table_oid() != table.get().oid() {
+        let own = [pg_sys::FLOAT4ARRAYOID, pg_sys::BITOID];
+        let is_of_vectors = opened.input_type(0).is_some_and(|input| own.contains(&input));
+        if !is_hnsw || !is_of_vectors || opened.table_oid() != table.get().oid() {
             fail(
                 SqlState::ERRCODE_WRONG_OBJECT_TYPE,
                 format!("index \"{}\" is not an index of vectors of this collection", opened.shown()),

@@ -32,11 +32,17 @@ impl TempFile {
 
     /// Goes back to the beginning.
     pub(crate) fn rewind(&mut self) {
+        self.seek(0);
+    }
+
+    /// Goes to a place, counted in bytes from the beginning.
+    fn seek(&mut self, place: u64) {
+        const FROM_BEGINNING: i32 = 0;
         // SAFETY: our own file.
-        if unsafe { pg_sys::BufFileSeek(self.file, 0, 0, 0) } != 0 {
+        if unsafe { pg_sys::BufFileSeek(self.file, 0, place as pg_sys::off_t, FROM_BEGINNING) } != 0 {
             fail(
                 SqlState::ERRCODE_IO_ERROR,
-                "cannot rewind a temporary file",
+                "cannot go to a place in a temporary file",
                 "Check the temporary directory's disk.",
             );
         }
@@ -129,6 +135,12 @@ impl TransactionFile {
     /// Fills `out` with the next bytes; returns how many there were.
     pub(crate) fn read(&mut self, out: &mut [u8]) -> usize {
         self.0.as_mut().map_or(0, |file| file.read(out))
+    }
+
+    /// Fills `out` with the bytes at a place, counted from the beginning; returns how many there were.
+    pub(crate) fn read_at(&mut self, place: u64, out: &mut [u8]) -> usize {
+        self.0.iter_mut().for_each(|file| file.seek(place));
+        self.read(out)
     }
 }
 

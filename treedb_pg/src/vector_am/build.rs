@@ -1,6 +1,7 @@
 //! Building an index: a graph in memory, written page by page when the table has been read. When it outgrows
-//! `maintenance_work_mem` it is written as it is, and the rest of the rows is inserted into the pages. All pages are logged when
-//! the last row is in.
+//! `maintenance_work_mem`, the vectors go into a temporary file, if the graph is built by codes of them ([`super::spilled`]); when what is
+//! left outgrows it too, the graph is written as it is, and the rest of the rows is inserted into the pages. All pages are logged when the
+//! last row is in.
 //!
 //! Threads of the backend build the graph: they read memory and call nothing of the server.
 
@@ -15,6 +16,7 @@ use treedb_vector::neighbour::{Form, Rotation};
 use super::kind::{Element, Kind};
 use super::meta::Meta;
 use super::record::{self, Layout, LinkCode, Place, Slots, above, node};
+use super::spilled::{Fetched, SpilledVectors};
 use super::value;
 use super::writer::{Writer, init_page, put};
 use crate::shim::buffer::{Fork, Page};
@@ -93,6 +95,8 @@ impl Host for Backend {
 struct Collecting {
     builder: Builder<Backend>,
     rows: Vec<pg_sys::ItemPointerData>,
+    /// The vectors, if the graph does not have them any more.
+    spilled: Option<SpilledVectors>,
     threads: usize,
 }
 
@@ -100,7 +104,32 @@ impl Collecting {
     fn new(meta: &Meta, threads: usize) -> Collecting {
         let graph = MemoryGraph::new(meta.kind.metric, meta.dimensions, meta.limits());
         let graph = if meta.layout().builds_exactly() { graph.exact() } else { graph };
-        Collecting { builder: Builder::new(graph, threads, Backend), rows: Vec::new(), threads }
+        let builder = Builder::new(graph, threads, Backend);
+        Collecting { builder, rows: Vec::new(), spilled: None, threads }
+    }
+
+    fn add(&mut self, row: pg_sys::ItemPointerData, vector: &[f32]) {
+        // `each_indexable` has checked the vector.
+        if self.builder.add(vector).is_ok() {
+            self.rows.push(row);
+            self.spilled.iter_mut().for_each(|spilled| spilled.push(vector));
+        }
+    }
+
+    /// Puts the vectors into a temporary file; false if they are there already, or if the graph is built by them.
+    fn spill(&mut self, dimensions: usize) -> bool {
+        let graph = self.builder.graph();
+        if self.spilled.is_some() || !graph.can_forget_vectors() {
+            return false;
+        }
+        let mut spilled = SpilledVectors::create(dimensions);
+        for node in 0..graph.len() as u32 {
+            check_for_interrupts!();
+            spilled.push(graph.vector(node));
+        }
+        self.builder.forget_vectors();
+        self.spilled = Some(spilled);
+        true
     }
 
     fn is_full(&self) -> bool {
@@ -110,7 +139,8 @@ impl Collecting {
     }
 
     fn finish(self) -> Collected {
-        Collected { graph: self.builder.finish(), rows: self.rows, threads: self.threads }
+        let Collecting { builder, rows, spilled, threads } = self;
+        Collected { graph: builder.finish(), rows, spilled, threads }
     }
 }
 
@@ -118,6 +148,8 @@ impl Collecting {
 struct Collected {
     graph: MemoryGraph,
     rows: Vec<pg_sys::ItemPointerData>,
+    /// See [`Collecting::spilled`].
+    spilled: Option<SpilledVectors>,
     /// Threads that write its slots, the calling one among them.
     threads: usize,
 }
@@ -173,30 +205,40 @@ struct Prepared<'g> {
 }
 
 impl<'g> Prepared<'g> {
-    fn new(graph: &'g MemoryGraph, layout: Layout, form: Form, rotation: &'g Rotation) -> Self {
+    fn new(
+        graph: &'g MemoryGraph,
+        layout: Layout,
+        form: Form,
+        rotation: &'g Rotation,
+        is_spilled: bool,
+    ) -> Self {
         let mut prepared = Prepared { graph, layout, form, rotation, all: Vec::new() };
         let count = graph.len() * form.dimensions;
-        if form.of_units && graph.bytes() + size_of::<f32>() * count <= maintenance_memory() {
+        if !is_spilled && form.of_units && graph.bytes() + size_of::<f32>() * count <= maintenance_memory() {
             prepared.all.reserve_exact(count);
+            let mut all = std::mem::take(&mut prepared.all);
             for node in 0..graph.len() as u32 {
                 check_for_interrupts!();
-                let vector = prepared.make(node);
-                prepared.all.extend(vector);
+                prepared.append(node, graph.vector(node), &mut all);
             }
+            prepared.all = all;
         }
         prepared
     }
 
-    fn make(&self, node: u32) -> Vec<f32> {
+    /// Appends what is prepared of the vector of a node.
+    fn append(&self, node: u32, vector: &[f32], out: &mut Vec<f32>) {
+        if !self.form.of_units {
+            out.extend_from_slice(vector);
+            return;
+        }
+        let (at, unit) = (out.len(), self.graph.unit(node));
         // As [`Layout::vector`] reads it.
-        let mut vector: Vec<f32> = if self.layout.exact {
-            let unit = self.graph.unit(node);
-            self.graph.vector(node).iter().map(|element| element * unit).collect()
-        } else {
-            self.graph.coded(node).elements().collect()
-        };
-        self.form.prepare(self.rotation, &mut vector);
-        vector
+        match self.layout.exact {
+            true => out.extend(vector.iter().map(|element| element * unit)),
+            false => out.extend(self.graph.coded(node).elements()),
+        }
+        self.form.prepare(self.rotation, out.get_mut(at..).unwrap_or_default());
     }
 
     /// The vector of a node.
@@ -207,21 +249,31 @@ impl<'g> Prepared<'g> {
         let from = node as usize * self.form.dimensions;
         match self.all.get(from..from + self.form.dimensions) {
             Some(vector) => Cow::Borrowed(vector),
-            None => Cow::Owned(self.make(node)),
+            None => {
+                let mut vector = Vec::with_capacity(self.form.dimensions);
+                self.append(node, self.graph.vector(node), &mut vector);
+                Cow::Owned(vector)
+            }
         }
     }
 }
 
 /// Nodes whose slots are made at a time: some hundredths of a second's work, against which starting a thread is little.
 const SLOTS: usize = 1024;
+/// The same of nodes whose vectors are fetched for it, and those of all that they are linked to: some megabytes.
+const FETCHED: usize = 128;
 
 /// What makes the slots of nodes. It calls nothing of the server.
 struct NodeSlots<'g> {
-    collected: &'g Collected,
+    graph: &'g MemoryGraph,
+    rows: &'g [pg_sys::ItemPointerData],
+    threads: usize,
     layout: Layout,
     kernels: Kernels,
     rotation: &'g Rotation,
     prepared: Option<Prepared<'g>>,
+    /// The vectors that slots are made of now, if the graph does not have them.
+    fetched: Option<Fetched>,
     /// Blocks where vectors and links above level 0 begin.
     vectors_from: u32,
     above_from: u32,
@@ -246,9 +298,41 @@ impl NodeSlots<'_> {
         self.layout.node(self.place(Slots::Nodes, 1, node as usize)).unwrap_or(0)
     }
 
+    /// The vector of a node.
+    fn vector(&self, node: u32) -> &[f32] {
+        match &self.fetched {
+            Some(fetched) => fetched.vector(node),
+            None => self.graph.vector(node),
+        }
+    }
+
+    /// The same as codes of links need it.
+    fn prepared_vector<'a>(&'a self, prepared: &'a Prepared<'_>, node: u32) -> Cow<'a, [f32]> {
+        match &self.fetched {
+            Some(fetched) => Cow::Borrowed(fetched.prepared(node)),
+            None => prepared.vector(node),
+        }
+    }
+
+    /// Fetches the vectors that the slots of nodes are made of.
+    fn fetch(&mut self, spilled: &mut SpilledVectors, from: u32, to: u32) {
+        let (mut others, mut links) = (Vec::new(), Vec::new());
+        if self.prepared.is_some() {
+            for node in from..to {
+                let Ok(()) = self.graph.links(node, 0, &mut links);
+                others.append(&mut links);
+            }
+        }
+        let prepared = self.prepared.as_ref();
+        let prepare = prepared.map(|prepared| {
+            move |node: u32, vector: &[f32], out: &mut Vec<f32>| prepared.append(node, vector, out)
+        });
+        self.fetched.get_or_insert_default().fetch(spilled, (from, to), &mut others, prepare);
+    }
+
     /// The slot of a node; `above` nodes before it are above level 0, counted once for each level.
     fn node(&self, node: u32, above: usize, work: &mut Work) -> Vec<u8> {
-        let (graph, layout) = (&self.collected.graph, &self.layout);
+        let (graph, layout) = (self.graph, &self.layout);
         let Ok(level) = graph.level(node);
         let above = (level > 0).then(|| self.place(Slots::Above, self.above_from, above));
         let vector = match layout.exact {
@@ -257,11 +341,11 @@ impl NodeSlots<'_> {
         };
         let Work { links, difference } = work;
         let Ok(()) = graph.scored_links(node, 0, links);
-        let row = self.collected.rows.get(node as usize).copied().unwrap_or_default();
+        let row = self.rows.get(node as usize).copied().unwrap_or_default();
         let mut slot = Vec::with_capacity(layout.size(Slots::Nodes));
         slot.extend_from_slice(&record::node_bytes(row, level, vector, above));
         put(&mut slot, node::COUNT, &(links.len() as u32).to_le_bytes());
-        let own = self.prepared.as_ref().map(|prepared| (prepared, prepared.vector(node)));
+        let own = self.prepared.as_ref().map(|prepared| (prepared, self.prepared_vector(prepared, node)));
         for link in &*links {
             let node = self.number(link.node);
             let Some((prepared, own)) = &own else {
@@ -272,19 +356,19 @@ impl NodeSlots<'_> {
                 continue;
             };
             // A rotation keeps scores, but for the last bits.
-            let other = prepared.vector(link.node);
+            let other = self.prepared_vector(prepared, link.node);
             let score = layout.metric.score(&self.kernels, own, &other, 1.0);
             record::push_link(&Link { node, score }, &mut slot);
             prepared.form.code_of(&self.kernels, self.rotation, &other, own, difference, &mut slot);
         }
         slot.resize(layout.body_at(), 0);
-        slot.extend_from_slice(&layout.body(graph.vector(node), graph.unit(node), graph.coded(node)));
+        slot.extend_from_slice(&layout.body(self.vector(node), graph.unit(node), graph.coded(node)));
         slot
     }
 
     /// The slots of nodes, each with what [`NodeSlots::node`] wants to know, in order.
     fn nodes(&self, nodes: &[(u32, usize)]) -> Vec<Vec<u8>> {
-        let part = nodes.len().div_ceil(self.collected.threads.max(1)).max(1);
+        let part = nodes.len().div_ceil(self.threads.max(1)).max(1);
         let (own, others) = nodes.split_at(part.min(nodes.len()));
         let make = |nodes: &[(u32, usize)]| -> Vec<Vec<u8>> {
             let mut work = Work::default();
@@ -319,8 +403,9 @@ impl NodeSlots<'_> {
 
 /// Writes an index with the nodes of a graph in memory. Blocks 1 and following have the nodes in their order; the
 /// vectors come next, then the links above level 0.
-fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
-    let Collected { graph, rows, .. } = collected;
+fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
+    let Collected { graph, rows, mut spilled, threads } = collected;
+    let (graph, rows) = (&graph, rows.as_slice());
     let layout = meta.layout();
     let pages = |count: usize, slots: Slots| count.div_ceil(layout.per_page(slots)) as u32;
     let vectors_from = 1 + pages(rows.len(), Slots::Nodes);
@@ -328,29 +413,56 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: &Collected) {
     let above_from = vectors_from + pages(vectors, Slots::Vectors);
     let (kernels, rotation) = (Kernels::best(), Rotation::new(layout.dimensions));
     let prepared = match layout.code {
-        Some(LinkCode::Estimate(form)) => Some(Prepared::new(graph, layout, form, &rotation)),
+        Some(LinkCode::Estimate(form)) => {
+            Some(Prepared::new(graph, layout, form, &rotation, spilled.is_some()))
+        }
         _ => None,
     };
     let rotation = &rotation;
-    let slots = NodeSlots { collected, layout, kernels, rotation, prepared, vectors_from, above_from };
+    let mut slots = NodeSlots {
+        graph,
+        rows,
+        threads,
+        layout,
+        kernels,
+        rotation,
+        prepared,
+        fetched: None,
+        vectors_from,
+        above_from,
+    };
 
     drop(Page::extend(index, Fork::Main));
     let mut above_count = 0;
     let mut out = Pages::new(index, Slots::Nodes, meta);
-    let mut nodes = Vec::with_capacity(SLOTS);
-    for from in (0..rows.len()).step_by(SLOTS) {
+    // A node without its vector needs no other one's either.
+    let needs_vectors = layout.exact;
+    let at_once = if spilled.is_some() && needs_vectors { FETCHED } else { SLOTS };
+    let mut nodes = Vec::with_capacity(at_once);
+    for from in (0..rows.len()).step_by(at_once) {
+        let (from, to) = (from as u32, rows.len().min(from + at_once) as u32);
         nodes.clear();
-        for node in from as u32..rows.len().min(from + SLOTS) as u32 {
+        for node in from..to {
             let Ok(level) = graph.level(node);
             nodes.push((node, above_count));
             above_count += usize::from(level);
+        }
+        if let Some(spilled) = spilled.as_mut().filter(|_| needs_vectors) {
+            slots.fetch(spilled, from, to);
         }
         slots.nodes(&nodes).into_iter().for_each(|slot| out.add(slot));
     }
     out.write();
     let mut out = Pages::new(index, Slots::Vectors, meta);
+    let mut vector = Vec::new();
     for (node, row) in (0..).zip(rows).take(vectors) {
-        out.add(record::vector_bytes(*row, graph.vector(node)));
+        out.add(match &mut spilled {
+            Some(spilled) => {
+                spilled.read(node, &mut vector);
+                record::vector_bytes(*row, &vector)
+            }
+            None => record::vector_bytes(*row, graph.vector(node)),
+        });
     }
     out.write();
     let mut out = Pages::new(index, Slots::Above, meta);
@@ -408,11 +520,17 @@ impl Target<'_> {
         self.count += 1;
         report_loaded(self.count);
         if let Some(collecting) = &mut self.collecting {
-            // `each_indexable` has checked the vector.
-            if collecting.builder.add(vector).is_ok() {
-                collecting.rows.push(row);
+            collecting.add(row, vector);
+            if !collecting.rows.len().is_multiple_of(MEASURED) || !collecting.is_full() {
+                return;
             }
-            if collecting.rows.len().is_multiple_of(MEASURED) && collecting.is_full() {
+            if collecting.spill(self.meta.dimensions) {
+                pgrx::debug1!(
+                    "the vectors of index \"{}\" are in a temporary file since the graph has outgrown maintenance_work_mem after {} vectors",
+                    self.index.shown(),
+                    self.count
+                );
+            } else {
                 pgrx::notice!(
                     "the graph of index \"{}\" no longer fits into maintenance_work_mem after {} vectors; the rest is inserted page by page",
                     self.index.shown(),
@@ -431,7 +549,7 @@ impl Target<'_> {
         if let Some(collecting) = self.collecting.take() {
             let collected = collecting.finish();
             report_phase(phase::PAGES);
-            write(self.index, &mut self.meta, &collected);
+            write(self.index, &mut self.meta, collected);
         }
     }
 }

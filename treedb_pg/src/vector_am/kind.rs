@@ -76,10 +76,10 @@ impl Kind {
     }
 }
 
-/// The metric of an index over `real[]`; `None` of one over another type.
-pub(crate) fn metric_of_reals(index: Index<'_>) -> Option<Metric> {
+/// The metric of an index over `real[]` or bits; `None` of one over a type of another extension.
+pub(crate) fn metric_of_own_type(index: Index<'_>) -> Option<Metric> {
     let kind = index.support_number(0, 1).and_then(Kind::from_number)?;
-    (kind.element == Element::Real).then_some(kind.metric)
+    matches!(kind.element, Element::Real | Element::Bit).then_some(kind.metric)
 }
 
 /// Support functions 1, which return the numbers of kinds.

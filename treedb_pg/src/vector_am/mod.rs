@@ -10,6 +10,7 @@
 //! | [`upper`] | what a backend remembers of the levels above 0 |
 //! | [`writer`] | changing it: inserts, removals, free slots |
 //! | [`build`] | building an index from a table |
+//! | [`spilled`] | vectors of a build that has no memory for them |
 //! | [`scan`] | reading rows by distance |
 //! | [`vacuum`] | removing nodes of rows that are gone |
 //! | [`check`] | `treedb.check` |
@@ -37,6 +38,7 @@ mod kind;
 mod meta;
 mod record;
 mod scan;
+mod spilled;
 mod upper;
 mod vacuum;
 mod value;
@@ -45,9 +47,9 @@ mod writer;
 pub(crate) use check::check;
 use graph::Graph;
 use kind::Kind;
-pub(crate) use kind::metric_of_reals;
+pub(crate) use kind::metric_of_own_type;
 use meta::Meta;
-pub(crate) use value::{GREATEST, array, elements};
+pub(crate) use value::{GREATEST, array, bit_string, elements};
 use writer::Writer;
 
 pg_function! {
@@ -125,6 +127,10 @@ impl DistanceMethod for Hnsw {
         let rows = rows.max(1.0);
         let levels = rows.ln() / m.ln();
         ((levels + scan::ef_search() as f64) * m / rows).min(1.0)
+    }
+
+    fn reaches(asked: f64, rows: f64) -> bool {
+        scan::reaches(asked, rows)
     }
 
     fn begin_scan() -> scan::State {

@@ -149,14 +149,7 @@ impl LinkCode {
             LinkCode::Estimate(form) => {
                 form.code_of(&Kernels::best(), rotation, neighbour, node, difference, out);
             }
-            LinkCode::Bits(bytes) => {
-                let at = out.len();
-                out.resize(at + bytes, 0);
-                if let Some(codes) = out.get_mut(at..) {
-                    // All codes of bits are made alike.
-                    encode_for(Metric::Hamming, Element::Float32, neighbour, 1.0, codes);
-                }
-            }
+            LinkCode::Bits(_) => push_bits(neighbour, out),
         }
     }
 }
@@ -413,6 +406,16 @@ pub(super) fn push_link(link: &Link<u32>, out: &mut Vec<u8>) {
 pub(super) fn bits(codes: &[u8], dimensions: usize) -> impl Iterator<Item = f32> + use<'_> {
     let bits = codes.iter().flat_map(|byte| (0..8).map(move |at| byte << at >> 7));
     bits.take(dimensions).map(f32::from)
+}
+
+/// Appends the code of a vector of bits: the first is in the highest place of a byte, as in values of type `bit`.
+pub(super) fn push_bits(vector: &[f32], out: &mut Vec<u8>) {
+    let at = out.len();
+    out.resize(at + code_bytes(Metric::Hamming, vector.len()), 0);
+    if let Some(codes) = out.get_mut(at..) {
+        // All codes of bits are made alike.
+        encode_for(Metric::Hamming, Element::Float32, vector, 1.0, codes);
+    }
 }
 
 /// The code of a link.

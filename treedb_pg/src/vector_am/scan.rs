@@ -3,7 +3,8 @@
 //! A search looks for `treedb.hnsw_ef_search` nodes before the nearest of them is returned. It goes on with each row that is
 //! returned ([`treedb_vector::graph::Walk`]), until it has seen the whole graph. So a query whose conditions keep few rows still
 //! gets as many as it asks for, as long as there are some. Once `treedb.hnsw_max_scan_tuples` nodes have been compared, it goes
-//! no further, and only returns those that it has met.
+//! no further, and only returns those that it has met; a notice says so if they are fewer than the query asks for. Where that is to be
+//! expected of a query with a limit, the planner does not choose the index.
 //!
 //! Where nodes do not have their vectors, they are found by codes of 8 bits; before a row is returned, it and those that come
 //! next are compared by their vectors.
@@ -68,6 +69,16 @@ pub(super) fn define_settings() {
 /// How many candidates a search keeps.
 pub(super) fn ef_search() -> usize {
     EF_SEARCH.get()
+}
+
+/// How many times the rows that a scan is expected to return until enough of them fulfil a condition it must be allowed to meet: those that do
+/// come unevenly. (Where 30 are expected, fewer than 10 come once in 100,000 times. A scan meets hardly more nodes than it returns: of
+/// 30,000 rows with 8 and with 32 dimensions in clusters, 95 in 100 of the nearest `n` were among `n` to `1.6 n` that were met.)
+const MARGIN: f64 = 3.0;
+
+/// Whether a scan returns so many rows, the nearest of so many, before it has met as many nodes as it may.
+pub(super) fn reaches(asked: f64, rows: f64) -> bool {
+    (MARGIN * asked).min(rows) <= MAX_SCAN_TUPLES.get() as f64
 }
 
 /// Rows that are compared by their vectors before the nearest of them is returned, where they were found by codes.
@@ -178,6 +189,8 @@ pub(super) struct State {
     farthest: Option<f32>,
     /// Rows that have been returned.
     returned: usize,
+    /// It was said that the scan, or one before it of the same plan, has ended early.
+    reported: bool,
     memory: Memory,
 }
 
@@ -253,8 +266,9 @@ impl State {
             }
             let Some(found) = self.memory.ready.pop() else {
                 self.progress = Progress::AllFound;
-                if self.memory.walk.compared() >= MAX_SCAN_TUPLES.get() {
-                    pgrx::debug1!(
+                if !self.reported && self.memory.walk.compared() >= MAX_SCAN_TUPLES.get() {
+                    self.reported = true;
+                    pgrx::notice!(
                         "a scan of index \"{}\" has looked for no more rows after comparing {}: see treedb.hnsw_max_scan_tuples",
                         index.shown(),
                         MAX_SCAN_TUPLES.get()

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Deref;
 
-use treedb_query::index::vector::VectorDef;
+use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_vector::kernel::Kernels;
 use treedb_vector::metric::{Metric, Unfit};
 
@@ -13,7 +13,7 @@ use crate::shim::error::{SqlState, accept, fail};
 use crate::shim::function::{Args, pg_function};
 use crate::shim::memory::Varlena;
 use crate::shim::text;
-use crate::shim::vector_options::MOST_DIMENSIONS;
+use crate::shim::vector_options::{MOST_BITS, MOST_DIMENSIONS};
 use crate::types::bson;
 
 /// Elements of an indexed vector are no greater than this: their squares must have a sum.
@@ -97,7 +97,14 @@ pub(crate) fn array(vector: &[f32]) -> Vec<u8> {
     array_of(&[1, 0, REAL, vector.len() as i32, 1], vector)
 }
 
-/// The same of several vectors of so many dimensions, one after the other.
+/// The `varbit` of a vector of bits, without the header of its length.
+pub(crate) fn bit_string(vector: &[f32]) -> Vec<u8> {
+    let mut value = (vector.len() as i32).to_ne_bytes().to_vec();
+    record::push_bits(vector, &mut value);
+    value
+}
+
+/// The `real[]` of several vectors of so many dimensions, one after the other.
 fn array_of_several(vectors: &[f32], dimensions: usize) -> Vec<u8> {
     let count = vectors.len() / dimensions.max(1);
     array_of(&[2, 0, REAL, count as i32, dimensions as i32, 1, 1], vectors)
@@ -304,16 +311,32 @@ struct KnownPath {
 }
 
 impl KnownPath {
-    fn of(&mut self, text: &[u8], dimensions: usize) -> &VectorDef {
+    /// The definition for a metric, always the same of a call site.
+    fn of(&mut self, text: &[u8], dimensions: usize, metric: Metric) -> &VectorDef {
         if self.text != text || self.def.as_ref().is_some_and(|def| def.dimensions != dimensions) {
             (self.text, self.def) = (text.to_vec(), None);
         }
         self.def.get_or_insert_with(|| {
-            // Whatever is finite has a Euclidean distance.
-            let def = VectorDef::new(&text::to_utf8(text), dimensions, Metric::L2);
-            VectorDef { greatest: Some(GREATEST), ..def }
+            let def = VectorDef::new(&text::to_utf8(text), dimensions, metric);
+            VectorDef { greatest: Some(GREATEST), one_vector: metric.is_of_bits(), ..def }
         })
     }
+}
+
+/// The vectors at the path of a document that the arguments of a function name: document, path, dimensions.
+fn vectors_at(args: &Args, metric: Metric, most: i32, example: &str) -> Vectors {
+    let dimensions = match usize::try_from(args.int4(2)) {
+        Ok(dimensions) if (1..=most as usize).contains(&dimensions) => dimensions,
+        _ => fail(
+            SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
+            format!("a vector cannot have {} dimensions", args.int4(2)),
+            format!("Pass the number of elements that the vectors have, at most {most}: {example}."),
+        ),
+    };
+    let (document, path) = (args.bytes(0), args.bytes(1));
+    accept(args.with_kept(|known: &mut KnownPath| {
+        known.of(&path, dimensions, metric).vectors(bson::document(&document))
+    }))
 }
 
 pg_function! {
@@ -321,26 +344,22 @@ pg_function! {
     /// dimensions; NULL if there is none of so many dimensions whose elements an index can have. So an index over this takes
     /// every document.
     fn treedb_vector_at(args: [Varlena, Varlena, Int4]) -> Option<Varlena<'_>> {
-        let dimensions = match usize::try_from(args.int4(2)) {
-            Ok(dimensions) if (1..=MOST_DIMENSIONS as usize).contains(&dimensions) => dimensions,
-            _ => fail(
-                SqlState::ERRCODE_INVALID_PARAMETER_VALUE,
-                format!("a vector cannot have {} dimensions", args.int4(2)),
-                format!(
-                    "Pass the number of elements that the vectors have, at most {MOST_DIMENSIONS}: vector_at(doc, 'embedding', 384)."
-                ),
-            ),
-        };
-        let (document, path) = (args.bytes(0), args.bytes(1));
-        let vectors = args.with_kept(|known: &mut KnownPath| {
-            known.of(&path, dimensions).vectors(bson::document(&document))
-        });
-        let vectors = accept(vectors);
+        // Whatever is finite has a Euclidean distance.
+        let vectors = vectors_at(args, Metric::L2, MOST_DIMENSIONS, "vector_at(doc, 'embedding', 384)");
         let array = match vectors.len() {
             0 => return None,
             1 => array(vectors.elements()),
-            _ => array_of_several(vectors.elements(), dimensions),
+            count => array_of_several(vectors.elements(), vectors.elements().len() / count),
         };
         Some(args.memory().varlena(&array))
+    }
+}
+
+pg_function! {
+    /// `treedb.bits_at(document, path, bits)`: the vector of so many bits at a path of a document; NULL if there is none, or if there are
+    /// several.
+    fn treedb_bits_at(args: [Varlena, Varlena, Int4]) -> Option<Varlena<'_>> {
+        let vectors = vectors_at(args, Metric::Hamming, MOST_BITS, "bits_at(doc, 'hash', 64)");
+        (!vectors.is_empty()).then(|| args.memory().varlena(&bit_string(vectors.elements())))
     }
 }

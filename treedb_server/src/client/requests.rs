@@ -148,7 +148,7 @@ requests! {
         |_| Count { namespace, skip: 0, limit: 0, filter }
     }
 
-    /// The `limit` documents whose vectors are nearest to `vector` by a search index; see [`VectorSearch`] for a filter, a projection and more.
+    /// The `limit` documents whose vectors are nearest to `vector` by a search index; see [`VectorSearch`] for a filter, a projection, a greatest distance and more.
     ///
     /// # Errors
     /// There is no such index, or it cannot compare the vector.
@@ -162,6 +162,7 @@ requests! {
             vector: vector.to_vec(),
             filter: &rawdoc! {},
             projection: None,
+            within: None,
         }
     }
 

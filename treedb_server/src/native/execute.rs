@@ -437,13 +437,15 @@ impl Session {
     }
 
     fn vector_search(&self, search: VectorSearch<'_>, out: &mut Vec<u8>) -> Done {
-        let VectorSearch { namespace, index, limit, candidates, exact, vector, filter, projection } = search;
+        let VectorSearch { namespace, index, limit, candidates, exact, vector, filter, projection, within } =
+            search;
         let request = VectorSearchRequest {
             candidates: match NearestQuery::at_most("candidates", candidates as usize)? {
                 0 => None,
                 candidates => Some(candidates),
             },
             exact,
+            within,
             projection: projection.map(valid).transpose()?,
             ..VectorSearchRequest::new(index, vector, NearestQuery::at_most("limit", limit as usize)?)
         };

@@ -392,6 +392,8 @@ def test_indexes_and_nearest_vectors(films):
     assert [index["name"] for index in films.indexes()] == ["_id_", "by_even", "near"]
     found = films.vector_search("near", [5.0, 1.0], limit=3, exact=True)
     assert found[0][2]["_id"] == 5 and {each[2]["_id"] for each in found} == {4, 5, 6}
+    assert {each[2]["_id"] for each in films.vector_search("near", [5.0, 1.0], limit=20, within=2.0)} == {3, 4, 5, 6, 7}
+    assert films.vector_search("near", [5.0, 4.0], within=2.5) == []
     assert films.vector_search("near", [5.0, 1.0], limit=1, projection={"v": 0}) == [(0.0, 1.0, {"_id": 5, "even": False})]
     projected = films.vector_search("near", [5.0, 1.0], limit=2, exact=True, filter={"even": True}, projection={"_id": 1})
     assert [each[2] for each in projected] in ([{"_id": 4}, {"_id": 6}], [{"_id": 6}, {"_id": 4}])

@@ -46,6 +46,7 @@ fn the_nearest_documents_are_found_with_distance_and_score() {
         vector,
         filter: &filter,
         projection: None,
+        within: None,
     };
     assert_eq!(ids(&client.call(&search).unwrap()), [21, 19]);
     search.exact = true;
@@ -58,6 +59,38 @@ fn the_nearest_documents_are_found_with_distance_and_score() {
     let refused = client.call(&VectorSearch { projection: Some(&mixed), ..search.clone() });
     assert_eq!(refused.unwrap_err().code(), Some(31253));
     search.candidates = 1;
+    assert_eq!(client.call(&search).unwrap_err().code(), Some(2));
+}
+
+#[test]
+fn a_search_within_a_distance_finds_only_what_is_no_farther() {
+    let server = Server::start();
+    let mut client = server.client();
+    filled(&mut client);
+    client.create_index(POINTS, &spec(2)).unwrap();
+    let filter = rawdoc! {};
+    let mut search = VectorSearch {
+        namespace: POINTS,
+        index: "near",
+        limit: 50,
+        candidates: 0,
+        exact: false,
+        vector: vec![20.0, 0.0],
+        filter: &filter,
+        projection: None,
+        within: Some(2.0),
+    };
+    for exact in [false, true] {
+        search.exact = exact;
+        let mut found = ids(&client.call(&search).unwrap());
+        found.sort_unstable();
+        assert_eq!(found, [18, 19, 20, 21, 22]);
+    }
+    search.limit = 3;
+    assert_eq!(client.call(&search).unwrap().len(), 3);
+    let odd = rawdoc! { "odd": true };
+    assert_eq!(client.call(&VectorSearch { filter: &odd, ..search.clone() }).unwrap().len(), 2);
+    search.within = Some(f32::NAN);
     assert_eq!(client.call(&search).unwrap_err().code(), Some(2));
 }
 

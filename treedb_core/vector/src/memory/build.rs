@@ -62,6 +62,11 @@ impl<H: Host> Builder<H> {
         self.graph.bytes_of(nodes) + self.workers.len() * nodes.next_power_of_two()
     }
 
+    /// See [`MemoryGraph::forget_vectors`].
+    pub fn forget_vectors(&mut self) {
+        self.graph.forget_vectors();
+    }
+
     /// The graph. The nodes of the last batch are not linked yet.
     pub fn graph(&self) -> &MemoryGraph {
         &self.graph

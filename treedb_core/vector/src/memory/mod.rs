@@ -162,6 +162,25 @@ impl MemoryGraph {
         MemoryGraph { vectors: Vectors::Coded(Records::new(1)), ..self }
     }
 
+    /// Whether it can go on without the vectors: it has them, and goes by their codes.
+    pub fn can_forget_vectors(&self) -> bool {
+        !self.exact && matches!(self.vectors, Vectors::Floats(_))
+    }
+
+    /// Forgets the vectors, and goes on as a graph [`MemoryGraph::without_vectors`] would: links are the same. Of one that cannot
+    /// ([`MemoryGraph::can_forget_vectors`]), nothing is forgotten.
+    pub fn forget_vectors(&mut self) {
+        if !self.can_forget_vectors() {
+            return;
+        }
+        let mut units = Records::new(1);
+        for node in 0..self.vectors.count() as u32 {
+            units.push();
+            units.get_mut(node).fill(self.unit(node));
+        }
+        self.vectors = Vectors::Coded(units);
+    }
+
     /// Does not keep the scores of links, which only changes of the graph need: those take longer, and it takes a fifth less
     /// memory.
     pub fn without_scores(self) -> MemoryGraph {

@@ -11,7 +11,7 @@ from bson import ObjectId
 from .connection import Connection
 from .errors import InsertError
 from .messages import (
-    DESCENDING, EXACT, MULTI, PROJECTED, UNORDERED, UPSERT, Ack, Document, Inserted, Op, Reader, Updated, blob, document, read_batch,
+    DESCENDING, EXACT, MULTI, PROJECTED, UNORDERED, UPSERT, WITHIN, Ack, Document, Inserted, Op, Reader, Updated, blob, document, read_batch,
     read_found, read_inserted, read_updated, text, u32, u64, values,
 )
 
@@ -200,18 +200,23 @@ class Collection:
 
     def vector_search(
         self, index: str, vector: Iterable[float], *, limit: int = 10, candidates: int = 0, exact: bool = False,
-        filter: Document | None = None, projection: Document | None = None,
+        filter: Document | None = None, projection: Document | None = None, within: float | None = None,
     ) -> list[tuple[float, float, dict[str, Any]]]:
         """Distance, score and document of those whose vectors are nearest, by a search index; the nearest first. A projection that leaves the
-        vectors out, such as `{"embedding": 0}`, saves most of the answer."""
+        vectors out, such as `{"embedding": 0}`, saves most of the answer. `within` is the greatest distance."""
         numbers = list(vector)
         body = text(index) + u32(limit) + u32(candidates) + u32(len(numbers)) + struct.pack(f"<{len(numbers)}f", *numbers)
 
         def read(answer: Reader) -> list[tuple[float, float, dict[str, Any]]]:
             return [(answer.number("f"), answer.number("d"), answer.document()) for _ in range(answer.number("I"))]
 
-        body += document(filter) + (b"" if projection is None else document(projection))
-        return self._call(Op.VECTOR_SEARCH, body, read, (EXACT if exact else 0) | (0 if projection is None else PROJECTED))
+        body += document(filter)
+        flags = EXACT if exact else 0
+        if projection is not None:
+            body, flags = body + document(projection), flags | PROJECTED
+        if within is not None:
+            body, flags = body + struct.pack("<f", within), flags | WITHIN
+        return self._call(Op.VECTOR_SEARCH, body, read, flags)
 
     def create_index(self, specification: Document) -> str:
         """Creates an index, waits until it is ready, and returns its name: `{"key": {"year": 1}}`, or that of a search index."""

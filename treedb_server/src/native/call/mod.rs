@@ -115,6 +115,8 @@ pub const UPSERT: u16 = 1 << 3;
 pub const EXACT: u16 = 1 << 2;
 /// Flag of a search for vectors: a projection follows.
 pub const PROJECTED: u16 = 1 << 3;
+/// Flag of a search for vectors: the greatest distance follows.
+pub const WITHIN: u16 = 1 << 4;
 /// Flag of a range: from the last key down.
 pub const DESCENDING: u16 = 1 << 2;
 
@@ -178,7 +180,7 @@ impl<'a> Request<'a> {
             opcode::DELETE => (Request::Delete(Delete::read(flags, body)?), Ack::BITS),
             opcode::COUNT => (Request::Count(Count::read(body)?), 0),
             opcode::VECTOR_SEARCH => {
-                (Request::VectorSearch(VectorSearch::read(flags, body)?), EXACT | PROJECTED)
+                (Request::VectorSearch(VectorSearch::read(flags, body)?), EXACT | PROJECTED | WITHIN)
             }
             opcode::CREATE_INDEX => (Request::CreateIndex(CreateIndex::read(body)?), 0),
             opcode::LIST_INDEXES => (Request::ListIndexes(ListIndexes::read(body)?), 0),

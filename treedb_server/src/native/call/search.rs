@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! VECTOR_SEARCH        text namespace, text index, u32 limit, u32 candidates, u32 n, n x f32, document filter,
-//!                      document projection (flag PROJECTED)
+//!                      document projection (flag PROJECTED), f32 greatest distance (flag WITHIN)
 //!                      -> u32 n, n x (f32 distance, f64 score, document)
 //! CREATE_INDEX         text namespace, document specification -> text name
 //! LIST_INDEXES         text namespace -> u32 n, n documents
@@ -14,7 +14,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
-use super::{Call, EXACT, PROJECTED};
+use super::{Call, EXACT, PROJECTED, WITHIN};
 use crate::native::bytes::{Malformed, Reader, length, put_text};
 use crate::native::frame::opcode;
 
@@ -40,6 +40,8 @@ pub struct VectorSearch<'a> {
     pub filter: &'a RawDocument,
     /// Which of their fields; `None` for all. Leaving out the vectors saves most of the answer.
     pub projection: Option<&'a RawDocument>,
+    /// Only documents that are no farther than this, by the similarity of the index.
+    pub within: Option<f32>,
 }
 
 /// A document that a search has found.
@@ -63,8 +65,9 @@ impl<'a> VectorSearch<'a> {
         let vector = vector.as_chunks().0.iter().map(|element| f32::from_le_bytes(*element)).collect();
         let filter = body.document("filter")?;
         let projection = (flags & PROJECTED != 0).then(|| body.document("projection")).transpose()?;
+        let within = (flags & WITHIN != 0).then(|| body.u32("within").map(f32::from_bits)).transpose()?;
         let exact = flags & EXACT != 0;
-        Ok(VectorSearch { namespace, index, limit, candidates, exact, vector, filter, projection })
+        Ok(VectorSearch { namespace, index, limit, candidates, exact, vector, filter, projection, within })
     }
 
     /// Appends the answer's body.
@@ -90,7 +93,8 @@ impl Call for VectorSearch<'_> {
 
     fn flags(&self) -> u16 {
         let exact = if self.exact { EXACT } else { 0 };
-        exact | if self.projection.is_some() { PROJECTED } else { 0 }
+        let projected = if self.projection.is_some() { PROJECTED } else { 0 };
+        exact | projected | if self.within.is_some() { WITHIN } else { 0 }
     }
 
     fn write(&self, out: &mut Vec<u8>) -> Result<(), Malformed> {
@@ -102,6 +106,7 @@ impl Call for VectorSearch<'_> {
         self.vector.iter().for_each(|element| out.extend_from_slice(&element.to_le_bytes()));
         out.extend_from_slice(self.filter.as_bytes());
         out.extend_from_slice(self.projection.map_or(&[], RawDocument::as_bytes));
+        self.within.iter().for_each(|distance| out.extend_from_slice(&distance.to_le_bytes()));
         Ok(())
     }
 

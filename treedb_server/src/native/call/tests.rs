@@ -53,11 +53,27 @@ fn frames() -> Vec<Vec<u8>> {
     add(&mut frames, Delete { namespace, limit: 1, filter: &filter, ack });
     add(&mut frames, Count { namespace, skip: 1, limit: 2, filter: &filter });
     let vector = vec![0.5, -1.0, f32::MAX];
-    for (exact, projection) in [(true, None), (false, Some(&*id))] {
+    for (exact, projection, within) in [
+        (true, None, None),
+        (false, Some(&*id), None),
+        (false, None, Some(0.5)),
+        (true, Some(&*id), Some(2.0)),
+    ] {
         let (index, limit, candidates, vector) = ("near", 5, 50, vector.clone());
-        let search =
-            VectorSearch { namespace, index, limit, candidates, exact, vector, filter: &filter, projection };
-        add(&mut frames, search);
+        add(
+            &mut frames,
+            VectorSearch {
+                namespace,
+                index,
+                limit,
+                candidates,
+                exact,
+                vector,
+                filter: &filter,
+                projection,
+                within,
+            },
+        );
     }
     add(&mut frames, CreateIndex { namespace, spec: &filter });
     add(&mut frames, ListIndexes { namespace });
