@@ -99,4 +99,26 @@ SET client_min_messages = warning;
 SELECT * FROM root('leaf_split', 2000);
 SELECT * FROM root('branch_split', 20000);
 
+-- Sort keys of the C library only suggest an order. An index that is built by wrong ones (treedb.fault says that they are) has the
+-- order in which the server compares, of values that are distinct or not, in memory and merged from files.
+CREATE COLLATION usual (provider = libc, locale = 'C.UTF-8');
+CREATE TABLE w (v text COLLATE usual, n int);
+INSERT INTO w SELECT CASE WHEN n % 50 > 0 THEN md5((n % 30011)::text) END, n FROM generate_series(1, 20000) n;
+INSERT INTO w SELECT chr(228 + n % 7) || left(md5((n % 7)::text), n % 3), n FROM generate_series(1, 10000) n;
+SET treedb.fault = 'library_sort_keys';
+CREATE INDEX w_v ON w USING treedb_btree (v);
+CREATE INDEX w_down ON w USING treedb_btree (v DESC NULLS LAST, n);
+SET maintenance_work_mem = '1MB';
+CREATE INDEX w_files ON w USING treedb_btree (v NULLS FIRST, n DESC);
+RESET maintenance_work_mem;
+RESET treedb.fault;
+SELECT treedb.check('w');
+CREATE TABLE w_sorted AS SELECT v, n FROM w;
+SET enable_seqscan = off; SET enable_sort = off; SET enable_incremental_sort = off;
+SELECT by_index = sorted AS same FROM (SELECT md5(string_agg(concat(v, ' ', n), ',')) FROM (SELECT v, n FROM w ORDER BY v DESC NULLS LAST, n) x) a (by_index),
+    (SELECT md5(string_agg(concat(v, ' ', n), ',')) FROM (SELECT v, n FROM w_sorted ORDER BY v DESC NULLS LAST, n) x) b (sorted);
+SELECT by_index = sorted AS same FROM (SELECT md5(string_agg(concat(v, ' ', n), ',')) FROM (SELECT v, n FROM w ORDER BY v NULLS FIRST, n DESC) x) a (by_index),
+    (SELECT md5(string_agg(concat(v, ' ', n), ',')) FROM (SELECT v, n FROM w_sorted ORDER BY v NULLS FIRST, n DESC) x) b (sorted);
+RESET enable_seqscan; RESET enable_sort; RESET enable_incremental_sort;
+
 DROP SCHEMA faults CASCADE;

@@ -11,6 +11,12 @@
 //! Behind an entry with a compressed key lie, in the arena only, the first bytes of what the key stands for (their length, 4
 //! bytes, before them): so a key is decompressed once, and not for every comparison, unless keys begin alike for more bytes
 //! than these.
+//!
+//! What is in the arena is sorted by heads, which lie beside each other. The arena is looked at only where heads are equal: such
+//! entries are compared with their neighbours, and sorted where one is out of place. Entries of one value seldom are, as a scan
+//! comes to rows in the order of their addresses. Heads that are not certain ([`TextAbbreviation::are_certain`]) only suggest an
+//! order: all neighbours are compared then, and everything is sorted without heads if one pair disagrees. They are not used to
+//! merge runs.
 
 use std::cmp::Ordering;
 
@@ -44,6 +50,14 @@ struct Slot {
     at: u64,
 }
 
+/// The head of an entry in an index that is not in byte order.
+#[derive(Clone, Copy)]
+pub(super) struct Head {
+    /// Less only for an entry that is, or is expected to be if that is not certain.
+    number: u64,
+    certain: bool,
+}
+
 /// Makes the heads of entries in an index whose first column is a text under a collation.
 pub(super) struct Heads {
     abbreviation: Option<TextAbbreviation>,
@@ -62,14 +76,20 @@ impl Heads {
     }
 
     /// The head of a row's entry; see [`Sorter::add`].
-    pub(super) fn of(&mut self, row: &IndexRow<'_>) -> Option<u64> {
+    pub(super) fn of(&mut self, row: &IndexRow<'_>) -> Option<Head> {
         const VALUE: u64 = 1 << 63;
         let abbreviation = self.abbreviation.as_mut()?;
-        let Some(value) = row.value(0) else { return Some(if self.nulls_first { 0 } else { u64::MAX }) };
-        let key = abbreviation.key(value)?;
-        let key = if self.descending { !key } else { key };
-        // One bit less of the key, so that NULLs are before or after all values.
-        Some(key >> 1 | if self.nulls_first { VALUE } else { 0 })
+        let number = match row.value(0) {
+            None if self.nulls_first => 0,
+            None => u64::MAX,
+            Some(value) => {
+                let key = abbreviation.key(value)?;
+                let key = if self.descending { !key } else { key };
+                // One bit less of the key, so that NULLs are before or after all values.
+                key >> 1 | if self.nulls_first { VALUE } else { 0 }
+            }
+        };
+        Some(Head { number, certain: abbreviation.are_certain() })
     }
 }
 
@@ -79,6 +99,10 @@ pub(super) struct Sorter<'s> {
     budget: usize,
     arena: Vec<u8>,
     slots: Vec<Slot>,
+    /// Nothing has come since the slots were sorted.
+    sorted: bool,
+    /// Some heads are not certain.
+    uncertain: bool,
     runs: Vec<TempFile>,
     /// Where runs are written for another process, and how many there are.
     handed_over: Option<(SharedFiles<'s>, u32)>,
@@ -159,6 +183,34 @@ fn in_order(arena: &[u8], slots: &[Slot], mut each: impl FnMut(&Slot)) {
     }
 }
 
+/// Sorts slots by their heads, and by their keys where heads are equal.
+fn sort_slots(schema: &Schema, arena: &[u8], slots: &mut [Slot]) {
+    let compare = |a: &Slot, b: &Slot| {
+        let key = |slot: &Slot| SortKey::in_arena(schema, arena, slot.at as usize);
+        key(a).compare(schema, key(b))
+    };
+    // One number, so that a comparison does not branch.
+    slots.sort_unstable_by_key(|slot| u128::from(slot.head) << 64 | u128::from(slot.at));
+    for alike in slots.chunk_by_mut(|a, b| a.head == b.head) {
+        if !alike.is_sorted_by(|a, b| compare(a, b).is_le()) {
+            alike.sort_unstable_by(compare);
+        }
+    }
+}
+
+/// Whether slots that were sorted by heads are in the order of their keys.
+fn is_sorted(schema: &Schema, arena: &[u8], slots: &[Slot]) -> bool {
+    let key = |slot: &Slot| SortKey::in_arena(schema, arena, slot.at as usize);
+    let (mut before, mut sorted): (Option<Slot>, bool) = (None, true);
+    in_order(arena, slots, |slot| {
+        // Those with equal heads have been compared.
+        if let Some(before) = before.replace(*slot).filter(|before| sorted && before.head != slot.head) {
+            sorted = key(&before).compare(schema, key(slot)).is_le();
+        }
+    });
+    sorted
+}
+
 /// The first bytes of a key in byte order, or of what it stands for.
 fn head_of(key: &[u8]) -> u64 {
     let mut bytes = [0; 8];
@@ -176,6 +228,8 @@ impl<'s> Sorter<'s> {
             budget: budget.max(64 * 1024),
             arena: Vec::new(),
             slots: Vec::new(),
+            sorted: false,
+            uncertain: false,
             runs: Vec::new(),
             handed_over: None,
         }
@@ -205,9 +259,8 @@ impl<'s> Sorter<'s> {
         self.arena.len() + self.slots.len() * size_of::<Slot>()
     }
 
-    /// Adds an entry. `head`, in an index that is not in byte order, is a number that is less only for an entry that is;
-    /// either all entries have one or none.
-    pub(super) fn add(&mut self, new: &Entry, head: Option<u64>) {
+    /// Adds an entry. `head` is for an index that is not in byte order; either all entries have one or none.
+    pub(super) fn add(&mut self, new: &Entry, head: Option<Head>) {
         let compressed = self.schema.is_compressed(&new.key);
         let expanded = compressed.then(|| self.schema.expanded_up_to(&new.key, MOST_EXPANDED));
         let more = expanded.as_ref().map_or(0, |expanded| EXPANDED + expanded.len());
@@ -224,18 +277,30 @@ impl<'s> Sorter<'s> {
             self.arena.extend_from_slice(&(expanded.len() as u32).to_le_bytes());
             self.arena.extend_from_slice(expanded);
         }
+        let head_is_uncertain = head.is_some_and(|head| !head.certain);
         let head = match self.schema.keys {
             Keys::Bytewise => head_of(expanded.as_deref().unwrap_or(&new.key)),
-            Keys::Custom => head.unwrap_or(0),
+            Keys::Custom => head.map_or(0, |head| head.number),
         };
         self.slots.push(Slot { head, at: at as u64 });
+        self.sorted = false;
+        self.uncertain |= head_is_uncertain;
     }
 
-    /// Sorts what is in memory. [`Sorter::drain`] does, too, which costs little where nothing has come since.
+    /// Sorts what is in memory, unless it is sorted.
     pub(super) fn sort(&mut self) {
-        let (arena, schema) = (&self.arena, self.schema);
-        let key = |slot: &Slot| SortKey::in_arena(schema, arena, slot.at as usize);
-        self.slots.sort_unstable_by(|a, b| a.head.cmp(&b.head).then_with(|| key(a).compare(schema, key(b))));
+        if std::mem::replace(&mut self.sorted, true) {
+            return;
+        }
+        sort_slots(self.schema, &self.arena, &mut self.slots);
+        if self.uncertain {
+            let agrees = is_sorted(self.schema, &self.arena, &self.slots);
+            // Of no use any more: a merge compares entries.
+            self.slots.iter_mut().for_each(|slot| slot.head = 0);
+            if !agrees {
+                sort_slots(self.schema, &self.arena, &mut self.slots);
+            }
+        }
     }
 
     /// Sorts what is in memory and writes it to a file.

@@ -7,6 +7,7 @@
 //! | 16 | `object_aclcheck` and `object_ownercheck` in place of a function for each kind; 64 bits of privileges | [`may`], [`owns`], [`class_privileges`] |
 //! | 16 | an update of a row says whether only summarizing indexes need an entry; columns that keep updates from being HOT are a set of their own | [`update_row`], [`insert_index_entries`], [`hot_blocking`] |
 //! | 16 | an argument more for `EvalPlanQualInit` and `tuplesort_getdatum`; lengths of WAL data are unsigned | [`begin_recheck`], [`sorted_datum`], [`register_data`], [`register_buffer_data`] |
+//! | 16 | the server makes sort keys of the C library | [`LibraryLocale`] |
 //! | 16 | "a page is reused" says whether the table is a catalog to logical decoding | [`ReusedPage`] |
 //! | 17 | no `old_snapshot_threshold` | [`expect_not_too_old`] |
 //! | 17 | whether workers may build an index is the access method's to say | [`complete`] |
@@ -513,21 +514,84 @@ pub(super) fn orders_by_bytes(collation: pg_sys::Oid) -> bool {
 /// Whether a collation orders by bytes.
 #[cfg(feature = "pg18")]
 pub(super) fn orders_by_bytes(collation: pg_sys::Oid) -> bool {
-    /// The beginning of the server's `pg_locale_struct`.
-    #[repr(C)]
-    struct Locale {
-        _provider: std::ffi::c_char,
-        _deterministic: bool,
-        collate_is_c: bool,
-    }
+    // SAFETY: the server keeps its locales.
+    collation != pg_sys::InvalidOid && unsafe { (*locale_of(collation)).collate_is_c }
+}
 
+/// What is read of the server's `pg_locale_struct`.
+#[repr(C)]
+struct Locale {
+    provider: std::ffi::c_char,
+    _deterministic: bool,
+    /// The locale, if it is one of the C library's.
+    #[cfg(feature = "pg15")]
+    library: libc::locale_t,
+    #[cfg(feature = "pg18")]
+    collate_is_c: bool,
+}
+
+/// The locale of a collation, which the server keeps; null stands for that of the process. An error if there is no such collation.
+fn locale_of(collation: pg_sys::Oid) -> *const Locale {
     #[pgrx::pg_guard]
     unsafe extern "C-unwind" {
         fn pg_newlocale_from_collation(collation: pg_sys::Oid) -> *const Locale;
     }
 
-    // SAFETY: a look-up, an error if there is no such collation; the server keeps its locales.
-    collation != pg_sys::InvalidOid && unsafe { (*pg_newlocale_from_collation(collation)).collate_is_c }
+    // SAFETY: a look-up.
+    unsafe { pg_newlocale_from_collation(collation) }
+}
+
+/// The locale of a collation of the C library, which the server keeps.
+pub(super) struct LibraryLocale(*const Locale);
+
+impl LibraryLocale {
+    /// That of a collation; `None` if it is another library's.
+    pub(super) fn of(collation: pg_sys::Oid) -> Option<LibraryLocale> {
+        let locale = locale_of(collation);
+        // SAFETY: the server keeps its locales. That of the process is the library's.
+        let of_library = unsafe { locale.as_ref() }.is_none_or(|locale| locale.provider as u8 == b'c');
+        of_library.then_some(LibraryLocale(locale))
+    }
+
+    /// Puts the sort key of a text, which is closed by a zero byte, into `key`, closed by one too, and returns its length without
+    /// it. Where there is not as much room, what is in `key` is nothing.
+    pub(super) fn sort_key(&self, text: &[u8], key: &mut [u8]) -> usize {
+        #[cfg(feature = "pg15")]
+        unsafe extern "C" {
+            fn strxfrm_l(
+                key: *mut std::ffi::c_char,
+                text: *const std::ffi::c_char,
+                size: usize,
+                locale: libc::locale_t,
+            ) -> usize;
+        }
+        #[cfg(not(feature = "pg15"))]
+        #[pgrx::pg_guard]
+        unsafe extern "C-unwind" {
+            fn pg_strxfrm(
+                key: *mut std::ffi::c_char,
+                text: *const std::ffi::c_char,
+                size: usize,
+                locale: *const Locale,
+            ) -> usize;
+        }
+
+        if text.last() != Some(&0) {
+            return 0;
+        }
+        let (text, size, key) = (text.as_ptr().cast(), key.len(), key.as_mut_ptr().cast());
+        // SAFETY: the text is closed by a zero byte, and no more bytes of the key are written than there are. The server keeps its
+        // locales.
+        unsafe {
+            #[cfg(feature = "pg15")]
+            return match self.0.as_ref() {
+                Some(locale) => strxfrm_l(key, text, size, locale.library),
+                None => libc::strxfrm(key, text, size),
+            };
+            #[cfg(not(feature = "pg15"))]
+            return pg_strxfrm(key, text, size, self.0);
+        }
+    }
 }
 
 /// A storage parameter that is parsed into a structure at `offset`.

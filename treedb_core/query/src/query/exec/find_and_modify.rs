@@ -40,27 +40,22 @@ pub fn find_and_modify(
     let update = update.map(|update| collated(update, &query.collation)).transpose()?;
     let update = update.as_deref();
     let mut query = Query { skip: 0, limit: 1, projection: None, ..query.clone() };
-    while let Some(found) = first(sink, &query)? {
-        let same = Query::new(Filter::parse(&with_the_id_of(&found)?)?).collated(own)?;
-        // What the search asked for tells which elements of arrays the update means.
-        let filter = same.filter.clone().and(query.filter.again().into_owned());
-        let both = Query { filter, collation: query.collation.clone(), ..same };
-        let mut done = Modified::default();
-        let changed = change_rows(sink, &both, 1, &mut |old| {
-            done.old = Some(old.to_owned());
-            let Some(update) = update else { return Ok(Change::Delete) };
-            let new = update.apply(old, &both.filter)?;
-            done.new = Some(new.clone().unwrap_or_else(|| old.to_owned()));
-            Ok(match new {
-                None => Change::Keep,
-                Some(new) if update.is_replacement() => Change::Replace(new),
-                Some(new) => Change::Update(new),
-            })
-        })?;
-        if changed.matched > 0 {
+    if query.sort.is_none() {
+        // Whatever document is found is the first one.
+        if let Some(done) = change_one(sink, &query, update)? {
             return Ok(done);
         }
-        query.skip += 1;
+    } else {
+        while let Some(found) = first(sink, &query)? {
+            let same = Query::new(Filter::parse(&with_the_id_of(&found)?)?).collated(own)?;
+            // What the search asked for tells which elements of arrays the update means.
+            let filter = same.filter.clone().and(query.filter.again().into_owned());
+            let both = Query { filter, collation: query.collation.clone(), ..same };
+            if let Some(done) = change_one(sink, &both, update)? {
+                return Ok(done);
+            }
+            query.skip += 1;
+        }
     }
     match update {
         Some(update) if upsert => {
@@ -71,6 +66,23 @@ pub fn find_and_modify(
         }
         _ => Ok(Modified::default()),
     }
+}
+
+/// Changes the first document that `query` finds, in whatever order; `None` if there is none.
+fn change_one(sink: &mut dyn Sink, query: &Query, update: Option<&Update>) -> Result<Option<Modified>> {
+    let mut done = Modified::default();
+    let changed = change_rows(sink, query, 1, &mut |old| {
+        done.old = Some(old.to_owned());
+        let Some(update) = update else { return Ok(Change::Delete) };
+        let new = update.apply(old, &query.filter)?;
+        done.new = Some(new.clone().unwrap_or_else(|| old.to_owned()));
+        Ok(match new {
+            None => Change::Keep,
+            Some(new) if update.is_replacement() => Change::Replace(new),
+            Some(new) => Change::Update(new),
+        })
+    })?;
+    Ok((changed.matched > 0).then_some(done))
 }
 
 /// The first document that `query` finds.
