@@ -181,6 +181,8 @@ codes! {
         UnsupportedOpQueryCommand = 352,
         /// A document is larger than 16 MiB.
         BSONObjectTooLarge = 10334,
+        /// The values of a `distinct` take more than 16 MiB.
+        Location17217 = 17217,
         /// A unique index has that key already.
         DuplicateKey = 11000,
         /// The operation was interrupted because the server is stopping.
