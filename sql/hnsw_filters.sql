@@ -74,14 +74,14 @@ CREATE INDEX many_e ON many USING treedb_hnsw (e) WITH (dimensions = 8, m = 8, e
 ANALYZE many;
 SET enable_seqscan = off;
 SELECT pg_temp.plan($$SELECT id FROM many WHERE part < 100 ORDER BY e <-> '{1,1,1,1,1,1,1,1}' LIMIT 10$$);
-SELECT pg_temp.plan($$SELECT id FROM many WHERE part < 10 ORDER BY e <-> '{1,1,1,1,1,1,1,1}' LIMIT 10$$);
-SELECT pg_temp.plan($$SELECT id FROM many WHERE part = 7 ORDER BY e <-> '{1,1,1,1,1,1,1,1}' LIMIT 10$$);
+SELECT * FROM pg_temp.plan($$SELECT id FROM many WHERE part < 10 ORDER BY e <-> '{1,1,1,1,1,1,1,1}' LIMIT 10$$) AS x(plan) WHERE plan !~ 'Disabled: true';
+SELECT * FROM pg_temp.plan($$SELECT id FROM many WHERE part = 7 ORDER BY e <-> '{1,1,1,1,1,1,1,1}' LIMIT 10$$) AS x(plan) WHERE plan !~ 'Disabled: true';
 SELECT count(*) FROM (SELECT id FROM many WHERE part = 7 ORDER BY e <-> '{1,1,1,1,1,1,1,1}' LIMIT 10) x;
 SET treedb.hnsw_max_scan_tuples = 100000;
-SELECT pg_temp.plan($$SELECT id FROM many WHERE part = 7 ORDER BY e <-> '{1,1,1,1,1,1,1,1}' LIMIT 10$$);
+SELECT * FROM pg_temp.plan($$SELECT id FROM many WHERE part = 7 ORDER BY e <-> '{1,1,1,1,1,1,1,1}' LIMIT 10$$) AS x(plan) WHERE plan !~ 'Disabled: true';
 SELECT count(*) FROM (SELECT id FROM many WHERE part = 7 ORDER BY e <-> '{1,1,1,1,1,1,1,1}' LIMIT 10) x;
 SET treedb.hnsw_max_scan_tuples = 1000;
-SELECT pg_temp.plan($$SELECT id FROM many WHERE part < 10 ORDER BY e <-> '{1,1,1,1,1,1,1,1}' LIMIT 10$$);
+SELECT * FROM pg_temp.plan($$SELECT id FROM many WHERE part < 10 ORDER BY e <-> '{1,1,1,1,1,1,1,1}' LIMIT 10$$) AS x(plan) WHERE plan !~ 'Disabled: true';
 -- where more rows match near the vector by the planner's estimate than there are, a notice says that the budget has ended the scan
 SET treedb.hnsw_max_scan_tuples = 5000;
 CREATE FUNCTION is_far(real[]) RETURNS bool LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN $1[1] > 1; END $$;
