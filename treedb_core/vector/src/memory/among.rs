@@ -21,7 +21,7 @@ const COMPARED_PER_FOUND: usize = 13;
 const SCORED: usize = 64;
 
 /// Nodes that are compared, about, until the caller is asked again whether the search is to go on.
-const ASKED: usize = 1024;
+const ASKED: usize = 512;
 
 /// How the nearest among some nodes were found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,7 +113,7 @@ impl MemoryGraph {
         Ok(way.unwrap_or(Way::OneByOne))
     }
 
-    /// The same, as long as `goes_on` says so, which is asked every thousand nodes or so; `None` if it did not.
+    /// The same, as long as `goes_on` says so, which is asked every five hundred nodes or so; `None` if it did not.
     ///
     /// # Errors
     /// As there.
