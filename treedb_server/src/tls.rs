@@ -1,8 +1,9 @@
 //! TLS: the server's certificate and the authorities of its clients, read again when their files change.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, PoisonError, RwLock};
-use std::time::{Duration, SystemTime};
+use std::time::Duration;
 
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
@@ -200,12 +201,12 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// When the files were changed, and their sizes.
-fn changed(files: &TlsFiles) -> Vec<Option<(SystemTime, u64)>> {
+/// Which files they are, and when they, or who may read them, were changed.
+fn changed(files: &TlsFiles) -> Vec<Option<(u64, i64, i64)>> {
     let all = [&files.certificate, &files.key].into_iter().chain(&files.client_authorities);
     all.map(|file| {
         let about = std::fs::metadata(file).ok()?;
-        Some((about.modified().ok()?, about.len()))
+        Some((about.ino(), about.ctime(), about.ctime_nsec()))
     })
     .collect()
 }

@@ -167,7 +167,7 @@ const CHANGED: usize = 300;
 fn deleted_and_inserted_again(set: &Set, documents: &Documents, rounds: u64) -> Result<Compared> {
     const EF: usize = 40;
     let all = (set.queries.len() * K) as f64;
-    let mut measure = |name| -> Result<(f64, Samples)> {
+    let measure = |name| -> Result<(f64, Samples)> {
         let (mut hits, mut samples) = (0, Samples { name, rounds: Vec::new() });
         // The first also brings the index in memory up to date.
         documents.search(&set.queries, K, EF, &mut |query, found| hits += set.hits(query, found))?;

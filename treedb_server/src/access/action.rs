@@ -6,7 +6,7 @@ use std::fmt;
 macro_rules! actions {
     ($($name:ident = $text:literal,)*) => {
         /// An action that a privilege can permit.
-        #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub(crate) enum Action {
             $($name,)*

@@ -11,7 +11,7 @@ use super::privilege::{self, Privilege};
 use super::resource::Target;
 use super::scram::{ClientFirst, Exchange, Mechanism, Refused};
 use super::user::QualifiedName;
-use super::{Access, EXTERNAL, Result, X509};
+use super::{Access, EXTERNAL, LONGEST_NAME, Result, X509};
 
 /// Who a connection is: nobody, until it has authenticated.
 #[derive(Debug)]
@@ -207,9 +207,12 @@ impl Identity {
                 format!("Received authentication for mechanism {mechanism} which is not enabled"),
             ));
         };
-        let nobody = QualifiedName::new(database, "");
-        let first = ClientFirst::parse(payload)
-            .map_err(|why| self.refuse(access, &nobody, mechanism.name(), &why))?;
+        let first =
+            ClientFirst::parse(payload).map_err(|why| self.refuse_message(access, mechanism.name(), &why))?;
+        if database.len().max(first.user.len()) > LONGEST_NAME {
+            let why = "no user has a name that is so long";
+            return Err(self.refuse_message(access, mechanism.name(), &why));
+        }
         let user = QualifiedName::new(database, &first.user);
         access.check_throttle(self, &user)?;
         self.check_is_no_other(&user)?;
@@ -326,6 +329,13 @@ impl Identity {
     ) -> QueryError {
         access.throttle.failed(self.address(), user, Instant::now());
         tracing::warn!(user = %user.to_string().escape_debug(), mechanism, peer = %self.peer, %why, "authentication failed");
+        QueryError::new(ErrorCode::AuthenticationFailed, "Authentication failed.")
+    }
+
+    /// Refuses a message that tries to be nobody. Nothing is guessed by it, so it is not held against the address.
+    fn refuse_message(&self, access: &Access, mechanism: &str, why: &dyn std::fmt::Display) -> QueryError {
+        access.throttle.refused();
+        tracing::warn!(mechanism, peer = %self.peer, %why, "authentication failed");
         QueryError::new(ErrorCode::AuthenticationFailed, "Authentication failed.")
     }
 

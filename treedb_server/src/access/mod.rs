@@ -61,6 +61,8 @@ pub(crate) const EXTERNAL: &str = "$external";
 pub(crate) const X509: &str = "MONGODB-X509";
 /// The longest password, in bytes.
 const LONGEST_PASSWORD: usize = 1024;
+/// No user has a longer name, nor a database.
+const LONGEST_NAME: usize = 1024;
 
 /// Who may do what on a server.
 pub(crate) struct Access {
@@ -164,7 +166,7 @@ impl Access {
     fn check_throttle(&self, identity: &Identity, user: &QualifiedName) -> Result<()> {
         match self.throttle.wait(identity.address(), user, Instant::now()) {
             Some(wait) => {
-                self.throttle.waited();
+                self.throttle.refused();
                 let seconds = wait.as_secs() + 1;
                 Err(QueryError::new(
                     ErrorCode::AuthenticationFailed,
@@ -230,7 +232,7 @@ pub(crate) fn check_name(what: &str, name: &str) -> Result<()> {
 
 /// Refuses names that no user of [`EXTERNAL`] can have: the subjects of certificates are longer than other names.
 pub(crate) fn check_external_name(name: &str) -> Result<()> {
-    check_length("user", name, 1024)
+    check_length("user", name, LONGEST_NAME)
 }
 
 fn check_length(what: &str, name: &str, most: usize) -> Result<()> {

@@ -14,7 +14,7 @@ pub(crate) enum Target<'a> {
 }
 
 /// A [`Target`] that is kept.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) enum OwnedTarget {
     Cluster,
     Database(String),

@@ -3,7 +3,7 @@
 //!
 //! The second limit is for those who guess with many names. It does not hold up what goes on at the same address rightly: who logged in from
 //! there before is not asked to wait, and a client that keeps trying one wrong password is slowed down by the first limit to less than the
-//! second permits.
+//! second permits. Certificates cannot be guessed: users of `$external` are not held up by what others fail at, nor is their failure held against others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,8 +12,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use super::network;
 use super::user::QualifiedName;
+use super::{EXTERNAL, network};
 
 /// Failures to be one user after which an address has to wait.
 const FREE: u32 = 10;
@@ -80,7 +80,7 @@ impl Known {
 
     /// How long an address has to wait before it tries somebody new.
     fn wait_of_address(&self, key: &Key, now: Instant) -> Option<Duration> {
-        if self.successes.contains_key(key) {
+        if key.1.database == EXTERNAL || self.successes.contains_key(key) {
             return None;
         }
         let left = self.addresses.get(&key.0)?.saturating_duration_since(now);
@@ -100,8 +100,8 @@ impl Throttle {
         (self.succeeded.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
 
-    /// One had to wait.
-    pub(crate) fn waited(&self) {
+    /// One had to wait, or was none.
+    pub(crate) fn refused(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
 
@@ -110,10 +110,12 @@ impl Throttle {
         self.failed.fetch_add(1, Ordering::Relaxed);
         let key = key(address, user);
         let mut known = self.lock();
-        let of_address = known.addresses.get(&key.0).map_or(now, |forgotten| now.max(*forgotten));
-        make_room(&mut known.addresses, &key.0, |forgotten| *forgotten);
-        // However many there are that nothing holds up, such as messages that are none, it is not longer before the address may try again.
-        known.addresses.insert(key.0, (of_address + DRAIN).min(now + DRAIN * FREE_OF_ADDRESS));
+        if user.database != EXTERNAL {
+            let of_address = known.addresses.get(&key.0).map_or(now, |forgotten| now.max(*forgotten));
+            make_room(&mut known.addresses, &key.0, |forgotten| *forgotten);
+            // However many were tried at the same time, it is not longer before the address may try again.
+            known.addresses.insert(key.0, (of_address + DRAIN).min(now + DRAIN * FREE_OF_ADDRESS));
+        }
         make_room(&mut known.failures, &key, |failures| failures.last);
         let failures = known.failures.entry(key).or_insert(Failures { count: 0, last: now });
         if now.saturating_duration_since(failures.last) > MEMORY {

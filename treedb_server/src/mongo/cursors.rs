@@ -69,7 +69,7 @@ impl Deadline {
 }
 
 /// An action that a command needs, and on what.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Permission {
     pub(crate) action: Action,
     pub(crate) target: OwnedTarget,
@@ -324,6 +324,20 @@ struct Slot {
     cursor: Option<Cursor>,
 }
 
+/// The cursor `id` of a user.
+fn own_slot<'s>(slots: &'s mut HashMap<i64, Slot>, id: i64, user: Option<&UserId>) -> Result<&'s mut Slot> {
+    let Some(slot) = slots.get_mut(&id) else {
+        return Err(CommandError::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found")));
+    };
+    if slot.owner.as_ref() != user {
+        return Err(CommandError::new(
+            ErrorCode::Unauthorized,
+            format!("cursor id {id} was not created by the authenticated user"),
+        ));
+    }
+    Ok(slot)
+}
+
 impl Cursors {
     /// No cursors, at most `limit`, of which at most `waiters` wait for changes at a time; `gauge` follows their number.
     pub(crate) fn new(limit: usize, waiters: usize, gauge: Gauge) -> Self {
@@ -468,11 +482,13 @@ impl Cursors {
         self.lock().get(&id).is_some_and(|slot| slot.owner != owner.owner())
     }
 
-    /// What the next batch of the cursor `id` needs; nothing if there is none, or it belongs to somebody else.
-    pub(crate) fn permissions(&self, owner: &Identity, id: i64) -> Arc<[Permission]> {
-        let slots = self.lock();
-        let own = slots.get(&id).filter(|slot| slot.owner == owner.owner());
-        own.map_or_else(Arc::default, |slot| Arc::clone(&slot.permissions))
+    /// What the next batch of the cursor `id` needs.
+    ///
+    /// # Errors
+    /// There is none, or it belongs to somebody else.
+    pub(crate) fn permissions(&self, owner: &Identity, id: i64) -> Result<Arc<[Permission]>> {
+        let user = owner.owner();
+        Ok(Arc::clone(&own_slot(&mut self.lock(), id, user.as_ref())?.permissions))
     }
 
     /// Whether the cursor `id` waits for documents; `None` if there is none, or while a batch of it is being made.
@@ -550,15 +566,7 @@ impl Cursors {
 
     fn take(&self, id: i64, namespace: &str, user: Option<&UserId>) -> Result<Cursor> {
         let mut slots = self.lock();
-        let Some(slot) = slots.get_mut(&id) else {
-            return Err(CommandError::new(ErrorCode::CursorNotFound, format!("cursor id {id} not found")));
-        };
-        if slot.owner.as_ref() != user {
-            return Err(CommandError::new(
-                ErrorCode::Unauthorized,
-                format!("cursor id {id} was not created by the authenticated user"),
-            ));
-        }
+        let slot = own_slot(&mut slots, id, user)?;
         if slot.namespace != namespace {
             return Err(CommandError::new(
                 ErrorCode::Unauthorized,

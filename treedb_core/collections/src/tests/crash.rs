@@ -49,8 +49,11 @@ const NAMES: [&str; 2] = ["shop.orders", "shop.users"];
 const LINKS: i32 = 4;
 const OTHER_LINKS: i32 = 3;
 
-/// Names of vector indexes, and their fields by how many links a node gets.
-const VECTORS: [(&str, fn(i32) -> Document); 6] = [
+/// The field of a vector index, by how many links a node gets.
+type Field = fn(i32) -> Document;
+
+/// Names of vector indexes, and their fields.
+const VECTORS: [(&str, Field); 6] = [
     ("codes", |links| vector("v", "cosine", "quantization", "scalar", links)),
     ("floats", |links| vector("v", "cosine", "quantization", "none", links)),
     ("bits of floats", |links| vector("v", "cosine", "quantization", "binary", links)),

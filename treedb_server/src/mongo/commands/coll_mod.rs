@@ -32,7 +32,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
                     _ => Some(arg.integer()?),
                 });
             }
-            "timeseries" => series = Some(Document::try_from(arg.document()?)?),
+            "timeseries" => series = Some(span(Document::try_from(arg.document()?)?)?),
             "cappedSize" => {
                 limits.insert("size", arg.integer()?);
             }
@@ -62,7 +62,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         request.context.database.modify_capped(namespace.as_str(), &limits)?;
     }
     if let Some(changes) = series {
-        request.context.database.modify_series(namespace.as_str(), &span(changes)?)?;
+        request.context.database.modify_series(namespace.as_str(), &changes)?;
     }
     if let Some(expire_after) = expire_after {
         request.context.database.modify_expiry(namespace.as_str(), expire_after)?;

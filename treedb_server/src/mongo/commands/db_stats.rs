@@ -23,7 +23,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     let (mut collections, mut objects, mut data, mut storage) = (0_i64, 0, 0, 0);
     let (mut indexes, mut index_bytes, mut estimated) = (0, 0, false);
     let mut views = 0_i64;
-    for found in context.database.list_collections(request.database)? {
+    for found in request.collections(request.database)? {
         if found.is_view() {
             views += 1;
             continue;

@@ -15,12 +15,7 @@ const DEFAULT_AWAIT: Duration = Duration::from_secs(1);
 const MAX_AWAIT: Duration = Duration::from_secs(5);
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let id = request.subject()?.as_i64().ok_or_else(|| {
-        CommandError::new(
-            ErrorCode::TypeMismatch,
-            "BSON field 'getMore.getMore' is the wrong type, expected type 'long'",
-        )
-    })?;
+    let id = cursor_id(request)?;
     let (mut collection, mut batch, mut wait) = (None, None, None);
     for arg in request.args() {
         let arg = arg?;
@@ -43,6 +38,16 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     }
     let wait = wait.unwrap_or(DEFAULT_AWAIT);
     cursors.next(&request.session.identity, id, &namespace, batch, wait, open.as_deref())
+}
+
+/// The cursor that it is about.
+pub(super) fn cursor_id(request: &Request<'_>) -> Result<i64> {
+    request.subject()?.as_i64().ok_or_else(|| {
+        CommandError::new(
+            ErrorCode::TypeMismatch,
+            "BSON field 'getMore.getMore' is the wrong type, expected type 'long'",
+        )
+    })
 }
 
 /// The namespace of a cursor. Cursors of listings have names that no collection can have.

@@ -9,7 +9,7 @@ use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::request::Request;
-use super::{bulk_write, rename_collection};
+use super::{bulk_write, get_more, rename_collection};
 use crate::access::action::Action;
 use crate::access::resource::Target;
 use crate::mongo::args::truth;
@@ -272,10 +272,10 @@ fn pipelines(request: &Request<'_>, command: &RawDocument) -> Result<()> {
 pub(super) const DEEPEST: usize = 200;
 
 /// The next batch of a cursor needs what the command that opened it did: who may no longer do that gets no more of its result either. A cursor that
-/// there is not, or that is another's, is refused by the command.
+/// there is not, or that is another's, is refused here, so that nothing is counted for it.
 pub(super) fn get_more(request: &Request<'_>) -> Result<()> {
-    let id = request.subject()?.as_i64().unwrap_or_default();
-    let permissions = request.context.cursors.permissions(&request.session.identity, id);
+    let id = get_more::cursor_id(request)?;
+    let permissions = request.context.cursors.permissions(&request.session.identity, id)?;
     permissions.iter().try_for_each(|needed| request.authorize(needed.action, needed.target.target()))
 }
 

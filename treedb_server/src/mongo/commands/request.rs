@@ -1,6 +1,7 @@
 //! A running command: its arguments and its context.
 
 use std::cell::{RefCell, RefMut};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use bson::{RawBsonRef, RawDocument, RawDocumentBuf, doc};
@@ -38,7 +39,7 @@ pub(crate) struct Request<'a> {
     /// The time that it reads at, outside of a transaction.
     pub(crate) at: Option<ReadAt>,
     /// Where what it is permitted is noted, while that is found out.
-    pub(crate) permitted: Option<&'a RefCell<Vec<Permission>>>,
+    pub(crate) permitted: Option<&'a RefCell<HashSet<Permission>>>,
 }
 
 /// Cursors belong to the user of the connection, and need further on what the command did.
@@ -50,7 +51,7 @@ impl Opener for Request<'_> {
     fn permissions(&self) -> Result<Vec<Permission>> {
         let permitted = RefCell::default();
         self.command.needs.check(&Request { permitted: Some(&permitted), ..*self })?;
-        Ok(permitted.into_inner())
+        Ok(permitted.into_inner().into_iter().collect())
     }
 }
 
@@ -154,7 +155,7 @@ impl<'a> Request<'a> {
     pub(crate) fn authorize(&self, action: Action, target: Target<'_>) -> Result<()> {
         self.context.access.authorize(&self.session.identity, action, target, self.command.name)?;
         if let Some(permitted) = self.permitted {
-            permitted.borrow_mut().push(Permission { action, target: target.owned() });
+            permitted.borrow_mut().insert(Permission { action, target: target.owned() });
         }
         Ok(())
     }

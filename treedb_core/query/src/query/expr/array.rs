@@ -196,6 +196,7 @@ pub(super) fn zip<'a>(scope: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>
     };
     let defaults: Vec<_> = match defaults {
         None | Some(Value::Null) => Vec::new(),
+        Some(Value::Array(none)) if none.is_empty() => Vec::new(),
         defaults => {
             let defaults: Vec<_> = values(array(C::Location34462, "$zip", "'defaults'", defaults)?).collect();
             if !longest {

@@ -102,12 +102,12 @@ fn bounds(name: &str, window: Option<Value<'_>>) -> Result<Bounds> {
         },
     });
     let edges = edges.collect::<Result<Vec<_>>>()?;
-    match edges.as_slice() {
-        &[Edge::At(low), Edge::At(high)] if low > high => Err(QueryError::new(
+    match *edges.as_slice() {
+        [Edge::At(low), Edge::At(high)] if low > high => Err(QueryError::new(
             ErrorCode::Location5339900,
             format!("{name}: the lower edge of a window must not exceed the upper edge: [{low}, {high}]"),
         )),
-        &[low, high] => Ok(Bounds { low, high, range }),
+        [low, high] => Ok(Bounds { low, high, range }),
         _ => Err(failed(format!("{name}: a window has a lower and an upper edge"))),
     }
 }
