@@ -28,12 +28,12 @@ use crate::shim::relation::Index;
 use crate::shim::vector_options::MOST_LINKS;
 
 /// Versions of the page format.
-const FIRST: u16 = 3;
+const VERSION: u16 = 3;
 /// Links may have codes where nodes do not have their vectors.
-const CODES_ALONE: u16 = 4;
+const WITH_CODES_ALONE: u16 = 4;
 /// Meta pages of this access method.
 const FORMAT: Format =
-    Format { magic: *b"TDBh", versions: FIRST..=CODES_ALONE, name: "a meta page of treedb_hnsw" };
+    Format { magic: *b"TDBh", versions: VERSION..=WITH_CODES_ALONE, name: "a meta page of treedb_hnsw" };
 
 /// What the meta page says.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -58,7 +58,7 @@ impl Meta {
         let generation = RandomState::new().build_hasher().finish() as u32;
         // Older releases can read an index that is as they would have made it.
         let layout = Layout::new(kind.metric, dimensions, m, true);
-        let version = if layout.has_codes_alone() { CODES_ALONE } else { FIRST };
+        let version = if layout.has_codes_alone() { WITH_CODES_ALONE } else { VERSION };
         Meta {
             version,
             kind,
@@ -143,7 +143,7 @@ impl Meta {
 
     /// Sizes of slots.
     pub(super) fn layout(&self) -> Layout {
-        Layout::new(self.kind.metric, self.dimensions, self.m, self.version >= CODES_ALONE)
+        Layout::new(self.kind.metric, self.dimensions, self.m, self.version >= WITH_CODES_ALONE)
     }
 
     /// How many links nodes have.
