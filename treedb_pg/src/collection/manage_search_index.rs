@@ -178,6 +178,8 @@ pg_function! {
             let aside = text::owned_cstring(&format!("treedb_replaced_{}", u32::from(relation.oid())));
             (table.quoted(), table.relation.get().schema(), relation.name(), aside, def)
         };
+        // Two that have both built an index would wait for each other when they drop the old ones.
+        run(&[c"LOCK TABLE ", &table, c" IN SHARE ROW EXCLUSIVE MODE"]);
         // The old one is dropped last: until then searches go on by it.
         run(&[c"ALTER INDEX ", &qualified(schema, &relation), c" RENAME TO ", &quoted(&aside)]);
         create(&table, schema, &relation, &def);

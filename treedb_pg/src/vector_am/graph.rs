@@ -313,7 +313,8 @@ impl<'i> Graph<'i> {
             self.known.upper.borrow_mut().clear();
             return Some(f32::INFINITY);
         };
-        if self.for_scan {
+        // Otherwise a node is read again before its row is returned.
+        if self.for_scan && self.layout.finds_in_order() {
             self.rows.borrow_mut().insert(node, row);
         }
         let (links, stride) = self.layout.links_below(slot);

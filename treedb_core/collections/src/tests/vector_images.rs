@@ -515,6 +515,29 @@ fn distances_of_images_with_packed_vectors_are_those_of_the_documents_but_for_th
 }
 
 #[test]
+fn a_small_element_beside_a_great_one_counts_in_products() {
+    let mut rng = Rng::new(53);
+    let db = open(&SimDisk::new()).unwrap();
+    let things = things_called(&db, "shop.things", 1500, ("dotProduct", "scalar"), &mut rng);
+    let vector = |first: f32, second: f32| {
+        let mut vector = vec![0.0; floats(&mut Rng::new(1)).len()];
+        (vector[0], vector[1]) = (first, second);
+        vector
+    };
+    for (id, second) in [(0, 0.01), (1, 0.05)] {
+        things.update(UpdateRequest::one(rawdoc! { "_id": id }, set(&vector(1e6, second)))).unwrap();
+    }
+    build_image(&db, &things, &mut rng);
+    let request = all(vector(0.0, 1.0)).filter(rawdoc! { "_id": { "$lt": 2 } });
+    for request in [request.clone(), request.exact()] {
+        let found = things.vector_search(&request).unwrap();
+        let found: Vec<_> =
+            found.iter().map(|one| (one.document.get_i32("_id").unwrap(), one.distance)).collect();
+        assert_eq!(found, [(1, -0.05), (0, -0.01)]);
+    }
+}
+
+#[test]
 fn an_image_that_turns_out_to_be_too_large_is_not_built_again_until_there_is_more_room() {
     for quantization in ["scalar", "bits2"] {
         check_outgrown(quantization);

@@ -43,7 +43,7 @@ pub(super) fn nearest_among(
         }
         let Workspace { searcher, batch, nodes, vector: place, record, .. } = workspace;
         nodes.clear();
-        image.add_nodes(among.rows, nodes);
+        image.add_nodes(among.rows, nodes)?;
         let all = nodes.len();
         let (way, compared) = find_among(&image, vector, among, nodes, searcher, &mut batch.rows)?;
         let mut done = Comparisons { vectors: compared as u64, documents: 0 };

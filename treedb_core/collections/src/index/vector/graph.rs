@@ -38,13 +38,14 @@ pub(super) fn empty_graph(def: &VectorDef) -> MemoryGraph {
 
 /// A graph in memory for searches, to which the links of the stored one are copied.
 ///
-/// With codes of 8 bits, 16 more make each element as exact as products need it: what is off is less than what rounding in their sums is.
-/// Differences need it as it is: two vectors that are the same are exactly 0 apart.
+/// With codes of 8 bits, 16 more make each element of a vector as exact as the greatest one is, which is as exact as an angle needs it: what is
+/// off is less than what rounding in the sum of products is. Differences need elements as they are: two vectors that are the same are exactly 0 apart.
+/// So do products with vectors of any length: a small element beside a great one may be all that a query asks about.
 pub(super) fn empty_image(def: &VectorDef) -> MemoryGraph {
     let graph = empty_graph(def).without_scores();
     match (def.quantization.few_bits(), def.metric) {
         (Some(bits), _) => graph.with_few_bits(bits),
-        (None, Metric::Cosine | Metric::InnerProduct) => graph.packed(),
+        (None, Metric::Cosine) => graph.packed(),
         _ => graph,
     }
 }

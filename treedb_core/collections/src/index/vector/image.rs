@@ -18,6 +18,7 @@ use std::time::{Duration, Instant};
 use treedb_query::access::RowId;
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
+use treedb_query::query::interrupt;
 use treedb_storage::disk::memory_limit;
 use treedb_storage::{Reads, Table, TableVersion};
 use treedb_vector::memory::{MemoryGraph, Records};
@@ -32,6 +33,8 @@ use crate::read::view::View;
 /// process.
 const LEAST_LIMIT: u64 = 1 << 30;
 const SHARE_OF_MEMORY: u64 = 4;
+/// Rows whose nodes are looked up before a query may end.
+const ROWS_AT_ONCE: usize = 4096;
 /// An image that was used within this time is not dropped for another one.
 #[cfg(not(test))]
 const IDLE: Duration = Duration::from_secs(10);
@@ -71,10 +74,17 @@ impl Contents {
     }
 
     /// Adds the nodes of rows to `nodes`.
-    pub(super) fn add_nodes(&self, rows: &[RowId], nodes: &mut Vec<u32>) {
+    ///
+    /// # Errors
+    /// The query is to end: rows may be many, and so may positions.
+    pub(super) fn add_nodes(&self, rows: &[RowId], nodes: &mut Vec<u32>) -> Result<()> {
         for of_position in &self.rows {
-            nodes.extend(rows.iter().filter_map(|row| of_position.get(row.0)));
+            for part in rows.chunks(ROWS_AT_ONCE) {
+                interrupt::check()?;
+                nodes.extend(part.iter().filter_map(|row| of_position.get(row.0)));
+            }
         }
+        Ok(())
     }
 
     /// Sets the node of a row's vector at a position, or that there is none.
