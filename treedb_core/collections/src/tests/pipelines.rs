@@ -298,7 +298,7 @@ fn a_pipeline_with_a_collation_equals_one_over_normalized_strings() {
     // A result is correct if it is the expected one except for the spelling of its strings.
     let same = |docs: &[Document]| docs.iter().map(|doc| ranked(doc, 1)).collect::<Vec<_>>();
     let (mut wrong, mut compared, mut by_index, mut with_text) = (Vec::new(), 0, 0, 0);
-    for seed in seeds(0..30 * oracle_factor()) {
+    for seed in seeds(0..40 * oracle_factor()) {
         let mut rng = Rng::new(seed + 5000);
         let rng = &mut rng;
         let arrays: &[&str] = rng.pick::<&[&str]>(&[&["a", "b", "c"], &["a"], &[]]);

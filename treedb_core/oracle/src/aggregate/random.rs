@@ -173,9 +173,10 @@ fn windows(rng: &mut Rng) -> Vec<Document> {
     for (name, accumulator) in accumulators(rng, ordered, &mut sets) {
         let Bson::Document(mut function) = accumulator else { continue };
         match rng.below(8) {
-            0 => function = doc! { "$rank": {} },
-            1 => function = doc! { "$denseRank": {} },
-            2 if ordered => function = doc! { "$documentNumber": {} },
+            // They need an order by one field.
+            0 if sort.len() == 1 => function = doc! { "$rank": {} },
+            1 if sort.len() == 1 => function = doc! { "$denseRank": {} },
+            2 if ordered && sort.len() == 1 => function = doc! { "$documentNumber": {} },
             3 if ordered => {
                 function = doc! { "$shift": { "output": field(rng), "by": rng.below(5) as i32 - 2 } };
             }
@@ -245,9 +246,10 @@ fn densify(rng: &mut Rng) -> Document {
         _ => vec![Bson::Int32(rng.below(3) as i32 - 1), Bson::Int32(3 + rng.below(4) as i32)].into(),
     };
     let step = rng.pick(&[Bson::Int32(1), Bson::Int32(2), Bson::Double(0.5), Bson::Double(1.0)]).clone();
+    let by_partition = bounds == Bson::from("partition");
     let mut spec =
         doc! { "field": *rng.pick(&["n", "n", "_id", "v"]), "range": { "step": step, "bounds": bounds } };
-    if rng.below(2) == 0 {
+    if rng.below(2) == 0 || by_partition {
         spec.insert("partitionByFields", vec![*rng.pick(&["c", "b", "w"])]);
     }
     doc! { "$densify": spec }
