@@ -215,6 +215,7 @@ def administration(db):
     for name in ("endSessions", "killSessions", "refreshSessions"):
         yield {name: [SESSION["lsid"]], "$db": "admin"}, {}
     yield {"killAllSessions": [], "$db": "admin"}, {}
+    yield {"killAllSessionsByPattern": [{"users": [{"user": "nobody", "db": "admin"}]}], "$db": "admin"}, {}
     yield {"startSession": 1, "$db": "admin"}, {}
 
 

@@ -173,7 +173,8 @@ def in_database(database):
     yield {"dropAllRolesFromDatabase": 1, **PROBE}, database, needs("dropRole")
     # About the server, sent to any database.
     for command, action in [({"serverStatus": 1}, "serverStatus"), ({"hostInfo": 1}, "hostInfo"), ({"connPoolStats": 1}, "connPoolStats"),
-                            ({"killAllSessions": [{"user": "x", "db": "y"}]}, "killAnySession")]:
+                            ({"killAllSessions": [{"user": "x", "db": "y"}]}, "killAnySession"),
+                            ({"killAllSessionsByPattern": [{"users": [{"user": "x", "db": "y"}]}]}, "killAnySession")]:
         yield command, database, all_of((action, CLUSTER))
     # Whoever has authenticated.
     for command in [{"ping": 1}, {"buildInfo": 1}, {"hello": 1}, {"isMaster": 1}, {"connectionStatus": 1}, {"whatsmyuri": 1}, {"listCommands": 1},
