@@ -102,7 +102,7 @@ test('the helpers of administrators work', async () => {
     answer`);
   assert.deepEqual(found, {
     host: 1, user: ['counter', 'read'], role: ['find'], users: 0, was: 0, sized: true, profiled: ['IXSCAN { year: 1 }'], dropped: 0,
-    event: ['insert', { _id: 3 }], status: ['number', 0, 'number'], returned: 1, killed: 1, oplog: [found.oplog[0], true, true], local: true,
+    event: ['insert', { _id: 3 }], status: ['number', 0, 'object'], returned: 1, killed: 1, oplog: [found.oplog[0], true, true], local: true,
     databases: ['admin', 'local'], again: true,
   });
   assert(found.oplog[0] > 0);
