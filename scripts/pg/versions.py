@@ -520,38 +520,6 @@ def stored_pages_of_earlier_formats_ask_for_reindex(cluster):
     return f"versions {earlier}"
 
 
-def make_graph(db):
-    """A table of long vectors, each on a page of its own, and an index whose pages depend on nothing else."""
-    db.execute("CREATE TABLE long (id int, e real[]) WITH (autovacuum_enabled = off); ALTER TABLE long ALTER e SET STORAGE PLAIN")
-    vector = "(SELECT array_agg((i * j % 7 - 3 + i % 11 / 10.0)::real) FROM generate_series(1, 1100) j)"
-    db.execute(f"INSERT INTO long SELECT i, {vector} FROM generate_series(1, 60) i")
-    db.execute("CREATE INDEX long_e ON long USING treedb_hnsw (e treedb.real_cosine_ops) WITH (dimensions = 1100)")
-
-
-def a_stored_graph_whose_links_have_no_codes_is_read_and_written(cluster):
-    """The file of an index of version 3, put in the place of one of version 4 over the same rows."""
-    with cluster.connect() as db:
-        make_graph(db)
-        path = cluster.data / one(db, "SELECT pg_relation_filepath('long_e')")
-    cluster.stop()
-    check(int.from_bytes(path.read_bytes()[28:30], "little") == 4, "the version that is written")
-    path.write_bytes(gzip.decompress((RELEASED / "graph-v3.gz").read_bytes()))
-    cluster.start()
-    with cluster.connect() as db:
-        same(lines(db, "SELECT treedb.check('long')"), [], "check of the stored graph")
-        db.execute("INSERT INTO long SELECT id + 100, (SELECT array_agg(x + id) FROM unnest(e) x) FROM long WHERE id < 40")
-        db.execute("DELETE FROM long WHERE id % 5 = 0")
-        db.execute("VACUUM (INDEX_CLEANUP ON) long")
-        same(lines(db, "SELECT treedb.check('long')"), [], "check after writing to the stored graph")
-        inner = "SELECT id FROM long ORDER BY e OPERATOR(treedb.<=>) (SELECT e FROM long WHERE id = 17) LIMIT 5"
-        db.execute("SET enable_seqscan = off; SET enable_sort = off")
-        check("long_e" in "\n".join(lines(db, "EXPLAIN " + inner)), "not by long_e")
-        by_index = lines(db, inner)
-        db.execute("SET enable_indexscan = off; RESET enable_seqscan; RESET enable_sort")
-        same(by_index, lines(db, inner), "the nearest")
-        db.execute("DROP TABLE long")
-
-
 def the_docs_list_every_function_view_type_and_setting(cluster):
     with cluster.connect() as db:
         same_lines(reference.parts()[1].splitlines(), reference.made(db).splitlines(), "docs/postgres.md, and the catalog (scripts/pg_versions.sh --write-reference)")
@@ -594,7 +562,7 @@ def write_pages():
 TESTS = [an_update_from_each_released_version_leaves_what_a_new_installation_has,
          what_an_earlier_version_made_works_before_and_after_the_update, a_dump_restores_everything,
          pg_upgrade_carries_everything_over, *([pg_upgrade_from_15_carries_everything_over] if "PG_CONFIG_15" in os.environ else []), indexes_of_another_page_version_ask_for_reindex,
-         an_index_has_the_lowest_page_version_that_its_leaves_need, stored_pages_of_the_present_format_are_read_and_written, a_stored_graph_whose_links_have_no_codes_is_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex, the_docs_list_every_function_view_type_and_setting]
+         an_index_has_the_lowest_page_version_that_its_leaves_need, stored_pages_of_the_present_format_are_read_and_written, stored_pages_of_earlier_formats_ask_for_reindex, the_docs_list_every_function_view_type_and_setting]
 
 
 if __name__ == "__main__":

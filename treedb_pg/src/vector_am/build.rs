@@ -197,7 +197,6 @@ impl<'i, 'm> Pages<'i, 'm> {
 /// The vectors of a graph as codes of links need them.
 struct Prepared<'g> {
     graph: &'g MemoryGraph,
-    layout: Layout,
     form: Form,
     rotation: &'g Rotation,
     /// Those that need work, one after another; none if there is no memory for them.
@@ -205,14 +204,8 @@ struct Prepared<'g> {
 }
 
 impl<'g> Prepared<'g> {
-    fn new(
-        graph: &'g MemoryGraph,
-        layout: Layout,
-        form: Form,
-        rotation: &'g Rotation,
-        is_spilled: bool,
-    ) -> Self {
-        let mut prepared = Prepared { graph, layout, form, rotation, all: Vec::new() };
+    fn new(graph: &'g MemoryGraph, form: Form, rotation: &'g Rotation, is_spilled: bool) -> Self {
+        let mut prepared = Prepared { graph, form, rotation, all: Vec::new() };
         let count = graph.len() * form.dimensions;
         if !is_spilled && form.of_units && graph.bytes() + size_of::<f32>() * count <= maintenance_memory() {
             prepared.all.reserve_exact(count);
@@ -234,10 +227,7 @@ impl<'g> Prepared<'g> {
         }
         let (at, unit) = (out.len(), self.graph.unit(node));
         // As [`Layout::vector`] reads it.
-        match self.layout.exact {
-            true => out.extend(vector.iter().map(|element| element * unit)),
-            false => out.extend(self.graph.coded(node).elements()),
-        }
+        out.extend(vector.iter().map(|element| element * unit));
         self.form.prepare(self.rotation, out.get_mut(at..).unwrap_or_default());
     }
 
@@ -413,9 +403,7 @@ fn write(index: Index<'_>, meta: &mut Meta, collected: Collected) {
     let above_from = vectors_from + pages(vectors, Slots::Vectors);
     let (kernels, rotation) = (Kernels::best(), Rotation::new(layout.dimensions));
     let prepared = match layout.code {
-        Some(LinkCode::Estimate(form)) => {
-            Some(Prepared::new(graph, layout, form, &rotation, spilled.is_some()))
-        }
+        Some(LinkCode::Estimate(form)) => Some(Prepared::new(graph, form, &rotation, spilled.is_some())),
         _ => None,
     };
     let rotation = &rotation;

@@ -294,7 +294,7 @@ impl<'i> Graph<'i> {
     }
 
     /// [`Nodes::estimates`]. Shows what makes the node's vector of length 1 and its elements to `show`, if estimates are made from
-    /// them, and of codes of 8 bits what they stand for, unless it is for a scan.
+    /// them.
     pub(super) fn estimates_showing(
         &self,
         query: &Option<Query<'_>>,
@@ -313,8 +313,7 @@ impl<'i> Graph<'i> {
             self.known.upper.borrow_mut().clear();
             return Some(f32::INFINITY);
         };
-        // Otherwise a node is read again before its row is returned.
-        if self.for_scan && self.layout.finds_in_order() {
+        if self.for_scan {
             self.rows.borrow_mut().insert(node, row);
         }
         let (links, stride) = self.layout.links_below(slot);
@@ -329,34 +328,25 @@ impl<'i> Graph<'i> {
             return Some(score(self.layout.coded(slot)));
         };
         let Work { vector: own, seen } = &mut *self.known.work.borrow_mut();
-        let metric = self.layout.metric;
-        let mut shift = 0.0;
-        let score = if self.layout.exact {
-            let (unit, own) = self.layout.elements_in(slot, own);
-            show(unit, own);
-            if !form.of_units {
-                // The direction of a vector is the vector itself.
-                seen.look(metric, &self.kernels, &self.rotation(), own, query.direction);
-                seen.score
-            } else if self.for_scan {
-                // As the distance, to the last bit: it tells which row is the next one.
-                shift = 1.0;
-                metric.distance_from(&self.kernels, (query.vector, query.squares), own)
-            } else {
-                metric.score(&self.kernels, own, query.direction, unit)
-            }
-        } else {
-            // Of length 1: see [`Layout::new`].
-            if !self.for_scan {
-                self.layout.vector(slot, own);
-                show(1.0, own);
-            }
-            code::score(metric, &self.kernels, self.layout.coded(slot), query.coded)
-        };
+        let (metric, (unit, own)) = (self.layout.metric, self.layout.elements_in(slot, own));
+        show(unit, own);
+        let (mut shift, mut turned) = (0.0, None);
+        let score;
         if form.of_units {
+            if self.for_scan {
+                // As the distance, to the last bit: it tells which row is the next one.
+                let from = (query.vector, query.squares);
+                (score, shift) = (metric.distance_from(&self.kernels, from, own), 1.0);
+            } else {
+                score = metric.score(&self.kernels, own, query.direction, unit);
+            }
             seen.look_at_unit(score - shift);
+            turned = Some(query.turned);
+        } else {
+            // The direction of a vector is the vector itself.
+            seen.look(metric, &self.kernels, &self.rotation(), own, query.direction);
+            score = seen.score;
         }
-        let turned = form.of_units.then_some(query.turned);
         seen.estimates(&self.kernels, form, turned, links, stride, shift, out);
         Some(score)
     }

@@ -3,7 +3,7 @@
 //! | offset in the payload | size | what |
 //! |---|---|---|
 //! | 0 | 4 | magic "TDBh" |
-//! | 4 | 2 | version: 3, or 4 where links have codes and nodes do not have their vectors |
+//! | 4 | 2 | version, 3 |
 //! | 6 | 2 | kind: metric and type of the column, as support function 1 returns it |
 //! | 8 | 2 | dimensions |
 //! | 10 | 2 | `m`: links that a new node gets |
@@ -27,18 +27,15 @@ use crate::shim::buffer::{Page, Shared};
 use crate::shim::relation::Index;
 use crate::shim::vector_options::MOST_LINKS;
 
-/// Versions of the page format.
+/// Version of the page format.
 const VERSION: u16 = 3;
-/// Links may have codes where nodes do not have their vectors.
-const WITH_CODES_ALONE: u16 = 4;
 /// Meta pages of this access method.
 const FORMAT: Format =
-    Format { magic: *b"TDBh", versions: VERSION..=WITH_CODES_ALONE, name: "a meta page of treedb_hnsw" };
+    Format { magic: *b"TDBh", versions: VERSION..=VERSION, name: "a meta page of treedb_hnsw" };
 
 /// What the meta page says.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Meta {
-    version: u16,
     pub(super) kind: Kind,
     pub(super) dimensions: usize,
     pub(super) m: usize,
@@ -56,20 +53,7 @@ impl Meta {
     pub(super) fn new(kind: Kind, dimensions: usize, m: usize, ef_construction: usize) -> Meta {
         // Another one each time: a truncation in the transaction that has made the table keeps the files.
         let generation = RandomState::new().build_hasher().finish() as u32;
-        // Older releases can read an index that is as they would have made it.
-        let layout = Layout::new(kind.metric, dimensions, m, true);
-        let version = if layout.has_codes_alone() { WITH_CODES_ALONE } else { VERSION };
-        Meta {
-            version,
-            kind,
-            dimensions,
-            m,
-            ef_construction,
-            entry: None,
-            root: None,
-            rooms: [0; 3],
-            generation,
-        }
+        Meta { kind, dimensions, m, ef_construction, entry: None, root: None, rooms: [0; 3], generation }
     }
 
     /// Of an index, as it is now.
@@ -96,7 +80,6 @@ impl Meta {
         }
         let some = |node: u32| (node != 0).then_some(node);
         Ok(Meta {
-            version: word(4),
             kind,
             dimensions: word(8).into(),
             m: word(10).into(),
@@ -118,7 +101,7 @@ impl Meta {
             self.ef_construction as u16,
             u16::from(level),
         ];
-        let mut bytes = FORMAT.start(self.version).to_vec();
+        let mut bytes = FORMAT.start(VERSION).to_vec();
         bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
         let ints = [entry, self.root.unwrap_or(0)];
         let ints = ints.iter().chain(&self.rooms).chain([&self.generation]);
@@ -143,7 +126,7 @@ impl Meta {
 
     /// Sizes of slots.
     pub(super) fn layout(&self) -> Layout {
-        Layout::new(self.kind.metric, self.dimensions, self.m, self.version >= WITH_CODES_ALONE)
+        Layout::new(self.kind.metric, self.dimensions, self.m)
     }
 
     /// How many links nodes have.

@@ -19,12 +19,11 @@
 //! | then | 4 d | its elements |
 //!
 //! Links have no codes (so that `l` is 8) under L1 distance, which codes say nothing about; of vectors of few dimensions, which
-//! they could not tell apart; and where too few with codes would fit beside the vector. How many links `n` a node has room
+//! they could not tell apart; and where too few with codes would fit beside the elements. How many links `n` a node has room
 //! for [`Layout::new`] decides from `d` and `m`. A node whose links have no codes has codes of 8 bits instead of the elements
 //! ([`treedb_vector::code`]): 12 bytes of factors, d bytes. The vector is in a slot of another page then. Vectors of few
 //! dimensions are always in their nodes: codes of 8 bits could not tell near ones apart that are far from zero, such as places
-//! on a map. Under cosine, a node that has no room for the elements beside links with codes (from some 1,100 dimensions on) has
-//! both kinds of codes: its own of 8 bits, and those of its links, which are made of what codes of 8 bits stand for.
+//! on a map.
 //!
 //! A vector of bits is its own code, d / 8 bytes, in the node and, where enough links fit with it, in each link: the scores
 //! of all neighbours are exact.
@@ -161,7 +160,7 @@ pub(super) struct Layout {
     pub(super) dimensions: usize,
     /// Links that a node may have in level 0.
     pub(super) most_below: usize,
-    /// Vectors are in their nodes. Otherwise these have codes of 8 bits.
+    /// Vectors are in their nodes.
     pub(super) exact: bool,
     /// The codes that links in level 0 have.
     pub(super) code: Option<LinkCode>,
@@ -188,19 +187,16 @@ fn body_bytes(metric: Metric, dimensions: usize, exact: bool) -> usize {
 }
 
 impl Layout {
-    /// `codes_alone`: links may have codes where nodes do not have their vectors, which is so since version 4 of the meta page.
-    pub(super) fn new(metric: Metric, dimensions: usize, m: usize, codes_alone: bool) -> Layout {
+    pub(super) fn new(metric: Metric, dimensions: usize, m: usize) -> Layout {
         // A graph has three times as many links where there is room (see `Limits`). With codes it rather has fewer, but twice as
         // many or hardly fewer, if that lets more nodes share a page. If not even half as many more than a new node gets fit beside the vector,
-        // the vector is elsewhere, and codes of 8 bits are in its place: a search compares nodes by these, and reads the vectors of
-        // the few that it returns. Not where the length of a vector counts: each node that is expanded would have to take
-        // the codes' elements from the query and rotate the difference, which is no faster than to read the neighbours' codes of 8 bits.
-        let with_codes = |code: LinkCode, exact: bool| {
+        // it has no codes: reading the neighbours' codes of 8 bits is faster than vectors on pages of their own.
+        let with_codes = |code: LinkCode| {
             let link = LINK + code.bytes();
-            let rest = node::LINKS + body_bytes(metric, dimensions, exact);
+            let rest = node::LINKS + body_bytes(metric, dimensions, true);
             [2 * m - m / 16, 3 * m / 2].into_iter().find_map(|least| {
                 let room = ROOM.checked_div(ROOM / (rest + least * link))? / 4 * 4;
-                Some((((room - rest) / link).min(3 * m), exact, Some(code)))
+                Some((((room - rest) / link).min(3 * m), true, Some(code)))
             })
         };
         let code = match metric {
@@ -209,12 +205,7 @@ impl Layout {
             _ => (dimensions >= CODED).then(|| LinkCode::Estimate(Form::of(metric, dimensions))),
         };
         let in_node = dimensions <= EXACT || metric.is_of_bits();
-        let alone = |code: LinkCode| code.is_prepared() && codes_alone;
-        let (most_below, exact, code) = code
-            .and_then(|code| {
-                with_codes(code, true).or_else(|| with_codes(code, false).filter(|_| alone(code)))
-            })
-            .unwrap_or((3 * m, in_node, None));
+        let (most_below, exact, code) = code.and_then(with_codes).unwrap_or((3 * m, in_node, None));
         let mut layout =
             Layout { metric, dimensions, most_below, exact, code, sizes: [0; 3], per_page: [0; 3] };
         let node = layout.body_at() + body_bytes(metric, dimensions, exact);
@@ -224,11 +215,6 @@ impl Layout {
         layout.sizes = sizes.map(|size| size.next_multiple_of(4));
         layout.per_page = layout.sizes.map(|size| ROOM / size);
         layout
-    }
-
-    /// Whether links have codes, and nodes do not have their vectors.
-    pub(super) fn has_codes_alone(&self) -> bool {
-        self.code.is_some() && !self.exact
     }
 
     /// A graph is built by the vectors themselves, not by codes of 8 bits, which is faster for longer ones.
@@ -244,7 +230,7 @@ impl Layout {
 
     /// Whether searches find nodes in the order of the distance: by their vectors, computed as the operators do.
     pub(super) fn finds_in_order(&self) -> bool {
-        (self.code.is_some() && self.exact) || self.metric.is_of_bits()
+        self.code.is_some() || self.metric.is_of_bits()
     }
 
     /// Bytes of a link.
