@@ -8,8 +8,8 @@ use std::time::Duration;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
-use rustls::sign::CertifiedKey;
+use rustls::server::{ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::{RootCertStore, ServerConfig};
 use tokio_rustls::TlsAcceptor;
 
@@ -76,16 +76,6 @@ struct Acceptors {
     asking: TlsAcceptor,
 }
 
-/// The certificate of the server.
-#[derive(Debug)]
-struct Certificate(Arc<CertifiedKey>);
-
-impl ResolvesServerCert for Certificate {
-    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        Some(Arc::clone(&self.0))
-    }
-}
-
 /// The certificates in a file, of which there is one at least.
 fn certificates(file: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
     let all = CertificateDer::pem_file_iter(file)
@@ -112,7 +102,7 @@ fn load(files: &TlsFiles) -> Result<CertifiedKey, TlsError> {
 impl Acceptors {
     /// TLS 1.2 and 1.3 with the certificate in these files.
     fn load(files: &TlsFiles) -> Result<Self, TlsError> {
-        let certificate = Arc::new(Certificate(Arc::new(load(files)?)));
+        let certificate = Arc::new(SingleCertAndKey::from(load(files)?));
         let provider = Arc::new(ring::default_provider());
         let begin = || {
             ServerConfig::builder_with_provider(Arc::clone(&provider))
@@ -201,7 +191,7 @@ impl std::fmt::Debug for Tls {
     }
 }
 
-/// Which files they are, and when they, or who may read them, were changed.
+/// The inode and the change time of each file, which also changes with its permissions.
 fn changed(files: &TlsFiles) -> Vec<Option<(u64, i64, i64)>> {
     let all = [&files.certificate, &files.key].into_iter().chain(&files.client_authorities);
     all.map(|file| {

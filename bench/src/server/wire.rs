@@ -6,6 +6,7 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
 
+use bson::raw::cstr;
 use bson::{RawArrayBuf, RawBsonRef, RawDocument, RawDocumentBuf, rawdoc};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -59,6 +60,16 @@ pub(crate) struct Wire {
     last: i32,
 }
 
+/// An insert of documents.
+fn insertion<'d>(
+    database: &str,
+    collection: &str,
+    documents: impl Iterator<Item = &'d RawDocument>,
+) -> RawDocumentBuf {
+    let documents: RawArrayBuf = documents.collect();
+    rawdoc! { "insert": collection, "documents": documents, "$db": database }
+}
+
 impl Wire {
     /// Connects, and greets the server.
     pub(crate) fn connect(address: &str) -> Result<Wire> {
@@ -85,8 +96,7 @@ impl Wire {
         collection: &str,
         documents: impl Iterator<Item = &'d RawDocument>,
     ) -> Result<()> {
-        let documents: RawArrayBuf = documents.collect();
-        self.command(&rawdoc! { "insert": collection, "documents": documents, "$db": database })?;
+        self.command(&insertion(database, collection, documents))?;
         Ok(())
     }
 
@@ -97,11 +107,8 @@ impl Wire {
         collection: &str,
         documents: impl Iterator<Item = &'d RawDocument>,
     ) -> Result<()> {
-        let documents: RawArrayBuf = documents.collect();
-        let concern = rawdoc! { "w": 0_i32 };
-        let insert = rawdoc! {
-            "insert": collection, "documents": documents, "writeConcern": concern, "$db": database
-        };
+        let mut insert = insertion(database, collection, documents);
+        insert.append(cstr!("writeConcern"), rawdoc! { "w": 0_i32 });
         self.send(&insert, MORE_TO_COME)
     }
 

@@ -72,10 +72,10 @@ impl TextAbbreviation {
     }
 }
 
-/// Room for the sort keys of most texts.
+/// Initial bytes of the buffer for a sort key; a longer key makes it grow.
 const SORT_KEY: usize = 1024;
 
-/// Sort keys of the C library's.
+/// Sort keys of the C library (`strxfrm`).
 struct LibraryKeys {
     locale: LibraryLocale,
     /// Where a text is, closed by a zero byte.

@@ -291,7 +291,7 @@ mod tests {
         let set = ActionSet::of(&[Action::Find, Action::Insert]);
         assert!(set.permits(Action::Find) && !set.permits(Action::Remove));
         assert!(set.without(ActionSet::of(&[Action::Find])).permits(Action::Insert));
-        // Each is another one.
+        // No two actions share a bit.
         for action in Action::ALL.iter().filter(|action| **action != Action::Any) {
             let permitted = Action::ALL.iter().filter(|other| ActionSet::of(&[*action]).permits(**other));
             assert_eq!(permitted.collect::<Vec<_>>(), [action]);

@@ -332,7 +332,7 @@ impl Identity {
         QueryError::new(ErrorCode::AuthenticationFailed, "Authentication failed.")
     }
 
-    /// Refuses a message that tries to be nobody. Nothing is guessed by it, so it is not held against the address.
+    /// Refuses a malformed first message. No password is guessed by it, so it does not count against the address.
     fn refuse_message(&self, access: &Access, mechanism: &str, why: &dyn std::fmt::Display) -> QueryError {
         access.throttle.refused();
         tracing::warn!(mechanism, peer = %self.peer, %why, "authentication failed");

@@ -1,9 +1,9 @@
-//! Limiting failed log-ins: an address that often fails to be a user has to wait before it tries this user again, and one that often fails, whoever it
-//! tried to be, before it tries somebody whom it has never been.
+//! Limits on failed log-ins, by user and by address: an address that has failed too often as one user has to wait before it tries this user
+//! again; one that has failed too often as any users has to wait before it tries a user who has not logged in from there.
 //!
-//! The second limit is for those who guess with many names. It does not hold up what goes on at the same address rightly: who logged in from
-//! there before is not asked to wait, and a client that keeps trying one wrong password is slowed down by the first limit to less than the
-//! second permits. Certificates cannot be guessed: users of `$external` are not held up by what others fail at, nor is their failure held against others.
+//! The second limit is against guessing with many user names. It does not affect users who have logged in from the address before, and
+//! a client that keeps trying one wrong password is slowed down by the first limit to less than the second permits. Certificates cannot be
+//! guessed: users of `$external` are not delayed by the failures of others, nor do their failures delay others.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -15,15 +15,15 @@ use std::time::{Duration, Instant};
 use super::user::QualifiedName;
 use super::{EXTERNAL, network};
 
-/// Failures to be one user after which an address has to wait.
+/// Failed log-ins of an address as one user after which it has to wait.
 const FREE: u32 = 10;
 /// How long an address waits then, after each further failure.
 const PAUSE: Duration = Duration::from_secs(5);
 /// After so long without a failure an address with a user is forgotten.
 const MEMORY: Duration = Duration::from_secs(300);
-/// Failures of an address, to be whoever, after which it has to wait.
+/// Failed log-ins of an address, whatever the users, after which it has to wait.
 const FREE_OF_ADDRESS: u32 = 100;
-/// How long it takes until one of them is forgotten: five clients with wrong passwords are tolerated at one address, each of which fails once in [`PAUSE`].
+/// How long until the count goes down by one: five clients with wrong passwords are tolerated at one address, each of which fails once in [`PAUSE`].
 const DRAIN: Duration = Duration::from_secs(1);
 /// Addresses, or addresses with users, that are remembered of each kind.
 const MOST: usize = 10_000;
@@ -42,7 +42,7 @@ struct Known {
     failures: HashMap<Key, Failures>,
     /// When the last failure of an address will be forgotten, with those before it.
     addresses: HashMap<IpAddr, Instant>,
-    /// Whom an address has been, and when it last was.
+    /// The users who have logged in from an address, and when they last did.
     successes: HashMap<Key, Instant>,
 }
 
@@ -78,7 +78,7 @@ impl Known {
         PAUSE.checked_sub(now.saturating_duration_since(last))
     }
 
-    /// How long an address has to wait before it tries somebody new.
+    /// How long an address has to wait before it tries a user who has not logged in from there.
     fn wait_of_address(&self, key: &Key, now: Instant) -> Option<Duration> {
         if key.1.database == EXTERNAL || self.successes.contains_key(key) {
             return None;
@@ -100,7 +100,7 @@ impl Throttle {
         (self.succeeded.load(Ordering::Relaxed), self.failed.load(Ordering::Relaxed))
     }
 
-    /// One had to wait, or was none.
+    /// A log-in had to wait, or its message was malformed.
     pub(crate) fn refused(&self) {
         self.failed.fetch_add(1, Ordering::Relaxed);
     }
@@ -209,7 +209,7 @@ mod tests {
         assert_eq!(throttle.wait(bad, &name(FREE_OF_ADDRESS), now + DRAIN), None);
         throttle.failed(bad, &name(FREE_OF_ADDRESS), now + DRAIN);
         assert_eq!(throttle.wait(bad, &name(1_000), now + DRAIN), Some(DRAIN));
-        // Who was there before is limited by what fails as this user, as ever.
+        // A user who has logged in from there is still limited by their own failures.
         for _ in 0..FREE {
             throttle.failed(bad, &known, now + DRAIN);
         }
@@ -235,7 +235,7 @@ mod tests {
                     failed += 1;
                 }
             }
-            // Somebody who was never there.
+            // A user who has not logged in from there.
             assert!(throttle.wait(address, &name(99), now).is_none(), "{tenth}");
         }
         assert!(failed < 5 * (FREE + 3_600 / 5 + 1), "{failed}");

@@ -188,7 +188,6 @@ pub struct Pairs<'c> {
     client: &'c mut Client,
     range: Remaining,
     ready: IntoIter<Pair>,
-    failed: bool,
 }
 
 impl<'c> Pairs<'c> {
@@ -200,7 +199,7 @@ impl<'c> Pairs<'c> {
         descending: bool,
     ) -> Self {
         let range = Remaining::new(table, low, high, descending);
-        Pairs { client, range, ready: Vec::new().into_iter(), failed: false }
+        Pairs { client, range, ready: Vec::new().into_iter() }
     }
 }
 
@@ -212,13 +211,10 @@ impl Iterator for Pairs<'_> {
             if let Some(pair) = self.ready.next() {
                 return Some(Ok(pair));
             }
-            if self.failed {
-                return None;
-            }
             match self.client.call(&self.range.request()?) {
                 Ok(answer) => self.ready = self.range.take(answer),
                 Err(error) => {
-                    self.failed = true;
+                    self.range.more = false;
                     return Some(Err(error));
                 }
             }

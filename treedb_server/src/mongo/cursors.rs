@@ -477,7 +477,7 @@ impl Cursors {
         self.timed_out.load(Ordering::Relaxed)
     }
 
-    /// Whether there is a cursor `id`, and it belongs to somebody else.
+    /// Whether there is a cursor `id`, and it belongs to another user.
     pub(crate) fn is_of_another(&self, owner: &Identity, id: i64) -> bool {
         self.lock().get(&id).is_some_and(|slot| slot.owner != owner.owner())
     }
@@ -485,7 +485,7 @@ impl Cursors {
     /// What the next batch of the cursor `id` needs.
     ///
     /// # Errors
-    /// There is none, or it belongs to somebody else.
+    /// There is none, or it belongs to another user.
     pub(crate) fn permissions(&self, owner: &Identity, id: i64) -> Result<Arc<[Permission]>> {
         let user = owner.owner();
         Ok(Arc::clone(&own_slot(&mut self.lock(), id, user.as_ref())?.permissions))

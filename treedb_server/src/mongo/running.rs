@@ -20,6 +20,8 @@ pub(crate) struct Running<'r> {
     request: &'r Request<'r>,
     opid: i32,
     began: Instant,
+    /// What it does with its collection.
+    lock: Access,
     usage: Option<Arc<Usage>>,
     /// What the connection ran already: a command within a command.
     before: Option<Info>,
@@ -46,7 +48,7 @@ impl<'r> Running<'r> {
         let before =
             slots.replace(Info { opid, kind, lock, name, namespace, began, interrupt: own, command });
         let entered = Some(Arc::clone(&interrupt).enter());
-        Ok(Running { request, opid, began, usage, before, interrupt, entered })
+        Ok(Running { request, opid, began, lock, usage, before, interrupt, entered })
     }
 
     /// Counts and logs what came of it.
@@ -79,8 +81,8 @@ impl<'r> Running<'r> {
             "find" | "getMore" | "aggregate" | "count" | "distinct" => Access::Reads,
             _ => Access::Neither,
         };
-        let lock = lock(request);
-        operations.count(self.usage.as_deref(), &Done { kind, access, lock, statements, documents, took });
+        let done_by = Done { kind, access, lock: self.lock, statements, documents, took };
+        operations.count(self.usage.as_deref(), &done_by);
         if !operations.wants(took) {
             return;
         }

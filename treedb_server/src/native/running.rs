@@ -20,7 +20,7 @@ use super::permission::KEY_VALUE;
 use super::prepared::{Kind as Prepared, Statement};
 use crate::config::FREE_BYTES;
 use crate::operations::{
-    Access, Connection as _, Done, Ended, Info, Kind, SHOWN_BYTES, Usage, append_length, show,
+    Access, Connection as _, Done, Ended, Info, Kind, SHOWN_BYTES, Usage, append_length, show, signed,
 };
 
 /// What a request is about, for those who count it.
@@ -194,7 +194,6 @@ impl<'r> Running<'r> {
         }
         let namespace = self.about.namespace.as_deref().unwrap_or_default();
         let (database, collection) = namespace.split_once('.').unwrap_or((namespace, ""));
-        let signed = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
         let mut changed = RawDocumentBuf::new();
         match kind {
             Kind::Insert | Kind::Delete if of_documents => changed.append(cstr!("n"), signed(documents)),

@@ -104,7 +104,8 @@ impl Default for Latencies {
     }
 }
 
-fn signed(n: u64) -> i64 {
+/// A count as BSON has it.
+pub(crate) fn signed(n: u64) -> i64 {
     i64::try_from(n).unwrap_or(i64::MAX)
 }
 

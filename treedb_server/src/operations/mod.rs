@@ -21,7 +21,7 @@ use std::time::Duration;
 use bson::{RawDocument, RawDocumentBuf};
 
 use self::counters::Counters;
-pub(crate) use self::counters::{Access, Counts, Done, Kind, Usage};
+pub(crate) use self::counters::{Access, Counts, Done, Kind, Usage, signed};
 use self::profiler::Profilers;
 pub(crate) use self::profiler::{Ended, EntryFilter, PROFILED, Profiler};
 pub(crate) use self::slots::{Connection, Info, SHOWN_BYTES, Slots, app_name, append_length, cut, show};
@@ -198,9 +198,9 @@ impl Operations {
         self.profilers.kept(database)
     }
 
-    /// Forgets what the profiler of a database has kept.
-    pub(crate) fn forget_profile(&self, database: &str) {
-        self.profilers.forget(database);
+    /// Forgets what the profiler of a database has kept; false if that was nothing.
+    pub(crate) fn forget_profile(&self, database: &str) -> bool {
+        self.profilers.forget(database)
     }
 
     /// Whether an operation that took so long might be logged or kept: then it is to be [recorded](Self::record).

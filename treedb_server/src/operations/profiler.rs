@@ -91,7 +91,7 @@ pub(super) struct Profilers {
     /// Operations that were logged because they were slow.
     slow: AtomicU64,
     levels: Mutex<HashMap<String, Profiler>>,
-    /// How many of them say anything.
+    /// Number of databases with a level above 0, or with a filter.
     profiling: AtomicI32,
     kept: Mutex<HashMap<String, VecDeque<RawDocumentBuf>>>,
 }
@@ -159,9 +159,9 @@ impl Profilers {
         locked(&self.kept).get(database).into_iter().flatten().cloned().collect()
     }
 
-    /// Forgets that.
-    pub(super) fn forget(&self, database: &str) {
-        drop(locked(&self.kept).remove(database));
+    /// Forgets that; false if nothing was kept.
+    pub(super) fn forget(&self, database: &str) -> bool {
+        locked(&self.kept).remove(database).is_some()
     }
 
     fn is_slow(&self, took: Duration) -> bool {

@@ -20,7 +20,7 @@ OF_ADMIN = ["backup", "clusterAdmin", "clusterManager", "clusterMonitor", "dbAdm
 OF_ANY_DATABASE = ["dbAdmin", "dbOwner", "read", "readWrite", "userAdmin"]
 PLACES = [(database, "orders") for database in DATABASES] + [
     ("shop", "system.profile"), ("local", "oplog.rs"), ("config", "transactions"), ("admin", "system.users"), ("admin", "system.roles")]
-#: What nobody reads or writes, whatever a role says.
+#: Collections that no role gives access to.
 PROTECTED = {("admin", "system.users"), ("admin", "system.roles")}
 #: Refused by every command that reads it.
 PROBE = {"unknownField": 1}
@@ -176,7 +176,7 @@ def in_database(database):
                             ({"killAllSessions": [{"user": "x", "db": "y"}]}, "killAnySession"),
                             ({"killAllSessionsByPattern": [{"users": [{"user": "x", "db": "y"}]}]}, "killAnySession")]:
         yield command, database, all_of((action, CLUSTER))
-    # Whoever has authenticated.
+    # Any authenticated user.
     for command in [{"ping": 1}, {"buildInfo": 1}, {"hello": 1}, {"isMaster": 1}, {"connectionStatus": 1}, {"whatsmyuri": 1}, {"listCommands": 1},
                     {"startSession": 1}, {"refreshSessions": []}, {"endSessions": []}, {"killSessions": []}]:
         yield command, database, needs()

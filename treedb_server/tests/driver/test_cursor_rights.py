@@ -1,4 +1,4 @@
-"""Who may go on with a cursor: whoever may still do what the command did that opened it."""
+"""getMore needs the privileges of the command that opened the cursor, as they are now."""
 import pytest
 from bson import Int64
 from pymongo.errors import OperationFailure

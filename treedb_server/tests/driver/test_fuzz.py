@@ -133,7 +133,7 @@ def test_there_is_a_seed_of_every_command_and_every_opcode(fuzzed):
     assert {opcode for opcode, _, _ in native_requests()} == set(Op) - {Op.HELLO}
 
 
-#: Seeds that are refused as they are: nobody has authenticated, there is no such cursor, and the path is not absolute.
+#: Seeds that a server without authentication refuses: commands that need a logged-in user, an open cursor, or an absolute path.
 REFUSED = {"authenticate": {18}, "backupTo": {2}, "getMore": {43}, "saslContinue": {17, 18}}
 
 

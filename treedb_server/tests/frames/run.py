@@ -270,9 +270,9 @@ def main():
         with servers["locked"].as_user() as root:
             if set(root.list_database_names()) - {"admin", "local", "config", "fuzz"} or list(root.fuzz.f.find().sort("_id", 1)) != CANARY \
                     or root.fuzz.list_collection_names() != ["f"]:
-                wrong.append("somebody has written who may not")
+                wrong.append("a user without the privilege has written")
             if root.admin.command("usersInfo", {"forAllDBs": True}, showCredentials=True)["users"] != users:
-                wrong.append("somebody has changed users who may not")
+                wrong.append("a user without the privilege has changed users")
         for whose, server in servers.items():
             if memory[whose] > 2 * LIMIT:
                 wrong.append(f"{whose}: {memory[whose] >> 20} MiB of memory")

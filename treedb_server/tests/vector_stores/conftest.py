@@ -1,4 +1,4 @@
-"""A server with a user who may read and write, and an embedding function that needs no model: texts with words in common have similar vectors."""
+"""A server with a `readWriteAnyDatabase` user, and an embedding function without a model: texts that share words have similar vectors."""
 import hashlib
 import itertools
 import math

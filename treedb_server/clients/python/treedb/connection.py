@@ -256,7 +256,7 @@ class Connection:
     def authenticate(self, database: str, user: str, password: str) -> None:
         """Proves to know a password (SCRAM-SHA-256), and that the server does."""
         nonce = base64.b64encode(secrets.token_bytes(24)).decode()
-        # Only of the password two spellings are the same.
+        # SASLprep is applied to the password only, as the server does.
         name = user.replace("=", "=3D").replace(",", "=2C")
         bare = f"n={name},r={nonce}"
 

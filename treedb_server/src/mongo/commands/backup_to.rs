@@ -9,6 +9,7 @@ use treedb_query::query::ErrorCode;
 use super::Result;
 use super::request::Request;
 use crate::mongo::error::CommandError;
+use crate::operations::signed;
 
 /// `{backupTo: "/mnt/backups/monday"}`: returns when the copy is on the disk.
 pub(super) fn run(request: &Request<'_>) -> Result {
@@ -58,10 +59,6 @@ pub(super) fn status(request: &Request<'_>) -> Result {
         });
     }
     Ok(rawdoc! { "backups": backups })
-}
-
-fn signed(number: u64) -> i64 {
-    i64::try_from(number).unwrap_or(i64::MAX)
 }
 
 fn bad_path(why: &str) -> CommandError {

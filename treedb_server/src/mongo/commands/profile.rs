@@ -183,10 +183,9 @@ fn drop_kept(request: &Request<'_>) -> Result {
             "turn off profiling before dropping system.profile collection",
         ));
     }
-    if operations.profiled(request.database).is_empty() {
+    if !operations.forget_profile(request.database) {
         return done();
     }
-    operations.forget_profile(request.database);
     Ok(rawdoc! { "nIndexesWas": 0, "ns": format!("{}.{COLLECTION}", request.database) })
 }
 

@@ -2,6 +2,7 @@
 
 use bson::raw::cstr;
 use bson::{DateTime, RawArrayBuf, RawDocumentBuf, rawdoc};
+use prometheus_client::metrics::{counter::Counter, family::Family, gauge::Gauge};
 
 use super::Result;
 use super::build_info::MONGODB_VERSION;
@@ -9,6 +10,7 @@ use super::host_info::hostname;
 use super::request::Request;
 use crate::metrics::Door;
 use crate::mongo::topology::Topology;
+use crate::operations::signed;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
     // Every other field names a section, which 0 leaves out: `{ serverStatus: 1, network: 0 }`.
@@ -21,17 +23,10 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     }
     let context = request.context;
     let metrics = &context.metrics;
-    let current: i64 =
-        ["mongo", "native"].map(|door| metrics.connections.get_or_create(&Door { door }).get()).iter().sum();
+    let current = of_both(&metrics.connections);
     let limit = i64::try_from(context.limits.connections).unwrap_or(i64::MAX);
-    let bytes =
-        |family: &prometheus_client::metrics::family::Family<
-            Door,
-            prometheus_client::metrics::counter::Counter,
-        >| { i64::try_from(family.get_or_create(&Door { door: "mongo" }).get()).unwrap_or(i64::MAX) };
-    let count = |n: u64| i64::try_from(n).unwrap_or(i64::MAX);
-    let open_cursors: i64 =
-        ["mongo", "native"].map(|door| metrics.cursors.get_or_create(&Door { door }).get()).iter().sum();
+    let bytes = |family: &Family<Door, Counter>| signed(family.get_or_create(&Door { door: "mongo" }).get());
+    let open_cursors = of_both(&metrics.cursors);
     let transactions = context.sessions.transactions();
     let uptime = context.started.elapsed();
     let counts = context.operations.counts();
@@ -69,12 +64,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         "metrics": {
             "cursor": {
                 "open": { "total": open_cursors },
-                "timedOut": count(context.cursors.timed_out()),
+                "timedOut": signed(context.cursors.timed_out()),
             },
             "document": {
                 "deleted": counts.deleted,
                 "inserted": counts.inserted,
-                "returned": count(context.cursors.returned() + metrics.native.returned.get()),
+                "returned": signed(context.cursors.returned() + metrics.native.returned.get()),
                 "updated": counts.updated,
             },
         },
@@ -98,20 +93,20 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         },
         "storageEngine": { "name": "treedb", "persistent": true, "supportsCommittedReads": true },
         "transactions": {
-            "currentOpen": count(context.sessions.open() as u64),
-            "totalStarted": count(transactions.begun),
-            "totalCommitted": count(transactions.committed),
-            "totalAborted": count(transactions.aborted),
+            "currentOpen": signed(context.sessions.open() as u64),
+            "totalStarted": signed(transactions.begun),
+            "totalCommitted": signed(transactions.committed),
+            "totalAborted": signed(transactions.aborted),
         },
         "treedb": {
             "version": env!("CARGO_PKG_VERSION"),
             "diskBytes": disk_bytes(request)?,
             "vectorMemory": {
-                "bytes": count(vectors.bytes),
-                "buildingBytes": count(vectors.building_bytes),
-                "limitBytes": count(vectors.limit_bytes),
-                "indexes": count(vectors.images),
-                "indexesNotInMemory": count(vectors.without_image),
+                "bytes": signed(vectors.bytes),
+                "buildingBytes": signed(vectors.building_bytes),
+                "limitBytes": signed(vectors.limit_bytes),
+                "indexes": signed(vectors.images),
+                "indexesNotInMemory": signed(vectors.without_image),
             },
         },
     };
@@ -154,6 +149,11 @@ pub(super) fn disk_bytes(request: &Request<'_>) -> Result<i64> {
         }
     }
     Ok(i64::try_from(total).unwrap_or(i64::MAX))
+}
+
+/// The sum over both protocols.
+fn of_both(gauges: &Family<Door, Gauge>) -> i64 {
+    ["mongo", "native"].map(|door| gauges.get_or_create(&Door { door }).get()).iter().sum()
 }
 
 fn size(n: usize) -> i32 {

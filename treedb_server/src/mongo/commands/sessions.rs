@@ -30,17 +30,17 @@ pub(super) fn end(request: &Request<'_>) -> Result {
 
 /// `killAllSessions: [{user, db}, ..]`: the sessions of these users, of all users if the list is empty.
 pub(super) fn kill_all(request: &Request<'_>) -> Result {
-    let mut killed = Vec::new();
-    for user in list(request)? {
+    let (users, mut killed) = (list(request)?, Vec::new());
+    for user in users {
         killed.extend(of_user(request, user?)?);
     }
-    kill(request, list(request)?, &killed)
+    kill(request, users, &killed)
 }
 
 /// `killAllSessionsByPattern: [{users: [..]}, {lsid: {id: UUID}}, ..]`, where `lsid` is an id as it is listed; `{}` is all.
 pub(super) fn kill_by_pattern(request: &Request<'_>) -> Result {
-    let mut killed = Vec::new();
-    for pattern in list(request)? {
+    let (patterns, mut killed) = (list(request)?, Vec::new());
+    for pattern in patterns {
         let pattern = pattern?;
         let pattern = pattern.as_document().ok_or_else(|| wrong_element(request, "patterns"))?;
         let mut is_empty = true;
@@ -62,7 +62,7 @@ pub(super) fn kill_by_pattern(request: &Request<'_>) -> Result {
             killed.push(Which::All);
         }
     }
-    kill(request, list(request)?, &killed)
+    kill(request, patterns, &killed)
 }
 
 /// Ends the sessions that are meant by a list: all of them if it is empty.
@@ -72,7 +72,7 @@ fn kill(request: &Request<'_>, list: &RawArray, killed: &[Which]) -> Result {
     done()
 }
 
-/// The sessions of a user `{user, db}`; those of nobody if there is no such user.
+/// The sessions of a user `{user, db}`; `None` if there is no such user.
 fn of_user(request: &Request<'_>, user: RawBsonRef<'_>) -> Result<Option<Which>> {
     let user = user.as_document().ok_or_else(|| wrong_element(request, "users"))?;
     let (mut name, mut database) = (None, None);
