@@ -49,11 +49,9 @@ fn definition(given: &RawDocument, options: &RawDocument) -> Result<VectorDef> {
         }
         spec = with_name(&spec, &options::text(name, value)?)?;
     }
-    let mut def = VectorDef::from_spec(&spec)?;
+    let mut def = vector_am::limited(VectorDef::from_spec(&spec)?);
     // A search may filter by any field, and the catalog has no place for their names.
     def.filters.clear();
-    def.greatest = Some(vector_am::GREATEST);
-    def.one_vector = def.metric.is_of_bits();
     if def.elements != Element::Float32 {
         let message = "\"elements\" must be \"float32\" in PostgreSQL, where an index keeps vectors in elements of 4 bytes";
         return Err(QueryError::new(ErrorCode::CannotCreateIndex, message));

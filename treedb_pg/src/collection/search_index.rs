@@ -144,12 +144,9 @@ fn read(table: &Table, index: OpenedIndex<'_>) -> Option<VectorDef> {
     if !catalog::is_own_function(call.function, function(metric)) {
         return None;
     }
-    let mut def = VectorDef::new("", dimensions, metric);
+    let mut def = vector_am::limited(VectorDef::new("", dimensions, metric));
     def.name = index::name_of(table, index);
     def.path = Path::new(&text::to_utf8(&call.constant));
-    def.greatest = Some(vector_am::GREATEST);
-    // A value of bits is one vector.
-    def.one_vector = metric.is_of_bits();
     (def.links, def.candidates) = (number(options.m)?, number(options.ef_construction)?);
     Some(def)
 }

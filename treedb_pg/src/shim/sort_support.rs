@@ -3,8 +3,8 @@
 //!
 //! The server makes them under collations of ICU. Under those of the C library it makes none: there have been versions whose
 //! `strxfrm` gave sort keys in another order than that of `strcoll`, by which the server compares. Here they are made
-//! nevertheless, and are not certain ([`TextAbbreviation::are_certain`]): who has sorted by them compares each text with the
-//! one before it, and sorts again if one is out of place.
+//! nevertheless, and are not certain ([`TextAbbreviation::are_certain`]): after sorting by them, the sorter compares each text with
+//! the one before it, and sorts again without them if one is out of place.
 
 use std::marker::PhantomData;
 use std::ptr;

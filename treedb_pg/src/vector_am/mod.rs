@@ -49,7 +49,7 @@ use graph::Graph;
 use kind::Kind;
 pub(crate) use kind::metric_of_own_type;
 use meta::Meta;
-pub(crate) use value::{GREATEST, array, bit_string, elements};
+pub(crate) use value::{array, bit_string, elements, limited};
 use writer::Writer;
 
 pg_function! {

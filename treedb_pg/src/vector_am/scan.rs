@@ -189,7 +189,7 @@ pub(super) struct State {
     farthest: Option<f32>,
     /// Rows that have been returned.
     returned: usize,
-    /// It was said that the scan, or one before it of the same plan, has ended early.
+    /// The notice about an early end was already given for this plan.
     reported: bool,
     memory: Memory,
 }

@@ -104,9 +104,9 @@ pub(crate) fn bit_string(vector: &[f32]) -> Vec<u8> {
     value
 }
 
-/// The `real[]` of several vectors of so many dimensions, one after the other.
-fn array_of_several(vectors: &[f32], dimensions: usize) -> Vec<u8> {
-    let count = vectors.len() / dimensions.max(1);
+/// The `real[]` of so many vectors, one after the other.
+fn array_of_several(vectors: &[f32], count: usize) -> Vec<u8> {
+    let dimensions = vectors.len() / count.max(1);
     array_of(&[2, 0, REAL, count as i32, dimensions as i32, 1, 1], vectors)
 }
 
@@ -303,6 +303,11 @@ pg_function! {
     }
 }
 
+/// A definition with what indexes in PostgreSQL require of vectors: a value of bits is one vector.
+pub(crate) fn limited(def: VectorDef) -> VectorDef {
+    VectorDef { greatest: Some(GREATEST), one_vector: def.metric.is_of_bits(), ..def }
+}
+
 /// The definition that stands for the path and the dimensions of a call site, made once.
 #[derive(Default)]
 struct KnownPath {
@@ -311,15 +316,12 @@ struct KnownPath {
 }
 
 impl KnownPath {
-    /// The definition for a metric, always the same of a call site.
+    /// The definition for a metric, which each function always passes the same, so that it is not compared.
     fn of(&mut self, text: &[u8], dimensions: usize, metric: Metric) -> &VectorDef {
         if self.text != text || self.def.as_ref().is_some_and(|def| def.dimensions != dimensions) {
             (self.text, self.def) = (text.to_vec(), None);
         }
-        self.def.get_or_insert_with(|| {
-            let def = VectorDef::new(&text::to_utf8(text), dimensions, metric);
-            VectorDef { greatest: Some(GREATEST), one_vector: metric.is_of_bits(), ..def }
-        })
+        self.def.get_or_insert_with(|| limited(VectorDef::new(&text::to_utf8(text), dimensions, metric)))
     }
 }
 
@@ -349,7 +351,7 @@ pg_function! {
         let array = match vectors.len() {
             0 => return None,
             1 => array(vectors.elements()),
-            count => array_of_several(vectors.elements(), vectors.elements().len() / count),
+            count => array_of_several(vectors.elements(), count),
         };
         Some(args.memory().varlena(&array))
     }

@@ -4,7 +4,6 @@ import contextlib
 import hashlib
 import hmac
 import ipaddress
-import itertools
 import socket
 import subprocess
 from urllib.parse import quote
@@ -17,8 +16,6 @@ from pymongo.errors import OperationFailure
 
 from server import BIN, PASSWORD, ROOT, Locked, Server
 from wire import Wire
-
-NUMBERS = itertools.count()
 
 @pytest.fixture(scope="module")
 def locked(tmp_path_factory):
@@ -842,7 +839,7 @@ def test_the_sessions_of_a_user_are_killed(tmp_path):
                 begun = {name: sessions.enter_context(client.start_session()) for name, client in clients.items()}
                 for name, session in begun.items():
                     session.start_transaction()
-                    clients[name].shop.orders.insert_one({"_id": f"{name} {next(NUMBERS)}"}, session=session)
+                    clients[name].shop.orders.insert_one({}, session=session)
                 known = root.admin.aggregate([{"$listLocalSessions": {"allUsers": True}}]).to_list()
                 root.admin.command(command, value(known) if callable(value) else value)
                 for name, session in begun.items():

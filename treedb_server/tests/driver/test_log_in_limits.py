@@ -32,7 +32,7 @@ def locked(tmp_path):
 
 
 def guess(wire, name):
-    """Tries to be somebody by a wrong password. Returns the error."""
+    """Authenticates as `name` with a wrong password. Returns the error reply."""
     started = wire.command({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": Binary(f"n,,n={name},r=abc".encode()),
                             "$db": "admin"})
     if started["ok"] != 1.0:
@@ -44,7 +44,7 @@ def guess(wire, name):
 
 @contextlib.contextmanager
 def guessing(server):
-    """Some who never stop: more than others can be ahead of."""
+    """Four clients that fail to log in without pause, so that the address stays over its limit."""
     stop = threading.Event()
 
     def guesses(who):
@@ -100,7 +100,7 @@ def test_who_guesses_with_many_names_waits_and_who_was_there_before_does_not(loc
             treedb.connect(f"{host}:{port}", user="new", password="secret")
         with treedb.connect(f"{host}:{port}", user="app", password="secret") as db:
             db.ping()
-    # Somebody new has to wait, but not for long.
+    # A user who has not logged in from there waits, but not for long.
     deadline = time.monotonic() + 10
     while not logs_in(locked, "new"):
         assert time.monotonic() < deadline

@@ -41,16 +41,14 @@ impl Database {
                 Some(seconds) => drop(meta.options.insert("expireAfterSeconds", seconds)),
                 None => drop(meta.options.remove("expireAfterSeconds")),
             }
-            let mut found = false;
-            for def in meta.indexes.iter_mut().filter_map(|index| index.def.as_ordered_mut()) {
-                let is_by_date = match &by_date {
-                    Some(pattern) => def.options.partial.is_none() && same_key_pattern(&def.key_pattern(), pattern),
-                    None => def.is_id(),
-                };
-                if is_by_date && !found {
-                    def.options.expire_after = expire_after;
-                    found = true;
-                }
+            let mut ordered = meta.indexes.iter_mut().filter_map(|index| index.def.as_ordered_mut());
+            let index = ordered.find(|def| match &by_date {
+                Some(pattern) => def.options.partial.is_none() && same_key_pattern(&def.key_pattern(), pattern),
+                None => def.is_id(),
+            });
+            let found = index.is_some();
+            if let Some(def) = index {
+                def.options.expire_after = expire_after;
             }
             meta.sort_indexes();
             edit.catalog.write(edit.txn, meta)?;

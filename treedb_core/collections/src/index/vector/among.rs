@@ -4,9 +4,6 @@
 //! the vectors of the image, or, where it has codes of few bits, by documents. Of rows with several vectors all nodes are among those that
 //! are looked for, and more of them are found until they are of enough rows; a row is as far as its nearest vector.
 
-use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
-
 use treedb_query::access::{Among, Compared, Comparisons, RowId};
 use treedb_query::error::Result;
 use treedb_query::index::vector::VectorDef;
@@ -14,7 +11,7 @@ use treedb_query::query::interrupt;
 use treedb_storage::{Reads, Table};
 use treedb_vector::memory::{Searcher, Way};
 
-use super::graph::NodeHasher;
+use super::graph::NodeSet;
 use super::image::Image;
 use super::record::row_of;
 use super::search::{Documents, GROWTH, Imaged, RANKED, bits_of};
@@ -52,7 +49,7 @@ pub(super) fn nearest_among(
         if few {
             for node in nodes.iter() {
                 let row = row_of(image.number(*node));
-                if !image.several || batch.rows.insert(row) {
+                if !image.several() || batch.rows.insert(row) {
                     visit(RowId(row), documents.distance(row)?)?;
                 }
             }
@@ -65,7 +62,7 @@ pub(super) fn nearest_among(
             nodes.iter().for_each(|node| image.graph.prefetch_vector(*node));
             for node in nodes {
                 let row = row_of(image.number(*node));
-                if !image.several {
+                if !image.several() {
                     visit(RowId(row), graph.node_distance(*node))?;
                 } else if batch.rows.insert(row) {
                     visit(RowId(row), graph.nearest_of_row(row))?;
@@ -84,7 +81,7 @@ fn find_among(
     among: &Among<'_>,
     nodes: &mut Vec<u32>,
     searcher: &mut Searcher,
-    rows: &mut HashSet<u64, BuildHasherDefault<NodeHasher>>,
+    rows: &mut NodeSet,
 ) -> Result<(Way, usize)> {
     let wanted = among.k.saturating_mul(2).max(RANKED);
     let mut ef = among.ef.map_or(usize::MAX, |ef| ef.max(wanted));
@@ -94,11 +91,11 @@ fn find_among(
         compared += searcher.compared();
         let found = searcher.found_among().iter().map(|(_, node)| *node);
         rows.clear();
-        if image.several {
+        if image.several() {
             rows.extend(found.clone().map(|node| row_of(image.number(node))));
         }
         // Many of them may be of the same few rows.
-        if !image.several || rows.len() >= wanted {
+        if !image.several() || rows.len() >= wanted {
             nodes.clear();
             nodes.extend(found);
             return Ok((way, compared));

@@ -6,7 +6,7 @@
 //! new, since a page of the table says which transaction wrote it.
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::hash::{BuildHasher, BuildHasherDefault, Hasher};
+use std::hash::{BuildHasher, Hasher};
 use std::ops::{Range, RangeBounds};
 
 use foldhash::quality::FixedState;
@@ -17,7 +17,7 @@ use treedb_query::index::vector::{VectorDef, Vectors};
 use treedb_storage::{Reads, Table};
 use treedb_vector::graph::{Link, Nodes, NodesMut};
 
-use super::graph::{NodeHasher, StoredGraph};
+use super::graph::{NodeSet, StoredGraph};
 use super::image::Contents;
 use super::record::{
     HEAD, damaged, for_each_link, level_of, node_of, node_of_vector_row, position_of, row_of, vector_in,
@@ -226,7 +226,7 @@ struct Reading<'r, R> {
     view: &'r View<'r, R>,
     table: &'r Table,
     /// The rows with several vectors whose vectors were all taken from the document.
-    loaded: HashSet<u64, BuildHasherDefault<NodeHasher>>,
+    loaded: NodeSet,
     /// Which documents may be newer than a transaction: see [`Reads::new_rows`].
     new_documents: Option<(u64, Vec<Range<u64>>)>,
     known: Known,
@@ -365,7 +365,6 @@ impl<R: Reads> Reading<'_, R> {
         if contents.number(node) != number {
             contents.numbers.get_mut(node).fill(number);
             contents.set_node(row_of(number), position_of(number), Some(node));
-            contents.several |= position_of(number) > 0;
         }
         Ok(())
     }

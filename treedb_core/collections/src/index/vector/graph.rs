@@ -38,9 +38,9 @@ pub(super) fn empty_graph(def: &VectorDef) -> MemoryGraph {
 
 /// A graph in memory for searches, to which the links of the stored one are copied.
 ///
-/// With codes of 8 bits, 16 more make each element of a vector as exact as the greatest one is, which is as exact as an angle needs it: what is
-/// off is less than what rounding in the sum of products is. Differences need elements as they are: two vectors that are the same are exactly 0 apart.
-/// So do products with vectors of any length: a small element beside a great one may be all that a query asks about.
+/// Under cosine, elements are packed: 16 bits besides their codes of 8 bits, relative to the greatest element of the vector. For angles this is less
+/// off than rounding in sums is. Other metrics keep floats: equal vectors must be exactly 0 apart, and in an inner product a small element beside a
+/// great one may decide.
 pub(super) fn empty_image(def: &VectorDef) -> MemoryGraph {
     let graph = empty_graph(def).without_scores();
     match (def.quantization.few_bits(), def.metric) {
@@ -70,10 +70,11 @@ impl Hasher for NodeHasher {
 }
 
 pub(super) type NodeMap<V> = HashMap<u64, V, BuildHasherDefault<NodeHasher>>;
+pub(super) type NodeSet = HashSet<u64, BuildHasherDefault<NodeHasher>>;
 
 /// The nodes that a search has met.
 #[derive(Debug, Default)]
-pub(super) struct Met(HashSet<u64, BuildHasherDefault<NodeHasher>>);
+pub(super) struct Met(NodeSet);
 
 impl Visited<u64> for Met {
     fn clear(&mut self) {

@@ -52,20 +52,24 @@ pub(super) struct Contents {
     pub(super) numbers: Records<u64>,
     /// The nodes of the rows, by the positions of vectors in documents: most rows have one at the first position only.
     rows: Vec<RowNodes>,
-    /// Rows may have several vectors.
-    pub(super) several: bool,
 }
 
 impl Contents {
     fn new(def: &VectorDef) -> Contents {
         let (graph, numbers) = (empty_image(def), Records::new(1));
-        Contents { graph, numbers, rows: Vec::new(), several: false }
+        Contents { graph, numbers, rows: Vec::new() }
     }
 
     /// The number that a node has in the table; 0 if there is no such node.
     #[inline]
     pub(super) fn number(&self, node: u32) -> u64 {
         self.numbers.get(node).first().copied().unwrap_or(0)
+    }
+
+    /// Whether rows may have several vectors.
+    #[inline]
+    pub(super) fn several(&self) -> bool {
+        self.rows.len() > 1
     }
 
     /// The nodes of a row.
@@ -90,10 +94,7 @@ impl Contents {
     /// Sets the node of a row's vector at a position, or that there is none.
     pub(super) fn set_node(&mut self, row: u64, position: u64, node: Option<u32>) {
         let position = position as usize;
-        if position >= self.rows.len() {
-            if node.is_none() {
-                return;
-            }
+        if node.is_some() && position >= self.rows.len() {
             self.rows.resize_with(position + 1, RowNodes::default);
         }
         if let Some(rows) = self.rows.get_mut(position) {
@@ -248,7 +249,7 @@ pub struct VectorMemory {
 /// The image of one index.
 #[derive(Debug)]
 struct Slot {
-    /// A search has used it since somebody looked.
+    /// Set by each search; [`Images::make_room`] clears it.
     used: Arc<AtomicBool>,
     /// What [`State`] takes, for those who must not wait for it.
     bytes: AtomicU64,
@@ -404,7 +405,7 @@ impl Images {
                 idle.push((known.used, *other, known.slot.bytes()));
             }
         }
-        // Those that have none know that they do not fit.
+        // Slots without an image stay: they record that the image did not fit.
         idle.retain(|(.., bytes)| *bytes > 0);
         if idle.iter().map(|(.., bytes)| bytes).sum::<u64>() < wanted {
             return 0;

@@ -11,7 +11,6 @@
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
-use std::hash::BuildHasherDefault;
 
 use treedb_query::access::{Comparisons, Flow, RowId, VisitNearest};
 use treedb_query::doc::Fields;
@@ -26,7 +25,7 @@ use treedb_vector::memory::Searcher;
 
 use super::among::search_among;
 use super::follow::document_vectors;
-use super::graph::{Met, NodeHasher, StoredGraph};
+use super::graph::{Met, NodeSet, StoredGraph};
 use super::image::Image;
 use super::record::{coded, damaged, encode_vector, encode_vector_over, node_of_vector_row, row_of};
 use super::workspace::{Workspace, with_workspace};
@@ -51,9 +50,9 @@ pub(super) struct Batch {
     /// How many candidates were put in exact order, and how many of them were visited.
     ranked: (usize, usize),
     /// Candidates of batches before.
-    visited: HashSet<u64, BuildHasherDefault<NodeHasher>>,
+    visited: NodeSet,
     /// The rows visited, if a row may have several candidates.
-    pub(super) rows: HashSet<u64, BuildHasherDefault<NodeHasher>>,
+    pub(super) rows: NodeSet,
 }
 
 impl Batch {
@@ -243,7 +242,7 @@ impl<R: Reads> Candidates for Imaged<'_, R> {
     }
 
     fn repeats_rows(&self) -> bool {
-        self.image.several
+        self.image.several()
     }
 
     fn row_distance(&mut self, row: u64) -> Result<f32> {
@@ -266,7 +265,7 @@ impl<R> Coarse<'_, R> {
     /// Writes the rows of nodes over `rows`, each once.
     fn set_rows(image: &Image, nodes: impl Iterator<Item = u32>, rows: &mut Vec<u64>) {
         let numbers = nodes.map(|node| image.number(node));
-        if image.several {
+        if image.several() {
             return set_rows(numbers, rows);
         }
         rows.clear();

@@ -146,17 +146,14 @@ fn bounds_of(given: Option<Value<'_>>, unit: Option<Unit>) -> Result<Bounds> {
         (Some(Point::Number(..)), _) if unit.is_some() => {
             wrong(C::Location5733409, "'bounds' that are numbers may not have a 'unit'")
         }
-        (Some(Point::Number(..)), Some(Point::Number(..))) => {
+        (Some(Point::Date(_)), Some(Point::Date(_))) if unit.is_none() => {
+            wrong(C::Location5733410, "'bounds' that are dates must have a 'unit'")
+        }
+        (Some(Point::Number(..)), Some(Point::Number(..))) | (Some(Point::Date(_)), Some(Point::Date(_))) => {
             Ok(Bounds::Given(OwnedValue::from_value(low), OwnedValue::from_value(high)))
         }
         (Some(Point::Number(..)), _) => {
             wrong(C::Location5733406, "'bounds' must be two numbers or two dates, not a number and another")
-        }
-        (Some(Point::Date(_)), Some(Point::Date(_))) if unit.is_none() => {
-            wrong(C::Location5733410, "'bounds' that are dates must have a 'unit'")
-        }
-        (Some(Point::Date(_)), Some(Point::Date(_))) => {
-            Ok(Bounds::Given(OwnedValue::from_value(low), OwnedValue::from_value(high)))
         }
         (Some(Point::Date(_)), _) => {
             wrong(C::Location5733405, "'bounds' must be two numbers or two dates, not a date and another")

@@ -76,22 +76,23 @@ fn not_a_zone(found: Found<'_>) -> QueryError {
     wrong_type(ErrorCode::Location40517, "timezone must evaluate to a string, found", found)
 }
 
-/// The time of a date, a timestamp or an ObjectId, in milliseconds since 1970.
-fn millis(found: Found<'_>) -> Result<i64> {
-    millis_or(ErrorCode::Location16006, "can't convert to Date from BSON type", found)
-}
-
-/// [`millis`], or an error of `code` that begins with `message`.
-fn millis_or(code: ErrorCode, message: &str, found: Found<'_>) -> Result<i64> {
+/// The time of a date, a timestamp or an ObjectId, in milliseconds since 1970; `None` for any other value.
+fn millis_of(found: Found<'_>) -> Option<i64> {
     match found {
-        Some(Value::Date(millis)) => Ok(millis),
-        Some(Value::Timestamp(bits)) => Ok(i64::try_from(bits >> 32).unwrap_or(0) * 1000),
+        Some(Value::Date(millis)) => Some(millis),
+        Some(Value::Timestamp(bits)) => Some(i64::try_from(bits >> 32).unwrap_or(0) * 1000),
         Some(Value::ObjectId(id)) => {
             let [a, b, c, d, ..] = *id;
-            Ok(i64::from(u32::from_be_bytes([a, b, c, d])) * 1000)
+            Some(i64::from(u32::from_be_bytes([a, b, c, d])) * 1000)
         }
-        found => Err(wrong_type(code, message, found)),
+        _ => None,
     }
+}
+
+/// [`millis_of`], or an error.
+fn millis(found: Found<'_>) -> Result<i64> {
+    millis_of(found)
+        .ok_or_else(|| wrong_type(ErrorCode::Location16006, "can't convert to Date from BSON type", found))
 }
 
 fn zoned(millis: i64, zone: TimeZone) -> Result<Zoned> {
@@ -633,10 +634,10 @@ fn unit(found: Found<'_>) -> Result<Unit> {
     }
 }
 
-fn amount(code: ErrorCode, what: &str, found: Found<'_>) -> Result<i64> {
+fn amount(code: ErrorCode, operator: &str, what: &str, found: Found<'_>) -> Result<i64> {
     found
         .and_then(|value| value.as_integer())
-        .ok_or_else(|| wrong_type(code, &format!("{what} must be a whole number, found"), found))
+        .ok_or_else(|| wrong_type(code, &format!("{operator}: {what} must be a whole number, found"), found))
 }
 
 /// Adds `amount` units to `millis`. Units of a day or longer are calendar units in `zone`.
@@ -662,9 +663,11 @@ pub(crate) fn moved(millis: i64, unit: Unit, amount: i64, zone: &TimeZone) -> Re
 fn add_amount<'a>(operator: &str, args: &[Found<'a>], sign: i64) -> Result<Found<'a>> {
     let &[date, by, count, at] = args else { return Ok(None) };
     let (by, zone) = (unit(by)?, zone(at)?);
-    let message = format!("{operator} requires startDate to be convertible to a date, found");
-    let date = millis_or(ErrorCode::Location5166403, &message, date)?;
-    let count = amount(ErrorCode::Location5166405, &format!("{operator}: amount"), count)?.checked_mul(sign);
+    let date = millis_of(date).ok_or_else(|| {
+        let message = format!("{operator} requires startDate to be convertible to a date, found");
+        wrong_type(ErrorCode::Location5166403, &message, date)
+    })?;
+    let count = amount(ErrorCode::Location5166405, operator, "amount", count)?.checked_mul(sign);
     let count = count.ok_or_else(|| out_of_range("overflow"))?;
     Ok(Some(Value::Date(moved(date, by, count, &zone)?)))
 }
@@ -706,7 +709,9 @@ fn week_number(day: i64, first: i64) -> i64 {
 
 /// The time that `$dateDiff` or `$dateTrunc` starts from.
 fn date_operand(operator: &str, found: Found<'_>) -> Result<i64> {
-    millis_or(ErrorCode::Location5166307, &format!("{operator} requires a date, found"), found)
+    millis_of(found).ok_or_else(|| {
+        wrong_type(ErrorCode::Location5166307, &format!("{operator} requires a date, found"), found)
+    })
 }
 
 pub(super) fn diff<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
@@ -742,7 +747,7 @@ pub(super) fn diff<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
 
 pub(super) fn trunc<'a>(_: &Scope<'a>, args: &[Found<'a>]) -> Result<Found<'a>> {
     let &[date, by, bin, at, first] = args else { return Ok(None) };
-    let bin = amount(ErrorCode::Location5439017, "$dateTrunc: binSize", bin)?;
+    let bin = amount(ErrorCode::Location5439017, "$dateTrunc", "binSize", bin)?;
     if !(1..=1 << 40).contains(&bin) {
         let code = if bin < 1 { ErrorCode::Location5439018 } else { ErrorCode::Location5439006 };
         return Err(QueryError::new(
