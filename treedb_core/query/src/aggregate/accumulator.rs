@@ -338,17 +338,26 @@ impl Accumulator {
     }
 
     /// Adds the argument of a document. Returns by how many bytes the state has grown.
+    #[inline]
     pub(crate) fn add(&self, state: &mut State, value: Found<'_>, key: Option<Vec<u8>>) -> Result<usize> {
+        // Sums are what is computed most: they do without the frame that the other kinds need.
+        match (&self.kind, state) {
+            (Kind::Sum | Kind::Avg, State::Sum(sum)) => {
+                value.into_iter().for_each(|value| sum.add(value));
+                Ok(0)
+            }
+            (_, state) => self.add_other(state, value, key),
+        }
+    }
+
+    /// [`Accumulator::add`] for all but sums and averages.
+    fn add_other(&self, state: &mut State, value: Found<'_>, key: Option<Vec<u8>>) -> Result<usize> {
         let copy = |value: Value<'_>| {
             let owned = OwnedValue::from_value(value);
             let size = owned.size() + size_of::<OwnedValue>();
             (owned, size)
         };
         Ok(match (&self.kind, state) {
-            (Kind::Sum | Kind::Avg, State::Sum(sum)) => {
-                value.into_iter().for_each(|value| sum.add(value));
-                0
-            }
             (Kind::Deviation { .. }, State::Deviation(deviation)) => {
                 value.into_iter().for_each(|value| deviation.add(value));
                 0
