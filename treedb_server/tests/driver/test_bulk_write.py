@@ -1,17 +1,11 @@
 """The command `bulkWrite`, sent as it is; `test_client_bulk_write.py` has it sent by the driver."""
 import pytest
 from bson.int64 import Int64
-from pymongo.errors import OperationFailure
 
+from failures import code
 from test_access import locked, root, user  # noqa: F401
 from test_transactions import Raw, connect, member, numbered  # noqa: F401
 from wire import Wire
-
-
-def code(work, *args, **options):
-    with pytest.raises(OperationFailure) as failure:
-        work(*args, **options)
-    return failure.value.code
 
 
 @pytest.fixture

@@ -8,13 +8,8 @@ from bson import ObjectId
 from pymongo import CursorType
 from pymongo.errors import CollectionInvalid, OperationFailure
 
+from failures import code
 from server import Server
-
-
-def code(work, *args, **options):
-    with pytest.raises(OperationFailure) as failure:
-        work(*args, **options)
-    return failure.value.code
 
 
 def ids(cursor):

@@ -9,14 +9,9 @@ from pymongo import monitoring
 from pymongo.errors import AutoReconnect, ConnectionFailure, NotPrimaryError, OperationFailure, PyMongoError, WriteConcernError
 from pymongo.server_api import ServerApi
 
+from failures import code
 from server import Server
 from wire import Wire
-
-
-def code(call):
-    with pytest.raises(OperationFailure) as failure:
-        call()
-    return failure.value.code
 
 
 class Commands(monitoring.CommandListener):

@@ -1,13 +1,7 @@
 """Options of reads and writes: `let`, computed projections, natural order, bounds of keys, and others."""
-import pytest
 from bson import DBRef
-from pymongo.errors import OperationFailure
 
-
-def code(work, *args, **options):
-    with pytest.raises(OperationFailure) as failure:
-        work(*args, **options)
-    return failure.value.code
+from failures import code
 
 
 def found(db, **command):

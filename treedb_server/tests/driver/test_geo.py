@@ -7,6 +7,8 @@ import pytest
 from pymongo import GEO2D, GEOSPHERE, IndexModel
 from pymongo.errors import OperationFailure, WriteError
 
+from failures import code
+
 RADIUS = 6378100.0
 
 
@@ -24,12 +26,6 @@ def metres(a, b):
     (lng, lat), (to_lng, to_lat) = ([math.radians(each) for each in pair] for pair in (a, b))
     h = math.sin((to_lat - lat) / 2) ** 2 + math.cos(lat) * math.cos(to_lat) * math.sin((to_lng - lng) / 2) ** 2
     return 2 * RADIUS * math.asin(min(1.0, math.sqrt(h)))
-
-
-def code(call):
-    with pytest.raises(OperationFailure) as failure:
-        call()
-    return failure.value.code
 
 
 CITIES = {"Paris": (2.3522, 48.8566), "London": (-0.1278, 51.5074), "Berlin": (13.405, 52.52), "Madrid": (-3.7038, 40.4168),

@@ -10,14 +10,9 @@ import pymongo
 import pytest
 from pymongo.errors import ExecutionTimeout, OperationFailure
 
+from failures import code
 from server import Server
 from wire import Wire
-
-
-def code(call):
-    with pytest.raises(OperationFailure) as failure:
-        call()
-    return failure.value.code
 
 
 @pytest.fixture

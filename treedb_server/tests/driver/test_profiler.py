@@ -4,6 +4,7 @@ import time
 import pytest
 from pymongo.errors import OperationFailure
 
+from failures import code
 from server import Locked, Server
 
 NOTE = "When a filter expression is set, slowms and sampleRate are not used for profiling and slow-query log lines."
@@ -36,12 +37,6 @@ def logged(server, namespace, at_least=0):
         if len(lines) >= at_least or time.monotonic() > deadline:
             return len(lines)
         time.sleep(0.05)
-
-
-def code(run):
-    with pytest.raises(OperationFailure) as error:
-        run()
-    return error.value.code
 
 
 def test_a_part_of_the_slow_operations_is_kept_and_logged(server, db):

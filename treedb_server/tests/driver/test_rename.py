@@ -4,16 +4,11 @@ import signal
 import pytest
 from pymongo.errors import OperationFailure
 
+from failures import code
 from server import Server
 from test_changes import drain, kinds
 
 ID_INDEX = {"v": 2, "key": {"_id": 1}, "name": "_id_"}
-
-
-def code(work, *args, **options):
-    with pytest.raises(OperationFailure) as failure:
-        work(*args, **options)
-    return failure.value.code
 
 
 def test_create_takes_the_id_index_that_mongorestore_sends(db):

@@ -1,13 +1,8 @@
 """Sizes, checks and use of collections: what dbStats, collStats, dataSize, validate, compact, listDatabases and the stages say."""
 import bson
 import pytest
-from pymongo.errors import OperationFailure
 
-
-def code(call):
-    with pytest.raises(OperationFailure) as failure:
-        call()
-    return failure.value.code
+from failures import code
 
 
 def test_collection_sizes_are_those_of_the_documents_as_bson(db, films):

@@ -15,6 +15,7 @@ from pymongo.errors import ConnectionFailure, DuplicateKeyError, OperationFailur
 from pymongo.read_concern import ReadConcern
 from pymongo.write_concern import WriteConcern
 
+from failures import code
 from server import Server
 from wire import Wire
 
@@ -48,12 +49,6 @@ def numbered(number, kind, session=None, **more):
     if kind == "begin":
         fields["startTransaction"] = True
     return fields
-
-
-def code(work, *args, **options):
-    with pytest.raises(OperationFailure) as failure:
-        work(*args, **options)
-    return failure.value.code
 
 
 class Raw:

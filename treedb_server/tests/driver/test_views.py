@@ -1,16 +1,10 @@
 """Views."""
 import pytest
-from pymongo.errors import OperationFailure
 from pymongo.collation import Collation
 
+from failures import code
 from server import Server
 from test_access import locked, root, user  # noqa: F401
-
-
-def code(work, *args, **options):
-    with pytest.raises(OperationFailure) as failure:
-        work(*args, **options)
-    return failure.value.code
 
 
 @pytest.fixture

@@ -134,6 +134,11 @@ impl<'a> Doc<'a> {
         Elements { rest: self.0.get(4..).unwrap_or_default() }
     }
 
+    /// The first element, if its name begins with `$`: the operator of an expression or an update.
+    pub fn operator(self) -> Option<Element<'a>> {
+        self.elements().next().filter(|first| first.name.starts_with(b"$"))
+    }
+
     /// True if there is no element.
     pub fn is_empty(self) -> bool {
         self.0.len() <= 5

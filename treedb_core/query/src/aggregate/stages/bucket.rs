@@ -21,7 +21,7 @@ use crate::aggregate::stream::{BoxedStream, DocumentStream};
 /// Refuses a `groupBy` that is neither a path nor an expression.
 fn check_group_by(code: ErrorCode, stage: &str, by: Value<'_>) -> Result<()> {
     let groups = match by {
-        Value::Document(doc) => doc.elements().next().is_some_and(|first| first.name.starts_with(b"$")),
+        Value::Document(doc) => doc.operator().is_some(),
         Value::String(path) => path.starts_with(b"$"),
         _ => false,
     };

@@ -36,9 +36,9 @@ const METADATA: &[&str] = &[
 pub(super) fn expression(value: Value<'_>, names: &mut Names) -> Result<Node> {
     match value {
         Value::String(text) => string(text, names),
-        Value::Document(doc) => match doc.elements().next() {
-            Some(first) if first.name.starts_with(b"$") => operator(doc, &first, names),
-            _ => object(doc, names),
+        Value::Document(doc) => match doc.operator() {
+            Some(first) => operator(doc, &first, names),
+            None => object(doc, names),
         },
         Value::Array(array) => {
             let items =
@@ -330,11 +330,7 @@ fn call(name: &str, value: Value<'_>, names: &mut Names) -> Result<Node> {
         }
         Operands::Named(all) => named_operands(name, value, &all, names)?,
         Operands::NamedOr(all, short, code) => match value {
-            Value::Document(doc)
-                if !doc.elements().next().is_some_and(|first| first.name.starts_with(b"$")) =>
-            {
-                named_operands(name, value, &all, names)?
-            }
+            Value::Document(doc) if doc.operator().is_none() => named_operands(name, value, &all, names)?,
             value => {
                 let mut given = list(value, names)?;
                 let (Some(only), true) = (given.pop(), given.is_empty()) else {

@@ -38,15 +38,7 @@ fn compile(operator: &str, pattern: &str, options: &str) -> Result<Rc<Regex>> {
     if let Some(regex) = found {
         return Ok(regex);
     }
-    let compiled = RegexSource::new(operator, pattern, options).and_then(RegexSource::for_text);
-    let regex = compiled.map_err(|mut error| {
-        // Filters have a code of their own for it.
-        if error.code == ErrorCode::Location51091 {
-            error.code = ErrorCode::Location51111;
-        }
-        error
-    })?;
-    let regex = Rc::new(regex);
+    let regex = Rc::new(RegexSource::new(operator, pattern, options, ErrorCode::Location51111)?.for_text()?);
     CACHE.with_borrow_mut(|cache| {
         if cache.len() >= CACHED_PATTERNS {
             cache.remove(0);

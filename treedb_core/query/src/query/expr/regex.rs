@@ -21,6 +21,8 @@ const MAX_STEPS: usize = 1_000_000;
 pub(in crate::query) struct RegexSource<'p> {
     pattern: &'p str,
     options: &'p str,
+    /// The code of the errors of a pattern that is not valid: expressions and filters have one each.
+    invalid: ErrorCode,
 }
 
 /// The builders have methods with the same names, but no common trait.
@@ -35,21 +37,32 @@ macro_rules! with_options {
 }
 
 impl<'p> RegexSource<'p> {
-    /// Checks pattern and options; `operator` is named in error messages.
+    /// Checks pattern and options; `operator` is named in error messages, and `invalid` is its code of a pattern that is
+    /// not valid.
     ///
     /// # Errors
-    /// `Location51108` for an unknown option, `Location51091` for a pattern that is too long.
-    pub(in crate::query) fn new(operator: &str, pattern: &'p str, options: &'p str) -> Result<Self> {
+    /// `Location51108` for an unknown option, `invalid` for a pattern that is too long.
+    pub(in crate::query) fn new(
+        operator: &str,
+        pattern: &'p str,
+        options: &'p str,
+        invalid: ErrorCode,
+    ) -> Result<Self> {
         if let Some(flag) = options.chars().find(|flag| !"imsxu".contains(*flag)) {
             return Err(QueryError::new(
                 ErrorCode::Location51108,
                 format!("{operator} invalid flag in regex options: {flag}"),
             ));
         }
+        let source = RegexSource { pattern, options, invalid };
         if pattern.len() > MAX_PATTERN {
-            return Err(invalid(&format!("it is longer than {MAX_PATTERN} bytes")));
+            return Err(source.invalid(&format!("it is longer than {MAX_PATTERN} bytes")));
         }
-        Ok(RegexSource { pattern, options })
+        Ok(source)
+    }
+
+    fn invalid(self, why: &str) -> QueryError {
+        QueryError::new(self.invalid, format!("Regular expression is invalid: {why}"))
     }
 
     fn has(self, flag: char) -> bool {
@@ -59,7 +72,7 @@ impl<'p> RegexSource<'p> {
     /// Compiles it for matching bytes, which need not be UTF-8.
     ///
     /// # Errors
-    /// `Location51091` for a pattern that is not valid, or takes too much memory.
+    /// The code given to [`Self::new`] for a pattern that is not valid, or takes too much memory.
     pub(in crate::query) fn for_bytes(self) -> Result<Engine<regex::bytes::Regex>> {
         let mut builder = regex::bytes::RegexBuilder::new(self.pattern);
         let built = with_options!(self, builder).size_limit(MAX_COMPILED).build();
@@ -80,12 +93,12 @@ impl<'p> RegexSource<'p> {
     fn backtracking<R>(self, error: &regex::Error) -> Result<Engine<R>> {
         // Too large for the first is too large for both.
         if matches!(error, regex::Error::CompiledTooBig(_)) {
-            return Err(invalid(&error.to_string()));
+            return Err(self.invalid(&error.to_string()));
         }
         let mut builder = fancy_regex::RegexBuilder::new(self.pattern);
         let builder =
             with_options!(self, builder).backtrack_limit(MAX_STEPS).delegate_size_limit(MAX_COMPILED);
-        builder.build().map(Engine::Backtracking).map_err(|_| invalid(&error.to_string()))
+        builder.build().map(Engine::Backtracking).map_err(|_| self.invalid(&error.to_string()))
     }
 
     /// The syntax tree of the pattern; `None` if the pattern is not valid.
@@ -102,10 +115,6 @@ pub(in crate::query) enum Engine<R> {
     Linear(R),
     /// With look-around or back-references.
     Backtracking(fancy_regex::Regex),
-}
-
-fn invalid(why: &str) -> QueryError {
-    QueryError::new(ErrorCode::Location51091, format!("Regular expression is invalid: {why}"))
 }
 
 /// The error of a match that was given up.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use regex_syntax::hir::{Hir, HirKind, Look};
 
 use crate::doc::Value;
-use crate::error::Result;
+use crate::error::{ErrorCode, Result};
 use crate::query::expr::regex::{Engine, RegexSource, gave_up};
 
 thread_local! {
@@ -48,7 +48,7 @@ impl Pattern {
     /// # Errors
     /// `Location51108` for an unknown option, `Location51091` for a pattern that is not valid.
     pub fn new(source: &str, options: &str) -> Result<Self> {
-        let regex_source = RegexSource::new("$regex", source, options)?;
+        let regex_source = RegexSource::new("$regex", source, options, ErrorCode::Location51091)?;
         let (regex, tree) = (regex_source.for_bytes()?, regex_source.tree());
         let mut options: Vec<char> = options.chars().collect();
         options.sort_unstable();
@@ -133,7 +133,6 @@ fn literal_prefix(tree: &Hir) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::error::ErrorCode;
 
     #[test]
     fn the_text_after_an_anchor_is_the_prefix() {

@@ -519,7 +519,7 @@ fn collect(projection: Doc<'_>, prefix: &str, wishes: &mut Vec<(String, Wish)>) 
     for element in projection.elements() {
         let name = element.name_str();
         let operators = match element.value() {
-            Value::Document(inner) => inner.elements().next().filter(|first| first.name.starts_with(b"$")),
+            Value::Document(inner) => inner.operator(),
             _ => None,
         };
         if name.starts_with('$') {

@@ -173,9 +173,9 @@ impl Update {
     /// array filter that is not used or does not have exactly one identifier.
     pub fn with_array_filters(update: &RawDocument, filters: &[RawDocumentBuf]) -> Result<Self> {
         validate_with(update.as_bytes(), MESSAGE)?;
-        let kind = match Doc::from(update).elements().next() {
-            Some(first) if first.name.starts_with(b"$") => Kind::Fields(parse::operators(update)?),
-            _ => parse_replacement(Document::try_from(update)?)?,
+        let kind = match Doc::from(update).operator() {
+            Some(_) => Kind::Fields(parse::operators(update)?),
+            None => parse_replacement(Document::try_from(update)?)?,
         };
         let filters = ArrayFilters::parse(filters)?;
         match &kind {

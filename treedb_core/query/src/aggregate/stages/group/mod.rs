@@ -78,10 +78,7 @@ pub(crate) fn count(stage: &Element<'_>, _: &StageParser) -> Result<Vec<RawDocum
 /// `{ $sortByCount: expression }` as a `$group` and a `$sort`.
 pub(crate) fn sort_by_count(stage: &Element<'_>, _: &StageParser) -> Result<Vec<RawDocumentBuf>> {
     let code = match stage.value() {
-        Value::Document(doc) => {
-            let is_operator = |first: Element<'_>| first.name.starts_with(b"$");
-            (!doc.elements().next().is_some_and(is_operator)).then_some(ErrorCode::Location40147)
-        }
+        Value::Document(doc) => doc.operator().is_none().then_some(ErrorCode::Location40147),
         Value::String(path) => (!path.starts_with(b"$")).then_some(ErrorCode::Location40148),
         _ => Some(ErrorCode::Location40149),
     };
