@@ -404,59 +404,51 @@ def pages_that_a_crash_left_empty_are_used_again(cluster):
         same(one(db, "SELECT count(*) FROM treedb.check('left_i')"), 0, "check")
 
 
-def a_build_shows_how_far_it_is(cluster):
-    rows, phases, stop = 400000, {}, threading.Event()
+def progress_of_builds(cluster, table, index, counts, wanted):
+    """Builds an index on a table until all wanted phases were seen; returns the counts that were seen in each phase."""
+    phases, stop = {}, threading.Event()
     with cluster.connect() as db, cluster.connect() as watcher:
-        db.execute("CREATE TABLE watched (id int) WITH (parallel_workers = 1)")
-        db.execute("INSERT INTO watched SELECT i * 5 %% 1000003 FROM generate_series(1, %s::int) i", (rows,))
+        for statement in table:
+            db.execute(statement)
 
         def watch():
             while not stop.is_set():
-                for phase, *counts in watcher.execute("SELECT phase, blocks_total, blocks_done, tuples_total, tuples_done FROM pg_stat_progress_create_index"):
-                    phases.setdefault(phase, set()).add(tuple(counts))
+                for phase, *seen in watcher.execute(f"SELECT phase, {counts} FROM pg_stat_progress_create_index"):
+                    phases.setdefault(phase, set()).add(tuple(seen))
 
         thread = threading.Thread(target=watch, daemon=True)
         thread.start()
         for _ in range(20):
-            db.execute("CREATE INDEX watched_i ON watched USING treedb_btree (id)")
+            db.execute(f"CREATE INDEX watched_i ON watched {index}")
             db.execute("DROP INDEX watched_i")
-            if {"building index: scanning table", "building index: loading tuples in tree"} <= phases.keys():
+            if set(wanted) <= phases.keys():
                 break
         stop.set()
         thread.join(20)
-        scans, loads = phases.get("building index: scanning table"), phases.get("building index: loading tuples in tree")
-        check(scans and loads, f"phases seen: {list(phases)}")
-        check(any(0 < done <= total for total, done, _, _ in scans), f"blocks while the table is read: {scans}")
-        check(any(total == rows and 0 < done <= total for _, _, total, done in loads), f"entries while leaves are written: {loads}")
         db.execute("DROP TABLE watched")
+    check(set(wanted) <= phases.keys(), f"phases seen: {list(phases)}")
+    return [phases[phase] for phase in wanted]
+
+
+def a_build_shows_how_far_it_is(cluster):
+    rows = 400000
+    table = ("CREATE TABLE watched (id int) WITH (parallel_workers = 1)",
+             f"INSERT INTO watched SELECT i * 5 % 1000003 FROM generate_series(1, {rows}) i")
+    scans, loads = progress_of_builds(cluster, table, "USING treedb_btree (id)", "blocks_total, blocks_done, tuples_total, tuples_done",
+                                      ("building index: scanning table", "building index: loading tuples in tree"))
+    check(any(0 < done <= total for total, done, _, _ in scans), f"blocks while the table is read: {scans}")
+    check(any(total == rows and 0 < done <= total for _, _, total, done in loads), f"entries while leaves are written: {loads}")
 
 
 def a_build_of_a_graph_shows_how_far_it_is(cluster):
-    rows, phases, stop = 6000, {}, threading.Event()
-    with cluster.connect() as db, cluster.connect() as watcher:
-        db.execute("CREATE TABLE watched (e real[]) WITH (parallel_workers = 1)")
-        db.execute("INSERT INTO watched SELECT ARRAY(SELECT sin(i * j) FROM generate_series(1, 24) j)::real[] FROM generate_series(1, %s::int) i", (rows,))
-
-        def watch():
-            while not stop.is_set():
-                for phase, *counts in watcher.execute("SELECT phase, blocks_total, blocks_done, tuples_done FROM pg_stat_progress_create_index"):
-                    phases.setdefault(phase, []).append(tuple(counts))
-
-        thread = threading.Thread(target=watch, daemon=True)
-        thread.start()
-        for _ in range(20):
-            db.execute("CREATE INDEX watched_e ON watched USING treedb_hnsw (e) WITH (dimensions = 24)")
-            db.execute("DROP INDEX watched_e")
-            if {"building index: building graph", "building index: writing pages"} <= phases.keys():
-                break
-        stop.set()
-        thread.join(20)
-        graphs, pages = phases.get("building index: building graph"), phases.get("building index: writing pages")
-        check(graphs and pages, f"phases seen: {list(phases)}")
-        check(any(0 < blocks <= total for total, blocks, _ in graphs), f"blocks while the graph is built: {graphs[:9]}")
-        check(len({done for _, _, done in graphs}) > 1 and all(done <= rows for _, _, done in graphs), f"rows while the graph is built: {graphs[:9]}")
-        check(all(done == rows for _, _, done in pages), f"rows while pages are written: {pages[:9]}")
-        db.execute("DROP TABLE watched")
+    rows = 6000
+    table = ("CREATE TABLE watched (e real[]) WITH (parallel_workers = 1)",
+             f"INSERT INTO watched SELECT ARRAY(SELECT sin(i * j) FROM generate_series(1, 24) j)::real[] FROM generate_series(1, {rows}) i")
+    graphs, pages = progress_of_builds(cluster, table, "USING treedb_hnsw (e) WITH (dimensions = 24)", "blocks_total, blocks_done, tuples_done",
+                                       ("building index: building graph", "building index: writing pages"))
+    check(any(0 < blocks <= total for total, blocks, _ in graphs), f"blocks while the graph is built: {graphs}")
+    check(len({done for _, _, done in graphs}) > 1 and all(done <= rows for _, _, done in graphs), f"rows while the graph is built: {graphs}")
+    check(all(done == rows for _, _, done in pages), f"rows while pages are written: {pages}")
 
 
 def a_check_goes_on_beside_changes_and_reports_none_of_them(cluster):

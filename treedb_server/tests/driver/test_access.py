@@ -1,8 +1,5 @@
 """Authentication and authorization: users, roles, and what they permit."""
-import base64
 import contextlib
-import hashlib
-import hmac
 import ipaddress
 import socket
 import subprocess
@@ -14,6 +11,7 @@ import pytest
 from bson import Binary, Int64
 from pymongo.errors import OperationFailure
 
+import scram
 from server import BIN, PASSWORD, ROOT, Locked, Server
 from wire import Wire
 
@@ -405,19 +403,13 @@ def test_stages_need_what_they_read_and_write(root, user):
 
 def log_in(wire, name, password, database, meanwhile=lambda: None, code=None):
     """Authenticates a raw connection, by the messages of SCRAM-SHA-256. Something happens between them."""
-    first = b"n=" + name.encode() + b",r=abcdefgh"
+    first = scram.first_message(name)
     begun = wire.command({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": Binary(b"n,," + first),
                           "options": {"skipEmptyExchange": True}, "$db": database})
-    answer = begun["payload"]
-    nonce, salt, count = (part[2:] for part in answer.split(b","))
-    key = hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(salt), int(count))
-    mac = lambda key, message: hmac.digest(key, message, "sha256")
-    client_key, last = mac(key, b"Client Key"), b"c=biws,r=" + nonce
-    signature = mac(hashlib.sha256(client_key).digest(), b",".join([first, answer, last]))
-    proof = base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature)))
+    last = scram.last_message(password, first, begun["payload"])
     meanwhile()
     reply = wire.command({"saslContinue": 1, "conversationId": begun["conversationId"], "$db": database,
-                         "payload": Binary(last + b",p=" + proof)})
+                         "payload": Binary(last)})
     assert reply.get("code") == code, reply
     return reply
 

@@ -12,10 +12,6 @@ seconds; and since what has changed something may be faster the second time, mor
 TREEDB_SEED=n repeats a run.
 """
 import argparse
-import base64
-import functools
-import hashlib
-import hmac
 import multiprocessing
 import os
 import pathlib
@@ -32,6 +28,7 @@ import bson
 from bson import Binary
 
 from frames import NATIVE_GREETING, Frames, body, OP_MSG, PING  # noqa: I001 (it extends the path)
+import scram  # noqa: E402
 from seeds import CURSOR, EXCHANGE, GUEST, blob, text, without_a_seed  # noqa: E402
 from server import BIN, Locked, Server  # noqa: E402
 from test_fuzz import CANARY, still_right  # noqa: E402
@@ -56,19 +53,6 @@ def native_message(opcode, content, number):
 
 HELLO = {"hello": 1, "compression": ["snappy", "zlib", "zstd"], "$db": "admin"}
 PINGS = {"mongo": mongo_message(PING, AFTER), "native": native_message(0x02, b"", AFTER)}
-
-
-@functools.cache
-def salted(password, salt, count):
-    return hashlib.pbkdf2_hmac("sha256", password.encode(), base64.b64decode(salt), count)
-
-
-def proof(password, first, answer):
-    """The last message of a client in SCRAM-SHA-256."""
-    nonce, salt, count = (part[2:] for part in answer.split(b","))
-    client_key, last = hmac.digest(salted(password, salt, int(count)), b"Client Key", "sha256"), b"c=biws,r=" + nonce
-    signature = hmac.digest(hashlib.sha256(client_key).digest(), b",".join([first, answer, last]), "sha256")
-    return last + b",p=" + base64.b64encode(bytes(a ^ b for a, b in zip(client_key, signature)))
 
 
 class Connection:
@@ -96,16 +80,16 @@ class Connection:
         return answer
 
     def log_in(self):
-        first = f"n={MEMBER},r=abcdefgh".encode()
+        first = scram.first_message(MEMBER)
         if self.door == "mongo":
             begun = bson.decode(self.ask(mongo_message({"saslStart": 1, "mechanism": "SCRAM-SHA-256", "payload": Binary(b"n,," + first),
                                                         "options": {"skipEmptyExchange": True}, "$db": "admin"}, OPENING))[5:])
             done = bson.decode(self.ask(mongo_message({"saslContinue": 1, "conversationId": begun["conversationId"], "$db": "admin",
-                                                       "payload": Binary(proof(SECRET, first, begun["payload"]))}, OPENING))[5:])
+                                                       "payload": Binary(scram.last_message(SECRET, first, begun["payload"]))}, OPENING))[5:])
             assert done.get("done"), done
         else:
             begun = self.ask(native_message(0x03, text("admin") + text("SCRAM-SHA-256") + blob(b"n,," + first), OPENING))
-            done = self.ask(native_message(0x04, begun[:4] + blob(proof(SECRET, first, begun[8:])), OPENING))
+            done = self.ask(native_message(0x04, begun[:4] + blob(scram.last_message(SECRET, first, begun[8:])), OPENING))
             assert done[:4] == begun[:4], done
 
     def close(self):
