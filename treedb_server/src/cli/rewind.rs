@@ -74,7 +74,7 @@ pub(super) fn restore(
     let removed = Removed(&partial);
     restore(&partial)?;
     let failed = |error| error_hints::directory(dir, &error);
-    let database = Database::open_with(&partial, key.options()?).map_err(failed)?;
+    let database = Database::open_with(&partial, key.restore_options()?).map_err(failed)?;
     // Documents that have expired since are among those that were there.
     database.expire_every(NEVER);
     bring(&database, &partial)?;

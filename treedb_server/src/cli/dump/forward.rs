@@ -46,7 +46,6 @@ pub(in crate::cli) fn forward(
         }
         _ => {}
     }
-    // Everything is on disk when the engine is closed.
     let local = Local::new(database.clone(), dir, Durability::Relaxed)?;
     let mut replay = Replay::of_backup(Target::Directory(local), (position, last), until);
     replay.files(files)?;

@@ -62,7 +62,7 @@ impl PlaceArgs {
         self.location.dir.as_ref()
     }
 
-    /// Opens it. A directory that does not exist is created if `create` is set.
+    /// Opens it; `create` to restore something, into a new directory too.
     pub(super) fn open(&self, create: bool) -> Result<Place, Failure> {
         match (&self.location.dir, &self.location.uri) {
             (_, Some(uri)) => Ok(Place::Server(MongoClient::connect(uri)?)),
@@ -70,7 +70,8 @@ impl PlaceArgs {
                 if !create {
                     must_exist(dir)?;
                 }
-                let database = Database::open_with(dir, self.key.options()?);
+                let options = if create { self.key.restore_options()? } else { self.key.options()? };
+                let database = Database::open_with(dir, options);
                 Ok(Place::Directory(database.map_err(|error| error_hints::directory(dir, &error))?))
             }
             // clap requires one of the two.
