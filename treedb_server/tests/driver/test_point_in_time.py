@@ -17,7 +17,7 @@ from bson import Binary, Int64, ObjectId
 from bson.timestamp import Timestamp
 from pymongo.errors import PyMongoError
 
-from server import BIN, Server
+from server import BIN, Locked, Server
 
 SET = ("--change-log", "on", "--replica-set", "rs")
 
@@ -595,3 +595,32 @@ def test_a_dump_goes_on_with_an_archive(tmp_path):
         done = treedb(*args)
         assert done.returncode == 1 and message in done.stderr, (args, done.stderr)
         assert not (tmp_path / "x").exists()
+
+
+def test_who_has_the_role_backup_archives_and_a_reader_does_not(tmp_path):
+    server = Locked(tmp_path / "data", "--change-log", "on")
+    try:
+        with server.as_user() as root:
+            root.d.c.insert_one({"_id": 1})
+            root.admin.command("createUser", "keeper", pwd="secret", roles=["backup"])
+            root.admin.command("createUser", "reader", pwd="secret", roles=["readAnyDatabase"])
+        host = "{}:{}".format(*server.addresses["mongo"])
+        succeeds("archive", "--uri", f"mongodb://keeper:secret@{host}", tmp_path / "archive")
+        done = treedb("archive", "--uri", f"mongodb://reader:secret@{host}", tmp_path / "other")
+        assert done.returncode == 1 and "not authorized on local" in done.stderr and not list((tmp_path / "other").iterdir())
+    finally:
+        server.stop()
+
+
+def test_an_encrypted_backup_is_brought_forward_with_its_key(tmp_path):
+    key = tmp_path / "key"
+    key.write_text("0123456789abcdef" * 4)
+    with serving(tmp_path / "data", "--change-log", "on", "--key-file", str(key)) as (server, client):
+        client.d.c.insert_one({"_id": 1})
+        client.admin.command("backupTo", str(tmp_path / "backup"))
+        client.d.c.insert_one({"_id": 2})
+        succeeds("archive", "--uri", server.uri, tmp_path / "archive")
+        expected = everything(client)
+    succeeds("restore", tmp_path / "backup", "--dir", tmp_path / "to", "--key-file", key, "--oplog-file", tmp_path / "archive")
+    with serving(tmp_path / "to", "--key-file", str(key)) as (_, client):
+        assert everything(client) == expected
