@@ -7,11 +7,11 @@ use std::process::ExitCode;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::time::Duration;
 
-use bson::rawdoc;
+use bson::{Timestamp, rawdoc};
 use clap::Args;
-use treedb_collections::{AsOf, Error, QueryError, Store};
+use treedb_collections::{AsOf, Database, Error, QueryError, Store};
 
-use super::dump::{DumpRestore, PlaceArgs, is_dump};
+use super::dump::{DumpRestore, PlaceArgs, Until, forward, is_dump, parse_time};
 use super::key::KeyArgs;
 use super::mongo_client::{MongoClient, Uri};
 use super::progress::Progress;
@@ -74,9 +74,17 @@ Nothing is in DIR before everything is on the disk, and a damaged or cut stream 
 With --at the new database is what the backup was at an earlier time, as far back as it has recorded changes (serve
 --change-hours). FROM can be the directory of a server that has been stopped.
 
+With --oplog-file the changes that `treedb archive` has saved are applied after the backup: all of them, or up to the moment of --at or
+--oplog-limit. A dump that was made with --oplog needs --oplog-replay, and can go on with --oplog-file. Changes that the backup has
+already are skipped; if some are missing in between, nothing is restored. What was restored records its own changes from then on: make a
+new backup and a new archive of it.
+
 Examples:
   treedb restore /mnt/backups/monday --dir ./data
   treedb restore /mnt/backups/monday --dir ./data --at 2026-11-23T14:05:00Z
+  treedb restore /mnt/backups/monday --dir ./data --oplog-file /mnt/archive
+  treedb restore /mnt/backups/monday --dir ./data --oplog-file /mnt/archive --at 2026-11-24T09:30:00Z
+  treedb restore /mnt/dump --uri mongodb://127.0.0.1:27017 --oplog-replay
   zstd -dc monday.treedb.zst | treedb restore - --dir ./data")]
 pub(super) struct Restore {
     /// A directory, or a file with a stream; `-` reads a stream from standard input
@@ -84,9 +92,18 @@ pub(super) struct Restore {
     from: PathBuf,
     #[command(flatten)]
     place: PlaceArgs,
-    /// Of a backup: as it was at this time (RFC 3339), or after a change of the change log (`change:NUMBER`)
+    /// As it was at this time (RFC 3339); of a backup alone, also after a change of the change log (`change:NUMBER`)
     #[arg(long, value_name = "TIME", value_parser = moment)]
     at: Option<AsOf>,
+    /// Of a dump: apply its oplog.bson, so that the collections are of the moment when the dump ended
+    #[arg(long, alias = "oplogReplay")]
+    oplog_replay: bool,
+    /// Apply the changes in this file, or in the files of this directory (`treedb archive`); may be repeated
+    #[arg(long, value_name = "PATH", alias = "oplogFile")]
+    oplog_file: Vec<PathBuf>,
+    /// Apply only the changes before this one, as mongorestore has it: one in a transaction parts it
+    #[arg(long, value_name = "SECONDS[:ORDINAL]", alias = "oplogLimit", value_parser = parse_time, conflicts_with = "at")]
+    oplog_limit: Option<Timestamp>,
     /// Of a dump: only this database, or this collection of it
     #[arg(long, value_name = "DB[.COLL]")]
     only: Option<String>,
@@ -213,12 +230,36 @@ impl Backup {
 
 impl Restore {
     pub(super) fn run(self) -> Result<ExitCode, Failure> {
+        let oplog = self.oplog_replay || !self.oplog_file.is_empty();
+        let until = self.until(oplog)?;
         if is_dump(&self.from) {
-            if self.at.is_some() {
-                return Err(Failure("--at is for backups: a dump has no recorded changes".to_owned()));
+            if self.at.is_some() && !oplog {
+                return Err(Failure(
+                    "--at is for backups: a dump has no recorded changes, unless --oplog-replay applies those of its oplog.bson"
+                        .to_owned(),
+                ));
             }
-            let (from, only) = (self.from.as_path(), self.only.as_deref());
-            return DumpRestore { from, place: &self.place, only, drop: self.drop }.run();
+            if oplog && self.only.is_some() {
+                return Err(Failure(
+                    "changes are of all collections: restore without --only, or without them".to_owned(),
+                ));
+            }
+            let dump = DumpRestore {
+                from: &self.from,
+                place: &self.place,
+                only: self.only.as_deref(),
+                drop: self.drop,
+                oplog,
+                oplog_files: &self.oplog_file,
+                until,
+            };
+            return dump.run();
+        }
+        if self.oplog_replay && self.oplog_file.is_empty() {
+            return Err(Failure(
+                "--oplog-replay is for dumps, which have an oplog.bson: name the archive of changes with --oplog-file"
+                    .to_owned(),
+            ));
         }
         if self.drop || self.only.is_some() {
             return Err(Failure(
@@ -228,11 +269,31 @@ impl Restore {
         let Some(dir) = self.place.dir() else {
             return Err(Failure("a backup becomes a directory: use --dir DIR, and serve it".to_owned()));
         };
-        match self.at {
-            Some(at) => rewind::restore(dir, &self.place.key, at, &|dir| self.restore(dir))?,
-            None => self.restore(dir)?,
+        let bring = |database: &Database, dir: &Path| match self.at {
+            Some(at) if !oplog => rewind::rewind(database, dir, at),
+            _ => forward(database, dir, &self.oplog_file, until),
+        };
+        match oplog || self.at.is_some() {
+            true => rewind::restore(dir, &self.place.key, &|dir| self.restore(dir), &bring)?,
+            false => self.restore(dir)?,
         }
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Which changes of an oplog are to be applied.
+    fn until(&self, oplog: bool) -> Result<Option<Until>, Failure> {
+        match (self.oplog_limit, self.at) {
+            (Some(_), _) if !oplog => Err(Failure(
+                "--oplog-limit is for the changes that --oplog-replay or --oplog-file applies".to_owned(),
+            )),
+            (None, Some(AsOf::Change(_))) if oplog => Err(Failure(
+                "changes of an oplog have no such numbers: name a time with --at, or an entry with --oplog-limit"
+                    .to_owned(),
+            )),
+            (Some(limit), _) => Ok(Some(Until::Before(limit))),
+            (None, Some(AsOf::Time(time))) => Ok(Some(Until::At(time))),
+            (None, _) => Ok(None),
+        }
     }
 
     /// Makes a database of the backup.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use treedb_collections::{Key, Options};
+use treedb_collections::{Durability, Key, Options};
 
 use super::Failure;
 
@@ -32,6 +32,13 @@ impl KeyArgs {
     /// The key, if a file is named.
     pub(super) fn key(&self) -> Result<Option<Key>, Failure> {
         self.key_file.as_deref().map(key).transpose()
+    }
+
+    /// Options for a database that is restored: what is written is on disk when it is closed, and not with every change.
+    pub(super) fn restore_options(&self) -> Result<Options, Failure> {
+        let mut options = self.options()?;
+        options.durability = Durability::Relaxed;
+        Ok(options)
     }
 
     /// The default options, with the key.

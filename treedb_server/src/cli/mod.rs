@@ -12,6 +12,7 @@ mod import;
 mod import_tables;
 mod input;
 mod key;
+mod local;
 mod mongo_client;
 mod progress;
 mod rewind;
@@ -52,6 +53,7 @@ enum Command {
     Check(check::Check),
     Compact(compact::Compact),
     Dump(dump::Dump),
+    Archive(dump::Archive),
     Backup(backup::Backup),
     Restore(backup::Restore),
 }
@@ -84,6 +86,7 @@ pub fn run(cli: Cli) -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Compact(compact) => compact.run(),
         Command::Dump(dump) => dump.run(),
+        Command::Archive(archive) => archive.run(),
         Command::Backup(backup) => backup.run(),
         Command::Restore(restore) => restore.run(),
     };

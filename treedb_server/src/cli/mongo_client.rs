@@ -11,6 +11,7 @@ use bson::{Binary, RawDocument, RawDocumentBuf, rawdoc};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use treedb_query::error::ErrorCode;
 
 use super::Failure;
 use crate::access::scram::{ClientExchange, Mechanism, Refused};
@@ -289,6 +290,20 @@ impl MongoClient {
     /// Runs a command as [`Self::ask`] does, and makes errors of replies that are.
     pub(super) fn run(&mut self, command: &RawDocument) -> Result<RawDocumentBuf, Failure> {
         let reply = self.ask(command)?;
+        self.checked(reply)
+    }
+
+    /// Runs a command as [`Self::run`] does; `None` if it fails because a collection does not exist.
+    pub(super) fn run_on_existing(
+        &mut self,
+        command: &RawDocument,
+    ) -> Result<Option<RawDocumentBuf>, Failure> {
+        let reply = self.ask(command)?;
+        let missing = reply.get_i32("code").is_ok_and(|code| code == ErrorCode::NamespaceNotFound.number());
+        if missing { Ok(None) } else { self.checked(reply).map(Some) }
+    }
+
+    fn checked(&self, reply: RawDocumentBuf) -> Result<RawDocumentBuf, Failure> {
         if reply.get_f64("ok").is_ok_and(|ok| ok == 1.0) {
             return Ok(reply);
         }

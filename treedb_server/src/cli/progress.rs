@@ -38,6 +38,11 @@ impl Progress {
         Self::new(done, "entries", Some(total), false)
     }
 
+    /// Progress through `total` bytes of an oplog.
+    pub(super) fn of_oplog(done: &'static str, total: Option<u64>) -> Self {
+        Self::new(done, "entries", total, true)
+    }
+
     /// The total is known by now.
     pub(super) fn of(&mut self, total: u64) {
         if self.total != Some(total) {

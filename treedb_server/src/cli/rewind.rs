@@ -1,4 +1,4 @@
-//! `treedb restore --at`: a backup as it was at an earlier time.
+//! `treedb restore` of a backup to a moment: as it was at an earlier time, or brought forward to a later one.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -36,7 +36,7 @@ fn partial(dir: &Path) -> Result<PathBuf, Failure> {
         .file_name()
         .ok_or_else(|| Failure(format!("{}: a directory with a name is needed", dir.display())))?;
     let mut name = name.to_owned();
-    name.push(".rewinding");
+    name.push(".restoring");
     Ok(dir.with_file_name(name))
 }
 
@@ -50,12 +50,12 @@ impl Drop for Removed<'_> {
     }
 }
 
-/// Lets `restore` make a database in a directory, rewinds it, and gives the directory its name.
+/// Lets `restore` make a database in a directory and `bring` it to the moment that is wanted, and gives the directory its name.
 pub(super) fn restore(
     dir: &Path,
     key: &KeyArgs,
-    at: AsOf,
     restore: &dyn Fn(&Path) -> Result<(), Failure>,
+    bring: &dyn Fn(&Database, &Path) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
     let is_free = match fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_none(),
@@ -74,15 +74,23 @@ pub(super) fn restore(
     let removed = Removed(&partial);
     restore(&partial)?;
     let failed = |error| error_hints::directory(dir, &error);
-    let database = Database::open_with(&partial, key.options()?).map_err(failed)?;
+    let database = Database::open_with(&partial, key.restore_options()?).map_err(failed)?;
     // Documents that have expired since are among those that were there.
     database.expire_every(NEVER);
+    bring(&database, &partial)?;
+    database.close().map_err(failed)?;
+    fs::rename(&partial, dir)?;
+    std::mem::forget(removed);
+    sync_name(dir)
+}
+
+/// Makes a database, which is in a directory, what it was.
+pub(super) fn rewind(database: &Database, dir: &Path, at: AsOf) -> Result<(), Failure> {
     let mut progress: Option<Progress> = None;
     let done = database.rewind(at, &mut |done, of| {
         progress.get_or_insert_with(|| Progress::of_entries("rewound", of)).at(done, done);
     });
-    let done = done.map_err(failed)?;
-    database.close().map_err(failed)?;
+    let done = done.map_err(|error| error_hints::directory(dir, &error))?;
     let whither =
         format!("of {} collections, to what there was after change {}", done.collections, done.change);
     progress
@@ -91,9 +99,7 @@ pub(super) fn restore(
     for note in &done.notes {
         eprintln!("treedb: {note}");
     }
-    fs::rename(&partial, dir)?;
-    std::mem::forget(removed);
-    sync_name(dir)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `i`, `d` | the document, its `_id` |
 //! | `u` | the new document, if the whole was replaced; otherwise `{ $v: 2, diff: .. }`: see `document_diff` |
-//! | `c` | `create`, `drop`, `dropDatabase`, `renameCollection`, `createIndexes`, `dropIndexes`, `collMod` |
+//! | `c` | `create`, `drop`, `dropDatabase`, `renameCollection`, `createIndexes`, `dropIndexes`, `collMod`, `convertToCapped` |
 //! | `n` | the beginning of the log, as long as nothing has been removed from it |
 //!
 //! A transaction's changes are entries of their own. `ts` is the `clusterTime` of the change's event in a change stream.
@@ -504,9 +504,22 @@ fn defined_by(defined: Defined, name: &Namespace, description: &Document) -> Res
             command.insert("dropIndexes", name.collection());
             command.insert("index", index().get_str("name").unwrap_or_default());
         }
+        // The limits of a capped collection have names of their own in each command.
+        Defined::Modify if description.contains_key("capped") => {
+            command.insert("convertToCapped", name.collection());
+            command.extend(description.clone());
+            command.remove("capped");
+        }
         Defined::Modify => {
             command.insert("collMod", name.collection());
-            command.extend(description.clone());
+            command.extend(description.iter().map(|(field, value)| {
+                let field = match field.as_str() {
+                    "size" => "cappedSize",
+                    "max" => "cappedMax",
+                    other => other,
+                };
+                (field.to_owned(), value.clone())
+            }));
         }
     }
     Ok(RawDocumentBuf::try_from(&command)?)

@@ -1,7 +1,7 @@
 //! The files of a dump.
 
 use std::fs::{self, File};
-use std::io::{self, BufReader, BufWriter, Read, Write};
+use std::io::{self, BufRead, BufReader, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use base64::Engine;
@@ -132,7 +132,11 @@ impl Sink {
         if gzip {
             name.push(".gz");
         }
-        let path = PathBuf::from(&name);
+        Sink::named(PathBuf::from(name), gzip)
+    }
+
+    /// Creates a file that is called that, compressed or not.
+    pub(super) fn named(path: PathBuf, gzip: bool) -> Result<Sink, Failure> {
         let temporary = crate::cli::export::temporary_name(&path);
         let file = File::create(&temporary).map_err(|error| failed(&path, &error))?;
         let file = BufWriter::with_capacity(BUFFER, file);
@@ -198,16 +202,18 @@ impl Drop for Sink {
     }
 }
 
-/// Opens a file, which is compressed if its name ends in `.gz`.
+/// What a compressed file without a date begins with. Of a BSON file the last byte of these would be the end of a document.
+const COMPRESSED: &[u8] = &[0x1f, 0x8b, 8, 0, 0];
+
+/// Opens a file, which is compressed if its name ends in `.gz`, or if it begins so: `mongodump` compresses `oplog.bson` too.
 fn open(path: &Path) -> Result<Box<dyn Read>, Failure> {
     let file = File::open(path).map_err(|error| failed(path, &error))?;
-    let file = BufReader::with_capacity(BUFFER, file);
-    Ok(match path.extension() {
-        Some(extension) if extension == "gz" => {
-            Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(file)))
-        }
-        _ => Box::new(file),
-    })
+    let mut file = BufReader::with_capacity(BUFFER, file);
+    let named = path.extension().is_some_and(|extension| extension == "gz");
+    if named || file.fill_buf().map_err(|error| failed(path, &error))?.starts_with(COMPRESSED) {
+        return Ok(Box::new(BufReader::with_capacity(BUFFER, MultiGzDecoder::new(file))));
+    }
+    Ok(Box::new(file))
 }
 
 /// The documents of a BSON file.
@@ -221,6 +227,11 @@ pub(super) struct BsonFile {
 impl BsonFile {
     pub(super) fn open(path: &Path) -> Result<BsonFile, Failure> {
         Ok(BsonFile { input: open(path)?, path: path.to_owned(), at: 0 })
+    }
+
+    /// Bytes of documents that were read.
+    pub(super) fn position(&self) -> u64 {
+        self.at
     }
 
     fn damaged(&self, what: &str) -> Failure {

@@ -62,7 +62,7 @@ impl PlaceArgs {
         self.location.dir.as_ref()
     }
 
-    /// Opens it. A directory that does not exist is created if `create` is set.
+    /// Opens it; `create` to restore something, into a new directory too.
     pub(super) fn open(&self, create: bool) -> Result<Place, Failure> {
         match (&self.location.dir, &self.location.uri) {
             (_, Some(uri)) => Ok(Place::Server(MongoClient::connect(uri)?)),
@@ -70,7 +70,8 @@ impl PlaceArgs {
                 if !create {
                     must_exist(dir)?;
                 }
-                let database = Database::open_with(dir, self.key.options()?);
+                let options = if create { self.key.restore_options()? } else { self.key.options()? };
+                let database = Database::open_with(dir, options);
                 Ok(Place::Directory(database.map_err(|error| error_hints::directory(dir, &error))?))
             }
             // clap requires one of the two.
@@ -105,14 +106,26 @@ fn batch(
 }
 
 /// Everything that a command with a cursor returns.
-fn read_all(
+pub(super) fn read_all(
     client: &mut MongoClient,
     database: &str,
     collection: &str,
     command: &RawDocument,
     each: &mut dyn FnMut(&RawDocument) -> Result<(), Failure>,
 ) -> Result<(), Failure> {
-    let mut cursor = batch(&client.run(command)?, "firstBatch", each)?;
+    let first = client.run(command)?;
+    read_rest(client, database, collection, &first, each)
+}
+
+/// Everything that a cursor returns whose first batch is in a reply.
+fn read_rest(
+    client: &mut MongoClient,
+    database: &str,
+    collection: &str,
+    first: &RawDocument,
+    each: &mut dyn FnMut(&RawDocument) -> Result<(), Failure>,
+) -> Result<(), Failure> {
+    let mut cursor = batch(first, "firstBatch", each)?;
     while cursor != 0 {
         let more = rawdoc! { "getMore": cursor, "collection": collection, "$db": database };
         cursor = batch(&client.run(&more)?, "nextBatch", each)?;
@@ -190,7 +203,11 @@ impl Place {
             Place::Server(client) => {
                 let mut indexes = Vec::new();
                 let list = rawdoc! { "listIndexes": collection, "$db": database };
-                read_all(client, database, collection, &list, &mut |found| {
+                let Some(first) = client.run_on_existing(&list)? else {
+                    // It was dropped since it was listed.
+                    return Ok(Default::default());
+                };
+                read_rest(client, database, collection, &first, &mut |found| {
                     indexes.push(Document::try_from(found)?);
                     Ok(())
                 })?;

@@ -1,4 +1,4 @@
-//! Restoring a dump: collections with their documents, then their indexes, then views.
+//! Restoring a dump: collections with their documents, then what the oplog has, then indexes, then views.
 //!
 //! A document or an index that is refused is reported, and the rest goes on; the exit status is 1 then.
 
@@ -8,17 +8,22 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use bson::Document;
+use treedb_storage::Durability;
 
 use super::file::{BsonFile, Metadata, Unfinished, unescaped};
+use super::indexes::Indexes;
+use super::oplog::{self, Until};
 use super::place::{Load, Place, PlaceArgs};
+use super::replay::{Replay, Target};
 use super::write::is_wanted;
 use crate::cli::Failure;
+use crate::cli::local::Local;
 use crate::cli::progress::Progress;
 
 /// Failures that are printed; the rest are only counted.
 const SHOWN: u64 = 20;
 /// Options of `listCollections` that `create` does not take, or that mean nothing any more.
-const NO_OPTIONS: [&str; 6] = ["idIndex", "autoIndexId", "flags", "temp", "storageEngine", "uuid"];
+pub(super) const NO_OPTIONS: [&str; 6] = ["idIndex", "autoIndexId", "flags", "temp", "storageEngine", "uuid"];
 
 /// What the files of a time series begin with in dumps of MongoDB: its documents, packed together.
 const BUCKETS: &str = "system.buckets.";
@@ -29,6 +34,22 @@ pub(in crate::cli) struct DumpRestore<'a> {
     pub(in crate::cli) place: &'a PlaceArgs,
     pub(in crate::cli) only: Option<&'a str>,
     pub(in crate::cli) drop: bool,
+    /// Whether the entries of its oplog are applied, and of which other files.
+    pub(in crate::cli) oplog: bool,
+    pub(in crate::cli) oplog_files: &'a [PathBuf],
+    pub(in crate::cli) until: Option<Until>,
+}
+
+/// The name of a dump's oplog, without its extensions.
+const OPLOG: &str = "oplog";
+
+/// Takes from the options of a time series what follows from its granularity: it is listed, and cannot be given.
+pub(super) fn imply_span(options: &mut Document) {
+    if let Ok(series) = options.get_document_mut("timeseries")
+        && series.contains_key("granularity")
+    {
+        series.remove("bucketMaxSpanSeconds");
+    }
 }
 
 /// The files of a collection.
@@ -77,6 +98,8 @@ struct Run<'a> {
     progress: Progress,
     only: Option<&'a str>,
     drop: bool,
+    /// The indexes to create.
+    indexes: Indexes,
     restored: u64,
     /// Bytes of files that are done.
     position: u64,
@@ -92,11 +115,12 @@ impl DumpRestore<'_> {
                 unfinished.display()
             )));
         }
+        let oplog = self.oplog()?;
         let mut collections: BTreeMap<(String, String), Files> = BTreeMap::new();
         let mut bytes = 0;
         for (folder, path) in entries(self.from)? {
             if !path.is_dir() {
-                if part(&folder).is_some_and(|(name, documents)| documents && name != "oplog") {
+                if part(&folder).is_some_and(|(name, documents)| documents && name != OPLOG) {
                     let hint = "name the directory above, which has a directory for each database";
                     return Err(Failure(format!("{}: {hint}", path.display())));
                 }
@@ -128,6 +152,7 @@ impl DumpRestore<'_> {
             progress: Progress::of_bytes("restored", Some(bytes)),
             only: self.only,
             drop: self.drop,
+            indexes: Indexes::default(),
             restored: 0,
             position: 0,
             failures: 0,
@@ -164,6 +189,10 @@ impl DumpRestore<'_> {
                 run.collection(database, metadata, files.documents.as_deref())?;
             }
         }
+        if let Some(oplog) = oplog {
+            run.replay(self.place.dir(), oplog, self.oplog_files, self.until)?;
+        }
+        run.create_indexes();
         for (database, view) in views {
             run.create(&database, &view)?;
         }
@@ -177,7 +206,61 @@ impl DumpRestore<'_> {
     }
 }
 
+impl DumpRestore<'_> {
+    /// The dump's own entries, if they are to be applied.
+    fn oplog(&self) -> Result<Option<PathBuf>, Failure> {
+        if !self.oplog {
+            return Ok(None);
+        }
+        let files = [oplog::FILE.to_owned(), format!("{}.gz", oplog::FILE)].map(|name| self.from.join(name));
+        match files.into_iter().find(|file| file.is_file()) {
+            Some(own) => Ok(Some(own)),
+            None => Err(Failure(format!(
+                "{}: there is no {} in it, so that it is not of one moment: dump with --oplog",
+                self.from.display(),
+                oplog::FILE
+            ))),
+        }
+    }
+}
+
 impl Run<'_> {
+    /// Applies the dump's own entries to the collections, and then those of other files that are later.
+    fn replay(
+        &mut self,
+        dir: Option<&PathBuf>,
+        own: PathBuf,
+        others: &[PathBuf],
+        until: Option<Until>,
+    ) -> Result<(), Failure> {
+        let target = match (&mut self.place, dir) {
+            (Place::Server(client), _) => Target::Server(client),
+            (Place::Directory(database), dir) => {
+                let dir = dir.map(PathBuf::as_path).unwrap_or(Path::new(""));
+                Target::Directory(Local::new(database.clone(), dir, Durability::Relaxed)?)
+            }
+        };
+        let mut replay = Replay::of_dump(target, std::mem::take(&mut self.indexes), until);
+        replay.files(&[own])?;
+        replay.files(others)?;
+        let replayed = replay.finish()?;
+        self.indexes = replayed.indexes;
+        self.failures += u64::from(replayed.incomplete);
+        Ok(())
+    }
+
+    fn create_indexes(&mut self) {
+        for (namespace, indexes) in std::mem::take(&mut self.indexes) {
+            let Some((database, name)) = namespace.split_once('.') else { continue };
+            for spec in indexes {
+                if let Err(Failure(reason)) = self.place.create_index(database, name, &spec) {
+                    let index = spec.get_str("name").unwrap_or("without a name");
+                    self.failed(&format!("{namespace}: index {index}: {reason}"));
+                }
+            }
+        }
+    }
+
     fn failed(&mut self, what: &str) {
         self.failures += 1;
         if self.failures <= SHOWN {
@@ -196,12 +279,7 @@ impl Run<'_> {
         }
         let mut options = metadata.options.clone();
         NO_OPTIONS.iter().for_each(|name| drop(options.remove(name)));
-        if let Ok(series) = options.get_document_mut("timeseries")
-            && series.contains_key("granularity")
-        {
-            // MongoDB lists what follows from the granularity too.
-            series.remove("bucketMaxSpanSeconds");
-        }
+        imply_span(&mut options);
         if let Err(Failure(reason)) = self.place.create(database, &metadata.name, options) {
             let name = &metadata.name;
             return Err(Failure(format!("{database}.{name} cannot be created: {reason}")));
@@ -251,10 +329,7 @@ impl Run<'_> {
                 continue;
             }
             spec.remove("ns");
-            if let Err(Failure(reason)) = self.place.create_index(database, name, &spec) {
-                let index = spec.get_str("name").unwrap_or("without a name");
-                self.failed(&format!("{database}.{name}: index {index}: {reason}"));
-            }
+            self.indexes.add(&format!("{database}.{name}"), spec);
         }
         Ok(())
     }

@@ -4,10 +4,12 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
+use bson::Timestamp;
 use clap::Args;
 use treedb_collections::Namespace;
 
 use super::file::{Metadata, Sink, Unfinished, escaped, remove};
+use super::oplog::{self, End, shown};
 use super::place::{Listed, Place, PlaceArgs};
 use crate::cli::Failure;
 use crate::cli::progress::Progress;
@@ -17,8 +19,10 @@ use crate::cli::sync::{create_folder, sync_folder};
 #[derive(Debug, Args)]
 #[command(after_help = "\
 The layout is that of mongodump: TO/database/collection.bson with the documents, and collection.metadata.json with options and
-indexes beside it. Each collection is of one moment, and several are of several moments: `treedb backup` copies everything as of
-one moment, users included, which a dump leaves out.
+indexes beside it. Each collection is of one moment, and several are of several moments, unless --oplog adds what was changed
+meanwhile: then `treedb restore --oplog-replay` or `mongorestore --oplogReplay` makes of them what there was when the dump ended.
+`treedb backup` copies everything as of one moment, users included, which a dump leaves out. What is changed after the dump can be
+archived: see `treedb archive`.
 
 Files are written under temporary names and renamed when they are on disk. Until all are, TO has a file dump.unfinished, by which
 `treedb restore` refuses a dump that was interrupted. Those of an earlier dump of the same collections are replaced, compressed
@@ -28,7 +32,9 @@ into an empty directory for a copy of what there is now.
 Examples:
   treedb dump --dir ./data /mnt/dump
   treedb dump --uri mongodb://127.0.0.1:27017 --only shop --gzip /mnt/dump
-  treedb restore /mnt/dump --uri mongodb://127.0.0.1:27018 --drop")]
+  treedb restore /mnt/dump --uri mongodb://127.0.0.1:27018 --drop
+  treedb dump --uri mongodb://127.0.0.1:27017 --oplog /mnt/dump
+  treedb restore /mnt/dump --dir ./data --oplog-replay")]
 pub(in crate::cli) struct Dump {
     /// Where to: a directory, created if missing
     #[arg(value_name = "TO")]
@@ -41,6 +47,9 @@ pub(in crate::cli) struct Dump {
     /// Compress the files
     #[arg(long)]
     gzip: bool,
+    /// Add oplog.bson, with what is changed during the dump. It fails if a collection is renamed meanwhile
+    #[arg(long, conflicts_with = "only")]
+    oplog: bool,
 }
 
 /// Whether a collection is wanted.
@@ -56,6 +65,7 @@ impl Dump {
     pub(in crate::cli) fn run(self) -> Result<ExitCode, Failure> {
         let mut place = self.place.open(false)?;
         let only = self.only.as_deref();
+        let since = self.oplog.then(|| place.oplog_end(End::Newest)).transpose()?;
         let mut wanted: Vec<(String, Listed, u64)> = Vec::new();
         for database in place.databases()? {
             for listed in place.collections(&database)? {
@@ -76,17 +86,49 @@ impl Dump {
         let mut folders = BTreeSet::new();
         create_folder(&self.to)?;
         let unfinished = Unfinished::mark(&self.to)?;
+        // That of an earlier dump says nothing of this one.
+        remove(&self.to.join(oplog::FILE))?;
         for (database, listed, _) in wanted {
             let folder = self.to.join(escaped(&database));
             create_folder(&folder)?;
             self.collection(&mut place, &folder, &database, listed, &mut documents, &mut progress)?;
             folders.insert(folder);
         }
+        if let Some(since) = since {
+            self.oplog(&mut place, since)?;
+            folders.insert(self.to.clone());
+        }
         folders.iter().try_for_each(|folder| sync_folder(folder))?;
         unfinished.complete()?;
         progress.finish(documents, &format!("to {}", self.to.display()));
         place.close()?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Writes what was changed since the dump began.
+    fn oplog(&self, place: &mut Place, since: Timestamp) -> Result<(), Failure> {
+        let until = place.oplog_end(End::Newest)?;
+        let mut sink = Sink::named(self.to.join(oplog::FILE), self.gzip)?;
+        let mut first = None;
+        place.oplog(since, until, &mut |entry| {
+            first = first.or(Some(entry.get_timestamp("ts")?));
+            let renamed = entry.get_document("o").is_ok_and(|o| o.get_str("renameCollection").is_ok());
+            if renamed && entry.get_str("op").is_ok_and(|op| op == "c") {
+                return Err(Failure(
+                    "a collection was renamed during the dump, which may have it under neither name: dump again"
+                        .to_owned(),
+                ));
+            }
+            sink.write(entry.as_bytes())
+        })?;
+        if first != Some(since) {
+            return Err(Failure(format!(
+                "the oplog no longer has the changes since the dump began, at {}: keep them for longer (treedb serve --change-hours, \
+                 --change-bytes)",
+                shown(since)
+            )));
+        }
+        sink.complete()
     }
 
     fn collection(

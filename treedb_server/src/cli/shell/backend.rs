@@ -5,23 +5,18 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bson::{RawBsonRef, RawDocumentBuf, rawdoc};
-use tokio::runtime::Runtime;
 use treedb_collections::{Database, Options};
 
-use crate::access::Access;
+use crate::cli::local::Local;
 use crate::cli::mongo_client::{HangUp, MongoClient, Uri};
 use crate::cli::{Failure, error_hints};
-use crate::config::Limits;
-use crate::context::Context;
 use crate::mongo::connection::Session;
-use crate::mongo::in_process;
-use crate::mongo::sessions::Which;
-use crate::mongo::topology::Topology;
 
 /// A server or a directory.
 pub(super) enum Backend {
     Server(Box<Remote>),
-    Directory(Box<Local>),
+    /// With its name.
+    Directory(Box<Local>, String),
 }
 
 /// A server, to which the connection is made again if it was lost.
@@ -29,14 +24,6 @@ pub(super) struct Remote {
     uri: Uri,
     /// With the number that the server gives it.
     client: Option<(MongoClient, i32)>,
-}
-
-/// A directory with an engine of its own.
-pub(super) struct Local {
-    name: String,
-    runtime: Runtime,
-    context: Arc<Context>,
-    session: Arc<Session>,
 }
 
 /// What Ctrl-C has to stop.
@@ -125,26 +112,15 @@ impl Backend {
         let durability = options.durability;
         let database =
             Database::open_with(dir, options).map_err(|error| error_hints::directory(dir, &error))?;
-        let access = Access::new(database.clone(), false)?;
-        let limits = Limits { blocking_threads: 8, ..Limits::default() };
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .max_blocking_threads(limits.threads())
-            .enable_all()
-            .build()?;
-        let context =
-            Context::new(database, dir.to_owned(), durability, limits, Topology::Standalone, access);
-        let context = Arc::new(context);
-        let session = Arc::new(Session::new(context.next_connection(), ([127, 0, 0, 1], 0).into(), None));
-        let name = dir.display().to_string();
-        Ok(Backend::Directory(Box::new(Local { name, runtime, context, session })))
+        let local = Local::new(database, dir, durability)?;
+        Ok(Backend::Directory(Box::new(local), dir.display().to_string()))
     }
 
     /// Whether a command would not have to connect first.
     pub(super) fn is_connected(&self) -> bool {
         match self {
             Backend::Server(remote) => remote.client.is_some(),
-            Backend::Directory(_) => true,
+            Backend::Directory(..) => true,
         }
     }
 
@@ -155,7 +131,7 @@ impl Backend {
                 Some(user) => format!("{} as {user}", remote.uri),
                 None => remote.uri.to_string(),
             },
-            Backend::Directory(local) => local.name.clone(),
+            Backend::Directory(_, name) => name.clone(),
         }
     }
 
@@ -170,17 +146,16 @@ impl Backend {
                 **remote = other;
                 Ok(())
             }
-            Backend::Directory(_) => Err(Failure("a directory has no users to log in as".to_owned())),
+            Backend::Directory(..) => Err(Failure("a directory has no users to log in as".to_owned())),
         }
     }
 
     /// Runs a command, which names its database (`$db`), and returns its reply, error or not.
     pub(super) fn ask(&mut self, command: &RawDocumentBuf, stop: &Stop) -> Result<RawDocumentBuf, Failure> {
         match self {
-            Backend::Directory(local) => {
-                *stop.lock() = Some(Running::Local(Arc::clone(&local.session)));
-                let run = in_process::run(command, &local.context, &local.session, None);
-                let reply = local.runtime.block_on(run);
+            Backend::Directory(local, _) => {
+                *stop.lock() = Some(Running::Local(Arc::clone(local.session())));
+                let reply = local.ask(command);
                 *stop.lock() = None;
                 Ok(reply)
             }
@@ -202,18 +177,9 @@ impl Backend {
 
     /// Makes sure that everything written is on disk.
     pub(super) fn close(self) -> Result<(), Failure> {
-        let Backend::Directory(local) = self else { return Ok(()) };
-        let Local { runtime, context, session, .. } = *local;
-        drop((runtime, session));
-        // Cursors hold snapshots of the database that is about to be closed.
-        context.cursors.clear();
-        context.sessions.end(&[Which::All], &context.cursors);
-        match Arc::try_unwrap(context) {
-            Ok(Context { database, access, .. }) => {
-                drop(access);
-                Ok(database.close()?)
-            }
-            Err(context) => Ok(context.database.checkpoint()?),
+        match self {
+            Backend::Directory(local, _) => local.close(),
+            Backend::Server(_) => Ok(()),
         }
     }
 }

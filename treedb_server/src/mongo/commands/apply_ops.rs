@@ -29,6 +29,7 @@ use crate::mongo::sessions::CommandScope;
 /// The commands that an entry may hold, and their errors that say that there is nothing to do: an entry may be applied twice.
 const DEFINITIONS: &[(&str, &[ErrorCode])] = &[
     ("collMod", &[ErrorCode::NamespaceNotFound, ErrorCode::IndexNotFound]),
+    ("convertToCapped", &[ErrorCode::NamespaceNotFound]),
     ("create", &[ErrorCode::NamespaceExists]),
     ("createIndexes", &[]),
     ("drop", &[]),
