@@ -73,7 +73,7 @@ def test_a_backup_is_restored_as_it_was_before_the_accident(tmp_path):
         # With a slash, as a shell completes it.
         done = treedb("restore", tmp_path / "backup", "--dir", f"{to}/", "--at", moment.isoformat())
         assert done.returncode == 0, done.stderr
-        assert not (tmp_path / f"restored{number}.rewinding").exists()
+        assert not (tmp_path / f"restored{number}.restoring").exists()
         assert treedb("check", "--dir", to).returncode == 0
         assert served(to) == expected, done.stderr
     # From the directory of the server, after it has stopped.
@@ -98,7 +98,7 @@ def test_a_moment_that_cannot_be_restored_is_refused_and_nothing_is_left(tmp_pat
     ):
         done = treedb("restore", tmp_path / "data", "--dir", to, "--at", at)
         assert done.returncode != 0 and why in done.stderr, done.stderr
-        assert not to.exists() and not (tmp_path / "to.rewinding").exists()
+        assert not to.exists() and not (tmp_path / "to.restoring").exists()
     with serving(tmp_path / "data", "--change-log", "on") as client:
         client.shop.orders.insert_one({"_id": 2})
     done = treedb("restore", tmp_path / "data", "--dir", to, "--at", "2001-01-01T00:00:00Z")
