@@ -31,6 +31,10 @@ SELECT wanted, f.* FROM unnest(array['{"n": 2}', '{"n": 2.0}', '{"n": {"$numberD
     '{"_id": 7}', '{"_id": 7.0}', '{"_id": "x"}', '{"_id": true}', '{"_id": null}', '{"_id": {"$oid": "0123456789abcdef01234567"}}', '{"_id": {"$date": "2020-01-01T00:00:00Z"}}', '{"_id": 99999}',
     '{"tags": 3}', '{"tags": "x"}', '{"tags": []}', '{"at.x": 3}', '{"at.x": "3"}', '{"at": 3}', '{"code": "c77"}', '{"code": "C77"}', '{"code": 3}', '{"s": "s3"}', '{"s": 3}',
     '{"w.a": 1}', '{"w": 1}', '{"part": 2}', '{"part": 5}', '{"text": "text"}', '{"none": 1}', '{"": 1}', '{}']) wanted, found(wanted) f;
+-- A scan that begins again with another filter: by one key, by several indexes, by all rows, and by one key again.
+SELECT w, c.n = (SELECT count(*) FROM find('p', w::bson, '{"hint": {"$natural": 1}}')) AS as_scanned
+FROM unnest(array['{"code": "c9"}', '{"n": 2, "tags": 3}', '{"n": 2}', '{"n": {"$gt": 1}}', '{"none": 1}', '{"code": "c9"}', NULL, '{"code": "c10"}', '{"code": "none"}']) w,
+    LATERAL (SELECT count(*) AS n FROM p WHERE doc @@ w::bson) c;
 -- Errors in a filter are the same.
 SELECT * FROM find('p', '{"$where": 1}');
 SELECT * FROM find('p', '{"$n": 2}');

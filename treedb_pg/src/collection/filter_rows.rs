@@ -20,6 +20,7 @@ use crate::shim::datum::Datum;
 use crate::shim::error::accept;
 use crate::shim::filter_scan::{FilteredRows, Given, Scanned};
 use crate::shim::heap;
+use crate::shim::relation::OpenTable;
 use crate::shim::row_claims::RowClaims;
 use crate::shim::row_order::RowOrder;
 use crate::shim::snapshot::Registered;
@@ -160,8 +161,14 @@ impl FilteredRows for FilterRows {
         estimate::share(table, filter, exact)
     }
 
-    fn open(table: Scanned, filter: Datum<'_>, order: Option<RowOrder>, snapshot: Registered) -> Self {
-        let mut reader = Reader::without_indexes(Table::of_plan(table), snapshot);
+    fn open(
+        table: OpenTable,
+        column: i16,
+        filter: Datum<'_>,
+        order: Option<RowOrder>,
+        snapshot: Registered,
+    ) -> Self {
+        let mut reader = Reader::without_indexes(Table { relation: table, doc: column }, snapshot);
         let search = Search::begin(&mut reader, filter, order.as_ref());
         let size = search.first_batch();
         FilterRows {
@@ -193,6 +200,7 @@ impl FilteredRows for FilterRows {
             self.search.rewind();
         } else {
             self.keys_before += self.search.keys_examined();
+            self.reader.ensure_slot();
             self.search = Search::begin(&mut self.reader, filter, self.order.as_ref());
         }
         self.size = self.search.first_batch();
@@ -207,8 +215,13 @@ impl FilteredRows for FilterRows {
         }
     }
 
-    fn slot(&self) -> Slot {
-        Slot::new(self.reader.table.relation.get())
+    fn slot(&mut self) -> Slot {
+        let lent = match self.search {
+            // No row is fetched for this one.
+            Search::Point(_) => self.reader.lend_slot(),
+            Search::Plan(_) | Search::Ordered(_) => None,
+        };
+        lent.unwrap_or_else(|| Slot::new(self.reader.table.relation.get()))
     }
 
     fn next(&mut self, slot: &mut Slot) -> bool {
@@ -237,6 +250,10 @@ impl FilteredRows for FilterRows {
                 claims.add_keys(self.search.keys_examined() - before);
             }
         }
+    }
+
+    fn is_done(&self) -> bool {
+        !self.more && self.taken >= self.batch.len()
     }
 
     fn explain(running: Option<&Self>, given: &Given<'_>, shown: &mut Explanation<'_>) {

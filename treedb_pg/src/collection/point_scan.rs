@@ -11,6 +11,9 @@ use treedb_query::query::{Counters, Filter, PointLookup, PointQuery, Query, Resu
 use super::reader::Reader;
 use crate::types::bson;
 
+/// Most keys have no more bytes.
+const USUAL_KEY: usize = 32;
+
 /// A filter that may be answered by one key of an index.
 pub(super) struct PointFilter<'f> {
     filter: &'f RawDocument,
@@ -54,7 +57,7 @@ impl<'f> PointFilter<'f> {
     /// The rows that match; `None` if no index says so by a key alone. Indexes on the field are open then.
     pub(super) fn scan(&self, reader: &mut Reader) -> Option<PointScan> {
         reader.open_on(self.field);
-        let mut key = Vec::new();
+        let mut key = Vec::with_capacity(USUAL_KEY);
         let lookup = match self.lookup(reader, &mut key) {
             Some(lookup) if reader.key_decides(lookup.index, &key) => lookup,
             _ => {

@@ -117,8 +117,8 @@ impl Reader {
     }
 
     fn knowing(table: Table, known: Rc<Known>, snapshot: Registered) -> Reader {
-        let fetch = Fetch::begin(&table.relation);
-        let spare = Cell::new(Some(Slot::new(table.relation.get())));
+        let (fetch, slot) = Fetch::begin_with_slot(&table.relation);
+        let spare = Cell::new(Some(slot));
         let (indexes, infos, statistics) = (Vec::new(), Vec::new(), KnownStatistics::default());
         let (search_index, visible, shared, claims) = (None, None, None, None);
         Reader {
@@ -198,6 +198,18 @@ impl Reader {
             |index: &Index| matches!(index.def.keys.as_slice(), [only] if only.path.parts().len() == 1);
         let key_sets = |index: &&Index| index.kind == Kind::KeySets && keyset_scan::is_whole(key);
         self.indexes.get(index).filter(key_sets).is_some_and(on_field) && self.snapshot.get().is_mvcc()
+    }
+
+    /// The slot that rows are fetched into, for a caller that fetches none from here until [`Reader::ensure_slot`].
+    pub(super) fn lend_slot(&mut self) -> Option<Slot> {
+        self.spare.take()
+    }
+
+    /// Makes sure that there is a slot that rows are fetched into: one that is made while the reader reads would be in memory that is
+    /// not kept.
+    pub(super) fn ensure_slot(&mut self) {
+        let slot = self.spare.take().unwrap_or_else(|| Slot::new(self.table.relation.get()));
+        self.spare.set(Some(slot));
     }
 
     /// Prepares for a plan that was chosen: one that is covered may need no rows.

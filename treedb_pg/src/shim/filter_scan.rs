@@ -18,6 +18,7 @@ use super::custom_scan::argument_of;
 use super::datum::{Datum, Layout};
 use super::memory::Context;
 use super::prepared::{ImpliedCall, Prepared};
+use super::relation::{OpenTable, Table};
 use super::row_claims::RowClaims;
 use super::row_order::RowOrder;
 use super::scan_node::{NodeMethods, ScanNode, store_virtual};
@@ -65,20 +66,28 @@ pub(crate) trait FilteredRows: Sized + 'static {
     /// Which share of the rows matches; `None` if nothing is known. It must not raise errors either.
     fn share(table: Scanned, filter: &Argument<'_>, exact: bool) -> Option<f64>;
 
-    /// Begins a search under the snapshot of the statement. With an order, rows come in that order, whether an index gives it
-    /// or not.
-    fn open(table: Scanned, filter: Datum<'_>, order: Option<RowOrder>, snapshot: Registered) -> Self;
+    /// Begins a search under the snapshot of the statement; `column` of the table has the documents. With an order, rows come in
+    /// that order, whether an index gives it or not.
+    fn open(
+        table: OpenTable,
+        column: i16,
+        filter: Datum<'_>,
+        order: Option<RowOrder>,
+        snapshot: Registered,
+    ) -> Self;
     /// Begins it again, with another filter perhaps.
     fn reopen(&mut self, filter: Datum<'_>);
     /// Whether every row that is returned for this filter matches it.
     fn finds_matches(&self) -> bool;
     /// Returns only rows of blocks that this process claims, from the next one on; `None`: all processes are done.
     fn divide(&mut self, claims: Option<RowClaims>);
-    /// A slot for a row.
-    fn slot(&self) -> Slot;
+    /// A slot for a row. Called once, when the search has begun.
+    fn slot(&mut self) -> Slot;
     /// Puts the next row that the snapshot shows into the slot; false if there is none. Every row that matches must be
     /// returned once, others may be.
     fn next(&mut self, slot: &mut Slot) -> bool;
+    /// Whether the row that was returned last is known to be the last one.
+    fn is_done(&self) -> bool;
 
     /// Shows the search in EXPLAIN: `running` if it has been executed.
     fn explain(running: Option<&Self>, given: &Given<'_>, shown: &mut Explanation<'_>);
@@ -200,7 +209,7 @@ unsafe fn order_of(node: *mut pg_sys::CustomScanState) -> Option<(RowOrder, *mut
     // SAFETY: `filter_path` makes plans with a second expression if they have an order, and numbers that belong to it.
     unsafe {
         let plan = (*node).ss.ps.plan.cast::<pg_sys::CustomScan>();
-        if pg_sys::list_length((*plan).custom_exprs) < 2 {
+        if (*(*plan).custom_exprs).length < 2 {
             return None;
         }
         let value = unguarded::nth((*plan).custom_exprs, 1).cast();
@@ -305,9 +314,9 @@ impl<T: FilteredRows> ScanNode for Running<T> {
         // each. What was found last is not used any more once the scan's slot is clear.
         unsafe {
             let Some(found) = self.next(node) else { return };
-            let row = found.raw();
-            pg_sys::slot_getallattrs(row);
-            let columns = usize::try_from((*(*slot).tts_tupleDescriptor).natts).unwrap_or(0);
+            let columns = (*(*slot).tts_tupleDescriptor).natts;
+            found.decode(columns);
+            let (row, columns) = (found.raw(), usize::try_from(columns).unwrap_or(0));
             std::ptr::copy_nonoverlapping((*row).tts_values, (*slot).tts_values, columns);
             std::ptr::copy_nonoverlapping((*row).tts_isnull, (*slot).tts_isnull, columns);
             store_virtual(slot);
@@ -403,7 +412,11 @@ impl<T: FilteredRows> Running<T> {
         // SAFETY: the caller's.
         unsafe { self.ensure_open(node) };
         let Running { search, more, fresh, scratch, memory, .. } = self;
-        let (slot, search) = search.as_mut().filter(|_| *more)?;
+        let (slot, search) = search.as_mut()?;
+        if !*more {
+            slot.clear();
+            return None;
+        }
         // After an error there are no more rows.
         *more = false;
         let context = match std::mem::take(fresh) {
@@ -411,11 +424,12 @@ impl<T: FilteredRows> Running<T> {
             // SAFETY: what was allocated while an earlier row was looked for is not used later.
             false => unsafe { Context::emptied(scratch, c"TreeDB rows", memory) },
         };
-        *more = context.enter(|| search.next(slot));
-        if !*more {
+        let found = context.enter(|| search.next(slot));
+        *more = found && !search.is_done();
+        if !found {
             slot.clear();
         }
-        more.then_some(slot)
+        found.then_some(slot)
     }
 
     /// Evaluates the filter and begins the search; false if there are no rows, as it is NULL.
@@ -424,20 +438,22 @@ impl<T: FilteredRows> Running<T> {
     /// `node` is the plan state that this belongs to.
     unsafe fn open(&mut self, node: *mut pg_sys::CustomScanState) -> bool {
         // SAFETY: an expression of this node, of the type of documents, evaluated in the context for that, which is reset
-        // when the next row is asked for.
-        let (table, filter, snapshot) = unsafe {
+        // when the next row is asked for. The server has opened the table.
+        let (table, column, filter, snapshot) = unsafe {
             let Some(filter) = self.filter.value(node) else { return false };
             let state = (*node).ss.ps.state;
             // The search is dropped when the node ends.
             let snapshot = Registered::of_executor((*state).es_snapshot);
-            (plan_of(node).0, Datum::from_raw(filter, Layout::Varlena), snapshot)
+            let table = Table::from_raw((*node).ss.ss_currentRelation);
+            (table, number_of(node, COLUMN) as i16, Datum::from_raw(filter, Layout::Varlena), snapshot)
         };
         let Running { search, claims, memory, order, .. } = self;
         match search {
             Some((_, search)) => memory.enter(|| search.reopen(filter)),
             None => {
                 *search = Some(memory.enter(|| {
-                    let opened = T::open(table, filter, order.clone(), snapshot);
+                    let mut opened =
+                        T::open(OpenTable::again(table), column, filter, order.clone(), snapshot);
                     (opened.slot(), opened)
                 }));
             }

@@ -10,7 +10,7 @@
 //!
 //! * [`function`], [`declared`]: SQL-callable functions, and their SQL declarations compared at compile time
 //! * [`trigger`]: trigger functions
-//! * [`datum`], [`memory`], [`text`], [`rows`]: values that are read, made and returned
+//! * [`datum`], [`memory`], [`text`], [`rows`]: values that are read, made and returned; [`allocator`]: memory of our own
 //! * [`error`], [`error_frame`], [`fault`]: SQL errors; the server's on their way through Rust; faults on demand, for tests
 //! * [`subtransaction`], [`setting`]: what can be undone alone; settings
 //! * [`relation`], [`catalog`], [`expression`]: open relations; names, types and privileges; expressions of indexes
@@ -41,6 +41,7 @@
 //! * [`server`]: functions whose headers the generated bindings do not read; [`compat`]: what differs between the
 //!   server's versions; [`unguarded`]: functions that are called several in one boundary for errors
 
+pub(crate) mod allocator;
 pub(crate) mod analyze;
 pub(crate) mod btree_scan;
 pub(crate) mod buffer;

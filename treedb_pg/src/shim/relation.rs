@@ -621,6 +621,14 @@ impl OpenTable {
         opened
     }
 
+    /// Opens a table once more that is open already.
+    pub(crate) fn again(table: Table<'_>) -> OpenTable {
+        let raw = table.raw();
+        // SAFETY: open; it is counted once more, as closing it counts.
+        unsafe { unguarded::guard(|| unguarded::RelationIncrementReferenceCount(raw)) };
+        OpenTable(Rc::new(Opened(raw)))
+    }
+
     /// The same without an error: `None` if `oid` is gone, or not a plain table.
     pub(crate) fn open_quietly(oid: pg_sys::Oid, lock: LockMode) -> Option<OpenTable> {
         // SAFETY: the server returns null if there is no such relation any more.

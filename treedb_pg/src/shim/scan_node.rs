@@ -264,6 +264,19 @@ unsafe fn clear_virtual(slot: *mut pg_sys::TupleTableSlot) -> bool {
     }
 }
 
+/// Takes the row out of a slot.
+///
+/// # Safety
+/// A slot, which nobody else uses.
+unsafe fn clear(slot: *mut pg_sys::TupleTableSlot) {
+    // SAFETY: the caller's. Most slots that rows are read into are clear, or virtual ones whose values belong to nobody.
+    unsafe {
+        if !clear_virtual(slot) {
+            pg_sys::ExecClearTuple(slot);
+        }
+    }
+}
+
 /// Makes the values of a clear slot its row, as `ExecStoreVirtualTuple` does.
 ///
 /// # Safety
@@ -285,10 +298,7 @@ unsafe fn next_row<N: ScanNode>(node: *mut pg_sys::CustomScanState) -> *mut pg_s
     // SAFETY: the caller's.
     unsafe {
         let slot = (*node).ss.ss_ScanTupleSlot;
-        // Most slots that rows are read into are clear, or virtual ones whose values belong to nobody.
-        if !clear_virtual(slot) {
-            pg_sys::ExecClearTuple(slot);
-        }
+        clear(slot);
         if let Some(running) = running::<N>(node) {
             running.fetch(node, slot);
         }
@@ -392,7 +402,7 @@ unsafe extern "C-unwind" fn end<N: ScanNode>(node: *mut pg_sys::CustomScanState)
     guarded(|| {
         // SAFETY: see above. The scan's slot is cleared before the row that it points to goes away.
         unsafe {
-            pg_sys::ExecClearTuple((*node).ss.ss_ScanTupleSlot);
+            clear((*node).ss.ss_ScanTupleSlot);
             let state = &mut *node.cast::<State<N>>();
             if let Some(running) = state.running.as_mut() {
                 drop(running.take());

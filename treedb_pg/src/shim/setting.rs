@@ -221,7 +221,12 @@ macro_rules! on_load {
         #[unsafe(no_mangle)]
         unsafe extern "C-unwind" fn _PG_init() {
             // SAFETY: the outermost Rust frame below the server's, which is what the guard is for.
-            unsafe { $crate::shim::error_frame::guarded(|| $function()) }
+            unsafe {
+                $crate::shim::error_frame::guarded(|| {
+                    $crate::shim::allocator::keep_blocks();
+                    $function();
+                })
+            }
         }
     };
 }

@@ -68,22 +68,50 @@ impl Slot {
             if self.is_empty() {
                 return None;
             }
-            // What `slot_getattr` does for a column of a table.
-            if (*self.slot).tts_nvalid < column {
-                unguarded::slot_getsomeattrs_int(self.slot, i32::from(column));
-            }
+            self.decode(i32::from(column));
             let (value, null) =
                 ((*self.slot).tts_values.add(at).read(), (*self.slot).tts_isnull.add(at).read());
             (!null).then(|| Datum::from_raw(value, layout))
         }
     }
 
+    /// Decodes the values of the first columns of the row, as the header's `slot_getsomeattrs` does.
+    ///
+    /// # Safety
+    /// It holds a row with as many columns.
+    pub(super) unsafe fn decode(&self, columns: i32) {
+        // SAFETY: made by us, and the caller's.
+        unsafe {
+            if i32::from((*self.slot).tts_nvalid) < columns {
+                unguarded::slot_getsomeattrs_int(self.slot, columns);
+            }
+        }
+    }
+
     /// Takes the row out.
     pub(crate) fn clear(&mut self) {
+        if self.is_empty() {
+            return;
+        }
         // SAFETY: made by us; every slot has this operation (the header's `ExecClearTuple`).
         unsafe {
             if let Some(clear) = (*(*self.slot).tts_ops).clear {
-                unguarded::guard(|| clear(self.slot));
+                self.release(|slot| clear(slot));
+            }
+        }
+    }
+
+    /// Calls `work`, which gives up the row or the slot. Slots of heap do that without an error.
+    ///
+    /// # Safety
+    /// A function of the server's, called as it may be.
+    unsafe fn release(&self, work: impl FnOnce(*mut pg_sys::TupleTableSlot)) {
+        // SAFETY: made by us, and the caller's.
+        unsafe {
+            if ptr::eq((*self.slot).tts_ops, &raw const pg_sys::TTSOpsBufferHeapTuple) {
+                work(self.slot);
+            } else {
+                unguarded::guard(|| work(self.slot));
             }
         }
     }
@@ -93,7 +121,7 @@ impl Drop for Slot {
     fn drop(&mut self) {
         if may_release() {
             // SAFETY: made by us.
-            unsafe { unguarded::guard(|| unguarded::ExecDropSingleTupleTableSlot(self.slot)) }
+            unsafe { self.release(|slot| unguarded::ExecDropSingleTupleTableSlot(slot)) }
         }
     }
 }
@@ -166,6 +194,17 @@ impl Fetch {
             unguarded::guard(|| begin(raw))
         };
         Fetch { fetch, table: table.clone() }
+    }
+
+    /// The same, and a slot for the rows.
+    pub(crate) fn begin_with_slot(table: &OpenTable) -> (Fetch, Slot) {
+        let raw = table.get().raw();
+        // SAFETY: as above, and as for a slot alone. Begun looking up holds nothing but memory.
+        let (fetch, slot) = unsafe {
+            let begin = method((*(*raw).rd_tableam).index_fetch_begin);
+            unguarded::guard(|| (begin(raw), unguarded::table_slot_create(raw, ptr::null_mut())))
+        };
+        (Fetch { fetch, table: table.clone() }, Slot { slot, table: table.get().oid() })
     }
 
     /// Puts the version of the row that a snapshot shows into `slot`: `tid` is the root of a HOT chain, as an index

@@ -27,6 +27,7 @@ unsafe extern "C-unwind" {
     ) -> bool;
     pub(super) fn LockBuffer(buffer: Buffer, mode: c_int);
     pub(super) fn LockRelationOid(relation: Oid, mode: LOCKMODE);
+    pub(super) fn RelationIncrementReferenceCount(relation: Relation);
     pub(super) fn table_open(table: Oid, mode: LOCKMODE) -> Relation;
     pub(super) fn index_open(index: Oid, mode: LOCKMODE) -> Relation;
     pub(super) fn table_slot_create(table: Relation, list: *mut *mut List) -> *mut TupleTableSlot;

@@ -36,13 +36,83 @@ const EXTENDED: [&str; 16] = [
 
 /// The document that `text` is, if it is plain.
 pub(super) fn read(text: &str) -> Option<RawDocumentBuf> {
+    let document = one_field(text.as_bytes()).or_else(|| fields(text))?;
+    (document.as_bytes().len() <= MAX_DOCUMENT_SIZE).then_some(document)
+}
+
+/// The same of an object with one field, a whole number or a string, as filters of look-ups are: read without the parser for
+/// any JSON, which is so much code that a query that does little else has to wait for it. Of other text nothing is said.
+fn one_field(text: &[u8]) -> Option<RawDocumentBuf> {
+    let (name, rest) = quoted(after(text, b'{')?)?;
+    if name.starts_with(b"$") {
+        return None;
+    }
+    let rest = after(rest, b':')?;
+    let (value, rest) = match quoted(rest) {
+        Some((string, rest)) => (Value::String(string), rest),
+        None => whole_number(without_blanks(rest))?,
+    };
+    if !without_blanks(after(rest, b'}')?).is_empty() {
+        return None;
+    }
+    let mut writer = Writer::new(text.len() + 16);
+    writer.value(name, value);
+    Some(writer.finish())
+}
+
+/// `text` from the first byte on that is no white space.
+fn without_blanks(text: &[u8]) -> &[u8] {
+    let blank = |byte: &u8| matches!(byte, b' ' | b'\n' | b'\r' | b'\t');
+    text.get(text.iter().take_while(|byte| blank(byte)).count()..).unwrap_or_default()
+}
+
+/// What comes after `byte`, if `text` begins with it after white space.
+fn after(text: &[u8], byte: u8) -> Option<&[u8]> {
+    match without_blanks(text) {
+        [first, rest @ ..] if *first == byte => Some(rest),
+        _ => None,
+    }
+}
+
+/// The string without escapes that `text` begins with after white space, and what comes after it.
+fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
+    let text = after(text, b'"')?;
+    let end = text.iter().position(|byte| matches!(byte, b'"' | b'\\' | ..0x20))?;
+    let (string, rest) = text.split_at_checked(end)?;
+    Some((string, rest.strip_prefix(b"\"")?))
+}
+
+/// The whole number that `text` begins with, and what comes after its digits.
+fn whole_number(text: &[u8]) -> Option<(Value<'static>, &[u8])> {
+    /// So many digits are in 64 bits.
+    const MOST_DIGITS: usize = 18;
+    let (negative, text) = match text {
+        [b'-', digits @ ..] => (true, digits),
+        digits => (false, digits),
+    };
+    let count = text.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    let (digits, rest) = text.split_at_checked(count)?;
+    // -0 is a double, and no other number begins with 0.
+    if count == 0 || count > MOST_DIGITS || digits.starts_with(b"0") && (negative || count > 1) {
+        return None;
+    }
+    let value = digits.iter().fold(0_i64, |value, digit| value * 10 + i64::from(digit - b'0'));
+    Some((whole(if negative { -value } else { value }), rest))
+}
+
+/// A whole number in the smallest type that it fits into.
+fn whole(value: i64) -> Value<'static> {
+    i32::try_from(value).map_or(Value::Int64(value), Value::Int32)
+}
+
+/// The same of any object.
+fn fields(text: &str) -> Option<RawDocumentBuf> {
     let mut writer = Writer::new(text.len() + 16);
     let mut names = Vec::new();
     let mut json = serde_json::Deserializer::from_str(text);
     json.deserialize_map(Fields { writer: &mut writer, names: &mut names, depth: 1 }).ok()?;
     json.end().ok()?;
-    let document = writer.finish();
-    (document.as_bytes().len() <= MAX_DOCUMENT_SIZE).then_some(document)
+    Some(writer.finish())
 }
 
 /// Writes the fields of an object into the open document.
@@ -138,7 +208,7 @@ impl<'de> Visitor<'de> for Field<'_, 'de, '_> {
     }
 
     fn visit_i64<E>(self, value: i64) -> Result<(), E> {
-        self.put(i32::try_from(value).map_or(Value::Int64(value), Value::Int32))
+        self.put(whole(value))
     }
 
     fn visit_u64<E: Error>(self, value: u64) -> Result<(), E> {
