@@ -278,7 +278,7 @@ fn finds_counts_and_distinct_values_of_a_view_are_explained_as_its_pipeline() {
             let shown = Document::try_from(&*shown.unwrap()).unwrap();
             assert!(shown.contains_key("queryPlanner"), "{shown}");
             let stats = shown.get_document("executionStats").ok();
-            assert_eq!(stats.map(|stats| stats.get_i64("nReturned").unwrap()), expected, "{shown}");
+            assert_eq!(stats.map(|stats| stats.get_i32("nReturned").unwrap()), expected, "{shown}");
         }
     }
 }
