@@ -498,11 +498,8 @@ impl Collection {
     }
 
     /// The indexes, as MongoDB lists them: `{ v: 2, key: { year: 1 }, name: "year_1" }`. `None` if the collection
-    /// does not exist. `local.oplog.rs` has none.
+    /// does not exist.
     pub fn indexes(&self) -> Result<Option<Vec<Document>>> {
-        if self.namespace.is_oplog() {
-            return Ok(self.db.oplog_stats()?.map(|_| Vec::new()));
-        }
         self.snapshot()?.map(|(_, meta)| meta.list_indexes()).transpose()
     }
 
