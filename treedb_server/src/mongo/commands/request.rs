@@ -109,7 +109,14 @@ impl<'a> Request<'a> {
     fn refuse_to_change_the_oplog(&self) -> Result<()> {
         let reads = matches!(
             self.command.name,
-            "find" | "getMore" | "killCursors" | "count" | "distinct" | "aggregate" | "collStats"
+            "find"
+                | "getMore"
+                | "killCursors"
+                | "count"
+                | "distinct"
+                | "aggregate"
+                | "collStats"
+                | "listIndexes"
         );
         if reads || !self.is_about_the_oplog() {
             return Ok(());
