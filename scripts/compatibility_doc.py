@@ -147,7 +147,7 @@ OPTIONS = {
     "bulkWrite.nsInfo": [(BULK, "collections")],
     "bulkWrite.update": [(BULK, "update")],
     "collMod": [("coll_mod.rs", "run")],
-    "collMod.index": [("coll_mod.rs", "parse")],
+    "collMod.index": [("coll_mod.rs", "index_change")],
     "collStats": [("coll_stats.rs", "scale_factor")],
     "compact": [("compact.rs", "run")],
     "configureFailPoint": [("configure_fail_point.rs", "run")],

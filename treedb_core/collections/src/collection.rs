@@ -379,7 +379,7 @@ impl Collection {
     }
 
     /// The document that `explain` returns for a find, or with `counting` for a count: the winning and rejected plans and,
-    /// with `execute`, the execution statistics.
+    /// with `execute`, the execution statistics. Of a view it is that of the pipeline ([`Self::explain_pipeline`]).
     ///
     /// # Errors
     /// Those of [`Collection::find`].
@@ -389,6 +389,9 @@ impl Collection {
         counting: bool,
         execute: bool,
     ) -> Result<RawDocumentBuf> {
+        if let Some(pipeline) = self.pipeline_of_find(request)? {
+            return self.explain_pipeline(&pipeline, execute);
+        }
         let query = parse(request)?;
         let Some((reads, meta)) = self.snapshot()? else {
             let query = query.with_default_collation(&Collation::Simple)?;
@@ -410,7 +413,7 @@ impl Collection {
         request: &FindRequest,
         execute: bool,
     ) -> Result<RawDocumentBuf> {
-        if request.collation.is_some() {
+        if request.collation.is_some() || self.is_view()? {
             return self.explain_find(request, false, execute);
         }
         let query = parse(request)?;

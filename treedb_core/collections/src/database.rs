@@ -14,7 +14,6 @@ use crate::catalog::Catalog;
 use crate::catalog::meta::Meta;
 use crate::catalog::namespace::{Namespace, check_database};
 use crate::catalog::special::{indexes_of_series, make_capped};
-use crate::catalog::validator::Validator;
 use crate::changes::{self, ChangeLog};
 use crate::index::VectorMemory;
 use crate::maintenance::check::{self, CheckProgress, CollectionCheck};
@@ -45,10 +44,6 @@ pub(crate) struct Inner {
     pub(crate) changes: ChangeLog,
     pub(crate) intents: Arc<Intents>,
 }
-
-/// The options that `collMod` changes.
-const MODIFIABLE: [&str; 4] =
-    ["validator", "validationLevel", "validationAction", "changeStreamPreAndPostImages"];
 
 /// How an edit ended.
 enum Edited<T> {
@@ -197,67 +192,6 @@ impl Database {
         Ok(Collection::new(self.clone(), namespace))
     }
 
-    /// Changes options of a collection, as `collMod` does: those in `options` replace the old ones. `validator`,
-    /// `validationLevel` and `validationAction` apply to documents written from then on.
-    ///
-    /// # Errors
-    /// `NamespaceNotFound`; those of the validator's filter; `InvalidOptions` for an option that cannot be changed: `collation`, those that make
-    /// a collection capped, clustered or a time series.
-    pub fn modify_collection(&self, namespace: &str, options: Document) -> Result<()> {
-        let namespace = Namespace::parse(namespace)?;
-        if self.modify_view(&namespace, &options)? {
-            return Ok(());
-        }
-        if options.contains_key("viewOn") || options.contains_key("pipeline") {
-            return Err(QueryError::new(
-                ErrorCode::InvalidOptions,
-                format!("{namespace} is not a view: it has neither 'viewOn' nor 'pipeline'"),
-            ));
-        }
-        let mut txn = self.inner.store.begin_write()?;
-        let Some(mut meta) = self.inner.catalog.read(&txn, &namespace)? else {
-            return Err(Self::namespace_not_found(&namespace));
-        };
-        if options.contains_key("collation") {
-            return Err(QueryError::new(
-                ErrorCode::InvalidOptions,
-                "the collation of a collection cannot be changed: create another collection and copy the documents",
-            ));
-        }
-        if let Some(other) = options.keys().find(|name| !MODIFIABLE.contains(&name.as_str())) {
-            return Err(QueryError::new(
-                ErrorCode::InvalidOptions,
-                format!(
-                    "the option '{other}' of a collection cannot be changed like this: convert_to_capped and modify_capped change what a \
-                     capped collection holds, modify_index when documents expire"
-                ),
-            ));
-        }
-        if meta.special.time_field.is_some()
-            && let Some(other) = options.keys().find(|name| name.starts_with("valid"))
-        {
-            return Err(QueryError::new(
-                ErrorCode::InvalidOptions,
-                format!("'timeseries' is not allowed with '{other}'"),
-            ));
-        }
-        let description = options.clone();
-        meta.options.extend(options);
-        meta.validator = Validator::from_options(&meta.namespace, &meta.options, &meta.collation)?;
-        self.inner.catalog.write(&mut txn, &meta)?;
-        let mut edit = self.edit_in(&mut txn, Arc::new(meta))?;
-        if !description.is_empty() {
-            edit.record_modification(&description);
-        }
-        let recorded = edit.recorder.is_some();
-        edit.finish()?;
-        txn.commit()?;
-        if recorded {
-            self.after_commit();
-        }
-        Ok(())
-    }
-
     /// Makes a collection capped: it keeps its last documents only, of at most `size` bytes. Its indexes stay.
     ///
     /// # Errors
@@ -268,32 +202,12 @@ impl Database {
         if let Some(max) = max {
             limits.insert("max", number(max));
         }
-        self.change_limits(&Namespace::parse(namespace)?, &limits)
-    }
-
-    /// Changes limits of a capped collection: those of `size` and `max` that are given.
-    ///
-    /// # Errors
-    /// As [`Self::convert_to_capped`]; `InvalidOptions` if the collection is not capped.
-    pub fn modify_capped(&self, namespace: &str, limits: &Document) -> Result<()> {
         let namespace = Namespace::parse(namespace)?;
-        let reads = self.inner.store.begin_read()?;
-        if self.inner.catalog.find(&reads, &namespace)?.is_some_and(|meta| meta.special.capped.is_none()) {
-            return Err(QueryError::new(
-                ErrorCode::InvalidOptions,
-                format!("{namespace} is not capped: its limits cannot be changed"),
-            ));
-        }
-        drop(reads);
-        self.change_limits(&namespace, limits)
-    }
-
-    fn change_limits(&self, namespace: &Namespace, limits: &Document) -> Result<()> {
-        self.edit_documents(namespace, false, None, |edit| {
-            edit.record_modification(limits);
-            make_capped(edit, limits)
+        self.edit_documents(&namespace, false, None, |edit| {
+            edit.record_modification(&limits);
+            make_capped(edit, &limits)
         })?
-        .ok_or_else(|| Self::namespace_not_found(namespace))
+        .ok_or_else(|| Self::namespace_not_found(&namespace))
     }
 
     /// Drops a collection with its rows and indexes. False if there is none of that name. Open cursors keep their

@@ -29,7 +29,9 @@ mod tests;
 mod transaction;
 mod write;
 
+pub use catalog::index_change::{IndexChoice, IndexModification};
 pub use catalog::index_spec::IndexSpec;
+pub use catalog::modification::Modification;
 pub use catalog::namespace::{MAX_NAMESPACE, Namespace};
 pub use catalog::search_index::SearchIndex;
 pub use changes::{

@@ -23,7 +23,7 @@ use treedb_query::query::{self, ErrorCode, PlanSummary, interrupt};
 use super::error::CommandError;
 use super::protocol_code::ProtocolCode;
 use super::reply::BatchReply;
-use super::sessions::{OpenTransaction, SessionId};
+use super::sessions::{ClientSession, OpenTransaction, SessionId, Which};
 use crate::access::action::Action;
 use crate::access::identity::{Identity, UserId};
 use crate::access::resource::OwnedTarget;
@@ -79,6 +79,9 @@ pub(crate) struct Permission {
 pub(crate) trait Opener {
     /// Who the cursor belongs to; nobody, if clients do not authenticate.
     fn user(&self) -> Option<UserId>;
+
+    /// The session of the command, if it has one.
+    fn session(&self) -> Option<ClientSession>;
 
     /// What the command needed, and so the next batches do.
     ///
@@ -317,6 +320,8 @@ struct Slot {
     namespace: String,
     /// The user who opened it; nobody, if clients do not authenticate.
     owner: Option<UserId>,
+    /// The session in which it was opened.
+    session: Option<ClientSession>,
     /// What its next batches need.
     permissions: Arc<[Permission]>,
     used: Instant,
@@ -530,6 +535,18 @@ impl Cursors {
         old.len()
     }
 
+    /// Closes those that were opened in these sessions.
+    pub(crate) fn kill_of_sessions(&self, which: &[Which]) {
+        let mut slots = self.lock();
+        let is_meant =
+            |slot: &Slot| slot.session.is_some_and(|session| session.is_one_of(which, slot.owner.as_ref()));
+        let killed: Vec<(i64, Slot)> = slots.extract_if(|_, slot| is_meant(slot)).collect();
+        self.count(&slots);
+        // Dropping a cursor ends a snapshot: not under the lock.
+        drop(slots);
+        drop(killed);
+    }
+
     /// Closes all of them.
     pub(crate) fn clear(&self) {
         let all = std::mem::take(&mut *self.lock());
@@ -557,7 +574,8 @@ impl Cursors {
             salt += 1;
         };
         let namespace = cursor.namespace.clone();
-        let slot = Slot { namespace, owner, permissions, used: Instant::now(), cursor: Some(cursor) };
+        let (session, used) = (opener.session(), Instant::now());
+        let slot = Slot { namespace, owner, session, permissions, used, cursor: Some(cursor) };
         slots.insert(id, slot);
         self.opened.fetch_add(1, Ordering::Relaxed);
         self.count(&slots);
@@ -637,6 +655,10 @@ mod tests {
     impl Opener for Identity {
         fn user(&self) -> Option<UserId> {
             self.owner()
+        }
+
+        fn session(&self) -> Option<ClientSession> {
+            None
         }
 
         fn permissions(&self) -> Result<Vec<Permission>> {

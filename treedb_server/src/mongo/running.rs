@@ -13,6 +13,7 @@ use super::args::{Arg, number};
 use super::commands::Request;
 use super::cursors::Deadline;
 use super::error::CommandError;
+use super::sessions::ClientSession;
 use crate::operations::{Access, Done, Ended, Info, Kind, Usage, cut, show};
 
 /// A command that runs, until it is finished or dropped.
@@ -44,9 +45,18 @@ impl<'r> Running<'r> {
         let mut command = slots.buffer();
         show(request.body(), &mut command);
         let (kind, own) = (Kind::of(name), Arc::clone(&interrupt));
-        let lock = lock(request);
-        let before =
-            slots.replace(Info { opid, kind, lock, name, namespace, began, interrupt: own, command });
+        let (lock, session) = (lock(request), ClientSession::of(&request.fields));
+        let before = slots.replace(Info {
+            opid,
+            kind,
+            lock,
+            name,
+            namespace,
+            began,
+            session,
+            interrupt: own,
+            command,
+        });
         let entered = Some(Arc::clone(&interrupt).enter());
         Ok(Running { request, opid, began, lock, usage, before, interrupt, entered })
     }

@@ -125,6 +125,7 @@ impl<'r> Running<'r> {
             name: self.name,
             namespace: namespace.unwrap_or_default().to_owned(),
             began: self.began,
+            session: None,
             interrupt: Arc::clone(&interrupt),
             command: shown,
         });

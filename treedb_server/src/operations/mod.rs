@@ -25,6 +25,7 @@ pub(crate) use self::counters::{Access, Counts, Done, Kind, Usage, signed};
 use self::profiler::Profilers;
 pub(crate) use self::profiler::{Ended, EntryFilter, PROFILED, Profiler};
 pub(crate) use self::slots::{Connection, Info, SHOWN_BYTES, Slots, app_name, append_length, cut, show};
+use crate::mongo::sessions::Which;
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // Nothing is left half done when a holder panics: each change is one assignment or one insertion.
@@ -151,6 +152,13 @@ impl Operations {
         let connections = self.connections();
         let wanted = connections.iter().filter(|connection| is_wanted(&***connection));
         wanted.flat_map(|connection| slots::shown(&**connection, idle)).collect()
+    }
+
+    /// Tells the operations of these sessions to stop, but those of the connection `but`, which asks for it.
+    pub(crate) fn kill_of_sessions(&self, which: &[Which], but: i32) {
+        for connection in self.connections().iter().filter(|connection| connection.number() != but) {
+            connection.slots().kill_of_sessions(which, connection.identity().owner().as_ref());
+        }
     }
 
     /// The connection that runs the operation `opid`.

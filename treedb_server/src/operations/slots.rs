@@ -13,8 +13,9 @@ use treedb_query::query::interrupt::Interrupt;
 
 use super::counters::{Access, Kind, Usage};
 use super::{Operations, locked};
-use crate::access::identity::Identity;
+use crate::access::identity::{Identity, UserId};
 use crate::mongo::commands::hostname;
+use crate::mongo::sessions::{ClientSession, Which};
 
 /// Longer commands are shown by their first field and their length.
 pub(crate) const SHOWN_BYTES: usize = 1024;
@@ -61,6 +62,8 @@ pub(crate) struct Info {
     pub(crate) name: &'static str,
     pub(crate) namespace: String,
     pub(crate) began: Instant,
+    /// The session of a command of MongoDB's protocol that has one.
+    pub(crate) session: Option<ClientSession>,
     pub(crate) interrupt: Arc<Interrupt>,
     /// The command, or its beginning: see [`show`].
     pub(crate) command: Vec<u8>,
@@ -128,6 +131,13 @@ impl Slots {
         for info in locked(&self.0).operations.iter().filter(|info| info.opid == opid) {
             info.interrupt.kill();
         }
+    }
+
+    /// Tells what the connection of `user` runs in these sessions to stop.
+    pub(super) fn kill_of_sessions(&self, which: &[Which], user: Option<&UserId>) {
+        let running = locked(&self.0);
+        let is_meant = |info: &&Info| info.session.is_some_and(|session| session.is_one_of(which, user));
+        running.operations.iter().filter(is_meant).for_each(|info| info.interrupt.kill());
     }
 
     /// Tells whatever the connection runs to stop.

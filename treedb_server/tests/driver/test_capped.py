@@ -234,6 +234,52 @@ def test_when_the_documents_of_a_time_series_expire_is_changed(db):
     assert expiries() == [60] and db.s.count_documents({}) == 3
 
 
+def test_changes_of_a_collection_are_made_together_or_not_at_all(db):
+    db.create_collection("s", timeseries={"timeField": "t"}, expireAfterSeconds=3600)
+    db.create_collection("plain")
+    db.plain.create_index("n")
+    db.command("create", "view", viewOn="plain", pipeline=[])
+    before = {name: (db[name].options(), list(db[name].list_indexes())) for name in ("s", "plain")}
+    for collection, changes, expected in [
+        ("plain", {"validator": {"n": {"$gt": 0}}, "cappedSize": 4096}, 72),
+        ("plain", {"validator": {"n": {"$gt": 0}}, "index": {"name": "no", "hidden": True}}, 27),
+        ("plain", {"validationLevel": "moderate", "expireAfterSeconds": 5}, 72),
+        ("s", {"timeseries": {"granularity": "hours"}, "index": {"keyPattern": {"no": 1}, "hidden": True}}, 27),
+        ("s", {"expireAfterSeconds": 10, "index": {"name": "t_1", "expireAfterSeconds": -1}}, 67),
+        ("s", {"expireAfterSeconds": "off", "cappedMax": 5}, 72),
+        ("view", {"viewOn": "s", "pipeline": [], "cappedMax": 5}, 72),
+    ]:
+        assert code(db.command, {"collMod": collection, **changes}) == expected, changes
+        assert {name: (db[name].options(), list(db[name].list_indexes())) for name in ("s", "plain")} == before, changes
+    assert db.view.options()["viewOn"] == "plain"
+    reply = db.command({"collMod": "plain", "validator": {"n": {"$gt": 0}}, "index": {"keyPattern": {"n": 1}, "hidden": True}})
+    assert reply["hidden_new"] is True and db.plain.options()["validator"] == {"n": {"$gt": 0}}
+
+
+def test_the_option_and_the_index_by_which_a_time_series_expires_say_the_same(db):
+    def listed():
+        return db.s.options().get("expireAfterSeconds"), [index["expireAfterSeconds"] for index in db.s.list_indexes() if "expireAfterSeconds" in index]
+
+    db.create_collection("s", timeseries={"timeField": "t", "metaField": "m"})
+    # As in MongoDB, an index cannot say when all documents expire.
+    for keys, options in [("t", {}), ("m.at", {}), ("t", {"partialFilterExpression": {"n": 1}})]:
+        assert code(db.s.create_index, keys, expireAfterSeconds=60, **options) == 72
+    assert listed() == (None, [])
+    db.s.create_index("t", name="some", expireAfterSeconds=60, partialFilterExpression={"m.kind": "short"})
+    assert listed() == (None, [60])
+    db.s.drop_index("some")
+    db.s.create_index("t")
+    assert code(db.command, "collMod", "s", index={"name": "m_1_t_1", "expireAfterSeconds": 5}) in (67, 72)
+    db.command("collMod", "s", index={"name": "t_1", "expireAfterSeconds": 90})
+    assert listed() == (90, [90])
+    # What a dump has restored.
+    db.s.create_index("t", expireAfterSeconds=90)
+    db.command("collMod", "s", expireAfterSeconds=30)
+    assert listed() == (30, [30])
+    db.s.drop_index("t_1")
+    assert listed() == (None, [])
+
+
 def test_the_buckets_of_a_time_series_become_longer_only(db):
     series = {"timeField": "t", "metaField": "m"}
     db.create_collection("s", timeseries=series)

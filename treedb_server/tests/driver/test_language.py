@@ -309,3 +309,21 @@ def test_an_expression_over_a_large_array_ends_at_its_time_limit(db):
             repeated = {"$map": {"input": {"$range": [0, 40]}, "in": expression}}
             list(db.c.aggregate([{"$project": {"n": repeated}}], maxTimeMS=50))
         assert code(failure) == 50
+
+
+def test_a_request_with_thousands_of_conditions_or_names_is_answered_in_time(db):
+    """Conditions and names are not compared each with each: that of the planner's tests has more of them."""
+    names = [f"f{n}" for n in range(20_000)]
+    db.wide.insert_one({"_id": 1, **{name: 1 for name in names}})
+    db.wide.create_index("f1")
+    db.wide.create_index("f2")
+    either = [{"$or": [{"f1": n}, {"f2": {"$gte": 0}}]} for n in range(2_500)]
+    assert db.wide.count_documents({"$and": either}) == 1
+    assert len(db.wide.find_one({}, {name: 1 for name in names})) == 20_001
+    assert len(next(db.wide.aggregate([{"$project": {name: f"${name}" for name in names[:5_000]}}]))) == 5_001
+    with pytest.raises(OperationFailure) as failure:
+        db.wide.find_one({}, sort=[(name, 1) for name in names])
+    assert failure.value.code == 2
+    schema = {"required": names, "properties": {name: {"bsonType": "int"} for name in names}}
+    assert db.wide.count_documents({"$jsonSchema": schema}) == 1
+    assert db.wide.update_one({}, {"$set": {name: 2 for name in names}}).modified_count == 1

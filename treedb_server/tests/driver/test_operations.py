@@ -132,6 +132,26 @@ def test_an_index_build_is_killed_and_leaves_no_index(server, client, db):
     db.c.create_index("words")
 
 
+@pytest.mark.parametrize("kill", [
+    lambda client, lsid: client.admin.command("killAllSessions", []),
+    lambda client, lsid: client.admin.command("killAllSessionsByPattern", [{"lsid": lsid}]),
+    lambda client, lsid: client.admin.command("killSessions", [lsid]),
+], ids=["all", "by pattern", "own"])
+def test_killing_a_session_stops_what_it_runs_and_closes_its_cursors(server, client, slow, kill):
+    """And of those that are not meant nothing: an operation and a cursor without a session go on."""
+    with server.client() as other, other.start_session() as session, Wire(server) as wire:
+        found = other[slow.database.name].slow.find({}, session=session, batch_size=2)
+        next(found)
+        without = wire.command({"find": "slow", "batchSize": 2, "$db": slow.database.name})["cursor"]["id"]
+        join = in_background(lambda: list(other[slow.database.name].slow.aggregate(PAIRS, session=session, comment="of a session")))
+        wait_for(client, **{"command.comment": "of a session"})
+        kill(client, session.session_id)
+        assert join().code == 11601
+        assert code(lambda: list(found)) == 43
+        more = wire.command({"getMore": without, "collection": "slow", "batchSize": 2, "$db": slow.database.name})
+        assert len(more["cursor"]["nextBatch"]) == 2
+
+
 @pytest.mark.parametrize("arguments, expected", [
     ({}, 4), ({"op": "x"}, 14), ({"op": 2**40}, 26823), ({"op": 1, "nonsense": 1}, 40415)])
 def test_kill_op_refuses_bad_arguments(client, arguments, expected):

@@ -326,3 +326,7 @@ def test_large_events_are_split_and_a_stream_continues_within_one(db):
     with pytest.raises(OperationFailure) as failure:
         db.big.watch([*pipeline, {"$match": {}}])
     assert failure.value.code == 7182802
+
+
+def test_the_oplog_has_no_indexes(client, oplog):
+    assert list(oplog.list_indexes()) == []

@@ -71,6 +71,29 @@ def test_a_collection_that_does_not_exist_has_no_sizes_and_cannot_be_checked(db)
     assert code(lambda: list(db.none.aggregate([{"$collStats": {"latencyStats": {}}}]))) == 26
 
 
+def test_the_documents_between_two_keys_are_measured(films):
+    db, name = films.database, films.full_name
+    films.create_index([("year", 1), ("_id", -1)])
+    films.create_index("cast")
+
+    def measured(**options):
+        reply = db.command("dataSize", name, **options)
+        return reply["numObjects"], reply["size"]
+
+    def those(found):
+        return len(found), sum(len(bson.encode(document)) for document in found)
+
+    assert measured(min={"_id": 3}, max={"_id": 7}) == those(list(films.find({"_id": {"$gte": 3, "$lt": 7}})))
+    # A document is counted once, however many of its elements are between them.
+    assert measured(keyPattern={"cast": 1}, min={"cast": "p3"}, max={"cast": "p5"}) == those(list(films.find({"_id": {"$in": [2, 3, 4]}})))
+    keys = {"min": {"year": 1991, "_id": bson.MaxKey()}, "max": {"year": 1993, "_id": bson.MaxKey()}}
+    assert measured(keyPattern={"year": 1, "_id": -1}, **keys) == those(list(films.find({"year": {"$in": [1991, 1992]}})))
+    for options, expected in [({"max": {"_id": 1}}, 2), ({"keyPattern": {"no": 1}, "min": {"no": 1}, "max": {"no": 2}}, 96)]:
+        with pytest.raises(OperationFailure) as failure:
+            measured(**options)
+        assert failure.value.code == expected
+
+
 @pytest.mark.parametrize("command, expected", [
     ({"collStats": "c", "scale": 0}, 51024),
     ({"collStats": "c", "scale": "x"}, 14),
@@ -79,7 +102,7 @@ def test_a_collection_that_does_not_exist_has_no_sizes_and_cannot_be_checked(db)
     ({"dataSize": 1}, 73),
     ({"dataSize": "c"}, 73),
     ({"dataSize": "elsewhere.c"}, 73),
-    ({"dataSize": "DB.c", "min": {"a": 1}}, 238),
+    ({"dataSize": "DB.c", "min": {"a": 1}}, 2),
     ({"validate": "c", "repair": True}, 238),
     ({"validate": 1}, 73),
     ({"compact": "c", "freeSpaceTargetMB": 5}, 238),

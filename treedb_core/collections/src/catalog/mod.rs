@@ -17,9 +17,10 @@
 //! | `validator` | validation of documents |
 
 pub(crate) mod cache;
-mod index_change;
+pub(crate) mod index_change;
 pub(crate) mod index_spec;
 pub(crate) mod meta;
+pub(crate) mod modification;
 pub(crate) mod namespace;
 mod options;
 mod rename;

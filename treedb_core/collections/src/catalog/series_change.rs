@@ -1,88 +1,141 @@
-//! Changing what the options of a collection say of its documents' dates, as `collMod` does: when those of a time series or a clustered
-//! collection expire, and the span of the buckets of a time series.
+//! When the documents of a time series or a clustered collection expire, and the span of the buckets of a time series.
+//!
+//! A time series has an index by date through which its documents are deleted, and the option `expireAfterSeconds`, which is listed: the two
+//! have the same number. So no other index of a time series deletes documents by date alone, whatever changes the index changes the option,
+//! and a time series without the index has no such option.
 
 use std::sync::Arc;
 
-use bson::{Bson, Document, RawDocumentBuf};
+use bson::{Bson, Document};
 
-use treedb_query::doc::Value;
+use treedb_query::doc::{Doc, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
-use treedb_query::index::ordered::{expiry, same_key_pattern};
+use treedb_query::index::ordered::{IndexDef, Kind, SortOrder, expiry};
 
-use crate::catalog::index_spec::IndexSpec;
-use crate::catalog::namespace::Namespace;
+use crate::catalog::meta::{IndexMeta, Meta};
 use crate::catalog::special::{change_span, indexes_of_series};
-use crate::database::Database;
-use crate::maintenance::index_build::expires;
+use crate::maintenance::index_build::{self, expires};
+use crate::write::edit::Edit;
 
-impl Database {
-    /// Sets how many seconds after their dates the documents of a time series or a clustered collection are deleted; `None` for never. A
-    /// time series that has no index by date gets one.
+impl Meta {
+    /// Whether this is the index that deletes documents as the collection's option `expireAfterSeconds` says, or would if there were one.
+    fn expires_by(&self, def: &IndexDef) -> bool {
+        match (&self.special.time_field, def.keys.as_slice()) {
+            (Some(field), [part]) => {
+                part.path.as_str() == field
+                    && part.direction == SortOrder::Ascending
+                    && def.options.kind == Kind::Values
+                    && def.options.partial.is_none()
+            }
+            (Some(_), _) => false,
+            (None, _) => self.special.clustered && def.is_id(),
+        }
+    }
+
+    /// Sets the option; `None` removes it.
+    fn set_expiry_option(&mut self, expire_after: Option<i64>) {
+        match expire_after {
+            Some(seconds) => drop(self.options.insert("expireAfterSeconds", seconds)),
+            None => drop(self.options.remove("expireAfterSeconds")),
+        }
+    }
+
+    /// Refuses a new index that deletes documents of a time series, unless it is about those with certain values of the `metaField`: when
+    /// the others expire is an option of the collection.
     ///
     /// # Errors
-    /// `NamespaceNotFound`; `InvalidOptions` for another collection; those of the number, and of creating the index.
-    pub fn modify_expiry(&self, namespace: &str, expire_after: Option<i64>) -> Result<()> {
+    /// `InvalidOptions`.
+    pub(crate) fn check_expiring_index(&self, def: &IndexDef) -> Result<()> {
+        if def.options.expire_after.is_none() || self.special.time_field.is_none() {
+            return Ok(());
+        }
+        let meta_field =
+            self.options.get_document("timeseries").and_then(|series| series.get_str("metaField"));
+        let source = def.options.partial.as_ref().map(|partial| partial.source());
+        let is_about_meta = source.zip(meta_field.ok()).is_some_and(|(filter, meta_field)| {
+            let mut paths = Doc::from(&*filter).elements().map(|element| element.name_str()).peekable();
+            paths.peek().is_some() && paths.all(|path| path.split('.').next() == Some(meta_field))
+        });
+        if is_about_meta {
+            return Ok(());
+        }
+        Err(QueryError::new(
+            ErrorCode::InvalidOptions,
+            "TTL indexes on time-series collections require a partialFilterExpression on the metaField: when all of its documents expire is \
+             the option 'expireAfterSeconds' of the collection",
+        ))
+    }
+}
+
+impl Edit<'_> {
+    /// Changes `expireAfterSeconds` of the collection. Returns the id and the name of an index that is to be built for it.
+    ///
+    /// # Errors
+    /// `InvalidOptions` for a collection that is neither a time series nor clustered; those of the number, and of creating the index.
+    pub(crate) fn change_expiry(&mut self, expire_after: Option<i64>) -> Result<Option<(i64, String)>> {
         if let Some(seconds) = expire_after {
             expiry(Value::Int64(seconds))?;
         }
-        let namespace = Namespace::parse(namespace)?;
-        let missing = self.edit(&namespace, false, None, |edit| {
-            let meta = Arc::make_mut(&mut edit.meta);
-            let by_date = match &meta.special.time_field {
-                None if !meta.special.clustered => {
-                    return Err(QueryError::new(
-                        ErrorCode::InvalidOptions,
-                        "'expireAfterSeconds' is only supported on time-series collections or when the 'clusteredIndex' option is specified",
-                    ));
-                }
-                field => field.as_ref().map(|field| RawDocumentBuf::try_from(&bson::doc! { field: 1 })).transpose()?,
-            };
-            match expire_after {
-                Some(seconds) => drop(meta.options.insert("expireAfterSeconds", seconds)),
-                None => drop(meta.options.remove("expireAfterSeconds")),
-            }
-            let mut ordered = meta.indexes.iter_mut().filter_map(|index| index.def.as_ordered_mut());
-            let index = ordered.find(|def| match &by_date {
-                Some(pattern) => def.options.partial.is_none() && same_key_pattern(&def.key_pattern(), pattern),
-                None => def.is_id(),
-            });
-            let found = index.is_some();
-            if let Some(def) = index {
-                def.options.expire_after = expire_after;
-            }
-            meta.sort_indexes();
-            edit.catalog.write(edit.txn, meta)?;
-            let said = expire_after.map_or(Bson::from("off"), Bson::from);
-            let missing = (!found && expire_after.is_some()).then(|| edit.meta.options.clone());
-            edit.record_modification(&bson::doc! { "expireAfterSeconds": said });
-            Ok(missing)
-        })?;
-        let missing = missing.ok_or_else(|| Database::namespace_not_found(&namespace))?;
-        if let Some(options) = missing {
-            for index in indexes_of_series(&options)?.iter().filter(|index| expires(index)) {
-                self.collection(namespace.as_str())?.create_index(IndexSpec::from_document(&index.spec()))?;
-            }
+        let meta = Arc::make_mut(&mut self.meta);
+        if meta.special.time_field.is_none() && !meta.special.clustered {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                "'expireAfterSeconds' is only supported on time-series collections or when the 'clusteredIndex' option is specified",
+            ));
         }
-        if expire_after.is_some() {
-            self.inner.ttl_monitor.start(self);
+        meta.set_expiry_option(expire_after);
+        let is_meant = |index: &IndexMeta| index.def.as_ordered().is_some_and(|def| meta.expires_by(def));
+        let found = meta.indexes.iter().position(is_meant);
+        if let Some(def) = found.and_then(|at| meta.indexes.get_mut(at)?.def.as_ordered_mut()) {
+            def.options.expire_after = expire_after;
         }
-        Ok(())
+        meta.sort_indexes();
+        self.catalog.write(self.txn, meta)?;
+        self.record_expiry(expire_after);
+        if found.is_some() || expire_after.is_none() {
+            return Ok(None);
+        }
+        match indexes_of_series(&self.meta.options)?.into_iter().find(expires) {
+            Some(def) => Ok(index_build::add(self, &def)?.map(|id| (id, def.name().to_owned()))),
+            None => Ok(None),
+        }
     }
 
-    /// Changes the span of the buckets of a time series, which are listed and nothing else, as its documents are not kept in buckets: by
-    /// `granularity`, or by `bucketMaxSpanSeconds` with `bucketRoundingSeconds`.
+    /// Undoes [`Self::change_expiry`] whose index `id` could not be built.
+    pub(crate) fn revert_expiry(&mut self, id: i64, expired_after: Option<i64>) -> Result<()> {
+        let meta = Arc::make_mut(&mut self.meta);
+        meta.set_expiry_option(expired_after);
+        self.catalog.write(self.txn, meta)?;
+        self.record_expiry(expired_after);
+        self.remove_indexes(|index| index.id == id && index.building.is_some()).map(drop)
+    }
+
+    /// Makes the option of the collection that of `def`, if this is the index by which its documents expire; false if it is another.
+    pub(crate) fn follow_index_expiry(&mut self, def: &IndexDef, expire_after: Option<i64>) -> Result<bool> {
+        if !self.meta.expires_by(def) {
+            return Ok(false);
+        }
+        let meta = Arc::make_mut(&mut self.meta);
+        meta.set_expiry_option(expire_after);
+        self.catalog.write(self.txn, meta)?;
+        self.record_expiry(expire_after);
+        Ok(true)
+    }
+
+    fn record_expiry(&mut self, expire_after: Option<i64>) {
+        let said = expire_after.map_or(Bson::from("off"), Bson::from);
+        self.record_modification(&bson::doc! { "expireAfterSeconds": said });
+    }
+
+    /// Changes the span of the buckets of a time series.
     ///
     /// # Errors
-    /// `NamespaceNotFound`; `InvalidOptions` for another collection, and for a span that is shorter than it was.
-    pub fn modify_series(&self, namespace: &str, changes: &Document) -> Result<()> {
-        let namespace = Namespace::parse(namespace)?;
-        let done = self.edit(&namespace, false, None, |edit| {
-            let meta = Arc::make_mut(&mut edit.meta);
-            meta.options = change_span(&meta.options, changes)?;
-            edit.catalog.write(edit.txn, meta)?;
-            edit.record_modification(&bson::doc! { "timeseries": changes.clone() });
-            Ok(())
-        })?;
-        done.ok_or_else(|| Database::namespace_not_found(&namespace))
+    /// `InvalidOptions` for another collection, and for a span that is shorter than it was.
+    pub(crate) fn change_buckets(&mut self, changes: &Document) -> Result<()> {
+        let meta = Arc::make_mut(&mut self.meta);
+        meta.options = change_span(&meta.options, changes)?;
+        self.catalog.write(self.txn, meta)?;
+        self.record_modification(&bson::doc! { "timeseries": changes.clone() });
+        Ok(())
     }
 }

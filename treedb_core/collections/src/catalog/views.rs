@@ -127,13 +127,25 @@ impl Database {
         Ok(txn.commit()?)
     }
 
-    /// Changes what a view reads, and its pipeline. False if there is no such view.
+    /// Changes what a view reads, and its pipeline. False if there is no such view. `of_collections` names a change that is asked for and that
+    /// only collections have.
     ///
     /// # Errors
-    /// Those of [`Self::create_view`].
-    pub(crate) fn modify_view(&self, namespace: &Namespace, options: &Document) -> Result<bool> {
+    /// Those of [`Self::create_view`]; `InvalidOptions`.
+    pub(crate) fn modify_view(
+        &self,
+        namespace: &Namespace,
+        options: &Document,
+        of_collections: Option<&str>,
+    ) -> Result<bool> {
         let mut txn = self.inner.store.begin_write()?;
         let Some(old) = self.inner.catalog.view(&txn, namespace)? else { return Ok(false) };
+        if let Some(other) = of_collections {
+            return Err(QueryError::new(
+                ErrorCode::InvalidOptions,
+                format!("option not supported on a view: {other}"),
+            ));
+        }
         if options.is_empty() {
             return Ok(true);
         }

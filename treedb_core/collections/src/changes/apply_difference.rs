@@ -4,13 +4,13 @@
 //! inserted and there moves to the end, and a difference within a field that is no longer a document or array is left out: an entry
 //! that comes later has made it something else.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use bson::{RawDocument, RawDocumentBuf};
 
 use treedb_query::access::{Change, Sink};
 use treedb_query::doc::write::Writer;
-use treedb_query::doc::{Doc, Element, Value};
+use treedb_query::doc::{Doc, Element, FieldsByName, Value};
 use treedb_query::error::{ErrorCode, QueryError, Result};
 use treedb_query::query::{Filter, Query, find_rows};
 
@@ -65,31 +65,33 @@ fn malformed(part: &Element<'_>) -> QueryError {
 /// What the difference makes of a document.
 fn applied(old: Doc<'_>, difference: Doc<'_>) -> Result<RawDocumentBuf> {
     let (mut removed, mut updated, mut inserted) = (Doc::EMPTY, Doc::EMPTY, Doc::EMPTY);
-    let mut parts: Vec<(&[u8], Doc<'_>)> = Vec::new();
+    let mut parts: HashMap<&[u8], Doc<'_>> = HashMap::new();
     for part in difference.elements() {
         match (part.name, part.value()) {
             (b"d", Value::Document(fields)) => removed = fields,
             (b"u", Value::Document(fields)) => updated = fields,
             (b"i", Value::Document(fields)) => inserted = fields,
-            ([b's', name @ ..], Value::Document(within)) => parts.push((name, within)),
+            ([b's', name @ ..], Value::Document(within)) => drop(parts.entry(name).or_insert(within)),
             _ => return Err(malformed(&part)),
         }
     }
+    let (mut is_removed, mut is_inserted) = (FieldsByName::new(removed), FieldsByName::new(inserted));
+    let (mut new, mut before) = (FieldsByName::new(updated), FieldsByName::new(old));
     let mut out = Writer::new(old.as_bytes().len() + 64);
     for field in old.elements() {
-        if removed.find(field.name).is_some() || inserted.find(field.name).is_some() {
+        if is_removed.find(field.name).is_some() || is_inserted.find(field.name).is_some() {
             continue;
         }
-        if let Some(new) = updated.find(field.name) {
+        if let Some(new) = new.find(field.name) {
             out.copy(&new);
             continue;
         }
-        match parts.iter().find(|(name, _)| *name == field.name) {
-            Some((_, within)) => change_within(field.name, &field, *within, &mut out)?,
+        match parts.get(field.name) {
+            Some(within) => change_within(field.name, &field, *within, &mut out)?,
             None => out.copy(&field),
         }
     }
-    updated.elements().filter(|field| old.find(field.name).is_none()).for_each(|field| out.copy(&field));
+    updated.elements().filter(|field| before.find(field.name).is_none()).for_each(|field| out.copy(&field));
     inserted.elements().for_each(|field| out.copy(&field));
     Ok(out.finish())
 }

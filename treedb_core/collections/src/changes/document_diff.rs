@@ -12,7 +12,7 @@
 use bson::RawDocumentBuf;
 
 use treedb_query::doc::write::Writer;
-use treedb_query::doc::{Doc, Element, Value};
+use treedb_query::doc::{Doc, Element, FieldsByName, Value};
 
 /// The difference; `None` if the fields of `new` are in an order that a difference cannot say.
 pub(super) fn document_diff(old: Doc<'_>, new: Doc<'_>) -> Option<RawDocumentBuf> {
@@ -39,7 +39,13 @@ fn within_value(old: &Element<'_>, new: &Element<'_>) -> Option<RawDocumentBuf> 
 }
 
 fn within_document(old: Doc<'_>, new: Doc<'_>, out: &mut Writer) -> Option<()> {
-    let mut kept = old.elements().filter(|field| new.find(field.name).is_some());
+    let mut after = FieldsByName::new(new);
+    let (mut kept, mut removed) = (Vec::new(), Vec::new());
+    for field in old.elements() {
+        let list = if after.find(field.name).is_some() { &mut kept } else { &mut removed };
+        list.push(field);
+    }
+    let mut kept = kept.into_iter();
     let (mut updated, mut inserted, mut parts) = (Writer::new(64), Writer::new(64), Vec::new());
     let (mut updates, mut inserts) = (false, false);
     for field in new.elements() {
@@ -59,7 +65,6 @@ fn within_document(old: Doc<'_>, new: Doc<'_>, out: &mut Writer) -> Option<()> {
             }
         }
     }
-    let removed: Vec<_> = old.elements().filter(|field| new.find(field.name).is_none()).collect();
     if !removed.is_empty() {
         let open = out.open_document(b"d");
         removed.iter().for_each(|field| out.value(field.name, Value::Bool(false)));

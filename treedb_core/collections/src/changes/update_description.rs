@@ -5,7 +5,7 @@ use bson::raw::{CString, cstr};
 use bson::{RawArrayBuf, RawBson, RawDocumentBuf, rawdoc};
 
 use treedb_query::doc::write::Writer;
-use treedb_query::doc::{Doc, Element, Value};
+use treedb_query::doc::{Doc, Element, FieldsByName, Value};
 use treedb_query::error::Result;
 
 /// Collects the parts of the description.
@@ -51,11 +51,12 @@ pub(super) fn describe(old: Doc<'_>, new: Doc<'_>, disambiguates: bool) -> Resul
 impl Description {
     fn documents(&mut self, old: Doc<'_>, new: Doc<'_>) {
         // Usually the fields are in the same order.
+        let (mut in_old, mut in_new) = (FieldsByName::new(old), FieldsByName::new(new));
         let mut parallel = old.elements();
         for element in new.elements() {
             let before = match parallel.next() {
                 Some(before) if before.name == element.name => Some(before),
-                _ => old.find(element.name),
+                _ => in_old.find(element.name),
             };
             match before {
                 Some(before) => self.values(&before, &element, name_of(&element)),
@@ -65,7 +66,7 @@ impl Description {
         let mut parallel = new.elements();
         for element in old.elements() {
             let there = parallel.next().is_some_and(|after| after.name == element.name);
-            if !there && new.find(element.name).is_none() {
+            if !there && in_new.find(element.name).is_none() {
                 let path = format!("{}{}", self.path, element.name_str());
                 self.disambiguate(&path, Some(name_of(&element)));
                 self.removed.push(path);

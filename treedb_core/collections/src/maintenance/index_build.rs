@@ -133,6 +133,7 @@ pub(crate) fn create(
             let mut new = Vec::new();
             for def in &definitions(&edit.meta.collation)? {
                 if let Some(id) = add(edit, def)? {
+                    def.as_ordered().map_or(Ok(()), |def| edit.meta.check_expiring_index(def))?;
                     new.push((id, def.name().to_owned()));
                 }
             }
@@ -299,6 +300,9 @@ pub(crate) fn drop_indexes(db: &Database, namespace: &Namespace, names: &[String
                 .collect();
             for def in &dropped {
                 edit.record_index(Defined::DropIndexes, def)?;
+                if let Some(def) = def.as_ordered().filter(|def| def.options.expire_after.is_some()) {
+                    edit.follow_index_expiry(def, None)?;
+                }
             }
             // With one that is being built to replace it.
             if !edit.remove_indexes(|index| index.def.name() == name)? {

@@ -12,6 +12,7 @@
 //! | `for_each` | documents of a find, borrowed |
 //! | `json` | documents as JSON text |
 //! | `aggregate` | pipelines over the collections of one snapshot |
+//! | `explain_pipeline` | what `explain` shows of a pipeline |
 //! | `parallel_scan` | a pipeline's first stages, run by several threads over parts of a collection |
 //! | `tail` | [`tail::Tail`]: the documents of a capped collection as they are inserted |
 //! | `top_k` | the first documents of a sort order |
@@ -20,6 +21,7 @@ pub(crate) mod aggregate;
 pub(crate) mod batch;
 pub(crate) mod cursor;
 mod distinct;
+mod explain_pipeline;
 mod for_each;
 pub(crate) mod json;
 pub(crate) mod of_view;

@@ -58,7 +58,7 @@ impl Collection {
     ///
     /// # Errors
     /// `InvalidPipelineOperator` for what only a collection has.
-    pub fn pipeline_of_find(&self, request: &FindRequest) -> Result<Option<AggregateRequest>> {
+    pub(crate) fn pipeline_of_find(&self, request: &FindRequest) -> Result<Option<AggregateRequest>> {
         if self.is_view()? { pipeline_of(request).map(Some) } else { Ok(None) }
     }
 }

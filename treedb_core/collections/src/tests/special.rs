@@ -232,7 +232,7 @@ fn a_find_in_a_view_is_that_find_in_what_its_pipeline_makes() {
 fn options_that_make_a_collection_what_it_is_are_not_changed_like_others() {
     let db = open(&SimDisk::new()).unwrap();
     let code = |namespace: &str, options: Document| {
-        db.modify_collection(namespace, options).map_err(|error| error.code)
+        db.modify_collection(namespace, options).map(drop).map_err(|error| error.code)
     };
     db.create_collection("x.plain", doc! {}).unwrap();
     db.create_collection("x.capped", doc! { "capped": true, "size": 4096 }).unwrap();
@@ -259,4 +259,50 @@ fn options_that_make_a_collection_what_it_is_are_not_changed_like_others() {
     assert_eq!(options("x.plain"), doc! {});
     assert_eq!(options("x.capped"), doc! { "capped": true, "size": 4096 });
     assert_eq!(code("x.capped", doc! { "validator": { "n": 1 }, "validationLevel": "moderate" }), Ok(()));
+}
+
+#[test]
+fn finds_counts_and_distinct_values_of_a_view_are_explained_as_its_pipeline() {
+    let db = open(&SimDisk::new()).unwrap();
+    let source = db.collection("x.source").unwrap();
+    let documents: Vec<_> = (0..20).map(|n| raw(&doc! { "_id": n, "a": n, "b": n % 2 })).collect();
+    source.insert_many(&documents, true).unwrap();
+    let view = db.create_view("x.view", "source", vec![doc! { "$match": { "a": { "$gt": 9 } } }]).unwrap();
+    let request = FindRequest::filter(rawdoc! { "b": 1 });
+    for (execute, expected) in [(true, Some(5)), (false, None)] {
+        for shown in [
+            view.explain_find(&request, false, execute),
+            view.explain_find(&request, true, execute),
+            view.explain_distinct("b", &request, execute),
+        ] {
+            let shown = Document::try_from(&*shown.unwrap()).unwrap();
+            assert!(shown.contains_key("queryPlanner"), "{shown}");
+            let stats = shown.get_document("executionStats").ok();
+            assert_eq!(stats.map(|stats| stats.get_i32("nReturned").unwrap()), expected, "{shown}");
+        }
+    }
+}
+
+#[test]
+fn changes_of_a_collection_are_made_together_or_not_at_all() {
+    let db = open(&SimDisk::new()).unwrap();
+    db.create_collection("x.c", doc! {}).unwrap();
+    let options = || db.list_collections("x").unwrap().pop().unwrap().options;
+    let validator = doc! { "validator": { "n": { "$gt": 0 } } };
+    let with = |index: &str| crate::Modification {
+        options: validator.clone(),
+        index: Some(crate::IndexModification {
+            index: crate::IndexChoice::Name(index.to_owned()),
+            hidden: Some(true),
+            expire_after: None,
+        }),
+        ..Default::default()
+    };
+    assert_eq!(db.modify_collection("x.c", with("none")).unwrap_err().code, ErrorCode::IndexNotFound);
+    let limits = crate::Modification { limits: doc! { "size": 4096 }, ..validator.clone().into() };
+    assert_eq!(db.modify_collection("x.c", limits).unwrap_err().code, ErrorCode::InvalidOptions);
+    assert_eq!(options(), doc! {});
+    let name = db.collection("x.c").unwrap().create_index(rawdoc! { "n": 1 }).unwrap();
+    assert!(!db.modify_collection("x.c", with(&name)).unwrap().unwrap().options.hidden);
+    assert_eq!(options(), validator);
 }

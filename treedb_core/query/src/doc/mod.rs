@@ -5,6 +5,7 @@
 //! gives a document its `_id` before it is stored. [`template`] rows store a document without the structure it shares
 //! with others.
 
+pub(crate) mod by_name;
 pub mod collation;
 pub mod compare;
 mod display;
@@ -22,6 +23,7 @@ mod validate;
 pub(crate) mod value;
 pub mod write;
 
+pub use by_name::FieldsByName;
 pub use collation::Collation;
 pub use field_peek::FieldPeek;
 pub use id::{Origin, with_current_timestamps, with_id};

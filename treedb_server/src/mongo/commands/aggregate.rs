@@ -1,12 +1,9 @@
 //! `aggregate`: a pipeline, run by the core.
 
-use std::time::Instant;
-
-use bson::raw::cstr;
-use bson::{RawArrayBuf, RawDocument, RawDocumentBuf, rawdoc};
+use bson::RawDocument;
 use treedb_collections::{AggregateRequest, Collection, Namespace, WatchRequest, Watched};
 use treedb_query::aggregate::check_stage_exists;
-use treedb_query::query::{self, Counters, ErrorCode};
+use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::find::hint;
@@ -70,61 +67,16 @@ fn read<'a>(
 /// Explains the pipeline of `command`, an `aggregate` of `collection`, and also executes it if `execute` is set.
 pub(super) fn explain(collection: &Collection, command: &RawDocument, execute: bool) -> Result {
     let parsed = read(args("aggregate", command).skip(1))?;
-    explain_pipeline(collection, &parsed.pipeline, command, execute)
+    explained(collection, &parsed.pipeline, command, execute)
 }
 
-/// The stages as MongoDB shows them: the initial find as `$cursor`, followed by the others; only the find if there are no others.
-pub(super) fn explain_pipeline(
+fn explained(
     collection: &Collection,
     pipeline: &AggregateRequest,
     command: &RawDocument,
     execute: bool,
 ) -> Result {
-    let started = Instant::now();
-    let name = collection.namespace();
-    let mut found = collection.database().explain_aggregate(name.as_str(), pipeline)?;
-    let mut search = found.planner.map(|planner| rawdoc! { "queryPlanner": planner });
-    let is_one_of = |stage: Option<&RawDocumentBuf>, names: &[&str]| {
-        let first = stage.and_then(|stage| stage.iter().next()).and_then(std::result::Result::ok);
-        first.is_some_and(|(name, _)| names.contains(&name.as_str()))
-    };
-    // Stages that write are not executed, nor those that begin with other documents than those of a search.
-    let writes = is_one_of(found.stages.last(), &["$out", "$merge"]);
-    let searches = search.is_some() || is_one_of(found.stages.first(), &["$vectorSearch"]);
-    if execute && searches && !writes {
-        let mut documents = collection.aggregate(pipeline)?;
-        let mut returned = 0;
-        for document in documents.by_ref() {
-            document?;
-            returned += 1;
-        }
-        let counters = Counters { returned, ..documents.counters() };
-        if let Some(search) = &mut search {
-            let stages =
-                search.get_document("queryPlanner").and_then(|planner| planner.get_document("winningPlan"));
-            let stages = stages.map(RawDocument::to_owned).unwrap_or_default();
-            let stats = query::explain::execution_stats(counters, started.elapsed(), stages);
-            search.append(cstr!("executionStats"), stats);
-        } else if let (Some(first), Some(work)) = (found.stages.first_mut(), documents.search_work()) {
-            let stats = query::explain::execution_stats(counters, started.elapsed(), work.shown());
-            first.append(cstr!("executionStats"), stats);
-        }
-    }
-    let mut reply = rawdoc! { "explainVersion": "1" };
-    match search {
-        Some(search) if found.stages.is_empty() => {
-            for field in &search {
-                let (name, value) = field?;
-                reply.append(name, value);
-            }
-        }
-        search => {
-            let mut stages = RawArrayBuf::new();
-            search.into_iter().for_each(|search| stages.push(rawdoc! { "$cursor": search }));
-            found.stages.into_iter().for_each(|stage| stages.push(stage));
-            reply.append(cstr!("stages"), stages);
-        }
-    }
+    let mut reply = collection.explain_pipeline(pipeline, execute)?;
     super::explain::append_command(&mut reply, command);
     Ok(reply)
 }
@@ -169,7 +121,7 @@ pub(super) fn run(request: &Request<'_>) -> Result {
         }
     };
     if explain {
-        return explain_pipeline(&database.collection(namespace.as_str())?, &pipeline, request.body(), false);
+        return explained(&database.collection(namespace.as_str())?, &pipeline, request.body(), false);
     }
     if let Some(mut open) = request.transaction() {
         let found = open.txn.collection(namespace.as_str())?.aggregate(&pipeline)?;

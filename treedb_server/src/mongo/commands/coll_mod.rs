@@ -2,78 +2,66 @@
 
 use bson::raw::cstr;
 use bson::{Bson, Document, RawBsonRef, RawDocument, RawDocumentBuf};
+use treedb_collections::{IndexChoice, IndexModification, Modification};
+use treedb_query::index::ordered::IndexDef;
 use treedb_query::query::ErrorCode;
 
 use super::Result;
 use super::create::{VALIDATION, images};
-use super::find::index_with_pattern;
 use super::request::Request;
 use super::writes::{flush_catalog_change, write_concern};
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 
 pub(super) fn run(request: &Request<'_>) -> Result {
-    let (mut options, mut index, mut durability) = (Document::new(), None, None);
-    let (mut limits, mut series, mut expire_after) = (Document::new(), None, None);
+    let (mut changes, mut durability) = (Modification::default(), None);
     for arg in request.args() {
         let arg = arg?;
         match arg.name {
             name if VALIDATION.contains(&name) => {
-                options.insert(name, Bson::try_from(arg.value())?);
+                changes.options.insert(name, Bson::try_from(arg.value())?);
             }
             "changeStreamPreAndPostImages" => {
                 images(&arg)?;
-                options.insert(arg.name, Bson::try_from(arg.value())?);
+                changes.options.insert(arg.name, Bson::try_from(arg.value())?);
             }
-            "index" => index = Some(IndexChange::parse(arg.document()?)?),
+            "index" => changes.index = Some(index_change(arg.document()?)?),
             "expireAfterSeconds" => {
-                expire_after = Some(match arg.value() {
+                changes.expire_after = Some(match arg.value() {
                     RawBsonRef::String("off") => None,
                     _ => Some(arg.integer()?),
                 });
             }
-            "timeseries" => series = Some(span(Document::try_from(arg.document()?)?)?),
+            "timeseries" => changes.buckets = Some(span(Document::try_from(arg.document()?)?)?),
             "cappedSize" => {
-                limits.insert("size", arg.integer()?);
+                changes.limits.insert("size", arg.integer()?);
             }
             "cappedMax" => {
-                limits.insert("max", arg.integer()?);
+                changes.limits.insert("max", arg.integer()?);
             }
             "viewOn" => {
-                options.insert(arg.name, arg.str()?);
+                changes.options.insert(arg.name, arg.str()?);
             }
             "pipeline" => {
-                options.insert(arg.name, Bson::try_from(RawBsonRef::Array(arg.array()?))?);
+                changes.options.insert(arg.name, Bson::try_from(RawBsonRef::Array(arg.array()?))?);
             }
             "writeConcern" => durability = write_concern(arg.document()?)?,
             _ => arg.ignored_or_unknown()?,
         }
     }
     // Who may change a view is decided by both.
-    if options.contains_key("viewOn") != options.contains_key("pipeline") {
+    if changes.options.contains_key("viewOn") != changes.options.contains_key("pipeline") {
         return Err(CommandError::new(
             ErrorCode::InvalidOptions,
             "Must specify both 'viewOn' and 'pipeline' when modifying a view",
         ));
     }
     let namespace = request.namespace()?;
-    request.context.database.modify_collection(namespace.as_str(), options)?;
-    if !limits.is_empty() {
-        request.context.database.modify_capped(namespace.as_str(), &limits)?;
-    }
-    if let Some(changes) = series {
-        request.context.database.modify_series(namespace.as_str(), &changes)?;
-    }
-    if let Some(expire_after) = expire_after {
-        request.context.database.modify_expiry(namespace.as_str(), expire_after)?;
-    }
-    let reply = match index {
-        Some(index) => index.execute(request)?,
-        None => RawDocumentBuf::new(),
-    };
+    let index = changes.index.clone();
+    let old = request.context.database.modify_collection(namespace.as_str(), changes)?;
     flush_catalog_change(request, durability)?;
     tracing::info!(%namespace, "collection changed");
-    Ok(reply)
+    Ok(index.zip(old).map_or_else(RawDocumentBuf::new, |(index, old)| index_reply(&index, &old)))
 }
 
 /// What is to change of the buckets of a time series.
@@ -89,71 +77,49 @@ fn span(changes: Document) -> Result<Document> {
 }
 
 /// What is to change of an index.
-struct IndexChange {
-    name: Option<String>,
-    pattern: Option<RawDocumentBuf>,
-    hidden: Option<bool>,
-    expire_after: Option<i64>,
-}
-
-impl IndexChange {
-    fn parse(spec: &RawDocument) -> Result<Self> {
-        let mut change = IndexChange { name: None, pattern: None, hidden: None, expire_after: None };
-        for arg in args("collMod.index", spec) {
-            let arg = arg?;
-            match arg.name {
-                "name" => change.name = Some(arg.str()?.to_owned()),
-                "keyPattern" => change.pattern = Some(arg.document()?.to_owned()),
-                "hidden" => change.hidden = Some(arg.bool()?),
-                "expireAfterSeconds" => change.expire_after = Some(arg.integer()?),
-                "unique" | "prepareUnique" => arg.unsupported()?,
-                _ => arg.nested_ignored_or_unknown()?,
-            }
+fn index_change(spec: &RawDocument) -> Result<IndexModification> {
+    let (mut name, mut pattern, mut hidden, mut expire_after) = (None, None, None, None);
+    for arg in args("collMod.index", spec) {
+        let arg = arg?;
+        match arg.name {
+            "name" => name = Some(IndexChoice::Name(arg.str()?.to_owned())),
+            "keyPattern" => pattern = Some(IndexChoice::KeyPattern(arg.document()?.to_owned())),
+            "hidden" => hidden = Some(arg.bool()?),
+            "expireAfterSeconds" => expire_after = Some(arg.integer()?),
+            "unique" | "prepareUnique" => arg.unsupported()?,
+            _ => arg.nested_ignored_or_unknown()?,
         }
-        if change.name.is_some() == change.pattern.is_some() {
+    }
+    let index = match (name, pattern) {
+        (Some(index), None) | (None, Some(index)) => index,
+        _ => {
             return Err(CommandError::new(
                 ErrorCode::InvalidOptions,
                 "collMod.index names its index by either name or keyPattern",
             ));
         }
-        if change.hidden.is_none() && change.expire_after.is_none() {
-            return Err(CommandError::new(
-                ErrorCode::InvalidOptions,
-                "collMod.index changes hidden or expireAfterSeconds: neither is given",
-            ));
-        }
-        Ok(change)
+    };
+    if hidden.is_none() && expire_after.is_none() {
+        return Err(CommandError::new(
+            ErrorCode::InvalidOptions,
+            "collMod.index changes hidden or expireAfterSeconds: neither is given",
+        ));
     }
+    Ok(IndexModification { index, hidden, expire_after })
+}
 
-    fn execute(self, request: &Request<'_>) -> Result {
-        let collection = request.collection()?;
-        let name = match (self.name, self.pattern) {
-            (Some(name), _) => name,
-            (None, pattern) => {
-                let indexes = collection.indexes()?.unwrap_or_default();
-                let name =
-                    pattern.and_then(|pattern| index_with_pattern(&indexes, &pattern).map(str::to_owned));
-                name.ok_or_else(|| {
-                    let message = format!("cannot find the index in {}", collection.namespace());
-                    CommandError::new(ErrorCode::IndexNotFound, message)
-                })?
-            }
-        };
-        let database = &request.context.database;
-        let old = database
-            .modify_index(collection.namespace().as_str(), &name, self.hidden, self.expire_after)?
-            .options;
-        let mut reply = RawDocumentBuf::new();
-        if let Some(seconds) = self.expire_after {
-            if let Some(old) = old.expire_after {
-                reply.append(cstr!("expireAfterSeconds_old"), old);
-            }
-            reply.append(cstr!("expireAfterSeconds_new"), seconds);
+/// The old and the new options of an index that was changed.
+fn index_reply(change: &IndexModification, old: &IndexDef) -> RawDocumentBuf {
+    let mut reply = RawDocumentBuf::new();
+    if let Some(seconds) = change.expire_after {
+        if let Some(old) = old.options.expire_after {
+            reply.append(cstr!("expireAfterSeconds_old"), old);
         }
-        if let Some(hidden) = self.hidden {
-            reply.append(cstr!("hidden_old"), old.hidden);
-            reply.append(cstr!("hidden_new"), hidden);
-        }
-        Ok(reply)
+        reply.append(cstr!("expireAfterSeconds_new"), seconds);
     }
+    if let Some(hidden) = change.hidden {
+        reply.append(cstr!("hidden_old"), old.options.hidden);
+        reply.append(cstr!("hidden_new"), hidden);
+    }
+    reply
 }

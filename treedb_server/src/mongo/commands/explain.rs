@@ -69,10 +69,6 @@ pub(super) fn run(request: &Request<'_>) -> Result {
                 "count" => (count::parse(command)?, None),
                 _ => distinct::parse(command).map(|(find, path)| (find, Some(path)))?,
             };
-            // A view is read by its pipeline.
-            if let Some(pipeline) = collection.pipeline_of_find(&find)? {
-                return aggregate::explain_pipeline(&collection, &pipeline, command, execute);
-            }
             match path {
                 Some(path) => collection.explain_distinct(path, &find, execute)?,
                 None => collection.explain_find(&find, name == "count", execute)?,

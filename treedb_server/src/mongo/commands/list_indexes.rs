@@ -21,7 +21,12 @@ pub(super) fn run(request: &Request<'_>) -> Result {
     }
     let collection = request.collection()?;
     let namespace = collection.namespace();
-    let Some(indexes) = collection.indexes()? else {
+    // The oplog has none, and is there if changes are recorded.
+    let indexes = match namespace.is_oplog() {
+        true => collection.stats()?.map(|_| Vec::new()),
+        false => collection.indexes()?,
+    };
+    let Some(indexes) = indexes else {
         return Err(CommandError::new(
             ErrorCode::NamespaceNotFound,
             format!("ns does not exist: {namespace}"),

@@ -357,7 +357,7 @@ pub(crate) static COMMANDS: &[Command] = &[
     Command::new("killCursors", "Close cursors", Needs::Login, kill_cursors::run)
         .transactions(TransactionSupport::Inside),
     Command::quick("killOp", "Stop an operation", Needs::Login, kill_op::run).admin(),
-    Command::new("killSessions", "End sessions", Needs::Login, sessions::end),
+    Command::new("killSessions", "End sessions", Needs::Login, sessions::kill_own),
     Command::new(
         "listCollections",
         "The collections of a database",

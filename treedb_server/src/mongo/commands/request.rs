@@ -24,7 +24,7 @@ use crate::mongo::op_msg::OpMsg;
 use crate::mongo::protocol_code::ProtocolCode;
 use crate::mongo::read_concern::{ReadAt, read_at};
 use crate::mongo::running::Running;
-use crate::mongo::sessions::{CommandScope, OpenTransaction, TransactionNumber};
+use crate::mongo::sessions::{ClientSession, CommandScope, OpenTransaction, TransactionNumber};
 
 /// A running command.
 pub(crate) struct Request<'a> {
@@ -46,6 +46,10 @@ pub(crate) struct Request<'a> {
 impl Opener for Request<'_> {
     fn user(&self) -> Option<UserId> {
         self.session.identity.owner()
+    }
+
+    fn session(&self) -> Option<ClientSession> {
+        ClientSession::of(&self.fields)
     }
 
     fn permissions(&self) -> Result<Vec<Permission>> {
@@ -105,7 +109,14 @@ impl<'a> Request<'a> {
     fn refuse_to_change_the_oplog(&self) -> Result<()> {
         let reads = matches!(
             self.command.name,
-            "find" | "getMore" | "killCursors" | "count" | "distinct" | "aggregate" | "collStats"
+            "find"
+                | "getMore"
+                | "killCursors"
+                | "count"
+                | "distinct"
+                | "aggregate"
+                | "collStats"
+                | "listIndexes"
         );
         if reads || !self.is_about_the_oplog() {
             return Ok(());

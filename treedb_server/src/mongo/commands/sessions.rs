@@ -1,4 +1,5 @@
-//! Session commands. Clients generate session ids; the server only knows those of transactions and retryable writes.
+//! Session commands. Clients generate session ids; the server only knows those of transactions and retryable writes, and of what runs and of
+//! open cursors in which they are.
 
 use bson::spec::BinarySubtype;
 use bson::{Binary, RawArray, RawBsonRef, rawdoc};
@@ -12,6 +13,7 @@ use crate::access::user::QualifiedName;
 use crate::mongo::args::args;
 use crate::mongo::error::CommandError;
 use crate::mongo::sessions::{SessionId, Which};
+use crate::operations::Connection as _;
 
 pub(super) fn start(request: &Request<'_>) -> Result {
     request.refuse_options()?;
@@ -19,13 +21,21 @@ pub(super) fn start(request: &Request<'_>) -> Result {
     Ok(rawdoc! { "id": { "id": id }, "timeoutMinutes": SESSION_MINUTES })
 }
 
-/// `endSessions` and `killSessions`: open transactions of the sessions are aborted.
+/// `endSessions`: open transactions of the sessions are aborted.
 pub(super) fn end(request: &Request<'_>) -> Result {
-    let user = request.session.identity.owner();
-    let ended: std::result::Result<Vec<_>, _> =
-        list(request)?.into_iter().map(|id| SessionId::read(id?, user.as_ref()).map(Which::One)).collect();
-    request.context.sessions.end(&ended?, &request.context.cursors);
+    request.context.sessions.end(&own(request)?, &request.context.cursors);
     done()
+}
+
+/// `killSessions`: what the sessions run is stopped as well, and their cursors are closed.
+pub(super) fn kill_own(request: &Request<'_>) -> Result {
+    kill(request, &own(request)?)
+}
+
+/// The sessions of the user that the command's list has.
+fn own(request: &Request<'_>) -> std::result::Result<Vec<Which>, CommandError> {
+    let user = request.session.identity.owner();
+    list(request)?.into_iter().map(|id| SessionId::read(id?, user.as_ref()).map(Which::One)).collect()
 }
 
 /// `killAllSessions: [{user, db}, ..]`: the sessions of these users, of all users if the list is empty.
@@ -34,7 +44,7 @@ pub(super) fn kill_all(request: &Request<'_>) -> Result {
     for user in users {
         killed.extend(of_user(request, user?)?);
     }
-    kill(request, users, &killed)
+    kill(request, all_if_empty(users, &killed))
 }
 
 /// `killAllSessionsByPattern: [{users: [..]}, {lsid: {id: UUID}}, ..]`, where `lsid` is an id as it is listed; `{}` is all.
@@ -62,13 +72,21 @@ pub(super) fn kill_by_pattern(request: &Request<'_>) -> Result {
             killed.push(Which::All);
         }
     }
-    kill(request, patterns, &killed)
+    kill(request, all_if_empty(patterns, &killed))
 }
 
-/// Ends the sessions that are meant by a list: all of them if it is empty.
-fn kill(request: &Request<'_>, list: &RawArray, killed: &[Which]) -> Result {
-    let killed: &[Which] = if list.into_iter().next().is_none() { &[Which::All] } else { killed };
-    request.context.sessions.end(killed, &request.context.cursors);
+/// The sessions that are meant by a list: all of them if it is empty.
+fn all_if_empty<'w>(list: &RawArray, killed: &'w [Which]) -> &'w [Which] {
+    if list.into_iter().next().is_none() { &[Which::All] } else { killed }
+}
+
+/// Ends sessions: their operations are stopped, but for this one, their transactions aborted and their cursors closed. The operations come
+/// first, so that a transaction that one of them runs in is aborted by its error.
+fn kill(request: &Request<'_>, killed: &[Which]) -> Result {
+    let context = request.context;
+    context.operations.kill_of_sessions(killed, request.session.number());
+    context.sessions.end(killed, &context.cursors);
+    context.cursors.kill_of_sessions(killed);
     done()
 }
 

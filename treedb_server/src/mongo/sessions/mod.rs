@@ -32,7 +32,7 @@ mod transaction_number;
 pub(crate) use open_transaction::OpenTransaction;
 pub(crate) use registry::{Sessions, TIMEOUT_MINUTES, Which};
 pub(crate) use retry::{ApplyStatement, Retries, Statements};
-pub(crate) use transaction_number::{SessionId, TransactionNumber};
+pub(crate) use transaction_number::{ClientSession, SessionId, TransactionNumber};
 
 use std::cell::RefCell;
 

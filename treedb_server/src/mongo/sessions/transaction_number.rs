@@ -8,6 +8,7 @@ use bson::{Binary, RawBsonRef};
 use sha2::{Digest, Sha256};
 use treedb_query::query::ErrorCode;
 
+use super::registry::Which;
 use crate::access::identity::UserId;
 use crate::mongo::args::{args, number};
 use crate::mongo::common_fields::CommonFields;
@@ -67,6 +68,31 @@ impl fmt::Display for SessionId {
 impl fmt::Debug for SessionId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
+    }
+}
+
+/// The id that a client has given its session. With the user it is the [`SessionId`], which costs a digest and is only computed where
+/// sessions are looked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ClientSession([u8; 16]);
+
+impl ClientSession {
+    /// The session of a command that has been checked; `None` if it has none.
+    pub(crate) fn of(fields: &CommonFields<'_>) -> Option<Self> {
+        match fields.session?.as_document()?.get("id").ok()?? {
+            RawBsonRef::Binary(id) => id.bytes.try_into().ok().map(ClientSession),
+            _ => None,
+        }
+    }
+
+    /// Whether `which` means this session of a user.
+    pub(crate) fn is_one_of(self, which: &[Which], user: Option<&UserId>) -> bool {
+        let id = || SessionId(user.map_or(self.0, |user| own_id(self.0, user)));
+        which.iter().any(|which| match which {
+            Which::All => true,
+            Which::One(one) => *one == id(),
+            Which::Of(owner) => Some(owner) == user,
+        })
     }
 }
 

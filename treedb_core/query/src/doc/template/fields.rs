@@ -10,6 +10,7 @@ use crate::doc::FieldPeek;
 pub struct Fields {
     /// Identifies the set in the cache; clones have the same number.
     id: u64,
+    /// Sorted.
     names: Vec<Box<[u8]>>,
     /// All but those are decoded.
     all_but: bool,
@@ -45,7 +46,7 @@ impl Fields {
     }
 
     fn has(&self, name: &[u8]) -> bool {
-        self.names.iter().any(|known| **known == *name) != self.all_but
+        self.names.binary_search_by(|known| (**known).cmp(name)).is_ok() != self.all_but
     }
 }
 

@@ -1,5 +1,7 @@
 //! Parses MongoDB's notation into the expression tree.
 
+use std::collections::HashSet;
+
 use crate::doc::path::is_dollar_prefixed;
 use crate::doc::{Doc, Element, OwnedValue, Path, Value};
 use crate::error::{ErrorCode, QueryError, Result};
@@ -146,7 +148,7 @@ pub(crate) fn check_path(path: &str) -> Result<()> {
 }
 
 fn object(doc: Doc<'_>, names: &mut Names) -> Result<Node> {
-    let mut fields: Vec<(String, Node)> = Vec::new();
+    let (mut fields, mut known) = (Vec::new(), HashSet::new());
     for element in doc.elements() {
         let name = element.name_str();
         if name.starts_with('$') {
@@ -173,7 +175,7 @@ fn object(doc: Doc<'_>, names: &mut Names) -> Result<Node> {
                 "FieldPath field names may not be empty strings, in a document expression",
             ));
         }
-        if fields.iter().any(|(other, _)| other == name) {
+        if !known.insert(name) {
             return Err(QueryError::new(
                 ErrorCode::Location16406,
                 format!("duplicate field name specified in object literal: '{name}'"),

@@ -10,7 +10,7 @@ use super::element::Types;
 use super::modulo::whole_part;
 use super::regex::Pattern;
 use crate::doc::compare::compare;
-use crate::doc::{Doc, Element, OwnedValue, Value};
+use crate::doc::{Doc, Element, FieldsByName, OwnedValue, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
 /// A parsed schema.
@@ -58,6 +58,7 @@ enum Rule {
     },
     Required(Vec<String>),
     Properties {
+        /// Sorted by name.
         named: Vec<(String, Schema)>,
         patterns: Vec<(Pattern, Schema)>,
         rest: Option<Rest>,
@@ -313,7 +314,10 @@ fn properties(doc: Doc<'_>) -> Result<Option<Rule>> {
     let mut any = false;
     for element in doc.elements() {
         match element.name {
-            b"properties" => rule.0 = named_schemas(&element)?,
+            b"properties" => {
+                rule.0 = named_schemas(&element)?;
+                rule.0.sort_by(|(a, _), (b, _)| a.cmp(b));
+            }
             b"patternProperties" => {
                 for (pattern, schema) in named_schemas(&element)? {
                     rule.1.push((Pattern::new(&pattern, "")?, schema));
@@ -385,15 +389,12 @@ impl Rule {
             (Rule::Fields { least, most }, Value::Document(doc)) => {
                 between(doc.elements().count(), *least, *most)
             }
-            (Rule::Required(names), Value::Document(doc)) => {
-                names.iter().all(|name| doc.find(name.as_bytes()).is_some())
-            }
+            (Rule::Required(names), Value::Document(doc)) => has_all(doc, names),
             (Rule::Properties { named, patterns, rest }, Value::Document(doc)) => {
                 doc.elements().all(|element| property(named, patterns, rest.as_ref(), &element))
             }
             (Rule::RequiredIf(field, names), Value::Document(doc)) => {
-                doc.find(field.as_bytes()).is_none()
-                    || names.iter().all(|name| doc.find(name.as_bytes()).is_some())
+                doc.find(field.as_bytes()).is_none() || has_all(doc, names)
             }
             (Rule::SchemaIf(field, schema), Value::Document(doc)) => {
                 doc.find(field.as_bytes()).is_none() || schema.fits(value)
@@ -412,6 +413,11 @@ impl Rest {
     }
 }
 
+fn has_all(doc: Doc<'_>, names: &[String]) -> bool {
+    let mut fields = FieldsByName::new(doc);
+    names.iter().all(|name| fields.find(name.as_bytes()).is_some())
+}
+
 fn property(
     named: &[(String, Schema)],
     patterns: &[(Pattern, Schema)],
@@ -420,7 +426,8 @@ fn property(
 ) -> bool {
     let value = element.value();
     let mut known = false;
-    for (_, schema) in named.iter().filter(|(name, _)| name.as_bytes() == element.name) {
+    let first = named.partition_point(|(name, _)| name.as_bytes() < element.name);
+    for (_, schema) in named.iter().skip(first).take_while(|(name, _)| name.as_bytes() == element.name) {
         known = true;
         if !schema.fits(value) {
             return false;

@@ -345,3 +345,28 @@ fn operators_with_wrong_operands_get_mongodbs_codes() {
         assert_eq!(Filter::parse(&filter).unwrap_err().code, code, "{filter:?}");
     }
 }
+
+#[test]
+fn a_schema_of_thousands_of_names_and_patterns_is_read_and_checked_in_time() {
+    let mut named = bson::Document::new();
+    let mut patterns = bson::Document::new();
+    let mut document = bson::Document::new();
+    for n in 0..4000 {
+        patterns.insert(format!("^p{n}_"), bson::doc! { "bsonType": "int" });
+    }
+    for n in 0..40_000 {
+        named.insert(format!("f{n}"), bson::doc! { "bsonType": "int" });
+        document.insert(format!("f{n}"), n);
+    }
+    let required: Vec<_> = document.keys().cloned().collect();
+    let begun = std::time::Instant::now();
+    let parse = |schema: bson::Document| {
+        Filter::parse(&RawDocumentBuf::try_from(&bson::doc! { "$jsonSchema": schema }).unwrap()).unwrap()
+    };
+    let by_pattern = parse(bson::doc! { "patternProperties": patterns });
+    assert!(!by_pattern.matches(&rawdoc! { "p17_": "text" }).unwrap());
+    let by_name =
+        parse(bson::doc! { "properties": named, "required": required, "additionalProperties": false });
+    assert!(by_name.matches(&RawDocumentBuf::try_from(&document).unwrap()).unwrap());
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}

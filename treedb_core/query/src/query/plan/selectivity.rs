@@ -5,6 +5,7 @@
 //! either it is a guess. Conditions on different paths count as independent of each other.
 
 use std::borrow::Cow;
+use std::collections::{HashMap, HashSet};
 
 use crate::access::statistics::PathStatistics;
 use crate::access::{IndexInfo, Source};
@@ -32,21 +33,20 @@ pub fn matching_share(source: &dyn Source, query: &Query) -> f64 {
 /// The share that meets all of `conditions`.
 fn all(source: &dyn Source, conditions: &[&Node]) -> f64 {
     let mut share = 1.0;
-    let mut paths: Vec<&str> = Vec::new();
-    for (at, condition) in conditions.iter().enumerate() {
+    let mut by_path: Vec<(&Path, Vec<&Node>)> = Vec::new();
+    let mut places = HashMap::new();
+    for condition in conditions {
         let Some(path) = only_path(condition) else {
             share *= one(source, condition);
             continue;
         };
-        if paths.contains(&path.as_str()) {
-            continue;
+        let place = *places.entry(path.as_str()).or_insert(by_path.len());
+        match by_path.get_mut(place) {
+            Some((_, same)) => same.push(condition),
+            None => by_path.push((path, vec![condition])),
         }
-        paths.push(path.as_str());
-        let same = |node: &&&Node| only_path(node).is_some_and(|other| other.as_str() == path.as_str());
-        let same: Vec<&Node> = conditions.iter().skip(at).filter(same).copied().collect();
-        share *= at_path(source, path, &same);
     }
-    share
+    by_path.into_iter().fold(share, |share, (path, same)| share * at_path(source, path, &same))
 }
 
 /// The path of a condition on the values at one path.
@@ -88,8 +88,10 @@ fn one(source: &dyn Source, condition: &Node) -> f64 {
         Node::Member { path, filter } => {
             let mut inner = Vec::new();
             inner_paths(path.as_str(), filter, &mut inner);
+            let mut seen = HashSet::new();
             let known: Vec<f64> = inner
                 .iter()
+                .filter(|path| seen.insert(path.as_str()))
                 .filter_map(|path| Values::at(source, path)?.share(source, &[condition]))
                 .collect();
             if known.is_empty() { OTHER } else { known.into_iter().product() }
@@ -103,12 +105,7 @@ fn inner_paths(above: &str, filter: &Node, paths: &mut Vec<Path>) {
     match filter {
         Node::And(nodes) => nodes.iter().for_each(|node| inner_paths(above, node, paths)),
         node => {
-            if let Some(path) = only_path(node) {
-                let path = Path::new(&format!("{above}.{path}"));
-                if !paths.contains(&path) {
-                    paths.push(path);
-                }
-            }
+            paths.extend(only_path(node).map(|path| Path::new(&format!("{above}.{path}"))));
         }
     }
 }

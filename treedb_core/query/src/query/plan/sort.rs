@@ -37,7 +37,7 @@ impl Sort {
         sort: &RawDocument,
         expression: impl Fn(Doc<'_>) -> Result<Option<&'static str>>,
     ) -> Result<Option<Self>> {
-        let mut keys: Vec<KeyPart> = Vec::new();
+        let mut keys = Vec::new();
         for element in Doc::from(sort).elements() {
             let path = element.name_str();
             let direction = match element.value() {
@@ -73,15 +73,13 @@ impl Sort {
                     format!("FieldPath field names may not start with '$': '{path}'"),
                 ));
             }
-            if !keys.iter().any(|key| key.path.as_str() == path) {
+            // One too many is an error, whatever the others are.
+            if keys.len() <= MAX_KEY_PARTS && !keys.iter().any(|key: &KeyPart| key.path.as_str() == path) {
                 keys.push(KeyPart { path: Path::new(path), direction });
             }
         }
         if keys.len() > MAX_KEY_PARTS {
-            return Err(QueryError::bad_value(format!(
-                "too many sort keys: {} (at most {MAX_KEY_PARTS})",
-                keys.len()
-            )));
+            return Err(QueryError::bad_value(format!("too many sort keys (at most {MAX_KEY_PARTS})")));
         }
         Ok((!keys.is_empty()).then_some(Sort { keys, collation: Collation::Simple }))
     }

@@ -7,6 +7,7 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
+use crate::doc::by_name::ByName;
 use crate::doc::path::is_dollar_prefixed;
 use crate::doc::write::Writer;
 use crate::doc::{Collation, Doc, Element, MAX_DEPTH, OwnedValue, Value, validate};
@@ -69,7 +70,7 @@ struct Positional {
 
 /// The fields a projection names at one level of a document.
 #[derive(Debug, Clone, PartialEq, Default)]
-struct Fields(Vec<(String, Named)>);
+struct Fields(ByName<Named>);
 
 #[derive(Debug, Clone, PartialEq)]
 enum Named {
@@ -100,10 +101,6 @@ enum Wish {
 }
 
 impl Fields {
-    fn find(&self, name: &[u8]) -> Option<&Named> {
-        self.0.iter().find(|(field, _)| field.as_bytes() == name).map(|(_, named)| named)
-    }
-
     /// Adds a path; `PathCollision` if it is there already, whole or in part.
     fn add(&mut self, path: &str, full: &str, what: Named) -> Result<()> {
         let collision = |rest: &str| {
@@ -117,14 +114,14 @@ impl Fields {
             None => (path, None),
         };
         check_names(full)?;
-        match (self.0.iter_mut().find(|(field, _)| field == name), rest) {
-            (None, None) => self.0.push((name.to_owned(), what)),
+        match (self.0.find_mut(name.as_bytes()), rest) {
+            (None, None) => self.0.push(name.to_owned(), what),
             (None, Some(rest)) => {
                 let mut inner = Fields::default();
                 inner.add(rest, full, what)?;
-                self.0.push((name.to_owned(), Named::Part(inner)));
+                self.0.push(name.to_owned(), Named::Part(inner));
             }
-            (Some((_, Named::Part(inner))), Some(rest)) => inner.add(rest, full, what)?,
+            (Some(Named::Part(inner)), Some(rest)) => inner.add(rest, full, what)?,
             (Some(_), rest) => return collision(rest.unwrap_or(path)),
         }
         Ok(())
@@ -133,15 +130,14 @@ impl Fields {
 
 impl Fields {
     fn collated(self, collation: &Collation) -> Result<Self> {
-        let one = |(name, named)| {
-            let named = match named {
+        let collated = self.0.try_map(|named| {
+            Ok::<_, QueryError>(match named {
                 Named::Part(inner) => Named::Part(inner.collated(collation)?),
                 Named::ElemMatch(filter) => Named::ElemMatch(filter.collated(collation)?),
                 named => named,
-            };
-            Ok((name, named))
-        };
-        self.0.into_iter().map(one).collect::<Result<_>>().map(Fields)
+            })
+        });
+        collated.map(Fields)
     }
 }
 
@@ -289,7 +285,7 @@ impl Projection {
     /// of paths.
     pub(in crate::query) fn kept(&self) -> Option<Vec<String>> {
         fn collect(fields: &Fields, way: &str, paths: &mut Vec<String>) -> Option<()> {
-            for (name, named) in &fields.0 {
+            for (name, named) in fields.0.iter() {
                 match named {
                     Named::Whole => paths.push(format!("{way}{name}")),
                     Named::Part(inner) => collect(inner, &format!("{way}{name}."), paths)?,
@@ -298,7 +294,7 @@ impl Projection {
             }
             Some(())
         }
-        if !self.keep || self.positional.is_some() || self.fields.find(b"_id").is_some() {
+        if !self.keep || self.positional.is_some() || self.fields.0.find(b"_id").is_some() {
             return None;
         }
         let mut paths = Vec::new();
@@ -357,7 +353,7 @@ impl Projection {
         let mut out = Writer::new(document.as_bytes().len());
         for element in Doc::from(document).elements() {
             // Only a whole `_id` has a rule of its own; `_id.x` is a path like any other.
-            if element.name == b"_id" && self.fields.find(b"_id").is_none() {
+            if element.name == b"_id" && self.fields.0.find(b"_id").is_none() {
                 if self.id {
                     out.copy(&element);
                 }
@@ -397,7 +393,7 @@ impl Projection {
 
     /// Writes what is left of one field of a document.
     fn field(&self, out: &mut Writer, element: &Element<'_>, fields: &Fields) -> Result<()> {
-        match (fields.find(element.name), self.keep) {
+        match (fields.0.find(element.name), self.keep) {
             (Some(Named::Whole), true) | (None, false) => out.copy(element),
             (Some(Named::Whole), false) | (None, true) => {}
             (Some(Named::Part(inner)), _) => return self.part(out, element.name, element, inner),

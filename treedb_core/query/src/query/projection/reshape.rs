@@ -3,8 +3,9 @@
 
 use bson::{RawDocument, RawDocumentBuf};
 
+use crate::doc::by_name::ByName;
 use crate::doc::write::Writer;
-use crate::doc::{Doc, Element, MAX_DOCUMENT_SIZE, Value};
+use crate::doc::{Doc, Element, FieldsByName, MAX_DOCUMENT_SIZE, Value};
 use crate::error::{ErrorCode, QueryError, Result};
 
 use crate::query::expr::{Arena, Expr, Globals, Names, Scope, check_path, type_name};
@@ -27,7 +28,7 @@ enum Kind {
 
 /// Fields of one level.
 #[derive(Debug, Clone, Default)]
-struct Tree(Vec<(String, Field)>);
+struct Tree(ByName<Field>);
 
 #[derive(Debug, Clone)]
 enum Field {
@@ -39,12 +40,12 @@ enum Field {
 
 impl Tree {
     fn find(&self, name: &[u8]) -> Option<&Field> {
-        self.0.iter().find(|(field, _)| field.as_bytes() == name).map(|(_, field)| field)
+        self.0.find(name)
     }
 
     /// Adds what the tree's expressions read and, at its top, what it names.
     fn reads(&self, names: &mut Vec<String>, top: bool) -> Option<()> {
-        for (name, field) in &self.0 {
+        for (name, field) in self.0.iter() {
             match field {
                 Field::Plain | Field::Inner(_) if top => names.push(name.clone()),
                 _ => {}
@@ -74,14 +75,14 @@ impl Tree {
             Some((name, rest)) => (name, Some(rest)),
             None => (path, None),
         };
-        match (self.0.iter_mut().find(|(known, _)| known == name), rest) {
-            (None, None) => self.0.push((name.to_owned(), field)),
+        match (self.0.find_mut(name.as_bytes()), rest) {
+            (None, None) => self.0.push(name.to_owned(), field),
             (None, Some(rest)) => {
                 let mut inner = Tree::default();
                 inner.add(overlap, rest, full, field)?;
-                self.0.push((name.to_owned(), Field::Inner(inner)));
+                self.0.push(name.to_owned(), Field::Inner(inner));
             }
-            (Some((_, Field::Inner(inner))), Some(rest)) => inner.add(overlap, rest, full, field)?,
+            (Some(Field::Inner(inner)), Some(rest)) => inner.add(overlap, rest, full, field)?,
             (Some(_), _) => return Err(collision()),
         }
         Ok(())
@@ -397,14 +398,17 @@ fn keep<'a>(scope: &mut Scope<'a>, doc: Doc<'a>, tree: &'a Tree, out: &mut Write
             Some(Field::Computed(_)) | None => {}
         }
     }
-    for (name, field) in &tree.0 {
+    let mut there = FieldsByName::new(doc);
+    for (name, field) in tree.0.iter() {
         match field {
             Field::Computed(expr) => compute(scope, name.as_bytes(), expr, out)?,
             // A value that is not a document is replaced by a document with the computed fields.
-            Field::Inner(inner) if inner.computes() => match doc.get(name) {
-                Some(Value::Document(_) | Value::Array(_)) => {}
-                _ => keep_inner(scope, name.as_bytes(), Value::Document(Doc::EMPTY), inner, out)?,
-            },
+            Field::Inner(inner) if inner.computes() => {
+                match there.find(name.as_bytes()).map(|field| field.value()) {
+                    Some(Value::Document(_) | Value::Array(_)) => {}
+                    _ => keep_inner(scope, name.as_bytes(), Value::Document(Doc::EMPTY), inner, out)?,
+                }
+            }
             _ => {}
         }
     }
@@ -474,8 +478,9 @@ fn set<'a>(scope: &mut Scope<'a>, doc: Doc<'a>, tree: &'a Tree, out: &mut Writer
             Some(Field::Plain) | None => out.copy(&element),
         }
     }
-    for (name, field) in &tree.0 {
-        if doc.find(name.as_bytes()).is_some() {
+    let mut there = FieldsByName::new(doc);
+    for (name, field) in tree.0.iter() {
+        if there.find(name.as_bytes()).is_some() {
             continue;
         }
         match field {

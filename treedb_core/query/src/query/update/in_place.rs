@@ -1,12 +1,16 @@
 //! Updates fields in the encoded document; the other fields are copied unchanged.
 
+use std::collections::HashSet;
+
 use bson::{Document, RawDocument, RawDocumentBuf};
 
+use crate::doc::by_name::FEW;
 use crate::doc::write::Writer;
-use crate::doc::{Doc, Element};
+use crate::doc::{Doc, Element, FieldsByName};
 use crate::error::Result;
 
 use super::action::Action;
+use super::path::Path;
 use super::{FieldUpdate, Update, encode};
 
 impl Update {
@@ -20,40 +24,58 @@ impl Update {
             return Ok(None);
         }
         let old = Doc::from(old);
+        let names: Option<HashSet<&[u8]>> = (fields.len() > FEW).then(|| first_names(fields).collect());
+        let is_affected = |element: &Element<'_>| is_affected(fields, names.as_ref(), element);
+        let mut before = FieldsByName::new(old);
         let mut affected = Writer::new(64);
-        for element in old.elements().filter(|element| is_affected(fields, element)) {
-            if old.find(element.name).is_some_and(|first| !std::ptr::eq(first.name, element.name)) {
+        for element in old.elements().filter(is_affected) {
+            if before.find(element.name).is_some_and(|first| !std::ptr::eq(first.name, element.name)) {
                 return Ok(None);
             }
             affected.copy(&element);
         }
-        let before = Document::try_from(affected.finish())?;
-        let after = encode(&self.change(fields, before, None, false)?)?;
-        let after = Doc::from(&after);
+        let changed = self.change(fields, Document::try_from(affected.finish())?, None, false)?;
+        let changed = encode(&changed)?;
+        let changed = Doc::from(&changed);
+        let mut after = FieldsByName::new(changed);
         let mut new = Writer::new(old.as_bytes().len() + 64);
         for element in old.elements() {
-            if !is_affected(fields, &element) {
+            if !is_affected(&element) {
                 new.copy(&element);
             } else if let Some(changed) = after.find(element.name) {
                 new.copy(&changed);
             }
         }
-        for added in after.elements().filter(|element| old.find(element.name).is_none()) {
+        for added in changed.elements().filter(|element| before.find(element.name).is_none()) {
             new.copy(&added);
         }
         Ok(Some(new.finish()))
     }
 }
 
-/// Whether the update reads or changes a top-level field. True for `_id`, which error messages contain.
-fn is_affected(fields: &[FieldUpdate], element: &Element<'_>) -> bool {
-    let starts_with_field =
-        |path: &super::path::Path| path.parts().first().is_some_and(|first| first.as_bytes() == element.name);
+/// The names of the top-level fields that the update reads or changes.
+fn first_names(fields: &[FieldUpdate]) -> impl Iterator<Item = &[u8]> {
+    fields.iter().flat_map(|field| {
+        let from = match &field.action {
+            Action::RenameFrom(from) => first_name(from),
+            _ => None,
+        };
+        first_name(&field.path).into_iter().chain(from)
+    })
+}
+
+fn first_name(path: &Path) -> Option<&[u8]> {
+    path.parts().first().map(|first| first.as_bytes())
+}
+
+/// Whether the update reads or changes a top-level field; `names` are the [`first_names`] if there are many. True for `_id`, which error
+/// messages contain.
+fn is_affected(fields: &[FieldUpdate], names: Option<&HashSet<&[u8]>>, element: &Element<'_>) -> bool {
     element.name == b"_id"
-        || fields.iter().any(|field| {
-            starts_with_field(&field.path)
-                || matches!(&field.action, Action::RenameFrom(from) if starts_with_field(from))
-        })
+        || match names {
+            Some(names) => names.contains(element.name),
+            None => first_names(fields).any(|name| name == element.name),
+        }
 }
 
 #[cfg(test)]

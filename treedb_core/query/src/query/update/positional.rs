@@ -1,8 +1,11 @@
 //! `$`, `$[]` and `$[id]`: the array elements that a path selects.
 
+use std::collections::HashSet;
+
 use bson::{Bson, Document, RawBson, RawDocument, RawDocumentBuf};
 
 use crate::doc::Collation;
+use crate::doc::by_name::ByName;
 use crate::error::{ErrorCode, QueryError, Result};
 use crate::query::filter::Filter;
 
@@ -10,7 +13,7 @@ use super::path::{Path, is_positional, position};
 
 /// The array filters of an update's `$[id]`s.
 #[derive(Debug, Clone, PartialEq, Default)]
-pub(super) struct ArrayFilters(Vec<(String, Filter)>);
+pub(super) struct ArrayFilters(ByName<Filter>);
 
 impl ArrayFilters {
     /// Parses `arrayFilters`.
@@ -19,7 +22,7 @@ impl ArrayFilters {
     /// `FailedToParse` for a filter that does not have exactly one identifier, and for two filters with the
     /// same one; `BadValue` for an identifier with characters other than letters and digits.
     pub(super) fn parse(filters: &[RawDocumentBuf]) -> Result<Self> {
-        let mut parsed: Vec<(String, Filter)> = Vec::new();
+        let mut parsed = ByName::default();
         for filter in filters {
             let filter = Filter::parse(filter)?;
             let mut names = Vec::new();
@@ -53,22 +56,20 @@ impl ArrayFilters {
                      string beginning with a lowercase letter, found '{name}'"
                 )));
             }
-            if parsed.iter().any(|(other, _)| *other == name) {
+            if parsed.find(name.as_bytes()).is_some() {
                 return Err(QueryError::new(
                     ErrorCode::FailedToParse,
                     format!("Found multiple array filters with the same top-level field name {name}"),
                 ));
             }
-            parsed.push((name, filter));
+            parsed.push(name, filter);
         }
         Ok(ArrayFilters(parsed))
     }
 
     /// Sets the collation of the filters.
     pub(super) fn collate(&mut self, collation: &Collation) -> Result<()> {
-        for (_, filter) in &mut self.0 {
-            *filter = filter.clone().collated(collation)?;
-        }
+        self.0 = std::mem::take(&mut self.0).try_map(|filter| filter.collated(collation))?;
         Ok(())
     }
 
@@ -78,29 +79,30 @@ impl ArrayFilters {
     }
 
     /// Checks that every identifier in `paths` has a filter, and that every filter is used.
-    pub(super) fn check<'p>(&self, paths: impl Iterator<Item = &'p Path> + Clone) -> Result<()> {
-        let used = |path: &'p Path| path.parts().iter().filter_map(|part| identifier(part));
-        for path in paths.clone() {
-            if let Some(id) = used(path).find(|id| !self.0.iter().any(|(name, _)| name == id)) {
-                return Err(QueryError::bad_value(format!(
-                    "No array filter found for identifier '{id}' in path '{path}'"
-                )));
+    pub(super) fn check<'p>(&self, paths: impl Iterator<Item = &'p Path>) -> Result<()> {
+        let mut used = HashSet::new();
+        for path in paths {
+            for id in path.parts().iter().filter_map(|part| identifier(part)) {
+                if self.0.find(id.as_bytes()).is_none() {
+                    return Err(QueryError::bad_value(format!(
+                        "No array filter found for identifier '{id}' in path '{path}'"
+                    )));
+                }
+                used.insert(id);
             }
         }
-        for (name, _) in &self.0 {
-            if !paths.clone().any(|path| used(path).any(|id| id == name)) {
-                return Err(QueryError::new(
-                    ErrorCode::FailedToParse,
-                    format!("The array filter for identifier '{name}' was not used in the update"),
-                ));
-            }
+        match self.0.iter().find(|(name, _)| !used.contains(name.as_str())) {
+            Some((name, _)) => Err(QueryError::new(
+                ErrorCode::FailedToParse,
+                format!("The array filter for identifier '{name}' was not used in the update"),
+            )),
+            None => Ok(()),
         }
-        Ok(())
     }
 
     fn matches(&self, id: &str, element: &Bson) -> Result<bool> {
-        let Some((name, filter)) = self.0.iter().find(|(name, _)| name == id) else { return Ok(false) };
-        filter.matches(&document_with(name, element)?)
+        let Some(filter) = self.0.find(id.as_bytes()) else { return Ok(false) };
+        filter.matches(&document_with(id, element)?)
     }
 }
 

@@ -14,6 +14,9 @@ use crate::query::plan::{BitmapScan, KeyPredicate, Path, Plan};
 
 /// The maximum number of branches of an `$or` that are planned.
 const MAX_PARTS: usize = 64;
+/// The maximum number of branches of all `$or`s of a query that are planned. Each is planned together with all other conditions, of which
+/// there may be thousands.
+const MAX_PARTS_OF_ALL: usize = 2 * MAX_PARTS;
 /// The maximum number of indexes that are intersected.
 const MAX_INTERSECTED: usize = 3;
 /// A plan with a cost below this, in row fetches, is good enough.
@@ -60,14 +63,21 @@ fn bitmap_of(candidate: Candidate) -> Option<BitmapScan> {
 /// The union for an `$or` among the conditions, each branch by the best index for it.
 fn union(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<(BitmapScan, f64)> {
     let mut best: Option<(BitmapScan, f64)> = None;
+    let mut left = MAX_PARTS_OF_ALL;
+    let mut unordered = None;
     for (at, condition) in conditions.iter().enumerate() {
         let Node::Or(parts) = condition else { continue };
-        if parts.len() > MAX_PARTS {
+        if parts.len() > MAX_PARTS.min(left) {
             continue;
         }
+        left -= parts.len();
+        // A bitmap has no sort order.
+        let unordered =
+            unordered.get_or_insert_with(|| Query { sort: None, limit: 0, skip: 0, ..query.clone() });
         let others =
             || conditions.iter().enumerate().filter(|(other, _)| *other != at).map(|(_, node)| *node);
-        if let Some((set, cost)) = united(source, query, parts, &others().collect::<Vec<_>>())
+        if let Some((set, cost)) = united(source, unordered, parts, &others().collect::<Vec<_>>())
+            .map(|(set, cost, rows)| (set, cost + cost::sorting(query, rows)))
             && best.as_ref().is_none_or(|(_, least)| cost < *least)
         {
             best = Some((set, cost));
@@ -76,28 +86,32 @@ fn union(source: &dyn Source, query: &Query, conditions: &[&Node]) -> Option<(Bi
     best
 }
 
-fn united(source: &dyn Source, query: &Query, parts: &[Node], others: &[&Node]) -> Option<(BitmapScan, f64)> {
-    // A bitmap has no sort order.
-    let unordered = Query { sort: None, limit: 0, skip: 0, ..query.clone() };
+/// The union for one `$or`, with its cost without sorting, and its rows.
+fn united(
+    source: &dyn Source,
+    unordered: &Query,
+    parts: &[Node],
+    others: &[&Node],
+) -> Option<(BitmapScan, f64, f64)> {
     let (mut sets, mut whole, mut rows) = (Vec::with_capacity(parts.len()), 0.0, 0.0);
     for part in parts {
         let mut conditions = Vec::new();
         open(part, &mut conditions);
         conditions.extend(others);
-        let found: Vec<Candidate> = relevant_indexes(source, &unordered, &conditions)
+        let found: Vec<Candidate> = relevant_indexes(source, unordered, &conditions)
             .into_iter()
-            .flat_map(|number| candidates(source, number, &unordered, &conditions))
-            .filter(|one| one.unique || one.helps(&unordered))
+            .flat_map(|number| candidates(source, number, unordered, &conditions))
+            .filter(|one| one.unique || one.helps(unordered))
             .collect();
         if found.iter().any(|one| one.plan.path == Path::Empty) {
             continue;
         }
-        let weighed = cost::with_costs(source, &unordered, found);
+        let weighed = cost::with_costs(source, unordered, found);
         let best = cost::cheapest(weighed)?;
         (whole, rows) = (whole + cost::gathering(&best), rows + best.cost.rows);
         sets.push(bitmap_of(best.candidate)?);
     }
-    Some((BitmapScan::Or(sets), whole + rows + cost::sorting(query, rows)))
+    Some((BitmapScan::Or(sets), whole + rows, rows))
 }
 
 /// The conditions of a branch of an `$or`.
@@ -162,7 +176,10 @@ fn together_complete(chosen: &[&CostedCandidate]) -> bool {
     for one in chosen {
         match (&one.candidate.undecided, &mut left) {
             (Undecided::All, _) => return false,
-            (Undecided::These(these), Some(left)) => left.retain(|condition| these.contains(condition)),
+            // They are in ascending order.
+            (Undecided::These(these), Some(left)) => {
+                left.retain(|condition| these.binary_search(condition).is_ok());
+            }
             (Undecided::These(these), None) => left = Some(these.clone()),
         }
     }

@@ -213,6 +213,7 @@ fn candidate(source: &dyn Source, number: usize, direction: &IndexUse<'_>, query
     }
     // Equality with one value in each field of a unique index finds at most one row.
     let unique = index.def.unique && equalities == parts.len() && ranges.len() == 1;
+    implied.sort_unstable();
     // A row with several entries must be found by the entry that determines its order, so no entry may be
     // filtered out.
     let (test, undecided) = match order {

@@ -13,6 +13,7 @@
 //! A hint overrides the first two, as in MongoDB: rows without an entry are then not found.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use crate::access::KeyRange;
 use crate::doc::collation::holds_text;
@@ -130,6 +131,8 @@ fn by_path<'q>(
     let usable: Vec<&Node> = conditions.iter().copied().filter(|node| leads_to_leaves(node)).collect();
     let mut paths = Vec::new();
     usable.iter().for_each(|node| named(node, "", &mut paths));
+    let mut known = HashSet::new();
+    paths.retain(|path| known.insert(path.clone()));
     let mut uses = Vec::new();
     let collation = &index.def.options.collation;
     for path in paths.into_iter().filter(|path| wildcard.holds(path)).take(MAX_PATHS) {
@@ -202,15 +205,12 @@ fn leads_to_leaves(condition: &Node) -> bool {
     }
 }
 
-/// Adds the paths of a condition, without duplicates; `above` is the path of the array whose elements it is
+/// Adds the paths of a condition; `above` is the path of the array whose elements it is
 /// about.
 fn named(condition: &Node, above: &str, paths: &mut Vec<String>) {
     match condition {
         Node::Compare { path, .. } | Node::In { path, .. } | Node::Value { path, .. } => {
-            let path = format!("{above}{path}");
-            if !paths.contains(&path) {
-                paths.push(path);
-            }
+            paths.push(format!("{above}{path}"));
         }
         Node::Folded(folded) => named(folded.node(), above, paths),
         Node::And(nodes) | Node::Or(nodes) => nodes.iter().for_each(|node| named(node, above, paths)),

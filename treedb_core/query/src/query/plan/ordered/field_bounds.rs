@@ -25,6 +25,7 @@ pub(in crate::query) fn field_bounds(
 ) -> Option<FieldBounds> {
     let (path, of) = (part.path.as_str(), if index.multikey { ValuesAt::Several } else { ValuesAt::One });
     let mut left: Option<FieldBounds> = None;
+    let mut others = Vec::new();
     for (at, condition) in conditions.iter().enumerate() {
         let Some(allowed) = allowed(path, condition, of) else { continue };
         let implied = of == ValuesAt::One && is_exact(path, condition);
@@ -39,13 +40,17 @@ pub(in crate::query) fn field_bounds(
                     (old.intervals, old.picked) = (allowed, Some(at));
                 }
             }
-            Some(old) => old.intervals = common(&old.intervals, &allowed),
+            Some(_) => others.push(allowed),
         }
         if let Some(left) = &mut left
             && implied
         {
             left.implied.push(at);
         }
+    }
+    if let Some(left) = left.as_mut().filter(|_| !others.is_empty()) {
+        others.push(std::mem::take(&mut left.intervals));
+        left.intervals = common_to_all(others);
     }
     left
 }
@@ -88,20 +93,26 @@ enum ValuesAt {
 
 /// The values that all conditions allow at a path; `None` if they allow all.
 fn all_of<'n>(path: &str, conditions: impl Iterator<Item = &'n Node>, of: ValuesAt) -> Option<Vec<Interval>> {
-    let mut left: Option<Vec<Interval>> = None;
-    for condition in conditions {
-        let Some(allowed) = allowed(path, condition, of) else { continue };
-        left = match left {
-            None => Some(allowed),
-            // Two conditions on an array may be met by two elements: only one of them is used, the tighter
-            // one.
-            Some(old) if of == ValuesAt::Several => {
-                Some(if points(&allowed) && !points(&old) { allowed } else { old })
-            }
-            Some(old) => Some(common(&old, &allowed)),
-        };
+    let all = conditions.filter_map(|condition| allowed(path, condition, of));
+    if of == ValuesAt::Several {
+        // Two conditions on an array may be met by two elements: only one of them is used, the tighter one.
+        return all.reduce(|old, allowed| if points(&allowed) && !points(&old) { allowed } else { old });
     }
-    left
+    let all: Vec<_> = all.collect();
+    (!all.is_empty()).then(|| common_to_all(all))
+}
+
+/// The intersection of lists of intervals, each sorted and disjoint. They are intersected in pairs, and the results again: if each were
+/// intersected with what the others have left, one long list among many would be copied as many times.
+fn common_to_all(mut all: Vec<Vec<Interval>>) -> Vec<Interval> {
+    while all.len() > 1 {
+        let pairs = all.chunks_mut(2).map(|pair| match pair {
+            [a, b] => common(a, b),
+            rest => rest.first_mut().map(std::mem::take).unwrap_or_default(),
+        });
+        all = pairs.collect();
+    }
+    all.pop().unwrap_or_default()
 }
 
 /// The intersection of two lists of intervals, all sorted and disjoint.

@@ -324,11 +324,11 @@ fn has_type(found: u8, types: Types) -> KeyMatch {
 #[derive(Debug, Clone, PartialEq)]
 pub(in crate::query) enum Undecided {
     All,
-    /// Their positions.
+    /// Their positions, ascending.
     These(Vec<usize>),
 }
 
-/// The filter on the keys of `index` for `conditions`, without those `implied` by the ranges. In a multikey
+/// The filter on the keys of `index` for `conditions`, without those `implied` by the ranges, which are in ascending order. In a multikey
 /// index the ranges are from the conditions `picked` (with their fields). Also returns the
 /// conditions that ranges and filter together leave undecided for the row of an entry that passes.
 pub(in crate::query) fn index_filter(
@@ -358,7 +358,9 @@ pub(in crate::query) fn index_filter(
         }
     }
     for (at, condition) in conditions.iter().enumerate() {
-        if implied.contains(&at) || index.multikey && picked.iter().any(|(_, other)| *other == at) {
+        if implied.binary_search(&at).is_ok()
+            || index.multikey && picked.iter().any(|(_, other)| *other == at)
+        {
             continue;
         }
         if !index.multikey {
