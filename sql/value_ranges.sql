@@ -19,7 +19,7 @@ INSERT INTO kinds (v) SELECT unnest(ARRAY['1', '1.5', '{"$numberDecimal": "2"}',
     '{"$regularExpression": {"pattern": "x", "options": ""}}', '{"$binary": {"base64": "AAEC", "subType": "00"}}', '{"$code": "x"}', '{"x": 1}', '{}']::bson_value[]);
 CREATE TABLE arrays (n int GENERATED ALWAYS AS IDENTITY, v bson_value);
 INSERT INTO arrays (v) SELECT unnest(ARRAY['[]', '[1]', '[0, 9]', '["x", 1]', '[[1]]', '[null]', '[{"x": 1}]']::bson_value[]);
-INSERT INTO c SELECT format('{"_id": %s, "year": %s, "kind": "k%s", "o": {"n": %s}}', n, 1900 + n * 37 % 120, n % 4, n * 7 % 1000)::bson FROM generate_series(1, 4000) n;
+INSERT INTO c SELECT format('{"_id": %s, "year": %s, "kind": "k%s", "o": {"n": %s}, "pad": "%s"}', n, 1900 + n * 37 % 120, n % 4, n * 7 % 1000, repeat('x', 400))::bson FROM generate_series(1, 1500) n;
 INSERT INTO c SELECT format('{"_id": %s, "kind": "none"}', 4000 + n)::bson FROM generate_series(1, 20) n;
 INSERT INTO c SELECT format('{"_id": %s, "mixed": %s, "tags": %2$s}', 5000 + n, v)::bson FROM kinds;
 INSERT INTO c SELECT format('{"_id": %s, "tags": %s, "list": [{"n": %s}]}', 6000 + n, v, n)::bson FROM arrays;
@@ -83,7 +83,7 @@ BEGIN
     END LOOP;
     FOR path, value, operator IN SELECT p, v, o || d FROM unnest(ARRAY['-> ''mixed''', '#> ''{mixed}''', '#> ''{tags}''', '#> ''{o,n}''']) p, kinds, unnest('{<,>=}'::text[]) o, unnest(ARRAY['', ' DESC', ' NULLS FIRST', ' DESC NULLS LAST']) d LOOP
         question := format('doc %s %s %L ORDER BY doc %1$s %4$s LIMIT 15', path, split_part(operator, ' ', 1), value, substr(operator, length(split_part(operator, ' ', 1)) + 1));
-        RETURN QUERY EXECUTE format('SELECT %L, string_agg(v::text, '' '' ORDER BY at) FROM (SELECT doc %s AS v, row_number() OVER () AS at FROM (SELECT doc FROM c WHERE %s) x) y', question, path, question);
+        RETURN QUERY EXECUTE format('SELECT %L, string_agg(replace(v::text, ''$numberDecimal":"NaN'', ''$numberDouble":"NaN''), '' '' ORDER BY at) FROM (SELECT doc %s AS v, row_number() OVER () AS at FROM (SELECT doc FROM c WHERE %s) x) y', question, path, question);
     END LOOP;
 END $$;
 SET enable_seqscan = off; SET enable_sort = off;
